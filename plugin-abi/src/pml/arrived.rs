@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Unexpected messages: stores a message that no receive matched, and holds its sender back beyond the bound.
 //!
-//! Called by `incoming`, and by `oneself` for messages of this process. They are stored in the queues of
-//! `engine::messenger::matching`. Grade: pending; long messages allocate. Threads: the one that has entered the PML, and no port.
-//! Tests: below; `unexpected_memory.c` in `hw-tests/mpi`.
+//! Called by `incoming`, and by `oneself` for messages of this process. Grade: pending; long messages allocate.
+//! Threads: the one that has entered the PML, and no port. Tests: below; `unexpected_memory.c` in `hw-tests/mpi`.
 
 use engine::messenger::header::{Memory, PortKey};
 use engine::messenger::matching::Envelope;
@@ -15,7 +14,6 @@ use super::watch::{self, Came};
 use super::{flow, peer};
 use engine::messenger::link::Link;
 
-/// An unexpected message.
 pub(crate) struct Arrived {
     pub(crate) from: Link,
     /// Number that tools know the message by; 0 before its first event.
@@ -26,13 +24,12 @@ pub(crate) struct Arrived {
 /// Longest data that is stored without an allocation, bytes.
 pub(crate) const SHORT: usize = 40;
 
-/// Content of an unexpected message.
 pub(crate) enum Body {
-    /// All its data, which is short.
+    /// All the data.
     Short { length: u8, bytes: [u8; SHORT] },
-    /// All its data.
+    /// All the data.
     Whole { bytes: Box<[u8]> },
-    /// All its data. Its sender waits for the acknowledgement of the match.
+    /// All the data. The sender waits until the match is acknowledged.
     Synchronous { bytes: Box<[u8]>, sender: TransferId },
     /// An announcement. The data can be read, unless its address is 0.
     Announced { sender: TransferId, memory: Memory },
@@ -41,7 +38,6 @@ pub(crate) enum Body {
 }
 
 impl Arrived {
-    /// Length of the message, bytes.
     pub(crate) fn length(&self) -> usize {
         match &self.body {
             Body::Short { length, .. } => usize::from(*length),
@@ -50,14 +46,13 @@ impl Arrived {
         }
     }
 
-    /// Length of the message, and of the part that has arrived.
     pub(crate) fn came(&self) -> Came {
         let all = self.length();
         let is_announced = matches!(self.body, Body::Announced { .. } | Body::AnnouncedKeyed { .. });
         Came { all, here: if is_announced { 0 } else { all } }
     }
 
-    /// Bytes of memory that were allocated for the message.
+    /// Number of bytes that are allocated for the message.
     pub(crate) fn allocated(&self) -> usize {
         match &self.body {
             Body::Whole { bytes } | Body::Synchronous { bytes, .. } => bytes.len(),
@@ -67,8 +62,8 @@ impl Arrived {
     }
 }
 
-/// Stores a message that no receive matched. If `sender` does not know the sender (shared memory, or stored early), its
-/// rank is looked up in the communicator.
+/// Stores a message that no receive matched. If `sender` returns [`Link::UNKNOWN`] (shared memory, or stored early),
+/// looks the rank up in the communicator.
 pub(crate) unsafe fn insert(
     pml: &Pml,
     state: &mut State,
@@ -90,8 +85,8 @@ pub(crate) unsafe fn insert(
     }
 }
 
-/// Stores a message whose communicator this process has not added yet. An unknown sender is not held back now, but when
-/// the communicator is added, which this process is about to do.
+/// Stores a message whose communicator this process has not added yet. An unknown sender can be held back only when the
+/// communicator is added.
 #[cold]
 pub(crate) fn keep_early(
     pml: &Pml,

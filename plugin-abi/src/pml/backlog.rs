@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages that wait for room in shared memory, in order, each with its request.
+//! Messages that wait for room in shared memory, in order, each with its request. `local` sends them.
 //!
-//! Contiguous data is not copied, because its request lives until the message is sent; data with gaps is packed before.
-//! [`Backlog::send`] sends a message unless others wait; `local` sends those that wait. Called by `routing`, `pieces`
+//! Contiguous data is not copied, because its request lives until the message is sent. Called by `routing`, `pieces`
 //! and `local`. Grade: pending. Threads: the one that has entered the PML. Tests: `pml/tests.rs`, and
 //! `hw-tests/tests/device/local.rs`.
 
@@ -15,7 +14,7 @@ use super::datatype::Extent;
 use super::request::Request;
 use super::shared_memory::{EAGER, OTHER, SharedMemory};
 
-/// What to do once a message has been sent.
+/// Action once a message has been sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
     Nothing,
@@ -25,7 +24,6 @@ pub(crate) enum Then {
     Piece(NonNull<Request>),
 }
 
-/// Data of a message.
 pub(crate) enum Payload {
     /// The user's memory, until the request is finished.
     InPlace(Extent),
@@ -49,7 +47,7 @@ struct Waiting {
     then: Then,
 }
 
-/// Messages that wait, for each process of the host.
+/// Queues of messages, by the place of the receiver.
 #[derive(Default)]
 pub(crate) struct Backlog {
     queues: Vec<VecDeque<Waiting>>,
@@ -62,7 +60,6 @@ impl Backlog {
         self.count == 0
     }
 
-    /// Number of processes that have a queue.
     pub(crate) fn places(&self) -> u32 {
         self.queues.len() as u32
     }
@@ -80,7 +77,7 @@ impl Backlog {
         self.count += 1;
     }
 
-    /// Sends the first message that waits for a process. `None`: none waits, or there is no room for it.
+    /// Sends the first message that waits for a process. `None`: no message waits, or it finds no room.
     pub(crate) fn send_first(&mut self, shared: &SharedMemory, to: u32) -> Option<Then> {
         let queue = self.queues.get_mut(to as usize)?;
         let first = queue.front()?;

@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! State of flow control, and its bounds that are not parameters.
 //!
-//! The state machines are `engine::messenger::flow_control`; `flow` and `resume` use this. [`Holders`] records which
-//! communicators have stored a link (`peer` notes it), to mark them when the peer holds back. The entry of a
-//! communicator that has gone stays until its context number is reused, so a peer has at most as many entries as there
-//! are communicators at a time; marking compares the link. Grade: pending. Threads: the one that has entered the PML;
-//! [`ROOM`]: any. Tests: below.
+//! Used by `flow` and `resume`. Grade: pending. Threads: the one that has entered the PML; [`ROOM`]: any. Tests: below.
 
 use std::collections::HashMap;
 use std::ptr::NonNull;
@@ -19,7 +15,7 @@ use super::request::Request;
 use engine::messenger::link::{Account, Link};
 use engine::messenger::matching::lengths::Level;
 
-/// What is left of the memory for unexpected messages. For tools: in any thread, with or without a PML.
+/// Memory that is left for unexpected messages, bytes. For tools: in any thread, with or without a PML.
 pub(crate) struct Room {
     bound: AtomicU64,
     kept: Level,
@@ -28,7 +24,7 @@ pub(crate) struct Room {
 pub(crate) static ROOM: Room = Room { bound: AtomicU64::new(0), kept: Level::new() };
 
 impl Room {
-    /// A PML begins that permits `bound` bytes.
+    /// Begins anew, for a PML that permits `bound` bytes.
     fn begin(&self, bound: u64) {
         self.bound.store(bound, Ordering::Relaxed);
         self.kept.forget();
@@ -42,12 +38,12 @@ impl Room {
         self.left(self.kept.show(0)[0])
     }
 
-    /// Minimum since the last reset.
+    /// Returns the minimum since the last reset.
     pub(crate) fn least(&self) -> u64 {
         self.left(self.kept.show(0)[1])
     }
 
-    /// Minimum since the PML began.
+    /// Returns the minimum since the PML began.
     pub(crate) fn least_ever(&self) -> u64 {
         self.left(self.kept.most_ever(0))
     }
@@ -62,20 +58,19 @@ impl Room {
 pub(crate) struct Flow {
     pub(crate) kept: Kept<Account>,
     pub(crate) outgoing: Outgoing<Account, NonNull<Request>>,
-    /// Links to mark when a peer holds back.
     pub(crate) holders: Holders,
     pub(crate) shown: Arc<Counters>,
     /// Whether a send has found the port's queue full since this process last took all messages.
     pub(crate) is_behind: bool,
 }
 
-/// Bytes of messages to one peer that may wait for the port: sixteen of the longest eager ones, or many short ones.
+/// Number of bytes to one peer that may wait for the port: sixteen of the longest eager messages, or many short ones.
 const WAITING: u64 = 192 << 10;
 
-/// Announced and unanswered messages to a peer in a communicator: about 128 KiB at the receiver. Unit tests fill it.
+/// Number of unanswered announcements to a peer in a communicator: about 128 KiB at the receiver. Unit tests fill it.
 const WINDOW: u32 = if cfg!(test) { 8 } else { 1024 };
 
-/// Bytes that a message takes beside its data while it waits for the port or for its receive.
+/// Number of bytes that a message takes beside its data while it waits for the port or for its receive.
 pub(crate) const RECORD: u64 = 128;
 
 impl Flow {
@@ -96,14 +91,14 @@ impl Flow {
         }
     }
 
-    /// Publishes the memory in use.
     pub(crate) fn show(&self) {
         self.shown.unexpected_memory.store(self.kept.bytes(), Ordering::Relaxed);
         ROOM.kept.set(self.kept.bytes());
     }
 }
 
-/// For each link: rank by context number of the communicators that have stored it.
+/// For each link, the communicators that have stored it, to mark it when the peer holds back: rank by context number.
+/// The entry of a communicator that has gone stays until its number is reused.
 #[derive(Default)]
 pub(crate) struct Holders(HashMap<Link, HashMap<u32, i32>>);
 
@@ -112,12 +107,11 @@ impl Holders {
         self.0.entry(link).or_default().insert(context, rank);
     }
 
-    /// Returns the communicators that have stored a link, each with the rank.
+    /// Returns the context numbers of the communicators that have stored a link, each with the rank.
     pub(crate) fn of(&self, link: Link) -> impl Iterator<Item = (u32, i32)> {
         self.0.get(&link).into_iter().flatten().map(|(context, rank)| (*context, *rank))
     }
 
-    /// Forgets a link that leads nowhere any more.
     pub(crate) fn forget(&mut self, link: Link) {
         self.0.remove(&link);
     }

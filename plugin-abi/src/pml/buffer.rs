@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Send buffers: registered memory of a port that a message is copied to, and what to do once it has been sent.
 //!
-//! There are two sizes: the eager limit, and a receive slot for fragments of long messages. A buffer belongs to the
-//! port that registered its memory. Used by `transmit`, `pieces`, `moving` and `progress`. Grade: hot (a pop, a push);
-//! an empty list grows (pending). Threads: the one that has entered the PML. Tests: `pml/tests.rs`.
+//! There are two sizes: the eager limit, and a receive slot for fragments of long messages. Used by `transmit`,
+//! `pieces`, `moving` and `progress`. Grade: hot (a pop, a push); an empty list grows (pending). Threads: the one that
+//! has entered the PML. Tests: `pml/tests.rs`.
 
 use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
@@ -14,14 +14,14 @@ use super::request::Request;
 use crate::runtime::device::Port;
 use crate::runtime::free_list::{FreeList, Linked};
 
-/// Contents of a buffer, which decide what to do once it has been sent.
+/// Contents of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
     /// A message whose completion nobody waits for.
     Silent,
-    /// The message of a request.
+    /// The message of this request.
     Message(NonNull<Request>),
-    /// A fragment of a request's message.
+    /// A fragment of this request's message.
     Piece(NonNull<Request>),
 }
 
@@ -44,7 +44,7 @@ impl SendBuffer {
         std::ptr::with_exposed_provenance_mut(self.span.addr() as usize)
     }
 
-    /// Its first `length` bytes.
+    /// Returns the first `length` bytes.
     #[inline]
     pub(crate) fn filled(&self, length: usize) -> LocalSpan {
         self.span.first(length as u32)
@@ -58,7 +58,7 @@ pub(crate) struct SendBuffers {
 
 struct Buffers {
     free: FreeList<SendBuffer>,
-    /// Length of each, bytes.
+    /// Length of a buffer, bytes.
     size: usize,
     made: u32,
     most: u32,
@@ -67,8 +67,7 @@ struct Buffers {
 const GROW_BY: u32 = 32;
 
 impl SendBuffers {
-    /// Makes empty lists, for messages of up to `eager` and fragments of up to `large` bytes (with headers); at most
-    /// `most` of each.
+    /// Makes empty lists, for at most `most` messages of `eager` bytes and fragments of `large` bytes, with headers.
     pub(crate) const fn new(eager: usize, large: usize, most: u32) -> Self {
         SendBuffers {
             eager: Buffers { free: FreeList::new(), size: eager, made: 0, most },
@@ -82,7 +81,6 @@ impl SendBuffers {
         if length <= self.eager.size { self.eager.take(port, false) } else { None }
     }
 
-    /// Takes a buffer for a fragment.
     pub(crate) fn take_large(&mut self, port: &mut Port) -> Option<NonNull<SendBuffer>> {
         self.large.take(port, true)
     }

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The component: what Open MPI finds in `mca_pml_ibex.so`, once per process.
 //!
-//! Its life: *register* (parameters; also in `ompi_info`), *open* (adds names to the list of PMLs), *init* (opens the
-//! ports, or shares those of the BTL), *finalize*, *close*. It declines without a port. Grade: setup. Threads: one.
+//! Grade: setup. Threads: one. Tests: below; `hw-tests/tests/device/choice.rs`.
 //!
-//! Open MPI considers the components whose names are in a list. A list from the user is a single entry, of which Open
-//! MPI uses the first name only; so *open* adds each of its names, and `--mca pml ibex,ob1` continues with ob1 if ibex
-//! declines. Without a list from the user it has default names without ibex, and *open* adds ibex.
+//! Open MPI considers the components whose names are in a list. Of a list from the user it uses the first name only; so
+//! [`open`] adds each of the names, and `--mca pml ibex,ob1` continues with ob1 if ibex declines. To Open MPI's own
+//! list, which is without ibex, [`open`] adds ibex.
 //!
-//! Two lists from the user decide. `pml`: a list with ibex, or no list, lets ibex be considered; `^ibex`, or a list
-//! without ibex, does not. `btl`: a user who excludes ibex from the transports and names no PML wants the named
-//! transports, so the PML declines. Tests: below; `hw-tests/tests/device/choice.rs`.
+//! Two lists from the user decide. `pml`: a list with ibex, or no list, lets Open MPI consider ibex; `^ibex`, or a list
+//! without ibex, does not. `btl`: if it excludes ibex and the user names no PML, the PML declines.
 
 use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
@@ -84,7 +82,6 @@ unsafe extern "C" fn open() -> c_int {
     })
 }
 
-/// `mca_close_component`.
 unsafe extern "C" fn close() -> c_int {
     fence("closing the component", sys::OPAL_ERROR, || {
         ports::forget();
@@ -111,7 +108,7 @@ unsafe extern "C" fn pml_init(
         if value <= unsafe { priority.read() } {
             return null_mut();
         }
-        // Called before this publishes anything, because ibex' BTL publishes here that the PML was not selected.
+        // Comes before `publish_pml`, because ibex' BTL publishes here that the PML was not selected.
         // SAFETY: P4: this thread initialises MPI, and the frameworks are open.
         if unsafe { sys::ibex_bml_begin(threads) } != sys::OPAL_SUCCESS {
             return null_mut();
@@ -132,7 +129,7 @@ unsafe extern "C" fn pml_init(
     })
 }
 
-/// Reads the parameters; `None` if one is out of bounds. If that one concerns the ports, the BTL declines, too.
+/// Reads the parameters; `None` if one is out of bounds.
 fn parameters() -> Option<Tunables> {
     let refused = |error: OutOfBounds| match error.faces {
         Faces::Pml => messages::parameter_of_pml(&error),
@@ -173,7 +170,7 @@ unsafe extern "C" fn pml_finalize() -> c_int {
     })
 }
 
-/// Open MPI copies it, so later changes have no effect.
+/// The module, which Open MPI copies.
 // SAFETY: Open MPI's structure, whose pointers are to functions; only Open MPI writes to it (`Shown::new`).
 static MODULE: Shown<sys::mca_pml_base_module_t> = unsafe {
     Shown::new(sys::mca_pml_base_module_t {
@@ -204,12 +201,11 @@ static MODULE: Shown<sys::mca_pml_base_module_t> = unsafe {
     })
 };
 
-/// Open MPI's pointer to the module.
 pub(crate) fn module() -> *mut sys::mca_pml_base_module_t {
     MODULE.get()
 }
 
-/// `pml_enable`: called once, with true, when this PML was selected. `pml_init` has made everything by then.
+/// `pml_enable`: called once, with true, when this PML was selected.
 unsafe extern "C" fn pml_enable(enable: bool) -> c_int {
     fence("pml_enable", sys::OPAL_ERROR, || {
         listening::offer(enable);
@@ -222,12 +218,11 @@ pub(crate) fn pmls() -> String {
     variable::text(c"pml", None, None).unwrap_or_default()
 }
 
-/// Whether the user's list names this PML.
 pub(crate) fn is_asked_for() -> bool {
     names_ibex(&pmls())
 }
 
-/// Returns the names to add to the list of PMLs that Open MPI considers.
+/// Returns the names that [`open`] adds to the list of PMLs.
 pub(crate) fn considered(list: &str) -> Vec<&str> {
     if names_ibex(list) {
         list.split(',').map(str::trim).collect()
@@ -249,7 +244,7 @@ pub(crate) fn declines() -> Option<&'static str> {
         .then_some("the PML declines, as the parameter btl leaves ibex out and the parameter pml does not ask for it")
 }
 
-/// Whether a user's list permits ibex: it names ibex, is empty, or excludes only others.
+/// Whether a user's list names ibex, is empty, or excludes only others.
 fn permits_ibex(list: &str) -> bool {
     match list.trim().strip_prefix('^') {
         Some(without) => !names_ibex(without),
@@ -257,7 +252,7 @@ fn permits_ibex(list: &str) -> bool {
     }
 }
 
-/// Whether a process has selected this PML, too; prints a message if not.
+/// Whether a process has selected this PML; prints a message if not.
 pub(crate) fn is_same(process: Process) -> bool {
     let peer = modex::from_openmpi(process.name());
     let is_me = Process::me().is_some_and(|me| me.name() == process.name());

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `pml_add_procs`, `pml_del_procs`, `pml_add_comm` and `pml_del_comm`: add and remove processes and communicators.
 //!
-//! The first message to a peer looks it up (`peer`). So adding a process only checks that it has selected this PML,
-//! too, and notes processes of this host that shared memory reaches (`local`). `pml_del_comm` is called when the last
-//! reference goes, in `MPI_Finalize` whatever is pending, or never; so it drops unexpected messages, and
-//! `pmlm_finalize` drops the rest. Context numbers are reused. Grade: setup. Threads: any. Tests: `hw-tests/mpi`.
+//! Open MPI calls `pml_del_comm` when the last reference goes, in `MPI_Finalize` whatever is pending, or never; so it
+//! drops unexpected messages, and `pmlm_finalize` drops the rest. Context numbers are reused. Grade: setup. Threads:
+//! any. Tests: `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -64,7 +63,7 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
     })
 }
 
-/// Undoes the first steps for a communicator that cannot be added. Nothing is entered.
+/// Undoes the first steps for a communicator that cannot be added, with nothing entered.
 ///
 /// # Safety
 /// P4: Open MPI's communicator lives. The PML's was leaked, and nobody else has it.
@@ -109,7 +108,7 @@ pub(crate) unsafe extern "C" fn pml_del_comm(comm: *mut sys::ompi_communicator_t
 /// `pml_add_procs`: called at start, and for processes that were spawned or connected to; known ones may come again.
 pub(crate) unsafe extern "C" fn pml_add_procs(procs: *mut *mut sys::ompi_proc_t, count: usize) -> c_int {
     fence("pml_add_procs", sys::OPAL_ERROR, || {
-        // MPI_Init has set up MPI's own error codes by now.
+        // Not earlier: MPI_Init has just set up MPI's own error codes.
         tool::explain_codes();
         for index in 0..count {
             // SAFETY: P4: `count` processes, which live until MPI_Finalize.
@@ -135,7 +134,6 @@ pub(crate) unsafe extern "C" fn pml_add_procs(procs: *mut *mut sys::ompi_proc_t,
     })
 }
 
-/// `pml_del_procs`: these processes send and receive no more messages.
 pub(crate) unsafe extern "C" fn pml_del_procs(procs: *mut *mut sys::ompi_proc_t, count: usize) -> c_int {
     fence("pml_del_procs", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_SUCCESS };

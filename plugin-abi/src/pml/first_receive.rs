@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The first receive slot of a communicator: a posted receive that is in no queue, until its message comes.
 //!
-//! Any thread may ask whether the slot is taken, for a performance variable, so the request is an atomic pointer;
-//! accesses to it are ordinary loads and stores. Grade: hot. Threads: the one that has entered the PML;
-//! [`FirstReceive::is_taken`]: any. Tests: those of `communicator.rs`.
+//! Grade: hot. Threads: the one that has entered the PML; [`FirstReceive::is_taken`], for a performance variable: any.
+//! Tests: those of `communicator.rs`.
 
 use std::cell::Cell;
 use std::ptr::{NonNull, null_mut};
@@ -13,18 +12,16 @@ use engine::messenger::matching::{Envelope, Pattern};
 
 use super::request::Request;
 
-/// A posted receive that is in no queue.
 #[derive(Clone, Copy)]
 pub(crate) struct Posted {
     pub(crate) pattern: Pattern,
     pub(crate) request: NonNull<Request>,
 }
 
-/// A slot for one posted receive.
 pub(crate) struct FirstReceive {
     /// Meaningless while the slot is free.
     pattern: Cell<Pattern>,
-    /// Null while the slot is free.
+    /// Null while the slot is free. Atomic for [`FirstReceive::is_taken`].
     request: AtomicPtr<Request>,
 }
 
@@ -33,13 +30,12 @@ impl FirstReceive {
         FirstReceive { pattern: Cell::new(nothing()), request: AtomicPtr::new(null_mut()) }
     }
 
-    /// Whether the slot is taken. Any thread.
     #[inline(always)]
     pub(crate) fn is_taken(&self) -> bool {
         !self.request.load(Ordering::Relaxed).is_null()
     }
 
-    /// Takes the receive out if it matches this message. Does not copy the pattern, which would cost each message.
+    /// Takes the receive out if it matches this message, without a copy of the pattern.
     #[inline(always)]
     pub(crate) fn take_for(&self, envelope: Envelope) -> Option<NonNull<Request>> {
         let request = NonNull::new(self.request.load(Ordering::Relaxed))?;
@@ -51,7 +47,6 @@ impl FirstReceive {
         None
     }
 
-    /// Whether the slot has a receive that matches this message.
     #[inline(always)]
     pub(crate) fn takes(&self, envelope: Envelope) -> bool {
         // SAFETY: P3: only the thread that has entered the PML writes the pattern; the reference ends with this call.
@@ -85,7 +80,7 @@ impl FirstReceive {
         Some(posted)
     }
 
-    /// Fills the slot with a blocker that matches no message. Returns the receive that was there.
+    /// Fills the slot with a blocker, which matches no message. Returns the receive that was there.
     pub(crate) fn block(&self) -> Option<Posted> {
         let former = self.get();
         self.set(Posted { pattern: nothing(), request: NonNull::dangling() });
@@ -93,7 +88,7 @@ impl FirstReceive {
     }
 }
 
-/// Pattern that matches no message, since no message has that source.
+/// Returns a pattern that matches no message: no message has this source.
 fn nothing() -> Pattern {
     Pattern::exact(Envelope::new(-1, 0))
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Entries of the PML in the flight recorder: long messages from announcement to end, and senders that are held back.
 //!
-//! Both sides of a message record the number by which its sender announced it. Called where it happens, by `protocol`,
-//! `accept`, `reading`, `striped`, `getting`, `pieces` and `flow`. Grade: pending, for announced messages. Threads: the
-//! one that has entered the PML. Tests: `device/flight.rs` in `hw-tests`.
+//! Called by `protocol`, `accept`, `reading`, `getting`, `pieces` and `flow`. Grade: pending, for announced messages.
+//! Threads: the one that has entered the PML. Tests: below; `device/flight.rs` in `hw-tests`.
 
 use engine::flight::{Kind, NO_PORT, NOBODY, record};
 use engine::messenger::transfer_id::TransferId;
@@ -19,13 +18,13 @@ const FETCHED: u8 = 1;
 const WANTED: u8 = 2;
 const COPIED: u8 = 3;
 
-/// A step of a long message.
+/// A step of a long message; both sides know the message by the sender's number.
 pub(crate) enum Step {
     /// Sender: the message is announced by this number.
     Announced(TransferId),
     /// Sender: the receiver has all the data that it wants, or wants copies.
     Answered { number: TransferId, wants_copies: bool },
-    /// Receiver, which has noted the match: the transfer of so many bytes of the message with this number begins.
+    /// Receiver, which has noted the match: the transfer of so many bytes begins.
     Begins(TransferId, u64),
     /// Receiver: the bytes were read.
     Fetched(TransferId, u64),
@@ -33,14 +32,13 @@ pub(crate) enum Step {
     Copied,
 }
 
-/// Number of bytes that a request sends, or that a receive takes of its message.
+/// Returns the number of bytes that a request sends, or takes of its message.
 fn bytes(request: &mut Request) -> u64 {
     let length = request.extent.length;
     let bytes = if request.role == Role::Receive { request.base().req_status._ucount.min(length) } else { length };
     bytes as u64
 }
 
-/// Records a step of a request's message.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn note(request: &mut Request, step: &Step) {
@@ -64,14 +62,12 @@ pub(crate) unsafe fn note(request: &mut Request, step: &Step) {
     record((kind, detail), port, peer.cast_unsigned(), [number.0.into(), bytes, context.into(), 0]);
 }
 
-/// Records that a peer is held back.
 pub(crate) fn held_back(pml: &Pml, link: Link, memory: u64) {
     let port = pml.rails().get(link.rail()).and_then(Rail::enter);
     let name = port.as_ref().and_then(|port| port.peer_name(link.to()));
     record((Kind::SenderHeldBack, 0), NO_PORT, name.map_or(NOBODY, |name| name.rank), [memory, 0, 0, 0]);
 }
 
-/// Records that all peers may send again.
 pub(crate) fn let_go(memory: u64) {
     record((Kind::SendersLetGo, 0), NO_PORT, NOBODY, [memory, 0, 0, 0]);
 }

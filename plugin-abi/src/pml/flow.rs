@@ -1,28 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Flow control: keeps the accounts of `engine::messenger::flow_control`, and sends its messages.
+//! Flow control: keeps the accounts of `engine::messenger::flow_control`, and sends its messages. `resume` continues
+//! pending sends.
 //!
-//! A link to a peer that holds this process back, or for which sends are pending, carries a mark bit in the
-//! communicators ([`Link::marked`]). The fast paths compare a link with its unmarked value, so a marked link never
-//! matches and the message takes the slow path, which asks this module.
+//! **Marks.** A link to a peer that holds this process back, or to which sends pend, is marked in the communicators
+//! ([`Link::marked`]). The fast paths take no marked link, so each message comes to [`way`], which stores the link
+//! anew, marked or not. A look-up stores a link only if none is stored yet (`Communicator::set_found`). When a peer
+//! holds back, all its links are marked, because a communicator may still have an earlier home.
 //!
-//! **Accounts.** With several ports, a peer's messages change ports, and its flow-control messages may arrive at any of
-//! them. So an account is named by the first of the peer's links, which never changes (`rails::account`). With one
-//! port, and by shared memory, there is only that link. Messages to the peer are sent by its current home.
+//! **Shared memory.** These peers have accounts as well, and messages that wait in `backlog` count like messages that
+//! wait for the port. An eager message by shared memory names only its sender's rank; `arrived` looks the process up in
+//! the communicator once the bound is exceeded.
 //!
-//! **Marks.** A communicator stores a link with its mark, so each writer of a link decides about the mark, too
-//! ([`way`]). A look-up stores a link only if none is stored yet (`Communicator::set_found`). When a peer holds back,
-//! all its links are marked, because a communicator may still have an earlier home.
-//!
-//! **Shared memory.** These peers have accounts as well: their unexpected messages use the same memory, and messages
-//! that wait for room in shared memory (`backlog`) count like messages that wait for the port. An eager message by
-//! shared memory names only its sender's rank; the process is looked up in the communicator once the bound is exceeded.
-//!
-//! **Tools.** A pending send has raised `Activate`; its transfer begins when it is sent. An unexpected message raises
-//! its event where it is stored.
-//!
-//! `resume` continues pending sends. Called by `protocol`, `incoming`, `arrived`, `accept`, `receive`, `probe`,
-//! `context`, `resume`. Grade: pending. Threads: the one that has entered the PML, and no port. Tests:
-//! `unexpected_memory.c` in `hw-tests/mpi`.
+//! Called by `protocol`, `incoming`, `arrived`, `accept`, `receive`, `probe`, `context`, `resume`. Grade: pending.
+//! Threads: the one that has entered the PML, and no port. Tests: `unexpected_memory.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 
@@ -46,7 +36,7 @@ impl Arrived {
 
 // ---- the receiver's side --------------------------------------------------------------------------------------------
 
-/// Accounts for an unexpected message that is to be stored. Beyond the bound, holds its `sender` back.
+/// Accounts for an unexpected message to be stored. Beyond the bound, holds its `sender` back.
 pub(crate) fn keep(pml: &Pml, state: &mut State, message: &Arrived, sender: impl FnOnce(&State) -> Option<Link>) {
     let is_beyond = state.flow.kept.keep(message.cost());
     state.flow.show();
@@ -59,7 +49,7 @@ pub(crate) fn keep(pml: &Pml, state: &mut State, message: &Arrived, sender: impl
 #[cold]
 #[inline(never)]
 fn hold_back(pml: &Pml, state: &mut State, sender: Option<Link>) {
-    // This process never holds itself back: its blocking send would wait for its own receive.
+    // This process must not hold itself back: its blocking send would wait for its own receive.
     let Some(sender) = sender.filter(|sender| *sender != Link::ONESELF) else { return };
     let account = rails::account(pml, state, sender);
     if let Some(word) = state.flow.kept.hold_back(account) {
@@ -69,7 +59,6 @@ fn hold_back(pml: &Pml, state: &mut State, sender: Option<Link>) {
     }
 }
 
-/// Sends a flow-control message to the peer of an account.
 fn say(pml: &Pml, state: &mut State, Account(link): Account, header: &Header) {
     routing::control(pml, state, link, header);
 }
@@ -93,7 +82,7 @@ fn let_go(pml: &Pml, state: &mut State) {
     }
 }
 
-/// A peer reports that sends of a communicator pend. Asks for more at once if a receive may wait for one of them.
+/// Notes that sends of a peer pend in a communicator. Asks for more at once if a receive may wait for one of them.
 pub(crate) fn pending(pml: &Pml, state: &mut State, sender: Link, context: u32) {
     let account = rails::account(pml, state, sender);
     state.flow.kept.pends(account, context);
@@ -125,8 +114,7 @@ fn ask_for_more(pml: &Pml, state: &mut State, context: u32) {
 
 // ---- the sender's side ----------------------------------------------------------------------------------------------
 
-/// Decides how a send goes while flow control limits a peer, or while the link in the communicator is out of date.
-/// Stores the link, marked or not, that the next send in this communicator finds.
+/// Decides how a send goes while flow control limits a peer, or the communicator's link is old; stores the link.
 #[cold]
 #[inline(never)]
 pub(crate) fn way(pml: &Pml, state: &mut State, communicator: &Communicator, request: &Request) -> Way {
@@ -151,14 +139,14 @@ pub(crate) fn pend(pml: &Pml, state: &mut State, link: Link, context: u32, reque
     tell(pml, state, account, context);
 }
 
-/// Reports to a peer that sends are pending, if it has not been told since it last asked for more.
+/// Tells a peer that sends pend, if it has not been told since it last asked for more.
 pub(crate) fn tell(pml: &Pml, state: &mut State, account: Account, context: u32) {
     if state.flow.outgoing.tells(account, context) {
         say(pml, state, account, &Header::Pending(context));
     }
 }
 
-/// Accounts for a message that waits for the port or for shared memory; its request is finished when it is sent.
+/// Accounts for a message that waits for the port or for shared memory.
 pub(crate) fn waits(pml: &Pml, state: &mut State, link: Link, length: usize) {
     let account = rails::account(pml, state, link);
     state.flow.outgoing.waits(account, length as u64 + RECORD);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Single-copy read within a host: the shared-memory BTL reads a long message from the sender's memory to the buffer.
+//! Single-copy read within a host: the shared-memory BTL reads a whole message from the sender's memory to the buffer,
+//! mostly within the call. If the kernel forbids it, the receiver asks for copies (`pieces`).
 //!
-//! One read for the whole message, mostly done within the call. If the kernel forbids it, copies are sent (`pieces`).
-//! Called by `accept`. Grade: pending. Threads: the one that has entered the PML. Tests:
-//! `pml/tests.rs`, and `hw-tests/tests/device/local.rs`.
+//! Called by `accept`. Grade: pending. Threads: the one that has entered the PML. Tests: `pml/tests.rs`, and
+//! `hw-tests/tests/device/local.rs`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opens and closes the fast paths of short messages when tools start or stop listening.
 //!
-//! While a tool listens to any communicator, [`super::instance::unwatched`] returns `None`: blocking receives then take
-//! a path that raises events, and `notify.rs` watches the end of waits. On a communicator that a tool listens to, short
-//! sends find no link ([`Communicator::short_cut`]) and take a second short path, which raises events (`send.rs`). The
-//! first receive slot of that communicator holds a blocker that matches no message ([`Communicator::set_watched`]), so
-//! the port cannot deliver a message in place; `incoming.rs` raises the events and then delivers it. The fast paths
-//! make these tests anyway, so tools cost them no instruction. Called by `component` ([`offer`]) and through the
-//! [`Raiser`] by `runtime/listeners.rs`. Grade: setup. Threads: any; changes are made with the PML entered.
+//! While a tool listens to any communicator, [`super::instance::unwatched`] returns `None`, which blocking receives
+//! test, and `notify.rs` watches the end of waits. On a communicator that a tool listens to, short sends find no link
+//! ([`Communicator::short_cut`]), and polls find a blocker in the first receive slot ([`Communicator::set_watched`]).
+//! Called by `component` ([`offer`]), and through the [`Raiser`] by `runtime/listeners.rs`. Grade: setup. Threads: any;
+//! changes are made with the PML entered.
 //!
 //! **Callbacks that may do anything** run at the end of a call of the program ([`returns`], [`has_programs`]), with
-//! nothing entered. libmpi also calls the PML for itself: in collective operations, to create communicators, for files
-//! and windows; a callback that communicates there could do harm. The tag tells the two apart: messages of the program
-//! have a tag of at least 0, or `MPI_ANY_TAG`; those of libmpi have other negative tags. Grade: pending. Tests:
-//! `hw-tests/tools/mpi_t_matching.c`.
+//! nothing entered; not at the end of libmpi's own calls, for collective operations and the like, where a callback that
+//! communicates could do harm. The program's messages have a tag of at least 0, or `MPI_ANY_TAG`; those of libmpi have
+//! other negative tags. Grade: pending. Tests: `hw-tests/tools/mpi_t_matching.c`.
 
 use std::ffi::c_void;
 
@@ -51,7 +48,7 @@ unsafe fn queues(comm: *mut sys::ompi_communicator_t) -> [u32; 2] {
 fn change(body: &mut dyn FnMut(bool)) {
     let Some(pml) = pml() else { return body(false) };
     let state = pml.enter();
-    // `enter` fails only inside a callback, where the PML is entered already.
+    // `enter` fails only inside a callback, within the PML.
     body(state.is_none());
 }
 
@@ -102,8 +99,8 @@ fn is_programs(tag: i32) -> bool {
 /// Whether at least one of these requests is the PML's and belongs to the program (not to libmpi).
 pub(crate) unsafe fn has_programs(count: usize, requests: *mut *mut sys::ompi_request_t) -> bool {
     (0..count).any(|index| {
-        // SAFETY: P4 for the array, P1 for its requests, which MPI holds. The PML is not entered, so P3 does not apply;
-        // but a request's tag is written only when the request is made.
+        // SAFETY: P4: the array; P1: MPI holds its requests. The PML is not entered, but a tag is written only when its
+        // request is made.
         unsafe {
             let request = Request::from_raw(requests.add(index).read());
             request.is_some_and(|request| is_programs((*request.as_ptr()).tag))

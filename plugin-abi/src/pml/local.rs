@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The processes of this host: makes them reachable by shared memory, receives messages, and sends those that wait.
 //!
-//! Shared memory is used where a shared-memory BTL is enabled (`--mca btl`) and reaches the process. The BTL calls
-//! [`arrived`] with each message, from this PML's polls or from Open MPI's progress. Called by `context` ([`add`],
-//! [`remove`]) and `progress` ([`poll`]). Grade: hot; [`add`] and [`remove`]: setup. Threads: any. Tests:
+//! The BTL calls [`arrived`] with each message, from this PML's polls or from Open MPI's progress. Called by `context`
+//! ([`add`], [`remove`]) and `progress` ([`poll`]). Grade: hot; [`add`] and [`remove`]: setup. Threads: any. Tests:
 //! `pml/tests.rs`, and `hw-tests/tests/device/local.rs`.
 
 use std::ptr::{NonNull, null_mut};
@@ -67,7 +66,6 @@ pub(crate) unsafe fn add(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
     }
 }
 
-/// Receives the messages of the shared-memory BTL.
 struct FromSharedMemory;
 
 impl Receiver for FromSharedMemory {
@@ -82,7 +80,7 @@ impl Receiver for FromSharedMemory {
     }
 }
 
-/// Handles a message, whose memory belongs to the BTL again once this returns.
+/// Handles a message; its memory is the BTL's again when this returns.
 #[inline(always)]
 pub(super) unsafe fn arrived(
     btl: *mut sys::mca_btl_base_module_t,
@@ -120,7 +118,7 @@ pub(super) unsafe fn arrived(
     });
 }
 
-/// Size of the sender's place among the processes of the host, bytes.
+/// Size of the sender's place, bytes.
 const PLACE: usize = size_of::<u32>();
 
 #[inline(always)]
@@ -149,7 +147,7 @@ unsafe fn deal(pml: &Pml, state: &mut State, tag: u8, start: *const u8, length: 
     unsafe { incoming::message(pml, state, incoming) };
 }
 
-/// Receives messages from processes of this host, and sends those that wait for them. Returns the number of both.
+/// Receives messages from processes of this host, and sends those that wait. Returns the number of both.
 #[inline]
 pub(crate) fn poll(pml: &Pml, state: &mut State, shared: &SharedMemory) -> usize {
     let count = pml.within(state, || shared.progress());

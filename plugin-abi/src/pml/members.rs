@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Raises the events for the creation of a communicator, with its members, and for its end.
 //!
-//! The members are reported in runs whose ranks in the job form an arithmetic progression, so most communicators take
-//! one event, however large they are. Called by `context.rs`. Grade: setup; while no tool listens, a load and a branch.
-//! Threads: any, with nothing entered, since callbacks run here. Tests: below, and
-//! `hw-tests/tools/mpi_t_communicators.c`.
+//! An event has a run of members whose ranks in the job form an arithmetic progression, so most communicators take one.
+//! Called by `context.rs`. Grade: setup. Threads: any, with nothing entered, because callbacks run here. Tests: below,
+//! and `hw-tests/tools/mpi_t_communicators.c`.
 
 use engine::events::{self, CommunicatorCreated, CommunicatorFreed, Payload};
 use ibex_ffi::openmpi::{release, sys};
@@ -38,7 +37,7 @@ impl Run {
     }
 }
 
-/// Divides members, each given by job and rank in the job, into runs.
+/// Divides members (job, and rank in the job) into runs.
 fn runs(members: impl Iterator<Item = (u32, u32)>) -> Vec<Run> {
     let mut runs: Vec<Run> = Vec::new();
     for (first, (job, process)) in (0..).zip(members) {
@@ -92,7 +91,7 @@ pub(crate) fn freed(context: u32) {
 mod tests {
     use super::*;
 
-    /// Runs as the events report them: first, count, process, stride, job.
+    /// Returns runs as the events report them: first, count, process, stride, job.
     fn told(members: &[(u32, u32)]) -> Vec<(u32, u32, u32, i32, u32)> {
         let all = runs(members.iter().copied());
         // Each member is in exactly one run, at its place.

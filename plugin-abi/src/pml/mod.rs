@@ -16,7 +16,7 @@
 //! - Peers: `peer` (looks one up), `parting` (processes of other jobs that leave). Records: `bounds`, `buffer`,
 //!   `token`, `several`, `first_receive`, `watched_reads`.
 //!
-//! `engine::messenger` has what does not depend on MPI: matching, headers, the protocols' state machines, links.
+//! `engine::messenger` has the parts without MPI: matching, headers, the protocols' state machines, links.
 //!
 //! Safety. A thread *has entered the PML* while it holds `Entered<State>` or a `&mut State` borrowed from it. Unsafe
 //! blocks of this folder cite the rules of the crate's head and these:

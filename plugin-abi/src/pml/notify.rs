@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Raises the event for the end of a wait on a persistent request, while a tool listens.
 //!
-//! The wait or test that completes an ordinary request frees it, which calls the PML (`persistent.rs`). A persistent
-//! request only becomes inactive. So while a tool listens, Open MPI's table of the eight wait and test functions holds
-//! ours: they call the former function and then look for such requests. Called by `listening` ([`watch_waits`]) and
-//! libmpi. Grade: setup; ours: on the path of watched requests. Threads: any. Tests: below; `hw-tests/mpi/events.c`.
+//! A wait or test frees an ordinary request, which calls the PML (`persistent.rs`); a persistent one only becomes
+//! inactive. So while a tool listens, Open MPI's table of wait and test functions holds ours: they call the former
+//! function and then look for such requests. Called by `listening` ([`watch_waits`]) and libmpi. Grade: setup; our
+//! functions: on the path of watched requests. Threads: any. Tests: below; `hw-tests/mpi/events.c`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -24,9 +24,9 @@ type Table = [AtomicPtr<c_void>; FUNCTIONS];
 
 const FUNCTIONS: usize = size_of::<sys::ompi_request_fns_t>() / size_of::<*mut c_void>();
 
-/// State of one entry of Open MPI's table.
+/// An entry of Open MPI's table.
 struct Replaced {
-    /// Function that was there before ours; null if ours was never installed.
+    /// Function before ours; null if ours was never installed.
     former: AtomicPtr<c_void>,
     /// Whether ours is installed, directly or below a hook that another library installed later.
     is_in: AtomicBool,
@@ -40,19 +40,17 @@ impl Replaced {
 
 static REPLACED: [Replaced; FUNCTIONS] = [const { Replaced::never() }; FUNCTIONS];
 
-/// Starts or stops watching the end of waits.
 pub(crate) fn watch_waits(is_watched: bool) {
-    // SAFETY: Open MPI's table lives as long as the process and has aligned pointers. After MPI's initialisation Open
-    // MPI only reads it; from here on all accesses of ours are atomic.
+    // SAFETY: Open MPI's table lives as long as the process, and Open MPI only reads it once MPI is initialised; all
+    // accesses of ours are atomic.
     let table = unsafe { &*(&raw const sys::ompi_request_functions).cast::<Table>() };
     // SAFETY: both types are `FUNCTIONS` function pointers.
     let ours = unsafe { std::mem::transmute::<sys::ompi_request_fns_t, [*mut c_void; FUNCTIONS]>(OURS) };
     exchange(table, &REPLACED, ours, is_watched);
 }
 
-/// Installs `ours` in the table (`is_watched`), or restores the former functions. An entry that another library has
-/// hooked meanwhile keeps that hook, which calls ours, which calls the former function. Ours is never installed above
-/// such a hook: the two would call each other for ever.
+/// Installs `ours` in the table (`is_watched`), or restores the former functions. If another library has hooked an
+/// entry meanwhile, ours stays below its hook: installed above, the two would call each other for ever.
 fn exchange(table: &Table, replaced: &[Replaced; FUNCTIONS], ours: [*mut c_void; FUNCTIONS], is_watched: bool) {
     for ((place, replaced), ours) in table.iter().zip(replaced).zip(ours) {
         // One thread at a time is here. Release pairs with the fence in `former`, whose caller has found `ours`.
@@ -68,7 +66,6 @@ fn exchange(table: &Table, replaced: &[Replaced; FUNCTIONS], ours: [*mut c_void;
     }
 }
 
-/// The functions that were in the table before ours.
 fn former() -> sys::ompi_request_fns_t {
     // Pairs with the Release store of `ours`, which this thread has called.
     fence_of_memory(Ordering::Acquire);
@@ -91,7 +88,7 @@ const OURS: sys::ompi_request_fns_t = sys::ompi_request_fns_t {
 type Place = *mut *mut sys::ompi_request_t;
 type Status = *mut sys::ompi_status_public_t;
 
-/// Calls the former function and then raises the events. Fails if there is no former function, which cannot happen.
+/// Calls the former function and then raises the events.
 unsafe fn after(count: usize, requests: Place, call: impl FnOnce(&sys::ompi_request_fns_t) -> Option<c_int>) -> c_int {
     // SAFETY: P4: MPI's array. Asked before the call, because that frees the ordinary requests that are complete.
     let is_programs = unsafe { listening::has_programs(count, requests) };

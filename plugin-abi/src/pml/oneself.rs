@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages of a process to itself: copied once, from the send buffer to the receive buffer, without an adapter.
 //!
-//! A send whose receive is posted copies to it. Otherwise the message is stored as unexpected: a short one in standard
-//! mode as a copy, so that its sender continues, as programs may expect; any other stays in its buffer, and the receive
-//! copies it. They are matched like all others. This process is never held back, as it would wait for itself. Called by
-//! `protocol` and `accept`. Grade: pending. Threads: the one that has entered the PML. Tests: `self_messages.c` in
-//! `hw-tests/mpi`.
+//! A message whose receive is not posted is stored as unexpected: a short one in standard mode as a copy, so that its
+//! sender continues, as programs expect; of any other, an announcement. Called by `protocol` and `accept`. Grade:
+//! pending. Threads: the one that has entered the PML. Tests: `self_messages.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 
@@ -26,10 +24,9 @@ use super::{passage, transmit};
 use crate::runtime::variables::now;
 use engine::messenger::link::Link;
 
-/// Bytes that are copied at a time if both sides have gaps.
+/// Number of bytes that are copied at a time if both sides have gaps.
 const PIECE: usize = 32 * 1024;
 
-/// Sends a message to this process.
 pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: P1: only the caller has it; P3.
     let r = unsafe { &mut *request.as_ptr() };
@@ -37,7 +34,6 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
     // SAFETY: P1: not finished, so its communicator lives; P4: a call of MPI has it, so it is still the PML's.
     let communicator = unsafe { Communicator::of(r.comm()) };
     let envelope = Envelope::new(communicator.rank, r.tag);
-    // Before the arrival is raised, which follows at once.
     // SAFETY: P1: the send is not finished; P3.
     unsafe { watch::begins_by(r, Bytes::All.posted(), |_| Some(passage::ONESELF)) };
     let told = (|_: &Request| Some(passage::ONESELF), || {});
@@ -66,14 +62,13 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
     unsafe {
         arrived::insert(pml, state, communicator, (envelope, message), || Some(Link::ONESELF));
         if is_copied {
-            // The copy has all the data, and nothing refers to the request.
             watch::ends(&mut *request.as_ptr(), Bytes::None.posted());
             finish(state, request);
         }
     }
 }
 
-/// Delivers a message that stayed in its send buffer to the receive that it matches.
+/// Delivers an announced message to its receive.
 pub(crate) unsafe fn receive(state: &mut State, receive: NonNull<Request>, envelope: Envelope, sender: TransferId) {
     let Some(send) = state.transfers.end(sender) else { return };
     // SAFETY: P1: the send was in `state.transfers` until now, and the receive is matched and not finished; P3.
@@ -106,7 +101,7 @@ unsafe fn meet(state: &mut State, send: NonNull<Request>, receive: NonNull<Reque
     }
 }
 
-/// Copies the data of a short message, to store it as unexpected. `None`: it cannot be packed.
+/// Copies the data of a message, to store it as unexpected. `None`: the data cannot be packed.
 unsafe fn copied(data: &Data, extent: Extent) -> Option<Body> {
     let mut short = [0; SHORT];
     if extent.length <= SHORT {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Processes of other jobs, from spawn, connect or accept: ends the connections to one with its last communicator.
 //!
-//! Open MPI reports processes that come, but not before `MPI_Finalize` those that go. Without a common communicator
-//! nothing can be sent to a process, and it may end without notice. So this process parts from its ports
-//! (`Port::part`), and forgets it when its connections have gone; until then the two can meet again. A process that
-//! never meets another job only pays a test. Called by `context`. Grade: setup. Threads: the one that has entered the
-//! PML, and no port. Tests: below, and `connect_cycles.c` in `hw-tests/mpi`.
+//! Without a common communicator nothing can be sent to a process, and it may end without notice. So this process parts
+//! from it (`Port::part`), and forgets it when its connections have gone; until then the two can meet again. Called by
+//! `context`. Grade: setup. Threads: the one that has entered the PML, and no port. Tests: below, and
+//! `connect_cycles.c` in `hw-tests/mpi`.
 
 use std::collections::HashMap;
 
@@ -19,7 +18,7 @@ use super::several::Sent;
 use crate::runtime::modex;
 use engine::messenger::link::Link;
 
-/// Open MPI adds a process: notes whether it belongs to another job.
+/// Notes whether a new process belongs to another job.
 pub(crate) fn add(pml: &Pml, process: Process) {
     if Process::me().is_some_and(|me| me.name().job != process.name().job)
         && let Some(mut state) = pml.enter()
@@ -28,7 +27,7 @@ pub(crate) fn add(pml: &Pml, process: Process) {
     }
 }
 
-/// A communicator was added: cancels the parting from its members.
+/// Cancels the parting from the members of a new communicator.
 ///
 /// # Safety
 /// P4: `comm` is a communicator that Open MPI has filled in.
@@ -55,7 +54,7 @@ pub(crate) unsafe fn joined(pml: &Pml, state: &mut State, comm: *mut sys::ompi_c
     state.foreign.join(context, members);
 }
 
-/// A communicator was removed: parts from members that share no other one with this process.
+/// Parts from members of a removed communicator that share no other one with this process.
 pub(crate) fn left(pml: &Pml, state: &mut State, context: u32) {
     if !state.foreign.is_met {
         return;
@@ -91,7 +90,7 @@ fn sweep(pml: &Pml, state: &mut State) {
     }
 }
 
-/// Processes of other jobs that share a communicator with this one, or did recently.
+/// Processes of other jobs that share a communicator with this one, or were parted from.
 #[derive(Default)]
 pub(crate) struct Foreign {
     /// Whether this process has ever met one.
@@ -105,7 +104,6 @@ pub(crate) struct Foreign {
 }
 
 impl Foreign {
-    /// Adds a communicator with these members.
     pub(crate) fn join(&mut self, context: u32, members: Box<[PeerName]>) {
         for name in &members {
             *self.counts.entry(*name).or_default() += 1;

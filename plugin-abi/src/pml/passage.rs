@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The passage of a message, for tools: protocol and reason, port and queue pair.
 //!
-//! Computed only while a tool asks for it ([`super::watch`]), from the data that decides how a message is sent; so
-//! sends and receives store nothing for it. A header with room for it carries what the receiver cannot know: why an
-//! announced message cannot be read, and why the receiver wants copies of a message that it could read ([`code`]).
-//! Called where the protocol is decided: `send`, `protocol`, `pieces`, `resume`, `oneself`, `reading`, `striped`,
-//! `accept`, `incoming`, `receive`. Grade: pending. Threads: the one that has entered the PML, and no port. Tests:
-//! below, and `hw-tests/tools/mpi_t_protocols.c`.
+//! Computed only while a tool asks for it ([`super::watch`]), from the data that decides how a message is sent. Two
+//! reasons travel in headers ([`code`]): why a message cannot be read, and why a receiver wants copies of one that it
+//! could read. Called where the protocol is chosen. Grade: pending. Threads: the one that has entered the PML, and no
+//! port. Tests: below, and `hw-tests/tools/mpi_t_protocols.c`.
 
 use engine::messenger::header::{EAGER_SIZE, Header, Match, Memory};
 use engine::messenger::matching::Envelope;
@@ -21,17 +19,16 @@ pub(crate) use crate::runtime::listeners::{Passage, Protocol, Reason};
 use crate::runtime::modex;
 use engine::messenger::link::Link;
 
-/// A message of this process to itself.
 pub(crate) const ONESELF: Passage = nowhere(Protocol::Oneself, Reason::Oneself);
 
-/// A message by the shared memory of the host, whatever its protocol.
+/// Passage by shared memory, whatever the protocol.
 pub(crate) const SHARED_MEMORY: Passage = nowhere(Protocol::SharedMemory, Reason::SameHost);
 
 const fn nowhere(protocol: Protocol, reason: Reason) -> Passage {
     Passage { protocol, reason, port: Passage::NO_PORT, queue_pair: 0, rails: 0 }
 }
 
-/// A message by this link, which uses `rails` ports in all.
+/// Returns the passage of a message by this link, which uses `rails` ports in all.
 pub(crate) fn by(pml: &Pml, link: Link, (protocol, reason): (Protocol, Reason), rails: usize) -> Passage {
     if link.as_local().is_some() {
         return SHARED_MEMORY;
@@ -41,15 +38,15 @@ pub(crate) fn by(pml: &Pml, link: Link, (protocol, reason): (Protocol, Reason), 
     Passage { protocol, reason, port: u32::from(rail.port().index()), queue_pair, rails: rails as u32 }
 }
 
-/// A message by the current home of the peer that `link` leads to.
+/// [`by`] the current home of the peer that `link` leads to.
 pub(crate) fn by_home(pml: &Pml, state: &mut State, link: Link, how: (Protocol, Reason)) -> Passage {
     by(pml, rails::route(pml, state, link), how, 1)
 }
 
-/// Protocol and reason of a message that is sent whole, with `header` and `length` (data) bytes.
+/// Returns protocol and reason of a message that is sent whole: `header` bytes, then `length` bytes of data.
 const fn at_once((header, length): (usize, usize), has_gaps: bool, waits: bool, inline: usize) -> (Protocol, Reason) {
     if header + length > inline {
-        // With reason `Adapter`: one that takes nothing inside a work request, not even a header.
+        // `Adapter`: it takes not even a header inside a work request.
         return (Protocol::Copied, if inline < EAGER_SIZE { Reason::Adapter } else { Reason::Size });
     }
     match (has_gaps, waits) {
@@ -59,13 +56,12 @@ const fn at_once((header, length): (usize, usize), has_gaps: bool, waits: bool, 
     }
 }
 
-/// Longest message that a rail's port sends inside a work request, header included, bytes.
+/// Returns the length of the longest message inside a work request of a rail, header included, bytes.
 fn inline_of(rail: Option<&Rail>) -> usize {
     rail.map_or(0, |rail| rail.port().attributes().max_inline as usize)
 }
 
-/// Notifies listeners of the protocol of a whole message that the only port sent without a request. The specification
-/// has all that is needed, so the send stores nothing for it.
+/// Raises the protocol event of a message that the only port sent without a request.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn tell_at_once(listeners: &Listeners, id: u64, spec: &Spec) {
@@ -77,7 +73,7 @@ pub(crate) unsafe fn tell_at_once(listeners: &Listeners, id: u64, spec: &Spec) {
     listeners.tell_protocol(id, &mut told);
 }
 
-/// Passage of a request's message that is sent whole, or waits for the port.
+/// Returns the passage of a send whose message is sent whole, or waits for the port.
 pub(crate) fn sent(pml: &Pml, state: &mut State, request: &Request, waits: bool) -> Passage {
     let link = rails::route(pml, state, request.link);
     let header = header_of(request);
@@ -86,7 +82,7 @@ pub(crate) fn sent(pml: &Pml, state: &mut State, request: &Request, waits: bool)
     by(pml, link, how, 1)
 }
 
-/// Length of the header with which a request's message is sent whole.
+/// Returns the length of the header of a message that is sent whole.
 fn header_of(request: &Request) -> usize {
     if request.role != Role::Send(Mode::Synchronous) {
         return EAGER_SIZE;
@@ -96,25 +92,24 @@ fn header_of(request: &Request) -> usize {
     synchronous(communicator.context, communicator.rank, request.tag)
 }
 
-/// Length of the header of a synchronous message from this sender.
+/// Returns the length of the header of a synchronous message.
 fn synchronous(context: u32, rank: i32, tag: i32) -> usize {
     let of = Match { context, rank, tag };
     Header::Synchronous(of, 0).encode().as_slice().len()
 }
 
-/// Protocol and reason of an announced message that its receiver cannot read.
+/// Returns protocol and reason of an announced message that its receiver cannot read.
 const fn unreadable(length: u64, why: Reason) -> (Protocol, Reason) {
     (if length == 0 { Protocol::Inline } else { Protocol::Pieces }, why)
 }
 
-/// Passage of a message that is announced by this link, with the keys of `rails` ports if it can be read. The receiver
-/// may want copies of it all the same ([`wanted`]).
+/// Returns the passage of a message that is announced by this link, with the keys of `rails` ports if it can be read.
 pub(crate) fn announced(pml: &Pml, link: Link, (memory, why): (Memory, Reason), rails: usize) -> Passage {
     let is_readable = memory.address != 0;
     by(pml, link, if is_readable { (Protocol::Read, Reason::Size) } else { unreadable(memory.length, why) }, rails)
 }
 
-/// Number of a reason in a header: it takes the place of the key of memory that cannot be read, or is not to be.
+/// Returns the number of a reason in a header, in the place of the key of the memory.
 pub(crate) const fn code(why: Reason) -> u32 {
     why as u32
 }
@@ -133,12 +128,12 @@ const fn reason(code: u32) -> Option<Reason> {
     None
 }
 
-/// Passage of a message that its receiver could have read, but wants as copies, for the reason `said`.
+/// Returns the passage of a message that its receiver could read, but wants as copies, for the reason `said`.
 pub(crate) fn wanted(pml: &Pml, state: &mut State, link: Link, said: u32) -> Passage {
     by_home(pml, state, link, (Protocol::Pieces, reason(said).unwrap_or(Reason::NotRegistered)))
 }
 
-/// Passage of a whole message that matches a receive. Header and length decide alone, since the message does not say
+/// Returns the passage of a whole message that has matched, by its lengths alone, because the message does not say
 /// whether its sender copied it. `from` may be unknown.
 pub(crate) fn came_whole(
     pml: &Pml,
@@ -158,7 +153,7 @@ pub(crate) fn came_whole(
     by(pml, from, how, 1)
 }
 
-/// Passage of a message that matches a receive; `None` if the receiver may read it.
+/// Returns the passage of a message that has matched; `None` if the receiver may read it.
 pub(crate) fn came(
     pml: &Pml,
     state: &mut State,
@@ -187,19 +182,18 @@ pub(crate) fn came(
     Some(by(pml, from, not_read(memory, receive.extent.length, receive.extent.start.is_null())?, 1))
 }
 
-/// Protocol and reason of an announced message to a receive of `room` bytes; `None` if the receiver may read it.
+/// [`unreadable`] for a receive of `room` bytes; `None` if the receiver may read the message.
 fn not_read(memory: &Memory, room: usize, has_gaps: bool) -> Option<(Protocol, Reason)> {
     if memory.address == 0 {
         return Some(unreadable(memory.length, reason(memory.key).unwrap_or(Reason::Size)));
     }
     if room == 0 {
-        // The receiver wants no data.
         return Some((Protocol::Read, Reason::Size));
     }
     has_gaps.then_some((Protocol::Pieces, Reason::Gaps))
 }
 
-/// Link to the sender of a message. Looks the sender's rank up if nobody has done so.
+/// Returns the link to the sender of a message; looks the sender's rank up if it has no link yet.
 fn sender(pml: &Pml, state: &mut State, communicator: &Communicator, envelope: Envelope, from: Link) -> Option<Link> {
     if from != Link::UNKNOWN {
         return Some(from);

@@ -30,14 +30,14 @@ pub(crate) unsafe fn link(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: 
     Some(link)
 }
 
-/// Returns the link to a rank if its process was looked up, or is reached by shared memory. Needs the PML entered.
+/// Returns the link to a rank whose process was looked up, or is reached by shared memory.
 pub(crate) unsafe fn known(state: &State, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Link> {
     // SAFETY: P1: `comm` is alive and was added, as this function requires.
     let process = unsafe { process(comm, rank) }?;
     state.peers.get(&modex::from_openmpi(process.name())).copied()
 }
 
-/// Returns the process of a rank. `None`: the communicator has no such rank; a message of a faulty peer may name any.
+/// Returns the process of a rank. `None`: the communicator has no such rank, which a faulty peer may name.
 pub(crate) unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Process> {
     // SAFETY: P4, P1: `comm` is alive and was added, as this function requires; it has this rank.
     unsafe {

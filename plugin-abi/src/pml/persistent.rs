@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The functions of a request that Open MPI calls (start, cancel, free), and those that make persistent requests.
 //!
-//! A persistent request can be started again. It is never in progress for MPI and idle in the PML: a buffered send is
-//! sent by a request of its own, and the persistent one completes at once. Grade: hot for free, else pending. Threads:
-//! any. Tests: below, `pml/tests.rs`, and `pt2pt_requests.c` in `hw-tests/mpi`.
+//! A persistent buffered send completes at once; another request sends its copy. Grade: hot for free, else pending.
+//! Threads: any. Tests: below, `pml/tests.rs`, and `pt2pt_requests.c` in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -21,7 +20,6 @@ use super::{libmpi, peer, watch};
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::Event;
 
-/// Functions of a request that Open MPI calls.
 pub(crate) const FUNCTIONS: RequestFunctions =
     RequestFunctions { start: Some(pml_start), free: Some(request_free), cancel: Some(request_cancel) };
 
@@ -108,7 +106,7 @@ pub(super) unsafe fn start(request: NonNull<Request>) -> c_int {
     // SAFETY: P1: MPI holds it, inactive, and the PML does not refer to it: it is ours though the PML is not entered.
     let r = unsafe { &mut *request.as_ptr() };
     watch::forget(r);
-    // Activated only where no error can follow: an active request must complete.
+    // Each arm activates only where no error can follow, because an active request must complete.
     let state = match r.role {
         Role::Receive => {
             let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
@@ -156,7 +154,7 @@ fn activate(request: &mut Request) {
     request.base().req_status._cancelled = 0;
 }
 
-/// `req_free`: MPI does not use a request any more, whatever its state.
+/// `req_free`: MPI does not use a request any more, finished or not.
 unsafe extern "C" fn request_free(place: *mut *mut sys::ompi_request_t) -> c_int {
     fence("freeing a request", sys::OPAL_ERROR, || {
         // SAFETY: P4: `place` has a request.
@@ -167,10 +165,9 @@ unsafe extern "C" fn request_free(place: *mut *mut sys::ompi_request_t) -> c_int
         let Some(state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         // SAFETY: P1: MPI held it until now; P3: nobody completes it meanwhile.
         let r = unsafe { &mut *request.as_ptr() };
-        // A callback may free its request, and is called before `req_complete` is set; `is_finished` is set then.
+        // A callback, which may free its request, is called when `is_finished` is set and `req_complete` is not.
         if r.base().req_complete.addr() == COMPLETED || r.is_finished() {
-            // SAFETY: P3; P1: the request is finished or was never begun, and MPI frees it. Its reference keeps the
-            // communicator alive.
+            // SAFETY: P3; P1: the request is finished or was never begun, and has a reference to its communicator.
             unsafe {
                 watch::freed(r, true);
                 finish::give_back(state, request);

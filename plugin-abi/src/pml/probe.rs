@@ -19,7 +19,7 @@ use super::watch::{self, Probed};
 use super::{flow, libmpi};
 use crate::runtime::guard::fence;
 
-/// A message that was found: envelope, length, and its handle if it was taken out.
+/// A message that was found; it has a handle if it was taken out.
 pub(super) struct Found {
     pub(super) envelope: Envelope,
     pub(super) length: usize,
@@ -54,7 +54,7 @@ impl Probed {
             // SAFETY: P3; P4: MPI's communicator.
             unsafe { watch::probe(probed, search) }
         };
-        // A matched probe takes its message out without answering it. If that empties the queue, ask for more now.
+        // A matched probe does not answer its message, so it asks for more as well if the queue is empty now.
         // SAFETY: P3; P4: MPI's communicator.
         unsafe {
             let communicator = Communicator::of(self.comm);
@@ -66,7 +66,7 @@ impl Probed {
         found
     }
 
-    /// Polls and searches until a message is found.
+    /// [`Self::look`] until a message is found.
     unsafe fn wait(&self, pml: &Pml, takes: bool) -> Found {
         let mut idle = Idle::new();
         loop {
@@ -93,12 +93,11 @@ impl Found {
     }
 }
 
-/// MPI's handle for a message that a matched probe takes out, with a reference to its communicator. Made before the
-/// search, because a message that is taken out without a handle is lost.
+/// MPI's handle for a message, with a reference to the communicator. Made before the search, because a message that is
+/// taken out without a handle is lost.
 struct Handle(NonNull<sys::ompi_message_t>);
 
 impl Handle {
-    /// Makes a handle. `None`: Open MPI has no memory for it.
     unsafe fn new(comm: *mut sys::ompi_communicator_t) -> Option<Handle> {
         // SAFETY: P4: MPI's communicator lives, as this function requires.
         NonNull::new(unsafe { libmpi::ibex_message_alloc(comm) }).map(Handle)

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Chooses the protocol of a send that has a request, and begins it: eager, synchronous, rendezvous, or pending.
+//! Chooses the protocol of a send that has a request, and begins it: eager, synchronous, announced or pending.
 //!
-//! Flow control (`flow`) has a say in the choice. Called by `send`, and by `resume` for sends that were pending. Grade:
-//! hot for a copied message, else pending. Threads: the one that has entered the PML, and no port. Tests:
-//! `pt2pt_modes.c` and others in `hw-tests/mpi`.
+//! Called by `send`, and by `resume` for sends that were pending. Grade: hot for a copied message, else pending.
+//! Threads: the one that has entered the PML, and no port. Tests: `pt2pt_modes.c` and others in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 
@@ -22,7 +21,7 @@ use super::transmit::{self, Transmitted};
 use super::{finish, flight, flow, oneself, rails, routing, striped, watch};
 use engine::messenger::link::Link;
 
-/// Begins a send to a peer whose link is known.
+/// Begins a send by `link`.
 pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Request>, link: Link) {
     if link == Link::ONESELF {
         // SAFETY: P1: filled in, not begun, and only the caller has it.
@@ -33,7 +32,7 @@ pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Reques
     r.link = rails::route(pml, state, link);
     // SAFETY: P1: not finished, so its communicator lives; P4: a call of MPI has it, so it is still the PML's.
     let communicator = unsafe { Communicator::of(r.comm()) };
-    // Otherwise the link is marked or the peer has moved: `flow::way` stores the link anew.
+    // If not, the link is marked or the peer has moved: `flow::way` stores the link anew.
     let is_noted = communicator.link(r.peer) == rails::in_communicator(pml, r.link);
     let is_free = state.flow.outgoing.is_free() && is_noted;
     let way = if is_free { Way::Free } else { flow::way(pml, state, communicator, r) };
@@ -41,7 +40,7 @@ pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Reques
     unsafe { go(pml, state, request, way) };
 }
 
-/// Sends a message as flow control decided, or lets it pend.
+/// Sends a message in the way that flow control has chosen, or lets it pend.
 pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Way) {
     // SAFETY: P1: only the caller has the request; P3.
     let r = unsafe { &mut *request.as_ptr() };
@@ -99,7 +98,6 @@ pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>,
     }
 }
 
-/// Whether this link can send a message now.
 fn has_room(pml: &Pml, state: &State, link: Link) -> bool {
     if let Some(to) = link.as_local() {
         return !state.backlog.waits_for(to);
@@ -107,8 +105,7 @@ fn has_room(pml: &Pml, state: &State, link: Link) -> bool {
     pml.rails().get(link.rail()).and_then(Rail::enter).is_some_and(|port| port.has_room(link.to()))
 }
 
-/// Announces a message. A long one can be read if its memory can be registered. A short one is not registered, because
-/// its copy is faster; `why` says why it is announced.
+/// Announces a message, and registers its memory if it is long. `why`: the reason to announce a short one.
 #[inline(never)]
 unsafe fn announce(
     pml: &Pml,
@@ -147,7 +144,7 @@ unsafe fn announce(
         None => Vec::new(),
     };
     let (link, rails) = (r.link, 1 + others.len());
-    // No transfer begins here: copies begin with the first, and a read is known only from the receiver's answer.
+    // No transfer begins yet: copies begin with the first, and the receiver's answer is the first sign of a read.
     // SAFETY: P1: not finished; P3.
     unsafe { watch::goes(r, |_| Some(passage::announced(pml, link, (memory, why), rails))) };
     match registered {

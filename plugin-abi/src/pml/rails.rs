@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! With several ports: which of them reach a peer, and which one its messages use.
 //!
-//! All messages to a peer use one port, its *home*, so that they arrive in order without numbers. The home differs by
-//! peer, so that the ports share the load. Several ports read a long message (`striped`). A home whose port goes down
-//! moves (`moving`), and the receiver restores the order. The records are those of `several`. With one port,
-//! [`links_to`] and [`part`] are used, and functions that test for it, such as [`route`]. Grade: hot for [`note`] and
-//! [`route`], else setup. Threads: the one that has entered the PML; for [`note`], a port. Tests: below.
-//!
-//! [`Quiet`] decides whether a round polls the rails as well as shared memory: seldom, while they report nothing. A
-//! poll of a rail costs as much as one of shared memory, and a wait for a process of this host would pay for both.
+//! The home differs by peer, so that the ports share the load. The records are those of `several`. With one port,
+//! [`links_to`] and [`part`] are used, and functions that test for it, such as [`route`]. [`Quiet`] decides whether a
+//! round polls the rails as well as shared memory, because a poll of a rail costs as much as one of shared memory.
+//! Grade: hot for [`note`], [`route`] and [`Quiet`], else setup. Threads: the one that has entered the PML; for
+//! [`note`], a port. Tests: below.
 
 use engine::peer::PeerName;
 use engine::select::address;
@@ -29,7 +26,7 @@ pub(crate) fn route(pml: &Pml, state: &mut State, link: Link) -> Link {
     of(pml, state, link).map_or(link, |peer| state.several.peers[peer].home)
 }
 
-/// Returns the account that flow control keeps for the peer of `link`.
+/// Returns flow control's account of the peer of `link`: the first of its links, which never changes.
 pub(crate) fn account(pml: &Pml, state: &mut State, link: Link) -> Account {
     if !pml.has_several() || link.as_local().is_some() {
         return Account(link);
@@ -54,7 +51,7 @@ pub(crate) fn in_communicator(pml: &Pml, link: Link) -> Link {
 
 /// Returns the index of the peer of a rail's link; `None` if the peer is gone, or the link is not a rail's.
 pub(crate) fn of(pml: &Pml, state: &mut State, link: Link) -> Option<usize> {
-    // A message by shared memory may name any sender, if that process is faulty.
+    // A faulty process of this host may name any sender.
     pml.rails().get(link.rail())?;
     match state.several.end_mut(link).peer() {
         Some(peer) => Some(peer),
@@ -71,8 +68,8 @@ fn look_up(pml: &Pml, state: &mut State, link: Link) -> Option<usize> {
         state.several.end_mut(link).set_peer(peer);
         return Some(peer);
     }
-    // May have to fetch the peer's modex data. If Open MPI makes progress meanwhile, the PML's progress does nothing,
-    // as the PML is entered, and the shared-memory BTL's messages use the state that `within` lends.
+    // Open MPI may make progress while this fetches the peer's modex data: the PML's does nothing, because the PML is
+    // entered, and messages by shared memory use the state that `within` lends.
     let mut links = pml.within(state, || links_to(pml, name)).ok()?;
     if !links.contains(&link) {
         links.push(link);
@@ -80,7 +77,7 @@ fn look_up(pml: &Pml, state: &mut State, link: Link) -> Option<usize> {
     Some(add(pml, state, name, links))
 }
 
-/// Returns the links to a process, at least one, in the order of rails; or the reason why there is none.
+/// Returns the links to a process, at least one, in the order of rails; or why there is none.
 pub(crate) fn links_to(pml: &Pml, peer: PeerName) -> Result<Vec<Link>, String> {
     let ports = match modex::ports_of(peer) {
         Some(Ok(ports)) => ports,
@@ -115,7 +112,6 @@ pub(crate) fn add(pml: &Pml, state: &mut State, name: PeerName, mut links: Vec<L
     peer
 }
 
-/// Makes a link the home of its peer.
 fn settle(pml: &Pml, home: Link) {
     if let Some(rail) = pml.rails().get(home.rail())
         && let Some(mut port) = rail.enter()
@@ -134,7 +130,7 @@ pub(crate) fn has_not_failed(port: &Port, link: Link) -> bool {
     port.failure(link.to()).is_none() && !port.is_forgotten(link.to())
 }
 
-/// Forgets and returns the links to a process with which no communicator is left; a new one looks them up again.
+/// Forgets and returns the links to a process with which no communicator is left.
 pub(crate) fn part(state: &mut State, name: PeerName) -> Vec<Link> {
     let known = state.peers.remove(&name);
     let links = match state.several.by_name.get(&name) {
@@ -164,13 +160,13 @@ pub(crate) fn note(rail: &Rail, port: &mut Port, link: Link, is_posted: bool) {
     }
 }
 
-/// Counter of rounds in which the rails have reported nothing.
+/// Number of rounds in which the rails have reported nothing.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Quiet {
     rounds: u32,
 }
 
-/// Rounds without a report after which rails are polled less often.
+/// Number of rounds without a report after which rails are polled less often.
 const PATIENCE: u32 = 1000;
 
 /// Number of rounds between two polls of the rails from then on.

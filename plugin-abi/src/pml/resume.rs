@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Continues pending sends: an earlier message was answered or sent, or the receiver asks for more or lets go.
 //!
-//! The rules are those of `engine::messenger::flow_control`. Called by `incoming`, `reading`, `pieces`, `progress` and
-//! `local`. Grade: pending. Threads: the one that has entered the PML. Tests: `unexpected_memory.c` in `hw-tests/mpi`.
+//! Called by `incoming`, `reading`, `pieces`, `progress` and `local`. Grade: pending. Threads: the one that has entered
+//! the PML. Tests: `unexpected_memory.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 
@@ -30,7 +30,7 @@ unsafe fn go_on(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Wa
     // SAFETY: P1: the send is not finished, so Open MPI's communicator is alive; P3.
     unsafe {
         if (*(*request.as_ptr()).comm()).c_pml_comm.is_null() {
-            // `MPI_Finalize` has removed the communicator, and nobody waits for this send.
+            // `MPI_Finalize` has removed the communicator, so nobody waits for this send.
             finish(state, request);
         } else {
             // The peer may have another home now.
@@ -40,7 +40,7 @@ unsafe fn go_on(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Wa
     }
 }
 
-/// A message that waited for the port has been sent: finishes its send, and continues pending ones.
+/// Finishes a send whose message waited and has been sent, and continues pending ones.
 ///
 /// # Safety
 /// P1: a send that is not finished and has no other transfer in progress.
@@ -70,7 +70,7 @@ pub(crate) unsafe fn counted(request: &Request) -> Option<(Link, u32)> {
     Some((request.link, unsafe { release::context(request.comm()) }))
 }
 
-/// An announced message was answered. If it was `counted`, another one may be announced.
+/// Continues pending sends after the answer to an announced message that was `counted`.
 pub(crate) fn answered(pml: &Pml, state: &mut State, counted: Option<(Link, u32)>) {
     if let Some((link, context)) = counted {
         let account = rails::account(pml, state, link);
@@ -79,14 +79,14 @@ pub(crate) fn answered(pml: &Pml, state: &mut State, counted: Option<(Link, u32)
     }
 }
 
-/// The peer asks for more messages of a communicator.
+/// Continues pending sends because the peer asks for more messages of a communicator.
 pub(crate) fn more(pml: &Pml, state: &mut State, link: Link, context: u32) {
     let account = rails::account(pml, state, link);
     state.flow.outgoing.more(account, context);
     resume(pml, state, account, context);
 }
 
-/// The peer starts or stops holding this process back.
+/// Notes that the peer starts or stops holding this process back.
 pub(crate) fn heard(pml: &Pml, state: &mut State, link: Link, word: Word) {
     let account = rails::account(pml, state, link);
     let Some(pending) = state.flow.outgoing.heard(account, word) else { return };

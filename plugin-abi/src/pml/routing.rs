@@ -2,9 +2,8 @@
 //! Sends messages to a peer: by shared memory (`backlog`), or by the port that is the peer's home now. If that port
 //! fails, sends by another one.
 //!
-//! Uses `transmit`, which sends by one given link, and `moving`, which changes a peer's home. Called by `protocol` and
-//! by all modules that answer a peer. Grade: hot for [`message`], else pending. Threads: the one that has entered the
-//! PML. Tests: `rail_down.c` in `hw-tests/mpi`.
+//! Called by `protocol` and by all modules that answer a peer. Grade: hot for [`message`], else pending. Threads: the
+//! one that has entered the PML. Tests: `rail_down.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 
@@ -18,7 +17,7 @@ use super::transmit::{self, Transmitted};
 use super::{moving, rails};
 use engine::messenger::link::Link;
 
-/// Sends a message that consists of a header only. Its completion is not reported.
+/// Sends a message without data. Its completion is not reported.
 pub(crate) fn control(pml: &Pml, state: &mut State, link: Link, header: &Header) -> Transmitted {
     if let Some(to) = link.as_local() {
         let Some(shared) = pml.shared_memory() else { return transmit::failed(state) };
@@ -39,8 +38,8 @@ pub(crate) fn control(pml: &Pml, state: &mut State, link: Link, header: &Header)
     }
 }
 
-/// Sends header and data, together no longer than the rail's eager limit. If the message has to wait, `request` is
-/// finished when it has been sent; `None`: its completion is not reported.
+/// Sends header and data, together no longer than the rail's eager limit. `request` is finished when the message has
+/// waited and has been sent.
 ///
 /// # Safety
 /// `extent` describes `data`, which may be read during the call; by shared memory, P2: until its send is finished.
@@ -67,8 +66,7 @@ pub(crate) unsafe fn message(
     }
 }
 
-/// [`message`] by shared memory. Contiguous data that has to wait is not copied: such a message always has a request,
-/// which lives until it has been sent or acknowledged.
+/// [`message`] by shared memory. Contiguous data that has to wait is not copied.
 ///
 /// # Safety
 /// P2: `extent` describes `data`, which may be read until the send is finished.

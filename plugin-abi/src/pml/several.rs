@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Records for several ports: peers, endpoints, and the counts of messages between this process and each of them.
 //!
-//! Part of the `State` of `instance`. Used by `rails` (chooses ports) and `moving` (failover, and the order of
-//! messages). Grade: hot for [`Several::end`] and [`Several::end_mut`], else setup. Threads: the one that has entered
-//! the PML; for [`Sent`] the one that has entered the port. Plain data. Tests: below.
+//! Used by `rails` and `moving`. Grade: hot for [`Several::end`] and [`Several::end_mut`], else setup. Threads: the one
+//! that has entered the PML; for [`Sent`], the port. Tests: below.
 
 use std::collections::HashMap;
 
@@ -14,7 +13,6 @@ use engine::transport::{EndpointId, Immediate};
 use crate::runtime::watch::Completed;
 use engine::messenger::link::Link;
 
-/// A peer that several ports may reach.
 pub(crate) struct Peer {
     /// Link of each port that reaches the peer; the first is its preferred home.
     pub(crate) links: Box<[Link]>,
@@ -25,7 +23,6 @@ pub(crate) struct Peer {
     pub(crate) merging: Option<Merging<Held>>,
 }
 
-/// State of an endpoint of a port.
 #[derive(Clone, Copy)]
 pub(crate) struct End {
     /// Index of the peer; [`NOBODY`] until it is looked up.
@@ -50,18 +47,16 @@ impl End {
     }
 }
 
-/// Peers, and endpoints of each rail.
 #[derive(Default)]
 pub(crate) struct Several {
     pub(crate) peers: Vec<Peer>,
     pub(crate) by_name: HashMap<PeerName, usize>,
-    /// Indices in `peers` that are free: their peers have gone.
+    /// Indices in `peers` of those that have gone.
     free: Vec<usize>,
     ends: Vec<Vec<End>>,
 }
 
 impl Several {
-    /// Makes empty records for `rails` rails.
     pub(crate) fn new(rails: usize) -> Self {
         Several { ends: vec![Vec::new(); rails], ..Several::default() }
     }
@@ -106,12 +101,11 @@ impl Several {
     }
 }
 
-/// Messages that this process has sent to a peer by one port. Used by the thread that has entered that port.
+/// Messages that this process has sent to a peer by one port.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Sent {
     /// Number of messages since the port became the peer's home.
     pub(crate) count: u32,
-    /// Whether the port is the peer's home.
     pub(crate) is_home: bool,
     /// Whether the connection has failed and was given up.
     pub(crate) is_given_up: bool,
@@ -148,7 +142,6 @@ mod tests {
             assert_eq!(several.end(1, links[1].to()).and_then(|end| end.peer()), Some(peer));
             several.remove(name(rank));
             assert_eq!(several.end(1, links[1].to()).and_then(|end| end.peer()), None);
-            // The second removal does nothing.
             several.remove(name(rank));
         }
         assert_eq!((several.peers.len(), several.by_name.len(), several.free.len()), (1, 0, 1));

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Long messages that the receiver may read by several ports at once: announcement, and the receiver's choice.
 //!
-//! The sender registers the memory with each port that reaches the peer, and announces it with each port's key
-//! ([`announce`]). The receiver reads (`reading`) by those of its ports that are connected to one of the announced
-//! ports ([`ways`]). Its other ports begin to connect, for the next message. Called by `protocol` and `reading`, and by
-//! `pieces` when the receiver has answered. Grade: pending. Threads: the one that has entered the PML. Tests:
-//! `pml/tests/histories.rs`.
+//! The receiver reads (`reading`) by those of its ports that are connected to one of the announced ports ([`ways`]).
+//! The others begin to connect, for the next message. Called by `protocol`, `reading` and `pieces`. Grade: pending.
+//! Threads: the one that has entered the PML. Tests: `pml/tests/histories.rs`.
 
 use engine::messenger::header::{Header, Match, Memory, PortKey};
 use engine::messenger::transfer_id::TransferId;
@@ -25,8 +23,8 @@ pub(crate) const SHORTEST: usize = 64 << 10;
 /// Index of a rail, and a registration with its port.
 pub(crate) type OfRail = (usize, Registered);
 
-/// Returns the links by which a message can be read now, with the sender's keys. For a message shorter than
-/// [`SHORTEST`] that is one link, if possible the one that announced it.
+/// Returns the links by which a message can be read now, with the sender's keys; for a message shorter than
+/// [`SHORTEST`] one, preferably that of the announcement.
 pub(super) fn ways(pml: &Pml, state: &mut State, from: Link, keys: &[PortKey], wanted: u64) -> Vec<(Link, u32)> {
     let Some(peer) = rails::of(pml, state, from) else { return Vec::new() };
     let links = state.several.peers[peer].links.iter().copied();
@@ -67,8 +65,8 @@ pub(crate) unsafe fn register(pml: &Pml, state: &mut State, home: Link, extent: 
     registered.collect()
 }
 
-/// Announces a message that these ports can read. Each key is sent with its port's number, because the announcement may
-/// go by another port than is expected now.
+/// Announces a message that these ports can read. A key travels with the number of its port, because `routing` may send
+/// the announcement by another port.
 pub(crate) fn announce(
     pml: &Pml,
     state: &mut State,

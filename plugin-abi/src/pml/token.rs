@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tokens of the PML: they stand for its two kinds of record, send buffers and requests.
 //!
-//! The number in a request's token tells whether its message is read, or is sent without a buffer. Made in `transmit`,
-//! `pieces`, `moving` and `reading`; decoded in `progress` and `moving`. Grade: hot. Threads: any. Tests: below.
+//! Made in `transmit`, `pieces` and `moving`; read in `progress` and `moving`. Grade: hot. Threads: any. Tests: below.
 
 use std::ptr::NonNull;
 
@@ -15,13 +14,13 @@ use crate::runtime::token::{self, Face, RecordKind};
 const BUFFER: RecordKind = RecordKind::new(Face::Pml, 0);
 const REQUEST: RecordKind = RecordKind::new(Face::Pml, 1);
 
-/// Numbers in the tokens of a request.
+/// Numbers in the tokens of a request: its message is read, or is sent without a buffer.
 const READ: u16 = 0;
 const SENT: u16 = 1;
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Record {
-    /// A send buffer, whose bytes have been sent.
+    /// A send buffer.
     Buffer(NonNull<SendBuffer>),
     /// A request, whose read has ended.
     Read(NonNull<Request>),

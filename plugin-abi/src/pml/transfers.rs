@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Raises the engine's transfer events (`ibex_xfer_begin` and the like): each step with its bytes and, if a completion
-//! reported it, the adapter's timestamp.
+//! Raises the engine's transfer events (`ibex_xfer_begin` and the like) together with PERUSE's (`watch`), with the same
+//! numbers of requests and messages.
 //!
-//! While a tool is registered for any of them, on whatever communicator (`runtime/watch.rs`), [`super::watch`] raises
-//! them together with PERUSE's events, with the same numbers of requests and messages. Their source is the port whose
-//! completion reported the step, or else the thread. The timestamp is that of the completion that the PML is handling
-//! ([`completed`]); a step that is a post has the host's time. Grade: pending, while a tool listens. Threads: the one
-//! that has entered the PML. Tests: `hw-tests/tools/mpi_t_transfers.c`.
+//! The source of an event is the port whose completion reported the step, with the completion's timestamp
+//! ([`completed`]), else the thread, with the host's time. Grade: pending, while a tool listens. Threads: the one that
+//! has entered the PML. Tests: `hw-tests/tools/mpi_t_transfers.c`.
 
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
@@ -20,18 +18,18 @@ use super::watch::RECEIVE;
 use crate::runtime::listeners::{Event, Spec};
 use crate::runtime::watch::{self, Completed};
 
-/// Bytes of a message that a step of its transfer moves.
+/// Bytes of a message that a step of the transfer moves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Bytes {
-    /// All: the first step of a message that is sent whole.
+    /// First step of a message that is sent whole.
     All,
-    /// None: fragments report theirs in their own steps, or the first step has reported all.
+    /// Other steps report the bytes.
     None,
-    /// Those of a fragment.
+    /// Bytes of a fragment.
     Of { offset: u64, length: u64 },
 }
 
-/// Bytes of a step, and whether a completion of the adapter reported it (otherwise the step is a post).
+/// Bytes of a step, and whether a completion reported it; otherwise the step is a post.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Moved {
     bytes: Bytes,
@@ -39,26 +37,24 @@ pub(crate) struct Moved {
 }
 
 impl Bytes {
-    /// The bytes are posted to the adapter, or copied by the processor.
+    /// The adapter gets the bytes now, or the processor copies them.
     #[inline(always)]
     pub(crate) const fn posted(self) -> Moved {
         Moved { bytes: self, is_completed: false }
     }
 
-    /// The bytes have arrived or were sent. If they arrived before the call that finds them, their completion is no
-    /// longer known, and the event has the host's time.
+    /// The bytes have arrived or were sent. The event has the host's time if their completion is not being handled.
     #[inline(always)]
     pub(crate) const fn completed(self) -> Moved {
         Moved { bytes: self, is_completed: true }
     }
 }
 
-/// Completion that the PML handles now. Port and source are stored as their numbers plus 1; 0: none.
+/// Completion that the PML handles now: its port and source, as their numbers plus 1 (0: none), and timestamp.
 static PORT: AtomicU32 = AtomicU32::new(0);
 static SOURCE: AtomicU32 = AtomicU32::new(0);
 static STAMP: AtomicU64 = AtomicU64::new(0);
 
-/// Notes the completion that the PML begins to handle; `None`: the batch is handled.
 pub(crate) fn completed(by: Option<Completed>) {
     let stamp = by.and_then(|by| by.stamp);
     // Relaxed: only the thread that has entered the PML uses them.
@@ -67,15 +63,14 @@ pub(crate) fn completed(by: Option<Completed>) {
     STAMP.store(stamp.map_or(0, |(_, stamp)| stamp), Ordering::Relaxed);
 }
 
-/// Returns the completion that the PML handles now.
 pub(crate) fn completion() -> Option<Completed> {
     let port = PORT.load(Ordering::Relaxed).checked_sub(1)? as u8;
     let source = SOURCE.load(Ordering::Relaxed).checked_sub(1).and_then(|source| SourceId::from_index(source as usize));
     Some(Completed { port, stamp: source.map(|source| (source, STAMP.load(Ordering::Relaxed))) })
 }
 
-/// Rank in its job of a member of a communicator (of the remote group of an intercommunicator). `u32::MAX`: the
-/// communicator has no such rank, as a message of a faulty peer may name any.
+/// Returns a member's rank in its job; the rank is one of the remote group of an intercommunicator. `u32::MAX`: the
+/// communicator has no such rank, which a faulty peer may name.
 pub(crate) unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> u32 {
     // SAFETY: P1, P4: `comm` is live and was added to the PML, as this function requires; the rank is checked first.
     unsafe {
@@ -86,12 +81,11 @@ pub(crate) unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> 
     }
 }
 
-/// Number of the port that reported a step, as the events encode it; `u32::MAX`: none.
 fn port(by: Option<Completed>) -> u32 {
     by.map_or(u32::MAX, |by| by.port.into())
 }
 
-/// Raises an event of type `step`, which has the elements of [`XferBegin`]. Adds port and thread to `told`.
+/// Raises an event of type `step`, which has the elements of [`XferBegin`]. Adds port and thread.
 fn give(step: TypeId, told: XferBegin, by: Option<Completed>) {
     let mut group = EventGroup::new(events::interest());
     group.add_as(step, || XferBegin { port: port(by), thread: events::this_thread(), ..told });
@@ -148,7 +142,7 @@ pub(crate) unsafe fn tell(request: &mut Request, step: TypeId, moved: Moved) {
     give(step, told, completion().filter(|_| moved.is_completed));
 }
 
-/// [`tell`] for a send without a request, from its specification.
+/// [`tell`] for a send without a request.
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn tell_at_once(id: u64, spec: &Spec, step: TypeId) {

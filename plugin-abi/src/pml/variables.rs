@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Performance variables of the PML: queue lengths, bound to communicators, and the memory for unexpected messages.
 //!
-//! Registered with the component, so `ompi_info` and tools see them even if the PML is not selected; they are 0 then.
-//! Lengths are `unsigned`, as MPI requires of a level; larger quantities are `unsigned long long`. A tool may reset a
-//! watermark: its handle then starts from the current level (MPI 4.1, 15.3.7), and the handles of other tools are
-//! unaffected. Grade: setup. Threads: any, at any time, without entering the PML; but not a signal handler, since Open
-//! MPI holds a lock while it reads, and ibex locks the communicators, which may be freed meanwhile. Tests:
-//! `lengths.rs`, `bounds.rs`, `hw-tests/tools/mpi_t_queues.c`.
+//! Registered with the component, so `ompi_info` and tools see them even if the PML is not selected; they are 0 then. A
+//! tool may reset a watermark: its handle then starts from the current level (MPI 4.1, 15.3.7); the handles of other
+//! tools do not change. Grade: setup. Threads: any, without entering the PML; no signal handler, because a read takes
+//! locks of Open MPI and ibex. Tests: `lengths.rs`, `bounds.rs`, `hw-tests/tools/mpi_t_queues.c`.
 
 use std::ffi::{c_int, c_void};
 
@@ -19,20 +17,19 @@ use crate::runtime::{guard, listeners};
 use engine::messenger::matching::lengths::{Of, Shown};
 
 struct Row {
-    /// Its name, without `pml_ibex_`.
+    /// Name without `pml_ibex_`.
     name: &'static str,
     help: &'static str,
     value: Value,
 }
 
-/// Quantity that a variable reads.
 #[derive(Clone, Copy)]
 enum Value {
     Level(Of),
     Most(Of),
     Messages,
     Attempts,
-    /// Belongs to the process, not to a communicator.
+    /// Of the process, not of a communicator.
     LeastRoom,
 }
 
@@ -78,7 +75,6 @@ rows! {
     unexpected_memory_least_left: Value::LeastRoom, "The least that was left of the memory for unexpected messages (pml_ibex_unexpected_memory), in bytes, since MPI was initialised or this was reset; 0: senders were held back.";
 }
 
-/// Registers all variables.
 pub(crate) fn register(component: &sys::mca_base_component_t) -> Result<(), i32> {
     for (index, row) in ROWS.iter().enumerate() {
         let variable = Performance {

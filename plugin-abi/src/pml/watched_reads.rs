@@ -2,9 +2,8 @@
 //! Raises the events of a message's RDMA reads: `ibex_get_started` when a read is posted, `ibex_get_complete` when its
 //! completion is polled, with the adapter's timestamp.
 //!
-//! Made by `reading` when a receive begins to read while a tool wants these events, and stored with its reads. Grade:
-//! pending, while a tool listens. Threads: the one that has entered the PML. Tests: `hw-tests/tools/mpi_t_transfers.c`,
-//! `hw-tests/mpi/events.c`.
+//! Called by `reading`. Grade: pending, while a tool listens. Threads: the one that has entered the PML. Tests:
+//! `hw-tests/tools/mpi_t_transfers.c`, `hw-tests/mpi/events.c`.
 
 use engine::events::{self, EventGroup, GetComplete, GetStarted, Payload};
 use engine::messenger::rendezvous::read::Part;
@@ -20,7 +19,6 @@ use crate::runtime::watch::{self, SAFETY, numbers};
 pub(crate) struct WatchedReads {
     /// Number of the read at offset 0. The number of another read is greater by twice its offset.
     first: u64,
-    /// Number of the receive.
     request: u64,
     /// Address of the receive's data.
     local: u64,

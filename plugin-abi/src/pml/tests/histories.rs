@@ -15,7 +15,6 @@ use proptest::prelude::*;
 /// Lengths around the shortest message that several ports read, bytes.
 const LONGEST: [usize; 3] = [SHORTEST - 1, SHORTEST, if cfg!(miri) { SHORTEST + 1 } else { 3 * SHORTEST + 1 }];
 
-/// A receive that is not finished, or a persistent one that is not started again.
 struct Receive {
     /// Index of its wish in the model.
     wish: usize,
@@ -30,7 +29,7 @@ struct History {
     /// Unfinished sends, each with the index of its message in the model.
     sends: Vec<(usize, How, Operation)>,
     receives: Vec<Receive>,
-    /// Persistent requests that are finished.
+    /// Finished persistent requests.
     idle_sends: Vec<(usize, How, Operation)>,
     idle_receives: Vec<Receive>,
     /// Finished receives: index of the wish, the buffer's layout and size, and the buffer.
@@ -39,7 +38,7 @@ struct History {
     freed: Vec<Bytes>,
     /// Matched probes whose message was not received yet: index of the wish, and the message.
     probed: Vec<(usize, *mut sys::ompi_message_t)>,
-    /// Numbers of the communicators in use, and of the next one.
+    /// Numbers of the communicators in use.
     comms: Vec<usize>,
     next_comm: usize,
     now: usize,
@@ -136,10 +135,7 @@ impl History {
         self.look();
     }
 
-    /// Whether a process has ended the job.
-    ///
-    /// # Panics
-    /// If no failure permits that.
+    /// Whether a process has ended the job. Panics if no failure permits that.
     fn has_ended(&self) -> bool {
         let has_ended = JOB_HAS_ENDED.get();
         let is_permitted = self.has_failed && (self.shape.rails == 1 || self.world.fabric.has_lost_message());
@@ -147,8 +143,7 @@ impl History {
         has_ended
     }
 
-    /// Length of a message in bytes: a number of blocks if it has gaps. With several ports, the last of [`LENGTHS`]
-    /// become those of [`LONGEST`].
+    /// Returns the length of a message, bytes: whole blocks if it has gaps; some of [`LONGEST`] with several ports.
     fn length(&self, which: usize, how: How) -> usize {
         // Several ports read the longest only: where queue pairs fail, there are more of them.
         let shorter = if self.fails { 4 } else { LENGTHS.len() - LONGEST.len() };
@@ -173,7 +168,6 @@ impl History {
         self.receives.push(Receive { wish, how, room, operation });
     }
 
-    /// Starts a persistent request again, a send with new data.
     fn start(&mut self, which: usize) {
         let which = which % (self.idle_sends.len() + self.idle_receives.len()).max(1);
         if which < self.idle_sends.len() {
@@ -216,8 +210,7 @@ impl History {
         self.receives.push(Receive { wish, how, room, operation });
     }
 
-    /// Receives every message of a communicator (`None`: of all) that nothing has taken, and cancels every receive that
-    /// still waits.
+    /// Receives all messages that are left in a communicator (`None`: in all), and cancels every receive that waits.
     fn receive_all(&mut self, which: Option<usize>) {
         if self.shape.rails > 1 {
             (0..self.shape.processes).for_each(|at| self.world.notice(at));
@@ -246,8 +239,7 @@ impl History {
         self.look();
     }
 
-    /// Frees a communicator, and makes another one. Not while a blocking call is in it, nor while a message may have to
-    /// wait for a link.
+    /// Frees a communicator, unless a blocking call is in it or a message may wait for a link, and makes another one.
     fn free_comm(&mut self, which: usize) {
         let comm = self.comms[which];
         if !self.world.fabric.is_up() {
@@ -346,7 +338,6 @@ fn run(shape: Shape, comms: usize, fails: bool, steps: &[Step]) {
 const STEPS: usize = if cfg!(miri) { 16 } else { 160 };
 
 fn cases() -> ProptestConfig {
-    // The environment has the last word, as elsewhere.
     let cases = std::env::var("PROPTEST_CASES").ok().and_then(|cases| cases.parse().ok()).unwrap_or(96);
     ProptestConfig { cases, failure_persistence: None, ..ProptestConfig::default() }
 }

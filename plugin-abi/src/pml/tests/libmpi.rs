@@ -2,9 +2,8 @@
 //! Stand-ins for the functions of Open MPI's libraries that the PML calls (`pml/libmpi.rs`).
 //!
 //! They work on Open MPI's own structures, made of zeroes, and panic where the PML breaks their rules: a request
-//! completes once, an object is released as often as it was retained. A datatype with gaps consists of blocks of
-//! [`BLOCK`] bytes, one in each [`STRIDE`] bytes; packing splits no block. Called by the PML, and by `world.rs` and
-//! `operation.rs`. Threads: the test's.
+//! completes once, an object is released as often as it was retained. A datatype with gaps has a block of [`BLOCK`]
+//! bytes in each [`STRIDE`] bytes; packing splits no block. Called by the PML, `world.rs` and `operation.rs`.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -35,15 +34,13 @@ thread_local! {
     });
 }
 
-/// Forgets what another test in this thread left behind. Returns the number of copies that were not freed.
+/// Resets the number of copies that were not freed, and returns it.
 pub(super) fn take_attached() -> usize {
     ATTACHED.take()
 }
 
-/// Reference count of an object of Open MPI's, which begins with it.
-///
 /// # Safety
-/// `object` is such an object, and alive.
+/// `object` is a live object of Open MPI's, which begins with its reference count.
 pub(super) unsafe fn references<T>(object: *mut T) -> *mut i32 {
     // SAFETY: an `opal_object_t` stands first, as this function requires.
     unsafe { &raw mut (*object.cast::<opal_object_t>()).obj_reference_count }
@@ -193,7 +190,7 @@ pub(crate) unsafe fn ibex_convertor_destruct(_: *mut opal_convertor_t) {}
 /// Packs the next bytes of a message to a piece, or unpacks them from it. Returns their number.
 ///
 /// # Safety
-/// The PML's convertor and piece, which has the bytes or room for them; P2: the data may be read, or written.
+/// The PML's convertor and piece; P2: the data may be read, or written.
 unsafe fn convert(convertor: *mut opal_convertor_t, piece: *mut sys::iovec, is_packing: bool) -> usize {
     // SAFETY: as this function requires.
     let (convertor, sys::iovec { iov_base, iov_len }) = unsafe { (&mut *convertor, piece.read()) };

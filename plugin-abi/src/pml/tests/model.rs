@@ -15,7 +15,6 @@
 
 use std::collections::HashMap;
 
-/// A message that was sent.
 #[derive(Debug)]
 pub(super) struct Sent {
     pub(super) from: usize,
@@ -24,22 +23,21 @@ pub(super) struct Sent {
     pub(super) tag: i32,
     pub(super) length: usize,
     pub(super) is_synchronous: bool,
-    /// Number of the step after which its send was finished.
+    /// Number of the step after which the send was finished.
     pub(super) done: Option<usize>,
 }
 
-/// A receive or a probe of a process.
 #[derive(Debug)]
 pub(super) struct Wish {
     pub(super) at: usize,
     pub(super) comm: usize,
     /// Rank of the sender; `None`: any.
     pub(super) from: Option<usize>,
-    /// The tag; `None`: any that is not negative.
+    /// `None`: any tag that is not negative.
     pub(super) tag: Option<i32>,
     /// Number of the step that made it.
     pub(super) made: usize,
-    /// Whether it takes the message out: a receive or a matched probe.
+    /// True for a receive or a matched probe.
     pub(super) takes: bool,
     pub(super) got: Got,
 }
@@ -47,11 +45,11 @@ pub(super) struct Wish {
 /// Result of a wish, from its status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Got {
-    /// It waits.
+    /// The wish waits.
     Nothing,
-    /// It was cancelled.
+    /// The wish was cancelled.
     Cancelled,
-    /// It got a message from this sender, with this tag and this length in bytes.
+    /// The wish got a message of this length, bytes.
     Message { source: usize, tag: i32, length: usize },
 }
 
@@ -61,7 +59,7 @@ pub(super) struct Model {
     pub(super) wishes: Vec<Wish>,
 }
 
-/// The message that each wish got, and the wish that took each message, by their indices.
+/// Indices of the message that each wish got, and of the wish that took each message.
 pub(super) struct Matches {
     pub(super) of_wishes: Vec<Option<usize>>,
     pub(super) takers: Vec<Option<usize>>,
@@ -107,7 +105,6 @@ impl Model {
         matches
     }
 
-    /// Assigns messages to wishes by the wishes' statuses.
     fn assigned(&self) -> Matches {
         let mut classes: HashMap<_, Vec<usize>> = HashMap::new();
         for (index, message) in self.sent.iter().enumerate().rev() {

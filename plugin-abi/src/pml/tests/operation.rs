@@ -3,7 +3,7 @@
 //! raw pointers only.
 //!
 //! The test finishes an operation as its owner does: a blocking call gives the request back, a program frees it. Then
-//! the buffer is overwritten, as a program may do. Called by the other tests of this folder. Threads: the test's.
+//! the test overwrites the buffer, as a program may do.
 
 use std::mem::{forget, replace};
 use std::ptr::NonNull;
@@ -19,12 +19,9 @@ const EMPTY: u8 = 0xee;
 /// Number of bytes behind the data that no message may change.
 const GUARD: usize = 8;
 
-/// How the program makes an operation.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct How {
-    /// Who waits for it: a blocking call, watched or not, or MPI.
     pub(super) owner: Owner,
-    /// Whether it is started by a persistent request, which MPI holds.
     pub(super) is_persistent: bool,
     pub(super) has_gaps: bool,
 }
@@ -34,7 +31,6 @@ impl How {
     pub(super) const NONBLOCKING: How = How { owner: Owner::Mpi, ..How::CALL };
 }
 
-/// Bytes of a program's buffer.
 pub(super) struct Bytes(NonNull<[u8]>);
 
 /// Returns a buffer for `room` bytes of data that begins with `data`.
@@ -81,14 +77,12 @@ impl Drop for Bytes {
     }
 }
 
-/// A send or a receive that was begun.
 pub(super) struct Operation {
     pml: &'static Pml,
     pub(super) request: NonNull<Request>,
     pub(super) bytes: Bytes,
 }
 
-/// How a receive ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Status {
     pub(super) source: i32,
@@ -114,13 +108,11 @@ impl Operation {
         if request.owner.is_call() { request.is_finished() } else { request.base().req_complete.addr() == COMPLETED }
     }
 
-    /// Whether a transfer beyond a single message is in progress.
     pub(super) fn is_under_way(&self) -> bool {
         // SAFETY: P1: the request lives until the operation is dropped.
         !matches!(unsafe { &(*self.request.as_ptr()).transfer }, Transfer::None)
     }
 
-    /// Status of the finished receive.
     pub(super) fn status(&self) -> Status {
         // SAFETY: P1: the request is finished, so the PML no longer refers to it.
         let status = unsafe { &(*self.request.as_ptr()).base().req_status };

@@ -24,7 +24,7 @@ use super::super::shared_memory::SharedMemory;
 /// Longest message with its header, and longest read, bytes.
 const LONGEST: usize = 300;
 const LONGEST_READ: usize = 2000;
-/// Number of messages and reads that a process' queue has room for.
+/// Maximum number of messages and reads in a process' queue.
 const ROOM: usize = 6;
 /// Number of them that a poll handles.
 const POLLED: usize = 3;
@@ -51,7 +51,6 @@ static BTL: Shared<mca_btl_base_module_t> = {
     Shared(btl)
 };
 
-/// What a process finds when it polls.
 enum Event {
     Message { tag: u8, bytes: Vec<u8> },
     Read { to: *mut u8, address: u64, length: usize, done: sys::mca_btl_base_rdma_completion_fn_t, data: *mut c_void },
@@ -59,7 +58,7 @@ enum Event {
 
 thread_local!(static QUEUES: RefCell<[VecDeque<Event>; 8]> = RefCell::default());
 
-/// Returns the shared memory of a process to the `reached` processes of its host. Forgets earlier messages to it.
+/// Returns the shared memory of a process that has the `reached` processes on its host; empties its queue.
 pub(super) fn of(me: usize, processes: usize, reached: impl Fn(usize) -> bool) -> SharedMemory {
     QUEUES.with_borrow_mut(|queues| queues[me].clear());
     let endpoint = |rank| if reached(rank) { without_provenance_mut(rank + 1) } else { null_mut() };
@@ -68,7 +67,6 @@ pub(super) fn of(me: usize, processes: usize, reached: impl Fn(usize) -> bool) -
     unsafe { SharedMemory::new(NonNull::from(&BTL.0), &endpoints, me as u32) }.expect("it can do what is needed")
 }
 
-/// Appends an event to the queue of the process of an endpoint, if there is room.
 fn push(endpoint: usize, event: Event) -> c_int {
     QUEUES.with_borrow_mut(|queues| {
         let queue = &mut queues[endpoint];
@@ -149,8 +147,7 @@ unsafe extern "C" fn progress() -> c_int {
                 unsafe { local::arrived(btl, tag, &raw const segment, 1) };
             }
             Event::Read { to, address, length, done, data } => {
-                // SAFETY: P2: the receive is not finished, and neither is the send that announced this memory; under
-                // Miri, a violation is an error here.
+                // SAFETY: P2: the receive is not finished, and neither is the send that announced this memory.
                 unsafe {
                     to.copy_from_nonoverlapping(with_exposed_provenance(address as usize), length);
                     let done = done.expect("the PML waits for the read");

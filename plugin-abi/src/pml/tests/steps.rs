@@ -24,7 +24,7 @@ pub(super) enum Step {
         how: How,
         room: usize,
     },
-    /// Starts a persistent request again.
+    /// Starts a persistent request.
     Start(usize),
     /// `takes`: a matched probe, which takes the message out.
     Probe {
@@ -37,7 +37,7 @@ pub(super) enum Step {
         how: How,
         room: usize,
     },
-    /// Cancels a receive; `under_way`: one that has matched a message.
+    /// Cancels a receive; `under_way`: a matched one.
     Cancel {
         which: usize,
         under_way: bool,
@@ -63,8 +63,7 @@ pub(super) enum Step {
         port: usize,
         refuses: bool,
     },
-    /// The link of a port goes down or up, in worlds with several ports per process. `is_told`: its process polls until
-    /// it has noticed.
+    /// The link of a port goes down or up, if there are several. `is_told`: its process polls until it has noticed.
     Link {
         port: usize,
         is_up: bool,

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a tool is told of sends: when their transfers begin and end, and by which protocols they go.
-//!
-//! Listens to the communicator of the sending process alone: the events of a message that arrives name a datatype of
-//! Open MPI's. Threads: the test's.
+//! Tests the events of sends: when their transfers begin and end, and their protocols. Listens only to the sending
+//! process, because the events of arriving messages name a datatype of Open MPI's.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
@@ -13,7 +11,7 @@ use super::super::request::Owner;
 use super::*;
 use crate::runtime::listeners::{Event, Listener, Listeners, Protocol, ProtocolSpec, Reason, Spec};
 
-/// An event of a request, and of [`Event::Protocol`] what it says.
+/// An event of a request; of [`Event::Protocol`], its content.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Told {
     Of(Event),
@@ -64,7 +62,7 @@ impl<'world> Listening<'world> {
         Listening { world, at, all, _table: table }
     }
 
-    /// What was told since the last call.
+    /// Returns the events since the last call.
     fn told(&self) -> Vec<Told> {
         self.all.take().into_iter().map(|(_, told)| told).collect()
     }
@@ -76,13 +74,11 @@ impl Drop for Listening<'_> {
     }
 }
 
-/// A blocking call while a tool listens.
 const WATCHED: How = How { owner: Owner::WatchedCall, ..How::CALL };
 
 const LONG: usize = 6 * READ as usize;
 
-/// Sends a long message, which process `refusing` cannot register. Returns what is told of it before it has a receive,
-/// and then.
+/// Sends a long message, which process `refusing` cannot register. Returns its events before and after its receive.
 fn long(refusing: Option<usize>) -> [Vec<Told>; 2] {
     let world = World::new(TWO);
     let listening = Listening::to(&world, 0);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A world of simulated processes: each has its own PML over ports of one fabric, and all share the communicators.
 //!
-//! This file calls the PML as Open MPI does; the functions of Open MPI that the PML calls are in `libmpi.rs` and
-//! `shared_memory.rs`. Called by `tests.rs` and `histories.rs`. Threads: the test's.
+//! Calls the PML as Open MPI does. Called by `tests.rs`, `told.rs` and `histories.rs`.
 
 use std::ptr::{NonNull, null_mut};
 
@@ -25,7 +24,7 @@ use crate::runtime::poller::{self, Btl};
 pub(super) struct World {
     pub(super) fabric: Fabric,
     processes: Vec<Process>,
-    /// That of a byte, and of a block with a gap behind it.
+    /// Datatypes of a byte, and of a block with a gap behind it.
     datatypes: [NonNull<sys::ompi_datatype_t>; 2],
 }
 
@@ -33,7 +32,7 @@ pub(super) struct Found {
     pub(super) source: i32,
     pub(super) tag: i32,
     pub(super) length: usize,
-    /// The message, if the probe took it out.
+    /// Null, unless the probe took it out.
     pub(super) message: *mut sys::ompi_message_t,
 }
 
@@ -52,7 +51,6 @@ impl For {
 }
 
 impl World {
-    /// Makes a world without connections.
     pub(super) fn new(shape: Shape) -> Self {
         if shape.rails > 1 {
             poller::set_btl(Btl { deliver: divert, operations_done: |_| () });
@@ -121,8 +119,7 @@ impl World {
         let bytes = Bytes::new(laid_out(content, content.len(), how.has_gaps));
         let (data, comm) = (self.data(&bytes, content.len(), how), self.comm(from, comm));
         let outgoing = send::Outgoing { data, to: to as i32, tag, comm };
-        // SAFETY: P4: the world's communicator and datatype live; P2: the bytes live until the operation is dropped;
-        // P1, P3: the request is new.
+        // SAFETY: P4, P2: communicator, datatype and bytes outlive the operation; P1, P3: the request is new.
         unsafe {
             if how.is_persistent {
                 let request = pml.enter().expect("nobody is inside").requests.take();
@@ -159,8 +156,7 @@ impl World {
         let described = receive::Wanted { data, from, tag, comm: self.comm(at, wanted.comm) };
         let mut state = pml.enter().expect("nobody is inside");
         let request = state.requests.take();
-        // SAFETY: P4: the world's communicator and datatype live; P2: the bytes live until the operation is dropped;
-        // P1, P3: the request is new.
+        // SAFETY: P4, P2: communicator, datatype and bytes outlive the operation; P1, P3: the request is new.
         unsafe {
             receive::fill(request, &described, how.owner);
             if !how.owner.is_call() {
@@ -232,7 +228,7 @@ impl World {
         progress::leave(pml, state);
     }
 
-    /// Polls once as process `at`. Returns the number of completions handled.
+    /// Polls once as process `at`. Returns the number of events.
     pub(super) fn poll(&self, at: usize) -> usize {
         let pml = self.stand_for(at);
         let mut state = pml.enter().expect("nobody is inside");
@@ -247,10 +243,7 @@ impl World {
         (0..NOTICED).for_each(|_| _ = self.poll(at));
     }
 
-    /// Moves all requests of the fabric and polls as every process, until nothing happens any more.
-    ///
-    /// # Panics
-    /// If that takes more than [`MOST_ROUNDS`] rounds.
+    /// Moves all requests of the fabric and polls as every process, until nothing happens. Panics if that takes long.
     pub(super) fn settle(&self) {
         let mut quiet = 0;
         for _ in 0..MOST_ROUNDS {
@@ -307,8 +300,7 @@ impl Drop for World {
         for at in 0..self.processes.len() {
             self.stand_for(at);
             for comm in std::mem::take(&mut *self.processes[at].communicators.borrow_mut()).into_values() {
-                // SAFETY: the world's reference, released once. When the job has ended, requests that are not finished
-                // have others, which nobody releases any more.
+                // SAFETY: the world's reference, released once; unfinished requests of an ended job have others.
                 unsafe {
                     let references = libmpi::references(comm.as_ptr());
                     assert!(*references == 1 || JOB_HAS_ENDED.get(), "process {at} does not give requests back");
