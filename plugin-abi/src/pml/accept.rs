@@ -179,7 +179,7 @@ pub(crate) unsafe fn announced(
     unsafe { pieces::ask(pml, state, request, (from, sender), (wanted, passage::code(why))) };
 }
 
-/// Delivers a message that was unexpected, to a receive.
+/// Delivers an unexpected message to a receive.
 pub(crate) unsafe fn unexpected(
     pml: &Pml,
     state: &mut State,

@@ -67,7 +67,7 @@ struct Buffers {
 const GROW_BY: u32 = 32;
 
 impl SendBuffers {
-    /// Makes empty lists, for at most `most` messages of `eager` bytes and fragments of `large` bytes, with headers.
+    /// Makes empty lists for buffers of `eager` and of `large` bytes, headers included; at most `most` of each.
     pub(crate) const fn new(eager: usize, large: usize, most: u32) -> Self {
         SendBuffers {
             eager: Buffers { free: FreeList::new(), size: eager, made: 0, most },

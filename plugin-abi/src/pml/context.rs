@@ -108,7 +108,7 @@ pub(crate) unsafe extern "C" fn pml_del_comm(comm: *mut sys::ompi_communicator_t
 /// `pml_add_procs`: called at start, and for processes that were spawned or connected to; known ones may come again.
 pub(crate) unsafe extern "C" fn pml_add_procs(procs: *mut *mut sys::ompi_proc_t, count: usize) -> c_int {
     fence("pml_add_procs", sys::OPAL_ERROR, || {
-        // Not earlier: MPI_Init has just set up MPI's own error codes.
+        // Not earlier: MPI_Init sets up MPI's own error codes shortly before.
         tool::explain_codes();
         for index in 0..count {
             // SAFETY: P4: `count` processes, which live until MPI_Finalize.

@@ -2,8 +2,8 @@
 //! The data of a message in user memory: contiguous, or with gaps.
 //!
 //! Open MPI's convertor packs and unpacks data with gaps, always in order: out of order it would corrupt a basic
-//! element that is split. Grade: hot for contiguous data, else pending. Threads: any. Tests: below, and `pt2pt_datatypes.c` in
-//! `hw-tests/mpi`.
+//! element that is split. Grade: hot for contiguous data, else pending. Threads: any. Tests: below, and
+//! `pt2pt_datatypes.c` in `hw-tests/mpi`.
 
 use std::ffi::c_void;
 use std::ptr::NonNull;

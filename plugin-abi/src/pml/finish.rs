@@ -50,7 +50,7 @@ pub(crate) fn note_not_put(request: &mut Request) {
 /// Finishes a request: wakes its waiter now, or in [`tell`] if the request has a callback.
 ///
 /// # Safety
-/// P1: a request that is not finished, has no transfer in progress, and is not used by the PML afterwards.
+/// P1: a request that is not finished and has no transfer in progress; only its owner uses it afterwards.
 #[inline]
 pub(crate) unsafe fn finish(state: &mut State, request: NonNull<Request>) {
     // SAFETY: P1: the request is not finished; P3.
@@ -109,8 +109,8 @@ unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
 }
 
 /// Completes the requests on the chain, in order, with nothing entered. A callback may call this again, and wait for
-/// those behind it. Only the callback of a request, a part of Open MPI, may free it before it is complete; so the
-/// request is alive until the callback returns, and afterwards if the callback returned 0.
+/// those behind it. Before a request with a callback is complete, only the callback may free it; so the request is
+/// alive until the callback returns, and afterwards if the callback returned 0.
 #[cold]
 #[inline(never)]
 pub(crate) fn tell(pml: &Pml) {

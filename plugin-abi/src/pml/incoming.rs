@@ -43,7 +43,7 @@ impl ByRail {
 
 #[derive(Clone, Copy)]
 pub(crate) enum Sender {
-    /// [`ByRail::link`] looks it up.
+    /// [`ByRail::link`] looks the sender up.
     ByRail(ByRail),
     /// May be [`Link::UNKNOWN`].
     Known(Link),

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Raises the events for the creation of a communicator, with its members, and for its end.
 //!
-//! An event has a run of members whose ranks in the job form an arithmetic progression, so most communicators take one.
+//! An event has members whose ranks in the job form an arithmetic progression, so most communicators take one event.
 //! Called by `context.rs`. Grade: setup. Threads: any, with nothing entered, because callbacks run here. Tests: below,
 //! and `hw-tests/tools/mpi_t_communicators.c`.
 

@@ -34,11 +34,11 @@
 //! - **P4** The arguments of a function that Open MPI calls are valid as `pml.h` and MPI require.
 //!
 //! An unsafe function without a `# Safety` section requires of its caller: The PML is entered if the function gets a
-//! request, listeners, or a `&Communicator` (P3). A request is not finished; if it is to begin or to be posted, it is
-//! filled in, and only the caller has it (P1). A message given with a receive matches it. A communicator lives, and
+//! `Request`, `Listeners` or a `&Communicator` (P3). A request is not finished; if it is to begin or to be posted, it
+//! is filled in, and only the caller has it (P1). A message given with a receive matches it. A communicator lives, and
 //! was added to the PML and not removed; listeners are its own. Arguments of MPI and Open MPI are valid (P4). Data,
 //! extents, messages, and pointers with a length may be read or written during the call (P2). A send buffer belongs to
-//! the port or the link given with it, has `length` bytes, and the adapter does not use it (R2).
+//! the port or link given with it, has `length` bytes, and only the caller has it, not the adapter (R2).
 
 mod accept;
 mod arrived;

@@ -152,7 +152,7 @@ fn announce(pml: &Pml, to: Link, header: &[u8]) -> bool {
     port.queue_bytes(to.to(), Tag::PML.0, bytes, Token(0), WhenDiverted::Wait).is_ok()
 }
 
-/// Messages that waited at a port, for another one.
+/// Messages that waited at a port, to be sent by another one.
 struct Unsent {
     moves: Vec<Box<[u8]>>,
     messages: Vec<Unposted>,
@@ -194,7 +194,7 @@ fn send_again(pml: &Pml, state: &mut State, (from, to): (Link, Link), message: U
     }
 }
 
-/// Sends the contents of another port's buffer, and gives the buffer back.
+/// Sends the contents of a buffer of `from`'s port by the link `to`, and gives the buffer back.
 pub(crate) unsafe fn send_buffer_again(
     pml: &Pml,
     state: &mut State,

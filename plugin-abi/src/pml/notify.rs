@@ -50,7 +50,7 @@ pub(crate) fn watch_waits(is_watched: bool) {
 }
 
 /// Installs `ours` in the table (`is_watched`), or restores the former functions. If another library has hooked an
-/// entry meanwhile, ours stays below its hook: installed above, the two would call each other for ever.
+/// entry meanwhile, ours stays below its hook: installed above it, the two would call each other for ever.
 fn exchange(table: &Table, replaced: &[Replaced; FUNCTIONS], ours: [*mut c_void; FUNCTIONS], is_watched: bool) {
     for ((place, replaced), ours) in table.iter().zip(replaced).zip(ours) {
         // One thread at a time is here. Release pairs with the fence in `former`, whose caller has found `ours`.

@@ -369,7 +369,7 @@ mod tests {
         let pml = Pml::of_no_rails(false);
         let mut state = pml.enter().expect("nobody is inside");
         let mut gathering = Gathering::new(LENGTH as u64);
-        // The first fragment found no convertor.
+        // The first fragment, for which Open MPI had no convertor.
         gathering.take(40);
         let mut receive = request(Role::Receive, std::ptr::null_mut(), Transfer::None);
         // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.

@@ -101,7 +101,7 @@ fn catch_up(pml: &Pml, state: &mut State) -> usize {
     count
 }
 
-/// [`poll`] of one batch, to be inlined; `TOLD`: into a blocking receive while a tool listens.
+/// [`poll`] of one batch, inlined into its callers. `TOLD`: in a blocking receive while a tool listens.
 #[inline(always)]
 pub(crate) fn poll_here<const TOLD: bool>(pml: &Pml, state: &mut State) -> usize {
     if let Some(rail) = pml.only_rail() {
@@ -148,7 +148,7 @@ fn watch_polls(are_watched: bool) {
 }
 
 /// Takes a batch of one rail. Delivers whole messages with a posted receive in place; if `TOLD`, delivers a message
-/// whose events a tool gets once the port is left.
+/// that raises events after it has left the port.
 #[inline(always)]
 fn poll_rail<const SEVERAL: bool, const TOLD: bool, const WATCHED: bool>(
     pml: &Pml,

@@ -164,7 +164,7 @@ unsafe fn ask_for_copies(pml: &Pml, state: &mut State, request: NonNull<Request>
 /// Takes the reads out of a receive, and ends its registrations.
 ///
 /// # Safety
-/// P1: a receive without a read in flight; P3.
+/// P1: a receive without a read in flight; P3: the PML is entered.
 unsafe fn take(pml: &Pml, request: NonNull<Request>) -> Option<Reads> {
     // SAFETY: P1: a receive that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };

@@ -95,7 +95,7 @@ pub(crate) struct Request {
     /// Arguments of the MPI call, as events report them; valid unless `id` is 0.
     pub(crate) spec: Spec,
     pub(crate) told: Told,
-    /// Whether tools are to get the event for the end of the wait on this persistent request.
+    /// Whether a persistent request was started, and no event has reported the end of its wait.
     pub(crate) is_to_notify: bool,
     /// Numbers of the receive and of its message, for the protocol event. Valid only if the first equals `id`.
     pub(crate) message: (u64, u64),

@@ -51,7 +51,7 @@ impl End {
 pub(crate) struct Several {
     pub(crate) peers: Vec<Peer>,
     pub(crate) by_name: HashMap<PeerName, usize>,
-    /// Indices in `peers` of those that have gone.
+    /// Indices in `peers` of peers that have gone.
     free: Vec<usize>,
     ends: Vec<Vec<End>>,
 }

@@ -11,7 +11,8 @@
 //! that has entered the PML. Tests: `hw-tests/tools/peruse_requests.c`.
 //!
 //! Safety: each unsafe function requires that the PML is entered (P3), that the communicator lives and was added to the
-//! PML (P1, P4), and that listeners are its own.
+//! PML (P1, P4), and that listeners are its own. One that reports a match or a transfer also requires that the request
+//! is not finished (P1).
 
 use std::ffi::c_int;
 use std::hint::cold_path;
