@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The carriers of hellos: datagrams of the fabric and TCP, as the port's parameters and its adapter allow.
-//!
-//! The transport uses them through [`Carriers`]; [`NetworkCarriers`] are the real ones. Polled by
-//! `transport/port/connect.rs` every so many polls of the port. Setup grade; the port's thread. Tests: the carriers
-//! have their own; together they are tested by the device tests in `hw-tests`.
+//! `transport/port/connect.rs` uses them through [`Carriers`]; [`NetworkCarriers`] are the real ones. Path: setup.
+//! Threads: the port's. Tests: the carriers have their own; device tests in `hw-tests` test them together.
 
 use super::hello::Hello;
 use super::tcp::TcpCarrier;
@@ -96,9 +94,7 @@ pub struct NetworkCarriers {
     tcp_due: Duration,
     /// Whether datagrams have failed and none has arrived since: TCP then carries the same hellos.
     is_ud_in_doubt: bool,
-    /// Why the last datagram could not be sent.
     error: Option<io::Error>,
-    /// A warning for the user about this port's TCP addresses.
     warning: Option<String>,
 }
 
@@ -174,7 +170,6 @@ impl NetworkCarriers {
     fn receive_tcp(&mut self, look: Look<'_>, counters: &Counters, arrivals: &mut Arrivals) {
         self.until_tcp = self.until_tcp.saturating_sub(look.polls);
         let Some(tcp) = self.tcp.as_mut().filter(|_| self.until_tcp == 0) else { return };
-        // Each check is a system call, so it is not made at every poll even while a handshake is in progress.
         self.until_tcp = if look.is_busy || !tcp.is_idle() { BUSY_TCP_PAUSE } else { IDLE_TCP_PAUSE };
         // Fast polls count down too soon, so the clock limits the checks as well: a check delays messages. Strangers
         // that keep connections open do not make checks more frequent.

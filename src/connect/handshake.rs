@@ -1,27 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One side of the making of one connection: a state machine that gets hellos and time, and returns what to do.
+//! One side of the handshake of one connection: a state machine that gets hellos and time, and returns a [`Step`].
 //!
-//! Owns the data of the peer's queue pair, the confirmations, the retries and the time-outs. It has no clock, network
-//! or adapter: the port calls it and executes the [`Step`] that it returns. Both sides run the same machine; either may
-//! start, both may at once, and packets may be lost, doubled, late or out of order.
+//! Owns the data of the peer's queue pair, the confirmation, the retries and the time-outs. It has no clock, network or
+//! adapter: the port calls it and executes the step. Both sides run the same machine. Either side may begin, or both at
+//! once, and packets may be lost, doubled, late or out of order.
 //!
-//! The exchange: each hello names the sender's queue pair, and the receiver's queue pair that the sender has *heard*,
-//! that is, has set its own to. A hello that has heard ours confirms us: we may send. A hello that is not marked
-//! confirmed gets an answer; a side that is not confirmed repeats its hello. Data on the connection confirms as well,
-//! because only a peer that heard us can send it.
+//! Each hello names the sender's queue pair, and the receiver's queue pair that the sender has *heard*: to which it has
+//! set its own. A hello that has heard our queue pair confirms us: we may send. So does data on the connection, because
+//! only a peer that has heard us can send it. A hello that is not marked confirmed gets an answer; a side that is not
+//! confirmed repeats its hello. The time from our first hello to the confirmation is never less than the path's round
+//! trip, so time-outs may be derived from it.
 //!
-//! A *connection* has an epoch, a count of the process's connections. A newer epoch replaces our data of the peer; an
-//! older one is late. A connection in use is not given up for a hello with a newer epoch. Such a hello begins a
-//! *successor*, another machine beside this one, which takes over once the peer has confirmed it; if the hello was a
-//! recording, it is never confirmed.
+//! An *epoch* counts the connections of a process. A newer epoch replaces our data of the peer; an older one is late.
+//! If the connection is in use, a hello with a newer epoch begins a *successor*: another machine beside this one, which
+//! takes over once the peer has confirmed it. If that hello was a recording, the successor is never confirmed.
 //!
-//! The time from our first hello to the confirmation is the path's round trip plus the peer's delay. It is never less
-//! than the round trip, so time-outs may be derived from it.
-//!
-//! The failure of a handshake is in `handshake/failure.rs`, the attempts at several ports of a peer in
-//! `handshake/port_attempt.rs`, the instructions to the port in `handshake/step.rs`. Path: setup (`on_data` pending).
-//! Threads: the port's. Memory: part of a connected peer's 1 KiB, so it stays small. Times: since any fixed moment, the
-//! same for all calls. Tests: `handshake/tests.rs`.
+//! Path: setup (`on_data` pending). Threads: the port's. Memory: part of a connected peer's 1 KiB. Times: since any
+//! fixed moment, the same for all calls. Tests: `handshake/tests.rs`.
 
 use std::time::Duration;
 
@@ -38,13 +33,12 @@ mod tests;
 pub use failure::{Failure, FailureReason};
 pub use step::{Ignored, Program, Step};
 
-/// The pause after the first try, which doubles with each try: longer than a peer in MPI takes to answer, short beside
-/// the start of a job.
+/// Pause after the first try; doubles with each try. Longer than a peer in MPI takes to answer, short beside a job's
+/// start.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between two tries: a computing peer gets one hello a second.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// After this many unanswered datagrams (750 ms) TCP is tried as well: earlier, it would open connections to peers that
-/// are merely slow.
+/// Number of unanswered datagrams (750 ms) after which TCP is tried as well; fewer would mean TCP to merely slow peers.
 const DATAGRAMS_ALONE: u32 = 4;
 
 /// One side of the making of one connection.
@@ -59,9 +53,7 @@ pub struct Handshake {
     state: State,
     /// The carrier of the last hello.
     heard_by: Option<Carrier>,
-    /// Time of the next try.
     due: Duration,
-    /// Pause after the next try.
     pause: Duration,
     /// Time at which the peer was last heard, or of the beginning.
     alive: Duration,
@@ -70,7 +62,6 @@ pub struct Handshake {
     ud_sent: u32,
     tcp_sent: u32,
     heard: u32,
-    /// Time of our first hello.
     first_sent: Option<Duration>,
     round_trip: Option<Duration>,
 }
@@ -102,11 +93,9 @@ impl Handshake {
         self.peer.map_or(0, |(qpn, ..)| qpn)
     }
 
-    /// Begins a connection with a queue pair that is not yet set to a peer's.
-    ///
-    /// `peer_instance` and `peer_port` are from the peer's modex, or from the hello that made us begin. The first try
-    /// is due at once: a side that begins calls [`Handshake::on_timer`], a side that got a hello calls
-    /// [`Handshake::on_hello`].
+    /// Begins a connection with a queue pair that is not yet set to a peer's. `peer_instance` and `peer_port` are from
+    /// the peer's modex, or from the hello that made us begin. The first try is due at once: a side that begins calls
+    /// [`Handshake::on_timer`], a side that got a hello calls [`Handshake::on_hello`].
     #[must_use]
     pub fn new(
         local: QpInfo,
@@ -202,9 +191,7 @@ impl Handshake {
         same_life && self.peer.is_some_and(|(_, _, epoch)| hello.qp.epoch > epoch)
     }
 
-    /// Handles data on the connection's queue pair: the peer has set its own to ours.
-    ///
-    /// True once, if the data is what confirms.
+    /// Handles data on the connection's queue pair: the peer has set its own to ours. Returns true if that confirms.
     pub fn on_data(&mut self, now: Duration) -> bool {
         self.peer.is_some() && self.confirm(now)
     }
@@ -261,7 +248,6 @@ impl Handshake {
         self.local
     }
 
-    /// Whether this hello belongs to this connection; the reason if not.
     fn is_for_this_connection(&self, me: &Identity, hello: &Hello) -> Result<(), Ignored> {
         if self.state == State::Failed {
             return Err(Ignored::Failed);
@@ -286,7 +272,6 @@ impl Handshake {
         }
     }
 
-    /// Adopts the hello's queue pair as the peer's.
     fn program(&mut self, me: &Identity, hello: &Hello, reset: bool) -> Program {
         self.peer = Some((hello.qp.qpn, hello.qp.psn, hello.qp.epoch));
         self.peer_port = hello.source.port;

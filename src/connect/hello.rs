@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The one message of the handshake: names the sender, its queue pair, and the receiver's queue pair that it has heard.
+//! The message of the handshake. It names the sender, the sender's queue pair, and the receiver's queue pair that the
+//! sender has heard of.
 //!
-//! Owns [`Hello`], its bytes and their checks. Made and read by [`super::handshake`], carried by `ud` and `tcp`.
-//!
-//! Bytes: fixed size, versioned, little-endian, and sealed with a keyed hash ([`super::key`]) under the key of the
-//! receiving port. As anybody may write to a listening port, the seal is checked before any field. A hello fits a
-//! datagram of the smallest MTU (256 bytes) behind the 40 bytes of a global header. A decoded hello comes from the job,
-//! is for the instance of the port that has the key, and has every field in its range; the handshake decides whether it
-//! is late.
-//!
+//! Owns [`Hello`], its bytes and their checks. [`super::handshake`] makes and reads hellos; `ud` and `tcp` carry them.
+//! Bytes: fixed size, versioned, little-endian, sealed with the receiving port's key ([`crate::select::key`]). Anybody
+//! may write to a listening port, so after magic and version the seal is checked first. A hello fits a datagram of the
+//! smallest MTU (256 bytes) behind the 40 bytes of a global header. The handshake decides whether a hello is late.
 //! Path: setup. Threads: plain data. Tests: `hello/tests.rs`.
 
 use crate::peer::PeerName;
@@ -16,17 +13,11 @@ use crate::select::address::{AddressError, MAX_24_BIT, PortAddress};
 use crate::select::key::Key;
 
 const MAGIC: [u8; 4] = *b"ibHi";
-/// The version of this layout.
 const VERSION: u8 = 3;
-/// Flag: the sender knows that the receiver uses its queue pair, and needs no answer.
 const CONFIRMED: u8 = 1;
-/// Flag: [`Declined::ForNow`].
 const DECLINED: u8 = 2;
-/// Flag: [`Declined::Taken`].
 const TAKEN: u8 = 4;
-/// Flag: [`Declined::Unmet`].
 const UNMET: u8 = 8;
-/// Offset of the port address.
 const ADDRESS: usize = 52;
 /// Offset of the seal, which covers all bytes before it.
 const SEAL: usize = ADDRESS + PortAddress::SIZE;
@@ -49,8 +40,7 @@ pub struct QpInfo {
     pub qpn: u32,
     /// First packet sequence number of its sends: 24 bits.
     pub psn: u32,
-    /// Number of the connection among those of its process, increasing (never 0). It identifies an old hello even if
-    /// the adapter reuses a queue pair number.
+    /// Number of the connection in its process, increasing, never 0; identifies old hellos even if `qpn` is used again.
     pub epoch: u32,
     /// Reads and atomics that it may have in flight (`max_rd_atomic`).
     pub initiator_depth: u8,
@@ -72,7 +62,6 @@ pub enum Declined {
 }
 
 impl Declined {
-    /// The flags of a hello for this refusal.
     fn flag(this: Option<Self>) -> u8 {
         match this {
             None => 0,
@@ -82,7 +71,6 @@ impl Declined {
         }
     }
 
-    /// The refusal in a hello's flags.
     fn of(flags: u8) -> Result<Option<Self>, HelloError> {
         match flags & !CONFIRMED {
             0 => Ok(None),
@@ -111,8 +99,8 @@ pub struct Hello {
     pub heard_epoch: u32,
     /// The sender knows that the receiver has set its queue pair to the sender's: no answer is needed.
     pub confirmed: bool,
-    /// The sender declines the receiver's request for the queue pair that is named as heard, and requests nothing
-    /// itself; the receiver must not use the sender's queue pair.
+    /// Reason to refuse the request for the queue pair named as heard; the receiver must not use the sender's queue
+    /// pair.
     pub declined: Option<Declined>,
 }
 
@@ -187,7 +175,6 @@ impl Hello {
         bytes[16..24].copy_from_slice(&self.destination_instance.to_le_bytes());
         bytes[44] = self.qp.initiator_depth;
         bytes[45] = self.qp.responder_resources;
-        // 46..48 stay zero.
         bytes[48..52].copy_from_slice(&self.qp.endpoint.to_le_bytes());
         bytes[ADDRESS..SEAL].copy_from_slice(&self.source.address.encode());
         let seal = key.seal(&bytes[..SEAL]);
@@ -235,7 +222,6 @@ impl Hello {
         Ok(hello)
     }
 
-    /// Whether every field is in its range.
     fn check(&self) -> Result<(), HelloError> {
         let qp = &self.qp;
         check("queue pair number", (1..=MAX_24_BIT).contains(&qp.qpn), qp.qpn.into())?;

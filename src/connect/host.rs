@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! This host as others need to know it: its IP addresses, and a number by which its processes recognise each other.
-//!
-//! Owns the reading of the kernel's identifiers, and the lists of addresses that are published and tried. Called when a
-//! port's address is made, and by [`super::tcp`]; [`crate::interfaces`] chooses the addresses. Path: setup (reads a few
-//! files). Threads: any. Bytes: addresses in network order. Tests: at the end of the file.
+//! This host as its peers need to know it: its IP addresses, and a number by which its processes recognise each other.
+//! Called when a port's address is made, and by [`super::tcp`]; [`crate::interfaces`] chooses the addresses. Path:
+//! setup (reads a few files). Threads: any. Bytes: addresses in network order. Tests: at the end of the file.
 
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
@@ -23,10 +21,9 @@ pub fn new_instance() -> io::Result<u64> {
     }
 }
 
-/// A number of this host and network namespace: processes with the same one reach each other over loopback.
-///
-/// Made of the kernel's boot id (which differs even in virtual machines that are copies), the machine id, the host's
-/// name and the network namespace; what cannot be read is left out.
+/// A number of this host and network namespace: processes with the same one reach each other over loopback. Made of the
+/// kernel's boot id (which differs even in virtual machines that are copies), the machine id, the host's name and the
+/// network namespace; unreadable parts are left out.
 #[must_use]
 pub fn host_number() -> u64 {
     let files = ["/proc/sys/kernel/random/boot_id", "/etc/machine-id", "/proc/sys/kernel/hostname"];
@@ -52,7 +49,6 @@ pub fn published(addresses: &[IpAddr]) -> [[u8; 16]; TCP_ADDRESSES] {
     published
 }
 
-/// The published form of an address: IPv4 is mapped into IPv6.
 fn mapped(address: IpAddr) -> Ipv6Addr {
     match address {
         IpAddr::V4(v4) => v4.to_ipv6_mapped(),

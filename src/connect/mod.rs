@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Connects two processes by one message, the hello, repeated until both know that the other's queue pair is set.
 //!
-//! - [`hello`]: the message, its bytes and its checks; its seal proves that it comes from the job
-//!   ([`crate::select::key`]).
-//! - [`handshake`]: one side's state machine per peer, without clock, network or adapter.
-//! - `ud` and [`tcp`]: the carriers of hellos; [`host`] and [`crate::interfaces`]: this host's data for TCP.
+//! - [`hello`]: the message and its seal; [`handshake`]: one side's state machine per peer.
+//! - [`ud`] and [`tcp`]: the carriers of hellos; [`host`] and [`crate::interfaces`]: this host's data for TCP.
 //!
-//! This file owns the shared types: the carriers and how far they reach. The port drives it all: it passes each hello
-//! to its sender's handshake, executes the resulting [`handshake::Step`], and calls the handshake when it is due. Path:
-//! setup. Threads: the port's. Times: since any fixed moment, the same for all calls. Tests: in each file;
-//! [`handshake`] has a simulation of both sides over a bad network.
+//! This file owns the types that they share. The port passes each hello to its sender's handshake, executes the
+//! resulting [`handshake::Step`], and calls the handshake when it is due. Path: setup. Threads: the port's. Times:
+//! since any fixed moment, the same for all calls. Tests: in each file.
 
 pub mod carriers;
 pub mod handshake;
@@ -103,9 +100,8 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// The carriers that `local` and `remote` have and `btl_ibex_connect_via` permits.
-    ///
-    /// `has_tcp`: this process could open its own TCP carrier.
+    /// Returns the carriers that both ports have and `btl_ibex_connect_via` permits. `has_tcp`: this process has opened
+    /// TCP.
     #[must_use]
     pub fn between(local: &PortAddress, remote: &PortAddress, has_tcp: bool, tunables: &Tunables) -> Paths {
         let via = tunables.via();

@@ -2,18 +2,16 @@
 //! The carrier of handshakes over TCP: for adapters without datagrams, and networks that do not let them through.
 //!
 //! Owns the connections to and from peers of one port; `listeners` owns the listening sockets, `link` a single
-//! connection. The port calls [`TcpCarrier::expect`], [`TcpCarrier::send`], [`TcpCarrier::poll`] and
-//! [`TcpCarrier::close`]; nothing blocks or sleeps. An open connection also shows that the peer's process lives
-//! ([`TcpCarrier::reach`]).
+//! connection. `carriers.rs` calls it. An open connection shows that the peer's process lives ([`TcpCarrier::reach`]).
 //!
 //! Anyone on the network can connect, so connections are bounded in time and number. A connection carries only hellos
-//! of fixed size, sealed with this port's key; anything else ends it. Its first hello must arrive within
-//! `STRANGER_PATIENCE`, and at most `STRANGERS` connections wait for theirs. After that it stays open while a handshake
-//! with the peer that it names is in progress, at most `LINKS` connections per peer. So a recorded hello that is sent
-//! again may cause an answer, but holds no resources. If files run out, connections without a hello are closed first.
+//! that are sealed with this port's key; anything else ends it. Its first hello must arrive within `STRANGER_PATIENCE`,
+//! and at most `STRANGERS` connections wait for theirs. After that it stays open while a handshake with the peer that
+//! it names is in progress, at most `LINKS` per peer; so a recorded hello that is sent again holds no resources. If
+//! file descriptors run out, connections without a hello are closed first.
 //!
-//! Path: setup. Threads: the port's. `poll` costs one system call per listening address while there is no connection.
-//! Tests: `tcp/tests.rs`.
+//! Path: setup; nothing blocks. Threads: the port's. `poll` costs one system call per listening address while there is
+//! no connection. Tests: `tcp/tests.rs`.
 
 use std::collections::{HashMap, HashSet};
 use std::io;
@@ -241,8 +239,8 @@ impl TcpCarrier {
         });
     }
 
-    /// Ends the connections whose peer, as they claim, has no handshake with us in progress. The port has handled their
-    /// hellos since the last poll.
+    /// Ends the connections whose peer, as they claim, has no handshake with us in progress. Since the last poll the
+    /// port has handled their hellos.
     fn end_needless(&mut self, now: Instant) {
         let expected = &self.expected;
         let needless = |link: &&mut Link| link.peer().is_some_and(|peer| !expected.contains(&peer));
@@ -252,8 +250,7 @@ impl TcpCarrier {
         }
     }
 
-    /// Whether the connection at `index`, which has just named its peer, is one too many of that peer. Then it ends the
-    /// oldest of them.
+    /// Ends the oldest connection of a peer if the one at `index`, which has just named the peer, is one too many.
     fn displaces(&mut self, index: usize) -> bool {
         let peer = self.links[index].peer();
         let same = |link: &Link| link.peer() == peer && !link.is_ours();

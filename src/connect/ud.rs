@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hellos as datagrams of the fabric: needs neither an IP address nor a connection manager.
-//!
-//! Owns the port's UD queue pair and the paths to the peers being connected to. Driven by `carriers.rs`. Setup grade; a
-//! poll without datagrams is one look at the queue pair's own completion queue. Datagrams may be lost: the handshake
-//! repeats them. Tests: of the path at the end of the file; else the device tests in `hw-tests`.
+//! Hellos as datagrams of the fabric, which need neither an IP address nor a connection manager. Owns the port's UD
+//! queue pair and the paths to the peers being connected to. Called by `carriers.rs`. Path: setup; a poll reads the
+//! queue pair's own completion queue. Threads: the port's. Tests: at the end of the file, and the device tests.
 
 use super::hello::Hello;
 use crate::select::address::PortAddress;
@@ -71,11 +69,9 @@ impl UdCarrier {
         Ok(Self { ways: HashMap::new(), qp, context: Arc::clone(context), domain: Arc::clone(domain), place })
     }
 
-    /// Repairs the queue pair after an error of [`Self::poll`].
-    ///
-    /// It is reset and keeps the number that the peers have from the modex. If the adapter cannot reset it (`irdma`),
-    /// or the completion queue is broken, a new queue pair replaces it, whose number only our hellos carry: a peer that
-    /// has got none of them still sends to the old one, in vain, and reaches us by TCP.
+    /// Repairs the queue pair after an error of [`Self::poll`]. A reset keeps the number that the peers have from the
+    /// modex. If the adapter cannot reset it (`irdma`), or the completion queue is broken, a new queue pair replaces
+    /// it, whose number only our hellos carry: a peer that has got none of them reaches us by TCP.
     ///
     /// # Errors
     /// No queue pair can be made: datagrams cannot be used any more.
@@ -124,7 +120,6 @@ mod tests {
     use super::*;
     use crate::select::address::tests::{ethernet, infiniband};
 
-    /// Whether the path between two ports has a global header.
     fn is_global(here: &PortAddress, there: &PortAddress) -> bool {
         let PortAddress { link_layer, lid, gid, gid_type, mtu, .. } = *here;
         let choice = PortChoice {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why a connection could not be made, as a message: what was tried, where, how often, and advice.
-//!
-//! Made by the handshake; the port makes the message. Path: setup. Threads: plain data. Tests: `tests.rs`.
+//! The reason why a connection could not be made, as a message: what was tried, where, how often, and advice. The
+//! handshake makes the reason, the port the message. Path: setup. Threads: plain data. Tests: `tests.rs`.
 
 use std::fmt;
 use std::time::Duration;
@@ -48,7 +47,6 @@ impl Failure {
     }
 }
 
-/// The part of the message that depends on the peer's address.
 struct FailureText<'a> {
     failure: &'a Failure,
     remote: &'a PortAddress,

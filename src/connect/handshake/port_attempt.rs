@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Asks one port of the peer after the other, if the addresses do not tell which of them is in our fabric.
 //!
-//! InfiniBand fabrics often share the default prefix. TCP connects any two ports, so a hello by TCP says nothing about
-//! the fabric: the queue pair is set only after a datagram has arrived ([`Handshake::require_datagram`]). A port that
-//! stays silent, or answers only by TCP, is left for the next one ([`Handshake::ask_port`]); a port that is connected
-//! or bound to another one declines ([`Handshake::declining`]). `connections/search.rs` chooses the next port.
-//!
-//! Path: setup. Threads: the port's. Tests: `tests.rs` beside this file, and `transport/port/tests/partners.rs`.
+//! A hello by TCP says nothing about the fabric, because TCP connects any two ports. So the queue pair is set only
+//! after a datagram has arrived ([`Handshake::require_datagram`]). A port that stays silent, or answers only by TCP, is
+//! left for the next one ([`Handshake::ask_port`]), which `transport/connections/search.rs` chooses; a port that is
+//! connected or bound to another one declines ([`Handshake::declining`]). Path: setup. Threads: the port's. Tests:
+//! `tests.rs` beside this file, and `transport/port/tests/partners.rs`.
 
 use std::time::Duration;
 
@@ -38,8 +37,7 @@ impl Handshake {
         self.state == State::Asking && (hello.heard_qpn, hello.heard_epoch) == (self.local.qpn, self.local.epoch)
     }
 
-    /// Sets the queue pair to one of the peer only after a datagram has arrived, in either direction. A TCP connection
-    /// does not show that the two ports are in one fabric.
+    /// Sets the queue pair to one of the peer only after a datagram has arrived, in either direction.
     pub fn require_datagram(&mut self) {
         self.attempt.needs_datagram = true;
     }
@@ -65,7 +63,6 @@ impl Handshake {
         (self.ud_sent, self.tcp_sent)
     }
 
-    /// Whether this port was asked before without an answer.
     pub(super) fn is_asked_again(&self) -> bool {
         self.attempt.heard_at > 0
     }

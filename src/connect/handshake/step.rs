@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A handshake's instructions to the port after a hello or a time-out. Values, no behaviour.
-//!
-//! Made by `handshake.rs`, executed by `transport/port/establish.rs`. Path: setup. Threads: the port's.
+//! A handshake's instructions to the port after a hello or a time-out. `handshake.rs` makes them,
+//! `transport/port/establish.rs` executes them. Path: setup. Threads: the port's.
 
 use super::failure::Failure;
 use crate::connect::Via;
@@ -12,9 +11,8 @@ use crate::connect::Via;
 pub struct Step {
     /// The hello was ignored for this reason: count it.
     pub ignored: Option<Ignored>,
-    /// The peer says that it has begun a new connection while this one was in use (and so gave up its end). Keep this
-    /// one, make a successor: a queue pair with a handshake of a new epoch, which gets this same hello. Once confirmed,
-    /// it replaces this one.
+    /// The peer has begun a new connection while this one is in use. Keep this one, and make a successor: a queue pair
+    /// with a handshake of a new epoch, which gets this same hello. Once confirmed, the successor replaces this one.
     pub superseded: bool,
     /// Set the local queue pair to this one of the peer, ready to receive. The path is in the hello's `source.address`.
     pub program: Option<Program>,
@@ -41,8 +39,7 @@ pub struct Program {
     pub max_rd_atomic: u8,
     /// Reads and atomics of the peer that we serve at once (`max_dest_rd_atomic`).
     pub max_dest_rd_atomic: u8,
-    /// The queue pair was set to an earlier one of the peer, which the peer gave up before anything was sent: reset
-    /// ours first (number and sequence number stay).
+    /// Whether to reset our queue pair first (its numbers stay): it was set to an earlier one, which the peer gave up.
     pub reset: bool,
 }
 

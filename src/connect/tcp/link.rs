@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One TCP connection of the handshake's carrier: connecting, carrying hellos, closing.
-//!
-//! Owns the socket, the bytes of partly read or written hellos, and the addresses still to be tried. Used by [`super`]
-//! alone. It keeps a fixed number of hellos, so a connection's memory is bounded.
-//!
+//! One TCP connection of the handshake's carrier. Owns the socket, the bytes of partly read or written hellos, and the
+//! addresses still to be tried. It keeps a fixed number of hellos, so its memory is bounded. Used by [`super`] alone.
 //! Path: setup; nothing blocks. Threads: the port's. Tests: `tests.rs` beside this file, over real sockets.
 
 use std::io::{self, Read as _, Write as _};
@@ -16,7 +13,6 @@ use crate::connect::Reach;
 use crate::connect::hello::{Hello, HelloError};
 use crate::select::key::Key;
 
-/// The bytes of a hello.
 pub(super) type Frame = [u8; Hello::SIZE];
 
 /// Longest time until an accepted connection must have brought a hello.
@@ -30,16 +26,13 @@ const CLOSE_PATIENCE: Duration = Duration::from_secs(2);
 /// Most hellos that one poll reads from one connection, so that no peer delays the others.
 const READS: usize = 16;
 
-/// Why a connection ended.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub(super) enum End {
     /// It brought no hello, or one that was not for us.
     Garbage(HelloError),
     /// It brought a hello of another peer than before.
     Turned,
-    /// No hello came in time.
     Silent,
-    /// It was closed as intended.
     Closed,
     /// No address could be reached, or the connection broke.
     Failed(Reach),
@@ -67,7 +60,6 @@ pub(super) struct Link {
     peer: Option<u64>,
     /// Addresses still to be tried, the next one last.
     rest: Vec<SocketAddr>,
-    /// Whether we made this connection.
     ours: bool,
     /// Whether the peer has proved its identity on this connection.
     heard: bool,
@@ -141,8 +133,8 @@ impl Link {
         self.state == State::Open
     }
 
-    /// Rank among the connections to one peer; hellos are sent on the highest: ours that is open, any that is open,
-    /// ours that is connecting.
+    /// Rank among the connections to one peer; the highest gets the hellos: ours if open, any if open, one not open
+    /// yet.
     pub(super) fn rank(&self) -> u8 {
         u8::from(self.is_open()) + u8::from(self.is_open() && self.ours)
     }
@@ -155,7 +147,6 @@ impl Link {
         self.ours
     }
 
-    /// Whether a hello can still be sent on it.
     pub(super) fn takes_hellos(&self) -> bool {
         self.state != State::Closed
     }
@@ -220,7 +211,6 @@ impl Link {
         Ok(false)
     }
 
-    /// Tries the next address after this one failed.
     fn next_address(&mut self, failure: &io::Error, now: Instant) -> Result<(), End> {
         self.refused |= outcome(failure) == Reach::Refused;
         while let Some(address) = self.rest.pop() {
@@ -240,7 +230,6 @@ impl Link {
         Err(End::Failed(if self.refused { Reach::Refused } else { outcome(failure) }))
     }
 
-    /// Writes pending hellos, as far as the kernel takes them.
     fn write(&mut self) -> io::Result<()> {
         while let Some((frame, written)) = &mut self.output {
             match self.stream.write(&frame[*written..]) {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The listening sockets of a port for handshakes over TCP: one per published address, all with one port number.
-//!
-//! Owns the listening sockets. Used by [`super`] alone. Path: setup; nothing blocks. Threads: the port's.
-//! Tests: `tests.rs` beside this file.
+//! The listening sockets of a port for handshakes over TCP: one per published address, all with one port number. Used
+//! by [`super`] alone. Path: setup; nothing blocks. Threads: the port's. Tests: `tests.rs` beside this file.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
@@ -14,7 +12,6 @@ const BACKLOG: i32 = 4096;
 /// Number of port numbers to try if one is taken at another address.
 const TRIES: usize = 32;
 
-/// The sockets that listen at some of this host's addresses.
 #[derive(Debug)]
 pub(super) struct Listeners {
     sockets: Vec<TcpListener>,
@@ -24,10 +21,8 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// Listens at `addresses`, at a port that the kernel chooses.
-    ///
-    /// # Errors
-    /// The kernel's error if none of them is available.
+    /// Listens at those of `addresses` that are available, at a port that the kernel chooses. Fails if none is
+    /// available.
     pub(super) fn open(addresses: &[IpAddr]) -> io::Result<Listeners> {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for _ in 0..TRIES {
