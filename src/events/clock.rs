@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host's clock: the processor's time stamp counter where it is proven steady, else the monotonic clock. Chosen
-//! once, at the first use ([`HostClock::get`], 10 ms). The counter is used if the processor guarantees a constant rate
-//! without stops, the kernel uses it (so the kernel has found that it agrees among processors), and a measurement here
-//! finds a constant rate. It costs a third of a reading of the monotonic clock. The reason of a refusal is stored.
-//!
-//! Path: [`HostClock::now`] hot. Threads: any. Units: ticks; one per cycle of the counter, or one per ns. Tests: below.
+//! The host's clock: the processor's time stamp counter, or else the monotonic clock; chosen at the first use
+//! ([`HostClock::get`], 10 ms). The counter is used if the processor guarantees a constant rate without stops, the
+//! kernel uses it (so the processors' counters agree), and a measurement here finds a constant rate. It costs a third
+//! of a reading of the monotonic clock. Path: [`HostClock::now`] hot. Threads: any. Units: ticks; one per cycle of the
+//! counter, or one per ns. Tests: below.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -20,11 +19,9 @@ pub struct HostClock {
     ticks_per_second: u64,
     /// The monotonic time when the clock was chosen.
     start: u64,
-    /// Why the counter is not used.
     refusal: Option<String>,
 }
 
-/// Duration of the measurement of the counter.
 const MEASURED: Duration = Duration::from_millis(10);
 
 /// Number of parts of the measurement, whose rates must agree within [`TOLERANCE`].

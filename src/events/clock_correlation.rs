@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The relation of an adapter's clock to the host's: converts a timestamp, with an error bound.
 //!
-//! Owns a window of [`ClockSample`]s: readings of the adapter's clock between two readings of the host's clock. Each
-//! sample confines every other time to a cone, because the rates differ by at most a known bound; all cones together
-//! confine it to an interval. Its middle is the result, half its width the error bound. No outlier can tilt it.
+//! Owns a window of [`ClockSample`]s: readings of the adapter's clock between two readings of the host's clock. The
+//! clocks' rates differ by at most a known bound, so each sample confines every other time to a cone, and all cones
+//! together confine it to an interval. Its middle is the result, half its width the error bound. No outlier can tilt
+//! it.
 //!
-//! The slopes of the cones: the samples themselves bound the rate (over the longest baselines), plus [`WANDER`] for
-//! changes within the window. If that contradicts the samples (the clock was stepped, or warmed up fast), the bound is
-//! [`super::unwrap::DRIFT`] around the nominal rate; if that contradicts them, too, only the nearest sample counts and
-//! a new window begins.
-//!
-//! Path: setup; [`ClockCorrelation::add`] now and then from progress. Threads: one at a time. Units: ticks. Tests:
-//! `tests/clock_correlation.rs`.
+//! The samples themselves bound the rate (over the longest baselines), plus [`WANDER`] for changes within the window.
+//! If that contradicts the samples (the clock was stepped, or warmed up fast), the bound is [`super::unwrap::DRIFT`]
+//! around the nominal rate; if that contradicts them, too, only the nearest sample counts and a new window begins.
+//! Path: setup. Threads: one at a time. Units: ticks. Tests: `tests/clock_correlation.rs`.
 
 use super::unwrap::DRIFT;
 
 /// Largest change of the clocks' rate within the window, as a fraction.
 const WANDER: f64 = 5e-6;
 
-/// Number of samples in the window.
 const KEPT: usize = 32;
 
 /// A reading `ticks` of the adapter's clock at a time from `before` to `after` (host's ticks, both included).
@@ -41,12 +38,10 @@ pub struct ConvertedTimestamp {
     pub error: u64,
 }
 
-/// The running relation of two clocks.
 #[derive(Debug, Clone)]
 pub(super) struct ClockCorrelation {
     /// Nominal rate, in host's ticks per adapter's tick.
     nominal: f64,
-    /// The samples, oldest first.
     samples: Vec<ClockSample>,
     /// Least distance of two samples, in host's ticks.
     spacing: u64,

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Deferred delivery: of events that this thread has staged and that ports' sources hold, then of buffers (`drain.rs`);
-//! and the end of freed registrations (`free.rs`).
-//!
-//! Called from progress, where no lock is held ([`progress`]): one load and one branch while there is nothing to do.
-//!
-//! Path: hot where events flow: no allocation; the registry's lock is taken for a moment, never while a callback runs.
+//! and the end of freed registrations (`free.rs`). Called from progress, where no lock is held ([`progress`]). Path:
+//! hot where events flow: no allocation; the registry's lock is held for a moment, never while a callback runs.
 //! Threads: any. Tests: `tests/buffers.rs`, `tests/ports.rs`.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -33,13 +30,11 @@ const LONGEST_HELD_NS: u64 = 50_000_000;
 /// Longest time that [`catch_up`] takes: longer than events are held where no earlier one is known to come.
 const CATCH_UP_NS: u64 = 200_000;
 
-/// Interval of the calls for which [`is_sampling_call`] is true.
 const SAMPLING_INTERVAL: usize = 16;
 
 /// Number of calls of [`progress`] with pending work, each after polls of all ports; concurrent calls may count as one.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
-/// Most events that [`progress`] delivers from buffers.
 const BUDGET: usize = 1024;
 
 #[inline]
@@ -60,9 +55,9 @@ pub fn progress(safety: Safety) {
     }
 }
 
-/// Delivers staged events and the due events of ports, and leaves buffers and dropped events to [`progress`]. Called
-/// before a poll, so that the events of the previous poll are delivered neither before the waiting caller continues nor
-/// much later. Otherwise like [`progress`].
+/// Delivers staged events and the due events of ports; otherwise like [`progress`], which delivers those in buffers.
+/// Called before a poll, so that the caller that waited for the previous poll continues before its events are
+/// delivered.
 #[inline]
 pub fn deliver_due(safety: Safety) {
     if interest_mask::holds_events() {
@@ -70,7 +65,6 @@ pub fn deliver_due(safety: Safety) {
     }
 }
 
-/// [`deliver_due`] behind its branch.
 #[cold]
 #[inline(never)]
 fn deliver_due_now(safety: Safety) {
@@ -144,9 +138,9 @@ pub fn end_batch(source: SourceId, batch: PolledBatch) {
     }
 }
 
-/// Delivers the staged events and those of the ports, waiting until they are due, for a caller that is about to stop
-/// listening. Also waits for events that another thread is delivering. Takes at most a fifth of a millisecond while
-/// more events arrive. Does nothing within a callback.
+/// Delivers the staged events and those of the ports, waiting until they are due and other threads have delivered
+/// theirs (at most a fifth of a millisecond), for a caller that is about to stop listening. Does nothing within a
+/// callback.
 pub fn catch_up(safety: Safety) {
     catch_up_within(safety, CATCH_UP_NS);
 }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Matching events: the PML, which raises them, calls the tool's callback itself.
+//! Matching events: the PML, which raises them, calls the tool's callback itself. It knows its listeners, and one
+//! thread at a time enters it. So an event whose callback may run in place needs no delivery (`thread.rs`), only the
+//! call, inside [`call`]. [`call`] marks this thread as within a callback; meanwhile the engine delivers no other event
+//! in it and finishes no freed registration. An event whose callback may not run in place goes to its registration's
+//! buffer ([`keep`]). These events have their own source ([`matching_source`]), which is ordered because they occur one
+//! after the other.
 //!
-//! The PML knows its listeners and is entered by one thread at a time, so an event whose callback may run in place
-//! needs no delivery (`thread.rs`): no list, no clock, only the call, inside [`call`]. [`call`] marks this thread as
-//! within a callback; meanwhile the engine delivers no other event in it and finishes no freed registration. An event
-//! whose callback may not run in place goes to its registration's buffer ([`keep`]) and is delivered from there. These
-//! events have their own source ([`matching_source`]), which is ordered because they occur one after the other.
-//!
-//! Path: hot while a tool listens; [`keep`] as `ring.rs`. Threads: [`call`], [`keep`] and [`stamp`] one at a
-//! time; else any. Tests: `tests/direct.rs`.
+//! Path: hot while a tool listens; [`keep`] as `ring.rs`. Threads: [`call`], [`keep`] and [`stamp`] one at a time; else
+//! any. Tests: `tests/direct.rs`.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 
@@ -30,7 +29,6 @@ static WITHIN: AtomicUsize = AtomicUsize::new(0);
 /// 1 once several threads raise events, so that callbacks may overlap.
 static THREADS: AtomicU8 = AtomicU8::new(0);
 
-/// Timestamp of the last matching event.
 static LAST: AtomicU64 = AtomicU64::new(0);
 
 /// The source of the matching events.

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Delivers events from registrations' buffers in the order of their sources, and reports dropped events.
+//! Delivers events from registrations' buffers in the order of their sources, and reports dropped events. Several
+//! buffers may have events of one source, so they are merged: of all buffers with a callback that may run here, the one
+//! with the earliest event ([`Order`]) is next. A buffer without such a callback does not hold back the others. One
+//! thread at a time empties buffers ([`Emptying`]), so that callbacks that are not thread-safe may run.
 //!
-//! Each registration has its own buffer, so several buffers may have events of one source. They are merged: of all
-//! buffers with a callback that may run here, the one with the earliest event is next; [`Order`] defines which is
-//! earliest. A buffer without such a callback does not hold back the others.
-//!
-//! Buffers are emptied by one thread at a time ([`Emptying`]), so that callbacks that are not thread-safe may run.
-//! Called by `deliver.rs` (from progress), `flush.rs` (from a tool's call) and `free.rs` (for the last time). Path: hot
-//! where events flow: allocates only when there are more buffers than ever before; while a callback runs it holds one
-//! lock, which no thread waits for. Threads: any. Tests: `tests/buffers.rs`, `tests/order.rs`.
+//! Called by `deliver.rs`, `flush.rs` and `free.rs`. Path: hot where events flow: allocates only when there are more
+//! buffers than ever before; while a callback runs it holds one lock, which no thread waits for. Threads: any. Tests:
+//! `tests/buffers.rs`, `tests/order.rs`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -35,10 +33,8 @@ pub(super) struct Emptying(MutexGuard<'static, Buffers>);
 /// of its callbacks.
 type Heads = BinaryHeap<Reverse<(u64, usize, u64)>>;
 
-/// The buffers of a merge.
 struct Buffers {
     earliest: Heads,
-    /// Places of all registrations in the merge.
     members: Vec<usize>,
 }
 
@@ -53,11 +49,10 @@ enum Order {
     Others,
 }
 
-/// The limit up to which buffers are emptied. Of the events that arrive during a merge it could miss some and deliver
-/// others before them.
-///
-/// An event up to the limit was in its buffer before the limit was read, or its source has buffered nothing since: a
-/// source is one control flow, which numbers or stamps an event, then buffers it, and only then begins the next.
+/// The limit up to which buffers are emptied: of the events that arrive during a merge it could miss some and deliver
+/// others before them. An event up to the limit was in its buffer before the limit was read, or its source has buffered
+/// nothing since: a source is one control flow, which numbers or stamps an event, then buffers it, and only then begins
+/// the next.
 #[derive(Clone, Copy)]
 pub(super) struct Until {
     matching: u64,
@@ -70,10 +65,8 @@ impl Until {
     }
 }
 
-/// How an attempt to empty buffers ended.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ended {
-    /// All events up to the limit are delivered.
     Done,
     /// A callback has changed a registration's callbacks: the new ones get the remaining events.
     Changed,
@@ -124,7 +117,6 @@ impl Emptying {
     }
 }
 
-/// The registrations whose buffers are emptied.
 #[derive(Clone, Copy)]
 struct List<'a> {
     all: &'a [Entry],
@@ -189,7 +181,6 @@ impl Buffers {
         (draining, &mut self.earliest, ended)
     }
 
-    /// Delivers the events of one kind up to `until`, and reports losses.
     fn merge(
         &mut self,
         list: List<'_>,

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The structure of an event's elements, which the code that raises the event fills in, and its encoding.
-//!
-//! Owns [`elements`], which declares such a structure for the tables (`table.rs`, `matching_table.rs`), and the layout,
-//! which is that of C. Path: hot, behind the branch of a site: `words` is a handful of shifts. Threads: plain data.
-//! Tests: `tests/table.rs`.
+//! [`elements`] declares the structure of an event's elements for the tables (`table.rs`, `matching_table.rs`), and its
+//! encoding in C's layout. Path: hot, behind the branch of a site: a handful of shifts. Threads: plain data. Tests:
+//! `tests/table.rs`.
 
 use super::event_type::{ElementType, Words};
 
-/// A type of value that an element may have.
 pub(super) trait Scalar: Copy {
     fn bits(self) -> u64;
 }
@@ -39,7 +36,6 @@ pub(super) fn put(words: &mut Words, at: usize, value: impl Scalar) {
     words[at / 8] |= value.bits() << (at % 8 * 8);
 }
 
-/// Returns the displacements of elements of these kinds, laid out as in C.
 pub(super) const fn displacements<const N: usize>(kinds: [ElementType; N]) -> [usize; N] {
     let mut at = [0; N];
     let mut next = 0_usize;
@@ -79,7 +75,6 @@ macro_rules! elements {
             pub(super) const ELEMENTS: &'static [Element] =
                 &[$( Element { name: stringify!($element), element_type: ElementType::$kind, help: $help } ),*];
 
-            /// Encodes the elements at their displacements.
             #[inline(always)]
             pub(super) fn words(&self) -> Words {
                 const { assert!(Self::EXTENT <= WORDS * 8, "an event's data fits an instance") };

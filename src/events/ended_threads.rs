@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events that were still staged when their thread ended.
-//!
-//! An ending thread must not call callbacks any more, because the tool's thread-local values may be gone. So it leaves
-//! its events here, and the next thread that delivers takes them, in each thread's order. Only then may a new thread
-//! reuse its source. Called by `thread.rs`, which counts such a thread as one with staged events until then.
-//!
-//! Path: setup, once per thread that ends with staged events. Threads: any; a lock for a moment, never while a callback
-//! runs. Tests: `tests/threads.rs`.
+//! Events that were still staged when their thread ended. An ending thread must not call callbacks, because the tool's
+//! thread-local values may be gone. So `thread.rs` leaves its events here, and the next thread that delivers takes
+//! them, in each thread's order. Only then may a new thread reuse its source. Path: setup. Threads: any; a lock for a
+//! moment, never while a callback runs. Tests: `tests/threads.rs`.
 
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
@@ -17,7 +13,6 @@ use super::thread::Staged;
 
 static ENDED: Mutex<VecDeque<EndedThread>> = Mutex::new(VecDeque::new());
 
-/// The events that a thread left when it ended.
 pub(super) struct EndedThread {
     /// At least one event.
     pub(super) staged: VecDeque<Staged>,
@@ -26,7 +21,6 @@ pub(super) struct EndedThread {
 }
 
 impl EndedThread {
-    /// Leaves the events to the next thread that delivers.
     pub(super) fn leave(self) {
         ENDED.lock().unwrap_or_else(PoisonError::into_inner).push_back(self);
     }

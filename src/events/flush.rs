@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Delivers all waiting events where a tool itself has called and no MPI call is on the stack: the only place for
-//! callbacks of the level [`Safety::None`](super::Safety).
-//!
-//! Only the events that are in a buffer at the beginning are delivered: a callback that communicates raises new events,
-//! which wait for the next call. Grade: setup. Threads: any; one at a time empties buffers. Tests: `tests/flush.rs`.
+//! callbacks of the level [`Safety::None`](super::Safety). New events that such a callback raises wait for the next
+//! call. Path: setup. Threads: any; one at a time empties buffers. Tests: `tests/flush.rs`.
 
 use super::deliver;
 use super::drain::{Emptying, Until};
@@ -42,7 +40,6 @@ pub fn flush(safety: Safety) -> bool {
     true
 }
 
-/// Returns false if another thread was emptying buffers, or had not finished adding an event.
 #[cold]
 fn deliver_now(safety: Safety) -> bool {
     deliver::deliver_with(safety, |delivery| empty_all(delivery, safety)).unwrap_or(true)

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frees a registration: delivers the rest of its buffer, and calls its free callback once no thread can be in another
-//! callback of the registration.
-//!
-//! [`free`] removes it from the registry and finishes immediately if possible; if a thread is still in a callback, a
-//! later delivery finishes it ([`finish_freed_in`]). Path: setup. Threads: any; nobody waits. Tests: `tests/free.rs`.
+//! callback of the registration: immediately, or else in a later delivery ([`finish_freed_in`]). Path: setup. Threads:
+//! any; no thread waits. Tests: `tests/free.rs`.
 
 use super::direct;
 use super::drain::{Emptying, Until};
@@ -41,7 +39,6 @@ pub fn free_by_tool(
     Ok(())
 }
 
-/// Finishes freed registrations, unless called from within a callback.
 fn finish_freed(safety: Safety) {
     thread::with(&mut (), |thread, ()| {
         if !thread.is_delivering() {

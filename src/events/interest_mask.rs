@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The word that every site and every call of progress tests: which types have listeners, which deliveries are pending.
-//!
 //! Owns [`MASK`]: below [`BUFFERS`] one bit per type of the engine that has a listener (set by `registry.rs`), from
-//! there on the bits of pending work, which the delivering files set and clear. Progress tests the whole word at once
-//! ([`is_idle`]), and then knows that none of its sites has a listener.
-//!
-//! Path: [`interest`], [`has_interest`] and [`is_idle`] hot: one load, one branch; nothing in a build without the
-//! feature `events`. Threads: any. Tests: `tests/registrations.rs`, `tests/raise.rs`.
+//! there on the bits of pending work, which the delivering files set and clear. Path: [`interest`], [`has_interest`]
+//! and [`is_idle`] hot: one load, one branch; nothing in a build without the feature `events`. Threads: any. Tests:
+//! `tests/registrations.rs`, `tests/raise.rs`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -38,11 +35,9 @@ const MESSAGE_TYPES: u64 = 1 << XferBegin::TYPE.index()
     | 1 << XferEnd::TYPE.index()
     | 1 << MsgArrived::TYPE.index();
 
-/// The types of messages, and of the RDMA reads by which a receiver reads them.
 const TRANSFER_TYPES: u64 = MESSAGE_TYPES | 1 << GetStarted::TYPE.index() | 1 << GetComplete::TYPE.index();
 
-/// The types with a registration for immediate delivery of adapter-stamped events, and the types with a registration
-/// for delivery by timestamp.
+/// The types with registrations for immediate delivery of adapter-stamped events, and for delivery by timestamp.
 static IMMEDIATE: AtomicU64 = AtomicU64::new(0);
 static ORDERED: AtomicU64 = AtomicU64::new(0);
 
@@ -159,7 +154,6 @@ pub(super) fn set_pending(work: u64) {
     }
 }
 
-/// Clears a mark of pending work. Returns whether it was set.
 pub(super) fn clear_pending(work: u64) -> bool {
     MASK.fetch_and(!work, Ordering::SeqCst) & work != 0
 }
@@ -168,7 +162,6 @@ pub(super) fn is_pending(work: u64) -> bool {
     MASK.load(Ordering::SeqCst) & work != 0
 }
 
-/// Whether any work is pending; hot, as [`is_idle`].
 #[inline]
 pub(super) fn has_pending() -> bool {
     mask() & !INTEREST != 0
@@ -186,7 +179,6 @@ pub(super) fn is_urgent() -> bool {
     mask() & !(INTEREST | PORTS | CLOCKS) != 0
 }
 
-/// Whether a freed registration has yet to be finished. Hot while a tool listens.
 #[inline]
 pub(super) fn has_pending_frees() -> bool {
     mask() & FREES != 0
@@ -197,12 +189,10 @@ pub(super) fn has_staging_thread() -> bool {
     MASK.load(Ordering::SeqCst) >= STAGING_THREAD
 }
 
-/// Counts a thread that now has staged events.
 pub(super) fn add_staging_thread() {
     MASK.fetch_add(STAGING_THREAD, Ordering::SeqCst);
 }
 
-/// Counts a thread that has no staged events any more.
 pub(super) fn remove_staging_thread() {
     MASK.fetch_sub(STAGING_THREAD, Ordering::SeqCst);
 }

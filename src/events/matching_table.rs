@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The matching events, which the PML raises: requests, messages and searches.
-//!
-//! They are the last rows of the table (`table.rs`), after those that the engine raises. They have the names of
-//! PERUSE's events and of ibex' own, in the order of their numbers in `peruse.h`, and share elements
-//! ([`MatchingEvent`]), as in PERUSE's specification; only the last one, which PERUSE lacks, has others
-//! ([`ProtocolEvent`]). No site of the engine tests for their listeners, so they have no bit in the mask; the PML
-//! delivers them itself (`direct.rs`). Path: setup, but [`MatchingEvent::instance`] runs when a callback reads.
-//! Threads: plain data. Tests: `tests/table.rs`.
+//! The matching events, which the PML raises: requests, messages and searches. They are the last rows of the table
+//! (`table.rs`). They have the names of PERUSE's events and of ibex' own, in the order of their numbers in `peruse.h`,
+//! and share elements ([`MatchingEvent`]), as in PERUSE's specification; only the last one, which PERUSE lacks, has
+//! others ([`ProtocolEvent`]). The PML knows their listeners (`direct.rs`), so they have no bit in the mask. Path:
+//! setup, but [`MatchingEvent::instance`] runs when a callback reads. Threads: plain data. Tests: `tests/table.rs`.
 
 use super::elements::{displacements, elements, extent, put};
 use super::event_type::{Element, ElementType, EventType, StampedBy, TypeId, WORDS, Words};
@@ -14,7 +11,6 @@ use super::instance::EventInstance;
 use super::source_info::SourceId;
 use super::table::place;
 
-/// Number of words that the elements of a [`MatchingEvent`] fill.
 pub(super) const USED: usize = MatchingEvent::EXTENT.div_ceil(8);
 
 /// Number of matching types.
@@ -24,8 +20,8 @@ pub const MATCHING_TYPES: usize = NAMES.len();
 pub const PROTOCOL: usize = MATCHING_TYPES - 1;
 
 elements! {
-    /// The elements of all matching events but the last. They are in the order of the PML's own record, so that the PML
-    /// copies two at once.
+    /// The elements of all matching events but the last, in the order of the PML's record, which it copies two at a
+    /// time.
     MatchingEvent {
         id: U64 "The number of the request, the message or the search: the same in all its events, and unique. PERUSE uses the same number.";
         bytes: U64 "The bytes of the message; for a request and the search for its message, the bytes of the caller's buffer, which may be more. 0 for a probe.";
@@ -55,7 +51,6 @@ elements! {
     }
 }
 
-/// Makes the list of the types: name, level and description.
 macro_rules! names {
     ($( $name:ident, level $level:literal: $description:literal; )*) => {
         static NAMES: [(&str, u8, &str); [$(stringify!($name)),*].len()] = [$( (stringify!($name), $level, $description) ),*];
@@ -85,7 +80,6 @@ names! {
     comm_req_protocol, level 2: "The protocol of a message is known: for a send before its transfer ends, and if it is announced, just before its rendezvous request leaves; for a receive after the match. PERUSE has no such event. A second one follows if a message that was to be read is sent as copies: the receiver has asked for them, or the ports that were to read have failed.";
 }
 
-/// Returns the row of the matching type at this position.
 pub(super) const fn row(place_in_matching: usize) -> EventType {
     let (name, level, description) = NAMES[place_in_matching];
     let (elements, displacements, extent) = if place_in_matching == PROTOCOL {

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The event engine: delivers ibex's events to tools. It knows no MPI; PERUSE and `MPI_T` are translations of it.
 //!
-//! - A *type* ([`TABLE`]) has typed elements; an event is an [`EventInstance`] of fixed size. A *source* is one control
-//!   flow with one clock: a thread with the host's ([`HostClock`]), or a port with the adapter's. An *ordered* source
-//!   delivers its events by timestamp (`reorder_buffer.rs`, `drain.rs`).
-//! - A *registration* ([`Registration`]) gets the events of one type by up to four callbacks, one per level
-//!   ([`Safety`]), called where the event happens or later from a buffer.
-//! - A *site* is a place in ibex that may raise an event. It tests one word ([`has_interest`], [`interest`]; progress
-//!   [`is_idle`]; `interest_mask.rs`). Behind that branch, so only while a tool listens, ibex stamps the event, enters
-//!   a delivery (`quiescence.rs`), walks the registrations (`registry.rs`), and calls or buffers (`ring.rs`). No lock
-//!   is held while a callback runs, so it may register, free (itself too), read, or raise; the events that it raises
-//!   are delivered after it, in order. [`stage`] raises where ibex holds a lock; [`progress`] delivers such events, as
-//!   do [`deliver_pending`] and [`flush`] in a tool's own call.
-//! - The PML raises the matching events (`matching_table.rs`) without these steps, as it knows its listeners
-//!   (`direct.rs`).
+//! A *type* ([`TABLE`]) has typed elements; an event is an [`EventInstance`] of fixed size. A *source* is one control
+//! flow with one clock: a thread with the host's ([`HostClock`]), or a port with the adapter's. A *registration*
+//! ([`Registration`]) gets the events of one type by up to four callbacks, one per level ([`Safety`]).
+//!
+//! A *site* is a place in ibex that may raise an event. It tests one word (`interest_mask.rs`). If a tool listens, ibex
+//! stamps the event, enters a delivery (`quiescence.rs`), walks the registrations (`registry.rs`), and calls or buffers
+//! (`ring.rs`). No lock is held while a callback runs, so it may register, free (itself too), read, or raise; the
+//! events that it raises are delivered after it, in order. [`stage`] raises where ibex holds a lock; [`progress`]
+//! delivers such events, as do [`deliver_pending`] and [`flush`] in a tool's own call. The PML raises the matching
+//! events (`matching_table.rs`) without these steps (`direct.rs`).
 //!
 //! Path: each file's; nothing registered: one load, one branch. Threads: any. Tests: `tests/`, models under loom.
 

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The source of a port whose adapter stamps completions: raw ticks come in, ordered events go out. Extends each
-//! completion's timestamp beyond the adapter's mask (`unwrap.rs`), holds its event until it is due
-//! (`reorder_buffer.rs`), and delivers due events in one thread at a time, the first that calls
-//! [`PortSource::deliver`]; other threads leave their events to it. An event is due once no thread has polled
-//! completions whose events are yet to be raised ([`PortSource::begin_batch`]). Also correlates the adapter's clock
-//! with the host's (`clock_correlation.rs`). Timestamps are never converted.
+//! The source of a port whose adapter stamps completions. Extends each completion's timestamp beyond the adapter's mask
+//! (`unwrap.rs`), holds its event until it is due (`reorder_buffer.rs`), and delivers due events in one thread at a
+//! time, the first that calls [`PortSource::deliver`]; other threads leave their events to it. An event is due once the
+//! events of all completions polled before are raised ([`PortSource::begin_batch`]). Also correlates the adapter's
+//! clock with the host's (`clock_correlation.rs`). Timestamps are never converted.
 //!
-//! Path: [`PortSource::submit`] hot while a tool listens: a lock that is never held while a callback runs.
-//! Threads: any. Units: the adapter's ticks. Tests: `tests/ports.rs`.
+//! Path: [`PortSource::submit`] hot while a tool listens; its lock is never held while a callback runs. Threads: any.
+//! Units: the adapter's ticks. Tests: `tests/ports.rs`.
 
 use std::net::Ipv6Addr;
 use std::sync::Mutex;
@@ -65,10 +64,8 @@ pub(super) struct PortSource {
 #[must_use = "to be given back once all events are raised"]
 pub struct PolledBatch(u64);
 
-/// Number of open batches for which there is room from the start.
 const OPEN_BATCHES: usize = 128;
 
-/// What the lock of a [`PortSource`] guards.
 struct Guarded {
     gid: Ipv6Addr,
     unwrap: Unwrap,
@@ -110,7 +107,6 @@ impl PortSource {
         u64::MAX.checked_shr(64 - self.bits).is_some_and(|mask| mask / self.ticks_per_second < SHORT_PERIOD_SECONDS)
     }
 
-    /// Whether both are sources of the same port with the same clock.
     pub(super) fn is_same_as(&self, other: &PortSource) -> bool {
         self.name == other.name && self.ticks_per_second == other.ticks_per_second && self.bits == other.bits
     }
@@ -194,7 +190,6 @@ impl PortSource {
         self.locked().reorder.len() > 0
     }
 
-    /// Whether a thread is delivering events that it held.
     pub(super) fn is_delivered(&self) -> bool {
         self.delivering.load(Ordering::SeqCst)
     }
@@ -251,14 +246,12 @@ impl PortSource {
         }
     }
 
-    /// Converts a timestamp of this source to the host's clock.
     pub(super) fn to_host(&self, ticks: u64) -> Option<ConvertedTimestamp> {
         self.locked().correlation.to_host(ticks)
     }
 }
 
 impl Guarded {
-    /// Samples the adapter's clock, if it can be read.
     fn sample(&mut self) -> Option<u64> {
         let clock = HostClock::get();
         let before = clock.now();

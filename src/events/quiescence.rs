@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tracks the threads that are delivering. A freed registration waits for them before its free callback runs.
+//! Tracks the threads that are delivering. A freed registration waits for them, so that no callback runs after its free
+//! callback. (Reference counts protect the memory.)
 //!
-//! This is not for memory, which reference counts protect, but for the promise "no callback runs after the free
-//! callback". Each thread has a [`DeliveryCounter`], a word that is odd while the thread delivers. The freeing thread
-//! first marks the registration dead, then takes a [`GracePeriod`]: the threads that are delivering now. When each has
-//! left once, no thread can see the registration. A delivering thread writes its word and then reads whether the
-//! registration is alive; the freeing thread marks it dead and then reads the words; all four accesses are sequentially
-//! consistent, so one sees the other.
+//! Each thread has a [`DeliveryCounter`], a word that is odd while the thread delivers. The freeing thread first marks
+//! the registration dead, then takes a [`GracePeriod`]: the threads that are delivering now. When each has left once,
+//! no thread can see the registration. A delivering thread writes its word and then reads whether the registration is
+//! alive; the freeing thread marks it dead and then reads the words; all four accesses are sequentially consistent, so
+//! one sees the other.
 //!
-//! Path: [`DeliveryCounter::enter`] and [`DeliveryCounter::leave`] hot, one locked instruction on a line of the
-//! thread's own; the rest setup. Threads: any; no thread waits for another. Tests: the models in `tests/models.rs`, and
-//! `tests/free.rs`.
+//! Path: [`DeliveryCounter`] hot, one locked instruction on a line of the thread's own; the rest setup. Threads: any.
+//! Tests: the models in `tests/models.rs`, and `tests/free.rs`.
 
 use super::sync::{Arc, AtomicU64, Mutex, Ordering, lock, model_fence};
 
@@ -38,7 +37,6 @@ impl DeliveryCounter {
     }
 }
 
-/// The threads that may deliver.
 #[derive(Debug)]
 pub(super) struct DeliveringThreads(Mutex<Vec<Arc<DeliveryCounter>>>);
 
@@ -47,14 +45,12 @@ impl DeliveringThreads {
         DeliveringThreads(Mutex::new(Vec::new()))
     }
 
-    /// Adds a thread. Returns the number of threads.
     pub(super) fn add(&self, counter: &Arc<DeliveryCounter>) -> usize {
         let mut all = lock(&self.0);
         all.push(Arc::clone(counter));
         all.len()
     }
 
-    /// Removes a thread that is not delivering. Returns the number of threads left.
     pub(super) fn remove(&self, counter: &Arc<DeliveryCounter>) -> usize {
         let mut all = lock(&self.0);
         all.retain(|other| !Arc::ptr_eq(other, counter));

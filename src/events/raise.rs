@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Raises events: the functions that sites call, up to the thread (`thread.rs`) or the port (`port_source.rs`).
+//! Raises events: the functions that sites call, up to the thread (`thread.rs`) or the port (`port_source.rs`). Use
+//! [`raise`] where callbacks may run, [`stage`] where a lock is held; for adapter-stamped events
+//! [`EventGroup::raise_stamped`] and [`EventGroup::stage_seen`], which deliver an event immediately, in the polling
+//! thread, to registrations for immediate delivery, and in the order of the port's source to all others.
 //!
-//! Use [`raise`] where callbacks may run, [`stage`] where a lock is held; for adapter-stamped events
-//! [`EventGroup::raise_stamped`] and [`EventGroup::stage_seen`]. An [`EventGroup`] has several events with one
-//! [`HostTimestamp`]; they share a clock reading and an entry into the delivery.
-//!
-//! An adapter-stamped event is delivered twice: immediately, in the polling thread, to registrations for immediate
-//! delivery, and in the order of the port's source to all others.
-//!
-//! Path: hot while a tool listens: no allocation, no lock but the port's. Threads: any. Tests:
-//! `tests/raise.rs`, `tests/ports.rs`.
+//! Path: hot while a tool listens: no allocation, no lock but the port's. Threads: any. Tests: `tests/raise.rs`,
+//! `tests/ports.rs`.
 
 use arrayvec::ArrayVec;
 
@@ -108,7 +104,6 @@ fn raise_in(thread: &Thread, instances: &[EventInstance], safety: Safety, recipi
     }
 }
 
-/// [`raise`] behind its branch.
 #[cold]
 #[inline(never)]
 fn raise_now(instances: &mut [EventInstance], timestamp: HostTimestamp, safety: Safety) {
@@ -120,13 +115,11 @@ fn raise_now(instances: &mut [EventInstance], timestamp: HostTimestamp, safety: 
     });
 }
 
-/// Copies of the events whose types have a registration for immediate delivery.
 fn immediate_of(instances: &[EventInstance]) -> ArrayVec<EventInstance, GROUP_MAX> {
     let wanted = interest_mask::immediate_interest();
     instances.iter().copied().filter(|instance| wanted.has(instance.event_type)).collect()
 }
 
-/// Delivers adapter-stamped events to the registrations for immediate delivery.
 #[cold]
 #[inline(never)]
 fn raise_immediate(instances: &[EventInstance], safety: Safety) {
@@ -143,7 +136,6 @@ fn raise_immediate(instances: &[EventInstance], safety: Safety) {
     });
 }
 
-/// [`stage`] behind its branch.
 #[cold]
 #[inline(never)]
 fn stage_now(instances: &mut [EventInstance], safety: Safety, recipients: Recipients) {
@@ -156,7 +148,6 @@ fn stage_now(instances: &mut [EventInstance], safety: Safety, recipients: Recipi
     });
 }
 
-/// Hands events to the port's source, which delivers them in order.
 #[cold]
 #[inline(never)]
 fn stamped_now(instances: &mut ArrayVec<EventInstance, GROUP_MAX>, id: SourceId, raw: u64) {
@@ -184,7 +175,6 @@ fn stamped_now(instances: &mut ArrayVec<EventInstance, GROUP_MAX>, id: SourceId,
     deliver::set_port_pending(id, is_nearly_full);
 }
 
-/// A group of one event, if its type has a listener now.
 #[inline]
 fn group_of_one<P: Payload>(make: impl FnOnce() -> P) -> EventGroup {
     let mut group = EventGroup::new(interest());

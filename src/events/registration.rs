@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A registration: one tool's interest in one event type, with its callbacks, its buffer and its losses.
-//!
-//! [`Registration`] is shared by all threads; `registry.rs` replaces its [`Callbacks`] as a whole on every change, so
-//! that delivering threads read them without a lock. `registry.rs` creates and frees registrations; `thread.rs` fills
-//! their buffers, `drain.rs` empties them.
-//!
-//! Path: hot while a tool listens. Threads: any. Tests: `tests/registrations.rs`, `tests/free.rs`.
+//! A registration: one tool's interest in one event type, with its callbacks, its buffer and its losses. `registry.rs`
+//! creates and frees registrations, and replaces the [`Callbacks`] as a whole on every change, so that delivering
+//! threads read them without a lock. `thread.rs` fills the buffers, `drain.rs` empties them. Path: hot while a tool
+//! listens. Threads: any. Tests: `tests/registrations.rs`, `tests/free.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -99,7 +96,6 @@ pub struct Registration {
     pub(super) draining: AtomicBool,
     /// Incremented when its callbacks change.
     pub(super) revision: AtomicU64,
-    /// Whether there may be unreported losses.
     pub(super) unreported_drops: AtomicBool,
     drop_counts: Box<DropCounts>,
 }
@@ -186,7 +182,6 @@ impl Registration {
         self.unreported_drops.load(Ordering::SeqCst)
     }
 
-    /// Counts lost events of a source, from any thread.
     #[cold]
     pub(super) fn count_dropped(&self, source: SourceId, events: u64) {
         self.drop_counts.lost[source.index() % SOURCES].fetch_add(events, Ordering::Relaxed);
@@ -223,7 +218,6 @@ pub(super) struct Callbacks {
 }
 
 impl Callbacks {
-    /// Sets the callback of a level; returns the former one.
     pub(super) fn set(&mut self, level: Safety, callback: Option<Callback>) -> Option<Callback> {
         let old = std::mem::replace(&mut self.events[level.index()], callback);
         for needed in Safety::ALL {
@@ -243,7 +237,6 @@ impl Callbacks {
         self.events[self.least[needed.index()]?.index()].as_ref()
     }
 
-    /// Whether losses must be reported before the next event.
     #[inline]
     pub(super) fn must_report_drops(&self, registration: &Registration) -> bool {
         registration.has_unreported_drops() && self.dropped.is_some()

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The registry: immutable lists of registrations for delivering threads, and the freed registrations not yet finished.
-//!
 //! Owns [`LIST_VERSIONS`], by which a thread knows whether its list is current, and sets `interest_mask.rs`. A change
-//! makes a new list under the lock. The lock is held while lists are made and handed out, never while a callback runs,
-//! so a callback may call all functions of this file.
-//!
-//! Path: setup, [`snapshot`] once per change and thread. Threads: any. Tests: `tests/registrations.rs`,
+//! makes a new list under the lock. The lock is never held while a callback runs, so a callback may call all functions
+//! of this file. Path: setup, [`snapshot`] once per change and thread. Threads: any. Tests: `tests/registrations.rs`,
 //! `tests/free.rs`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -26,7 +23,6 @@ pub struct AlreadyFreed;
 /// Per type the version of its list of registrations; 0 if the list is empty.
 pub(super) static LIST_VERSIONS: [AtomicU64; COUNT] = [const { AtomicU64::new(0) }; COUNT];
 
-/// The threads that may deliver.
 pub(super) static DELIVERING: LazyLock<DeliveringThreads> = LazyLock::new(DeliveringThreads::new);
 
 /// A registration, and its callbacks in this version.
@@ -37,7 +33,6 @@ pub(super) struct Entry {
     active: bool,
 }
 
-/// A list of registrations, and its version.
 #[derive(Clone)]
 pub(super) struct Snapshot {
     pub(super) version: u64,
@@ -58,7 +53,6 @@ pub(super) struct PendingFree {
 
 struct Registry {
     version: u64,
-    /// All registrations that are not freed.
     all: Vec<Entry>,
     /// The same as a list, for the thread that empties buffers; `None` after a change.
     all_entries: Option<Arc<[Entry]>>,
@@ -81,7 +75,6 @@ fn registry() -> MutexGuard<'static, Registry> {
 }
 
 impl Registry {
-    /// Makes a new list of a type.
     fn renew(&mut self, event_type: TypeId) -> Replaced {
         let listens =
             |entry: &&Entry| entry.registration.event_type == event_type && entry.active && !entry.calls.is_empty();
@@ -187,9 +180,6 @@ pub fn set_active(registration: &Registration, active: bool) -> Result<(), Alrea
 }
 
 /// Removes a registration: it gets no event from now on, and `free.rs` finishes it once no thread can see it any more.
-///
-/// # Errors
-/// [`AlreadyFreed`].
 pub(super) fn remove(
     registration: &Registration,
     safety: Safety,
@@ -245,7 +235,6 @@ pub(super) fn take_pending_free() -> Option<PendingFree> {
     taken
 }
 
-/// Puts back a registration that could not be finished now.
 pub(super) fn put_pending_free_back(pending: PendingFree) {
     let mut registry = registry();
     registry.pending_frees.push(pending);

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Orders the events of a source: holds instances until no earlier one can follow, and releases them by timestamp.
 //!
-//! Completions are polled in the order in which the adapter wrote them, which is nearly that of their timestamps. But
-//! several threads may submit theirs in another order, and so may a thread that polls again before it has submitted
-//! everything. An instance is due when everything polled with or before it is submitted
-//! ([`ReorderBuffer::set_complete_until`]). If no caller says so, it is due when an instance later by the window has
-//! arrived, when it has been held for the length of the window, or when half of the room is in use. If an adapter has
-//! written a timestamp after a later one, instances are held for that delay from then on. An instance earlier than a
-//! released one is refused ([`Refused`]) and counted by the caller.
+//! Completions are polled nearly in the order of their timestamps. But several threads may submit theirs in another
+//! order, and so may a thread that polls again before it has submitted everything. An instance is due when everything
+//! polled with or before it is submitted ([`ReorderBuffer::set_complete_until`]). If no caller says so, it is due when
+//! an instance later by the window has arrived, when it has been held for the length of the window, or when half of the
+//! room is in use. If an adapter has written a timestamp after a later one, instances are held for that delay from then
+//! on. An instance earlier than a released one is refused; the caller counts it.
 //!
-//! Path: hot while a tool listens; allocates once, in [`ReorderBuffer::new`]. Threads: one at a time. Units:
-//! ticks of the source; holding times in ticks of the host. Tests: `tests/reorder_buffer.rs`.
+//! Path: hot while a tool listens; allocates once. Threads: one at a time. Units: ticks of the source; holding times in
+//! ticks of the host. Tests: `tests/reorder_buffer.rs`.
 
 use std::collections::VecDeque;
 
@@ -19,23 +18,19 @@ use super::instance::EventInstance;
 /// Number of windows for which an instance is held while earlier ones are known to come: their thread may be preempted.
 const MAX_WINDOWS: u64 = 200;
 
-/// The instance cannot be held, and is lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Refused {
     /// It is earlier than a released one.
     Late,
-    /// There is no room.
     Full,
 }
 
-/// A held instance, and the host's time since when.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     instance: EventInstance,
     since: u64,
 }
 
-/// The held instances of one source.
 #[derive(Debug)]
 pub(super) struct ReorderBuffer {
     /// By timestamp, and equal ones by arrival. Most arrive in this order.
@@ -43,7 +38,6 @@ pub(super) struct ReorderBuffer {
     room: usize,
     /// In ticks of the source, and in ticks of the host.
     window: (u64, u64),
-    /// Timestamp of the last released instance.
     last_out: u64,
     /// Host's time up to which instances are complete: for those held before it, everything polled earlier was
     /// submitted. And the greatest timestamp of those.
@@ -93,7 +87,6 @@ impl ReorderBuffer {
         self.held.len() > self.room / 2
     }
 
-    /// Whether more than a quarter of the room is in use.
     #[inline]
     pub(super) fn is_quarter_full(&self) -> bool {
         self.held.len() > self.room / 4
@@ -104,9 +97,6 @@ impl ReorderBuffer {
     }
 
     /// Holds an instance that came at `host`.
-    ///
-    /// # Errors
-    /// [`Refused`]: the instance is earlier than a released one, or there is no room.
     #[inline]
     pub(super) fn hold(&mut self, instance: &EventInstance, host: u64) -> Result<(), Refused> {
         if instance.timestamp < self.complete_until.1 {
@@ -147,13 +137,11 @@ impl ReorderBuffer {
         self.is_half_full() || newest - first.instance.timestamp >= ticks || host.saturating_sub(first.since) >= time
     }
 
-    /// Releases the earliest instance, if it is due at `host`.
     #[inline]
     pub(super) fn pop_due(&mut self, host: u64, more: bool) -> Option<EventInstance> {
         if self.is_due(host, more) { self.pop_earliest() } else { None }
     }
 
-    /// Releases the earliest instance, due or not.
     #[inline]
     pub(super) fn pop_earliest(&mut self) -> Option<EventInstance> {
         let Held { instance, .. } = self.held.pop_front()?;

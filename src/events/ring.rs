@@ -1,21 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A bounded buffer of instances with many producers and one consumer at a time.
+//! A registration's bounded buffer of instances, with many producers and one consumer at a time.
 //!
-//! Belongs to a registration (`registration.rs`). A slot is 128 bytes of atomics: its sequence number, then the
-//! instance's number and words. So no access is unsafe: a word is at worst outdated, and the sequence number tells
-//! whether it is current. Slot `p % capacity` may be filled for position `p` when its sequence is `p`, and read when it
-//! is `p + 1`; `pop` then sets it to `p + capacity`, for the next lap.
+//! A slot is 128 bytes of atomics, so no access is unsafe: a word is at worst outdated, and the slot's sequence number
+//! tells whether it is current. Slot `p % capacity` may be filled for position `p` when its sequence is `p`, and read
+//! when it is `p + 1`; `pop` then sets it to `p + capacity`, for the next lap.
 //!
-//! Path: hot. Neither side allocates or waits; a full buffer refuses at once. Events of one thread keep their order.
-//! Threads: [`Ring::push`] from any, [`Ring::pop`] from one at a time (the caller's duty; breaking it loses or repeats
-//! instances, nothing worse). Tests: below, and the models in `tests/models.rs`.
+//! Path: hot; neither side allocates or waits, and a full buffer refuses at once. Threads: [`Ring::push`] from any,
+//! [`Ring::pop`] from one at a time (else instances are lost or repeated). Tests: below, and the models in
+//! `tests/models.rs`.
 
 use super::event_type::{TypeId, WORDS, Words};
 use super::instance::EventInstance;
 use super::source_info::SourceId;
 use super::sync::{AtomicU64, Ordering};
 
-/// The buffer has no free slot; the instance was not taken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Full;
 
@@ -61,26 +59,21 @@ struct Slot {
 #[repr(align(128))]
 struct Line(AtomicU64);
 
-/// Producer position.
 #[repr(align(128))]
 struct Tail {
-    /// The next position to fill.
     next: AtomicU64,
     /// Positions below this are known to be free, for a single producer ([`Ring::push_alone`]).
     free: AtomicU64,
 }
 
-/// A bounded buffer of instances.
 pub(super) struct Ring {
     tail: Tail,
-    /// The next position to read.
     head: Line,
     mask: u64,
     slots: Box<[Slot]>,
 }
 
 impl Ring {
-    /// Room for `capacity` instances, rounded up to a power of two.
     pub(super) fn new(capacity: usize) -> Ring {
         let capacity = capacity.max(2).next_power_of_two();
         let slot = |sequence: usize| Slot {
@@ -107,10 +100,8 @@ impl Ring {
         &self.slots[(position & self.mask) as usize]
     }
 
-    /// Adds an instance, whose first `used` words matter. `number` is its number among all buffered instances.
-    ///
-    /// # Errors
-    /// [`Full`] if no slot is free; a slot that is being read is not free yet.
+    /// Adds an instance, whose first `used` words matter. `number` is its number among all buffered instances. Fails if
+    /// no slot is free; a slot that is being read is not free yet.
     // Inlined, this would keep the instance's words in the caller's frame, whether they are needed or not.
     #[inline(never)]
     pub(super) fn push(&self, instance: &EventInstance, number: u64, used: usize) -> Result<(), Full> {
@@ -119,9 +110,8 @@ impl Ring {
             let slot = self.slot(position);
             let sequence = slot.sequence.load(Ordering::Acquire);
             match sequence.cmp(&position) {
-                // Claims the position, and publishes nothing: the slot's sequence does that. Sequentially consistent
-                // with the thread that clears the bit of pending work and then looks whether this is empty
-                // (`drain.rs`).
+                // Claims the position; the slot's sequence publishes it. Sequentially consistent with the thread that
+                // clears the bit of pending work and then looks whether this is empty (`drain.rs`).
                 std::cmp::Ordering::Equal => {
                     let claimed = self.tail.next.compare_exchange_weak(
                         position,
@@ -163,7 +153,6 @@ impl Ring {
         for (place, word) in slot.words.iter().zip(&words[..USED]) {
             place.store(*word, Ordering::Relaxed);
         }
-        // As in `push`.
         slot.sequence.store(position + 1, Ordering::Release);
         true
     }
@@ -192,8 +181,7 @@ impl Ring {
         })
     }
 
-    /// Removes the oldest instance; `None` if there is none, or its producer has not finished. `used` gives the number
-    /// of words of a type.
+    /// Removes the oldest instance; `None` as for [`Self::first`]. `used` gives the number of words of a type.
     #[inline]
     pub(super) fn pop(&self, used: impl Fn(TypeId) -> usize) -> Option<EventInstance> {
         let position = self.head.0.load(Ordering::Relaxed);
@@ -231,8 +219,7 @@ impl Ring {
     }
 }
 
-/// Calls `with` for each of the first `used` words, and for up to three more: four at a time, as a loop costs more than
-/// its body.
+/// Calls `with` for the first `used` words, rounded up to a multiple of four: a loop costs more than its body.
 #[inline]
 fn each_used(used: usize, mut with: impl FnMut(usize)) {
     for first in [0, 4, 8] {

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sources of events: one per raising thread (the host's clock), one per port. If the adapter does not stamp
-//! completions, the port's source has no events and only identifies the port by name and GID.
+//! The sources of events: one per thread that raises events (the host's clock), one per port. Owns the table of
+//! sources, their counts, and the queries of tools ([`SourceInfo`], [`timestamp`]); `port_source.rs` handles a port's
+//! timestamps.
 //!
-//! Owns the table of sources, their counts, and the queries of tools ([`SourceInfo`], [`timestamp`]). Numbers are
-//! permanent: a thread that ends leaves its source to the next one, and a reopened port gets its source back. When all
-//! numbers for threads are in use, further threads share one more source, which is marked as unordered.
-//! `port_source.rs` handles the timestamps of a port's source.
-//!
-//! Path: counting is hot while a tool listens; the rest setup. Threads: any. Tests: `tests/sources.rs`.
+//! Numbers are permanent: a thread that ends leaves its source to the next thread, and a reopened port gets its source
+//! back. When all numbers for threads are in use, further threads share one source, which is marked as unordered. Path:
+//! counting is hot while a tool listens; the rest setup. Threads: any. Tests: `tests/sources.rs`.
 
 use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
@@ -49,13 +47,10 @@ pub struct Counts {
 }
 
 pub(super) enum SourceKind {
-    /// Events of one thread at a time.
     Thread,
-    /// Events of all threads that have no source of their own.
     Shared,
     /// Events of the matching, which one thread at a time raises (`direct.rs`).
     Matching,
-    /// Events of a port whose adapter stamps completions.
     Port(Box<PortSource>),
     /// No events: name and GID of a port whose adapter does not stamp completions.
     Unstamped(String, Mutex<Ipv6Addr>),
@@ -69,7 +64,6 @@ impl SourceKind {
 
 pub(super) struct Source {
     kind: OnceLock<SourceKind>,
-    /// Whether a thread owns it.
     assigned: AtomicBool,
     /// Last timestamp of the thread that owned it; the next owner continues from there.
     last: AtomicU64,
@@ -85,8 +79,8 @@ pub(super) struct Source {
 }
 
 static TABLE: [Source; SOURCES] = [const { Source::new() }; SOURCES];
-/// Counts of the matching source: callbacks called in place; calls for a further listener of the same event; events put
-/// into a buffer, or lost because it was full (`direct.rs`).
+/// Counts of matching events: callbacks called in place; those among them for a further listener; events buffered or
+/// lost.
 pub(super) static MATCHING: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -126,13 +120,11 @@ impl Source {
         }
     }
 
-    /// Counts raised events of a port, from any thread.
     #[inline]
     pub(super) fn count_raised_by_any(&self, events: u64) {
         self.raised.fetch_add(events, Ordering::Relaxed);
     }
 
-    /// Counts an event that came too late, from any thread.
     #[cold]
     pub(super) fn count_late(&self) {
         self.late.fetch_add(1, Ordering::Relaxed);
@@ -234,8 +226,8 @@ pub fn info(source: SourceId) -> SourceInfo {
     }
 }
 
-/// The current time of a source's clock, in its ticks; `None` if unknown (a port whose adapter's clock cannot be
-/// queried). Events are stamped where they happen: this changes none of them. Setup grade: may ask the adapter.
+/// Returns the present time of a source's clock, in its ticks; `None` if a port's clock can neither be read nor
+/// estimated. Setup grade: may ask the adapter.
 #[must_use]
 pub fn timestamp(source: SourceId) -> Option<u64> {
     match source.source().port() {
@@ -250,7 +242,6 @@ pub(super) fn assign_to_thread() -> (SourceId, u64) {
     let is_thread = |source: &Source| matches!(source.kind.get(), Some(SourceKind::Thread));
     let known = COUNT.load(Ordering::Acquire);
     for (index, source) in TABLE.iter().enumerate().take(known) {
-        // The counts and the last timestamp of the former owner come with it.
         if is_thread(source) && !source.assigned.swap(true, Ordering::Acquire) {
             return (SourceId(index as u16), source.last.load(Ordering::Relaxed));
         }
@@ -275,7 +266,6 @@ pub(super) fn release(id: SourceId, last: u64) {
     source.assigned.store(false, Ordering::Release);
 }
 
-/// Whether several threads raise events on it.
 pub(super) fn is_shared(id: SourceId) -> bool {
     matches!(id.source().kind.get(), Some(SourceKind::Shared))
 }
@@ -324,12 +314,10 @@ fn add_port(kind: SourceKind) -> Option<SourceId> {
     if ports < SOURCES - THREADS - 2 { add(kind) } else { None }
 }
 
-/// The source of the matching: always the same. Setup.
 pub(super) fn of_matching() -> SourceId {
     static MADE: OnceLock<SourceId> = OnceLock::new();
     *MADE.get_or_init(|| {
         let _table = TABLE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
-        // Source 0 is a thread's: tools may have asked for it before there was any.
         if COUNT.load(Ordering::Acquire) == 0 {
             add(SourceKind::Thread);
         }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Index ([`SourceId`]) and description ([`SourceInfo`], for `MPI_T_source_get_info`) of an event source.
-//!
-//! Plain values, below all files that have sources or events of them; the table of sources is in `source.rs`. Path:
-//! any; nothing runs here but a cast. Threads: plain data. Tests: `tests/sources.rs`.
+//! Index ([`SourceId`]) and description ([`SourceInfo`]) of an event source; the table of sources is in `source.rs`.
+//! Path: any; nothing runs here but a cast. Threads: plain data. Tests: `tests/sources.rs`.
 
 /// Number of sources that there may be.
 pub const SOURCES: usize = 64;

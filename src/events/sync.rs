@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The atomics, the lock and the fence of the concurrent parts, so that loom can stand in for them.
-//!
-//! `RUSTFLAGS="--cfg loom" cargo test -p ibex events::` runs the models of `tests/models.rs` with loom's; every other
-//! build has std's. Loom treats sequentially consistent accesses as acquire and release ones, and models only fences as
-//! sequentially consistent. So an algorithm that rests on that order also calls [`model_fence`], a no-op outside loom.
+//! The atomics, the lock and the fence of the concurrent parts, so that loom can stand in for them. In the models of
+//! `tests/models.rs` they are loom's; every other build has std's. Loom treats sequentially consistent accesses as
+//! acquire and release ones, and models only fences as sequentially consistent. So an algorithm that rests on that
+//! order also calls [`model_fence`], a no-op outside loom.
 
 #[cfg(not(all(loom, test)))]
 pub(super) use std::sync::{
@@ -23,7 +22,6 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
 }
 
-/// A sequentially consistent fence for loom; see above.
 #[inline]
 pub(super) fn model_fence() {
     #[cfg(all(loom, test))]

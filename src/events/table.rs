@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of all event types, and for each type a structure with which a site raises it.
-//!
-//! Owns [`TABLE`] and, per row, a structure of the same elements ([`XferBegin`] and so on; `elements.rs`) that
-//! implements [`Payload`]. The rows of matching events are in `matching_table.rs`; their structures have no `Payload`.
-//! A row's vocabulary is in `event_type.rs`; `page.rs` makes docs/events.md from the table. Tools see each type as
-//! `ibex_<name>`.
-//!
-//! Path: setup. Threads: plain data. Units: in each element's help. Tests: `tests/table.rs`
-//! (`cargo test -p ibex events::tests::table`; `IBEX_WRITE_DOCS=1` in front rewrites the page).
+//! The table of all event types ([`TABLE`]), and for each type a structure with which a site raises it: [`XferBegin`]
+//! and so on (`elements.rs`), which implement [`Payload`]. The rows of matching events are in `matching_table.rs`. A
+//! row's vocabulary is in `event_type.rs`; `page.rs` makes docs/events.md from the table. Tools see each type as
+//! `ibex_<name>`. Path: setup. Threads: plain data. Tests: `tests/table.rs` (`cargo test -p ibex events::tests::table`;
+//! `IBEX_WRITE_DOCS=1` in front rewrites the page).
 
 use super::elements::{displacements, elements, extent, put};
 use super::event_type::{Element, ElementType, EventType, StampedBy, TypeId, WORDS, Words};
@@ -88,13 +84,10 @@ const fn same(left: &[u8], right: &[u8]) -> bool {
 macro_rules! table {
     ($( $structure:ident = $name:ident: stamp $stamp:ident, bound $bound:literal, level $level:literal, $description:literal
         { $( $element:ident: $kind:ident $help:literal; )* } )*) => {
-        /// The types, numbered in the order of the table.
         enum Place { $( $structure, )* }
 
-        /// Number of types that the engine raises itself.
         pub(super) const RAISED: usize = [$( stringify!($name) ),*].len();
 
-        /// Rows of those types.
         const RAISED_ROWS: [EventType; RAISED] = [$(
             EventType {
                 name: stringify!($name),
@@ -248,7 +241,6 @@ table_with_transfers! {
         port: U32 "The index of the port, among those of this process, whose operations it waits for.";
     }
 
-    // Connections.
     ConnectionBegin = connection_begin: stamp Host, bound "", level 3,
         "ibex begins to connect to a peer, for a request of this process or because the peer asked."
     {
@@ -272,7 +264,6 @@ table_with_transfers! {
         status: U32 "The adapter's status (`enum ibv_wc_status`) where it gave one, else 0.";
     }
 
-    // Requests that wait.
     QueuedBegin = queued_begin: stamp Host, bound "", level 4,
         "ibex cannot post a request now (not connected yet, or no room) and queues it."
     {
@@ -293,7 +284,6 @@ table_with_transfers! {
         receives: U32 "The number of receives that a port keeps posted.";
     }
 
-    // Registration of memory.
     RegistrationMiss = registration_miss: stamp Host, bound "", level 5,
         "The registration cache has no registration of some memory, and registers it with the adapter."
     {
@@ -309,7 +299,6 @@ table_with_transfers! {
         port: U32 "The index of the port among those of this process, from 0.";
     }
 
-    // Reports of the adapter.
     DeviceAsync = device_async: stamp Host, bound "", level 2, "The adapter reports an asynchronous event of the device or of one of its objects."
     {
         event: U32 "The event (`enum ibv_event_type`).";

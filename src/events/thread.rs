@@ -4,12 +4,12 @@
 //!
 //! A thread delivers one event at a time. It stages events that are raised within a callback, or while the caller holds
 //! a lock (`stage` in `raise.rs`), and delivers them afterwards, in order. So a source stays ordered, callbacks do not
-//! nest, and none runs under a lock of ibex. The staged events of a thread that ends are delivered by another
+//! nest, and none runs under a lock of ibex. Another thread delivers the staged events of a thread that ends
 //! (`ended_threads.rs`).
 //!
-//! Path: hot while a tool listens: no allocation, no lock, one locked instruction (for buffered events one
-//! more, and one per buffer). The first event of a thread, and the first after a change of registrations, take the
-//! registry's lock briefly. Threads: each its own. Tests: `tests/raise.rs`, `tests/threads.rs`.
+//! Path: hot while a tool listens: no allocation, no lock, one locked instruction (for buffered events one more, and
+//! one per buffer); after a change of registrations the registry's lock, briefly. Threads: each its own. Tests:
+//! `tests/raise.rs`, `tests/threads.rs`.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::VecDeque;
@@ -76,7 +76,6 @@ pub(super) struct Thread {
     counter: Arc<DeliveryCounter>,
     source: SourceId,
     shared: bool,
-    /// Timestamp of the thread's last event.
     last: Cell<u64>,
     delivering: Cell<bool>,
     staged: RefCell<VecDeque<Staged>>,
@@ -132,7 +131,6 @@ impl Thread {
         self.delivering.get() || direct::is_within()
     }
 
-    /// Stamps an event on the thread's source with `host`, or with the thread's last timestamp if that is later.
     #[inline]
     pub(super) fn stamp(&self, instance: &mut EventInstance, host: HostTimestamp) {
         let timestamp = host.0.max(self.last.get());
@@ -271,7 +269,6 @@ impl<'a> Delivery<'a> {
         }
     }
 
-    /// Delivers the staged events of the thread.
     #[inline]
     pub(super) fn deliver_staged(&mut self) {
         while self.0.has_staged() {
@@ -318,7 +315,6 @@ fn put_into_buffer(registration: &Registration, instance: &EventInstance, number
     interest_mask::set_pending(interest_mask::BUFFERS);
 }
 
-/// The registrations of a list that want an event.
 fn wanting<'list>(
     list: &'list [Entry],
     instance: &EventInstance,

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ports whose adapter's clock wraps so fast that it is sampled at every poll while a tool listens.
-//!
-//! Owns the set of these ports, and sets the bit [`CLOCKS`] of the interest mask while both hold. Called when a port is
-//! opened or closed, by the registry when a tool begins to listen, and by `deliver.rs`. Path: setup; [`tracked`] hot
-//! while a tool listens. Threads: any. Tests: `tests/ports.rs`.
+//! The ports whose adapter's clock wraps so fast that it is sampled at every poll while a tool listens. Sets the bit
+//! [`CLOCKS`] of the interest mask while there are such a port and such a tool. Path: setup; [`tracked`] hot while a
+//! tool listens. Threads: any. Tests: `tests/ports.rs`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,18 +11,15 @@ use super::source_info::SourceId;
 /// The ports' sources whose clocks must be sampled often, a bit each.
 static TRACKED: AtomicU64 = AtomicU64::new(0);
 
-/// Adds an open port whose clock must be sampled often while a tool listens.
 pub(super) fn track(source: SourceId) {
     TRACKED.fetch_or(1 << source.index(), Ordering::SeqCst);
     tool_listens();
 }
 
-/// Removes a closed port.
 pub(super) fn untrack(source: SourceId) {
     TRACKED.fetch_and(!(1 << source.index()), Ordering::SeqCst);
 }
 
-/// Notes that a tool listens, maybe the first one.
 pub(super) fn tool_listens() {
     if TRACKED.load(Ordering::SeqCst) != 0 {
         interest_mask::set_pending(CLOCKS);

@@ -3,15 +3,14 @@
 //!
 //! A stamp is read some time after its event: a moment, or as long as the program computes between two MPI calls. So a
 //! stamp is taken for the latest time with these low bits that is not in the adapter's future, and only if no earlier
-//! lap is possible, because every event up to the [floor](Unwrap::progressed) was read before. Otherwise its lap is
-//! unknown, and [`Unwrap::unwrap`] returns `None`. The adapter's present time is estimated from the host's by the
-//! nominal rate, and corrected by readings of the adapter's clock ([`Unwrap::observe`]) and by the stamps.
+//! lap is possible, because every event up to the [floor](Unwrap::progressed) was read before. The adapter's present
+//! time is estimated from the host's by the nominal rate, and corrected by readings of the adapter's clock
+//! ([`Unwrap::observe`]) and by the stamps.
 //!
 //! Assumptions: the adapter's clock is read at least every 1000 periods (at 1 GHz: 70 min with 32 bits), or some stamps
-//! are read within an eighth of the period and silences last at most 100 periods (7 min with 32 bits, 10 months with
-//! 48). And no thread keeps completions that it has read for most of a period while others read on. With 64 bits
-//! nothing wraps. Path: hot while a tool listens. Threads: one at a time. Units: adapter's ticks; the host's
-//! time as expected adapter's ticks. Tests: `tests/unwrap.rs`.
+//! are read within an eighth of the period and silences last at most 100 periods (7 min). No thread keeps completions
+//! that it has read for most of a period while others read on. Path: hot while a tool listens. Threads: one at a time.
+//! Units: adapter's ticks; the host's time in the host's ticks. Tests: `tests/unwrap.rs`.
 
 /// Largest drift between two clocks, as a fraction: well above that of any oscillator.
 pub(super) const DRIFT: f64 = 500e-6;
@@ -20,7 +19,6 @@ pub(super) const DRIFT: f64 = 500e-6;
 /// called after an empty poll, or after 16 polls of up to 16 completions: these empty a queue of 8192, the default.
 const CALLS: usize = 32;
 
-/// Extends the timestamps of one clock.
 #[derive(Debug, Clone)]
 pub(super) struct Unwrap {
     /// The period minus one: all ones.
@@ -29,9 +27,7 @@ pub(super) struct Unwrap {
     base: u64,
     /// Nominal rate, in adapter's ticks per host's tick.
     rate: f64,
-    /// The estimate of the adapter's time.
     anchor: Option<Anchor>,
-    /// Whether the adapter's clock has been read.
     asked: bool,
     /// Every event that completed up to this time of the adapter has been read.
     floor: u64,
@@ -128,7 +124,6 @@ impl Unwrap {
         }
     }
 
-    /// Starts with the first known time of the clock.
     fn begin(&mut self, anchor: Anchor) {
         self.anchor = Some(anchor);
         // An event before it may have an earlier stamp, but is not a period older.
