@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The counts in the file: copies of the ports' counters, for `ibex top`.
-//!
-//! A port copies its own when it checks its connections and some time has passed, so counting itself costs nothing
-//! more. The copies are as new as the last such check, whose time is stored with them. Path: cold. Threads: the port's;
-//! any port's thread writes the process's block. Tests: `tests.rs`.
+//! The counts in the file: copies of the ports' counters, for `ibex top`. A port copies its own when it checks its
+//! connections and some time has passed, so counting costs nothing more; the time of the copy is stored with it. Path:
+//! cold. Threads: the port's; any port's thread writes the process's block. Tests: `tests.rs`.
 
 use super::layout::{BLOCK, PORTS, at};
 use super::recorder::current;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The entries of the ring: their kinds, their numbers, and each in words.
-//!
-//! The number of a kind never changes; a new one is added at the end. Path: cold. Tests: `tests.rs`.
+//! The entries of the ring: their kinds, and each in words. The number of a kind never changes; a new one is added at
+//! the end. Path: cold. Tests: `tests.rs`.
 
 use super::layout::sum;
 use super::words::{pack, unpack};
@@ -96,7 +95,6 @@ impl Entry {
         [time, what, a, b, c, d, sum([self.number].into_iter().chain(words))]
     }
 
-    /// Decodes the entry of this number; `None` if it is not whole.
     pub(super) fn decode(number: u64, words: [u64; 7]) -> Option<Entry> {
         let [time, what, a, b, c, d, _] = words;
         let entry = Entry {

@@ -1,24 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The layout of a file of the flight recorder: words of 8 bytes, in the byte order of the host that wrote them.
-//!
-//! The page docs/flight.md describes the same in words; a change here needs another [`VERSION`]. Path: constants, and
-//! the sums by which a reader knows that words are whole. Tests: `tests.rs`.
+//! docs/flight.md describes it; a change here needs another [`VERSION`]. Tests: `tests.rs`.
 
 use crate::counters::COUNTERS;
 
-/// The first word: "IBEXFLT" and a zero byte.
 pub(super) const MAGIC: u64 = u64::from_le_bytes(*b"IBEXFLT\0");
 
-/// The version of this layout.
 pub(super) const VERSION: u64 = 2;
 
-/// Indices of the header's words.
 pub(super) mod at {
     pub(in crate::flight) const MAGIC: usize = 0;
     pub(in crate::flight) const VERSION: usize = 1;
     /// The process id in the low half, its rank in the high half.
     pub(in crate::flight) const PROCESS: usize = 2;
-    /// Open MPI's number of the job.
     pub(in crate::flight) const JOB: usize = 3;
     /// Start time of the process, as in `/proc/PID/stat`.
     pub(in crate::flight) const STARTED: usize = 4;
@@ -36,17 +30,15 @@ pub(super) mod at {
     // Words that change while the process lives.
     /// Number of entries so far.
     pub(in crate::flight) const ENTRIES: usize = 32;
-    /// 1: the process has failed, and the file stays.
+    /// 1: the file stays, because the process has reported a failure.
     pub(in crate::flight) const KEPT: usize = 33;
     /// 1: a peer has no row in the table, which is full.
     pub(in crate::flight) const PEERS_LEFT_OUT: usize = 34;
-    /// Names of the ports.
     pub(in crate::flight) const PORTS: usize = 64;
     /// Reason of the last failure.
     pub(in crate::flight) const REASON: usize = 128;
     /// Counts of each port, and of the process.
     pub(in crate::flight) const COUNTED: usize = 320;
-    /// GIDs of the ports.
     pub(in crate::flight) const GIDS: usize = 1408;
     /// Entries of the ring.
     pub(in crate::flight) const RING: usize = 1536;
@@ -54,22 +46,19 @@ pub(super) mod at {
     pub(in crate::flight) const PEERS: usize = RING + super::ENTRIES * super::ENTRY;
 }
 
-/// Words of the name of a host or program, of the name of a port, and of the reason.
+/// Numbers of words.
 pub(super) const NAME: usize = 8;
 pub(super) const PORT_NAME: usize = 4;
 pub(super) const REASON: usize = 192;
 
-/// Most ports of a process.
 pub(super) const PORTS: usize = 16;
 
-/// Words of a GID.
 pub(super) const GID: usize = 2;
 
 /// Words of a block of counts, the time of the copy first; and number of blocks: one per port, and the process's own.
 pub(super) const BLOCK: usize = 64;
 pub(super) const BLOCKS: usize = PORTS + 1;
 
-/// Number of entries in the ring, and words of each.
 pub(super) const ENTRIES: usize = 4096;
 pub(super) const ENTRY: usize = 8;
 
@@ -77,7 +66,6 @@ pub(super) const ENTRY: usize = 8;
 pub(super) const PEERS: usize = 512;
 pub(super) const ROW: usize = 8;
 
-/// Number of words of a file.
 pub(super) const WORDS: usize = at::PEERS + PEERS * ROW;
 
 const _: () = {
@@ -88,14 +76,12 @@ const _: () = {
     assert!(at::GIDS + PORTS * GID <= at::RING);
 };
 
-/// The sum of words; not 0 for a file of zeros.
 pub(super) fn sum(words: impl IntoIterator<Item = u64>) -> u64 {
     words
         .into_iter()
         .fold(0x9e37_79b9_7f4a_7c15, |sum, word| (sum ^ word).wrapping_mul(0xff51_afd7_ed55_8ccd).rotate_left(29))
 }
 
-/// Fingerprint by which a reader knows that it has the same counts.
 pub(super) fn fingerprint_of_counts() -> u64 {
     sum(COUNTERS.iter().flat_map(|row| row.name.bytes().map(u64::from).chain([256])))
 }

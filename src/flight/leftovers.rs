@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The files of the flight recorder in a folder: their processes, and which files may be removed.
-//!
-//! A process that dies leaves its file. Each process that begins removes the oldest files that dead processes of its
-//! user have left, down to [`MOST`]; so a folder has at most that many, and one per living process. Path: setup.
-//! Threads: any; if several remove the same file, one succeeds. Tests: `tests.rs`.
+//! The files of the flight recorder in a folder: their processes, and which files may be removed. A process that dies
+//! leaves its file. Each process that begins removes the oldest files of dead processes of its user, down to [`MOST`].
+//! Path: setup. Threads: any; if several remove the same file, one succeeds. Tests: `tests.rs`.
 
 use super::words::started;
 use std::fs;
@@ -19,7 +17,6 @@ pub const FOLDER: &str = "/dev/shm";
 
 const PREFIX: &str = "ibex-flight.";
 
-/// The name of a process's file.
 pub(super) fn file_name(job: u32, rank: u32, pid: u32) -> String {
     format!("{PREFIX}{job}.{rank}.{pid}")
 }
@@ -46,13 +43,11 @@ impl Found {
         numbers.next().is_none().then_some(Found { path, job, rank, pid })
     }
 
-    /// Whether the file is finished, and not one that a process is about to make.
     fn is_finished(&self) -> bool {
         self.path.file_name().is_some_and(|name| !name.as_encoded_bytes().starts_with(b"."))
     }
 }
 
-/// All files of a folder that belong to this user's processes, or that this user may see.
 fn all(folder: &Path) -> Vec<Found> {
     let files = fs::read_dir(folder).into_iter().flatten().flatten();
     files.filter_map(|file| Found::at(file.path())).collect()
@@ -72,7 +67,6 @@ pub fn is_alive(pid: u32) -> bool {
     started(pid) != 0
 }
 
-/// Removes the oldest files of dead processes of this user, except [`MOST`].
 pub(super) fn clear(folder: &Path) {
     let found = all(folder);
     if found.len() <= MOST {
@@ -91,7 +85,6 @@ pub(super) fn clear(folder: &Path) {
     dead.sort();
     let beyond = dead.len().saturating_sub(MOST);
     for (_, path) in &dead[..beyond] {
-        // Another process may have removed it.
         let _ = fs::remove_file(path);
     }
 }

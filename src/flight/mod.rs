@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The flight recorder: a process's last rare events and its counts, in a file in shared memory.
 //!
-//! A process has one file ([`begin`]) from the opening of its ports to their closing ([`end`]). The code where a rare
-//! event happens writes an entry ([`record`]); the ports' counts and the state of their peers are copied from time to
-//! time ([`show`], [`show_peer`]). After a failure the file stays ([`keep`]), and also if the process dies. [`Flight`]
-//! reads a file, of a living process or a dead one; [`leftovers`] finds files, and removes the oldest unneeded ones.
-//!
-//! `layout.rs` has the layout of a file, `entry.rs` the kinds of entries. The recorder is always on, so only code that
+//! A process has one file ([`begin`]) from the opening of its ports to their closing ([`end`]). Code where a rare event
+//! happens writes an entry ([`record`]); the ports' counts and the state of their peers are copied from time to time
+//! ([`show`], [`show_peer`]). After a failure, or if the process dies, the file stays ([`keep`]). [`Flight`] reads a
+//! file; [`leftovers`] finds files, and removes the oldest unneeded ones. The recorder is always on, so only code that
 //! runs rarely, or takes long anyway, writes entries. Path: cold. Threads: any, without a lock. Tests: `tests.rs`.
 
 mod counts;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The peers in the file: the state of each connection, and the number of requests posted to it.
-//!
-//! A port copies data of its connections when it copies its counts, some peers at a time, so posting a request costs
-//! nothing more. A peer has one row per port in the table, found by its name and the port, and keeps it while the
-//! process lives. If the table is full, the file says so. `transport/port/shown.rs` writes, the command reads. Path:
-//! cold. Threads: the thread that has the port writes the row; any thread may claim one. Tests: `tests.rs`.
+//! The peers in the file: the state of each connection, and the number of requests posted to it. A port copies the data
+//! of some of its connections when it copies its counts, so posting a request costs nothing more. A peer has a row per
+//! port, which it keeps while the process lives. If the table is full, the file says so. `transport/port/shown.rs`
+//! writes, the command reads. Path: cold. Threads: the port's thread writes a row; any thread may claim one. Tests:
+//! `tests.rs`.
 
 use super::layout::{PEERS, PORTS, ROW, at};
 use super::recorder::{Recorder, current};
@@ -26,7 +25,7 @@ pub enum PeerState {
 }
 
 impl PeerState {
-    /// The states in the order of their numbers in the file, which never change.
+    /// The states in the order of their numbers in the file.
     const ALL: [PeerState; 4] = [PeerState::Connecting, PeerState::Ready, PeerState::Diverted, PeerState::Failed];
 
     /// Name of the state, for programs and people.
@@ -123,14 +122,12 @@ impl Recorder {
     }
 }
 
-/// Index of the row for a peer at try `number`.
 fn place(key: u64, number: usize) -> usize {
     // Consecutive ranks have consecutive rows.
     let first = (key as u32 & MOST_RANKS) as usize + (key >> 28) as usize % PORTS * (PEERS / 4 + 1);
     (first + number) % PEERS
 }
 
-/// The peers in a file, in the order of their names and ports.
 pub(super) fn read(words: &[u64]) -> Vec<PeerFlight> {
     let rows = words.get(at::PEERS..at::PEERS + PEERS * ROW).unwrap_or_default().as_chunks::<ROW>().0;
     let mut peers: Vec<PeerFlight> = rows.iter().filter_map(of_row).collect();

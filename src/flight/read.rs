@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads a file of the flight recorder, of a process that still writes it or of one that is gone.
-//!
-//! The file may contain anything: its size, magic, version and sums are checked before any of it is used. Called by the
-//! command. Path: setup. Tests: `tests.rs`.
+//! Reads a file of the flight recorder, of a living process or a dead one, for the command. The file may contain
+//! anything: its size, magic, version and sum are checked before any of it is used. Path: setup. Tests: `tests.rs`.
 
 use super::counts::EVENTS;
 use super::entry::Entry;
@@ -124,12 +122,11 @@ impl Flight {
         Ok(Flight::of(&words))
     }
 
-    /// Decodes the words of a file whose header is sound.
     fn of(words: &[u64]) -> Flight {
         let pid = words[at::PROCESS] as u32;
         let made = words[at::ENTRIES];
         let first = made.saturating_sub(ENTRIES as u64);
-        // No process writes that many entries: such a number is damage, and counts as none.
+        // More than any process writes: such a number is damage, and counts as no entries.
         let numbers = if made < 1 << 56 { first..made } else { 0..0 };
         let looked_at = numbers.end - numbers.start;
         let entries: Vec<Entry> = numbers.filter_map(|number| entry(words, number)).collect();

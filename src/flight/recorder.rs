@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The recorder of this process: its file, and the writing of entries.
-//!
-//! A writer claims an entry's place by one addition and writes its first word last; by that word and a sum a concurrent
-//! reader knows which entries are whole. So threads need no lock, and a thread that dies in between damages only its
-//! entry. The plugin begins and ends the recording; any code calls [`record`]. Path: cold. Threads: any. Tests:
-//! `tests.rs`.
+//! The recorder of this process: its file, and the writing of entries. A writer claims an entry's place by one addition
+//! and writes its first word last; by that word and a sum a concurrent reader knows which entries are whole. So threads
+//! need no lock, and a thread that dies in between damages only its entry. The plugin begins and ends the recording;
+//! any code calls [`record`]. Path: cold. Threads: any. Tests: `tests.rs`.
 
 use super::entry::{Entry, Kind, NOBODY};
 use super::layout::{self, ENTRIES, ENTRY, GID, MAGIC, NAME, PORT_NAME, PORTS, REASON, VERSION, WORDS, at};
@@ -30,18 +28,14 @@ pub struct Process<'a> {
     pub host: &'a str,
 }
 
-/// A file that this process writes.
 #[derive(Debug)]
 pub(super) struct Recorder {
     pub(super) words: &'static [AtomicU64],
     path: PathBuf,
-    /// Id of the process that made it.
     pid: u32,
-    /// Held while a thread writes why the file is to stay.
     reason: Mutex<()>,
 }
 
-/// Most recordings of a process, one after the other.
 const LIVES: usize = 8;
 
 static RECORDERS: [OnceLock<Recorder>; LIVES] = [const { OnceLock::new() }; LIVES];
@@ -53,7 +47,6 @@ static CURRENT: AtomicUsize = AtomicUsize::new(0);
 static NEXT: AtomicUsize = AtomicUsize::new(0);
 
 impl Recorder {
-    /// Makes the file in this folder.
     pub(super) fn create(folder: &Path, process: &Process<'_>) -> io::Result<Recorder> {
         let pid = std::process::id();
         let path = folder.join(leftovers::file_name(process.job, process.rank, pid));
@@ -123,7 +116,6 @@ impl Recorder {
         &self.path
     }
 
-    /// Removes the file, unless it is to stay.
     pub(super) fn close(&self) {
         if self.words[at::KEPT].load(Ordering::Relaxed) == 0 {
             // It may have been removed as a leftover.
@@ -150,7 +142,6 @@ pub fn begin(folder: &Path, process: &Process<'_>) -> io::Result<()> {
     let free = RECORDERS.get(place).ok_or_else(|| io::Error::other("the process has had too many"))?;
     let recorder = Recorder::create(folder, process)?;
     NEXT.store(place + 1, Ordering::Relaxed);
-    // The place is new, so this succeeds.
     let _ = free.set(recorder);
     CURRENT.store(place + 1, Ordering::Release);
     Ok(())

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The recorder's file: what is written can be read, and incomplete or damaged parts are reported.
+//! Tests of the recorder's file: written data can be read, and incomplete or damaged parts are reported.
 
 use super::layout::{ENTRIES, ENTRY, PEERS, WORDS, at};
 use super::recorder::Recorder;
@@ -10,7 +10,6 @@ use std::fs;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 
-/// A folder for one test, removed with it.
 struct Folder(PathBuf);
 
 impl Folder {

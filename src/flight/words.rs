@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Packs text into words and back, and reads `/proc`.
-//!
-//! Path: cold. Tests: `tests.rs`.
+//! Packs text into words and back, and reads `/proc`. Path: cold. Tests: `tests.rs`.
 
 use std::fs;
 
-/// Packs as much of a text as fits into the words.
 pub(super) fn pack<const N: usize>(text: &str) -> [u64; N] {
     let mut end = text.len().min(N * 8);
     while !text.is_char_boundary(end) {
