@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The addresses that a process publishes about its ports in the modex.
 //!
-//! Owns [`PortAddress`], its bytes, and the pairing of local with remote ports ([`pair`]). The plugin publishes the
-//! result of [`encode_ports`] and decodes a peer's with [`decode_ports`]: an address and a key for each port
-//! ([`PortEntry`]). The handshake carries a [`PortAddress`] as well, but no key.
-//!
-//! Bytes: fixed size, versioned, little-endian; GIDs and IP addresses stay in network order. Input is checked here
-//! before it is used; no input panics. Link layer, GID type and MTU are the integers of verbs.h, with names below.
-//!
-//! Path: setup. Threads: plain data. Tests: `address/tests.rs`.
+//! Owns [`PortAddress`], its bytes, and the pairing of local with remote ports ([`pair`]). The plugin publishes
+//! [`encode_ports`] and decodes a peer's with [`decode_ports`]; these have an address and a key for each port
+//! ([`PortEntry`]). A hello carries a [`PortAddress`] without key. Bytes: fixed size, versioned, little-endian; GIDs
+//! and IP addresses in network order. Decoding checks each field, and panics on no input. Path: setup. Threads: plain
+//! data. Tests: `address/tests.rs`.
 
 use std::fmt;
 use std::net::Ipv6Addr;
@@ -33,7 +30,6 @@ pub const MAX_24_BIT: u32 = 0x00ff_ffff;
 /// Most ports that one process can publish.
 pub const MAX_PORTS: usize = 64;
 
-/// The first bytes of the modex: `ibex`.
 const MAGIC: [u8; 4] = *b"ibex";
 /// The version of these bytes. A peer with another version is reached by another BTL.
 pub const VERSION: u8 = 3;
@@ -72,8 +68,8 @@ pub struct PortAddress {
     pub lid: u16,
     /// The port's GID, in network order.
     pub gid: [u8; 16],
-    /// Prefix length of the GID's IP subnet, at most 128 (for an IPv4 address 96 and the length of its netmask); 0:
-    /// unknown, and on InfiniBand.
+    /// Prefix length of the GID's IP subnet, at most 128 (IPv4: 96 plus the netmask's length); 0: unknown, or
+    /// InfiniBand.
     pub subnet_length: u8,
     /// The first half of the port's GID as a number (`fe80::` = `0xfe80_0000_0000_0000`); 0 on Ethernet.
     pub subnet_prefix: u64,
@@ -150,7 +146,6 @@ impl PortAddress {
         bytes[6..8].copy_from_slice(&self.tcp_port.to_le_bytes());
         bytes[8..12].copy_from_slice(&self.ud_qpn.to_le_bytes());
         bytes[12] = self.subnet_length;
-        // 13..16 stay zero.
         bytes[16..32].copy_from_slice(&self.gid);
         bytes[32..40].copy_from_slice(&self.subnet_prefix.to_le_bytes());
         bytes[40..48].copy_from_slice(&self.instance.to_le_bytes());
@@ -192,7 +187,7 @@ impl PortAddress {
         Ok(address)
     }
 
-    /// Whether every field is in its range, and the layers agree (a LID on InfiniBand, a GID and no LID on Ethernet).
+    /// Checks the range of each field, and that the layers agree (a LID on InfiniBand, a GID and no LID on Ethernet).
     fn check(&self) -> Result<(), AddressError> {
         let infiniband = self.link_layer == LINK_INFINIBAND;
         check("link layer", infiniband || self.link_layer == LINK_ETHERNET, self.link_layer.into())?;
@@ -219,8 +214,7 @@ impl PortAddress {
         self.tcp_addresses.iter().take_while(|address| **address != [0; 16]).map(|address| Ipv6Addr::from(*address))
     }
 
-    /// The network of the port. Equal networks mean that ports may reach each other, as far as addresses show, and if
-    /// IP routers are where they are needed.
+    /// Returns the network of the port. Ports of one network may reach each other, if need be through IP routers.
     fn network(&self) -> (u8, u64) {
         if self.link_layer == LINK_INFINIBAND {
             return (LINK_INFINIBAND, self.subnet_prefix);
@@ -238,7 +232,6 @@ impl PortAddress {
         Some((u128::from_be_bytes(self.gid) & mask, self.subnet_length))
     }
 
-    /// Whether no IP router is between the two.
     fn is_in_subnet_of(&self, other: &PortAddress) -> bool {
         self.subnet().is_some_and(|subnet| other.subnet() == Some(subnet))
     }
@@ -254,7 +247,6 @@ impl fmt::Display for PortAddress {
     }
 }
 
-/// The `N` bytes at `offset`; both are constants of the layout.
 fn take<const N: usize>(bytes: &[u8], offset: usize) -> [u8; N] {
     let mut field = [0; N];
     field.copy_from_slice(&bytes[offset..offset + N]);
@@ -328,10 +320,9 @@ pub fn decode_ports(bytes: &[u8]) -> Result<Vec<PortEntry>, AddressError> {
     entries.iter().map(PortEntry::decode).collect()
 }
 
-/// Pairs local with remote ports, one to one: first ports of one IP subnet in order, then, also in order, the remaining
-/// ports of one network (InfiniBand: the subnet; Ethernet: the type and family of GID). The other ports are unpaired.
-///
-/// Both sides compute the same pairs without asking: `pair(a, b)` is the inverse of `pair(b, a)`.
+/// Pairs local with remote ports, one to one and in order: first ports of one IP subnet, then the remaining ports of
+/// one network (InfiniBand: the subnet; Ethernet: the type and family of GID). Leaves the other ports unpaired.
+/// `pair(a, b)` is the inverse of `pair(b, a)`, so both sides compute the same pairs.
 #[must_use]
 pub fn pair(local: &[PortAddress], remote: &[PortAddress]) -> Vec<Option<usize>> {
     let mut pairs = vec![None; local.len()];

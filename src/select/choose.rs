@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Chooses the ports that this process uses, with a reason for each other one.
-//!
-//! Owns the choice, as a pure function of the devices' descriptions and the parameters; `device.rs` makes the
-//! descriptions from verbs, [`crate::select::gid`] chooses a GID of a port. The result is the ports to open and the
-//! report that `btl_ibex_verbose 1` prints, or that says why no port is left.
-//!
-//! Path: setup. Threads: plain data. Values of verbs.h stay integers, with names here and in
-//! [`crate::select::address`]. `choose/port.rs` decides whether a single port is usable. Tests: `choose/tests.rs`.
+//! Chooses the ports that this process uses, with a reason for each other one: a pure function of the devices'
+//! descriptions and the parameters. `device.rs` makes the descriptions from verbs, [`crate::select::gid`] chooses a
+//! port's GID, `choose/port.rs` decides whether a single port is usable. The report is printed at `btl_ibex_verbose 1`,
+//! and if no port is left. Path: setup. Threads: plain data. Tests: `choose/tests.rs`.
 
 use std::fmt;
 
@@ -116,7 +112,6 @@ fn refused(name: String, description: String, reason: String) -> Considered {
     Considered { name, description, chosen: None, reason, gids: Vec::new() }
 }
 
-/// Judges one port on its own.
 fn consider(place: usize, device: &DeviceInfo, port: &PortInfo, tunables: &Tunables) -> Considered {
     let name = format!("{}:{}", device.name, port.number);
     let description = describe(device, port);
@@ -192,7 +187,6 @@ fn refuse_slow(considered: &mut [Considered], devices: &[DeviceInfo], percent: u
     }
 }
 
-/// The description of a chosen port.
 fn info<'a>(chosen: &Chosen, devices: &'a [DeviceInfo]) -> Option<&'a PortInfo> {
     devices[chosen.device].ports.iter().find(|port| port.number == chosen.port)
 }
@@ -207,12 +201,10 @@ fn refuse_surplus(considered: &mut [Considered]) {
     }
 }
 
-/// The patterns of a list, without surrounding spaces.
 fn split(patterns: &str) -> impl Iterator<Item = &str> {
     patterns.split(',').map(str::trim).filter(|pattern| !pattern.is_empty())
 }
 
-/// The patterns of a list that match no port of any device.
 fn unmatched<'a>(patterns: &'a str, devices: &'a [DeviceInfo]) -> impl Iterator<Item = &'a str> {
     split(patterns).filter(|pattern| {
         !devices.iter().any(|device| {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Surveys the devices and ports of this machine.
-//!
-//! Queries verbs and leaves the choice to `choose.rs` and `gid.rs`. Called once, when the component is initialised.
-//! Setup grade. Tests: the choice has its own; the device tests in `hw-tests` cover the survey.
+//! Surveys the devices and ports of this machine: queries verbs, and leaves the choice to `choose.rs` and `gid.rs`.
+//! Called once, when the component is initialised. Path: setup. Tests: below, and the device tests in `hw-tests`.
 
 use crate::interfaces;
 use crate::limits;
@@ -57,10 +55,9 @@ impl PortChoice {
         u64::from_be_bytes(prefix)
     }
 
-    /// The same port after its LID or its GID table may have changed. Looks its GID up again, because its index may
-    /// have changed. If the GID is gone, takes the one at its index if it can be the same port's: the same type and
-    /// kind of IP address on Ethernet, another subnet prefix on InfiniBand. Otherwise keeps the old GID: a returning
-    /// link fills the table in any order.
+    /// Returns the same port after its LID or its GID table may have changed: its GID at its present index. If the GID
+    /// is gone, takes the one at its index if it can be the same port's. Otherwise keeps the old GID: a returning link
+    /// fills the table in any order.
     #[must_use]
     pub fn refreshed(&self, lid: u16, gids: &[GidEntry]) -> PortChoice {
         let place = u32::from(self.gid_index);
@@ -75,7 +72,8 @@ impl PortChoice {
         PortChoice { lid, gid_index, gid, ..self.clone() }
     }
 
-    /// Whether the port may have got this GID instead of its own.
+    /// Whether the port may have got this GID for its own: the same kind of IP address on Ethernet, another subnet
+    /// prefix on InfiniBand.
     fn may_become(&self, gid: &[u8; 16]) -> bool {
         let kind = |gid: &[u8; 16]| {
             let address = Ipv6Addr::from(*gid);
@@ -190,7 +188,6 @@ fn describe_all(names: &[String], pkey_index: u64) -> Vec<DeviceInfo> {
     devices
 }
 
-/// Describes a device, without its distance.
 fn describe(name: &str, pkey_index: u64) -> DeviceInfo {
     let mut info = DeviceInfo { name: name.to_owned(), distance: None, unusable: None, ports: Vec::new() };
     let opened = Context::open(name).and_then(|context| {
@@ -224,7 +221,7 @@ fn refusal(name: &str, error: &io::Error) -> String {
     }
 }
 
-/// The file through which a device is used, `/dev/infiniband/uverbsN`.
+/// Returns `/dev/infiniband/uverbsN`.
 fn device_file(name: &str) -> Option<String> {
     let files = std::fs::read_dir("/sys/class/infiniband_verbs").ok()?;
     let belongs = |file: &std::fs::DirEntry| {
@@ -265,13 +262,11 @@ fn describe_port(context: &Context, number: u8, pkey_index: u64) -> Option<PortI
     })
 }
 
-/// The network device of a GID; empty if there is none.
 fn interface(context: &Context, port: u8, index: u32) -> String {
     let file = format!("{}/ports/{port}/gid_attrs/ndevs/{index}", context.sysfs());
     std::fs::read_to_string(file).map(|name| name.trim().to_owned()).unwrap_or_default()
 }
 
-/// The entry of the port's partition key table at `index`.
 fn partition_key(context: &Context, port: u8, index: u64) -> PartitionKey {
     let table = format!("{}/ports/{port}/pkeys", context.sysfs());
     let text = std::fs::read_to_string(format!("{table}/{index}"));

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Chooses the entry of a port's GID table, with a reason for each other entry.
-//!
-//! Owns the choice, as a pure function of the table; `device.rs` reads the table, [`crate::select`] calls this for each
-//! port. On Ethernet the GID decides network, VLAN and packet format; on InfiniBand it matters only between subnets.
-//!
-//! Path: setup. Threads: plain data. Bytes: GIDs in network order; types and layers are verbs.h's integers, named in
+//! Chooses the entry of a port's GID table, with a reason for each other entry: a pure function of the table, which
+//! `device.rs` reads; `choose.rs` calls it. On Ethernet the GID decides network, VLAN and packet format; on InfiniBand
+//! it matters only between subnets. Path: setup. Threads: plain data. Types and layers are verbs.h's integers, named in
 //! [`crate::select::address`]. Tests: at the end of the file.
 
 use std::fmt;
@@ -88,7 +85,6 @@ impl Class {
         }
     }
 
-    /// Whether a port of this link layer can use such a GID; the reason if not.
     fn usable(self, link_layer: u8) -> Result<(), String> {
         let ethernet = link_layer == LINK_ETHERNET;
         match self {
@@ -116,7 +112,6 @@ impl fmt::Display for Class {
     }
 }
 
-/// Whether a port of this link layer can use the entry; the reason if not.
 fn usable(entry: &GidInfo, link_layer: u8) -> Result<(), String> {
     Class::of(entry).usable(link_layer)?;
     if entry.index > LAST_INDEX {
@@ -162,7 +157,6 @@ fn verdict(entry: &GidInfo, link_layer: u8, forced: Option<u32>, best: Option<&G
     GidVerdict { gid: entry.clone(), taken, reason }
 }
 
-/// Why no entry can be used, with advice.
 fn none_reason(table: &[GidInfo], link_layer: u8, forced: Option<u32>) -> String {
     if let Some(index) = forced {
         let why = match table.iter().find(|entry| entry.index == index) {
@@ -190,7 +184,6 @@ fn none_reason(table: &[GidInfo], link_layer: u8, forced: Option<u32>) -> String
     "entry 0 of its GID table is empty; check that the subnet manager runs".to_owned()
 }
 
-/// The usable indices, in words.
 fn listed(table: &[GidInfo], link_layer: u8) -> String {
     let usable = table.iter().filter(|entry| usable(entry, link_layer).is_ok());
     let indices: Vec<String> = usable.map(|entry| entry.index.to_string()).collect();

@@ -3,15 +3,12 @@
 //!
 //! Owns [`Key`] and the keyed hash ([`Seal`]) that ends every hello. A port draws its key when it is opened, and
 //! publishes it only in the modex, never in a packet: a sender that makes the right hash has read the modex, so it
-//! belongs to the job. It is the *receiver's* key, so a port checks a hello with its own data, before it asks any other
-//! process.
+//! belongs to the job. It is the *receiver's* key, so a port checks a hello without asking another process.
 //!
 //! The hash is SipHash-2-4 with 128 bits: made as a message authentication code for short messages, in one small crate
-//! without dependencies (BLAKE3 and HMAC need more code for no more proof here). Comparing two hashes takes the same
-//! time wherever they differ. It keeps nothing secret: hellos are readable, and a recorded one can be sent again, which
-//! the handshake detects by its epoch.
-//!
-//! Path: setup. Threads: plain data. Tests: at the end of the file.
+//! without dependencies (BLAKE3 and HMAC need more code for no more proof here). It keeps nothing secret: hellos are
+//! readable, and a recorded one can be sent again, which the handshake detects by its epoch. Path: setup. Threads:
+//! plain data. Tests: at the end of the file.
 
 use siphasher::sip128::{Hash128, SipHasher24};
 use std::fmt;
@@ -59,7 +56,6 @@ impl Key {
     /// Whether `seal` was made of `bytes` with this key. Takes the same time for any wrong seal.
     #[must_use]
     pub fn made(&self, seal: &Seal, bytes: &[u8]) -> bool {
-        // The crate's own type compares in the same time wherever the difference is.
         SipHasher24::new_with_key(&self.0).hash(bytes) == Hash128::from(u128::from_le_bytes(*seal))
     }
 }

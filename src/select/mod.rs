@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Chooses the ports and GIDs that a process uses, and encodes their addresses.
-//!
-//! - [`device`]: the devices and ports, from verbs; [`survey`] is the entry point.
-//! - [`choose`]: the choice of ports, as a pure function of these and of the parameters; [`gid`]: the choice of a GID.
-//! - [`subnet`]: the IP subnet of a GID.
-//! - [`address`]: the bytes that a port publishes in the modex; [`key`] is a part of them.
-//!
-//! The transport uses it; it does not depend on the transport. Setup grade.
+//! Chooses the ports and GIDs that a process uses, and encodes their addresses. [`survey`] is the entry point:
+//! [`device`] reads devices and ports from verbs, [`choose`] and [`gid`] choose as pure functions. [`address`] has the
+//! bytes that a port publishes in the modex. The transport uses this folder; it does not depend on the transport. Path:
+//! setup.
 
 pub mod address;
 pub mod choose;

@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The candidates among a peer's ports for a connection, if addresses leave a choice.
+//! The order in which a peer's ports are tried for a connection, if addresses leave a choice ([`partners`]).
 //!
-//! Owns the order in which they are tried ([`partners`]). Addresses pair ports one to one ([`super::address::pair`]).
-//! But InfiniBand fabrics without a configured prefix all have the default one, so only a datagram shows whether two
-//! ports are in one fabric. Each port that is paired within such a prefix may therefore connect to each of the peer's
-//! ports with that prefix; the paired one comes first. On Ethernet the address decides, so there is no choice.
-//!
-//! Path: setup. Threads: plain data. Tests: at the end of the file.
+//! Addresses pair ports one to one ([`super::address::pair`]). But InfiniBand fabrics without a configured prefix all
+//! have the default one, so only a datagram shows whether two ports are in one fabric. So a port may connect to each of
+//! the peer's ports with its prefix that is paired; its own partner comes first. On Ethernet the address decides. Path:
+//! setup. Threads: plain data. Tests: at the end of the file.
 
 use super::address::{LINK_INFINIBAND, PortAddress, pair};
 
-/// The remote ports that the `index`th local port may connect to, best first; none if it is unpaired.
-///
-/// `is_lower`: this process has the lower name of the two. Two ports have the same rank in each other's lists, so that
-/// both sides prefer the same pairs.
+/// Returns the remote ports that the `index`th local port may connect to, best first; none if it is unpaired.
+/// `is_lower`: this process has the lower name. Two ports have the same rank in each other's lists, so both sides
+/// prefer the same pairs.
 #[must_use]
 pub fn partners(local: &[PortAddress], remote: &[PortAddress], index: usize, is_lower: bool) -> Vec<u8> {
     let pairs = pair(local, remote);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The prefix length of a RoCE port's IP subnet.
-//!
-//! A pure function of the GID and of this host's interfaces; `device.rs` calls it for each chosen port. The modex
-//! carries the result to the peers, which pair ports by subnet ([`crate::select::address`]). Path: setup. Threads:
-//! plain data. Tests: at the end of the file.
+//! The prefix length of a RoCE port's IP subnet, from its GID and this host's interfaces. `device.rs` calls it for each
+//! chosen port; the modex carries the result to the peers, which pair ports by subnet ([`crate::select::address`]).
+//! Path: setup. Threads: plain data. Tests: at the end of the file.
 
 use std::net::{IpAddr, Ipv6Addr};
 

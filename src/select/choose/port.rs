@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decides whether a single port is usable: its state, its addresses, its MTU, its partition.
-//!
-//! Called by `choose.rs` for each port that the user permits; a refusal completes a sentence that begins "refused: ".
-//! Path: setup. Threads: plain data. Tests: `tests.rs`.
+//! Decides whether a single port is usable: its state, its addresses, its MTU, its partition. `choose.rs` calls it; a
+//! refusal completes a sentence that begins "refused: ". Path: setup. Threads: plain data. Tests: `tests.rs`.
 
 use crate::select::address::{LINK_ETHERNET, LINK_INFINIBAND, mtu_bytes};
 use crate::select::gid::GidInfo;
@@ -55,7 +53,6 @@ pub enum PartitionKey {
 }
 
 impl PartitionKey {
-    /// The bits that name the partition.
     const PARTITION: u16 = 0x7fff;
 
     /// Why other ports may not accept packets with the key at `index`, as the end of a sentence that begins with the
@@ -73,14 +70,12 @@ impl PartitionKey {
     }
 }
 
-/// Whether the port is usable; the reason and advice if not.
 pub(super) fn usable(port: &PortInfo, tunables: &Tunables) -> Result<(), String> {
     works(port)?;
     carries(port, tunables)?;
     is_member(port, tunables.pkey_index)
 }
 
-/// Whether the configured key makes the port a member of a partition.
 fn is_member(port: &PortInfo, index: u64) -> Result<(), String> {
     match port.partition_key {
         PartitionKey::Missing(entries) => Err(format!(
@@ -97,7 +92,6 @@ fn is_member(port: &PortInfo, index: u64) -> Result<(), String> {
     }
 }
 
-/// Whether the port's state and addresses permit its use.
 fn works(port: &PortInfo) -> Result<(), String> {
     let infiniband = port.link_layer == LINK_INFINIBAND;
     if !infiniband && port.link_layer != LINK_ETHERNET {
@@ -150,7 +144,6 @@ fn state(number: u32) -> String {
     name.to_owned()
 }
 
-/// Whether the port carries packets of the configured size.
 fn carries(port: &PortInfo, tunables: &Tunables) -> Result<(), String> {
     let Some(active) = mtu_bytes(port.active_mtu) else {
         return Err(format!("its active MTU has the code {}, which verbs does not define (1 to 5)", port.active_mtu));
