@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A port's counters, and the one table that shows them as performance variables.
-//!
-//! The port's owner writes them on every path, hot ones included: an addition is a load, an add and a store, never a
-//! locked instruction, because only the thread that has the port writes. Any thread may read them at any time, and may
-//! see a count one event old. The plugin counts registrations from any thread, with [`add_shared`]. Tests: below.
+//! A port's counters, and the table that shows them as performance variables. On every path, hot ones included, only
+//! the thread that has the port writes; so an addition is a load, an add and a store, not a locked instruction. Any
+//! thread may read them, and may see a count one event old. The plugin counts registrations from any thread, with
+//! [`add_shared`]. Tests: below.
 
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -43,7 +42,6 @@ macro_rules! counters {
         #[derive(Debug, Default)]
         pub struct Counters {
             $(#[doc = $help] pub $name: AtomicU64,)*
-            /// The adapter's own count.
             adapter: AdapterCount,
         }
 
@@ -131,7 +129,6 @@ struct AdapterCount {
 }
 
 impl AdapterCount {
-    /// The names of this file in drivers: `rdma_rxe`, `mlx5`.
     const NAMES: [&str; 2] = ["send_rnr_err", "out_of_buffer"];
 
     fn open(sysfs: &str, port: u8) -> Self {

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes that fork: decides whether libibverbs must keep registered memory out of their children, and has it do so.
-//!
-//! Before Linux 5.12 the kernel does not copy pages in use by an adapter when a process forks. Then the first write
-//! after the fork gives the writer another page, and the adapter keeps the old one. libibverbs can keep such pages out
-//! of the child instead. Called by the plugin before the first port is opened. Setup grade; one thread. Tests: below,
-//! and `hw-tests/tests/device/memory.rs`.
+//! Decides whether libibverbs must keep registered memory out of child processes, and has it do so. Before Linux 5.12
+//! the kernel does not copy pages in use by an adapter when a process forks: the first write after the fork gives the
+//! writer another page, and the adapter keeps the old one. The plugin calls this before the first port is opened. Path:
+//! setup. Threads: one. Tests: below, and `hw-tests/tests/device/memory.rs`.
 
 use crate::tunables::ForkSupport;
 use ibex_ffi::verbs::{self, ForkStatus};
@@ -56,7 +54,6 @@ mod tests {
     use super::*;
     use std::cell::Cell;
 
-    /// The result, and whether libibverbs was called.
     fn prepared(wanted: ForkSupport, status: ForkStatus, answer: i32) -> (Result<(), Unprotected>, bool) {
         let is_called = Cell::new(false);
         let init = || {

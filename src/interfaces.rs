@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Chooses this host's IP addresses for hellos over TCP: `btl_ibex_tcp_if_include` and `btl_ibex_tcp_if_exclude`.
-//!
-//! Owns the list of interfaces, the parsing of those parameters and the choice. The chosen addresses are published, and
-//! are the only ones listened on. Called by `connect` for the choice, by `select` for subnets, and by `tunables` to
-//! check the user's values. Path: setup. Threads: any. Tests: at the end of the file.
+//! `connect` publishes the chosen addresses and listens only on them, `select` reads subnets, `tunables` checks the
+//! user's values. Path: setup. Threads: any. Tests: at the end of the file.
 
 use std::fmt;
 use std::io;

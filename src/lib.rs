@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The engine of ibex: ports of RDMA adapters, connections to peers, messages, puts, gets and atomics over them.
 //!
-//! It knows verbs and no MPI, and has no unsafe code: `ibex-ffi` gives it registered memory, posts and completions as
-//! safe types. The plugin (`plugin-abi`) calls it. It calls back in two cases: a poll passes messages and finished
-//! requests to the caller's handler ([`transport::TakesMessages`]), and [`events`] calls the callbacks of tools.
+//! It knows verbs and no MPI, and has no unsafe code. The plugin (`plugin-abi`) calls it. It calls back in two cases: a
+//! poll passes messages and finished requests to the caller's handler ([`transport::TakesMessages`]), and [`events`]
+//! calls the callbacks of tools.
 //!
-//! Read in this order: [`select`] (chooses ports), [`transport`] (uses them), then [`connect`] (connects two
-//! processes); [`events`] (reports to tools) is beside them. [`messenger`] makes MPI's messages out of the
-//! transport's: which receive takes a message, and how its bytes travel.
+//! Read in this order: [`select`] (chooses ports), [`transport`] (uses them), [`connect`] (connects two processes),
+//! [`messenger`] (matches MPI's messages and moves their bytes); [`events`] (reports to tools) is beside them.
 #![forbid(unsafe_code)]
 
 pub mod connect;

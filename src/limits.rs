@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Explains an error of the kernel by a limit of this process or of the host, with advice.
-//!
-//! `ENOMEM` alone does not tell whether the process may not lock memory, or may have no more of it. Called where
-//! messages for the user are made. Grade: errors. Threads: any. Sizes in bytes. Tests: at the end of the file.
+//! Explains an error of the kernel by a limit of this process or of the host, with advice. Called where messages for
+//! the user are made. Path: errors. Threads: any. Sizes in bytes. Tests: at the end of the file.
 
 use ibex_ffi::limits;
 use std::io;
@@ -61,7 +59,6 @@ impl Limits {
             }
             (Some(locked), None) => of_locked("Most often the limit", locked),
             (None, Some(limit)) => of_address_space(limit),
-            // The request is known not to fit.
             (Some(_), Some(limit)) if self.wanted.is_some() => of_address_space(limit),
             (Some(locked), Some(limit)) => {
                 format!("{}. Or the limit{}", of_address_space(limit), of_locked("", locked))

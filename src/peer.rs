@@ -1,17 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The name of a peer: a process of a job, by Open MPI's numbers.
-//!
-//! Owns [`PeerName`] and how it is printed. Made by the plugin from Open MPI's process name, carried by the handshake,
-//! named by every error. Knows no MPI.
-//!
-//! Path: setup. Threads: plain data. Units: both numbers are in host byte order. Tests: at the end of the file.
+//! The name of a peer: a process of a job, by Open MPI's numbers. The plugin makes it from Open MPI's process name, the
+//! handshake carries it, and every error names it. Path: setup. Threads: plain data. Units: host byte order. Tests: at
+//! the end.
 
 use std::fmt;
 
-/// Open MPI's name of a process (`opal_process_name_t`): unique among the processes that can reach each other.
-///
-/// It names a process, not an instance of it: a process restarted under an old name has another instance nonce
-/// ([`crate::select::address::PortAddress::instance`]).
+/// Open MPI's name of a process (`opal_process_name_t`): unique among the processes that can reach each other. A
+/// process restarted under an old name has another [`crate::select::address::PortAddress::instance`].
 #[derive(Copy, Clone, Debug, Eq, PartialEq, Hash, Ord, PartialOrd)]
 pub struct PeerName {
     /// The job (`jobid`): its high half is the `mpirun`, its low half the job within it.

@@ -3,16 +3,12 @@
 //!
 //! The rows are in `tunables/rows.rs`, the type of a row in `row.rs`, the macro for the table in `table.rs`, the page
 //! made from it (docs/parameters.md) in `page.rs`. The plugin registers each row with Open MPI under its full name and
-//! passes the values in the same order to [`Tunables::for_face`]; the rest of the engine reads fields. Parameters that
-//! Open MPI defines for every BTL (eager limit, flags, ...) are not here; values that no user could choose are
-//! constants in the code.
+//! passes the values in the same order to [`Tunables::for_face`]. Parameters that Open MPI defines for every BTL (eager
+//! limit, flags, ...) are not here. A tool may write a parameter as a control variable (MPI 4.1, section 15.3.6): each
+//! until `MPI_Init` reads it, and [`Writable::Always`] ones at any time.
 //!
-//! A tool may write a parameter as a control variable (MPI 4.1, section 15.3.6): each until `MPI_Init` reads it, and
-//! [`Writable::Always`] ones at any time; the plugin shows their present values
-//! (`plugin-abi/src/runtime/variables/now.rs`).
-//!
-//! Path: setup; the engine copies what a hot path needs. Threads: read-only after start.
-//! Tests: `tunables/tests.rs` (`cargo test -p ibex tunables`; `IBEX_WRITE_DOCS=1` in front rewrites the page).
+//! Path: setup; the engine copies the values that a hot path needs. Threads: read-only after start. Tests:
+//! `tunables/tests.rs` (`cargo test -p ibex tunables`; `IBEX_WRITE_DOCS=1` in front rewrites the page).
 
 #[macro_use]
 mod table;
@@ -145,14 +141,12 @@ impl Tunables {
     }
 }
 
-/// The refusal of a value that its row permits.
 fn refused(name: &'static str, given: &str, permitted: String) -> OutOfBounds {
     let row = TABLE.iter().find(|row| row.name == name).unwrap_or(&TABLE[0]);
     OutOfBounds::new(row, given.to_owned(), permitted)
 }
 
 impl Default for Tunables {
-    /// The defaults of [`TABLE`].
     fn default() -> Tunables {
         let values: Vec<Value> = TABLE.iter().map(Row::default_value).collect();
         Tunables::from_values(&values).expect("the defaults are inside their bounds: a unit test asserts it")

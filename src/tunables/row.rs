@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One parameter: its permitted values, and the check of a value.
-//!
-//! Owns the parts of the table in `rows.rs` ([`Row`], [`Kind`], [`Faces`], [`Scope`], [`Writable`]), the user's values
-//! ([`Value`]), and the refusal of a value ([`OutOfBounds`]). Path: setup. Threads: plain data. Tests: `tests.rs`.
+//! One parameter: its permitted values, and the check of a value. Owns the parts of the table in `rows.rs` ([`Row`]),
+//! the user's values ([`Value`]), and the refusal of a value ([`OutOfBounds`]). Path: setup. Threads: plain data.
+//! Tests: `tests.rs`.
 
 /// The type of a parameter, its default, and its permitted values.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes the table of parameters, the type of the checked values, and the check that turns values into it, out of one
-//! list of rows, so that every row has its field. Path: setup.
+//! Makes the table of parameters, the type of the checked values and their check out of one list of rows. Path: setup.
 
 /// The names and docs of the table and of the type; then the rows.
 macro_rules! table {
@@ -39,7 +38,6 @@ macro_rules! table {
         }
 
         impl $type {
-            /// Checks each value by its row.
             pub(super) fn from_rows(values: &[$crate::tunables::Value]) -> Result<$type, $crate::tunables::OutOfBounds> {
                 let mut values = values.iter();
                 let mut rows = $table.iter();
