@@ -17,7 +17,6 @@ static CLOCK: OnceLock<HostClock> = OnceLock::new();
 pub struct HostClock {
     counter: bool,
     ticks_per_second: u64,
-    /// The monotonic time when the clock was chosen.
     start: u64,
     refusal: Option<String>,
 }
@@ -93,7 +92,6 @@ pub fn host_timestamp() -> HostTimestamp {
     HostTimestamp(HostClock::get().now())
 }
 
-/// Whether processor and kernel declare the counter reliable.
 fn kernel_goes_by_counter() -> Result<(), String> {
     if !HAS_COUNTER {
         return Err("this processor has no time stamp counter".into());
@@ -123,7 +121,6 @@ fn read_both() -> (u64, Instant) {
     (ticks, at)
 }
 
-/// Measures the counter's rate; fails if it varies.
 fn measure(read: impl Fn() -> (u64, Instant), duration: Duration) -> Result<u64, String> {
     let first = read();
     let rate = |from: (u64, Instant), to: (u64, Instant)| {
@@ -155,7 +152,6 @@ mod tests {
     #[test]
     fn the_clock_advances_at_its_own_rate_and_says_what_it_is() {
         let clock = HostClock::get();
-        // The thread may be preempted between two readings.
         let reading = || (Instant::now(), clock.now(), Instant::now());
         let begin = reading();
         while begin.2.elapsed() < Duration::from_millis(20) {

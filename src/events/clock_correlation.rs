@@ -2,9 +2,8 @@
 //! The relation of an adapter's clock to the host's: converts a timestamp, with an error bound.
 //!
 //! Owns a window of [`ClockSample`]s: readings of the adapter's clock between two readings of the host's clock. The
-//! clocks' rates differ by at most a known bound, so each sample confines every other time to a cone, and all cones
-//! together confine it to an interval. Its middle is the result, half its width the error bound. No outlier can tilt
-//! it.
+//! rates differ by a known bound at most, so each sample confines every other time to a cone, and all cones together
+//! confine it to an interval. Its middle is the result, half its width the error bound. No outlier can tilt it.
 //!
 //! The samples themselves bound the rate (over the longest baselines), plus [`WANDER`] for changes within the window.
 //! If that contradicts the samples (the clock was stepped, or warmed up fast), the bound is [`super::unwrap::DRIFT`]

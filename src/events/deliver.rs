@@ -55,9 +55,8 @@ pub fn progress(safety: Safety) {
     }
 }
 
-/// Delivers staged events and the due events of ports; otherwise like [`progress`], which delivers those in buffers.
-/// Called before a poll, so that the caller that waited for the previous poll continues before its events are
-/// delivered.
+/// Delivers staged events and the due events of ports, as [`progress`] does, but none from buffers. Called before a
+/// poll, so that the caller of the last poll continues before its events are delivered.
 #[inline]
 pub fn deliver_due(safety: Safety) {
     if interest_mask::holds_events() {
@@ -99,7 +98,6 @@ pub fn deliver(budget: usize, safety: Safety) {
     deliver_counted(budget, safety);
 }
 
-/// [`deliver`]; returns how many events came from buffers.
 pub(super) fn deliver_counted(budget: usize, safety: Safety) -> usize {
     deliver_with(safety, |delivery| drain::empty(delivery, budget, safety)).unwrap_or(0)
 }
@@ -138,9 +136,8 @@ pub fn end_batch(source: SourceId, batch: PolledBatch) {
     }
 }
 
-/// Delivers the staged events and those of the ports, waiting until they are due and other threads have delivered
-/// theirs (at most a fifth of a millisecond), for a caller that is about to stop listening. Does nothing within a
-/// callback.
+/// Delivers the staged events and those of the ports, for a caller that is about to stop listening. Waits until they
+/// are due and other threads have delivered theirs, at most a fifth of a millisecond. Not within a callback.
 pub fn catch_up(safety: Safety) {
     catch_up_within(safety, CATCH_UP_NS);
 }
@@ -176,7 +173,7 @@ fn catch_up_within(safety: Safety, nanoseconds: u64) {
 pub fn catch_up_all(safety: Safety) {
     let clock = HostClock::get();
     let limit = clock.now() + clock.ticks(CATCH_UP_NS);
-    // Once more after the limit: another thread may have been delivering since before, and have looked too early.
+    // Two rounds after the limit: a thread that was already delivering may have looked for events too early.
     let mut rounds = 0;
     while rounds < 2 && !thread::is_delivering() {
         let is_held = ended_threads::is_any() || ports().any(PortSource::holds_events);

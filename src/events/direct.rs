@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Matching events: the PML, which raises them, calls the tool's callback itself. It knows its listeners, and one
-//! thread at a time enters it. So an event whose callback may run in place needs no delivery (`thread.rs`), only the
-//! call, inside [`call`]. [`call`] marks this thread as within a callback; meanwhile the engine delivers no other event
-//! in it and finishes no freed registration. An event whose callback may not run in place goes to its registration's
-//! buffer ([`keep`]). These events have their own source ([`matching_source`]), which is ordered because they occur one
-//! after the other.
+//! thread at a time enters it. So an event whose callback may run in place needs no delivery (`thread.rs`): [`call`]
+//! runs the callback, and marks this thread as within it. Meanwhile the engine delivers no other event in this thread
+//! and finishes no freed registration. An event whose callback may not run in place goes to its registration's buffer
+//! ([`keep`]). Matching events occur one after the other, so their own source ([`matching_source`]) is ordered.
 //!
 //! Path: hot while a tool listens; [`keep`] as `ring.rs`. Threads: [`call`], [`keep`] and [`stamp`] one at a time; else
 //! any. Tests: `tests/direct.rs`.
@@ -82,7 +81,6 @@ pub fn raising_threads() -> u8 {
     THREADS.load(Ordering::Relaxed)
 }
 
-/// Increments a counter that only one thread writes, without a locked instruction.
 #[inline(always)]
 fn add(count: &AtomicU64) {
     count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);

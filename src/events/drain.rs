@@ -4,9 +4,8 @@
 //! with the earliest event ([`Order`]) is next. A buffer without such a callback does not hold back the others. One
 //! thread at a time empties buffers ([`Emptying`]), so that callbacks that are not thread-safe may run.
 //!
-//! Called by `deliver.rs`, `flush.rs` and `free.rs`. Path: hot where events flow: allocates only when there are more
-//! buffers than ever before; while a callback runs it holds one lock, which no thread waits for. Threads: any. Tests:
-//! `tests/buffers.rs`, `tests/order.rs`.
+//! Called by `deliver.rs`, `flush.rs` and `free.rs`. Path: hot where events flow: allocates only for more buffers than
+//! ever before. Threads: any; no thread waits for its lock. Tests: `tests/buffers.rs`, `tests/order.rs`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -29,8 +28,7 @@ static EMPTYING: Mutex<Buffers> = Mutex::new(Buffers { earliest: BinaryHeap::new
 /// The right to empty buffers, given back also if a callback panics.
 pub(super) struct Emptying(MutexGuard<'static, Buffers>);
 
-/// Per buffer with events: position of its first event in the order, place in the list of registrations, and revision
-/// of its callbacks.
+/// Per buffer with events: position of its first event, place in the list of registrations, revision of its callbacks.
 type Heads = BinaryHeap<Reverse<(u64, usize, u64)>>;
 
 struct Buffers {
@@ -38,8 +36,7 @@ struct Buffers {
     members: Vec<usize>,
 }
 
-/// The order in which events of different buffers are delivered. Each buffer has events of one kind alone, and so has
-/// each source.
+/// The order in which events of different buffers are delivered. Each buffer and each source has events of one kind.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Order {
     /// Matching events: they have one source, by whose timestamps they are ordered.
@@ -49,10 +46,9 @@ enum Order {
     Others,
 }
 
-/// The limit up to which buffers are emptied: of the events that arrive during a merge it could miss some and deliver
-/// others before them. An event up to the limit was in its buffer before the limit was read, or its source has buffered
-/// nothing since: a source is one control flow, which numbers or stamps an event, then buffers it, and only then begins
-/// the next.
+/// The limit up to which buffers are emptied: a merge could miss an event that arrives during it, and deliver later
+/// ones first. An event up to the limit was in its buffer before the limit was read, or its source has buffered nothing
+/// since, because a source is one control flow, which numbers or stamps an event and buffers it before the next begins.
 #[derive(Clone, Copy)]
 pub(super) struct Until {
     matching: u64,
@@ -134,7 +130,6 @@ impl<'a> List<'a> {
     }
 }
 
-/// The right to take events from the members' buffers.
 struct Draining<'a> {
     list: List<'a>,
     members: &'a [usize],

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! [`elements`] declares the structure of an event's elements for the tables (`table.rs`, `matching_table.rs`), and its
-//! encoding in C's layout. Path: hot, behind the branch of a site: a handful of shifts. Threads: plain data. Tests:
-//! `tests/table.rs`.
+//! [`elements`] declares the structure of an event's elements for the tables, and its encoding in C's layout. Path:
+//! hot, behind the branch of a site: a handful of shifts. Threads: plain data. Tests: `tests/table.rs`.
 
 use super::event_type::{ElementType, Words};
 
@@ -49,8 +48,7 @@ pub(super) const fn displacements<const N: usize>(kinds: [ElementType; N]) -> [u
     at
 }
 
-/// Returns the end of the last element: the size of the buffer of a tool that knows displacements and types. The
-/// padding that C adds behind the last element is not part of it.
+/// Returns the end of the last element, without C's padding behind it: the size of a tool's buffer for the elements.
 pub(super) const fn extent<const N: usize>(kinds: [ElementType; N]) -> usize {
     if N == 0 { 0 } else { displacements(kinds)[N - 1] + kinds[N - 1].size() }
 }

@@ -24,8 +24,7 @@ pub fn deliver_pending(safety: Safety) {
 }
 
 /// Like [`deliver_pending`], for all earlier events: waits until the ports' events are due (some milliseconds) and for
-/// delivering threads, so the caller must hold no lock that a callback may take. Within a callback it does nothing and
-/// returns false.
+/// delivering threads, so the caller must hold no lock that a callback may take. Returns false within a callback.
 #[must_use]
 pub fn flush(safety: Safety) -> bool {
     if is_delivering() {

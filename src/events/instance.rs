@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One event: type, source, timestamp, elements, in a fixed number of words and without heap. Made where the event is
-//! raised, copied into buffers, passed to callbacks by reference. Path: hot while a tool listens. Threads: plain data.
-//! Tests: `tests/table.rs`.
+//! One event: type, source, timestamp, elements, in a fixed number of words. Copied into buffers, passed to callbacks
+//! by reference. Path: hot while a tool listens. Threads: plain data. Tests: `tests/table.rs`.
 
 use super::event_type::{ElementType, TypeId, Value, Words};
 use super::source_info::SourceId;

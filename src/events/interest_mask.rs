@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The word that every site and every call of progress tests: which types have listeners, which deliveries are pending.
 //! Owns [`MASK`]: below [`BUFFERS`] one bit per type of the engine that has a listener (set by `registry.rs`), from
-//! there on the bits of pending work, which the delivering files set and clear. Path: [`interest`], [`has_interest`]
-//! and [`is_idle`] hot: one load, one branch; nothing in a build without the feature `events`. Threads: any. Tests:
-//! `tests/registrations.rs`, `tests/raise.rs`.
+//! there on the bits of pending work. Path: [`interest`], [`has_interest`] and [`is_idle`] hot: one load, one branch;
+//! nothing in a build without the feature `events`. Threads: any. Tests: `tests/registrations.rs`, `tests/raise.rs`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -117,8 +116,7 @@ pub fn is_idle() -> bool {
     mask() == 0
 }
 
-/// Whether a port holds so many events that further ones could be lost before the next call of [`super::progress`].
-/// Hot while a tool listens.
+/// Whether a port holds so many events that it could lose some before the next call of [`super::progress`]. Hot.
 #[must_use]
 #[inline]
 pub fn is_nearly_full() -> bool {

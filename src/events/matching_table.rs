@@ -20,8 +20,7 @@ pub const MATCHING_TYPES: usize = NAMES.len();
 pub const PROTOCOL: usize = MATCHING_TYPES - 1;
 
 elements! {
-    /// The elements of all matching events but the last, in the order of the PML's record, which it copies two at a
-    /// time.
+    /// The elements of all matching events but the last. The PML copies two at once, as its own record has this order.
     MatchingEvent {
         id: U64 "The number of the request, the message or the search: the same in all its events, and unique. PERUSE uses the same number.";
         bytes: U64 "The bytes of the message; for a request and the search for its message, the bytes of the caller's buffer, which may be more. 0 for a probe.";

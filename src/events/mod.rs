@@ -89,8 +89,7 @@ pub fn open_port(clock: PortClock) -> Option<SourceId> {
     Some(source)
 }
 
-/// Opens the source of a port whose adapter does not stamp completions. It has no events and only identifies the port;
-/// a reopened port gets its former source. Setup.
+/// Like [`open_port`], for an adapter that does not stamp completions: the source has no events. Setup.
 pub fn open_unstamped_port(name: &str, gid: [u8; 16]) {
     source::open_unstamped(name, gid.into());
 }
@@ -104,8 +103,7 @@ pub fn close_port(source: SourceId, safety: Safety) {
     }
 }
 
-/// Converts `ticks` of a source's clock to the host's clock ([`HostClock`]), with an error bound; `None` if too little
-/// is known. Events keep their timestamps; only a tool's request converts one.
+/// Converts a source's `ticks` to the host's clock ([`HostClock`]), with an error bound; `None` if too little is known.
 #[must_use]
 pub fn to_host(source: SourceId, ticks: u64) -> Option<ConvertedTimestamp> {
     match source.source().port() {

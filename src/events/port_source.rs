@@ -2,8 +2,8 @@
 //! The source of a port whose adapter stamps completions. Extends each completion's timestamp beyond the adapter's mask
 //! (`unwrap.rs`), holds its event until it is due (`reorder_buffer.rs`), and delivers due events in one thread at a
 //! time, the first that calls [`PortSource::deliver`]; other threads leave their events to it. An event is due once the
-//! events of all completions polled before are raised ([`PortSource::begin_batch`]). Also correlates the adapter's
-//! clock with the host's (`clock_correlation.rs`). Timestamps are never converted.
+//! events of all completions polled with or before it are raised ([`PortSource::begin_batch`]). Also correlates the
+//! adapter's clock with the host's (`clock_correlation.rs`). Timestamps are never converted.
 //!
 //! Path: [`PortSource::submit`] hot while a tool listens; its lock is never held while a callback runs. Threads: any.
 //! Units: the adapter's ticks. Tests: `tests/ports.rs`.
@@ -226,7 +226,6 @@ impl PortSource {
         }
     }
 
-    /// The present time of the adapter's clock, read or else estimated.
     pub(super) fn timestamp(&self) -> Option<u64> {
         let mut guarded = self.locked();
         if let Some(ticks) = guarded.sample() {

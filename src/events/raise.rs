@@ -4,8 +4,7 @@
 //! [`EventGroup::raise_stamped`] and [`EventGroup::stage_seen`], which deliver an event immediately, in the polling
 //! thread, to registrations for immediate delivery, and in the order of the port's source to all others.
 //!
-//! Path: hot while a tool listens: no allocation, no lock but the port's. Threads: any. Tests: `tests/raise.rs`,
-//! `tests/ports.rs`.
+//! Path: hot while a tool listens; no lock but the port's. Threads: any. Tests: `tests/raise.rs`, `tests/ports.rs`.
 
 use arrayvec::ArrayVec;
 
@@ -70,10 +69,9 @@ impl EventGroup {
         }
     }
 
-    /// Raises the group on a port's source, stamped `raw` by the adapter and polled just now, where callbacks may run.
-    /// Registrations for immediate delivery get it here; [`super::progress`], in any thread, delivers it to the others
-    /// in order. If the stamp is so old that the adapter's clock may have wrapped since, the host stamps the events
-    /// now, on this thread's source.
+    /// Raises the group on a port's source, stamped `raw` by the adapter and polled just now. Registrations for
+    /// immediate delivery get it here; [`super::progress`], in any thread, delivers it to the others in order. If the
+    /// adapter's clock may have wrapped since the stamp, the host stamps the events now, on this thread's source.
     #[inline]
     pub fn raise_stamped(mut self, source: SourceId, raw: u64, safety: Safety) {
         if interest_mask::immediate_interest() != InterestMask::NONE {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A registration: one tool's interest in one event type, with its callbacks, its buffer and its losses. `registry.rs`
-//! creates and frees registrations, and replaces the [`Callbacks`] as a whole on every change, so that delivering
-//! threads read them without a lock. `thread.rs` fills the buffers, `drain.rs` empties them. Path: hot while a tool
-//! listens. Threads: any. Tests: `tests/registrations.rs`, `tests/free.rs`.
+//! creates and frees it, and replaces its [`Callbacks`] as a whole on every change, so that delivering threads read
+//! them without a lock. `thread.rs` fills its buffer, `drain.rs` empties it. Path: hot while a tool listens. Threads:
+//! any. Tests: `tests/registrations.rs`, `tests/free.rs`.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
@@ -73,7 +73,6 @@ const LIVE: u8 = 0;
 const CLOSING: u8 = 1;
 const FREED: u8 = 2;
 
-/// The numbers of lost events per source, and how many of them were reported.
 struct DropCounts {
     lost: [AtomicU64; SOURCES],
     told: [AtomicU64; SOURCES],
@@ -94,7 +93,6 @@ pub struct Registration {
     state: AtomicU8,
     /// Whether a thread is taking events from the buffer.
     pub(super) draining: AtomicBool,
-    /// Incremented when its callbacks change.
     pub(super) revision: AtomicU64,
     pub(super) unreported_drops: AtomicBool,
     drop_counts: Box<DropCounts>,
@@ -169,9 +167,8 @@ impl Registration {
         recipients.has(self) && self.is_live() && self.object.is_none_or(|object| instance.belongs_to(object))
     }
 
-    /// Whether the next event must be buffered: buffering is on, events are in the buffer, or a thread is delivering
-    /// from it. The buffer is checked first: a thread sets `draining` before it empties the buffer, and clears it after
-    /// the last callback has returned.
+    /// Whether the next event must be buffered. Checks the buffer before `draining`: a thread sets `draining` before it
+    /// empties the buffer, and clears it after the last callback has returned.
     #[inline]
     pub(super) fn must_buffer(&self) -> bool {
         self.is_buffered() || !self.ring.is_empty() || self.draining.load(Ordering::SeqCst)
@@ -212,7 +209,7 @@ impl std::fmt::Debug for Registration {
 #[derive(Clone, Default)]
 pub(super) struct Callbacks {
     events: [Option<Callback>; 4],
-    /// For each level that a place may require: the lowest sufficient level with a callback.
+    /// Per level that a place requires: the lowest sufficient level with a callback.
     least: [Option<Safety>; 4],
     pub(super) dropped: Option<DroppedCallback>,
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The registry: immutable lists of registrations for delivering threads, and the freed registrations not yet finished.
 //! Owns [`LIST_VERSIONS`], by which a thread knows whether its list is current, and sets `interest_mask.rs`. A change
-//! makes a new list under the lock. The lock is never held while a callback runs, so a callback may call all functions
-//! of this file. Path: setup, [`snapshot`] once per change and thread. Threads: any. Tests: `tests/registrations.rs`,
-//! `tests/free.rs`.
+//! makes a new list under the lock, which is never held while a callback runs; so a callback may call this file. Path:
+//! setup, [`snapshot`] once per change and thread. Threads: any. Tests: `tests/registrations.rs`, `tests/free.rs`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -39,7 +38,7 @@ pub(super) struct Snapshot {
     pub(super) list: Arc<[Entry]>,
 }
 
-/// The lists that a change replaced. Dropped without the lock: a tool's callback may go with them, and do anything.
+/// The lists that a change replaced. Dropped without the lock, because dropping a tool's callback may run any code.
 type Replaced = (Option<Arc<[Entry]>>, Option<Arc<[Entry]>>);
 
 /// A freed registration that a thread may still see.
@@ -138,8 +137,7 @@ pub fn all() -> Vec<Arc<Registration>> {
     registry().all.iter().map(|entry| Arc::clone(&entry.registration)).collect()
 }
 
-/// Sets, replaces or removes the callback for one level. Of a registration's callbacks each event calls one: that of
-/// the lowest level that is fit where the event happens.
+/// Sets or removes the callback of a level. An event calls that of the lowest level that is fit where it happens.
 ///
 /// # Errors
 /// [`AlreadyFreed`].
@@ -203,7 +201,6 @@ pub(super) fn remove(
     Ok(())
 }
 
-/// The list of a type; `None` if it has no listener.
 #[cold]
 pub(super) fn snapshot(event_type: TypeId) -> Option<Snapshot> {
     let registry = registry();
@@ -223,7 +220,6 @@ pub(super) fn all_entries() -> Arc<[Entry]> {
     list
 }
 
-/// Takes a freed registration that no thread can see any more; `None` if there is none.
 pub(super) fn take_pending_free() -> Option<PendingFree> {
     let mut registry = registry();
     let index = registry.pending_frees.iter_mut().position(|pending| pending.grace_period.is_over());

@@ -96,7 +96,6 @@ impl ReorderBuffer {
         self.held.len()
     }
 
-    /// Holds an instance that came at `host`.
     #[inline]
     pub(super) fn hold(&mut self, instance: &EventInstance, host: u64) -> Result<(), Refused> {
         if instance.timestamp < self.complete_until.1 {

@@ -6,8 +6,7 @@
 //! when it is `p + 1`; `pop` then sets it to `p + capacity`, for the next lap.
 //!
 //! Path: hot; neither side allocates or waits, and a full buffer refuses at once. Threads: [`Ring::push`] from any,
-//! [`Ring::pop`] from one at a time (else instances are lost or repeated). Tests: below, and the models in
-//! `tests/models.rs`.
+//! [`Ring::pop`] from one at a time (else instances are lost or repeated). Tests: below, `tests/models.rs`.
 
 use super::event_type::{TypeId, WORDS, Words};
 use super::instance::EventInstance;
@@ -100,8 +99,7 @@ impl Ring {
         &self.slots[(position & self.mask) as usize]
     }
 
-    /// Adds an instance, whose first `used` words matter. `number` is its number among all buffered instances. Fails if
-    /// no slot is free; a slot that is being read is not free yet.
+    /// Adds an instance, whose first `used` words matter. `number` is its number among all buffered instances.
     // Inlined, this would keep the instance's words in the caller's frame, whether they are needed or not.
     #[inline(never)]
     pub(super) fn push(&self, instance: &EventInstance, number: u64, used: usize) -> Result<(), Full> {
@@ -212,7 +210,6 @@ impl Ring {
         self.tail.next.load(Ordering::SeqCst).saturating_sub(head)
     }
 
-    /// Whether it is empty. A thread sees the removal of its own instances.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
         self.len() == 0

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sources of events: one per thread that raises events (the host's clock), one per port. Owns the table of
-//! sources, their counts, and the queries of tools ([`SourceInfo`], [`timestamp`]); `port_source.rs` handles a port's
-//! timestamps.
+//! The sources of events: one per thread that raises events (the host's clock), one per port (`port_source.rs`). Owns
+//! the table of sources, their counts, and the queries of tools ([`SourceInfo`], [`timestamp`]).
 //!
 //! Numbers are permanent: a thread that ends leaves its source to the next thread, and a reopened port gets its source
 //! back. When all numbers for threads are in use, further threads share one source, which is marked as unordered. Path:
@@ -79,8 +78,7 @@ pub(super) struct Source {
 }
 
 static TABLE: [Source; SOURCES] = [const { Source::new() }; SOURCES];
-/// Counts of matching events: callbacks called in place; those among them for a further listener; events buffered or
-/// lost.
+/// Counts of matching events: callbacks called in place, those of them for a further listener, events buffered or lost.
 pub(super) static MATCHING: [AtomicU64; 3] = [const { AtomicU64::new(0) }; 3];
 
 static COUNT: AtomicUsize = AtomicUsize::new(0);
@@ -226,8 +224,7 @@ pub fn info(source: SourceId) -> SourceInfo {
     }
 }
 
-/// Returns the present time of a source's clock, in its ticks; `None` if a port's clock can neither be read nor
-/// estimated. Setup grade: may ask the adapter.
+/// Returns a source's present time, in its ticks; `None` if a port's clock can neither be read nor estimated. Setup.
 #[must_use]
 pub fn timestamp(source: SourceId) -> Option<u64> {
     match source.source().port() {
@@ -259,7 +256,6 @@ pub(super) fn assign_to_thread() -> (SourceId, u64) {
     (id.unwrap_or(SourceId(0)), 0)
 }
 
-/// Takes the source back from a thread that ends; `last` was its last timestamp.
 pub(super) fn release(id: SourceId, last: u64) {
     let source = id.source();
     source.last.store(last, Ordering::Relaxed);

@@ -4,12 +4,11 @@
 //!
 //! A thread delivers one event at a time. It stages events that are raised within a callback, or while the caller holds
 //! a lock (`stage` in `raise.rs`), and delivers them afterwards, in order. So a source stays ordered, callbacks do not
-//! nest, and none runs under a lock of ibex. Another thread delivers the staged events of a thread that ends
-//! (`ended_threads.rs`).
+//! nest, and none runs under a lock of ibex. Another thread delivers those of a thread that ends (`ended_threads.rs`).
 //!
-//! Path: hot while a tool listens: no allocation, no lock, one locked instruction (for buffered events one more, and
-//! one per buffer); after a change of registrations the registry's lock, briefly. Threads: each its own. Tests:
-//! `tests/raise.rs`, `tests/threads.rs`.
+//! Path: hot while a tool listens: no allocation, one locked instruction (for buffered events one more, and one per
+//! buffer); the registry's lock at a thread's first event and after a change of registrations. Threads: each its own.
+//! Tests: `tests/raise.rs`, `tests/threads.rs`.
 
 use std::cell::{Cell, Ref, RefCell};
 use std::collections::VecDeque;
@@ -195,8 +194,7 @@ impl Thread {
         Some(first)
     }
 
-    /// The current list of a type, cached in the thread. `None` if the type has no listener, or within a signal handler
-    /// that interrupted a borrow.
+    /// The current list of a type, cached in the thread. `None`: no listener, or a signal handler interrupted a borrow.
     #[inline]
     fn snapshot(&self, event_type: TypeId) -> Option<Ref<'_, Option<Snapshot>>> {
         let version = LIST_VERSIONS[event_type.index()].load(Ordering::SeqCst);
@@ -213,7 +211,7 @@ impl Thread {
     #[cold]
     fn refresh_snapshot(&self, event_type: TypeId) -> Option<Ref<'_, Option<Snapshot>>> {
         let new = registry::snapshot(event_type);
-        // The old list may own a tool's callback, whose drop may do anything: dropped after the borrow.
+        // Dropped after the borrow, because dropping a tool's callback may run any code.
         let old = std::mem::replace(&mut *self.snapshots[event_type.index()].try_borrow_mut().ok()?, new);
         drop(old);
         self.snapshots[event_type.index()].try_borrow().ok()
@@ -277,7 +275,6 @@ impl<'a> Delivery<'a> {
         }
     }
 
-    /// Delivers the staged events of the thread and of threads that have ended.
     pub(super) fn deliver_all_staged(&mut self) {
         self.deliver_staged();
         if !interest_mask::has_staging_thread() {
@@ -324,7 +321,6 @@ fn wanting<'list>(
     registrations.filter(move |registration| registration.wants(instance, recipients))
 }
 
-/// Counts an event as lost at every registration that wants it.
 #[cold]
 pub(super) fn drop_instance(instance: &EventInstance, recipients: Recipients) {
     let Some(Snapshot { list, .. }) = registry::snapshot(instance.event_type) else { return };

@@ -8,7 +8,6 @@ use proptest::prelude::*;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Sets a dropped handler; returns the counts that it gets.
 fn told(registration: &Registration) -> Arc<Mutex<Vec<u64>>> {
     let told = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&told);
@@ -154,8 +153,7 @@ fn callbacks_that_raise_while_a_buffer_is_emptied_lose_nothing() {
 }
 
 proptest! {
-    /// Whatever is raised, delivered and switched: each event that a registration was offered was delivered, is in the
-    /// buffer, or was lost and reported.
+    /// Each event that a registration was offered was delivered, is in the buffer, or was lost and reported.
     #[test]
     fn every_event_is_accounted_for(
         room in 1_usize..20,

@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::channel;
 
-/// A registration whose callback may do anything.
 fn unrestricted(room: usize, callback: Callback) -> Arc<Registration> {
     listen_to(NUMBERED, Safety::None, Options { room, ..Options::default() }, callback)
 }

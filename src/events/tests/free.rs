@@ -6,7 +6,6 @@ use crate::events::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// A free callback that counts its calls.
 fn noting(freed: &Arc<AtomicU64>) -> FreeCallback {
     let freed = Arc::clone(freed);
     Box::new(move |_, _| {

@@ -1,28 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shows that a thread waits for another: by what the thread does, not after a fixed time.
-//!
-//! Called by the tests of the events and, by its path, by those of `plugin-abi`. A thread names itself
-//! ([`Thread::this`]) and begins the operation that must wait. Once the thread comes no further by itself, the test
-//! checks how far it has come. Grade: setup. Threads: any.
+//! Shows that a thread waits for another: by what the thread does, not after a fixed time. A thread names itself
+//! ([`Thread::this`]) and begins the operation that must wait. Once it comes no further by itself, the test checks how
+//! far it has come. The tests of `plugin-abi` use this file by its path. Threads: any.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Processor time (hundredths of a second) and number of context switches of the thread, after which any operation that
-/// does not wait has ended, even on a busy machine. A thread that waits by yielding uses hardly any processor time
-/// while others compute, hence the second limit.
+/// Processor time (hundredths of a second) and number of context switches by which any operation that does not wait has
+/// ended, even on a busy machine. The second limit is for a thread that waits by yielding.
 const LONG: (u64, u64) = (5, 20);
 
 /// A thread, by its folder in `/proc`.
 pub(crate) struct Thread(PathBuf);
 
 impl Thread {
-    /// The calling thread.
     pub(crate) fn this() -> Thread {
         Thread(Path::new("/proc").join(fs::read_link("/proc/thread-self").expect("Linux has it")))
     }
 
-    /// Returns when the thread has ended, sleeps, or repeatedly polls for what it waits for.
+    /// Returns once the thread has ended, sleeps, or polls in a loop.
     pub(crate) fn comes_no_further(&self) {
         let Some((mut sleeps, before)) = self.state() else { return };
         let mut now = before;

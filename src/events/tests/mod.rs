@@ -37,7 +37,6 @@ pub(super) fn alone() -> MutexGuard<'static, ()> {
     guard
 }
 
-/// The events that a callback got.
 #[derive(Clone, Default)]
 pub(super) struct Seen(Arc<Mutex<Vec<EventInstance>>>);
 
@@ -51,20 +50,19 @@ impl Seen {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The first element of each event, by which the tests number them.
     pub(super) fn numbers(&self) -> Vec<u64> {
         self.lock().iter().map(|instance| instance.words[0] & 0xffff_ffff).collect()
     }
 }
 
-/// Where a callback in another thread stays until the test lets it go.
+/// Holds a callback in another thread until the test lets it go.
 pub(super) struct Gate {
     entered: Receiver<()>,
     leave: Sender<()>,
 }
 
 impl Gate {
-    /// A gate, and what the callback calls to stay there.
+    /// Returns a gate, and the function that the callback calls to stay there.
     pub(super) fn new() -> (Gate, impl Fn() + Send + Sync) {
         let ((enters, entered), (leave, leaves)) = (channel(), channel());
         let leaves = Mutex::new(leaves);
@@ -75,7 +73,6 @@ impl Gate {
         (Gate { entered, leave }, stay)
     }
 
-    /// Waits until the callback is there.
     pub(super) fn is_reached(&self) {
         self.entered.recv().expect("the callback is called");
     }
@@ -85,12 +82,10 @@ impl Gate {
     }
 }
 
-/// Raises a numbered event.
 pub(super) fn raise_number(number: u32) {
     raise(Safety::MpiRestricted, || DeviceAsync { event: number, port: 0 });
 }
 
-/// Stages an adapter-stamped event of a port.
 pub(super) fn stage_stamped<P: Payload>(port: SourceId, raw: u64, make: impl FnOnce() -> P) {
     let mut group = EventGroup::new(interest());
     group.add(make);
@@ -99,12 +94,10 @@ pub(super) fn stage_stamped<P: Payload>(port: SourceId, raw: u64, make: impl FnO
 
 pub(super) const NUMBERED: TypeId = DeviceAsync::TYPE;
 
-/// Registers a thread-safe callback for numbered events.
 pub(super) fn listen(options: Options, callback: Callback) -> Arc<Registration> {
     listen_to(NUMBERED, Safety::ThreadSafe, options, callback)
 }
 
-/// Registers a callback of this level for events of this type.
 pub(super) fn listen_to(of: TypeId, level: Safety, options: Options, callback: Callback) -> Arc<Registration> {
     let registration = register(of, options);
     set_callback(&registration, level, Some(callback)).expect("it is not freed");

@@ -40,7 +40,6 @@ fn matching(place: usize) -> TypeId {
     TypeId::of_matching(place).expect("there is one")
 }
 
-/// Raises an event of one of the types, which have three sources.
 fn raise_one(which: usize, port: SourceId, raw: u64, registrations: &[Arc<Registration>]) {
     match which {
         0 => raise_number(1),
@@ -79,8 +78,7 @@ proptest! {
             read_clock: None,
         };
         let port = open_port(clock).expect("there is room");
-        // Events for callbacks that may do anything are delivered elsewhere, and events in place at once: neither hold
-        // back the others.
+        // Neither kind holds back the others: events for callbacks that may do anything, and events delivered in place.
         let (here, in_place, elsewhere) = (Together::default(), Together::default(), Together::default());
         let event_type = |which| match which {
             0 => DeviceAsync::TYPE,

@@ -187,7 +187,6 @@ fn completions_out_of_order_are_delivered_in_order_and_too_late_ones_counted() {
     assert!(info.ordered && info.name == "test_late:1" && info.ticks_per_second == 1_000_000_000, "{info:?}");
 }
 
-/// Raises an adapter-stamped put where callbacks may run.
 fn put_is_seen(source: SourceId, raw: u64, number: u64) {
     let mut group = EventGroup::new(interest());
     group.add(|| PutComplete { operation: number, ..PutComplete::default() });
@@ -366,7 +365,6 @@ impl Rail {
     }
 }
 
-/// The events that a registration got, and the number that it lost.
 type Tool = (Seen, u64);
 
 /// Three threads poll two rails. Returns the events of an unbuffered and a buffered registration, `None`: inconclusive.

@@ -86,7 +86,6 @@ fn a_thread_that_ends_leaves_its_source_to_the_next_and_time_goes_on() {
     assert!(source_count() < 30, "{} sources for threads that were one at a time", source_count());
 }
 
-/// Stages `events` events in another thread, which then ends.
 fn stage_elsewhere(events: u32) {
     std::thread::spawn(move || (0..events).for_each(stage_number)).join().expect("no panic");
 }

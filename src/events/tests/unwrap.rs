@@ -10,7 +10,6 @@ fn truth(start: u64, ppm: f64, host: u64) -> u64 {
     start + (host as f64 * (1.0 + ppm * 1e-6)) as u64
 }
 
-/// Number of calls of progress.
 static CALLS: AtomicUsize = AtomicUsize::new(0);
 
 /// Simulates polls at `host` that read all earlier completions.
@@ -149,8 +148,7 @@ proptest! {
             let ticks = truth(7, ppm, happened);
             let got = unwrap.unwrap(ticks & (period - 1), host);
             prop_assert!(got.is_none_or(|got| got.wrapping_sub(ticks) == away), "{:?} {} {}", got, ticks, away);
-            // A sixteenth of a period is the margin of the floor, and up to half of one the drift since the clock was
-            // read.
+            // A sixteenth of a period is the margin of the floor, up to half of one the drift since the last reading.
             prop_assert!(got.is_some() || computed >= 0.85);
         }
     }
