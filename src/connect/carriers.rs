@@ -88,7 +88,6 @@ pub struct NetworkCarriers {
     ud: Option<UdCarrier>,
     tcp: Option<TcpCarrier>,
     key: Key,
-    /// Polls until the next check of TCP.
     until_tcp: u32,
     /// Time before which TCP is not checked, unless a handshake is in progress.
     tcp_due: Duration,
@@ -135,7 +134,6 @@ impl NetworkCarriers {
         })
     }
 
-    /// Adds the carriers' numbers and addresses to `address`.
     pub(crate) fn publish(&self, address: PortAddress) -> PortAddress {
         PortAddress {
             ud_qpn: self.ud_qpn(),
@@ -171,8 +169,7 @@ impl NetworkCarriers {
         self.until_tcp = self.until_tcp.saturating_sub(look.polls);
         let Some(tcp) = self.tcp.as_mut().filter(|_| self.until_tcp == 0) else { return };
         self.until_tcp = if look.is_busy || !tcp.is_idle() { BUSY_TCP_PAUSE } else { IDLE_TCP_PAUSE };
-        // Fast polls count down too soon, so the clock limits the checks as well: a check delays messages. Strangers
-        // that keep connections open do not make checks more frequent.
+        // Fast polls count down too soon, so the clock limits the checks as well: each check delays messages.
         let now = (look.now)();
         if !look.is_busy && now < self.tcp_due {
             return;
@@ -249,7 +246,6 @@ impl Carriers for NetworkCarriers {
     }
 }
 
-/// Opens the TCP carrier; sets a warning for the user about the addresses in the parameters.
 fn open_tcp(tunables: &Tunables, key: Key, host: u64, warning: &mut Option<String>) -> io::Result<TcpCarrier> {
     let all = interfaces::all()?;
     let (include, exclude) = (&tunables.tcp_if_include, &tunables.tcp_if_exclude);

@@ -33,12 +33,11 @@ mod tests;
 pub use failure::{Failure, FailureReason};
 pub use step::{Ignored, Program, Step};
 
-/// Pause after the first try; doubles with each try. Longer than a peer in MPI takes to answer, short beside a job's
-/// start.
+/// Pause after the first try; doubles with each. Longer than a peer in MPI takes to answer, short beside a job's start.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(50);
 /// The longest pause between two tries: a computing peer gets one hello a second.
 const LONGEST_PAUSE: Duration = Duration::from_secs(1);
-/// Number of unanswered datagrams (750 ms) after which TCP is tried as well; fewer would mean TCP to merely slow peers.
+/// Number of unanswered datagrams (750 ms) after which TCP is tried as well: time for a merely slow peer to answer.
 const DATAGRAMS_ALONE: u32 = 4;
 
 /// One side of the making of one connection.
@@ -76,7 +75,6 @@ enum State {
 /// The result of asking one port of the peer so far.
 #[derive(Copy, Clone, Debug, Default)]
 struct PortAttempt {
-    /// Set by [`Handshake::require_datagram`].
     needs_datagram: bool,
     /// Number of hellos sent to it when it last answered, or at the beginning.
     heard_at: u32,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The message of the handshake. It names the sender, the sender's queue pair, and the receiver's queue pair that the
-//! sender has heard of.
+//! The message of the handshake: names the sender, its queue pair, and the receiver's queue pair that it has heard of.
 //!
 //! Owns [`Hello`], its bytes and their checks. [`super::handshake`] makes and reads hellos; `ud` and `tcp` carry them.
 //! Bytes: fixed size, versioned, little-endian, sealed with the receiving port's key ([`crate::select::key`]). Anybody
@@ -99,8 +98,7 @@ pub struct Hello {
     pub heard_epoch: u32,
     /// The sender knows that the receiver has set its queue pair to the sender's: no answer is needed.
     pub confirmed: bool,
-    /// Reason to refuse the request for the queue pair named as heard; the receiver must not use the sender's queue
-    /// pair.
+    /// Why the sender refuses the request for the queue pair named as heard; the receiver must not use the sender's.
     pub declined: Option<Declined>,
 }
 

@@ -100,8 +100,7 @@ pub struct Paths {
 }
 
 impl Paths {
-    /// Returns the carriers that both ports have and `btl_ibex_connect_via` permits. `has_tcp`: this process has opened
-    /// TCP.
+    /// Returns the carriers that both ports have and `btl_ibex_connect_via` permits. `has_tcp`: this process has TCP.
     #[must_use]
     pub fn between(local: &PortAddress, remote: &PortAddress, has_tcp: bool, tunables: &Tunables) -> Paths {
         let via = tunables.via();

@@ -137,8 +137,7 @@ impl TcpCarrier {
         }
     }
 
-    /// Accepts, connects, writes and reads as far as possible without waiting. Passes on every hello for this port, and
-    /// the reason of every connection that was ended for its content.
+    /// Accepts, connects, writes and reads without waiting. Delivers each hello, and the reason of each refusal.
     pub fn poll(&mut self, deliver: &mut impl FnMut(Result<Hello, Refusal>)) {
         self.accept();
         if self.links.is_empty() {
@@ -239,8 +238,7 @@ impl TcpCarrier {
         });
     }
 
-    /// Ends the connections whose peer, as they claim, has no handshake with us in progress. Since the last poll the
-    /// port has handled their hellos.
+    /// Ends connections whose named peer has no handshake in progress; the port has handled their hellos by now.
     fn end_needless(&mut self, now: Instant) {
         let expected = &self.expected;
         let needless = |link: &&mut Link| link.peer().is_some_and(|peer| !expected.contains(&peer));

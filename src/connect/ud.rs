@@ -108,7 +108,7 @@ impl UdCarrier {
         self.qp.receive(|datagram| take(&datagram.0))
     }
 
-    /// Forgets the path to the port with this `instance`: it is connected, or given up.
+    /// Forgets the path to the port with this `instance`.
     pub fn forget(&mut self, instance: u64) {
         // The last hello may still be in flight; the queue pair keeps its path until then.
         self.ways.remove(&instance);

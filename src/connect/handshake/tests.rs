@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of the handshake: both sides over a simulated network (`tests/world.rs`) for thousands of seeds, and each rule
-//! alone.
+//! Tests of the handshake: both sides over a simulated network (`tests/world.rs`), and each rule alone.
 
 use super::*;
 use crate::connect::Random;
@@ -74,8 +73,7 @@ fn a_side_that_drops_its_end_and_begins_anew_takes_the_other_along() {
     let mut superseded = 0;
     for seed in 0..4000 {
         let (mut world, mut random) = World::begun(seed, 14);
-        // The same process gives up its end (and continues its count); the other may still have, or be making, the old
-        // connection.
+        // The process gives up its end; the other may still have, or be making, the old connection.
         let who = random.below(2) as usize;
         world.nodes[who].drop_end();
         for _ in 0..random.below(3) {
@@ -246,7 +244,6 @@ fn a_process_can_connect_to_itself() {
     assert_eq!(step, Step::default());
 }
 
-/// A handshake of node 0 that has heard one hello of node 1, and that hello.
 fn one_heard() -> (Node, Handshake, Hello) {
     let (mut zero, mut one) = (Node::new(0, 0xa0), Node::new(1, 0xb0));
     zero.connect(0xb0, BOTH, Duration::ZERO, &Tunables::default());

@@ -34,7 +34,6 @@ pub(super) enum End {
     Turned,
     Silent,
     Closed,
-    /// No address could be reached, or the connection broke.
     Failed(Reach),
 }
 
@@ -52,7 +51,6 @@ enum State {
 pub(super) struct Link {
     stream: TcpStream,
     state: State,
-    /// Time at which the state began.
     since: Instant,
     /// Address of the peer that made it; `None` if we made it.
     from: Option<SocketAddr>,
@@ -63,13 +61,12 @@ pub(super) struct Link {
     ours: bool,
     /// Whether the peer has proved its identity on this connection.
     heard: bool,
-    /// Whether an earlier address refused: that says more than silence.
+    /// Whether an earlier address refused, which says more about the peer than silence.
     refused: bool,
     input: Frame,
     filled: usize,
     /// The hello being written, and the number of its bytes that are written.
     output: Option<(Frame, usize)>,
-    /// The hello after that.
     next: Option<Frame>,
     /// The newest hello, to be sent again to the next address.
     newest: Option<Frame>,
@@ -91,7 +88,6 @@ impl Link {
         Err(last)
     }
 
-    /// Takes over an accepted connection whose peer is not known yet.
     pub(super) fn accepted(stream: TcpStream, from: SocketAddr, now: Instant) -> io::Result<Link> {
         stream.set_nonblocking(true)?;
         Ok(Link { from: Some(from), ..Link::new(prepared(stream.into())?, State::Open, now) })
@@ -133,8 +129,7 @@ impl Link {
         self.state == State::Open
     }
 
-    /// Rank among the connections to one peer; the highest gets the hellos: ours if open, any if open, one not open
-    /// yet.
+    /// Rank among the connections to one peer: ours that is open, another open one, one that is not open yet.
     pub(super) fn rank(&self) -> u8 {
         u8::from(self.is_open()) + u8::from(self.is_open() && self.ours)
     }
@@ -171,7 +166,6 @@ impl Link {
         }
     }
 
-    /// Makes progress as far as possible without waiting.
     pub(super) fn advance(&mut self, key: &Key, now: Instant, deliver: &mut impl FnMut(Hello)) -> Result<(), End> {
         if self.state == State::Connecting && !self.connected(now)? {
             return Ok(());
@@ -280,7 +274,6 @@ impl Link {
         Ok(hello)
     }
 
-    /// Handles a broken connection, or one that the peer closed.
     fn broken(&mut self, error: &io::Error, now: Instant) -> Result<(), End> {
         if matches!(self.state, State::Closing | State::Closed) {
             return Err(End::Closed);
@@ -292,7 +285,6 @@ impl Link {
         Err(End::Failed(outcome(error)))
     }
 
-    /// Handles time-outs and a pending close.
     fn proceed(&mut self, now: Instant) -> Result<(), End> {
         let waited = now.duration_since(self.since);
         if self.state == State::Closing && self.output.is_none() {
@@ -309,7 +301,6 @@ impl Link {
     }
 }
 
-/// Begins to connect, without waiting.
 fn begin(address: SocketAddr) -> io::Result<TcpStream> {
     let socket = Socket::new(Domain::for_address(address), Type::STREAM, Some(Protocol::TCP))?;
     socket.set_nonblocking(true)?;
@@ -335,7 +326,6 @@ fn prepared(socket: Socket) -> io::Result<TcpStream> {
     Ok(socket.into())
 }
 
-/// What a failed attempt shows about the peer.
 pub(super) fn outcome(error: &io::Error) -> Reach {
     match error.kind() {
         io::ErrorKind::ConnectionRefused

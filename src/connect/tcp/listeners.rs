@@ -21,8 +21,7 @@ pub(super) struct Listeners {
 }
 
 impl Listeners {
-    /// Listens at those of `addresses` that are available, at a port that the kernel chooses. Fails if none is
-    /// available.
+    /// Listens at the available ones of `addresses`, at a port that the kernel chooses; fails if there are none.
     pub(super) fn open(addresses: &[IpAddr]) -> io::Result<Listeners> {
         let mut last = io::Error::from(io::ErrorKind::AddrNotAvailable);
         for _ in 0..TRIES {

@@ -30,7 +30,6 @@ impl Side {
         Side { carrier, address, got: Vec::new(), refused: Vec::new() }
     }
 
-    /// A hello from this side to `to`, identified by `psn`.
     fn hello(&self, to: &PortAddress, psn: u32) -> Hello {
         let mut made = hello();
         made.source.address = self.address;
@@ -140,7 +139,6 @@ fn what_was_sent_before_closing_arrives_and_both_ends_forget_the_connection() {
     a.carrier.close(&to_b);
     until("the last word", &mut [&mut a, &mut b], |sides| sides[1].got.len() == 2);
     until("the end", &mut [&mut a, &mut b], |sides| sides.iter().all(|side| side.carrier.is_idle()));
-    // A new connection can be made at once.
     a.send(&b.address, 3);
     until("the new one", &mut [&mut a, &mut b], |sides| sides[1].got.len() == 3);
 }
@@ -264,7 +262,6 @@ fn a_hello_cut_by_the_end_of_the_connection_is_not_delivered() {
     wire.shutdown(Shutdown::Write).expect("a half-open connection");
     until("its end", &mut [&mut b], |sides| sides[0].carrier.counters.accepted == 1 && sides[0].carrier.is_idle());
     assert!(b.got.is_empty());
-    // Our side of it is closed as well.
     assert_eq!(wire.read(&mut [0; 1]).unwrap_or(0), 0);
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two processes and a simulated network that loses, doubles, delays and reorders, in virtual time.
-//!
-//! The simulation knows to which queue pair each queue pair is set, so it checks that a confirmed side may really send.
-//! Every run is a pure function of its seed, which a failing assertion prints.
+//! Two processes and a simulated network that loses, doubles, delays and reorders, in virtual time. The simulation
+//! knows to which queue pair each queue pair is set, so it checks that a confirmed side may really send. Every run is a
+//! pure function of its seed, which a failing assertion prints.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -12,14 +11,12 @@ use super::*;
 pub(super) const MS: Duration = Duration::from_millis(1);
 pub(super) const BOTH: Paths = Paths { ud: true, tcp: true };
 
-/// The network's behaviour.
 #[derive(Copy, Clone)]
 pub(super) struct Weather {
     /// Percentage of datagrams lost, towards node 0 and node 1.
     pub(super) ud_loss: [u64; 2],
     /// Percentage of TCP packets lost (injected faults), towards node 0 and node 1.
     pub(super) tcp_loss: [u64; 2],
-    /// Percentage of packets doubled.
     pub(super) twice: u64,
     /// Longest delay, in ms; packets overtake each other.
     pub(super) delay: u64,
@@ -87,12 +84,10 @@ impl Node {
         (self.set_to, self.confirmed, self.programmed) = (None, 0, 0);
     }
 
-    /// Gives up the process's end of the connection in use and of its successor.
     pub(super) fn drop_end(&mut self) {
         (self.handshake, self.in_use, self.set_to) = (None, None, None);
     }
 
-    /// Whether it has a confirmed connection and a successor.
     pub(super) fn has_successor(&self) -> bool {
         self.in_use.is_some()
     }
@@ -106,7 +101,6 @@ impl Node {
     }
 }
 
-/// Packets in flight, by time of arrival.
 type Queue = BinaryHeap<Reverse<(Duration, u64, usize, bool, Vec<u8>)>>;
 
 pub(super) struct World {
@@ -214,7 +208,6 @@ impl World {
         }
     }
 
-    /// Checks that the other side's queue pair is set to this side's.
     fn assert_may_send(&self, who: usize) {
         let mine = self.nodes[who].qp().map(|qp| (qp.qpn, qp.psn));
         assert_eq!(self.nodes[1 - who].set_to, mine, "seed {}: node {who} is told to send too soon", self.seed);
@@ -253,7 +246,6 @@ impl World {
         self.act(who, step);
     }
 
-    /// Executes the next event; false if there is none.
     pub(super) fn advance(&mut self) -> bool {
         let packet = self.queue.peek().map(|Reverse((time, _, who, ..))| (*time).max(self.nodes[*who].computes_until));
         let timer = (0..2)
@@ -280,8 +272,7 @@ impl World {
         true
     }
 
-    /// Runs until there are no events. Returns the number of hellos sent after both were connected, and the number of
-    /// packets in flight then.
+    /// Runs until no event is left. Returns the hellos sent since both were connected, and the packets in flight then.
     pub(super) fn run(&mut self) -> (u32, usize) {
         let mut at_connection = None;
         for _ in 0..100_000 {

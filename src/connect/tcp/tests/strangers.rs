@@ -4,7 +4,6 @@
 use super::*;
 use crate::connect::tcp::link::STRANGER_PATIENCE;
 
-/// Bytes that a stranger may write, each on its own connection.
 fn garbage(side: &Side, other: &Side) -> Vec<Vec<u8>> {
     let good = other.hello(&side.address, 1).encode(&KEY);
     let mut damaged = good;
@@ -28,7 +27,6 @@ fn garbage_ends_its_connection_and_disturbs_nobody() {
     }
     until("the garbage", &mut [&mut b], |sides| sides[0].carrier.counters.garbage == count);
     assert!(b.got.is_empty() && b.carrier.is_idle());
-    // The refusal names the sender and the reason.
     let mut told: Vec<_> = b.refused.iter().map(|refusal| refusal.from).collect();
     let mut wanted: Vec<_> = strangers.iter().map(|stranger| stranger.local_addr().ok()).collect();
     told.sort();
@@ -95,7 +93,6 @@ fn while_a_handshake_is_under_way_one_peer_holds_no_more_than_a_few_connections(
         replay.read_exact(&mut got).expect("the answer");
         assert_eq!(got, answer);
     }
-    // They end with the handshake.
     let peer = a.address;
     b.carrier.close(&peer);
     until_all_are_ended(&mut b, &mut replays);
