@@ -16,8 +16,7 @@ const COUNTS_OF_EVENTS: usize = 4;
 /// The counts of events over all sources, in the process's own block.
 pub const EVENTS: [&str; COUNTS_OF_EVENTS] = ["events_raised", "events_delivered", "events_dropped", "events_late"];
 
-/// Copies a port's counts, and those of events, unless the last copy is less than `pause` nanoseconds old. Returns
-/// whether it copied.
+/// Copies counts of a port and of events, unless the last copy is less than `pause` ns old. Returns whether it copied.
 #[cold]
 pub fn show(port: u8, counters: &Counters, pause: u64) -> bool {
     let (Some(recorder), port) = (current(), usize::from(port)) else { return false };

@@ -35,18 +35,15 @@ pub(super) mod at {
     /// 1: a peer has no row in the table, which is full.
     pub(in crate::flight) const PEERS_LEFT_OUT: usize = 34;
     pub(in crate::flight) const PORTS: usize = 64;
-    /// Reason of the last failure.
     pub(in crate::flight) const REASON: usize = 128;
     /// Counts of each port, and of the process.
     pub(in crate::flight) const COUNTED: usize = 320;
     pub(in crate::flight) const GIDS: usize = 1408;
-    /// Entries of the ring.
     pub(in crate::flight) const RING: usize = 1536;
-    /// Rows of the table of peers.
     pub(in crate::flight) const PEERS: usize = RING + super::ENTRIES * super::ENTRY;
 }
 
-/// Numbers of words.
+/// Words of the texts: name of a host or program, name of a port, reason.
 pub(super) const NAME: usize = 8;
 pub(super) const PORT_NAME: usize = 4;
 pub(super) const REASON: usize = 192;
@@ -76,6 +73,7 @@ const _: () = {
     assert!(at::GIDS + PORTS * GID <= at::RING);
 };
 
+/// The sum of words; not 0 for a file of zeros.
 pub(super) fn sum(words: impl IntoIterator<Item = u64>) -> u64 {
     words
         .into_iter()

@@ -3,7 +3,7 @@
 //!
 //! A process has one file ([`begin`]) from the opening of its ports to their closing ([`end`]). Code where a rare event
 //! happens writes an entry ([`record`]); the ports' counts and the state of their peers are copied from time to time
-//! ([`show`], [`show_peer`]). After a failure, or if the process dies, the file stays ([`keep`]). [`Flight`] reads a
+//! ([`show`], [`show_peer`]). The file stays after a failure ([`keep`]), and if the process dies. [`Flight`] reads a
 //! file; [`leftovers`] finds files, and removes the oldest unneeded ones. The recorder is always on, so only code that
 //! runs rarely, or takes long anyway, writes entries. Path: cold. Threads: any, without a lock. Tests: `tests.rs`.
 

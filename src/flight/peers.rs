@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The peers in the file: the state of each connection, and the number of requests posted to it. A port copies the data
 //! of some of its connections when it copies its counts, so posting a request costs nothing more. A peer has a row per
-//! port, which it keeps while the process lives. If the table is full, the file says so. `transport/port/shown.rs`
-//! writes, the command reads. Path: cold. Threads: the port's thread writes a row; any thread may claim one. Tests:
-//! `tests.rs`.
+//! port, which it keeps while the process lives. `transport/port/shown.rs` writes, the command reads. Path: cold.
+//! Threads: the port's thread writes a row; any thread may claim one. Tests: `tests.rs`.
 
 use super::layout::{PEERS, PORTS, ROW, at};
 use super::recorder::{Recorder, current};

@@ -36,6 +36,7 @@ pub(super) struct Recorder {
     reason: Mutex<()>,
 }
 
+/// Most recordings of a process, one after the other.
 const LIVES: usize = 8;
 
 static RECORDERS: [OnceLock<Recorder>; LIVES] = [const { OnceLock::new() }; LIVES];
@@ -86,7 +87,6 @@ impl Recorder {
         words.iter().enumerate().for_each(|(index, word)| self.set(at + index, *word));
     }
 
-    /// Writes an entry, and gives it its number.
     pub(super) fn write(&self, entry: &Entry) {
         let number = self.words[at::ENTRIES].fetch_add(1, Ordering::Relaxed);
         let place = at::RING + number as usize % ENTRIES * ENTRY;

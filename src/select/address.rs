@@ -4,7 +4,7 @@
 //! Owns [`PortAddress`], its bytes, and the pairing of local with remote ports ([`pair`]). The plugin publishes
 //! [`encode_ports`] and decodes a peer's with [`decode_ports`]; these have an address and a key for each port
 //! ([`PortEntry`]). A hello carries a [`PortAddress`] without key. Bytes: fixed size, versioned, little-endian; GIDs
-//! and IP addresses in network order. Decoding checks each field, and panics on no input. Path: setup. Threads: plain
+//! and IP addresses in network order. Decoding checks each field; no input makes it panic. Path: setup. Threads: plain
 //! data. Tests: `address/tests.rs`.
 
 use std::fmt;
@@ -68,8 +68,7 @@ pub struct PortAddress {
     pub lid: u16,
     /// The port's GID, in network order.
     pub gid: [u8; 16],
-    /// Prefix length of the GID's IP subnet, at most 128 (IPv4: 96 plus the netmask's length); 0: unknown, or
-    /// InfiniBand.
+    /// Prefix length of the GID's IP subnet (IPv4: 96 plus the netmask's length); 0: unknown, or InfiniBand.
     pub subnet_length: u8,
     /// The first half of the port's GID as a number (`fe80::` = `0xfe80_0000_0000_0000`); 0 on Ethernet.
     pub subnet_prefix: u64,
@@ -221,7 +220,7 @@ impl PortAddress {
         }
         let gid = Ipv6Addr::from(self.gid);
         let ipv4 = gid.to_ipv4_mapped();
-        // Routers drop packets from such an address.
+        // Routers drop packets from a link-local address.
         let is_link_local = ipv4.map_or(gid.is_unicast_link_local(), |ipv4| ipv4.is_link_local());
         (LINK_ETHERNET, u64::from(self.gid_type) << 2 | u64::from(ipv4.is_some()) << 1 | u64::from(is_link_local))
     }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Chooses the ports that this process uses, with a reason for each other one: a pure function of the devices'
 //! descriptions and the parameters. `device.rs` makes the descriptions from verbs, [`crate::select::gid`] chooses a
-//! port's GID, `choose/port.rs` decides whether a single port is usable. The report is printed at `btl_ibex_verbose 1`,
-//! and if no port is left. Path: setup. Threads: plain data. Tests: `choose/tests.rs`.
+//! port's GID, `choose/port.rs` judges a single port. The result has the report that `btl_ibex_verbose 1` prints, and
+//! the message if no port is left. Path: setup. Threads: plain data. Tests: `choose/tests.rs`.
 
 use std::fmt;
 
@@ -142,7 +142,6 @@ fn describe(device: &DeviceInfo, port: &PortInfo) -> String {
     format!("{layer}, {} Mb/s, MTU {mtu}, NUMA distance {distance}", port.rate_mbps)
 }
 
-/// Whether the user permits the port; the reason if not.
 fn permitted(device: &DeviceInfo, port: &PortInfo, tunables: &Tunables) -> Result<(), String> {
     let fits = |patterns: &str| {
         split(patterns).find(|pattern| pattern_fits(pattern, &device.name, port.number)).map(str::to_owned)
@@ -191,7 +190,6 @@ fn info<'a>(chosen: &Chosen, devices: &'a [DeviceInfo]) -> Option<&'a PortInfo> 
     devices[chosen.device].ports.iter().find(|port| port.number == chosen.port)
 }
 
-/// Refuses ports beyond [`MAX_PORTS`], for which the modex has no room.
 fn refuse_surplus(considered: &mut [Considered]) {
     for port in considered.iter_mut().filter(|port| port.chosen.is_some()).skip(MAX_PORTS) {
         port.chosen = None;

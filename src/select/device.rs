@@ -72,8 +72,7 @@ impl PortChoice {
         PortChoice { lid, gid_index, gid, ..self.clone() }
     }
 
-    /// Whether the port may have got this GID for its own: the same kind of IP address on Ethernet, another subnet
-    /// prefix on InfiniBand.
+    /// Whether the port's GID may have become this one: its kind of IP address on Ethernet, its GUID on InfiniBand.
     fn may_become(&self, gid: &[u8; 16]) -> bool {
         let kind = |gid: &[u8; 16]| {
             let address = Ipv6Addr::from(*gid);
@@ -221,7 +220,6 @@ fn refusal(name: &str, error: &io::Error) -> String {
     }
 }
 
-/// Returns `/dev/infiniband/uverbsN`.
 fn device_file(name: &str) -> Option<String> {
     let files = std::fs::read_dir("/sys/class/infiniband_verbs").ok()?;
     let belongs = |file: &std::fs::DirEntry| {

@@ -60,7 +60,6 @@ impl Key {
     }
 }
 
-/// Never shows the key, wherever a value that contains one is printed.
 impl fmt::Debug for Key {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Key(not shown)")

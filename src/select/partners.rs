@@ -2,9 +2,9 @@
 //! The order in which a peer's ports are tried for a connection, if addresses leave a choice ([`partners`]).
 //!
 //! Addresses pair ports one to one ([`super::address::pair`]). But InfiniBand fabrics without a configured prefix all
-//! have the default one, so only a datagram shows whether two ports are in one fabric. So a port may connect to each of
-//! the peer's ports with its prefix that is paired; its own partner comes first. On Ethernet the address decides. Path:
-//! setup. Threads: plain data. Tests: at the end of the file.
+//! have the default one, so only a datagram shows whether two ports are in one fabric. Therefore a paired port may
+//! connect to each paired port of the peer that has its prefix; its own partner comes first. On Ethernet the address
+//! decides. Path: setup. Threads: plain data. Tests: at the end of the file.
 
 use super::address::{LINK_INFINIBAND, PortAddress, pair};
 

@@ -58,7 +58,6 @@ fn lid_and_subnet_prefix_are_little_endian() {
     assert_eq!(PortAddress::decode(&bytes), Ok(infiniband(0xfe80_0000_0000_0001)));
 }
 
-/// An entry with its own key.
 fn entry(address: PortAddress) -> PortEntry {
     PortEntry { address, key: Key::from_bytes([address.link_layer; 16]) }
 }
