@@ -157,7 +157,6 @@ pub(crate) fn raise(level: &AtomicU64, to: u64) {
     level.store(level.load(Ordering::Relaxed).max(to), Ordering::Relaxed);
 }
 
-/// Subtracts from a level that only this thread writes at the moment.
 #[inline]
 pub(crate) fn subtract(count: &AtomicU64, less: u64) {
     count.store(count.load(Ordering::Relaxed).saturating_sub(less), Ordering::Relaxed);

@@ -38,7 +38,6 @@ pub fn all() -> io::Result<Vec<Interface>> {
     Ok(usable.map(interface).collect())
 }
 
-/// One item of a list: an interface by name, or the addresses of a network.
 #[derive(Clone, Debug, Eq, PartialEq)]
 enum Item {
     Name(String),

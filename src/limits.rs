@@ -5,7 +5,6 @@
 use ibex_ffi::limits;
 use std::io;
 
-/// The limits that may explain an error, and the requested memory; each field says what its `None` means.
 #[derive(Debug, Clone, Copy, Default)]
 struct Limits {
     /// Bytes of locked memory; `None`: no limit.
@@ -20,8 +19,7 @@ struct Limits {
     wanted: Option<u64>,
 }
 
-/// Advice about an error that a limit may explain, as sentences that follow the error; `wanted`: requested bytes, if
-/// known. `None`: no limit explains it.
+/// Returns advice, as sentences that follow the error; `None`: no limit explains it. `wanted`: requested bytes.
 #[must_use]
 pub fn advice(error: &io::Error, wanted: Option<u64>) -> Option<String> {
     let limits = Limits {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One parameter: its permitted values, and the check of a value. Owns the parts of the table in `rows.rs` ([`Row`]),
-//! the user's values ([`Value`]), and the refusal of a value ([`OutOfBounds`]). Path: setup. Threads: plain data.
-//! Tests: `tests.rs`.
+//! One parameter: its type and permitted values ([`Row`]), the user's value ([`Value`]), and the refusal of a value
+//! ([`OutOfBounds`]). Path: setup. Threads: plain data. Tests: `tests.rs`.
 
 /// The type of a parameter, its default, and its permitted values.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -88,7 +87,7 @@ pub struct Row {
     pub scope: Scope,
     /// Until when a tool may write it.
     pub writable: Writable,
-    /// Audience: the verbosity level of MPI_T (MPI 4.0, section 15.3.1), 1 = every user ... 9 = developers of ibex.
+    /// Audience: the verbosity level of `MPI_T` (MPI 4.1, section 15.3.1), 1 = every user ... 9 = developers of ibex.
     pub level: u8,
 }
 
