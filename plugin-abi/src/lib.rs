@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The interface of ibex: `libibex.so`, with the components that a stock Open MPI loads, and the functions for tools.
-//!
-//! This crate translates between Open MPI's interfaces and the engine (`engine`), which knows no MPI. `btl` is the
-//! component for ob1 and osc/rdma (`opal/mca/btl/btl.h`), `pml` the one for MPI's point-to-point messages
-//! (`ompi/mca/pml/pml.h`). `runtime` has what exists once per process: open ports, registrations, parameters, messages
-//! to the user. `tool` has the functions that tools call. Components use `runtime` and not each other; `runtime`
-//! depends on none of them. The files' dependencies have no cycle.
+//! ARCHITECTURE.md describes the folders. Components use `runtime` and not each other; `runtime` depends on none of
+//! them. The files' dependencies have no cycle. Threads: one at a time, unless the program requested
+//! `MPI_THREAD_MULTIPLE`; see `runtime/exclusive.rs`.
 //!
 //! Safety, for every unsafe block below: **M1** a module pointer from Open MPI was returned by `btl_init`, and
 //! `btl_finalize` has not been called for it; **M2** a descriptor from Open MPI was returned by `btl_alloc` or
@@ -14,8 +11,6 @@
 //! reference exists to bytes that an adapter may access; **R2** these bytes belong to the device from post to
 //! completion; **R3** a registration outlives every work request that names it. `pml` adds P1 to P4,
 //! `runtime/listeners.rs` N1 to N4.
-//!
-//! Threads: one at a time, unless the program requested `MPI_THREAD_MULTIPLE`; see `runtime/exclusive.rs`.
 
 mod btl;
 mod pml;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Common parts of the BTL's and the PML's component structures, and the test whether the user named ibex.
-//!
-//! Called by `btl/component.rs` and `pml/component.rs`. Grade: setup. Plain functions. Tests: below.
+//! Common parts of the BTL's and the PML's component structures, and the test whether the user named ibex. Called by
+//! `btl/component.rs` and `pml/component.rs`. Grade: setup. Threads: any. Tests: below.
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int};
@@ -64,7 +63,6 @@ pub(crate) const fn version(
 pub(crate) const DATA: sys::mca_base_component_data_t =
     sys::mca_base_component_data_t { param_field: 0, reserved: [0; 32] };
 
-/// Converts a text to a NUL-terminated C array.
 const fn text<const N: usize>(bytes: &[u8]) -> [c_char; N] {
     assert!(bytes.len() < N, "room for the terminating NUL");
     let mut array = [0; N];
@@ -87,7 +85,6 @@ const fn number(digits: &str) -> c_int {
     value
 }
 
-/// Returns whether the user's list of a framework's components includes ibex by name.
 pub(crate) fn names_ibex(list: &str) -> bool {
     !list.trim_start().starts_with('^') && list.split(',').any(|name| name.trim() == "ibex")
 }

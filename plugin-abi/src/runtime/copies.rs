@@ -2,13 +2,11 @@
 //! Whether this libibex.so is the only one in the process, or the first.
 //!
 //! A tool may be linked with one file while Open MPI loads another as its component. The dynamic linker then resolves
-//! symbols that both export to the first file that it finds, while each copy keeps its own private state: calls of a
-//! tool would change the state of one copy, and events would be raised in the other. So the copy that was loaded later
-//! prints a message and takes no part: as a component it declines, and it refuses calls of a tool. Two links to one
-//! file are one copy, because the linker compares files.
-//!
-//! Called by both components, and by every function of `tool` that C may call. Grade: setup; the first call looks at
-//! every library of the process, all others are a load. Threads: any. Tests: below, and `tests/copies.rs`.
+//! symbols that both export to the first file, while each copy keeps its own private state: a tool would call one copy,
+//! and the other would raise the events. So the copy that was loaded later prints a message and takes no part: its
+//! component declines, and its functions for tools refuse. Two links to one file are one copy. Called by both
+//! components, and by every function of `tool` that C may call. Grade: setup; the first call looks at every library of
+//! the process, all others are a load. Threads: any. Tests: below, and `tests/copies.rs`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::fmt;
@@ -26,9 +24,7 @@ static HERE: u8 = 0;
 
 #[derive(Debug, PartialEq, Eq)]
 struct Library {
-    /// Address at which it is mapped.
     base: usize,
-    /// Path by which it was loaded.
     path: String,
 }
 
@@ -60,7 +56,6 @@ fn with_target(path: &str) -> String {
     }
 }
 
-/// Returns the copy of ibex that was loaded before this one, if there is one.
 pub(crate) fn earlier() -> Option<&'static Earlier> {
     static EARLIER: OnceLock<Option<Earlier>> = OnceLock::new();
     EARLIER.get_or_init(find).as_ref()
@@ -110,7 +105,6 @@ fn marked(path: &CStr) -> Option<Library> {
     library
 }
 
-/// Returns the paths of all libraries of the process, in the order in which they were loaded.
 fn loaded() -> Vec<CString> {
     unsafe extern "C" fn note(info: *mut libc::dl_phdr_info, _: usize, names: *mut c_void) -> c_int {
         // SAFETY: the linker passes its own structure, and the vector below, which nothing else uses meanwhile.

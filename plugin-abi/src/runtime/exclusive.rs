@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Access to a value by one caller at a time, without cost in a single-threaded process.
-//!
-//! [`Exclusive`] owns such a value (a port, or the state of the PML). With `MPI_THREAD_MULTIPLE` it takes a lock;
-//! otherwise a flag suffices. A thread that is inside cannot enter again: [`Exclusive::enter`] returns `None`, so there
-//! is never a second `&mut`. Callbacks to Open MPI run outside, so they may call ibex again. Called by `port` and
-//! `pml/instance.rs`. Grade: hot (single-threaded: one load and one store to enter, and to leave). Threads: any. Tests:
-//! below.
+//! Access to a value by one caller at a time, without cost in a single-threaded process. [`Exclusive`] owns such a
+//! value
+//! (a port, or the state of the PML). With `MPI_THREAD_MULTIPLE` it takes a lock; otherwise a flag suffices. A thread
+//! that is inside cannot enter again: [`Exclusive::enter`] returns `None`, so there is never a second `&mut`. Callbacks
+//! to Open MPI run outside, so they may call ibex again. Called by `port` and `pml/instance.rs`. Grade: hot
+//! (single-threaded: one load and one store to enter, and to leave). Threads: any. Tests: below.
 
 use std::cell::{Cell, UnsafeCell};
 use std::marker::PhantomData;
@@ -21,7 +20,6 @@ const FREE: u8 = 0;
 const ENTERED: u8 = 1;
 const LOCKED: u8 = 2;
 
-/// A value that one caller at a time may use.
 #[repr(C)]
 pub(crate) struct Exclusive<T> {
     /// First, so that the value has the address of the `Exclusive`.
@@ -45,13 +43,10 @@ pub(crate) struct Entered<'a, T> {
 }
 
 impl<T> Exclusive<T> {
-    /// Makes a value for several threads, with a lock.
     pub(crate) const fn locked(value: T) -> Self {
         Exclusive::new(value, LOCKED)
     }
 
-    /// Makes a value for one thread at a time, without a lock.
-    ///
     /// # Safety
     /// If two threads use the value, one's use happens before the other's.
     pub(crate) const unsafe fn unlocked(value: T) -> Self {

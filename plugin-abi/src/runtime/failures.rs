@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Prints why a connection failed, before Open MPI gets an error code of a request that failed with it.
-//!
-//! ob1 and osc/rdma may end the job at the first error, whether in a completion or as the result of a call, with a text
-//! that names no peer and no port. So each caller that returns or delivers an error calls this first. The engine keeps
-//! each reason until it is taken. Grade: errors. Threads: any; a reason is printed while the port is entered, so that
-//! no other thread delivers an error earlier. Tests: the device tests in `hw-tests`.
+//! Prints why a connection failed, before Open MPI gets an error code of a request that failed with it. ob1 and
+//! osc/rdma
+//! may end the job at the first error, with a text that names no peer and no port; so each caller that returns or
+//! delivers an error calls this first. The engine keeps each reason until it is taken. Grade: errors. Threads: any; a
+//! reason is printed while the port is entered, so that no other thread delivers an error earlier. Tests: the device
+//! tests in `hw-tests`.
 
 use engine::transport::{EndpointId, Failed};
 

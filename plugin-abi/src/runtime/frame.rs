@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Frames: a batch of completions, from the poll of a port until all of them are processed.
-//!
-//! Callbacks run meanwhile, and may poll the same port again, with another frame. Frames are reused, so one is
-//! allocated for each level of nesting. Grade: hot (a move of a pointer). Threads: the one that has entered the owner
-//! of the frames, a port (the BTL's frames) or the PML.
+//! Frames: a batch of completions, from the poll of a port until all of them are processed. Callbacks run meanwhile,
+//! and
+//! may poll the same port again, with another frame. Frames are reused, so one is allocated for each level of nesting.
+//! Grade: hot (a move of a pointer). Threads: the one that has entered the owner of the frames, a port (the BTL's
+//! frames) or the PML.
 
 use engine::events::{PolledBatch, SourceId};
 use engine::transport::Batch;
@@ -11,7 +11,6 @@ use ibex_ffi::openmpi::release::ReceiveDescriptor;
 
 use super::device::Port;
 
-/// Result of one poll of a port.
 #[repr(C)]
 pub(crate) struct Frame {
     /// First, so that the frame has the address that a poll gets.
@@ -44,7 +43,6 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// Returns an unused frame, or a new one.
     #[inline]
     pub(crate) fn take(&mut self) -> Box<Frame> {
         match self.first.take() {
@@ -66,7 +64,6 @@ impl Frames {
         self.give_back_released(frame);
     }
 
-    /// Takes back a frame whose batch has been released.
     pub(crate) fn give_back_released(&mut self, mut frame: Box<Frame>) {
         match &mut self.first {
             Some(first) => {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A free list of records of one type, with the blocks of memory that contain them, which live as long as the list.
-//!
-//! Open MPI and work requests hold addresses of records, so these are plain pointers, and the link of the list is
-//! inside the record ([`Linked`]). Called by the pools of both components (`btl/descriptor/pool.rs`, `pml/request.rs`).
-//! Grade: hot (a pop, a push); [`FreeList::add`] allocates (pending). Threads: the owner's. Tests:
-//! `btl/descriptor/tests.rs`, `btl/operation.rs`.
+//! Open
+//! MPI and work requests hold addresses of records, so these are plain pointers, and the link of the list is inside the
+//! record ([`Linked`]). Called by the pools of both components (`btl/descriptor/pool.rs`, `pml/request.rs`). Grade: hot
+//! (a pop, a push); [`FreeList::add`] allocates (pending). Threads: the owner's. Tests: `btl/descriptor/tests.rs`,
+//! `btl/operation.rs`.
 
 use std::ptr::{NonNull, null_mut};
 
@@ -18,7 +18,6 @@ pub(crate) unsafe trait Linked: Sized {
     const NEXT: usize;
 }
 
-/// Records in use and free ones.
 pub(crate) struct FreeList<T: Linked> {
     free: *mut T,
     blocks: Vec<*mut [T]>,
@@ -46,8 +45,6 @@ impl<T: Linked> FreeList<T> {
         Some(record)
     }
 
-    /// Puts a record back.
-    ///
     /// # Safety
     /// The record was taken from this list, and nobody uses it any more.
     #[inline]
@@ -86,7 +83,6 @@ impl<T: Linked> Drop for FreeList<T> {
     }
 }
 
-/// Returns the address of a record's link.
 #[inline]
 fn link<T: Linked>(record: *mut T) -> *mut *mut T {
     record.wrapping_byte_add(T::NEXT).cast()

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Keeps Rust's panics out of Open MPI's C code.
-//!
-//! Every function that Open MPI calls runs inside [`fence`]: a panic becomes an error code and one message, and nothing
-//! unwinds into C. A panic is a defect of ibex. So [`broken`] then makes progress report every port as failed, and Open
-//! MPI ends the job. Grade: hot (one predicted branch, no allocation). Threads: any. Tests: below.
+//! Keeps Rust's panics out of Open MPI's C code. Every function that Open MPI calls runs inside [`fence`]: a panic
+//! becomes an error code and one message. A panic is a defect of ibex. So [`broken`] then makes progress report every
+//! port as failed, and Open MPI ends the job. Grade: hot (one predicted branch, no allocation). Threads: any. Tests:
+//! below.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +38,7 @@ pub(crate) fn reset() {
 
 #[cfg(test)]
 thread_local!(
-    /// Whether a panic of this thread has been caught: what a test in this thread asserts was not so.
+    /// Whether [`fence`] has caught a panic of this thread: tests assert that it has not.
     pub(crate) static CAUGHT: std::cell::Cell<bool> = const { std::cell::Cell::new(false) }
 );
 

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When a blocking call runs Open MPI's progress engine: [`Idle`] for one that waits, [`Busy`] for those that never do.
-//!
-//! Called by the waits of the PML and by `btl_flush`. Grade: hot. Threads: [`Idle`] belongs to one wait, [`Busy`] to
-//! the thread that has entered the PML. Tests: below.
+//! When a blocking call runs Open MPI's progress engine: [`Idle`] counts the rounds of one call that waits, [`Busy`]
+//! the polls of calls that never wait. Called by the waits of the PML and by `btl_flush`. Grade: hot. Threads: [`Idle`]
+//! belongs to one wait, [`Busy`] to the thread that has entered the PML. Tests: below.
 
 use ibex_ffi::openmpi::sys;
 
-/// Counter of idle rounds of a wait.
 pub(crate) struct Idle {
     rounds: u32,
 }
@@ -54,7 +52,6 @@ impl Busy {
         self.is_due
     }
 
-    /// Returns whether Open MPI's progress engine is to be called now, and resets that.
     pub(crate) fn take_due(&mut self) -> bool {
         std::mem::take(&mut self.is_due)
     }

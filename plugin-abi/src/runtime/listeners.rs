@@ -1,14 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Listeners for the events of requests and messages: one table per communicator, read at the site of the event.
 //!
-//! The PML raises these events and registers itself as their raiser ([`raised_by`]). Tools add and remove listeners
-//! (`tool/peruse`, `tool/matching.rs`, `tool/transfers.rs`), for one communicator or for all. The table is in
-//! `c_peruse_handles` of Open MPI's communicator, which a stock Open MPI leaves null. So a site finds it by one load. A
-//! listener is called at the site, with a specification on the stack of the PML: no clock is read and nothing is
-//! allocated. Usually an event has one listener; its function and argument are in the table itself. For several
-//! listeners the table has [`call_each`], which iterates over their list.
+//! The PML raises these events and registers itself as their raiser ([`raised_by`]). Tools add and remove listeners,
+//! for
+//! one communicator or for all. The table is in `c_peruse_handles` of Open MPI's communicator, which a stock Open MPI
+//! leaves null; so a site finds it by one load. The site calls a listener with a specification on the stack of the PML:
+//! it reads no clock and allocates nothing. Usually an event has one listener, whose function and argument are in the
+//! table itself; for several the table has [`call_each`], which iterates over their list.
 //!
-//! Grade: setup; [`Listeners::tell`] is on the path of messages while a tool listens. Threads: see N1. Tests: below,
+//! Called by `tool/peruse`, `tool/matching.rs`, `watch.rs` and the PML. Grade: setup; [`Listeners::tell`] is on the
+//! path
+//! of messages while a tool listens. Threads: see N1. Tests: below,
 //! and `hw-tests/tools/peruse_requests.c`. Safety, for every unsafe block in this file and in `tool/matching.rs`:
 //! - **N1** Tables and listeners are used by one thread at a time: the thread that has entered the PML (`pml/mod.rs`,
 //!   P3) or, while no PML raises events, the one inside [`without_a_face`] (both by [`change`]); or the thread that
@@ -30,7 +32,6 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ibex_ffi::openmpi::sys;
 
-/// Declares the events and [`Event::ALL`], the list of them in the order of their numbers.
 macro_rules! events {
     ($(#[$of_all:meta])* enum Event { $($(#[$of_one:meta])* $name:ident,)* }) => {
         $(#[$of_all])*
@@ -87,7 +88,6 @@ pub(crate) struct Spec {
     pub(crate) operation: c_int,
     /// Context number of the communicator. This and the following fields are ibex' own; this one fills C's padding.
     pub(crate) context: u32,
-    /// Length of the message in bytes.
     pub(crate) bytes: u64,
     /// Time of the event, once a listener has read the clock. Before that it is 0, or `TOLD` (`tool/instance.rs`) after
     /// the first of several listeners. A lone listener ignores the previous value.
@@ -109,7 +109,6 @@ impl Spec {
     };
 }
 
-/// Protocol that transfers the bytes of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Protocol {
@@ -127,7 +126,6 @@ pub(crate) enum Protocol {
     Oneself,
 }
 
-/// Reason for the choice of a [`Protocol`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Reason {
@@ -141,13 +139,10 @@ pub(crate) enum Reason {
     HeldBack,
     /// The adapter does not support the better protocol, has no connection to the peer yet, or has no room.
     Adapter,
-    /// Sender and receiver are the same process.
     Oneself,
-    /// The other process is on this host.
     SameHost,
 }
 
-/// Path of a message's bytes: protocol, reason, port and queue pair.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Passage {
     pub(crate) protocol: Protocol,
@@ -161,7 +156,6 @@ pub(crate) struct Passage {
 }
 
 impl Passage {
-    /// Value of [`Passage::port`] for a message that no port carries.
     pub(crate) const NO_PORT: u32 = u32::MAX;
 }
 
@@ -179,7 +173,6 @@ pub(crate) struct ProtocolSpec {
 /// `peruse_comm_callback_f`
 pub(crate) type Function = unsafe extern "C" fn(i64, isize, *mut Spec, *mut c_void) -> c_int;
 
-/// Callback of a tool, with its argument.
 #[derive(Clone, Copy)]
 pub(crate) struct Listener {
     /// Number of the listener; not 0.
@@ -217,7 +210,6 @@ pub(crate) struct Upcall {
     pub(crate) failed: fn(handle: i64, code: c_int),
 }
 
-/// Functions of the PML, which raises these events.
 #[derive(Clone, Copy)]
 pub(crate) struct Raiser {
     /// Enters the PML and runs the closure: no other thread raises an event meanwhile. Passes true if this thread is
@@ -239,7 +231,6 @@ static UPCALL: OnceLock<Upcall> = OnceLock::new();
 static COUNT: AtomicUsize = AtomicUsize::new(0);
 static IS_LOCKED: AtomicBool = AtomicBool::new(false);
 
-/// Tables and listeners of all communicators.
 struct Tables {
     /// Tables by the address of their communicator.
     of: BTreeMap<usize, Table>,
@@ -254,7 +245,7 @@ struct Tables {
 static TABLES: Mutex<Tables> =
     Mutex::new(Tables { of: BTreeMap::new(), comms: BTreeSet::new(), everywhere: Vec::new(), is_behind: false });
 
-/// Communicators whose listeners have changed. If it is one, the others, possibly 100,000, are not visited.
+/// Communicators whose listeners have changed. For one, [`follow`] does not visit the others, possibly 100,000.
 #[derive(Clone, Copy)]
 enum Changed {
     Nothing,
@@ -268,8 +259,6 @@ fn tables() -> MutexGuard<'static, Tables> {
 }
 
 impl Tables {
-    /// Adds a listener to a communicator.
-    ///
     /// # Safety
     /// N1. The communicator is live, and [`forget`] is called before it is freed.
     unsafe fn add(&mut self, comm: *mut sys::ompi_communicator_t, event: Event, listener: Listener) {
@@ -284,7 +273,6 @@ impl Tables {
     }
 }
 
-/// A table in [`Tables::of`].
 struct Table(NonNull<Listeners>);
 
 impl Table {
@@ -297,7 +285,6 @@ impl Table {
 // SAFETY: the pointer comes from a box, and N1 lets one thread at a time use the table.
 unsafe impl Send for Table {}
 
-/// Function to call at the site of an event, with its arguments.
 #[derive(Clone, Copy)]
 struct Called {
     function: Option<Function>,
@@ -305,7 +292,7 @@ struct Called {
     param: *mut c_void,
 }
 
-/// The table of a communicator. Who has a reference to one keeps N1 while it uses it ([`Listeners::of`]).
+/// The table of a communicator. The holder of a reference keeps N1 while it uses the table ([`Listeners::of`]).
 pub(crate) struct Listeners {
     called: [Cell<Called>; Event::ALL.len()],
     /// No borrow outlives a line here, so a callback may change the lists.
@@ -323,12 +310,10 @@ pub(crate) fn raised_by(raiser: Option<Raiser>) {
     without_a_face(|| *RAISER.lock().unwrap_or_else(PoisonError::into_inner) = raiser);
 }
 
-/// Returns whether a PML of this process raises these events.
 pub(crate) fn are_raised() -> bool {
     RAISER.lock().unwrap_or_else(PoisonError::into_inner).is_some()
 }
 
-/// Returns whether any communicator has a listener.
 pub(crate) fn is_anybody() -> bool {
     COUNT.load(Ordering::Relaxed) > 0
 }
@@ -439,7 +424,6 @@ pub(crate) fn add_everywhere(event: Event, listener: Listener, is_wanted: impl F
     });
 }
 
-/// Removes the listener with this handle from all communicators (see [`remove`]).
 pub(crate) fn remove_everywhere(event: Event, handle: i64) {
     change(|is_within| {
         let mut tables = tables();
@@ -556,7 +540,6 @@ impl Listeners {
         }
     }
 
-    /// A table of these listeners, for a communicator that no tool knows.
     #[cfg(test)]
     pub(crate) fn of_test(all: impl Iterator<Item = (Event, Listener)>) -> std::rc::Rc<Self> {
         let table = std::rc::Rc::new(Listeners::new());
@@ -566,8 +549,6 @@ impl Listeners {
         table
     }
 
-    /// Returns the table of a communicator, if it has one.
-    ///
     /// # Safety
     /// The communicator is live, and N1 holds while the reference is used.
     #[inline(always)]
@@ -622,20 +603,17 @@ impl Listeners {
         self.of.iter().map(|list| list.borrow().iter().filter(|listener| !listener.is_taken()).count()).sum()
     }
 
-    /// Returns whether the event has a listener.
     #[inline(always)]
     pub(crate) fn wants(&self, event: Event) -> bool {
         self.called[event as usize].get().function.is_some()
     }
 
-    /// Notifies all listeners of the event.
     #[inline(always)]
     pub(crate) fn tell(&self, event: Event, id: u64, spec: &mut Spec) {
         // SAFETY: N3: the specification is borrowed during the call.
         unsafe { self.tell_raw(event, id, spec) };
     }
 
-    /// Notifies all listeners of the protocol that transfers a request's message.
     pub(crate) fn tell_protocol(&self, id: u64, spec: &mut ProtocolSpec) {
         // SAFETY: N3: the specification is the first field of `spec`, which is borrowed during the call.
         unsafe { self.tell_raw(Event::Protocol, id, std::ptr::from_mut(spec).cast()) };

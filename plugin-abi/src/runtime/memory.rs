@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Registered memory, over Open MPI's `grdma` cache.
-//!
-//! Open MPI asks for a registration before it puts, gets or sends without copying; the cache keeps it for later use.
-//! The handle that Open MPI sends to peers is 8 bytes of plain data, `{rkey, lkey}`, and may be copied to any
-//! alignment. Called by both components. Grade: pending (a hit in the cache makes no system call). Threads: any;
-//! nothing here enters the port. Why R3 holds: Open MPI deregisters a handle when the operations that name it have
-//! completed (`btl.h`, `btl_put`), and a descriptor gives its registration back when it is freed, after its completion.
-//! Tests: below.
+//! Registered memory, over Open MPI's `grdma` cache. Open MPI asks for a registration before it puts, gets or sends
+//! without copying; the cache keeps it for later use. The handle that Open MPI sends to peers is 8 bytes of plain data,
+//! `{rkey, lkey}`, and may be copied to any alignment. Called by both components. Grade: pending (a hit in the cache
+//! makes no system call). Threads: any; nothing here enters the port. Tests: below. Why R3 holds: Open MPI deregisters
+//! a handle when the operations that name it have completed (`btl.h`, `btl_put`), and a descriptor gives its
+//! registration back when it is freed, after its completion.
 
 use std::ffi::{CString, c_int, c_void};
 use std::io;
@@ -25,13 +23,12 @@ use ibex_ffi::verbs::{Access, MemoryRegion, ProtectionDomain};
 use super::guard::fence;
 use super::{messages, watch};
 
-/// Keys of registered memory, for the work requests of peers and of this process. Sent in ob1's headers.
+/// Keys of registered memory: `rkey` for the work requests of peers, `lkey` for those of this process. Sent in ob1's
+/// headers.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegistrationHandle {
-    /// Key for the work requests of peers.
     pub(crate) rkey: u32,
-    /// Key for the work requests of this process.
     pub(crate) lkey: u32,
 }
 
@@ -51,12 +48,10 @@ struct Registrar {
     domain: Arc<ProtectionDomain>,
     counters: Arc<Counters>,
     rights: Rights,
-    /// Device and port, for messages to the user.
     place: String,
     index: u8,
 }
 
-/// Access rights that registrations of a port may have.
 #[derive(Clone, Copy)]
 struct Rights {
     atomics: bool,
@@ -64,7 +59,6 @@ struct Rights {
     relaxed: bool,
 }
 
-/// The registrations of one port.
 pub(crate) struct Memory {
     /// Declared first, so dropped before `registrar`, which its callbacks use.
     cache: Cache,
@@ -112,19 +106,16 @@ impl Registered {
         NonNull::new(registration.cast()).filter(|_| !handle.is_null()).map(Registered)
     }
 
-    /// Returns the key by which this process' work requests name the memory.
     pub(crate) fn lkey(self) -> u32 {
         // SAFETY: a registration in use is filled and not moved.
         unsafe { (*self.0.as_ptr()).handle.lkey }
     }
 
-    /// Returns the key by which peers name the memory.
     pub(crate) fn rkey(self) -> u32 {
         // SAFETY: a registration in use is filled and not moved.
         unsafe { (*self.0.as_ptr()).handle.rkey }
     }
 
-    /// Returns the handle, which Open MPI sends to peers.
     pub(crate) fn handle(self) -> NonNull<RegistrationHandle> {
         // SAFETY: the address of a field of a live registration is not null.
         unsafe { NonNull::new_unchecked(&raw mut (*self.0.as_ptr()).handle) }
@@ -142,8 +133,6 @@ impl Registered {
         Registered(NonNull::from(Box::leak(Box::new(registration))))
     }
 
-    /// Frees a registration that is in no cache.
-    ///
     /// # Safety
     /// R3: [`Self::without_cache`] made it, no work request names it, and it is freed once.
     pub(super) unsafe fn free(self) {

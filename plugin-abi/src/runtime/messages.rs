@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All texts that the components show to a user: what happened, to which peer or port, and what to do.
-//!
-//! Called by all the other files; a function's comment says in which situation. A message that may concern several
-//! processes of a host (another Open MPI, a parameter, no port) is printed by one of them. A message about a peer is
-//! printed once by every process that it concerns. Grade: setup and errors. Threads: any. Tests: below.
+//! All texts that the components show to a user: what happened, to which peer or port, and what to do. Called by all
+//! the
+//! other files. One process of a host prints a message that may concern several of them (another Open MPI, a parameter,
+//! no port). Every process that a message about a peer concerns prints it once. Grade: setup and errors. Threads: any.
+//! Tests: below.
 
 use std::env;
 use std::fmt::Display;
@@ -50,7 +50,6 @@ pub(crate) fn another_ibex(refusal: &dyn Display) {
     }
 }
 
-/// A parameter has a value that is out of bounds; the component is skipped.
 pub(crate) fn parameter(error: &dyn Display) {
     let text = format!(
         "ibex: {error}.\nibex takes no part in this job; the job goes on with its other transports, if it has any."
@@ -58,12 +57,10 @@ pub(crate) fn parameter(error: &dyn Display) {
     of_host(&text);
 }
 
-/// A parameter of the PML has a value that is out of bounds; the PML declines.
 pub(crate) fn parameter_of_pml(error: &dyn Display) {
     of_host(&format!("ibex: {error}.\nibex' PML takes no part in this job; the job goes on with another, if it may."));
 }
 
-/// A tool has written a value that is out of bounds; ibex uses `used` instead.
 pub(crate) fn written_parameter(error: &dyn Display, used: u64) {
     of_host(&format!("ibex: {error}.\nA tool has written that (MPI_T_cvar_write); ibex uses {used} instead."));
 }
@@ -73,7 +70,6 @@ pub(crate) fn no_port(complaint: &str) {
     of_host(&text);
 }
 
-/// A port that looked usable could not be opened; the error names device and port, and what to do.
 pub(crate) fn port_not_opened(host: &str, error: &dyn Display) {
     of_host(&format!("ibex cannot use a port of host {host}.\n{error}.\nThe job goes on without this port."));
 }
@@ -86,7 +82,6 @@ pub(crate) fn port_warning(host: &str, port: &str, warning: &str) {
     }
 }
 
-/// Child processes would share pages with adapters, which the user has forbidden.
 pub(crate) fn not_fork_safe(why: &dyn Display) {
     of_host(&format!(
         "ibex: {why}.\nbtl_ibex_fork_support is \"yes\", so ibex takes no part in this job; the job goes on with its other\n\
@@ -99,7 +94,6 @@ pub(crate) fn of_survey(host: &str, warning: &str) {
     of_host(&format!("ibex on host {host}: {warning}."));
 }
 
-/// Open MPI's registration cache is missing.
 pub(crate) fn no_cache() {
     of_host(
         "ibex needs Open MPI's registration cache (the component grdma of the framework rcache) and did not get it; ibex takes\n\
@@ -115,7 +109,6 @@ pub(crate) fn callback_failed(event: &str, code: i32) {
     ));
 }
 
-/// The ports could not be published to the other processes.
 pub(crate) fn not_published(code: i32) {
     let text = format!(
         "ibex could not publish its ports to the other processes (Open MPI's code {code}), and takes no part in this job.\n\
@@ -124,7 +117,6 @@ pub(crate) fn not_published(code: i32) {
     of_host(&text);
 }
 
-/// A peer's published ports cannot be decoded. Printed once per process.
 pub(crate) fn unreadable_peer(peer: PeerName, host: &str, error: &dyn Display) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if SAID.swap(true, Ordering::Relaxed) {
@@ -138,7 +130,7 @@ pub(crate) fn unreadable_peer(peer: PeerName, host: &str, error: &dyn Display) {
     channel::banner(&text);
 }
 
-/// No port reaches the receiver of a message; the job is ended right after.
+/// No port reaches the receiver of a message. The caller ends the job.
 pub(crate) fn no_way(peer: PeerName, host: &str, why: &str) {
     channel::banner(&format!(
         "ibex has no way to rank {} on host {host}: {why}.\n\
@@ -147,7 +139,7 @@ pub(crate) fn no_way(peer: PeerName, host: &str, why: &str) {
     ));
 }
 
-/// A process of the job has chosen another PML; the job is ended right after.
+/// A process of the job has chosen another PML. The caller ends the job.
 pub(crate) fn other_pml(peer: PeerName, host: &str) {
     let me = Process::me();
     let (rank, here) = me.map_or((0, String::new()), |me| (me.name().rank, me.host()));
@@ -159,7 +151,6 @@ pub(crate) fn other_pml(peer: PeerName, host: &str) {
     ));
 }
 
-/// Memory could not be registered, because a limit is reached. Printed once per process.
 pub(crate) fn cannot_register(size: usize, port: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if SAID.swap(true, Ordering::Relaxed) {
@@ -177,8 +168,7 @@ pub(crate) fn cannot_register(size: usize, port: &str) {
     channel::banner(&text);
 }
 
-/// A connection failed. Right after this, the caller notifies Open MPI, which ends the job. `failure` names peer, host,
-/// port, queue pair and status.
+/// A connection failed. The caller then notifies Open MPI, which ends the job.
 pub(crate) fn peer_failed(failure: &str) {
     let advice = if is_probed() || ends_with_its_ranks(|name| env::var(name).ok()) { "" } else { UNPROBED };
     with_flight(&format!("ibex lost a peer: {failure}{advice}"));
@@ -199,7 +189,6 @@ fn ends_with_its_ranks(variable: impl Fn(&str) -> Option<String>) -> bool {
     variable("OMPI_MCA_orte_launch").is_some() && !recovers
 }
 
-/// Prints a failure, and the path of the flight recording.
 fn with_flight(text: &str) {
     match flight::keep(text) {
         Some(path) => channel::banner(&format!(
@@ -211,7 +200,7 @@ fn with_flight(text: &str) {
     }
 }
 
-/// A request failed on a connection that did not fail. Right after this, the caller notifies Open MPI.
+/// A request failed on a connection that did not fail. The caller then notifies Open MPI.
 pub(crate) fn request_failed(endpoint: &str, status: Status) {
     flight::record((Kind::RequestFailed, 0), NO_PORT, NOBODY, [status.0.into(), 0, 0, 0]);
     with_flight(&format!(
@@ -219,7 +208,7 @@ pub(crate) fn request_failed(endpoint: &str, status: Status) {
     ));
 }
 
-/// Returns the text for an atomic by message whose target cannot register the memory ([`operation_failed`] prints it).
+/// Returns the text for [`operation_failed`] after the target of an atomic by message has refused it.
 pub(crate) fn atomic_refused(target: &str, address: u64, length: usize) -> String {
     format!(
         "an atomic operation on {length} bytes at {address:#x} of {target} was not done: the target cannot register this\n\
@@ -227,7 +216,7 @@ pub(crate) fn atomic_refused(target: &str, address: u64, length: usize) -> Strin
     )
 }
 
-/// Returns the text for an atomic by message whose origin cannot get an answer ([`operation_failed`] prints it).
+/// Returns the text for [`operation_failed`] if the origin of an atomic by message cannot get an answer.
 pub(crate) fn atomic_unanswered(asker: &str, address: u64, length: usize, is_done: bool) -> String {
     let was = if is_done { "was done" } else { "was not done" };
     format!(
@@ -236,7 +225,6 @@ pub(crate) fn atomic_unanswered(asker: &str, address: u64, length: usize, is_don
     )
 }
 
-/// Returns the text for data that cannot be packed for sending ([`operation_failed`] prints it).
 pub(crate) fn cannot_pack(length: usize) -> String {
     format!(
         "the data of a message of {length} bytes cannot be packed: Open MPI's convertor refuses its datatype, or there is no\n\
@@ -244,7 +232,6 @@ pub(crate) fn cannot_pack(length: usize) -> String {
     )
 }
 
-/// Returns the text for a receiver that asks for more than the announced message ([`operation_failed`] prints it).
 pub(crate) fn asked_for(wanted: u64, length: u64) -> String {
     format!(
         "the receiver of a message of {length} bytes asks for {wanted} bytes of it: it runs another ibex, or has a defect.\n\
@@ -252,7 +239,7 @@ pub(crate) fn asked_for(wanted: u64, length: u64) -> String {
     )
 }
 
-/// An operation of this process failed for a reason that no port has reported; the job is ended right after.
+/// An operation of this process failed for a reason that no port has reported. The caller ends the job.
 pub(crate) fn operation_failed(text: &str) {
     let rank = Process::me().map_or(0, |me| me.name().rank);
     with_flight(&format!("ibex: rank {rank}: {text}."));
@@ -266,7 +253,6 @@ pub(crate) fn rail_down(place: &str) {
     ));
 }
 
-/// A port has a link again.
 pub(crate) fn rail_back(place: &str) {
     of_host(&format!("ibex: {place} has a link again; messages use it as before."));
 }
@@ -276,7 +262,6 @@ pub(crate) fn rail_unusable(failure: &dyn Display, other: &str) {
     with_flight(&format!("ibex does without a port: {failure}\nMessages to this peer go by {other}."));
 }
 
-/// A panic was caught: a defect of ibex.
 pub(crate) fn defect(what: &str, cause: &str) {
     flight::record((Kind::Defect, 0), NO_PORT, NOBODY, Entry::text(cause));
     with_flight(&format!(

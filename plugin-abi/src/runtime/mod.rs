@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! State and functions that exist once per process and are used by both components of ibex, `btl` and `pml`.
+//! State and functions that exist once per process and that both components of ibex, `btl` and `pml`, use. Nothing here
+//! depends on `btl`, `pml` or `tool`.
 //!
-//! `ports` opens ports once, and `port` is one of them, of the adapter that `device` names. `token` tells which component
-//! a request or a message belongs to. `poller` tells which component polls, and delivers to the other its completions,
-//! in a `frame` or, for completed operations, in an `operation_chain`. `memory` registers memory; `modex` publishes
-//! ports; `failures` prints the reason of a failure before Open MPI gets its code; `messages` has the texts for users;
-//! `refusal` and `copies` the reasons not to take part: another Open MPI, another libibex.so in the process. `variables`
-//! has parameters and counters; `component` the common parts of component structures. `guard` keeps panics out of C;
-//! `exclusive` admits one caller at a time; `free_list` keeps records; `idle` runs Open MPI's progress during waits;
-//! `watch` has the calls needed while a tool listens, `listeners` the listeners to events of requests and messages.
-//! Nothing here depends on `btl`, `pml` or `tool`.
+//! `ports` opens each `port` once; `device` names its adapter, `memory` registers memory, `modex` publishes ports.
+//! `token` tells which component a request or a message belongs to; `poller` tells which one polls, and delivers to the
+//! other its completions, in a `frame` or an `operation_chain`. `failures` prints the reason of a failure before Open
+//! MPI gets its code; `messages` has the texts for users, `refusal` and `copies` the reasons not to take part.
+//! `variables` has parameters and counters, `component` the common parts of component structures. `guard` keeps panics
+//! out of C, `exclusive` admits one caller at a time, `free_list` keeps records, `idle` runs Open MPI's progress during
+//! waits. `watch` and `listeners` serve tools that listen.
 
 pub(crate) mod component;
 pub(crate) mod copies;

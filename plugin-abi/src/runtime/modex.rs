@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The modex: publishes this process' ports, and reads for the engine what peers have published.
-//!
-//! The blob is the engine's (`engine::select::address`: versioned, fixed-size records); this file only transports it.
-//! Nothing is stored for a peer: the blob is fetched when the peer is added, and again for the connection, at the first
-//! message. Grade: setup. Threads: any. The key has no version of ibex, so that different versions see each other.
-//! Tests: `hw-tests`.
+//! The modex: publishes this process' ports, and reads for the engine what peers have published. The blob is the
+//! engine's (`engine::select::address`). Nothing is stored for a peer: the blob is fetched when the peer is added, and
+//! again for the connection, at the first message. The key has no version of ibex, so that different versions see each
+//! other. Grade: setup. Threads: any. Tests: `hw-tests`.
 
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};
@@ -35,12 +33,10 @@ pub(crate) fn publish(ports: &[PortEntry]) -> Result<(), i32> {
     Ok(())
 }
 
-/// Returns the addresses that this process has published, by port number.
 pub(crate) fn published() -> Vec<PortAddress> {
     PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner).clone()
 }
 
-/// Forgets the published ports, which have been closed.
 pub(crate) fn forget_published() {
     set_published(Vec::new());
 }
@@ -77,7 +73,6 @@ fn to_openmpi(peer: PeerName) -> Name {
     Name { job: peer.job, rank: peer.rank }
 }
 
-/// The engine's access to the modex.
 pub(crate) struct Published;
 
 impl Directory for Published {

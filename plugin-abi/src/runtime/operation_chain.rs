@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Completed operations of the BTL (puts, gets, atomics), as a chain of their records. A poll adds an operation as soon
-//! as it finds its completion; the BTL notifies Open MPI when nothing is entered.
-//!
-//! So an operation costs the poll two stores and no entry in a batch. The batch has the operations that failed, and
-//! those that a tool watches. The polls (`btl/progress.rs`, `pml/progress.rs`) fill a chain, `btl/completion.rs`
-//! empties it. Grade: hot. Threads: the one that has entered the port, or the PML. Tests: below.
+//! Completed operations of the BTL (puts, gets, atomics), as a chain of their records. A poll (`btl/progress.rs`,
+//! `pml/progress.rs`) adds an operation as soon as it finds its completion; `btl/completion.rs` notifies Open MPI when
+//! nothing is entered. So an operation costs the poll two stores and no entry in a batch. The batch has the operations
+//! that failed, and those that a tool watches. Grade: hot. Threads: the one that has entered the port, or the PML.
+//! Tests: below.
 
 use std::ptr::{NonNull, null_mut};
 
@@ -19,7 +18,6 @@ pub(crate) struct Link {
     next: *mut Link,
 }
 
-/// Completed operations, in the order of their completions.
 pub(crate) struct OperationChain {
     first: *mut Link,
     /// Last record; unused while the chain is empty.
@@ -32,7 +30,6 @@ unsafe impl Send for OperationChain {}
 impl OperationChain {
     pub(crate) const EMPTY: OperationChain = OperationChain { first: null_mut(), last: null_mut() };
 
-    /// Returns the first record; `None`: the chain is empty.
     #[inline]
     pub(crate) fn first(&self) -> Option<NonNull<Link>> {
         NonNull::new(self.first)
@@ -43,7 +40,6 @@ impl OperationChain {
         self.first.is_null()
     }
 
-    /// Moves all records to a new chain.
     #[inline]
     pub(crate) fn take(&mut self) -> OperationChain {
         OperationChain { first: std::mem::replace(&mut self.first, null_mut()), last: self.last }
@@ -67,8 +63,6 @@ impl OperationChain {
 }
 
 impl Link {
-    /// Returns the record after this one; `None`: it is the last.
-    ///
     /// # Safety
     /// The record is in a chain.
     #[inline]

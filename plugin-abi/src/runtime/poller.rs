@@ -3,13 +3,10 @@
 //!
 //! The BTL and the PML use the same ports, so a poll of one finds completions of the other. While the PML is in use it
 //! polls alone, because messages of MPI keep their order only if one thread at a time polls and processes them before
-//! it calls back. The PML processes its own completions while it is entered. When nothing is entered any more, it calls
-//! [`deliver`] for each [`Frame`] with completions for the BTL. If the PML is not in use, the BTL polls. Each component
-//! registers its functions here once. They stay registered, as the library is never unmapped, and do nothing while
-//! their component has no port.
-//!
-//! Grade: hot ([`by_pml`], [`note_poll`]); a delivery costs an indirect call. Threads: any. Tests: the device tests in
-//! `hw-tests` of both components.
+//! it calls back. When nothing is entered any more, the PML calls [`deliver`] for each [`Frame`] with completions for
+//! the BTL. If the PML is not in use, the BTL polls. Each component registers its functions here once; they stay
+//! registered, and do nothing while their component has no port. Grade: hot ([`by_pml`], [`note_poll`]); a delivery
+//! costs an indirect call. Threads: any. Tests: the device tests in `hw-tests` of both components.
 
 use std::ffi::c_int;
 use std::sync::OnceLock;
@@ -25,8 +22,9 @@ pub(crate) struct Btl {
     /// both components: a failed peer, a changed link. No port is entered. Called once per frame, before its batch is
     /// released.
     pub(crate) deliver: fn(port: u8, &Frame),
-    /// Notifies Open MPI of the completed operations in a chain, which the caller owns, and gives their records back.
-    /// No port is entered. Safe to call once for a chain.
+    /// Notifies Open MPI of the completed operations in a chain, once, and gives their records back. The caller owns
+    /// the
+    /// chain, and no port is entered.
     pub(crate) operations_done: unsafe fn(&OperationChain),
 }
 
@@ -44,18 +42,15 @@ static PML: OnceLock<Pml> = OnceLock::new();
 
 static IS_PML_USED: AtomicBool = AtomicBool::new(false);
 
-/// Registers the BTL, which has a port now.
 pub(crate) fn set_btl(btl: Btl) {
     BTL.get_or_init(|| btl);
 }
 
-/// Registers the PML as the component that polls, from now on.
 pub(crate) fn set_pml(pml: Pml) {
     PML.get_or_init(|| pml);
     IS_PML_USED.store(true, Ordering::Release);
 }
 
-/// Ends the PML's polling.
 pub(crate) fn unset_pml() {
     IS_PML_USED.store(false, Ordering::Release);
 }
@@ -72,7 +67,6 @@ pub(crate) fn by_pml() -> Option<&'static Pml> {
     if IS_PML_USED.load(Ordering::Acquire) { PML.get() } else { None }
 }
 
-/// Calls the BTL for its completions in a frame. No port is entered.
 #[cold]
 #[inline(never)]
 pub(crate) fn deliver(port: u8, frame: &Frame) {
@@ -81,8 +75,6 @@ pub(crate) fn deliver(port: u8, frame: &Frame) {
     }
 }
 
-/// Calls the BTL for its operations that the PML's poll has put into a chain.
-///
 /// # Safety
 /// The caller owns the operations, and no port is entered.
 pub(crate) unsafe fn operations_done(done: &OperationChain) {
@@ -92,7 +84,6 @@ pub(crate) unsafe fn operations_done(done: &OperationChain) {
     }
 }
 
-/// Makes the PML's polls read the adapters' timestamps, because a tool listens.
 pub(crate) fn watch_polls() {
     if let Some(pml) = by_pml() {
         (pml.watch_polls)();

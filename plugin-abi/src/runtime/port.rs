@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An open port, shared by both components: the engine's port, used by one caller at a time, and its registrations.
-//!
-//! Made by `ports`, closed when the last component drops it. Grade: hot ([`OpenPort::enter`] and the accessors), else
-//! setup. Threads: any; the engine's port is inside `Exclusive`, the other fields are constant. Tests: `hw-tests`.
+//! Made
+//! by `ports`, closed when the last component drops it. Grade: hot ([`OpenPort::enter`] and the accessors), else setup.
+//! Threads: any; the engine's port is inside `Exclusive`, the other fields are constant. Tests: `hw-tests`.
 
 use std::sync::Arc;
 
@@ -34,9 +34,7 @@ pub(crate) struct OpenPort {
     index: u8,
 }
 
-/// Reason why a port was not opened.
 pub(crate) enum NotOpened {
-    /// The adapter or the system refused.
     Port(PortError),
     /// Open MPI has no registration cache (`grdma`).
     NoCache,
@@ -56,7 +54,6 @@ impl OpenPort {
         Ok(OpenPort::of(device::opened(port, memory), (receive_size, bounce_size), index, threads))
     }
 
-    /// Makes the record of an open port with its registrations and these sizes.
     pub(super) fn of(
         (port, memory): (Port, Memory),
         (receive_size, bounce_size): (u32, u32),

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ports of the process: opened once, for the first component that asks, and closed when the last one drops them.
-//!
-//! A later component uses the open ports, with the sizes that the first one requested. Each component holds an `Arc` of
-//! every port, this file only weak references: the `Arc` counts the users. Grade: setup. Threads: any. Tests: below.
+//! The ports of the process: opened once, for the first component that asks, with the sizes that it requests, and
+//! closed
+//! when the last one drops them. Each component holds an `Arc` of every port, this file only weak references: the `Arc`
+//! counts the users. Grade: setup. Threads: any. Tests: below.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -19,17 +19,14 @@ use super::port::{NotOpened, OpenPort};
 use super::variables::{self, now};
 use super::{messages, modex};
 
-/// Largest number of ports that a process uses.
 pub(crate) const MAX_PORTS: usize = 16;
 
-/// A component's request for ports.
 pub(crate) struct Request<'a> {
     pub(crate) tunables: &'a Tunables,
     /// Size in bytes of the largest message.
     pub(crate) receive_size: u32,
     /// Size in bytes of the largest message that may wait in unregistered memory.
     pub(crate) bounce_size: u32,
-    /// Whether several threads may use the ports at the same time.
     pub(crate) threads: bool,
     /// Returns whether the user named this component, and so needs a message if there is no port.
     pub(crate) is_asked_for: fn() -> bool,
@@ -111,7 +108,6 @@ pub(crate) fn open<M>(request: &Request<'_>, mut take: impl FnMut(&Arc<OpenPort>
     made
 }
 
-/// Chooses, opens and publishes ports.
 fn open_all<M>(
     request: &Request<'_>,
     me: Process,
@@ -210,7 +206,6 @@ mod tests {
     use super::*;
     use std::sync::atomic::AtomicI32;
 
-    /// Stand-in for a port; counts its live instances.
     struct Counted<'a>(&'a AtomicI32);
 
     impl<'a> Counted<'a> {
@@ -226,7 +221,6 @@ mod tests {
         }
     }
 
-    /// A component that takes every port.
     fn take_all<'a>(in_use: &mut InUse<Counted<'a>>, open: &'a AtomicI32, opened: &mut u32) -> Vec<Arc<Counted<'a>>> {
         in_use.share(
             |port| Some(Arc::clone(port)),

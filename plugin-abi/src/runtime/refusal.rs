@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Refuses an Open MPI that ibex was not built for.
-//!
-//! Called by each component before it does anything else. The comparisons are pure functions over plain values, so that
-//! the unit tests below reach every refusal. The test with another Open MPI (`plugin-abi/tests/component.rs`) loads the
-//! real library and preloads another `opal_version_string`: the product has no test hook. Grade: setup. Threads: one.
+//! Refuses an Open MPI that ibex was not built for. Called by each component before it does anything else. The
+//! comparisons are pure functions, so that the unit tests below reach every refusal; `plugin-abi/tests/component.rs`
+//! loads the real library and preloads another `opal_version_string`. Grade: setup. Threads: one.
 
 use std::fmt;
 
@@ -53,7 +51,6 @@ fn dotted(version: u32) -> String {
     format!("{}.{}.{}", version / 100, version / 10 % 10, version % 10)
 }
 
-/// Compares the Open MPI of the headers with the one in this process.
 pub(crate) fn other_openmpi() -> Result<(), OtherOpenMpi> {
     let (built, running) = (version::built(), version::running());
     // The sizes can be read only in the series that ibex was built for.

@@ -3,9 +3,8 @@
 //! tags, which messages carry on the wire.
 //!
 //! A token is the address of the request's record, with bits that an address does not use. The two low bits, free
-//! because records are aligned, are the component and the kind of record. The upper 16 bits, free because programs have
-//! the lower half of 48 bits, are a number that the component chooses. A component compares both low bits at once, so
-//! the test for the component costs nothing extra.
+//! because records are aligned, are the component and the kind of record; a component compares both at once. The upper
+//! 16 bits, free because programs have the lower half of 48 bits, are a number that the component chooses.
 //!
 //! A tag is 8 bits of the immediate data, so the receiver knows the component before it reads the message. Tags of the
 //! BTL are those of Open MPI's upper layers, defined in `btl.h` (`MCA_BTL_TAG_*`); the last 32, which no layer uses,
@@ -18,13 +17,12 @@ use engine::transport::Token;
 /// Bit of a token that tells the two kinds of record of a component apart.
 const KIND: u64 = 1;
 
-/// Bit of a token that belongs to the PML.
+/// Bit of a token that is set if the record is the PML's.
 const OF_PML: u64 = 2;
 
 /// Lowest bit of the number that the component chooses.
 const NUMBER_SHIFT: u32 = 48;
 
-/// Bits of a token that are the address of its record.
 const ADDRESS: u64 = ((1 << NUMBER_SHIFT) - 1) & !(KIND | OF_PML);
 
 /// Component and kind of a record: the two low bits of its tokens.
@@ -52,7 +50,6 @@ impl RecordKind {
         if self.0 & OF_PML == 0 { Face::Btl } else { Face::Pml }
     }
 
-    /// Returns the token of a record of this kind, with a number that the component chooses.
     #[inline]
     pub(crate) fn token<T>(self, record: *mut T, number: u16) -> Token {
         const { assert!(align_of::<T>() as u64 > (KIND | OF_PML), "the low bits of its address are free") };
@@ -82,9 +79,7 @@ pub(crate) fn number(token: Token) -> u16 {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Face {
-    /// The byte transfer layer, for ob1 and osc/rdma.
     Btl,
-    /// The point-to-point management layer: MPI's messages themselves.
     Pml,
 }
 

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Parameters and counters, as Open MPI's control and performance variables.
-//!
-//! Called by the components: [`register`] when Open MPI registers the component (as `ompi_info` and `MPI_T` do, too, so
-//! it touches no device and may run again), [`keep`] and [`tunables`] when it opens the component. Between these calls
-//! a tool may write control variables; those that it may write later, too, are in `variables/now.rs`. The rows come
-//! from the engine's tables; no name is defined here. The counts of events, with one value per source, are in
-//! `variables/events.rs`. Grade: setup. Threads: a counter is read from any thread, but not in a signal handler,
-//! because Open MPI and `PORTS` hold locks meanwhile. Tests: below.
+//! Parameters and counters, as Open MPI's control and performance variables. The components call [`register`] when Open
+//! MPI registers the component (as `ompi_info` and `MPI_T` do, too, so it touches no device and may run again),
+//! [`keep`]
+//! and [`tunables`] when it opens the component. Between these calls a tool may write control variables; those that it
+//! may write later, too, are in `variables/now.rs`. The rows come from the engine's tables. The counts of events, with
+//! one value per source, are in `variables/events.rs`. Grade: setup. Threads: any thread may read a counter, but not in
+//! a signal handler, because Open MPI and `PORTS` hold locks meanwhile. Tests: below.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
@@ -59,7 +58,6 @@ impl Places {
         places
     }
 
-    /// Registers each row of the component with this name prefix.
     fn register(&'static self, component: &sys::mca_base_component_t, prefix: &str) -> Result<(), i32> {
         self.is_read.store(false, Ordering::Relaxed);
         for (index, row) in TABLE.iter().enumerate().filter(|(_, row)| row.faces.prefix() == prefix) {
@@ -78,8 +76,6 @@ impl Places {
         Ok(())
     }
 
-    /// Returns the values of all rows, unchecked.
-    ///
     /// # Safety
     /// No tool is writing a text.
     unsafe fn values(&self) -> Vec<Value> {
@@ -141,7 +137,6 @@ pub(crate) fn register(component: &sys::mca_base_component_t) -> Result<(), i32>
     events::register(component)
 }
 
-/// Registers the PML's own parameters.
 pub(crate) fn register_pml(component: &sys::mca_base_component_t) -> Result<(), i32> {
     PLACES.register(component, Faces::Pml.prefix())
 }
@@ -163,7 +158,6 @@ fn name(place: &mut [c_char], text: &str) {
     place.iter_mut().zip(text.bytes()).for_each(|(place, byte)| *place = byte as c_char);
 }
 
-/// Returns the description for `ompi_info`: sentence, effect, default, bounds, and remarks for tools.
 fn parameter_help(row: &Row) -> String {
     let unit = if row.unit.is_empty() { String::new() } else { format!(" {}", row.unit) };
     let scope = if row.scope == Scope::All { " The values of all processes must go together." } else { "" };

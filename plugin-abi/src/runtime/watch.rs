@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls that both components need while a tool listens, and that the tool interface makes for both.
-//!
-//! Events of one component are raised in that component. Callbacks of tools run in here, so nothing here is called
-//! while a port is entered, except [`registered`] and [`evicted`], which deliver nothing. Grade: pending, behind the
-//! branch of a site. Threads: any. Tests: those of the sites, and of `tool/`.
+//! Calls that both components need while a tool listens, and that the tool interface makes for both. Callbacks of tools
+//! run in here, so nothing here is called while a port is entered, except [`registered`] and [`evicted`], which deliver
+//! nothing. Grade: pending, behind the branch of a site. Threads: any. Tests: those of the sites, and of `tool/`.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -69,7 +67,6 @@ pub(crate) fn serve_soon() {
     DUE.fetch_or(ANYTHING, Ordering::Relaxed);
 }
 
-/// Returns whether [`serve`] has something to do.
 #[inline(always)]
 pub(crate) fn is_due() -> bool {
     DUE.load(Ordering::Relaxed) != 0
@@ -90,7 +87,6 @@ pub(crate) fn serve() {
     }
 }
 
-/// A completion of the adapter.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Completed {
     /// Index of the port, among those of the process, that reported it.

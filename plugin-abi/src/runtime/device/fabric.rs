@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The fabric of the unit tests: the adapters of several simulated processes, and the network between them. The test
-//! moves one work request at a time.
+//! The fabric of the unit tests: the adapters of several simulated processes, and the network between them.
 //!
 //! A posted request stays in its queue pair until the test first carries it to the peer and then acknowledges it. So a
 //! process that changes its buffer too early sends the changed bytes, and a request whose memory is not registered any
 //! more fails the test. A request stays posted while the receiver has no free slot (RNR) or one of the two ports has no
 //! link. It fails if the test makes its queue pair fail, or if the peer's has failed. This file has the functions for
-//! the test; `adapter.rs` implements the transport's adapter, `memory.rs` the registrations and slots. Called by
-//! `pml/tests/world.rs`. Threads: the test's.
+//! the test. Called by `pml/tests/world.rs`. Threads: the test's.
 
 mod adapter;
 mod memory;
@@ -32,18 +30,13 @@ pub(crate) use adapter::Adapter;
 pub(crate) use memory::Memory;
 use memory::{Registrations, read, write};
 
-/// Sizes of a port.
+/// Sizes in bytes: `inline` of a message inside a work request, `bounce` of one that may wait in unregistered memory.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
-    /// Longest message inside a work request, bytes.
     pub(crate) inline: u32,
-    /// Longest message that may wait in unregistered memory, bytes.
     pub(crate) bounce: u32,
-    /// Size of a receive slot, bytes.
     pub(crate) receive: u32,
-    /// Number of receive slots.
     pub(crate) slots: u32,
-    /// Requests that a queue pair takes.
     pub(crate) depth: u32,
 }
 
@@ -57,7 +50,6 @@ enum QpState {
     Destroyed,
 }
 
-/// The operation of a work request.
 enum Work {
     /// A message: the inline bytes, then those of the spans (address, length and key).
     Send { inline: Vec<u8>, spans: Vec<(u64, u32, u32)>, immediate: u32 },
@@ -74,7 +66,6 @@ struct Posted {
 }
 
 struct QueuePair {
-    /// Index of its port in the fabric.
     port: usize,
     state: QpState,
     /// Number of the peer's queue pair.
@@ -193,7 +184,6 @@ impl Fabric {
         OpenPort::of((port, Memory::new(self.clone(), place)), (receive, bounce), index, false)
     }
 
-    /// Number of hellos sent, requests carried and requests completed so far.
     pub(crate) fn moved(&self) -> u64 {
         self.state().moved
     }
@@ -277,22 +267,18 @@ impl Fabric {
         fails
     }
 
-    /// Whether a queue pair that failed had a message, or got one before its owner knew that it had failed.
     pub(crate) fn has_lost_message(&self) -> bool {
         self.state().has_lost_message
     }
 
-    /// Whether all ports have a link.
     pub(crate) fn is_up(&self) -> bool {
         self.state().ports.iter().all(|port| port.is_up)
     }
 
-    /// Makes a port refuse to register memory from now on, or accept it again.
     pub(crate) fn refuse_memory(&self, port: usize, refuses: bool) {
         self.state().ports[port].refuses_memory = refuses;
     }
 
-    /// Takes a port's link down, or up again, and raises the asynchronous event.
     pub(crate) fn set_link(&self, port: usize, is_up: bool) {
         let mut state = self.state();
         let port = &mut state.ports[port];
@@ -319,7 +305,6 @@ impl Directory for Fabric {
     }
 }
 
-/// Address of the port instance, in the network with this number.
 fn address(instance: u64, network: u8) -> PortAddress {
     PortAddress {
         link_layer: LINK_ETHERNET,

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The counts of events as performance variables, with one value per source.
-//!
-//! A variable has as many values as there can be sources, because a source may be added while a handle exists. The
-//! first value is that of source 0. Called by `variables.rs`. Grade: setup. Threads: any, without a lock. Tests: below,
-//! `tests/component.rs` and `tests/tool.rs`.
+//! The counts of events as performance variables, with one value per source. A variable has as many values as there can
+//! be sources, because a source may be added while a handle exists; the first value is that of source 0. Called by
+//! `variables.rs`. Grade: setup. Threads: any, without a lock. Tests: below, `tests/component.rs` and `tests/tool.rs`.
 
 use std::ffi::{c_int, c_void};
 
@@ -13,7 +11,6 @@ use ibex_ffi::openmpi::variable::{self, Bind, Class, Performance, Width};
 
 use crate::runtime::guard;
 
-/// A count that each source has.
 pub(crate) struct Row {
     /// Name without `btl_ibex_`.
     pub(crate) name: &'static str,
@@ -24,7 +21,6 @@ pub(crate) struct Row {
 /// Makes the table: the field of [`Counts`] that a row shows, its name, and what it counts.
 macro_rules! rows {
     ($($count:ident $name:literal $help:literal;)*) => {
-        /// Every count.
         pub(crate) static ROWS: [Row; [$($name),*].len()] =
             [$(Row { name: $name, help: $help, read: |counts| counts.$count }),*];
     };

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Current values of the parameters that tools may write while MPI runs.
-//!
-//! Open MPI does not notify ibex when a tool writes a control variable. So each use reads the variable's storage, and
-//! no value is copied. A value out of bounds is replaced when it is read, by the nearest one in bounds, with a message.
-//! Grade: setup, except [`eager_limit_as_written`]: hot. Threads: any. Tests: below, `tests/tool/parameters.c` and
-//! `hw-tests/tools/mpi_t_parameters.c`.
+//! Current values of the parameters that tools may write while MPI runs. Open MPI does not notify ibex when a tool
+//! writes
+//! a control variable. So each use reads the variable's storage; it replaces a value out of bounds by the nearest one
+//! in bounds, with a message. Grade: setup, except [`eager_limit_as_written`]: hot. Threads: any. Tests: below,
+//! `tests/tool/parameters.c` and `hw-tests/tools/mpi_t_parameters.c`.
 
 use std::fmt::Display;
 use std::sync::atomic::Ordering;
@@ -19,7 +18,6 @@ const EVENT_BUFFER: usize = place_of("event_buffer");
 const EVENT_BUFFERED: usize = place_of("event_buffered");
 const EAGER_LIMIT: usize = place_of("eager_limit");
 
-/// Returns the index of the row with this name.
 const fn place_of(name: &str) -> usize {
     let mut index = 0;
     while !is_same(TABLE[index].name.as_bytes(), name.as_bytes()) {
@@ -36,7 +34,6 @@ const fn is_same(one: &[u8], other: &[u8]) -> bool {
     index == one.len() && index == other.len()
 }
 
-/// Returns the level of messages that the user wants.
 pub(crate) fn verbosity() -> u64 {
     PLACES.permitted(VERBOSE, u64::MAX, messages::written_parameter)
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The fabric as the transport's adapter: queue pairs, queues, slots and carriers of hellos.
-//!
-//! Destroying a queue pair discards its completions that were not polled, receives included, as mlx5 and `bnxt_re` do.
-//! Called by the transport (`engine::transport`). Threads: the test's.
+//! The fabric as the transport's adapter: queue pairs, queues, slots and carriers of hellos. Destroying a queue pair
+//! discards its completions that were not polled, receives included, as mlx5 and `bnxt_re` do. Called by the transport
+//! (`engine::transport`). Threads: the test's.
 
 use std::collections::VecDeque;
 use std::io;
@@ -102,7 +101,6 @@ impl Qp {
     }
 }
 
-/// Copies the bytes of a span into a work request.
 fn copied(span: InlineSpan<'_>) -> Vec<u8> {
     read(span.as_ptr().expose_provenance() as u64, span.len())
 }
@@ -244,7 +242,6 @@ impl Drop for Receives {
     }
 }
 
-/// Slots to send from, which are registered as long as they exist.
 pub(crate) struct Sends {
     slots: Slots,
     fabric: Fabric,

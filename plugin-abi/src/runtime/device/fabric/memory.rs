@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory of the fabric: slots, registrations without a cache, and the copies that an adapter makes.
-//!
-//! As in a work request, memory is named by its address. Called by `fabric.rs`, `adapter.rs` and, for registrations, by
-//! the PML. Threads: the test's.
+//! Memory of the fabric: slots, registrations without a cache, and the copies that an adapter makes. As in a work
+//! request, memory is named by its address. Called by `fabric.rs`, `adapter.rs` and, for registrations, by the PML.
+//! Threads: the test's.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -23,14 +22,12 @@ pub(super) fn read(start: u64, length: usize) -> Vec<u8> {
     bytes
 }
 
-/// Writes bytes to an address, which belongs to the adapter (R2).
 pub(super) fn write(start: u64, bytes: &[u8]) {
     let start = std::ptr::with_exposed_provenance_mut::<u8>(start as usize);
     // SAFETY: R2: the address is in a posted slot, or a read in flight names it, so it belongs to the adapter.
     unsafe { start.copy_from(bytes.as_ptr(), bytes.len()) };
 }
 
-/// Slots of one size, in memory of their own.
 #[derive(Debug)]
 pub(super) struct Slots {
     memory: *mut [u8],
@@ -57,7 +54,6 @@ impl Slots {
         self.size
     }
 
-    /// Start address of a slot; `None` if there is no such slot.
     pub(super) fn address(&self, slot: u32) -> Option<u64> {
         let slot = slot as usize;
         (slot < self.count).then(|| (self.memory.cast::<u8>().addr() + slot * self.size) as u64)
@@ -85,7 +81,6 @@ struct Region {
     is_of_slots: bool,
 }
 
-/// The registrations of all ports, by their keys.
 #[derive(Default)]
 pub(super) struct Registrations {
     last: u32,
@@ -99,13 +94,11 @@ impl Registrations {
         self.last
     }
 
-    /// Registers slots to send from.
     pub(super) fn add_slots(&mut self, port: usize, slots: &Slots) -> u32 {
         let (start, length) = (slots.address(0).unwrap_or_default(), slots.memory.len() as u64);
         self.add(Region { port, start, length, access: sys::MCA_RCACHE_ACCESS_LOCAL_WRITE, is_of_slots: true })
     }
 
-    /// Returns the port of a registration that ends. `None`: there is none.
     pub(super) fn remove(&mut self, key: u32) -> Option<usize> {
         self.regions.remove(&key).map(|region| region.port)
     }
@@ -114,10 +107,7 @@ impl Registrations {
         self.regions.values().filter(|region| !region.is_of_slots).count()
     }
 
-    /// Checks that a registration of this port with this key covers these bytes and permits `access`.
-    ///
-    /// # Panics
-    /// If there is no such registration.
+    /// Panics unless a registration of this port with this key covers these bytes and permits `access`.
     pub(super) fn check(&self, (port, key): (usize, u32), (start, length): (u64, u32), access: u32) {
         let region = self.regions.get(&key).expect("a request names a registration that is there (R3)");
         let is_inside = start >= region.start && start + u64::from(length) <= region.start + region.length;
@@ -125,7 +115,6 @@ impl Registrations {
     }
 }
 
-/// The registrations of one port.
 pub(crate) struct Memory {
     fabric: Fabric,
     port: usize,
@@ -150,8 +139,6 @@ impl Memory {
         Some(Registered::without_cache(state.registrations.add(region)))
     }
 
-    /// Ends a registration.
-    ///
     /// # Safety
     /// R3: no work request in flight names the registration, and the caller puts it back once.
     pub(crate) unsafe fn put_back(&self, registered: Registered) -> c_int {
