@@ -4,12 +4,12 @@
 //!
 //! All other operations, 32-bit and floating-point operands and unaligned addresses return "not supported". Then
 //! osc/rdma uses another method, whereas after any other error it retries for ever (`osc_rdma_accumulate.c`,
-//! `ompi_osc_rdma_gacc_amo`). Called by Open MPI. Grade: hot. Threads: the one that has entered the port.
+//! `ompi_osc_rdma_gacc_amo`).
 //!
 //! osc/rdma gives no endpoint and no registration for memory that the process can access itself: its own and, on one
 //! node, that of `MPI_Win_allocate`'s windows. But other processes access the same memory by the adapter, whose atomics
-//! are not atomic for the processor. So the adapter executes these, too: the memory is registered (a hit in the cache,
-//! as the window is registered already), and the operation goes to the process itself. Grade: pending. Threads: any.
+//! are not atomic for the processor. So the adapter executes these, too: the memory is registered (a hit in the cache),
+//! and the operation goes to the process itself. Called by Open MPI. Grade: hot; pending for own memory. Threads: any.
 //! Tests: `hw-tests/mpi/rma_atomics.c`.
 
 use std::ffi::{c_int, c_void};
@@ -27,10 +27,8 @@ use crate::runtime::guard::fence;
 use crate::runtime::memory::Registered;
 use crate::runtime::modex;
 
-/// A handle in Open MPI's terms.
 type Opaque = sys::mca_btl_base_registration_handle_t;
 
-/// Size of an operand in bytes.
 const OPERAND: usize = 8;
 
 fn is_of_8_bytes(flags: c_int, remote_address: u64) -> bool {
@@ -38,7 +36,6 @@ fn is_of_8_bytes(flags: c_int, remote_address: u64) -> bool {
     flags & narrow == 0 && remote_address.is_multiple_of(OPERAND as u64)
 }
 
-/// Returns whether the adapter can execute an operation with these flags, address and handle of the result.
 fn supported(module: &Module, flags: c_int, remote_address: u64, local_handle: *const Opaque) -> bool {
     !local_handle.is_null() && module.has_atomics && is_of_8_bytes(flags, remote_address)
 }
@@ -120,7 +117,6 @@ pub(crate) unsafe extern "C" fn btl_atomic_cswap<const BY_MESSAGES: bool>(
     if remote_handle.is_null() { unsafe { start_on_own_memory(swap, start) } } else { start(swap) }
 }
 
-/// Registration and callback of an operation on own memory.
 struct Finish {
     registered: Registered,
     function: sys::mca_btl_base_rdma_completion_fn_t,
@@ -156,7 +152,8 @@ unsafe fn start_on_own_memory(mut request: RdmaRequest, start: impl FnOnce(RdmaR
             None => sys::OPAL_ERR_OUT_OF_RESOURCE,
         };
         if code != sys::OPAL_SUCCESS {
-            // SAFETY: made above; what was not started has no callback; R3: no work request names the registration.
+            // SAFETY: made above; an operation that was not started has no callback; R3: no work request names the
+            // registration.
             unsafe { module.memory().put_back(Box::from_raw(finish).registered) };
         }
         code

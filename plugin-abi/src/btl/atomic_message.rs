@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The messages that request an atomic of another process and answer it, and the execution of such a request.
-//!
-//! Every request has an answer: the former value, or that nothing was executed. Called by `emulated_atomic`, which
-//! sends and receives them. Plain data, except [`done`] and [`performed`]. Grade: pending. Threads: any. Tests: below.
+//! The messages that request an atomic of another process and answer it, and the execution of such a request. Every
+//! request has an answer: the former value, or that nothing was executed. Called by `emulated_atomic`, which sends and
+//! receives them. Grade: pending. Threads: any. Tests: below.
 
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -56,7 +55,6 @@ impl Message {
         bytes
     }
 
-    /// Decodes a message; `None`: the bytes are not one.
     pub(super) fn read(bytes: [u8; SIZE]) -> Option<Message> {
         let word = |index: usize| u64::from_le_bytes(std::array::from_fn(|byte| bytes[8 * index + byte]));
         let (kind, port) = (word(0) & 0xff, u8::try_from(word(0) >> 8).ok()?);

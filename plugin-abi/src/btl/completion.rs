@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Completions other than messages: completed requests, failed peers, changed links.
-//!
-//! Called by `progress` for each such event, outside the port: callbacks to Open MPI run in here and may call ibex
-//! again. Afterwards the descriptors to give back are in the chain [`FinishedDescriptors`]. Grade: hot for completions.
-//! Threads: any. Tests: the device tests in `hw-tests`.
+//! Completions other than messages: completed requests, failed peers, changed links. Called by `progress` for each such
+//! event, outside the port: callbacks to Open MPI run in here and may call ibex again. Afterwards the descriptors to
+//! give back are in the chain [`FinishedDescriptors`]. Grade: hot for completions. Threads: any. Tests: the device
+//! tests
+//! in `hw-tests`.
 
 use std::ffi::c_int;
 use std::ptr::null_mut;
@@ -26,7 +26,6 @@ impl FinishedDescriptors {
     pub(crate) const NONE: FinishedDescriptors = FinishedDescriptors(null_mut());
 }
 
-/// Returns the adapter's timestamp of the completion at `index` of a batch, while a tool listens.
 #[cold]
 #[inline(never)]
 pub(crate) fn stamp(module: &Module, batch: &Batch, index: usize) -> watch::Stamp {
@@ -165,8 +164,6 @@ pub(crate) unsafe fn operations_done(done: &OperationChain) {
     }
 }
 
-/// Processes a put, a get or an atomic from a batch.
-///
 /// # Safety
 /// `operation` is one of this module's, and no request has it as its token any more.
 #[inline]
@@ -189,8 +186,6 @@ unsafe fn operation_done(
     unsafe { give_back(module, operation) };
 }
 
-/// Gives a record back, after its callback.
-///
 /// # Safety
 /// The record is one of this module's, and the caller owns it.
 #[inline]

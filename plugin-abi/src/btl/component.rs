@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The component that Open MPI finds in `mca_btl_ibex.so`, once per process.
-//!
-//! Its life: *register* (variables; also in `ompi_info`, so without a device), *open* (checks the parameters), *init*
-//! (chooses and opens ports, publishes their addresses, and makes a module for each), *progress* (`progress`), finalize
-//! of each module (`functions`), *close*. The library stays mapped when Open MPI unloads it, so *open* resets all state
-//! each time. Grade: setup. Threads: one. Tests: `tests/component.rs`.
+//! The component that Open MPI finds in `mca_btl_ibex.so`, once per process. Its life: *register* (variables; also in
+//! `ompi_info`, so without a device), *open* (checks the parameters), *init* (chooses and opens ports, publishes their
+//! addresses, and makes a module for each), *progress* (`progress`), finalize of each module (`functions`), *close*.
+//! The
+//! library stays mapped when Open MPI unloads it, so *open* resets all state each time. Grade: setup. Threads: one.
+//! Tests: `tests/component.rs`.
 
 use std::ffi::c_int;
 use std::ptr::null_mut;

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Descriptors: the messages that Open MPI builds in ibex's memory.
-//!
-//! `btl_alloc`, `btl_free` and `btl_prepare_src`, which makes a descriptor for data that is either copied to the
-//! descriptor's slot or sent in place. `pool.rs` has the descriptor and its pools. Called by Open MPI, `send` and
-//! `emulated_atomic`. Grade: hot (no allocation); an empty pool grows (pending). Threads: any; functions that need the
-//! port enter it. Tests: `descriptor/tests.rs`.
+//! Descriptors: the messages that Open MPI builds in ibex's memory, by `btl_alloc` or, for data that is either copied
+//! to
+//! the descriptor's slot or sent in place, by `btl_prepare_src`. `pool.rs` has the descriptor and its pools. Called by
+//! Open MPI, `send` and `emulated_atomic`. Grade: hot (no allocation); an empty pool grows (pending). Threads: any;
+//! functions that need the port enter it. Tests: `descriptor/tests.rs`.
 
 use std::ffi::c_int;
 use std::ptr::{NonNull, null_mut};
@@ -88,7 +87,6 @@ fn message(token: Token) -> Option<NonNull<Descriptor>> {
     }
 }
 
-/// `btl_alloc`: returns a descriptor with room for `size` bytes, or null.
 pub(crate) unsafe extern "C" fn btl_alloc(
     btl: *mut sys::mca_btl_base_module_t,
     _endpoint: *mut sys::mca_btl_base_endpoint_t,
@@ -157,14 +155,11 @@ pub(crate) unsafe extern "C" fn btl_prepare_src(
     })
 }
 
-/// The arguments of `btl_prepare_src`.
+/// The arguments of `btl_prepare_src`: bytes for a header, at most as many of data, and `MCA_BTL_DES_FLAGS_*`.
 #[derive(Clone, Copy)]
 struct Piece {
-    /// Number of bytes for a header.
     reserve: usize,
-    /// Largest number of bytes of data.
     length: usize,
-    /// `MCA_BTL_DES_FLAGS_*`.
     flags: u32,
 }
 
@@ -194,8 +189,6 @@ unsafe fn in_place(module: &Module, data: &mut Convertor<'_>, piece: Piece) -> O
     Some((descriptor, length))
 }
 
-/// Makes a descriptor with a copy of the data.
-///
 /// # Safety
 /// M1, M3.
 unsafe fn copied(module: &Module, data: &mut Convertor<'_>, piece: Piece) -> Option<(NonNull<Descriptor>, usize)> {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages that another port of this process carries, because their port has no link or could not connect to the peer.
-//!
 //! ob1 keeps choosing the ports in turn. If the engine refuses a message because its peer is diverted
 //! (`engine::transport`, `divert_all`), the message is copied to a slot of another port, and sent by that. So the
 //! tables of ob1 and bml, to whose entries ob1 keeps pointers, stay unchanged. A message with a key of its port's
-//! memory is never diverted. Called by `send`, `completion`, `failures` and `functions`. Grade: pending; a detour costs
-//! a copy, and without one nothing calls this. Threads: any; one port is entered at a time. Tests: `hw-tests`.
+//! memory is never diverted. Called by `send`, `completion`, `failures` and `functions`. Grade: pending; nothing calls
+//! this without a detour. Threads: any; one port is entered at a time. Tests: `hw-tests`.
 
 use std::ffi::c_int;
 
@@ -130,7 +129,6 @@ pub(crate) unsafe fn send(module: &Module, to: EndpointId, tag: u8, descriptor: 
 }
 
 pub(crate) enum Again {
-    /// The adapter of another port has it.
     Sent,
     /// It waits, at another port or at its own; its token will be given back again.
     UnderWay,
@@ -176,9 +174,7 @@ fn never_connected(module: &Module, to: EndpointId) -> bool {
     module.enter().and_then(is_unmade).is_some()
 }
 
-/// State of a message at another port.
 enum Carried {
-    /// The adapter has it.
     Posted,
     /// It waits. When its copy completes, the token of the original descriptor is given back.
     Waiting,
@@ -209,8 +205,6 @@ struct Original {
     token: Token,
 }
 
-/// Sends a copy of a descriptor's message by this port.
-///
 /// # Safety
 /// M2, M3. No adapter has the message.
 unsafe fn take_over(

@@ -3,16 +3,13 @@
 //!
 //! osc/rdma of Open MPI 4.1 makes a window only over a BTL with atomics, and Debian's configuration has no other
 //! component; 5.0 sends such messages itself ([`ATOMICS_BY_MESSAGES`]). The processor executes them, so they are atomic
-//! with respect to the accesses of osc/rdma by the processor. The target has to call MPI to make progress, as for any
-//! message.
+//! with respect to its own accesses. The target has to call MPI to make progress, as for any message.
 //!
 //! A request and its answer are messages of the BTL with a tag of ibex (`atomic_message`). Until the answer arrives,
 //! the operation has a record of the module ([`Operation`]), so that a flush waits for it; the message names it by a
-//! number, which is looked up on return. An atomic that cannot be executed or answered ends the job with a reason, as
-//! with an adapter's atomics, because osc/rdma would take the result for the former value. Events are those of an
-//! adapter's atomics, with the time of the host's clock. Called by [`super::atomic`]. Grade: pending. Threads: any.
-//! Tests: `hw-tests/mpi/rma_atomics.c`, `rma_outside.c` and `hw-tests/tools/peruse_operations.c` on adapters without
-//! atomics.
+//! number. An atomic that cannot be executed or answered ends the job with a reason, because osc/rdma would take the
+//! result for the former value. Called by [`super::atomic`]. Grade: pending. Threads: any. Tests:
+//! `hw-tests/mpi/rma_atomics.c`, `rma_outside.c` and `hw-tests/tools/peruse_operations.c` on adapters without atomics.
 
 use std::collections::BTreeMap;
 use std::ffi::c_int;
@@ -44,7 +41,6 @@ use crate::runtime::{messages, modex};
 /// The last of the tags that `btl.h` gives to BTLs; Open MPI's own BTLs use the first ones.
 const TAG: u8 = sys::MCA_BTL_TAG_BTL as u8 + 31;
 
-/// Record of an operation that waits for its answer.
 struct Waiting(NonNull<Operation>);
 
 // SAFETY: a record of a module, which only the thread uses that takes it out of the table.
@@ -167,7 +163,6 @@ fn take(module: &Module) -> Option<NonNull<Descriptor>> {
     descriptor::take(module, SIZE, sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP)
 }
 
-/// [`send`] with a descriptor.
 fn send_in(
     module: &Module,
     peer: *mut sys::mca_btl_base_endpoint_t,
@@ -193,7 +188,6 @@ unsafe fn write_result(call: &CallbackArguments, value: u64) {
     unsafe { call.local_address.cast::<u64>().write_unaligned(value) };
 }
 
-/// Receiver of the messages with [`TAG`].
 struct Asked;
 
 impl Receiver for Asked {
@@ -275,7 +269,6 @@ fn describe(module: &Module, of: impl FnOnce(&mut Port) -> EndpointId) -> String
     })
 }
 
-/// Completes an operation whose answer has arrived.
 fn answered(number: u64, value: u64) {
     let Some(Waiting(operation)) = waiting().remove(&number) else { return };
     // SAFETY: the record was taken out of the table, so nobody else uses it.

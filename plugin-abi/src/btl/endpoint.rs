@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The endpoint "pointers" that Open MPI holds for the peers of a module.
-//!
-//! Open MPI never dereferences one, but compares it with those of other modules and BTLs: ob1 does so to find the BTLs
-//! that may read and write (`pml_ob1_rdma.c`), and `btl/self` has `(void *)1`. So each module reserves a range of
-//! addresses, in which nothing else of the process can lie, and endpoint n is byte n+1 of it. The range is mapped
-//! without access, so dereferencing one is a fault. Called by the other files of the folder. Grade: hot (arithmetic);
-//! [`EndpointRange::new`] setup. Threads: any. Tests: at the end of the file.
+//! The endpoint "pointers" that Open MPI holds for the peers of a module. Open MPI never dereferences one, but compares
+//! it with those of other modules and BTLs: ob1 does so to find the BTLs that may read and write (`pml_ob1_rdma.c`),
+//! and
+//! `btl/self` has `(void *)1`. So each module reserves a range of addresses, in which nothing else of the process can
+//! lie, and endpoint n is byte n+1 of it. The range is mapped without access, so dereferencing one is a fault. Called
+//! by
+//! the other files of the folder. Grade: hot (arithmetic); [`EndpointRange::new`] setup. Threads: any. Tests: below.
 
 use std::io;
 use std::ptr::{NonNull, null_mut};
@@ -16,7 +16,6 @@ use ibex_ffi::openmpi::sys;
 /// Length and alignment of a range, in bytes: an immediate has room for as many endpoints.
 const LENGTH: usize = 1 << 24;
 
-/// A range of addresses that name a module's endpoints.
 pub(crate) struct EndpointRange {
     start: NonNull<u8>,
 }
@@ -27,10 +26,7 @@ unsafe impl Send for EndpointRange {}
 unsafe impl Sync for EndpointRange {}
 
 impl EndpointRange {
-    /// Reserves a range.
-    ///
-    /// # Errors
-    /// `ENOMEM` if the process may have no more addresses (`ulimit -v`).
+    /// Reserves a range. The error is `ENOMEM` if the process may have no more addresses (`ulimit -v`).
     pub(crate) fn new() -> io::Result<Self> {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
         // SAFETY: a new mapping, at an address that the kernel chooses, touches no existing one.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Failures: returns Open MPI's codes, after the reason has been printed (`runtime/failures.rs`); and reports a lost
-//! peer or port to Open MPI, which ends the job.
-//!
-//! Called by `completion` and `progress` for completions, by `send`, `rdma` and `descriptor` for calls. No port is
-//! entered, because Open MPI's callback runs in here. Grade: errors. Threads: any. Tests: `hw-tests`.
+//! peer or port to Open MPI, which ends the job. Called by `completion` and `progress` for completions, by `send`,
+//! `rdma` and `descriptor` for calls. No port is entered, because Open MPI's callback runs in here. Grade: errors.
+//! Threads: any. Tests: `hw-tests`.
 
 use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
@@ -78,7 +77,6 @@ pub(crate) fn end_job(module: &Module, peer: Option<PeerName>, text: &str) {
     unsafe { sys::ibex_abort(1) };
 }
 
-/// Reports the port as failed, after a panic.
 #[cold]
 pub(crate) fn report_defect(module: &Module) {
     debug_assert!(guard::broken(), "called only then");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The function table of a module, and the functions that concern the module alone.
-//!
-//! Called by `component`. The fields of a module that ob1, bml/r2 and osc/rdma read are filled in [`template`] (before
-//! the user's settings, without a device) and in `Module::new` (by the capabilities of the port). Grade: setup.
-//! Threads: any. Tests: the device tests in `hw-tests`.
+//! The function table of a module, and the functions that concern the module alone. The fields of a module that ob1,
+//! bml/r2 and osc/rdma read are filled in [`template`] (before the user's settings, without a device) and in
+//! `Module::new` (by the capabilities of the port). Called by `component`. Grade: setup. Threads: any. Tests: the
+//! device
+//! tests in `hw-tests`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -83,7 +83,6 @@ unsafe extern "C" fn btl_register_error(
     })
 }
 
-/// `btl_dump`: prints the state of an endpoint or of the port, for debugging.
 unsafe extern "C" fn btl_dump(
     btl: *mut sys::mca_btl_base_module_t,
     peer: *mut sys::mca_btl_base_endpoint_t,

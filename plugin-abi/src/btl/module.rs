@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A module: one port, in Open MPI's terms.
-//!
-//! Made by `component` for each usable port, used through the function table (`functions`), dropped in `btl_finalize`.
-//! It has one address on the heap. [`Module::new`] fills in the fields that depend on the port. Grade: setup, except
-//! the accessors. Threads: the fields are constant after [`Module::new`]; the thread that has entered the port uses the
-//! rest ([`State`]). Tests: `hw-tests`.
+//! A module: one port, in Open MPI's terms. Made by `component` for each usable port, used through the function table
+//! (`functions`), dropped in `btl_finalize`. It has one address on the heap. Grade: setup, except the accessors.
+//! Threads: the fields are constant after [`Module::new`]; the thread that has entered the port uses the rest
+//! ([`State`]). Tests: `hw-tests`.
 
 use std::cell::UnsafeCell;
 use std::ptr::{NonNull, null_mut};
@@ -67,7 +65,6 @@ pub(crate) struct Module {
     pub(crate) max_message: usize,
     /// Size in bytes from which contiguous data is sent in place.
     pub(crate) zero_copy_min: usize,
-    /// Size in bytes of the largest message.
     pub(crate) max_send_size: usize,
     /// Index among the ports that this process publishes.
     pub(crate) index: u8,
@@ -100,9 +97,6 @@ const SOFTWARE_GET_LIMIT: usize = 32 << 10;
 impl Module {
     /// Makes a module for an open port, with its first send slots. `settings` are the template's fields as the user has
     /// set them; `without_atomics` replaces the atomics if the adapter has none.
-    ///
-    /// # Errors
-    /// There is not enough memory, or not enough lockable memory.
     pub(crate) fn new(
         settings: &sys::mca_btl_base_module_t,
         port: &Arc<OpenPort>,
@@ -184,8 +178,6 @@ impl Module {
         self.base.btl_latency = microseconds;
     }
 
-    /// Returns the module behind Open MPI's pointer.
-    ///
     /// # Safety
     /// M1.
     #[inline]
@@ -216,7 +208,6 @@ impl Module {
         unsafe { self.entry.as_ref() }
     }
 
-    /// Returns the state that the right to use the port includes.
     #[inline]
     fn state<'a>(&'a self, port: Entered<'a, Port>) -> State<'a> {
         // SAFETY: only here are the records reached, with the right to this module's port, which exists once at a time
@@ -239,7 +230,6 @@ impl Module {
         self.port.place()
     }
 
-    /// Returns the source of the adapter's events; `None` if it does not stamp completions.
     pub(crate) fn source(&self) -> Option<SourceId> {
         self.port.source()
     }
@@ -249,7 +239,6 @@ impl Module {
         self.endpoints.pointer(id)
     }
 
-    /// Returns Open MPI's callback for a lost peer.
     pub(crate) fn error_callback(&self) -> sys::mca_btl_base_module_error_cb_fn_t {
         let address = self.error_callback.load(Ordering::Acquire);
         // SAFETY: an address that `set_error_callback` has stored, or 0, which is `None` of such a pointer.
@@ -269,13 +258,11 @@ impl Module {
         left == 0
     }
 
-    /// Returns whether messages to some peers are diverted to other ports.
     pub(crate) fn is_detouring(&self) -> bool {
         // Relaxed: a thread that reads the former value uses this port once more.
         self.detouring.load(Ordering::Relaxed)
     }
 
-    /// Sets whether messages to some peers are diverted.
     pub(crate) fn has_detours(&self, some: bool) {
         self.detouring.store(some, Ordering::Relaxed);
     }
@@ -289,7 +276,6 @@ pub(crate) fn start_anew() {
     COUNT.store(0, Ordering::Release);
 }
 
-/// Adds a module. Returns Open MPI's pointer to it.
 pub(crate) fn add(module: Box<Module>) -> *mut sys::mca_btl_base_module_t {
     let index = count();
     let module = Box::into_raw(module);
@@ -303,7 +289,6 @@ fn count() -> usize {
     COUNT.load(Ordering::Acquire)
 }
 
-/// Returns whether there has been more than one module.
 pub(crate) fn are_several() -> bool {
     count() > 1
 }
@@ -315,8 +300,6 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Module> {
     used.iter().filter_map(|place| unsafe { place.load(Ordering::Acquire).as_ref() })
 }
 
-/// Removes a module that is being finalized.
-///
 /// # Safety
 /// M1. This is Open MPI's last call for the module, so nobody uses it any more.
 pub(crate) unsafe fn remove(module: *mut sys::mca_btl_base_module_t) -> Box<Module> {

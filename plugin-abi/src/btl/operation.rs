@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The record of a put, a get or an atomic until it completes: the arguments of Open MPI's callback.
-//!
-//! Records come from a free list of the module; the token of a request is the address of one (`token`). Written by
-//! `rdma` and `emulated_atomic`, read by `completion`. Grade: hot (an empty list grows: pending). Threads: the one that
-//! has entered the port. Tests: below.
+//! The record of a put, a get or an atomic until it completes: the arguments of Open MPI's callback. Records come from
+//! a
+//! free list of the module; the token of a request is the address of one (`token`). Written by `rdma` and
+//! `emulated_atomic`, read by `completion`. Grade: hot (an empty list grows: pending). Threads: the one that has
+//! entered
+//! the port. Tests: below.
 
 use std::ffi::{c_int, c_void};
 use std::mem::{MaybeUninit, offset_of};
@@ -14,7 +15,6 @@ use ibex_ffi::openmpi::sys;
 use super::watch::Watched;
 use crate::runtime::free_list::{FreeList, Linked};
 
-/// Record of a put, a get or an atomic.
 #[repr(C, align(16))]
 pub(crate) struct Operation {
     /// Next record on the free list, or in an `OperationChain`, which requires it to be the first field.
@@ -43,8 +43,6 @@ unsafe impl Linked for Operation {
 }
 
 impl CallbackArguments {
-    /// Calls the callback, if there is one.
-    ///
     /// # Safety
     /// The operation is complete, and its callback has not run.
     #[inline]

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Progress: polls each port, and calls Open MPI back.
-//!
-//! Called by Open MPI's progress engine, all the time. While the PML is in use, it polls instead, and calls [`deliver`]
-//! for the BTL's completions. Otherwise this file polls into a frame, inside the port. Callbacks (for messages here,
-//! for all else in `completion`) run outside the port, because they call ibex again, even progress. Afterwards, inside
-//! again, records are given back; the next poll gives back the receive slots. Grade: hot. Threads: any; one at a time
-//! polls a port, and ob1's sequence numbers restore the order of messages. Tests: the device tests in `hw-tests`.
+//! Progress: polls each port, and calls Open MPI back. Called by Open MPI's progress engine, all the time. While the
+//! PML
+//! is in use, it polls instead, and calls [`deliver`] for the BTL's completions. Otherwise this file polls into a
+//! frame,
+//! inside the port. Callbacks (for messages here, for all else in `completion`) run outside the port, because they call
+//! ibex again, even progress. Afterwards, inside again, records are given back; the next poll gives back the receive
+//! slots. Grade: hot. Threads: any; one at a time polls a port, and ob1's sequence numbers restore the order of
+//! messages. Tests: the device tests in `hw-tests`.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -28,7 +29,6 @@ const BUSY: usize = 4;
 
 static DEFECT_REPORTED: AtomicBool = AtomicBool::new(false);
 
-/// Forgets a reported defect, because the component is opened.
 pub(crate) fn start_anew() {
     DEFECT_REPORTED.store(false, Ordering::Relaxed);
 }
@@ -48,7 +48,6 @@ pub(crate) unsafe extern "C" fn btl_progress() -> c_int {
     })
 }
 
-/// Polls every port. Returns the number of events.
 #[inline]
 fn progress_all<const WATCHED: bool>() -> c_int {
     if let Some(pml) = poller::by_pml() {
@@ -164,7 +163,6 @@ fn tell_of_operations(state: State<'_>) {
     unsafe { operations_done(&done) };
 }
 
-/// Processes one completion, outside the port.
 #[inline(always)]
 fn handle_completion<const WATCHED: bool>(
     module: &Module,
@@ -202,7 +200,6 @@ fn watch_arrival(module: &Module, batch: &Batch, (index, completion): (usize, &C
     }
 }
 
-/// Calls the upper layer's callback for a message's tag.
 #[inline]
 fn message_received(module: &Module, (Tag(tag), immediate): (Tag, Immediate), arrived: &ReceiveDescriptor) {
     let sender = || module.pointer(immediate.endpoint());

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `btl_put` and `btl_get`, and their common part with the atomics.
-//!
-//! An operation has a record (`operation`) until it completes. Both functions return 0 or an error, never 1: a request
-//! that cannot be posted waits in the engine. Called by Open MPI; [`RdmaRequest`] also by `atomic`. Grade: hot.
-//! Threads: the one that has entered the port. Sizes in bytes. Tests: `hw-tests/mpi/rma_*.c`.
+//! `btl_put` and `btl_get`, and their common part with the atomics. An operation has a record (`operation`) until it
+//! completes. Both functions return 0 or an error, never 1: a request that cannot be posted waits in the engine. Called
+//! by Open MPI; [`RdmaRequest`] also by `atomic`. Grade: hot. Threads: any; [`RdmaRequest::start`] enters the port.
+//! Sizes in bytes. Tests: `hw-tests/mpi/rma_*.c`.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -28,7 +27,6 @@ use crate::runtime::memory::RegistrationHandle;
 /// Number of the next watched operation, so that a completed one is not soon followed by another with the same token.
 static NUMBER: AtomicU16 = AtomicU16::new(1);
 
-/// The common arguments of `btl_put`, `btl_get` and the atomics.
 pub(crate) struct RdmaRequest {
     pub(crate) call: CallbackArguments,
     pub(crate) remote_address: u64,
@@ -36,7 +34,6 @@ pub(crate) struct RdmaRequest {
     pub(crate) size: usize,
 }
 
-/// Local and remote memory of a request, in the engine's terms.
 pub(crate) struct Ends {
     pub(crate) to: EndpointId,
     /// Empty if there is no local handle.

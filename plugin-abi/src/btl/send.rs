@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `btl_send` and `btl_sendi`: messages.
-//!
-//! A small message goes inside the work request, straight from the header and the user's memory; a larger one goes from
-//! a descriptor's slot. A blocking send returns, and may not call MPI again, once the adapter has the message. So
-//! `btl_sendi` either posts the whole message or refuses it; `btl_send` either posts it, or queues it in the engine, in
-//! order, and calls back later. Called by Open MPI and `emulated_atomic`. Grade: hot. Threads: the one that has entered
-//! the port. Tests: `first_contact.c`, `pt2pt_flood.c` and others in `hw-tests/mpi`.
+//! `btl_send` and `btl_sendi`: messages. A small message goes inside the work request, straight from the header and the
+//! user's memory; a larger one goes from a descriptor's slot. A blocking send returns, and may not call MPI again, once
+//! the adapter has the message. So `btl_sendi` either posts the whole message or refuses it; `btl_send` either posts
+//! it,
+//! or queues it in the engine, in order, and calls back later. Called by Open MPI and `emulated_atomic`. Grade: hot.
+//! Threads: any; each call enters the port. Tests: `first_contact.c`, `pt2pt_flood.c` and others in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -115,7 +114,6 @@ unsafe fn post_watched(module: &Module, to: EndpointId, tag: u8, descriptor: *mu
     code
 }
 
-/// Raises the events of a message that was posted.
 #[cold]
 #[inline(never)]
 fn sent(module: &Module, to: EndpointId, bytes: u64, moment: HostTimestamp) {
@@ -180,7 +178,6 @@ pub(crate) unsafe extern "C" fn btl_sendi(
     })
 }
 
-/// Returns the time before a message is posted, while a tool listens.
 #[cold]
 #[inline(never)]
 fn began() -> HostTimestamp {
@@ -336,10 +333,6 @@ fn makes_room(port: &mut Port, descriptors: &mut Descriptors, to: EndpointId) ->
 }
 
 /// Queues a descriptor's message in the engine. Its callback will follow, because the upper layer may wait for it.
-///
-/// # Errors
-/// Those of [`Port::queue_send`].
-///
 /// # Safety
 /// M2. The descriptor is filled and was not posted.
 pub(crate) unsafe fn wait(

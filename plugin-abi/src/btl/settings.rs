@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The user's settings of the BTL: the fields of a module that Open MPI registers as variables, the checks of the
-//! limits among them, and ibex's own parameters; also the latencies of ports.
-//!
-//! Open MPI does not check its variables. `component` calls this: settings are written when it is registered and
-//! opened, and read when it is initialised. Grade: setup. Threads: one. Tests: below.
+//! The user's settings of the BTL: the fields of a module that Open MPI registers as variables, but does not check, and
+//! ibex's own parameters; also the latencies of ports. Called by `component`: settings are written when it is
+//! registered
+//! and opened, and read when it is initialised. Grade: setup. Threads: one. Tests: below.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -24,7 +23,6 @@ unsafe impl Sync for Template {}
 
 static TEMPLATE: Template = Template(UnsafeCell::new(MaybeUninit::uninit()));
 
-/// The parameters, while the component is open.
 static TUNABLES: Mutex<Option<Tunables>> = Mutex::new(None);
 
 /// Makes Open MPI register the fields of a module that every BTL has, with `template` as their defaults.
@@ -39,7 +37,6 @@ pub(crate) unsafe fn register(version: *mut sys::mca_base_component_t, template:
     unsafe { sys::mca_btl_base_param_register(version, base) }
 }
 
-/// Returns the template as the user has set it.
 pub(crate) fn module() -> sys::mca_btl_base_module_t {
     // SAFETY: `register` has written it, which Open MPI calls before it opens the component.
     unsafe { TEMPLATE.0.get().cast::<sys::mca_btl_base_module_t>().read() }
@@ -73,7 +70,6 @@ pub(crate) unsafe fn follow(defaults: &sys::mca_btl_base_module_t) -> Limits {
     limits
 }
 
-/// Stores the parameters for [`tunables`]; `None` forgets them.
 pub(crate) fn set_tunables(tunables: Option<Tunables>) {
     *kept() = tunables;
 }
@@ -143,7 +139,6 @@ impl fmt::Display for LimitOutOfBounds {
 /// Size in bytes of the largest receive slot.
 const LARGEST: usize = 1 << 20;
 
-/// Checks the limits that the user can set by `mca_btl_base_param_register`, as Open MPI does not.
 pub(crate) fn check(limits: &Limits) -> Result<(), LimitOutOfBounds> {
     let within = |name, value, min, max, reason| {
         if (min..=max).contains(&value) { Ok(()) } else { Err(LimitOutOfBounds { name, value, min, max, reason }) }
@@ -161,12 +156,10 @@ pub(crate) fn check(limits: &Limits) -> Result<(), LimitOutOfBounds> {
 }
 
 /// Returns the latencies of ports by their data rates, for Open MPI: how many microseconds longer an eager message
-/// takes than on the fastest port.
-///
-/// ob1 sends small messages in turn over the ports with the least latency. So ports of one class share them (all of 100
-/// Gb/s and more are one class), and a slower port gets none beside a faster one. osc/rdma uses for a window the BTL
-/// with the least latency of those that reach all its ranks. The shared-memory BTL of 4.1 has latency 1, and crashes in
-/// a compare-and-swap; so the fastest port has 0.
+/// takes than on the fastest port. ob1 sends small messages in turn over the ports with the least latency. So ports of
+/// one class share them (all of 100 Gb/s and more are one class), and a slower port gets none beside a faster one.
+/// osc/rdma uses for a window the BTL with the least latency of those that reach all its ranks. The shared-memory BTL
+/// of 4.1 has latency 1, and crashes in a compare-and-swap; so the fastest port has 0.
 pub(crate) fn latencies(mbps: &[u32]) -> Vec<u32> {
     const EAGER_BITS: u32 = 12 << 13;
     let on_the_link: Vec<u32> = mbps.iter().map(|mbps| EAGER_BITS / (*mbps).max(1)).collect();
@@ -197,7 +190,6 @@ mod tests {
         assert!(latencies(&[]).is_empty());
     }
 
-    /// Returns the limits that follow if these are set and all others have their defaults.
     fn following(max_send_size: usize, eager_limit: usize, rndv_eager_limit: usize) -> [usize; 3] {
         let set = |value: usize| (value > 0).then_some(value);
         let set = Set {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The BTL's tokens: of its two kinds of record, descriptors and operations.
-//!
-//! Made in `send`, `detour` and `rdma`, read in `completion` and `descriptor`. Grade: hot. Threads: any. Tests: below.
+//! The BTL's tokens: of its two kinds of record, descriptors and operations. Made in `send`, `detour` and `rdma`, read
+//! in
+//! `completion` and `descriptor`. Grade: hot. Threads: any. Tests: below.
 
 use std::ptr::NonNull;
 

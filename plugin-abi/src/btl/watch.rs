@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events of the BTL while a tool listens: puts, gets, atomics, flushes, and the messages that the BTL carries.
-//!
-//! A site is one comparison ([`engine::events::has_interest`]). A message here is one that the upper layer passes to
+//! Events of the BTL while a tool listens: puts, gets, atomics, flushes, and the messages that the upper layer passes
+//! to
 //! `btl_send`, including the header of that layer: the transport does not know which message of MPI it belongs to.
-//! Callers pass the peer, and have left the port, because callbacks of tools run in here. Grade: pending, behind the
-//! branch of a site; no allocation. Threads: any. Tests: `hw-tests/tools/mpi_t_below.c`, `hw-tests/mpi/events.c`.
+//! Callers have left the port, because callbacks of tools run in here. Grade: pending, behind the branch of a site
+//! ([`engine::events::has_interest`]); no allocation. Threads: any. Tests: `hw-tests/tools/mpi_t_below.c`,
+//! `hw-tests/mpi/events.c`.
 
 use engine::events::{
     self, AtomicComplete, AtomicStarted, EventGroup, GetComplete, GetStarted, HostTimestamp, MsgArrived, Payload,
@@ -70,7 +70,6 @@ pub(crate) fn started(watched: &Watched, moment: HostTimestamp) {
     together.raise(|| moment, SAFETY);
 }
 
-/// Raises the event of a watched operation that has completed.
 #[cold]
 #[inline(never)]
 pub(crate) fn done(watched: &Watched, outcome: Result<(), Failed>, stamp: Stamp) {

@@ -6,7 +6,7 @@
 //! memory. It is on the free list of its pool, or belongs to Open MPI or to the adapter. While it belongs to Open MPI,
 //! which writes to it, no reference to it exists. Called by `descriptor.rs`, `send.rs`, `detour.rs` and
 //! `completion.rs`. Grade: hot (a pop, a push, no allocation); an empty pool grows (pending). Threads: the one that has
-//! entered the port. Needs no MPI, and no device except for [`Slots`]. Tests: `descriptor/tests.rs`.
+//! entered the port. Tests: `descriptor/tests.rs`.
 
 use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
@@ -41,7 +41,6 @@ pub(crate) struct Descriptor {
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 enum PoolName {
-    /// Slots of [`SHORT`] bytes.
     Short = 0,
     /// Slots of the larger eager limit.
     Eager = 1,
@@ -68,7 +67,6 @@ unsafe impl Linked for Descriptor {
     const NEXT: usize = offset_of!(Descriptor, next);
 }
 
-/// Source of slots for new descriptors: the port.
 pub(crate) trait Slots {
     /// Registers `count` more slots of `size` bytes, which live as long as the descriptors. `None`: not possible now.
     fn grow(&mut self, size: u32, count: u32) -> Option<Vec<LocalSpan>>;
@@ -78,12 +76,10 @@ pub(crate) trait Slots {
     fn reclaim(&mut self, silent: &mut dyn FnMut(NonNull<Descriptor>) -> bool);
 }
 
-/// Descriptors with slots of one size.
 struct Pool {
     free: FreeList<Descriptor>,
     /// Size in bytes of each slot.
     size: usize,
-    /// Number of descriptors made for this pool.
     made: u32,
 }
 
@@ -106,11 +102,9 @@ impl Descriptors {
         Descriptors { pools, share: limit.div_ceil(2), step: step.max(1), missed: 0 }
     }
 
-    /// Makes the first descriptors of each pool, before anything is sent. If no more memory can be registered later,
-    /// messages wait for these, and would otherwise wait for ever.
-    ///
-    /// # Errors
-    /// That of `register`, which gets the size and the number of the slots to make.
+    /// Makes the first descriptors of each pool, before anything is sent; `register` gets size and number of their
+    /// slots.
+    /// If no more memory can be registered later, messages wait for these, and would otherwise wait for ever.
     pub(crate) fn reserve<E>(
         &mut self,
         mut register: impl FnMut(u32, u32) -> Result<Vec<LocalSpan>, E>,
@@ -157,8 +151,7 @@ impl Descriptors {
     }
 
     /// Takes a descriptor without a slot: its message waits in ordinary memory of just its size, so the locked memory
-    /// stays bounded, and the message is accepted. (ob1 would retry all refused messages at every progress, and let
-    /// later ones overtake them.)
+    /// stays bounded. (ob1 would retry refused messages at every progress, and let later ones overtake them.)
     #[cold]
     fn take_unregistered(&mut self, size: usize, flags: u32) -> Option<NonNull<Descriptor>> {
         let name = PoolName::Unregistered;
@@ -263,8 +256,6 @@ impl Descriptor {
     }
 }
 
-/// Prepares a descriptor for a message of `size` bytes in its slot.
-///
 /// # Safety
 /// M2. Nobody else uses the descriptor.
 #[inline]
@@ -318,8 +309,6 @@ pub(crate) unsafe fn spans(descriptor: *const Descriptor) -> ([LocalSpan; 2], us
     }
 }
 
-/// Takes the registration from a descriptor that is about to be given back.
-///
 /// # Safety
 /// M2. Nobody else uses the descriptor.
 #[inline]
@@ -350,8 +339,6 @@ pub(crate) unsafe fn length(descriptor: *const Descriptor) -> u64 {
     d.segments[..d.base.des_segment_count.min(2)].iter().map(|segment| segment.seg_len).sum()
 }
 
-/// Copies a descriptor's message, of one or two segments.
-///
 /// # Safety
 /// M2, M3. No adapter has the message; at `to` there is room for it, which does not overlap it.
 pub(crate) unsafe fn copy(descriptor: *const Descriptor, mut to: *mut u8) {
