@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two copies of libibex.so in one process: the later one prints a message and takes no part, and nothing hangs.
-//!
-//! Needs what building the crate needs (Open MPI with its headers and commands), no device. Commands have a time limit.
+//! Two copies of libibex.so in one process: the later one prints a message and takes no part, and nothing hangs. Needs
+//! what building the crate needs (Open MPI with its headers and commands), no device. Commands have a time limit.
 
 mod built;
 
@@ -9,12 +8,10 @@ use std::path::PathBuf;
 
 use built::Place;
 
-/// Returns the library that Open MPI loads.
 fn built() -> PathBuf {
     built::library().join("libibex.so")
 }
 
-/// Makes another copy of the library, in a directory of its own.
 fn copy_in(place: &Place) -> PathBuf {
     let copy = place.0.join("another/libibex.so");
     std::fs::create_dir_all(place.0.join("another")).expect("the target directory can be written to");

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tool interface for C programs: header, library, every call with every code, and the profiling names.
-//!
-//! The programs are in `tests/tool/`; `src/tool/tests.rs` tests events that fire, and hw-tests events on a device.
-//! Needs the same as building the crate (Open MPI with its headers and commands) and no device.
+//! The tool interface for C programs (`tests/tool/`): header, library, every call with every code, and the profiling
+//! names. `src/tool/tests.rs` tests events that fire, and hw-tests events on a device. Needs the same as building the
+//! crate (Open MPI with its headers and commands) and no device.
 
 mod built;
 
@@ -15,13 +14,11 @@ fn source(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tool").join(name)
 }
 
-/// Compiles a program with the header and the library, for one test.
 fn compiled(name: &str, test: &str, options: &[&str]) -> PathBuf {
     let place = format!("-L{}", library().display());
     compiled_with(name, test, &[&[&place, "-libex"], options].concat())
 }
 
-/// Compiles a program with the header and these options.
 fn compiled_with(name: &str, test: &str, options: &[&str]) -> PathBuf {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tool-{name}-{test}"));
     let mut command = Command::new("mpicc");

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Results for a C caller: single values, and strings by the convention of MPI 4.1, section 15.3.3.
-//!
-//! Called by the files of this folder. Grade: setup, except [`Out::fill`]. Threads: any. Tests: below; `tests/tool.rs`.
+//! Results for a C caller: single values, and strings by the convention of MPI 4.1, section 15.3.3. Called by the files
+//! of this folder. Grade: setup, except [`Out::fill`]. Threads: any. Tests: below; `tests/tool.rs`.
 
 use std::ffi::{c_char, c_int};
 use std::marker::PhantomData;
 
 use super::host::Code;
 
-/// Where a C caller wants a result: null, or room for one value during the call, which every function of the interface
-/// requires of its caller.
+/// Where a C caller wants a result: null, or (a condition of every call) room for one value during the call.
 #[repr(transparent)]
 pub(crate) struct Out<'call, T>(*mut T, PhantomData<&'call mut T>);
 
@@ -23,12 +21,10 @@ impl From<Null> for Code {
 }
 
 impl<T> Out<'_, T> {
-    /// Checks that the pointer is not null.
     pub(crate) fn required(&self) -> Result<(), Null> {
         if self.0.is_null() { Err(Null) } else { Ok(()) }
     }
 
-    /// Writes a result that is required.
     #[inline]
     pub(crate) fn fill(self, value: T) -> Result<(), Null> {
         self.required()?;
@@ -37,7 +33,7 @@ impl<T> Out<'_, T> {
         Ok(())
     }
 
-    /// Writes a result that the caller may do without. `make` is called only if it wants it, because it must free it.
+    /// Writes a result that the caller may do without. Calls `make` only if the caller wants it, and so frees it.
     pub(crate) fn give(self, make: impl FnOnce() -> T) {
         if self.required().is_ok() {
             let _ = self.fill(make());
@@ -58,10 +54,8 @@ impl<'call, T> Out<'call, T> {
     }
 }
 
-/// Returns the number of elements that `length` gives for `buffer`; 0 if one of them is null, without reading `length`.
-///
-/// # Errors
-/// `length` is negative.
+/// Returns the number of elements that `length` gives for `buffer`; 0 if one of them is null, without reading `length`;
+/// an error if it is negative.
 ///
 /// # Safety
 /// `length` is null or can be read.

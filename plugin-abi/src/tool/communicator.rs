@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tracked communicators: their ranks, what they are copies of, and whether they have been freed (`communicator.c`).
-//!
-//! A tracked communicator has a number, as an attribute of ibex. MPI calls back when it duplicates such a communicator,
-//! whose copy gets a number of its own, or frees it. Called by `peruse/`. Grade: setup. Threads: any; the lock of the
-//! table is not held during calls of MPI, which calls back. Tests: `tests/tool/peruse.c`,
-//! `hw-tests/tools/peruse_communicators.c`.
+//! Each
+//! has a number, as an attribute of ibex. MPI calls back when it duplicates such a communicator, whose copy gets a
+//! number of its own, or frees it. Called by `peruse/`. Grade: setup. Threads: any; the lock of the table is not held
+//! during calls of MPI, which calls back. Tests: `tests/tool/peruse.c`, `hw-tests/tools/peruse_communicators.c`.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
@@ -14,7 +13,6 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use crate::runtime::listeners;
 
-/// An `MPI_Comm`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Comm(pub(crate) *mut c_void);
@@ -88,7 +86,6 @@ impl TrackedComm {
 /// Held while a communicator gets its number, so that two threads do not give it two numbers.
 static NUMBERING: Mutex<()> = Mutex::new(());
 
-/// Tracked communicators by number.
 static TRACKED: Mutex<BTreeMap<u64, Arc<TrackedComm>>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -130,8 +127,6 @@ pub(crate) unsafe fn track(comm: Comm) -> Option<Arc<TrackedComm>> {
     Some(new)
 }
 
-/// Returns the rank in a communicator for each rank of the job.
-///
 /// # Safety
 /// `comm` is a valid communicator.
 unsafe fn ranks(comm: Comm) -> Arc<[i32]> {
@@ -143,7 +138,6 @@ unsafe fn ranks(comm: Comm) -> Arc<[i32]> {
     ranks.into()
 }
 
-/// Returns the copies that a handle follows.
 pub(crate) fn followed_by_handle(handle: i64) -> Vec<Arc<TrackedComm>> {
     tracked().values().filter(|copy| copy.followers.contains(&handle)).cloned().collect()
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Numbers that C gets as handles: of registrations of `MPI_T`, and of event handles of PERUSE.
-//!
-//! A number is looked up and never used as an address. Part of it cannot be guessed, so a made-up or uninitialised
-//! value is not the handle of another tool. No number is used twice, and none is an address of a processor. Grade:
-//! setup. Threads: any. Tests: at the end of the file, `tests/tool/calls.c` and `tests/tool/peruse.c`.
+//! Numbers that C gets as handles: of registrations of `MPI_T`, and of event handles of PERUSE. A number is looked up
+//! and
+//! never used as an address. Part of it cannot be guessed, so a made-up or uninitialised value is not the handle of
+//! another tool. No number is used twice. Grade: setup. Threads: any. Tests: `tests/tool/calls.c` and
+//! `tests/tool/peruse.c`.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::OnceLock;
@@ -20,7 +20,6 @@ const SET: i64 = 1 << 62;
 
 pub(super) fn number() -> i64 {
     static NEXT: AtomicI64 = AtomicI64::new(1);
-    /// Random key of this process.
     static SALT: OnceLock<RandomState> = OnceLock::new();
     let count = NEXT.fetch_add(1, Ordering::Relaxed);
     let salted = SALT.get_or_init(RandomState::new).hash_one(count).cast_signed();

@@ -59,7 +59,6 @@ const volatile uint32_t *ibex_tool_init_count(void)
     return &ompi_mpit_init_count != NULL ? &ompi_mpit_init_count : &hidden;
 }
 
-/* Whether info objects may be made and read. */
 int ibex_tool_mpi_is_usable(void)
 {
     int initialized = 0, finalized = 0;
@@ -231,7 +230,6 @@ int ibex_tool_code(int code)
     return code >= 0 && (size_t) code < sizeof codes / sizeof *codes ? codes[code] : MPI_T_ERR_INVALID;
 }
 
-/* Levels 1 to 9. */
 int ibex_tool_verbosity(int level)
 {
     static const int levels[] = {

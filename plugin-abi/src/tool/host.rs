@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Safe calls of the MPI that the tool interface serves, through `host.c`.
-//!
-//! Called by the other files of this folder. Grade: setup; MPI's locks are taken for a moment, so the delivery of
-//! events calls only [`may_call`]. Threads: any. Tests: `tests/tool.rs`.
+//! Safe calls of the MPI that the tool interface serves, through `host.c`. Called by the other files of this folder.
+//! Grade: setup; MPI's locks are taken for a moment, so the delivery of events calls only [`may_call`]. Threads: any.
+//! Tests: `tests/tool.rs`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
 use engine::events::ElementType;
 
-/// An `MPI_Info`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(transparent)]
 pub(crate) struct Info(*mut c_void);
 
-/// An `MPI_Datatype`.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub(crate) struct Datatype(#[allow(dead_code, reason = "C reads it")] *mut c_void);
 
-/// An `MPI_T_enum`.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub(crate) struct Enum(#[allow(dead_code, reason = "C reads it")] *mut c_void);
@@ -80,7 +76,6 @@ pub(crate) fn is_initialized() -> bool {
     ibex_tool_mpi_t_is_initialized() != 0
 }
 
-/// Returns an error unless the tool interface is initialised.
 pub(super) fn initialized() -> Result<(), Code> {
     if is_initialized() { Ok(()) } else { Err(Code::NotInitialized) }
 }
@@ -101,7 +96,6 @@ pub(crate) fn mpi_is_usable() -> bool {
     ibex_tool_mpi_is_usable() != 0
 }
 
-/// Returns whether `MPI_Init` has ever returned.
 pub(crate) fn mpi_was_initialized() -> bool {
     ibex_tool_mpi_was_initialized() != 0
 }
@@ -163,10 +157,7 @@ pub(crate) unsafe fn notify_when_freed(handle: *const c_void, on_freed: extern "
     unsafe { ibex_tool_tell_when_freed(handle, on_freed) != 0 }
 }
 
-/// Returns the name of a category of MPI.
-///
-/// # Errors
-/// MPI's code, such as that of a wrong index.
+/// Returns the name of a category of MPI, or MPI's code, such as that of a wrong index.
 pub(crate) fn category(index: c_int) -> Result<String, c_int> {
     let mut name = [0; 256];
     // SAFETY: MPI writes at most `name.len()` bytes, the last of them NUL.

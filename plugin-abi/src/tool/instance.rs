@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Arguments of a tool's callback: `MPI_T_event_registration` and `MPI_T_event_instance`.
-//!
-//! An instance is either one of the engine's or, for the PML's events of requests and messages, a [`MatchingInstance`].
-//! That is on the stack of its caller; it makes its elements when the callback first reads one, and its timestamp when
-//! the callback asks for it. An instance is valid only within its callback, in the thread that runs it. Called by
-//! `mpi_t.rs`, `registration.rs` and `matching.rs`. Grade: hot. Threads: any, each with its own instance; one at a time
-//! has a [`MatchingInstance`]. Safety: N1 to N4 of `runtime/listeners.rs`. Tests: `tests.rs`, and
-//! `hw-tests/tools/mpi_t_matching.c`.
+//! Arguments of a tool's callback: `MPI_T_event_registration` and `MPI_T_event_instance`. An instance is either one of
+//! the engine's or, for the PML's events of requests and messages, a [`MatchingInstance`] on the stack of its caller.
+//! That
+//! makes its elements when the callback first reads one, and its timestamp when the callback asks for it. An instance
+//! is
+//! valid only within its callback, in the thread that runs it. Called by `mpi_t.rs`, `registration.rs` and
+//! `matching.rs`. Grade: hot. Threads: any, each with its own instance; one at a time has a [`MatchingInstance`].
+//! Safety: N1 to N4 of `runtime/listeners.rs`. Tests: `tests.rs`, and `hw-tests/tools/mpi_t_matching.c`.
 
 use std::cell::{Cell, OnceCell};
 use std::ffi::{c_int, c_void};
@@ -18,7 +18,6 @@ use engine::events::{self, EventInstance, MatchingEvent, ProtocolEvent, SourceId
 use super::host::Code;
 use crate::runtime::listeners::{self, Passage, ProtocolSpec, Spec};
 
-/// An `MPI_T_event_registration`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]
 pub(crate) struct RegistrationHandle(pub(super) i64);
@@ -42,7 +41,6 @@ thread_local! {
 /// Pointer to the [`MatchingInstance`] whose callback a thread runs while [`events::is_within`]; 0: none yet.
 static OF_MATCHING_NOW: AtomicUsize = AtomicUsize::new(0);
 
-/// Instance of an event of the PML.
 pub(super) struct MatchingInstance {
     pub(super) spec: *mut Spec,
     pub(super) id: u64,
@@ -50,7 +48,6 @@ pub(super) struct MatchingInstance {
     pub(super) made: OnceCell<EventInstance>,
 }
 
-/// Returns the elements of an event, with the numbers of posted receives and unexpected messages.
 #[inline(always)]
 pub(super) fn elements(id: u64, spec: &Spec, [posted, unexpected]: [u32; 2]) -> MatchingEvent {
     MatchingEvent {
@@ -67,7 +64,6 @@ pub(super) fn elements(id: u64, spec: &Spec, [posted, unexpected]: [u32; 2]) -> 
     }
 }
 
-/// Returns the elements of the event that names the protocol of a request's message.
 fn protocol(id: u64, told: &ProtocolSpec) -> ProtocolEvent {
     let ProtocolSpec { spec, message, passage } = *told;
     let Passage { protocol, reason, port, queue_pair, rails } = passage;
@@ -116,7 +112,6 @@ impl MatchingInstance {
 /// Value of [`Spec::stamp`] after a first listener that has not read the clock. No clock has this value.
 pub(super) const TOLD: u64 = 1;
 
-/// Calls the closure with the pointer to an instance of the engine.
 pub(super) fn with_current(instance: &EventInstance, call: impl FnOnce(InstancePointer)) {
     // The callback may run in a signal handler that has interrupted another callback.
     let before = CURRENT.replace(instance);
@@ -124,7 +119,6 @@ pub(super) fn with_current(instance: &EventInstance, call: impl FnOnce(InstanceP
     CURRENT.set(before);
 }
 
-/// Calls the closure with the pointer to an instance of the PML's event, at the site of the event.
 #[inline(always)]
 pub(super) fn with_matching(instance: &MatchingInstance, call: impl FnOnce(InstancePointer)) {
     let pointer = std::ptr::from_ref(instance).cast::<c_void>().map_addr(|at| at | OF_MATCHING);
@@ -133,10 +127,7 @@ pub(super) fn with_matching(instance: &MatchingInstance, call: impl FnOnce(Insta
 }
 
 impl InstancePointer {
-    /// Returns the [`MatchingInstance`], if the pointer is to one.
-    ///
-    /// # Errors
-    /// This thread does not run the callback that got the instance.
+    /// Returns the [`MatchingInstance`], if the pointer is to one; an error if this thread does not run its callback.
     #[inline]
     fn matching(&self) -> Result<Option<&MatchingInstance>, Code> {
         if self.0.addr() & OF_MATCHING == 0 {
@@ -149,10 +140,7 @@ impl InstancePointer {
         Ok(Some(unsafe { &*self.0.map_addr(|at| at & !OF_MATCHING).cast::<MatchingInstance>() }))
     }
 
-    /// Returns the result of `read` for the event. Its timestamp may be missing.
-    ///
-    /// # Errors
-    /// This thread does not run the callback that got the instance.
+    /// Returns the result of `read` for the event, whose timestamp may be missing. Errors: those of [`Self::matching`].
     #[inline]
     pub(crate) fn read<R>(self, read: impl FnOnce(&EventInstance) -> Result<R, Code>) -> Result<R, Code> {
         if let Some(matching) = self.matching()? {
@@ -166,9 +154,6 @@ impl InstancePointer {
     }
 
     /// Returns the time of the event, in ticks of its source.
-    ///
-    /// # Errors
-    /// Those of [`Self::read`].
     #[inline]
     pub(crate) fn timestamp(self) -> Result<u64, Code> {
         if let Some(matching) = self.matching()? {
@@ -177,10 +162,6 @@ impl InstancePointer {
         self.read(|instance| Ok(instance.timestamp))
     }
 
-    /// Returns the source of the event.
-    ///
-    /// # Errors
-    /// Those of [`Self::read`].
     #[inline]
     pub(crate) fn source(self) -> Result<SourceId, Code> {
         self.read(|instance| Ok(instance.source))

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Registrations for the PML's events of requests and messages. Each is a listener (`runtime/listeners.rs`), which
 //! calls the tool's function at the site of the event, or puts the event into the registration's buffer.
-//!
 //! The engine has the registration with its buffer, its losses and its end, as for every event type; only the delivery
 //! at the site is here. A listener caches in [`Quick`] which function to call, as long as its buffer is empty; so an
 //! event costs one call. Each change that may concern the cache empties it, in the entered PML. Called by
@@ -25,7 +24,6 @@ use super::instance::{
 use crate::runtime::listeners::{self, Event, Listener, Queues, Spec};
 use crate::runtime::watch;
 
-/// A tool's function and its argument.
 pub(super) type Callback = (EventFunction, *mut c_void);
 
 /// The callbacks of a registration, by safety level.
@@ -52,18 +50,15 @@ impl Quick {
 
 unsafe extern "C" fn nothing(_: InstancePointer, _: RegistrationHandle, _: c_int, _: *mut c_void) {}
 
-/// Part of a listener that can change.
 struct Changing {
     registration: Arc<Registration>,
     callbacks: Callbacks,
     quick: Quick,
 }
 
-/// A listener: one registration of a tool.
 pub(super) struct Matching {
     handle: RegistrationHandle,
     event_type: TypeId,
-    /// Function that counts the posted receives and unexpected messages of a communicator.
     queues: Queues,
     event: Event,
     /// Communicator to listen to; null: all.
@@ -157,14 +152,12 @@ pub(super) fn cease(handle: RegistrationHandle) -> Option<Arc<Matching>> {
     Some(known)
 }
 
-/// Returns the safety level that a callback needs at the site of these events.
 #[inline]
 fn needed(has_threads: bool) -> Safety {
     if has_threads { Safety::ThreadSafe } else { Safety::MpiRestricted }
 }
 
 impl Changing {
-    /// Returns the callback of the lowest level that may be called at the site of an event.
     fn fit(&self, has_threads: bool) -> Option<&Callback> {
         self.callbacks[needed(has_threads).index()..].iter().flatten().next()
     }

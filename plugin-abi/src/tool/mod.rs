@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The tool interface: the functions that a tool calls which links `-libex`, in the terms of MPI's documents.
 //!
-//! They are thin translations of the event engine (`engine::events`). `mpi_t` has the events of MPI 4.1's tool
-//! information interface, with `registration` (callbacks), `instance` (their arguments), `matching` (registrations for
-//! the PML's events of requests and messages), `require_none` (calls of callbacks that may do anything),
-//! `handle_numbers`, `arguments` (results for C), `clocks` (an adapter's time on the host's clock) and `host` (calls of
-//! the MPI). `peruse` has PERUSE 2.0, with `communicator` (duplicated and freed communicators). `ending` closes the
-//! flight recorder. Headers: `include/`. Nothing here depends on open ports, so all of it works before `MPI_Init` and
-//! after `MPI_Finalize`, while the tool interface is initialised. Grade and threads: see each file. Tests: `tests.rs`
+//! They translate to the event engine (`engine::events`). `mpi_t` has the events of MPI 4.1's tool information
+//! interface, with `registration` (callbacks), `instance` (their arguments), `matching` (registrations for the PML's
+//! events), `require_none` (calls of callbacks that may do anything), `handle_numbers`, `arguments` (results for C),
+//! `clocks` (an adapter's time on the host's clock) and `host` (calls of the MPI). `peruse` has PERUSE 2.0, with
+//! `communicator` (duplicated and freed communicators). `ending` closes the flight recorder. Headers: `include/`. All
+//! of
+//! it works before `MPI_Init` and after `MPI_Finalize`, while the tool interface is initialised. Tests: `tests.rs`
 //! (events that fire), `tests/tool.rs` (C programs for every call and every code).
 
 mod arguments;

@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The events of `MPI_T` (MPI 4.1, section 15.3.8): every call, each under its `MPI_T_` and its `PMPI_T_` name.
-//!
-//! Thin: checks the arguments, calls the engine, and returns a code. [`calls`] makes both names. If a tool defines an
-//! `MPI_T_` name of its own, the dynamic linker finds the tool's function before ibex's; that function continues with
-//! the `PMPI_T_` name. Called by tools; `include/ibex_mpi_t.h` declares the calls. Grade: setup; reading an event is
-//! hot and takes no lock. Threads: any. Tests: `tests.rs`, and `tests/tool.rs` with `tests/tool/*.c`.
+//! The events of `MPI_T` (MPI 4.1, section 15.3.8): every call, each under its `MPI_T_` and its `PMPI_T_` name
+//! ([`calls`]
+//! makes both). A call checks the arguments, calls the engine, and returns a code. If a tool defines an `MPI_T_` name
+//! of
+//! its own, the dynamic linker finds the tool's function before ibex's; that function continues with the `PMPI_T_`
+//! name.
+//! Called by tools; `include/ibex_mpi_t.h` declares the calls. Grade: setup; reading an event is hot and takes no lock.
+//! Threads: any. Tests: `tests.rs`, and `tests/tool.rs` with `tests/tool/*.c`.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -18,10 +20,9 @@ use super::require_none;
 use crate::runtime::copies;
 use crate::runtime::guard::fence;
 
-/// Prefix of ibex's names.
 const PREFIX: &str = "ibex_";
 
-/// Prefix of the names when ibex was only a BTL. Names with it are found, too, for one version.
+/// Former prefix of the names. Names with it are found, too, for one version.
 const FORMER_PREFIX: &str = "btl_ibex_";
 
 /// Exports each call under both names. A `delivering` call delivers waiting events at its end (`require_none.rs`); a
@@ -67,7 +68,6 @@ macro_rules! calls {
 
 enum Answer {
     Code(Code),
-    /// A number of the MPI.
     Mpi(c_int),
 }
 
@@ -83,7 +83,6 @@ impl From<Null> for Answer {
     }
 }
 
-/// Checks that a pointer is not null.
 fn required<T>(pointer: *const T) -> Result<(), Code> {
     if pointer.is_null() { Err(Code::Invalid) } else { Ok(()) }
 }
@@ -112,7 +111,6 @@ fn events_in(category: c_int) -> Result<usize, Answer> {
 }
 
 calls! {
-    /// Returns the number of event types.
     delivering fn MPI_T_event_get_num, PMPI_T_event_get_num(num_events: Out<'_, c_int>) {
         initialized()?;
         Ok(num_events.fill(TABLE.len() as c_int)?)
@@ -157,7 +155,6 @@ calls! {
         Ok(())
     }
 
-    /// Returns the event type with this name.
     delivering fn MPI_T_event_get_index, PMPI_T_event_get_index(
         name: *const c_char, event_index: Out<'_, c_int>
     ) {
@@ -291,7 +288,6 @@ calls! {
         Ok(event_timestamp.fill(timestamp)?)
     }
 
-    /// Returns the source of an event. Hot.
     plain fn MPI_T_event_get_source, PMPI_T_event_get_source(
         event_instance: InstancePointer, source_index: Out<'_, c_int>
     ) {
@@ -300,13 +296,11 @@ calls! {
         Ok(source_index.fill(source)?)
     }
 
-    /// Returns the number of sources, which may grow.
     delivering fn MPI_T_source_get_num, PMPI_T_source_get_num(num_sources: Out<'_, c_int>) {
         initialized()?;
         Ok(num_sources.fill(events::source_count() as c_int)?)
     }
 
-    /// Describes a source.
     delivering fn MPI_T_source_get_info, PMPI_T_source_get_info(
         source_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char, desc_len: *mut c_int,
         ordering: Out<'_, c_int>, ticks_per_second: Out<'_, i64>, max_ticks: Out<'_, i64>, info: Out<'_, Info>
@@ -337,7 +331,6 @@ calls! {
         Ok(timestamp.fill(now as i64)?)
     }
 
-    /// Returns the number of events in a category.
     delivering fn MPI_T_category_get_num_events, PMPI_T_category_get_num_events(
         cat_index: c_int, num_events: Out<'_, c_int>
     ) {

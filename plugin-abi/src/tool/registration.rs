@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Registrations of a tool: `MPI_T_event_registration`, its callbacks and its info keys.
-//!
-//! A handle given to C is a number as a pointer (`handle_numbers.rs`). It is looked up and never dereferenced, so a
-//! wrong handle gives an error code. Called by `mpi_t.rs`. Grade: setup; the closures made here run at the sites of
-//! events, without allocation. Threads: any. Tests: `tests/tool.rs`.
+//! Registrations of a tool: `MPI_T_event_registration`, its callbacks and its info keys. A handle given to C is a
+//! number
+//! as a pointer (`handle_numbers.rs`). It is looked up and never dereferenced, so a wrong handle gives an error code.
+//! Called by `mpi_t.rs`. Grade: setup; the closures made here run at the sites of events, without allocation. Threads:
+//! any. Tests: `tests/tool.rs`.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_int, c_void};
@@ -38,7 +38,6 @@ pub(crate) type DroppedFunction = unsafe extern "C" fn(i64, RegistrationHandle, 
 struct ToolCallbacks {
     /// Callback of each safety level.
     functions: [Option<EventFunction>; 4],
-    /// Argument of each callback.
     user_data: [Option<UserData>; 4],
     dropped: Option<DroppedFunction>,
 }
@@ -54,7 +53,6 @@ impl ToolCallbacks {
         self.user_data.iter().any(Option::is_some)
     }
 
-    /// Returns the callbacks in the form that `matching.rs` needs.
     fn of_matching(&self) -> matching::Callbacks {
         let callback = |level: usize| Some((self.functions[level]?, self.user_data[level]?.pointer()));
         [0, 1, 2, 3].map(callback)
@@ -121,7 +119,6 @@ impl RegistrationHandle {
     }
 }
 
-/// Returns the level of an `MPI_T_cb_safety`.
 pub(crate) fn level(number: c_int) -> Result<Safety, Code> {
     Safety::ALL.into_iter().find(|level| level.index() as c_int == number).ok_or(Code::Invalid)
 }
@@ -180,7 +177,6 @@ pub(crate) unsafe fn alloc(event_type: TypeId, object: *const c_void, info: Info
     Ok(handle)
 }
 
-/// Makes the engine's registration of a tool's.
 fn register_with_engine(
     handle: RegistrationHandle,
     callbacks: &SharedCallbacks,
@@ -214,7 +210,6 @@ fn enlarge_buffer(handle: RegistrationHandle) -> Result<Option<Arc<Registration>
     Ok(replaced)
 }
 
-/// Calls the tool's handler of losses, if there is one.
 fn call_dropped_handler(
     callbacks: &Mutex<ToolCallbacks>,
     count: u64,
@@ -250,12 +245,10 @@ fn default_room(buffered: bool) -> usize {
     if buffered { defaults::default_room() } else { Options::default().room }
 }
 
-/// Makes an info object with the keys and values of a registration.
 fn keys(buffered: bool, room: usize) -> Info {
     Info::with(&[(BUFFERED, if buffered { "true" } else { "false" }), (BUFFER_EVENTS, &room.to_string())])
 }
 
-/// Makes an info object with the default values.
 pub(crate) fn default_info() -> Info {
     let buffered = defaults::default_buffered();
     keys(buffered, default_room(buffered).max(2).next_power_of_two())

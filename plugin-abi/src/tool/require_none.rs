@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls callbacks that may do anything, where a tool itself has called and so nothing of MPI is on the stack.
-//!
-//! Events happen inside MPI, where such a callback may not run, so they wait. They are delivered at the end of the
-//! tool's own calls of the interface ([`deliver`]) and by [`ibex_events_flush`]; but not by calls that a callback or a
-//! signal handler may make: those on an instance, and `MPI_T_source_get_timestamp`, which should be quick, too. Called
-//! by `mpi_t.rs` and tools. Grade: setup. Threads: any; callbacks run in the calling thread. Tests:
-//! `tests/require_none.rs`, `hw-tests/tools/mpi_t_require_none.c`.
+//! Calls callbacks that may do anything, where a tool itself has called and so nothing of MPI is on the stack. Events
+//! happen inside MPI, where such a callback may not run, so they wait. They are delivered at the end of the tool's own
+//! calls of the interface ([`deliver`]) and by [`ibex_events_flush`]; but not by calls that a callback or a signal
+//! handler may make: those on an instance, and `MPI_T_source_get_timestamp`, which should be quick, too. Called by
+//! `mpi_t.rs` and tools. Grade: setup. Threads: any; callbacks run in the calling thread. Tests:
+//! `tests/require_none.rs`,
+//! `hw-tests/tools/mpi_t_require_none.c`.
 
 use std::ffi::c_int;
 
@@ -16,7 +16,6 @@ use crate::runtime::copies;
 use crate::runtime::guard::fence;
 use crate::runtime::watch;
 
-/// Delivers waiting events, at the end of a call of the tool.
 pub(super) fn deliver() {
     fence("delivering events", (), || {
         if !events::is_idle() && !events::is_delivering() {

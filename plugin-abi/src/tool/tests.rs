@@ -42,7 +42,6 @@ pub(super) fn alone() -> MutexGuard<'static, ()> {
     guard
 }
 
-/// What the callbacks have received, in order.
 #[derive(Debug, Default)]
 struct Seen {
     events: Vec<(i32, u64, Vec<u8>, c_int)>,
@@ -96,7 +95,6 @@ unsafe extern "C" fn frees_itself(_: InstancePointer, own: RegistrationHandle, _
     seen(user).lock().expect("no panic").events.push((0, 0, Vec::new(), 0));
 }
 
-/// Makes a registration for the event type with this name.
 fn alloc(name: &CStr) -> RegistrationHandle {
     let (mut index, mut registration) = (-1, RegistrationHandle(0));
     // SAFETY: there is room for the results.
@@ -126,7 +124,6 @@ fn set_dropped(registration: RegistrationHandle, function: Option<DroppedFunctio
     assert_eq!(unsafe { MPI_T_event_set_dropped_handler(registration, function) }, 0);
 }
 
-/// Frees a registration; `on_free` notes its end.
 fn free_noted(registration: RegistrationHandle, seen: &Mutex<Seen>) {
     // SAFETY: a valid registration, which `seen` outlives.
     assert_eq!(unsafe { MPI_T_event_handle_free(registration, user(seen), Some(on_free)) }, 0);

@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
 
-/// Returns the directory with the library, which cargo does not build for a test by itself.
 pub(crate) fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
     LIBRARY.get_or_init(|| {
@@ -26,7 +25,6 @@ pub(crate) fn library() -> &'static Path {
     })
 }
 
-/// Runs a command that must succeed.
 pub(crate) fn done(command: &Command) -> Output {
     let mut limited = Command::new("timeout");
     limited.args(["-k", "5", "1200"]).arg(command.get_program()).args(command.get_args());
@@ -58,7 +56,6 @@ impl Place {
         self.0.join("components/mca_btl_ibex.so")
     }
 
-    /// Makes a command find the component here.
     pub(crate) fn show_to(&self, command: &mut Command) {
         let path = format!("{}:SYSTEM_DEFAULT", self.0.join("components").display());
         command.env("OMPI_MCA_mca_base_component_path", path).env("OMPI_MCA_rmaps_base_oversubscribe", "1");

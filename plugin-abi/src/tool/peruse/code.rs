@@ -3,7 +3,6 @@
 
 use crate::tool::arguments::Null;
 
-/// The return values (`include/peruse.h`).
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[repr(i32)]
 pub(super) enum Code {

@@ -5,9 +5,9 @@
 //! for an event of the transport is a registration of the engine; one for an event of requests and messages is a
 //! listener (`runtime/listeners.rs`) to its communicator and to the copies that it follows. Once its communicator is
 //! freed, only its number is left until it is released. When a window has been closed, its callback runs no more, so
-//! that the tool may free the callback's data. A thread that closes a window waits for callbacks in other threads,
-//! except from within a callback or while it holds the tool's lock. Grade: setup; [`EventHandle::event`] runs at the
-//! sites of events, without allocation. Threads: any. Safety: N1 to N4 of `runtime/listeners.rs`. Tests: `tests.rs`,
+//! that the tool may free the callback's data: the closing thread waits for callbacks in other threads, except from
+//! within a callback or while it holds the tool's lock. Grade: setup; [`EventHandle::event`] runs at the sites of
+//! events, without allocation. Threads: any. Safety: N1 to N4 of `runtime/listeners.rs`. Tests: `tests.rs`,
 //! `tests/tool/peruse.c`, `hw-tests/tools/peruse_*.c`.
 
 use std::collections::BTreeMap;
@@ -24,7 +24,6 @@ use crate::runtime::listeners::{self, Event, Function, Listener, Spec, Upcall};
 use crate::tool::communicator::{self, Comm, TrackedComm};
 use crate::tool::host;
 
-/// A tool's callback and its argument.
 #[derive(Clone, Copy)]
 pub(super) struct Callback {
     pub(super) function: Function,
@@ -52,7 +51,6 @@ pub(super) struct EventHandle {
     propagate: AtomicBool,
 }
 
-/// Source of the handle's events.
 enum Raised {
     /// The transport: the engine's registration, `PERUSE_PUT`, `PERUSE_GET` or `PERUSE_ACC`, and the indexes of the
     /// elements that a callback needs.
@@ -68,10 +66,7 @@ fn handles() -> MutexGuard<'static, BTreeMap<i64, Option<Arc<EventHandle>>>> {
     HANDLES.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the handle with this number.
-///
-/// # Errors
-/// There is none, or its communicator has been freed.
+/// Returns the handle with this number; an error if there is none, or its communicator has been freed.
 pub(super) fn find(number: i64) -> Result<Arc<EventHandle>, Code> {
     match handles().get(&number) {
         // Open MPI 5 does not announce in MPI_Finalize that it frees the communicators that the program has not freed.
@@ -81,7 +76,6 @@ pub(super) fn find(number: i64) -> Result<Arc<EventHandle>, Code> {
     }
 }
 
-/// Makes an inactive handle, and returns its number.
 pub(super) fn new(
     supported: &'static SupportedEvent,
     comm: Comm,
@@ -116,15 +110,11 @@ pub(super) fn new(
     number
 }
 
-/// Releases a handle. If its communicator has been freed, the call is an error, and removes the number.
-///
-/// # Errors
-/// Those of [`find`].
+/// Releases a handle. If its communicator has been freed, this returns the error of [`find`] and removes the number.
 pub(super) fn release(number: i64) -> Result<(), Code> {
     match find(number) {
         Ok(handle) => handle.end(),
         Err(code) => {
-            // Only the number is left, because the communicator has been freed.
             handles().remove(&number);
             return Err(code);
         }
@@ -147,7 +137,6 @@ pub(in crate::tool) fn communicator_freed(number: Option<u64>) {
     }
 }
 
-/// Ends a handle whose communicator has been freed.
 fn lose_object(handle: &EventHandle) {
     handle.end();
     // It stays removed if it was released meanwhile.
@@ -180,7 +169,6 @@ fn is_open(window: u64) -> bool {
     window % 2 == 1
 }
 
-/// Delivers all events that have happened.
 fn catch_up() {
     if lock::may_wait_for_callbacks() {
         events::catch_up_all(crate::runtime::watch::SAFETY);
@@ -279,9 +267,8 @@ impl EventHandle {
         }
     }
 
-    /// Closes the window for good.
     fn end(&self) {
-        // Before `deactivate` locks `callback`: who opens the window earlier is seen there, who is later sees this.
+        // Before `deactivate` locks `callback`: it closes a window opened earlier, and `activate` later finds this.
         self.is_ended.store(true, Ordering::SeqCst);
         self.deactivate();
         if let Raised::Transport { registration, .. } = &self.raised {
@@ -335,7 +322,6 @@ impl EventHandle {
     }
 }
 
-/// Indexes of the elements that a callback needs, found once for a handle.
 struct ElementIndices {
     peer: Option<usize>,
     bytes: Option<usize>,
@@ -365,7 +351,6 @@ fn number(instance: &EventInstance, index: Option<usize>) -> Option<u64> {
     }
 }
 
-/// Functions that `runtime/listeners.rs` calls.
 pub(super) const UPCALL: Upcall = Upcall { beside_lock, failed };
 
 /// Calls a callback that may take the tool's lock while some thread holds it.

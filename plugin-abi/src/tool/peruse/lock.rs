@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `PERUSE_Lock` and `PERUSE_Unlock`: one lock for a tool's own data, held by a thread (5.2.16, 5.2.17).
-//!
-//! A thread waits until no other thread holds the lock, even within a callback, because the holder calls nothing of
-//! MPI. It is an error to take a lock that this thread holds, or to release one that it does not hold. A callback
-//! cannot wait for the lock if the code that it has interrupted holds it: within that callback the lock is not
-//! grantable. Grade: setup; within a callback it costs the lock of a mutex. Threads: any. Tests: below.
+//! `PERUSE_Lock` and `PERUSE_Unlock`: one lock for a tool's own data, held by a thread (5.2.16, 5.2.17). A thread waits
+//! until no other thread holds the lock, even within a callback, because the holder calls nothing of MPI. It is an
+//! error
+//! to take a lock that this thread holds, or to release one that it does not hold. Within a callback that has
+//! interrupted the holder's code the lock is not grantable. Grade: setup; within a callback it costs the lock of a
+//! mutex. Threads: any. Tests: below.
 
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex, PoisonError};
 
 use crate::runtime::listeners;
 
-/// Reason for a refusal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Refused {
-    /// This thread holds the lock already.
     Mine,
-    /// This thread does not hold the lock.
     NotMine,
     /// The lock is not grantable within this callback.
     NotGrantable,
@@ -35,7 +32,6 @@ enum Upcall {
 
 thread_local! {
     static UPCALL: Cell<Upcall> = const { Cell::new(Upcall::No) };
-    /// Whether this thread holds the lock.
     static HAS_IT: Cell<bool> = const { Cell::new(false) };
 }
 

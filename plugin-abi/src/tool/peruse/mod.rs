@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! PERUSE 2.0: its 17 functions, as translations of the event engine. `include/peruse.h` declares them.
-//!
-//! `supported` lists the events, `event_handle` has the event handles, `lock` the tool's lock; communicators are in
+//! PERUSE 2.0: its 17 functions, as translations of the event engine. `include/peruse.h` declares them. `supported`
+//! lists
+//! the events, `event_handle` has the event handles, `lock` the tool's lock; communicators are in
 //! `tool/communicator.rs`. Codes are the specification's; if several apply, the handle is checked first, then the
 //! communicator, then the rest. Grade: setup. Threads: any. Tests: `tests.rs` (events that fire),
 //! `tests/tool/peruse.c`, and those of each file.
@@ -31,7 +31,6 @@ use supported::INVALID;
 
 static INITIALIZED: AtomicBool = AtomicBool::new(false);
 
-/// Runs a function of the interface; returns its code.
 fn answer(name: &'static str, body: impl FnOnce() -> Result<(), Code>) -> c_int {
     if copies::is_refused() {
         return Code::Generic as c_int;
@@ -42,7 +41,6 @@ fn answer(name: &'static str, body: impl FnOnce() -> Result<(), Code>) -> c_int 
     }
 }
 
-/// Returns a handle whose window is closed.
 fn inactive(event_h: i64) -> Result<Arc<EventHandle>, Code> {
     let handle = event_handle::find(event_h)?;
     if handle.is_active() { Err(Code::EventHandle) } else { Ok(handle) }
@@ -51,7 +49,6 @@ fn inactive(event_h: i64) -> Result<Arc<EventHandle>, Code> {
 /// An array that exists as long as the process, for C.
 struct Lasting<T>(Box<[T]>);
 
-/// A string that exists as long as the process.
 #[repr(transparent)]
 struct LastingText(*mut c_char);
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The events of PERUSE that ibex has: number and name (`include/peruse.h`) of each, and the engine's or PML's event.
-//!
-//! Called by the other files of this folder. Grade: setup. Threads: plain data. Tests: at the end of the file.
+//! Called by the other files of this folder. Grade: setup. Threads: any. Tests: below.
 
 use std::ffi::{CStr, c_int};
 
@@ -18,7 +17,6 @@ pub(super) const INVALID: c_int = 0;
 /// `PERUSE_FIRST_CUSTOM_EVENT`
 const CUSTOM: c_int = 17;
 
-/// Source of an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum RaisedBy {
     /// The transport, as an event type of the engine; the operation is `PERUSE_PUT`, `PERUSE_GET` or `PERUSE_ACC`.

@@ -66,7 +66,6 @@ fn release(mut handle: i64) {
     assert_eq!(unsafe { PERUSE_Event_release(&raw mut handle) }, 0);
 }
 
-/// Raises the event that a put of 1000 bytes is started.
 fn put() {
     events::raise(Safety::MpiRestricted, || PutStarted { operation: 77, bytes: 1000, ..PutStarted::default() });
 }
@@ -75,7 +74,6 @@ fn taken(told: &Mutex<Vec<Told>>) -> Vec<Told> {
     std::mem::take(&mut *told.lock().expect("no panic"))
 }
 
-/// Returns the arguments of the callback for [`put`] in a communicator.
 fn told_of(handle: i64, comm: Comm) -> Told {
     (handle, 77, comm.0.addr(), 1000, 0, -1, 2)
 }
@@ -167,7 +165,6 @@ fn tracked() -> (Comm, Arc<TrackedComm>) {
     }
 }
 
-/// Returns an event of the PML, which nobody raises here.
 fn activate() -> &'static SupportedEvent {
     supported::all().iter().find(|event| event.name == c"PERUSE_COMM_REQ_ACTIVATE").expect("it is in the list")
 }
@@ -207,14 +204,12 @@ fn a_window_that_opens_while_another_thread_frees_its_communicator_listens_to_no
     assert_eq!(unsafe { PERUSE_Event_release(&raw mut number) }, Code::MpiObject as c_int);
 }
 
-/// Progress of a callback that waits for the test.
 struct Gate {
     entered: Sender<()>,
     leave: Receiver<()>,
     left: AtomicBool,
 }
 
-/// Callback that reports its start, waits, and reports its end.
 unsafe extern "C" fn linger(_: i64, _: isize, _: *mut Spec, param: *mut c_void) -> c_int {
     // SAFETY: the test passes a pointer to one that outlives the handle, and one thread at a time runs this.
     let gate = unsafe { &*param.cast::<Gate>() };

@@ -10,7 +10,6 @@ use ibex_ffi::openmpi::sys;
 use super::alone;
 use crate::runtime::listeners::{self, Event, Function, Listener, Raiser, Spec};
 
-/// Number of communicators that the PML has visited.
 static LOOKS: AtomicUsize = AtomicUsize::new(0);
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
 
@@ -18,7 +17,6 @@ unsafe fn look(_: *mut sys::ompi_communicator_t) {
     LOOKS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A PML without messages.
 const RAISER: Raiser = Raiser {
     change: |body| body(false),
     watch: |is_watched| IS_WATCHED.swap(is_watched, Ordering::Relaxed) != is_watched,

@@ -74,7 +74,6 @@ fn room(kind: TypeId) -> (usize, Vec<(usize, usize)>) {
     (elements.iter().map(|(at, size)| at + size).max().expect("there are elements"), elements)
 }
 
-/// Expected contents of an event.
 struct Wanted {
     edge: Edge,
     room: usize,

@@ -19,7 +19,6 @@ fn code_of_reading(instance: InstancePointer) -> c_int {
     code
 }
 
-/// An instance for another thread.
 struct Elsewhere(InstancePointer);
 // SAFETY: the other thread passes it to a call that refuses it, and does not dereference it.
 unsafe impl Send for Elsewhere {}

@@ -4,7 +4,6 @@
 use super::*;
 use crate::tool::mpi_t::{MPI_T_event_get_num, MPI_T_event_handle_get_info, MPI_T_source_get_timestamp};
 
-/// Number of events that an application raises between two calls of a tool.
 const MANY: usize = 1000;
 
 fn raise(events: usize) {
