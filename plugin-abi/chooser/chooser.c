@@ -1,27 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
+// The component that an installation shows to every Open MPI: it presents the components of the libibex.so that was
+// built for the running Open MPI as its own.
 //
-// The component that an installation shows to every Open MPI: it hands each the libibex.so that was built for it.
+// All Open MPIs of a user look for components in one folder of his home, where the name of a file is the name of its
+// component; but a libibex.so belongs to one release. So this file stands in that folder:
 //
-// All Open MPIs of a user look for components in the same folder of his home, and the name of a file there is the name of
-// the component. So one file can be there, and a libibex.so belongs to one release of Open MPI. This is that file:
+//     lib/ibex/ibex-chooser.so               to which mca_btl_ibex.so and mca_pml_ibex.so are links
+//     lib/ibex/openmpi-4.1.4/libibex.so      one folder for each Open MPI that ibex was installed for
+//     lib/ibex/openmpi-4.1.4/openmpi         a link to the libopen-pal.so of that Open MPI
 //
-//     lib/ibex/ibex-chooser.so            to which mca_btl_ibex.so and mca_pml_ibex.so are links
-//     lib/ibex/openmpi-4.1.4/libibex.so   one folder for each Open MPI that ibex was installed for
-//     lib/ibex/openmpi-4.1.4/openmpi      a link to the libopen-pal.so of that Open MPI
+// The symbols that Open MPI looks up, such as mca_btl_ibex_component, are indirect functions here: the dynamic linker
+// calls `btl` or `pml` and takes the returned address, of the component in libibex.so, for that of the symbol. No
+// message runs code of this file. A constructor loads libibex.so, because the linker makes the symbols of this file
+// known to other libraries only after it: so libibex.so finds its own symbols first.
 //
-// Open MPI asks a file for the symbol mca_btl_ibex_component. Here these symbols are indirect functions: the linker calls
-// `btl` or `pml` and takes what is returned for the symbol's address, which is the component in the libibex.so itself.
-// Nothing else of this file is ever called, and no instruction of it is on the way of a message.
-//
-// Why a constructor loads the library, and not the indirect function: what is loaded while this file is still being loaded
-// finds its own symbols before those of this file, which the linker makes known to others only afterwards.
-//
-// An Open MPI that ibex was not installed for gets a component that declines: without a word, as it is loaded there only
-// because another Open MPI of the same user has it; or in one line where ibex was asked for by name. It needs no header of
-// Open MPI, as it must fit each; component.h is version 2.1 of the component interface, which is checked against the headers
-// (layout.c), and which Open MPI checks as well.
-//
-// Compiled and installed by xtask. Grade: setup. Threads: one, as Open MPI loads components in one.
+// An Open MPI that ibex was not installed for gets a component that declines: silently, because ibex is there only for
+// another Open MPI of the user; or with one line, if the user has named ibex. This file fits each Open MPI, so it
+// includes no header of any: component.h has version 2.1 of the component interface, which layout.c compares with the
+// headers. Compiled and installed by xtask. Grade: setup. Threads: one, as Open MPI loads components in one.
 
 #define _GNU_SOURCE
 #include <dirent.h>
@@ -36,9 +32,9 @@
 
 enum { NOT_AVAILABLE = -16, PATH = 4096, RELEASE = 32, LIBRARIES = 4096 };
 
-// What was found; null where no installed libibex.so is for this Open MPI.
+// Components of the libibex.so; null if none is installed for this Open MPI.
 static void *btl_component, *pml_component;
-// Of this Open MPI, and of those that ibex is installed for.
+// Release of the running Open MPI, and those that ibex is installed for.
 static char running[RELEASE], installed[256];
 
 static int decline_unless_asked_for(void);
@@ -50,7 +46,7 @@ static void *no_module(int *count_or_priority);
 
 static struct component declining_btl = DECLINES("opal", "btl"), declining_pml = DECLINES("ompi", "pml");
 
-// ---- What Open MPI sees.
+// ---- Symbols for Open MPI.
 
 typedef void symbol(void);
 
@@ -70,8 +66,8 @@ static int names_ibex(const char *variable) {
     return value && value[0] != '^' && strstr(value, "ibex");
 }
 
-// Open MPI takes this answer for "leave me out", and says nothing of its own. A component that was named and left itself out
-// would end the job; it gets as far as being asked for its modules.
+// With this answer Open MPI leaves the component out, silently. But it ends the job if the user has named the
+// component; such a one declines only when Open MPI asks for its modules (`no_module`).
 static int decline_unless_asked_for(void) {
     return names_ibex("OMPI_MCA_pml") || names_ibex("OMPI_MCA_btl") ? 0 : NOT_AVAILABLE;
 }
@@ -89,7 +85,7 @@ static void *no_module(int *count_or_priority) {
     return NULL;
 }
 
-// ---- Which Open MPI this is.
+// ---- The running Open MPI.
 
 struct libraries {
     const char *names[LIBRARIES];
@@ -105,7 +101,7 @@ static int note(struct dl_phdr_info *library, size_t size, void *to) {
     return 0;
 }
 
-// `opal_version_string`, a text, wherever it is: an MPI that Python loaded is not known to everyone.
+// Returns `opal_version_string`. Libraries that Python loaded are not in the global scope, so it searches all.
 static const char *version(void) {
     const char *found = dlsym(RTLD_DEFAULT, "opal_version_string");
     static struct libraries libraries;
@@ -124,7 +120,7 @@ static const char *version(void) {
     return found;
 }
 
-// `4.1.4` of `v4.1.4rc2`.
+// Notes `4.1.4` of `v4.1.4rc2`.
 static void note_release(const char *text) {
     text += *text == 'v';
     size_t length = strspn(text, "0123456789.");
@@ -136,9 +132,9 @@ static int is_same_file(const char *a, const char *b) {
     return !stat(a, &first) && !stat(b, &second) && first.st_dev == second.st_dev && first.st_ino == second.st_ino;
 }
 
-// ---- The library for it.
+// ---- The libibex.so for it.
 
-// Whether a folder is called `openmpi-RELEASE`, or that with a further word that tells two of one release apart.
+// Whether a folder is named `openmpi-RELEASE`, perhaps with a suffix that distinguishes installations of one release.
 static int is_for_release(const char *folder) {
     size_t length = strlen(running);
     const char *rest = folder + strlen("openmpi-") + length;
@@ -150,7 +146,7 @@ static void note_installed(const char *folder) {
     snprintf(installed + used, sizeof installed - used, "%s%s", used ? ", " : "Open MPI ", folder + strlen("openmpi-"));
 }
 
-// The folder of this Open MPI's library beside this file; of several of one release the one of this very installation.
+// Finds the folder of this Open MPI's library beside this file; of several for its release, that of this installation.
 static int choose(const char *beside, const char *open_pal, char chosen[PATH]) {
     DIR *folder = opendir(beside);
     int found = 0;
@@ -187,7 +183,7 @@ __attribute__((constructor)) static void load(void) {
         note_release(text);
         int known = dladdr(text, &open_pal);
         if (choose(file, known ? open_pal.dli_fname : NULL, chosen)) {
-            // As Open MPI itself loads components. It stays: libibex.so says so of itself.
+            // With the flags of Open MPI. libibex.so is linked so that it stays mapped.
             void *handle = dlopen(chosen, RTLD_LAZY | RTLD_GLOBAL);
             btl_component = handle ? dlsym(handle, "mca_btl_ibex_component") : NULL;
             pml_component = handle ? dlsym(handle, "mca_pml_ibex_component") : NULL;

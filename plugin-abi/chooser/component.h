@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//
-// What every component of Open MPI begins with, in version 2.1 of its interface (Open MPI 4.1 and 5): for a component that
-// must fit each Open MPI, and so is compiled with the headers of none. layout.c compares it with the headers that there are.
+// The head of every component of Open MPI, in version 2.1 of the interface (4.1 and 5), for a component that has to fit
+// each Open MPI, and so is compiled without its headers. layout.c compares both.
 
 #ifndef IBEX_CHOOSER_COMPONENT_H
 #define IBEX_CHOOSER_COMPONENT_H
@@ -22,11 +21,11 @@ struct component {
     int (*register_parameters)(void);
     int32_t flags;
     char reserved[28];
-    // Of a BTL and of a PML: what it can do, how it is asked for modules, and one function more.
+    // In a BTL and in a PML: capabilities, the function that returns modules, and one other function.
     char metadata[36];
     void *(*initialize)(int *);
     void *last;
-    // Where another release has more.
+    // Room for fields that another release adds.
     void *rest[8];
 };
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//
-// Whether component.h is what the headers of an Open MPI say. Compiled with its mpicc, and never run: a layout that differs
-// is an error of the compiler. Called by the test of xtask/src/build/chooser.rs.
+// Compares component.h with the headers of an Open MPI: a difference is an error of its mpicc. Compiled by the test of
+// xtask/src/build/chooser.rs, and never run.
 
 #include "opal_config.h"
 #include "ompi_config.h"

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * The events of the MPI tool information interface (MPI 4.1, section 15.3.8) for an MPI that has none, as ibex offers them.
+ * The events of the MPI tool information interface (MPI 4.1, section 15.3.8), by ibex, for an MPI that has none.
  *
- * Include it before, after or instead of mpi.h, and link with -libex. Where the MPI has these calls itself (MPI 4), this header
- * declares nothing and ibex gives way to the MPI's. Every call has a PMPI_T_ name beside the MPI_T_ name.
+ * Include it before, after or instead of mpi.h, and link with -libex. Where the MPI has these calls itself (MPI 4),
+ * this header declares nothing, and the MPI's calls are used. Every call has a PMPI_T_ name beside the MPI_T_ name.
  *
  * Beyond the standard:
- * - obj_handle of MPI_T_event_handle_alloc may be NULL for a type bound to communicators: the events of all of them.
- * - info keys: "ibex_buffered" ("true", "false"): events wait until progress delivers them; "ibex_buffer_events" (a number):
- *   how many may wait.
- * - MPI_INFO_NULL stands where an info object is returned while MPI is not initialised or has been finalised.
- * - MPI_T_EVENT_REGISTRATION_NULL, which no registration is.
- * The enumeration of MPI_T_event_get_info has the names of the elements, in their order. Elements are MPI_INT, MPI_UNSIGNED or
- * MPI_UNSIGNED_LONG; docs/events.md has them all. The buffer of MPI_T_event_copy ends where the element that lies last does: at its
- * displacement and the size of its type. docs/events-calls.md says what the standard leaves open.
+ * - obj_handle of MPI_T_event_handle_alloc may be NULL for a type bound to communicators: events of all of them.
+ * - Info keys: "ibex_buffered" ("true", "false"): events wait until progress delivers them; "ibex_buffer_events": the
+ *   number of events that the buffer holds.
+ * - A call returns MPI_INFO_NULL for an info object while MPI is not initialised or has been finalised.
+ * - MPI_T_EVENT_REGISTRATION_NULL is no registration.
+ * The enumeration of MPI_T_event_get_info has the names of the elements, in their order; their types are MPI_INT,
+ * MPI_UNSIGNED or MPI_UNSIGNED_LONG (docs/events.md). The buffer of MPI_T_event_copy ends with the element that has the
+ * largest displacement. docs/events-calls.md says what the standard leaves open.
  */
 #ifndef IBEX_MPI_T_H
 #define IBEX_MPI_T_H
@@ -99,21 +99,21 @@ IBEX_MPI_T_CALLS(PMPI_T_)
 #undef IBEX_MPI_T_CALLS
 
 /*
- * Beyond the standard: at which time of the host's clock, that of the sources whose names begin with "host:", the clock of a source
- * showed timestamp. The truth is within error ticks of the host's clock, either way; error may be NULL.
- * MPI_T_ERR_INVALID_INDEX: no such source; MPI_T_ERR_INVALID: a negative timestamp, or nowhere to write to;
- * MPI_T_ERR_NOT_SUPPORTED: too little is known of the source's clock, or the sources are those of an MPI that has events itself;
- * MPI_T_ERR_NOT_INITIALIZED.
+ * Beyond the standard: converts timestamp of a source to the clock of the sources whose names begin with "host:". The
+ * result is wrong by at most error ticks of the host's clock, in either direction; error may be NULL.
+ * MPI_T_ERR_INVALID_INDEX: no such source; MPI_T_ERR_INVALID: timestamp is negative, or host_timestamp is NULL;
+ * MPI_T_ERR_NOT_SUPPORTED: ibex knows too little of the source's clock, or the sources are those of an MPI that has
+ * events itself; MPI_T_ERR_NOT_INITIALIZED.
  */
 int ibex_source_to_host(int source_index, MPI_Count timestamp, MPI_Count *host_timestamp, MPI_Count *error);
 
 /*
- * Beyond the standard: delivers what has happened before to the callbacks of all registrations, of every level, those that may do anything
- * (MPI_T_CB_REQUIRE_NONE) among them; it waits for events that an adapter's port still holds (a fifth of a millisecond at most) and
- * for a thread that delivers at the moment. What callbacks raise themselves waits for the next time. They run in the calling thread: call
- * it in one that may call MPI now, where MPI has not called this code (no reduction operation, no error handler, no signal handler), and
- * without a lock that a callback takes. In any thread, also in several at once.
- * MPI_T_ERR_NOT_INITIALIZED; MPI_T_ERR_INVALID: within a callback, where nothing is delivered.
+ * Beyond the standard: delivers all events that have happened before to the callbacks of all registrations, those that
+ * may do anything (MPI_T_CB_REQUIRE_NONE) included. It waits for events that an adapter's port still holds (at most 200
+ * microseconds), and for a thread that is delivering events. Events that callbacks raise wait for the next delivery.
+ * The callbacks run in the calling thread. So call it where this thread may call MPI, without a lock that a callback
+ * takes, and not from code that MPI has called (reduction operation, error handler, signal handler). Several threads
+ * may call it at once. MPI_T_ERR_NOT_INITIALIZED; MPI_T_ERR_INVALID: within a callback, where it delivers nothing.
  */
 int ibex_events_flush(void);
 

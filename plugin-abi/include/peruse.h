@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * PERUSE 2.0 as ibex offers it: link with -libex. The names and prototypes are those of appendix A of the specification.
+ * PERUSE 2.0 as ibex offers it: link with -libex. Names and prototypes are those of appendix A of the specification.
  *
- * Supported are the events whose name PERUSE_Query_event knows. Where ibex does the matching (--mca pml ibex) that is every event of the
- * specification, with what the caller of each request gave, and what is known of each message; and PERUSE_COMM_REQ_XFER_CONTINUE,
- * PERUSE_IBEX_REQ_CANCEL and PERUSE_IBEX_REQ_FREE. Behind that, also beneath another PML: the puts, gets and atomics of the transport,
- * which belong to no communicator. They are shown to every handle for them, with tag -1; count is in bytes, so datatype is MPI_BYTE.
- * docs/peruse.md has every field and id, and what ibex does where the specification leaves it open or says two things.
+ * The supported events are those whose names PERUSE_Query_event knows. With ibex' PML (--mca pml ibex) they are all
+ * events of the specification, PERUSE_COMM_REQ_XFER_CONTINUE, PERUSE_IBEX_REQ_CANCEL and PERUSE_IBEX_REQ_FREE. With any
+ * PML they are also the puts, gets and atomics of the transport. These belong to no communicator: every handle for them
+ * gets them, with tag -1; count is in bytes, and datatype is MPI_BYTE. docs/peruse.md has every field and id, and says
+ * what ibex does where the specification is open or contradicts itself.
  */
 #ifndef PERUSE_H
 #define PERUSE_H
