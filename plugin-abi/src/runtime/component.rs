@@ -28,8 +28,7 @@ impl<T> Shown<T> {
 
 type Call = unsafe extern "C" fn() -> c_int;
 
-/// Returns the head of a component structure, for a framework of a project, with the version of the framework's
-/// interface, and the functions that open, close and register the component.
+/// Returns the head of a component structure, with the functions that open, close and register the component.
 pub(crate) const fn version(
     (project, framework, interface): (&[u8], &[u8], u32),
     (open, close, register): (Call, Call, Call),

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Access to a value by one caller at a time, without cost in a single-threaded process. [`Exclusive`] owns such a
-//! value
-//! (a port, or the state of the PML). With `MPI_THREAD_MULTIPLE` it takes a lock; otherwise a flag suffices. A thread
-//! that is inside cannot enter again: [`Exclusive::enter`] returns `None`, so there is never a second `&mut`. Callbacks
-//! to Open MPI run outside, so they may call ibex again. Called by `port` and `pml/instance.rs`. Grade: hot
+//! value (a port, or the state of the PML). With `MPI_THREAD_MULTIPLE` it takes a lock; otherwise a flag suffices. A
+//! thread that is inside cannot enter again: [`Exclusive::enter`] returns `None`, so there is never a second `&mut`.
+//! Callbacks to Open MPI run outside, so they may call ibex again. Called by `port` and `pml/instance.rs`. Grade: hot
 //! (single-threaded: one load and one store to enter, and to leave). Threads: any. Tests: below.
 
 use std::cell::{Cell, UnsafeCell};

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Prints why a connection failed, before Open MPI gets an error code of a request that failed with it. ob1 and
-//! osc/rdma
-//! may end the job at the first error, with a text that names no peer and no port; so each caller that returns or
-//! delivers an error calls this first. The engine keeps each reason until it is taken. Grade: errors. Threads: any; a
-//! reason is printed while the port is entered, so that no other thread delivers an error earlier. Tests: the device
-//! tests in `hw-tests`.
+//! osc/rdma may end the job at the first error, with a text that names no peer and no port; so each caller that returns
+//! or delivers an error calls this first. The engine keeps each reason until it is taken. Grade: errors. Threads: any;
+//! a reason is printed in the entered port, so that no other thread delivers an error earlier. Tests: `hw-tests`.
 
 use engine::transport::{EndpointId, Failed};
 
@@ -29,7 +27,6 @@ pub(crate) fn tell_but(port: &mut Port, known: &str) {
     }
 }
 
-/// Prints why a request to a peer did not complete.
 pub(crate) fn tell_request(port: &mut Port, to: EndpointId, failed: Failed) {
     if tell(port) == 0 && port.failure(to).is_none() && !port.is_forgotten(to) {
         // The connection did not fail: this process closed it, or the peer began a new one.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames: a batch of completions, from the poll of a port until all of them are processed. Callbacks run meanwhile,
-//! and
-//! may poll the same port again, with another frame. Frames are reused, so one is allocated for each level of nesting.
-//! Grade: hot (a move of a pointer). Threads: the one that has entered the owner of the frames, a port (the BTL's
-//! frames) or the PML.
+//! and may poll the same port again, with another frame. Frames are reused, so each level of nesting allocates one.
+//! Grade: hot (a move of a pointer). Threads: the one that has entered their owner, a port (the BTL's frames) or the
+//! PML.
 
 use engine::events::{PolledBatch, SourceId};
 use engine::transport::Batch;
@@ -17,7 +16,6 @@ pub(crate) struct Frame {
     pub(crate) batch: Batch,
     /// Description of a message for a callback of the BTL.
     pub(crate) descriptor: ReceiveDescriptor,
-    /// Index of the PML's rail that was polled.
     pub(crate) rail: usize,
     /// Source of the port and the batch of its events that are yet to be raised; `None` if no tool listens.
     pub(crate) polled: Option<(SourceId, PolledBatch)>,
@@ -36,7 +34,6 @@ impl Frame {
     }
 }
 
-/// Stack of unused frames.
 #[derive(Default)]
 pub(crate) struct Frames {
     first: Option<Box<Frame>>,

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Keeps Rust's panics out of Open MPI's C code. Every function that Open MPI calls runs inside [`fence`]: a panic
 //! becomes an error code and one message. A panic is a defect of ibex. So [`broken`] then makes progress report every
-//! port as failed, and Open MPI ends the job. Grade: hot (one predicted branch, no allocation). Threads: any. Tests:
-//! below.
+//! port as failed, and Open MPI ends the job. Grade: hot (a predicted branch). Threads: any. Tests: below.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,7 +30,6 @@ pub(crate) fn broken() -> bool {
     BROKEN.load(Ordering::Relaxed)
 }
 
-/// Forgets earlier panics, because the component is opened again.
 pub(crate) fn reset() {
     BROKEN.store(false, Ordering::Relaxed);
 }

@@ -9,7 +9,6 @@ pub(crate) struct Idle {
     rounds: u32,
 }
 
-/// Idle rounds between two calls of Open MPI's progress engine.
 const ROUNDS: u32 = 100;
 
 impl Idle {

@@ -2,16 +2,14 @@
 //! Listeners for the events of requests and messages: one table per communicator, read at the site of the event.
 //!
 //! The PML raises these events and registers itself as their raiser ([`raised_by`]). Tools add and remove listeners,
-//! for
-//! one communicator or for all. The table is in `c_peruse_handles` of Open MPI's communicator, which a stock Open MPI
-//! leaves null; so a site finds it by one load. The site calls a listener with a specification on the stack of the PML:
-//! it reads no clock and allocates nothing. Usually an event has one listener, whose function and argument are in the
-//! table itself; for several the table has [`call_each`], which iterates over their list.
+//! for one communicator or for all. The table is in `c_peruse_handles` of Open MPI's communicator, which a stock Open
+//! MPI leaves null; so a site finds it by one load. The site calls a listener with a specification on the stack of the
+//! PML: it reads no clock and allocates nothing. Usually an event has one listener, whose function and argument are in
+//! the table itself; for several the table has [`call_each`], which iterates over their list.
 //!
 //! Called by `tool/peruse`, `tool/matching.rs`, `watch.rs` and the PML. Grade: setup; [`Listeners::tell`] is on the
-//! path
-//! of messages while a tool listens. Threads: see N1. Tests: below,
-//! and `hw-tests/tools/peruse_requests.c`. Safety, for every unsafe block in this file and in `tool/matching.rs`:
+//! path of messages while a tool listens. Threads: see N1. Tests: below, and `hw-tests/tools/peruse_requests.c`.
+//! Safety, for every unsafe block in this file and in `tool/matching.rs`:
 //! - **N1** Tables and listeners are used by one thread at a time: the thread that has entered the PML (`pml/mod.rs`,
 //!   P3) or, while no PML raises events, the one inside [`without_a_face`] (both by [`change`]); or the thread that
 //!   creates a communicator, before its first use ([`begins`]). So no other thread is in a callback when its listener
@@ -19,8 +17,8 @@
 //! - **N2** A table lives from the first `add` to its communicator until [`forget`], which runs before Open MPI frees
 //!   the communicator. So `c_peruse_handles` of a live communicator is null or a table. A callback may remove
 //!   listeners: their entries in the list stay, as [`TAKEN`], until the next change from outside callbacks.
-//! - **N3** The specification outlives the call of a listener. For [`Event::Protocol`] and [`Event::Transfer`] it is
-//!   the first field of a [`ProtocolSpec`] or [`TransferSpec`].
+//! - **N3** The specification outlives the call of a listener. For [`Event::Protocol`] it is the first field of a
+//!   [`ProtocolSpec`]. No listener is called for [`Event::Transfer`].
 //! - **N4** A listener's function may be called with its `param` until the listener has been removed.
 
 use std::cell::{Cell, RefCell};
@@ -69,8 +67,7 @@ events! {
         Free,
         /// The protocol of a request's message ([`Listeners::tell_protocol`]). PERUSE has no such event.
         Protocol,
-        /// Not an event of PERUSE. Only [`NOBODY`] listens to it, while the PML raises the engine's events of transfers
-        /// and arrivals (`pml/transfers.rs`).
+        /// Not an event of PERUSE. While [`NOBODY`] listens to it, the PML raises the engine's transfers and arrivals.
         Transfer,
     }
 }
@@ -112,7 +109,6 @@ impl Spec {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum Protocol {
-    /// Sent inside the work request.
     Inline,
     /// Eager: copied into a send buffer, and on the receiver's side out of a receive slot.
     Copied,
@@ -122,7 +118,6 @@ pub(crate) enum Protocol {
     Pieces,
     /// Copied through the memory that the processes of a host share.
     SharedMemory,
-    /// Copied within this process.
     Oneself,
 }
 
@@ -133,7 +128,6 @@ pub(crate) enum Reason {
     Synchronous,
     /// The sender's or the receiver's datatype has gaps.
     Gaps,
-    /// Memory could not be registered.
     NotRegistered,
     /// The receiver holds its senders back (flow control).
     HeldBack,
@@ -202,7 +196,6 @@ unsafe extern "C" fn ignore(_: i64, _: isize, _: *mut Spec, _: *mut c_void) -> c
 // SAFETY: the pointer is never dereferenced here; PERUSE lets callbacks be invoked in any thread (5.1.2).
 unsafe impl Send for Listener {}
 
-/// Functions of the tool interface that this file calls.
 pub(crate) struct Upcall {
     /// Calls the listener while some thread holds the tool's lock.
     pub(crate) beside_lock: unsafe fn(Listener, isize, *mut Spec) -> c_int,
@@ -236,7 +229,6 @@ struct Tables {
     of: BTreeMap<usize, Table>,
     /// Addresses of the PML's communicators, with or without listeners.
     comms: BTreeSet<usize>,
-    /// Listeners to all communicators.
     everywhere: Vec<(Event, Listener)>,
     /// Whether a callback has changed listeners and the PML has not followed the change yet ([`follow`]).
     is_behind: bool,
@@ -249,7 +241,6 @@ static TABLES: Mutex<Tables> =
 #[derive(Clone, Copy)]
 enum Changed {
     Nothing,
-    /// The address of a live communicator.
     One(usize),
     All,
 }
@@ -512,8 +503,6 @@ pub(crate) fn remove(comm: *mut sys::ompi_communicator_t, event: Event, handle: 
     });
 }
 
-/// Removes all listeners of a communicator that is about to be freed.
-///
 /// # Safety
 /// The communicator is live.
 pub(crate) unsafe fn forget(comm: *mut sys::ompi_communicator_t) {
@@ -570,7 +559,6 @@ impl Listeners {
         self.follow(event);
     }
 
-    /// Sets the function to call for an event, after its list has changed.
     fn follow(&self, event: Event) {
         let list = &self.of[event as usize];
         let called = match list.borrow().as_slice() {
@@ -695,7 +683,6 @@ mod tests {
         // SAFETY: `param` points to a vector that outlives the listener, and `buf` to the table, as the test sets them.
         let (told, listeners) = unsafe { (&mut *param.cast::<Told>(), &*(*spec).buf.cast::<Listeners>()) };
         told.push((handle, id));
-        // Removes itself, and the listener that would have been called next.
         if handle == 2 {
             assert_eq!([2, 3].map(|handle| listeners.take(Event::Arrived, handle, true)), [1, 1]);
         }

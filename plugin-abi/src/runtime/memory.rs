@@ -23,8 +23,7 @@ use ibex_ffi::verbs::{Access, MemoryRegion, ProtectionDomain};
 use super::guard::fence;
 use super::{messages, watch};
 
-/// Keys of registered memory: `rkey` for the work requests of peers, `lkey` for those of this process. Sent in ob1's
-/// headers.
+/// Keys of registered memory, as ob1's headers carry them: `rkey` for peers, `lkey` for this process.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RegistrationHandle {
@@ -97,8 +96,6 @@ impl RegistrationHandle {
 }
 
 impl Registered {
-    /// Returns the registration of a handle of this process; `None` for null.
-    ///
     /// # Safety
     /// `handle` is null, or was returned by [`Self::handle`] of a registration that has not been put back.
     pub(crate) unsafe fn from_handle(handle: *mut RegistrationHandle) -> Option<Self> {
@@ -124,7 +121,6 @@ impl Registered {
 
 #[cfg(test)]
 impl Registered {
-    /// Makes a registration with this key that is in no cache.
     pub(super) fn without_cache(key: u32) -> Self {
         // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
         let base = unsafe { std::mem::zeroed() };
@@ -142,8 +138,7 @@ impl Registered {
 }
 
 impl Memory {
-    /// Creates the cache of the port with this index; `None` if Open MPI has no `grdma`. `relaxed` is the parameter
-    /// `btl_ibex_relaxed_ordering`.
+    /// Creates the cache of the port with this index; `None` if Open MPI has no `grdma`.
     pub(crate) fn new(port: &Port, index: u8, relaxed: bool) -> Option<Self> {
         let attributes = port.attributes();
         let (place, rights) = (attributes.place(), Rights { atomics: attributes.atomics != Atomics::None, relaxed });
@@ -237,7 +232,6 @@ fn refusal(error: &io::Error) -> c_int {
     }
 }
 
-/// Callback of the cache: deregisters memory.
 unsafe extern "C" fn deregister(context: *mut c_void, registration: *mut sys::mca_rcache_base_registration_t) -> c_int {
     fence("deregistering memory", sys::OPAL_ERROR, || {
         // SAFETY: the cache passes the registrar that it was created with, which is freed only after the cache.

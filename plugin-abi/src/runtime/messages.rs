@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All texts that the components show to a user: what happened, to which peer or port, and what to do. Called by all
-//! the
+//! All texts that the components show to a user: what happened, to which peer or port, and what to do. Called by the
 //! other files. One process of a host prints a message that may concern several of them (another Open MPI, a parameter,
-//! no port). Every process that a message about a peer concerns prints it once. Grade: setup and errors. Threads: any.
+//! no port). Each process that a message about a peer concerns prints it once. Grade: setup, errors. Threads: any.
 //! Tests: below.
 
 use std::env;
@@ -130,7 +129,7 @@ pub(crate) fn unreadable_peer(peer: PeerName, host: &str, error: &dyn Display) {
     channel::banner(&text);
 }
 
-/// No port reaches the receiver of a message. The caller ends the job.
+/// No port reaches the receiver of a message. The PML then ends the job.
 pub(crate) fn no_way(peer: PeerName, host: &str, why: &str) {
     channel::banner(&format!(
         "ibex has no way to rank {} on host {host}: {why}.\n\
@@ -139,7 +138,7 @@ pub(crate) fn no_way(peer: PeerName, host: &str, why: &str) {
     ));
 }
 
-/// A process of the job has chosen another PML. The caller ends the job.
+/// A process of the job has chosen another PML. The PML then ends the job.
 pub(crate) fn other_pml(peer: PeerName, host: &str) {
     let me = Process::me();
     let (rank, here) = me.map_or((0, String::new()), |me| (me.name().rank, me.host()));
@@ -270,7 +269,6 @@ pub(crate) fn defect(what: &str, cause: &str) {
     ));
 }
 
-/// Prints a line for users who have set `btl_ibex_verbose`.
 pub(crate) fn verbose(text: &str) {
     channel::line(&format!("ibex: {text}"));
 }

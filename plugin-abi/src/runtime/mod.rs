@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! State and functions that exist once per process and that both components of ibex, `btl` and `pml`, use. Nothing here
-//! depends on `btl`, `pml` or `tool`.
+//! State and functions that exist once per process and that both `btl` and `pml` use. Nothing here depends on them.
 //!
 //! `ports` opens each `port` once; `device` names its adapter, `memory` registers memory, `modex` publishes ports.
 //! `token` tells which component a request or a message belongs to; `poller` tells which one polls, and delivers to the

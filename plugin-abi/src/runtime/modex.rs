@@ -45,8 +45,7 @@ fn set_published(addresses: Vec<PortAddress>) {
     *PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
 }
 
-/// Publishes whether this process has chosen ibex' PML; a process with another PML never receives its messages. Of
-/// several calls the last one counts.
+/// Publishes whether this process has chosen ibex' PML, whose messages no other PML receives. The last call counts.
 pub(crate) fn publish_pml(is_chosen: bool) -> Result<(), i32> {
     modex::publish(PML_KEY, &[if is_chosen { VERSION } else { 0 }])
 }

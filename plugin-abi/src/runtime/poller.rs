@@ -18,17 +18,14 @@ use super::operation_chain::OperationChain;
 /// Functions of the BTL for completions that the PML has polled.
 #[derive(Clone, Copy)]
 pub(crate) struct Btl {
-    /// Processes the BTL's completions of a frame that was polled from the port with this index, and those that concern
-    /// both components: a failed peer, a changed link. No port is entered. Called once per frame, before its batch is
-    /// released.
+    /// Processes the BTL's completions of a frame, polled from the port with this index, and those that concern both
+    /// components: a failed peer, a changed link. No port is entered. Called once, before the batch is released.
     pub(crate) deliver: fn(port: u8, &Frame),
-    /// Notifies Open MPI of the completed operations in a chain, once, and gives their records back. The caller owns
-    /// the
-    /// chain, and no port is entered.
+    /// Notifies Open MPI of the completed operations in a chain, and gives their records back. Sound if the caller owns
+    /// the chain, for which this is the only call, and no port is entered.
     pub(crate) operations_done: unsafe fn(&OperationChain),
 }
 
-/// Functions of the PML for other files that wait or watch.
 #[derive(Clone, Copy)]
 pub(crate) struct Pml {
     /// Polls every port, and delivers to the BTL. Nothing is entered. Returns the number of events.
@@ -55,7 +52,6 @@ pub(crate) fn unset_pml() {
     IS_PML_USED.store(false, Ordering::Release);
 }
 
-/// Returns whether the BTL has ever had a port.
 pub(crate) fn has_btl() -> bool {
     BTL.get().is_some()
 }

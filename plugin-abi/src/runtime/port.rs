@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An open port, shared by both components: the engine's port, used by one caller at a time, and its registrations.
-//! Made
-//! by `ports`, closed when the last component drops it. Grade: hot ([`OpenPort::enter`] and the accessors), else setup.
-//! Threads: any; the engine's port is inside `Exclusive`, the other fields are constant. Tests: `hw-tests`.
+//! Made by `ports`, closed when the last component drops it. Grade: hot ([`OpenPort::enter`] and the accessors), else
+//! setup. Threads: any; the engine's port is inside `Exclusive`, the other fields are constant. Tests: `hw-tests`.
 
 use std::sync::Arc;
 
@@ -36,7 +35,6 @@ pub(crate) struct OpenPort {
 
 pub(crate) enum NotOpened {
     Port(PortError),
-    /// Open MPI has no registration cache (`grdma`).
     NoCache,
 }
 
@@ -72,7 +70,6 @@ impl OpenPort {
         &self.port
     }
 
-    /// Enters the port; waits for other threads. `None`: this thread is inside already.
     #[inline]
     pub(crate) fn enter(&self) -> Option<Entered<'_, Port>> {
         self.port.enter()

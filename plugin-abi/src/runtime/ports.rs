@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ports of the process: opened once, for the first component that asks, with the sizes that it requests, and
-//! closed
-//! when the last one drops them. Each component holds an `Arc` of every port, this file only weak references: the `Arc`
-//! counts the users. Grade: setup. Threads: any. Tests: below.
+//! closed when the last one drops them. Each component holds an `Arc` of every port, this file only weak references:
+//! the `Arc` counts the users. Grade: setup. Threads: any. Tests: below.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -44,8 +43,7 @@ impl<T> InUse<T> {
         self.0.iter().all(|each| each.strong_count() == 0)
     }
 
-    /// Calls `take` for each open value. If none is open, calls `open`, which opens values and calls `take` for each.
-    /// Returns the results of `take`.
+    /// Returns the results of `take` for each open value or, if there is none, for those that `open` opens.
     fn share<M, F: FnMut(&Arc<T>) -> Option<M>>(
         &mut self,
         take: F,

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Parameters and counters, as Open MPI's control and performance variables. The components call [`register`] when Open
 //! MPI registers the component (as `ompi_info` and `MPI_T` do, too, so it touches no device and may run again),
-//! [`keep`]
-//! and [`tunables`] when it opens the component. Between these calls a tool may write control variables; those that it
-//! may write later, too, are in `variables/now.rs`. The rows come from the engine's tables. The counts of events, with
-//! one value per source, are in `variables/events.rs`. Grade: setup. Threads: any thread may read a counter, but not in
-//! a signal handler, because Open MPI and `PORTS` hold locks meanwhile. Tests: below.
+//! [`keep`] and [`tunables`] when it opens the component. Between these calls a tool may write control variables; those
+//! that it may write later, too, are in `variables/now.rs`. The rows come from the engine's tables. The counts of
+//! events, with one value per source, are in `variables/events.rs`. Grade: setup. Threads: any thread may read a
+//! counter, but not in a signal handler, because Open MPI and `PORTS` hold locks meanwhile. Tests: below.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
@@ -24,8 +23,7 @@ pub(crate) mod now;
 
 const ROWS: usize = TABLE.len();
 
-/// Storage of the control variables, one element per row and kind. Open MPI writes to it the user's values and, in the
-/// tool's thread, a tool's.
+/// Storage of the control variables, one element per row and kind, to which Open MPI writes a user's or tool's values.
 struct Places {
     /// Whether the row is registered, which depends on the components that Open MPI loads.
     registered: [AtomicBool; ROWS],
@@ -105,8 +103,7 @@ impl Places {
         if text.is_null() {
             return String::new();
         }
-        // SAFETY: Open MPI's NUL-terminated copy, which it frees when a tool writes another text; the caller says that
-        // none does.
+        // SAFETY: Open MPI's NUL-terminated copy, valid until a tool writes another; the caller says that none does.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 }
@@ -193,7 +190,6 @@ pub(crate) fn tunables(face: Faces) -> Result<Tunables, OutOfBounds> {
     Ok(tunables)
 }
 
-/// Adds a port's counters to the sums that performance variables show.
 pub(crate) fn show_port(counters: Arc<Counters>) {
     PORTS.lock().unwrap_or_else(PoisonError::into_inner).push(counters);
 }

@@ -34,12 +34,10 @@ pub(crate) fn catch_up() {
 /// Reasons to deliver events before a call of the program returns: [`TRANSFERS`], [`ANYTHING`].
 static DUE: AtomicU8 = AtomicU8::new(0);
 
-/// A tool listens to transfers. They happen while a component is entered, where no callback may run. So their events
-/// may wait in their thread.
+/// A tool listens to transfers. Their events may wait in their thread, as no callback runs in an entered component.
 const TRANSFERS: u8 = 1;
 
-/// An event waits for a callback that may do anything; or a buffer is half full, and the program may be too busy to
-/// make progress, which would empty it.
+/// An event waits for a callback that may do anything; or a buffer is half full, and the program may not make progress.
 const ANYTHING: u8 = 2;
 
 /// Starts or stops the transfer events of all communicators, when a registration has got a callback or was freed. The

@@ -30,7 +30,8 @@ pub(crate) use adapter::Adapter;
 pub(crate) use memory::Memory;
 use memory::{Registrations, read, write};
 
-/// Sizes in bytes: `inline` of a message inside a work request, `bounce` of one that may wait in unregistered memory.
+/// Sizes in bytes of the largest message in a work request, in unregistered memory and in a slot; number of slots, and
+/// of requests per queue pair.
 #[derive(Clone, Copy)]
 pub(crate) struct Sizes {
     pub(crate) inline: u32,
@@ -68,7 +69,6 @@ struct Posted {
 struct QueuePair {
     port: usize,
     state: QpState,
-    /// Number of the peer's queue pair.
     peer: u32,
     posted: VecDeque<Posted>,
     /// Number of posted requests that were carried and not yet acknowledged, from the front.
@@ -82,7 +82,6 @@ struct FabricPort {
     refuses_memory: bool,
     /// Posted receive slots, in the order in which messages will fill them.
     receives: VecDeque<u32>,
-    /// Start address of each slot.
     slots: Vec<u64>,
     completions: VecDeque<WorkCompletion>,
     hellos: VecDeque<Hello>,
@@ -102,7 +101,6 @@ struct State {
     has_lost_message: bool,
 }
 
-/// Number of the first queue pair.
 const FIRST: u32 = 0x100;
 
 impl State {

@@ -82,7 +82,6 @@ unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_v
     })
 }
 
-/// Returns the count of the source with this index; 0 if there is no such source yet.
 fn count(row: &Row, source: usize) -> u64 {
     SourceId::from_index(source).map_or(0, |source| (row.read)(&events::counts(source)))
 }

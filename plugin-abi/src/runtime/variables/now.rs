@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Current values of the parameters that tools may write while MPI runs. Open MPI does not notify ibex when a tool
-//! writes
-//! a control variable. So each use reads the variable's storage; it replaces a value out of bounds by the nearest one
-//! in bounds, with a message. Grade: setup, except [`eager_limit_as_written`]: hot. Threads: any. Tests: below,
-//! `tests/tool/parameters.c` and `hw-tests/tools/mpi_t_parameters.c`.
+//! writes a control variable. So each use reads the variable's storage; it replaces a value out of bounds by the
+//! nearest one in bounds, with a message. Grade: setup, except [`eager_limit_as_written`]: hot. Threads: any. Tests:
+//! below, `tests/tool/parameters.c` and `hw-tests/tools/mpi_t_parameters.c`.
 
 use std::fmt::Display;
 use std::sync::atomic::Ordering;

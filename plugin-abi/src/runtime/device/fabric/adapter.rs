@@ -285,7 +285,6 @@ impl SendSlots for Sends {
     }
 }
 
-/// Carries hellos in memory, and loses none.
 pub(crate) struct Datagrams {
     fabric: Fabric,
     port: usize,

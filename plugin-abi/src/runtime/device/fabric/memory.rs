@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory of the fabric: slots, registrations without a cache, and the copies that an adapter makes. As in a work
-//! request, memory is named by its address. Called by `fabric.rs`, `adapter.rs` and, for registrations, by the PML.
-//! Threads: the test's.
+//! request, memory is named by its address. Called by `fabric.rs`, `adapter.rs` and the PML. Threads: the test's.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
@@ -125,8 +124,6 @@ impl Memory {
         Memory { fabric, port }
     }
 
-    /// Registers memory, like the function of Open MPI's cache; `None` if the test makes the port refuse.
-    ///
     /// # Safety
     /// M3: the bytes are mapped until the registration is put back.
     pub(crate) unsafe fn register(&self, base: *mut c_void, size: usize, access: u32) -> Option<Registered> {
