@@ -9,8 +9,8 @@
 //! osc/rdma gives no endpoint and no registration for memory that the process can access itself: its own and, on one
 //! node, that of `MPI_Win_allocate`'s windows. But other processes access the same memory by the adapter, whose atomics
 //! are not atomic for the processor. So the adapter executes these, too: the memory is registered (a hit in the cache),
-//! and the operation goes to the process itself. Called by Open MPI. Grade: hot; pending for own memory. Threads: any.
-//! Tests: `hw-tests/mpi/rma_atomics.c`.
+//! and the target is the process itself. Called by Open MPI. Grade: hot; pending for own memory. Threads: any. Tests:
+//! `hw-tests/mpi/rma_atomics.c`.
 
 use std::ffi::{c_int, c_void};
 
@@ -152,8 +152,7 @@ unsafe fn start_on_own_memory(mut request: RdmaRequest, start: impl FnOnce(RdmaR
             None => sys::OPAL_ERR_OUT_OF_RESOURCE,
         };
         if code != sys::OPAL_SUCCESS {
-            // SAFETY: made above; an operation that was not started has no callback; R3: no work request names the
-            // registration.
+            // SAFETY: made above; no callback has it, as nothing was started; R3: no work request names the memory.
             unsafe { module.memory().put_back(Box::from_raw(finish).registered) };
         }
         code

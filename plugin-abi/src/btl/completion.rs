@@ -2,8 +2,7 @@
 //! Completions other than messages: completed requests, failed peers, changed links. Called by `progress` for each such
 //! event, outside the port: callbacks to Open MPI run in here and may call ibex again. Afterwards the descriptors to
 //! give back are in the chain [`FinishedDescriptors`]. Grade: hot for completions. Threads: any. Tests: the device
-//! tests
-//! in `hw-tests`.
+//! tests in `hw-tests`.
 
 use std::ffi::c_int;
 use std::ptr::null_mut;

@@ -2,8 +2,7 @@
 //! The component that Open MPI finds in `mca_btl_ibex.so`, once per process. Its life: *register* (variables; also in
 //! `ompi_info`, so without a device), *open* (checks the parameters), *init* (chooses and opens ports, publishes their
 //! addresses, and makes a module for each), *progress* (`progress`), finalize of each module (`functions`), *close*.
-//! The
-//! library stays mapped when Open MPI unloads it, so *open* resets all state each time. Grade: setup. Threads: one.
+//! The library stays mapped when Open MPI unloads it, so *open* resets all state each time. Grade: setup. Threads: one.
 //! Tests: `tests/component.rs`.
 
 use std::ffi::c_int;
@@ -41,9 +40,8 @@ fn component() -> *mut sys::mca_btl_base_component_t {
 }
 
 /// `mca_register_component_params`: registers the variables. In another Open MPI, or beside another ibex, it registers
-/// nothing and shares no structure. It returns no error in that case, [`open`] does: a component that the user named
-/// and that cannot be registered ends the job (`mca_base_component_find.c`, `component_find_check`); one that cannot be
-/// opened does not.
+/// nothing. It returns no error then, but [`open`] does: a component that the user named and that cannot be registered
+/// ends the job (`mca_base_component_find.c`, `component_find_check`); one that cannot be opened does not.
 unsafe extern "C" fn register() -> c_int {
     fence("registering the component", sys::OPAL_ERROR, || {
         // First, because the component of another copy would be found under this one's name.
@@ -65,7 +63,6 @@ unsafe extern "C" fn register() -> c_int {
     })
 }
 
-/// `mca_open_component`: resets all state, and checks the parameters.
 unsafe extern "C" fn open() -> c_int {
     fence("opening the component", sys::OPAL_ERROR, || {
         // Here and not in `register`: there it is not known which process of the host prints the message.
@@ -101,7 +98,6 @@ unsafe extern "C" fn open() -> c_int {
     })
 }
 
-/// `mca_close_component`.
 unsafe extern "C" fn close() -> c_int {
     fence("closing the component", sys::OPAL_ERROR, || {
         ports::forget();

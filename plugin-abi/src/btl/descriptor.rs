@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Descriptors: the messages that Open MPI builds in ibex's memory, by `btl_alloc` or, for data that is either copied
-//! to
-//! the descriptor's slot or sent in place, by `btl_prepare_src`. `pool.rs` has the descriptor and its pools. Called by
-//! Open MPI, `send` and `emulated_atomic`. Grade: hot (no allocation); an empty pool grows (pending). Threads: any;
+//! to the descriptor's slot or sent in place, by `btl_prepare_src`. `pool.rs` has the descriptor and its pools. Called
+//! by Open MPI, `send` and `emulated_atomic`. Grade: hot (no allocation); an empty pool grows (pending). Threads: any;
 //! functions that need the port enter it. Tests: `descriptor/tests.rs`.
 
 use std::ffi::c_int;
@@ -155,7 +154,7 @@ pub(crate) unsafe extern "C" fn btl_prepare_src(
     })
 }
 
-/// The arguments of `btl_prepare_src`: bytes for a header, at most as many of data, and `MCA_BTL_DES_FLAGS_*`.
+/// The arguments of `btl_prepare_src`: size of the header, largest size of the data, and `MCA_BTL_DES_FLAGS_*`.
 #[derive(Clone, Copy)]
 struct Piece {
     reserve: usize,
@@ -163,8 +162,6 @@ struct Piece {
     flags: u32,
 }
 
-/// Makes a descriptor whose second segment is the user's memory.
-///
 /// # Safety
 /// M1, M3.
 unsafe fn in_place(module: &Module, data: &mut Convertor<'_>, piece: Piece) -> Option<(NonNull<Descriptor>, usize)> {

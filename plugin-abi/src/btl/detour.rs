@@ -3,8 +3,8 @@
 //! ob1 keeps choosing the ports in turn. If the engine refuses a message because its peer is diverted
 //! (`engine::transport`, `divert_all`), the message is copied to a slot of another port, and sent by that. So the
 //! tables of ob1 and bml, to whose entries ob1 keeps pointers, stay unchanged. A message with a key of its port's
-//! memory is never diverted. Called by `send`, `completion`, `failures` and `functions`. Grade: pending; nothing calls
-//! this without a detour. Threads: any; one port is entered at a time. Tests: `hw-tests`.
+//! memory is never diverted. Called by `send`, `completion`, `failures` and `functions`. Grade: pending; a detour costs
+//! a copy. Threads: any; one port is entered at a time. Tests: `hw-tests`.
 
 use std::ffi::c_int;
 
@@ -104,8 +104,7 @@ pub(crate) fn is_unproven(module: &Module, to: EndpointId) -> bool {
     name.is_some_and(|name| others(module).any(|other| reaches(other, name)))
 }
 
-/// Sends a refused message by another port, or queues it at this one. Returns the result for `btl_send`; the callback
-/// will follow.
+/// Sends a refused message by another port, or queues it at this one. Returns the code for `btl_send`.
 ///
 /// # Safety
 /// M2, M3. The descriptor is filled and was not posted.

@@ -3,7 +3,7 @@
 //!
 //! osc/rdma of Open MPI 4.1 makes a window only over a BTL with atomics, and Debian's configuration has no other
 //! component; 5.0 sends such messages itself ([`ATOMICS_BY_MESSAGES`]). The processor executes them, so they are atomic
-//! with respect to its own accesses. The target has to call MPI to make progress, as for any message.
+//! with osc/rdma's accesses by the processor. The target has to call MPI to make progress, as for any message.
 //!
 //! A request and its answer are messages of the BTL with a tag of ibex (`atomic_message`). Until the answer arrives,
 //! the operation has a record of the module ([`Operation`]), so that a flush waits for it; the message names it by a
@@ -46,7 +46,6 @@ struct Waiting(NonNull<Operation>);
 // SAFETY: a record of a module, which only the thread uses that takes it out of the table.
 unsafe impl Send for Waiting {}
 
-/// Operations without an answer, by their numbers.
 static WAITING: Mutex<BTreeMap<u64, Waiting>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
@@ -126,7 +125,6 @@ pub(super) unsafe fn start(
     })
 }
 
-/// Returns the elements and the time of the event of an atomic that starts now, if a tool listens.
 fn watched(
     call: &CallbackArguments,
     remote: u64,
@@ -151,7 +149,6 @@ unsafe fn give_back(module: &Module, operation: NonNull<Operation>) {
     }
 }
 
-/// Sends or queues a message. Returns a negative code of Open MPI if that failed.
 fn send(module: &Module, peer: *mut sys::mca_btl_base_endpoint_t, message: &Message) -> c_int {
     match take(module) {
         Some(taken) => send_in(module, peer, taken, message),
@@ -201,8 +198,7 @@ impl Receiver for Asked {
             if count != 1 {
                 return;
             }
-            // SAFETY: Open MPI's segments are valid during the call, and there is one; R2: it is in a receive slot that
-            // is not posted.
+            // SAFETY: Open MPI passes one segment, valid during the call; R2: its receive slot is not posted.
             let (bytes, length) = unsafe { ((*segments).seg_addr.pval.cast::<[u8; SIZE]>(), (*segments).seg_len) };
             if length != SIZE as u64 {
                 return;
@@ -219,7 +215,6 @@ impl Receiver for Asked {
     }
 }
 
-/// Executes the atomic that a peer requests, and sends the answer.
 fn answer(module: &Module, request: &Message) {
     let asker = module.enter().map(|mut state| state.port.peer(request.from, request.port));
     // Takes all that the answer needs first, so that it can be sent once the memory has changed.
@@ -282,7 +277,6 @@ fn answered(number: u64, value: u64) {
         // SAFETY: `is_watched` is set only after the field was written.
         watch::done(unsafe { watched.assume_init_ref() }, Ok(()), None);
     }
-    // SAFETY: taken out of the table, and its callback has run. M1: its module, which may be another one than that of
-    // the answer.
+    // SAFETY: taken out of the table, and its callback has run. M1: its module, perhaps not that of the answer.
     unsafe { give_back(Module::from_raw(call.btl), operation) };
 }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The endpoint "pointers" that Open MPI holds for the peers of a module. Open MPI never dereferences one, but compares
 //! it with those of other modules and BTLs: ob1 does so to find the BTLs that may read and write (`pml_ob1_rdma.c`),
-//! and
-//! `btl/self` has `(void *)1`. So each module reserves a range of addresses, in which nothing else of the process can
-//! lie, and endpoint n is byte n+1 of it. The range is mapped without access, so dereferencing one is a fault. Called
-//! by
-//! the other files of the folder. Grade: hot (arithmetic); [`EndpointRange::new`] setup. Threads: any. Tests: below.
+//! and `btl/self` has `(void *)1`. So each module reserves a range of addresses, in which nothing else of the process
+//! can lie, and endpoint n is byte n+1 of it. The range is mapped without access, so dereferencing one is a fault.
+//! Called by the other files of the folder. Grade: hot (arithmetic); [`EndpointRange::new`] setup. Threads: any. Tests:
+//! below.
 
 use std::io;
 use std::ptr::{NonNull, null_mut};

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Failures: returns Open MPI's codes, after the reason has been printed (`runtime/failures.rs`); and reports a lost
-//! peer or port to Open MPI, which ends the job. Called by `completion` and `progress` for completions, by `send`,
-//! `rdma` and `descriptor` for calls. No port is entered, because Open MPI's callback runs in here. Grade: errors.
-//! Threads: any. Tests: `hw-tests`.
+//! Failures: returns Open MPI's codes, after the reason has been printed (`runtime/failures.rs`), and reports a lost
+//! peer or port to Open MPI, which ends the job. Called by the other files. No port is entered, because Open MPI's
+//! callback runs in here. Grade: errors. Threads: any. Tests: `hw-tests`.
 
 use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
@@ -55,7 +54,6 @@ pub(crate) fn peer_failed(module: &Module, peer: EndpointId) {
     }
 }
 
-/// Prints why a peer is lost, and reports it to Open MPI, which ends the job.
 #[cold]
 pub(crate) fn lost(module: &Module, peer: EndpointId) {
     let (name, text) = {
@@ -67,7 +65,6 @@ pub(crate) fn lost(module: &Module, peer: EndpointId) {
     report(module, name.and_then(modex::process), &text);
 }
 
-/// Prints why an operation with a peer cannot complete, and ends the job.
 #[cold]
 pub(crate) fn end_job(module: &Module, peer: Option<PeerName>, text: &str) {
     messages::operation_failed(text);

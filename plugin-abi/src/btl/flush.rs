@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `btl_flush`: waits until all puts, gets and atomics of a module are complete. osc/rdma calls it wherever a program
-//! waits for one-sided operations (`MPI_Win_flush`, `MPI_Win_unlock`, `MPI_Win_fence`). It polls this one port, whereas
+//! waits for one-sided operations (`MPI_Win_flush`, `MPI_Win_unlock`, `MPI_Win_fence`). It polls one port, whereas
 //! `opal_progress` would call every component of Open MPI. When it returns, all callbacks have run: btl.h does not
 //! require that, but osc/rdma forgets the origin of a get without a buffer of its own. Grade: hot. Threads: any. Tests:
 //! `hw-tests/mpi/rma_transfer.c`, `hw-tests/mpi/rma_atomics.c`, `hw-tests/tools/mpi_t_operations.c`.
@@ -53,7 +53,6 @@ fn wait(module: &Module) -> c_int {
     }
 }
 
-/// [`wait`] while a tool listens.
 #[cold]
 #[inline(never)]
 fn wait_watched(module: &Module, peer: *mut sys::mca_btl_base_endpoint_t) -> c_int {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The function table of a module, and the functions that concern the module alone. The fields of a module that ob1,
 //! bml/r2 and osc/rdma read are filled in [`template`] (before the user's settings, without a device) and in
-//! `Module::new` (by the capabilities of the port). Called by `component`. Grade: setup. Threads: any. Tests: the
-//! device
-//! tests in `hw-tests`.
+//! `Module::new` (by the capabilities of the port). Called by `component`. Grade: setup. Threads: any. Tests:
+//! `hw-tests`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -101,9 +100,8 @@ unsafe extern "C" fn btl_dump(
 /// `btl_finalize`: ends the module, and its port unless the PML uses it. Open MPI does not call the module afterwards.
 unsafe extern "C" fn btl_finalize(btl: *mut sys::mca_btl_base_module_t) -> c_int {
     fence("btl_finalize", sys::OPAL_ERROR, || {
-        // SAFETY: M1, and this is Open MPI's last call for the module. Nothing polls its port for it any more, the PML
-        // neither: Open MPI finalizes the PML before it closes the framework bml, and only that leads here
-        // (`mca_btl_base_close`).
+        // SAFETY: M1, and this is Open MPI's last call for the module. Nothing polls its port for it any more: the PML
+        // is finalized before the framework bml is closed, and only that leads here (`mca_btl_base_close`).
         drop(unsafe { module::remove(btl) });
         sys::OPAL_SUCCESS
     })

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A module: one port, in Open MPI's terms. Made by `component` for each usable port, used through the function table
-//! (`functions`), dropped in `btl_finalize`. It has one address on the heap. Grade: setup, except the accessors.
-//! Threads: the fields are constant after [`Module::new`]; the thread that has entered the port uses the rest
-//! ([`State`]). Tests: `hw-tests`.
+//! (`functions`), dropped in `btl_finalize`. It never moves. Grade: setup, except the accessors. Threads: the fields
+//! are constant after [`Module::new`]; the thread that has entered the port uses [`State`]. Tests: `hw-tests`.
 
 use std::cell::UnsafeCell;
 use std::ptr::{NonNull, null_mut};
@@ -38,7 +37,6 @@ pub(crate) struct State<'a> {
     pub(crate) descriptors: &'a mut Descriptors,
     pub(crate) operations: &'a mut Operations,
     pub(crate) frames: &'a mut Frames,
-    /// Operations that a poll has found complete.
     pub(crate) done: &'a mut OperationChain,
     pub(crate) port: Entered<'a, Port>,
 }
@@ -89,9 +87,8 @@ pub(crate) const FLAGS: u32 = sys::MCA_BTL_FLAGS_SEND
 /// flush, while other processes wait for what only `opal_progress` moves.
 const FLUSHES: u32 = 31;
 
-/// Largest read in bytes for a software adapter. Such an adapter sends a message ahead of its reader, so the reader
-/// copies it from memory; reads of this size, with the default number of 4 at a time, stay in the processor's cache.
-/// Measured on soft-RoCE: messages of 1 MiB are a third faster.
+/// Largest read in bytes for a software adapter: reads of this size, by default 4 at a time, stay in the processor's
+/// cache, from which the reader copies. Measured on soft-RoCE: messages of 1 MiB are a third faster.
 const SOFTWARE_GET_LIMIT: usize = 32 << 10;
 
 impl Module {
@@ -225,7 +222,6 @@ impl Module {
         self.enter()?.port.peer_name(id)
     }
 
-    /// Returns device and port, such as `rxe0:1`.
     pub(crate) fn place(&self) -> &str {
         self.port.place()
     }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The record of a put, a get or an atomic until it completes: the arguments of Open MPI's callback. Records come from
-//! a
-//! free list of the module; the token of a request is the address of one (`token`). Written by `rdma` and
+//! a free list of the module; the token of a request is the address of one (`token`). Written by `rdma` and
 //! `emulated_atomic`, read by `completion`. Grade: hot (an empty list grows: pending). Threads: the one that has
-//! entered
-//! the port. Tests: below.
+//! entered the port. Tests: below.
 
 use std::ffi::{c_int, c_void};
 use std::mem::{MaybeUninit, offset_of};
@@ -68,7 +66,6 @@ impl Operations {
         Operations { records: FreeList::new(), taken: 0 }
     }
 
-    /// Returns whether all operations are complete, and their callbacks have run.
     #[inline]
     pub(crate) fn are_over(&self) -> bool {
         self.taken == 0

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `btl_add_procs` and `btl_del_procs`: the processes that ibex reaches, and their endpoints. A process is reached if
-//! it
-//! has published a port that can be paired with one of this process. These include processes of this host and this
+//! it has published a port that can be paired with one of this process. These include processes of this host and this
 //! process itself, because osc/rdma needs all of them. Adding a peer makes no connection. Called by Open MPI. Grade:
 //! setup. Threads: any; Open MPI adds peers lazily, even from within a receive callback. Tests: `hw-tests`.
 
@@ -19,8 +18,7 @@ use crate::runtime::variables::now;
 use crate::runtime::{messages, modex};
 use crate::tool;
 
-/// `btl_add_procs`: fills in `endpoints` for the processes that this port reaches, and sets their bits in `reachable`
-/// unless it is null.
+/// `btl_add_procs`: sets `endpoints` of the processes that this port reaches, and their bits in `reachable` if given.
 pub(crate) unsafe extern "C" fn btl_add_procs(
     btl: *mut sys::mca_btl_base_module_t,
     count: usize,
@@ -53,7 +51,6 @@ pub(crate) unsafe extern "C" fn btl_add_procs(
     })
 }
 
-/// Returns the endpoint for a process; `None` if this port does not reach it.
 fn add(module: &Module, process: Process) -> Option<*mut sys::mca_btl_base_endpoint_t> {
     let peer = modex::from_openmpi(process.name());
     let told = |reason: &str| {
@@ -93,8 +90,7 @@ fn add(module: &Module, process: Process) -> Option<*mut sys::mca_btl_base_endpo
 fn keep_fragments_in_order() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {
-        // SAFETY: an int of ob1 (pml_ob1_component.c), which ob1 reads only when it sends; MPI_Init adds the first
-        // peers, before anything is sent.
+        // SAFETY: an int of ob1 (pml_ob1_component.c), which reads it only when it sends; nothing has been sent yet.
         let _ = unsafe { variable::set_unless_chosen(c"pml", Some(c"ob1"), Some(c"max_send_per_range"), 1) };
     });
 }

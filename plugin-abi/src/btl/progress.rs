@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Progress: polls each port, and calls Open MPI back. Called by Open MPI's progress engine, all the time. While the
-//! PML
-//! is in use, it polls instead, and calls [`deliver`] for the BTL's completions. Otherwise this file polls into a
-//! frame,
-//! inside the port. Callbacks (for messages here, for all else in `completion`) run outside the port, because they call
-//! ibex again, even progress. Afterwards, inside again, records are given back; the next poll gives back the receive
-//! slots. Grade: hot. Threads: any; one at a time polls a port, and ob1's sequence numbers restore the order of
+//! PML is in use, it polls instead, and calls [`deliver`] for the BTL's completions. Otherwise this file polls into a
+//! frame, inside the port. Callbacks (for messages here, for all else in `completion`) run outside the port, because
+//! they call ibex again, even progress. Afterwards, inside again, records are given back; the next poll gives back the
+//! receive slots. Grade: hot. Threads: any; one at a time polls a port, and ob1's sequence numbers restore the order of
 //! messages. Tests: the device tests in `hw-tests`.
 
 use std::ffi::c_int;
@@ -38,7 +36,6 @@ pub(crate) fn begin() {
     poller::set_btl(Btl { deliver, operations_done });
 }
 
-/// `btl_progress`: polls every port. Returns the number of events.
 pub(crate) unsafe extern "C" fn btl_progress() -> c_int {
     fence("progress", 0, || {
         if guard::broken() {
@@ -121,8 +118,7 @@ fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
 
     let finished = handle_all::<WATCHED>(module, &frame);
     let events_to_come = frame.polled.take();
-    // `None`: the port is entered further up the stack, which does not happen, as the engine does not call back; the
-    // frame would be lost.
+    // `None`, which would lose the frame, does not happen: the engine does not call back while it has the port.
     if let Some(mut state) = module.enter() {
         give_back_descriptors(&mut state, &finished);
         state.frames.give_back(frame, &mut state.port);
@@ -154,7 +150,6 @@ fn handle_all<const WATCHED: bool>(module: &Module, frame: &Frame) -> FinishedDe
     finished
 }
 
-/// Leaves the port, and notifies Open MPI of the operations in the chain.
 #[inline]
 fn tell_of_operations(state: State<'_>) {
     let done = state.done.take();
@@ -186,7 +181,6 @@ fn handle_completion<const WATCHED: bool>(
     }
 }
 
-/// Raises the events of an arrived message, before its callback.
 #[cold]
 #[inline(never)]
 fn watch_arrival(module: &Module, batch: &Batch, (index, completion): (usize, &Completion)) {

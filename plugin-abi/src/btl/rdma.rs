@@ -87,8 +87,7 @@ impl RdmaRequest {
         })
     }
 
-    /// [`Self::start`] while a tool listens: also records what the operation is, and raises its event after the port
-    /// has been left.
+    /// [`Self::start`] while a tool listens: records what the operation is, and raises its event outside the port.
     ///
     /// # Safety
     /// M1, M3. `ends` are those of this request.

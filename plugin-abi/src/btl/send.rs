@@ -2,9 +2,9 @@
 //! `btl_send` and `btl_sendi`: messages. A small message goes inside the work request, straight from the header and the
 //! user's memory; a larger one goes from a descriptor's slot. A blocking send returns, and may not call MPI again, once
 //! the adapter has the message. So `btl_sendi` either posts the whole message or refuses it; `btl_send` either posts
-//! it,
-//! or queues it in the engine, in order, and calls back later. Called by Open MPI and `emulated_atomic`. Grade: hot.
-//! Threads: any; each call enters the port. Tests: `first_contact.c`, `pt2pt_flood.c` and others in `hw-tests/mpi`.
+//! it, or queues it in the engine, in order, and calls back later. Called by Open MPI and `emulated_atomic`. Grade:
+//! hot. Threads: any; each call enters the port. Tests: `first_contact.c`, `pt2pt_flood.c` and others in
+//! `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -23,8 +23,7 @@ use super::{descriptor, detour, token, watch};
 use crate::runtime::device::Port;
 use crate::runtime::guard::fence;
 
-/// `btl_send`: sends a descriptor. Returns 1 if it is done, without a callback; 0 if the callback will follow; a
-/// negative code if it is refused.
+/// `btl_send`: sends a descriptor. Returns 1 if it is done, 0 if the callback will follow, a negative code if refused.
 pub(crate) unsafe extern "C" fn btl_send(
     btl: *mut sys::mca_btl_base_module_t,
     peer: *mut sys::mca_btl_base_endpoint_t,
@@ -96,8 +95,6 @@ unsafe fn not_posted(
     unsafe { detour::send(module, to, tag, descriptor) }
 }
 
-/// [`post`] while a tool listens.
-///
 /// # Safety
 /// M2.
 #[cold]
@@ -124,8 +121,7 @@ fn sent(module: &Module, to: EndpointId, bytes: u64, moment: HostTimestamp) {
     }
 }
 
-/// `btl_sendi`: posts header and data at once, or refuses. After a refusal `*descriptor`, unless null, is a descriptor
-/// with room for them.
+/// `btl_sendi`: posts header and data at once, or refuses; then `*descriptor`, unless null, is one with room for both.
 #[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
 pub(crate) unsafe extern "C" fn btl_sendi(
     btl: *mut sys::mca_btl_base_module_t,
@@ -210,7 +206,6 @@ unsafe fn inline(
     post_inline(module, to, tag, header, payload)
 }
 
-/// Posts the whole message, or nothing.
 #[inline(always)]
 fn post_inline(
     module: &Module,
@@ -226,8 +221,6 @@ fn post_inline(
     Ok(state.port.send_inline(to, tag, header, payload).unwrap_or(Sent::Busy))
 }
 
-/// [`inline`] for data with gaps, which is packed first.
-///
 /// # Safety
 /// M1, M3.
 #[inline(never)]
@@ -333,6 +326,7 @@ fn makes_room(port: &mut Port, descriptors: &mut Descriptors, to: EndpointId) ->
 }
 
 /// Queues a descriptor's message in the engine. Its callback will follow, because the upper layer may wait for it.
+///
 /// # Safety
 /// M2. The descriptor is filled and was not posted.
 pub(crate) unsafe fn wait(

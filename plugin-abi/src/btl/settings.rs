@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The user's settings of the BTL: the fields of a module that Open MPI registers as variables, but does not check, and
 //! ibex's own parameters; also the latencies of ports. Called by `component`: settings are written when it is
-//! registered
-//! and opened, and read when it is initialised. Grade: setup. Threads: one. Tests: below.
+//! registered and opened, and read when it is initialised. Grade: setup. Threads: one. Tests: below.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -42,8 +41,7 @@ pub(crate) fn module() -> sys::mca_btl_base_module_t {
     unsafe { TEMPLATE.0.get().cast::<sys::mca_btl_base_module_t>().read() }
 }
 
-/// Adjusts the limits that the user has not set to those that he has, and returns all of them. `defaults` is the
-/// template that was registered.
+/// Adjusts the limits that the user has not set to those that he has. `defaults` is the registered template.
 ///
 /// # Safety
 /// The component is being opened.
@@ -74,7 +72,6 @@ pub(crate) fn set_tunables(tunables: Option<Tunables>) {
     *kept() = tunables;
 }
 
-/// Returns the parameters; `None` if the component is not open.
 pub(crate) fn tunables() -> Option<Tunables> {
     kept().clone()
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The BTL's tokens: of its two kinds of record, descriptors and operations. Made in `send`, `detour` and `rdma`, read
-//! in
-//! `completion` and `descriptor`. Grade: hot. Threads: any. Tests: below.
+//! in `completion` and `descriptor`. Grade: hot. Threads: any. Tests: below.
 
 use std::ptr::NonNull;
 
@@ -15,7 +14,6 @@ const DESCRIPTOR: RecordKind = RecordKind::new(Face::Btl, 0);
 
 pub(crate) enum Record {
     Descriptor(NonNull<Descriptor>),
-    /// A put, a get or an atomic.
     Operation(NonNull<Operation>),
 }
 
@@ -24,8 +22,7 @@ pub(crate) fn descriptor(descriptor: *mut Descriptor) -> Token {
     DESCRIPTOR.token(descriptor, 0)
 }
 
-/// Returns the token of a put, a get or an atomic. A watched one has a number other than 0, so that its token is not
-/// soon reused.
+/// Returns the token of a put, a get or an atomic. A watched one has a number other than 0, so it is not soon reused.
 #[inline]
 pub(crate) fn operation(operation: *mut Operation, number: u16) -> Token {
     OPERATION.token(operation, number)

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events of the BTL while a tool listens: puts, gets, atomics, flushes, and the messages that the upper layer passes
-//! to
-//! `btl_send`, including the header of that layer: the transport does not know which message of MPI it belongs to.
+//! to `btl_send`, with the header of that layer: the transport does not know which message of MPI it belongs to.
 //! Callers have left the port, because callbacks of tools run in here. Grade: pending, behind the branch of a site
-//! ([`engine::events::has_interest`]); no allocation. Threads: any. Tests: `hw-tests/tools/mpi_t_below.c`,
-//! `hw-tests/mpi/events.c`.
+//! ([`engine::events::has_interest`]). Threads: any. Tests: `hw-tests/tools/mpi_t_below.c`, `hw-tests/mpi/events.c`.
 
 use engine::events::{
     self, AtomicComplete, AtomicStarted, EventGroup, GetComplete, GetStarted, HostTimestamp, MsgArrived, Payload,
@@ -31,7 +29,6 @@ pub(crate) enum Kind {
     CompareSwap,
 }
 
-/// Elements of the events of a watched operation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Watched {
     pub(crate) kind: Kind,
@@ -54,7 +51,6 @@ pub(crate) fn rank(name: Option<PeerName>) -> u32 {
     name.map_or(u32::MAX, |name| name.rank)
 }
 
-/// Raises the event of an operation that was posted after `moment`.
 #[cold]
 #[inline(never)]
 pub(crate) fn started(watched: &Watched, moment: HostTimestamp) {
@@ -94,7 +90,6 @@ pub(crate) fn sent(peer: u32, port: u8, bytes: u64, moment: HostTimestamp) {
     transfer(false, bytes, (peer, port)).raise(|| moment, SAFETY);
 }
 
-/// Raises the events of a message of `bytes` from process `peer`, before its callback.
 #[cold]
 #[inline(never)]
 pub(crate) fn arrived(peer: u32, port: u8, bytes: u64, stamp: Stamp) {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The descriptor, and the pools of a module: slots for short and control messages, for eager messages, and of
-//! `max_send_size`.
+//! The descriptor, and the pools of a module, whose slots are for short, eager and longer (`max_send_size`) messages.
 //!
 //! A descriptor has one registered send slot of the port for life, or, while a message waits for a slot, ordinary
 //! memory. It is on the free list of its pool, or belongs to Open MPI or to the adapter. While it belongs to Open MPI,
@@ -18,7 +17,6 @@ use ibex_ffi::verbs::LocalSpan;
 use crate::runtime::free_list::{FreeList, Linked};
 use crate::runtime::memory::Registered;
 
-/// A descriptor: Open MPI's part, then ibex's.
 #[repr(C, align(64))]
 pub(crate) struct Descriptor {
     pub(crate) base: sys::mca_btl_base_descriptor_t,
@@ -28,7 +26,6 @@ pub(crate) struct Descriptor {
     slot: LocalSpan,
     /// Ordinary memory instead of a slot; shared with the engine once the message is sent.
     bytes: Option<Arc<[u8]>>,
-    /// Registration of the second segment.
     registered: Option<Registered>,
     /// Next descriptor on the free list, or in the chain of those to give back.
     pub(crate) next: *mut Descriptor,
@@ -44,7 +41,6 @@ enum PoolName {
     Short = 0,
     /// Slots of the larger eager limit.
     Eager = 1,
-    /// Slots of `max_send_size`.
     Large = 2,
     /// No slots: ordinary memory for short and eager messages that get no slot.
     Unregistered = 3,
@@ -88,9 +84,7 @@ pub(crate) struct Descriptors {
     /// Largest number of slots of each pool; 0: limited only by lockable memory. Each pool has its own share, because
     /// one pool could otherwise take all slots, and messages of the other size would wait for ever.
     share: u32,
-    /// Number of slots to register at once.
     step: u32,
-    /// Number of times that there was no slot.
     missed: u32,
 }
 
@@ -102,9 +96,8 @@ impl Descriptors {
         Descriptors { pools, share: limit.div_ceil(2), step: step.max(1), missed: 0 }
     }
 
-    /// Makes the first descriptors of each pool, before anything is sent; `register` gets size and number of their
-    /// slots.
-    /// If no more memory can be registered later, messages wait for these, and would otherwise wait for ever.
+    /// Makes the first descriptors of each pool, before anything is sent. If no more memory can be registered later,
+    /// messages wait for these. `register` gets the size of the slots and their number.
     pub(crate) fn reserve<E>(
         &mut self,
         mut register: impl FnMut(u32, u32) -> Result<Vec<LocalSpan>, E>,
@@ -117,9 +110,8 @@ impl Descriptors {
         Ok(())
     }
 
-    /// Takes a descriptor with room for `size` bytes: with a slot or, for a message up to the eager limit, with
-    /// ordinary memory, in which it can wait for a slot. `None`: no free slot, and the size is above the eager limit,
-    /// or above that of every slot.
+    /// Takes a descriptor with room for `size` bytes: with a slot or, up to the eager limit, with ordinary memory, in
+    /// which the message can wait for a slot. `None`: no slot is free or large enough, and `size` exceeds that limit.
     #[inline]
     pub(crate) fn take(&mut self, slots: &mut impl Slots, size: usize, flags: u32) -> Option<NonNull<Descriptor>> {
         match self.take_slot(slots, size, flags) {
@@ -128,8 +120,7 @@ impl Descriptors {
         }
     }
 
-    /// Takes a descriptor whose slot holds `size` bytes. `None`: larger than every slot, or no slot is free or can be
-    /// made.
+    /// Takes a descriptor whose slot holds `size` bytes. `None`: no slot is free and large enough, or can be made.
     #[inline]
     pub(crate) fn take_slot(&mut self, slots: &mut impl Slots, size: usize, flags: u32) -> Option<NonNull<Descriptor>> {
         let name = match size {
@@ -202,7 +193,6 @@ impl Descriptors {
         !wanted
     }
 
-    /// Registers more slots, makes descriptors for them, and takes one.
     #[cold]
     fn grow(&mut self, slots: &mut impl Slots, name: PoolName) -> Option<NonNull<Descriptor>> {
         let pool = &self.pools[name as usize];
@@ -329,8 +319,6 @@ pub(crate) unsafe fn start(descriptor: NonNull<Descriptor>) -> *mut u8 {
     std::ptr::with_exposed_provenance_mut(unsafe { segment.seg_addr.lval } as usize)
 }
 
-/// Returns the size in bytes of a descriptor's message.
-///
 /// # Safety
 /// M2.
 pub(crate) unsafe fn length(descriptor: *const Descriptor) -> u64 {
