@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The component in the installed Open MPI, on a machine without an adapter: the output of `ompi_info`, and jobs that
 //! go on without ibex, with the right message for each reason to decline. Needs the same as building the crate (Open
-//! MPI
-//! with its headers and commands) and no device: existing ports are excluded by name. Each test has a directory of its
-//! own, and a time limit for every command.
+//! MPI with its headers and commands) and no device: existing ports are excluded by name. Each test has a directory of
+//! its own, and a time limit for every command.
 
 use std::process::Command;
 

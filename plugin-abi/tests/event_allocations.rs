@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An event allocates nothing, however it is delivered. One test, as it counts the allocations of the whole process.
-//! Not
-//! among the engine's tests, because a counting allocator is unsafe code.
+//! Not among the engine's tests, because a counting allocator is unsafe code.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::sync::Arc;

@@ -54,8 +54,7 @@ impl<'call, T> Out<'call, T> {
     }
 }
 
-/// Returns the number of elements that `length` gives for `buffer`; 0 if one of them is null, without reading `length`;
-/// an error if it is negative.
+/// Returns `*length`, the number of elements of `buffer`; 0 if one of the pointers is null; an error if it is negative.
 ///
 /// # Safety
 /// `length` is null or can be read.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A call that MPI's documents do not have: the time of an adapter's event on the host's clock. Checks the arguments
-//! and
-//! calls the engine (`engine::events::to_host`), which correlates the two clocks. Timestamps are converted only on
+//! and calls the engine (`engine::events::to_host`), which correlates the two clocks. Timestamps are converted only on
 //! request. Grade: setup. Threads: any. Tests: `tests/tool/calls.c`, `hw-tests/mpi/events.c`.
 
 use std::ffi::c_int;

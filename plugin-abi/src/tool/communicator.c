@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Communicators for PERUSE: whether one is valid, its ranks, and calls when it is duplicated or freed, by an attribute
- * of ibex on it. Called only by communicator.rs, which has the functions that are called back. Open MPI holds no lock
- * of its own during these calls. Grade: setup. Threads: any. Tests: those of communicator.rs. */
+ * of ibex on it. Called only by communicator.rs, which has the functions that MPI calls back; Open MPI then holds no
+ * lock of its own. Grade: setup. Threads: any. Tests: those of communicator.rs. */
 #include <mpi.h>
 #include <stdint.h>
 
@@ -41,8 +41,7 @@ void *ibex_tool_comm_world(void)
     return MPI_COMM_WORLD;
 }
 
-/* Whether MPI has this communicator now. The pointer is only compared, because the memory of a freed one may be
- * anything. */
+/* Whether MPI has this communicator now. Only compares the pointer, because a freed one may point anywhere. */
 int ibex_tool_comm_is_valid(void *comm)
 {
     int count = opal_pointer_array_get_size(&ompi_mpi_communicators);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tracked communicators: their ranks, what they are copies of, and whether they have been freed (`communicator.c`).
-//! Each
-//! has a number, as an attribute of ibex. MPI calls back when it duplicates such a communicator, whose copy gets a
+//! Each has a number, as an attribute of ibex. MPI calls back when it duplicates such a communicator, whose copy gets a
 //! number of its own, or frees it. Called by `peruse/`. Grade: setup. Threads: any; the lock of the table is not held
 //! during calls of MPI, which calls back. Tests: `tests/tool/peruse.c`, `hw-tests/tools/peruse_communicators.c`.
 
@@ -22,7 +21,6 @@ unsafe impl Send for Comm {}
 // SAFETY: a handle that is never dereferenced here, and that MPI's functions take in any thread.
 unsafe impl Sync for Comm {}
 
-/// The datatype `MPI_BYTE`, for a C structure.
 #[derive(Clone, Copy, Debug)]
 #[repr(transparent)]
 pub(crate) struct Byte(pub(crate) *mut c_void);

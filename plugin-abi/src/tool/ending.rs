@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Closes the flight recorder of a process that has finalised MPI while a tool held Open MPI's components.
 //! `MPI_Finalize` closes components, unless `MPI_T` is initialised, which uses them, too; most tools never finalise it.
-//! Such a process has ended well, and its flight recorder leaves no file. A process that calls `exit` before
-//! `MPI_Finalize` has not. Grade: setup. Threads: the one that ends the process. Tests: `device/flight.rs` in
-//! `hw-tests`.
+//! Such a process has ended well, so its flight recorder leaves no file; one that calls `exit` before `MPI_Finalize`
+//! has not. Grade: setup. Threads: the one that ends the process. Tests: `device/flight.rs` in `hw-tests`.
 
 use engine::flight;
 

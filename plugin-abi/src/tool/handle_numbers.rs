@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Numbers that C gets as handles: of registrations of `MPI_T`, and of event handles of PERUSE. A number is looked up
-//! and
-//! never used as an address. Part of it cannot be guessed, so a made-up or uninitialised value is not the handle of
-//! another tool. No number is used twice. Grade: setup. Threads: any. Tests: `tests/tool/calls.c` and
-//! `tests/tool/peruse.c`.
+//! and never used as an address. Part of it cannot be guessed, so a made-up or uninitialised value is not the handle of
+//! another tool. No number is used twice. Grade: setup. Threads: any. Tests: `calls.c`, `peruse.c` in `tests/tool`.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicI64, Ordering};
 
-/// Bits that count.
 const COUNT: i64 = (1 << 24) - 1;
 
 /// Bits that cannot be guessed.

@@ -67,7 +67,6 @@ int ibex_tool_mpi_is_usable(void)
     return initialized && !finalized;
 }
 
-/* Whether MPI_Init has ever returned. */
 int ibex_tool_mpi_was_initialized(void)
 {
     int initialized = 0;
@@ -101,8 +100,7 @@ void *ibex_tool_datatype(int kind)
     return kind == 0 ? (void *) MPI_INT : kind == 1 ? (void *) MPI_UNSIGNED : (void *) MPI_UNSIGNED_LONG;
 }
 
-/* Number that a communicator's messages carry. The handle is only compared with MPI's own, because it may be a freed
- * one. */
+/* Number in a communicator's messages. Only compares the handle with those of MPI, because it may be a freed one. */
 uint64_t ibex_tool_context(const void *obj_handle, int *is_valid)
 {
     MPI_Comm comm = *(const MPI_Comm *) obj_handle;
@@ -197,8 +195,7 @@ void *ibex_tool_enum_new(const char *name, const char *const *items, int count)
 #endif
 
 /* Adds the codes of the header to MPI_Error_string and MPI_Error_class, if MPI has left their places among the
- * predefined ones empty. The table exists from MPI_Init to MPI_Finalize, which frees only objects after the predefined
- * ones. */
+ * predefined ones empty. MPI_Finalize frees only the objects after the predefined ones. */
 void ibex_tool_explain_codes(void)
 {
     static ompi_mpi_errcode_t codes[] = {

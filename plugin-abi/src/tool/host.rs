@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Safe calls of the MPI that the tool interface serves, through `host.c`. Called by the other files of this folder.
-//! Grade: setup; MPI's locks are taken for a moment, so the delivery of events calls only [`may_call`]. Threads: any.
-//! Tests: `tests/tool.rs`.
+//! Safe calls of the MPI that the tool interface serves, through `host.c`. Called by the files of this folder. Grade:
+//! setup; they take MPI's locks, so the delivery of events calls only [`may_call`]. Threads: any. Tests:
+//! `tests/tool.rs`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 
@@ -91,7 +91,6 @@ pub(crate) fn init_count() -> *const u32 {
     ibex_tool_init_count()
 }
 
-/// Returns whether MPI is initialised and not finalised.
 pub(crate) fn mpi_is_usable() -> bool {
     ibex_tool_mpi_is_usable() != 0
 }

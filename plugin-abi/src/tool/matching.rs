@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Registrations for the PML's events of requests and messages. Each is a listener (`runtime/listeners.rs`), which
 //! calls the tool's function at the site of the event, or puts the event into the registration's buffer.
+//!
 //! The engine has the registration with its buffer, its losses and its end, as for every event type; only the delivery
 //! at the site is here. A listener caches in [`Quick`] which function to call, as long as its buffer is empty; so an
 //! event costs one call. Each change that may concern the cache empties it, in the entered PML. Called by
@@ -41,7 +42,6 @@ struct Quick {
     how: u8,
 }
 
-/// Bit of [`Quick::how`]: the event goes to the buffer.
 const KEPT: u8 = 2;
 
 impl Quick {
@@ -80,7 +80,6 @@ fn listening() -> MutexGuard<'static, BTreeMap<RegistrationHandle, Arc<Matching>
     LISTENING.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Returns the PML's event that a type stands for, if it does.
 pub(super) fn event(event_type: TypeId) -> Option<Event> {
     Event::ALL.get(event_type.place_in_matching()?).copied()
 }

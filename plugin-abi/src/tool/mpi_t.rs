@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The events of `MPI_T` (MPI 4.1, section 15.3.8): every call, each under its `MPI_T_` and its `PMPI_T_` name
-//! ([`calls`]
-//! makes both). A call checks the arguments, calls the engine, and returns a code. If a tool defines an `MPI_T_` name
-//! of
-//! its own, the dynamic linker finds the tool's function before ibex's; that function continues with the `PMPI_T_`
-//! name.
-//! Called by tools; `include/ibex_mpi_t.h` declares the calls. Grade: setup; reading an event is hot and takes no lock.
-//! Threads: any. Tests: `tests.rs`, and `tests/tool.rs` with `tests/tool/*.c`.
+//! ([`calls`] makes both). A call checks the arguments, calls the engine, and returns a code. If a tool defines an
+//! `MPI_T_` name of its own, the dynamic linker finds the tool's function before ibex's; that function continues with
+//! the `PMPI_T_` name. Called by tools; `include/ibex_mpi_t.h` declares the calls. Grade: setup; reading an event is
+//! hot and takes no lock. Threads: any. Tests: `tests.rs`, and `tests/tool.rs` with `tests/tool/*.c`.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -25,8 +22,7 @@ const PREFIX: &str = "ibex_";
 /// Former prefix of the names. Names with it are found, too, for one version.
 const FORMER_PREFIX: &str = "btl_ibex_";
 
-/// Exports each call under both names. A `delivering` call delivers waiting events at its end (`require_none.rs`); a
-/// `plain` call does not.
+/// Exports each call under both names. A `delivering` call delivers waiting events at its end, a `plain` call does not.
 macro_rules! calls {
     (@end delivering) => { require_none::deliver() };
     (@end plain) => {};
@@ -95,7 +91,6 @@ pub(super) fn source(index: c_int) -> Result<SourceId, Code> {
     usize::try_from(index).ok().and_then(SourceId::from_index).ok_or(Code::InvalidIndex)
 }
 
-/// Returns the names of a type's elements, as items of an enumeration of the MPI.
 fn elements(event_type: TypeId) -> Enum {
     static MADE: [OnceLock<Enum>; TABLE.len()] = [const { OnceLock::new() }; TABLE.len()];
     let row = event_type.row();

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Registrations of a tool: `MPI_T_event_registration`, its callbacks and its info keys. A handle given to C is a
-//! number
-//! as a pointer (`handle_numbers.rs`). It is looked up and never dereferenced, so a wrong handle gives an error code.
-//! Called by `mpi_t.rs`. Grade: setup; the closures made here run at the sites of events, without allocation. Threads:
-//! any. Tests: `tests/tool.rs`.
+//! number as a pointer (`handle_numbers.rs`); it is looked up and never dereferenced. Called by `mpi_t.rs`. Grade:
+//! setup; the closures made here run at the sites of events, without allocation. Threads: any. Tests: `tests/tool.rs`.
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_int, c_void};
@@ -67,7 +65,6 @@ struct LiveRegistration {
     callbacks: SharedCallbacks,
     /// Whether the tool has set no size of the buffer.
     has_default_room: bool,
-    /// Whether its communicator has been freed.
     has_lost_object: bool,
     /// Address of its communicator; 0: all, or none.
     comm: usize,
@@ -142,8 +139,6 @@ impl Hints {
     }
 }
 
-/// `MPI_T_event_handle_alloc`
-///
 /// # Safety
 /// `object` is null or, for a type that is bound to one, points to an `MPI_Comm` of any value; `info` is valid or null.
 pub(crate) unsafe fn alloc(event_type: TypeId, object: *const c_void, info: Info) -> Result<RegistrationHandle, Code> {
@@ -230,7 +225,6 @@ fn call_dropped_handler(
 /// Ends the events of all registrations for a communicator that is freed, because its number may be reused.
 extern "C" fn communicator_freed(context: u64) {
     crate::runtime::guard::fence("the end of a communicator", (), || {
-        // Deliver the events that have happened in it.
         watch::catch_up();
         let _changing = lock(&CHANGING);
         for known in lock(&LIVE).values_mut().filter(|known| known.registration.object == Some(context)) {
@@ -273,7 +267,6 @@ pub(crate) unsafe fn set_info(handle: RegistrationHandle, info: Info) -> Result<
     Ok(())
 }
 
-/// `MPI_T_event_handle_get_info`
 pub(crate) fn info(handle: RegistrationHandle) -> Result<Info, Code> {
     let registration = handle.live()?.registration;
     Ok(keys(registration.is_buffered(), registration.room()))
@@ -336,7 +329,6 @@ pub(crate) fn set_dropped(handle: RegistrationHandle, function: Option<DroppedFu
     Ok(())
 }
 
-/// `MPI_T_event_handle_free`
 pub(crate) fn free(
     handle: RegistrationHandle,
     user_data: *mut c_void,
@@ -344,7 +336,6 @@ pub(crate) fn free(
 ) -> Result<(), Code> {
     handle.live()?;
     let user_data = UserData(user_data);
-    // Deliver the events that have happened before.
     watch::catch_up();
     // If several threads free it, one of them removes it here.
     let taken = {

@@ -62,8 +62,7 @@ impl Place {
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1");
     }
 
-    /// Runs a command that finds the component and no setting of the user; kills it after two minutes. Returns its exit
-    /// status and all its output.
+    /// Runs a command with the component and no setting of the user, at most two minutes. Returns status and output.
     #[allow(dead_code, reason = "not all tests run jobs")]
     pub(crate) fn run(&self, words: &[&str]) -> (Option<i32>, String) {
         let mut command = Command::new("timeout");

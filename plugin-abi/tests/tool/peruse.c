@@ -162,7 +162,6 @@ static void queries(void)
     EXPECT(PERUSE_ERR_PARAMETER, query_queue_event_scope(NULL));
 }
 
-/* Variables that libibverbs and its providers read. */
 static const char *const verbs_variables[] = {"RDMAV_FORK_SAFE", "IBV_SHOW_WARNINGS", "VERBS_LOG_LEVEL", "MLX_QP_ALLOC_TYPE",
                                               "MLX4_DEVICE_FATAL_CLEANUP", "MLX5_CQE_SIZE", "HUGE_CQ", "CXGB4_MA_WR", "T5_ENABLE_WC",
                                               "QELR_DP_LEVEL"};
@@ -248,7 +247,6 @@ static void refused(MPI_Comm comm)
     HOLDS(handle == 0);
 }
 
-/* The life of a handle. */
 static void handles(MPI_Comm comm)
 {
     int event, mark;

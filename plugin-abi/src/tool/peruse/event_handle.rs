@@ -52,8 +52,7 @@ pub(super) struct EventHandle {
 }
 
 enum Raised {
-    /// The transport: the engine's registration, `PERUSE_PUT`, `PERUSE_GET` or `PERUSE_ACC`, and the indexes of the
-    /// elements that a callback needs.
+    /// The transport: registration, `PERUSE_PUT`, `PERUSE_GET` or `PERUSE_ACC`, and indexes of a callback's elements.
     Transport { registration: Arc<events::Registration>, operation: c_int, elements: ElementIndices },
     /// The PML.
     Matching(Event),
@@ -143,7 +142,6 @@ fn lose_object(handle: &EventHandle) {
     handles().entry(handle.number).and_modify(|entry| *entry = None);
 }
 
-/// Returns the handles that will follow a copy of this communicator.
 pub(in crate::tool) fn propagated(original: &TrackedComm) -> Vec<i64> {
     let follows = |handle: &&Arc<EventHandle>| {
         let watches = handle.tracked.number == original.number || original.followers.contains(&handle.number);
@@ -152,7 +150,6 @@ pub(in crate::tool) fn propagated(original: &TrackedComm) -> Vec<i64> {
     handles().values().flatten().filter(follows).map(|handle| handle.number).collect()
 }
 
-/// Adds the listeners of the handles that follow a new copy of a communicator.
 pub(in crate::tool) fn copied(copy: &Arc<TrackedComm>) {
     let follows: Vec<_> = copy.followers.iter().filter_map(|number| find(*number).ok()).collect();
     for handle in follows {
@@ -221,8 +218,7 @@ impl EventHandle {
     fn listen(&self, event: Event, window: u64, listener: Listener, comms: &[Arc<TrackedComm>]) {
         for comm in comms {
             let is_wanted = || self.window.load(Ordering::SeqCst) == window && !comm.is_freed();
-            // SAFETY: a tracked communicator is live while `is_freed` is false; `communicator::freed` sets that, and
-            // then calls `forget` before MPI frees it.
+            // SAFETY: it is live while `is_freed` is false: `freed` sets that and calls `forget` before MPI frees it.
             unsafe { listeners::add(comm.comm.0.cast(), event, listener, is_wanted) };
         }
     }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `PERUSE_Lock` and `PERUSE_Unlock`: one lock for a tool's own data, held by a thread (5.2.16, 5.2.17). A thread waits
 //! until no other thread holds the lock, even within a callback, because the holder calls nothing of MPI. It is an
-//! error
-//! to take a lock that this thread holds, or to release one that it does not hold. Within a callback that has
-//! interrupted the holder's code the lock is not grantable. Grade: setup; within a callback it costs the lock of a
-//! mutex. Threads: any. Tests: below.
+//! error to take a lock that this thread holds, or to release one that it does not hold. Within a callback that has
+//! interrupted the lock's holder the lock is not grantable. Grade: setup. Threads: any. Tests: below.
 
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex, PoisonError};

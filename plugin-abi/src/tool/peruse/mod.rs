@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! PERUSE 2.0: its 17 functions, as translations of the event engine. `include/peruse.h` declares them. `supported`
-//! lists
-//! the events, `event_handle` has the event handles, `lock` the tool's lock; communicators are in
+//! lists the events, `event_handle` has the event handles, `lock` the tool's lock; communicators are in
 //! `tool/communicator.rs`. Codes are the specification's; if several apply, the handle is checked first, then the
 //! communicator, then the rest. Grade: setup. Threads: any. Tests: `tests.rs` (events that fire),
 //! `tests/tool/peruse.c`, and those of each file.
@@ -64,8 +63,7 @@ impl<T> Lasting<T> {
     }
 }
 
-/// Returns the environment variables that affect the library: those that Open MPI, its process managers, ibex, UCX, and
-/// libibverbs with its providers read.
+/// Returns the variables that Open MPI, its process managers, ibex, UCX, libibverbs and the providers read.
 fn environment() -> &'static Lasting<LastingText> {
     const READ: [&str; 17] = [
         "IBEX_", "OMPI_", "OPAL_", "ORTE_", "PRTE_", "PMIX_", "UCX_", "IBV_", "RDMAV_", "VERBS_", "MLX_", "MLX4_",

@@ -124,7 +124,6 @@ fn what_belongs_to_no_communicator_is_shown_with_what_the_transport_knows() {
     assert_eq!(taken(&told), [(handle, 3, at, c_int::MAX, 0, -1, 2), (handle, 5, at, 9, -1, -1, 2)]);
 }
 
-/// Callback that releases its own handle, and raises another event.
 unsafe extern "C" fn release_itself(mut event_h: i64, _: isize, _: *mut Spec, param: *mut c_void) -> c_int {
     // SAFETY: the test passes a pointer to one that outlives the handle, and a valid handle.
     unsafe {

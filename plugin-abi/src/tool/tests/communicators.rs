@@ -28,8 +28,7 @@ unsafe extern "C" fn nothing(_: i64, _: isize, _: *mut Spec, _: *mut std::ffi::c
     0
 }
 
-/// Returns the visits caused by one communicator beside `others`: when it comes and goes, and when a tool listens to it
-/// throughout its life.
+/// Returns the visits that a communicator beside `others` causes in its life, without and with a tool that listens.
 fn looks_beside(others: usize) -> [usize; 2] {
     // Only one field of a communicator is written.
     let mut room = vec![MaybeUninit::<sys::ompi_communicator_t>::zeroed(); others + 1];

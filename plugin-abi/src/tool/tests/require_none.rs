@@ -51,8 +51,7 @@ fn a_callback_that_may_do_anything_gets_all_that_waits_at_the_end_of_a_call_of_t
     assert_eq!(count(&seen), (3 * MANY, 0));
 }
 
-/// Runs `body` in a thread that has not initialised MPI. A new thread may get the number of the one that has, if that
-/// has ended.
+/// Runs `body` in a thread that has not initialised MPI, and has not the number of an ended thread that has.
 fn in_a_thread_that_may_not_call_mpi(body: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         let within = || {
