@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Waits of one process for another, and of messages for their program: [`Job::message_waits`].
 //!
-//! A process waits only inside an MPI call, and for a message only inside the call that completed its request. A
-//! process that computes does not wait. By Scalasca's definitions:
-//!
+//! A process waits only inside an MPI call, and for a message only inside the call that completed its request
+//! (`MPI_Test` does not wait). By Scalasca's definitions:
 //! - *late sender*: from when the receiver is in that call and the receive has been called, until the send is called;
 //! - *late receiver*: from when the sender is in that call and the send has been called, until the receive is called.
-//!   Only for synchronous sends and rendezvous: a sender does not wait for a message that is copied or sent at once;
-//! - *no progress*: the same, but after both have been called, while the receiver is outside MPI, and before or after
-//!   the transfer: steps that need the receiver's processor do not progress meanwhile.
+//!   Only for synchronous sends and rendezvous, because other sends do not wait for the receiver;
+//! - *no progress*: the same sends, after both calls, before or after the transfer, while the receiver is outside MPI.
 //!
-//! A message waits for its program: a *late wait*, from when the receive has been called and the data is there, until the
-//! receiver is in the call that completes the receive. The adapter's timestamps tell when the data came, also while the
-//! receiver computed; without them a message comes when the receiver polls.
+//! A message waits for its program (*late wait*) from when the receive has been called and the data is there, until the
+//! receiver is in the call that completes the receive. Without the adapter's timestamps the data seems to come only
+//! when the receiver polls.
 //!
 //! If one call waits for several messages, the longest wait counts (Scalasca's rule for `MPI_Waitall`), so that the
-//! waits of a kind never exceed the call. A process that polls (`MPI_Test`) does not wait. A wait shorter than the
-//! clock error of both ranks may not be real.
-//!
-//! Path: pending. Threads: plain data. Tests: late/tests.rs; from traces, tests/waits.rs.
+//! waits of a kind never exceed the call. A wait shorter than the clock error of both ranks may not be real. Path:
+//! pending. Threads: plain data. Tests: late/tests.rs; from traces, tests/waits.rs.
 
 use std::cmp::Reverse;
 
@@ -28,10 +24,8 @@ use crate::time::Time;
 #[cfg(test)]
 mod tests;
 
-/// The end of a call that had not returned when the trace ended.
 const NEVER: i64 = i64::MAX;
 
-/// A wait for a message in a call, as indexes.
 struct Waited {
     message: usize,
     call: u32,
@@ -39,8 +33,8 @@ struct Waited {
 }
 
 impl Job {
-    /// The waits in MPI calls, and late waits, each with the index of its message, in that order. Empty if no calls are
-    /// recorded.
+    /// Returns waits in MPI calls, and late waits, ordered by the message, whose index each has. Empty without recorded
+    /// calls.
     #[must_use]
     pub fn message_waits(&self) -> Vec<(usize, Wait)> {
         let times = TimesInMpi::of(self);
@@ -97,17 +91,15 @@ impl Job {
         Some(Wait { kind: WaitKind::LateWait, from, to })
     }
 
-    /// One wait for each time that the receiver was outside MPI.
     fn no_progress(&self, message: &Message, send: &SendSide, receive: &ReceiveSide, times: &TimesInMpi) -> Vec<Wait> {
         let moments = || Some((self.call(send.call)?, send.activated?.max(receive.activated?)));
         let Some((call, both_called)) = moments() else { return Vec::new() };
-        // After the receive is complete, only its answer is in flight.
+        // After `done`, only the receiver's answer is in flight.
         let done = receive.completed.unwrap_or(end(call, send));
         let (from, to) = (call.begun.max(both_called), end(call, send).min(done));
         let transfer = receive.begun.zip(receive.ended).unwrap_or((to, to));
         let wait = |from, to| Wait { kind: WaitKind::NoProgress, from, to };
         let away = times.outside(message.receiver, from, to).into_iter();
-        // Before the transfer, and after it.
         away.flat_map(|(from, to)| [wait(from, to.min(transfer.0)), wait(from.max(transfer.1), to)]).collect()
     }
 
@@ -126,7 +118,7 @@ impl Job {
         }
     }
 
-    /// The error bound between the clocks of both ends, nanoseconds.
+    /// Returns the error bound between the clocks of both ends, nanoseconds.
     fn error(&self, message: &Message) -> i64 {
         let of = |rank: u32| self.ranks.get(rank as usize).and_then(|rank| rank.clock_error).unwrap_or(0);
         of(message.sender).saturating_add(of(message.receiver))
@@ -139,7 +131,6 @@ impl Call {
     }
 }
 
-/// The latest end of a sender's wait in a call.
 fn end(call: &Call, send: &SendSide) -> Time {
     send.completed.map_or(call.end(), |completed| completed.min(call.end()))
 }
@@ -158,7 +149,7 @@ fn apart(all: &mut Vec<Waited>) {
     });
 }
 
-/// The stretches that each rank spent in MPI calls, or may have spent there; `None` if unknown.
+/// Times that each rank spent in MPI calls, or may have spent there; `None` if unknown.
 struct TimesInMpi(Vec<Option<Vec<(Time, Time)>>>);
 
 impl TimesInMpi {
@@ -192,7 +183,7 @@ impl TimesInMpi {
         TimesInMpi(ranks)
     }
 
-    /// The stretches between two times in which a rank was in no call.
+    /// Returns the times between `from` and `to` in which a rank was in no call.
     fn outside(&self, rank: u32, from: Time, to: Time) -> Vec<(Time, Time)> {
         let Some(Some(calls)) = self.0.get(rank as usize) else { return Vec::new() };
         let (mut away, mut from) = (Vec::new(), from);

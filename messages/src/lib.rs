@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A job reconstructed from its trace: its ranks, its communicators, and the life of each message.
-//!
-//! Commands and exports use only the [`Job`], neither events nor files. `model.rs` defines it, [`Job::read`] (`read/`)
-//! makes it. Path: pending. Threads: plain data. No unsafe code. Tests: in the files; tests/.
+//! A job reconstructed from its trace: its ranks, its communicators, and the life of each message. `model.rs` defines
+//! the [`Job`], [`Job::read`] makes it. Path: pending. Threads: plain data. No unsafe code. Tests: in the files;
+//! tests/.
 
 #![forbid(unsafe_code)]
 

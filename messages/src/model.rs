@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The structures of a [`Job`]. Plain data: the reader of traces fills them, commands and exports read them.
-//!
-//! Ranks, ports, communicators and messages are indexes into the vectors of the job. A field named after an event holds
-//! its time. Unknown values are `None`, never 0.
+//! The structures of a [`Job`]. The reader of traces (`read/`) fills them. Ranks, ports, communicators and messages are
+//! indexes of the job's vectors. Unknown values are `None`, never 0.
 
 use serde::{Deserialize, Serialize};
 
@@ -68,8 +66,7 @@ pub struct Rank {
     pub has_calls: bool,
 }
 
-/// An MPI call in which a process could wait for others; of nested calls, only the outermost. The calls of a thread do
-/// not overlap.
+/// The outermost MPI call in which a process could wait for others. The calls of a thread do not overlap.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Call {
     /// The calling process.
@@ -78,9 +75,9 @@ pub struct Call {
     pub thread: u32,
     /// The function, an index in [`Job::functions`].
     pub function: u32,
-    /// The call begins.
+    /// Time at which the call begins.
     pub begun: Time,
-    /// The call returns; `None` if it had not when the trace ended. Equal to `begun` if the event of its end was lost.
+    /// Time at which the call returns; `None`: not before the end of the trace; `begun`: the event of its end was lost.
     pub ended: Option<Time>,
 }
 
@@ -128,25 +125,25 @@ pub struct Search {
     pub tag: i32,
     /// Length of the queue.
     pub length: Option<u32>,
-    /// The message that it is for, or that its receive gets later: an index in [`Job::messages`]. `None`: a probe.
+    /// Index in [`Job::messages`] of the message that was found, or that the receive gets later; `None` for a probe.
     pub message: Option<u32>,
-    /// Whether it finds one; `None`: unknown, for a probe that does not take the message out.
+    /// Whether the search finds a message or receive; `None`: unknown, for a probe that leaves the message in the
+    /// queue.
     pub is_found: Option<bool>,
-    /// The search begins.
+    /// Time at which the search begins.
     pub begun: Time,
-    /// The search ends.
+    /// Time at which the search ends.
     pub ended: Time,
 }
 
-/// A pause of the recording, which the program requested (`MPI_Pcontrol`): its process recorded only communicators and
-/// the ends of calls.
+/// A time in which the program had stopped the recording (`MPI_Pcontrol`), except of communicators and ends of calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pause {
     /// The process.
     pub rank: u32,
-    /// The recording stops.
+    /// Time at which the recording stops.
     pub from: Time,
-    /// The recording goes on; `None`: it did not.
+    /// Time at which the recording goes on; `None`: it did not.
     pub to: Option<Time>,
 }
 
@@ -241,36 +238,37 @@ pub struct Message {
     pub queue_pair: Option<u32>,
     /// The number of ports that carried it.
     pub rails: u32,
-    /// What the sender saw.
+    /// The sender's part; `None` if its events are missing.
     pub send: Option<SendSide>,
-    /// What the receiver saw.
+    /// The receiver's part; `None` if its events are missing.
     pub receive: Option<ReceiveSide>,
 }
 
-/// What a sender saw of a message.
+/// The sender's part of a message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct SendSide {
     /// The number of the request in its process.
     pub request: u64,
     /// The thread of the call.
     pub thread: u32,
-    /// The call begins.
+    /// Time at which the call begins.
     pub activated: Option<Time>,
-    /// The rendezvous request leaves; `None`: there is none.
+    /// Time at which the rendezvous request leaves; `None`: there is none.
     pub announced: Option<Time>,
-    /// The first bytes leave. Of a message that the receiver reads the sender knows only `ended`, which is this, too.
+    /// Time at which the first bytes leave; equal to `ended` for a message that the receiver reads.
     pub begun: Option<Time>,
-    /// The adapter has the last bytes; of a message that the receiver reads, its answer is there.
+    /// Time at which the adapter has the last bytes; for a message that the receiver reads, at which its answer
+    /// arrives.
     pub ended: Option<Time>,
-    /// The request is complete.
+    /// Time at which the request is complete.
     pub completed: Option<Time>,
-    /// MPI reports the completion to the caller.
+    /// Time at which MPI reports the completion to the caller.
     pub notified: Option<Time>,
     /// The MPI call that waited for the request, an index in [`Job::calls`].
     pub call: Option<u32>,
 }
 
-/// What a receiver saw of a message.
+/// The receiver's part of a message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct ReceiveSide {
     /// The number of the message in its process.
@@ -279,30 +277,29 @@ pub struct ReceiveSide {
     pub request: u64,
     /// The thread of the call.
     pub thread: u32,
-    /// The message or its rendezvous request arrives.
+    /// Time at which the message or its rendezvous request arrives.
     pub arrived: Option<Time>,
-    /// It enters the unexpected message queue.
+    /// Time at which the message enters the unexpected message queue.
     pub unexpected: Option<Time>,
-    /// The receive's call begins.
+    /// Time at which the receive's call begins.
     pub activated: Option<Time>,
-    /// The receive enters the posted receive queue.
+    /// Time at which the receive enters the posted receive queue.
     pub posted: Option<Time>,
-    /// Message and receive are matched.
+    /// Time at which message and receive are matched.
     pub matched: Option<Time>,
-    /// The first bytes are in place.
+    /// Time at which the first bytes are in place.
     pub begun: Option<Time>,
-    /// The last bytes are in place.
+    /// Time at which the last bytes are in place.
     pub ended: Option<Time>,
-    /// The request is complete.
+    /// Time at which the request is complete.
     pub completed: Option<Time>,
-    /// MPI reports the completion to the caller.
+    /// Time at which MPI reports the completion to the caller.
     pub notified: Option<Time>,
     /// The MPI call that waited for the request, an index in [`Job::calls`].
     pub call: Option<u32>,
 }
 
-/// The reason of a wait. The first three are waits in an MPI call, as Scalasca defines them; `late.rs` says when they
-/// and late waits begin and end.
+/// The reason of a wait (`late.rs`). The first three are waits in an MPI call, as Scalasca defines them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum WaitKind {
@@ -312,12 +309,11 @@ pub enum WaitKind {
     LateReceiver,
     /// The sender waits, both have been called, but the receiver is outside MPI, so the message makes no progress.
     NoProgress,
-    /// The message waits: its data is at the receiver, which has called its receive and does not ask for it yet. No
-    /// process waits.
+    /// The data is at the receiver, whose program has called the receive and does not yet ask for it.
     LateWait,
-    /// A connection in progress.
+    /// A request waits for a connection.
     Connection,
-    /// Room in a queue of the adapter.
+    /// A request waits for room in a queue of the adapter.
     Queue,
 }
 
@@ -343,9 +339,9 @@ pub struct Operation {
     pub kind: OperationKind,
     /// Number of bytes.
     pub bytes: u64,
-    /// ibex accepted it.
+    /// Time at which ibex accepted the operation.
     pub begun: Option<Time>,
-    /// The operation is complete, or has failed.
+    /// Time at which the operation is complete, or has failed.
     pub completed: Option<Time>,
     /// The adapter's status (`enum ibv_wc_status`): 0 is success.
     pub status: u32,
@@ -376,11 +372,11 @@ pub struct Connection {
     pub queue_pair: u32,
     /// The other side's queue pair.
     pub remote_queue_pair: u32,
-    /// ibex begins to connect.
+    /// Time at which ibex begins to connect.
     pub begun: Option<Time>,
-    /// The connection is ready for messages.
+    /// Time at which the connection is ready for messages.
     pub established: Option<Time>,
-    /// The connection failed.
+    /// Time at which the connection failed.
     pub failed: Option<Time>,
     /// The adapter's status (`enum ibv_wc_status`) with which the connection failed; 0 otherwise.
     pub status: u32,
@@ -443,7 +439,7 @@ impl Job {
 }
 
 impl SendSide {
-    /// Time at which the receiver could first hear of the message: its rendezvous request leaves, or its first bytes.
+    /// Returns the time at which the rendezvous request leaves, or the first bytes if there is none.
     #[must_use]
     pub fn left(&self) -> Option<Time> {
         self.announced.or(self.begun)
@@ -460,8 +456,8 @@ impl Message {
         send.chain(receive).flatten()
     }
 
-    /// Nanoseconds from the departure of the first bytes, or of the rendezvous request, to the arrival, with the error
-    /// of both clocks. `None` also for a rendezvous whose request's departure is unknown.
+    /// Returns the nanoseconds from the departure of the first bytes, or of the rendezvous request, to the arrival,
+    /// with the error of both clocks. `None` also for a rendezvous whose request's departure is unknown.
     #[must_use]
     pub fn delay(&self) -> Option<i64> {
         let (arrived, send) = (self.receive?.arrived?, self.send?);

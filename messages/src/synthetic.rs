@@ -18,7 +18,7 @@ impl Numbers {
 }
 
 impl Call {
-    /// A call in the first thread of a rank.
+    /// Makes a call in the first thread of a rank.
     #[must_use]
     pub fn made(rank: u32, function: u32, begun: Time, ended: Option<Time>) -> Call {
         Call { rank, thread: 0, function, begun, ended }
@@ -26,8 +26,7 @@ impl Call {
 }
 
 impl Search {
-    /// A search of the posted queue in the first thread of a rank, for rank 0's messages with tag 0. What it finds is
-    /// not known.
+    /// Makes a search of the posted queue for messages of rank 0 with tag 0; whether it finds one is unknown.
     #[must_use]
     pub fn made(rank: u32, begun: Time, ended: Time) -> Search {
         let (thread, queue, peer, tag) = (0, Queue::Posted, 0, 0);
@@ -36,7 +35,7 @@ impl Search {
 }
 
 impl Fragment {
-    /// A received fragment of the message at this place of the job, in the first thread of a rank, by the host's clock.
+    /// Makes a received fragment of the message with this index, in the first thread of a rank, by the host's clock.
     #[must_use]
     pub fn made(rank: u32, message: u32, time: Time) -> Fragment {
         Fragment { rank, thread: 0, message, is_received: true, time, is_by_adapter: false, part: None }
@@ -44,7 +43,7 @@ impl Fragment {
 }
 
 impl Job {
-    /// A job with so many ranks, two per host, each sending to any other; the same for the same seed.
+    /// Makes a job with two ranks per host, each sending to any other; the same for the same seed.
     #[must_use]
     pub fn synthetic(ranks: u32, messages: usize, seed: u64) -> Job {
         let mut numbers = Numbers(seed);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waits that belong to no message: for connections, and for room in queues.
-//!
-//! Path: setup. Threads: plain data. Tests: below.
+//! Waits that belong to no message: for connections, and for room in queues. Path: setup. Threads: plain data. Tests:
+//! below.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -12,14 +11,14 @@ use crate::model::{IncidentKind, Job, Wait, WaitKind};
 pub struct ProcessWait {
     /// The waiting process.
     pub rank: u32,
-    /// The process that it had a request for.
+    /// The peer of the request that waits.
     pub peer: u32,
     /// Reason and time.
     pub wait: Wait,
 }
 
 impl Job {
-    /// Waits for connections and for room in queues, ordered by their begins. Requests that wait for one peer leave in
+    /// Returns waits for connections and for room in queues, by their begins. Requests that wait for one peer leave in
     /// order.
     #[must_use]
     pub fn process_waits(&self) -> Vec<ProcessWait> {

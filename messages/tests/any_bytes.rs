@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Folders with damaged, cut off, foreign and future files, and with events that no process raises, are read without a
-//! panic; what is wrong is told with its file and block, and all else is shown.
-//!
-//! Seeded, so that each run does the same. Any bytes at all: `trace/fuzz`.
+//! Folders with damaged, truncated, foreign and future files, and with events that no process raises, are read without
+//! a panic; faults name file and block, and all else is shown. Seeded, so that each run does the same; `trace/fuzz` has
+//! arbitrary bytes.
 
 mod damaged;
 mod simulated;
@@ -11,10 +10,10 @@ use damaged::{ALL, Damage, make};
 use ibex_messages::Job;
 use ibex_trace::Folder;
 
-/// How often each kind of damage is tried; all take some seconds without optimisation.
+/// Number of seeds for each kind of damage.
 const SEEDS: u64 = 15;
 
-/// The job of a folder with this damage, and the name of the file that has it.
+/// Reads a folder with this damage, and returns the job and the name of the damaged file.
 fn read(damage: Damage, seed: u64) -> (Job, String) {
     let folder = simulated::folder("any-bytes");
     let name = make(&folder, damage, seed);
@@ -41,7 +40,7 @@ fn whatever_a_folder_has_is_read_and_what_is_wrong_is_told_with_its_place() {
             if damage != Damage::Doubled {
                 assert!(has_place.iter().any(|words| fault.contains(words)), "{damage:?} {seed}: {fault}");
             }
-            // Those between the two others need nothing of that file; of the rest one half is seen.
+            // Messages between the two other ranks are complete; of the rest one half is known.
             let others = job.messages.iter().filter(|of| (of.sender, of.receiver) == (2, 0));
             assert_eq!(others.count(), 20, "{damage:?} {seed}");
             let first = job.messages.iter().filter(|of| of.send.is_some() || of.receive.is_some()).count();
@@ -52,7 +51,6 @@ fn whatever_a_folder_has_is_read_and_what_is_wrong_is_told_with_its_place() {
 
 #[test]
 fn what_stands_before_a_damaged_block_is_shown_with_both_halves() {
-    // The last block of events of a file that was cut off within it.
     for seed in 0..SEEDS {
         let folder = simulated::folder("any-bytes-before");
         let name = make(&folder, Damage::Doubled, seed);
@@ -67,7 +65,7 @@ fn what_stands_before_a_damaged_block_is_shown_with_both_halves() {
         let job = Job::read(&opened);
         std::fs::remove_dir_all(&folder).expect("a folder of the test's own");
         let whole = job.messages.iter().filter(|of| of.receiver == 1 && of.receive.is_some()).count();
-        // A message takes at most 20 events of its receiver and 6 of its sender.
+        // Number of events of a message: at most 20 of its receiver and 6 of its sender.
         assert!(whole >= (readable / 26).saturating_sub(2), "{seed}: {whole} messages of {readable} events");
         assert!(readable == 0 || whole > 0, "{seed}");
     }

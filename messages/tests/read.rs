@@ -14,7 +14,6 @@ fn time(time: Option<ibex_messages::Time>) -> Option<i64> {
     time.map(|time| time.nanoseconds() - START)
 }
 
-/// A message that was simulated.
 #[derive(Debug, Clone, Copy, PartialEq)]
 struct Truth {
     sender: u32,
@@ -37,7 +36,7 @@ fn truth(message: &Message) -> Truth {
     }
 }
 
-/// A random history of so many messages among so many ranks, and what it was.
+/// Makes a random history, and the messages that it contains.
 fn history(ranks: usize, messages: usize, seed: u64) -> (Vec<Process>, Vec<Truth>) {
     let mut numbers = Numbers(seed);
     let mut processes = vec![Process::default(); ranks];
@@ -52,7 +51,7 @@ fn history(ranks: usize, messages: usize, seed: u64) -> (Vec<Process>, Vec<Truth
         let (tag, bytes) = (numbers.below(3), 8 << numbers.below(12));
         let of = |peer: usize| envelope(peer as i64, tag, bytes);
         let (to, from) = (of(receiver), of(sender));
-        // The receive may take any, and more than comes.
+        // The receive may name any source and any tag, and have room for more bytes.
         let any = Envelope {
             peer: if numbers.below(3) == 0 { -1 } else { from.peer },
             tag: if numbers.below(3) == 0 { -1 } else { tag },
@@ -121,7 +120,7 @@ fn a_rendezvous_leaves_with_its_request_and_begins_with_the_answer_whose_time_is
     const READ: i64 = 2;
     const COPIES: i64 = 3;
     const SHARED: i64 = 4;
-    // Announced to be read, and then sent as copies all the same; the last is told by the adapter, too.
+    // Messages announced to be read and then sent as copies; the adapter also stamps the last.
     let told: [(&[i64], bool); 5] =
         [(&[READ], false), (&[READ, COPIES], false), (&[COPIES], false), (&[SHARED], false), (&[READ], true)];
     for (protocols, is_stamped) in told {
@@ -184,7 +183,7 @@ fn an_operation_whose_adapter_is_behind_the_host_is_one_and_a_read_of_a_message_
         process.raise("get_started", begun, &[operation, 4096, 8192, 64, 0, request]);
         process.raise("get_complete", ended, &[operation, 4096, 8192, 64, 0, 0, request]);
     }
-    // Its beginning is lost; then the number is used again.
+    // The begin of the operation is lost; later its number is used again.
     process.raise("get_complete", 300, &[9, 4096, 8192, 64, 0, 0, 0]);
     process.raise("get_started", 5_000_300, &[9, 4096, 8192, 64, 0, 0]);
     process.events.sort_by_key(|event| event.2);
@@ -209,7 +208,7 @@ fn random_histories_come_back() {
     }
 }
 
-/// Of at least so many of a hundred messages both sides are known, and at most so many are of a neighbour.
+/// Checks that at least `least` messages have both sides, and at most `wrong_at_most` of them the wrong one.
 fn mostly_right(job: &Job, truths: &[Truth], least: usize, wrong_at_most: usize) {
     let both: Vec<Truth> = job
         .messages
@@ -234,7 +233,7 @@ fn lost_events_shift_nothing_and_are_told_of() {
         let (mut processes, truths) = history(3, 400, seed);
         let mut numbers = Numbers(seed + 1000);
         let before = processes[1].events.len();
-        // Runs of events, as a ring that is full loses them.
+        // A full ring buffer loses runs of events.
         for _ in 0..4 {
             let from = 100 + numbers.below(processes[1].events.len() as i64 - 200) as usize;
             processes[1].events.drain(from..from + 30);
@@ -254,7 +253,7 @@ fn what_a_program_had_not_recorded_shifts_nothing_and_is_told_of() {
     (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
     let (to, from) = (envelope(1, 5, 64), envelope(0, 5, 64));
     let [sender, receiver] = &mut processes[..] else { panic!("two") };
-    // One after another, all alike; the pauses begin and end within different ones.
+    // All messages are alike; the two pauses begin and end within different messages.
     let send = |process: &mut Process, number: i64| {
         process.send(number * 100, &to);
     };
@@ -270,7 +269,7 @@ fn what_a_program_had_not_recorded_shifts_nothing_and_is_told_of() {
         }
         match number {
             22 => {
-                // Posted, and not recorded any more.
+                // Posted before the pause.
                 receiver.post(2160, &from);
                 receiver.paused((2200, 3350), |process| (23..34).for_each(|number| receive(process, number)));
             }
@@ -353,7 +352,7 @@ fn contexts_are_used_again_and_by_disjoint_communicators_at_once() {
     for round in 0..3 {
         let now = 1000 * round;
         for (rank, process) in (0_i64..).zip(&mut processes) {
-            // Even ranks and odd ones; the second time the lower and the upper half.
+            // Even and odd ranks; the second time the lower and the upper half.
             let (first, stride, own) = if round == 1 { (rank / 2 * 2, 1, rank % 2) } else { (rank % 2, 2, rank / 2) };
             process.raise("communicator_created", now, &[3, 0, own, 2, 0, 0, 2, first, stride, 77]);
             let (of, peer) = (in_pair(64 + round, 1 - own), 1 - own);
@@ -381,7 +380,6 @@ fn an_intercommunicator_joins_both_groups() {
     let of = |peer| Envelope { peer, tag: 1, bytes: 8, context: 5 };
     for (rank, process) in (0_i64..).zip(&mut processes) {
         process.world(rank, 3);
-        // Rank 2 is alone on its side.
         let (own, local, remote) = if rank == 2 { (0, (1, 2), (2, 0)) } else { (rank, (2, 0), (1, 2)) };
         for (side, (size, first)) in [(0, local), (1, remote)] {
             process.raise("communicator_created", 0, &[5, 1, own, size, side, 0, size, first, 1, 77]);
@@ -437,7 +435,7 @@ fn threads_of_a_process_share_its_messages() {
     assert_eq!(job.ranks[1].threads.len(), 3);
 }
 
-/// A file has the blocks of its threads in any order, here of the simulated ones the last first.
+/// Reverses the order of threads, because a file has their blocks in any order.
 fn with_threads_reversed(process: &Process) -> Process {
     let mut process = process.clone();
     process.events.iter_mut().for_each(|event| event.1 = 9 - event.1);
@@ -451,7 +449,7 @@ fn a_message_whose_events_several_threads_raise_is_whole_in_whatever_order_their
     for number in 0..50 {
         let now = number * 100;
         let (to, from) = (envelope(1, 5, 64), envelope(0, 5, 64));
-        // Another thread than that which sends sees the end.
+        // Another thread than the sender's sees the end.
         let before = processes[0].events.len();
         processes[0].send(now, &to);
         processes[0].events[before + 3..].iter_mut().for_each(|event| event.1 = 1);
@@ -503,7 +501,7 @@ fn fragments_are_of_their_messages() {
             processes[1].thread = 0;
         }
     }
-    // Of a request that nothing else tells of.
+    // A fragment of an unknown request.
     processes[1].raise("comm_req_xfer_continue", 5000, &[998, 64, 0, 5, 1, 0]);
     let job = simulated::read("fragments", &processes, &whole(2));
     let found: Vec<_> = job
@@ -554,7 +552,7 @@ fn an_adapter_whose_clock_seems_to_go_before_the_host_makes_no_message_doubtful(
         let now = number * 100;
         let before = processes[0].events.len();
         processes[0].send(now, &envelope(1, 5, 64));
-        // Another thread hears of the end, which the adapter stamps, before the send was called as it seems.
+        // Another thread sees the end, whose adapter stamp seems to be before the call of the send.
         for event in &mut processes[0].events[before + 3..] {
             (event.1, event.2) = (1, event.2 - 20);
         }

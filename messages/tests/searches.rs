@@ -13,14 +13,14 @@ fn a_search_lasts_from_its_begin_to_its_end_and_says_what_for() {
     let mut process = Process::default();
     process.world(0, 1);
     let search = |process: &mut Process, [begin, end]: [&'static str; 2], id: i64, from: i64, to: i64| {
-        // Seven receives are posted, and five messages unexpected.
+        // In this process seven receives are posted and five messages unexpected.
         process.raise(begin, from, &[id, 64, -1, 9, 1, 0, 7, 5]);
         process.raise(end, to, &[id, 64, -1, 9, 1, 0, 7, 5]);
     };
     process.call(RECV, (100, 200), |process| search(process, UNEXPECTED, 2, 110, 150));
     process.thread = 1;
     search(&mut process, POSTED, 4, 120, 130);
-    // The end of one and the begin of the next are lost.
+    // Two searches that lack their end, one that lacks its begin.
     process.raise(POSTED[0], 140, &[6, 64, -1, 9, 1, 0, 7, 5]);
     process.raise(POSTED[1], 190, &[8, 64, -1, 9, 1, 0, 7, 5]);
     process.raise(UNEXPECTED[1], 195, &[10, 64, -1, 9, 1, 0, 7, 5]);
@@ -47,7 +47,6 @@ fn a_search_is_of_the_message_that_it_is_for_and_what_follows_says_whether_it_wa
             process.raise(name, now, &[id, 64, 0, 5, 1, 0, 1, 1]);
         }
     };
-    // The first message finds its receive posted. The second waits for its receive; before, a probe searches for it.
     processes[0].send(0, &to);
     processes[0].send(100, &to);
     let receiver = &mut processes[1];

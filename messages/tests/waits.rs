@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who is late, from the events of simulated ranks: which call of MPI waited for which message.
+//! Which MPI call waited for which message, from the events of simulated ranks.
 
 mod simulated;
 
@@ -94,7 +94,7 @@ fn of_a_call_whose_end_is_lost_nothing_is_known() {
         let is_end = |(name, ..): &simulated::Event| *name == "mpi_call_end";
         process.events.iter().position(is_end).expect("one")
     };
-    // The end of the one and the begin of the other: they are not one call.
+    // The lost end of one call and the lost begin of the next do not make them one call.
     let first = ends(&ranks[1]);
     ranks[1].events.remove(first);
     let begin = ranks[1].events.iter().rposition(|(name, ..)| *name == "mpi_call_begin").expect("one");

@@ -4,7 +4,7 @@
 use super::*;
 use crate::model::{Pause, Rank};
 
-/// Rank 0 sends to rank 1. The sender's times come first, then the receiver's; each has the call of MPI that waits.
+/// A message from rank 0 to rank 1: the sender's times, then the receiver's, and the MPI calls that wait.
 struct Planted {
     protocol: Protocol,
     sent: i64,
@@ -26,7 +26,7 @@ fn call(rank: u32, (begun, ended): (i64, i64)) -> Call {
 }
 
 impl Planted {
-    /// Another message in a job, by calls that are there.
+    /// Adds another message to a job, by calls that exist.
     fn add(&self, job: &mut Job, (of_sender, of_receiver): (u32, u32)) {
         let mut message = Job::synthetic(2, 1, 1).messages.remove(0);
         (message.sender, message.receiver, message.protocol) = (0, 1, Some(self.protocol));
@@ -58,7 +58,6 @@ impl Planted {
     }
 }
 
-/// Kind, begin and end of each wait.
 fn waits(job: &Job) -> Vec<(WaitKind, i64, i64)> {
     let of = |(_, wait): (usize, Wait)| (wait.kind, wait.from.nanoseconds(), wait.to.nanoseconds());
     job.message_waits().into_iter().map(of).collect()
@@ -66,7 +65,7 @@ fn waits(job: &Job) -> Vec<(WaitKind, i64, i64)> {
 
 use WaitKind::{LateReceiver, LateSender, LateWait, NoProgress};
 
-/// Both have called, and computed until 300; the message is announced, and read then.
+/// Both ranks have called and compute until 300; the receiver reads the announced message then.
 const COMPUTING: Planted = Planted {
     protocol: Protocol::Read,
     sent: 20,
@@ -83,10 +82,9 @@ fn a_late_sender_is_waited_for_from_the_entry_of_the_wait_to_the_call_of_the_sen
     let eager = Planted { protocol: Protocol::Inline, sent: 350, sender: (350, 352), done: 351, ..COMPUTING };
     let planted = Planted { receiver: (300, 360), matched: 355, ..eager };
     assert_eq!(waits(&planted.job()), [(LateSender, 300, 350)]);
-    // A blocking receive is called in the call that waits for it.
     let blocking = Planted { called: 302, ..planted };
     assert_eq!(waits(&blocking.job()), [(LateSender, 302, 350)]);
-    // What a probe has waited for is received after it.
+    // The receive of a probed message is called after the probe.
     let probed = Planted { called: 365, matched: 366, ..blocking };
     assert_eq!(waits(&probed.job()), [(LateSender, 300, 350)]);
 }
@@ -119,13 +117,12 @@ fn a_late_receiver_is_waited_for_from_the_entry_of_the_wait_to_the_call_of_the_r
         ..COMPUTING
     };
     assert_eq!(waits(&planted.job()), [(LateReceiver, 100, 400)]);
-    // The adapter has a short message, and its sender waits for the adapter alone.
+    // The sender of a short message waits for the adapter alone.
     let short = Planted { protocol: Protocol::Copied, ..planted };
     assert_eq!(waits(&short.job()), []);
     let mut synchronous = short.job();
     synchronous.messages[0].send.as_mut().unwrap().ended = at(25);
     assert_eq!(waits(&synchronous), [(LateReceiver, 100, 400)]);
-    // A buffered send is done when its bytes are copied.
     let buffered = Planted { sender: (100, 120), done: 115, ..planted };
     assert_eq!(waits(&buffered.job()), []);
 }
@@ -134,7 +131,7 @@ fn a_late_receiver_is_waited_for_from_the_entry_of_the_wait_to_the_call_of_the_r
 fn a_receiver_that_has_called_its_receive_and_computes_makes_no_progress() {
     let planted = Planted { sender: (20, 330), ..COMPUTING };
     assert_eq!(waits(&planted.job()), [(NoProgress, 20, 300)]);
-    // Its adapter has read the message, and nobody tells the sender.
+    // The adapter has read the message; the receiver's answer is missing.
     let read = Planted { matched: 51, called: 50, transfer: (52, 110), ..planted };
     let mut job = read.job();
     job.calls.push(call(1, (150, 170)));
@@ -162,11 +159,11 @@ fn a_message_waits_from_its_arrival_until_its_receiver_asks_for_it() {
     assert_eq!(arrived(200, 24), [(LateWait, 200, 300)], "unexpected before");
     assert_eq!(arrived(10, 302), [], "the receiver polls, and then knows of it");
     assert_eq!(arrived(301, 24), [], "a blocking receive asks at once");
-    // What is announced is not there yet.
+    // The announced data has not arrived yet.
     let mut announced = COMPUTING.job();
     announced.messages[0].receive.as_mut().unwrap().arrived = at(24);
     assert_eq!(waits(&announced), []);
-    // No time is known at which the program asked.
+    // Without the call no time is known at which the program asked.
     let mut tested = Planted { transfer: (100, 110), ..COMPUTING }.job();
     assert_eq!(waits(&tested), [(LateWait, 110, 300)]);
     tested.messages[0].receive.as_mut().unwrap().call = None;
@@ -195,7 +192,6 @@ fn of_messages_that_a_call_waits_for_together_the_longest_wait_counts() {
     }
     assert_eq!(waits(&job), [(LateSender, 300, 480)]);
     assert_eq!(job.message_waits()[0].0, 2, "the message that came last");
-    // Those of a collective operation follow each other.
     job.messages[3].receive.as_mut().unwrap().activated = at(481);
     job.messages[3].send.as_mut().unwrap().activated = at(490);
     job.messages[3].receive.as_mut().unwrap().matched = at(492);

@@ -2,15 +2,13 @@
 //! Pairs sends with arrived messages, among all with the same two processes, communicator and tag.
 //!
 //! MPI messages do not overtake each other, so the first send belongs to the first message. If events are missing,
-//! sizes must also be equal and no message may arrive before its send, and the algorithm finds the gaps: at the end of
-//! a truncated trace, at the beginning of one that starts late, anywhere if events were lost or the program stopped the
-//! recording for a time. A half whose partner was
-//! lost stays alone, and does not shift the later ones. Called by `join.rs`. Path: pending, once per message. Threads:
-//! plain data. Tests: below; tests/.
+//! sizes must also be equal and no message may arrive before its send. The algorithm then finds the gaps: at the end of
+//! a truncated trace, at the beginning of one that starts late, anywhere if events were lost or the recording stopped.
+//! A half without a partner stays alone, and does not shift the later ones. Called by `join.rs`. Path: pending, once
+//! per message. Threads: plain data. Tests: below; tests/.
 
 use crate::read::pass::Gaps;
 
-/// One half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct End {
     pub(crate) bytes: u64,
@@ -18,13 +16,12 @@ pub(crate) struct End {
     pub(crate) time: Option<i64>,
 }
 
-/// How far around a mismatch to search for the next match.
+/// Number of halves around a mismatch among which to search for the next match.
 const AROUND: usize = 512;
 
-/// The number of consecutive matches that must follow.
+/// Number of consecutive matches that must follow.
 const FITTING: usize = 3;
 
-/// How the pairs were found.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum How {
     /// In order, without a contradiction.
@@ -33,8 +30,7 @@ pub(crate) enum How {
     Likely,
 }
 
-/// Adds the indexes of pairs to `pairs`, in order. `late` is how much too early a message may seem to arrive, because
-/// of clock errors.
+/// Adds the indexes of pairs to `pairs`, in order. By clock errors a message may seem to arrive `late` too early.
 pub(crate) fn align(
     (sends, arrivals): (&[End], &[End]),
     (sender, receiver): (Gaps, Gaps),
@@ -49,7 +45,6 @@ pub(crate) fn align(
     let may_shift = sender.within || receiver.within;
     let (all, least) = (sends.len().max(arrivals.len()), sends.len().min(arrivals.len()));
     let is_late = sender.before || receiver.before;
-    // The excess of the longer one is at its beginning.
     let skip = |length: usize| if is_late && !may_shift { length - least } else { 0 };
     let (from, to) = (skip(sends.len()), skip(arrivals.len()));
     if (all == least || !may_shift) && (0..least).all(|step| fit(from + step, to + step)) {
@@ -57,7 +52,7 @@ pub(crate) fn align(
         return if may_shift || is_late { How::Likely } else { How::Certain };
     }
     if sends.len() > arrivals.len() && may_shift {
-        // Each message belongs to the latest send that is possible: from the end on.
+        // From the end on: each message belongs to the latest possible send.
         let (sends_last, arrivals_last) = (sends.len() - 1, arrivals.len() - 1);
         walk((sends.len(), arrivals.len()), pairs, |send, arrival| {
             meet(&sends[sends_last - send], &arrivals[arrivals_last - arrival], late)
@@ -72,11 +67,10 @@ pub(crate) fn align(
     How::Likely
 }
 
-/// The same where programs stopped the recording for times: `cuts` are the places among each's halves where it did so.
+/// Aligns halves of programs that stopped the recording at the indexes `cuts`.
 ///
-/// Up to its first stop each has all of them, so the first belongs to the first; after its last stop, the last to the
-/// last. Where both stopped as often, as they do who stop together, what lies between two stops belongs together, and what
-/// is left before and after a stop has lost its other half.
+/// Before the first stop, pairs are counted from the beginning; after the last stop, from the end. If both programs
+/// stopped equally often, the halves between two stops belong together; halves left over there have no partner.
 pub(crate) fn align_between(
     (sends, arrivals): (&[End], &[End]),
     (of_sends, of_arrivals): (&[usize], &[usize]),
@@ -116,7 +110,6 @@ pub(crate) fn align_between(
     How::Likely
 }
 
-/// Whether two halves can belong to one message.
 fn fits(send: &End, arrival: &End, late: i64) -> bool {
     meet(send, arrival, late) == Meeting::Fit
 }
@@ -124,7 +117,7 @@ fn fits(send: &End, arrival: &End, late: i64) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Meeting {
     Fit,
-    /// The message was there before it was sent.
+    /// The message arrived before it was sent.
     Early,
     OtherSize,
 }
@@ -155,7 +148,7 @@ fn walk((sends, arrivals): (usize, usize), pairs: &mut Vec<(u32, u32)>, meet: im
         // The nearest position with enough consecutive matches.
         let found = (1..=AROUND).find_map(|left_out| {
             let splits = (0..=left_out).map(|of_sends| (of_sends, left_out - of_sends));
-            // It is more likely that one is missing than both.
+            // Rather one side lacks halves than both.
             let mut splits = splits.filter(|(one, other)| *one == 0 || *other == 0 || left_out <= 16);
             splits.find(|(of_sends, of_arrivals)| fit(send + of_sends, arrival + of_arrivals))
         });
@@ -197,7 +190,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_on_either_side_does_not_shift_what_follows() {
-        // One after another: each is sent when the one before it has come.
+        // Each is sent when the one before it has arrived.
         let sends: Vec<_> = (0..100).map(|number| (8, number * 10)).collect();
         let arrivals: Vec<_> = (0..100).map(|number| (8, number * 10 + 4)).collect();
         for lost in [0, 50, 99] {
@@ -214,11 +207,10 @@ mod tests {
 
     #[test]
     fn what_was_not_recorded_between_stops_shifts_nothing() {
-        // One after another, all alike; each is `number` by its time.
         let of = |numbers: &[std::ops::Range<i64>], late: i64| {
             ends(&numbers.iter().cloned().flatten().map(|number| (8, number * 10 + late)).collect::<Vec<_>>())
         };
-        // Recorded are windows, which do not begin and end with the same message; and one side records all the time.
+        // The recorded windows begin and end with different messages; or one side records all the time.
         for (sent, came) in [
             (vec![0..20, 30..50], vec![0..22, 34..50]),
             (vec![0..22, 34..50], vec![0..20, 30..50]),

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The MPI calls of a process in which it could wait, from the recorder's events, and what it waited for.
-//!
-//! A begin and an end with the same number belong to one call of a thread; if one of them is lost, the call is ignored.
-//! Called by `pass.rs`. Path: pending, once per call. Threads: one. Tests: tests/waits.rs.
+//! The MPI calls of a process in which it could wait, from the recorder's events, and the messages they waited for. A
+//! begin and an end with the same number belong to one call of a thread. Called by `pass.rs`. Path: pending, once per
+//! call. Threads: one. Tests: tests/waits.rs.
 
 use std::collections::HashMap;
 
@@ -12,25 +11,24 @@ use crate::model::Call;
 use crate::read::vocabulary::{Seen, Step, call, matching};
 use crate::time::Time;
 
-/// The calls so far.
 #[derive(Default)]
 pub(crate) struct Calls {
     pub(crate) all: Vec<Call>,
     threads: HashMap<u32, Thread>,
-    /// The names of the functions; a call has an index of these until `mod.rs` translates it.
+    /// Names of the functions; a call has an index of these until `mod.rs` translates it.
     pub(crate) functions: Vec<String>,
 }
 
 #[derive(Default, Clone, Copy)]
 struct Thread {
-    /// The current call: its number and its index.
+    /// Number and index of the current call.
     open: Option<(u64, u32)>,
     /// The last probe, until the next receive takes it.
     probe: Option<u32>,
 }
 
 impl Calls {
-    /// No calls yet. The description of the type ends with the names of the calls.
+    /// The description of the event type ends with the names of the calls.
     pub(crate) fn new(head: &Head) -> Calls {
         let of = head.types.iter().find(|of| of.name == "mpi_call_end");
         let names = of.map_or("", |of| of.description.rsplit_once(" in ").map_or("", |(_, names)| names));
@@ -44,7 +42,7 @@ impl Calls {
             (seen.value(call::NUMBER), self.all.len() as u32 - 1)
         });
         let before = std::mem::replace(&mut self.threads.entry(thread).or_default().open, open);
-        // The end of the previous call is lost, so its length is unknown: ignore it.
+        // The event of the previous call's end is lost, so its length is unknown.
         if let Some((_, place)) = before {
             self.close(place, None);
         }
@@ -54,7 +52,7 @@ impl Calls {
         let state = self.threads.entry(thread).or_default();
         let Some((number, place)) = state.open.take() else { return };
         let is_known = number == seen.value(call::NUMBER);
-        // It waits for a message and does not receive it.
+        // A probe waits for a message and does not receive it.
         let function = self.functions.get(seen.value(call::CALL) as usize);
         if is_known && function.is_some_and(|name| matches!(name.as_str(), "MPI_Probe" | "MPI_Mprobe")) {
             state.probe = Some(place);
@@ -62,7 +60,7 @@ impl Calls {
         self.close(place, time.filter(|_| is_known));
     }
 
-    /// Between this moment and the next event anything may have been received.
+    /// Forgets the probes: while the recording is stopped, any receive may take their messages.
     pub(crate) fn interrupt(&mut self) {
         self.threads.values_mut().for_each(|thread| thread.probe = None);
     }
@@ -72,7 +70,7 @@ impl Calls {
         call.ended = Some(ended.unwrap_or(call.begun));
     }
 
-    /// The call that an event of a request belongs to: see [`super::matching::Matching::see`].
+    /// Returns the call of a request's event: see [`super::matching::Matching::see`].
     pub(crate) fn of(&mut self, step: Step, seen: &Seen<'_>, thread: u32) -> Option<u32> {
         match step {
             Step::Notify => self.threads.get(&thread)?.open.map(|(_, place)| place),
@@ -81,7 +79,6 @@ impl Calls {
         }
     }
 
-    /// Whether a moment is within a call.
     pub(crate) fn contains(&self, place: u32, time: Time) -> bool {
         let call = &self.all[place as usize];
         call.begun <= time && call.ended.is_none_or(|ended| time <= ended)

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Identifies the communicators of different processes with each other, and their members with ranks.
-//!
-//! Communicators are the same if they have the same context and members; if a context is reused, the first of each
-//! process is the same, the second, and so on. Two disjoint communicators may have one context at the same time, and do
-//! after an `MPI_Comm_split`. Called by `mod.rs`. Path: setup. Threads: plain data. Tests: tests/.
+//! Identifies the communicators of different processes with each other, and their members with ranks. Communicators are
+//! the same if they have the same context and members; if a context is reused, the first of each process is the same,
+//! the second, and so on. After an `MPI_Comm_split` disjoint communicators have the same context. Called by `mod.rs`.
+//! Path: setup. Threads: plain data. Tests: tests/.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,44 +11,42 @@ use crate::read::groups::Group;
 use crate::read::pass::Process;
 use crate::time::Time;
 
-/// Members of both sides, by their places among the ranks.
+/// Context, and members of both sides as indexes of ranks.
 type Key = (u32, Vec<u32>, Vec<u32>);
 
-/// Of a process, the communicators with the same key, and their orders among all of it.
+/// A process, and its communicators with the same key: each with its position among all of the process.
 type OfProcess = (usize, Vec<(Named, usize)>);
 
-/// One of several with the same key: its creation time, its order in a process, and the processes that have it.
+/// A communicator of those with the same key: its creation time, its position, and the processes that have it.
 type Instance = (Option<Time>, usize, Vec<(usize, Named)>);
 
-/// The communicators of a job, and how each process names them.
 #[derive(Default)]
 pub(crate) struct Communicators {
     pub(crate) all: Vec<Communicator>,
-    /// Of each process, by context, in the order in which they were made.
+    /// By process and context, in the order of creation.
     named: Vec<HashMap<u32, Vec<Named>>>,
     pub(crate) faults: Vec<String>,
 }
 
-/// A communicator as a process names it.
 #[derive(Debug, Clone, Copy)]
 struct Named {
     made: Option<Time>,
     freed: Option<Time>,
-    /// The place among all.
+    /// Index in [`Communicators::all`].
     communicator: u32,
-    /// The process is in what [`Communicator::remote`] names.
+    /// Whether [`Communicator::remote`] has the process.
     is_remote: bool,
 }
 
-/// Which world Open MPI's number of a job is, and the ranks of worlds.
+/// World of each of Open MPI's job numbers, and index of each world and rank.
 pub(crate) struct Worlds {
     jobs: BTreeMap<u32, u32>,
     places: HashMap<(u32, u32), u32>,
 }
 
 impl Worlds {
-    /// Finds worlds by the communicators of processes of which head and world are known, and completes them: a rank for
-    /// each process that anybody tells of.
+    /// Finds worlds by the communicators of processes of which head and world are known; adds a rank for each other
+    /// process that a communicator names.
     pub(crate) fn complete(processes: &[Process], ranks: &mut Vec<Rank>) -> Worlds {
         let mut jobs = BTreeMap::new();
         for (process, rank) in processes.iter().zip(ranks.iter()) {
@@ -77,17 +74,15 @@ impl Worlds {
         Worlds { jobs, places }
     }
 
-    /// The ranks were sorted.
     pub(crate) fn sorted(&mut self, ranks: &[Rank]) {
         self.places = (0..).zip(ranks).map(|(at, of)| ((of.world, of.rank), at)).collect();
     }
 
-    /// The place of a rank of a world.
     pub(crate) fn place(&self, world: u32, rank: u32) -> Option<u32> {
         self.places.get(&(world, rank)).copied()
     }
 
-    /// The number of a world's job; one that no other has, where nobody tells it.
+    /// Returns the job number of a world; an unused number if no communicator tells it.
     pub(crate) fn job(&self, world: u32) -> u32 {
         let known = self.jobs.iter().find(|(_, of)| **of == world).map(|(job, _)| *job);
         known.unwrap_or(u32::MAX - world)
@@ -103,7 +98,6 @@ impl Worlds {
 }
 
 impl Communicators {
-    /// Finds equal communicators.
     pub(crate) fn find(processes: &[Process], worlds: &Worlds) -> Communicators {
         let mut found = Communicators::default();
         let mut seen: HashMap<Key, Vec<OfProcess>> = HashMap::new();
@@ -114,7 +108,7 @@ impl Communicators {
                     torn += 1;
                     continue;
                 };
-                // The sides of an intercommunicator in one order, whoever tells of them.
+                // Both sides of an intercommunicator describe it in the same order.
                 let is_remote = group.is_inter && other < own;
                 let key = if is_remote { (group.context, other, own) } else { (group.context, own, other) };
                 let named = Named { made: group.made, freed: group.freed, communicator: 0, is_remote };
@@ -132,7 +126,7 @@ impl Communicators {
         found
     }
 
-    /// Numbers them in the order in which they were made.
+    /// Numbers them in the order of creation.
     fn number(&mut self, seen: HashMap<Key, Vec<OfProcess>>, processes: usize) {
         let mut all: Vec<(Instance, Communicator)> = Vec::new();
         for ((context, members, remote), of) in seen {
@@ -153,7 +147,7 @@ impl Communicators {
                 let mut next = 0;
                 let left = ones.len();
                 for (number, (named, order)) in ones.into_iter().enumerate() {
-                    // Those that follow need a place each.
+                    // Leaves an instance for each that follows.
                     let last = most - (left - number - 1);
                     next = nearest(&reference[next..last], named.made) + next;
                     let instance = &mut instances[next];
@@ -192,14 +186,15 @@ impl Communicators {
         }
     }
 
-    /// The communicator that a process means by a context at a time, and its members on the other side, by rank.
+    /// Returns the communicator that a process means by a context at a time, and the members of its other side.
     pub(crate) fn meant(&self, process: usize, context: u32, time: Option<Time>) -> Option<(u32, &[u32])> {
         let ones = self.named[process].get(&context)?;
         let named = match (ones.as_slice(), time) {
             ([only], _) | ([only, ..], None) => only,
             (ones, Some(time)) => {
                 let after = ones.partition_point(|one| one.made.is_none_or(|made| made <= time));
-                // Before it was made: what comes while it is being made. At the moment it is freed: the freed one.
+                // Events before a creation belong to the communicator being made, those at the moment of freeing to the
+                // freed one.
                 let was_freed = |one: &Named| one.freed.is_some_and(|freed| freed < time);
                 match after.checked_sub(1).map(|at| &ones[at]) {
                     Some(one) if after < ones.len() && was_freed(one) => &ones[after],
@@ -220,7 +215,7 @@ fn earlier(one: Option<Time>, other: Option<Time>) -> Option<Time> {
     [one, other].into_iter().flatten().min()
 }
 
-/// The place of the time that is nearest.
+/// Returns the index of the nearest time.
 fn nearest(times: &[Option<Time>], to: Option<Time>) -> usize {
     let away = |time: &Option<Time>| match (time, to) {
         (Some(time), Some(to)) => time.since(to).unsigned_abs(),

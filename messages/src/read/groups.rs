@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The communicators of one process: members and lifetime of each.
-//!
-//! Events describe a communicator by runs of its members (docs/events.md). Another may reuse its context after it is
-//! freed. Called by `pass.rs`; `communicators.rs` finds out which are the same in several processes. Path: setup.
-//! Threads: plain data. Tests: below; tests/.
+//! The communicators of one process: members and lifetime of each. Events describe a communicator by runs of its
+//! members (docs/events.md). Another may reuse its context after it is freed. Called by `pass.rs`; `communicators.rs`
+//! identifies those of several processes. Path: setup. Threads: plain data. Tests: below; tests/.
 
 use crate::read::vocabulary::{Seen, created};
 use crate::time::Time;
 
-/// Members of a communicator that follow each other: ranks from `first` on are the processes `process`, `process` +
-/// `stride`, .. of a job.
+/// Consecutive members: ranks from `first` on are the processes `process`, `process` + `stride`, .. of a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Run {
     pub(crate) first: u32,
@@ -19,32 +16,28 @@ pub(crate) struct Run {
     pub(crate) job: u32,
 }
 
-/// A communicator as a process knows it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Group {
     pub(crate) context: u32,
     pub(crate) is_inter: bool,
-    /// Of this process.
+    /// Rank of this process.
     pub(crate) rank: i32,
     pub(crate) made: Option<Time>,
     pub(crate) freed: Option<Time>,
-    /// How many members each side has: this process's, the other.
+    /// Number of members of each side: this process's, the other.
     pub(crate) size: [u32; 2],
     pub(crate) runs: [Vec<Run>; 2],
 }
 
-/// The largest plausible rank.
 pub(crate) const MOST_RANKS: u32 = 1 << 22;
 
-/// The largest plausible number of members.
 const MOST_MEMBERS: u32 = 1 << 22;
 
-/// All of a process, in the order in which they were made.
+/// All communicators of a process, in the order of creation.
 #[derive(Debug, Default)]
 pub(crate) struct Groups(pub(crate) Vec<Group>);
 
 impl Groups {
-    /// Sees a run of members.
     pub(crate) fn create(&mut self, seen: &Seen<'_>, time: Option<Time>) {
         let (context, side) = (seen.unsigned(created::CONTEXT), usize::from(seen.value(created::SIDE) != 0));
         let run = Run {
@@ -65,7 +58,6 @@ impl Groups {
         group.runs[side].push(run);
     }
 
-    /// Sees that one is freed.
     pub(crate) fn free(&mut self, seen: &Seen<'_>, time: Option<Time>) {
         let context = seen.unsigned(created::CONTEXT);
         if let Some(group) = self.0.iter_mut().rfind(|group| group.context == context && group.freed.is_none()) {
@@ -75,21 +67,21 @@ impl Groups {
 }
 
 impl Group {
-    /// Of ranks 0 to `size` of the same job, as `MPI_COMM_WORLD` is: of which no event tells.
+    /// Makes a communicator of ranks 0 to `size` of one job, such as `MPI_COMM_WORLD`, which no event describes.
     pub(crate) fn assumed(context: u32, rank: u32, (process, size): (u32, u32), job: u32) -> Group {
         let run = Run { first: 0, count: size, process, stride: 1, job };
         let runs = [vec![run], Vec::new()];
         Group { context, rank: rank.cast_signed(), size: [size, 0], runs, ..Group::default() }
     }
 
-    /// Whether members from this rank on are still to be told of.
+    /// Whether no event has described the members of a side from this rank on.
     fn lacks(&self, side: usize, first: u32) -> bool {
         let known = self.runs[side].iter().map(|run| run.first.saturating_add(run.count)).max().unwrap_or(0);
         let is_begun = !self.runs[side].is_empty();
         if is_begun { known <= first && known < self.size[side] } else { side == 1 && self.is_inter }
     }
 
-    /// The members of a side, in the order of their ranks: job and process. `None` where not all were told of.
+    /// Returns job and process of each member of a side, in the order of ranks. `None` if some are unknown.
     pub(crate) fn members(&self, side: usize) -> Option<Vec<(u32, u32)>> {
         let all = self.size[side];
         if all > MOST_MEMBERS {
@@ -126,7 +118,7 @@ mod tests {
         assert_eq!(group.members(0), None);
         group.runs[0] = vec![run(0, 4, 1, -1)];
         assert_eq!(group.members(0), None);
-        // Of processes that no job has.
+        // Process numbers that overflow.
         group.runs[0] = vec![run(0, 4, u32::MAX - 3, 1)];
         assert_eq!(group.members(0), None);
         (group.size[0], group.runs[0]) = (u32::MAX, vec![run(0, u32::MAX, 0, 1)]);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One half of a message, as one process knows it, before it is joined with the other.
-//!
-//! Made by `matching.rs`, joined by `join.rs`. Path: pending. Threads: plain data.
+//! One half of a message, as one process knows it. Made by `matching.rs`, joined by `join.rs`. Path: pending. Threads:
+//! plain data.
 
 use crate::model::{Protocol, Reason, ReceiveSide, SendSide};
 
@@ -15,7 +14,6 @@ pub(crate) struct Envelope {
     pub(crate) bytes: u64,
 }
 
-/// Protocol and port of a message, as one side knows them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) protocol: Option<Protocol>,
@@ -27,8 +25,7 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Whether it may be that of a rendezvous: by shared memory any message has the same, and without bytes the reason
-    /// tells.
+    /// Whether it can be a rendezvous. Shared memory has one protocol for all messages; without bytes the reason tells.
     pub(crate) fn is_rendezvous(&self) -> bool {
         match self.protocol {
             Some(Protocol::Read | Protocol::Fragments | Protocol::SharedMemory) => true,
@@ -38,7 +35,6 @@ impl Route {
     }
 }
 
-/// A sender's half.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Sent {
     pub(crate) envelope: Envelope,
@@ -57,7 +53,6 @@ pub(crate) struct Continued {
     pub(crate) part: Option<(u64, u64)>,
 }
 
-/// A receiver's half.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Received {
     pub(crate) envelope: Envelope,
@@ -66,7 +61,7 @@ pub(crate) struct Received {
     pub(crate) reason: Option<Reason>,
 }
 
-/// Takes any source or any tag, as Open MPI numbers them.
+/// Any source or any tag (`MPI_ANY_SOURCE`, `MPI_ANY_TAG` of Open MPI).
 pub(crate) const ANY: i32 = -1;
 
 impl Default for Envelope {
@@ -76,15 +71,12 @@ impl Default for Envelope {
 }
 
 impl Envelope {
-    /// Of which nothing is known yet.
     pub(crate) const UNKNOWN: Envelope = Envelope { context: u32::MAX, peer: ANY, tag: ANY, bytes: 0 };
 
-    /// Whether anything is known.
     pub(crate) fn is_known(&self) -> bool {
         self.context != u32::MAX
     }
 
-    /// Whether a receive with this envelope takes a message with that.
     pub(crate) fn takes(&self, message: &Envelope) -> bool {
         let is_tag = self.tag == message.tag || (self.tag == ANY && message.tag >= 0);
         self.context == message.context && (self.peer == ANY || self.peer == message.peer) && is_tag
@@ -92,7 +84,7 @@ impl Envelope {
 }
 
 impl Sent {
-    /// A moment not later than the bytes' leaving, and another for the order of sends.
+    /// Returns a time that orders sends: before the bytes leave, if that is known.
     pub(crate) fn first(&self) -> Option<crate::Time> {
         let side = &self.side;
         side.activated.or(side.left()).or(side.ended).or(side.completed).or(side.notified)
@@ -100,7 +92,7 @@ impl Sent {
 }
 
 impl Received {
-    /// The first moment that is known of the message itself.
+    /// Returns the first known time of the message itself.
     pub(crate) fn first(&self) -> Option<crate::Time> {
         let side = &self.side;
         side.arrived.or(side.unexpected).or(side.matched).or(side.begun).or(side.ended).or(side.completed)

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Joins the halves of messages: sends with arrivals.
-//!
-//! Called by `mod.rs` when all processes are read. Sorts halves by communicator, sender, receiver and tag, and aligns
-//! equal ones (`align.rs`). Unpaired halves become messages with one side. Path: pending, once per message. Threads:
-//! one. Tests: tests/.
+//! Joins the halves of messages: sends with arrivals. Called by `mod.rs` when all processes are read. Sorts halves by
+//! communicator, sender, receiver and tag, and aligns equal ones (`align.rs`). Unpaired halves become messages with one
+//! side. Path: pending, once per message. Threads: one. Tests: tests/.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +12,6 @@ use crate::read::half::{Received, Sent};
 use crate::read::pass::{Gaps, Process};
 use crate::time::Time;
 
-/// What both halves of a message have in common.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Key {
     communicator: u32,
@@ -23,17 +20,15 @@ pub(crate) struct Key {
     tag: i32,
 }
 
-/// Reference to a half.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Half {
     key: Key,
-    /// Its order among those with the same key.
+    /// Position among those with the same key.
     order: i64,
     process: u32,
     at: u32,
 }
 
-/// Unpaired and doubtful messages between two ranks.
 #[derive(Debug, Default, Clone, Copy)]
 struct Doubt {
     sends: u64,
@@ -41,10 +36,10 @@ struct Doubt {
     likely: u64,
 }
 
-/// The number of pairs of ranks that get a sentence.
+/// Number of pairs of ranks for which [`tell`] writes a sentence.
 const MOST_SENTENCES: usize = 16;
 
-/// Puts the messages of all processes into the job; `places` are theirs among its ranks.
+/// Puts the messages of all processes into the job; `places` are the processes' indexes among its ranks.
 pub(crate) fn join(job: &mut Job, mut processes: Vec<Process>, places: &[u32], communicators: &Communicators) {
     let (mut sends, mut arrivals, mut unknown) = (Vec::new(), Vec::new(), 0_u64);
     for (number, process) in (0..).zip(&processes) {
@@ -114,14 +109,13 @@ pub(crate) fn join(job: &mut Job, mut processes: Vec<Process>, places: &[u32], c
     tell(job, &doubts, &gaps);
 }
 
-/// Where among the halves of a rank its program stopped the recording.
+/// Returns the indexes among the halves of a rank at which its program stopped the recording.
 fn cuts(job: &Job, rank: u32, halves: &[End]) -> Vec<usize> {
     let place = |from: Time| halves.partition_point(|half| half.time.is_none_or(|time| time < from.nanoseconds()));
     let first = job.pauses.partition_point(|pause| pause.rank < rank);
     job.pauses[first..].iter().take_while(|pause| pause.rank == rank).map(|pause| place(pause.from)).collect()
 }
 
-/// Who sends to whom.
 fn key(
     envelope: crate::read::half::Envelope,
     (process, rank): (u32, u32),
@@ -135,18 +129,18 @@ fn key(
     Some(Key { communicator, sender, receiver, tag: envelope.tag })
 }
 
-/// How much too early a message may seem to arrive.
+/// Returns the nanoseconds by which a message may seem to arrive before it is sent.
 fn tolerance(job: &Job, key: Key) -> i64 {
     let (sender, receiver) = (&job.ranks[key.sender as usize], &job.ranks[key.receiver as usize]);
     match (sender.clock_error, receiver.clock_error) {
         (Some(one), Some(other)) => one.saturating_add(other).saturating_add(1_000),
         _ if sender.host == receiver.host => 10_000,
-        // Without compared clocks, times mean nothing.
+        // Clocks that were never compared.
         _ => i64::MAX,
     }
 }
 
-/// Makes the messages of a key: pairs, and what stays alone, in the order of both.
+/// Makes the messages of a key, pairs and unpaired halves, in the order of both.
 fn put(
     job: &mut Job,
     (processes, queue_pairs): (&[Process], &QueuePairs),
@@ -175,7 +169,7 @@ fn put(
     }
 }
 
-/// The first queue pair of a rank to another, by the port's index in the job.
+/// First queue pair from a rank to another, by the port's index in the job.
 type QueuePairs = HashMap<(u32, u32, u32), u32>;
 
 fn queue_pairs(job: &Job) -> QueuePairs {
@@ -198,7 +192,7 @@ fn message(
     let (tag, bytes) = envelope.map_or((0, 0), |envelope| (envelope.tag, envelope.bytes));
     let route = sent.map(|sent| sent.route).unwrap_or_default();
     let port = route.port.filter(|port| *port < ports).map(|port| first + port);
-    // A message that was announced before there was a connection went by the one that was made then.
+    // A message announced before there was a connection went by the first connection.
     let connected = || queue_pairs.get(&(key.sender, key.receiver, port?)).copied();
     Message {
         sender: key.sender,
@@ -230,7 +224,6 @@ impl Received {
     }
 }
 
-/// Reports incomplete messages, with the reason.
 fn tell(job: &mut Job, doubts: &BTreeMap<(u32, u32), Doubt>, gaps: &[Option<Gaps>]) {
     let mut sentences = Vec::new();
     for ((sender, receiver), doubt) in doubts {
@@ -280,7 +273,6 @@ fn why(job: &Job, sender: u32, receiver: u32, gaps: &[Option<Gaps>]) -> String {
     if reasons.is_empty() { "the traces do not say why".to_owned() } else { reasons.join(", and ") }
 }
 
-/// A rank in words.
 pub(crate) fn name(job: &Job, place: u32) -> String {
     let rank = &job.ranks[place as usize];
     if rank.world == 0 { rank.rank.to_string() } else { format!("{} of world {}", rank.rank, rank.world) }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests and messages of a process in which ibex does the matching, and their matches.
-//!
-//! Events name a request or a message by its number. A match shows in consecutive events of one thread
-//! (docs/peruse.md): a message arrives and finds its receive, or a receive finds its unexpected message;
-//! `comm_req_protocol` of a receive names both. If lost events break such a pair, it is not joined. Path: pending, once
-//! per event. Threads: one; the events of several come by their times (`pass.rs`). Tests: tests/.
+//! Requests and messages of a process in which ibex does the matching, and their matches. Events name a request or a
+//! message by its number. A match shows in consecutive events of one thread (docs/peruse.md): a message arrives and
+//! finds its receive, or a receive finds its unexpected message; `comm_req_protocol` of a receive names both. If lost
+//! events break such a pair, it is not joined. Path: pending, once per event. Threads: one; the events of several come
+//! by their times (`pass.rs`). Tests: tests/.
 
 use std::collections::HashMap;
 
@@ -15,10 +14,9 @@ use crate::read::slots::Slots;
 use crate::read::vocabulary::{Seen, Step, matching, protocol};
 use crate::time::Time;
 
-/// Requests and messages so far.
 #[derive(Default)]
 pub(crate) struct Matching {
-    /// Places of requests: twice the place among `sends`, or once more than twice that among `posted`.
+    /// Of send `i` the number `2 * i + 2`, of receive `i` the number `2 * i + 1`.
     requests: Slots,
     messages: Slots,
     sends: Vec<Sent>,
@@ -26,7 +24,7 @@ pub(crate) struct Matching {
     arrivals: Vec<Arrival>,
     threads: HashMap<u32, Thread>,
     pub(crate) fragments: Vec<Continued>,
-    /// Messages that a matched probe has taken, until their receives come.
+    /// Messages that a matched probe has dequeued, until their receives come.
     probed: Vec<u32>,
     /// Number of sends and messages with a known begin.
     begun: usize,
@@ -34,7 +32,6 @@ pub(crate) struct Matching {
     pub(crate) torn: u64,
 }
 
-/// A receive.
 #[derive(Default)]
 struct Posted {
     envelope: Envelope,
@@ -56,7 +53,6 @@ struct Posted {
     reason: Option<Reason>,
 }
 
-/// A message that has arrived.
 #[derive(Default)]
 struct Arrival {
     envelope: Envelope,
@@ -69,24 +65,21 @@ struct Arrival {
     matched: Option<Time>,
 }
 
-/// The last event of a thread that waits for its counterpart.
+/// The last event of a thread that needs its counterpart.
 #[derive(Default, Clone, Copy)]
 struct Thread {
-    /// A receive that has left the posted queue.
     removed: Option<u32>,
-    /// A message that has left the unexpected queue.
     taken: Option<u32>,
 }
 
-/// A request's place.
 enum Request {
     Send(u32),
     Receive(u32),
 }
 
 impl Matching {
-    /// Handles an event of a request or a message. `call` is the MPI call that notifies the caller, or for a new
-    /// receive the probe before it.
+    /// Handles an event of a request or message. `call`: the call that notifies the caller, or the probe before a
+    /// receive.
     pub(crate) fn see(&mut self, step: Step, seen: &Seen<'_>, time: Option<Time>, thread: u32, call: Option<u32>) {
         match step {
             Step::Continue => {
@@ -137,7 +130,7 @@ impl Matching {
             Step::End => posted.ended = time,
             Step::Complete => {
                 posted.completed = time;
-                // Cancelled.
+                // The receive was cancelled.
                 let last = self.threads.entry(thread).or_default();
                 last.removed = last.removed.filter(|removed| *removed != at);
             }
@@ -173,7 +166,7 @@ impl Matching {
         }
     }
 
-    /// Handles the protocol of a request. It is told of a rendezvous when the request leaves.
+    /// Handles the protocol of a request, which ibex reports when the rendezvous request leaves.
     pub(crate) fn see_protocol(&mut self, seen: &Seen<'_>, time: Option<Time>, thread: u32) {
         let (message, bytes) = (seen.value(protocol::MESSAGE), seen.value(protocol::BYTES));
         let route = route(seen);
@@ -182,7 +175,7 @@ impl Matching {
                 let sent = &mut self.sends[at as usize];
                 sent.route = route;
                 if sent.side.begun.is_none() && route.is_rendezvous() {
-                    // A second protocol is that of the copies for which the receiver has asked.
+                    // Copies for which the receiver has asked come with a second event.
                     sent.side.announced = sent.side.announced.or(time);
                 }
                 if sent.envelope.is_known() {
@@ -194,7 +187,7 @@ impl Matching {
                 (posted.protocol, posted.reason) = (route.protocol, route.reason);
                 if message != 0 {
                     let found = self.message(message, thread);
-                    // It names both, so it overrides an earlier match.
+                    // The event names both, so it overrides an earlier match.
                     if self.posted[at as usize].message != Some(found) {
                         self.part(at, found);
                         self.posted[at as usize].message = Some(found);
@@ -210,7 +203,6 @@ impl Matching {
         }
     }
 
-    /// The request of an event.
     fn request(&mut self, seen: &Seen<'_>, thread: u32) -> Request {
         let is_receive = seen.value(matching::OPERATION) != 0;
         let request = self.numbered(seen.value(matching::ID), is_receive, thread);
@@ -224,7 +216,7 @@ impl Matching {
         request
     }
 
-    /// The request of this number; a new one is a receive or a send as `is_receive` says.
+    /// Returns the request of this number; `is_receive` is for a new one.
     fn numbered(&mut self, id: u64, is_receive: bool, thread: u32) -> Request {
         let place = self.requests.of(id);
         if *place == 0 {
@@ -237,11 +229,9 @@ impl Matching {
                 self.sends.len() as u32 * 2
             };
         }
-        // 2, 4, .. are the sends 0, 1, ..; and 1, 3, .. the receives.
         if place.is_multiple_of(2) { Request::Send(*place / 2 - 1) } else { Request::Receive(*place / 2) }
     }
 
-    /// The message of this number.
     fn message(&mut self, id: u64, thread: u32) -> u32 {
         let place = self.messages.of(id);
         if *place == 0 {
@@ -254,17 +244,17 @@ impl Matching {
     /// Drops the pending event of a thread, because an unrelated event follows.
     fn forget(&mut self, thread: u32) {
         let last = std::mem::take(self.threads.entry(thread).or_default());
-        // A matched probe has taken it, or an event is lost; unless another thread has received it already.
+        // A matched probe has dequeued it, or an event is lost; unless another thread has received it already.
         self.probed.extend(last.taken.filter(|taken| self.arrivals[*taken as usize].request.is_none()));
     }
 
-    /// Between this moment and the next event anything may have been received.
+    /// Forgets pending events: while the recording is stopped, messages may be received.
     pub(crate) fn interrupt(&mut self) {
         self.threads.clear();
         self.probed.clear();
     }
 
-    /// A receive matches an unexpected message: the one just dequeued, or one that a matched probe has taken.
+    /// Matches a receive with an unexpected message: the one just dequeued, or one that a matched probe has dequeued.
     fn match_unexpected(&mut self, at: u32, thread: u32) {
         if let Some(taken) = self.threads.entry(thread).or_default().taken.take() {
             return self.link(at, taken);
@@ -280,7 +270,6 @@ impl Matching {
         }
     }
 
-    /// Links a receive and a message.
     fn link(&mut self, request: u32, message: u32) {
         let (posted, arrival) = (&self.posted[request as usize], &self.arrivals[message as usize]);
         if posted.message == Some(message) {
@@ -295,7 +284,6 @@ impl Matching {
         }
     }
 
-    /// Unlinks them.
     fn part(&mut self, request: u32, message: u32) {
         let was = self.posted[request as usize].message.take();
         let had = self.arrivals[message as usize].request.take();
@@ -308,12 +296,12 @@ impl Matching {
         self.torn += u64::from(was.is_some() || had.is_some());
     }
 
-    /// Number of sends and messages without a known begin.
+    /// Returns the number of sends and messages without a known begin.
     pub(crate) fn headless(&self) -> usize {
         (self.sends.len() + self.arrivals.len()).saturating_sub(self.begun)
     }
 
-    /// The sent and received halves, and the number left out because their processes are unknown.
+    /// Returns the sent and received halves, and the number left out because their processes are unknown.
     pub(crate) fn halves(mut self, calls: &Calls) -> (Vec<Sent>, Vec<Received>, u64) {
         let all = self.sends.len();
         self.sends.retain(|sent| sent.envelope.is_known());
@@ -327,7 +315,7 @@ impl Matching {
                 unknown += 1;
             }
         }
-        // Their messages are lost, and something of what became of them is not.
+        // Receives whose messages' events are lost.
         for posted in self.posted.iter().filter(|posted| posted.message.is_none() && posted.begun.is_some()) {
             if posted.envelope.is_known() && posted.envelope.peer != ANY && posted.envelope.tag != ANY {
                 let nothing = Arrival { envelope: posted.envelope, thread: posted.thread, ..Arrival::default() };
@@ -341,13 +329,13 @@ impl Matching {
 }
 
 impl Arrival {
-    /// The call that waited for it: the probe during which it arrived, or the call that notified the receive's caller.
+    /// Returns the call that waited for it: the probe during which it arrived, or the call that notified the receive's
+    /// caller.
     fn awaited_by(&self, posted: &Posted, calls: &Calls) -> Option<u32> {
         let has_seen = |probe: &u32| self.arrived.is_some_and(|arrived| calls.contains(*probe, arrived));
         posted.probe.filter(has_seen).or(posted.call)
     }
 
-    /// With the receive that took it, if one did.
     fn received(&self, posted: Option<&Posted>, calls: &Calls) -> Received {
         let side = ReceiveSide {
             message: self.id,

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A job from its trace: [`Job::read`]. `pass.rs` reads the file of each process once, and collects its halves of
-//! messages (`matching.rs`, `transfers.rs`), its MPI calls (`calls.rs`), its searches (`searches.rs`) and its
-//! communicators (`groups.rs`). `communicators.rs` identifies communicators across processes, `join.rs` joins the
-//! halves of each message, with `align.rs` where some are missing. Unreadable or inconsistent data becomes a sentence
-//! in [`Job::faults`]; reading never fails. Path: pending; a million messages (18 million events) take some seconds.
-//! Threads: one. Tests: tests/.
+//! messages (`matching.rs`, `transfers.rs`), MPI calls, searches and communicators (`groups.rs`). `communicators.rs`
+//! identifies communicators across processes, `join.rs` joins the halves of each message. Path: pending; a million
+//! messages (18 million events) take some seconds. Threads: one. Tests: tests/.
 
 mod align;
 mod calls;
@@ -32,7 +30,7 @@ use crate::read::searches::Searched;
 use crate::time::Time;
 
 impl Job {
-    /// Reads the traces of a folder. Never fails: unreadable data is reported in [`Job::faults`].
+    /// Reads the traces of a folder. Never fails: unreadable data becomes a sentence in [`Job::faults`].
     #[must_use]
     pub fn read(folder: &Folder) -> Job {
         let mut job = Job::default();
@@ -66,16 +64,15 @@ impl Job {
     }
 }
 
-/// A file with its world and rank.
 struct File<'a> {
     reader: &'a Reader,
     timeline: &'a Timeline,
-    /// By how much its times may be wrong against those of others.
+    /// Error bound of its times against those of other files.
     error: Option<i64>,
     rank: (u32, u32),
 }
 
-/// The recorders' remarks about their traces, each once.
+/// Returns the recorders' remarks about their traces, each once.
 fn notes(folder: &Folder) -> Vec<String> {
     let mut notes: BTreeMap<&str, Vec<String>> = BTreeMap::new();
     for reader in folder.readers() {
@@ -87,7 +84,7 @@ fn notes(folder: &Folder) -> Vec<String> {
     notes.into_iter().map(|(note, ranks)| format!("{note} ({})", some(&ranks))).collect()
 }
 
-/// `rank 3`, or `ranks 0, 1` with at most eight of them.
+/// Returns `rank 3`, or `ranks 0, 1`, with at most eight of them.
 fn some(ranks: &[impl ToString]) -> String {
     let shown: Vec<String> = ranks.iter().take(8).map(ToString::to_string).collect();
     let s = if ranks.len() > 1 { "s" } else { "" };
@@ -95,7 +92,6 @@ fn some(ranks: &[impl ToString]) -> String {
     format!("rank{s} {}{more}", shown.join(", "))
 }
 
-/// The file of each rank.
 fn files<'a>(folder: &'a Folder, job: &mut Job) -> Vec<File<'a>> {
     let mut known: HashMap<(u32, u32), &Reader> = HashMap::new();
     let (mut files, mut nameless) = (Vec::new(), Vec::new());
@@ -147,8 +143,7 @@ fn read_rank(reader: &Reader, (world, rank): (u32, u32), process: &Process) -> R
     }
 }
 
-/// Adds ranks that are known only from others, and sorts all; adds the predefined communicators where no event
-/// describes them.
+/// Adds ranks that are known only from others, and sorts all; adds predefined communicators that no event describes.
 fn ranks(job: &mut Job, processes: &mut [Process], files: &[File<'_>]) -> Worlds {
     let mut told: BTreeSet<(u32, u32)> = job.ranks.iter().map(|rank| (rank.world, rank.rank)).collect();
     for (process, file) in processes.iter().zip(files) {
@@ -173,7 +168,7 @@ fn ranks(job: &mut Job, processes: &mut [Process], files: &[File<'_>]) -> Worlds
         let size = sizes.entry(rank.world).or_default();
         *size = (*size).max(rank.rank + 1);
     }
-    // Of a world without gaps: each rank below its size has a place.
+    // Each rank of a world without gaps has an index.
     for (process, file) in processes.iter_mut().zip(files) {
         let (world, rank) = file.rank;
         let size = sizes.get(&world).copied().unwrap_or(0);
@@ -196,8 +191,7 @@ fn ranks(job: &mut Job, processes: &mut [Process], files: &[File<'_>]) -> Worlds
     worlds
 }
 
-/// `MPI_COMM_WORLD` and `MPI_COMM_SELF` have contexts 0 and 1 in Open MPI, and a recorder that starts late gets no
-/// event of them.
+/// Adds `MPI_COMM_WORLD` and `MPI_COMM_SELF` (contexts 0 and 1 in Open MPI), whose events a late recorder misses.
 fn assume(process: &mut Process, rank: u32, size: u32, job: u32, is_full: bool) {
     let known: HashSet<u32> = process.groups.0.iter().map(|group| group.context).collect();
     let sent = process.sends.iter().map(|sent| &sent.envelope);
@@ -212,7 +206,6 @@ fn assume(process: &mut Process, rank: u32, size: u32, job: u32, is_full: bool) 
     }
 }
 
-/// The clock error of each rank.
 fn clock_errors(job: &mut Job, files: &[File<'_>], places: &[u32]) {
     let widest = |reader: &Reader| {
         let error = |source: u8| {
@@ -228,7 +221,7 @@ fn clock_errors(job: &mut Job, files: &[File<'_>], places: &[u32]) {
     }
 }
 
-/// Why lateness is unknown.
+/// Returns the reasons why lateness is unknown.
 fn unblamed(job: &Job, processes: &[Process], places: &[u32]) -> Vec<String> {
     let envelopes = |process: &Process| {
         let sent = process.sends.iter().map(|sent| sent.envelope);
@@ -254,7 +247,7 @@ fn unblamed(job: &Job, processes: &[Process], places: &[u32]) -> Vec<String> {
     reasons
 }
 
-/// That programs have stopped the recording.
+/// Reports that programs have stopped the recording.
 fn paused(job: &Job) -> Option<String> {
     let mut ranks: Vec<u32> = job.pauses.iter().map(|pause| job.ranks[pause.rank as usize].rank).collect();
     ranks.dedup();
@@ -267,7 +260,6 @@ fn paused(job: &Job) -> Option<String> {
     })
 }
 
-/// Adds operations, connections and incidents to the job, with indexes of ranks and ports.
 fn gather(job: &mut Job, processes: &mut [Process], places: &[u32], worlds: &Worlds) {
     let mut order: Vec<usize> = (0..processes.len()).collect();
     order.sort_by_key(|at| places[*at]);
@@ -321,7 +313,6 @@ fn gather(job: &mut Job, processes: &mut [Process], places: &[u32], worlds: &Wor
     }
 }
 
-/// Number that the process of a rank gave to a send, receive or message.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Number {
     Send(u32, u64),
@@ -329,7 +320,6 @@ enum Number {
     Message(u32, u64),
 }
 
-/// Fragments and searches of a process.
 struct Parts {
     rank: u32,
     fragments: Vec<Continued>,
@@ -354,8 +344,7 @@ impl Parts {
     }
 }
 
-/// Adds all fragments and searches to the job, by rank, with the indices of their messages. Leaves out fragments of
-/// messages that were left out.
+/// Adds all fragments and searches to the job, by rank. Leaves out fragments of messages that were left out.
 fn name_parts(job: &mut Job, mut all: Vec<Parts>) {
     all.sort_by_key(|parts| parts.rank);
     let mut messages: HashMap<Number, Option<u32>> = HashMap::new();
@@ -389,7 +378,7 @@ fn name_parts(job: &mut Job, mut all: Vec<Parts>) {
     }
 }
 
-/// The indexes in the job of those functions of a process that it has called.
+/// Returns the index in the job of each function of a process; `None` if the process has not called it.
 fn functions(known: &mut Vec<String>, process: &Process) -> Vec<Option<u32>> {
     let mut places = vec![None; process.functions.len()];
     for call in &process.calls {
@@ -406,7 +395,7 @@ fn functions(known: &mut Vec<String>, process: &Process) -> Vec<Option<u32>> {
 }
 
 impl Message {
-    /// The first moment that is known of it.
+    /// Returns the first known time.
     #[must_use]
     pub fn first(&self) -> Option<Time> {
         self.moments().min()

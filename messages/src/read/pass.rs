@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One pass over the trace of a process, which collects messages, communicators, connections and incidents.
-//!
-//! Events of a thread come in the order in which they were raised, those of several threads by their times, which
-//! adapter clocks make uncertain. Called by `mod.rs` for each file. Path: pending, once per event. Threads: one. Tests:
-//! tests/.
+//! One pass over the trace of a process, which collects messages, communicators, connections and incidents. Events of a
+//! thread come in the order in which they were raised, those of several threads by their times, which adapter clocks
+//! make uncertain. Called by `mod.rs` for each file. Path: pending, once per event. Threads: one. Tests: tests/.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -19,8 +17,8 @@ use crate::read::transfers::Transfers;
 use crate::read::vocabulary::{Kind, Rarity, Seen, Stage, Step, Vocabulary, Which, control, other};
 use crate::time::Time;
 
-/// The content of a process's trace. Other processes are ranks in the world, and ports are the process's own indexes,
-/// until `mod.rs` translates them.
+/// The content of a process's trace. Until `mod.rs` translates them, other processes are ranks in the world, and ports
+/// indexes of the process.
 #[derive(Default)]
 pub(crate) struct Process {
     pub(crate) sends: Vec<Sent>,
@@ -31,9 +29,9 @@ pub(crate) struct Process {
     pub(crate) operations: Vec<Operation>,
     pub(crate) incidents: Vec<Incident>,
     pub(crate) calls: Vec<Call>,
-    /// The functions that they may be of.
+    /// Names of functions that `calls` refers to.
     pub(crate) functions: Vec<String>,
-    /// Whether these are all.
+    /// Whether `calls` has all calls.
     pub(crate) has_calls: bool,
     pub(crate) fragments: Vec<Continued>,
     pub(crate) searches: Vec<Searched>,
@@ -43,15 +41,14 @@ pub(crate) struct Process {
     pub(crate) span: Option<(Time, Time)>,
     /// Whether it has no messages, because another PML has done the matching.
     pub(crate) is_below_another: bool,
-    /// Why something may lack.
     pub(crate) gaps: Gaps,
     pub(crate) faults: Vec<String>,
 }
 
-/// Why something may lack of what a process knows of messages.
+/// Reasons why events of messages may be missing.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gaps {
-    /// Events were lost, or blocks of them are damaged: anywhere.
+    /// Anywhere: events were lost, or blocks of them are damaged.
     pub(crate) within: bool,
     /// The recording started late.
     pub(crate) before: bool,
@@ -59,30 +56,26 @@ pub(crate) struct Gaps {
     pub(crate) after: bool,
 }
 
-/// More than the clocks of an adapter and of its host differ, nanoseconds, and less than until an operation's number is
+/// More nanoseconds than the clocks of an adapter and of its host differ, and less than until an operation's number is
 /// used again.
 const CLOCKS_DIFFER: i64 = 1_000_000;
 
-/// The state of the pass.
 struct Pass {
     matching: Matching,
     transfers: Transfers,
     calls: Calls,
     searches: Searches,
-    /// Whether the process has any searches.
     searched: bool,
-    /// Whether each source is an adapter's.
     adapters: Vec<bool>,
-    /// Operations by their numbers, connections by peer and port, that have begun.
+    /// Indexes of operations that have begun, by their numbers.
     operations: HashMap<(Which, u64), usize>,
-    /// Operations that have ended, and have not begun: the adapter's clock may be a little behind the host's.
+    /// Operations whose end came before their begin: the adapter's clock may be a little behind the host's.
     early: HashMap<(Which, u64), usize>,
     connections: HashMap<(u32, u32), usize>,
     process: Process,
 }
 
 impl Process {
-    /// Reads all events of a file.
     pub(crate) fn read(reader: &Reader, timeline: impl Fn(i64) -> i64) -> Process {
         let vocabulary = Vocabulary::new(reader.head());
         let mut pass = Pass {
@@ -144,7 +137,7 @@ impl Pass {
                 let is_by_adapter = self.adapters.get(seen.source()).copied().unwrap_or_default();
                 self.transfers.see(transfer, seen, time, (thread, is_by_adapter));
             }
-            // A part of a message, which its transfer tells.
+            // Part of a message; the transfer events have it.
             Kind::Started(_) | Kind::Complete(_) if seen.value(other::REQUEST) != 0 => {}
             Kind::Started(which) => self.operation_begins(which, seen, time),
             Kind::Complete(which) => self.operation_ends(which, seen, time),
@@ -208,7 +201,7 @@ impl Pass {
             }
             Stage::Established => {
                 let at = self.connections.get(&key).copied().unwrap_or_else(|| add(None));
-                // It stays, as it may fail yet.
+                // The entry stays, because the connection may fail later.
                 self.connections.insert(key, at);
                 let connection = &mut self.process.connections[at];
                 connection.established = time;
@@ -265,7 +258,7 @@ impl Pass {
         self.process.faults.push(format!("{error}."));
     }
 
-    /// Events that were lost; `true` of a loss that messages may miss.
+    /// Adds the lost events; returns whether messages may miss some of them.
     fn lost(&mut self, reader: &Reader, vocabulary: &Vocabulary) {
         for (event_type, counts) in reader.counts().iter().enumerate().filter(|(_, counts)| counts.lost > 0) {
             let of_messages = matches!(
@@ -288,7 +281,7 @@ impl Pass {
                 "{name}: {timeless} events have no time, because their clock was never compared with the host's."
             ));
         }
-        // Without losses and pauses only a late listener misses the beginning of what it hears the end of.
+        // Without losses and pauses, ends without begins show that the listener was registered late.
         if self.matching.headless() > 0
             && has(Step::Activate)
             && has(Step::Arrived)
@@ -340,7 +333,6 @@ fn operation(which: Which, seen: &Seen<'_>, begun: Option<Time>) -> Operation {
     Operation { rank: 0, peer, kind, bytes, begun, completed: None, status: 0 }
 }
 
-/// Whether the process recorded searches of queues.
 fn searched(reader: &Reader, vocabulary: &Vocabulary) -> bool {
     let is_search = |event_type| matches!(vocabulary.kind(event_type), Some(Kind::SearchBegin(_)));
     reader.counts().iter().enumerate().any(|(event_type, counts)| counts.events > 0 && is_search(event_type))
@@ -350,7 +342,7 @@ fn is_adapter(source: &Source) -> bool {
     !source.name.starts_with("host:")
 }
 
-/// The ports among the sources of a file, in their order: `DEVICE:PORT`, and at the end of the description the GID.
+/// Returns the ports among the sources of a file: a name is `DEVICE:PORT`, the description ends with the GID.
 fn ports(reader: &Reader) -> Vec<Port> {
     let sources = reader.head().sources.iter().filter(|source| is_adapter(source));
     let named = sources.filter_map(|source| {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Searches of the matching queues, from the events of their begins and ends, if the trace has these.
 //!
-//! A thread searches one queue at a time. A begin and an end with the same number belong to one search; a search
-//! without one of them is left out. The thread's event before the search names the receive or message that it is for;
-//! the thread's event after it tells whether the search found something (docs/peruse.md). Called by `pass.rs`. Path:
-//! pending, twice for each search, and once per matching event if there are searches. Threads: one. Tests:
-//! tests/searches.rs.
+//! A begin and an end with the same number belong to one search; a search without one of them is left out. The thread's
+//! event before the search names its receive or message; the thread's event after it tells whether the search found
+//! something (docs/peruse.md). Called by `pass.rs`. Path: pending. Threads: one. Tests: tests/searches.rs.
 
 use std::collections::HashMap;
 
@@ -13,7 +11,7 @@ use crate::model::{Queue, Search};
 use crate::read::vocabulary::{Seen, Step, matching};
 use crate::time::Time;
 
-/// A search, and the number of the receive or message that it is for; 0: a probe.
+/// A search, and the number of its receive or message; 0: a probe.
 #[derive(Clone, Copy)]
 pub(crate) struct Searched {
     pub(crate) of: u64,
@@ -28,9 +26,7 @@ pub(crate) struct Searches {
 
 #[derive(Default)]
 struct Thread {
-    /// Number of the receive or message that the thread's last event began; 0: none.
     begun: u64,
-    /// The search in progress, with its number.
     open: Option<(u64, Searched)>,
     /// Index in `all` of the search that the thread's last event ended.
     ended: Option<usize>,

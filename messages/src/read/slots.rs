@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Maps the numbers that a process gives to requests and messages to indexes of a vector.
-//!
-//! Numbers in use at the same time are close to each other, so pages of 512 numbers avoid cache misses, and a number
-//! from a damaged file costs at most one page. Path: pending, once per event. Threads: plain data. Tests: below.
+//! Maps the numbers that a process gives to requests and messages to indexes of a vector. Numbers in use at the same
+//! time are close to each other, so pages of 512 numbers avoid cache misses, and a number from a damaged file costs at
+//! most one page. Path: pending, once per event. Threads: plain data. Tests: below.
 
 use std::collections::HashMap;
 
 const PAGE: u64 = 512;
 
-/// The places.
 #[derive(Debug, Default)]
 pub(crate) struct Slots {
     pages: Vec<[u32; PAGE as usize]>,
     by_number: HashMap<u64, u32>,
-    /// The page that was asked for last.
+    /// The page of the last look-up.
     last: Option<(u64, u32)>,
 }
 
 impl Slots {
-    /// The place of a number; 0, to be written, where it has none. Places count from 1.
+    /// Returns the index of a number, counted from 1. 0: the number is new, and the caller writes its index here.
     #[inline]
     pub(crate) fn of(&mut self, number: u64) -> &mut u32 {
         let (page, row) = (number / PAGE, (number % PAGE) as usize);

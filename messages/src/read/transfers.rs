@@ -1,40 +1,35 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Arrival times of messages and their fragments, and of the answers that end sends, from transfer events, which the
-//! adapter stamps if it can.
-//!
-//! Matching events have the host's clock, and name a message by the same number as its transfer events. With another
-//! PML the message of a transfer is unknown. Called by `pass.rs`. Path: pending, once per event. Threads: one. Tests:
-//! at the end of the file.
+//! adapter stamps if it can. Matching events have the host's clock, and name a message by the same number as its
+//! transfer events. With another PML the message of a transfer is unknown. Called by `pass.rs`. Path: pending, once per
+//! event. Threads: one. Tests: below.
 
 use crate::read::half::{Continued, Received, Sent};
 use crate::read::slots::Slots;
 use crate::read::vocabulary::{Seen, Transfer, transfer};
 use crate::time::Time;
 
-/// The context of a transfer below another PML.
+/// Context in the transfer events of another PML.
 const UNKNOWN: u32 = u32::MAX;
 
-/// A message that this process received, or sent.
 #[derive(Clone, Copy, Default)]
 struct Came {
     arrived: Option<Time>,
     ended: Option<Time>,
 }
 
-/// The transfers so far.
 #[derive(Default)]
 pub(crate) struct Transfers {
-    /// Places in `came`, from 1, by the number of the message.
+    /// Indexes in `came`, from 1, by the number of the message.
     places: Slots,
     came: Vec<Came>,
-    /// Fragments of messages after the first.
     pub(crate) fragments: Vec<Continued>,
-    /// Whether there were any below another PML.
+    /// Whether another PML raised any of the transfers.
     pub(crate) below_another: bool,
 }
 
 impl Transfers {
-    /// Handles a transfer event of a thread. `is_by_adapter`: the adapter stamped it, not the host.
+    /// Handles a transfer event of a thread. `is_by_adapter`: the adapter stamped it.
     pub(crate) fn see(
         &mut self,
         kind: Transfer,
@@ -66,8 +61,8 @@ impl Transfers {
         &mut self.came[*place as usize - 1]
     }
 
-    /// Corrects the arrival times of messages, and the times of their last bytes if these came after the match; and the
-    /// ends of sends that a completion reported, with the begin if it came with the end.
+    /// Corrects the arrival times of messages, the times of last bytes that came after the match, and the ends of sends
+    /// that a completion reported. A begin is at most its end.
     pub(crate) fn time(mut self, sends: &mut [Sent], received: &mut [Received]) {
         for Sent { side, .. } in sends {
             let Some(place) = self.places.of(side.request).checked_sub(1) else { continue };
@@ -105,7 +100,7 @@ mod tests {
             received(8, [80, 81, 82, 83]),
         ];
         let mut transfers = Transfers::default();
-        // The second came whole: all of it when it arrived.
+        // All bytes of the second came at once.
         for (message, arrived, ended) in [(2, 40, 88), (4, 45, 45), (6, 46, 0), (10, 1, 0)] {
             let ended = (ended > 0).then(|| Time::new(ended));
             *transfers.came(message) = Came { arrived: Some(Time::new(arrived)), ended };

@@ -1,42 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The meaning of a file's event types, and the position of each element in their values.
-//!
-//! A file names its types and elements, in any order; [`Vocabulary`] maps the number of a type to its meaning. Unknown
-//! types and elements are ignored. Called by `pass.rs`. Path: [`Seen::value`] is pending, ten times per event. Threads:
-//! plain data. Tests: below.
+//! The meaning of a file's event types, and the position of each element in their values. A file names its types and
+//! elements, in any order; [`Vocabulary`] maps the number of a type to its meaning. Unknown types and elements are
+//! ignored. Called by `pass.rs`. Path: [`Seen::value`] is pending, ten times per event. Threads: plain data. Tests:
+//! below.
 
 use ibex_trace::{Event, Head};
 
 use crate::model::Queue;
 
-/// The meaning of an event.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Kind {
-    /// Of ibex's own matching: what happens to a request, a message.
+    /// A step of a request or message in ibex' own matching.
     Matching(Step),
-    /// A search of a queue begins; it ends.
     SearchBegin(Queue),
     SearchEnd(Queue),
-    /// How the bytes of a request go.
+    /// The protocol that carries the bytes of a request.
     Protocol,
-    /// Members of a communicator that is made; it is freed.
+    /// Members of a new communicator.
     Created,
     Freed,
-    /// A step of a transfer.
     Transfer(Transfer),
-    /// A one-sided operation is accepted, or done.
+    /// ibex accepts a one-sided operation.
     Started(Which),
     Complete(Which),
     Connection(Stage),
     Rare(Rarity),
-    /// A call of MPI in which the process can wait begins; it ends.
+    /// The begin of an MPI call in which the process can wait.
     CallBegin,
     CallEnd,
     /// The program stops the recording, or resumes it.
     Control,
 }
 
-/// docs/peruse.md says when each comes.
+/// A step of a request or message; docs/peruse.md says when each comes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Step {
     Activate,
@@ -86,10 +82,10 @@ pub(crate) enum Rarity {
     Port,
 }
 
-/// The most elements that are asked for of a type.
+/// Largest number of elements that any type of [`TYPES`] has.
 const MOST: usize = 10;
 
-/// Elements of the matching, by their places in [`MATCHING`].
+/// Positions of elements in [`MATCHING`].
 pub(crate) mod matching {
     pub(crate) const ID: usize = 0;
     pub(crate) const BYTES: usize = 1;
@@ -101,7 +97,7 @@ pub(crate) mod matching {
     pub(crate) const UNEXPECTED: usize = 7;
 }
 
-/// Of `comm_req_protocol`.
+/// Positions of the elements of `comm_req_protocol`.
 pub(crate) mod protocol {
     pub(crate) const ID: usize = 0;
     pub(crate) const MESSAGE: usize = 1;
@@ -113,7 +109,7 @@ pub(crate) mod protocol {
     pub(crate) const RAILS: usize = 7;
 }
 
-/// Of `communicator_created` and `communicator_freed`.
+/// Positions of the elements of `communicator_created` and `communicator_freed`.
 pub(crate) mod created {
     pub(crate) const CONTEXT: usize = 0;
     pub(crate) const KIND: usize = 1;
@@ -127,7 +123,6 @@ pub(crate) mod created {
     pub(crate) const JOB: usize = 9;
 }
 
-/// Of a transfer.
 pub(crate) mod transfer {
     pub(crate) const MESSAGE: usize = 0;
     pub(crate) const CONTEXT: usize = 1;
@@ -137,7 +132,6 @@ pub(crate) mod transfer {
     pub(crate) const BYTES: usize = 5;
 }
 
-/// Of operations, connections and what is rare.
 pub(crate) mod other {
     pub(crate) const OPERATION: usize = 0;
     pub(crate) const BYTES: usize = 1;
@@ -151,13 +145,11 @@ pub(crate) mod other {
     pub(crate) const REQUEST: usize = 9;
 }
 
-/// Of calls of MPI.
 pub(crate) mod call {
     pub(crate) const CALL: usize = 0;
     pub(crate) const NUMBER: usize = 1;
 }
 
-/// Of `mpi_pcontrol`.
 pub(crate) mod control {
     pub(crate) const LEVEL: usize = 0;
 }
@@ -170,7 +162,7 @@ const OTHER: &[&str] =
     &["operation", "bytes", "peer", "port", "status", "queue_pair", "remote_queue_pair", "waiting", "event", "request"];
 const CALL: &[&str] = &["call", "number"];
 
-/// Names of types without the prefix, what they tell, and their elements.
+/// Name of each type without its prefix, its meaning and its elements.
 const TYPES: &[(&str, Kind, &[&str])] = &[
     ("comm_req_activate", Kind::Matching(Step::Activate), MATCHING),
     ("comm_req_match_unex", Kind::Matching(Step::MatchUnexpected), MATCHING),
@@ -216,21 +208,19 @@ const TYPES: &[(&str, Kind, &[&str])] = &[
     ("mpi_pcontrol", Kind::Control, &["level"]),
 ];
 
-/// A type that means something.
 #[derive(Debug, Clone, Copy)]
 struct Meaning {
     kind: Kind,
-    /// Places of the elements among an event's values; [`NONE`] of those that the type does not have.
+    /// Positions of the elements among an event's values; [`NONE`] of those that the type lacks.
     places: [u8; MOST],
 }
 
 const NONE: u8 = u8::MAX;
 
-/// The types of a file.
+/// Meaning of each type of the file.
 #[derive(Debug)]
 pub(crate) struct Vocabulary(Vec<Option<Meaning>>);
 
-/// An event, and what it means.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Seen<'a> {
     pub(crate) kind: Kind,
@@ -252,26 +242,23 @@ impl Vocabulary {
         Vocabulary(head.types.iter().map(meaning).collect())
     }
 
-    /// What an event means; `None` if nothing.
     #[inline]
     pub(crate) fn seen<'a>(&'a self, event: &'a Event) -> Option<Seen<'a>> {
         let meaning = self.0.get(usize::from(event.event_type))?.as_ref()?;
         Some(Seen { kind: meaning.kind, event, places: &meaning.places })
     }
 
-    /// What events of the type with this number mean.
     pub(crate) fn kind(&self, event_type: usize) -> Option<Kind> {
         Some(self.0.get(event_type)?.as_ref()?.kind)
     }
 
-    /// Whether there is a type that means this.
     pub(crate) fn has(&self, kind: Kind) -> bool {
         self.0.iter().flatten().any(|meaning| meaning.kind == kind)
     }
 }
 
 impl Seen<'_> {
-    /// The value of an element; 0 where the type lacks it.
+    /// Returns the value of an element; 0 if the type lacks it.
     #[inline]
     pub(crate) fn value(&self, element: usize) -> u64 {
         self.event.values.get(usize::from(self.places[element])).copied().unwrap_or(0)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Folders of traces that are damaged, cut off, foreign, of the future, or that no recorder would write; by a seed.
-//!
-//! Used by `any_bytes.rs` here and by the command's tests.
+//! Damaged, truncated, foreign and future traces, and some that no recorder writes; by a seed. Used by `any_bytes.rs`
+//! and the command's tests.
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
@@ -17,7 +16,7 @@ use super::simulated::{Numbers, Process, Written, envelope, write};
 
 pub(crate) const RANKS: u32 = 3;
 
-/// Messages of so many rounds around the ring of ranks, some of which are not expected.
+/// Returns the events of messages around a ring of ranks, some of them unexpected.
 pub(crate) fn job(rounds: i64) -> Vec<Process> {
     let mut processes = vec![Process::default(); RANKS as usize];
     for (rank, process) in (0..).zip(&mut processes) {
@@ -41,7 +40,7 @@ pub(crate) fn job(rounds: i64) -> Vec<Process> {
     processes
 }
 
-/// Events of every type with whatever values, in whatever order: what no process raises.
+/// Returns events of every type with random values in random order.
 pub(crate) fn nonsense(numbers: &mut Numbers) -> Vec<Process> {
     let names = super::simulated::MATCHING.into_iter().chain([
         "comm_req_protocol",
@@ -65,7 +64,7 @@ pub(crate) fn nonsense(numbers: &mut Numbers) -> Vec<Process> {
     processes
 }
 
-/// Mostly such as meet others, now and then what is at the ends.
+/// Returns mostly small numbers, now and then extremes.
 fn value(numbers: &mut Numbers) -> i64 {
     match numbers.below(20) {
         0 => i64::MAX,
@@ -77,7 +76,6 @@ fn value(numbers: &mut Numbers) -> i64 {
     }
 }
 
-/// What was done to a folder.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Damage {
     Flipped,
@@ -88,9 +86,8 @@ pub(crate) enum Damage {
     Emptied,
     Foreign,
     Future,
-    /// Two files of a rank.
     Doubled,
-    /// Bytes are changed, and checksums are right: as if a writer had meant it.
+    /// Bytes are changed, and the checksums fit.
     Sealed,
     Nonsense,
 }
@@ -109,13 +106,13 @@ pub(crate) const ALL: [Damage; 10] = [
 ];
 
 impl Damage {
-    /// Whether bytes of a file are not what was written, so that a fault must be told.
+    /// Whether a file differs from what the recorder wrote, so that the reader must report a fault.
     pub(crate) fn is_told(self) -> bool {
         !matches!(self, Damage::Sealed | Damage::Nonsense)
     }
 }
 
-/// Writes the traces of a job to a folder, and does that to the one of rank 1. Returns its name.
+/// Writes the traces of a job to a folder, and damages the one of rank 1. Returns its name.
 pub(crate) fn make(folder: &Path, damage: Damage, seed: u64) -> String {
     let mut numbers = Numbers(seed);
     let processes = if damage == Damage::Nonsense { nonsense(&mut numbers) } else { job(60) };
@@ -133,7 +130,6 @@ pub(crate) fn make(folder: &Path, damage: Damage, seed: u64) -> String {
     files[1].file_name().unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// Where blocks begin.
 fn blocks(bytes: &[u8]) -> Vec<usize> {
     bytes.windows(4).enumerate().filter(|(_, four)| *four == b"\xb1OCK").map(|(at, _)| at).collect()
 }
@@ -141,7 +137,7 @@ fn blocks(bytes: &[u8]) -> Vec<usize> {
 fn harm(bytes: &mut Vec<u8>, damage: Damage, numbers: &mut Numbers) {
     let length = bytes.len();
     let mut place = |from: usize| from + numbers.below((length - from) as i64) as usize;
-    // What comes before is the head, without which there is nothing.
+    // The head comes before; without it nothing is readable.
     let events = blocks(bytes).get(2).copied().unwrap_or(16);
     match damage {
         Damage::Flipped => bytes[place(events)] ^= 1 << (length % 8),
@@ -149,7 +145,6 @@ fn harm(bytes: &mut Vec<u8>, damage: Damage, numbers: &mut Numbers) {
         Damage::Overwritten => {
             let (at, count) = (place(events), 1 + place(0) % 200);
             let end = length.min(at + count);
-            // Not with what is there.
             bytes[at..end].iter_mut().for_each(|byte| *byte = !*byte);
         }
         Damage::Moved => {

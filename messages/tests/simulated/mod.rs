@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ranks that send to each other, in memory: the events that each would raise (docs/peruse.md), and what happened.
+//! Simulated ranks that send to each other: the events that each would raise (docs/peruse.md).
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
@@ -31,7 +31,6 @@ pub(crate) const MATCHING: [&str; 17] = [
 const TRANSFER: [&str; 3] = ["xfer_begin", "xfer_continue", "xfer_end"];
 const OPERATIONS: [&str; 2] = ["get_started", "get_complete"];
 
-/// The elements of a type.
 fn elements(name: &str) -> &'static [&'static str] {
     match name {
         "comm_req_protocol" => {
@@ -55,10 +54,9 @@ fn elements(name: &str) -> &'static [&'static str] {
     }
 }
 
-/// An event: its type's name, thread, time, values.
+/// Name of the type, thread, time, values.
 pub(crate) type Event = (&'static str, u32, i64, Vec<i64>);
 
-/// A process and its events so far.
 #[derive(Default, Clone)]
 pub(crate) struct Process {
     pub(crate) events: Vec<Event>,
@@ -67,12 +65,11 @@ pub(crate) struct Process {
     calls: i64,
 }
 
-/// Calls of MPI, as [`head`] lists them.
+/// Indexes of MPI calls in the list of [`head`].
 pub(crate) const RECV: i64 = 0;
 pub(crate) const PROBE: i64 = 1;
 pub(crate) const WAIT: i64 = 2;
 
-/// Where times of the simulation begin.
 pub(crate) const START: i64 = 5_000_000_000_000;
 
 impl Process {
@@ -80,7 +77,7 @@ impl Process {
         self.events.push((name, self.thread, START + time, values.to_vec()));
     }
 
-    /// A number as ibex gives them.
+    /// Returns the next number of a request or message, as ibex gives them.
     pub(crate) fn name(&mut self) -> i64 {
         self.next += 2;
         self.next
@@ -90,12 +87,11 @@ impl Process {
         self.raise(name, time, &[id, of.bytes, of.peer, of.tag, operation, of.context]);
     }
 
-    /// The rank in the world of so many.
     pub(crate) fn world(&mut self, rank: i64, size: i64) {
         self.raise("communicator_created", -10, &[0, 0, rank, size, 0, 0, size, 0, 1, 77]);
     }
 
-    /// A call of MPI, with what happens in it.
+    /// Raises the begin and end of an MPI call around `within`.
     pub(crate) fn call(&mut self, call: i64, (begin, end): (i64, i64), within: impl FnOnce(&mut Process)) {
         self.calls += 1;
         let number = self.calls;
@@ -104,7 +100,7 @@ impl Process {
         self.raise("mpi_call_end", end, &[call, number]);
     }
 
-    /// What happens is not recorded from this time to that.
+    /// Drops the events that `meanwhile` raises, as if the recording were stopped.
     pub(crate) fn paused(&mut self, (from, to): (i64, i64), meanwhile: impl FnOnce(&mut Process)) {
         self.raise("mpi_pcontrol", from, &[0]);
         let before = self.events.len();
@@ -113,7 +109,6 @@ impl Process {
         self.raise("mpi_pcontrol", to, &[1]);
     }
 
-    /// A send from its begin to its end.
     pub(crate) fn send(&mut self, time: i64, of: &Envelope) -> i64 {
         let id = self.name();
         self.of("comm_req_activate", time, id, of, 0);
@@ -126,8 +121,8 @@ impl Process {
         id
     }
 
-    /// A rendezvous, whose request leaves after `time` and has its answer after `answered`. Its protocols: the first is
-    /// told when the request leaves, the other when its receiver has asked for copies.
+    /// Raises a rendezvous send. `protocols`: the first is known when the request leaves at `time`, the other when the
+    /// receiver has asked for copies.
     pub(crate) fn rendezvous(&mut self, (time, answered): (i64, i64), of: &Envelope, protocols: &[i64]) -> i64 {
         let id = self.name();
         self.of("comm_req_activate", time, id, of, 0);
@@ -142,7 +137,7 @@ impl Process {
         id
     }
 
-    /// A receive for which nothing is there.
+    /// Posts a receive that finds no message.
     pub(crate) fn post(&mut self, time: i64, of: &Envelope) -> i64 {
         let id = self.name();
         self.of("comm_req_activate", time, id, of, 1);
@@ -153,7 +148,7 @@ impl Process {
         id
     }
 
-    /// A message comes; with the receive for it, if one is there.
+    /// Raises the arrival of a message, and its match with `receive`.
     pub(crate) fn arrive(&mut self, time: i64, message: &Envelope, receive: Option<(i64, &Envelope)>) -> i64 {
         let id = self.name();
         self.of("comm_msg_arrived", time, id, message, 1);
@@ -171,7 +166,7 @@ impl Process {
         id
     }
 
-    /// A receive is posted, and its message is there.
+    /// Raises a receive that finds its message in the unexpected queue.
     pub(crate) fn take(&mut self, time: i64, of: &Envelope, (message, is): (i64, &Envelope)) -> i64 {
         let id = self.name();
         self.of("comm_req_activate", time, id, of, 1);
@@ -181,12 +176,11 @@ impl Process {
         id
     }
 
-    /// A matched probe takes a message.
     pub(crate) fn probe(&mut self, time: i64, (message, is): (i64, &Envelope)) {
         self.of("comm_msg_remove_from_unex_q", time, message, is, 1);
     }
 
-    /// Its receive.
+    /// Raises the receive of a probed message.
     pub(crate) fn take_probed(&mut self, time: i64, of: &Envelope, (message, is): (i64, &Envelope)) -> i64 {
         let id = self.name();
         self.of("comm_req_activate", time, id, of, 1);
@@ -211,7 +205,6 @@ impl Process {
     }
 }
 
-/// What is known of a request or a message.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Envelope {
     pub(crate) peer: i64,
@@ -224,7 +217,6 @@ pub(crate) fn envelope(peer: i64, tag: i64, bytes: i64) -> Envelope {
     Envelope { peer, tag, bytes, context: 0 }
 }
 
-/// Numbers that look random (splitmix64), the same for the same seed.
 pub(crate) struct Numbers(pub(crate) u64);
 
 impl Numbers {
@@ -236,7 +228,7 @@ impl Numbers {
     }
 }
 
-/// Every type, in the order in which files have them.
+/// Returns all types, in the order in which files have them.
 fn types() -> Vec<&'static str> {
     let mut types = MATCHING.to_vec();
     types.extend(["comm_req_protocol", "communicator_created", "communicator_freed", "msg_arrived"]);
@@ -277,15 +269,13 @@ fn head_of(types: &[&'static str], rank: u32, ranks: u32) -> Head {
     }
 }
 
-/// How files are written.
 pub(crate) struct Written {
     pub(crate) is_finished: bool,
-    /// Events that are told to be lost, of the type with this name.
+    /// Name of a type, and number of its events that the file reports as lost.
     pub(crate) lost: Option<(&'static str, u64)>,
     pub(crate) block: usize,
 }
 
-/// All of it, up to its end.
 pub(crate) const WHOLE: Written = Written { is_finished: true, lost: None, block: 512 };
 
 impl Default for Written {
@@ -294,12 +284,11 @@ impl Default for Written {
     }
 }
 
-/// Writes the file of a process.
 pub(crate) fn write(folder: &Path, place: (u32, u32), process: &Process, how: &Written) -> PathBuf {
     write_of(&types(), folder, place, process, how)
 }
 
-/// The same, by a recorder that does not know these types.
+/// Writes the file of a recorder that lacks these types.
 pub(crate) fn write_without(unknown: &[&str], folder: &Path, place: (u32, u32), process: &Process) -> PathBuf {
     let types: Vec<&'static str> = types().into_iter().filter(|name| !unknown.contains(name)).collect();
     write_of(&types, folder, place, process, &WHOLE)
@@ -330,7 +319,6 @@ fn write_of(
             *value = number.cast_unsigned();
         }
         records.clear();
-        // A fragment and an end have the adapter's stamp.
         let source = u8::from(matches!(*name, "xfer_continue" | "xfer_end"));
         records.extend_from_slice(layouts[number].pack(source, time.cast_unsigned(), &values).records());
         writer.write(*thread, &records).expect("written");
@@ -347,7 +335,7 @@ fn write_of(
     folder.join(head.file_name())
 }
 
-/// A new folder, and the job that the processes' traces make.
+/// Writes the processes' traces to a new folder, and reads the job.
 pub(crate) fn read(name: &str, processes: &[Process], how: &[Written]) -> ibex_messages::Job {
     let folder = folder(name);
     for (rank, (process, how)) in (0..).zip(processes.iter().zip(how)) {
