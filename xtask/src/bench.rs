@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo xtask bench`: measures MPI over ibex, the raw adapter, and other transports on the same device.
-//!
-//! Builds the programs and opens the device ([`mod@device`]); [`ibex_bench`] measures and prints; [`bars`] says whether
-//! ibex is as fast as it is held to be.
-//!
-//! Grade: setup. Tests: of the bench itself, there; of what micro-benchmarks print, at the end of this file.
+//! `cargo xtask bench`: measures MPI over ibex, the raw adapter, and other transports on the same device. Builds the
+//! programs and opens the device ([`mod@device`]); [`ibex_bench`] measures and prints; [`bars`] compares with the
+//! speeds that ibex has to reach. Grade: setup. Tests: below; of the bench itself, there.
 
 mod bars;
 mod device;
@@ -58,7 +55,7 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     }
     setup::ensure(&Environment::here(), Some(&device.to_string()), &[Need::OpenMpi, Need::Device, Need::Bench])?;
     let wanted = Wanted { events: arguments.events, ..arguments.wanted.clone() };
-    // What cannot be measured at all is refused before minutes of building.
+    // Refuses a wrong plan before minutes of building.
     Plan::chosen(kind, &wanted)?;
     build(&workspace, kind, arguments.events)?;
     let deliveries = arguments.events.then(|| deliveries_per_second(&workspace)).transpose()?;
@@ -90,7 +87,7 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     Ok(if report.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Events that a thread raises and delivers through a buffer, per second: the median of a micro-benchmark without MPI.
+/// Returns the events that a thread raises and delivers through a buffer per second: the median of a micro-benchmark.
 fn deliveries_per_second(workspace: &Workspace) -> Result<f64> {
     const BENCH: &str = "event/buffer_in_and_out";
     const BATCH: f64 = 1024.0;
@@ -101,7 +98,6 @@ fn deliveries_per_second(workspace: &Workspace) -> Result<f64> {
     rate(&output(&mut bench)?, BENCH, BATCH)
 }
 
-/// Builds ibex, the programs that measure, and what `--events` compares.
 fn build(workspace: &Workspace, kind: Kind, events: bool) -> Result<()> {
     if events {
         build::library(workspace)?;
@@ -117,7 +113,8 @@ fn build(workspace: &Workspace, kind: Kind, events: bool) -> Result<()> {
     Ok(())
 }
 
-/// The median that criterion printed, of a bench that raises and delivers `batch` events: events per second.
+/// Returns the events per second of a bench that raises and delivers `batch` events, from the median that criterion
+/// printed.
 fn rate(output: &str, bench: &str, batch: f64) -> Result<f64> {
     let named = output.lines().find(|line| line.starts_with(&format!("test {bench} ")));
     let line = named.with_context(|| format!("the bench {bench} printed nothing:\n{output}"))?;

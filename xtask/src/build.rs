@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Builds the library and the C programs, for the bench, the tests and the installation.
-//!
-//! The library and its component links have a separate folder (see [`crate::workspace`]). A folder that Open MPI
-//! searches must not contain a dangling link, so each step replaces a complete file.
-//!
-//! Grade: setup. Tests: at the end of this file.
+//! Builds the library and the C programs, for the bench, the tests and the installation. The library and its component
+//! links have a separate folder (see [`crate::workspace`]). A folder that Open MPI searches must not contain a dangling
+//! link, so each step replaces a complete file. Grade: setup. Tests: below.
 
 use crate::command::{cargo, output, run, step};
 use crate::manifest::{Link, replace_file, replace_link};
@@ -22,10 +19,9 @@ mod test_programs;
 pub(crate) use chooser::chooser;
 pub(crate) use test_programs::{TestProgram, Tests};
 
-/// The components the library holds.
 pub(crate) const COMPONENTS: &[&str] = &["mca_btl_ibex.so", "mca_pml_ibex.so"];
 
-/// In which of cargo's profiles the library is built.
+/// Cargo's profile for the library.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Profile {
     /// For tests: quickly built, with assertions.
@@ -35,7 +31,7 @@ pub(crate) enum Profile {
 }
 
 impl Profile {
-    /// The folder of the target folder in which cargo puts what it has built so.
+    /// Name of the profile's folder in the target folder.
     fn folder(self) -> &'static str {
         match self {
             Self::Dev => "debug",
@@ -44,7 +40,7 @@ impl Profile {
     }
 }
 
-/// Cargo builds what is the same for every Open MPI.
+/// Builds packages that are the same for every Open MPI.
 fn build_shared(workspace: &Workspace, words: &[&str]) -> Result<()> {
     let mut build = cargo(workspace.root());
     run(build.args(["build", "--target-dir"]).arg(workspace.shared_target()).args(words))
@@ -66,18 +62,18 @@ pub(crate) fn library(workspace: &Workspace) -> Result<()> {
     put_down_logger(workspace, Profile::Release)
 }
 
-/// Builds `libibex.so` in release, for who runs MPI alone: the logger and the command take twice as long again.
+/// Builds `libibex.so` alone in release; the logger and the command take twice as long again.
 ///
-/// It is always built by itself: beside others its dependencies would have the features that those ask for, and it
-/// would be built anew whenever a bench follows an installation.
+/// Cargo builds it by itself, because other packages would add features to its dependencies, so that each bench after
+/// an installation would build it anew.
 pub(crate) fn library_alone(workspace: &Workspace) -> Result<()> {
     step("Building libibex.so (release)");
     run(workspace.cargo_build().args(["--release", "--package", "ibex-plugin-abi"]))?;
     put_down(workspace, Profile::Release)
 }
 
-/// The packages that are built with their tests. One target folder has one selection: another chooses other features of
-/// the same crates, and compiles them again.
+/// Packages to build with their tests. A target folder has one selection: another would choose other features of the
+/// same crates, and compile them again.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Packages {
     All,
@@ -104,8 +100,8 @@ pub(crate) fn tests(workspace: &Workspace, packages: Packages) -> Result<Tests> 
     Ok(Tests::of_messages(&messages, &workspace.target().join(Profile::Dev.folder())))
 }
 
-/// Builds a `libibex.so` that has no events, to compare with, in folders of its own: cargo would take one build for the
-/// other.
+/// Builds a `libibex.so` that has no events, to compare with, in a target folder of its own, because cargo would take
+/// one build for the other.
 pub(crate) fn library_without_events(workspace: &Workspace) -> Result<()> {
     step("Building libibex.so without events (release)");
     let without = workspace.without_events();
@@ -113,7 +109,7 @@ pub(crate) fn library_without_events(workspace: &Workspace) -> Result<()> {
     put_down(&without, Profile::Release)
 }
 
-/// The command `ibex` that was built with the library; writes its manual pages and completions ([`Workspace::share`]).
+/// Returns the built command `ibex`, after it has written its manual pages and completions ([`Workspace::share`]).
 pub(crate) fn command(workspace: &Workspace, profile: Profile) -> Result<PathBuf> {
     let command = workspace.shared_target().join(profile.folder()).join("ibex");
     if workspace.share().exists() {
@@ -123,31 +119,29 @@ pub(crate) fn command(workspace: &Workspace, profile: Profile) -> Result<PathBuf
     Ok(command)
 }
 
-/// Builds the emulated adapter, which is optimised in the profile for development, too: tests and installation share
-/// one build. Writes the manual pages of its command beside those of `ibex` ([`command`]), which is to be built before.
+/// Builds the emulated adapter, optimised also in the profile for development, so that tests and installation share it.
+/// Writes its manual pages beside those of `ibex`, which [`command`] has to write before.
 pub(crate) fn emulated_adapter(workspace: &Workspace) -> Result<()> {
     step("Building the emulated adapter");
     build_shared(workspace, &["--package", "softhca"])?;
     emulated_adapter_pages(workspace)
 }
 
-/// Writes the manual pages of the emulated adapter's command, which is built already.
 pub(crate) fn emulated_adapter_pages(workspace: &Workspace) -> Result<()> {
     run(Command::new(softhca(workspace)).arg("pages").arg(workspace.share()))
 }
 
-/// The command `softhca`, where cargo puts it.
 pub(crate) fn softhca(workspace: &Workspace) -> PathBuf {
     workspace.shared_target().join(Profile::Dev.folder()).join("softhca")
 }
 
-/// Builds the agent that runs a device's jobs, beside this command, where [`hw_tests`] looks for it: one that an older
-/// commit has left there does not understand this one.
+/// Builds the agent that runs a device's jobs, beside this command, where [`hw_tests`] looks for it. An agent of an
+/// older commit would not understand this command.
 pub(crate) fn agent(workspace: &Workspace) -> Result<()> {
     build_shared(workspace, &["--quiet", "--package", "ibex-hw-tests", "--bin", "fabric-agent"])
 }
 
-/// Copies the library that cargo built to where it is used from, with its component links.
+/// Copies the library that cargo built to its folder, with the component links.
 fn put_down(workspace: &Workspace, profile: Profile) -> Result<()> {
     fs::create_dir_all(workspace.components())?;
     replace_file(&workspace.library(), &built(workspace, profile, "libibex.so")?)?;
@@ -155,7 +149,7 @@ fn put_down(workspace: &Workspace, profile: Profile) -> Result<()> {
     COMPONENTS.iter().map(link).try_for_each(|link| replace_link(&link))
 }
 
-/// Puts the logger beside the library, where it looks for it.
+/// Puts the logger beside the library, where the library looks for it.
 fn put_down_logger(workspace: &Workspace, profile: Profile) -> Result<()> {
     replace_file(&logger(&workspace.library()), &built(workspace, profile, "libibex_log.so")?)
 }
@@ -165,23 +159,22 @@ fn built(workspace: &Workspace, profile: Profile, name: &str) -> Result<Vec<u8>>
     fs::read(&path).with_context(|| format!("cargo built no {}", path.display()))
 }
 
-/// The logger that belongs to a library: beside it.
 pub(crate) fn logger(library: &Path) -> PathBuf {
     library.with_file_name("libibex-log.so")
 }
 
-/// Compiles the MPI program of each C file in a folder of the checkout, where it is older than its sources.
+/// Compiles each C file of a folder into an MPI program, if a source is newer.
 pub(crate) fn programs(workspace: &Workspace, folder: &str) -> Result<()> {
     compiled(workspace, folder, "", &Compiler { program: workspace.mpicc(), options: &[], library: "-lm" })
 }
 
-/// The same of tools to preload, which are libraries: `NAME.so`.
+/// Compiles tools to preload, which are libraries: `NAME.so`.
 pub(crate) fn preloaded_tools(workspace: &Workspace, folder: &str) -> Result<()> {
     let compiler = Compiler { program: workspace.mpicc(), options: &["-shared", "-fPIC"], library: "-lm" };
     compiled(workspace, folder, "so", &compiler)
 }
 
-/// The same of programs that use libibverbs, and no MPI.
+/// Compiles programs that use libibverbs, and no MPI.
 pub(crate) fn verbs_programs(workspace: &Workspace, folder: &str) -> Result<()> {
     compiled(workspace, folder, "", &Compiler { program: "cc".into(), options: &[], library: "-libverbs" })
 }
@@ -226,8 +219,8 @@ fn compile(workspace: &Workspace, compiler: &Compiler, source: &Path, program: &
     compile.arg("-o").arg(program).arg(source);
     let text = fs::read_to_string(source).with_context(|| format!("cannot read {}", source.display()))?;
     if is_tool(&text) {
-        // A tool is linked with the library that the component is a link to, so that both are one; and finds it
-        // whatever LD_LIBRARY_PATH says (cargo's has the folder of other builds).
+        // The target of the component link, so that tool and component are one library; and its folder, because cargo's
+        // LD_LIBRARY_PATH names the folder of other builds.
         let ibex = workspace.library();
         let folder = ibex.parent().unwrap_or(Path::new("."));
         compile.arg("-I").arg(workspace.headers()).arg("-L").arg(folder).arg("-libex");
@@ -236,7 +229,7 @@ fn compile(workspace: &Workspace, compiler: &Compiler, source: &Path, program: &
     run(compile.arg(compiler.library))
 }
 
-/// Whether a program includes a header of ibex's.
+/// Whether a program includes a header of ibex.
 fn is_tool(source: &str) -> bool {
     let mut includes = source.lines().filter(|line| line.starts_with("#include"));
     includes.any(|line| line.contains("ibex_mpi_t.h") || line.contains("peruse.h"))
@@ -255,7 +248,7 @@ fn files_with(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// When a file was written; the beginning of time where there is none.
+/// Returns the time at which a file was written; 1970 if there is none.
 fn modified(path: &Path) -> SystemTime {
     fs::metadata(path).and_then(|metadata| metadata.modified()).unwrap_or(SystemTime::UNIX_EPOCH)
 }

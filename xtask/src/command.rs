@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs programs: prints the command line, and turns a failure into an error that contains it.
-//!
-//! Grade: setup. Tests: at the end of this file.
+//! Runs programs: prints the command line, and turns a failure into an error that contains it. Grade: setup. Tests:
+//! below.
 
 use anyhow::{Context, Result, anyhow, ensure};
 use std::ffi::OsStr;
@@ -12,20 +11,20 @@ pub(crate) fn step(text: &str) {
     println!("==> {text}");
 }
 
-/// Cargo itself, the one that started this program, in the folder `root`.
+/// Returns a command of the cargo that started this program.
 pub(crate) fn cargo(root: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(root);
     command
 }
 
-/// Runs a command with the terminal's own output and input.
+/// Runs a command with the terminal's input and output.
 pub(crate) fn run(command: &mut Command) -> Result<()> {
     let status = command.status();
     ensure_success(command, status.with_context(|| cannot_start(command))?)
 }
 
-/// Runs a command and returns what it wrote to its standard output; its errors go to the terminal.
+/// Runs a command and returns its standard output; its errors go to the terminal.
 pub(crate) fn output(command: &mut Command) -> Result<String> {
     let output = command.stdin(Stdio::null()).stderr(Stdio::inherit()).output();
     let output = output.with_context(|| cannot_start(command))?;
@@ -33,7 +32,7 @@ pub(crate) fn output(command: &mut Command) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Runs a command of which only the outcome is of interest; an error has the last line it wrote.
+/// Runs a command without showing its output; an error has the last line of it.
 pub(crate) fn quietly(command: &mut Command) -> Result<()> {
     let ended = command.stdin(Stdio::null()).output().with_context(|| cannot_start(command))?;
     let said = String::from_utf8_lossy(&ended.stderr).into_owned();

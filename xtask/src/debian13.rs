@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A root file system of Debian 13, which has Open MPI 5: makes it from packages, and runs commands in it. It is in the
-//! target folder, under the hash of what it is made of. If there is none with that hash, `mmdebstrap` makes one, and others
-//! are removed. A command in it sees the checkout, the target folder, cargo and rustup at
-//! their own paths, the host's `/dev`, `/proc`, `/sys` and `/tmp`, and the host's network (debian13/enter.sh). These
-//! are mounted in the command's own mount namespace, and so disappear with it. Root makes that namespace directly,
-//! other users inside a user namespace, if the kernel allows it.
-//!
-//! Called by `series.rs`. Grade: setup. Tests: at the end of this file.
+//! target folder, under the hash of its packages; roots with other hashes are removed. A command in it sees the
+//! checkout, the target folder, cargo and rustup at their own paths, the host's `/dev`, `/proc`, `/sys` and `/tmp`, and
+//! the host's network (debian13/enter.sh). These are mounted in the command's own mount namespace, and so disappear
+//! with it. Root makes that namespace directly, other users inside a user namespace, if the kernel allows it. Called by
+//! `series.rs`. Grade: setup. Tests: below.
 
 use crate::command::{output, run, step};
 use crate::environment::Environment;
@@ -19,32 +17,29 @@ use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// The release, by the name that its archive knows.
 const SUITE: &str = "trixie";
 
 const ENTER: &str = include_str!("debian13/enter.sh");
 
-/// To be raised when a root has to be made anew although its packages are the same.
+/// Part of the hash: a new number makes the root anew although its packages are the same.
 const VERSION: u32 = 1;
 
-/// Debian's packages in a root.
 fn packages() -> Vec<&'static str> {
-    // Among what a Debian has anyway, and `--variant=apt` leaves out.
+    // Any Debian has these two, except with `--variant=apt`.
     [vec!["ca-certificates", "procps"], setup::packages_of_a_root()].concat()
 }
 
-/// The folder of a root that has these packages.
 fn name_of(packages: &[&str]) -> String {
     let text = format!("{VERSION} {SUITE} {}", packages.join(","));
     manifest::hash_of(text.as_bytes())[..16].to_owned()
 }
 
-/// The root of this checkout, which can be entered; made now where there is none.
+/// Returns the root of this checkout; makes it if there is none.
 fn root(workspace: &Workspace) -> Result<PathBuf> {
     may_enter()?;
     let folder = workspace.target().join("debian13");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    // Of two that come at once the second waits, and finds it made.
+    // Of two simultaneous commands the second waits, and finds the root made.
     let lock = File::create(folder.join("lock")).context("cannot make the lock of the Debian 13 root")?;
     lock.lock().context("cannot lock the Debian 13 root")?;
     let packages = packages();
@@ -56,7 +51,7 @@ fn root(workspace: &Workspace) -> Result<PathBuf> {
     Ok(root)
 }
 
-/// A command that runs these words in the root of this checkout, in the checkout, with a target folder of its own.
+/// Returns a command that runs these words in the root, in the checkout, with a target folder of its own.
 pub(crate) fn command(workspace: &Workspace, words: &[OsString]) -> Result<Command> {
     let root = root(workspace)?;
     let home = env::var_os("HOME").map(PathBuf::from).context("HOME is not set, so where is cargo's folder?")?;
@@ -78,15 +73,15 @@ pub(crate) fn command(workspace: &Workspace, words: &[OsString]) -> Result<Comma
         .args(words)
         .env("PATH", path)
         .env("CARGO_TARGET_DIR", workspace.target().join("mpi-5"))
-        // Of the host, where the root need not have it.
+        // The host's locale, which the root may not have.
         .env("LC_ALL", "C.UTF-8")
-        // Cargo's, for programs that were built outside.
+        // Cargo's, for programs built outside the root.
         .env_remove("LD_LIBRARY_PATH")
         .env_remove("CARGO");
     Ok(command)
 }
 
-/// Makes a root beside its place, and puts it there when it is whole.
+/// Makes a root in a folder beside `root`, and renames it when it is complete.
 fn make(packages: &[&str], folder: &Path, root: &Path) -> Result<()> {
     step(&format!("Making a Debian 13 root with Open MPI 5 (once; some minutes, 1.9 GB) in {}", root.display()));
     let unfinished = folder.join("unfinished");
@@ -99,20 +94,19 @@ fn make(packages: &[&str], folder: &Path, root: &Path) -> Result<()> {
     fs::rename(&unfinished, root).with_context(|| format!("cannot name the root {}", root.display()))
 }
 
-/// Removes roots of other packages, and what was not finished. Nothing is ever mounted there but in namespaces of
-/// commands; where that were otherwise, what is mounted would be left alone.
+/// Removes roots of other packages, and unfinished ones, but nothing that is mounted there.
 fn remove_all_in(folder: &Path) -> Result<()> {
     for entry in fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))? {
         let path = entry?.path();
         if path.is_dir() {
-            // Files of the root belong to users whom only the namespace knows.
+            // Only the namespace knows the users of the root's files.
             run(namespace().args(["rm", "-rf", "--one-file-system"]).arg(path))?;
         }
     }
     Ok(())
 }
 
-/// The beginning of a command line that runs the rest in a mount namespace of its own.
+/// Returns the beginning of a command line that runs the rest in a mount namespace of its own.
 fn namespace() -> Command {
     let mut command = Command::new("unshare");
     if !setup::is_root() {
@@ -158,8 +152,7 @@ mod tests {
         assert!(packages.contains(&"libopenmpi-dev") && !packages.contains(&"chromium"));
     }
 
-    /// Mounts a folder in an empty root, and looks whether anything is left of it outside. What would run there is
-    /// replaced: an empty root has no programs.
+    /// Mounts a folder in an empty root, which has no programs, so the command is replaced.
     #[test]
     fn what_is_mounted_in_a_root_is_seen_inside_and_not_outside() {
         if let Err(error) = may_enter() {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The environment of a command: variables, and the programs in `PATH`.
-//!
-//! Read once, and passed as a value, so that a test can describe another machine. Grade: setup. Tests: by those who use
-//! it.
+//! The environment of a command: variables, and the programs in `PATH`. Read once, and passed as a value, so that a
+//! test can describe another machine. Grade: setup. Tested by its callers.
 
 use std::collections::BTreeMap;
 use std::env;
@@ -21,18 +19,18 @@ impl Environment {
         Self { variables: env::vars_os().collect() }
     }
 
-    /// A variable; none where it is not set, or is empty.
+    /// Returns a variable; `None` if it is not set, or empty.
     pub(crate) fn variable(&self, name: &str) -> Option<&OsStr> {
         self.variables.get(OsStr::new(name)).map(OsString::as_os_str).filter(|value| !value.is_empty())
     }
 
-    /// The first program of that name in `PATH`.
+    /// Returns the first program of that name in `PATH`.
     pub(crate) fn program(&self, name: &str) -> Option<PathBuf> {
         let path = self.variable("PATH")?;
         env::split_paths(path).map(|folder| folder.join(name)).find(|file| is_program(file))
     }
 
-    /// A command that has these variables and no other.
+    /// Returns a command that has these variables and no other.
     pub(crate) fn command(&self, program: &Path) -> Command {
         let mut command = Command::new(program);
         command.env_clear().envs(&self.variables);

@@ -3,17 +3,13 @@
 //!
 //! Without `--prefix`, the library goes under `~/.local` and its component link into `~/.openmpi/components`, where a
 //! stock Open MPI looks by itself. With `--prefix DIR` everything goes under DIR, and Open MPI is told by a variable.
-//! The library is one file, and each component a symlink, because two copies would be two instances. The logger is next
-//! to it. The command `ibex` is installed with its manual pages and completions, and the MPI programs of `ibex bench`
-//! in `libexec/ibex`. These are compiled here and not by the user, because like the library they depend on the Open MPI
-//! that they were built with, and the hosts of a cluster often have no compiler. The emulated adapter is included, to
-//! try ibex without an adapter.
+//! The library is one file, and each component a symlink, because two copies would be two instances. The MPI programs
+//! of `ibex bench` are compiled here, because they depend on the Open MPI, and the hosts of a cluster often have no
+//! compiler.
 //!
-//! [`crate::openmpi`] finds the Open MPI to build for. Each Open MPI has its own library ([`sets`]); the component in
-//! the user's home, which all of them load, loads the right one (`plugin-abi/chooser`).
-//!
-//! [`place`] has the paths, [`put`] copies the files, [`check`] checks that Open MPI finds the components. Grade: setup.
-//! Tests: install/tests.rs.
+//! [`crate::openmpi`] finds the Open MPI to build for. Each Open MPI has its own library ([`sets`]), and one component
+//! that all of them load chooses it (`plugin-abi/chooser`). [`place`] has the paths, [`put`] copies the files,
+//! [`check`] checks that Open MPI finds the components. Grade: setup. Tests: install/tests.rs.
 
 use crate::build;
 use crate::command::step;
@@ -112,7 +108,7 @@ fn list(place: &Place) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The Open MPI to install for, when everything is there that building needs.
+/// Returns the Open MPI to install for, after all requirements of the build are met.
 fn openmpi(arguments: &InstallArguments) -> Result<OpenMpi> {
     let environment = Environment::here();
     let choose = || OpenMpi::choose(arguments.mpi.as_deref(), &environment);
@@ -122,7 +118,6 @@ fn openmpi(arguments: &InstallArguments) -> Result<OpenMpi> {
             choice
         }
         Err(error) if arguments.mpi.is_some() || environment.variable("MPICC").is_some() => return Err(error),
-        // The system may have one.
         Err(error) => {
             println!("{error:#}");
             setup::ensure(&environment, None, &[Need::OpenMpi])?;
@@ -140,7 +135,7 @@ fn owner(openmpi: &OpenMpi) -> Owner {
     Owner { release: openmpi.release.clone(), prefix: openmpi.prefix.clone() }
 }
 
-/// Installs under a prefix what was built for the Open MPI that the build scripts find, and asks that Open MPI.
+/// Installs under a prefix for the Open MPI that the build scripts find, and asks that Open MPI.
 pub(crate) fn put_under(prefix: &Path, workspace: &Workspace) -> Result<()> {
     let openmpi = OpenMpi::choose(None, &Environment::here())?.openmpi;
     build::chooser(workspace)?;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The commands of the README, as `cargo xtask COMMAND`: parses the arguments and hands over to one file per command.
+//! The commands of the README, as `cargo xtask COMMAND`: one file per command.
 //!
-//! Calls cargo, package managers, mpicc and Open MPI as programs, and [`hw_tests`] for a place with a device; links neither the
-//! engine nor any C library, so that it builds on a machine that has nothing installed yet.
-//!
-//! Grade: setup. Single-threaded, but for what a library does behind a progress bar.
+//! Calls cargo, package managers, mpicc and Open MPI as programs, and [`hw_tests`] for a place with a device; links
+//! neither the engine nor any C library, so that it builds on a machine that has nothing installed yet. Grade: setup.
 //! Tests: in each file; `cargo test -p xtask`.
 
 mod bench;

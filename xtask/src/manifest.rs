@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The manifest of an installation: written before the first file, read by `uninstall`, which removes nothing else.
-//!
-//! It lists regular files with their SHA-256, symlinks with their targets, and the folders that the installation
-//! created.
-//!
-//! Grade: setup. Called by [`crate::install`]. Tests: at the end of this file, and install/tests.rs.
+//! The manifest of an installation: written before the first file, read by `uninstall`, which removes nothing else. It
+//! lists regular files with their SHA-256, symlinks with their targets, and new folders. Grade: setup. Called by
+//! [`crate::install`]. Tests: below, and install/tests.rs.
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
@@ -19,16 +16,15 @@ pub(crate) struct Manifest {
     /// Symlinks, removed first: a link whose target is gone would stop Open MPI's search for components.
     pub(crate) links: Vec<Link>,
     pub(crate) files: Vec<File>,
-    /// Folders the installation made, outermost first; removed when nothing else is in them.
+    /// Folders the installation made, outermost first; removed if empty.
     pub(crate) folders: Vec<PathBuf>,
-    /// The Open MPI that these files are for; none: for each.
+    /// The Open MPI of these files; `None`: all.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) openmpi: Option<Owner>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Owner {
-    /// `4.1.4`
     pub(crate) release: String,
     pub(crate) prefix: PathBuf,
 }
@@ -56,12 +52,11 @@ impl Manifest {
         }
     }
 
-    /// Writes it, as a whole or not at all.
     pub(crate) fn write(&self, path: &Path) -> Result<()> {
         replace_file(path, format!("{}\n", serde_json::to_string_pretty(self)?).as_bytes())
     }
 
-    /// The paths of this manifest that are there and are not what was installed, each with what is wrong.
+    /// Returns the listed paths that have changed since the installation, each with the difference.
     pub(crate) fn changed(&self) -> Vec<String> {
         let links = self.links.iter().filter_map(|link| match fs::symlink_metadata(&link.path) {
             Err(_) => None,
@@ -91,7 +86,6 @@ impl Manifest {
         self.links.iter().map(|link| &link.path).chain(self.files.iter().map(|file| &file.path))
     }
 
-    /// Makes sure that what is there of what is listed is what was installed.
     pub(crate) fn ensure_unchanged(&self) -> Result<()> {
         let changed = self.changed();
         if changed.is_empty() {
@@ -104,8 +98,7 @@ impl Manifest {
         )
     }
 
-    /// Removes what is listed, links first, and returns what was removed. Where something is not what was installed, nothing
-    /// is removed.
+    /// Removes what is listed, links first, and returns what was removed. Removes nothing if a file has changed.
     pub(crate) fn remove(&self) -> Result<Vec<PathBuf>> {
         self.ensure_unchanged()?;
         let mut removed = Vec::new();
@@ -119,10 +112,9 @@ impl Manifest {
         Ok(removed)
     }
 
-    /// Removes the folders the installation made, innermost first, as far as they are empty.
     pub(crate) fn remove_folders(&self) {
         for folder in self.folders.iter().rev() {
-            // Somebody else's files in it are a reason to keep it, and no error.
+            // Fails, as it should, if a user put files there.
             let _ = fs::remove_dir(folder);
         }
     }
@@ -133,28 +125,26 @@ pub(crate) fn hash(path: &Path) -> Result<String> {
     Ok(hash_of(&bytes))
 }
 
-/// SHA-256, in hexadecimal.
 pub(crate) fn hash_of(bytes: &[u8]) -> String {
     let digits: Vec<String> = Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect();
     digits.concat()
 }
 
-/// Puts a file in place under its final name in one step, so that nobody sees half of it and a program that has
-/// the old one mapped keeps it.
+/// Replaces a file in one step: no process sees half of it, and a program that has mapped the old file keeps it.
 pub(crate) fn replace_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let beside = beside(path);
     fs::write(&beside, bytes).with_context(|| format!("cannot write {}", beside.display()))?;
     fs::rename(&beside, path).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The same with a copy of another file, which may be a program.
+/// Replaces a file by a copy of another, with its permissions.
 pub(crate) fn replace_by_copy(path: &Path, from: &Path) -> Result<()> {
     let beside = beside(path);
     fs::copy(from, &beside).with_context(|| format!("cannot copy {} to {}", from.display(), beside.display()))?;
     fs::rename(&beside, path).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// Puts a symlink in place in one step. Its target must be there: a dangling link stops Open MPI's search.
+/// Replaces a symlink in one step. Refuses a missing target, because a dangling link stops Open MPI's search.
 pub(crate) fn replace_link(link: &Link) -> Result<()> {
     let folder = link.path.parent().unwrap_or(Path::new("/"));
     let target = folder.join(&link.target);
@@ -167,7 +157,7 @@ pub(crate) fn replace_link(link: &Link) -> Result<()> {
     fs::rename(&beside, &link.path).with_context(|| format!("cannot write {}", link.path.display()))
 }
 
-/// A name in the same folder which Open MPI does not take for a component.
+/// Returns a name in the same folder which Open MPI does not take for a component.
 fn beside(path: &Path) -> PathBuf {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     path.with_file_name(format!(".{name}.{}.new", std::process::id()))

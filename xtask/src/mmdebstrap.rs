@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `mmdebstrap`, which makes root file systems of Debian: as it gets packages on this machine.
-//!
-//! Called by `debian13.rs` and `package.rs`. Grade: setup. Tests: at the end of this file.
+//! `mmdebstrap`, which makes root file systems of Debian, from this machine's archive and proxy. Called by
+//! `debian13.rs` and `package.rs`. Grade: setup. Tests: below.
 
 use crate::command::output;
 use crate::environment::Environment;
@@ -9,10 +8,10 @@ use crate::setup;
 use anyhow::Result;
 use std::process::Command;
 
-/// Where the archive is for whose apt names no Debian.
+/// The archive if this machine's apt names none of Debian.
 const MIRROR: &str = "http://deb.debian.org/debian";
 
-/// The beginning of its command line: a system with apt and what that needs, made by the way that this user has.
+/// Returns the beginning of a command line that makes a system with apt, as root or in a user namespace.
 pub(crate) fn command() -> Result<Command> {
     let mut make = Command::new("mmdebstrap");
     make.arg("--variant=apt").arg(if setup::is_root() { "--mode=root" } else { "--mode=unshare" });
@@ -22,7 +21,6 @@ pub(crate) fn command() -> Result<Command> {
     Ok(make)
 }
 
-/// Where this machine's apt gets Debian from.
 pub(crate) fn mirror() -> Result<String> {
     if !has_program("apt-get") {
         return Ok(MIRROR.to_owned());
@@ -31,13 +29,13 @@ pub(crate) fn mirror() -> Result<String> {
     Ok(mirror_of(&sources))
 }
 
-/// The first source that is Debian's archive itself, and not that of its security updates or somebody else's.
+/// Returns the first source that is Debian's archive, not its security updates or another archive.
 fn mirror_of(sources: &str) -> String {
     let mut sources = sources.lines().map(|line| line.trim().trim_end_matches('/'));
     sources.find(|uri| uri.ends_with("/debian")).unwrap_or(MIRROR).to_owned()
 }
 
-/// The proxy that this machine's apt goes by, which `mmdebstrap` does not look for.
+/// Returns the proxy of this machine's apt, which `mmdebstrap` does not look for.
 fn proxy() -> Result<Option<String>> {
     if !has_program("apt-config") {
         return Ok(None);

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Chooses the Open MPI to build for, with a reason for each other candidate.
-//!
-//! A folder that the user names comes first, then the variables of modules environments, then `PATH`. Each candidate is
-//! identified, because an `mpicc` may be MPICH's. The build scripts of `ffi` and `plugin-abi` get the result
-//! in two variables: `MPICC`, and `IBEX_OPENMPI_SOURCE` for a source tree. That of `ffi` says which headers are missing.
-//!
-//! Called by [`crate::install`]. Grade: setup. Tests: openmpi/tests.rs.
+//! Chooses the Open MPI to build for, with a reason for each other candidate. A folder that the user names comes first,
+//! then the variables of modules environments, then `PATH`. Each candidate is identified, because an `mpicc` may be
+//! MPICH's. The build scripts of `ffi` and `plugin-abi` get the result in two variables: `MPICC`, and
+//! `IBEX_OPENMPI_SOURCE` for a source tree. Called by [`crate::install`]. Grade: setup. Tests: openmpi/tests.rs.
 
 use crate::environment::{Environment, is_program};
 use anyhow::{Context, Result, bail};
@@ -17,39 +14,38 @@ use std::path::{Path, PathBuf};
 #[cfg(test)]
 pub(crate) mod tests;
 
-/// What names an Open MPI, and the `mpicc` that it means.
+/// An `mpicc`, and the option or variable that names it.
 #[derive(Debug)]
 struct Candidate {
     by: String,
     mpicc: PathBuf,
-    /// Whether the user means this one and no other.
+    /// Whether the user named it, so that no other may be used.
     is_demanded: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OpenMpi {
     pub(crate) mpicc: PathBuf,
-    /// `4.1.4`
     pub(crate) release: String,
     pub(crate) prefix: PathBuf,
-    /// Its library `libopen-pal.so`, links followed, where that was found.
+    /// Its library `libopen-pal.so`, links resolved, if found.
     pub(crate) library: Option<PathBuf>,
     by: String,
-    /// Whether the build scripts find it without being told.
+    /// Whether the build scripts find it by themselves.
     is_found_by_scripts: bool,
     source: Option<PathBuf>,
 }
 
-/// The Open MPI that was chosen, and what became of the others.
 #[derive(Debug)]
 pub(crate) struct Choice {
     pub(crate) openmpi: OpenMpi,
-    /// A sentence each.
+    /// One sentence for each other candidate.
     pub(crate) others: Vec<String>,
 }
 
 impl OpenMpi {
-    /// Chooses: `--mpi` before `MPICC` before `OMPI_DIR` and `MPI_HOME` before `PATH`. An error says what is there instead.
+    /// Chooses: `--mpi` before `MPICC` before `OMPI_DIR` and `MPI_HOME` before `PATH`. An error lists the other
+    /// candidates.
     pub(crate) fn choose(named: Option<&Path>, environment: &Environment) -> Result<Choice> {
         let candidates = candidates(named, environment)?;
         let mut chosen: Option<Self> = None;
@@ -81,7 +77,7 @@ impl OpenMpi {
         }
     }
 
-    /// The same with a source tree for headers that the installation lacks.
+    /// Adds a source tree for headers that the installation lacks.
     pub(crate) fn with_source(self, source: Option<&Path>) -> Result<Self> {
         let absolute =
             |source: &Path| fs::canonicalize(source).with_context(|| format!("--openmpi-source {}", source.display()));
@@ -94,7 +90,6 @@ impl OpenMpi {
         mpicc.into_iter().chain(source).collect()
     }
 
-    /// A program of this Open MPI, such as `ompi_info`.
     pub(crate) fn program(&self, name: &str) -> Option<PathBuf> {
         Some(self.mpicc.with_file_name(name)).filter(|file| is_program(file))
     }
@@ -134,7 +129,7 @@ fn candidates(named: Option<&Path>, environment: &Environment) -> Result<Vec<Can
     Ok(candidates)
 }
 
-/// The compiler wrapper under a prefix; a prefix may also be the wrapper itself, or its folder.
+/// Returns the compiler wrapper under a prefix; the "prefix" may also be the wrapper itself, or its folder.
 fn mpicc_of(prefix: &Path) -> Option<PathBuf> {
     let prefix = std::path::absolute(prefix).ok()?;
     [prefix.join("bin/mpicc"), prefix.join("mpicc"), prefix].into_iter().find(|file| is_program(file))
@@ -162,14 +157,14 @@ fn identify(candidate: &Candidate, environment: &Environment) -> Result<OpenMpi,
     })
 }
 
-/// `4.1.4` of `mpicc: Open MPI 4.1.4rc1 (Language: C)`.
+/// Returns `4.1.4` of `mpicc: Open MPI 4.1.4rc1 (Language: C)`.
 fn release(said: &str) -> Option<String> {
     let version = said.split("Open MPI ").nth(1)?.trim_start_matches('v');
     let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
     (end > 0).then(|| version[..end].to_owned())
 }
 
-/// The prefix as the `ompi_info` beside it has it; the folder above it where there is none.
+/// Returns the prefix that the `ompi_info` beside it names, or the folder above the wrapper's.
 fn prefix(mpicc: &Path, environment: &Environment) -> PathBuf {
     let info = mpicc.with_file_name("ompi_info");
     let told = said_by(&info, &["--parsable", "--path", "prefix"], environment);
@@ -177,7 +172,7 @@ fn prefix(mpicc: &Path, environment: &Environment) -> PathBuf {
     told.unwrap_or_else(|| mpicc.parent().and_then(Path::parent).unwrap_or(Path::new("/")).to_path_buf())
 }
 
-/// Whose wrapper it is, that is not Open MPI's.
+/// Returns which MPI has this wrapper, if not Open MPI.
 fn whose(mpicc: &Path, environment: &Environment) -> String {
     let said = told(mpicc, "-v", environment) + &told(mpicc, "-show", environment);
     let known = [
@@ -199,7 +194,7 @@ fn told(mpicc: &Path, option: &str, environment: &Environment) -> String {
     said_by(mpicc, &[option], environment)
 }
 
-/// What a program prints; nothing where it cannot be started, as a program that is missing says nothing either.
+/// Returns the output of a program; empty if it cannot be started.
 fn said_by(program: &Path, options: &[&str], environment: &Environment) -> String {
     let Ok(output) = environment.command(program).args(options).stdin(std::process::Stdio::null()).output() else {
         return String::new();

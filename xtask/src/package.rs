@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo xtask package`: Debian packages for the Open MPI that is installed here, or with `--mpi 5` in a Debian 13 root; with
-//! `--try`, also what becomes of them on a fresh system.
-//!
-//! The recipe is `debian/`; this runs it, shows what lintian finds, and installs the packages in a root file system that
-//! mmdebstrap makes and throws away (`packaging/try.sh`). Other recipes, in `packaging/`, are for RPM and Spack.
-//!
-//! Grade: setup. Tests: at the end of this file, and `--try`.
+//! `cargo xtask package`: Debian packages for the Open MPI that is installed here, or with `--mpi 5` in a Debian 13
+//! root. The recipe is `debian/`; this runs it, shows lintian's findings, and with `--try` installs the packages in a
+//! temporary root file system (`packaging/try.sh`). Other recipes, in `packaging/`, are for RPM and Spack. Grade:
+//! setup. Tests: below, and `--try`.
 
 use crate::command::{output, run, step};
 use crate::environment::Environment;
@@ -66,12 +63,12 @@ fn build(workspace: &Workspace, folder: &Path) -> Result<()> {
     }
     let mut rules = Command::new("debian/rules");
     rules.current_dir(workspace.root()).args(["clean", "binary"]).env("output", folder);
-    // What cargo sets for this program would lead dpkg-shlibdeps astray.
+    // Cargo sets LD_LIBRARY_PATH for this program; dpkg-shlibdeps would search there.
     run(rules.env("CARGO_TARGET_DIR", workspace.target()).env_remove("LD_LIBRARY_PATH"))?;
     run(Command::new("debian/rules").current_dir(workspace.root()).arg("clean"))
 }
 
-/// The packages that a user installs: those of debugging symbols are left out. None where there is no such folder.
+/// Returns the packages that a user installs, without debugging symbols; none if the folder does not exist.
 fn packages_in(folder: &Path) -> Result<Vec<PathBuf>> {
     let Ok(entries) = fs::read_dir(folder) else { return Ok(Vec::new()) };
     let paths = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
@@ -85,7 +82,7 @@ fn is_for_users(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension == "deb") && !name.contains("-dbgsym_")
 }
 
-/// A fresh Debian of the release that this one is.
+/// Installs the packages in a fresh Debian of this machine's release.
 fn try_in_fresh_root(workspace: &Workspace, packages: &[PathBuf]) -> Result<()> {
     let release = output(Command::new("sh").args(["-c", ". /etc/os-release && printf %s \"$VERSION_CODENAME\""]))?;
     step(&format!("Trying them in a fresh Debian ({release})"));
@@ -95,7 +92,7 @@ fn try_in_fresh_root(workspace: &Workspace, packages: &[PathBuf]) -> Result<()> 
         make.arg(format!("--customize-hook=copy-in {} /packages", package.display()));
     }
     make.arg(format!("--customize-hook=copy-in {} /packages", workspace.root().join("packaging/try.sh").display()));
-    // The root is for these hooks alone: mmdebstrap keeps nothing of it.
+    // mmdebstrap runs the hooks and discards the root.
     run(make.args(["--customize-hook=chroot \"$1\" /packages/try.sh", &release, "/dev/null"]))
 }
 

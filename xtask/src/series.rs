@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `--mpi SERIES`: the Open MPI of a command. If this machine has another one, the command runs again, with the same
-//! arguments, in a Debian 13 root that has it.
-//!
-//! Called by `test.rs` and `bench.rs`. Grade: setup. Tests: at the end of this file.
+//! arguments, in a Debian 13 root that has it. Called by `test.rs` and `bench.rs`. Grade: setup. Tests: below.
 
 use crate::command::{shown, step};
 use crate::debian13;
@@ -14,7 +12,7 @@ use std::ffi::OsString;
 use std::fs;
 use std::process::{Command, ExitCode};
 
-/// Runs this very command in a Debian 13 root, if what is asked for is there and not here.
+/// Runs this command in a Debian 13 root, if only that has the series.
 pub(crate) fn elsewhere(workspace: &Workspace, asked: Option<Series>) -> Result<Option<ExitCode>> {
     if !is_elsewhere(asked)? {
         return Ok(None);
@@ -25,10 +23,10 @@ pub(crate) fn elsewhere(workspace: &Workspace, asked: Option<Series>) -> Result<
     Ok(Some(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE }))
 }
 
-/// Whether what is asked for is in a Debian 13 root; who asks for nothing gets what is here.
+/// Whether the series is in a Debian 13 root; without `--mpi`, this machine's Open MPI is meant.
 pub(crate) fn is_elsewhere(asked: Option<Series>) -> Result<bool> {
     let Some(asked) = asked else { return Ok(false) };
-    // A Debian 13 on which nothing is installed yet gets its own.
+    // A machine without an Open MPI gets the series of its Debian release.
     let release = fs::read_to_string("/etc/os-release").unwrap_or_default();
     is_not_that(asked, Series::installed()?.or_else(|| of_release(&release)))
 }
@@ -44,14 +42,13 @@ fn is_not_that(asked: Series, here: Option<Series>) -> Result<bool> {
     }
 }
 
-/// The series that a Debian release has, by its `/etc/os-release`.
 fn of_release(text: &str) -> Option<Series> {
     let of = |codename: &str| text.lines().any(|line| line.trim() == format!("VERSION_CODENAME={codename}"));
     let known = [("bookworm", Series::V4_1), ("trixie", Series::V5)];
     known.into_iter().find(|(codename, _)| of(codename)).map(|(_, series)| series)
 }
 
-/// `cargo xtask` with these arguments, in a Debian 13 root.
+/// Returns `cargo xtask` with these arguments, in a Debian 13 root.
 pub(crate) fn in_debian13(workspace: &Workspace, arguments: &[OsString]) -> Result<Command> {
     let words: Vec<OsString> =
         ["cargo", "xtask"].map(OsString::from).into_iter().chain(arguments.iter().cloned()).collect();

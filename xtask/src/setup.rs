@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! System requirements: finds what is missing, with its purpose and package name.
-//!
-//! The first step of `install`, `bench` and `test`, and a command of its own. With apt-get (Debian, Ubuntu) it installs
-//! what is missing. Elsewhere it checks each requirement itself, continues if all are met, and otherwise lists the
-//! packages to install, or descriptions if it does not know the package manager.
-//!
-//! [`requirements`] has the list, [`system`] checks. Grade: setup. Tests:
-//! setup/tests.rs.
+//! System requirements: finds what is missing, with its purpose and package name. The first step of `install`, `bench`
+//! and `test`, and a command of its own. With apt-get (Debian, Ubuntu) it installs what is missing. Elsewhere it checks
+//! each requirement, and lists the packages to install. [`requirements`] has the list, [`system`] checks. Grade: setup.
+//! Tests: setup/tests.rs.
 
 use crate::command::{run, shown, step};
 use crate::environment::Environment;
@@ -50,17 +46,16 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Makes sure that everything is installed that is needed to build, for `device` if one is named, and for `more`.
+/// Makes sure that all requirements are installed to build, for `device` if one is named, and for `more`.
 pub(crate) fn ensure(environment: &Environment, device: Option<&str>, more: &[Need]) -> Result<()> {
     ensure_all(environment, needed(device, more))
 }
 
-/// Makes sure that everything is installed that is needed to make a root file system.
 pub(crate) fn ensure_for_root() -> Result<()> {
     ensure_all(&Environment::here(), REQUIREMENTS.iter().filter(|thing| thing.need == Need::Root).collect())
 }
 
-/// Debian's packages of a root file system in which ibex is built, tested and measured on emulated adapters and on
+/// Returns Debian's packages of a root file system for builds, tests and measurements on emulated adapters and
 /// soft-RoCE.
 pub(crate) fn packages_of_a_root() -> Vec<&'static str> {
     let needed = needed(Some(SOFT_ROCE), &[Need::OpenMpi, Need::Device, Need::Bench]);
@@ -84,7 +79,7 @@ fn needed(device: Option<&str>, more: &[Need]) -> Vec<&'static Requirement> {
     REQUIREMENTS.iter().filter(is_needed).collect()
 }
 
-/// What each missing thing is called on this system, and what it is for.
+/// Lists each missing package by its name on this system, with its purpose.
 fn listed(missing: &[&Requirement], manager: Option<Manager>) -> String {
     let count = missing.len();
     let Some(manager) = manager else {
@@ -103,7 +98,7 @@ fn listed(missing: &[&Requirement], manager: Option<Manager>) -> String {
     format!("{count} packages are missing, by their names in {}:\n{lines}", manager.name())
 }
 
-/// The command that installs what has a name there; several things may be in one package.
+/// Returns the command that installs the packages; several requirements may be in one.
 fn command_line(missing: &[&Requirement], manager: Manager) -> String {
     let mut packages: Vec<&str> = missing.iter().filter_map(|thing| thing.package(manager)).collect();
     let mut seen = std::collections::HashSet::new();
@@ -137,8 +132,8 @@ fn install(system: &System, missing: &[&Requirement]) -> Result<()> {
     install.args(["install", "--quiet", "--yes", "--no-install-recommends"]);
     install.args(missing.iter().map(|thing| thing.name));
     step(&format!("Installing them: {}", shown(&install)));
-    // The lists of a fresh container are empty, and old lists name files that are gone. One unreachable list among
-    // many need not matter: the installation decides.
+    // A fresh container has no lists, and old lists name files that are gone. If one of many lists is unreachable, the
+    // installation may still succeed.
     if let Err(error) = run(&mut update) {
         eprintln!("warning: {error:#}; going on with the lists there are");
     }

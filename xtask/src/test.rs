@@ -8,14 +8,9 @@
 //! | the library | dev: one build for all | release, as users have it |
 //! | device tests | those marked as quick, on `softhca:mlx5` and soft-RoCE | all, on each of [`devices::DEVICES`], and with Open MPI 5 |
 //!
-//! Every part runs even where an earlier one failed; the last lines say how long each took, and count all of it. A part
-//! that is not made of tests (formatting, lints, a build) counts as one. Tests that a device cannot do are listed, and
-//! counted as skipped; what was done once more is counted as flaky.
-//!
-//! What is the same with every Open MPI is tested with this machine's alone; with another (`--mpi`) what is linked with
-//! it, and the device tests.
-//!
-//! [`tally`] counts, [`without_device`] and [`devices`] have the parts. Grade: setup. Tests: there.
+//! Every part runs even if an earlier one failed. A part that is not made of tests (formatting, lints, a build) counts
+//! as one. With another Open MPI (`--mpi`) only the packages linked with it, and the device tests, run. [`tally`]
+//! counts, [`without_device`] and [`devices`] have the parts and their tests. Grade: setup.
 
 mod devices;
 mod installation;
@@ -65,12 +60,10 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Whether only device tests are asked for.
     fn are_of_devices(&self) -> bool {
         self.device.is_some() || !self.only.is_empty() || self.list
     }
 
-    /// Whether the Debian 13 root with Open MPI 5 is to follow.
     fn end_with_open_mpi_5(&self) -> bool {
         self.all && !self.are_of_devices() && !self.no_device && self.mpi.is_none()
     }

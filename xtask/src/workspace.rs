@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Paths: the checkout, cargo's target folder, and the outputs of the commands under it.
+//! Paths: the checkout, cargo's target folder, and the outputs of the commands under it. Grade: setup. Tests: below.
 //!
 //! ```text
-//! target/ibex/lib/libibex.so               the one real file
-//! target/ibex/lib/libibex-log.so           the logger, which looks for libibex.so beside it
-//! target/ibex/lib/openmpi/mca_btl_ibex.so  -> ../libibex.so; nothing else is in this folder
-//! target/ibex/mpi/                         the compiled MPI programs, and tools to preload
+//! target/ibex/lib/libibex.so               the one real file target/ibex/lib/libibex-log.so           the logger,
+//! which looks for libibex.so beside it target/ibex/lib/openmpi/mca_btl_ibex.so  -> ../libibex.so; nothing else is in
+//! this folder target/ibex/mpi/                         the compiled MPI programs, and tools to preload
 //! target/ibex/openmpi                      which Open MPI this folder was built for by `install`
-//! target/openmpi-5.0.7-1a2b3c4d/           a target folder of its own, for an Open MPI beside that
-//! target/without-events/                   a target folder of its own: libibex.so without events
-//! target/bench/                            report.json; study.json, study.md, study/ with traces
+//! target/openmpi-5.0.7-1a2b3c4d/           target folder for another Open MPI target/without-events/
+//! target folder for libibex.so without events target/bench/                            report.json; study.json,
+//! study.md, study/ with traces
 //! ```
-//!
-//! Grade: setup. Tests: at the end of this file.
 
 use crate::command::cargo;
 use crate::manifest::{hash_of, replace_file};
@@ -26,14 +23,14 @@ use std::{env, fs};
 pub(crate) struct Workspace {
     root: PathBuf,
     target: PathBuf,
-    /// Where that is built which is the same for every Open MPI.
+    /// Target folder of packages that are the same for every Open MPI.
     shared: PathBuf,
-    /// None: the build scripts find one.
+    /// `None`: the build scripts find one.
     openmpi: Option<OpenMpi>,
 }
 
 impl Workspace {
-    /// The checkout this program was built from, with cargo's own choice of target folder.
+    /// Returns the checkout of this program, with cargo's own choice of target folder.
     pub(crate) fn here() -> Self {
         let root = Path::new(env!("CARGO_MANIFEST_DIR"))
             .parent()
@@ -43,8 +40,8 @@ impl Workspace {
         Self { root, shared: target.clone(), target, openmpi: None }
     }
 
-    /// The same checkout, to build for an Open MPI. The first that is built for has cargo's target folder, and each further
-    /// one a folder in it, so that going back and forth compiles nothing again.
+    /// Returns the same checkout for another Open MPI. The first one has cargo's target folder, each further one a
+    /// folder in it, so that changing between them compiles nothing again.
     pub(crate) fn for_openmpi(&self, openmpi: &OpenMpi) -> Result<Self> {
         let stamp = self.shared.join("ibex/openmpi");
         let this = format!("{} {}\n", openmpi.release, openmpi.prefix.display());
@@ -63,7 +60,7 @@ impl Workspace {
         Ok(Self { target, openmpi: Some(openmpi.clone()), ..self.clone() })
     }
 
-    /// Cargo, that builds for the Open MPI of this workspace into its target folder.
+    /// Returns a cargo command that builds for this Open MPI into its target folder.
     pub(crate) fn cargo_build(&self) -> Command {
         let mut command = cargo(&self.root);
         command.args(["build", "--target-dir"]).arg(&self.target);
@@ -75,7 +72,6 @@ impl Workspace {
         self.openmpi.as_ref().map_or_else(|| "mpicc".into(), |openmpi| openmpi.mpicc.clone())
     }
 
-    /// The target folder of what is the same for every Open MPI.
     pub(crate) fn shared_target(&self) -> &Path {
         &self.shared
     }
@@ -88,23 +84,20 @@ impl Workspace {
         &self.target
     }
 
-    /// The same checkout with a target folder for the build without events.
     pub(crate) fn without_events(&self) -> Self {
         Self { target: self.target.join("without-events"), ..self.clone() }
     }
 
-    /// The same checkout with another target folder.
     #[cfg(test)]
     pub(crate) fn in_target(&self, target: &Path) -> Self {
         Self { target: target.to_path_buf(), shared: target.to_path_buf(), ..self.clone() }
     }
 
-    /// Where the library of this build is.
     pub(crate) fn library(&self) -> PathBuf {
         self.target.join("ibex/lib/libibex.so")
     }
 
-    /// The folder to name in `mca_base_component_path`.
+    /// Returns the folder to name in `mca_base_component_path`.
     pub(crate) fn components(&self) -> PathBuf {
         self.target.join("ibex/lib/openmpi")
     }
@@ -125,12 +118,12 @@ impl Workspace {
         self.root.join("plugin-abi/include")
     }
 
-    /// Where the manual pages and completions of the command go that is built to be installed.
+    /// Returns the folder for manual pages and completions of the installed command.
     pub(crate) fn share(&self) -> PathBuf {
         self.shared.join("ibex/share")
     }
 
-    /// A path as a reader wants it: relative to the checkout where it is inside.
+    /// Returns a path relative to the checkout, if it is inside.
     pub(crate) fn shown<'a>(&self, path: &'a Path) -> &'a Path {
         path.strip_prefix(&self.root).unwrap_or(path)
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The device to measure: the default one, its kind, opening it, and its node, which runs the jobs.
-//!
-//! Grade: setup. Called by [`super`] and [`super::study`]. Tests: those of the bench.
+//! The device to measure: the default one, its kind, opening it, and its node, which runs the jobs. Grade: setup.
+//! Called by [`super`] and [`super::study`]. Tested by the bench.
 
 use crate::build;
 use crate::command::step;
@@ -18,7 +17,7 @@ pub(super) fn kind(device: &Device) -> Kind {
     }
 }
 
-/// Emulated adapters, which any machine can have; an adapter of this machine is measured when it is asked for.
+/// Returns emulated adapters, which any machine can have.
 pub(super) fn usual() -> Device {
     let here = device::local_names();
     if let Some(first) = here.first() {
@@ -31,7 +30,6 @@ pub(super) fn usual() -> Device {
     Device::SoftHca
 }
 
-/// The device, on one node with one adapter.
 pub(super) fn opened(workspace: &Workspace, device: &Device) -> Result<Fabric> {
     step(&format!("Opening {device}"));
     build::agent(workspace)?;
@@ -40,7 +38,6 @@ pub(super) fn opened(workspace: &Workspace, device: &Device) -> Result<Fabric> {
     Fabric::open_with(device, &options)
 }
 
-/// The fabric's one node.
 pub(super) struct OfFabric<'a>(pub(super) &'a Fabric);
 
 impl Nodes for OfFabric<'_> {

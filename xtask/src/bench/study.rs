@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo xtask bench --study`: builds what `ibex bench --study` needs, runs it with the device, and writes its tables
-//! into docs/study.md if `IBEX_WRITE_DOCS` is set.
-//!
-//! Grade: setup. Tests: at the end of this file.
+//! into docs/study.md if `IBEX_WRITE_DOCS` is set. Grade: setup. Tests: below.
 
 use super::device::opened;
 use crate::command::step;
@@ -16,7 +14,6 @@ use std::process::ExitCode;
 use std::time::Duration;
 use std::{env, fs};
 
-/// Between these the page has the tables of a run.
 const BEGIN: &str = "<!-- what follows is written by `IBEX_WRITE_DOCS=1 cargo xtask bench --study --full` -->\n";
 const END: &str = "<!-- what came before is written -->\n";
 
@@ -62,7 +59,7 @@ pub(super) fn command(workspace: &Workspace, device: &Device, full: bool) -> Res
     Ok(ExitCode::SUCCESS)
 }
 
-/// The page with these tables between its markers.
+/// Returns the page with these tables between its markers.
 fn with_tables(page: &str, tables: &str) -> Result<String> {
     let parts = page.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
     let (head, tail) = parts.context("docs/study.md has no place for the tables")?;

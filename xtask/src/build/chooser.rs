@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compiles the component that every Open MPI of a user loads (`plugin-abi/chooser`).
-//!
-//! Called by [`crate::install`]. Grade: setup. Tests: at the end of this file; two seconds.
+//! Compiles the component that every Open MPI of a user loads (`plugin-abi/chooser`). Called by [`crate::install`].
+//! Grade: setup. Tests: below; two seconds.
 
 use crate::command::{run, step};
 use crate::workspace::Workspace;
@@ -10,8 +9,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Compiles the component that all Open MPIs of a user share, and which hands each the library for it. It is linked with
-/// no Open MPI.
+/// Compiles the component; it is linked with no Open MPI.
 pub(crate) fn chooser(workspace: &Workspace) -> Result<PathBuf> {
     step("Compiling the component that chooses among libraries");
     let chooser = workspace.chooser();
@@ -33,7 +31,7 @@ mod tests {
     #[test]
     fn the_component_that_chooses_fits_the_installed_open_mpi_and_needs_none() {
         let source = Workspace::here().root().join("plugin-abi/chooser");
-        // The layouts, by the headers; an Open MPI without headers for components has nothing to compare with.
+        // Compares the layouts with the headers, if this Open MPI has headers for components.
         let includes = output(Command::new("mpicc").arg("--showme:incdirs")).unwrap();
         let has_headers = |folder: &str| Path::new(folder).join("opal/mca/btl/btl.h").exists();
         if includes.split_whitespace().any(has_headers) {
@@ -47,7 +45,7 @@ mod tests {
         assert!(needed.contains("NEEDED") && !needed.contains("libmpi") && !needed.contains("libopen-pal"), "{needed}");
     }
 
-    /// Stands for an Open MPI: has its version, loads the component, asks it to register and for modules.
+    /// A simulated Open MPI: has its version, loads the component, asks it to register and for modules.
     const HOST: &str = r#"
 #include "component.h"
 #include <dlfcn.h>
@@ -64,7 +62,7 @@ int main(int count, char **words) {
     return 0;
 }"#;
 
-    /// Stands for a libibex.so: what it calls its own component must be the one that is handed over.
+    /// A simulated libibex.so, which checks that its own component is the one that is handed over.
     const LIBRARY: &str = r#"
 #include "component.h"
 struct component mca_btl_ibex_component, mca_pml_ibex_component;
@@ -110,7 +108,7 @@ __attribute__((constructor)) static void name(void) {
         };
         assert_eq!(said_in("4.1.4", None), ("btl four 1 7 0".into(), String::new()));
         assert_eq!(said_in("v5.0.7rc2", None), ("btl five 1 7 0".into(), String::new()));
-        // Left out by Open MPI, which takes this answer for that.
+        // Open MPI takes this answer to mean that the component is left out.
         assert_eq!(said_in("5.0.8", None), ("btl ibex -16 7 0".into(), String::new()));
         assert_eq!(said_in("5.0.70", Some("^ibex")), ("btl ibex -16 7 0".into(), String::new()));
         let (state, complaint) = said_in("6.0.0", Some("self,ibex"));

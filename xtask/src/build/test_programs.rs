@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The test programs that cargo has built, as its messages name them: each target's, with the folder it is to run in.
-//!
-//! Read here, so that one build serves every part of `cargo xtask test`. Grade: setup. Tests: at the end of this file.
+//! The test programs that cargo has built, as its messages name them. Read here, so that one build serves every part of
+//! `cargo xtask test`. Grade: setup. Tests: below.
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -10,20 +9,17 @@ use std::path::{Path, PathBuf};
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TestProgram {
     pub(crate) folder: PathBuf,
-    /// The target's name: that of a library or command with its unit tests, or of a file in `tests`.
     pub(crate) target: String,
-    /// Whether it has the tests of a file in `tests`, and not unit tests.
     pub(crate) is_integration: bool,
     pub(crate) program: PathBuf,
 }
 
 impl TestProgram {
-    /// Whether it is the test target of this name in this folder of the checkout.
     pub(crate) fn is(&self, folder: &str, target: &str) -> bool {
         self.is_integration && self.target == target && self.folder.ends_with(folder)
     }
 
-    /// As a person finds it: the package's folder and the target.
+    /// Returns the package's folder and the target.
     pub(crate) fn shown(&self, root: &Path) -> String {
         let folder = self.folder.strip_prefix(root).unwrap_or(&self.folder);
         let kind = if self.is_integration { "tests" } else { "unit tests of" };
@@ -34,13 +30,13 @@ impl TestProgram {
 
 #[derive(Clone, Debug)]
 pub(crate) struct Tests {
-    /// In the order of their folders and names.
+    /// Sorted by folder and name.
     pub(crate) programs: Vec<TestProgram>,
     folder: PathBuf,
 }
 
 impl Tests {
-    /// Those that cargo's messages name, one JSON object per line, built into this folder.
+    /// Reads cargo's messages, one JSON object per line, about programs built into this folder.
     pub(super) fn of_messages(messages: &str, folder: &Path) -> Self {
         Self { programs: of_messages(messages), folder: folder.to_path_buf() }
     }
@@ -49,7 +45,7 @@ impl Tests {
         &self.folder
     }
 
-    /// The program of a file in `tests` of a package, by the package's folder and the file's name.
+    /// Returns the program of a file in `tests` of a package, by the package's folder and the file's name.
     pub(crate) fn of(&self, folder: &str, target: &str) -> Result<PathBuf> {
         let program = self.programs.iter().find(|program| program.is(folder, target));
         Ok(program.with_context(|| format!("cargo built no test program {target} of {folder}"))?.program.clone())

@@ -2,10 +2,9 @@
 //! Checks that Open MPI finds the installed components, and advises the user.
 //!
 //! An Open MPI 5 may need two variables. Its `mpirun` passes PMIx' parameters to the ranks as Open MPI's own, including
-//! `mca_base_component_path`: if PMIx sets it, as Debian's does, the ranks look nowhere else. And PMIx searches the
-//! folder given to Open MPI, and complains about its files, unless it has a path of its own.
-//!
-//! Grade: setup. Called by [`super`]. Tests: tests.rs.
+//! `mca_base_component_path`: if PMIx sets it, as Debian's does, the ranks look nowhere else. And PMIx searches Open
+//! MPI's folder, and complains about its files, unless it has a path of its own. Grade: setup. Called by [`super`].
+//! Tests: tests.rs.
 
 use super::place::Place;
 use crate::command::output;
@@ -16,7 +15,6 @@ use std::process::{Command, Stdio};
 
 const COMPONENT_PATH: &str = "OMPI_MCA_mca_base_component_path";
 
-/// Asks the `ompi_info` of the Open MPI that it was installed for.
 pub(super) fn ensure_that_open_mpi_sees_it(place: &Place, openmpi: &OpenMpi) -> Result<()> {
     let Some(program) = openmpi.program("ompi_info") else {
         println!(
@@ -33,7 +31,7 @@ pub(super) fn ensure_that_open_mpi_sees_it(place: &Place, openmpi: &OpenMpi) -> 
     }
     let listing = output(&mut ompi_info)?;
     let is_listed = |component: &&str| listing.lines().any(|line| line.starts_with(*component));
-    // The last is Open MPI's own, which something wrong in the folder would hide.
+    // The last is Open MPI's own, which a fault in the folder would hide.
     if ["mca:pml:ibex:", "mca:btl:ibex:", "mca:btl:self:"].iter().all(is_listed) {
         return Ok(());
     }
@@ -44,7 +42,7 @@ pub(super) fn ensure_that_open_mpi_sees_it(place: &Place, openmpi: &OpenMpi) -> 
     )
 }
 
-/// Where the ranks of a job look for components if `mpirun` has them look elsewhere than by themselves.
+/// Returns the path that `mpirun` passes to the ranks for their components, if it does.
 pub(super) fn path_of_ranks(openmpi: &OpenMpi) -> Option<String> {
     let is_older = openmpi.release.split('.').next().and_then(|major| major.parse::<u32>().ok()) < Some(5);
     let mpirun = openmpi.program("mpirun").filter(|_| !is_older)?;
@@ -55,7 +53,7 @@ pub(super) fn path_of_ranks(openmpi: &OpenMpi) -> Option<String> {
     String::from_utf8_lossy(&said).lines().next().map(str::trim).filter(|path| !path.is_empty()).map(str::to_owned)
 }
 
-/// What the user reads last. `path_of_ranks`: see there.
+/// Returns the advice for the user. `path_of_ranks`: of [`path_of_ranks`].
 pub(super) fn how_to_run(place: &Place, library: &Path, path_of_ranks: Option<&str>) -> String {
     let (name, value) = place.variable();
     let found = match path_of_ranks {

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the parts of an installation go: a user's home, or a folder of one's choice.
+//! Where the parts of an installation go: a user's home, or a chosen folder. Grade: setup. Called by [`super`]. Tests:
+//! tests.rs.
 //!
 //! ```text
 //! lib/ibex/openmpi-4.1.4/          libibex.so and the logger for one Open MPI; a link `openmpi` to its libopen-pal.so
-//! lib/ibex/ibex-chooser.so         what each Open MPI loads, and which hands it its libibex.so
-//! lib/libibex.so, libibex-log.so   links to those of the Open MPI that was installed for first
-//! lib/openmpi/                     the component links (in a home: ~/.openmpi/components)
-//! libexec/ibex/openmpi-4.1.4/      the programs of `ibex bench`, compiled with that Open MPI
-//! bin/, include/ibex/, share/      what is the same for every Open MPI
-//! share/ibex/manifest.json         of what is the same for all; openmpi-4.1.4.json: of one
+//! lib/ibex/ibex-chooser.so         loaded by each Open MPI; loads the libibex.so for it lib/libibex.so, libibex-log.so
+//! links to those of the first Open MPI lib/openmpi/                     the component links (in a home:
+//! ~/.openmpi/components) libexec/ibex/openmpi-4.1.4/      the programs of `ibex bench`, compiled with that Open MPI
+//! bin/, include/ibex/, share/      shared by all Open MPIs share/ibex/manifest.json         of the shared files;
+//! openmpi-4.1.4.json: of one Open MPI
 //! ```
-//!
-//! Grade: setup. Called by [`super`]. Tests: tests.rs.
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
@@ -20,7 +18,7 @@ use std::path::{Path, PathBuf};
 pub(super) struct Place {
     pub(super) library: PathBuf,
     pub(super) components: PathBuf,
-    /// What these links say to be in the folder of libraries.
+    /// Folder of libraries as the component links name it.
     pub(super) link_to: PathBuf,
     pub(super) headers: PathBuf,
     pub(super) programs: PathBuf,
@@ -29,14 +27,13 @@ pub(super) struct Place {
     /// Folder with a folder for each Open MPI, of the programs that `ibex bench` runs.
     pub(super) bench: PathBuf,
     pub(super) manifests: PathBuf,
-    /// Whether Open MPI looks there without being told.
+    /// Whether Open MPI looks there without a variable.
     pub(super) found_by_itself: bool,
 }
 
-/// Where that goes which is for one Open MPI.
+/// Paths of the files for one Open MPI.
 #[derive(Debug)]
 pub(super) struct Set {
-    /// `openmpi-4.1.4`
     pub(super) name: String,
     pub(super) library: PathBuf,
     pub(super) bench: PathBuf,
@@ -44,7 +41,7 @@ pub(super) struct Set {
 }
 
 impl Place {
-    /// In a user's home, where Open MPI looks by itself.
+    /// Returns the place in a user's home, where Open MPI looks by itself.
     pub(super) fn of_user(home: &Path) -> Self {
         let local = home.join(".local");
         Self {
@@ -55,7 +52,6 @@ impl Place {
         }
     }
 
-    /// Everything under one folder.
     pub(super) fn under(prefix: &Path) -> Self {
         Self {
             library: prefix.join("lib"),
@@ -70,7 +66,7 @@ impl Place {
         }
     }
 
-    /// The folder that was given; the user's home where none was.
+    /// Returns the given folder, or the user's home.
     pub(super) fn chosen(prefix: Option<&Path>) -> Result<Self> {
         if let Some(prefix) = prefix {
             let prefix = std::path::absolute(prefix).with_context(|| format!("{} is not a path", prefix.display()))?;
@@ -89,12 +85,12 @@ impl Place {
         }
     }
 
-    /// The manifest of what is the same for every Open MPI.
+    /// Returns the manifest of the files that all Open MPIs share.
     pub(super) fn manifest(&self) -> PathBuf {
         self.manifests.join("manifest.json")
     }
 
-    /// What Open MPI has to be told to look for components there: a variable and its value.
+    /// Returns the variable and value by which Open MPI finds the components.
     pub(super) fn variable(&self) -> (&'static str, String) {
         ("OMPI_MCA_mca_base_component_path", format!("{}:SYSTEM_DEFAULT", self.components.display()))
     }

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Puts the files of a build in place, and takes them away.
+//! Puts the files of a build in place, and removes them.
 //!
-//! Order matters (a dangling link in its folder hides all of Open MPI's components there): files before links, and
-//! links removed before files. Each is renamed into place. The manifests are written before anything else. All folders
-//! stand in the manifest of what is the same for every Open MPI, which goes last.
-//!
-//! Grade: setup. Called by [`super`]. Tests: tests.rs.
+//! A dangling link in its folder hides all of Open MPI's components there, so files are written before links, and links
+//! removed before files. Each is renamed into place. Manifests are written first. All folders stand in the manifest of
+//! the files that all Open MPIs share, which is removed last. Grade: setup. Called by [`super`]. Tests: tests.rs.
 
 use super::place::{Place, Set};
 use super::sets::{self, Installed};
@@ -18,23 +16,21 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// The programs of `benches/mpi`, with which `ibex bench` measures.
+/// Programs of `benches/mpi`, with which `ibex bench` measures.
 pub(super) const BENCH_PROGRAMS: [&str; 2] = ["ibex_mpi_bench", "ibex_mpi_instructions"];
 
 pub(super) struct Built {
     /// `libibex.so`; the logger is in the same folder.
     pub(super) library: PathBuf,
-    /// The component that loads the library of the running Open MPI.
     pub(super) chooser: PathBuf,
     pub(super) headers: PathBuf,
     pub(super) command: PathBuf,
-    /// The folder of its manual pages and completions.
+    /// Folder of manual pages and completions.
     pub(super) share: PathBuf,
-    /// The folder of [`BENCH_PROGRAMS`].
     pub(super) bench: PathBuf,
-    /// The folder of the emulated adapter: the command `softhca` and its library.
+    /// Folder of the command `softhca` and its library.
     pub(super) adapter: PathBuf,
-    /// The library `libopen-pal.so` of the Open MPI that it was built for, if found.
+    /// `libopen-pal.so` of the Open MPI of the build, if found.
     pub(super) openmpi: Option<PathBuf>,
 }
 
@@ -55,10 +51,10 @@ impl Built {
 
 type Copy = (PathBuf, PathBuf);
 
-/// What the chooser and the linker of tools find beside the sets: links to those of one of them.
+/// Links beside the sets to the libraries of one set, for the chooser and the linker of tools.
 const FIRST: [&str; 2] = ["libibex.so", "libibex-log.so"];
 
-/// Puts everything in place, and returns what was installed for this Open MPI, and for every one.
+/// Puts everything in place, and returns the manifests of this Open MPI, and of the shared files.
 pub(super) fn put(place: &Place, built: &Built, owner: &Owner) -> Result<[Manifest; 2]> {
     let all = sets::all(place)?;
     let set = sets::of(place, &all, owner);
@@ -98,7 +94,7 @@ pub(super) fn put(place: &Place, built: &Built, owner: &Owner) -> Result<[Manife
     Ok([set_manifest, manifest])
 }
 
-/// What is installed for this Open MPI alone.
+/// Returns sources and destinations of the files for this Open MPI alone.
 fn copies_of_set(set: &Set, built: &Built) -> Vec<Copy> {
     let mut copies = vec![
         (built.library.clone(), set.library.join("libibex.so")),
@@ -108,7 +104,7 @@ fn copies_of_set(set: &Set, built: &Built) -> Vec<Copy> {
     copies
 }
 
-/// What is the same for every Open MPI.
+/// Returns sources and destinations of the files that all Open MPIs share.
 fn copies_of_all(place: &Place, built: &Built) -> Result<Vec<Copy>> {
     let mut copies = vec![
         (built.chooser.clone(), place.library.join("ibex/ibex-chooser.so")),
@@ -130,17 +126,16 @@ fn copies_of_all(place: &Place, built: &Built) -> Result<Vec<Copy>> {
     Ok(copies)
 }
 
-/// The set that `-libex` means: the one that it meant before, where that stays, else this one.
+/// Returns the set that `-libex` means: the previous one if it stays, else this one.
 fn first_set(place: &Place, before: &Manifest, all: &[Installed], (set, owner): (&Set, &Owner)) -> String {
     let link = before.links.iter().find(|link| link.path == place.library.join(FIRST[0]));
     let linked = link.and_then(|link| link.target.parent()?.file_name());
-    // Another release in the same prefix is older, or that of another system that has the same home: it is kept.
+    // Another release in the same prefix is older, or of another system with the same home; the link leaves it.
     let stays = |one: &&Installed| one.owner == *owner || one.owner.prefix != owner.prefix;
     let mut staying = all.iter().filter(stays).map(|one| &one.set.name);
     staying.find(|name| linked == Some(OsStr::new(name))).unwrap_or(&set.name).clone()
 }
 
-/// The links that every Open MPI, or a tool, finds.
 fn links(place: &Place, first: &str) -> Vec<Link> {
     let component =
         |name: &&str| Link { path: place.components.join(name), target: place.link_to.join("ibex/ibex-chooser.so") };
@@ -153,7 +148,7 @@ fn files(copies: &[Copy]) -> Result<Vec<File>> {
     copies.iter().map(|(from, to)| Ok(File { path: to.clone(), sha256: hash(from)? })).collect()
 }
 
-/// What an older version had installed and this one has not.
+/// Removes files of an older version that this one does not have.
 fn remove_leftovers(before: &Manifest, now: &Manifest) -> Result<()> {
     let mut leftovers = before.clone();
     leftovers.links.retain(|link| !now.lists(&link.path));
@@ -161,7 +156,7 @@ fn remove_leftovers(before: &Manifest, now: &Manifest) -> Result<()> {
     leftovers.remove().map(drop)
 }
 
-/// Has the links to one set lead to another.
+/// Changes the links to one set into links to another.
 fn relink(place: &Place, from: &str, to: &str) -> Result<()> {
     let Some(mut shared) = Manifest::read(&place.manifest())? else { return Ok(()) };
     let target = Path::new("ibex").join(from);
@@ -179,14 +174,13 @@ fn remove_set(installed: &Installed) -> Result<Vec<PathBuf>> {
     fs::remove_file(manifest).with_context(|| format!("cannot remove {}", manifest.display()))?;
     removed.push(manifest.clone());
     for folder in [&installed.set.library, &installed.set.bench] {
-        // Somebody else's files in it are a reason to keep it, and no error.
+        // Fails, as it should, if a user put files there.
         let _ = fs::remove_dir(folder);
     }
     Ok(removed)
 }
 
-/// Removes what was installed for one Open MPI, and what all share with the last of them. Where something is not what was
-/// installed, nothing is removed.
+/// Removes the files of one Open MPI, and with the last one the shared files. Removes nothing if a file has changed.
 pub(super) fn take_away_one(place: &Place, name: &Path) -> Result<Vec<PathBuf>> {
     let installed = sets::named(sets::all(place)?, name)?;
     let others = sets::all(place)?.into_iter().find(|other| other.set.name != installed.set.name);
@@ -196,7 +190,7 @@ pub(super) fn take_away_one(place: &Place, name: &Path) -> Result<Vec<PathBuf>> 
     remove_set(&installed)
 }
 
-/// Removes everything that the manifests of this place list, or nothing where something is not what was installed.
+/// Removes everything that the manifests of this place list, or nothing if a file has changed.
 pub(super) fn take_away(place: &Place) -> Result<Vec<PathBuf>> {
     let path = place.manifest();
     let Some(manifest) = Manifest::read(&path)? else {
@@ -214,12 +208,12 @@ pub(super) fn take_away(place: &Place) -> Result<Vec<PathBuf>> {
     Ok(removed)
 }
 
-/// Before anything is removed: each manifest would find its own changes only when it is its turn.
+/// Checks all manifests before the first removal.
 fn refuse_changed(manifests: &[&Manifest]) -> Result<()> {
     manifests.iter().try_for_each(|manifest| manifest.ensure_unchanged())
 }
 
-/// The files of a folder and of those in it; none where there is no such folder.
+/// Returns the files of a folder and its subfolders; none if it does not exist.
 fn files_under(folder: &Path) -> Result<Vec<PathBuf>> {
     let mut files = Vec::new();
     if folder.is_dir() {
@@ -243,7 +237,7 @@ fn refuse_what_is_not_ours(before: &[&Manifest], now: &[&Manifest]) -> Result<()
     }
 }
 
-/// One dangling link makes Open MPI skip the rest of the folder, ibex included.
+/// Refuses a folder with a dangling link, because Open MPI would skip the rest of the folder.
 fn refuse_dangling_links(folder: &Path) -> Result<()> {
     let Ok(entries) = fs::read_dir(folder) else { return Ok(()) };
     for entry in entries {

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Open MPIs for which ibex is installed in one place.
-//!
-//! Each is identified by the release and the prefix in its manifest. Its name is that of its folder, which begins with
-//! the release: the chooser (`plugin-abi/chooser`) and the command `ibex` rely on it.
-//!
-//! Grade: setup. Called by [`super`]. Tests: tests.rs.
+//! The Open MPIs for which ibex is installed in one place. Each is identified by the release and the prefix in its
+//! manifest. Its name is that of its folder, which begins with the release: the chooser (`plugin-abi/chooser`) and the
+//! command `ibex` rely on it. Grade: setup. Called by [`super`]. Tests: tests.rs.
 
 use super::place::{Place, Set};
 use crate::manifest::{Manifest, Owner, hash_of};
@@ -37,7 +34,7 @@ pub(super) fn all(place: &Place) -> Result<Vec<Installed>> {
     Ok(all)
 }
 
-/// The parts of an Open MPI: those that it has, or new ones, under a name that no other has.
+/// Returns the set of an Open MPI: the installed one, or a new one under an unused name.
 pub(super) fn of(place: &Place, all: &[Installed], owner: &Owner) -> Set {
     if let Some(installed) = all.iter().find(|installed| installed.owner == *owner) {
         return place.set(&installed.set.name);
@@ -48,7 +45,7 @@ pub(super) fn of(place: &Place, all: &[Installed], owner: &Owner) -> Set {
     place.set(&if is_taken { format!("{name}-{}", &prefix[..8]) } else { name })
 }
 
-/// The one that a user names: by the prefix, the release, or the name of its folder.
+/// Returns the set that a user names: by the prefix, the release, or the name of its folder.
 pub(super) fn named(all: Vec<Installed>, name: &Path) -> Result<Installed> {
     let prefix = fs::canonicalize(name).unwrap_or_else(|_| name.to_path_buf());
     let is_meant = |installed: &Installed| {

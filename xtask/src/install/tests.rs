@@ -14,7 +14,6 @@ pub(crate) struct Folder(PathBuf);
 impl Folder {
     pub(crate) fn new() -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        // Each test needs a number of its own; nothing else is ordered by it.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let path = std::env::temp_dir().join(format!("ibex-xtask-{}-{number}", std::process::id()));
         fs::create_dir(&path).unwrap();
@@ -32,7 +31,6 @@ impl Drop for Folder {
     }
 }
 
-/// A build to install from: a library, one header, a command and its page.
 fn built(folder: &Folder) -> Built {
     let at = |name: &str| folder.path().join(name);
     let text = |name: &str, text: &str| {
@@ -63,7 +61,6 @@ fn built(folder: &Folder) -> Built {
     }
 }
 
-/// A folder with a build, and a prefix in it.
 fn under_a_prefix() -> (Folder, Built, Place) {
     let folder = Folder::new();
     let built = built(&folder);
@@ -75,7 +72,6 @@ fn an_openmpi(release: &str, prefix: &str) -> Owner {
     Owner { release: release.into(), prefix: prefix.into() }
 }
 
-/// The Open MPI of most tests.
 fn this() -> Owner {
     an_openmpi("4.1.4", "/usr")
 }
@@ -217,7 +213,7 @@ fn each_open_mpi_has_a_library_of_its_own_and_taking_one_away_leaves_the_others(
     assert_eq!(library("openmpi-4.1.4").unwrap(), "the library");
     assert_eq!(library("openmpi-5.0.7").unwrap(), "for 5");
     assert_eq!(library(names[1]).unwrap(), "for another");
-    // What a tool is linked with stays the first, until that goes.
+    // The link that tools are linked with stays with the first, until that is removed.
     assert_eq!(fs::read(place.library.join("libibex.so")).unwrap(), b"the library");
     let error = take_away_one(&place, Path::new("4.1.4")).unwrap_err().to_string();
     assert!(error.contains("names several") && error.contains("/opt/four"), "{error}");

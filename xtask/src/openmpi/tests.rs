@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of the search for an Open MPI, among made-up installations: shell scripts that answer as theirs do.
+//! Tests of the search for an Open MPI, among simulated installations: shell scripts that answer as the wrappers do.
 
 use super::*;
 use crate::install::tests::Folder;
@@ -11,7 +11,6 @@ fn script(path: &Path, text: &str) {
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
 }
 
-/// An Open MPI under this prefix.
 pub(crate) fn open_mpi(prefix: &Path, release: &str) {
     let folder = prefix.display();
     script(
@@ -38,7 +37,7 @@ fn mpich(prefix: &Path) {
     script(&prefix.join("bin/mpicc"), "[ $1 = -show ] && echo 'gcc -I/usr/include -lmpich'; exit 0");
 }
 
-/// Environment with variables that name folders of `folder`. What a script needs itself is always in `PATH`.
+/// Returns an environment with variables that name folders of `folder`. `PATH` always has the scripts' own programs.
 fn with(folder: &Folder, variables: &[(&str, &str)]) -> Environment {
     let variables: Vec<(&str, String)> = variables
         .iter()
@@ -76,7 +75,6 @@ fn a_module_that_sets_path_too_names_one_open_mpi_and_not_two() {
     open_mpi(&folder.path().join("a"), "4.1.6");
     let choice = OpenMpi::choose(None, &with(&folder, &[("OMPI_DIR", "a"), ("PATH", "a/bin")])).unwrap();
     assert_eq!((choice.others.len(), choice.openmpi.variables().len()), (0, 0));
-    // The wrapper itself may be named, or its folder.
     for name in ["a/bin", "a/bin/mpicc"] {
         let named = OpenMpi::choose(Some(&folder.path().join(name)), &Environment::default()).unwrap();
         assert_eq!(named.openmpi.prefix, folder.path().join("a"), "{name}");

@@ -1,42 +1,34 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The list of requirements: purpose, check, and package names of each; and the package managers.
-//!
-//! The names for apt are tested at each change, the others are not: so a requirement counts as met when its check
-//! succeeds, whatever package it came from.
-//!
-//! Grade: setup. Called by [`super`]. Tests: tests.rs.
+//! The list of requirements: purpose, check, and package names of each; and the package managers. Only the names for
+//! apt are tested, so a requirement counts as met when its check succeeds, whatever package it came from. Grade: setup.
+//! Called by [`super`]. Tests: tests.rs.
 
-/// What a thing is needed for.
+/// Purpose of a requirement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Need {
     /// Building, and running on an adapter.
     Build,
-    /// Building, where no Open MPI is named or found.
+    /// Building, if no Open MPI is named or found.
     OpenMpi,
     /// Tests and measurements on any device.
     Device,
-    /// The virtual machine of soft-RoCE.
     VirtualMachine,
-    /// What ibex is measured beside, and with.
+    /// Programs that measure, and the transports to compare with.
     Bench,
-    /// What only the study runs.
     Study,
-    /// What only tests want.
     Test,
-    /// Building Debian packages.
     Package,
     /// Making a root file system of Debian.
     Root,
 }
 
-/// How one sees that a thing is there.
+/// Check of a requirement.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Proof {
     /// A program in `PATH`, of one of these names.
     Program(&'static [&'static str]),
-    /// A header that the C compiler finds; by pkg-config's name it may lie anywhere.
+    /// A header that the C compiler finds, itself or with pkg-config's options for `module`.
     Header { header: &'static str, module: &'static str },
-    /// libclang, which bindgen loads.
     LibClang,
     /// The drivers that libibverbs loads.
     Drivers,
@@ -46,7 +38,7 @@ pub(super) enum Proof {
 
 #[derive(Debug)]
 pub(super) struct Requirement {
-    /// Debian's package, by which it is called here.
+    /// Debian's package, and the requirement's name here.
     pub(super) name: &'static str,
     pub(super) why: &'static str,
     pub(super) need: Need,
@@ -66,7 +58,7 @@ impl Requirement {
         self
     }
 
-    /// Name of the package of this package manager; `None`: unknown.
+    /// Returns the package's name in this package manager; `None`: unknown.
     pub(super) fn package(&self, manager: Manager) -> Option<&'static str> {
         let index = match manager {
             Manager::Apt => return Some(self.name),
@@ -92,7 +84,7 @@ const fn header(header: &'static str, module: &'static str) -> Proof {
 use Need::{Bench, Build, Device, OpenMpi, Package, Root, Study, Test, VirtualMachine};
 use Proof::Program;
 
-/// Everything that a system with nothing but Rust lacks. What one of these depends on is not listed.
+/// Everything that a system with nothing but Rust lacks, without dependencies of these packages.
 pub(super) static REQUIREMENTS: &[Requirement] = &[
     thing("gcc", Build, "compiles the C parts").proof(Program(&["cc"])).elsewhere("gcc gcc gcc gcc c-compiler"),
     thing("libc6-dev", Build, "headers of the C library")
@@ -158,7 +150,7 @@ pub(super) static REQUIREMENTS: &[Requirement] = &[
     thing("lammps", Study, "LAMMPS: an application that the study times")
         .proof(Program(&["lmp"]))
         .elsewhere("lammps-openmpi - - lammps lammps"),
-    // With all that it needs 124 MB to fetch and 412 MB on the disk: not for who only installs or measures.
+    // With its dependencies 124 MB to fetch and 412 MB on the disk: only for tests.
     thing("chromium", Test, "shows the pages of `ibex view`, in a test, and draws their pictures")
         .proof(Program(&["chromium", "chromium-browser", "google-chrome"]))
         .elsewhere("chromium chromium chromium - -"),
@@ -184,20 +176,15 @@ pub(super) static REQUIREMENTS: &[Requirement] = &[
         .elsewhere("mmdebstrap - mmdebstrap - -"),
 ];
 
-/// A package manager.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Manager {
     /// Debian, Ubuntu: the only one that is queried and installs packages.
     Apt,
     /// Fedora, RHEL and derivatives.
     Dnf,
-    /// openSUSE, SLES.
     Zypper,
-    /// Arch.
     Pacman,
-    /// Spack, on any system.
     Spack,
-    /// Conda, on any system.
     Conda,
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The system: its package manager, and checks of requirements, however they were installed.
-//!
-//! Grade: setup. Called by [`super`]. Tests: tests.rs.
+//! The system: its package manager, and checks of requirements, however they were installed. Grade: setup. Called by
+//! [`super`]. Tests: tests.rs.
 
 use super::requirements::{MANAGERS, Manager, Proof, Requirement};
 use crate::environment::Environment;
@@ -11,15 +10,14 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::{env, fs};
 
-/// A system, as far as these commands see it.
 pub(super) struct System<'a> {
     environment: &'a Environment,
-    /// None is known.
+    /// `None`: unknown.
     pub(super) manager: Option<Manager>,
 }
 
 impl<'a> System<'a> {
-    /// The system of this environment. In an active environment of Conda, that is asked: its compiler sees nothing else.
+    /// Describes this environment. In an active Conda environment that is asked: its compiler sees nothing else.
     pub(super) fn of(environment: &'a Environment) -> Self {
         let has = |programs: &[&str]| programs.iter().all(|program| environment.program(program).is_some());
         let in_conda = environment.variable("CONDA_PREFIX").is_some() && has(&["conda", "mpicc"]);
@@ -33,17 +31,16 @@ impl<'a> System<'a> {
         }
         let installed = self.installed_by_apt(&needed)?;
         let missing: Vec<&Requirement> = needed.into_iter().filter(|thing| !installed.contains(thing.name)).collect();
-        // Where nothing can be installed, it is enough that a thing is there.
+        // If nothing can be installed, a passed check is enough.
         let is_lacking = |thing: &&Requirement| self.may_install() || !self.has(&thing.proof);
         Ok(missing.into_iter().filter(is_lacking).collect())
     }
 
-    /// Whether packages may be installed from here.
     pub(super) fn may_install(&self) -> bool {
         self.manager == Some(Manager::Apt) && (is_root() || self.environment.program("sudo").is_some())
     }
 
-    /// Which of the packages dpkg has installed. It exits with 1 when it does not know a name, which is an answer, too.
+    /// Returns the packages that dpkg has installed. dpkg exits with 1 for an unknown name, which is also an answer.
     fn installed_by_apt(&self, things: &[&Requirement]) -> std::io::Result<HashSet<String>> {
         let program = self.environment.program("dpkg-query").unwrap_or_else(|| "dpkg-query".into());
         let output = (self.environment.command(&program))
@@ -73,7 +70,7 @@ impl<'a> System<'a> {
         self.says_yes("cc", &options, &include)
     }
 
-    /// Where bindgen looks: what `LIBCLANG_PATH` names, what `llvm-config` says, and the folders of libraries.
+    /// Looks where bindgen does: in `LIBCLANG_PATH`, the answer of `llvm-config`, and the folders of libraries.
     fn has_libclang(&self) -> bool {
         let mut folders: Vec<String> = Vec::new();
         folders.extend(self.environment.variable("LIBCLANG_PATH").map(|path| path.to_string_lossy().into_owned()));
@@ -86,7 +83,7 @@ impl<'a> System<'a> {
             let is_library = |path: &Path| named(path) && path.to_string_lossy().contains(".so");
             is_library(path) || entries(folder).any(|entry| is_library(&entry.path()))
         };
-        // Versions lie side by side: /usr/lib/llvm-14/lib.
+        // One folder for each version: /usr/lib/llvm-14/lib.
         let versions = entries("/usr/lib").map(|entry| entry.path().join("lib").display().to_string());
         let versions = versions.filter(|folder| folder.contains("/llvm"));
         folders.into_iter().chain(versions).any(|folder| is_libclang(&folder))
@@ -96,7 +93,7 @@ impl<'a> System<'a> {
         self.library_folders().iter().any(|folder| entries(Path::new(folder).join(name)).next().is_some())
     }
 
-    /// Where a loader looks for libraries.
+    /// Returns the folders in which a loader looks for libraries.
     fn library_folders(&self) -> Vec<String> {
         let told = self.environment.variable("LD_LIBRARY_PATH").map(env::split_paths).into_iter().flatten();
         let conda = self.environment.variable("CONDA_PREFIX").map(|prefix| Path::new(prefix).join("lib"));
@@ -106,26 +103,24 @@ impl<'a> System<'a> {
         told.chain(of_system.map(str::to_owned)).collect()
     }
 
-    /// What a program prints, where it succeeds.
+    /// Returns the output of a program that succeeds.
     fn said(&self, program: &str, options: &[&str]) -> Option<String> {
         let program = self.environment.program(program)?;
         let output = self.environment.command(&program).args(options).stderr(Stdio::null()).output().ok()?;
         output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
     }
 
-    /// Whether a program succeeds, with this as its input.
     fn says_yes(&self, program: &str, options: &[&str], input: &str) -> bool {
         let Some(program) = self.environment.program(program) else { return false };
         let mut command = self.environment.command(&program);
         command.args(options).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
         let Ok(mut child) = command.spawn() else { return false };
-        // A program that does not read its input has ended, and says what there is to say by its status.
+        // A program that does not read its input has ended, and its status is the answer.
         let _ = child.stdin.take().map(|mut stdin| stdin.write_all(input.as_bytes()));
         child.wait().is_ok_and(|status| status.success())
     }
 }
 
-/// `apt-get`, as root.
 pub(super) fn apt_get() -> Command {
     if is_root() {
         let mut command = Command::new("apt-get");

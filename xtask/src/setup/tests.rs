@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of what is found missing, on made-up systems: a folder of programs is the whole `PATH`.
+//! Tests on simulated systems: a folder of programs is the whole `PATH`.
 
 use super::requirements::Proof;
 use super::*;
@@ -8,7 +8,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 
-/// Environment whose `PATH` has these programs, each with what it does.
+/// Returns an environment whose `PATH` has these programs (name, shell script).
 fn with(folder: &Folder, programs: &[(&str, &str)]) -> Environment {
     for (name, does) in programs {
         let file = folder.path().join(name);
@@ -18,7 +18,6 @@ fn with(folder: &Folder, programs: &[(&str, &str)]) -> Environment {
     Environment::of(&[("PATH", folder.path().to_str().unwrap())])
 }
 
-/// A compiler that finds the headers whose names hold this word.
 fn compiler(word: &str) -> String {
     format!("read line; case $line in *{word}*) exit 0;; *) exit 1;; esac")
 }
@@ -72,7 +71,7 @@ fn what_is_missing_has_the_names_of_that_system_and_the_command_to_run() {
         let error = ensure(&environment, None, &[Need::OpenMpi]).unwrap_err().to_string();
         assert!(error.contains(command) && error.contains(package), "{program}: {error}");
         assert!(error.contains("the verbs library") && !error.contains("libibverbs-dev"), "{program}: {error}");
-        // Two of Debian's packages are one elsewhere.
+        // Two of Debian's packages are one package of other systems.
         let line = error.lines().last().unwrap();
         assert!(line.split(' ').filter(|word| *word == "rdma-core").count() <= 1, "{line}");
         fs::remove_file(folder.path().join(program)).unwrap();

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The parts of `cargo xtask test` that need a device: which tests run on which device, and the runs.
-//!
-//! The tests themselves are the target `device` of hw-tests, which is told by variables what to run and where to find it.
-//! It runs one test at a time and leaves about half of two processors idle, so with `--all` the tests of the first device
-//! run beside those of the others.
-//! Called by [`super`]. Grade: setup. Tests: at the end of this file.
+//! The parts of `cargo xtask test` that need a device: which tests run on which device, and the runs. The tests are the
+//! target `device` of hw-tests, which gets its selection by variables. It runs one test at a time and leaves about half
+//! of two processors idle, so with `--all` the tests of the first device run beside those of the others. Called by
+//! [`super`]. Grade: setup. Tests: below.
 
 use super::Arguments;
 use super::tally::{Lane, Tally};
@@ -19,12 +17,11 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// What tests run on unless a device is asked for: the adapter that most have, the least one that ibex takes, and a
+/// Devices for tests unless `--device` names one: an emulated mlx5, the least adapter that ibex accepts, and a
 /// kernel's.
 pub(super) const DEVICES: [&str; 3] = ["softhca:mlx5", "softhca:minimal", SOFT_ROCE];
 
-/// What is tested with Open MPI 5 unless only one device is asked for, by words of the tests' names: events, protocols,
-/// one-sided operations, failures.
+/// Words in the names of tests that run with Open MPI 5: events, protocols, one-sided operations, failures.
 const ON_5: [&str; 10] = [
     "what_events_show",
     "events_",
@@ -38,8 +35,8 @@ const ON_5: [&str; 10] = [
     "ibex_names_the_peer",
 ];
 
-/// What is tested on soft-RoCE when an Open MPI is asked for and no device: whether jobs start and talk in a guest and
-/// between two, and what a kernel's device does otherwise than an emulated one.
+/// Tests on soft-RoCE with `--mpi` and no `--device`: jobs in one guest and between two, and behaviour in which a
+/// kernel's device differs from an emulated one.
 const ON_SOFT_ROCE_WITH_MPI: [&str; 8] = [
     "every_send_mode_delivers_at_every_size_on_2_ranks",
     "what_events_show_is_what_was_sent_on_2_ranks",
@@ -51,16 +48,14 @@ const ON_SOFT_ROCE_WITH_MPI: [&str; 8] = [
     "four_ranks_on_two_nodes_agree_on_collective_results",
 ];
 
-/// The tests on one device.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct OnDevice<'a> {
     pub(super) device: &'a str,
     selection: Selection,
-    /// Words of the tests' names, of which one is enough; without any, all.
+    /// Words, one of which a test's name has to contain; empty: all tests.
     only: Vec<&'a str>,
 }
 
-/// On which devices tests are run, and which.
 pub(super) fn runs(arguments: &Arguments) -> Vec<OnDevice<'_>> {
     if arguments.no_device {
         return Vec::new();
@@ -84,7 +79,7 @@ pub(super) fn runs(arguments: &Arguments) -> Vec<OnDevice<'_>> {
     }
 }
 
-/// What device tests are told of their surroundings.
+/// Paths that device tests get by variables.
 struct Surroundings {
     components: PathBuf,
     programs: PathBuf,
@@ -93,7 +88,7 @@ struct Surroundings {
     softhca: PathBuf,
 }
 
-/// Runs the device tests, as often as asked for; with `--all` on the library as users have it.
+/// Runs the device tests, as often as asked for; with `--all` with the library in release.
 pub(super) fn run(
     workspace: &Workspace,
     tests: &Tests,
@@ -119,7 +114,7 @@ pub(super) fn run(
             tally.tests(&format!("device tests on {}", run.device), &mut command(&program, &surroundings, run));
         }
     };
-    // The quick tier is for a quiet machine: it is short enough one after the other.
+    // The quick tier needs one lane: it is short.
     let in_first_lane = if arguments.all { 1 } else { runs.len() };
     let (first, others) = runs.split_at(runs.len().min(in_first_lane));
     for _ in 0..arguments.again {
@@ -164,7 +159,7 @@ fn command(program: &Path, surroundings: &Surroundings, run: &OnDevice<'_>) -> C
     command
 }
 
-/// The tests of [`ON_5`]; where no Debian 13 root is to be had, they are skipped, and that is said.
+/// Runs the tests of [`ON_5`]; skips and reports them if no Debian 13 root can be made.
 fn on_open_mpi_5(workspace: &Workspace, tally: &mut Tally) {
     if !series::is_elsewhere(Some(Series::V5)).unwrap_or(false) {
         return;
@@ -189,7 +184,6 @@ mod tests {
         arguments: Arguments,
     }
 
-    /// The devices that such a command line runs tests on, and which.
     fn asked(line: &str) -> Vec<(String, Selection, usize)> {
         let words = std::iter::once("test").chain(line.split_whitespace());
         let arguments = Line::parse_from(words).arguments;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The part of `cargo xtask test --all` that installs under a folder of the target folder, asks Open MPI's own `ompi_info`,
-//! uninstalls, and looks whether anything is left.
-//!
-//! Called by [`super`]. Grade: setup.
+//! The part of `cargo xtask test --all` that installs under a folder of the target folder, asks `ompi_info`,
+//! uninstalls, and checks that nothing is left. Called by [`super`]. Grade: setup.
 
 use super::tally::Tally;
 use crate::build::{self, Profile};
@@ -11,7 +9,6 @@ use crate::workspace::Workspace;
 use anyhow::{Context, Result, bail};
 use std::fs;
 
-/// Builds ibex as users have it, installs it, and takes it away again.
 pub(super) fn comes_and_goes(workspace: &Workspace, tally: &mut Tally) {
     tally.timed("install and uninstall with Open MPI's own ompi_info", || tried(workspace));
 }

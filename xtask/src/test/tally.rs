@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `cargo xtask test` ran so far: how many tests passed, failed, were skipped and were done once more, which failed,
-//! and how long each part took.
-//!
-//! It runs the commands of the parts, shows what they print, and counts it. Called by [`super`]. Grade: setup; test
-//! programs run side by side on as many threads as there are processors, and so may lanes of several parts. Tests: at the
-//! end of this file.
+//! The results of `cargo xtask test`: it runs the commands of the parts, shows their output, and counts tests that
+//! passed, failed, were skipped or repeated, and the time of each part. Called by [`super`]. Grade: setup; test
+//! programs run side by side on as many threads as there are processors, and so may lanes of several parts. Tests:
+//! below.
 
 use crate::command::{shown, step};
 use anyhow::{Context, Result};
@@ -16,10 +14,10 @@ use std::sync::{Mutex, PoisonError, mpsc};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// More tests than this that were done once more are a failure: the machine, or what is tested, is not as it should be.
+/// Largest number of repeated tests; more mean that the machine or the tested code is unreliable.
 const MOST_FLAKY: usize = 3;
 
-/// What a line begins with that tells of a test that was done once more.
+/// Beginning of a line that reports a repeated test.
 const FLAKY: &str = "flaky ";
 
 #[derive(Debug, Default, PartialEq)]
@@ -28,13 +26,12 @@ pub(super) struct Tally {
     failed: u64,
     skipped: u64,
     pub(super) failures: Vec<String>,
-    /// What was done once more, each with the reason.
+    /// Repeated tests, each with the reason.
     flaky: Vec<String>,
-    /// How long each part took that runs a command.
+    /// Name and duration of each part that runs a command.
     pub(super) took: Vec<(String, Duration)>,
-    /// Whether other lanes run beside this one.
     has_neighbours: bool,
-    /// What stands before each line that is shown.
+    /// Prefix of each line that is shown.
     before: String,
 }
 
@@ -42,18 +39,18 @@ pub(super) struct Tally {
 pub(super) type Lane<'a> = Box<dyn FnOnce(&mut Tally) + Send + 'a>;
 
 impl Tally {
-    /// Whether something ran, nothing failed, and not too much was done once more.
+    /// Whether something ran, nothing failed, and few tests were repeated.
     pub(super) fn good(&self) -> bool {
         self.failed == 0 && self.passed > 0 && self.flaky.len() <= MOST_FLAKY
     }
 
-    /// Runs a part that either succeeds or not.
+    /// Runs a command as a part that either succeeds or not.
     pub(super) fn part(&mut self, name: &str, command: &mut Command) {
         step(&format!("{name}: {}", shown(command)));
         self.timed(name, || crate::command::run(command));
     }
 
-    /// Does and counts a part that takes its time, and gives what it made.
+    /// Runs, times and counts a part, and returns its result.
     pub(super) fn timed<T>(&mut self, name: &str, part: impl FnOnce() -> Result<T>) -> Option<T> {
         let started = Instant::now();
         let done = part();
@@ -61,7 +58,6 @@ impl Tally {
         self.done(name, done)
     }
 
-    /// Counts a part, and gives what it made.
     pub(super) fn done<T>(&mut self, name: &str, done: Result<T>) -> Option<T> {
         match done {
             Ok(made) => {
@@ -76,7 +72,7 @@ impl Tally {
         }
     }
 
-    /// Says and counts a part that cannot be run here.
+    /// Reports and counts a part that cannot run here.
     pub(super) fn skip(&mut self, what: &str) {
         println!("skip {what}");
         self.skipped += 1;
@@ -87,7 +83,7 @@ impl Tally {
         self.failures.push(name);
     }
 
-    /// Runs a test program of Rust's, or what runs several, shows its output, and counts its results.
+    /// Runs a Rust test program, or a command that runs several, shows its output, and counts its results.
     pub(super) fn tests(&mut self, name: &str, command: &mut Command) {
         step(&format!("{name}: {}", shown(command)));
         let before = (self.passed, self.failed, self.failures.len());
@@ -101,14 +97,14 @@ impl Tally {
         match ended {
             Ok(true) if self.passed > before.0 => {}
             Ok(true) => self.fail(format!("{name}: not one test ran")),
-            // What failed is counted already where the output said so; a crash or a failed build says nothing.
+            // The output has reported failed tests already; a crash or a failed build reports nothing.
             Ok(false) if said_failed => {}
             Ok(false) => self.fail(name.to_owned()),
             Err(error) => self.fail(format!("{name}: {error:#}")),
         }
     }
 
-    /// Runs test programs of Rust's side by side, shows the output of each when it has ended, and counts their results.
+    /// Runs Rust test programs side by side, shows the output of each when it has ended, and counts their results.
     pub(super) fn programs(&mut self, name: &str, programs: Vec<(String, Command)>) {
         step(&format!("{name}: {} test programs", programs.len()));
         let before = (self.passed, self.failed);
@@ -123,7 +119,7 @@ impl Tally {
                     let next = || waiting.lock().unwrap_or_else(PoisonError::into_inner).next();
                     while let Some((program, mut command)) = next() {
                         let output = command.stdin(Stdio::null()).output();
-                        // It fails where nobody counts any more.
+                        // Fails if the receiver has stopped counting.
                         let _ = sender.send((program, shown(&command), output));
                     }
                 });
@@ -143,7 +139,6 @@ impl Tally {
         }
     }
 
-    /// Runs lanes side by side, and counts the parts of them all.
     pub(super) fn side_by_side(&mut self, lanes: Vec<Lane<'_>>) {
         let has_neighbours = lanes.len() > 1;
         let counted: Vec<Self> = thread::scope(|scope| {
@@ -160,7 +155,7 @@ impl Tally {
         }
     }
 
-    /// Names what the next lines are of, where other lanes show theirs between them.
+    /// Puts the name of the part before the next lines if other lanes print between them.
     pub(super) fn name_lines(&mut self, name: &str) {
         if self.has_neighbours {
             self.before = format!("{name}: ");
@@ -176,10 +171,9 @@ impl Tally {
         self.took.extend(other.took);
     }
 
-    /// Shows and counts what a test program wrote that has ended.
     fn count_ended(&mut self, program: &str, output: &Output) {
         let failed_before = self.failed;
-        // Some things that a test says past the capture of its output are written to the other stream.
+        // Tests write some lines past the capture, to the other stream.
         for stream in [&output.stdout, &output.stderr] {
             let text = String::from_utf8_lossy(stream);
             print!("{text}");
@@ -203,7 +197,6 @@ impl Tally {
         Ok(child.wait()?.success())
     }
 
-    /// Counts what a line of a test program says.
     fn count(&mut self, line: &str) {
         if let Some(name) = line.strip_prefix("test ").and_then(|line| line.strip_suffix(" ... FAILED")) {
             self.failures.push(name.trim_end().to_owned());
@@ -234,7 +227,7 @@ impl fmt::Display for Tally {
     }
 }
 
-/// The number that stands before a word: 12 before ` passed` in `ok. 12 passed; 0 failed`.
+/// Returns the number before a word: 12 before ` passed` in `ok. 12 passed; 0 failed`.
 fn number_before(text: &str, word: &str) -> u64 {
     let before = text.split(word).next().unwrap_or("");
     before.rsplit(|c: char| !c.is_ascii_digit()).next().and_then(|digits| digits.parse().ok()).unwrap_or(0)

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The parts of `cargo xtask test` that need no device: formatting, clippy, unit, doc and compile-fail tests, those of the
-//! emulated adapter; with `--all` also models under loom, tests under Miri, and programs of others.
-//!
-//! Called by [`super`]. Grade: setup.
+//! The parts of `cargo xtask test` that need no device: formatting, clippy, unit, doc and compile-fail tests; with
+//! `--all` also models under loom, tests under Miri, and third-party programs. Called by [`super`]. Grade: setup.
 
 use super::tally::{Lane, Tally};
 use crate::build::{self, TestProgram, Tests};
@@ -13,25 +11,23 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
 
-/// Test programs to start, each with the name that is shown.
 type NamedCommands = Vec<(String, Command)>;
 
-/// The test targets that are run on a device, by folder and name.
+/// Test targets that need a device, by folder and name.
 const ON_DEVICES: [(&str, &str); 2] = [("hw-tests", "device"), ("hw-tests", "engine")];
 
-/// The test targets that run programs of others. Each is run alone.
+/// Test targets that run third-party programs. Each is run alone.
 const OF_OTHERS: [(&str, &str); 2] = [("softhca", "programs"), ("view", "browser")];
 
 /// The packages that are linked with an Open MPI, or with the rdma-core beside it.
 const LINKED_WITH_OPEN_MPI: [&str; 3] = ["ffi", "plugin-abi", "softhca"];
 
-/// Formatting and clippy, of all packages.
 pub(super) fn lints(workspace: &Workspace, tally: &mut Tally) {
     tally.part("formatting", cargo(workspace.root()).args(["fmt", "--all", "--check"]));
     clippy(workspace, &["--workspace"], tally);
 }
 
-/// Clippy of what depends on the Open MPI that it is built with.
+/// Runs clippy for the packages that depend on the Open MPI.
 pub(super) fn lints_of_what_open_mpi_loads(workspace: &Workspace, tally: &mut Tally) {
     clippy(workspace, &["--package", "ibex-ffi", "--package", "ibex-plugin-abi"], tally);
 }
@@ -42,23 +38,22 @@ fn clippy(workspace: &Workspace, packages: &[&str], tally: &mut Tally) {
     tally.part("clippy", &mut clippy);
 }
 
-/// The tests that are the same on every device and with every Open MPI.
+/// Runs the tests that are the same on every device and with every Open MPI.
 pub(super) fn tests(workspace: &Workspace, tests: &Tests, all: bool, tally: &mut Tally) {
     let readers = if all { readers_of_exports(workspace, tally) } else { Vec::new() };
     let (of_others, ours) = split(workspace, tests, |_| true, &readers);
     tally.programs("unit tests, and tests of the emulated adapter", ours);
-    // softhca has none, and `cargo test` would build it anew, for another kind of link.
+    // softhca has no doc tests, and `cargo test` would build it anew, for another kind of link.
     let doc = ["test", "--quiet", "--no-fail-fast", "--workspace", "--exclude", "softhca", "--doc"];
     tally.tests("doc and compile-fail tests", cargo(workspace.root()).args(doc));
     if all {
         run_each_alone(of_others, tally);
-        // Each is one thread most of the time.
+        // Each uses one thread most of the time.
         let loom: Lane<'_> = Box::new(|tally| under_loom(workspace, tally));
         tally.side_by_side(vec![loom, Box::new(|tally| under_miri(workspace, tally))]);
     }
 }
 
-/// Runs the tests of the packages that are linked with Open MPI or with the system's rdma-core.
 pub(super) fn of_what_open_mpi_loads(workspace: &Workspace, tests: &Tests, tally: &mut Tally) {
     let is_linked = |program: &TestProgram| {
         LINKED_WITH_OPEN_MPI.iter().any(|folder| program.folder == workspace.root().join(folder))
@@ -68,8 +63,8 @@ pub(super) fn of_what_open_mpi_loads(workspace: &Workspace, tests: &Tests, tally
     run_each_alone(of_others, tally);
 }
 
-/// The commands, each with its name, of those of the test programs that need no device: first those that run programs of
-/// others, then the rest.
+/// Returns the commands of the test programs that need no device: first those that run third-party programs, then the
+/// rest.
 fn split(
     workspace: &Workspace,
     tests: &Tests,
@@ -93,7 +88,7 @@ fn run_each_alone(programs: NamedCommands, tally: &mut Tally) {
     }
 }
 
-/// A test program as cargo would run it, with where it finds the library that was built with it.
+/// Returns a test program's command as cargo would run it, with the folder of the library built with it.
 fn command(
     workspace: &Workspace,
     tests: &Tests,
@@ -107,8 +102,7 @@ fn command(
     (program.shown(workspace.root()), command)
 }
 
-/// Programs of others that read exports, by the variables that tests know them by; where one is not to be had, what it
-/// reads is skipped, and said.
+/// Returns third-party programs that read exports, by the variables of the tests; reports the others as skipped.
 fn readers_of_exports(workspace: &Workspace, tally: &mut Tally) -> Vec<(&'static str, PathBuf)> {
     let started = Instant::now();
     step("programs of others that read exports");
@@ -120,7 +114,7 @@ fn readers_of_exports(workspace: &Workspace, tally: &mut Tally) -> Vec<(&'static
     ready
 }
 
-/// Loom's flag is for all that is built, so that it has a folder of its own.
+/// Runs the models under loom, in a target folder of their own because loom's flag is for all crates.
 fn under_loom(workspace: &Workspace, tally: &mut Tally) {
     tally.name_lines("loom");
     let models = ["test", "--package", "ibex", "--lib", "events::"];
@@ -128,7 +122,7 @@ fn under_loom(workspace: &Workspace, tally: &mut Tally) {
     tally.tests("the event engine's models, under loom", cargo(workspace.root()).args(models).envs(with_loom));
 }
 
-/// What runs under Miri; where that is not to be had, it is skipped, and said.
+/// Runs the tests under Miri, or reports them as skipped if it cannot be installed.
 fn under_miri(workspace: &Workspace, tally: &mut Tally) {
     tally.name_lines("Miri");
     if let Err(error) = miri::ensure(workspace) {

@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What events may cost, and whether they cost no more.
-//!
-//! A bound that the ratio may keep or miss is neither met nor missed: the machine is too noisy to say. Instructions,
-//! allocations and counts of events are exact.
-//!
-//! Grade: setup. Called by [`super`]. Tests: at the end of this file.
+//! Bounds on the cost of events. A bound within the interval of a ratio is neither met nor missed: the machine is too
+//! noisy. Instructions, allocations and counts of events are exact. Grade: setup. Called by [`super`]. Tests: below.
 
 use super::{Outcome, Verdict};
 use ibex_bench::{Cost, Ratio, SMALL_BUFFER, Transport};
 
-/// Where a change of this much would not be noticed for noise, a bound is not called met.
+/// Largest ratio by which noise may hide a change; if it may hide more, a bound is not called met.
 const UNNOTICED: f64 = 1.05;
 
-/// How many events a second a thread has to raise and deliver through a buffer.
+/// Number of events per second that a thread has to raise and deliver through a buffer.
 const DELIVERIES: f64 = 10e6;
 
 pub(super) fn verdicts(cost: &Cost) -> Vec<Verdict> {
@@ -84,19 +80,19 @@ fn sites(cost: &Cost) -> Verdict {
     verdict("nobody registered: instructions per site", "at most 2", "more than a build without events", judged)
 }
 
-/// The sites of a message, which are as many as it has events when all are listened to, and the instructions that these
-/// sites take together while nobody listens.
+/// Returns the number of sites of a message, which is its number of events with all listeners, and the instructions
+/// that these sites take together without listeners.
 fn sites_of_message(cost: &Cost) -> Option<(f64, f64)> {
     let (without, with) = (cost.message(Transport::WithoutEvents)?, cost.message(Transport::Unregistered)?);
     let sites = cost.message(Transport::Callbacks)?.events;
     (sites > 0.0).then_some((sites, with.instructions_of_ibex - without.instructions_of_ibex))
 }
 
-/// The instructions that the events of a message over the PML add to those of another way, by a way of listening; and
-/// how many they are. PERUSE's are those of `MPI_T`.
+/// Returns the instructions that the events of a message over the PML add to those of `to`, by a way of listening; and
+/// their number. PERUSE's are those of `MPI_T`.
 fn added(cost: &Cost, way: Transport, to: Transport) -> Option<(f64, f64)> {
     let (plain, watched) = (cost.message(to)?, cost.message(way)?);
-    // Those of the start and the end of the job are among them, a few in thousands.
+    // Includes those of the start and the end of the job, a few in thousands.
     let counting = [Transport::MpiT, Transport::Kept, Transport::Delivered].into_iter();
     let counted = counting.filter_map(|way| cost.message(way)).map(|message| message.events);
     let events = counted.fold(0.0, f64::max).round();
@@ -128,7 +124,6 @@ fn all_accounted_for(cost: &Cost) -> Verdict {
     verdict("each event: delivered, or lost and told", "every one", "of those raised", judged)
 }
 
-/// A ratio as a verdict shows it: the median, and the interval.
 fn measured(outcome: Outcome, ratio: &Ratio) -> (Outcome, String, String) {
     (outcome, format!("{:.3}", ratio.median), format!("{:.3} to {:.3}", ratio.least, ratio.greatest))
 }
@@ -137,7 +132,7 @@ fn met(met: bool) -> Outcome {
     if met { Outcome::Met } else { Outcome::NotMet }
 }
 
-/// `judged`: the outcome, the value, and what it is of; none where nothing was measured.
+/// `judged`: the outcome, the value, and its range or size; `None` if nothing was measured.
 fn verdict(
     what: &'static str,
     bound: &str,
@@ -160,7 +155,6 @@ mod tests {
         Cost { ratios, messages: Vec::new(), counts: Vec::new(), deliveries_per_second: None }
     }
 
-    /// Of messages of 8 bytes, or of all large ones: the median, the least and the greatest.
     fn ratio(test: &str, transport: Transport, bytes: Option<u64>, [median, least, greatest]: [f64; 3]) -> Ratio {
         let (test, transport) = (test.to_owned(), transport.name().to_owned());
         Ratio { test, transport, bytes, median, least, greatest }

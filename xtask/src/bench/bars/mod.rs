@@ -1,40 +1,36 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What ibex is held to, and whether a report meets it: [`speed`], or what `--events` costs ([`events`]).
-//!
-//! Grade: setup. Called by [`super`]. Tests: at the end of each file.
+//! What ibex has to reach, and whether a report does: [`speed`], or the cost of `--events` ([`events`]). Grade: setup.
+//! Called by [`super`]. Tests: in each file.
 
 mod events;
 mod speed;
 
 use ibex_bench::{Kind, Report};
 
-/// What is wanted, and what a report says of it.
+/// A bar, and its value in a report.
 #[derive(Debug)]
 struct Verdict {
     what: &'static str,
     against: &'static str,
     /// The bound in words: `at most 1.15 x`.
     bound: String,
-    /// The value, of several sizes the worst, or why it is not judged, and what it is of (its size); none where nothing was
-    /// measured.
+    /// The value, or the reason why it is not judged, and its size (of several, the worst); `None` if not measured.
     measured: Option<(String, String)>,
     outcome: Outcome,
 }
 
-/// Whether what is wanted was measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Outcome {
     Met,
     NotMet,
-    /// What was measured moves too much to say.
+    /// The values differ too much.
     Unclear,
-    /// The rounds of what was measured lie too far apart.
+    /// The rounds of a value differ too much.
     NotJudged,
     NotMeasured,
 }
 
 impl Outcome {
-    /// `met`, `not met`, `unclear`, `not judged` or `not measured`.
     fn word(self) -> &'static str {
         match self {
             Self::Met => "met",
@@ -46,7 +42,7 @@ impl Outcome {
     }
 }
 
-/// What a report says of each bar of such a device, as text; of a first table, only of those that it measures.
+/// Returns the verdict for each bar of such a device, as text; for a first table, only of the bars that it measures.
 pub(super) fn judged(kind: Kind, report: &Report) -> String {
     let mut verdicts = report.events.as_ref().map_or_else(|| speed::verdicts(kind, report), events::verdicts);
     if report.is_brief() {
@@ -55,7 +51,7 @@ pub(super) fn judged(kind: Kind, report: &Report) -> String {
     lines(&verdicts)
 }
 
-/// Empty where there are none.
+/// Returns the lines of a table; empty without verdicts.
 fn lines(verdicts: &[Verdict]) -> String {
     if verdicts.is_empty() {
         return String::new();

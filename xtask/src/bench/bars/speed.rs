@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The speeds ibex is held to, as ratios of two things measured in the same run, and whether a report meets them.
-//!
-//! On adapters and soft-RoCE ibex is compared with the raw adapter; on emulated adapters with the other transports, as
-//! there an operation of the adapter takes no longer than the software above it, and the adapter with the memory of the
-//! host. A value whose rounds lie far apart neither meets a bar nor misses it.
-//!
-//! Grade: setup. Called by [`super`]. Tests: at the end of this file.
+//! The speeds that ibex has to reach, as ratios of two values measured in the same run. On adapters and soft-RoCE ibex
+//! is compared with the raw adapter. On emulated adapters it is compared with the other transports, because an
+//! operation of the adapter takes no longer than the software above it, and the adapter with the memory of the host. A
+//! value whose rounds differ widely is not judged. Grade: setup. Called by [`super`]. Tests: below.
 
 use super::{Outcome, Verdict};
 use ibex_bench::{Kind, Report, Row, Transport, size};
@@ -17,7 +14,7 @@ struct Bar {
     test: &'static str,
     of: Transport,
     to: Transport,
-    /// Sizes it holds for, in bytes, inclusive.
+    /// Smallest and largest size of the bar, in bytes.
     sizes: (u64, u64),
     bound: Bound,
 }
@@ -100,17 +97,16 @@ impl Bar {
         Self { what, against, test, of: Transport::Ibex, to: Transport::Raw, sizes, bound }
     }
 
-    /// ibex beside another transport of MPI.
+    /// Compares ibex with another transport of MPI.
     const fn to(what: &'static str, to: Transport, test: &'static str, sizes: (u64, u64), bound: Bound) -> Self {
         Self { what, against: to.name(), test, of: Transport::Ibex, to, sizes, bound }
     }
 
-    /// ibex's BTL under ob1 takes less than another transport.
+    /// Compares ibex's BTL under ob1 with another transport, which has to take longer.
     const fn of_btl(what: &'static str, to: Transport, test: &'static str) -> Self {
         Self { what, against: to.name(), test, of: Transport::IbexBtl, to, sizes: EVERY_SIZE, bound: Bound::Below(1.0) }
     }
 
-    /// Compares the raw adapter with the memory of the host.
     const fn adapter(what: &'static str, against: &'static str, test: &'static str, bound: Bound) -> Self {
         Self { what, against, test, of: Transport::Raw, to: Transport::Memory, sizes: EVERY_SIZE, bound }
     }
@@ -119,7 +115,7 @@ impl Bar {
         let worst = self.worst(report);
         let outcome = worst.map_or(Outcome::NotMeasured, |(ratio, _)| self.judge(ratio));
         let (outcome, measured) = match self.widest(report) {
-            // One size that misses is enough; that the others meet it is not.
+            // One size that misses is enough to miss; to meet the bar, all sizes have to be steady.
             Some((percent, bytes)) if outcome != Outcome::NotMet => {
                 (Outcome::NotJudged, Some((format!("spread {percent:.0} %"), bytes)))
             }
@@ -146,7 +142,7 @@ impl Bar {
         }
     }
 
-    /// The sizes the bar holds for, each with the two values that it compares.
+    /// Returns the sizes of the bar, each with the two values that it compares.
     fn compared<'a>(&'a self, report: &'a Report) -> impl Iterator<Item = (u64, [&'a Row; 2])> {
         let sizes = report.sizes(self.test).into_iter().filter(|size| (self.sizes.0..=self.sizes.1).contains(size));
         sizes.filter_map(|size| {
@@ -154,7 +150,7 @@ impl Bar {
         })
     }
 
-    /// Of the steady values, the ratio that is farthest from what is wanted, and its size.
+    /// Returns the worst ratio of the steady values, and its size.
     fn worst(&self, report: &Report) -> Option<(f64, u64)> {
         let steady = self.compared(report).filter(|(_, rows)| !rows.iter().any(|row| row.unsteady));
         let ratios = steady.filter_map(|(size, _)| Some((report.ratio(self.test, self.of, self.to, size)?, size)));
@@ -164,7 +160,7 @@ impl Bar {
         }
     }
 
-    /// The greatest spread of an unsteady value, in percent, and its size.
+    /// Returns the greatest spread of an unsteady value, in percent, and its size.
     fn widest(&self, report: &Report) -> Option<(f64, u64)> {
         let unsteady = self.compared(report).flat_map(|(size, rows)| {
             rows.into_iter().filter(|row| row.unsteady).map(move |row| (100.0 * row.spread / row.value, size))
@@ -178,7 +174,6 @@ pub(super) mod tests {
     use super::*;
     use serde_json::{Value, json};
 
-    /// A steady value of a report.
     pub(in crate::bench::bars) fn row(test: &str, transport: &str, bytes: u64, value: f64) -> Value {
         json!({
             "test": test, "transport": transport, "bytes": bytes, "metric": "", "unit": "", "value": value, "spread": 0.0,
