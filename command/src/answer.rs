@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Output of a command: text for people, or JSON for programs.
-//!
-//! Callers: each command, with its result. If the reader closes the pipe early (`| head`), the command ends quietly.
-//! Grade: setup. Tests: below.
+//! Output of a command: text for people, or JSON for programs. Called by each command with its result. If the reader
+//! closes the pipe early (`| head`), the command ends quietly. Grade: setup. Tests: below.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -37,7 +35,7 @@ pub(crate) fn print_on<T: Serialize + Display>(form: &Form, found: &T) -> Result
     }
 }
 
-/// The text of an error with its causes, each once, even if an error already contains the text of its cause.
+/// Returns the text of an error with its causes, each once, even if an error already contains the text of its cause.
 pub(crate) fn reason(error: &anyhow::Error) -> String {
     let mut told = String::new();
     for cause in error.chain().map(ToString::to_string) {
@@ -50,7 +48,7 @@ pub(crate) fn reason(error: &anyhow::Error) -> String {
     told
 }
 
-/// Rows of names and values, with the values aligned.
+/// Returns rows of names and values, with the values aligned.
 pub(crate) fn rows<'a>(indent: usize, rows: impl IntoIterator<Item = (&'a str, String)>) -> String {
     let rows: Vec<_> = rows.into_iter().filter(|(_, value)| !value.is_empty()).collect();
     let width = rows.iter().map(|(name, _)| name.chars().count()).max().unwrap_or(0);

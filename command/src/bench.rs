@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex bench`: measures MPI over ibex, the raw adapter, and the other transports of this machine.
-//!
-//! Finds the adapter, the hosts and the installed benchmark programs, and calls [`ibex_bench`]. Progress goes to
-//! standard error, the report to standard output. Grade: setup. Tests: below; with a device,
-//! `hw-tests/tests/device/command.rs`.
+//! `ibex bench`: measures MPI over ibex, the raw adapter, and the other transports of this machine. Finds the adapter,
+//! the hosts and the installed benchmark programs, and calls [`ibex_bench`]. Progress goes to standard error, the
+//! report to standard output. Grade: setup. Tests: below; with a device, `hw-tests/tests/device/command.rs`.
 
 use crate::answer::{self, Form};
 use crate::facts::adapters::{self, Adapter, Adapters, Port};
@@ -92,7 +90,7 @@ fn study(arguments: &Arguments, place: Where, started: Instant) -> Result<ExitCo
     Ok(if study.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// Prints what came of it, and says where that is, too.
+/// Prints the report, and the path of its file.
 fn told(
     arguments: &Arguments,
     report: &(impl Serialize + Display),
@@ -107,7 +105,7 @@ fn told(
     Ok(())
 }
 
-/// The hosts to measure between: the named ones, or those of a Slurm allocation; none: measure within this host.
+/// Returns the named hosts, or those of a Slurm allocation; `None`: measure within this host.
 fn hosts(named: &[String]) -> Result<Option<Hosts>> {
     between(named, &ibex_bench::of_allocation()?)
 }
@@ -138,7 +136,7 @@ struct Installed {
     /// This command, which has the same path on other hosts.
     command: PathBuf,
     programs: PathBuf,
-    /// None: Open MPI finds the components by itself.
+    /// `None`: Open MPI finds the components by itself.
     components: Option<PathBuf>,
 }
 
@@ -151,7 +149,7 @@ impl Installed {
         Ok(Self { command, ..Self::under(&installed.prefix, name.unwrap_or_default(), programs, is_told)? })
     }
 
-    /// The installation under a prefix, for the Open MPI whose folders have this name (may be empty); `is_told`:
+    /// Finds the installation under a prefix, for the Open MPI whose folders have this name (may be empty); `is_told`:
     /// whether Open MPI already has a path of components.
     fn under(prefix: &Path, name: &str, programs: Option<&Path>, is_told: bool) -> Result<Self> {
         let programs = programs.map_or_else(|| prefix.join("libexec/ibex").join(name), Path::to_path_buf);
@@ -193,7 +191,7 @@ impl Chosen {
         };
         let Some(adapter) = found else {
             return match named {
-                // Perhaps only the other hosts have it; they are asked.
+                // Only the other hosts may have it; the bench asks them.
                 Some(name) if between_hosts => {
                     Ok(Self { name: name.to_owned(), kind: Kind::Adapter, interface: String::new() })
                 }
@@ -219,7 +217,7 @@ impl Chosen {
     }
 }
 
-/// The network for TCP: that of the port's interface; within a host without one, loopback.
+/// Returns the network for TCP: that of the port's interface; within a host without one, loopback.
 fn network(port: &Port, between_hosts: bool) -> String {
     if between_hosts {
         // In Open MPI's notation; an InfiniBand subnet is no IP subnet.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex export DIR --to FORMAT -o OUT`: writes a trace in the format of another tool.
-//!
-//! Reads the trace, calls [`ibex_export`], and says what was written and what could not be read. Grade: setup; a
-//! million messages take seconds and the memory of their job. Tests: below; the formats', in export/.
+//! `ibex export DIR --to FORMAT -o OUT`: writes a trace in the format of another tool ([`ibex_export`]), and prints a
+//! summary. Grade: setup; a million messages take seconds and the memory of their job. Tests: below; the formats', in
+//! export/.
 
 use crate::answer::{self, Form};
 use anyhow::{Result, ensure};
@@ -35,7 +34,7 @@ pub(crate) struct Arguments {
     output: PathBuf,
 }
 
-/// Every format by its name, with suggestions for misspelt names.
+/// Parses the name of a format, with suggestions for misspelt names.
 fn formats() -> impl TypedValueParser<Value = Format> {
     let values = Format::ALL.map(|format| PossibleValue::new(format.name()).help(format.description()));
     PossibleValuesParser::new(values).map(|name| of_name(&name))
@@ -45,7 +44,6 @@ fn of_name(name: &str) -> Format {
     Format::ALL.into_iter().find(|format| format.name() == name).unwrap_or(Format::Perfetto)
 }
 
-/// Writes the export, and prints a summary.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let job = read(&arguments.trace)?;
     ensure!(!job.ranks.is_empty(), "the trace {} has no process", arguments.trace.display());
@@ -64,9 +62,7 @@ struct Written {
     format: &'static str,
     ranks: usize,
     messages: usize,
-    /// Events lost during recording.
     lost: u64,
-    /// Unreadable parts of the trace.
     faults: Vec<String>,
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex flight FILE...`: prints the last entries of processes' flight recorders; for several jobs in a folder, a
-//! summary of each (`jobs`).
-//!
-//! The engine's `flight` reads the files; entries of several files are ordered by the time of day. Grade: setup. Tests:
+//! `ibex flight FILE...`: prints the last entries of processes' flight recorders, ordered by the time of day; for
+//! several jobs in a folder, a summary of each (`jobs`). The engine's `flight` reads the files. Grade: setup. Tests:
 //! below; with a device, `hw-tests/tests/device/flight.rs`.
 
 use crate::answer::{self, Form};
@@ -36,10 +34,8 @@ pub(crate) struct Arguments {
     last: usize,
 }
 
-/// Number of jobs in a summary.
 const MOST_JOBS: usize = 20;
 
-/// The output.
 #[derive(Serialize)]
 struct Shown {
     /// The jobs, the last failure first.
@@ -50,7 +46,6 @@ struct Shown {
     processes: Vec<Process>,
     omitted: usize,
     entries: Vec<Line>,
-    /// Unreadable files in the folders.
     unreadable: Vec<String>,
 }
 
@@ -64,7 +59,7 @@ struct Process {
     program: String,
     alive: bool,
     reason: String,
-    /// Its last write, nanoseconds since 1970.
+    /// Time of its last write, nanoseconds since 1970.
     last_ns: u64,
     entries: u64,
     torn: u64,
@@ -72,7 +67,6 @@ struct Process {
 
 #[derive(Serialize)]
 struct Line {
-    /// Nanoseconds since 1970.
     time_ns: u64,
     /// Seconds relative to the last entry, so negative.
     seconds: f64,
@@ -89,7 +83,6 @@ struct Line {
     text: String,
 }
 
-/// Reads the files and prints their last entries.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let folder = [PathBuf::from(FOLDER)];
     let named = if arguments.files.is_empty() { &folder[..] } else { &arguments.files };
@@ -129,7 +122,6 @@ fn shown(flights: &[(PathBuf, Flight)], unreadable: Vec<String>, last: usize) ->
     for (_, flight) in flights {
         entries.extend(flight.entries.iter().map(|entry| (entry.time.wrapping_add(flight.to_unix), flight, entry)));
     }
-    // Entries of one process keep their order.
     entries.sort_by_key(|(time, ..)| *time);
     let omitted = if last == 0 { 0 } else { entries.len().saturating_sub(last) };
     let end = entries.last().map_or(0, |(time, ..)| *time);

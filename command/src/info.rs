@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex info`: shows this host's adapters and Open MPI, and the ports that ibex would use.
-//!
-//! Prints [`crate::facts`]. Grade: setup. Tests: there; with a device, `hw-tests/tests/device/command.rs`.
+//! `ibex info`: shows this host's adapters and Open MPI, and the ports that ibex would use ([`crate::facts`]). Grade:
+//! setup. Tests: there; with a device, `hw-tests/tests/device/command.rs`.
 
 use crate::answer::{self, Form};
 use crate::facts::Facts;
@@ -20,7 +19,6 @@ pub(crate) struct Arguments {
     given: Given,
 }
 
-/// Collects the facts, and prints them.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let parameters = parameters::of_a_job(&arguments.given)?;
     answer::print(&arguments.form, &Facts::here(&parameters))?;

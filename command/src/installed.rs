@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finds the installed library of ibex that belongs to an Open MPI.
-//!
-//! `cargo xtask install` makes a folder for each Open MPI, `lib/ibex/openmpi-4.1.4`, and one of the same name for the
-//! programs of `ibex bench` in `libexec/ibex`. If two Open MPIs have one release, the second folder's name has a
-//! suffix. The link `openmpi` in the folder leads to that Open MPI's libopen-pal.so. Called by `trace`, `bench` and
-//! `facts`. Grade: setup. Tests: below.
+//! Finds the installed library of ibex that belongs to an Open MPI. `cargo xtask install` makes a folder for each Open
+//! MPI, `lib/ibex/openmpi-4.1.4`, and one of the same name for the programs of `ibex bench` in `libexec/ibex`. If two
+//! Open MPIs have one release, the second folder's name has a suffix. The link `openmpi` in the folder leads to that
+//! Open MPI's libopen-pal.so. Called by `trace`, `bench` and `facts`. Grade: setup. Tests: below.
 
 use anyhow::{Context, Result, bail};
 use std::ffi::OsStr;
@@ -13,18 +11,15 @@ use std::process::{Command, Stdio};
 use std::{env, fs};
 use which::which;
 
-/// An Open MPI, found by its launcher.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct OpenMpi {
-    /// `4.1.4`
     pub(crate) release: String,
-    /// The folder of its `bin`.
+    /// Parent of the launcher's folder.
     prefix: PathBuf,
 }
 
 impl OpenMpi {
-    /// The Open MPI of this launcher, or of the `mpirun` of `PATH` if the launcher does not say (`srun`). None: there
-    /// is no Open MPI.
+    /// Returns the Open MPI of this launcher, or of the `mpirun` of `PATH` if the launcher does not say (`srun`).
     pub(crate) fn of(launcher: Option<&OsStr>) -> Option<Self> {
         let found = |launcher: &OsStr| Self::asked(&which(launcher).ok()?);
         launcher.and_then(found).or_else(|| found(OsStr::new("mpirun")))
@@ -36,7 +31,7 @@ impl OpenMpi {
         Self::new(&String::from_utf8_lossy(&output.stdout), launcher)
     }
 
-    /// From the launcher's version text: `mpirun (Open MPI) 4.1.4`.
+    /// Parses the launcher's version text: `mpirun (Open MPI) 4.1.4`.
     fn new(said: &str, launcher: &Path) -> Option<Self> {
         let release = release(said.split("(Open MPI) ").nth(1)?)?;
         let prefix = launcher.parent()?.parent().unwrap_or(Path::new("/")).to_path_buf();
@@ -44,41 +39,34 @@ impl OpenMpi {
     }
 }
 
-/// `4.1.4` from `v4.1.4rc1`; none if the text does not begin with a number.
+/// Returns `4.1.4` of `v4.1.4rc1`; `None` if the text does not begin with a number.
 pub(crate) fn release(version: &str) -> Option<String> {
     let version = version.trim_start_matches('v');
     let end = version.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(version.len());
     (end > 0).then(|| version[..end].to_owned())
 }
 
-/// The libraries installed with a command.
 #[derive(Debug)]
 pub(crate) struct Installed {
-    /// The prefix, which contains `bin` and `lib`.
     pub(crate) prefix: PathBuf,
-    /// The names of the folders, one for each Open MPI, in order.
+    /// Sorted names of the folders, one for each Open MPI.
     names: Vec<String>,
 }
 
 impl Installed {
-    /// With this command.
     pub(crate) fn here() -> Result<Self> {
         let program = env::current_exe().and_then(fs::canonicalize);
         let program = program.context("this command cannot find its own path")?;
         Ok(Self::around(&program))
     }
 
-    /// With the command at this path.
     pub(crate) fn around(command: &Path) -> Self {
         let prefix = command.parent().and_then(Path::parent).unwrap_or(Path::new("/")).to_path_buf();
         Self { names: names(&prefix.join("lib/ibex")), prefix }
     }
 
-    /// The name of the folder for an Open MPI; none if the installation has no folders per Open MPI (an older version),
-    /// or the Open MPI is unknown: then the library in `lib` itself counts.
-    ///
-    /// # Errors
-    /// ibex is installed for other Open MPIs only.
+    /// Returns the name of the folder for an Open MPI. `None`: the library in `lib` itself counts, because an older
+    /// version has installed it or the Open MPI is unknown. Fails if ibex is installed for other Open MPIs only.
     pub(crate) fn name(&self, openmpi: Option<&OpenMpi>) -> Result<Option<&str>> {
         let Some(openmpi) = openmpi.filter(|_| !self.names.is_empty()) else { return Ok(None) };
         let of_release: Vec<&String> = self.names.iter().filter(|name| is_of_release(name, &openmpi.release)).collect();
@@ -98,7 +86,6 @@ impl Installed {
     }
 }
 
-/// The folders of libraries next to the chooser component.
 pub(crate) fn names(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
@@ -113,7 +100,7 @@ pub(crate) fn is_of_release(name: &str, release: &str) -> bool {
     rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('-'))
 }
 
-/// `Open MPI 4.1.4 and 5.0.7`, from the names of folders.
+/// Returns `Open MPI 4.1.4 and 5.0.7`, from the names of folders.
 pub(crate) fn releases(names: &[String]) -> String {
     let mut releases: Vec<&str> = names.iter().filter_map(|name| name.split('-').nth(1)).collect();
     releases.dedup();
@@ -142,7 +129,7 @@ mod tests {
     fn the_library_of_an_open_mpi_has_its_release_and_its_prefix() {
         let prefix = env::temp_dir().join(format!("ibex-installed-{}", std::process::id()));
         let command = prefix.join("bin/ibex");
-        // An older version, or the tree of the source.
+        // The installation of an older version, or a build tree.
         assert_eq!(Installed::around(&command).name(Some(&an_openmpi("4.1.4", "/usr"))).unwrap(), None);
         for (name, library) in [
             ("openmpi-4.1.4", "/usr/lib/libopen-pal.so.40"),
@@ -157,7 +144,7 @@ mod tests {
         let name = |release, prefix| installed.name(Some(&an_openmpi(release, prefix)));
         assert_eq!(name("4.1.4", "/usr").unwrap(), Some("openmpi-4.1.4"));
         assert_eq!(name("4.1.4", "/opt/four").unwrap(), Some("openmpi-4.1.4-1a2b3c4d"));
-        // One that was moved.
+        // An Open MPI that was moved.
         assert_eq!(name("5.0.7", "/elsewhere").unwrap(), Some("openmpi-5.0.7"));
         assert_eq!(installed.name(None).unwrap(), None);
         let error = name("4.1", "/usr").unwrap_err().to_string();

@@ -1,17 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Known crashes of Open MPI, recognised by their backtrace.
-//!
-//! Used by `ibex doctor --output` and `ibex trace`. Grade: setup. Tests: below; the crash itself in
-//! hw-tests/tests/device/recorder.rs.
+//! Known crashes of Open MPI, recognised by their backtrace. Used by `ibex doctor --output` and `ibex trace`. Grade:
+//! setup. Tests: below; the crash itself in hw-tests/tests/device/recorder.rs.
 
-/// A known defect.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct KnownCrash {
-    /// A function in the backtrace.
     function: &'static str,
-    /// Description of the defect.
     pub(crate) what: &'static str,
-    /// The parameters that avoid it.
     pub(crate) mend: &'static str,
 }
 
@@ -23,7 +17,7 @@ static KNOWN: [KnownCrash; 1] = [KnownCrash {
            transports (--mca btl), and it carries one-sided operations between ranks of a host, too",
 }];
 
-/// The first known crash in this output, which need not be valid UTF-8.
+/// Returns the first known crash in this output, which need not be valid UTF-8.
 pub(crate) fn find(text: &[u8]) -> Option<&'static KnownCrash> {
     let has = |function: &str| text.windows(function.len()).any(|window| window == function.as_bytes());
     KNOWN.iter().find(|crash| has(crash.function))

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command `ibex`.
-//!
-//! Parses the command line and calls the subcommand; each has its own file or folder. [`answer`] prints the results, as
-//! text or, with `--json`, for programs. Grade: setup. One thread.
+//! The command `ibex`: parses the command line and calls the subcommand; each has its own file or folder. [`answer`]
+//! prints the results. Grade: setup. One thread.
 
 mod answer;
 mod bench;

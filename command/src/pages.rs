@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex pages DIR`: writes the manual pages and shell completions for an installation.
-//!
-//! Both are generated from the command line's definition. Grade: setup. Tests: below.
+//! `ibex pages DIR`: writes the manual pages and shell completions for an installation, from the command line's
+//! definition. Grade: setup. Tests: below.
 
 use anyhow::{Context, Result};
 use clap::Command;
@@ -16,14 +15,13 @@ pub(crate) struct Arguments {
     folder: PathBuf,
 }
 
-/// Folders below it in which shells search.
+/// Subfolders in which shells search.
 const SHELLS: [(Shell, &str); 3] = [
     (Shell::Bash, "bash-completion/completions"),
     (Shell::Zsh, "zsh/site-functions"),
     (Shell::Fish, "fish/vendor_completions.d"),
 ];
 
-/// Writes them.
 pub(crate) fn run(arguments: &Arguments, mut command: Command) -> Result<()> {
     let manual = made(&arguments.folder.join("man/man1"))?;
     clap_mangen::generate_to(command.clone(), &manual)

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The parameters of ibex that a job started here would have: from the command line, the environment and the user's
-//! parameter file of Open MPI, in that order, as in Open MPI.
-//!
-//! Called by commands that use the engine. Grade: setup. Tests: below.
+//! parameter file, in Open MPI's order. Called by commands that use the engine. Grade: setup. Tests: below.
 
 use anyhow::{Context, Result, bail};
 use ibex::tunables::{Faces, Kind, Row, TABLE, Tunables, Value};
@@ -11,7 +9,6 @@ use std::path::PathBuf;
 use std::{env, fs};
 use strsim::levenshtein;
 
-/// What the names of ibex' parameters begin with.
 const PREFIXES: [&str; 2] = [Faces::Both.prefix(), Faces::Pml.prefix()];
 
 /// Parameters on the command line.
@@ -23,7 +20,6 @@ pub(crate) struct Given {
 }
 
 impl Given {
-    /// The words for a command line.
     pub(crate) fn words(&self) -> Vec<String> {
         let pairs = self.mca.chunks_exact(2);
         pairs.flat_map(|pair| ["--mca".to_owned(), pair[0].clone(), pair[1].clone()]).collect()
@@ -32,19 +28,18 @@ impl Given {
 
 /// The parameters that differ from the defaults, and all of them.
 pub(crate) struct Parameters {
-    /// Whole names, and values.
+    /// Full names, and values.
     pub(crate) set: Vec<(String, String)>,
     pub(crate) tunables: Tunables,
 }
 
 pub(crate) fn of_a_job(given: &Given) -> Result<Parameters> {
     let mut texts = of_file(&fs::read_to_string(file()).unwrap_or_default());
-    // A variable need not be valid text.
     let variables =
         env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     texts.extend(variables.filter_map(|(name, value)| Some((own(name.strip_prefix("OMPI_MCA_")?)?, value))));
     for pair in given.mca.chunks_exact(2) {
-        // Parameters of others are allowed, as in mpirun.
+        // Parameters of other components are allowed, as in mpirun.
         if let Some(name) = own(&pair[0]) {
             if !is_known(&name) {
                 bail!("ibex has no parameter {}{}", pair[0], alike(&name));
@@ -64,7 +59,7 @@ pub(crate) fn of_a_job(given: &Given) -> Result<Parameters> {
     Ok(Parameters { set, tunables })
 }
 
-/// The user's file; Open MPI reads the system's first, which rarely sets parameters of ibex.
+/// Returns the user's file; the system's, which Open MPI reads first, rarely sets parameters of ibex.
 fn file() -> PathBuf {
     env::home_dir().unwrap_or_default().join(".openmpi/mca-params.conf")
 }
@@ -77,7 +72,6 @@ fn is_known(name: &str) -> bool {
     TABLE.iter().any(|row| row.full_name() == name)
 }
 
-/// Parses lines of `name = value`, with comments after `#`.
 fn of_file(text: &str) -> HashMap<String, String> {
     let lines = text.lines().filter_map(|line| line.split('#').next()?.split_once('='));
     lines.filter_map(|(name, value)| Some((own(name.trim())?, value.trim().to_owned()))).collect()
@@ -95,14 +89,13 @@ fn value(kind: Kind, text: &str) -> Option<Value> {
     })
 }
 
-/// A suggestion for a misspelt name.
 fn alike(name: &str) -> String {
     let names: Vec<String> = TABLE.iter().map(Row::full_name).collect();
     let meant = nearest(name, names.iter().map(String::as_str));
     meant.map_or_else(String::new, |meant| format!("; {meant} is meant, perhaps"))
 }
 
-/// The most similar known name, if it is similar enough.
+/// Returns the most similar known name, if it is similar enough.
 pub(crate) fn nearest<'a>(name: &str, known: impl Iterator<Item = &'a str>) -> Option<&'a str> {
     known.min_by_key(|known| levenshtein(known, name)).filter(|known| levenshtein(known, name) <= 3)
 }

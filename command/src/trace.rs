@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex trace -- mpirun ... ./app`: runs a job with the recorder, and prints what was recorded.
-//!
-//! The recorder, libibex-log.so, is preloaded into the ranks, and writes one file per rank into a folder. `mpirun` gets
-//! the ranks' environment by `-x`, so that ranks on other hosts have it too; other launchers pass on their own. Grade:
-//! setup. Tests: below; with a device, hw-tests/tests/device/recorder.rs.
+//! `ibex trace -- mpirun ... ./app`: runs a job with the recorder, libibex-log.so, preloaded into the ranks, and prints
+//! the number of recorded events. The recorder writes one file per rank into a folder. `mpirun` gets the ranks'
+//! environment by `-x`, so that ranks on other hosts have it too; other launchers pass on their own. Grade: setup.
+//! Tests: below; with a device, hw-tests/tests/device/recorder.rs.
 
 use crate::answer::{self, Form};
 use crate::installed::{Installed, OpenMpi};
@@ -50,7 +49,7 @@ pub(crate) struct Arguments {
     command: Vec<OsString>,
 }
 
-/// Runs the job, and prints what was recorded. The exit status is the job's.
+/// Runs the job, and prints a summary of the trace. The exit status is the job's.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     known(arguments.events.as_deref())?;
     let folder = prepared(&arguments.output)?;
@@ -85,8 +84,8 @@ fn say(crash: Option<&KnownCrash>) {
     }
 }
 
-/// Time for the rest of a job's output after its launcher has ended: a surviving process may keep the pipe open for
-/// ever.
+/// Time for the rest of a job's output after its launcher has ended, because a surviving process may keep the pipe
+/// open.
 const REST: Duration = Duration::from_secs(2);
 
 /// Runs the job, forwards its standard error as it comes, and searches it for known crashes.
@@ -102,11 +101,10 @@ fn watched(mut command: Command) -> Result<(ExitStatus, Option<&'static KnownCra
     Ok((status, said.and_then(|crashes| crashes.recv_timeout(REST).ok().flatten())))
 }
 
-/// Copies all output, and returns the first known crash in it.
 fn handed_on(from: impl Read, mut to: impl Write) -> Option<&'static KnownCrash> {
     let (mut from, mut line, mut crash) = (BufReader::new(from), Vec::new(), None);
     loop {
-        // Not by lines, because a prompt has no end of line.
+        // A prompt has no end of line.
         let Ok(bytes) = from.fill_buf() else { return crash };
         if bytes.is_empty() {
             return crash;
@@ -122,13 +120,12 @@ fn handed_on(from: impl Read, mut to: impl Write) -> Option<&'static KnownCrash>
     }
 }
 
-/// The longest name of a known crash's function, bytes.
 const LONGEST_NAME: usize = 256;
 
 /// The recorder's own events that can be chosen. They occur even if no message crosses ibex.
 const CALLS: [&str; 2] = ["mpi_call_begin", "mpi_call_end"];
 
-/// Its event that tells where the program stops it, which is always recorded.
+/// The recorder's event of `MPI_Pcontrol`, which is always recorded.
 const CONTROL: &str = "mpi_pcontrol";
 
 /// Checks the names of events and groups: the recorder would ignore unknown ones.
@@ -161,14 +158,14 @@ fn prepared(folder: &Path) -> Result<PathBuf> {
     Ok(folder)
 }
 
-/// The installed recorder for the Open MPI of a job's launcher.
+/// Returns the installed recorder for the Open MPI of a job's launcher.
 fn recorder(words: &[OsString]) -> Result<PathBuf> {
     let installed = Installed::here()?;
     let launcher = words.iter().find(|word| is_launcher(word));
     if let Some(name) = installed.name(OpenMpi::of(launcher.map(OsString::as_os_str)).as_ref())? {
         return Ok(installed.prefix.join("lib/ibex").join(name).join("libibex-log.so"));
     }
-    // The library of the first installed Open MPI; or in a build tree.
+    // Of the first installed Open MPI, or of a build tree.
     let places = ["lib/libibex-log.so", "ibex/lib/libibex-log.so"].map(|place| installed.prefix.join(place));
     let found = places.iter().find_map(|place| fs::canonicalize(place).ok());
     found.with_context(|| {
@@ -180,10 +177,9 @@ fn recorder(words: &[OsString]) -> Result<PathBuf> {
     })
 }
 
-/// The variable of the user's own preloaded libraries, on a command line.
 const PRELOAD: &str = "LD_PRELOAD=";
 
-/// The recorder and the user's own preloaded libraries, from the words before the launcher or from the environment.
+/// Returns the recorder and the user's own preloaded libraries, from the words before the launcher or the environment.
 fn preload(recorder: &Path, words: &[OsString]) -> OsString {
     let before = words.iter().take_while(|word| !is_launcher(word)).map(|word| word.as_bytes());
     let told = before.filter_map(|word| word.strip_prefix(PRELOAD.as_bytes())).last();
@@ -196,15 +192,15 @@ fn preload(recorder: &Path, words: &[OsString]) -> OsString {
     preload
 }
 
-/// The words, with the recorder added to every `LD_PRELOAD` that they set for the ranks: the launcher uses the later of
-/// two values, and `env` and shells their own.
+/// Adds the recorder to every `LD_PRELOAD` that the words set for the ranks: the launcher uses the later of two values,
+/// and `env` and shells their own.
 fn beside_others(words: &[OsString], recorder: &Path, variables: &[(&'static str, OsString)]) -> Vec<OsString> {
     // Only the ranks preload the recorder, not the launcher.
     let of_launcher = words.iter().position(|word| is_launcher(word)).unwrap_or(0);
     let mut made = words[..of_launcher].to_vec();
     for word in &words[of_launcher..] {
         if word == "LD_PRELOAD" && made.last().is_some_and(|before| before == "-x") {
-            // The value of this environment, which lacks the recorder.
+            // This environment has a value, without the recorder.
             let of_all = variables.iter().find(|(name, _)| *name == "LD_PRELOAD").map(|(_, value)| value.as_bytes());
             made.push(OsString::from_vec([PRELOAD.as_bytes(), of_all.unwrap_or_default()].concat()));
             continue;
@@ -224,22 +220,20 @@ fn beside_others(words: &[OsString], recorder: &Path, variables: &[(&'static str
     made
 }
 
-/// Whether a character can be part of a variable's name.
 fn is_of_a_name(letter: u8) -> bool {
     letter.is_ascii_alphanumeric() || letter == b'_'
 }
 
-/// Environment variables for the ranks.
 fn variables(preload: OsString, folder: &Path, events: Option<&str>) -> Vec<(&'static str, OsString)> {
     // All ranks have the recorder, so they may exchange messages to synchronise their clocks.
     let mut variables = vec![("LD_PRELOAD", preload), ("IBEX_TRACE", folder.into()), ("IBEX_TRACE_CLOCKS", "1".into())];
     variables.extend(events.map(|events| ("IBEX_TRACE_EVENTS", events.into())));
-    // Ranks on other hosts do not have this environment.
     variables.extend(env::var_os("IBEX_TRACE_CLOCKS_EVERY").map(|every| ("IBEX_TRACE_CLOCKS_EVERY", every)));
     variables
 }
 
-/// The job's command with these variables for its ranks. Other commands may precede the launcher: `timeout 60 mpirun`.
+/// Returns the job's command with these variables for its ranks. Other commands may precede the launcher: `timeout 60
+/// mpirun`.
 fn launched(words: &[OsString], variables: &[(&'static str, OsString)]) -> Command {
     let mut command = Command::new(&words[0]);
     let Some(launcher) = words.iter().position(|word| is_launcher(word)) else {
@@ -269,7 +263,6 @@ fn is_launcher(word: &OsStr) -> bool {
     Path::new(word).file_name().is_some_and(|name| LAUNCHERS.iter().any(|launcher| name == *launcher))
 }
 
-/// The exit code, as in a shell.
 fn code(status: ExitStatus) -> ExitCode {
     let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
     u8::try_from(code).map_or(ExitCode::FAILURE, ExitCode::from)
@@ -278,17 +271,13 @@ fn code(status: ExitStatus) -> ExitCode {
 #[derive(Debug, Default, Serialize)]
 struct Recorded {
     folder: PathBuf,
-    /// The job's exit code; `None`: it ended by a signal.
     status: Option<i32>,
     files: Vec<File>,
-    /// Number of ranks without a file.
     missing: u32,
     bytes: u64,
     events: u64,
     lost: u64,
-    /// Counts of each type with recorded or lost events.
     types: BTreeMap<String, Count>,
-    /// Unreadable and unfinished files, one sentence each.
     faults: Vec<String>,
 }
 
@@ -302,7 +291,6 @@ struct File {
     bytes: u64,
     events: u64,
     lost: u64,
-    /// Whether the process finished it.
     finished: bool,
 }
 
@@ -351,7 +339,6 @@ impl Recorded {
         self.lost += lost;
         self.faults.extend(reader.faults().map(ToString::to_string));
         for note in reader.notes() {
-            // Ranks of many hosts may have the same remark.
             if !self.faults.contains(note) {
                 self.faults.push(note.clone());
             }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex view`: writes the HTML page of a traced job.
-//!
-//! Reads the trace ([`ibex_messages`]), writes the page ([`ibex_view`]), and has a browser draw it for `--picture`.
-//! Grade: setup. Tests: below; of the page itself, in `view/`.
+//! `ibex view`: writes the HTML page of a traced job ([`ibex_view`]), and has a browser draw it for `--picture`. Grade:
+//! setup. Tests: below; of the page itself, in `view/`.
 
 use crate::answer::{self, Form};
 use anyhow::{Context, Result, bail};
@@ -42,16 +40,13 @@ pub(crate) struct Arguments {
     form: Form,
 }
 
-/// Summary of the output.
 #[derive(Serialize)]
 struct Written {
     page: PathBuf,
     bytes: u64,
     ranks: usize,
     messages: usize,
-    /// Events that the recorder lost.
     lost: u64,
-    /// Unreadable parts of the trace.
     faults: usize,
     picture: Option<PathBuf>,
 }
@@ -74,7 +69,6 @@ impl fmt::Display for Written {
     }
 }
 
-/// Writes the page.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let job = read(&arguments.folder)?;
     let page = arguments.output.clone().unwrap_or_else(|| arguments.folder.join("view.html"));
@@ -119,7 +113,7 @@ fn write(job: &Job, page: &Path) -> Result<()> {
     Ok(())
 }
 
-/// `1600x1000`.
+/// Parses `1600x1000`.
 fn size(text: &str) -> Result<(u32, u32), String> {
     let parts = text.split_once('x').and_then(|(width, height)| Some((width.parse().ok()?, height.parse().ok()?)));
     match parts {

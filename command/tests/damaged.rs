@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Commands on folders with damaged, cut off, foreign and future traces: each shows what can be read, and tells of the
-//! rest by file and place; none panics.
-//!
-//! Seeded. Some seconds.
+//! Commands on folders with damaged, truncated, foreign and future traces: each shows the readable data, and reports
+//! the rest by file and place; none panics. Seeded. Some seconds.
 
 #[path = "../../messages/tests/damaged/mod.rs"]
 mod damaged;
@@ -14,7 +12,7 @@ use std::process::Command;
 
 use damaged::{ALL, Damage};
 
-/// What a command says, which is to end by itself: well, or with a reason.
+/// Runs a command, which has to end by itself: returns whether it succeeded, and its output.
 fn said(arguments: &[&str], what: (Damage, u64)) -> (bool, String) {
     let output = Command::new(env!("CARGO_BIN_EXE_ibex")).args(arguments).output().expect("it was built");
     let text = [output.stdout, output.stderr].concat();
@@ -42,7 +40,6 @@ fn each_command_shows_what_can_be_read_and_tells_of_the_rest() {
             ] {
                 let (is_done, text) = said(arguments, what);
                 assert!(is_done, "{what:?}: {arguments:?}: {text}");
-                // The page itself names the faults.
                 let is_named = text.contains(&name) || text.contains("another.ibex");
                 let is_told = is_named || arguments[0] == "view" && text.contains(" faults, which the page lists");
                 assert!(is_told || !damage.is_told(), "{what:?}: {arguments:?}: {text}");

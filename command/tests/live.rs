@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex explain --live` of a process that runs, which is this one: by its trace so far, and by its counts.
-//!
-//! Less than a second.
+//! `ibex explain --live` of a running process, which is this one: by its trace so far, and by its counts. Less than a
+//! second.
 
 #[path = "../../messages/tests/simulated/mod.rs"]
 mod simulated;
@@ -59,7 +58,6 @@ fn a_process_that_runs_is_explained_by_its_counts_and_by_the_trace_that_it_write
     let (is_done, _, told) = live(&["--waits"]);
     assert!(!is_done && told.contains("is not recorded"), "{told}");
 
-    // It is flushed, and open.
     let traces = folder.join("trace");
     fs::create_dir(&traces).expect("a folder of the test's own");
     let mut processes = vec![simulated::Process::default(), simulated::Process::default()];
@@ -78,7 +76,7 @@ fn a_process_that_runs_is_explained_by_its_counts_and_by_the_trace_that_it_write
     let (is_done, _, told) = live(&["--every", "0"]);
     assert!(!is_done && told.contains("--every 0 is not between"), "{told}");
 
-    // Without the process: of a job that crashed, or that still runs elsewhere.
+    // Without the process the trace is that of a job that crashed, or that still runs elsewhere.
     drop(open);
     let (is_done, text, _) = ibex(&["explain", &traces.display().to_string()]);
     assert!(is_done && text.contains("1 messages") && text.contains("was killed, or still runs"), "{text}");

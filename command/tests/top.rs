@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex top` on a real terminal: it draws, draws anew, follows another size and keys, and gives the terminal back, also
-//! after what it watches has ended.
-//!
-//! The process under watch is this one. The terminal is a pseudo-terminal, which `vt100` shows as a person would see it.
-//! A second or two.
+//! `ibex top` on a pseudo-terminal, which `vt100` shows as a person would see it: it draws, redraws, follows another
+//! size and keys, and restores the terminal, also after the watched process (this one) has ended. A second or two.
 
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -18,7 +15,6 @@ use rustix::fs::{Mode, OFlags};
 use rustix::pty::{self, OpenptFlags};
 use rustix::termios::{self, Termios, Winsize};
 
-/// The side of the terminal at which a person sits.
 struct Terminal {
     person: File,
     program: File,
@@ -50,7 +46,7 @@ impl Terminal {
 
     fn start(&self, arguments: &[&str]) -> Child {
         let side = || self.program.try_clone().expect("a further number for a file");
-        // As a shell does: the terminal is the program's own, so that it is told of another size.
+        // As under a shell, the pseudo-terminal is the program's controlling terminal, so that it gets SIGWINCH.
         let mut command = Command::new("setsid");
         command.arg("--ctty").arg("--wait").arg(env!("CARGO_BIN_EXE_ibex")).args(arguments).env("TERM", "xterm");
         command.stdin(side()).stdout(side()).stderr(side()).spawn().expect("util-linux is there")
@@ -60,7 +56,7 @@ impl Terminal {
         self.person.write_all(key.as_bytes()).expect("the other side is open");
     }
 
-    /// Reads until the screen is as it should be. It is drawn ten times a second, so that much less is enough.
+    /// Reads until the screen satisfies `is_it`.
     fn until(&mut self, what: &str, is_it: impl Fn(&vt100::Screen) -> bool) {
         let mut bytes = [0; 4096];
         for _ in 0..2000 {
@@ -121,7 +117,7 @@ fn top_draws_refreshes_resizes_turns_quits_and_gives_the_terminal_back() {
     terminal.press("p");
     terminal.until("it shows peers", |screen| row(screen, 0).contains("PEER") && row(screen, 1).contains("0x4321"));
     terminal.resize(10, 50);
-    // What is drawn for the width before goes over the end of a line.
+    // Text drawn for the larger width goes over the end of a line.
     terminal.until("it follows another size", |screen| {
         row(screen, 0).contains("RANK") && row(screen, 1).contains("mlx5_0:1") && row(screen, 2).is_empty()
     });

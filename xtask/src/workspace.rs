@@ -2,13 +2,14 @@
 //! Paths: the checkout, cargo's target folder, and the outputs of the commands under it. Grade: setup. Tests: below.
 //!
 //! ```text
-//! target/ibex/lib/libibex.so               the one real file target/ibex/lib/libibex-log.so           the logger,
-//! which looks for libibex.so beside it target/ibex/lib/openmpi/mca_btl_ibex.so  -> ../libibex.so; nothing else is in
-//! this folder target/ibex/mpi/                         the compiled MPI programs, and tools to preload
+//! target/ibex/lib/libibex.so               the one real file
+//! target/ibex/lib/libibex-log.so           the logger, which looks for libibex.so beside it
+//! target/ibex/lib/openmpi/mca_btl_ibex.so  -> ../libibex.so; nothing else is in this folder
+//! target/ibex/mpi/                         the compiled MPI programs, and tools to preload
 //! target/ibex/openmpi                      which Open MPI this folder was built for by `install`
-//! target/openmpi-5.0.7-1a2b3c4d/           target folder for another Open MPI target/without-events/
-//! target folder for libibex.so without events target/bench/                            report.json; study.json,
-//! study.md, study/ with traces
+//! target/openmpi-5.0.7-1a2b3c4d/           target folder for another Open MPI
+//! target/without-events/                   target folder for libibex.so without events
+//! target/bench/                            report.json; study.json, study.md, study/ with traces
 //! ```
 
 use crate::command::cargo;

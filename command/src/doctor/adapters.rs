@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Findings about a host's adapters and their ports.
-//!
-//! The engine gives the reason why a port is not used. Called by [`super`]. Grade: setup. Tests: below.
+//! Findings about a host's adapters and their ports. The engine gives the reason why a port is not used. Called by
+//! [`super`]. Grade: setup. Tests: below.
 
 use super::finding::{Finding, Severity};
 use crate::facts::adapters::{Adapter, Adapters, Pci, Port};
@@ -13,7 +12,7 @@ const MTU: u32 = 4096;
 /// Mb/s of a lane at the first speed of InfiniBand.
 const SDR: u32 = 2000;
 
-/// A port of less than this share of another's rate is slow beside it.
+/// A port with less than this fraction of another's rate is slow beside it.
 const SLOW: u32 = 4;
 
 pub(super) fn judge(adapters: &Adapters) -> Vec<Finding> {
@@ -53,7 +52,7 @@ fn unusable(adapter: &Adapter) -> Option<Finding> {
     Some(finding.expected("an adapter that can be opened").mended("follow the reason"))
 }
 
-/// A slot with fewer or slower lanes than the adapter supports.
+/// Reports a slot with fewer or slower lanes than the adapter supports.
 fn bus(adapter: &Adapter, pci: &Pci) -> Option<Finding> {
     if pci.speed == pci.max_speed && pci.width >= pci.max_width {
         return None;
@@ -90,7 +89,7 @@ fn mtu(place: &str, port: &Port) -> Option<Finding> {
     Some(finding.expected(format!("{MTU}: fewer packets for the same bytes")).mended(mend))
 }
 
-/// An InfiniBand link that trained badly: to one lane of several, or to the lowest speed.
+/// Reports an InfiniBand link that trained to one lane of several, or to the lowest speed.
 fn link(place: &str, port: &Port) -> Option<Finding> {
     if port.link_layer != "InfiniBand" || port.state != "active" || port.lanes == 0 {
         return None;
@@ -108,7 +107,7 @@ fn link(place: &str, port: &Port) -> Option<Finding> {
     Some(finding.expected("four lanes, at the speed of the adapter").mended(mend))
 }
 
-/// On Ethernet only a RoCE v2 GID with an IP address passes routers and identifies its network.
+/// Reports a missing RoCE v2 GID with an IP address: on Ethernet no other passes routers and identifies its network.
 fn gids(place: &str, port: &Port) -> Option<Finding> {
     let is_routed = |gid: &crate::facts::adapters::Gid| {
         gid.kind == GID_ROCE_V2 && (gid.address.to_ipv4_mapped().is_some() || !gid.address.is_unicast_link_local())
@@ -125,7 +124,7 @@ fn gids(place: &str, port: &Port) -> Option<Finding> {
     )
 }
 
-/// Ports of one host with very different rates: the slow ones delay the others, or are not used.
+/// Reports ports with very different rates: the slow ones delay the others, or are not used.
 fn rates(adapters: &Adapters) -> Option<Finding> {
     let active = |port: &&Port| port.state == "active" && port.rate_mbps > 0;
     let ports =

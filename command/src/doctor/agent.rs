@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The doctor's agent on each host: reports what it sees there, and connects to other hosts on request.
-//!
-//! Started by `remote`; uses the protocol of [`super::protocol`] over standard input and output. It ends with its input, so
-//! it does not outlive the doctor. Grade: setup; one thread reads, another does the rest. Tests: with a device,
-//! `hw-tests/tests/device/command.rs`.
+//! The doctor's agent on each host: reports the host's facts, and connects to other hosts on request. Started by
+//! `remote`; uses the protocol of [`super::protocol`] over standard input and output, and ends with its input. Grade:
+//! setup; one thread reads, another does the rest. Tests: with a device, `hw-tests/tests/device/command.rs`.
 
 use super::meeting::Ports;
 use super::protocol::{self, Answer, Ask};
@@ -16,13 +14,13 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::thread;
 use std::time::Duration;
 
-/// Pause between polls while no connection is being made, and the number of polls then: ports look for new connections
-/// only once in many polls.
+/// Pause between polls while no connection is being made, and number of polls then: ports look for new connections only
+/// once in many polls.
 const REST: Duration = Duration::from_millis(1);
 const POLLS: usize = 64;
 
-/// Answers requests until the input ends. `patience` bounds the time for a connection; counters and clocks are watched
-/// for at least `watch`.
+/// Answers requests until the input ends. `patience` bounds the time for a connection; `watch` is the least time in
+/// which counters and clocks are watched.
 pub(super) fn serve(parameters: &Parameters, patience: Duration, watch: Duration) -> Result<()> {
     let facts = Facts::here(parameters);
     let watching = watch::begin(&facts);
@@ -64,12 +62,12 @@ fn say(answer: &Answer) -> Result<()> {
     output.flush().context("the doctor no longer reads the answers")
 }
 
-/// The requests as they arrive, until the input ends or a request is not understood.
+/// Returns the requests as they arrive, until the input ends or a request is unknown.
 fn listen() -> Receiver<Ask> {
     let (sender, asked) = mpsc::channel();
     thread::spawn(move || {
         let lines = io::stdin().lock().lines().map_while(Result::ok);
-        // Foreign lines are skipped; an unknown request ends the loop.
+        // Skips foreign lines.
         for ask in lines.filter_map(|line| protocol::read(&line)).map_while(Result::ok) {
             if sender.send(ask).is_err() {
                 return;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A finding: where, what was measured, what was expected, and what to do.
-//!
-//! Made by the checks, printed by [`super`]. Grade: setup. Plain data. Tests: below.
+//! A finding: where, what was measured, what was expected, and what to do. Made by the checks, printed by [`super`].
+//! Grade: setup. Tests: below.
 
 use crate::answer::rows;
 use serde::Serialize;
@@ -16,21 +15,20 @@ pub(crate) enum Severity {
     Warning,
 }
 
-/// One problem.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Finding {
     pub(crate) severity: Severity,
-    /// The name of the check, for programs.
+    /// Name of the check, for programs.
     pub(crate) check: &'static str,
     pub(crate) place: String,
     pub(crate) measured: String,
     pub(crate) expected: String,
-    /// What to do: the command, file or parameter.
+    /// The advice: a command, file or parameter.
     pub(crate) mend: String,
 }
 
 impl Finding {
-    /// A finding at a place; [`Self::expected`] and [`Self::mended`] complete it.
+    /// Makes a finding; [`Self::expected`] and [`Self::mended`] complete it.
     pub(crate) fn new(
         severity: Severity,
         check: &'static str,
@@ -56,7 +54,6 @@ pub(crate) struct Connection {
     pub(crate) hosts: [String; 2],
     /// For example `mlx5_0:1 (LID 7)`.
     pub(crate) ports: [String; 2],
-    /// Time until both sides had received a message.
     pub(crate) milliseconds: Option<f64>,
     pub(crate) failure: Option<String>,
 }
@@ -66,7 +63,7 @@ pub(crate) struct Findings {
     #[serde(rename = "findings")]
     pub(crate) all: Vec<Finding>,
     pub(crate) hosts: usize,
-    /// Whether no host was named.
+    /// Whether the user named no host.
     #[serde(skip)]
     pub(crate) is_here: bool,
     pub(crate) connections: Vec<Connection>,

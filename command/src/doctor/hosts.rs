@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Findings about differences between hosts, and about ports that cannot connect.
-//!
-//! Each host is compared with the first; networks are compared in pairs. Called by [`super`]. Grade: setup. Tests:
-//! below.
+//! Findings about differences between hosts, and about ports that cannot connect. Each host is compared with the first;
+//! networks are compared in pairs. Called by [`super`]. Grade: setup. Tests: below.
 
 use super::finding::{Finding, Severity};
 use crate::facts::Facts;
@@ -11,7 +9,6 @@ use crate::facts::adapters::Port;
 /// A host with less than this fraction of another's rate is slow.
 const SLOW: u32 = 4;
 
-/// Bit of a partition key: a full member.
 const FULL: u16 = 0x8000;
 
 pub(super) fn judge(hosts: &[&Facts]) -> Vec<Finding> {
@@ -96,7 +93,6 @@ fn kinds(host: &Facts) -> String {
     listed(used(host).filter_map(kind))
 }
 
-/// Two hosts without a common network.
 fn apart(one: &Facts, other: &Facts) -> Option<Finding> {
     let networks =
         |host: &Facts| listed(used(host).map(|port| port.subnet.clone()).filter(|subnet| !subnet.is_empty()));
@@ -114,7 +110,7 @@ fn apart(one: &Facts, other: &Facts) -> Option<Finding> {
     )
 }
 
-/// Parameters that all hosts should share. Lists of ports and interfaces may differ from host to host.
+/// Returns parameters that all hosts should share. Lists of ports and interfaces may differ from host to host.
 fn parameters(host: &Facts) -> String {
     let is_shared =
         |set: &&String| !["_if_include=", "_if_exclude=", "_gid_index="].iter().any(|own| set.contains(own));
@@ -122,7 +118,6 @@ fn parameters(host: &Facts) -> String {
     if set.is_empty() { "no parameter set".to_owned() } else { set }
 }
 
-/// Two hosts with very different rates.
 fn unequal(one: &Facts, other: &Facts) -> Option<Finding> {
     let rate = |host: &Facts| used(host).map(|port| port.rate_mbps).max().unwrap_or(0);
     let (ours, theirs) = (rate(one), rate(other));
@@ -136,7 +131,7 @@ fn unequal(one: &Facts, other: &Facts) -> Option<Finding> {
     Some(finding.expected("networks of about the same rate").mended(mend))
 }
 
-/// Two hosts whose ports share no partition, or only as limited members, which cannot communicate.
+/// Reports two hosts whose ports share no partition, or only as limited members, which cannot communicate.
 fn separated(one: &Facts, other: &Facts) -> Option<Finding> {
     let keys = |host: &Facts| used(host).filter_map(|port| port.partition_key).collect::<Vec<u16>>();
     let (ours, theirs) = (keys(one), keys(other));

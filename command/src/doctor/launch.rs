@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Starts the doctor's agent on a host: by ssh, or inside an allocation by the batch system's launcher.
-//!
-//! Makes the command lines, and explains their failures. Called by `remote`. Grade: setup. Tests: below.
+//! Starts the doctor's agent on a host, by ssh or by the batch system's launcher inside an allocation: makes the
+//! command lines, and explains their failures. Called by `remote`. Grade: setup. Tests: below.
 
 use super::finding::{Finding, Severity};
 use std::env;
@@ -40,7 +39,7 @@ impl Launch {
         }
     }
 
-    /// The command that runs `script` in a shell on the host.
+    /// Returns the command that runs `script` in a shell on the host.
     pub(super) fn command(self, host: &str, script: &str) -> Command {
         let words: &[&str] = match self {
             Launch::Auto | Launch::Ssh => {
@@ -59,7 +58,7 @@ impl Launch {
         command
     }
 
-    /// The command that the user should try when a host does not answer.
+    /// Returns the command that the user should try when a host does not answer.
     fn trial(self, host: &str) -> String {
         match self {
             Launch::Auto | Launch::Ssh => format!("`ssh -o BatchMode=yes {host} ibex info` must work"),
@@ -68,7 +67,7 @@ impl Launch {
         }
     }
 
-    /// The finding for a host that stopped answering, from its last output.
+    /// Returns the finding for a host that stopped answering, from its last output.
     pub(super) fn failure(self, host: &str, said: &str, ended: &str) -> Finding {
         let (check, meaning, mend) = explained(host, said);
         let lines: Vec<&str> = said.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
@@ -80,7 +79,7 @@ impl Launch {
     }
 }
 
-/// The check, the meaning and the advice for an error of ssh, a shell or an older ibex.
+/// Returns the check, the meaning and the advice for an error of ssh, a shell or an older ibex.
 fn explained(host: &str, said: &str) -> (&'static str, &'static str, String) {
     let has = |words: &str| said.contains(words);
     if has("REMOTE HOST IDENTIFICATION HAS CHANGED") {
@@ -124,11 +123,10 @@ fn explained(host: &str, said: &str) -> (&'static str, &'static str, String) {
 /// doctor itself runs.
 const PARAMETERS: [&str; 3] = ["OMPI_MCA_btl_ibex_", "OMPI_MCA_pml_ibex_", "OMPI_MCA_mca_base_component_path"];
 
-/// The script that runs on a host: this command, from the PATH there or from the same folder as here.
+/// Returns the script that runs on a host: this command, from the PATH there or from the same folder as here.
 pub(super) fn script(words: &str) -> String {
     let is_ours = |name: &str| PARAMETERS.iter().any(|prefix| name.starts_with(prefix));
     let is_name = |name: &str| name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
-    // A variable need not be valid text.
     let text = env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let parameters = text.filter(|(name, _)| is_ours(name) && is_name(name));
     let exports: Vec<_> = parameters.map(|(name, value)| format!("export {name}={}; ", quoted(&value))).collect();
@@ -137,7 +135,6 @@ pub(super) fn script(words: &str) -> String {
     format!("{}{}exec ibex {words}", exports.concat(), folder.unwrap_or_default())
 }
 
-/// A word quoted for a shell.
 pub(super) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', "'\\''"))
 }

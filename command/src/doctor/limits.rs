@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Findings about the host's limits for a process of a job.
-//!
-//! Called by [`super`]. Grade: setup. Tests: below.
+//! Findings about the host's limits for a process of a job. Called by [`super`]. Grade: setup. Tests: below.
 
 use super::finding::{Finding, Severity};
 use crate::facts::host::Host;
@@ -13,15 +11,14 @@ const SLOT: u64 = 32 << 10;
 /// Bytes for queues, send slots and the registrations of a small program, in addition to the receive slots.
 const BESIDE: u64 = 32 << 20;
 
-/// Files that Open MPI and an adapter open in a process, with a margin.
+/// Number of files that Open MPI and an adapter open in a process, with a margin.
 const FILES: u64 = 256;
 
-/// The least number of bytes that a process locks.
+/// Returns the least number of bytes that a process locks.
 pub(super) fn needed(tunables: &Tunables) -> u64 {
     tunables.receive_queue_depth * SLOT + BESIDE
 }
 
-/// Checks the limits; `needed` comes from [`needed`].
 pub(super) fn judge(host: &Host, needed: u64) -> Vec<Finding> {
     let mut findings = Vec::new();
     if let Some(locked) = host.locked_memory.filter(|locked| *locked < needed) {

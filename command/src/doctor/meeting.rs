@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A host's ports, opened with the engine as in a job, and their connections to another host's ports.
-//!
-//! Every pair of ports that a job would connect is connected by the engine's own handshake, and carries a short message
-//! and then long ones in both directions at once. Called by `agent`, which also polls between meetings, so that the
-//! other side's last messages are acknowledged. Grade: setup. One thread, and one for each port tested over TCP. Tests:
+//! A host's ports, opened with the engine as in a job, and their connections to another host's ports. The engine's own
+//! handshake connects every pair of ports that a job would connect; each connection carries a short message and then
+//! long ones in both directions at once. Called by `agent`, which also polls between meetings, so that the other side's
+//! last messages are acknowledged. Grade: setup. One thread, and one for each port tested over TCP. Tests:
 //! `hw-tests/tests/device/command.rs`.
 
 use super::protocol::{Link, Published, Reached};
@@ -25,21 +24,18 @@ use std::time::{Duration, Instant};
 const RECEIVE_SIZE: u32 = 32 << 10;
 const BOUNCE_SIZE: u32 = 16 << 10;
 
-/// Tags, lengths and number of the messages. A long one takes several packets with every MTU.
+/// Tags and lengths of messages, and number of long ones, which take several packets with every MTU.
 const SHORT: (u8, u32) = (1, 8);
 const LONG: (u8, u32) = (2, BOUNCE_SIZE);
 const COUNT: u32 = 64;
 
-/// The acknowledgement time-out if jobs derive it from the handshake: 134 ms, so that a connection fails after 1 to 4
-/// s.
+/// Acknowledgement time-out if jobs derive it from the handshake: 134 ms; a connection fails after 1 to 4 s.
 const ACK_TIMEOUT: u64 = 15;
 
 const JOB: u32 = 1;
 
-/// Time for an address to answer over TCP.
 const TCP_PATIENCE: Duration = Duration::from_secs(2);
 
-/// The hosts' published addresses, and the messages of the engine.
 #[derive(Default)]
 struct Hosts {
     me: u32,
@@ -55,7 +51,6 @@ impl Hosts {
     }
 }
 
-/// The engine's directory of the hosts.
 #[derive(Clone, Default)]
 struct Known(Arc<Mutex<Hosts>>);
 
@@ -88,23 +83,20 @@ impl Directory for Known {
     }
 }
 
-/// What a port has received from a host.
 #[derive(Debug, Default)]
 struct Heard {
     short: bool,
     long: u32,
-    /// Completed requests to it.
+    /// Number of completed requests to it.
     done: u32,
     failure: Option<String>,
 }
 
-/// An open port, and what it has received from each host.
 struct Open {
     port: Port,
     heard: HashMap<u32, Heard>,
 }
 
-/// A connection in progress.
 struct Underway {
     place: usize,
     to: EndpointId,
@@ -121,8 +113,8 @@ pub(super) struct Ports {
 }
 
 impl Ports {
-    /// Opens the ports that a job would use; returns what they publish, and why others could not be opened. `patience`
-    /// bounds the time for a connection.
+    /// Opens the ports that a job would use; returns the data that they publish, and why others could not be opened.
+    /// `patience` bounds the time for a connection.
     pub(super) fn open(host: u32, tunables: &Tunables, patience: Duration) -> (Self, Vec<u8>, Vec<String>) {
         let given = patience.as_secs().max(1);
         let tunables = Tunables {
@@ -156,7 +148,7 @@ impl Ports {
         (ports, address::encode_ports(&entries), failures)
     }
 
-    /// Stores what all hosts publish; returns the hosts whose data is not understood, with the reason.
+    /// Stores the data that all hosts publish; returns why a host's data is not understood.
     pub(super) fn know(&self, published: &[Published]) -> Vec<String> {
         let mut failures = Vec::new();
         let ports = published.iter().map(|host| {
@@ -171,7 +163,6 @@ impl Ports {
         failures
     }
 
-    /// Polls all ports, as a job's progress does.
     pub(super) fn poll(&mut self) {
         for open in &mut self.open {
             let mut batch = Batch::new();
@@ -183,7 +174,7 @@ impl Ports {
         }
     }
 
-    /// Connects to a host by all pairs of ports, within a time limit. The previous connections are dropped.
+    /// Connects to a host by all pairs of ports, within a time limit. Drops the previous connections.
     pub(super) fn meet(&mut self, host: u32, within: Duration) -> Vec<Link> {
         self.part();
         let pairs = {
@@ -199,7 +190,6 @@ impl Ports {
             for underway in all.iter_mut().filter(|underway| underway.goes_on()) {
                 self.advance(host, underway, begun);
             }
-            // The other side may share the processor.
             thread::yield_now();
         }
         for underway in all.iter_mut().filter(|underway| underway.goes_on()) {
@@ -234,7 +224,6 @@ impl Ports {
         Underway { place, to, is_long: false, link }
     }
 
-    /// Updates a connection's state, and starts the next step.
     fn advance(&mut self, host: u32, underway: &mut Underway, begun: Instant) {
         let open = &mut self.open[underway.place];
         let heard = open.heard.entry(host).or_default();
@@ -265,7 +254,7 @@ impl Ports {
     }
 }
 
-/// The published entries of a host; empty if it could not open its ports.
+/// Returns the published entries of a host; empty if it could not open its ports.
 fn entries(published: &[u8]) -> Result<Vec<PortEntry>, String> {
     if published.is_empty() {
         return Ok(Vec::new());
@@ -273,7 +262,7 @@ fn entries(published: &[u8]) -> Result<Vec<PortEntry>, String> {
     address::decode_ports(published).map_err(|error| error.to_string())
 }
 
-/// The addresses of a port that do not answer, with the reasons; empty if one answers.
+/// Returns the addresses of a port that do not answer, with the reasons; empty if one answers.
 fn unanswered(port: &PortAddress, ours: &[IpAddr]) -> Vec<String> {
     let mut failures = Vec::new();
     for address in host::candidates(port.ip_addresses(), port.host == host::host_number(), ours) {
@@ -315,7 +304,6 @@ impl Open {
                     heard.failure = why;
                 }
             }
-            // The failure has the reason.
             Completion::Request { .. } | Completion::LinkChanged { .. } => {}
         }
     }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ibex doctor`: what makes jobs slow, or fail, and what to do about it. Collects facts ([`crate::facts`]), watches
 //! counters and clocks for a moment ([`watch`]), and checks them: [`limits`], [`adapters`], [`openmpi`] and [`watched`]
-//! return each problem as a [`Finding`]. With `--host` it visits other hosts ([`session`]): it starts an agent on each
-//! ([`launch`], [`remote`], [`agent`], with the protocol [`protocol`]), compares their facts ([`hosts`]), and connects
-//! every two of them ([`tournament`], [`meeting`]), which [`pairs`] checks. Each check is a function of facts, so it is
-//! tested without the fault. docs/doctor.md lists all findings. Grade: setup. Tests: in the files; with a device,
+//! return each problem as a [`Finding`]. With `--host` it starts an agent on each host ([`session`]), compares their
+//! facts ([`hosts`]), and connects every two of them, which [`pairs`] checks. Each check is a function of facts, so it
+//! is tested without the fault. docs/doctor.md lists all findings. Grade: setup. Tests: in the files; with a device,
 //! `hw-tests/tests/device/command.rs` and `doctor.rs`.
 
 mod adapters;
@@ -65,7 +64,6 @@ pub(crate) struct Arguments {
     agent: bool,
 }
 
-/// Examines, checks, and prints the findings.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let parameters = parameters::of_a_job(&arguments.given)?;
     let time = |seconds| Duration::try_from_secs_f64(seconds).context("a time cannot be negative");
@@ -105,7 +103,6 @@ fn say(arguments: &Arguments, parameters: &Parameters, visit: Visit, hosts: usiz
     Ok(if findings.all.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The known crash in a job's output.
 fn crash_in(output: &Path) -> Result<Option<Finding>> {
     let text = fs::read(output).with_context(|| format!("cannot read {}", output.display()))?;
     Ok(known_crash::find(&text).map(|crash| {
@@ -114,7 +111,7 @@ fn crash_in(output: &Path) -> Result<Option<Finding>> {
     }))
 }
 
-/// All findings of one host; `needed` is the memory that a process locks.
+/// Returns all findings of one host; `needed` is the memory that a process locks, bytes.
 fn judge(host: &Host, needed: u64) -> Vec<Finding> {
     let mut findings = limits::judge(&host.facts.host, needed);
     findings.extend(adapters::judge(&host.facts.adapters));

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Findings about a host's Open MPI and its components of ibex.
-//!
-//! Called by [`super`]. Grade: setup. Tests: below.
+//! Findings about a host's Open MPI and its components of ibex. Called by [`super`]. Grade: setup. Tests: below.
 
 use super::finding::{Finding, Severity};
 use crate::facts::Facts;
@@ -9,7 +7,6 @@ use crate::facts::openmpi::OpenMpi;
 use crate::installed;
 use std::path::PathBuf;
 
-/// Checks it.
 pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     let Some(openmpi) = &facts.openmpi else {
         let finding = Finding::new(Severity::Error, "openmpi", "Open MPI", "there is no mpirun in PATH");
@@ -63,7 +60,7 @@ pub(super) fn judge(facts: &Facts) -> Vec<Finding> {
     findings
 }
 
-/// Open MPI itself finds the components, but the ranks that its `mpirun` starts do not.
+/// Reports components that Open MPI itself finds, but not the ranks that its `mpirun` starts.
 fn lost_to_ranks(openmpi: &OpenMpi) -> Option<Finding> {
     let path = openmpi.elsewhere.as_ref()?;
     let file = openmpi.components.iter().find_map(|component| component.file.as_ref())?;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Findings about connections that failed or cannot be used.
-//!
-//! Called by [`super`]. The reasons are the engine's messages from both sides. Grade: setup. Tests: below.
+//! Findings about connections that failed or cannot be used, with the engine's messages from both sides. Called by
+//! [`super`]. Grade: setup. Tests: below.
 
 use super::finding::{Connection, Finding, Severity};
 use super::protocol::{Link, Reached};
@@ -23,7 +22,6 @@ fn connections<'a>(hosts: &'a [Host], met: &'a Met) -> Vec<Both<'a>> {
     ours.chain(alone.map(|link| Both { hosts: pair, links: [None, Some(link)] })).collect()
 }
 
-/// Checks the connections. `tunables` are those of the jobs.
 pub(super) fn judge(hosts: &[Host], meetings: &[Met], tunables: &Tunables) -> Vec<Finding> {
     let mut findings = Vec::new();
     for met in meetings {
@@ -41,7 +39,6 @@ pub(super) fn judge(hosts: &[Host], meetings: &[Met], tunables: &Tunables) -> Ve
     findings
 }
 
-/// All connections, for programs.
 pub(super) fn list(hosts: &[Host], meetings: &[Met]) -> Vec<Connection> {
     let all = meetings.iter().flat_map(|met| connections(hosts, met));
     all.map(|both| Connection {
@@ -57,7 +54,6 @@ fn pair(hosts: [&Host; 2]) -> String {
     format!("{} and {}", hosts[0].facts.host.name, hosts[1].facts.host.name)
 }
 
-/// Two hosts without a pair of ports that a job would connect.
 fn unpaired(one: &Host, other: &Host) -> Option<Finding> {
     let ports = |host: &Host| {
         let all =
@@ -92,7 +88,7 @@ impl Both<'_> {
         self.links.into_iter().flatten().map(|link| link.reached).min().unwrap_or_default()
     }
 
-    /// Why it failed, as both sides report it. If one side knows the reason, the other's time-out is left out.
+    /// Returns why it failed, as both sides report it. If one side knows the reason, the other's time-out is left out.
     fn failure(&self) -> Option<String> {
         let words = |of: fn(&Link) -> Option<&String>| {
             let sides = self.hosts.iter().zip(self.links);
@@ -118,7 +114,7 @@ impl Both<'_> {
         Some(finding.expected("messages in both directions").mended(mend))
     }
 
-    /// What to check if nothing passes.
+    /// Returns the advice if no message passes.
     fn mend(&self) -> String {
         let ports =
             self.hosts.iter().flat_map(|host| host.facts.adapters.each.iter().flat_map(|adapter| &adapter.ports));
@@ -135,7 +131,8 @@ impl Both<'_> {
         )
     }
 
-    /// No answer over TCP, which handshakes need when datagrams are lost or a peer computes for long.
+    /// Reports addresses that do not answer over TCP, which handshakes need when datagrams are lost or a peer computes
+    /// for long.
     fn unanswered(&self, tunables: &Tunables) -> Option<Finding> {
         let is_lost = |link: &&Link| !link.unanswered.is_empty();
         let sides = self.hosts.iter().zip(self.links);
@@ -154,7 +151,7 @@ impl Both<'_> {
         Some(finding.expected("an answer over TCP, which handshakes use when datagrams are lost").mended(mend))
     }
 
-    /// The engine's message about a connection that differs from the pairing by addresses.
+    /// Reports a connection that differs from the pairing by addresses, in the engine's words.
     fn told(&self) -> Option<Finding> {
         let told = self.links.into_iter().flatten().flat_map(|link| &link.told);
         let told = told.filter(|line| line.contains("to which the order of ports pairs"));

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The protocol of the doctor and its agents: lines of JSON, each after a mark that no other program prints.
-//!
-//! Used by `agent` on a host and by `remote` here. Grade: setup. Plain data. Tests: below.
+//! The protocol of the doctor and its agents: lines of JSON, each after a mark that no other program prints. Used by
+//! `agent` on a host and by `remote` here. Grade: setup. Tests: below.
 
 use super::watch::Seen;
 use crate::facts::Facts;
@@ -12,16 +11,15 @@ use serde::{Deserialize, Serialize};
 /// The mark at the beginning of each line: shell profiles and launchers print lines too.
 const MARK: &str = "ibex-doctor: ";
 
-/// A request to an agent, which ends when its input ends.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Ask {
     /// Open the ports that a job would use, as the host of this number.
     Open { host: u32 },
     /// Store the published addresses of all hosts' ports.
     Know(Vec<Published>),
-    /// Connect to the host of this number, by every pair of ports; the last connections are dropped.
+    /// Connect to the host of this number, by every pair of ports; drop the last connections.
     Meet { host: u32, seconds: f64 },
-    /// Report what was watched since the beginning.
+    /// Report the counters and clocks since the beginning.
     End,
 }
 
@@ -36,32 +34,29 @@ pub(super) struct Published {
 /// An answer of an agent, in the same order.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
-    /// At the beginning, without a request.
+    /// The host's facts, at the beginning without a request.
     Here(Box<Facts>),
     Opened {
         ports: Vec<u8>,
-        /// Why others could not be opened.
+        /// Reasons why other ports could not be opened.
         failures: Vec<String>,
     },
     Known {
-        /// Hosts whose published data is not understood.
+        /// Reasons why published data of hosts is not understood.
         failures: Vec<String>,
     },
     Met(Vec<Link>),
     Ended(Seen),
 }
 
-/// The state of a connection between a port of this host and one of the other.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(super) struct Link {
-    /// Indexes of both ports among those that their hosts publish.
+    /// Indexes of both ports among the published ports of their hosts.
     pub(super) index: u8,
     pub(super) remote: u8,
     /// For example `mlx5_0:1 (LID 7)`.
     pub(super) port: String,
-    /// Time until both sides had received a message.
     pub(super) milliseconds: Option<f64>,
-    /// The last step that succeeded.
     pub(super) reached: Reached,
     /// Why the next step failed, in the engine's words.
     pub(super) failure: Option<String>,
@@ -69,11 +64,9 @@ pub(super) struct Link {
     pub(super) silence: Option<String>,
     /// The other's addresses that did not answer over TCP, with the reasons; empty if one did.
     pub(super) unanswered: Vec<String>,
-    /// The engine's messages.
     pub(super) told: Vec<String>,
 }
 
-/// The steps of a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(super) enum Reached {
@@ -81,16 +74,15 @@ pub(super) enum Reached {
     Nothing,
     /// Short messages have passed in both directions.
     Short,
-    /// Long ones, too.
+    /// Long messages have passed as well.
     Long,
 }
 
-/// The line of a request or answer.
 pub(super) fn line(said: &impl Serialize) -> Result<String> {
     Ok(format!("{MARK}{}\n", serde_json::to_string(said)?))
 }
 
-/// The content of a line; none if the line is foreign.
+/// Returns the content of a line; `None` if another program printed it.
 pub(super) fn read<T: DeserializeOwned>(line: &str) -> Option<Result<T>> {
     let text = line.split_once(MARK)?.1;
     Some(serde_json::from_str(text.trim_end()).with_context(|| format!("{text:?} is not understood")))

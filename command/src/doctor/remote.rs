@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The doctor's connection to an agent on a host, with a time limit for each answer.
-//!
-//! Two threads read the agent's output, so a host that hangs delays no other. The launcher ends with the connection.
-//! Called by `session`. Grade: setup. Tests: below.
+//! The doctor's connection to an agent on a host, with a time limit for each answer. Two threads read the agent's
+//! output, so a host that hangs delays no other. The launcher ends with the connection. Called by `session`. Grade:
+//! setup. Tests: below.
 
 use super::finding::Finding;
 use super::launch::Launch;
@@ -15,25 +14,21 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Number of foreign lines that are kept to explain a failure.
+/// Number of lines kept to explain a failure.
 const LINES: usize = 40;
 
-/// Time for the launcher to end after its agent.
 const PARTING: Duration = Duration::from_secs(2);
 
 /// Printed lines that are no answers.
 type Said = Arc<Mutex<VecDeque<String>>>;
 
-/// An agent.
 pub(super) struct Remote {
-    /// The host, as the user named it.
     pub(super) name: String,
     launch: Launch,
     child: Child,
     input: Option<ChildStdin>,
     answers: Receiver<Result<Answer, String>>,
     said: Said,
-    /// The thread that reads standard error.
     complaints: Receiver<()>,
 }
 
@@ -71,15 +66,12 @@ impl Remote {
         Ok(Remote { name: name.to_owned(), launch, input: child.stdin.take(), child, answers, said, complaints })
     }
 
-    /// Sends a request, and waits for the answer.
     pub(super) fn ask(&mut self, ask: &Ask, within: Duration) -> Result<Answer, Finding> {
         let line = protocol::line(ask).unwrap_or_default();
-        // A failed write shows as a missing answer.
         let _ = self.input.as_mut().map(|input| input.write_all(line.as_bytes()).and_then(|()| input.flush()));
         self.hear(within)
     }
 
-    /// Waits for an answer.
     pub(super) fn hear(&mut self, within: Duration) -> Result<Answer, Finding> {
         let why = match self.answers.recv_timeout(within) {
             Ok(Ok(answer)) => return Ok(answer),
@@ -98,7 +90,7 @@ impl Remote {
         Err(self.launch.failure(&self.name, &said, &why))
     }
 
-    /// How the program ended, if it has.
+    /// Returns how the program ended, or that it has not.
     fn ended(&mut self) -> String {
         let end = Instant::now() + PARTING;
         loop {
@@ -116,7 +108,7 @@ impl Drop for Remote {
         // An agent ends with its input.
         self.input = None;
         self.ended();
-        // It may have ended already.
+        // Fails if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
@@ -127,7 +119,7 @@ fn hear(output: impl Read, answers: Option<&Sender<Result<Answer, String>>>, sai
     for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
         let line = String::from_utf8_lossy(&line);
         if let Some((answers, answer)) = answers.zip(protocol::read(&line)) {
-            // Fails if the receiver has gone, which is fine.
+            // Fails if the receiver has gone.
             let _ = answers.send(answer.map_err(|error| format!("{error:#}")));
             continue;
         }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A visit to several hosts: starts their agents, collects their facts, and connects them in pairs.
-//!
-//! A host that is lost is a finding, and the others continue without it. Called by [`super`]; `tournament` gives the
-//! order of pairs. Grade: setup; a thread for each host, or pair of hosts, at a time. Tests: with a device,
+//! A visit to several hosts: starts their agents, collects their facts, and connects them in pairs. A host that is lost
+//! is a finding, and the others continue without it. Called by [`super`]; `tournament` gives the order of pairs. Grade:
+//! setup; a thread for each host, or pair of hosts, at a time. Tests: with a device,
 //! `hw-tests/tests/device/command.rs`.
 
 use super::finding::{Finding, Severity};
@@ -24,11 +23,11 @@ const NONE: usize = 8;
 pub(super) struct Host {
     pub(super) facts: Facts,
     pub(super) seen: Seen,
-    /// Whether it could open a port, if it was asked to.
+    /// Whether it could open a port, if the doctor asked for that.
     pub(super) has_ports: bool,
 }
 
-/// Two connected hosts: their indexes among the hosts that answer, and what each reports of its connections.
+/// Two connected hosts: their indexes among the hosts that answer, and each one's report of its connections.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Met {
     pub(super) hosts: (usize, usize),
@@ -39,26 +38,22 @@ pub(super) struct Met {
 pub(super) struct Visit {
     pub(super) hosts: Vec<Host>,
     pub(super) meetings: Vec<Met>,
-    /// Hosts that do not answer, and ports that could not be opened.
     pub(super) findings: Vec<Finding>,
 }
 
-/// Parameters of a visit.
 pub(super) struct Plan<'a> {
     pub(super) hosts: &'a [String],
     pub(super) launch: Launch,
     pub(super) given: &'a Given,
-    /// Seconds.
     pub(super) watch: f64,
     pub(super) patience: f64,
 }
 
-/// An agent and its state.
 struct Guest {
     remote: Remote,
     facts: Facts,
     published: Published,
-    /// The finding, once it is lost.
+    /// The finding, once the agent is lost.
     lost: Option<Finding>,
 }
 
@@ -96,13 +91,12 @@ pub(super) fn visit(plan: &Plan<'_>) -> Visit {
     visit
 }
 
-/// Arguments of the agents' command.
 fn words(plan: &Plan<'_>) -> String {
     let parameters: Vec<String> = plan.given.words().iter().map(|word| launch::quoted(word)).collect();
     format!("doctor --agent --watch {} --patience {} {}", plan.watch, plan.patience / 2.0, parameters.join(" "))
 }
 
-/// Unique names of the hosts: the second of a name is `localhost (2)`.
+/// Returns unique names of the hosts: the second of a name is `localhost (2)`.
 fn named(hosts: &[String]) -> Vec<String> {
     let number = |index: usize, host: &String| hosts[..index].iter().filter(|other| *other == host).count();
     let name = |(index, host)| match number(index, host) {
@@ -135,7 +129,7 @@ fn greet(name: &str, launch: Launch, script: &str, patience: Duration) -> Result
     }
 }
 
-/// Makes all agents open their ports and exchange addresses; returns what could not be opened.
+/// Makes all agents open their ports and exchange addresses; returns findings about ports that could not be opened.
 fn open(guests: &[Mutex<Guest>], patience: Duration) -> Vec<Finding> {
     if guests.len() < 2 {
         return Vec::new();
@@ -170,7 +164,7 @@ fn open(guests: &[Mutex<Guest>], patience: Duration) -> Vec<Finding> {
     opened.into_iter().flatten().chain(strangers.into_iter().map(stranger)).collect()
 }
 
-/// Connects two of them; none if one is lost.
+/// Connects two hosts; `None` if one is lost.
 fn meet(
     one: (&Mutex<Guest>, usize),
     other: (&Mutex<Guest>, usize),
@@ -181,7 +175,7 @@ fn meet(
         return None;
     }
     let both = at_once(vec![(one.0, other.1), (other.0, one.1)], |(guest, host)| {
-        // A little less than the doctor waits.
+        // The agent has to answer before the doctor stops waiting.
         let seconds = patience.as_secs_f64() * 0.8;
         match ask(guest, &Ask::Meet { host: host as u32, seconds }, patience + Duration::from_secs(5))? {
             Answer::Met(links) => Some(links),
@@ -192,7 +186,6 @@ fn meet(
     Some((one?, other?))
 }
 
-/// Sends a request to an agent unless it is lost.
 fn ask(guest: &Mutex<Guest>, what: &Ask, patience: Duration) -> Option<Answer> {
     let mut guest = guest.lock().unwrap_or_else(PoisonError::into_inner);
     if guest.lost.is_some() {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The order of pairs: every two hosts once, with each host in one pair at a time (a round-robin tournament).
-//!
-//! Called by `session`. Grade: setup. Plain data. Tests: below.
+//! The order of pairs: every two hosts once, with each host in one pair at a time (a round-robin tournament). Called by
+//! `session`. Grade: setup. Tests: below.
 
-/// The rounds of pairs. With an odd number of hosts, one pauses in each round.
-///
-/// All hosts but the last form a circle, which turns by one place per round; opposite hosts are a pair, and the host
-/// without an opposite pairs with the last.
+/// Returns the rounds of pairs. All hosts but the last form a circle, which turns by one place per round; opposite
+/// hosts are a pair, and the host without an opposite pairs with the last. With an odd number of hosts, one pauses in
+/// each round.
 pub(super) fn rounds(hosts: usize) -> Vec<Vec<(usize, usize)>> {
     if hosts < 2 {
         return Vec::new();

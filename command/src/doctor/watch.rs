@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Watches a host's counters and clocks for a moment.
-//!
-//! Called by [`super`], on the host itself; judged by `watched`. Grade: setup. Tests: below.
+//! Watches a host's counters and clocks for a moment. Called by [`super`], on the host itself; judged by `watched`.
+//! Grade: setup. Tests: below.
 
 use crate::facts::Facts;
 use crate::facts::adapters::{Adapter, folder};
@@ -12,17 +11,14 @@ use std::sync::Arc;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-/// The result.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(super) struct Seen {
     pub(super) seconds: f64,
-    /// Growth of each port's counters.
     pub(super) grown: Vec<(String, Counters)>,
     /// Parts per million by which each adapter's clock ran faster than its nominal rate.
     pub(super) drifts: Vec<(String, f64)>,
 }
 
-/// Simultaneous readings of an adapter's clock and the host's.
 struct Reading {
     ticks: u64,
     at: Instant,
@@ -36,13 +32,12 @@ struct Clock {
     begun: Reading,
 }
 
-/// A watch in progress, from [`begin`] on. The counters' first values are in the facts.
+/// A watch in progress; the counters' first values are in the facts.
 pub(super) struct Watching {
     begun: Instant,
     clocks: Vec<Clock>,
 }
 
-/// Reads the clocks for the first time.
 pub(super) fn begin(facts: &Facts) -> Watching {
     let clock = |adapter: &Adapter| {
         let clock = adapter.facts.as_ref()?.clock.as_ref()?;
@@ -55,7 +50,7 @@ pub(super) fn begin(facts: &Facts) -> Watching {
 }
 
 impl Watching {
-    /// Waits until `time` has passed, and reads clocks and counters again.
+    /// Waits until `time` has passed since the begin, and reads clocks and counters again.
     pub(super) fn end(self, facts: &Facts, time: Duration) -> Seen {
         sleep(time.saturating_sub(self.begun.elapsed()));
         let drifts = self.clocks.into_iter().filter_map(|clock| {
@@ -102,7 +97,7 @@ mod tests {
         let close = |drift: f64, expected: f64| assert!((drift - expected).abs() < 0.01, "{drift}");
         close(drift(&reading(5, 0), &reading(2_000_005, 2), 1_000_000, 64), 0.0);
         close(drift(&reading(5, 0), &reading(2_001_005, 2), 1_000_000, 64), 500.0);
-        // 60,000 ticks later 16 bits show that.
+        // 16 bits of the clock have wrapped once.
         close(drift(&reading(0xffff, 0), &reading(0xea5f, 1), 60_000, 16), 0.0);
     }
 }

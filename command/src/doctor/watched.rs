@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Findings about counters that grow and clocks that drift.
-//!
-//! Called by [`super`]. Grade: setup. Tests: below.
+//! Findings about counters that grow and clocks that drift. Called by [`super`]. Grade: setup. Tests: below.
 
 use super::finding::{Finding, Severity};
 use super::watch::Seen;
@@ -9,7 +7,7 @@ use super::watch::Seen;
 /// Parts per million beyond which a clock's rate is wrong. Crystals keep to 100.
 const DRIFT: f64 = 200.0;
 
-/// Counters that do not grow on a sound link (the kernel's names), their meaning, and what to do.
+/// Counters that do not grow on a sound link (the kernel's names), their meaning, and the advice.
 const ERRORS: [(&str, &str, &str); 15] = [
     ("symbol_error", "bits of the link are wrong", CABLE),
     ("link_error_recovery", "the link recovers from errors", CABLE),
@@ -33,7 +31,6 @@ const CONGESTION: &str = "on Ethernet set up flow control (PFC or ECN) on hosts 
                           congestion and bad links (ibdiagnet)";
 const RECEIVERS: &str = "raise btl_ibex_receive_queue_depth of the job that receives";
 
-/// Checks them.
 pub(super) fn judge(seen: &Seen) -> Vec<Finding> {
     let grown = seen.grown.iter().flat_map(|(place, counters)| {
         let error = move |(name, meaning, mend): &(&str, &str, &str)| {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The time of each rank in MPI calls, by function. The recorder records only calls in which a process can wait.
-//!
-//! Called by `receipt`. Grade: setup. Tests: below.
+//! The time of each rank in MPI calls, by function. The recorder records only calls in which a process can wait. Called
+//! by `receipt`. Grade: setup. Tests: below.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The receipt of a process without a trace: the counts of its ports, and the state of its connections.
-//!
-//! From its flight recorder's file, and from the kernel's counters of its adapters. Grade: setup. Tests: below.
+//! The receipt of a process without a trace: the counts of its ports, and the state of its connections, from its flight
+//! recorder's file and the kernel's counters of its adapters. Grade: setup. Tests: below.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -17,7 +16,6 @@ use super::text::{Column, bytes, duration, known, table, table_of};
 use crate::facts::counters::{self, Counters};
 use crate::top::peer_name;
 
-/// The receipt.
 #[derive(Serialize)]
 pub(super) struct Counted {
     job: u32,
@@ -29,14 +27,12 @@ pub(super) struct Counted {
     reason: String,
     peers: Vec<Peer>,
     ports: Vec<Port>,
-    /// What the receipt cannot tell, and how to find out.
+    /// Facts that counts cannot tell, and how to find them out.
     unknown: Vec<String>,
 }
 
-/// A peer, over one port.
 #[derive(Serialize)]
 struct Peer {
-    /// The rank, or `JOB.RANK` in another job.
     #[serde(rename = "peer")]
     rank: String,
     port: String,
@@ -44,16 +40,15 @@ struct Peer {
     state: &'static str,
     queue_pair: u32,
     remote_queue_pair: u32,
-    /// Number of ports in use to the peer.
     rails: usize,
-    /// Sends, reads, writes and atomics.
+    /// Number of sends, reads, writes and atomics.
     requests: u64,
     in_flight: u32,
     waiting: u32,
-    /// Among the last entries of the flight recorder.
+    /// Number among the last entries of the flight recorder.
     waits_begun: usize,
     held_back: usize,
-    /// Hellos sent to it.
+    /// Number of hellos sent to it.
     asked: u32,
     acknowledgement_timeout_nanoseconds: Option<u64>,
     retries_at_most: u8,
@@ -65,13 +60,11 @@ struct Port {
     name: String,
     gid: String,
     age_seconds: Option<f64>,
-    /// Named as in `ibex top`.
     counts: BTreeMap<&'static str, u64>,
     /// Retransmissions and receivers not ready, of all processes since the adapter started.
     adapter: Counters,
 }
 
-/// The kernel's names of the counters of retransmissions.
 const AGAIN: [&str; 14] = [
     "duplicate_request",
     "implied_nak_seq_err",
@@ -90,7 +83,7 @@ const AGAIN: [&str; 14] = [
 ];
 
 impl Counted {
-    /// The receipt of a process at `now` (the host's monotonic clock).
+    /// Makes the receipt of a process at `now` (the host's monotonic clock).
     pub(super) fn of(flight: &Flight, now: u64) -> Counted {
         let sysfs = Path::new("/sys/class/infiniband");
         let peers: Vec<Peer> = flight.peers.iter().map(|peer| of_peer(flight, peer, now)).collect();
@@ -171,7 +164,7 @@ fn of_port(port: &PortFlight, now: u64, sysfs: &Path) -> Port {
     }
 }
 
-/// Paths of messages and operations: a name, its count, its bytes.
+/// Name of each path of messages and operations, its count, its bytes.
 const WAYS: [(&str, &str, Option<&str>); 7] = [
     ("sent inline", "inline_sent", Some("inline_bytes")),
     ("sent copied", "copy_sent", Some("copy_bytes")),
@@ -182,7 +175,6 @@ const WAYS: [(&str, &str, Option<&str>); 7] = [
     ("atomics", "atomic", None),
 ];
 
-/// Counts of delays and failures.
 const TROUBLES: [(&str, &str); 9] = [
     ("requests that waited", "queued"),
     ("requests waiting now", "waiting"),

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The life of one message: each known time and the duration to the next, and its parts.
-//!
-//! Grade: setup. Tests: below.
+//! The life of one message: each known time and the duration to the next, and its parts. Grade: setup. Tests: below.
 
 use std::fmt;
 
@@ -13,7 +11,7 @@ use super::parts::Parts;
 use super::text::{bytes, duration, name, table, word};
 use super::unknown::Unknown;
 
-/// Which message: the n-th, from 1, that a rank sent.
+/// The n-th message, from 1, that a rank sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Wanted {
     world: u32,
@@ -21,7 +19,7 @@ pub(super) struct Wanted {
     number: usize,
 }
 
-/// `RANK:N`, or `WORLD.RANK:N`.
+/// Parses `RANK:N`, or `WORLD.RANK:N`.
 pub(super) fn wanted(text: &str) -> Result<Wanted, String> {
     let parse = || {
         let (rank, number) = text.split_once(':')?;
@@ -32,7 +30,6 @@ pub(super) fn wanted(text: &str) -> Result<Wanted, String> {
     parse().ok_or_else(|| "expected a rank and a number from 1 on, for example 0:3".to_owned())
 }
 
-/// What is shown.
 #[derive(Serialize)]
 pub(super) struct Life {
     sender: String,
@@ -51,7 +48,6 @@ pub(super) struct Life {
     #[serde(flatten)]
     parts: Parts,
     one_way_delay_nanoseconds: Option<i64>,
-    /// Error bound of the delay, in both directions.
     delay_error_nanoseconds: Option<i64>,
     #[serde(flatten)]
     unknown: Unknown,
@@ -61,7 +57,6 @@ pub(super) struct Life {
 struct Moment {
     rank: String,
     what: &'static str,
-    /// Nanoseconds since 1970.
     time_nanoseconds: i64,
     since_begin_nanoseconds: i64,
     step_nanoseconds: i64,
@@ -72,7 +67,7 @@ impl Life {
         let rank = job.ranks.iter().position(|rank| (rank.world, rank.rank) == (wanted.world, wanted.rank));
         let Some(rank) = rank else { bail!("the trace has no rank {}", wanted.rank) };
         let mut sent: Vec<_> = job.messages.iter().enumerate().filter(|(_, of)| of.sender as usize == rank).collect();
-        // In the order of their sends; messages without a known sender's side by their first known time.
+        // Messages without a known sender's side are ordered by their first known time.
         sent.sort_by_key(|(_, of)| begin(of).or(of.first()));
         let Some((place, message)) = sent.get(wanted.number - 1).copied() else {
             bail!("rank {} has sent {} messages", wanted.rank, sent.len());
@@ -109,7 +104,7 @@ impl Life {
     }
 }
 
-/// Time of the call of the send; if that is unknown, of its first bytes or rendezvous request.
+/// Returns the time of the call of the send; if that is unknown, of its first bytes or rendezvous request.
 fn begin(message: &Message) -> Option<Time> {
     message.send.and_then(|send| send.activated.or(send.left()))
 }
@@ -121,7 +116,7 @@ fn moments(job: &Job, message: &Message) -> Vec<Moment> {
         add(message.sender, "the send is called", side.activated);
         add(message.sender, "the rendezvous request leaves", side.announced);
         if message.protocol == Some(Protocol::Read) && side.announced.is_some() {
-            // The sender sees nothing of a read but the answer: its begin is its end.
+            // The sender of a read sees only the answer.
             add(message.sender, "the receiver's answer comes: it has read all", side.ended.or(side.begun));
         } else {
             add(message.sender, "the first bytes leave", side.begun);

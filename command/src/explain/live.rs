@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex explain --live PID`: the receipt of a running process.
-//!
-//! If the process records a trace, reads the trace of the whole job as far as it is written. Otherwise reads the
-//! process's counts from its flight recorder's file (`counted.rs`). The process itself does nothing for this. Grade:
-//! setup. Tests: below; in tests/; with a device, `hw-tests/tests/device/flight.rs`.
+//! `ibex explain --live PID`: the receipt of a running process. If the process records a trace, reads the trace of the
+//! whole job as far as it is written. Otherwise reads the process's counts from its flight recorder's file
+//! (`counted.rs`). The process itself does nothing for this. Grade: setup. Tests: below; in tests/; with a device,
+//! `hw-tests/tests/device/flight.rs`.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -15,22 +14,17 @@ use ibex::flight::leftovers;
 use ibex_messages::Job;
 use ibex_trace::{Error, Folder, Reader};
 
-/// A running process, and its files.
 pub(super) struct Live {
     pid: u32,
     /// Its start time, which distinguishes it from a later process of the same number.
     began: String,
-    /// The folder of the trace that it records.
     pub(super) trace: Option<PathBuf>,
-    /// Its file of the flight recorder.
     flight: Option<PathBuf>,
 }
 
 impl Live {
-    /// The process of this number, whose flight recorder's file is in `folder`.
-    ///
-    /// # Errors
-    /// There is none, it belongs to another user, or it does not use ibex.
+    /// Finds the process of this number, whose flight recorder's file is in `folder`. Fails if there is none, it
+    /// belongs to another user, or it does not use ibex.
     pub(super) fn find(pid: u32, folder: &Path) -> Result<Live> {
         let about = PathBuf::from(format!("/proc/{pid}"));
         let Some(began) = began(pid) else { bail!("there is no process {pid} on this host{}", others(folder)) };
@@ -53,7 +47,6 @@ impl Live {
         Ok(Live { pid, began, trace, flight })
     }
 
-    /// Whether it still runs.
     pub(super) fn is_running(&self) -> bool {
         began(self.pid).as_ref() == Some(&self.began)
     }
@@ -64,7 +57,6 @@ impl Live {
     }
 }
 
-/// The job recorded so far in this folder.
 pub(super) fn recorded(trace: &Path) -> Result<Job> {
     let folder = Folder::open(trace)?;
     let mut job = Job::read(&folder);
@@ -91,13 +83,12 @@ fn so_far(job: &mut Job, folder: &Folder) {
     }
 }
 
-/// The folder of a trace, if the file is one.
 fn folder_of_trace(file: &Path) -> Option<PathBuf> {
     let is_trace = file.extension().is_some_and(|extension| extension == "ibex");
     (is_trace && file.is_absolute()).then(|| file.parent().map(Path::to_owned)).flatten()
 }
 
-/// A process's start time; `None`: there is none, or it has ended.
+/// Returns a process's start time; `None`: there is none, or it has ended.
 fn began(pid: u32) -> Option<String> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, fields) = stat.rsplit_once(')')?;
@@ -110,7 +101,7 @@ fn program(pid: u32) -> String {
     fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default().trim().to_owned()
 }
 
-/// Why there is no data about the process.
+/// Returns why there is no data about the process.
 fn nothing(pid: u32, folder: &Path) -> String {
     let (program, folder) = (program(pid), folder.display());
     let maps = fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
@@ -123,7 +114,7 @@ fn nothing(pid: u32, folder: &Path) -> String {
     format!("process {pid} ({program}) does not use ibex, or has called MPI_Finalize")
 }
 
-/// The processes that use ibex.
+/// Names the processes that use ibex.
 fn others(folder: &Path) -> String {
     let alive = leftovers::find(folder).into_iter().filter(|file| leftovers::is_alive(file.pid));
     let named: Vec<String> =
@@ -134,7 +125,6 @@ fn others(folder: &Path) -> String {
     format!(". Processes on this host that use ibex: {}", named.join(", "))
 }
 
-/// Seconds between two receipts.
 pub(super) fn pause(seconds: f64) -> Result<std::time::Duration> {
     ensure!((0.1..=3600.0).contains(&seconds), "--every {seconds} is not between 0.1 and 3600 seconds");
     Ok(std::time::Duration::from_secs_f64(seconds))
@@ -157,12 +147,12 @@ mod tests {
     #[test]
     fn a_missing_process_and_one_without_ibex_are_refused_with_the_reason() {
         let folder = scratch("none");
-        // Greater than any that Linux gives.
+        // The number is greater than any that Linux gives.
         let none = refusal(5_000_000, &folder);
         assert_eq!(none, "there is no process 5000000 on this host. No process on this host uses ibex");
         let own = refusal(std::process::id(), &folder);
         assert!(own.contains("does not use ibex"), "{own}");
-        // What a process of ibex would have, by its name alone.
+        // A file with the name that a process of ibex would give it.
         let file = folder.join(format!("ibex-flight.9.3.{}", std::process::id()));
         fs::write(file, "damaged").expect("a folder of our own");
         let other = refusal(5_000_000, &folder);

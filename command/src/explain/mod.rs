@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex explain`: the protocols, reasons and waits of a job's messages, from its trace.
-//!
-//! Reads the folder and prints one of three: the [`receipt`] of each pair of ranks, with the time in MPI [`calls`], the
-//! [`life`] of one message with its [`parts`], or the [`waits`]. Each ends with what is [`unknown`]; [`text`] formats
-//! ranks, tables and numbers. For a process instead of a folder ([`live`]) it uses the trace that the process records,
-//! or its counts ([`counted`]). Grade: setup. Tests: in the files.
+//! `ibex explain`: the protocols, reasons and waits of a job's messages, from its trace. Prints the [`receipt`] of each
+//! pair of ranks, the [`life`] of one message, or the [`waits`]; each ends with the data that is [`unknown`]. For a
+//! process instead of a folder ([`live`]) it uses the trace that the process records, or its counts ([`counted`]).
+//! Grade: setup. Tests: in the files.
 
 mod calls;
 mod counted;
@@ -57,7 +55,6 @@ pub(crate) struct Arguments {
     form: Form,
 }
 
-/// Reads, and prints.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     if let Some(pid) = arguments.live {
         return watch(arguments, pid);
@@ -67,7 +64,6 @@ pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Shows a running process, once or until it ends.
 fn watch(arguments: &Arguments, pid: u32) -> Result<ExitCode> {
     let pause = arguments.every.map(live::pause).transpose()?;
     let live = live::Live::find(pid, &arguments.folder)?;

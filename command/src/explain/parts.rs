@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The parts of one message: the MPI calls that began it and waited for it, its fragments, and the searches of queues
-//! for it.
-//!
-//! Called by `life`. Grade: setup. Tests: below.
+//! for it. Called by `life`. Grade: setup. Tests: below.
 
 use std::fmt;
 
@@ -23,13 +21,12 @@ pub(super) struct Parts {
 struct Called {
     rank: String,
     what: &'static str,
-    /// Name of the function; `None`: one in which a process cannot wait, as these are not recorded.
+    /// Name of the function; `None`: unknown, because a process cannot wait in it.
     function: Option<String>,
     since_begin_nanoseconds: Option<i64>,
     nanoseconds: Option<i64>,
 }
 
-/// A fragment after the first.
 #[derive(Serialize)]
 struct Fragment {
     rank: String,
@@ -37,7 +34,6 @@ struct Fragment {
     clock: &'static str,
     offset: Option<u64>,
     bytes: Option<u64>,
-    /// Nanoseconds since 1970.
     time_nanoseconds: i64,
     since_first_nanoseconds: i64,
     step_nanoseconds: i64,
@@ -179,7 +175,6 @@ impl fmt::Display for Parts {
 mod tests {
     use super::*;
 
-    /// Makes a job with a message that is sent in one MPI call and received in two.
     fn job() -> Job {
         let mut job = Job::synthetic(2, 1, 3);
         let message = &mut job.messages[0];

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The receipt of a job's messages: protocols, reasons and waits for each pair of ranks and size; and each rank's other
-//! activities.
-//!
-//! Size classes are powers of two. A trace has no retries of adapters; `ibex doctor` watches their counters. Grade:
+//! The receipt of a job's messages: protocols, reasons and waits for each pair of ranks and size class (powers of two);
+//! and each rank's other activities. A trace has no retries of adapters; `ibex doctor` watches their counters. Grade:
 //! setup. Tests: below.
 
 use std::collections::BTreeMap;
@@ -33,7 +31,7 @@ pub(super) struct Receipt {
 struct Alike {
     sender: String,
     receiver: String,
-    /// Sizes up to this, and above half of it.
+    /// Largest size; the smallest is above half of it.
     up_to_bytes: u64,
     adapter: Option<String>,
     gid: Option<String>,
@@ -46,7 +44,6 @@ struct Alike {
     waits: BTreeMap<WaitKind, i64>,
 }
 
-/// Events of a rank that belong to no message.
 #[derive(Default, Serialize)]
 struct Rest {
     rank: String,
@@ -72,7 +69,6 @@ impl Receipt {
         for (place, message) in job.messages.iter().enumerate() {
             let pair = pairs.entry(key(message)).or_insert_with(|| Alike::of(job, message));
             pair.messages += 1;
-            // A damaged trace may have any sizes and times.
             pair.bytes = pair.bytes.saturating_add(message.bytes);
             while let Some((_, wait)) = waits.next_if(|(of, _)| *of == place) {
                 let waited = pair.waits.entry(wait.kind).or_default();

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Formats ranks, tables, times and sizes for `ibex explain`.
-//!
-//! Grade: setup. Tests: at the end of this file.
+//! Formats ranks, tables, times and sizes for `ibex explain`. Grade: setup. Tests: below.
 
 use comfy_table::{CellAlignment, Table, presets};
 use ibex_messages::Job;
 use serde::Serialize;
 
-/// A rank's name: `3`, or `1.3` in another world.
+/// Returns a rank's name: `3`, or `1.3` in another world.
 pub(super) fn name(job: &Job, place: u32) -> String {
     job.ranks.get(place as usize).map_or_else(
         || "?".to_owned(),
@@ -15,7 +13,7 @@ pub(super) fn name(job: &Job, place: u32) -> String {
     )
 }
 
-/// A table; columns of numbers are right-aligned.
+/// Makes a table in which the columns `numbers` are right-aligned.
 pub(super) fn table(names: &[&str], numbers: &[usize], rows: impl Iterator<Item = Vec<String>>) -> Table {
     let mut table = Table::new();
     table.load_preset(presets::NOTHING).set_header(names.to_vec());
@@ -30,10 +28,9 @@ pub(super) fn table(names: &[&str], numbers: &[usize], rows: impl Iterator<Item 
     table
 }
 
-/// A column of a table of `T`: its name, its alignment, and the text of a row.
+/// Name of a column of a table of `T`, its alignment, and the text of a row.
 pub(super) type Column<T> = (&'static str, CellAlignment, fn(&T) -> String);
 
-/// A table with a row for each of `all`.
 pub(super) fn table_of<T>(columns: &[Column<T>], all: &[T]) -> Table {
     let names: Vec<&str> = columns.iter().map(|(name, ..)| *name).collect();
     let is_right = |place: &usize| columns[*place].1 == CellAlignment::Right;
@@ -41,12 +38,10 @@ pub(super) fn table_of<T>(columns: &[Column<T>], all: &[T]) -> Table {
     table(&names, &numbers, all.iter().map(|of| columns.iter().map(|(_, _, text)| text(of)).collect()))
 }
 
-/// The text of a value, if there is one.
 pub(super) fn known<T>(value: Option<T>, text: impl FnOnce(T) -> String) -> String {
     value.map_or_else(String::new, text)
 }
 
-/// Nanoseconds in the unit that fits.
 pub(super) fn duration(nanoseconds: i64) -> String {
     let magnitude = nanoseconds.unsigned_abs();
     let value = nanoseconds as f64;
@@ -58,7 +53,6 @@ pub(super) fn duration(nanoseconds: i64) -> String {
     }
 }
 
-/// Bytes in the unit that fits.
 pub(super) fn bytes(bytes: u64) -> String {
     let value = bytes as f64;
     match bytes {
@@ -69,7 +63,7 @@ pub(super) fn bytes(bytes: u64) -> String {
     }
 }
 
-/// A value's name in JSON, with blanks.
+/// Returns a value's name in JSON, with blanks.
 pub(super) fn word(value: &impl Serialize) -> String {
     serde_json::to_value(value)
         .ok()

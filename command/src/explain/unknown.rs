@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Missing data about a job, at the end of each output: lost events, and remarks about inconsistent data.
-//!
-//! Called by `receipt`, `life` and `waits`. Grade: setup. Tests: in `explain`.
+//! Remarks about missing data, at the end of each output: lost events, and inconsistent data. Called by `receipt`,
+//! `life` and `waits`. Grade: setup. Tests: in `explain`.
 
 use ibex_messages::Job;
 use serde::Serialize;
 
 use super::text::{name, table};
 
-/// Remarks about missing data, at the end of each output.
 #[derive(Serialize, Default)]
 pub(super) struct Unknown {
     losses: Vec<Lost>,

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waits by kind and pair of ranks, with the longest of each kind.
-//!
-//! Several ranks can wait at a time, so percentages of the span can add up to more than 100. Grade: setup. Tests: in
-//! `mod.rs`.
+//! Waits by kind and pair of ranks, with the longest of each kind. Several ranks can wait at a time, so percentages of
+//! the span can add up to more than 100. Grade: setup. Tests: in `mod.rs`.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -13,7 +11,7 @@ use serde::Serialize;
 use super::text::{self, duration, name, table, word};
 use super::unknown::Unknown;
 
-/// Number of longest waits per kind in text and in JSON: a late process in a collective operation makes many late.
+/// Number of longest waits per kind, in text and in JSON: a late process in a collective operation makes many late.
 const LONGEST: usize = 5;
 const TOLD: usize = 20;
 
@@ -35,10 +33,8 @@ struct Alike {
     longest: Vec<One>,
 }
 
-/// Those between two ranks.
 #[derive(Serialize)]
 struct Pair {
-    /// The sender.
     from: String,
     to: String,
     count: u64,
@@ -52,7 +48,6 @@ struct One {
     to: String,
     tag: Option<i32>,
     bytes: Option<u64>,
-    /// Since the beginning of the trace.
     begin_nanoseconds: i64,
     nanoseconds: i64,
 }
@@ -60,7 +55,6 @@ struct One {
 #[derive(Default)]
 struct Gathered {
     pairs: BTreeMap<(u32, u32), (u64, i64)>,
-    /// Duration, begin, sender, receiver, index of the message.
     all: Vec<(i64, i64, u32, u32, Option<usize>)>,
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The adapters, as verbs and the kernel describe them, and whether ibex would use their ports.
-//!
-//! The choice and its reasons come from the engine ([`ibex::select::device::survey`]), as in a job started here with
-//! the same parameters. Called by [`super`]. Grade: setup. Tests: below.
+//! The adapters, as verbs and the kernel describe them, and whether ibex would use their ports. The choice and its
+//! reasons come from the engine ([`ibex::select::device::survey`]), as in a job started here with the same parameters.
+//! Called by [`super`]. Grade: setup. Tests: below.
 
 use super::counters::{self, Counters};
 use crate::answer::rows;
@@ -19,7 +18,6 @@ use std::path::{Path, PathBuf};
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Adapters {
-    /// The parameters that differ from their defaults.
     pub(crate) parameters: Vec<String>,
     #[serde(rename = "adapters")]
     pub(crate) each: Vec<Adapter>,
@@ -32,7 +30,6 @@ pub(crate) struct Adapters {
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Adapter {
     pub(crate) name: String,
-    /// Why the adapter cannot be used.
     pub(crate) unusable: Option<String>,
     #[serde(flatten)]
     pub(crate) facts: Option<Facts>,
@@ -41,16 +38,15 @@ pub(crate) struct Adapter {
     pub(crate) ports: Vec<Port>,
 }
 
-/// Attributes of an open adapter.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Facts {
     pub(crate) vendor: String,
     pub(crate) firmware: String,
     pub(crate) is_software: bool,
     pub(crate) numa_node: Option<u32>,
-    /// The clock that stamps completions; none: the host stamps them.
+    /// The clock that stamps completions; `None`: the host stamps them.
     pub(crate) clock: Option<Clock>,
-    /// The link of the bus; none: there is no bus, or the kernel does not say.
+    /// Link of the bus; `None`: there is no bus, or the kernel does not say.
     pub(crate) pci: Option<Pci>,
 }
 
@@ -79,17 +75,14 @@ pub(crate) struct Port {
     #[serde(default)]
     pub(crate) lanes: u32,
     pub(crate) mtu: u32,
-    /// The partition key that ibex would use (bit 15: full member); none: unknown.
+    /// The partition key that ibex would use (bit 15: full member); `None`: unknown.
     #[serde(default)]
     pub(crate) partition_key: Option<u16>,
     pub(crate) lid: u16,
-    /// Its network interfaces, on Ethernet.
     pub(crate) interfaces: Vec<String>,
     pub(crate) counters: Counters,
-    /// The port's network: an IP network, or an InfiniBand subnet prefix; empty if ibex would not use the port, or does
-    /// not know.
+    /// The port's IP network or InfiniBand subnet prefix; empty if ibex would not use the port, or does not know.
     pub(crate) subnet: String,
-    /// Whether ibex would use it.
     pub(crate) is_taken: bool,
     pub(crate) reason: String,
     pub(crate) gids: Vec<Gid>,
@@ -106,7 +99,6 @@ pub(crate) struct Gid {
     pub(crate) reason: String,
 }
 
-/// Examines every adapter.
 pub(crate) fn look(parameters: &Parameters) -> Adapters {
     let survey = device::survey(&parameters.tunables);
     let complaint = if survey.ports.is_empty() { survey.complaint() } else { String::new() };
@@ -138,7 +130,7 @@ fn facts(name: &str) -> Option<Facts> {
         vendor: format!("{vendor:#06x}:{part}"),
         firmware: read("fw_ver").trim().to_owned(),
         is_software: context.is_software(),
-        // -1: unknown.
+        // The kernel writes -1 if it is unknown.
         numa_node: read("device/numa_node").trim().parse().ok(),
         clock: clock.map(|clock| Clock { ticks_per_second: clock.ticks_per_second, bits: clock.bits }),
         pci: pci(&read),
@@ -152,7 +144,7 @@ fn pci(read: &impl Fn(&str) -> String) -> Option<Pci> {
     (!speed.is_empty()).then(|| Pci { speed, width, max_speed: text("max_link_speed"), max_width })
 }
 
-/// Identifies the port's network: equal for two ports of one network.
+/// Returns the name of the port's network: equal for two ports of one network.
 fn subnet(choice: &PortChoice) -> String {
     if !choice.is_ethernet() {
         return format!("{:#018x}", choice.subnet_prefix());
@@ -168,7 +160,6 @@ fn subnet(choice: &PortChoice) -> String {
     }
 }
 
-/// The network interfaces behind the port's GIDs.
 fn interfaces(port: &PortInfo) -> Vec<String> {
     let mut names: Vec<String> = port.gids.iter().map(|gid| gid.interface.clone()).collect();
     names.retain(|name| !name.is_empty());
@@ -177,7 +168,6 @@ fn interfaces(port: &PortInfo) -> Vec<String> {
     names
 }
 
-/// The kernel's folder of a port.
 pub(crate) fn folder(device: &str, port: u8) -> Option<PathBuf> {
     let context = Context::open(device).ok()?;
     Some(Path::new(context.sysfs()).join(format!("ports/{port}")))

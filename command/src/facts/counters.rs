@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A port's counters, and their growth.
-//!
-//! Read from the kernel's `counters` and `hw_counters` (`Documentation/ABI/stable/sysfs-class-infiniband`), as far as
-//! the driver has them. Called by `adapters` and by `ibex doctor`. Grade: setup. Tests: below.
+//! A port's counters, from the kernel's `counters` and `hw_counters` as far as the driver has them
+//! (`Documentation/ABI/stable/sysfs-class-infiniband`), and their growth. Called by `adapters` and `ibex doctor`.
+//! Grade: setup. Tests: below.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
-/// Values by name.
 pub(crate) type Counters = BTreeMap<String, u64>;
 
 pub(crate) fn read(port: &Path) -> Counters {
@@ -21,7 +19,7 @@ pub(crate) fn read(port: &Path) -> Counters {
     files.filter_map(value).collect()
 }
 
-/// The growth of each counter; those that have not grown are left out.
+/// Returns the growth of the counters that have grown.
 pub(crate) fn growth(before: &Counters, after: &Counters) -> Counters {
     let grown = |(name, value): (&String, &u64)| {
         let more = value.saturating_sub(*before.get(name)?);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host: its name, its kernel, and its limits for a process.
-//!
-//! Called by [`super`]. Grade: setup. Bytes. Tests: below.
+//! The host: its name, its kernel, and its limits for a process, in bytes. Called by [`super`]. Grade: setup. Tests:
+//! below.
 
 use crate::answer::rows;
 use ibex_ffi::limits;
@@ -13,7 +12,7 @@ use std::fs;
 pub(crate) struct Host {
     pub(crate) name: String,
     pub(crate) kernel: String,
-    /// Memory that this process may lock, bytes; none: unlimited.
+    /// Memory that this process may lock, bytes; `None`: unlimited.
     pub(crate) locked_memory: Option<u64>,
     pub(crate) open_files: Option<u64>,
 }

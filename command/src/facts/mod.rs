@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Facts about a host: its adapters, its Open MPI and its limits.
-//!
-//! [`adapters`] uses verbs and the engine's own choice of ports, so that the reasons are those that a job prints;
-//! [`openmpi`] examines the Open MPI of `PATH` and its components; [`host`] the limits. `ibex info` prints the facts,
-//! `ibex doctor` checks them, also those of other hosts, which arrive as JSON. Grade: setup. Tests: in the files.
+//! Facts about a host: its adapters, its Open MPI and its limits. [`adapters`] takes the choice of ports from the
+//! engine, so that the reasons are those that a job prints. `ibex info` prints the facts, `ibex doctor` checks them,
+//! also those of other hosts, which arrive as JSON. Grade: setup. Tests: in the files.
 
 pub(crate) mod adapters;
 pub(crate) mod counters;
@@ -16,16 +14,15 @@ use std::fmt;
 
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Facts {
-    /// The version of the command that collected them.
+    /// Version of the command that collected them.
     pub(crate) ibex: String,
     pub(crate) host: host::Host,
     pub(crate) adapters: adapters::Adapters,
-    /// None: there is no `mpirun` in `PATH`.
+    /// `None`: there is no `mpirun` in `PATH`.
     pub(crate) openmpi: Option<openmpi::OpenMpi>,
 }
 
 impl Facts {
-    /// The facts of this host.
     pub(crate) fn here(parameters: &Parameters) -> Self {
         Facts {
             ibex: env!("CARGO_PKG_VERSION").to_owned(),

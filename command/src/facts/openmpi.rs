@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Open MPI of `PATH`: its version, its component folders, and the components of ibex in them.
-//!
-//! From its own `ompi_info`, run so that it opens no component. Called by [`super`]. Grade: setup. Tests: below.
+//! The Open MPI of `PATH`: its version, its component folders, and the components of ibex in them. From its own
+//! `ompi_info`, run so that it opens no component. Called by [`super`]. Grade: setup. Tests: below.
 
 use crate::answer::rows;
 use crate::installed;
@@ -16,21 +15,18 @@ use which::which;
 pub(crate) struct OpenMpi {
     pub(crate) mpirun: PathBuf,
     pub(crate) version: String,
-    /// Its component folders, in order.
     pub(crate) folders: Vec<PathBuf>,
     pub(crate) components: Vec<Component>,
-    /// Dangling links in these folders.
     pub(crate) dangling: Vec<PathBuf>,
     /// The component path of a job's ranks, if `mpirun` gives them one without components of ibex.
     #[serde(default)]
     pub(crate) elsewhere: Option<String>,
 }
 
-/// A component of ibex in one of these folders.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub(crate) struct Component {
     pub(crate) name: String,
-    /// Its file, with links resolved; none: no folder has it.
+    /// Its file, with links resolved; `None`: no folder has it.
     pub(crate) file: Option<PathBuf>,
     /// Whether Open MPI lists it; it does not list one built for another Open MPI.
     pub(crate) is_listed: bool,
@@ -66,8 +62,8 @@ pub(crate) fn look() -> Option<OpenMpi> {
     })
 }
 
-/// The component path of a rank, from Open MPI 5 on: `mpirun` passes `PMIx`' parameters to the ranks as Open MPI's own,
-/// and some distributions set this one. None: not set, or no job can be started.
+/// Returns the component path of a rank: from Open MPI 5 on, `mpirun` passes `PMIx`' parameters to the ranks as Open
+/// MPI's own, and some distributions set this one. `None`: not set, or no job can be started.
 fn path_of_ranks(mpirun: &Path, version: &str) -> Option<String> {
     let major = version.split('.').next()?.parse::<u32>().ok()?;
     let mut job = Command::new("timeout");
@@ -77,13 +73,12 @@ fn path_of_ranks(mpirun: &Path, version: &str) -> Option<String> {
     String::from_utf8_lossy(&said).lines().next().map(str::trim).filter(|path| !path.is_empty()).map(str::to_owned)
 }
 
-/// The file of a component, if the folder has one that can be opened.
 fn found(folder: &Path, name: &str) -> Option<PathBuf> {
     fs::canonicalize(folder.join(name)).ok()
 }
 
-/// The library that the chooser component loads for this Open MPI, and the folders next to it; any other component is
-/// the library itself.
+/// Returns the library that the chooser component loads for this Open MPI, and the folders next to it; any other
+/// component is itself the library.
 fn chosen(file: PathBuf, version: &str) -> (Option<PathBuf>, Vec<String>) {
     let folder = file.parent().unwrap_or(Path::new("/"));
     if file.file_name().is_none_or(|name| name != "ibex-chooser.so") {
@@ -102,7 +97,7 @@ fn is_listed(answer: &str, name: &str) -> bool {
     answer.lines().any(|line| line.starts_with(&format!("mca:{kind}:ibex:version")))
 }
 
-/// Dangling links in a folder, because of which Open MPI finds no component there.
+/// Returns the dangling links in a folder, because of which Open MPI finds no component there.
 pub(crate) fn dangling(folder: &Path) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     entries.filter(|path| path.is_symlink() && !path.exists()).collect()
@@ -112,7 +107,8 @@ fn value<'a>(answer: &'a str, key: &str) -> Option<&'a str> {
     answer.lines().find_map(|line| line.strip_prefix(key))
 }
 
-/// `mca_base_component_path`: `SYSTEM_DEFAULT` and `USER_DEFAULT` stand for two folders.
+/// Returns the folders of `mca_base_component_path`, in which `SYSTEM_DEFAULT` and `USER_DEFAULT` stand for two
+/// folders.
 fn folders(answer: &str) -> Vec<PathBuf> {
     let path =
         value(answer, "mca:mca:base:param:mca_base_component_path:value:").unwrap_or("SYSTEM_DEFAULT:USER_DEFAULT");
@@ -120,7 +116,6 @@ fn folders(answer: &str) -> Vec<PathBuf> {
     folders_of(path.replace("\\:", ":").trim_matches('"'), answer)
 }
 
-/// The folders of a component path.
 fn folders_of(path: &str, answer: &str) -> Vec<PathBuf> {
     let path = path.split(':').filter(|folder| !folder.is_empty());
     let folder = |name: &str| match name {

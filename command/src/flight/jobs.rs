@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The jobs of several flight recorders, the last failure first.
-//!
-//! Called by `flight.rs`. Grade: setup. Tests: below.
+//! The jobs of several flight recorders, the last failure first. Called by `flight.rs`. Grade: setup. Tests: below.
 
 use chrono::DateTime;
 use ibex::flight::Flight;
@@ -10,31 +8,26 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::time::{Duration, UNIX_EPOCH};
 
-/// Number of reasons shown per job.
 const MOST_REASONS: usize = 3;
 
-/// Characters shown of a reason.
 const MOST_LETTERS: usize = 160;
 
-/// A job, from the files of its processes.
 #[derive(Serialize)]
 pub(super) struct Job {
     #[serde(rename = "job")]
     pub(super) number: u32,
-    /// The last write of a process, nanoseconds since 1970.
+    /// Time of the last write of a process, nanoseconds since 1970.
     pub(super) last_ns: u64,
     programs: BTreeSet<String>,
     hosts: BTreeSet<String>,
-    /// Ranks whose processes run.
     running: BTreeSet<u32>,
-    /// Ranks whose processes have ended.
     gone: BTreeSet<u32>,
-    /// The failures that ranks reported.
     reasons: BTreeMap<u32, String>,
 }
 
 impl Job {
-    /// The jobs of these processes: first those with a failure or an ended process, the last first, then the others.
+    /// Returns the jobs of these processes: first those with a failure or an ended process, the last first, then the
+    /// others.
     pub(super) fn of<'a>(flights: impl Iterator<Item = &'a Flight>) -> Vec<Job> {
         let mut jobs: BTreeMap<u32, Job> = BTreeMap::new();
         for flight in flights {
@@ -60,7 +53,7 @@ impl Job {
     }
 }
 
-/// The last write of a process (an entry or its counts), nanoseconds since 1970.
+/// Returns the time of a process's last write (an entry or its counts), nanoseconds since 1970.
 pub(super) fn last(flight: &Flight) -> u64 {
     let entries = flight.entries.iter().map(|entry| entry.time);
     let counts = flight.ports.iter().filter_map(|port| port.time);
@@ -95,7 +88,7 @@ impl fmt::Display for Job {
     }
 }
 
-/// Numbers, with ranges as `0-3`.
+/// Returns the numbers, with ranges as `0-3`.
 fn runs(numbers: &BTreeSet<u32>) -> String {
     let mut runs: Vec<(u32, u32)> = Vec::new();
     for &number in numbers {
@@ -108,12 +101,11 @@ fn runs(numbers: &BTreeSet<u32>) -> String {
     runs.into_iter().map(words).collect::<Vec<_>>().join(", ")
 }
 
-/// Date and time in UTC of nanoseconds since 1970.
 pub(super) fn date(nanoseconds: u64) -> String {
     DateTime::from_timestamp_nanos(nanoseconds.cast_signed()).format("%Y-%m-%d %H:%M:%S UTC").to_string()
 }
 
-/// The age of a time, for readers who do not think in UTC.
+/// Returns how long ago a time was, for readers who do not think in UTC.
 pub(super) fn age(nanoseconds: u64) -> String {
     let since = (UNIX_EPOCH + Duration::from_nanos(nanoseconds)).elapsed().unwrap_or_default().as_secs();
     match since {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A sample of the running processes, and the rates between two samples.
-//!
-//! Rates use the times at which a process copied its counts, not those of the samples. Grade: setup. Tests: below.
+//! A sample of the running processes, and the rates between two samples, by the times at which a process copied its
+//! counts. Grade: setup. Tests: below.
 
 use ibex::counters::{COUNTERS, Class};
 use ibex::flight::leftovers::{self};
@@ -11,7 +10,6 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A sample.
 pub(super) struct Look {
     time: u64,
     processes: Vec<Flight>,
@@ -40,7 +38,6 @@ pub(super) struct Process {
     pub(super) peers: Vec<Peer>,
 }
 
-/// A peer, over one port.
 #[derive(Serialize)]
 pub(super) struct Peer {
     /// The rank, or `JOB.RANK` in another job.
@@ -49,36 +46,34 @@ pub(super) struct Peer {
     pub(super) port: String,
     pub(super) state: &'static str,
     pub(super) queue_pair: u32,
-    /// Sends, reads, writes and atomics, in all and per second.
+    /// Number of sends, reads, writes and atomics, in all and per second.
     pub(super) requests: u64,
     pub(super) requests_rate: f64,
     pub(super) in_flight: u32,
     pub(super) waiting: u32,
-    /// Seconds since it was copied.
+    /// Seconds since the process copied it.
     pub(super) age: f64,
 }
 
 #[derive(Serialize)]
 pub(super) struct Port {
     pub(super) name: String,
-    /// Seconds since it was copied.
+    /// Seconds since the process copied it.
     pub(super) age: Option<f64>,
     pub(super) counts: BTreeMap<&'static str, u64>,
-    /// Rates per second of the counts that only grow.
     pub(super) rates: BTreeMap<&'static str, f64>,
 }
 
 impl Look {
-    /// Reads the files of a folder, or only those of a process or a job.
     pub(super) fn at(folder: &Path, pid_or_job: Option<u32>) -> Look {
         let files = leftovers::find(folder).into_iter();
         let asked_for = files.filter(|file| pid_or_job.is_none_or(|number| [file.pid, file.job].contains(&number)));
-        // A process that ends meanwhile is left out.
+        // Leaves out processes that end meanwhile.
         let processes = asked_for.filter_map(|file| Flight::read(&file.path).ok()).filter(|flight| flight.is_alive);
         Look { processes: processes.collect(), time: monotonic() }
     }
 
-    /// The output, with rates since an earlier sample.
+    /// Returns the output, with rates since an earlier sample.
     pub(super) fn since(&self, before: &Look) -> Found {
         let process = |flight: &Flight| {
             let earlier = before.processes.iter().find(|other| (other.pid, other.job) == (flight.pid, flight.job));
@@ -119,13 +114,12 @@ fn peer(now: u64, flight: &Flight, peer: &PeerFlight, before: Option<&PeerFlight
     }
 }
 
-/// A peer's name: its rank, or `JOB.RANK` in another job.
+/// Returns a peer's name: its rank, or `JOB.RANK` in another job.
 pub(crate) fn peer_name(flight: &Flight, PeerFlight { peer, .. }: &PeerFlight) -> String {
     if peer.job == flight.job { peer.rank.to_string() } else { format!("{}.{}", peer.job, peer.rank) }
 }
 
 fn port(now: u64, port: &PortFlight, before: Option<&PortFlight>) -> Port {
-    // The flight recorder does not copy the adapter's own count.
     let shown = COUNTERS.iter().zip(&port.counts).filter(|(row, _)| row.name != "receiver_not_ready");
     let passed = before.and_then(|before| Some(port.time?.saturating_sub(before.time?) as f64 / 1e9)).unwrap_or(0.0);
     let rate = |name, value: u64| {
@@ -142,12 +136,10 @@ fn port(now: u64, port: &PortFlight, before: Option<&PortFlight>) -> Port {
 }
 
 impl Port {
-    /// The sum of these counts.
     pub(super) fn count(&self, names: &[&str]) -> u64 {
         names.iter().filter_map(|name| self.counts.get(name)).sum()
     }
 
-    /// The sum of these rates.
     pub(super) fn rate(&self, names: &[&str]) -> f64 {
         names.iter().filter_map(|name| self.rates.get(name)).sum()
     }
@@ -159,12 +151,10 @@ pub(crate) mod tests {
     use ibex::flight::PeerState;
     use ibex::peer::PeerName;
 
-    /// A sample of a process, half a second after it has copied its counts.
     pub(in crate::top) fn process(time: u64, set: &[(&str, u64)]) -> Look {
         Look { time: time + 500_000_000, processes: vec![flight(time, set)] }
     }
 
-    /// A process with one port and two peers, at a time in ns.
     pub(crate) fn flight(time: u64, set: &[(&str, u64)]) -> Flight {
         let value = |name| set.iter().find(|(other, _)| *other == name).map_or(0, |(_, value)| *value);
         let counts = COUNTERS.iter().map(|row| value(row.name)).collect();
@@ -214,7 +204,6 @@ pub(crate) mod tests {
         let [peer, other] = &found.processes[0].peers[..] else { panic!("there are two") };
         assert_eq!((peer.rank.as_str(), peer.requests, peer.requests_rate, peer.age), ("1", 120, 40.0, 0.5));
         assert_eq!(other.rank, "11.0");
-        // No change, and a new process.
         let is_still = |found: &Found| found.processes[0].ports[0].rates["received"].abs() < 1e-9;
         assert!(is_still(&after.since(&after)));
         let none = Look { time: 0, processes: Vec::new() };

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex top [PID|JOB]`: shows the counts and rates of this host's running processes, per port or per peer.
-//!
-//! [`look`] samples their flight recorders' files and computes rates; [`table`] makes rows, and [`screen`] redraws them
-//! periodically. Grade: setup. Tests: there; with a device, `hw-tests/tests/device/flight.rs`.
+//! `ibex top [PID|JOB]`: shows the counts and rates of this host's running processes, per port or per peer. [`look`]
+//! samples the flight recorders' files and computes rates; [`table`] makes rows, and [`screen`] redraws them. Grade:
+//! setup. Tests: there; with a device, `hw-tests/tests/device/flight.rs`.
 
 mod look;
 mod screen;
@@ -47,7 +46,6 @@ pub(crate) struct Arguments {
     folder: PathBuf,
 }
 
-/// Shows the processes until the user quits, or prints them once.
 pub(crate) fn run(arguments: &Arguments) -> Result<ExitCode> {
     let Arguments { form, pid_or_job, peers, once, interval, folder } = arguments;
     ensure!((0.01..=3600.0).contains(interval), "--interval {interval} is not between 0.01 and 3600 seconds");

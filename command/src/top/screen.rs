@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The terminal of `ibex top`: the alternate screen, redrawn at each sample, and the keys.
-//!
-//! The terminal is restored, however the command ends. Grade: setup. Tests: the table's, in `table.rs`.
+//! The terminal of `ibex top`: the alternate screen, redrawn at each sample and restored at the end, and the keys.
+//! Grade: setup. Tests: the table's, in `table.rs`.
 
 use super::look::Look;
 use anyhow::{Context, Result, ensure};
@@ -33,7 +32,6 @@ impl Drop for Screen {
     }
 }
 
-/// Action of a key.
 enum Asked {
     End,
     Scroll(isize),
@@ -82,7 +80,6 @@ fn draw(lines: &[&str], top: usize) -> io::Result<usize> {
     Ok(top)
 }
 
-/// Waits for a key or a resize.
 fn asked(at_most: Duration) -> io::Result<Asked> {
     if !event::poll(at_most)? {
         return Ok(Asked::Nothing);

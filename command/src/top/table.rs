@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A sample as a table: a row for each port of each process, or for each peer.
-//!
-//! Grade: setup. Tests: below.
+//! A sample as a table: a row for each port of each process, or for each peer. Grade: setup. Tests: below.
 
 use super::look::{Found, Peer, Port, Process};
 use std::fmt;
 
-/// A column: its head, and its cell of a row.
+/// Head of a column, and the text of its cell in a row.
 type Column<T> = (&'static str, fn(&Process, &T) -> String);
 
 const SENT: &[&str] = &["inline_sent", "copy_sent", "zero_copy_sent"];
@@ -50,7 +48,6 @@ static PEER_COLUMNS: &[Column<Peer>] = &[
     ("AGE", |_, peer| format!("{:.1}s", peer.age)),
 ];
 
-/// A number in at most four digits and a unit.
 fn short(number: f64) -> String {
     let (mut number, mut units) = (number, ["", "k", "M", "G", "T", "P"].iter());
     let mut unit = units.next().unwrap_or(&"");
@@ -63,7 +60,6 @@ fn short(number: f64) -> String {
 }
 
 impl Found {
-    /// Lines with aligned columns, the heads first.
     pub(super) fn lines(&self) -> Vec<String> {
         let processes = self.processes.iter();
         if self.by_peer {
@@ -125,7 +121,6 @@ mod tests {
         let lines = after.since(&before).lines();
         assert_eq!(lines.len(), 2);
         assert!(lines[0].starts_with("RANK") && lines[1].contains("mlx5_0:1"), "{lines:?}");
-        // The first copy has no time to compare with.
         let after = process(2_000_000_000, &[("inline_sent", 3000), ("waiting", 12)])
             .since(&process(1_000_000_000, &[("inline_sent", 1000)]));
         let row: Vec<_> = after.lines()[1].split_whitespace().map(str::to_owned).collect();

@@ -4,11 +4,12 @@
 //!
 //! ```text
 //! lib/ibex/openmpi-4.1.4/          libibex.so and the logger for one Open MPI; a link `openmpi` to its libopen-pal.so
-//! lib/ibex/ibex-chooser.so         loaded by each Open MPI; loads the libibex.so for it lib/libibex.so, libibex-log.so
-//! links to those of the first Open MPI lib/openmpi/                     the component links (in a home:
-//! ~/.openmpi/components) libexec/ibex/openmpi-4.1.4/      the programs of `ibex bench`, compiled with that Open MPI
-//! bin/, include/ibex/, share/      shared by all Open MPIs share/ibex/manifest.json         of the shared files;
-//! openmpi-4.1.4.json: of one Open MPI
+//! lib/ibex/ibex-chooser.so         loaded by each Open MPI; loads the libibex.so for it
+//! lib/libibex.so, libibex-log.so   links to those of the first Open MPI
+//! lib/openmpi/                     the component links (in a home: ~/.openmpi/components)
+//! libexec/ibex/openmpi-4.1.4/      the programs of `ibex bench`, compiled with that Open MPI
+//! bin/, include/ibex/, share/      shared by all Open MPIs
+//! share/ibex/manifest.json         of the shared files; openmpi-4.1.4.json: of one Open MPI
 //! ```
 
 use anyhow::{Context, Result};

@@ -29,6 +29,7 @@ pub(super) enum Proof {
     Program(&'static [&'static str]),
     /// A header that the C compiler finds, itself or with pkg-config's options for `module`.
     Header { header: &'static str, module: &'static str },
+    /// libclang, which bindgen loads.
     LibClang,
     /// The drivers that libibverbs loads.
     Drivers,
