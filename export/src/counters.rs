@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Counters along a walk: queue lengths and bytes in flight, for each rank and each port.
-//!
-//! An item counts between two times; if only the first is known, it counts to the end. Called by the formats with each
-//! step. Path: each step. Threads: one. Tests: at the end of the file.
+//! Counters along a walk: queue lengths and bytes in flight, for each rank and each port. An item counts between two
+//! times; if only the first is known, it counts to the end. Called by the formats with each step. Path: each step.
+//! Threads: one. Tests: below.
 
 use arrayvec::ArrayVec;
 use ibex_messages::{IncidentKind, Job, Message};
@@ -10,7 +9,6 @@ use ibex_messages::{IncidentKind, Job, Message};
 use crate::life::{Item, Moment, left};
 use crate::walk::Step;
 
-/// What is counted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Counter {
     SendsActive,
@@ -21,12 +19,9 @@ pub(crate) enum Counter {
     QueuedRequests,
 }
 
-/// Whose a counter is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Owner {
-    /// A place in the job's ranks.
     Rank(u32),
-    /// A place in the job's ports.
     Port(u32),
 }
 
@@ -47,7 +42,6 @@ const COUNTERS: [(Counter, &str, &str); 6] = [
 impl Counter {
     /// Number of counters of ranks; the other counters are of ports.
     const OF_RANKS: usize = 4;
-    /// Number of counters of ports.
     pub(crate) const OF_PORTS: u32 = (COUNTERS.len() - Counter::OF_RANKS) as u32;
 
     pub(crate) fn of_ranks() -> impl Iterator<Item = Counter> {
@@ -58,7 +52,7 @@ impl Counter {
         COUNTERS[Counter::OF_RANKS..].iter().map(|(counter, ..)| *counter)
     }
 
-    /// Number of the counter in formats, from 0.
+    /// Returns the number of the counter in formats, from 0.
     pub(crate) fn number(self) -> u32 {
         self as u32
     }
@@ -76,7 +70,6 @@ impl Counter {
     }
 }
 
-/// A counter's new value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Change {
     pub(crate) counter: Counter,
@@ -84,7 +77,7 @@ pub(crate) struct Change {
     pub(crate) value: u64,
 }
 
-/// What a step changes: at most the messages and the bytes of a queue.
+/// The changes of a step: at most the messages and the bytes of a queue.
 pub(crate) type Changes = ArrayVec<Change, 2>;
 
 pub(crate) struct Counters {
@@ -167,7 +160,7 @@ impl Counters {
     }
 }
 
-/// How long a message is; a damaged trace may say anything.
+/// Returns a message's bytes; a damaged trace may have any number.
 fn bytes(message: &Message) -> i64 {
     i64::try_from(message.bytes).unwrap_or(i64::MAX)
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Creates output files; errors name the file.
-//!
-//! Called by the formats. Path: pending. Threads: any. Tests: tests/refusals.rs.
+//! Creates output files; errors name the file. Called by the formats. Path: pending. Threads: any. Tests:
+//! tests/refusals.rs.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -15,7 +14,6 @@ pub(crate) fn write(path: &Path, with: impl FnOnce(&mut BufWriter<File>) -> io::
     with(&mut file).and_then(|()| file.flush()).map_err(failed(path))
 }
 
-/// Creates a file, which must not exist.
 pub(crate) fn create(path: &Path) -> Result<File> {
     File::create_new(path).map_err(failed(path))
 }
@@ -28,7 +26,6 @@ pub(crate) fn failed(path: &Path) -> impl Fn(io::Error) -> Error + '_ {
     }
 }
 
-/// Makes the error for a file or folder that exists already.
 pub(crate) fn exists(path: &Path) -> Error {
     anyhow!("{} exists already, and nothing is overwritten; give another name or remove it", path.display())
 }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the functions of MPI do, by their names: for formats that draw calls of different kinds differently.
-//!
-//! Called by the formats. Path: setup, once for each function of a job. Threads: plain data. Tests: at the end of the file.
+//! The role of each MPI function, by its name, for formats that draw kinds of calls differently. Called by the formats.
+//! Path: setup, once for each function of a job. Threads: plain data. Tests: below.
 
-/// What a call of MPI that can wait does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Role {
     Send,
@@ -16,7 +14,7 @@ pub(crate) enum Role {
     AllToOne,
     AllToAll,
     OtherCollective,
-    /// Communicators are made and freed, by all of their members.
+    /// Makes or frees communicators; called by all of their members.
     Communicator,
     OneSided,
     File,

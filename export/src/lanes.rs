@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lanes: formats draw overlapping items one above the other.
-//!
-//! A thread has several messages at once, and no format lets their phases overlap on one line. So each thread has lanes
-//! for its sends, receives and one-sided operations, and each rank for its connections; an item takes the first free
-//! lane. If there are too many at once, the excess is not drawn, but counted.
-//!
-//! Called by `walk.rs`. Path: each begin and end of an item. Threads: one. Tests: there.
+//! Lanes: formats draw overlapping items one above the other. A thread has several messages at once, and no format lets
+//! their phases overlap on one line. So each thread has lanes for its sends, receives and one-sided operations, and
+//! each rank for its connections; an item takes the first free lane. Excess items are not drawn, but counted. Called by
+//! `walk.rs`. Path: each begin and end of an item. Threads: one. Tests: there.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -15,7 +12,6 @@ use ibex_messages::Job;
 use crate::life::Item;
 use crate::threads::Threads;
 
-/// What a lane is for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Use {
     Sends,
@@ -25,7 +21,6 @@ pub(crate) enum Use {
 }
 
 impl Use {
-    /// What formats call it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Use::Sends => "sends",
@@ -39,10 +34,10 @@ impl Use {
 /// A line on which one item is drawn at a time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Lane {
-    /// A place in [`Threads`].
+    /// Index in [`Threads`].
     pub(crate) thread: u32,
     pub(crate) used_for: Use,
-    /// Among those of the thread and use, from 0.
+    /// Number among the lanes of the thread and use, from 0.
     pub(crate) number: u32,
 }
 
@@ -60,7 +55,7 @@ struct Group {
 }
 
 impl Lanes {
-    /// At most so many for each thread and use.
+    /// `most`: largest number of lanes for each thread and use.
     pub(crate) fn new(most: u32) -> Lanes {
         Lanes { most, all: Vec::new(), of: HashMap::new(), refused: 0 }
     }
@@ -73,7 +68,7 @@ impl Lanes {
         self.refused
     }
 
-    /// A lane for an item that begins.
+    /// Takes a lane for an item that begins.
     pub(crate) fn take(&mut self, job: &Job, threads: &Threads, item: Item) -> Option<u32> {
         let (thread, used_for) = place(job, threads, item)?;
         let group = self.of.entry((thread, used_for)).or_default();
@@ -89,7 +84,6 @@ impl Lanes {
         Some(self.all.len() as u32 - 1)
     }
 
-    /// The item on it has ended.
     pub(crate) fn give_back(&mut self, lane: u32) {
         let Lane { thread, used_for, .. } = self.all[lane as usize];
         self.of.entry((thread, used_for)).or_default().free.push(Reverse(lane));

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A job in the formats of other tools. `ibex export` calls [`export`]. Each format has its own file, which states its
-//! rules and their source: `otf2/`, `perfetto/`, `paraver/`, and `tables/` for CSV and Parquet. Shared parts:
-//! `walk.rs` iterates over a job in the order of time and keeps only items in flight in memory; `life.rs` names the
-//! phases, `lanes.rs` assigns lanes, `counters.rs` counts queues, `threads.rs` numbers and names threads, `regions.rs`
-//! nests calls of MPI and searches in them, `functions.rs` knows the calls apart.
-//! docs/exports.md is for users. Path: pending. Threads: any. Tests: in the files; with programs that read the formats,
-//! in tests/.
+//! A job in the formats of other tools. `ibex export` calls [`export`]. Each format has its own file or folder, which
+//! states its rules and their source. Shared parts: `walk.rs` iterates over a job in the order of time and keeps only
+//! items in flight in memory; `life.rs` names the phases, `lanes.rs` assigns lanes. docs/exports.md is for users. Path:
+//! pending. Threads: any. Tests: in the files; with programs that read the formats, in tests/.
 
 #![deny(unsafe_code)] // but for the binding of the OTF2 library (otf2/library/)
 
@@ -48,7 +45,7 @@ impl Format {
     /// Every format.
     pub const ALL: [Format; 5] = [Format::Perfetto, Format::Otf2, Format::Paraver, Format::Csv, Format::Parquet];
 
-    /// As it is named on the command line.
+    /// Returns the name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -60,7 +57,7 @@ impl Format {
         }
     }
 
-    /// What it makes, and for whom.
+    /// Returns the format's output and the tools that read it, as one phrase.
     #[must_use]
     pub fn description(self) -> &'static str {
         match self {
@@ -73,8 +70,8 @@ impl Format {
     }
 }
 
-/// Writes a job in a format. The job is not copied: the additional memory depends on the messages in flight, and on how many
-/// calls of MPI, searches and fragments there are.
+/// Writes a job in a format. The job is not copied: the additional memory depends on the messages in flight, and on the
+/// numbers of MPI calls, searches and fragments.
 ///
 /// # Errors
 /// `out` exists or cannot be written, or a library is missing. The incomplete output stays for inspection.

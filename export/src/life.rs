@@ -1,31 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The life of an item as formats draw it: its times in order, and the phase that begins with each.
-//!
-//! A phase is named by the events before it, so an unknown time only joins two phases. A time that contradicts the
-//! order (because adapter and host clocks differ) is moved to the previous one: a life never runs backwards.
-//!
-//! Called by `walk.rs` and the formats. Path: once for each step of each message; nothing is allocated. Threads: any.
-//! Times: nanoseconds since 1970. Tests: at the end of the file.
+//! The life of an item as formats draw it: its times in order, and the phase that begins with each. A phase is named by
+//! the events before it, so an unknown time only joins two phases. A time that contradicts the order (because adapter
+//! and host clocks differ) is moved to the previous one: a life never runs backwards. Called by `walk.rs` and the
+//! formats. Path: once for each step of each message; nothing is allocated. Threads: any. Times: nanoseconds since
+//! 1970. Tests: below.
 
 use arrayvec::ArrayVec;
 use ibex_messages::{Connection, Job, Operation, OperationKind, ReceiveSide, SendSide, Time};
 
-/// What has a life.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Item {
-    /// The sender's side of the message at this place of the job.
+    /// Sender's side of the message with this index in the job.
     Send(u32),
-    /// The receiver's side.
     Receive(u32),
-    /// A one-sided operation.
     Operation(u32),
-    /// A connection.
     Connection(u32),
-    /// Something rare: a single moment.
+    /// A rare event: a single moment.
     Incident(u32),
 }
 
-/// What happens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Moment {
     Activated,
@@ -42,7 +35,7 @@ pub(crate) enum Moment {
     Happened,
 }
 
-/// What an item does between two moments.
+/// The state of an item between two moments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Phase {
     SendWaits,
@@ -90,25 +83,21 @@ const PHASES: [(Phase, &str, &str); 17] = [
 ];
 
 impl Phase {
-    /// Number of phases.
     pub(crate) const COUNT: u32 = PHASES.len() as u32;
 
-    /// Returns all phases in the order of their numbers.
     pub(crate) fn all() -> impl Iterator<Item = Phase> {
         PHASES.into_iter().map(|(phase, ..)| phase)
     }
 
-    /// Number of the phase in formats, from 0.
+    /// Returns the number of the phase in formats, from 0.
     pub(crate) fn number(self) -> u32 {
         self as u32
     }
 
-    /// What formats call it.
     pub(crate) fn name(self) -> &'static str {
         PHASES[self as usize].1
     }
 
-    /// What it means.
     pub(crate) fn description(self) -> &'static str {
         PHASES[self as usize].2
     }
@@ -117,7 +106,7 @@ impl Phase {
 /// Moments of an item in the order of time.
 pub(crate) type Life = ArrayVec<(Moment, i64), 9>;
 
-/// The life of an item; empty where no moment of it is known.
+/// Returns the life of an item; empty if no moment of it is known.
 pub(crate) fn life(job: &Job, item: Item) -> Life {
     match item {
         Item::Send(place) => job.messages[place as usize].send.as_ref().map(of_send).unwrap_or_default(),
@@ -128,7 +117,7 @@ pub(crate) fn life(job: &Job, item: Item) -> Life {
     }
 }
 
-/// The phase that begins with the moment at `position`; none begins with the last.
+/// Returns the phase that begins with the moment at `position`; `None` for the last.
 pub(crate) fn phase(job: &Job, item: Item, life: &Life, position: usize) -> Option<Phase> {
     if position + 1 >= life.len() {
         return None;
@@ -159,7 +148,7 @@ pub(crate) fn phase(job: &Job, item: Item, life: &Life, position: usize) -> Opti
     })
 }
 
-/// Who waits for whom, as long as a receive and a message have not found each other.
+/// Returns which side waits, before a receive and a message match.
 fn before_match(so_far: &[(Moment, i64)]) -> Phase {
     let is_any = |moments: [Moment; 2]| so_far.iter().any(|(moment, _)| moments.contains(moment));
     let is_called = is_any([Moment::Activated, Moment::Posted]);
@@ -182,12 +171,12 @@ fn of_send(side: &SendSide) -> Life {
     ])
 }
 
-/// The moment at which a message leaves: its rendezvous request, or its first bytes.
+/// Returns the moment at which a message leaves: its rendezvous request, or its first bytes.
 pub(crate) fn left(side: &SendSide) -> Option<Moment> {
     side.announced.map(|_| Moment::Announced).or(side.begun.map(|_| Moment::Begun))
 }
 
-/// The receive and the message come in either order; from the match on there is one.
+/// The receive and the message come in either order before their match.
 fn of_receive(side: &ReceiveSide) -> Life {
     let call = in_order([(Moment::Activated, side.activated), (Moment::Posted, side.posted)]);
     let message = in_order([(Moment::Arrived, side.arrived), (Moment::Unexpected, side.unexpected)]);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names of protocols, reasons, incidents and ports, the same in all formats.
-//!
-//! Called by the formats. Path: each message. Threads: plain data. Tests: at the end of the file.
+//! Names of protocols, reasons, incidents and ports, the same in all formats. Called by the formats. Path: each
+//! message. Threads: plain data. Tests: below.
 
 use ibex_messages::{IncidentKind, Job, OperationKind, Port, Protocol, Queue, Reason};
 
-/// All protocols in the order of their numbers in formats, with their names.
+/// Protocols in the order of their numbers in formats, with their names.
 pub(crate) const PROTOCOLS: [(Protocol, &str); 6] = [
     (Protocol::Inline, "inline"),
     (Protocol::Copied, "copied"),
@@ -19,7 +18,6 @@ pub(crate) fn protocol(protocol: Protocol) -> &'static str {
     PROTOCOLS[protocol as usize].1
 }
 
-/// All reasons in the order of their numbers in formats, with their names.
 pub(crate) const REASONS: [(Reason, &str); 8] = [
     (Reason::Size, "size"),
     (Reason::Synchronous, "synchronous"),
@@ -35,7 +33,6 @@ pub(crate) fn reason(reason: Reason) -> &'static str {
     REASONS[reason as usize].1
 }
 
-/// All kinds of incidents in the order of their numbers in formats, with their names.
 pub(crate) const INCIDENTS: [(IncidentKind, &str); 7] = [
     (IncidentKind::QueuedBegin, "request queued"),
     (IncidentKind::QueuedEnd, "queued request posted"),
@@ -65,7 +62,6 @@ pub(crate) fn queue(queue: Queue) -> &'static str {
     }
 }
 
-/// What formats call the search of a queue.
 pub(crate) fn search(queue: Queue) -> &'static str {
     match queue {
         Queue::Posted => "search posted queue",
@@ -73,12 +69,12 @@ pub(crate) fn search(queue: Queue) -> &'static str {
     }
 }
 
-/// The adapter and the number of the port: `mlx5_0:1`.
+/// Returns adapter and number of the port: `mlx5_0:1`.
 pub(crate) fn port(port: &Port) -> String {
     format!("{}:{}", port.device, port.number)
 }
 
-/// What a communicator is called, or how it was numbered on the wire.
+/// Returns a communicator's name, or its number on the wire.
 pub(crate) fn communicator(job: &Job, place: u32) -> String {
     match job.communicators.get(place as usize) {
         Some(communicator) if !communicator.name.is_empty() => communicator.name.clone(),

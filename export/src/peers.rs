@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rank of a process in a communicator, by which the formats' message events name the other side.
-//!
-//! Called by the formats. Path: each message. Threads: any. Memory: a number for each member of each communicator whose
-//! ranks are not the job's. Tests: at the end of the file.
+//! The rank of a process in a communicator, by which the formats' message events name the other side. Called by the
+//! formats. Path: each message. Threads: any. Memory: a number for each member of each communicator whose ranks are not
+//! the job's. Tests: below.
 
 use std::collections::HashMap;
 
 use ibex_messages::{Communicator, Job, Message};
 
-/// The ranks in all communicators of a job.
 pub(crate) struct Peers(Vec<Sides>);
 
 struct Sides {
@@ -16,9 +14,9 @@ struct Sides {
     remote: Option<Ranks>,
 }
 
-/// Ranks by place in the job.
+/// Ranks by index in the job.
 enum Ranks {
-    /// The first so many, in the job's order.
+    /// The first `n` ranks, in the job's order.
     Same(u32),
     Other(HashMap<u32, u32>),
 }
@@ -48,12 +46,12 @@ impl Peers {
         Peers(job.communicators.iter().map(sides).collect())
     }
 
-    /// The rank by which the sender names the receiver; its place in the job where the communicator does not have it.
+    /// Returns the rank by which the sender names the receiver; its index in the job if the communicator lacks it.
     pub(crate) fn receiver(&self, message: &Message) -> u32 {
         self.rank(message, message.receiver, message.sender)
     }
 
-    /// The rank by which the receiver names the sender.
+    /// Returns the rank by which the receiver names the sender.
     pub(crate) fn sender(&self, message: &Message) -> u32 {
         self.rank(message, message.sender, message.receiver)
     }

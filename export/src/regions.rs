@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! MPI calls and searches of queues as regions of their threads, and pauses of the recording: the begins and ends of
-//! all, in the order of time.
-//!
-//! The regions of a thread nest: a search ends with its call at the latest, even if the clocks disagree. A call whose
-//! end was lost is left out; a call that had not returned lasts until the job's last moment. Called by the formats,
-//! beside the walk (`walk.rs`). Path: once for each region. Threads: one. Memory: two edges for each region. Times:
-//! nanoseconds since the job's first moment. Tests: at the end of the file.
+//! all, in the order of time. The regions of a thread nest: a search ends with its call at the latest, even if the
+//! clocks disagree. A call whose end was lost is left out; a call that had not returned lasts until the job's last
+//! moment. Called by the formats, beside the walk (`walk.rs`). Path: once for each region. Threads: one. Memory: two
+//! edges for each region. Times: nanoseconds since the job's first moment. Tests: below.
 
 use std::cmp::Reverse;
 
@@ -14,27 +12,24 @@ use ibex_messages::{Job, Message, Time};
 use crate::threads::Threads;
 use crate::walk;
 
-/// What a thread is in.
+/// A region, by its index in the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Region {
-    /// The call at this place of the job.
     Call(u32),
     Search(u32),
-    /// The pause: of all threads of a rank.
+    /// A pause of all threads of a rank.
     Pause(u32),
 }
 
-/// The begin or the end of a region.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Edge {
     pub(crate) time: u64,
-    /// A place in [`Threads`]; of a pause, the first of its rank.
+    /// Index in [`Threads`]; for a pause, that of the rank's first thread.
     pub(crate) thread: u32,
     pub(crate) region: Region,
     pub(crate) is_begin: bool,
 }
 
-/// All edges of a job, taken in their order.
 pub(crate) struct Regions {
     edges: Vec<Edge>,
     next: usize,
@@ -43,7 +38,7 @@ pub(crate) struct Regions {
 impl Regions {
     pub(crate) fn of(job: &Job, threads: &Threads) -> Regions {
         let (first, last) = (walk::first(job), last(job));
-        // Whose, from when to when.
+        // Whether it is a pause, thread, begin, end.
         let mut all: Vec<(bool, u32, u64, Reverse<u64>, Region)> = Vec::new();
         let mut add = |thread: u32, begun: Time, ended: Option<Time>, region: Region| {
             let begun = walk::since(first, begun);
@@ -62,7 +57,7 @@ impl Regions {
         for (place, pause) in (0..).zip(&job.pauses) {
             add(threads.first_of(pause.rank), pause.from, pause.to, Region::Pause(place));
         }
-        // Of what begins together, what lasts longest holds the others.
+        // Of regions that begin together, the longest contains the others.
         all.sort_unstable();
         let mut edges = Vec::with_capacity(2 * all.len());
         for of_one in all.chunk_by(|one, other| (one.0, one.1) == (other.0, other.1)) {
@@ -71,12 +66,13 @@ impl Regions {
                 &mut edges,
             );
         }
-        // Stable: those of a thread keep their order.
+        // The sort is stable, so edges of a thread keep their order.
         edges.sort_by_key(|edge| edge.time);
         Regions { edges, next: 0 }
     }
 
-    /// The next edge, if it comes before what happens at this time: what begins then does, and what ends then does not.
+    /// Returns the next edge if it comes before an event at this time: of simultaneous edges, begins do and ends do
+    /// not.
     pub(crate) fn before(&mut self, time: u64) -> Option<Edge> {
         let edge = self.edges.get(self.next)?;
         let is_before = edge.time < time || (edge.time == time && edge.is_begin);
@@ -87,7 +83,7 @@ impl Regions {
     }
 }
 
-/// The edges of a thread's regions, which are in the order of their begins.
+/// Adds the edges of a thread's regions, which are ordered by their begins.
 fn nest(regions: impl Iterator<Item = (u32, u64, u64, Region)>, edges: &mut Vec<Edge>) {
     let mut open: Vec<(u64, Edge)> = Vec::new();
     let end = |(time, begin): (u64, Edge)| Edge { time, is_begin: false, ..begin };
@@ -103,7 +99,6 @@ fn nest(regions: impl Iterator<Item = (u32, u64, u64, Region)>, edges: &mut Vec<
     edges.extend(open.into_iter().rev().map(end));
 }
 
-/// Time of the job's last known moment.
 pub(crate) fn last(job: &Job) -> Time {
     let calls = job.calls.iter().map(|call| call.ended.unwrap_or(call.begun));
     let pauses = job.pauses.iter().map(|pause| pause.to.unwrap_or(pause.from));
@@ -125,7 +120,7 @@ mod tests {
         Search { thread, ..Search::made(0, Time::new(begun), Time::new(ended)) }
     }
 
-    /// What is open at the end of each edge: at its time, of its thread.
+    /// Returns time and thread of each edge, and the regions then open in the thread.
     fn edges(job: &Job) -> Vec<(u64, u32, Vec<Region>)> {
         let threads = Threads::of(job);
         let mut regions = Regions::of(job, &threads);

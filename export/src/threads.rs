@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The threads of all ranks in one list, numbered consecutively for the formats.
-//!
-//! A rank of which no thread is known has one. Called by `walk.rs` and the formats. Path: setup; looking one up is two
-//! steps. Threads: plain data. Tests: at the end of the file.
+//! The threads of all ranks in one list, numbered consecutively for the formats. A rank without known threads has one.
+//! Called by `walk.rs` and the formats. Path: setup; a look-up is two steps. Threads: plain data. Tests: below.
 
 use ibex_messages::{Job, Rank};
 
@@ -10,9 +8,7 @@ use crate::life::Item;
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Thread {
-    /// A place in the job's ranks.
     pub(crate) rank: u32,
-    /// Its number in the process.
     pub(crate) number: u32,
     pub(crate) name: String,
 }
@@ -20,7 +16,7 @@ pub(crate) struct Thread {
 /// The threads of a job, by rank and number.
 pub(crate) struct Threads {
     all: Vec<Thread>,
-    /// Where those of each rank begin.
+    /// Index of the first thread of each rank.
     first: Vec<u32>,
 }
 
@@ -54,7 +50,7 @@ impl Threads {
         self.first_of(rank)..end
     }
 
-    /// The thread of this number; the first of the rank where nobody said that there is such a one.
+    /// Returns the index of a thread, or of the rank's first if there is no such number.
     pub(crate) fn find(&self, rank: u32, number: u32) -> u32 {
         let range = self.of_rank(rank);
         let own = &self.all[range.start as usize..range.end as usize];
@@ -62,14 +58,14 @@ impl Threads {
             .map_or(range.start, |place| range.start + place as u32)
     }
 
-    /// What formats call a thread where its rank does not stand above it: a single thread has the name of its rank.
+    /// Returns a thread's name for lists without ranks: a single thread has the name of its rank.
     pub(crate) fn name_in_job(&self, job: &Job, place: u32) -> String {
         let thread = &self.all[place as usize];
         let rank = rank_name(&job.ranks[thread.rank as usize]);
         if self.of_rank(thread.rank).len() == 1 { rank } else { format!("{rank} {}", thread_name(thread)) }
     }
 
-    /// Where an item happens.
+    /// Returns the thread of an item.
     pub(crate) fn of_item(&self, job: &Job, item: Item) -> u32 {
         match item {
             Item::Send(place) => {
@@ -87,12 +83,10 @@ impl Threads {
     }
 }
 
-/// What formats call a rank.
 pub(crate) fn rank_name(rank: &Rank) -> String {
     if rank.world == 0 { format!("rank {}", rank.rank) } else { format!("world {} rank {}", rank.world, rank.rank) }
 }
 
-/// What formats call a thread.
 pub(crate) fn thread_name(thread: &Thread) -> String {
     if thread.name.is_empty() { format!("thread {}", thread.number) } else { thread.name.clone() }
 }

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Iterates over all events of a job in the order of time, without a list of them.
-//!
-//! The items of a job are ordered by their first times. A heap has the next step of every item in progress. Each step
-//! names the lane of its item (`lanes.rs`).
-//!
-//! Called by the formats that are ordered by time. Path: a million messages are twelve million steps. Threads: one walk
-//! belongs to one. Times: nanoseconds since the job's first moment. Tests: at the end of the file.
+//! Iterates over all events of a job in the order of time, without a list of them. The items of a job are ordered by
+//! their first times; a heap has the next step of every item in progress. Called by the formats that are ordered by
+//! time. Path: a million messages are twelve million steps. Threads: one. Times: nanoseconds since the job's first
+//! moment. Tests: below.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
@@ -16,42 +13,37 @@ use crate::lanes::{Lane, Lanes};
 use crate::life::{Item, Life, Moment, Phase, life, phase};
 use crate::threads::Threads;
 
-/// A moment of an item.
 #[derive(Debug, Clone)]
 pub(crate) struct Step {
-    /// Since the job's first moment.
     pub(crate) time: u64,
     pub(crate) item: Item,
-    /// What happens.
     pub(crate) moment: Moment,
-    /// Whether it is the first known of the item.
+    /// Whether this is the first known moment of the item.
     pub(crate) is_first: bool,
-    /// The phase that ends.
     pub(crate) ends: Option<Phase>,
-    /// The phase that begins, and when it will end.
+    /// The phase that begins, and the time of its end.
     pub(crate) begins: Option<(Phase, u64)>,
-    /// Where the item is drawn; nowhere if there are too many at once.
+    /// The lane that draws the item; `None` if there are too many at once.
     pub(crate) lane: Option<u32>,
 }
 
-/// What the heap has: the first entries are the earliest, of the same time those of what began first.
+/// Time of a step, its item, and its position in the life; the earliest is first.
 type Entry = Reverse<(i64, Item, u8)>;
 
-/// Goes through a job.
 pub(crate) struct Walk<'a> {
     job: &'a Job,
     threads: &'a Threads,
-    /// Items that have not begun, the next one last, with their first times.
+    /// First times of items that have not begun; the next one is last.
     waiting: Vec<Reverse<(i64, Item)>>,
     heap: BinaryHeap<Entry>,
     lanes: Lanes,
-    /// The lanes of what has begun and not ended.
+    /// Lanes of items in progress.
     drawn: HashMap<Item, u32>,
     first: i64,
 }
 
 impl<'a> Walk<'a> {
-    /// Begins at the job's first moment; of the items of a thread at most so many are drawn at once in each direction.
+    /// `most_lanes`: largest number of items of a thread that are drawn at once in each direction.
     pub(crate) fn new(job: &'a Job, threads: &'a Threads, most_lanes: u32) -> Walk<'a> {
         let messages = (0..job.messages.len() as u32).flat_map(|place| [Item::Send(place), Item::Receive(place)]);
         let begins = |item| Some(Reverse((begin(job, item)?, item)));
@@ -61,17 +53,15 @@ impl<'a> Walk<'a> {
         Walk { job, threads, waiting, heap, lanes: Lanes::new(most_lanes), drawn, first: first(job) }
     }
 
-    /// The lanes that were needed up to now.
     pub(crate) fn lanes(&self) -> &[Lane] {
         self.lanes.all()
     }
 
-    /// How many items found no lane up to now.
     pub(crate) fn not_drawn(&self) -> u64 {
         self.lanes.refused()
     }
 
-    /// Lets in what begins before the next step that is known.
+    /// Adds items that begin before the next step of the heap.
     fn admit(&mut self) {
         while let Some(&Reverse((time, item))) = self.waiting.last()
             && self.heap.peek().is_none_or(|Reverse((next, _, _))| time <= *next)
@@ -93,7 +83,7 @@ impl<'a> Walk<'a> {
 
     fn lane(&mut self, item: Item, position: usize, is_last: bool) -> Option<u32> {
         if position == 0 {
-            // What has one moment is no phase, and needs no lane.
+            // An item with one moment has no phase, and needs no lane.
             let lane = (!is_last).then(|| self.lanes.take(self.job, self.threads, item)).flatten()?;
             self.drawn.insert(item, lane);
             return Some(lane);
@@ -121,7 +111,6 @@ impl Iterator for Walk<'_> {
     }
 }
 
-/// The operations, connections and incidents of a job.
 fn others(job: &Job) -> impl Iterator<Item = Item> {
     let operations = (0..job.operations.len() as u32).map(Item::Operation);
     let connections = (0..job.connections.len() as u32).map(Item::Connection);
@@ -129,12 +118,11 @@ fn others(job: &Job) -> impl Iterator<Item = Item> {
     operations.chain(connections).chain(incidents)
 }
 
-/// The first moment of an item that is known.
 fn begin(job: &Job, item: Item) -> Option<i64> {
     life(job, item).first().map(|(_, time)| *time)
 }
 
-/// The job's first moment, nanoseconds since 1970.
+/// Returns the job's first moment, nanoseconds since 1970.
 pub(crate) fn first(job: &Job) -> i64 {
     let messages = job.messages.iter().flat_map(Message::moments).min().map(Time::nanoseconds);
     let others = others(job).filter_map(|item| begin(job, item));
@@ -145,7 +133,8 @@ pub(crate) fn first(job: &Job) -> i64 {
     others.chain(messages).chain(rest).min().unwrap_or(0)
 }
 
-/// Nanoseconds from the job's first moment to a time; 0 for a time before it, which clocks that disagree may produce.
+/// Returns the nanoseconds from the job's first moment to a time; 0 for an earlier time, which differing clocks may
+/// cause.
 pub(crate) fn since(first: i64, time: Time) -> u64 {
     time.nanoseconds().saturating_sub(first).max(0).cast_unsigned()
 }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! OTF2 archives, read by the programs of the OTF2 project (Debian: otf2-tools, python3-otf2).
-//!
-//! `otf2-print` validates an archive and prints its records, which are counted here and compared with the job; the Python
-//! module follows them as an analysis does; `otf2-snapshots` works out what is open at a moment, and writes it into the
-//! archive. `otf2-estimator` reads no archive: it says how large records may be at most, which the files are held against.
-//! `otf2-marker` reads what this writes none of.
+//! OTF2 archives, read by the programs of the OTF2 project (Debian: otf2-tools, python3-otf2): `otf2-print` validates
+//! an archive and prints its records, which are counted and compared with the job; the Python module follows them as an
+//! analysis does; `otf2-snapshots` finds the open regions, and writes them into the archive; `otf2-estimator` computes
+//! the largest size of records, to compare with the files. `otf2-marker` reads only records that ibex does not write.
 
 mod readers;
 mod scratch;
@@ -18,7 +16,6 @@ use ibex_export::{Format, export};
 use ibex_messages::{Call, Communicator, Job, Pause, Queue, Search, Time};
 use scratch::Scratch;
 
-/// What `otf2-print` says of an archive.
 fn printed(archive: &Path, arguments: &[&str]) -> String {
     let output = Command::new("otf2-print")
         .args(arguments)
@@ -30,7 +27,7 @@ fn printed(archive: &Path, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).expect("text")
 }
 
-/// How many records of each kind, and the bytes of those that have a length.
+/// Returns the number of records of each kind, and their bytes if they have a length.
 fn records(text: &str) -> HashMap<&str, (usize, u64)> {
     let mut records = HashMap::new();
     for line in text.lines() {
@@ -46,7 +43,7 @@ fn records(text: &str) -> HashMap<&str, (usize, u64)> {
 #[test]
 fn otf2_print_counts_the_messages_and_bytes_that_the_job_has() {
     let scratch = Scratch::new("counts");
-    // A location of so many has more than its buffer holds.
+    // A location with so many messages exceeds its buffer.
     let job = Job::synthetic(2, 5000, 11);
     let out = scratch.path("archive");
     export(&job, Format::Otf2, &out).expect("written");
@@ -59,7 +56,7 @@ fn otf2_print_counts_the_messages_and_bytes_that_the_job_has() {
     assert_eq!(records["MPI_ISEND_COMPLETE"].0, 5000);
     assert_eq!(records["MPI_IRECV_REQUEST"].0, 5000);
     assert_eq!(records["ENTER"].0, records["LEAVE"].0);
-    // Of each side as many phases as it has moments, less one.
+    // Each side has as many phases as moments, less one.
     let moments = |message: &ibex_messages::Message| message.moments().count() - 2;
     let phases = job.messages.iter().map(moments).sum::<usize>();
     assert_eq!(records["ENTER"].0, phases + job.calls.len(), "and a call for each side");
@@ -102,7 +99,7 @@ fn calls_are_regions_of_their_threads_with_the_searches_in_them_and_pauses_are_t
         length,
         ..Search::made(0, at(begun), at(ended))
     };
-    // The clock of the second has it end after its call.
+    // By the clock, the second ends after its call.
     job.searches =
         vec![search(Queue::Unexpected, -1, Some(3), 1100, 1900), search(Queue::Posted, -17, None, 4000, 5100)];
     job.pauses =
@@ -121,7 +118,6 @@ fn calls_are_regions_of_their_threads_with_the_searches_in_them_and_pauses_are_t
         let of_name: Vec<_> = regions.iter().filter(|line| line.contains(&format!("\"{name}\""))).collect();
         assert!(of_name.len() == 1 && of_name[0].contains(role) && of_name[0].contains("MPI"), "{name}: {regions:#?}");
     }
-    // Location 0 is rank 0's thread, 1 rank 1's.
     let events = text.lines().filter_map(|line| {
         let mut words = line.split_whitespace();
         let (kind, location) = (words.next()?, words.next()?.parse::<u32>().ok()?);
@@ -165,8 +161,8 @@ fn calls_are_regions_of_their_threads_with_the_searches_in_them_and_pauses_are_t
 fn otf2_snapshots_finds_the_messages_that_are_open_at_a_moment() {
     let scratch = Scratch::new("snapshots");
     let mut job = Job::synthetic(3, 1000, 5);
-    // The program draws a small picture of 4096 columns, whose widths it rounds down to ticks: traces below 17 ms have more
-    // columns than it expects.
+    // otf2-snapshots rounds the widths of its 4096 columns down to ticks: traces below 17 ms have more columns than it
+    // expects.
     job.span = job.span.map(|(first, last)| (first, Time::new(last.nanoseconds() + 20_000_000)));
     let out = scratch.path("archive");
     export(&job, Format::Otf2, &out).expect("written");
@@ -178,7 +174,7 @@ fn otf2_snapshots_finds_the_messages_that_are_open_at_a_moment() {
     let errors = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success() && errors.is_empty(), "otf2-snapshots: {errors}");
 
-    // It ends with a complaint: otf2-print 3.0 cannot read the picture that otf2-snapshots 3.0 draws.
+    // otf2-print 3.0 ends with a complaint, because it cannot read the thumbnail of otf2-snapshots 3.0.
     let output =
         Command::new("otf2-print").arg("--show-all").arg(out.join("traces.otf2")).output().expect("started above");
     let text = String::from_utf8(output.stdout).expect("text");
@@ -247,7 +243,7 @@ fn what_only_one_side_saw_is_written_and_nothing_is_said_to_be_received_that_was
     }
     for message in &mut job.messages[30..35] {
         let side = message.receive.as_mut().expect("made");
-        // Nobody asked for it.
+        // No receive has taken it.
         (side.activated, side.posted, side.matched, side.begun, side.ended) = (None, None, None, None, None);
         (side.completed, side.notified) = (None, None);
     }
@@ -293,13 +289,11 @@ fn an_archive_is_no_larger_than_otf2_estimates() {
         .filter(|file| file.path().extension().is_some_and(|extension| extension == "evt"))
         .map(|file| file.metadata().expect("a file").len())
         .sum();
-    // Each file has a head, and its buffers have one.
     let heads = of("LOCATION") as u64 * 256;
     assert!(files <= size + lists + heads, "{files} bytes, estimated {size} + {lists} + {heads}");
     assert!(files * 4 >= size, "{files} bytes, estimated {size}");
 }
 
-/// The numbers that `otf2-estimator` answers with.
 fn estimates(questions: &str) -> Vec<u64> {
     let mut estimator = Command::new("otf2-estimator")
         .stdin(Stdio::piped())

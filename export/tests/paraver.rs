@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Paraver traces, held against the rules of the format by a checker that knows nothing of how they are written, and read
-//! by the parser of Paraver's own kernel (`readers/read_paraver.cpp`). The parser asks neither for the order of times nor
-//! that states of a thread do not overlap: those the checker does.
+//! Paraver traces, checked by rules of the format independently of the writer, and read by the parser of Paraver's own
+//! kernel (`readers/read_paraver.cpp`), which does not check the order of times or overlaps of states.
 
 mod readers;
 mod scratch;
@@ -13,28 +12,25 @@ use ibex_export::{Format, export};
 use ibex_messages::{Call, Fragment, Incident, IncidentKind, Job, Pause, Queue, Search, Time};
 use scratch::Scratch;
 
-/// What the checker found in a trace that keeps the rules.
+/// Counts of a trace that keeps the rules.
 #[derive(Default)]
 struct Found {
     states: usize,
-    /// Those of them that are states of threads and not of lanes.
+    /// Number of states of threads, without those of lanes.
     of_threads: usize,
     events: HashMap<u64, usize>,
     communications: usize,
     bytes: u64,
     tags: i64,
-    /// Nanoseconds.
     in_states: u64,
 }
 
-/// What a header says.
 struct Header {
     end: u64,
     nodes: u64,
     processors: u64,
     node_of: Vec<u64>,
     nodes_of_tasks: Vec<u64>,
-    /// Threads of each task.
     tasks: Vec<u64>,
     communicators: usize,
 }
@@ -82,7 +78,7 @@ impl Header {
     }
 }
 
-/// Checks a `.prv` against the rules, and that its `.pcf` and `.row` name what it has.
+/// Checks a `.prv` against the rules, and that its `.pcf` and `.row` name its objects.
 fn check(folder: &Path, name: &str) -> Found {
     let read = |extension: &str| std::fs::read_to_string(folder.join(format!("{name}.{extension}"))).expect("a file");
     let (records, labels, rows) = (read("prv"), read("pcf"), read("row"));
@@ -96,7 +92,6 @@ fn check(folder: &Path, name: &str) -> Found {
     let (mut before, mut states, mut kinds) = (0, HashSet::new(), HashSet::new());
     let mut busy: HashMap<Vec<u64>, u64> = HashMap::new();
     for line in lines {
-        // Tags of collective operations are negative.
         let (line, tag) = match line.strip_prefix("3:").and_then(|_| line.rsplit_once(':')) {
             Some((before, tag)) => (before, tag.parse().expect("a tag")),
             None => (line, 0),
@@ -146,7 +141,6 @@ fn check(folder: &Path, name: &str) -> Found {
     found
 }
 
-/// What Paraver's own parser has understood is what the checker found.
 fn compare_with_paraver(records: &Path, header: &Header, found: &Found) {
     let Some(lines) = readers::paraver(records) else { return };
     let of =
@@ -183,7 +177,7 @@ fn check_rows(rows: &str, header: &Header) {
     assert_eq!(sizes["THREAD"], header.tasks.iter().sum::<u64>());
 }
 
-/// The number of a message's moments that are events of PERUSE: an announcement is none.
+/// Returns the number of a message's moments that are events of PERUSE: an announcement is none.
 fn of_peruse(message: &ibex_messages::Message) -> usize {
     message.moments().count() - message.send.iter().filter_map(|side| side.announced).count()
 }
@@ -209,7 +203,7 @@ fn a_trace_keeps_the_rules_and_has_every_message() {
     assert_eq!(found.events[&77_000_002], 1);
 }
 
-/// A job with calls in two threads of rank 0 and one of rank 1, and nothing else but its messages.
+/// Makes a job with calls in two threads of rank 0 and one of rank 1.
 fn with_calls() -> Job {
     let mut job = Job::synthetic(2, 100, 8);
     let first = job.span.expect("made").0.nanoseconds();
@@ -225,7 +219,6 @@ fn with_calls() -> Job {
         call(0, 4, 1, 2000, Some(2500)),
         call(0, 0, 1, 5000, Some(7000)),
         call(0, 4, 3, 3000, Some(3100)),
-        // Its end is lost.
         call(0, 0, 2, 7500, Some(7500)),
         call(1, 0, 2, 2000, None),
     ];
@@ -250,7 +243,7 @@ fn calls_are_states_of_their_threads_and_events_as_extrae_writes_them() {
             || (words[0] == "2" && (kind / 1_000_000 == 50 || kind == 77_000_004))
     };
     let records: Vec<&str> = text.lines().skip(2).filter(is_of_call).collect();
-    // Its processor, application, task and thread; then time, or begin and end, and what.
+    // Processor, application, task and thread; then time, or begin and end; then the value.
     let wanted = [
         "1:1:1:1:1:0:1000:1".to_owned(),
         "1:2:1:2:1:0:2000:1".to_owned(),
@@ -310,7 +303,7 @@ fn a_message_has_its_events_of_peruse_as_flags_and_each_fragment_one() {
     assert_eq!(found.events[&77_000_203], job.messages.iter().map(of_peruse).sum::<usize>() + 3);
     let text = std::fs::read_to_string(scratch.path("job.prv")).expect("a file");
     let first = job.span.expect("made").0.nanoseconds();
-    // Type, value and time of each flag of a message, whose task is that of the rank.
+    // Type, value and time of each flag of a message.
     let flags = |place: usize| -> Vec<(u32, u32, i64)> {
         let lines = text.lines().filter_map(|line| line.strip_suffix(&format!(":77000203:{}", place + 1)));
         let flag = |line: &str| {
@@ -364,7 +357,7 @@ fn a_name_of_several_lines_is_one_line() {
 fn there_are_no_more_threads_than_paraver_can_number() {
     let scratch = Scratch::new("paraver-threads");
     let mut job = Job::synthetic(2, 2000, 7);
-    // With two lanes for each of them they would be 66 000.
+    // With two lanes for each thread there would be 66 000.
     let (begin, hold) = (job.messages[0].moments().min().expect("made"), 1_000_000_000);
     let many: Vec<_> = (0..65_500).map(|number| (number, String::new())).collect();
     job.ranks[0].threads = many;

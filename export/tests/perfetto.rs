@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Perfetto traces: their frames by a few lines that know no message, the rest by the definitions of the Python package
-//! `perfetto`. (Its trace processor is a program that the package fetches when it is first used, so it takes no part.)
+//! `perfetto`. Its trace processor takes no part, because the package would fetch that program.
 
 mod readers;
 mod scratch;
@@ -9,14 +9,14 @@ use ibex_export::{Format, export};
 use ibex_messages::{Incident, IncidentKind, Job, Pause, Search, Time};
 use scratch::Scratch;
 
-/// A number of 7 bits a byte, and what is after it.
+/// Decodes a number of 7 bits per byte; returns it and the rest.
 fn varint(bytes: &[u8]) -> (u64, &[u8]) {
     let end = bytes.iter().position(|byte| byte & 0x80 == 0).expect("a number's end");
     let number = bytes[..=end].iter().rev().fold(0, |number, byte| number << 7 | u64::from(byte & 0x7f));
     (number, &bytes[end + 1..])
 }
 
-/// The fields of a message: their numbers and, of those with a length, their bytes.
+/// Returns number and bytes of each field of a message.
 fn fields(mut bytes: &[u8]) -> Vec<(u64, &[u8])> {
     let mut fields = Vec::new();
     while !bytes.is_empty() {
@@ -54,7 +54,7 @@ fn a_trace_is_read_by_perfettos_own_definitions() {
     let has = |packet: &[u8], field: u64| fields(packet).iter().any(|(number, _)| *number == field);
     let count = |field: u64| packets.iter().filter(|(_, packet)| has(packet, field)).count();
     let (events, tracks) = (count(11), count(60));
-    // Both sides of a message: each phase, and what holds them, begin and end.
+    // Begin and end of each phase, and of the slice that holds them, for both sides of a message.
     let slices: usize = job.messages.iter().map(|message| message.moments().count() * 2).sum();
     let slices = slices + 2 * (job.calls.len() + job.searches.len() + job.pauses.len());
     assert!(events > slices, "{events} events, {slices} of slices");

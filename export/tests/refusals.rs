@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What cannot be written is refused in a sentence, in every format.
+//! Impossible outputs are refused in a sentence, in every format.
 
 mod scratch;
 

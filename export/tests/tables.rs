@@ -13,7 +13,7 @@ use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use scratch::Scratch;
 
-/// A job with something in each table, and a message of which little is known.
+/// Makes a job with rows in each table, and a message with few known values.
 fn job() -> Job {
     let mut job = Job::synthetic(4, 2000, 21);
     "with \"quotes\", a comma\nand a line end".clone_into(&mut job.communicators[0].name);
@@ -31,7 +31,6 @@ fn job() -> Job {
     job
 }
 
-/// Lines of values, by the rules of RFC 4180.
 fn parse(text: &str) -> Vec<Vec<String>> {
     let (mut lines, mut line, mut value, mut is_quoted) = (Vec::new(), Vec::new(), String::new(), false);
     let mut letters = text.chars().peekable();

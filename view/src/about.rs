@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The page's first data: the ranks, the totals, and warnings about missing or unreliable data.
-//!
-//! JSON in the element `about`. Called by `page.rs`. Tests: below.
+//! The page's first data: the ranks, the totals, and warnings about missing or unreliable data, as JSON in the element
+//! `about`. Called by `page.rs`. Tests: below.
 
 use crate::columns::CHUNK;
 use crate::lanes::{Lane, Lanes};
@@ -11,13 +10,11 @@ use crate::spans::Spans;
 use ibex_messages::{Communicator, Job, Port, Rank};
 use serde::Serialize;
 
-/// The element's content.
 #[derive(Serialize)]
 pub(crate) struct About<'a> {
     name: &'a str,
     /// Nanoseconds since 1970, as text, because a browser's numbers are too short.
     start: String,
-    /// Nanoseconds.
     span: i64,
     ranks: &'a [Rank],
     lanes: &'a [Lane],
@@ -38,7 +35,6 @@ pub(crate) struct About<'a> {
     notices: Vec<String>,
 }
 
-/// A communicator on the page.
 #[derive(Serialize)]
 struct Known<'a> {
     context: u32,
@@ -81,7 +77,6 @@ impl About<'_> {
     }
 }
 
-/// Warnings about the data, one sentence each.
 fn notices(job: &Job, shown: usize) -> Vec<String> {
     let mut notices: Vec<String> = Vec::new();
     let lost = job.losses.iter().map(|loss| loss.count).fold(0, u64::saturating_add);
@@ -115,12 +110,11 @@ fn notices(job: &Job, shown: usize) -> Vec<String> {
     notices
 }
 
-/// `1 message`, `2 messages`.
 fn counted(messages: usize) -> String {
     format!("{messages} message{}", if messages == 1 { "" } else { "s" })
 }
 
-/// A sentence about the ranks for which `is_so` holds, if there are any.
+/// Returns a sentence about the ranks for which `is_so` holds, if there are any.
 fn of_ranks(job: &Job, what: &str, is_so: impl Fn(&Rank) -> bool) -> Option<String> {
     let ranks: Vec<_> = job.ranks.iter().filter(|rank| is_so(rank)).map(|rank| rank.rank.to_string()).collect();
     let others = ranks.len().saturating_sub(8);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Blocks: columns of numbers, small enough for a page and quick for a browser to read. A column is a sequence of
-//! numbers of variable length (LEB128). A block has the number of columns, the length of each in bytes (all
-//! little-endian, four bytes each), then the columns. The page contains it compressed with zlib, in base64.
-//! `page/block.js` reads it. Callers: the files with columns. Tests: below.
+//! Blocks: columns of numbers, small enough for a page and quick for a browser to read (`page/block.js`). A column is a
+//! sequence of numbers of variable length (LEB128). A block has the number of columns, the length of each in bytes (all
+//! little-endian, four bytes each), then the columns. The page contains it compressed with zlib, in base64. Called by
+//! the files with columns. Tests: below.
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -10,7 +10,6 @@ use flate2::Compression;
 use flate2::write::ZlibEncoder;
 use std::io::{self, Write};
 
-/// A sequence of numbers.
 #[derive(Default, Clone)]
 pub(crate) struct Column(Vec<u8>);
 
@@ -28,12 +27,12 @@ impl Column {
         self.push(zigzag(value));
     }
 
-    /// None is 0.
+    /// `None` is 0.
     pub(crate) fn push_place(&mut self, place: Option<u32>) {
         self.push(place.map_or(0, |place| u64::from(place) + 1));
     }
 
-    /// None is 0.
+    /// `None` is 0.
     pub(crate) fn push_distance(&mut self, distance: Option<i64>) {
         self.push(distance.map_or(0, |distance| zigzag(distance).saturating_add(1)));
     }
@@ -51,7 +50,7 @@ fn zigzag(value: i64) -> u64 {
     ((value << 1) ^ (value >> 63)) as u64
 }
 
-/// Writes the columns as an element of the page, for the script to find by its name.
+/// Writes the columns as an element of the page with this name.
 pub(crate) fn write(name: &str, columns: &[Column], out: &mut dyn Write) -> io::Result<()> {
     let mut packed = ZlibEncoder::new(Vec::new(), Compression::new(6));
     packed.write_all(&(columns.len() as u32).to_le_bytes())?;
@@ -67,20 +66,17 @@ pub(crate) fn write(name: &str, columns: &[Column], out: &mut dyn Write) -> io::
 
 #[cfg(test)]
 pub(crate) mod reading {
-    //! The inverse, as in `page/block.js`, for tests.
 
     use super::{Engine, STANDARD};
     use flate2::read::ZlibDecoder;
     use std::io::{self, Read, Write};
 
-    /// Returns what `write` writes, as text.
     pub(crate) fn text(write: impl FnOnce(&mut dyn Write) -> io::Result<()>) -> String {
         let mut page = Vec::new();
         write(&mut page).expect("memory");
         String::from_utf8(page).expect("text")
     }
 
-    /// The columns of a block in a page.
     pub(crate) fn columns(page: &str, name: &str) -> Vec<Vec<u64>> {
         let begin = format!("<script type=\"text/plain\" id=\"{name}\">");
         let text = page.split_once(&begin).expect("the block").1.split_once("</script>").expect("its end").0;
@@ -96,7 +92,6 @@ pub(crate) mod reading {
         (0..number(0)).map(column).collect()
     }
 
-    /// What [`super::Column::push_signed`] had.
     pub(crate) fn signed(value: u64) -> i64 {
         (value >> 1) as i64 ^ -((value & 1) as i64)
     }

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Columns of messages: a summary of each message, which the page keeps in memory, and all times, which it reads when
-//! the view comes near.
-//!
-//! Both are divided into chunks of [`CHUNK`] messages in the order of their first times. The page reads all summaries,
-//! chunk by chunk, while it already draws, and the times only as needed. Times are stored as small distances from an
-//! earlier one. `page/messages.js` and `page/life.js` have the other half. Called by `page.rs`. Tests: below.
+//! Columns of messages: a summary of each message, which the page keeps in memory, and all times. Both are divided into
+//! chunks of [`CHUNK`] messages in the order of their first times. The page reads all summaries, chunk by chunk, while
+//! it already draws, and the times only when the view comes near. Times are stored as small distances from an earlier
+//! one. `page/messages.js` and `page/life.js` have the other half. Called by `page.rs`. Tests: below.
 
 use crate::block::{self, Column};
 use crate::rows::{Row, protocol, wait};
 use ibex_messages::{Job, Message, Time};
 use std::io::{self, Write};
 
-/// Messages in a chunk.
+/// Number of messages in a chunk.
 pub(crate) const CHUNK: usize = 32768;
 
 /// Writes the summaries of all messages, as blocks `messages-0`, `messages-1`, ..
@@ -69,10 +67,10 @@ pub(crate) fn write_lives(job: &Job, rows: &[Row], out: &mut dyn Write) -> io::R
     Ok(())
 }
 
-/// Number of times of the sender's side.
 const SENT: usize = 6;
 
-/// Each time as its distance from the previous known one of its side; the first from the side's end of the arrow.
+/// Returns each time as its distance from the previous known one of its side; the first from the side's end of the
+/// arrow.
 fn distances(message: &Message, row: &Row) -> [Option<i64>; 15] {
     let send = message.send.unwrap_or_default();
     let receive = message.receive.unwrap_or_default();

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lanes, of which the rows of the time line consist. A rank has one lane per thread that it had at the same time, and
-//! at least one: a thread that began after another one's end shares its lane. Messages refer to lanes, not ranks, so
-//! that the page needs no look-up. Called by the files that write messages. Tests: at the end of the file.
+//! Lanes, of which the rows of the time line consist. A rank has one lane per simultaneous thread, and at least one: a
+//! thread that began after another one's end shares its lane. Messages refer to lanes, not ranks, so that the page
+//! needs no look-up. Called by the files that write messages. Tests: below.
 
 use ibex_messages::{Job, Message, Rank, Time};
 use serde::Serialize;
 use std::collections::HashMap;
 
-/// A part of a rank's row, or a row of its own where the rank is opened.
+/// A part of a rank's row, or a row of its own if the user has opened the rank.
 #[derive(Serialize)]
 pub(crate) struct Lane {
-    /// An index in `Job::ranks`.
     pub(crate) rank: u32,
     /// Its name among the lanes of the rank; empty if it is the only one.
     pub(crate) thread: String,
@@ -23,7 +22,6 @@ pub(crate) struct Lanes {
     by_thread: HashMap<(u32, u32), u32>,
 }
 
-/// A thread from its first moment to its last.
 struct Life {
     number: u32,
     from: Time,
@@ -58,14 +56,13 @@ impl Lanes {
         self.first.get(rank as usize).copied().unwrap_or_default()
     }
 
-    /// Lanes of the sender and the receiver of a message.
     pub(crate) fn of_message(&self, message: &Message) -> (u32, u32) {
         let sender = self.of_thread(message.sender, message.send.map(|side| side.thread));
         let receiver = self.of_thread(message.receiver, message.receive.map(|side| side.thread));
         (sender, receiver)
     }
 
-    /// Lane of a thread of a rank; of an unknown thread, the rank's first lane.
+    /// Returns the lane of a thread of a rank; for an unknown thread, the rank's first lane.
     pub(crate) fn of_thread(&self, rank: u32, thread: Option<u32>) -> u32 {
         let known = thread.and_then(|thread| self.by_thread.get(&(rank, thread)).copied());
         known.unwrap_or_else(|| self.of_rank(rank))
@@ -110,7 +107,7 @@ fn lives(job: &Job) -> Vec<Vec<Life>> {
     lives
 }
 
-/// What a lane is called: by its thread, or how many it has.
+/// Returns a lane's name: its thread, or its number of threads.
 fn name(rank: &Rank, lane: &[Life]) -> String {
     let [Life { number, .. }] = lane else { return format!("{} threads", lane.len()) };
     let name = rank.threads.iter().find(|(known, _)| known == number).map_or("", |(_, name)| name);
@@ -121,8 +118,8 @@ fn name(rank: &Rank, lane: &[Life]) -> String {
 mod tests {
     use super::*;
 
-    /// Makes a job of two ranks. Thread 0 of rank 0 sends all its messages; `of` returns, for a message's index, the
-    /// thread that receives it.
+    /// Makes a job of two ranks. Thread 0 of rank 0 sends all messages; `of` returns the thread that receives a
+    /// message.
     fn received_by(of: impl Fn(usize) -> u32) -> Job {
         let mut job = Job::synthetic(2, 400, 1);
         let mut threads: Vec<u32> = (0..job.messages.len()).map(&of).chain([0]).collect();
@@ -155,7 +152,6 @@ mod tests {
     #[test]
     fn two_hundred_short_threads_one_after_the_other_share_a_lane() {
         let mut job = received_by(|place| 1 + place as u32);
-        // Each begins when the one before has ended.
         let mut now = job.span.expect("it has messages").0.nanoseconds();
         for side in job
             .messages

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Levels of detail, for stretches of time with too many messages to draw each.
-//!
-//! Bands: for each lane and bin of time, the number of arrows that begin or end there, by protocol and by wait. Each
-//! level has eight times the bins of the previous one. Outstanding arrows: for each bin of a level (32 in the coarsest,
-//! then four times as many in each next one) the slowest message that no coarser level has, so the page always draws
-//! the slowest messages. `page/bands.js` and `page/arrows.js` draw them. Called by `page.rs`. Tests: below.
+//! Levels of detail, for times with too many messages to draw each. Bands: for each lane and bin of time, the number of
+//! arrows that begin or end there, by protocol and by wait. Each level has eight times the bins of the previous one.
+//! Outstanding arrows: for each bin of a level (32 in the coarsest, then four times as many in each next one) the
+//! slowest message that no coarser level has, so the page always draws the slowest messages. `page/bands.js` and
+//! `page/arrows.js` draw them. Called by `page.rs`. Tests: below.
 
 use crate::block::{self, Column};
 use crate::rows::{self, Row};
@@ -14,24 +13,22 @@ use std::io::{self, Write};
 
 /// Bins of the coarsest level of bands.
 const COARSEST: usize = 512;
-/// Cells (lanes times bins) of a level at most.
+/// Largest number of cells (lanes times bins) of a level.
 const MOST_CELLS: usize = 1 << 20;
 /// Below this number of messages, the page counts them itself.
 const FEW: usize = 100_000;
-/// Levels of detail of arrows.
+/// Number of levels of detail of arrows.
 pub(crate) const DETAILS: u8 = 9;
 
-/// Description of a level for the page.
 #[derive(Serialize)]
 pub(crate) struct Level {
     pub(crate) bins: usize,
-    /// The occurring protocols, as indexes in the page's tables, with a plane of cells for each.
+    /// Occurring protocols, as indexes in the page's tables, with a plane of cells for each.
     pub(crate) protocols: Vec<usize>,
-    /// The same for waits.
     pub(crate) waits: Vec<usize>,
 }
 
-/// The levels that are worth writing.
+/// Returns the levels that save the page work.
 pub(crate) fn levels(job: &Job, rows: &[Row], lanes: usize) -> Vec<Level> {
     let mut protocols: Vec<_> = rows.iter().map(|row| rows::protocol(job.messages[row.place].protocol)).collect();
     let mut waits: Vec<_> = rows.iter().map(|row| rows::wait(row.wait.map(|wait| wait.0))).collect();
@@ -79,7 +76,7 @@ pub(crate) fn write(
     block::write(&format!("level-{number}"), &planes, out)
 }
 
-/// The bin of a time after the start, nanoseconds; `page/bands.js` computes the same.
+/// Returns the bin of a time after the start, nanoseconds; `page/bands.js` computes the same.
 fn bin_of(after: i64, span: i64, bins: usize) -> usize {
     let bin = (after.max(0) as f64 * bins as f64 / span.max(1) as f64) as usize;
     bin.min(bins - 1)

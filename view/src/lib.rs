@@ -1,14 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A job as one HTML page: a time line of its messages, and statistics.
-//!
-//! [`page`] writes the page: text, style and scripts from `page/` (assembled by `page.rs`), then the data as blocks of
-//! columns (`block.rs`). `lanes.rs` has the lanes of the time line, `waits.rs` the wait of each message, `rows.rs` the
-//! summaries of the messages, `columns.rs` their format, `levels.rs` the levels of detail, `rare.rs` connections and
-//! incidents, `spans.rs` MPI calls, searches, fragments and one-sided operations, `about.rs` the rest. [`picture`]
-//! draws a page with a headless browser.
-//!
-//! The crate depends only on [`Job`]. Path: pending. One thread. No unsafe code. Tests: in the files; tests/browser.rs
-//! opens pages in a browser.
+//! A job as one HTML page: a time line of its messages, and statistics. [`page`] writes the page: text, style and
+//! scripts from `page/` (assembled by `page.rs`), then the data as blocks of columns (`block.rs`). [`picture`] draws a
+//! page with a headless browser. Path: pending. One thread. No unsafe code. Tests: in the files; tests/browser.rs opens
+//! pages in a browser.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Assembles the page: text, style and scripts of `page/`, then the data.
-//!
-//! The data for the first view come first, so that a browser shows the whole run while it still reads the rest. The
-//! content security policy in the page's head forbids any network access. Called by `lib.rs`. Tests: below.
+//! Assembles the page: text, style and scripts of `page/`, then the data. The data for the first view comes first, so
+//! that a browser shows the whole run while it still reads the rest. The content security policy in the page's head
+//! forbids any network access. Called by `lib.rs`. Tests: below.
 
 use crate::about::About;
 use crate::lanes::Lanes;
@@ -79,13 +78,12 @@ pub(crate) fn write(job: &Job, out: &mut dyn Write) -> io::Result<()> {
     out.write_all(b"</body>\n</html>\n")
 }
 
-/// The page up to its data.
 fn head(job: &Job) -> String {
     let name = heading(job).replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;");
     FRAME.replace("{{name}}", &name).replace("{{style}}", &STYLES.concat())
 }
 
-/// The programs of a job without their folders, and its number.
+/// Returns the programs of a job without their folders, and the job's name.
 fn heading(job: &Job) -> String {
     let programs: BTreeSet<&OsStr> = job.ranks.iter().filter_map(|rank| Path::new(&rank.program).file_name()).collect();
     let mut words: Vec<String> = programs.iter().take(3).map(|name| name.to_string_lossy().into_owned()).collect();

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A picture of a page, drawn by headless Chromium.
-//!
-//! Called by `ibex view --picture`, and by the tests, which also read the page's description of itself. The browser
-//! gets a temporary profile. Path: setup. Tests: tests/browser.rs.
+//! A picture of a page, drawn by headless Chromium with a temporary profile. Called by `ibex view --picture`, and by
+//! the tests, which also read the page's description of itself. Path: setup. Tests: tests/browser.rs.
 
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
@@ -23,7 +21,7 @@ pub struct Browser {
 }
 
 impl Browser {
-    /// Finds one in `PATH`.
+    /// Finds a browser in `PATH`.
     ///
     /// # Errors
     /// `NotFound`, with what to install.
@@ -44,7 +42,7 @@ impl Browser {
         if done.status.success() && out.is_file() { Ok(()) } else { Err(failure(&done)) }
     }
 
-    /// The page's elements as text once its scripts have run.
+    /// Returns the page's elements as text after its scripts have run.
     ///
     /// # Errors
     /// The browser does not run.
@@ -67,7 +65,6 @@ impl Browser {
     }
 }
 
-/// A folder of this call.
 struct Profile(PathBuf);
 
 impl Profile {
@@ -83,12 +80,11 @@ impl Profile {
 
 impl Drop for Profile {
     fn drop(&mut self) {
-        // A folder that stays only costs space in the temporary folder.
+        // A remaining folder only costs space.
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }
 
-/// The `file://` address, with special characters escaped.
 fn address(page: &Path, fragment: &str) -> io::Result<String> {
     let path = page.canonicalize()?;
     let mut address = "file://".to_owned();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Connections and incidents, which the page shows as marks.
-//!
-//! One block for each kind, ordered by time. `page/marks.js` draws them. Called by `page.rs`. Tests: below.
+//! Connections and incidents, which the page shows as marks (`page/marks.js`): one block for each kind, ordered by
+//! time. Called by `page.rs`. Tests: below.
 
 use crate::block::{self, Column};
 use crate::lanes::Lanes;

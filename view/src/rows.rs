@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rows of the page: a summary of each message, and the indices of protocols and waits in its tables.
-//!
-//! `levels.rs` assigns the levels of detail, `columns.rs` writes the rows. Called by `page.rs`. Tests: those of
-//! `columns.rs` and `levels.rs`.
+//! The rows of the page: a summary of each message, and the indexes of protocols and waits in its tables. Called by
+//! `page.rs`. Tests: those of `columns.rs` and `levels.rs`.
 
 use crate::lanes::Lanes;
 use crate::waits::Waits;
@@ -10,23 +8,20 @@ use ibex_messages::{Job, Message, Protocol, Time, WaitKind};
 
 /// The summary of a message. Times are nanoseconds.
 pub(crate) struct Row {
-    /// Its index in the job.
     pub(crate) place: usize,
-    /// Its first time and its last.
     pub(crate) first: Time,
     pub(crate) last: Time,
-    /// The ends of its arrow.
     pub(crate) from: Time,
     pub(crate) to: Time,
     /// Duration from the sender's call to the last completion.
     pub(crate) took: Option<i64>,
     pub(crate) lanes: (u32, u32),
     pub(crate) wait: Option<(WaitKind, i64)>,
-    /// The first level of detail at which its arrow is drawn, which [`crate::levels::give_details`] sets.
+    /// First level of detail at which its arrow is drawn; [`crate::levels::give_details`] sets it.
     pub(crate) detail: u8,
 }
 
-/// A row for each message with a known time, ordered by the first; without levels of detail yet.
+/// Returns a row for each message with a known time, ordered by the first; without levels of detail yet.
 pub(crate) fn rows(job: &Job, lanes: &Lanes) -> Vec<Row> {
     let waits = Waits::of(job);
     let messages = job.messages.iter().enumerate();
@@ -56,12 +51,12 @@ fn row(place: usize, message: &Message, lanes: &Lanes, waits: &Waits) -> Option<
     })
 }
 
-/// The index of a protocol in the page's tables; the last one is "unknown".
+/// Returns the index of a protocol in the page's tables; the last one is "unknown".
 pub(crate) fn protocol(protocol: Option<Protocol>) -> usize {
     protocol.map_or(6, |protocol| protocol as usize)
 }
 
-/// The index of a wait in the page's tables; the first one is "none".
+/// Returns the index of a wait in the page's tables; the first one is "none".
 pub(crate) fn wait(wait: Option<WaitKind>) -> usize {
     wait.map_or(0, |kind| 1 + kind as usize)
 }

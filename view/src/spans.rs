@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Spans of time that the page draws beside messages: MPI calls, searches of queues and one-sided operations by lane,
-//! fragments by message and side.
-//!
-//! Spans of each kind are ordered by key (the lane, or the message and side) and then by time, in chunks of [`CHUNK`].
-//! Spans with the same key do not overlap. So the page finds the spans of a pixel by binary search. `page/spans.js`
-//! reads them. Called by `page.rs`. Path: pending. Tests: at the end of the file.
+//! fragments by message and side. Spans of each kind are ordered by key (the lane, or the message and side) and then by
+//! time, in chunks of [`CHUNK`]. Spans with the same key do not overlap, so `page/spans.js` finds the spans of a pixel
+//! by binary search. Called by `page.rs`. Path: pending. Tests: below.
 
 use crate::block::{self, Column};
 use crate::columns::CHUNK;
@@ -71,7 +69,6 @@ impl Spans {
         }
     }
 
-    /// Numbers of calls, searches, fragments and operations.
     pub(crate) fn counts(&self) -> [usize; 4] {
         [&self.calls, &self.searches, &self.fragments, &self.operations].map(Vec::len)
     }
@@ -104,8 +101,7 @@ impl Spans {
     }
 }
 
-/// Orders spans by key and time. A span that begins inside an earlier one of its key is made to begin at the earlier
-/// one's end. Calls, searches and fragments of a consistent trace do not overlap.
+/// Orders spans by key and time. A span that begins inside an earlier one of its key gets that one's end as its begin.
 fn in_order(all: impl Iterator<Item = Span>) -> Vec<Span> {
     let mut all: Vec<Span> = all.collect();
     all.sort_by_key(|span| (span.key, span.begun));
@@ -153,7 +149,6 @@ mod tests {
     use crate::rows::rows;
     use ibex_messages::{Call, Fragment, Operation, OperationKind, Queue, Search};
 
-    /// Decodes the key, begin, end and values of each span, as the page does.
     fn found(page: &str, name: &str) -> Vec<(u64, i64, i64, Vec<i64>)> {
         let columns = columns(page, name);
         let (mut key, mut end) = (0, 0);
@@ -184,7 +179,6 @@ mod tests {
             call(1, 0, 100, Some(300)),
             call(0, 1, 500, None),
             call(0, u32::MAX, 200, Some(400)),
-            // A call whose end was lost.
             call(0, 0, 450, Some(450)),
         ];
         job.searches = vec![Search {

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The longest wait for each message, as `ibex explain --waits` counts waits: late senders, late receivers and late
 //! waits from MPI calls, the others from the sender's connections and queues. A late wait counts only if no process
-//! waited.
-//!
-//! Called by `columns.rs`. Tests: below.
+//! waited. Called by `columns.rs`. Tests: below.
 
 use ibex_messages::{Job, Message, Time, Wait, WaitKind};
 use std::collections::HashMap;
 
 pub(crate) struct Waits {
-    /// The longest wait of each message in MPI calls, by its index.
+    /// Longest wait in MPI calls of each message, by its index.
     in_calls: HashMap<usize, Wait>,
     /// Waits for connections and queues, by rank, peer and kind, ordered by their begins.
     of_pairs: HashMap<(u32, u32, WaitKind), Vec<Wait>>,
@@ -29,7 +27,6 @@ impl Waits {
         Waits { in_calls, of_pairs }
     }
 
-    /// The longest wait for the message at this index, if any.
     pub(crate) fn longest(&self, place: usize, message: &Message) -> Option<Wait> {
         let sending = message.send.and_then(|side| side.activated.zip(side.left().or(side.ended)));
         let within = |kind| {
@@ -47,8 +44,8 @@ fn weight(wait: &Wait) -> (bool, i64) {
     (wait.kind != WaitKind::LateWait, wait.to.since(wait.from))
 }
 
-/// Returns the longest part, within a span of time, of the waits, which are in order. Requests are sent in order, so
-/// the wait of a message sent in the span is the last that began before the span, or one of the first that begin in it.
+/// Returns the longest part, within a span of time, of waits in order. Requests are sent in order, so a message sent in
+/// the span has the last wait that began before the span, or one of the first that begin in it.
 fn overlap(waits: &[Wait], from: Time, to: Time) -> Option<Wait> {
     let first = waits.partition_point(|wait| wait.from < from).saturating_sub(1);
     let parts =

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pages in a browser: headless Chromium opens them at an address and returns the page's description of itself (the
-//! element `self`), and draws pictures, which stay in the target folder's `tmp`.
+//! Pages in headless Chromium, which returns the page's description of itself (the element `self`), and draws pictures,
+//! which stay in the target folder's `tmp`.
 
 use ibex_messages::{
     Call, Connection, Fragment, Incident, IncidentKind, Job, Loss, Message, Operation, OperationKind, Protocol, Search,
@@ -30,13 +30,12 @@ impl Page {
         Page { file, browser }
     }
 
-    /// The page's text at an address.
     fn text(&self, fragment: &str) -> String {
         self.browser.text(&self.file, fragment).unwrap()
     }
 
-    /// The page's text at an address, once the page says that all is drawn; it must report no problem. A worker of the
-    /// page decompresses blocks, and on a busy machine the browser's virtual time may end before the worker does.
+    /// Returns the page's text at an address, once all is drawn without a problem. A worker of the page decompresses
+    /// blocks, and on a busy machine the browser's virtual time may end before the worker does.
     fn drawn_text(&self, fragment: &str) -> String {
         for _ in 0..10 {
             let text = self.text(fragment);
@@ -49,12 +48,10 @@ impl Page {
         panic!("{}#{fragment} is not ready in ten tries", self.file.display());
     }
 
-    /// What it says of itself there, once all of it is drawn.
     fn shows(&self, fragment: &str) -> Value {
         said(&self.drawn_text(fragment))
     }
 
-    /// Draws it; an empty picture is a failure.
     fn draw(&self, name: &str, fragment: &str) {
         let file = self.file.with_file_name(format!("{name}.png"));
         let _ = fs::remove_file(&file);
@@ -71,7 +68,6 @@ fn said(text: &str) -> Value {
     serde_json::from_str(&text[begin..end]).unwrap()
 }
 
-/// Messages with a part between two times of the run.
 fn between(job: &Job, from: i64, to: i64) -> impl Iterator<Item = &Message> {
     let start = job.span.unwrap().0;
     let is_between = move |message: &&Message| {
@@ -94,7 +90,6 @@ fn the_whole_run_a_part_of_it_and_one_message() {
     assert_eq!(part["mode"], "phases");
     assert_eq!(part["shown"], between(&job, 20_000_000, 20_200_000).count());
     assert_eq!(part["arrows"], part["shown"]);
-    // Each message has a bar on both sides.
     assert_eq!(part["bars"].as_u64(), part["shown"].as_u64().map(|shown| 2 * shown));
 
     let text = page.drawn_text("m=12345");
@@ -167,7 +162,6 @@ fn losses_and_faults_stand_at_the_top_and_incidents_are_marks() {
     page.draw("faults", "");
 }
 
-/// Makes a job whose ranks are always in short MPI calls; one message has many fragments and a search.
 fn with_calls() -> (Job, usize) {
     let mut job = Job::synthetic(4, 400, 3);
     let (start, last) = job.span.unwrap();
@@ -264,7 +258,7 @@ fn the_pointer_tells_of_a_call_and_of_the_search_in_it() {
 #[test]
 fn many_threads_of_a_rank_are_one_row_until_the_rank_is_opened() {
     let mut job = Job::synthetic(4, 400, 3);
-    // Each message of rank 0 is of a thread of its own.
+    // Each message of rank 0 has its own thread.
     job.ranks[0].threads = (0..=400).map(|thread| (thread, String::new())).collect();
     for (thread, message) in (1..).zip(&mut job.messages) {
         if let Some(side) = message.send.as_mut().filter(|_| message.sender == 0) {

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes the definitions of an archive: the clock, texts, processes and their locations, regions, communicators,
-//! metrics and attributes.
-//!
-//! Called by `mod.rs` after all events are written, because the events determine the texts and lanes. Path: pending.
-//! Threads: one. Tests: tests/otf2.rs.
+//! Writes the definitions of an archive. Called by `mod.rs` after all events are written, because the events determine
+//! the texts and lanes. Path: pending. Threads: one. Tests: tests/otf2.rs.
 
 use std::collections::HashMap;
 
@@ -47,7 +44,7 @@ pub(super) fn define(
     to: &mut Definitions<'_>,
 ) -> Result<()> {
     let first = walk::first(job);
-    // No event may be later than the trace is long, and where no span is known its events say how long that is.
+    // The clock covers all events, also if no span is known.
     let end = job.span.map_or(0, |(_, end)| end.nanoseconds().saturating_sub(first).max(0).cast_unsigned());
     to.clock(1_000_000_000, 0, end.max(last), first.max(0).cast_unsigned())?;
     for (number, text) in strings.texts.iter().enumerate() {
@@ -98,7 +95,6 @@ fn role(function: &str) -> Role {
     }
 }
 
-/// Defines the hosts by name, and the ranks on each.
 fn define_processes(job: &Job, defined: &mut Defined<'_, '_>) -> Result<()> {
     let (machine, kind) = (defined.string("job")?, defined.string("machine")?);
     defined.to.tree_node(0, machine, kind, None)?;
@@ -135,8 +131,8 @@ fn define_locations(job: &Job, threads: &Threads, walk: &Walk<'_>, defined: &mut
     Ok(())
 }
 
-/// Defines communicators and their groups: group 0 has all ranks, then each communicator has one group, or one per
-/// side. Readers need group numbers without gaps.
+/// Defines communicators and their groups. Group 0 has all ranks; each communicator has a further one, or one per side.
+/// Readers need group numbers without gaps.
 fn define_communicators(job: &Job, threads: &Threads, defined: &mut Defined<'_, '_>) -> Result<()> {
     let empty = defined.string("")?;
     let locations: Vec<u64> = (0..job.ranks.len() as u32).map(|rank| u64::from(threads.first_of(rank))).collect();

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A job as an OTF2 archive (Open Trace Format 2, VI-HPS), for Vampir, Scalasca, `otf2-print` and others.
+//! A job as an OTF2 archive (Open Trace Format 2, VI-HPS), for Vampir, Scalasca, `otf2-print` and others. Its own C
+//! library writes it (`library/`).
 //!
-//! Source: the OTF2 3.0 reference manual and headers. Written by its own C library (`library/`). Rules of the format
-//! that this keeps: the events of a location are in the order of time; ENTER and LEAVE nest, hence the lanes; each
-//! definition comes after those that it names; ranks in events are those of the communicator, whose group names places in
-//! the one group of MPI's locations; times count from the clock's first tick.
+//! Source: the OTF2 3.0 reference manual and headers. Rules of the format: the events of a location are in the order of
+//! time; ENTER and LEAVE nest, hence the lanes; each definition comes after those that it names; ranks in events are
+//! those of the communicator, whose group has indexes in the one group of MPI's locations; times count from the clock's
+//! first tick.
 //!
-//! What has what: a host is a node of the system tree, a rank a process on it, a thread a location with the message events
-//! (`MPI_ISEND` and its completion, `MPI_IRECV_REQUEST`, `MPI_IRECV`), the calls of MPI and the searches in them as regions,
-//! and the counters as metrics; each lane of a thread is a
-//! location of its own with the phases as regions. Path: pending. Threads: one. Memory: a quarter of a MiB for each
-//! location, in the library. Tests: tests/otf2.rs.
+//! A host is a node of the system tree, a rank a process on it, a thread a location with the message events
+//! (`MPI_ISEND` and its completion, `MPI_IRECV_REQUEST`, `MPI_IRECV`), MPI calls and searches as regions, and counters
+//! as metrics; each lane of a thread is a further location with the phases as regions. Path: pending. Threads: one.
+//! Memory: a quarter of a MiB for each location, in the library. Tests: tests/otf2.rs.
 
 mod define;
 #[allow(unsafe_code)] // calls of a C library
@@ -32,30 +32,29 @@ use crate::walk::{Step, Walk};
 use define::define;
 use library::{Archive, Communication, Value};
 
-/// Each lane is a file and a quarter of a MiB; all of them together are kept to about this many.
+/// Approximate number of lanes in all, because each is a file and a quarter of a MiB.
 const MOST_LANES: u32 = 512;
 
-/// Attributes of message events, by their numbers.
+/// Numbers of the attributes of message events.
 const PROTOCOL: u32 = 0;
 const REASON: u32 = 1;
 const PORT: u32 = 2;
 const QUEUE_PAIR: u32 = 3;
 const RAILS: u32 = 4;
-/// Of searches.
+// Attributes of searches.
 const PEER: u32 = 5;
 const TAG: u32 = 6;
 const LENGTH: u32 = 7;
 
-/// Regions: the phases come first, then the searches, then the functions of MPI.
+/// Numbers of regions: first the phases, then the searches, then the functions of MPI.
 const SEARCH: [(Queue, u32); 2] = [(Queue::Posted, Phase::COUNT), (Queue::Unexpected, Phase::COUNT + 1)];
 const FIRST_FUNCTION: u32 = Phase::COUNT + SEARCH.len() as u32;
 
-/// Writes the archive: a folder with `traces.otf2` in it.
 pub(crate) fn write(job: &Job, out: &Path) -> Result<()> {
     library::available()?;
     let threads = Threads::of(job);
     let most_lanes = (MOST_LANES / (2 * threads.all().len() as u32).max(1)).clamp(2, 32);
-    // The files of all locations are open at once. Where the limit stays too low, the first that cannot be opened says so.
+    // The files of all locations are open at once.
     library::raise_open_files();
     let mut walk = Walk::new(job, &threads, most_lanes);
     let mut writer = Writer::new(job, &threads, out)?;
@@ -79,9 +78,7 @@ struct Writer<'a> {
     peers: Peers,
     counters: Counters,
     strings: Strings,
-    /// The names of ports, as numbers of strings.
     ports: Vec<u32>,
-    /// The time of the last event.
     last: u64,
 }
 
@@ -96,7 +93,7 @@ impl<'a> Writer<'a> {
         Ok(writer)
     }
 
-    /// The locations of threads come first, then those of lanes in the order in which they are needed.
+    /// Adds locations for new lanes, after those of threads.
     fn add_locations(&mut self, lanes: usize) -> Result<()> {
         while self.locations < self.threads.all().len() + lanes {
             self.archive.location()?;
@@ -105,7 +102,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// What begins and ends before something at this time.
+    /// Writes the edges of regions that come before an event at this time.
     fn edges(&mut self, regions: &mut Regions, time: u64) -> Result<()> {
         while let Some(edge) = regions.before(time) {
             self.last = edge.time;
@@ -207,7 +204,7 @@ impl<'a> Writer<'a> {
         attributes
     }
 
-    /// Whose metric, and its number: those of ranks come first, then two of each port.
+    /// Returns rank and number of a metric: first those of ranks, then two of each port.
     fn metric(&self, change: &Change) -> (u32, u32) {
         match change.owner {
             Owner::Rank(rank) => (rank, change.counter.number()),
@@ -230,17 +227,16 @@ fn communication(message: &Message, peer: u32, request: u64) -> Communication {
     Communication { peer, communicator, tag, bytes, request }
 }
 
-/// The region of a function; those that the job does not name have one together.
+/// Returns the region of a function; functions without a name share one.
 fn region_of(job: &Job, function: u32) -> u32 {
     FIRST_FUNCTION + function.min(job.functions.len() as u32)
 }
 
-/// Counters of ports have numbers after those of ranks. Readers want them without gaps.
+/// Numbers counters of ports after those of ranks, without gaps, as readers require.
 fn metric_of_port(port: u32, counter: Counter) -> u32 {
     port * Counter::OF_PORTS + counter.number()
 }
 
-/// Texts and their numbers.
 #[derive(Default)]
 struct Strings {
     numbers: HashMap<String, u32>,

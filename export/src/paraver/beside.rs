@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What threads do beside the messages that the walk has, in the order of time: states, edges of regions, fragments.
-//!
-//! Called by `mod.rs`, which writes what comes before each step of the walk. Path: once for each. Threads: one. Times:
-//! nanoseconds since the job's first moment. Tests: tests/paraver.rs.
+//! States, edges of regions and fragments, in the order of time. Called by `mod.rs`, which writes those before each
+//! step of the walk. Path: once for each. Threads: one. Times: nanoseconds since the job's first moment. Tests:
+//! tests/paraver.rs.
 
 use ibex_messages::{Fragment, Job};
 
@@ -11,12 +10,11 @@ use crate::regions::{Edge, Regions};
 use crate::threads::Threads;
 use crate::walk;
 
-/// What threads do beside what the walk has of messages.
 #[derive(Clone, Copy)]
 pub(super) enum OfThread {
     State(calls::Span),
     Edge(Edge),
-    /// A fragment, and since the job's first moment when.
+    /// Time since the job's first moment, and the fragment.
     Fragment(u64, Fragment),
 }
 
@@ -30,12 +28,11 @@ impl OfThread {
     }
 }
 
-/// All of it, taken in the order of time.
 pub(super) struct Beside {
     pub(super) functions: Vec<calls::Function>,
     all: Vec<OfThread>,
     next: usize,
-    /// The time of the last.
+    /// Time of the last one.
     pub(super) last: u64,
 }
 
@@ -49,12 +46,12 @@ impl Beside {
         let fragments = job.fragments.iter().map(|of| OfThread::Fragment(walk::since(first, of.time), *of));
         let mut all: Vec<OfThread> = spans.chain(edges).chain(fragments).collect();
         all.sort_by_key(OfThread::time);
-        // A state ends with a call or a pause, or where one begins.
+        // No state ends later: it ends with a call or a pause, or at the begin of one.
         let last = all.last().map_or(0, OfThread::time);
         Beside { functions, all, next: 0, last }
     }
 
-    /// The next, if it is not later than this time.
+    /// Returns the next one, if it is not later than this time.
     pub(super) fn before(&mut self, time: u64) -> Option<OfThread> {
         let next = self.all.get(self.next).filter(|next| next.time() <= time).copied();
         self.next += usize::from(next.is_some());

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls of MPI as Extrae writes them, for which Paraver's configurations are made: types and values of events, and states.
-//!
-//! The types are those of kinds of functions, each function has a value, and 0 is outside of them; the states are Paraver's
-//! own. Numbers from Extrae's headers and Paraver's default labels; functions that have none there get one from 1000 on.
+//! MPI calls as Extrae writes them, for which Paraver's configurations are made: types and values of events, and
+//! states. A kind of functions is a type of event, a function its value, and 0 means outside of them; the states are
+//! Paraver's own. Numbers from Extrae's headers and Paraver's default labels; other functions get numbers from 1000 on.
 //! Called by `mod.rs` and `labels.rs`. Path: once for each call. Threads: plain data. Tests: tests/paraver.rs.
 
 use ibex_messages::{Job, Time};
@@ -12,7 +11,7 @@ use crate::regions;
 use crate::threads::Threads;
 use crate::walk;
 
-/// Types of events, and what Extrae calls them.
+/// Types of events, and Extrae's names for them.
 pub(super) const TYPES: [(u32, &str); 5] = [
     (50_000_001, "MPI Point-to-point"),
     (50_000_002, "MPI Collective Comm"),
@@ -21,7 +20,6 @@ pub(super) const TYPES: [(u32, &str); 5] = [
     (50_000_005, "MPI I/O"),
 ];
 
-/// States: number, name, colour.
 pub(super) const STATES: [(u32, &str, (u8, u8, u8)); 11] = [
     (RUNNING, "Running", (0, 0, 255)),
     (3, "Waiting a message", (255, 0, 0)),
@@ -38,7 +36,6 @@ pub(super) const STATES: [(u32, &str, (u8, u8, u8)); 11] = [
 const RUNNING: u32 = 1;
 const DISABLED: u32 = 14;
 
-/// The values of functions.
 const VALUES: [(&str, u32); 54] = [
     ("MPI_Send", 1),
     ("MPI_Recv", 2),
@@ -95,7 +92,7 @@ const VALUES: [(&str, u32); 54] = [
     ("MPI_Comm_spawn_multiple", 152),
     ("MPI_Reduce_scatter_block", 168),
 ];
-/// The first of those that are not in it.
+/// First value for functions that Extrae does not number.
 const FIRST_OTHER: u32 = 1000;
 
 /// A function of a job: its name, the type of its events and their value, and the state of a thread in it.
@@ -107,7 +104,7 @@ pub(super) struct Function {
     state: u32,
 }
 
-/// The functions of a job, and what stands for those that it does not name.
+/// Returns the functions of a job, and last one for calls without a name.
 pub(super) fn functions(job: &Job) -> Vec<Function> {
     let names = job.functions.iter().map(String::as_str).chain(["MPI call"]);
     let of = |(place, name): (u32, &str)| {
@@ -130,23 +127,21 @@ pub(super) fn functions(job: &Job) -> Vec<Function> {
     (0..).zip(names).map(of).collect()
 }
 
-/// The function of a call.
 pub(super) fn function(functions: &[Function], number: u32) -> &Function {
     &functions[(number as usize).min(functions.len() - 1)]
 }
 
-/// What a thread does for a time. Those of a thread follow each other.
+/// A state of a thread, which ends before the next begins.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Span {
     pub(super) begin: u64,
     pub(super) end: u64,
-    /// A place in [`Threads`].
     pub(super) thread: u32,
     pub(super) state: u32,
 }
 
-/// The states of all threads, by their begins: calls, pauses, and between them, where all calls are recorded, running.
-/// Nothing is known of what comes after the last, nor of a further thread before its first.
+/// Returns the states of all threads, by their begins: calls, pauses, and running between them if all calls are
+/// recorded. The state after the last call, and of a further thread before its first, is unknown.
 pub(super) fn spans(job: &Job, threads: &Threads, functions: &[Function]) -> Vec<Span> {
     let (first, last) = (walk::first(job), regions::last(job));
     let span = |thread, begun: Time, ended: Option<Time>, state| {
@@ -172,7 +167,7 @@ pub(super) fn spans(job: &Job, threads: &Threads, functions: &[Function]) -> Vec
             if span.begin > until && job.ranks[rank as usize].has_calls {
                 spans.push(Span { begin: until, end: span.begin, thread, state: RUNNING });
             }
-            // They do not overlap but where one is in a call while the program stops the recording.
+            // Overlaps only where the program stops the recording within a call.
             let begin = span.begin.max(until);
             if begin < span.end {
                 spans.push(Span { begin, ..*span });

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The `.pcf` of a Paraver trace: names of states and events, and colours.
-//!
-//! Called by `mod.rs`. Path: setup. Threads: any. Tests: tests/paraver.rs.
+//! The `.pcf` of a Paraver trace: names of states and events, and colours. Called by `mod.rs`. Path: setup. Threads:
+//! any. Tests: tests/paraver.rs.
 
 use std::fmt::Write as _;
 
@@ -12,14 +11,12 @@ use crate::counters::Counter;
 use crate::life::Phase;
 use crate::names;
 
-/// The whole file.
 pub(super) fn labels_of(job: &Job) -> String {
     let mut text = String::from(
         "DEFAULT_OPTIONS\n\nLEVEL               THREAD\nUNITS               NANOSEC\nLOOK_BACK           100\n\
          SPEED               1\nFLAG_ICONS          ENABLED\nNUM_OF_STATE_COLORS 1000\nYMAX_SCALE          37\n\n\n\
          DEFAULT_SEMANTIC\n\nTHREAD_FUNC         State As Is\n\n\nSTATES\n",
     );
-    // Writing to a String cannot fail.
     for (number, name, _) in calls::STATES {
         let _ = writeln!(text, "{number}    {name}");
     }
@@ -62,12 +59,12 @@ pub(super) fn labels_of(job: &Job) -> String {
     text
 }
 
-/// A type of events, with values that count from 1.
+/// Adds a type of events, with values that count from 1.
 fn event(text: &mut String, kind: u32, name: &str, values: &[&str]) {
     numbered(text, kind, name, (1..).zip(values.iter().copied()));
 }
 
-/// One with these values; without any, they are just numbers.
+/// Adds a type of events with these values; without any, its values are just numbers.
 fn numbered<'v>(text: &mut String, kind: u32, name: &str, values: impl Iterator<Item = (u32, &'v str)>) {
     let _ = write!(text, "\n\nEVENT_TYPE\n0    {kind}    {name}\n");
     for (place, (number, value)) in values.enumerate() {
@@ -76,7 +73,7 @@ fn numbered<'v>(text: &mut String, kind: u32, name: &str, values: impl Iterator<
     }
 }
 
-/// Waits are warm, work is green and blue, what is done and not asked for is grey.
+/// Waits are warm, work is green and blue, completed requests that MPI has not reported are grey.
 fn colour(phase: Phase) -> (u8, u8, u8) {
     match phase {
         Phase::SendWaits => (255, 193, 37),

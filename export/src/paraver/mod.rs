@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A job as a Paraver trace (BSC): `.prv` with the records, `.pcf` with names and colours, `.row` with names of objects.
+//! A job as a Paraver trace (BSC): `.prv` with the records, `.pcf` with names and colours, `.row` with names of
+//! objects.
 //!
-//! Source: "Paraver: Parallel Program Visualization and Analysis tool, tracefile description" (BSC tools), and what the
-//! parser of Paraver's kernel takes. Rules of the format that this keeps: the header has the date, the last time, the nodes
-//! with their processors, the application with its tasks, threads and nodes, and the number of communicators, whose lines
-//! follow (application, number, how many tasks, the tasks); a state is
-//! `1:cpu:appl:task:thread:begin:end:state`, an event `2:cpu:appl:task:thread:time:type:value..`, a communication
-//! `3:cpu:appl:task:thread:logical send:physical send:cpu:appl:task:thread:logical receive:physical receive:size:tag`;
-//! numbers of objects count from 1, and have 16 bits in Paraver as it is usually built; the processor of a record is one of
-//! the node that its task is on; records are in the order of their (first) times; states of a thread do not overlap, hence
-//! the lanes; types and values of events in the `.pcf` have 31 bits; each line of the `.row` is one name.
+//! Source: "Paraver: Parallel Program Visualization and Analysis tool, tracefile description" (BSC tools), and the
+//! parser of Paraver's kernel. Rules of the format: the header has the date, the last time, the nodes with their
+//! processors, the application with its tasks, threads and nodes, and the number of communicators, whose lines follow
+//! (application, number, number of tasks, tasks); a state is `1:cpu:appl:task:thread:begin:end:state`, an event
+//! `2:cpu:appl:task:thread:time:type:value..`, a communication `3:cpu:appl:task:thread:logical send:physical
+//! send:cpu:appl:task:thread:logical receive:physical receive:size:tag`; numbers of objects count from 1, and have 16
+//! bits in the usual build of Paraver; the processor of a record belongs to its task's node; records are in the order
+//! of their (first) times; states of a thread do not overlap, hence the lanes; types and values of events in the `.pcf`
+//! have 31 bits; each line of the `.row` is one name.
 //!
-//! A task is a rank, its first threads are its own, the others its lanes. The states of its own threads are the calls of MPI
-//! (`calls.rs`), those of lanes the phases. A communication lasts from the call of the send to the completion of the
-//! receive (logical), from the departure of the first bytes or of the rendezvous request to the arrival (physical); only
-//! messages of which both sides are known have one. Path: pending; the job is walked twice, as the header has the number of
-//! lanes, and once more for each halving of the lanes where they are too many.
-//! Threads: one. Memory: the states and events of calls, otherwise a line. `labels.rs` has the `.pcf`. Tests: tests/paraver.rs.
+//! A task is a rank, its first threads are its own, the others its lanes. The states of its own threads are the MPI
+//! calls (`calls.rs`), those of lanes the phases. A communication, for messages of which both sides are known, lasts
+//! from the call of the send to the completion of the receive (logical), from the departure of the first bytes or of
+//! the rendezvous request to the arrival (physical). Path: pending; the job is walked twice, as the header has the
+//! number of lanes, and once more for each halving of too many lanes. Threads: one. Memory: the states and events of
+//! calls, otherwise a line. Tests: tests/paraver.rs.
 
 mod beside;
 mod calls;
@@ -42,12 +43,12 @@ use beside::{Beside, OfThread};
 
 /// Lanes of a thread and direction.
 const MOST_LANES: u32 = 64;
-/// Threads that Paraver can number. It has no place for those beyond, and refuses each of their records.
+/// Number of threads that Paraver can number. It refuses the records of others.
 const MOST_THREADS: usize = 65_535;
-/// The first state of a phase: those below have a meaning of their own in Paraver.
+/// The first state of a phase; lower ones have a meaning in Paraver.
 const FIRST_STATE: u32 = 20;
-/// Types of events beside those of calls: the protocol of a send, what is rare and its value, searches of queues, counters of
-/// ranks, counters of ports.
+/// Types of events beside those of calls: protocol of a send, incident and its value, searches, counters of ranks and
+/// of ports.
 const PROTOCOL: u32 = 77_000_001;
 const INCIDENT: u32 = 77_000_002;
 const INCIDENT_VALUE: u32 = 77_000_003;
@@ -55,7 +56,7 @@ const SEARCH: u32 = 77_000_004;
 const COUNTER: u32 = 77_000_010;
 const COUNTER_OF_PORT: u32 = 77_000_100;
 
-/// Writes `OUT.prv`, `OUT.pcf` and `OUT.row`; an `OUT` that ends in `.prv` already is taken as it is.
+/// Writes `OUT.prv`, `OUT.pcf` and `OUT.row`; an `OUT` that ends in `.prv` stays as it is.
 pub(crate) fn write(job: &Job, out: &Path) -> Result<()> {
     let [records, labels, rows] = ["prv", "pcf", "row"].map(|extension| beside(out, extension));
     for path in [&records, &labels, &rows] {
@@ -77,7 +78,6 @@ pub(crate) fn write(job: &Job, out: &Path) -> Result<()> {
     file::write(&rows, |file| file.write_all(rows_of(job, &objects).as_bytes()))
 }
 
-/// The file of this kind.
 fn beside(out: &Path, extension: &str) -> PathBuf {
     let mut name = if out.extension().is_some_and(|extension| extension == "prv") {
         out.with_extension("").into_os_string()
@@ -89,15 +89,14 @@ fn beside(out: &Path, extension: &str) -> PathBuf {
     PathBuf::from(name)
 }
 
-/// The numbers of nodes, processors and threads: all from 1.
 struct Objects {
-    /// Names of nodes, and how many ranks each has.
+    /// Name of each node, and its number of ranks.
     nodes: Vec<(String, u32)>,
-    /// The node and the processor of each rank. Each rank has a processor: which it ran on is not known.
+    /// Node and processor of each rank. Each rank has its own, because the real one is unknown.
     ranks: Vec<(u32, u32)>,
-    /// Of each lane its thread's number in its task.
+    /// Number of each lane's thread in its task.
     lanes: Vec<u32>,
-    /// The names of each task's threads, as they stand in the whole job.
+    /// Names of each task's threads in the whole job.
     tasks: Vec<Vec<String>>,
 }
 
@@ -129,7 +128,7 @@ impl Objects {
         Objects { nodes, ranks, lanes: numbers, tasks }
     }
 
-    /// `cpu:appl:task:thread`.
+    /// Returns `cpu:appl:task:thread`.
     fn object(&self, rank: u32, thread: u32) -> String {
         format!("{}:1:{}:{thread}", self.ranks[rank as usize].1, rank + 1)
     }
@@ -178,7 +177,7 @@ fn header(job: &Job, objects: &Objects, end: u64) -> String {
     text
 }
 
-/// `dd/mm/yy at hh:mm` of nanoseconds since 1970, in UTC.
+/// Formats nanoseconds since 1970 in UTC as `dd/mm/yy at hh:mm`.
 fn date(nanoseconds: i64) -> String {
     DateTime::from_timestamp_nanos(nanoseconds).format("%d/%m/%y at %H:%M").to_string()
 }
@@ -188,7 +187,6 @@ struct Records<'a> {
     threads: &'a Threads,
     objects: &'a Objects,
     file: &'a mut dyn Write,
-    /// The job's first moment.
     first: i64,
 }
 
@@ -234,7 +232,7 @@ impl Records<'_> {
                         (function.kind, function.value)
                     }
                     Region::Search(place) => (SEARCH, self.job.searches[place as usize].queue as u32 + 1),
-                    // A state.
+                    // A pause is a state.
                     Region::Pause(_) => return Ok(()),
                 };
                 let object = self.object(thread);
@@ -243,13 +241,11 @@ impl Records<'_> {
         }
     }
 
-    /// An event of PERUSE of a message.
     fn flag(&mut self, object: &str, time: u64, (kind, value, message): (u32, u32, u32)) -> io::Result<()> {
         let number = u64::from(message) + 1;
         writeln!(self.file, "2:{object}:{time}:{kind}:{value}:{}:{number}", peruse::MESSAGE)
     }
 
-    /// `cpu:appl:task:thread` of the thread at this place.
     fn object(&self, thread: u32) -> String {
         let rank = self.threads.all()[thread as usize].rank;
         self.objects.object(rank, thread - self.threads.first_of(rank) + 1)
@@ -265,7 +261,7 @@ impl Records<'_> {
         let Some(receive) = &message.receive else { return Ok(()) };
         let Some(received) = receive.completed.or(receive.notified) else { return Ok(()) };
         let since = |moment: Option<Time>| moment.map(|time| walk::since(self.first, time));
-        // What clocks of two hosts make of it: nothing is received before it is sent.
+        // If clocks of two hosts disagree, nothing is received before it is sent.
         let left = since(send.left()).unwrap_or(time).max(time);
         let arrived = since(receive.arrived).unwrap_or(left).max(left);
         let done = since(Some(received)).unwrap_or(arrived).max(arrived);
@@ -291,7 +287,6 @@ fn counter_of_port(index: u32, counter: Counter) -> u32 {
     COUNTER_OF_PORT + index * 10 + counter.number()
 }
 
-/// The `.row`: names of processors, nodes and threads.
 fn rows_of(job: &Job, objects: &Objects) -> String {
     let host = |name: &str| if name.is_empty() { "unknown host".to_owned() } else { name.to_owned() };
     let processors = objects.nodes.iter().flat_map(|(name, ranks)| {
@@ -311,7 +306,7 @@ fn rows_of(job: &Job, objects: &Objects) -> String {
 fn level(text: &mut String, level: &str, names: &[String]) {
     let _ = writeln!(text, "LEVEL {level} SIZE {}", names.len());
     for name in names {
-        // A name is a line, whatever a thread was called.
+        // A name is one line, also of a thread whose name has line ends.
         let _ = writeln!(text, "{}", name.replace(|letter: char| letter.is_control(), " "));
     }
     text.push('\n');

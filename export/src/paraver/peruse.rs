@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The events of PERUSE as flags on a thread's line: an event of a send or of a receive, and the number of its message.
-//!
-//! The values are the numbers of the events in PERUSE's header (plugin-abi/include/peruse.h). Those come that the job has
-//! times of; the searches have a type of their own (`mod.rs`). Called by `mod.rs` and
-//! `labels.rs`. Path: once for each moment of a message. Threads: plain data. Tests: below; tests/paraver.rs.
+//! The values are the numbers of the events in PERUSE's header (plugin-abi/include/peruse.h), of those events whose
+//! times the job has; searches have their own type (`mod.rs`). Called by `mod.rs` and `labels.rs`. Path: once for each
+//! moment of a message. Threads: plain data. Tests: below; tests/paraver.rs.
 
 use ibex_messages::Job;
 
 use crate::life::{Item, Moment};
 
-/// Types: an event of a send, of a receive, and of which message (its number in the job, from 1).
+/// Types: an event of a send, of a receive, and the number of the message in the job, from 1.
 pub(super) const OF_SEND: u32 = 77_000_201;
 pub(super) const OF_RECEIVE: u32 = 77_000_202;
 pub(super) const MESSAGE: u32 = 77_000_203;
 
-/// Values and names.
 pub(super) const EVENTS: [(u32, &str); 12] = [
     (1, "REQ_ACTIVATE"),
     (2, "REQ_MATCH_UNEX"),
@@ -31,8 +29,7 @@ pub(super) const EVENTS: [(u32, &str); 12] = [
 ];
 pub(super) const XFER_CONTINUE: u32 = 17;
 
-/// Type and value of what happens to a message, and which that is; `None` of what is no message, or no event of
-/// PERUSE's.
+/// Returns type, value and message of a moment; `None` if PERUSE has no such event.
 pub(super) fn event(job: &Job, item: Item, moment: Moment) -> Option<(u32, u32, u32)> {
     let (kind, place) = match item {
         Item::Send(place) => (OF_SEND, place),
@@ -70,7 +67,7 @@ mod tests {
         let (events, _) = events.split_once('}').expect("their end");
         let (mut numbers, mut last) = (std::collections::HashMap::new(), 0);
         for name in events.split(',').map(str::trim).filter(|name| !name.is_empty()) {
-            // Another name for the one before it has its number.
+            // `A = B` is another name with the number of the previous one.
             let (name, is_other) = name.split_once(" = ").map_or((name, false), |(name, _)| (name, true));
             last += u32::from(!is_other);
             numbers.insert(name, last);

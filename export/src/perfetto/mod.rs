@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A job as a Perfetto trace, for ui.perfetto.dev and `trace_processor`.
 //!
-//! Source: the Perfetto documentation (perfetto.dev/docs/reference/synthetic-track-event); `packets.rs` has the messages.
-//! Rules of the format that this keeps: a file is a `Trace`, which is its packets one after the other, each as field 1 with
-//! its length; a track is described before its events; slices of a track nest, hence the lanes; names are interned, in the
-//! packet that says that it begins a new state; a flow joins the slices that name it, in the order of time.
+//! Source: the Perfetto documentation (perfetto.dev/docs/reference/synthetic-track-event). Rules of the format: a file
+//! is a `Trace`, which is its packets one after the other, each as field 1 with its length; a track is described before
+//! its events; slices of a track nest, hence the lanes; names are interned, in the packet that says that it begins a
+//! new state; a flow joins the slices that name it, in the order of time.
 //!
-//! What has what: a rank is a process track (its pid is its place in the job, as pids of several hosts may be the same), a
-//! thread a track in it with a slice for each call of MPI and in it one for each search, a lane a track of a thread with a slice for each item and in it one for each phase. Ports are tracks
-//! of the rank with incidents as instants; counters are tracks of ranks and ports. A flow leads from the moment when a
-//! message's first bytes leave to its arrival. Path: pending. Threads: one. Memory: a packet. Tests: tests/perfetto.rs.
+//! A rank is a process track (its pid is its index in the job, as pids of several hosts may be the same), a thread a
+//! track in it with slices for MPI calls and searches, a lane a track of a thread with a slice for each item and in it
+//! one for each phase. Ports are tracks of the rank with incidents as instants; counters are tracks of ranks and ports.
+//! A flow leads from the departure of a message's first bytes to its arrival. Path: pending. Threads: one. Memory: a
+//! packet. Tests: tests/perfetto.rs.
 
 mod packets;
 
@@ -33,16 +34,15 @@ use packets::{
     TracePacket, TrackDescriptor, TrackEvent,
 };
 
-/// Lanes of a thread and direction; Perfetto shows thousands of tracks, people do not look at them.
+/// Largest number of lanes of a thread and direction: Perfetto shows thousands of tracks, people do not look at them.
 const MOST_LANES: u32 = 256;
 
-/// `TrackEvent.Type`.
 const BEGIN: i32 = 1;
 const END: i32 = 2;
 const INSTANT: i32 = 3;
 const COUNTER: i32 = 4;
 
-/// Names of annotations; the place of each is its number, less 1.
+/// Names of annotations; the number of each is its index plus 1.
 const ANNOTATIONS: [&str; 13] = [
     "message",
     "from rank",
@@ -62,12 +62,11 @@ const ANNOTATIONS: [&str; 13] = [
 /// Names of slices that hold the phases; their numbers come after those of phases.
 const ITEMS: [&str; 4] = ["send", "receive", "one-sided operation", "connection"];
 
-/// Names of slices of threads, which come after those of incidents; then come the functions of MPI.
+/// Names of slices of threads, numbered after those of incidents and before the functions of MPI.
 const QUEUES: [Queue; 2] = [Queue::Posted, Queue::Unexpected];
 const PAUSED: &str = "not recorded";
 const UNNAMED: &str = "MPI call";
 
-/// Writes the trace.
 pub(crate) fn write(job: &Job, out: &Path) -> Result<()> {
     let threads = Threads::of(job);
     file::write(out, |file| {
@@ -94,11 +93,11 @@ struct Writer<'a, W> {
     threads: &'a Threads,
     file: W,
     buffer: Vec<u8>,
-    /// How many lanes have a track.
+    /// Number of lanes with a track.
     described: usize,
 }
 
-/// What tracks are numbered by: their kind above, their place below.
+/// Tracks are numbered by their kind (upper bits) and index (lower bits).
 #[derive(Clone, Copy)]
 enum Track {
     Rank(u32),
@@ -133,7 +132,6 @@ impl<W: Write> Writer<'_, W> {
         self.file.write_all(&self.buffer)
     }
 
-    /// The clocks, and all names.
     fn head(&mut self) -> io::Result<()> {
         const REALTIME: u32 = 1;
         const BOOTTIME: u32 = 6;
@@ -189,7 +187,7 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    /// Tracks of lanes that have been needed since the last step.
+    /// Describes the tracks of lanes that are new since the last step.
     fn lanes(&mut self, lanes: &[Lane]) -> io::Result<()> {
         for lane in &lanes[self.described..] {
             let name = Some(lane.used_for.name().to_owned());
@@ -215,7 +213,7 @@ impl<W: Write> Writer<'_, W> {
         self.event(time, track, TrackEvent { kind: Some(COUNTER), counter, ..TrackEvent::default() })
     }
 
-    /// What begins and ends before something at this time.
+    /// Writes the edges of regions that come before an event at this time.
     fn edges(&mut self, regions: &mut Regions, time: u64) -> io::Result<()> {
         while let Some(edge) = regions.before(time) {
             self.edge(edge)?;
@@ -274,8 +272,8 @@ impl<W: Write> Writer<'_, W> {
         Ok(())
     }
 
-    /// A flow begins with the departure of the first bytes or of the rendezvous request, and ends with the arrival, where
-    /// both sides are known.
+    /// Returns the flows that begin and end with a step: from the departure of the first bytes or rendezvous request to
+    /// the arrival, if both sides are known.
     fn flows(&self, step: &Step) -> (Vec<u64>, Vec<u64>) {
         let (Item::Send(place) | Item::Receive(place)) = step.item else { return (Vec::new(), Vec::new()) };
         let message = &self.job.messages[place as usize];
@@ -336,7 +334,7 @@ impl<W: Write> Writer<'_, W> {
     }
 }
 
-/// At this moment of the message, or at the first of its side where it is not known.
+/// Returns the flow if the step is this moment of the message, or the first of its side if the moment is unknown.
 fn flow(place: u32, step: &Step, moment: Option<Moment>) -> Vec<u64> {
     let is_here = moment.map_or(step.is_first, |moment| moment == step.moment);
     if is_here { vec![u64::from(place) + 1] } else { Vec::new() }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The few messages of Perfetto's trace format that ibex writes, with the fields that it writes.
-//!
-//! Source: the reference of the Perfetto trace format (perfetto.dev/docs/reference/trace-packet-proto); numbers and types
-//! of fields are the format. By the crate `prost` and not by Perfetto's own `perfetto-sdk`, which records what happens now in
-//! the calling process, cannot be given the times of others, and compiles its C++ library. A field that is `None` or empty
-//! is not written. Called by `mod.rs`. Path: each step. Threads: plain data. Tests: tests/perfetto.rs.
+//! The few messages of Perfetto's trace format that ibex writes, with the fields that it writes. Source: the reference
+//! of the Perfetto trace format (perfetto.dev/docs/reference/trace-packet-proto); the numbers and types of fields are
+//! the format. By the crate `prost`, because Perfetto's own `perfetto-sdk` records only the calling process, now, and
+//! compiles its C++ library. A field that is `None` or empty is not written. Called by `mod.rs`. Path: each step.
+//! Threads: plain data. Tests: tests/perfetto.rs.
 
 use prost::Message;
 
@@ -14,14 +13,13 @@ pub(super) struct TracePacket {
     pub(super) clock_snapshot: Option<ClockSnapshot>,
     #[prost(uint64, optional, tag = "8")]
     pub(super) timestamp: Option<u64>,
-    /// Which writer: there is one.
     #[prost(uint32, optional, tag = "10")]
     pub(super) sequence: Option<u32>,
     #[prost(message, optional, tag = "11")]
     pub(super) track_event: Option<TrackEvent>,
     #[prost(message, optional, tag = "12")]
     pub(super) interned_data: Option<InternedData>,
-    /// 1: what was interned before counts no more; 2: interned data are needed to read this.
+    /// 1: earlier interned data is void; 2: interned data is needed to read this packet.
     #[prost(uint32, optional, tag = "13")]
     pub(super) sequence_flags: Option<u32>,
     #[prost(message, optional, tag = "60")]
@@ -80,7 +78,6 @@ pub(super) struct ThreadDescriptor {
 
 #[derive(Clone, PartialEq, Message)]
 pub(super) struct CounterDescriptor {
-    /// 2: a number; 3: bytes.
     #[prost(int32, optional, tag = "3")]
     pub(super) unit: Option<i32>,
 }
@@ -89,7 +86,6 @@ pub(super) struct CounterDescriptor {
 pub(super) struct TrackEvent {
     #[prost(message, repeated, tag = "4")]
     pub(super) annotations: Vec<Annotation>,
-    /// 1: a slice begins; 2: it ends; 3: an instant; 4: a counter.
     #[prost(int32, optional, tag = "9")]
     pub(super) kind: Option<i32>,
     #[prost(uint64, optional, tag = "10")]

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tables of a job and their columns.
-//!
-//! Called by `csv.rs` and `parquet.rs`. docs/exports.md has the meaning of each for users. Path: each value. Threads: any.
-//! Tests: tests/tables.rs.
+//! The tables of a job and their columns; docs/exports.md explains them for users. Called by `csv.rs` and `parquet.rs`.
+//! Path: each value. Threads: any. Tests: tests/tables.rs.
 
 use std::borrow::Cow;
 
@@ -11,7 +9,6 @@ use ibex_messages::{Job, Message, ReceiveSide, SendSide, Time};
 use super::table::{Cell, Column, Kind, Table};
 use crate::names;
 
-/// Every table.
 pub(super) static TABLES: &[Table] = &[
     Table { name: "messages", rows: |job| job.messages.len(), columns: MESSAGES },
     Table { name: "ranks", rows: |job| job.ranks.len(), columns: RANKS },
@@ -30,31 +27,28 @@ pub(super) static TABLES: &[Table] = &[
     Table { name: "faults", rows: |job| job.faults.len(), columns: FAULTS },
 ];
 
-/// A column of numbers.
 macro_rules! number {
     ($name:literal, $cell:expr) => {
         Column { name: $name, kind: Kind::Number, cell: $cell }
     };
 }
-/// A column of times.
 macro_rules! time {
     ($name:literal, $cell:expr) => {
         Column { name: $name, kind: Kind::Time, cell: $cell }
     };
 }
-/// A column of texts.
 macro_rules! text {
     ($name:literal, $cell:expr) => {
         Column { name: $name, kind: Kind::Text, cell: $cell }
     };
 }
-/// A time that the sender of a message saw.
+/// A time of the sender's part of a message.
 macro_rules! sent {
     ($name:literal, $field:ident) => {
         time!($name, |job, row| of_send(job, row, |side| moment(side.$field)))
     };
 }
-/// A time that the receiver of a message saw.
+/// A time of the receiver's part of a message.
 macro_rules! received {
     ($name:literal, $field:ident) => {
         time!($name, |job, row| of_receive(job, row, |side| moment(side.$field)))
@@ -84,7 +78,7 @@ static MESSAGES: &[Column] = &[
     sent!("send_completed", completed),
     sent!("send_notified", notified),
     number!("receive_message", |job, row| of_receive(job, row, |side| large(side.message))),
-    // 0 is a message that nobody took.
+    // 0: no receive has taken the message.
     number!("receive_request", |job, row| of_receive(job, row, |side| match side.request {
         0 => Cell::None,
         request => large(request),
@@ -229,7 +223,7 @@ fn some<'j>(number: impl TryInto<i64>) -> Cell<'j> {
     number.try_into().map_or(Cell::None, Cell::Number)
 }
 
-/// What has 64 bits; those of bytes, numbers of requests and counts leave the highest 0.
+/// Converts 64 bits; bytes, numbers of requests and counts leave the highest bit 0.
 fn large<'j>(number: u64) -> Cell<'j> {
     Cell::Number(number.cast_signed())
 }
@@ -242,7 +236,7 @@ fn moment<'j>(time: Option<Time>) -> Cell<'j> {
     time.map_or(Cell::None, |time| Cell::Number(time.nanoseconds()))
 }
 
-/// An empty text is one that is not known.
+/// An empty text is an unknown one.
 fn text(text: &str) -> Cell<'_> {
     if text.is_empty() { Cell::None } else { Cell::Text(Cow::Borrowed(text)) }
 }
@@ -260,7 +254,7 @@ fn of_receive(job: &Job, row: usize, cell: impl FnOnce(&ReceiveSide) -> Cell<'st
     job.messages[row].receive.as_ref().map_or(Cell::None, cell)
 }
 
-/// The rank and the place in it of a row that counts through all ranks' threads.
+/// Returns rank and index of the thread of a row: rows count through all ranks' threads.
 fn place(job: &Job, mut row: usize) -> Option<(usize, usize)> {
     for (rank, described) in job.ranks.iter().enumerate() {
         if row < described.threads.len() {
@@ -275,7 +269,6 @@ fn thread<'j>(job: &'j Job, row: usize, cell: impl FnOnce(&'j (u32, String)) -> 
     place(job, row).map_or(Cell::None, |(rank, place)| cell(&job.ranks[rank].threads[place]))
 }
 
-/// A member of a communicator.
 struct Member {
     communicator: usize,
     is_remote: bool,

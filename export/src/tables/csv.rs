@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables as CSV: a folder with a file for each.
-//!
-//! Source: RFC 4180, with line feeds alone as line ends, as other programs of this system write and read them. Rules: the
-//! first line has the names; a value with a comma, quote or line end stands in quotes, quotes in it twice; what is not
-//! known is nothing between two commas. UTF-8. Times are nanoseconds since 1970. Called by `lib.rs`. Tests: tests/tables.rs.
+//! Tables as CSV: a folder with a file for each. Source: RFC 4180, but with line feeds alone as line ends, as is usual
+//! on Linux. Rules: the first line has the names; a value with a comma, quote or line end stands in quotes, quotes in
+//! it twice; unknown values are empty. UTF-8. Times are nanoseconds since 1970. Called by `lib.rs`. Tests:
+//! tests/tables.rs.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -15,7 +14,6 @@ use super::table::{Cell, Table};
 use super::write_folder;
 use crate::file;
 
-/// Writes the folder.
 pub(crate) fn write(job: &Job, out: &Path) -> Result<()> {
     write_folder(job, out, "csv", |job, table, path| file::write(path, |file| write_table(job, table, file)))
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables as Apache Parquet: a folder with a file for each, for pandas, Polars, `DuckDB` and Spark.
-//!
-//! Source: the Parquet format's documentation (parquet.apache.org), by the crate `parquet` of the Arrow project without
-//! Arrow itself. Columns are optional: what is not known is null. Times are timestamps of nanoseconds in UTC; texts are
-//! UTF-8 with dictionaries; pages are compressed by zstd. Memory: one column of [`ROWS`] rows, and the pages of a row group.
-//! Called by `lib.rs`. Tests: tests/tables.rs, with pyarrow and pandas where Python has them.
+//! Tables as Apache Parquet: a folder with a file for each, for pandas, Polars, `DuckDB` and Spark. Source: the Parquet
+//! format's documentation (parquet.apache.org), by the crate `parquet` of the Arrow project without Arrow itself.
+//! Columns are optional: unknown values are null. Times are timestamps of nanoseconds in UTC; texts are UTF-8 with
+//! dictionaries; pages are compressed by zstd. Memory: one column of [`ROWS`] rows, and the pages of a row group.
+//! Called by `lib.rs`. Tests: tests/tables.rs, with pyarrow and pandas if Python has them.
 
 use std::fs::File;
 use std::path::Path;
@@ -23,10 +22,9 @@ use super::table::{Cell, Column, Kind, Table};
 use super::write_folder;
 use crate::file;
 
-/// Rows of a group: what is in memory at a time.
+/// Number of rows of a group, which is in memory at a time.
 const ROWS: usize = 1 << 16;
 
-/// Writes the folder.
 pub(crate) fn write(job: &Job, out: &Path) -> anyhow::Result<()> {
     write_folder(job, out, "parquet", |job, table, path| {
         let written = write_table(job, table, file::create(path)?);
@@ -72,7 +70,7 @@ fn schema(table: &Table) -> Result<TypePtr, ParquetError> {
     Ok(Arc::new(Type::group_type_builder(table.name).with_fields(fields).build()?))
 }
 
-/// Values that are known one after the other, and for each row whether it has one.
+/// Writes the known values one after the other, and for each row whether it has one.
 fn write_column(
     job: &Job,
     column: &Column,

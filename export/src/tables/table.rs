@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a table is: columns, each with the kind of its values and the way to a row's.
-//!
-//! `columns.rs` makes them; `csv.rs` and `parquet.rs` read them. Path: pending. Tests: tests/tables.rs.
+//! The type of a table: columns, each with the kind of its values and a function that returns a row's value.
+//! `columns.rs` makes tables; `csv.rs` and `parquet.rs` read them. Path: pending. Tests: tests/tables.rs.
 
 use std::borrow::Cow;
 
 use ibex_messages::Job;
 
-/// What values a column has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Number,
@@ -17,7 +15,6 @@ pub(super) enum Kind {
     Truth,
 }
 
-/// A value.
 pub(super) enum Cell<'j> {
     None,
     Number(i64),
@@ -25,14 +22,13 @@ pub(super) enum Cell<'j> {
     Truth(bool),
 }
 
-/// A column: its name, its kind, and the value of a row.
 pub(super) struct Column {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
     pub(super) cell: for<'j> fn(&'j Job, usize) -> Cell<'j>,
 }
 
-/// A table: its name, how many rows a job has of it, and its columns.
+/// A table: its name, its number of rows in a job, and its columns.
 pub(super) struct Table {
     pub(super) name: &'static str,
     pub(super) rows: fn(&Job) -> usize,

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs of others that read what a test has exported.
-//!
-//! `cargo xtask test` gets them (xtask/src/readers.rs) and names them by variables: `IBEX_PYTHON` is a Python with the
-//! packages of requirements.txt, `IBEX_PARAVER_READER` the parser of Paraver's kernel. None is needed to work on ibex:
-//! without the variable what lacks is a skip, which is said past the test's captured output; with it, a failure.
+//! Third-party programs that read exports. `cargo xtask test` installs them (xtask/src/readers.rs) and names them by
+//! variables: `IBEX_PYTHON` is a Python with the packages of requirements.txt, `IBEX_PARAVER_READER` the parser of
+//! Paraver's kernel. Without its variable a reader is skipped, which the test reports past its captured output; with
+//! it, a missing reader is a failure.
 
 #![allow(dead_code, reason = "each test program reads with some of these")]
 
@@ -18,7 +17,7 @@ pub(crate) fn python<A: AsRef<OsStr>>(script: &str, modules: &str, arguments: &[
     run(&interpreter, script, modules, "pip install -r export/tests/readers/requirements.txt", arguments);
 }
 
-/// The same with Debian's own Python, which has the modules of Debian's packages.
+/// Runs a script with Debian's own Python, which has the modules of Debian's packages.
 pub(crate) fn debian_python<A: AsRef<OsStr>>(script: &str, module: &str, package: &str, arguments: &[A]) {
     run("/usr/bin/python3".as_ref(), script, module, &format!("apt-get install {package}"), arguments);
 }
@@ -36,8 +35,8 @@ fn run<A: AsRef<OsStr>>(interpreter: &OsStr, script: &str, modules: &str, remedy
     assert!(output.status.success(), "{}: {said}{errors}", script.display());
 }
 
-/// The lines in which Paraver's own parser says what it has read of a `.prv` and the files beside it, each as words;
-/// nothing where the parser is not there. It must not complain of a single record.
+/// Returns the lines in which Paraver's own parser reports its records of a `.prv`, each as words; `None` without the
+/// parser. Fails if the parser complains of a record.
 pub(crate) fn paraver(records: &Path) -> Option<Vec<Vec<String>>> {
     let Some(reader) = std::env::var_os("IBEX_PARAVER_READER") else {
         skip("read_paraver.cpp", "IBEX_PARAVER_READER is not set (cargo xtask test with IBEX_PARAVER_KERNEL)");
@@ -55,7 +54,7 @@ fn path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/readers").join(name)
 }
 
-/// Says that a check was not made. Tests that pass have their printed lines swallowed: hence not `eprintln`.
+/// Reports a skipped check. The test harness captures `eprintln`.
 fn skip(script: &str, why: &str) {
     let _ = writeln!(std::io::stderr(), "skip {script}: {why}");
 }

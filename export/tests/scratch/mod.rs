@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A folder for the files of a test, which goes with it.
+//! A temporary folder for the files of a test.
 
 use std::path::{Path, PathBuf};
 
-/// A folder of its own for each test and process.
 pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
-    /// Makes it.
     pub(crate) fn new(test: &str) -> Scratch {
         let folder = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("{test}.{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
@@ -15,7 +13,6 @@ impl Scratch {
         Scratch(folder)
     }
 
-    /// A place in it.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An OTF2 archive that is being written: a buffer and a file for each location, then the definitions of all.
 //!
-//! Called by `../mod.rs`. Path: setup. Threads: one; the library's handles are not shared (`Archive` is neither `Send`
-//! nor `Sync`, as it holds pointers). Memory: [`CHUNK`] bytes for each location. Rules that the blocks below cite:
-//! R1: `opened` is open from [`Archive::create`] to `close`, which takes it away; R2: each of `writers` belongs to the
-//! open archive and is closed before it; R3: `attributes` lives until `Drop`, and each event that is written with it
-//! empties it; R4: texts are copied by the library before a call returns. Tests: export/tests/otf2.rs.
+//! Called by `../mod.rs`. Path: setup. Threads: one (`Archive` holds pointers, so it is neither `Send` nor `Sync`).
+//! Memory: [`CHUNK`] bytes for each location. Rules of the blocks: R1: `opened` is open from [`Archive::create`] to
+//! `close`, which takes it away; R2: each of `writers` belongs to the open archive and is closed before it; R3:
+//! `attributes` lives until `Drop`, and each event that is written with it empties it; R4: the library copies texts
+//! before a call returns. Tests: export/tests/otf2.rs.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -17,15 +17,12 @@ use super::buffers::{FLUSH, MEMORY};
 use super::definitions::Definitions;
 use super::symbols::{AttributeList, EvtWriter, Functions, RawArchive, SUCCESS, TYPE_UINT64, failed, functions, text};
 
-/// `OTF2_CHUNK_SIZE_MIN`.
 const CHUNK: u64 = 256 * 1024;
-/// `OTF2_CHUNK_SIZE_DEFINITIONS_DEFAULT`.
 const CHUNK_OF_DEFINITIONS: u64 = 4 * 1024 * 1024;
 const FILEMODE_WRITE: u8 = 0;
 const SUBSTRATE_POSIX: u8 = 1;
 const COMPRESSION_NONE: u8 = 1;
 
-/// An archive that is being written.
 pub(crate) struct Archive {
     functions: &'static Functions,
     opened: Option<NonNull<RawArchive>>,
@@ -34,7 +31,7 @@ pub(crate) struct Archive {
     attributes: NonNull<AttributeList>,
 }
 
-/// What a message event says.
+/// The content of a message event.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Communication {
     /// The other process's rank in the communicator.
@@ -42,28 +39,21 @@ pub(crate) struct Communication {
     pub(crate) communicator: u32,
     /// The tag. The format has no negative ones: they are written in two's complement.
     pub(crate) tag: i32,
-    /// Bytes.
     pub(crate) bytes: u64,
-    /// What names the request, among those of the process.
+    /// Number of the request, unique in its process.
     pub(crate) request: u64,
 }
 
-/// The value of an attribute.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Value {
-    /// A number.
     Number(u32),
-    /// A number with a sign.
     Signed(i32),
-    /// The number of a string.
     String(u32),
 }
 
 impl Archive {
-    /// Makes the folder and begins an archive of this name in it.
-    ///
-    /// # Errors
-    /// No library; the folder exists or cannot be made.
+    /// Makes the folder and begins an archive of this name in it. Fails without the library, or if the folder exists or
+    /// cannot be made.
     pub(crate) fn create(folder: &Path, name: &str) -> Result<Archive> {
         let functions = functions()?;
         let what = "begin an archive";
@@ -96,7 +86,6 @@ impl Archive {
         Ok(archive)
     }
 
-    /// Says who made the archive, and what of.
     pub(crate) fn describe(&mut self, creator: &str, description: &str) -> Result<()> {
         let raw = self.raw()?;
         let (creator, description) = (text(creator)?, text(description)?);
@@ -106,10 +95,7 @@ impl Archive {
         self.functions.check("be described", unsafe { (self.functions.set_description)(raw, description.as_ptr()) })
     }
 
-    /// Writes down a property of the whole archive; its name is `SOMEBODY::SOMETHING`.
-    ///
-    /// # Errors
-    /// The name is not of that form.
+    /// Writes a property of the whole archive. Fails if its name is not of the form `SOMEBODY::SOMETHING`.
     pub(crate) fn property(&mut self, name: &str, value: &str) -> Result<()> {
         let (raw, name, value) = (self.raw()?, text(name)?, text(value)?);
         // SAFETY: R1, R4.
@@ -128,7 +114,6 @@ impl Archive {
         Ok(number as u32)
     }
 
-    /// A region begins at a location.
     pub(crate) fn enter(&mut self, location: u32, time: u64, region: u32, attributes: &[(u32, Value)]) -> Result<()> {
         let list = self.attributes(attributes)?;
         // SAFETY: R2, R3.
@@ -136,14 +121,14 @@ impl Archive {
         self.functions.check("write an event", done)
     }
 
-    /// The region that began last ends.
+    /// Writes the end of the region that began last.
     pub(crate) fn leave(&mut self, location: u32, time: u64, region: u32) -> Result<()> {
         // SAFETY: R2; no attributes.
         let done = unsafe { (self.functions.leave)(self.writer(location), ptr::null_mut(), time, region) };
         self.functions.check("write an event", done)
     }
 
-    /// Events of a location are recorded from now on, or are not.
+    /// Writes that the recording of a location's events goes on, or stops.
     pub(crate) fn measurement(&mut self, location: u32, time: u64, is_on: bool) -> Result<()> {
         const ON: u8 = 1;
         const OFF: u8 = 2;
@@ -153,7 +138,6 @@ impl Archive {
         self.functions.check("write an event", done)
     }
 
-    /// A send begins.
     pub(crate) fn isend(
         &mut self,
         location: u32,
@@ -169,21 +153,18 @@ impl Archive {
         self.functions.check("write an event", done)
     }
 
-    /// A send is done.
     pub(crate) fn isend_complete(&mut self, location: u32, time: u64, request: u64) -> Result<()> {
         // SAFETY: R2; no attributes.
         let done = unsafe { (self.functions.isend_complete)(self.writer(location), ptr::null_mut(), time, request) };
         self.functions.check("write an event", done)
     }
 
-    /// A receive begins.
     pub(crate) fn irecv_request(&mut self, location: u32, time: u64, request: u64) -> Result<()> {
         // SAFETY: R2; no attributes.
         let done = unsafe { (self.functions.irecv_request)(self.writer(location), ptr::null_mut(), time, request) };
         self.functions.check("write an event", done)
     }
 
-    /// A receive is done.
     pub(crate) fn irecv(
         &mut self,
         location: u32,
@@ -199,10 +180,10 @@ impl Archive {
         self.functions.check("write an event", done)
     }
 
-    /// A metric of one member has a new value.
+    /// Writes the new value of a metric with one member.
     pub(crate) fn metric(&mut self, location: u32, time: u64, metric: u32, value: u64) -> Result<()> {
         let (writer, none, kind) = (self.writer(location), ptr::null_mut(), TYPE_UINT64);
-        // SAFETY: R2; one type and one value, as said, both valid for the call. `OTF2_MetricValue` is a union of 8 bytes.
+        // SAFETY: R2; one type and one value, both valid for the call. `OTF2_MetricValue` is a union of 8 bytes.
         let done = unsafe { (self.functions.metric)(writer, none, time, metric, 1, &raw const kind, &raw const value) };
         self.functions.check("write an event", done)
     }
@@ -216,10 +197,10 @@ impl Archive {
         let writer = unsafe { (self.functions.global_writer)(raw) };
         let what = "write the definitions";
         let writer = NonNull::new(writer).ok_or_else(|| failed(what, "no memory"))?;
-        // SAFETY: the writer is closed below, after the last use of what this makes.
+        // SAFETY: the writer is closed below, after the last use of `definitions`.
         let mut definitions = unsafe { Definitions::new(self.functions, writer, &counts) };
         define(&mut definitions)?;
-        // SAFETY: R1; nobody has the writer any more.
+        // SAFETY: R1; `definitions` is not used after this.
         self.functions.check(what, unsafe { (self.functions.close_global_writer)(raw, writer.as_ptr()) })?;
         let archive = self.opened.take();
         // SAFETY: R1: it was open, and is not used after this. R2: no writer is open.
@@ -227,7 +208,7 @@ impl Archive {
         self.functions.check("end the archive", closed)
     }
 
-    /// Closes the events of every location; the number of each.
+    /// Closes the events of every location; returns the number of each.
     fn close_events(&mut self) -> Result<Vec<u64>> {
         let raw = self.raw()?;
         let mut counts = Vec::with_capacity(self.writers.len());
@@ -236,7 +217,7 @@ impl Archive {
             let mut count = 0;
             // SAFETY: R2; `count` is valid for the call.
             let counted = unsafe { (self.functions.event_count)(writer.as_ptr(), &raw mut count) };
-            // SAFETY: R2; it is in no list any more.
+            // SAFETY: R2; it is no longer in `writers`.
             let closed = unsafe { (self.functions.close_event_writer)(raw, writer.as_ptr()) };
             counts.push(count);
             outcome = outcome
@@ -249,7 +230,7 @@ impl Archive {
         Ok(counts)
     }
 
-    /// Readers want a file of definitions for each location, even if nothing is in it.
+    /// Writes an empty file of definitions for each location, because readers require one.
     fn write_local_definitions(&self, locations: usize) -> Result<()> {
         let (raw, what) = (self.raw()?, "write a location's definitions");
         // SAFETY: R1.
@@ -258,7 +239,7 @@ impl Archive {
             // SAFETY: R1.
             let writer = unsafe { (self.functions.definition_writer)(raw, location) };
             let writer = NonNull::new(writer).ok_or_else(|| failed(what, "no file or memory"))?;
-            // SAFETY: R1; nobody has the writer after this.
+            // SAFETY: R1; `writer` is not used after this.
             self.functions.check(what, unsafe { (self.functions.close_definition_writer)(raw, writer.as_ptr()) })?;
         }
         // SAFETY: R1.
@@ -273,7 +254,7 @@ impl Archive {
         self.writers[location as usize].as_ptr()
     }
 
-    /// The list with these attributes. An event takes them out again.
+    /// Fills the list with these attributes. An event takes them out again.
     fn attributes(&mut self, attributes: &[(u32, Value)]) -> Result<*mut AttributeList> {
         let list = self.attributes.as_ptr();
         for (attribute, value) in attributes {
@@ -292,11 +273,11 @@ impl Archive {
 }
 
 impl Drop for Archive {
-    /// Gives up an archive that was not finished. What the library says of it then is of no use.
+    /// Closes an unfinished archive, whatever the library answers.
     fn drop(&mut self) {
         if let Some(archive) = self.opened.take() {
             for writer in self.writers.drain(..) {
-                // SAFETY: R2; it is in no list any more.
+                // SAFETY: R2; it is no longer in `writers`.
                 unsafe { (self.functions.close_event_writer)(archive.as_ptr(), writer.as_ptr()) };
             }
             // SAFETY: R1: it was open, and is not used after this.

@@ -1,33 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The memory of the OTF2 library: one chunk for each location, written to the file whenever it is full.
+//! The memory of the OTF2 library: one chunk for each location, written to the file whenever it is full. By itself the
+//! library keeps up to 128 MiB of each location before it writes. A second chunk for events is refused, which makes the
+//! library flush; definitions get all the chunks that they ask for.
 //!
-//! Left to itself the library keeps up to 128 MiB of each location before it writes. Of events it gets one chunk here, and
-//! the answer that there is no more makes it flush. Definitions get what they ask for.
-//!
-//! Called by the library, in the thread that writes. Path: pending. Rule of the blocks: B1: the library hands over a slot of
-//! its own that is null at first, keeps whatever is put there, and gives it back to `free_all` with `is_final` once, after
-//! which neither it nor the chunks are used. Tests: in export/tests/otf2.rs, with more events than a chunk holds.
+//! Called by the library, in the thread that writes. Path: pending. Rule of the blocks: B1: the library passes a slot
+//! of its own that is null at first, keeps the value stored there, and passes it to `free_all` with `is_final` once,
+//! after which it uses neither the slot nor the chunks. Tests: export/tests/otf2.rs, with more events than a chunk
+//! holds.
 
 use std::ffi::c_void;
 use std::ptr;
 
 use super::symbols::{FlushCallbacks, MemoryCallbacks};
 
-/// `OTF2_FLUSH`.
 const DO_FLUSH: u8 = 1;
-/// `OTF2_FILETYPE_EVENTS`.
 const EVENTS: u8 = 3;
 
-/// A full buffer always goes to its file. Nothing is noted of it: the time that takes is not the job's.
+/// A full buffer always goes to its file, without a record of the flush, whose time is not the job's.
 pub(super) static FLUSH: FlushCallbacks = FlushCallbacks { before: Some(flush), after: None };
-/// Where chunks come from.
 pub(super) static MEMORY: MemoryCallbacks = MemoryCallbacks { allocate, free_all };
 
 extern "C" fn flush(_: *mut c_void, _: u8, _: u64, _: *mut c_void, _: bool) -> u8 {
     DO_FLUSH
 }
 
-/// The chunks of a buffer, of which the first `used` are with the library.
+/// The chunks of a buffer; the library uses the first `used`.
 #[derive(Default)]
 struct Chunks {
     all: Vec<Vec<u64>>,
@@ -52,10 +49,10 @@ extern "C" fn allocate(_: *mut c_void, file: u8, _: u64, slot: *mut *mut c_void,
     let mut chunks = unsafe { *slot }.cast::<Chunks>();
     if chunks.is_null() {
         chunks = Box::into_raw(Box::default());
-        // SAFETY: B1: as above; the library keeps it for `free_all`.
+        // SAFETY: B1: the slot is valid, and the library keeps its value for `free_all`.
         unsafe { *slot = chunks.cast() };
     }
-    // SAFETY: B1: it is what was made above, and one thread writes.
+    // SAFETY: B1: `chunks` was made above or in an earlier call, and one thread writes.
     unsafe { &mut *chunks }.take(file, bytes)
 }
 
@@ -65,10 +62,10 @@ extern "C" fn free_all(_: *mut c_void, _: u8, _: u64, slot: *mut *mut c_void, is
     if chunks.is_null() {
         return;
     }
-    // SAFETY: B1: it is what `allocate` made, and one thread writes.
+    // SAFETY: B1: `allocate` made it, and one thread writes.
     unsafe { &mut *chunks }.used = 0;
     if is_final {
-        // SAFETY: B1: as above; nobody uses it after this.
+        // SAFETY: B1: the library does not use it after this.
         unsafe { *slot = ptr::null_mut() };
         // SAFETY: B1: made by `Box::into_raw`, and taken out of the slot.
         drop(unsafe { Box::from_raw(chunks) });

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The definitions of an archive, which its events name by numbers.
-//!
-//! Called by `../define.rs` within `Archive::finish`. Path: setup. Threads: one. Rules that the blocks below cite: D1:
-//! the writer is open while a [`Definitions`] lives, because `archive.rs` closes it only afterwards; R4: the library
-//! copies texts before a call returns. Tests: export/tests/otf2.rs.
+//! The definitions of an archive, which its events name by numbers. Called by `../define.rs` within `Archive::finish`.
+//! Path: setup. Threads: one. Rules of the blocks: D1: the writer is open while a [`Definitions`] lives, because
+//! `archive.rs` closes it only afterwards; R4: the library copies texts before a call returns. Tests:
+//! export/tests/otf2.rs.
 
 use std::ptr::NonNull;
 
@@ -17,7 +16,7 @@ const TYPE_INT32: u8 = 7;
 const TYPE_STRING: u8 = 11;
 const PARADIGM_MPI: u8 = 4;
 
-/// What a region is.
+/// `OTF2_RegionRole`.
 #[derive(Debug, Clone, Copy)]
 #[repr(u8)]
 pub(crate) enum Role {
@@ -30,11 +29,11 @@ pub(crate) enum Role {
     File = 27,
     PointToPoint = 28,
     OneSided = 29,
-    /// Made up: no function of the application.
+    /// A region that is no function of the application.
     Artificial = 31,
 }
 
-/// What the values of an attribute are.
+/// `OTF2_Type` of an attribute.
 #[derive(Debug, Clone, Copy)]
 #[repr(u8)]
 pub(crate) enum Kind {
@@ -43,7 +42,7 @@ pub(crate) enum Kind {
     Text = TYPE_STRING,
 }
 
-/// The definitions of an archive. What another names must be defined before it; numbers are the caller's.
+/// The definitions of an archive. Each comes after those that it names; the caller chooses the numbers.
 pub(crate) struct Definitions<'a> {
     functions: &'static Functions,
     writer: NonNull<GlobalDefWriter>,
@@ -51,10 +50,9 @@ pub(crate) struct Definitions<'a> {
 }
 
 impl<'a> Definitions<'a> {
-    /// For the writer of an archive's definitions, and the number of events of each of its locations.
+    /// `counts`: number of events of each location of the archive.
     ///
-    /// # Safety
-    /// D1: the writer is open as long as this lives.
+    /// # Safety D1: the writer is open as long as this lives.
     pub(super) unsafe fn new(
         functions: &'static Functions,
         writer: NonNull<GlobalDefWriter>,
@@ -64,29 +62,27 @@ impl<'a> Definitions<'a> {
     }
 }
 
-/// Each call defines one thing. It fails where the file cannot be written.
+/// Each function defines one thing, and fails if the file cannot be written.
 impl Definitions<'_> {
-    /// The clock: ticks a second, the first tick, how many, and when the first was, in nanoseconds since 1970.
+    /// Defines the clock: ticks per second, first tick, number of ticks, and time of the first, nanoseconds since 1970.
     pub(crate) fn clock(&mut self, resolution: u64, first: u64, length: u64, since_1970: u64) -> Result<()> {
         // SAFETY: D1.
         self.done(unsafe { (self.functions.clock)(self.writer.as_ptr(), resolution, first, length, since_1970) })
     }
 
-    /// A text.
     pub(crate) fn string(&mut self, number: u32, string: &str) -> Result<()> {
         let string = text(string)?;
         // SAFETY: D1; R4.
         self.done(unsafe { (self.functions.string)(self.writer.as_ptr(), number, string.as_ptr()) })
     }
 
-    /// A part of the machine, its kind, and what it is part of.
+    /// Defines a part of the machine, its kind, and the part that contains it.
     pub(crate) fn tree_node(&mut self, number: u32, name: u32, kind: u32, parent: Option<u32>) -> Result<()> {
         let parent = parent.unwrap_or(UNDEFINED);
         // SAFETY: D1.
         self.done(unsafe { (self.functions.tree_node)(self.writer.as_ptr(), number, name, kind, parent) })
     }
 
-    /// A process, on a part of the machine.
     pub(crate) fn process(&mut self, number: u32, name: u32, node: u32) -> Result<()> {
         const PROCESS: u8 = 1;
         let writer = self.writer.as_ptr();
@@ -94,7 +90,6 @@ impl Definitions<'_> {
         self.done(unsafe { (self.functions.location_group)(writer, number, name, PROCESS, node, UNDEFINED) })
     }
 
-    /// A location of a process.
     pub(crate) fn location(&mut self, number: u32, name: u32, process: u32) -> Result<()> {
         const CPU_THREAD: u8 = 1;
         let (writer, location) = (self.writer.as_ptr(), u64::from(number));
@@ -103,7 +98,6 @@ impl Definitions<'_> {
         self.done(unsafe { (self.functions.location)(writer, location, name, CPU_THREAD, count, process) })
     }
 
-    /// A region of MPI's.
     pub(crate) fn region(&mut self, number: u32, name: u32, description: u32, role: Role) -> Result<()> {
         let writer = self.writer.as_ptr();
         // SAFETY: D1.
@@ -124,13 +118,13 @@ impl Definitions<'_> {
         })
     }
 
-    /// The locations that are MPI's processes: a group that all others are chosen from.
+    /// Defines the group of all locations that are MPI processes; other groups refer to it.
     pub(crate) fn ranks(&mut self, number: u32, name: u32, locations: &[u64]) -> Result<()> {
         const COMM_LOCATIONS: u8 = 4;
         self.any_group(number, name, COMM_LOCATIONS, locations)
     }
 
-    /// The members of a communicator, by their places in [`Definitions::ranks`].
+    /// Defines the members of a communicator, by their indexes in [`Definitions::ranks`].
     pub(crate) fn group(&mut self, number: u32, name: u32, ranks: &[u64]) -> Result<()> {
         const COMM_GROUP: u8 = 5;
         self.any_group(number, name, COMM_GROUP, ranks)
@@ -138,27 +132,25 @@ impl Definitions<'_> {
 
     fn any_group(&mut self, number: u32, name: u32, kind: u8, members: &[u64]) -> Result<()> {
         let (writer, count) = (self.writer.as_ptr(), members.len() as u32);
-        // SAFETY: D1; so many members are valid for the call.
+        // SAFETY: D1; `count` members are valid for the call.
         self.done(unsafe {
             (self.functions.group)(writer, number, name, kind, PARADIGM_MPI, 0, count, members.as_ptr())
         })
     }
 
-    /// A communicator of a group.
     pub(crate) fn communicator(&mut self, number: u32, name: u32, group: u32) -> Result<()> {
         let writer = self.writer.as_ptr();
         // SAFETY: D1.
         self.done(unsafe { (self.functions.communicator)(writer, number, name, group, UNDEFINED, 0) })
     }
 
-    /// A communicator between two groups.
     pub(crate) fn intercommunicator(&mut self, number: u32, name: u32, groups: (u32, u32)) -> Result<()> {
         let writer = self.writer.as_ptr();
         // SAFETY: D1.
         self.done(unsafe { (self.functions.intercommunicator)(writer, number, name, groups.0, groups.1, UNDEFINED, 0) })
     }
 
-    /// A metric of one member, whose values hold from the moment of each on; the member has the metric's number.
+    /// Defines a metric of one member with the same number. A value holds from its event on.
     pub(crate) fn metric(&mut self, number: u32, name: u32, description: u32, unit: u32) -> Result<()> {
         const OTHER: u8 = 0;
         const ABSOLUTE_NEXT: u8 = 1 | 3 << 4;
@@ -187,7 +179,6 @@ impl Definitions<'_> {
         })
     }
 
-    /// An attribute of events.
     pub(crate) fn attribute(&mut self, number: u32, name: u32, description: u32, kind: Kind) -> Result<()> {
         let (writer, kind) = (self.writer.as_ptr(), kind as u8);
         // SAFETY: D1.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The limit of open files, of which the library needs one for each location.
-//!
-//! Called by `../mod.rs`. Path: setup. Threads: any. Tests: export/tests/otf2.rs.
+//! The limit of open files, of which the library needs one for each location. Called by `../mod.rs`. Path: setup.
+//! Threads: any. Tests: export/tests/otf2.rs.
 
-/// Lets this process open as many files as its hard limit allows. Whether that is enough, the next that is opened tells.
+/// Raises the limit of open files to the hard limit. If that is too low, opening a file fails later.
 pub(crate) fn raise_open_files() {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is valid for the call, which fills it.

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The functions of the OTF2 library that ibex calls, declared by hand, and the search for the library.
-//!
-//! From the headers of OTF2 3.0 (`otf2/OTF2_Archive.h`, `OTF2_EvtWriter.h`, `OTF2_GlobalDefWriter.h`,
-//! `OTF2_AttributeList.h`, `OTF2_Callbacks.h`, `OTF2_ErrorCodes.h`). The name of the library ends with the number of
-//! its interface, 10. OTF2 2.x has another number and other arguments, so only 10 is loaded. Enumerations are integers
-//! of the width that the headers give them. Called by `archive.rs` and `definitions.rs`. Path: setup. Threads: any; the
-//! addresses do not change. Tests: export/tests/otf2.rs tests the archives that it writes.
+//! The functions of the OTF2 library that ibex calls, declared by hand, and the search for the library. From the
+//! headers of OTF2 3.0 (`otf2/OTF2_Archive.h`, `OTF2_EvtWriter.h`, `OTF2_GlobalDefWriter.h`, `OTF2_AttributeList.h`,
+//! `OTF2_Callbacks.h`, `OTF2_ErrorCodes.h`). The name of the library ends with the number of its interface, 10; OTF2
+//! 2.x has another number and other arguments. Enumerations are integers of the headers' widths. Called by `archive.rs`
+//! and `definitions.rs`. Path: setup. Threads: any; the addresses do not change. Tests: export/tests/otf2.rs.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::sync::OnceLock;
@@ -13,17 +11,14 @@ use std::sync::OnceLock;
 use anyhow::{Error, Result, anyhow};
 use libloading::os::unix::Library;
 
-/// The names of the library with interface 10: Debian's, and the one of OTF2 itself.
+/// Names of the library with interface 10: Debian's, and that of OTF2 itself.
 const NAMES: [&str; 2] = ["libopen-trace-format2.so.10", "libotf2.so.10"];
 
-/// `OTF2_ErrorCode`.
 pub(super) type Code = c_int;
-/// `OTF2_SUCCESS`.
 pub(super) const SUCCESS: Code = 0;
-/// `OTF2_TYPE_UINT64`.
 pub(super) const TYPE_UINT64: u8 = 4;
 
-/// A type of which only the library knows what is in it.
+/// Types that only the library knows.
 macro_rules! opaque {
     ($($name:ident),*) => {$(
         #[repr(C)]
@@ -32,29 +27,27 @@ macro_rules! opaque {
 }
 opaque!(RawArchive, EvtWriter, DefWriter, GlobalDefWriter, AttributeList);
 
-/// `OTF2_FlushCallbacks`: whether a full buffer goes to its file, and what is noted afterwards (nothing).
+/// `OTF2_FlushCallbacks`: whether a full buffer goes to its file, and the time to record afterwards.
 #[repr(C)]
 pub(super) struct FlushCallbacks {
     pub(super) before: Option<extern "C" fn(*mut c_void, u8, u64, *mut c_void, bool) -> u8>,
     pub(super) after: Option<extern "C" fn(*mut c_void, u8, u64) -> u64>,
 }
 
-/// `OTF2_MemoryCallbacks`: where buffers come from, and where they go after each flush.
 #[repr(C)]
 pub(super) struct MemoryCallbacks {
     pub(super) allocate: extern "C" fn(*mut c_void, u8, u64, *mut *mut c_void, u64) -> *mut c_void,
     pub(super) free_all: extern "C" fn(*mut c_void, u8, u64, *mut *mut c_void, bool),
 }
 
-/// `OTF2_ErrorCallback`; the `va_list` at its end is never touched, and all that ibex runs on hand it over in one
+/// `OTF2_ErrorCallback` without the `va_list` at its end, which ibex does not read; each supported ABI passes it in one
 /// register.
 pub(super) type ErrorCallback =
     extern "C" fn(*mut c_void, *const c_char, u64, *const c_char, Code, *const c_char, *mut c_void) -> Code;
 
-/// Declares the functions of a header and looks them up by their names.
 macro_rules! functions {
     ($($field:ident = $name:literal ($($argument:ty),*) -> $result:ty;)*) => {
-        /// The functions. Each is valid as long as the program runs: the library is never unloaded.
+        /// The functions, valid until the program ends because the library is never unloaded.
         pub(super) struct Functions {
             $(pub(super) $field: unsafe extern "C" fn($($argument),*) -> $result,)*
         }
@@ -75,10 +68,8 @@ macro_rules! functions {
 }
 
 functions! {
-    // OTF2_ErrorCodes.h
     error_callback = "OTF2_Error_RegisterCallback"(Option<ErrorCallback>, *mut c_void) -> Option<ErrorCallback>;
     error_description = "OTF2_Error_GetDescription"(Code) -> *const c_char;
-    // OTF2_Archive.h
     open = "OTF2_Archive_Open"(*const c_char, *const c_char, u8, u64, u64, u8, u8) -> *mut RawArchive;
     close = "OTF2_Archive_Close"(*mut RawArchive) -> Code;
     set_flush = "OTF2_Archive_SetFlushCallbacks"(*mut RawArchive, *const FlushCallbacks, *mut c_void) -> Code;
@@ -97,13 +88,11 @@ functions! {
     close_definition_writer = "OTF2_Archive_CloseDefWriter"(*mut RawArchive, *mut DefWriter) -> Code;
     global_writer = "OTF2_Archive_GetGlobalDefWriter"(*mut RawArchive) -> *mut GlobalDefWriter;
     close_global_writer = "OTF2_Archive_CloseGlobalDefWriter"(*mut RawArchive, *mut GlobalDefWriter) -> Code;
-    // OTF2_AttributeList.h
     new_attributes = "OTF2_AttributeList_New"() -> *mut AttributeList;
     delete_attributes = "OTF2_AttributeList_Delete"(*mut AttributeList) -> Code;
     add_number = "OTF2_AttributeList_AddUint32"(*mut AttributeList, u32, u32) -> Code;
     add_signed = "OTF2_AttributeList_AddInt32"(*mut AttributeList, u32, i32) -> Code;
     add_string = "OTF2_AttributeList_AddStringRef"(*mut AttributeList, u32, u32) -> Code;
-    // OTF2_EvtWriter.h
     event_count = "OTF2_EvtWriter_GetNumberOfEvents"(*mut EvtWriter, *mut u64) -> Code;
     enter = "OTF2_EvtWriter_Enter"(*mut EvtWriter, *mut AttributeList, u64, u32) -> Code;
     leave = "OTF2_EvtWriter_Leave"(*mut EvtWriter, *mut AttributeList, u64, u32) -> Code;
@@ -113,7 +102,6 @@ functions! {
     irecv_request = "OTF2_EvtWriter_MpiIrecvRequest"(*mut EvtWriter, *mut AttributeList, u64, u64) -> Code;
     irecv = "OTF2_EvtWriter_MpiIrecv"(*mut EvtWriter, *mut AttributeList, u64, u32, u32, u32, u64, u64) -> Code;
     metric = "OTF2_EvtWriter_Metric"(*mut EvtWriter, *mut AttributeList, u64, u32, u8, *const u8, *const u64) -> Code;
-    // OTF2_GlobalDefWriter.h
     clock = "OTF2_GlobalDefWriter_WriteClockProperties"(*mut GlobalDefWriter, u64, u64, u64, u64) -> Code;
     string = "OTF2_GlobalDefWriter_WriteString"(*mut GlobalDefWriter, u32, *const c_char) -> Code;
     tree_node = "OTF2_GlobalDefWriter_WriteSystemTreeNode"(*mut GlobalDefWriter, u32, u32, u32, u32) -> Code;
@@ -132,7 +120,6 @@ functions! {
     attribute = "OTF2_GlobalDefWriter_WriteAttribute"(*mut GlobalDefWriter, u32, u32, u32, u8) -> Code;
 }
 
-/// Loads the library the first time.
 pub(super) fn functions() -> Result<&'static Functions> {
     static LOADED: OnceLock<Result<Functions, String>> = OnceLock::new();
     LOADED.get_or_init(load).as_ref().map_err(|why| {
@@ -151,7 +138,7 @@ fn load() -> Result<Functions, String> {
             Err(error) => why = error.to_string(),
             Ok(library) => {
                 let functions = Functions::in_library(&library).map_err(|error| error.to_string())?;
-                // SAFETY: of the type that the header declares; `quiet` touches none of its arguments.
+                // SAFETY: the header declares this type; `quiet` reads none of its arguments.
                 unsafe { (functions.error_callback)(Some(quiet), std::ptr::null_mut()) };
                 std::mem::forget(library);
                 return Ok(functions);
@@ -161,7 +148,7 @@ fn load() -> Result<Functions, String> {
     Err(why)
 }
 
-/// Keeps the library from printing: whoever called it says what went wrong.
+/// Keeps the library from printing: ibex reports the error.
 extern "C" fn quiet(
     _: *mut c_void,
     _: *const c_char,
@@ -175,29 +162,26 @@ extern "C" fn quiet(
 }
 
 impl Functions {
-    /// What a call of the library has answered.
+    /// Makes an error of a code other than success.
     pub(super) fn check(&self, what: &str, code: Code) -> Result<()> {
         if code == SUCCESS { Ok(()) } else { Err(failed(what, &self.describe(code))) }
     }
 
-    /// What the library says of a code.
     fn describe(&self, code: Code) -> String {
         // SAFETY: takes any number.
         let text = unsafe { (self.error_description)(code) };
         if text.is_null() {
             return format!("error {code}");
         }
-        // SAFETY: a text of the library, which lives as long as it.
+        // SAFETY: a text of the library, which is never unloaded.
         unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 }
 
-/// Makes the error of a call of the library that failed.
 pub(super) fn failed(what: &str, why: &str) -> Error {
     anyhow!("the OTF2 library cannot {what}: {why}")
 }
 
-/// A text as C has it.
 pub(super) fn text(text: impl AsRef<[u8]>) -> Result<CString> {
     let text = text.as_ref();
     CString::new(text).map_err(|_| {
