@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ibex export DIR --to FORMAT -o OUT`: writes a trace in the format of another tool ([`ibex_export`]), and prints a
-//! summary. Grade: setup; a million messages take seconds and the memory of their job. Tests: below; the formats', in
-//! export/.
+//! summary. Grade: setup; a million messages take seconds and the memory of their job. Tests: below; export/.
 
 use crate::answer::{self, Form};
 use anyhow::{Result, ensure};

@@ -84,8 +84,7 @@ fn say(crash: Option<&KnownCrash>) {
     }
 }
 
-/// Time for the rest of a job's output after its launcher has ended, because a surviving process may keep the pipe
-/// open.
+/// Time for the rest of a job's output after its launcher has ended, as a surviving process may keep the pipe.
 const REST: Duration = Duration::from_secs(2);
 
 /// Runs the job, forwards its standard error as it comes, and searches it for known crashes.
@@ -232,8 +231,7 @@ fn variables(preload: OsString, folder: &Path, events: Option<&str>) -> Vec<(&'s
     variables
 }
 
-/// Returns the job's command with these variables for its ranks. Other commands may precede the launcher: `timeout 60
-/// mpirun`.
+/// Returns the job's command with these variables for its ranks. Commands such as `timeout 60` may precede it.
 fn launched(words: &[OsString], variables: &[(&'static str, OsString)]) -> Command {
     let mut command = Command::new(&words[0]);
     let Some(launcher) = words.iter().position(|word| is_launcher(word)) else {

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex explain --live` of a running process, which is this one: by its trace so far, and by its counts. Less than a
-//! second.
+//! `ibex explain --live` of a running process, which is this one: by its trace so far, and by its counts. Takes 1 s.
 
 #[path = "../../messages/tests/simulated/mod.rs"]
 mod simulated;

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Creates output files; errors name the file. Called by the formats. Path: pending. Threads: any. Tests:
-//! tests/refusals.rs.
+//! Creates output files. Called by the formats. Path: pending. Threads: any. Tests: tests/refusals.rs.
 
 use std::fs::File;
 use std::io::{self, BufWriter, Write};

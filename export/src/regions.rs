@@ -71,8 +71,7 @@ impl Regions {
         Regions { edges, next: 0 }
     }
 
-    /// Returns the next edge if it comes before an event at this time: of simultaneous edges, begins do and ends do
-    /// not.
+    /// Returns the next edge if it comes before an event at this time: a simultaneous begin does, an end does not.
     pub(crate) fn before(&mut self, time: u64) -> Option<Edge> {
         let edge = self.edges.get(self.next)?;
         let is_before = edge.time < time || (edge.time == time && edge.is_begin);

@@ -133,8 +133,7 @@ pub(crate) fn first(job: &Job) -> i64 {
     others.chain(messages).chain(rest).min().unwrap_or(0)
 }
 
-/// Returns the nanoseconds from the job's first moment to a time; 0 for an earlier time, which differing clocks may
-/// cause.
+/// Returns the nanoseconds from the job's first moment to a time; 0 for an earlier time (clocks may differ).
 pub(crate) fn since(first: i64, time: Time) -> u64 {
     time.nanoseconds().saturating_sub(first).max(0).cast_unsigned()
 }

@@ -161,8 +161,7 @@ fn calls_are_regions_of_their_threads_with_the_searches_in_them_and_pauses_are_t
 fn otf2_snapshots_finds_the_messages_that_are_open_at_a_moment() {
     let scratch = Scratch::new("snapshots");
     let mut job = Job::synthetic(3, 1000, 5);
-    // otf2-snapshots rounds the widths of its 4096 columns down to ticks: traces below 17 ms have more columns than it
-    // expects.
+    // otf2-snapshots rounds the widths of its 4096 columns down to ticks: traces below 17 ms get too many columns.
     job.span = job.span.map(|(first, last)| (first, Time::new(last.nanoseconds() + 20_000_000)));
     let out = scratch.path("archive");
     export(&job, Format::Otf2, &out).expect("written");

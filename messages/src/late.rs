@@ -33,8 +33,7 @@ struct Waited {
 }
 
 impl Job {
-    /// Returns waits in MPI calls, and late waits, ordered by the message, whose index each has. Empty without recorded
-    /// calls.
+    /// Returns waits in MPI calls, and late waits, ordered by the message, whose index each has. Empty without calls.
     #[must_use]
     pub fn message_waits(&self) -> Vec<(usize, Wait)> {
         let times = TimesInMpi::of(self);

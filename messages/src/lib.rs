@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A job reconstructed from its trace: its ranks, its communicators, and the life of each message. `model.rs` defines
-//! the [`Job`], [`Job::read`] makes it. Path: pending. Threads: plain data. No unsafe code. Tests: in the files;
-//! tests/.
+//! A job reconstructed from its trace: ranks, communicators, and the life of each message. `model.rs` defines the
+//! [`Job`], [`Job::read`] makes it. Path: pending. Threads: plain data. No unsafe code. Tests: in the files; tests/.
 
 #![forbid(unsafe_code)]
 

@@ -127,8 +127,7 @@ pub struct Search {
     pub length: Option<u32>,
     /// Index in [`Job::messages`] of the message that was found, or that the receive gets later; `None` for a probe.
     pub message: Option<u32>,
-    /// Whether the search finds a message or receive; `None`: unknown, for a probe that leaves the message in the
-    /// queue.
+    /// Whether the search finds a message or receive; `None`: unknown (a probe leaves the message there).
     pub is_found: Option<bool>,
     /// Time at which the search begins.
     pub begun: Time,
@@ -257,8 +256,7 @@ pub struct SendSide {
     pub announced: Option<Time>,
     /// Time at which the first bytes leave; equal to `ended` for a message that the receiver reads.
     pub begun: Option<Time>,
-    /// Time at which the adapter has the last bytes; for a message that the receiver reads, at which its answer
-    /// arrives.
+    /// Time at which the adapter has the last bytes; if the receiver reads them, at which its answer arrives.
     pub ended: Option<Time>,
     /// Time at which the request is complete.
     pub completed: Option<Time>,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waits that belong to no message: for connections, and for room in queues. Path: setup. Threads: plain data. Tests:
-//! below.
+//! Waits of no message: for connections, and for room in queues. Path: setup. Threads: plain data. Tests: below.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -18,8 +17,7 @@ pub struct ProcessWait {
 }
 
 impl Job {
-    /// Returns waits for connections and for room in queues, by their begins. Requests that wait for one peer leave in
-    /// order.
+    /// Returns waits for connections and for room in queues, by their begins. Requests to one peer leave in order.
     #[must_use]
     pub fn process_waits(&self) -> Vec<ProcessWait> {
         let connected = self.connections.iter().filter_map(|of| {

@@ -69,8 +69,7 @@ pub(crate) fn write_lives(job: &Job, rows: &[Row], out: &mut dyn Write) -> io::R
 
 const SENT: usize = 6;
 
-/// Returns each time as its distance from the previous known one of its side; the first from the side's end of the
-/// arrow.
+/// Returns each time as its distance from the side's previous known one; the first, from the side's end of the arrow.
 fn distances(message: &Message, row: &Row) -> [Option<i64>; 15] {
     let send = message.send.unwrap_or_default();
     let receive = message.receive.unwrap_or_default();

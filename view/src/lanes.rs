@@ -118,8 +118,7 @@ fn name(rank: &Rank, lane: &[Life]) -> String {
 mod tests {
     use super::*;
 
-    /// Makes a job of two ranks. Thread 0 of rank 0 sends all messages; `of` returns the thread that receives a
-    /// message.
+    /// Makes a job of two ranks. Thread 0 of rank 0 sends all messages; `of` returns a message's receiving thread.
     fn received_by(of: impl Fn(usize) -> u32) -> Job {
         let mut job = Job::synthetic(2, 400, 1);
         let mut threads: Vec<u32> = (0..job.messages.len()).map(&of).chain([0]).collect();

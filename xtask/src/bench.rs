@@ -113,8 +113,7 @@ fn build(workspace: &Workspace, kind: Kind, events: bool) -> Result<()> {
     Ok(())
 }
 
-/// Returns the events per second of a bench that raises and delivers `batch` events, from the median that criterion
-/// printed.
+/// Returns the events per second of a bench that delivers `batch` events, from the median that criterion printed.
 fn rate(output: &str, bench: &str, batch: f64) -> Result<f64> {
     let named = output.lines().find(|line| line.starts_with(&format!("test {bench} ")));
     let line = named.with_context(|| format!("the bench {bench} printed nothing:\n{output}"))?;

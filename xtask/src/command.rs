@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs programs: prints the command line, and turns a failure into an error that contains it. Grade: setup. Tests:
-//! below.
+//! Runs programs: prints the command line, and makes an error with it if they fail. Grade: setup. Tests: below.
 
 use anyhow::{Context, Result, anyhow, ensure};
 use std::ffi::OsStr;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Miri, the interpreter that finds undefined behaviour: the tests that run under it, and its installation. Tests that
-//! need a device or call C are ignored under it (`cfg_attr(miri, ignore)`), or not named here. Called by `test.rs`.
-//! Grade: setup.
+//! Miri, which finds undefined behaviour: its installation, and the tests that run under it. Tests that need a device
+//! or call C are ignored under it (`cfg_attr(miri, ignore)`), or not named here. Called by `test.rs`. Grade: setup.
 
 use crate::command::quietly;
 use crate::workspace::Workspace;
@@ -34,8 +33,7 @@ fn nightly(workspace: &Workspace, arguments: &[&str]) -> Command {
         .args(arguments)
         .current_dir(workspace.root())
         .env("CARGO_TARGET_DIR", workspace.target().join("miri"))
-        // Tests read clocks, which Miri otherwise forbids; and they cast integers to pointers, as adapters get
-        // addresses.
+        // Tests read clocks, which Miri otherwise forbids; and they cast integers to pointers, as addresses.
         .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance")
         // Miri is a thousand times slower; two cases show each step of a test.
         .env("PROPTEST_CASES", "2");

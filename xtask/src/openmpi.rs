@@ -44,8 +44,7 @@ pub(crate) struct Choice {
 }
 
 impl OpenMpi {
-    /// Chooses: `--mpi` before `MPICC` before `OMPI_DIR` and `MPI_HOME` before `PATH`. An error lists the other
-    /// candidates.
+    /// Chooses: `--mpi` before `MPICC` before `OMPI_DIR` and `MPI_HOME` before `PATH`. An error lists the others.
     pub(crate) fn choose(named: Option<&Path>, environment: &Environment) -> Result<Choice> {
         let candidates = candidates(named, environment)?;
         let mut chosen: Option<Self> = None;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! System requirements: finds what is missing, with its purpose and package name. The first step of `install`, `bench`
-//! and `test`, and a command of its own. With apt-get (Debian, Ubuntu) it installs what is missing. Elsewhere it checks
-//! each requirement, and lists the packages to install. [`requirements`] has the list, [`system`] checks. Grade: setup.
-//! Tests: setup/tests.rs.
+//! System requirements: finds missing ones. The first step of `install`, `bench` and `test`, and a command of its own.
+//! With apt-get (Debian, Ubuntu) it installs what is missing. Elsewhere it checks each requirement, and lists the
+//! packages to install. [`requirements`] has the list, [`system`] checks. Grade: setup. Tests: setup/tests.rs.
 
 use crate::command::{run, shown, step};
 use crate::environment::Environment;
@@ -55,8 +54,7 @@ pub(crate) fn ensure_for_root() -> Result<()> {
     ensure_all(&Environment::here(), REQUIREMENTS.iter().filter(|thing| thing.need == Need::Root).collect())
 }
 
-/// Returns Debian's packages of a root file system for builds, tests and measurements on emulated adapters and
-/// soft-RoCE.
+/// Returns Debian's packages of a root file system to build, test and measure on emulated adapters and soft-RoCE.
 pub(crate) fn packages_of_a_root() -> Vec<&'static str> {
     let needed = needed(Some(SOFT_ROCE), &[Need::OpenMpi, Need::Device, Need::Bench]);
     needed.into_iter().map(|thing| thing.name).collect()

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A host's ports, opened with the engine as in a job, and their connections to another host's ports. The engine's own
-//! handshake connects every pair of ports that a job would connect; each connection carries a short message and then
-//! long ones in both directions at once. Called by `agent`, which also polls between meetings, so that the other side's
-//! last messages are acknowledged. Grade: setup. One thread, and one for each port tested over TCP. Tests:
-//! `hw-tests/tests/device/command.rs`.
+//! handshake connects every pair of ports that a job would connect; a short message and then long ones pass in both
+//! directions. Called by `agent`, which also polls between meetings, to acknowledge the last messages. Grade: setup.
+//! One thread, and one for each port tested over TCP. Tests: `hw-tests/tests/device/command.rs`.
 
 use super::protocol::{Link, Published, Reached};
 use ibex::connect::host;

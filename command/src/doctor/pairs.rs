@@ -131,8 +131,7 @@ impl Both<'_> {
         )
     }
 
-    /// Reports addresses that do not answer over TCP, which handshakes need when datagrams are lost or a peer computes
-    /// for long.
+    /// Reports addresses that do not answer over TCP, which handshakes need when datagrams are lost or a peer computes.
     fn unanswered(&self, tunables: &Tunables) -> Option<Finding> {
         let is_lost = |link: &&Link| !link.unanswered.is_empty();
         let sides = self.hosts.iter().zip(self.links);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A visit to several hosts: starts their agents, collects their facts, and connects them in pairs. A host that is lost
-//! is a finding, and the others continue without it. Called by [`super`]; `tournament` gives the order of pairs. Grade:
-//! setup; a thread for each host, or pair of hosts, at a time. Tests: with a device,
-//! `hw-tests/tests/device/command.rs`.
+//! A visit to several hosts: starts their agents, collects their facts, and connects them in pairs. A lost host is a
+//! finding, and the others continue. Called by [`super`]; `tournament` gives the order of pairs. Grade: setup; a thread
+//! for each host, or pair of hosts, at a time. Tests: with a device, `hw-tests/tests/device/command.rs`.
 
 use super::finding::{Finding, Severity};
 use super::launch::{self, Launch};

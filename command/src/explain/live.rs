@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ibex explain --live PID`: the receipt of a running process. If the process records a trace, reads the trace of the
-//! whole job as far as it is written. Otherwise reads the process's counts from its flight recorder's file
-//! (`counted.rs`). The process itself does nothing for this. Grade: setup. Tests: below; in tests/; with a device,
-//! `hw-tests/tests/device/flight.rs`.
+//! whole job so far. Otherwise reads the process's counts from its flight recorder's file (`counted.rs`). The process
+//! does nothing. Grade: setup. Tests: below; in tests/; with a device, `hw-tests/tests/device/flight.rs`.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;

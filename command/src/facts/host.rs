@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host: its name, its kernel, and its limits for a process, in bytes. Called by [`super`]. Grade: setup. Tests:
-//! below.
+//! The host's name, kernel, and limits for a process, in bytes. Called by [`super`]. Grade: setup. Tests: below.
 
 use crate::answer::rows;
 use ibex_ffi::limits;

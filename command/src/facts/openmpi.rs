@@ -107,8 +107,7 @@ fn value<'a>(answer: &'a str, key: &str) -> Option<&'a str> {
     answer.lines().find_map(|line| line.strip_prefix(key))
 }
 
-/// Returns the folders of `mca_base_component_path`, in which `SYSTEM_DEFAULT` and `USER_DEFAULT` stand for two
-/// folders.
+/// Returns the folders of `mca_base_component_path`, in which `SYSTEM_DEFAULT` and `USER_DEFAULT` are two folders.
 fn folders(answer: &str) -> Vec<PathBuf> {
     let path =
         value(answer, "mca:mca:base:param:mca_base_component_path:value:").unwrap_or("SYSTEM_DEFAULT:USER_DEFAULT");

@@ -26,8 +26,7 @@ pub(super) struct Job {
 }
 
 impl Job {
-    /// Returns the jobs of these processes: first those with a failure or an ended process, the last first, then the
-    /// others.
+    /// Returns the jobs: first those with a failure or an ended process, the latest first, then the others.
     pub(super) fn of<'a>(flights: impl Iterator<Item = &'a Flight>) -> Vec<Job> {
         let mut jobs: BTreeMap<u32, Job> = BTreeMap::new();
         for flight in flights {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! States, edges of regions and fragments, in the order of time. Called by `mod.rs`, which writes those before each
-//! step of the walk. Path: once for each. Threads: one. Times: nanoseconds since the job's first moment. Tests:
-//! tests/paraver.rs.
+//! States, edges of regions and fragments, in the order of time. Called by `mod.rs`, before each step of the walk.
+//! Path: once for each. Threads: one. Times: nanoseconds since the job's first moment. Tests: tests/paraver.rs.
 
 use ibex_messages::{Fragment, Job};
 

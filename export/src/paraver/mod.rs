@@ -47,8 +47,7 @@ const MOST_LANES: u32 = 64;
 const MOST_THREADS: usize = 65_535;
 /// The first state of a phase; lower ones have a meaning in Paraver.
 const FIRST_STATE: u32 = 20;
-/// Types of events beside those of calls: protocol of a send, incident and its value, searches, counters of ranks and
-/// of ports.
+/// Other types of events than calls: protocol of a send, incident and its value, searches, counters of ranks, of ports.
 const PROTOCOL: u32 = 77_000_001;
 const INCIDENT: u32 = 77_000_002;
 const INCIDENT_VALUE: u32 = 77_000_003;

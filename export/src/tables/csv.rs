@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tables as CSV: a folder with a file for each. Source: RFC 4180, but with line feeds alone as line ends, as is usual
-//! on Linux. Rules: the first line has the names; a value with a comma, quote or line end stands in quotes, quotes in
-//! it twice; unknown values are empty. UTF-8. Times are nanoseconds since 1970. Called by `lib.rs`. Tests:
-//! tests/tables.rs.
+//! Tables as CSV: a folder with a file for each. Source: RFC 4180, but lines end with a line feed alone. Rules: the
+//! first line has the names; a value with a comma, quote or line end stands in quotes, quotes in it twice; unknown
+//! values are empty. UTF-8. Times are nanoseconds since 1970. Called by `lib.rs`. Tests: tests/tables.rs.
 
 use std::io::{self, Write};
 use std::path::Path;

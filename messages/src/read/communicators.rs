@@ -193,8 +193,7 @@ impl Communicators {
             ([only], _) | ([only, ..], None) => only,
             (ones, Some(time)) => {
                 let after = ones.partition_point(|one| one.made.is_none_or(|made| made <= time));
-                // Events before a creation belong to the communicator being made, those at the moment of freeing to the
-                // freed one.
+                // Events before a creation belong to the new communicator, those while one is freed to the old one.
                 let was_freed = |one: &Named| one.freed.is_some_and(|freed| freed < time);
                 match after.checked_sub(1).map(|at| &ones[at]) {
                     Some(one) if after < ones.len() && was_freed(one) => &ones[after],

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One half of a message, as one process knows it. Made by `matching.rs`, joined by `join.rs`. Path: pending. Threads:
-//! plain data.
+//! One process's half of a message. Made by `matching.rs`, joined by `join.rs`. Path: pending. Threads: plain data.
 
 use crate::model::{Protocol, Reason, ReceiveSide, SendSide};
 

@@ -78,8 +78,7 @@ enum Request {
 }
 
 impl Matching {
-    /// Handles an event of a request or message. `call`: the call that notifies the caller, or the probe before a
-    /// receive.
+    /// Handles an event of a request or message. `call`: the MPI call that reports it, or the probe before a receive.
     pub(crate) fn see(&mut self, step: Step, seen: &Seen<'_>, time: Option<Time>, thread: u32, call: Option<u32>) {
         match step {
             Step::Continue => {
@@ -329,8 +328,7 @@ impl Matching {
 }
 
 impl Arrival {
-    /// Returns the call that waited for it: the probe during which it arrived, or the call that notified the receive's
-    /// caller.
+    /// Returns the call that waited for it: the probe during which it arrived, or the call that reported the receive.
     fn awaited_by(&self, posted: &Posted, calls: &Calls) -> Option<u32> {
         let has_seen = |probe: &u32| self.arrived.is_some_and(|arrived| calls.contains(*probe, arrived));
         posted.probe.filter(has_seen).or(posted.call)

@@ -56,8 +56,7 @@ pub(crate) struct Gaps {
     pub(crate) after: bool,
 }
 
-/// More nanoseconds than the clocks of an adapter and of its host differ, and less than until an operation's number is
-/// used again.
+/// More nanoseconds than the clocks of an adapter and of its host differ, but less than until a number is reused.
 const CLOCKS_DIFFER: i64 = 1_000_000;
 
 struct Pass {

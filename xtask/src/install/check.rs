@@ -2,9 +2,8 @@
 //! Checks that Open MPI finds the installed components, and advises the user.
 //!
 //! An Open MPI 5 may need two variables. Its `mpirun` passes PMIx' parameters to the ranks as Open MPI's own, including
-//! `mca_base_component_path`: if PMIx sets it, as Debian's does, the ranks look nowhere else. And PMIx searches Open
-//! MPI's folder, and complains about its files, unless it has a path of its own. Grade: setup. Called by [`super`].
-//! Tests: tests.rs.
+//! `mca_base_component_path`: if PMIx sets it, as Debian's does, the ranks look nowhere else. And PMIx complains about
+//! the files in Open MPI's folder, unless it has a path of its own. Grade: setup. Called by [`super`]. Tests: tests.rs.
 
 use super::place::Place;
 use crate::command::output;

@@ -17,8 +17,7 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Devices for tests unless `--device` names one: an emulated mlx5, the least adapter that ibex accepts, and a
-/// kernel's.
+/// Devices for tests unless `--device` names one: an emulated mlx5, the least adapter that ibex accepts, a kernel's.
 pub(super) const DEVICES: [&str; 3] = ["softhca:mlx5", "softhca:minimal", SOFT_ROCE];
 
 /// Words in the names of tests that run with Open MPI 5: events, protocols, one-sided operations, failures.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The results of `cargo xtask test`: it runs the commands of the parts, shows their output, and counts tests that
-//! passed, failed, were skipped or repeated, and the time of each part. Called by [`super`]. Grade: setup; test
-//! programs run side by side on as many threads as there are processors, and so may lanes of several parts. Tests:
-//! below.
+//! The results of `cargo xtask test`: runs the commands of the parts, and counts tests that passed, failed, were
+//! skipped or repeated, and the time of each part. Called by [`super`]. Grade: setup; test programs run side by side on
+//! as many threads as there are processors, and so may lanes of several parts. Tests: below.
 
 use crate::command::{shown, step};
 use anyhow::{Context, Result};

@@ -63,8 +63,7 @@ pub(super) fn of_what_open_mpi_loads(workspace: &Workspace, tests: &Tests, tally
     run_each_alone(of_others, tally);
 }
 
-/// Returns the commands of the test programs that need no device: first those that run third-party programs, then the
-/// rest.
+/// Returns the commands of the test programs that need no device: those that run third-party programs, and the rest.
 fn split(
     workspace: &Workspace,
     tests: &Tests,

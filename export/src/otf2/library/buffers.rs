@@ -5,8 +5,7 @@
 //!
 //! Called by the library, in the thread that writes. Path: pending. Rule of the blocks: B1: the library passes a slot
 //! of its own that is null at first, keeps the value stored there, and passes it to `free_all` with `is_final` once,
-//! after which it uses neither the slot nor the chunks. Tests: export/tests/otf2.rs, with more events than a chunk
-//! holds.
+//! after which it uses neither the slot nor the chunks. Tests: export/tests/otf2.rs, with several chunks.
 
 use std::ffi::c_void;
 use std::ptr;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The definitions of an archive, which its events name by numbers. Called by `../define.rs` within `Archive::finish`.
-//! Path: setup. Threads: one. Rules of the blocks: D1: the writer is open while a [`Definitions`] lives, because
-//! `archive.rs` closes it only afterwards; R4: the library copies texts before a call returns. Tests:
-//! export/tests/otf2.rs.
+//! Path: setup. Threads: one. Rules of the blocks: D1: the writer is open while a [`Definitions`] lives (`archive.rs`
+//! closes it afterwards); R4: the library copies texts before a call returns. Tests: export/tests/otf2.rs.
 
 use std::ptr::NonNull;
 

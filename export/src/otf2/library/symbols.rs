@@ -40,8 +40,7 @@ pub(super) struct MemoryCallbacks {
     pub(super) free_all: extern "C" fn(*mut c_void, u8, u64, *mut *mut c_void, bool),
 }
 
-/// `OTF2_ErrorCallback` without the `va_list` at its end, which ibex does not read; each supported ABI passes it in one
-/// register.
+/// `OTF2_ErrorCallback` without its last argument, a `va_list`, which each supported ABI passes in one register.
 pub(super) type ErrorCallback =
     extern "C" fn(*mut c_void, *const c_char, u64, *const c_char, Code, *const c_char, *mut c_void) -> Code;
 
