@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Reads OUT.prv, OUT.pcf and OUT.row with the parser of Paraver's own kernel, and prints what that has understood.
-//
-// Built by `cargo xtask test` (xtask/src/readers.rs) beside a checkout of the kernel, whose folder utils/traceparser is a
-// library of templates; called by tests/paraver.rs, which compares the lines with the job. What the parser refuses it says
-// on standard error, and goes on: the test wants that empty.
+// Reads OUT.prv, OUT.pcf and OUT.row with the parser of Paraver's own kernel, and prints what the parser has read.
+// Built by xtask/src/readers.rs with the sources of the kernel, whose folder utils/traceparser is a library of
+// templates; called by tests/paraver.rs, which compares the lines with the job. The parser reports refused records on
+// standard error, which the test wants empty.
 
 #include <cstdint>
 #include <iostream>
@@ -27,7 +26,7 @@ using Time = int64_t;
 using Processes = ProcessModel<>;
 using Resources = ResourceModel<>;
 
-// What the parser hands over of each record. Paraver keeps records in memory here; this counts them.
+// Counts the records that the parser passes; Paraver keeps them in memory here.
 struct Records {
   TRecordType kind = 0;
   Time begin = 0;
@@ -74,7 +73,7 @@ struct Comments {
   void NewMetadata(const string &) {}
 };
 
-// The parser's writing half, which nobody calls, asks for these.
+// For the parser's writing half, which is not called.
 struct Record {
   TRecordType getRecordType() const { return 0; }
   Time getTime() const { return 0; }

@@ -1,15 +1,13 @@
-// Arrows: a line from the departure of a message to its arrival, coloured by class. Draws all visible messages if they
-// are few, otherwise the outstanding ones. Also finds the arrow at a point.
+// Arrows: a line from the departure of a message to its arrival, coloured by class. If many messages are visible, only
+// the outstanding ones have arrows.
 
-/// More arrows than this cannot be told apart.
+/// Largest number of arrows that can be told apart.
 const MOST_ARROWS = 700;
-/// Number of outstanding arrows drawn over bands.
 const MOST_STANDING = 260;
 
-/// The visible messages, or undefined if there are too many to draw.
+/// Returns the visible messages, or undefined if there are too many to draw.
 function inSight(from, to) {
   const found = [];
-  // Reading more than some ten thousand takes longer than a frame may.
   if (begunBefore(to) - begunBefore(from) > 60000 && !filter.isOn) return undefined;
   visit(from, to, (place) => {
     if (found.length <= MOST_ARROWS && isInRows(place)) found.push(place);
@@ -20,7 +18,7 @@ function inSight(from, to) {
 const isInRows = (place) => rows.of[messages.sender[place]] >= 0 || rows.of[messages.receiver[place]] >= 0;
 const hasBothRows = (place) => rows.of[messages.sender[place]] >= 0 && rows.of[messages.receiver[place]] >= 0;
 
-/// The slowest messages of each part of the stretch, from coarser levels first, until there are enough.
+/// Returns the slowest messages of each part of the view, from coarser levels first, until there are enough.
 function standingOut(from, to) {
   const found = [];
   for (const level of messages.standing.slice(0, -1)) {
@@ -36,7 +34,6 @@ function standingOut(from, to) {
 /// Draws arrows; `anchors`, if bars are drawn, has the height of each arrow's ends in their rows.
 function drawArrows({ pen }, places, xOf, { faint = false, anchors } = {}) {
   const { of } = schemes[state.colour];
-  // If one is chosen, all others are fainter.
   pen.globalAlpha = faint ? 0.62 : state.chosen !== undefined ? 0.45 : places.length > 200 ? 0.75 : 0.95;
   pen.lineWidth = places.length > 300 ? 1 : 1.4;
   const hasHeads = places.length <= 400;
@@ -54,7 +51,7 @@ function drawArrows({ pen }, places, xOf, { faint = false, anchors } = {}) {
   pen.globalAlpha = 1;
 }
 
-/// The ends of an arrow. Distant ends are clamped, because browsers draw that faster.
+/// Returns the ends of an arrow. Distant ends are clamped, because browsers draw that faster.
 function endsOf(place, xOf, anchors) {
   const anchor = anchors?.get(place);
   const [y1, y2] = [anchor?.sent ?? middleOf(messages.sender[place]), anchor?.came ?? middleOf(messages.receiver[place])];
@@ -72,7 +69,6 @@ function drawHead(pen, { x1, y1, x2, y2 }, size) {
   pen.fill();
 }
 
-/// The chosen message's arrow, above all others.
 function drawChosen({ pen }, place, xOf, anchors) {
   if (!hasBothRows(place)) return;
   const ends = endsOf(place, xOf, anchors);
@@ -94,7 +90,7 @@ function drawChosen({ pen }, place, xOf, anchors) {
   }
 }
 
-/// The arrow at a point: the nearest within a few pixels.
+/// Returns the arrow at a point: the nearest within a few pixels.
 function arrowAt(x, y, places, xOf, anchors) {
   let [nearest, found] = [7, undefined];
   for (const place of places) {

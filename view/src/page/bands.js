@@ -1,9 +1,9 @@
-// Bands: where there are too many messages to draw, the number that begin and end in each row and bin of time, by
-// class. For a long stretch without a search, from the levels that the writer has prepared; otherwise counted here.
+// Bands: if there are too many messages to draw, the number that begin and end in each row and bin of time, by class.
+// For a long time without a search, from the levels that the writer has prepared; otherwise counted here.
 
 /// By number: the planes of cells, or a promise of them.
 const levels = new Map();
-/// Bins are not narrower than this.
+/// Smallest width of a bin.
 const NARROWEST = 2;
 /// Above this number of messages, prepared levels are used.
 const MOST_COUNTED = 100000;
@@ -22,7 +22,8 @@ function levelOf(number, later) {
   return level;
 }
 
-/// The bands of a stretch in so many pixels: `{ begin, step, bins, classes, planes }`, a plane of cells a class, by lane.
+/// Returns the bands of a time in `width` pixels: `{ begin, step, bins, classes, planes }`, with a plane of cells for
+/// each class, by lane.
 function bandsOf(from, to, width, later) {
   const most = Math.max(Math.floor(width / NARROWEST), 1);
   const inSight = begunBefore(to) - begunBefore(from);
@@ -32,7 +33,7 @@ function bandsOf(from, to, width, later) {
 
 function preparedBands(from, to, most, later) {
   const wanted = (most * SPAN) / (to - from) / 2;
-  // Until the finer levels are in the page there is only the first.
+  // Until the browser has read the finer levels there is only the first.
   const within = is.complete() ? about.levels : about.levels.slice(0, 1);
   let number = within.findIndex((level) => level.bins >= wanted);
   if (number < 0) number = within.length - 1;
@@ -73,7 +74,7 @@ function countedBands(from, to, most) {
   return { begin: from, step, bins: most, classes, planes: classes.map((place) => planes[place]) };
 }
 
-/// The same with planes by row: the sums of the lanes in each.
+/// Returns the bands with planes by row: the sums of the lanes in each.
 function inRows(bands) {
   const planes = bands.planes.map((plane) => {
     const sum = new Uint32Array(rows.all.length * bands.bins);
@@ -89,10 +90,9 @@ function inRows(bands) {
 
 const image = document.createElement("canvas");
 
-/// Rows lower than this have no room for columns: they mix the colours, stronger where there are more messages.
+/// Rows lower than this have no room for columns: they mix the colours, stronger for more messages.
 const LOW = 15;
 
-/// The classes' colours by their shares, as a pixel.
 function mixed({ planes }, cell, total, colours, strength) {
   let [red, green, blue] = [0, 0, 0];
   planes.forEach((plane, place) => {

@@ -1,6 +1,6 @@
 // Reads blocks of the page's data: columns of numbers, compressed, as text. `block.rs` describes the format.
 
-/// The columns of a block as bytes. Each block is read once, and its text freed.
+/// Returns the columns of a block as bytes. Each block is read once, and its text freed.
 async function columnsOf(name) {
   const place = element(name);
   if (!place) throw new Error(`This file is truncated: “${name}” is missing.`);
@@ -27,7 +27,7 @@ function bytesOf(text) {
   return bytes;
 }
 
-/// The numbers of a column, into an array from a place on; returns how many.
+/// Decodes the numbers of a column into an array from index `from` on; returns how many.
 function numbers(column, into, from = 0) {
   let place = from;
   for (let at = 0; at < column.length; place += 1) {
@@ -42,22 +42,20 @@ function numbers(column, into, from = 0) {
   return place - from;
 }
 
-/// How many numbers a column has.
 function lengthOf(column) {
   let length = 0;
   for (const byte of column) length += byte < 0x80 ? 1 : 0;
   return length;
 }
 
-/// All numbers of a column.
 function all(column, Kind = Float64Array) {
   const values = new Kind(lengthOf(column));
   numbers(column, values);
   return values;
 }
 
-/// The number whose sign was in the lowest bit.
+/// Decodes a number whose sign is in the lowest bit.
 const signed = (value) => (value % 2 === 0 ? value / 2 : -(value + 1) / 2);
 
-/// The distance, or NaN for none.
+/// Decodes a distance; NaN: unknown.
 const distance = (value) => (value === 0 ? NaN : signed(value - 1));

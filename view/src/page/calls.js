@@ -6,11 +6,9 @@ const functionOf = (call) => about.functions[spans.calls.function[call]] ?? "MPI
 
 function drawCalls({ pen, height }) {
   if (rows.calls === 0) return;
-  // Low rows are many, so they are drawn with a coarser grain.
   const grain = rows.calls < 4 ? 3 : 1;
   const tall = rows.calls - (rows.calls > 4 ? 1 : 0);
   const draw = (kind, lane, top, high, after) => eachSpan(kind, lane, grain, (x1, x2, at, share) => {
-    // Leaves a gap of a pixel between neighbours.
     const wide = x2 - x1 - (x2 - x1 > 4 ? 1 : 0);
     pen.globalAlpha = 0.15 + 0.85 * share;
     pen.fillStyle = ink[kind];
@@ -46,7 +44,6 @@ function callAt(x, y) {
   return undefined;
 }
 
-/// Describes a call and a search in words.
 function callWords({ call, search }) {
   const { begun, ended } = spans.calls;
   const lines = [];
@@ -80,7 +77,7 @@ function callsOf(lane, begin, end) {
   return plain(names.join(", "));
 }
 
-/// Key of the fragments of a message's side; side 0 is the sender's.
+/// Returns the key of the fragments of a message's side; side 0 is the sender's.
 const keyOf = (place, side) => 2 * place + side;
 
 /// Draws the fragments after the first as lines across the bar of their side.
@@ -92,7 +89,6 @@ function drawFragments({ pen }, { place, side, top, height }) {
   });
 }
 
-/// Describes in words the fragment near a point of a bar.
 function fragmentAt(x, { place, side }) {
   const key = keyOf(place, side === "came" ? 1 : 0);
   const at = spanAt("fragments", key, drawn.timeAt(x), drawn.timeAt(x + 3) - drawn.timeAt(x));
@@ -108,7 +104,6 @@ const partWords = (fragment) => {
   return offset[fragment] < 0 ? "of an unknown part" : `at ${count(offset[fragment])}, ${bytes(length[fragment])}`;
 };
 
-/// Maximum number of fragments in the table.
 const MOST_LISTED = 200;
 
 /// Makes a table of a side's fragments, with the time since the first bytes and since the previous fragment.

@@ -1,7 +1,7 @@
 // The colours of the drawings, from the style sheet, in `ink`; a change of the theme reads them again.
 
 const ink = { protocol: [], wait: [], phase: {} };
-/// The same of the classes as a pixel of an image has them, by name of the classes.
+/// Colours of the classes as pixels of an image.
 const pixels = { protocol: [], wait: [] };
 
 function readColours() {
@@ -15,13 +15,13 @@ function readColours() {
   pixels.wait = ink.wait.map(pixel);
 }
 
-/// `#rrggbb` as the four bytes of a pixel, the low one first.
+/// Converts `#rrggbb` to the four bytes of a pixel, the low one first.
 function pixel(colour) {
   const number = parseInt(colour.slice(1), 16);
   return (0xff000000 | ((number & 0xff) << 16) | (number & 0xff00) | (number >> 16)) >>> 0;
 }
 
-/// By what is coloured: the class of a message, its colours and names.
+/// By colouring: the class of a message, its colours and names.
 const schemes = {
   protocol: { of: (place) => messages.protocol[place], names: PROTOCOLS, means: PROTOCOL_MEANS },
   wait: { of: (place) => messages.wait[place], names: WAITS, means: WAIT_MEANS },
@@ -29,7 +29,7 @@ const schemes = {
 
 const FONT = '11px system-ui, -apple-system, "Segoe UI", Roboto, "Noto Sans", "DejaVu Sans", sans-serif';
 
-/// A canvas as large as it is shown, cleared, one unit a pixel of the style.
+/// Clears a canvas, with the size at which it is shown and a unit of one CSS pixel.
 function prepared(canvas) {
   const scale = window.devicePixelRatio || 1;
   const [width, height] = [canvas.clientWidth, canvas.clientHeight];

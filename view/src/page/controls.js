@@ -1,7 +1,6 @@
 // The controls above the time line: search, colours and their legend, theme, keys; and the line that describes the
 // view.
 
-/// Sets the search.
 function search(text) {
   change({ query: text });
 }
@@ -15,7 +14,7 @@ function drawQuery() {
   answer.textContent = filter.error || (filter.isOn ? `${count(filter.count)} of ${count(TOTAL)}` : "");
 }
 
-/// The occurring classes as buttons that select them.
+/// Draws the occurring classes as buttons that select them.
 function drawLegend() {
   for (const radio of document.querySelectorAll('input[name="colour"]')) radio.checked = radio.value === state.colour;
   const { names, means } = schemes[state.colour];
@@ -41,7 +40,7 @@ function drawTheme() {
   readColours();
 }
 
-/// What the time line shows, in words.
+/// Describes in words what the time line shows.
 function drawWindow() {
   const length = state.to - state.from;
   const step = length / 1000;
@@ -52,7 +51,6 @@ function drawWindow() {
   const reading = is.complete() ? "" : ` · reading: ${Math.floor((100 * messages.loaded) / TOTAL)} %`;
   const found = gathered && is.complete() ? ` · <b>${counted(gathered.count, "message")}</b>, ${bytes(gathered.bytes)}${gathered.count > 0 ? ` · ${words}` : ""}` : "";
   const text = `<b>${moment(state.from, step)} – ${moment(state.to, step)}</b> · ${which}${found}${reading}`;
-  // Assign only a change, so that screen readers do not repeat it.
   if (element("window").innerHTML !== text) element("window").innerHTML = text;
   element("all-rows").hidden = state.ranks === undefined;
 }
@@ -127,7 +125,7 @@ function followControls() {
   matchMedia("(prefers-color-scheme: dark)").addEventListener("change", () => changes.theme.forEach((answer) => answer()));
 }
 
-/// By key, what it does; wherever one is but in a field.
+/// Action of each key, except in a field.
 const ACTIONS = {
   ArrowLeft: () => pan(-0.15), ArrowRight: () => pan(0.15), ArrowUp: () => change({ above: state.above - 60 }),
   ArrowDown: () => change({ above: state.above + 60 }), "+": () => zoom(0.6), "=": () => zoom(0.6), "-": () => zoom(1 / 0.6),

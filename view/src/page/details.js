@@ -13,7 +13,7 @@ function drawDetails() {
   const place = state.chosen;
   details.hidden = place === undefined || !is.complete();
   if (details.hidden) return;
-  // Opening or closing the panel changes the width of the time line.
+  // The width of the panel changes that of the time line.
   redraw();
   const life = lifeOf(place, drawDetails);
   if (!life) return;
@@ -30,7 +30,6 @@ function drawDetails() {
     ${times(life, RECEIVE_NAMES, `Rank ${nameOf(receiver)} receives`)}${fragmentTable(place, 1, life.put)}${searchTable(place)}`;
 }
 
-/// The message in one sentence.
 function sentence(place) {
   const m = messages;
   const took = Number.isNaN(m.took[place]) ? "Only one side is known." : `It took ${duration(m.took[place])}.`;
@@ -60,7 +59,7 @@ function facts(place, life) {
   ];
 }
 
-/// The delay with its error, which is that of both clocks.
+/// Describes the delay with its error, which is that of both clocks.
 function delayWords(place, life) {
   if (leftOf(life) === undefined || life.arrived === undefined) return "unknown";
   const ends = [messages.sender[place], messages.receiver[place]].map((lane) => about.ranks[rankOf(lane)]);
@@ -70,7 +69,7 @@ function delayWords(place, life) {
   return `${delay} ± ${duration(ends[0].clock_error + ends[1].clock_error)}`;
 }
 
-/// The phases of both sides, one below the other.
+/// Draws the phases of both sides, one below the other.
 function lifePicture(place, life) {
   const [from, to] = [messages.first[place], Math.max(messages.last[place], messages.first[place] + 1)];
   const [width, left] = [318, 2];
@@ -93,9 +92,9 @@ function lifePicture(place, life) {
     <div class="phases">${legend.join("")}</div>`;
 }
 
-/// The times of a side in order: since the message's first, and since the previous one.
+/// Makes a table of a side's times in order: since the message's first, and since the previous one.
 function times(life, names, title) {
-  // The sender sees nothing of a read but the answer: its begin is its end.
+  // The sender of a read sees only the answer.
   const isAnswered = messages.protocol[life.place] === READ && life.announced !== undefined;
   const means = { ...MOMENT_MEANS, ...(isAnswered && { ended: "the receiver's answer comes: it has read all" }) };
   const known = names.filter((name) => life[name] !== undefined && !(isAnswered && name === "begun")).sort((one, other) => life[one] - life[other]);

@@ -12,7 +12,7 @@ const rankTest = (values, isEither) => {
   const lanes = about.lanes.map((lane) => wanted.has(lane.rank));
   return isEither(lanes);
 };
-/// The place of a rank by its name: `3`, or `1:3` in another world than the first.
+/// Returns the index of a rank by its name: `3`, or `1:3` in another world than the first.
 const placeOfRank = (name) => about.ranks.findIndex((_, rank) => nameOf(rank) === name);
 
 /// For each key: makes a test of a message's index from the values, or nothing if the values are invalid.
@@ -62,7 +62,7 @@ function among(values, names, column) {
   return (place) => isWanted[column[place]];
 }
 
-/// The tests of a search, or an `error`.
+/// Returns the tests of a search, or an `error`.
 function testsOf(text) {
   const tests = [];
   for (const term of text.split(/\s+/).filter(Boolean)) {
@@ -76,7 +76,6 @@ function testsOf(text) {
   return { tests };
 }
 
-/// Applies a search to all messages.
 function applyFilter(text) {
   const { tests, error } = testsOf(text);
   filter.error = error ?? "";
@@ -95,10 +94,9 @@ function applyFilter(text) {
   filter.count = found;
 }
 
-/// The values that a search has for a key.
 const valuesOf = (text, key) => new RegExp(`(?:^|\\s)${key}:(\\S+)`).exec(text)?.[1].split(",") ?? [];
 
-/// The search with other values for a key; without any, without the key.
+/// Returns the search with other values for a key; without any, without the key.
 function withValues(text, key, values) {
   const rest = text.replace(new RegExp(`(^|\\s)${key}:\\S+`, "g"), "").trim();
   return values.length > 0 ? `${rest} ${key}:${values.join(",")}`.trim() : rest;

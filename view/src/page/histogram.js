@@ -1,5 +1,5 @@
-// Histograms of sizes and latencies of the messages in view. The same pass over the messages gathers the data of the
-// matrix and of the table of the slowest.
+// Histograms of sizes and latencies of the messages in view. The same pass gathers the data of the matrix and of the
+// table of the slowest.
 
 /// Bins per decade of latency, from 10 ns on, and the number of bars shown.
 const PER_DECADE = 24;
@@ -12,7 +12,6 @@ const latencies = {
   delay: (place) => messages.to[place] - messages.from[place], took: (place) => messages.took[place], waited: (place) => messages.waited[place],
 };
 
-/// Counts the messages in view.
 function gather() {
   const found = {
     count: 0, bytes: 0, backwards: 0, sizes: new Float64Array(SIZE_BARS), times: new Float64Array(PER_DECADE * DECADES),
@@ -52,7 +51,7 @@ function keepSlow(slowest, place, took) {
 const timeBar = (time) => Math.min(Math.max(Math.floor(Math.log10(time / 10) * PER_DECADE), 0), PER_DECADE * DECADES - 1);
 const timeOfBar = (bar) => 10 * 10 ** (bar / PER_DECADE);
 
-/// A histogram: `bars` of `[height, words, search]`; `marks` of `[bar, text]` below them.
+/// Draws a histogram: `bars` of `[height, words, search]`; `marks` of `[bar, text]` below them.
 function drawHistogram(place, bars, marks, label) {
   const [width, height, foot, head] = [place.clientWidth || 240, place.clientHeight || 200, 16, 14];
   const most = Math.max(...bars.map(([value]) => value), 1);
@@ -68,7 +67,7 @@ function drawHistogram(place, bars, marks, label) {
   const texts = marks.map(([bar, text]) => {
     const half = text.length * 3;
     const x = Math.min(Math.max(bar * wide, half), width - half);
-    // Omit a text that would touch the previous one.
+    // Omits a text that would touch the previous one.
     if (x - half < free) return "";
     free = x + half + 6;
     return `<text x="${x}" y="${height - 4}" text-anchor="middle">${plain(text)}</text>`;
@@ -78,7 +77,7 @@ function drawHistogram(place, bars, marks, label) {
     <text x="0" y="9">${count(most === 1 && bars.every(([value]) => value === 0) ? 0 : most)}</text>${parts.join("")}${texts.join("")}</svg>`;
 }
 
-/// The part of an array that has something, with a bar of room at both ends.
+/// Returns the part of an array with values, with a bar of room at both ends.
 function occupied(values) {
   const first = values.findIndex((value) => value > 0);
   const last = values.findLastIndex((value) => value > 0);
@@ -121,7 +120,7 @@ function drawDelays(found) {
   drawHistogram(element("delays"), bars, marks, `Latencies of ${counted(found.count, "message")}${back}`);
 }
 
-/// Round lengths of time between two, for an axis: powers of ten, and 2 and 5 times these if it is short.
+/// Returns round times between two, for an axis: powers of ten, and 2 and 5 times these if it is short.
 function roundTimes(from, to, isLong) {
   const found = [];
   for (let power = 1; power <= to; power *= 10) {

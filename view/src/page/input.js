@@ -47,7 +47,7 @@ function drag(before, event) {
   change({ from: state.from + by, to: state.to + by, above: state.above + before.offsetY - event.offsetY });
 }
 
-/// Two fingers: the times under them stay under them.
+/// Moves the view so that the times under two fingers stay under them.
 function pinch(before, event, other) {
   const [was, now] = [before.offsetX - other.offsetX, event.offsetX - other.offsetX];
   if (Math.abs(now) > 10 && Math.abs(was) > 10) zoom(Math.min(Math.max(was / now, 0.5), 2), drawn.timeAt(other.offsetX));
@@ -76,12 +76,10 @@ function choose(event) {
   change({ chosen: messageAt(x, y) });
 }
 
-/// Hides the tooltip, because the drawing has moved.
 function hideTip() {
   element("tip").hidden = true;
 }
 
-/// Shows a tooltip for the item under the pointer.
 function point({ offsetX: x, offsetY: y }) {
   const tip = element("tip");
   const mark = markAt(x, y, drawn.marks);
@@ -130,7 +128,7 @@ function goTo(place, withRows = true) {
   change({ from: from - margin, to: to + margin, chosen: place, ...(few ? { ranks, stretch: 1, above: 0 } : {}) });
 }
 
-/// The next message, or the one before, that passes the search and is in a row.
+/// Chooses the next or previous message that passes the search and is in a row.
 function step(by) {
   let place = state.chosen ?? begunBefore((state.from + state.to) / 2) - (by > 0 ? 1 : 0);
   do place += by; while (place >= 0 && place < messages.loaded && (passes[place] === 0 || !isInRows(place)));

@@ -10,7 +10,7 @@ const ANNOUNCED = new Set([2, 3, 4]);
 const READ = 2;
 const chunks = new Map();
 
-/// The chunk's columns, or a promise of them.
+/// Returns the chunk's columns, or a promise of them.
 function chunkOf(place) {
   const number = Math.floor(place / about.chunk);
   if (!chunks.has(number)) {
@@ -24,7 +24,7 @@ function chunkOf(place) {
   return chunks.get(number);
 }
 
-/// The life of a message if it is in memory; otherwise fetches it and calls `later`.
+/// Returns the life of a message if it is in memory; otherwise fetches it and calls `later`.
 function lifeOf(place, later) {
   const chunk = chunkOf(place);
   if (chunk instanceof Promise) {
@@ -50,13 +50,13 @@ function lifeIn(chunk, place) {
   });
 }
 
-/// When a message leaves: its rendezvous request, or its first bytes.
+/// Returns when a message leaves: its rendezvous request, or its first bytes.
 const leftOf = (life) => life.announced ?? life.begun;
 
-/// The phases of a side, each `[kind, from, to, what]`, in order.
+/// Returns the phases of a side, each `[kind, from, to, what]`, in order.
 function sendPhases(life) {
   const [left, end] = [leftOf(life), life.ended ?? life.completed];
-  // A rendezvous waits for its receive. When a read begins its sender does not see: with the match at the earliest.
+  // A rendezvous waits for its receive. The sender does not see the begin of a read: with the match at the earliest.
   const isSeen = life.announced !== undefined && life.begun < end;
   const isRead = ANNOUNCED.has(messages.protocol[life.place]) && life.matched < end && !isSeen;
   const going = isRead ? Math.max(life.matched, left) : life.begun;
@@ -71,7 +71,7 @@ function sendPhases(life) {
 
 function receivePhases(life) {
   const matched = life.matched ?? life.put ?? life.filled;
-  // The adapter tells that it came while the program computed.
+  // The adapter's timestamp shows that it came while the program computed.
   const came = life.posted !== undefined && life.arrived < matched ? Math.max(life.arrived, life.posted) : matched;
   return joined([
     ["prepare", life.requested, life.posted ?? undefined, "until the receive is posted"],
@@ -85,10 +85,10 @@ function receivePhases(life) {
   ]);
 }
 
-/// Those of which both ends are known.
+/// Keeps the phases of which both ends are known.
 const joined = (phases) => phases.filter(([, from, to]) => from !== undefined && to !== undefined && to >= from);
 
-/// From the first to the last moment of a side, or nothing.
+/// Returns the first and the last moment of a side, or nothing.
 function stretchOf(life, names) {
   const times = names.map((name) => life[name]).filter((time) => time !== undefined);
   return times.length > 0 ? [Math.min(...times), Math.max(...times)] : undefined;

@@ -3,7 +3,6 @@
 let gathered;
 const problems = [];
 
-/// Shows an error to the reader.
 function fail(error) {
   problems.push(String(error?.message ?? error));
   const place = element("error");
@@ -17,7 +16,7 @@ addEventListener("unhandledrejection", (event) => fail(event.reason));
 const timing = {};
 const stamp = (name) => { timing[name] ??= Math.round(performance.now()); };
 
-/// A description of the view for programs, such as tests with a headless browser.
+/// Describes the view for programs, such as tests with a headless browser.
 function describe() {
   stamp("first");
   const { mode, places, bars, marks, calls, searches, fragments, operations, draws, cost } = drawn;
@@ -29,7 +28,6 @@ function describe() {
   });
 }
 
-/// Counts the messages in view again.
 function countAgain() {
   if (!is.complete()) return;
   const begun = performance.now();
@@ -62,7 +60,7 @@ function follow() {
   followKeys();
   element("measure").addEventListener("change", recount);
   addEventListener("hashchange", () => change(fromAddress()));
-  // At once: a drawing one frame late would be stretched until then.
+  // At once, because the browser would stretch the drawing until the next frame.
   new ResizeObserver(() => {
     drawNow();
     recount();
@@ -77,7 +75,6 @@ function refilter() {
   recount();
 }
 
-/// Resolves when the elements after this script are parsed.
 const parsed = () => new Promise((resume) => {
   if (document.readyState === "loading") addEventListener("DOMContentLoaded", resume, { once: true });
   else resume();
@@ -97,7 +94,6 @@ async function start() {
   stamp("read");
   refilter();
   countAgain();
-  // An address with only a message shows that message.
   if (state.chosen !== undefined && !/(^|[#&])t=/.test(location.hash)) goTo(state.chosen);
   drawDetails();
   await readRare();

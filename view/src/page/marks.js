@@ -20,7 +20,7 @@ async function readRare() {
   }
 }
 
-/// The visible marks, `{ x, y, form, members }`.
+/// Returns the visible marks, `{ x, y, form, members }`.
 function marksOf(xOf, width) {
   const marks = [];
   const last = new Map();
@@ -45,7 +45,7 @@ function marksOf(xOf, width) {
 
 function drawMarks({ pen }, marks) {
   for (const { x, y, form, members } of marks) {
-    // Errors come first; memory and connections are part of every run.
+    // Emphasises errors; memory and connections are part of every run.
     pen.fillStyle = WRONG.has(form) ? ink.mark : ink.soft;
     pen.strokeStyle = ink.paper;
     pen.lineWidth = 2;
@@ -78,7 +78,6 @@ function drawForm(pen, form, x, y) {
   else pen.arc(x, y, 4, 0, 2 * Math.PI);
 }
 
-/// One-sided operations: a line from begin to end, at the lower edge of the initiator's row.
 function drawOperations({ pen }) {
   rows.all.forEach(({ lanes: [lane] }, row) => eachSpan("operations", lane, 1, (x1, x2, at) => {
     pen.fillStyle = spans.operations.status[at] === 0 ? ink.soft : ink.mark;
@@ -89,7 +88,6 @@ function drawOperations({ pen }) {
 
 const markAt = (x, y, marks) => marks.find((mark) => Math.hypot(mark.x - x, mark.y - y) < 7);
 
-/// What a mark means, in words.
 function wordsOf({ form, members }) {
   const [one] = members;
   const peer = one.peer >= 0 ? `, rank ${nameOf(one.peer)}` : "";

@@ -6,7 +6,7 @@ const MOST_SIDE = 256;
 const cursor = { row: 0, column: 0, isShown: false };
 let pairs;
 
-/// Empty cells for all pairs: `of` maps a rank to its row and column.
+/// Makes empty cells for all pairs: `of` maps a rank to its row and column.
 function matrixSize() {
   const ranks = about.ranks.length;
   const group = Math.max(1, Math.ceil(ranks / MOST_SIDE));

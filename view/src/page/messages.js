@@ -3,7 +3,7 @@
 
 const about = JSON.parse(element("about").textContent);
 const TOTAL = about.messages;
-/// Messages per stored last time, so that a search for a stretch of time can skip them.
+/// Number of messages per stored last time, so that a search for a time can skip them.
 const STRIDE = 1024;
 
 const messages = {
@@ -15,7 +15,6 @@ const messages = {
   detail: new Uint8Array(TOTAL),
   /// The last moment of each STRIDE messages.
   ends: new Float64Array(Math.ceil(TOTAL / STRIDE)),
-  /// The messages of each level of detail, in order.
   standing: Array.from({ length: about.details + 1 }, () => []),
 };
 
@@ -56,10 +55,9 @@ function takeChunk(columns, begin) {
   m.loaded = begin + length;
 }
 
-/// How many messages begin before a time.
 const begunBefore = (time) => countBefore(messages.loaded, (place) => messages.first[place] < time);
 
-/// Calls `visitor` with each message that passes the filter and overlaps a stretch of time.
+/// Calls `visitor` with each message that passes the filter and overlaps a span of time.
 function visit(from, to, visitor) {
   const { ends, last } = messages;
   const high = begunBefore(to);

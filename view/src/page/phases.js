@@ -1,13 +1,13 @@
-// Phases: bars in the rows of sender and receiver with the phases of a message. Drawn if few messages are visible;
-// overlapping bars of a row are stacked.
+// Phases: bars in the rows of sender and receiver with the phases of a message, if few messages are visible.
+// Overlapping bars of a row are stacked.
 
-/// More messages than this have no bars.
 const MOST_BARS = 400;
 const PHASES = {
   prepare: "prepare", wait: "wait for the other side", transfer: "transfer", finish: "finish", untold: "not asked for",
 };
 
-/// The bars of messages: `{ place, side, lane, from, to, phases, top, height }`; nothing until their lives are read.
+/// Returns the bars of messages, `{ place, side, lane, from, to, phases, top, height }`; nothing until their lives are
+/// read.
 function barsOf(places, later) {
   const bars = [];
   for (const place of places) {
@@ -76,7 +76,7 @@ function drawBars({ pen, width }, bars, xOf) {
 /// The transfer has the colour of the message's arrow.
 const colourOf = (kind, place) => (kind === "transfer" ? ink[state.colour][schemes[state.colour].of(place)] : ink.phase[kind]);
 
-/// Waits are hatched, to be distinguishable without colour.
+/// Hatches waits, to be distinguishable without colour.
 function drawPhase(pen, kind, colour, x, y, width, height, strength) {
   pen.fillStyle = colour;
   if (kind !== "wait") {
@@ -105,7 +105,6 @@ function drawPhase(pen, kind, colour, x, y, width, height, strength) {
   pen.restore();
 }
 
-/// Words in bars that have room for them.
 function drawPhaseNames(pen, bars, inside, xOf) {
   pen.textAlign = "left";
   for (const bar of bars) {
@@ -122,7 +121,6 @@ function drawPhaseNames(pen, bars, inside, xOf) {
   }
 }
 
-/// The bar at a point.
 function barAt(x, y, bars, xOf) {
   const isAt = (bar) => y >= bar.top - 1 && y <= bar.top + bar.height + 1 && x >= xOf(bar.from) - 2 && x <= xOf(bar.to) + 2;
   return bars.find(isAt);

@@ -1,12 +1,11 @@
-// Rows: one for each rank, or for each lane of a rank that is opened; their positions, and the names at their left.
+// Rows: one for each rank, or for each lane of an opened rank; their positions, and the names at their left.
 
 const GUTTER = 132;
 const AXIS = 22;
-/// A row is not lower than this, and lines of text not closer.
+/// Smallest height of a row, and of a line of text.
 const LOWEST = 5;
 const LETTERS = 12;
 
-/// The lanes of each rank.
 const lanesOf = about.ranks.map(() => []);
 about.lanes.forEach(({ rank }, lane) => lanesOf[rank].push(lane));
 
@@ -14,7 +13,7 @@ about.lanes.forEach(({ rank }, lane) => lanesOf[rank].push(lane));
 /// height for messages; `calls`: the part below it for MPI calls.
 const rows = { all: [], of: new Int32Array(about.lanes.length), height: 20, room: 20, calls: 0, area: 100 };
 
-/// Lays them out in a drawing of a height.
+/// Lays out the rows in a drawing of a height.
 function layRows(height) {
   const wanted = state.ranks && new Set(state.ranks);
   rows.all = lanesOf.flatMap((lanes, rank) => {
@@ -42,14 +41,12 @@ function openOrClose(rank) {
   change({ opened: opened.length > 0 ? opened : undefined });
 }
 
-/// The upper end of a row.
 const topOfRow = (row) => AXIS + row * rows.height - state.above;
 
-/// The upper end of a lane's row; NaN where it has none.
+/// Returns the upper end of a lane's row; NaN if it has none.
 const topOf = (lane) => (rows.of[lane] < 0 ? NaN : topOfRow(rows.of[lane]));
 const middleOf = (lane) => topOf(lane) + rows.room / 2;
 
-/// The row at a height, or nothing.
 function rowAt(y) {
   return y < AXIS ? undefined : rows.all[Math.floor((y - AXIS + state.above) / rows.height)];
 }
@@ -61,7 +58,6 @@ function nameOf(rank) {
 
 const hostOf = (rank) => about.ranks[rank]?.host || "no trace";
 
-/// Stripes behind the rows, before anything is drawn on them.
 function drawStripes({ pen, width, height }) {
   rows.all.forEach((_, row) => {
     const top = topOfRow(row);
@@ -73,7 +69,7 @@ function drawStripes({ pen, width, height }) {
   });
 }
 
-/// Names of hosts, ranks and threads; drawn last, over what comes from the right.
+/// Draws names of hosts, ranks and threads; last, because they cover the drawing to their right.
 function drawNames({ pen, height }) {
   pen.fillStyle = ink.panel;
   pen.fillRect(0, AXIS, GUTTER, height - AXIS);
@@ -105,7 +101,7 @@ function drawNames({ pen, height }) {
   pen.stroke();
 }
 
-/// The host's name beside its first row, and a line above it; returns where the last name of a host stands.
+/// Draws the host's name beside its first row, and a line above it; returns the position of the last name.
 function drawHost(pen, host, { top, height, wide }, before) {
   if (top > height) return before;
   pen.strokeStyle = ink.line;
@@ -123,7 +119,7 @@ function drawHost(pen, host, { top, height, wide }, before) {
   return y;
 }
 
-/// A text cut to a width.
+/// Returns a text cut to a width.
 function clipped(pen, text, width) {
   if (pen.measureText(text).width <= width) return text;
   let length = text.length;

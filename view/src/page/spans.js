@@ -1,6 +1,5 @@
 // Spans of time beside the messages: MPI calls, searches of queues and one-sided operations by lane, fragments by
-// message and side. They are in columns, ordered by key and then by time (spans.rs). Drawing takes a binary search per
-// pixel, however many spans there are.
+// message and side, in columns ordered by key and then by time (spans.rs). Drawing takes a binary search per pixel.
 
 /// Columns of each kind, besides key, begin and end.
 const FIELDS = {
@@ -33,20 +32,21 @@ async function readSpans(kind) {
   spans[kind] = all;
 }
 
-/// Index, from `low` on, of the key's first span that ends at `time` or later; if none does, of the next key's first.
+/// Returns the index, from `low` on, of the key's first span that ends at `time` or later; if none does, of the next
+/// key's first.
 function spanFrom(kind, key, time, low = 0) {
   const { key: keys, ended } = spans[kind];
   return countBefore(keys.length, (at) => keys[at] < key || (keys[at] === key && ended[at] < time), low);
 }
 
-/// Index of the key's span at `time`, with a tolerance of `margin`; undefined if there is none.
+/// Returns the index of the key's span at `time`, with a tolerance of `margin`; undefined if there is none.
 function spanAt(kind, key, time, margin = 0) {
   const at = spanFrom(kind, key, time - margin);
   return spans[kind].key[at] === key && spans[kind].begun[at] <= time + margin ? at : undefined;
 }
 
-/// Calls `draw(x1, x2, at, share)` for the key's spans in view: for each span that is at least `grain` pixels wide, and
-/// for the spans within `grain` pixels together, of which `at` is the first and which cover a share of these pixels.
+/// Calls `draw(x1, x2, at, share)` for the key's spans in view: for each that is at least `grain` pixels wide, and for
+/// those within `grain` pixels together, of which `at` is the first and which cover a share of these pixels.
 function eachSpan(kind, key, grain, draw) {
   const { key: keys, begun, ended, spent } = spans[kind];
   const perPixel = (state.to - state.from) / Math.max(drawn.width - GUTTER, 1);

@@ -1,8 +1,8 @@
-// The view: a stretch of time, colours, a search, rows and one message. It is stored in the address after `#`, so that
-// an address reproduces the view: `#t=1.2ms..1.3ms&m=17&c=wait&q=tag:3&r=0,3&o=3`.
+// The view: a span of time, colours, a search, rows and one message. It is stored in the address after `#`:
+// `#t=1.2ms..1.3ms&m=17&c=wait&q=tag:3&r=0,3&o=3`.
 
 const SPAN = Math.max(about.span, 1);
-/// A stretch is not shorter than this, in nanoseconds.
+/// Shortest time that the view shows, in nanoseconds.
 const SHORTEST = 20;
 
 /// The initial colouring: by protocol if the trace has protocols.
@@ -10,11 +10,11 @@ const USUAL = about.levels[0].protocols.every((place) => PROTOCOLS[place] === "u
 
 const state = {
   from: 0, to: SPAN, colour: USUAL, query: "", chosen: undefined,
-  /// Ranks that have rows; all of them where it is undefined.
+  /// Ranks that have rows; undefined: all.
   ranks: undefined,
-  /// Ranks with a row for each lane; none where it is undefined.
+  /// Ranks with a row for each lane; undefined: none.
   opened: undefined,
-  /// How many times as high as needed to fit are the rows, and how many pixels of them are above the drawing.
+  /// Height of the rows as a multiple of the height at which all fit, and pixels of them above the drawing.
   stretch: 1, above: 0,
   theme: undefined,
 };
@@ -48,11 +48,10 @@ function keepInside() {
   state.to = state.from + length;
 }
 
-/// Shows a stretch of time.
 const show = (from, to) => change({ from, to });
 const showWhole = () => show(0, SPAN);
 
-/// Makes the stretch so many times as long around a moment.
+/// Multiplies the shown time by `factor` around a moment.
 function zoom(factor, around = (state.from + state.to) / 2) {
   const least = SHORTEST / (state.to - state.from);
   const by = Math.max(factor, least);
@@ -81,7 +80,7 @@ const precise = (time) => Math.round(time * 10) / 10;
 
 const keepAddress = rested(250, () => history.replaceState(undefined, "", `#${addressed()}`));
 
-/// The view of an address; missing parts have their initial values.
+/// Parses the view of an address; missing parts have their initial values.
 function fromAddress() {
   const parts = Object.fromEntries(location.hash.slice(1).split("&").map((part) => part.split(/=(.*)/s, 2)));
   const times = (parts.t ?? "").split("..").map(timeOf);

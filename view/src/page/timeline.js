@@ -5,7 +5,6 @@ const line = element("line");
 const drawn = { mode: "nothing", places: [], bars: [], anchors: undefined, marks: [], calls: 0, searches: 0, fragments: 0, operations: 0, xOf: () => 0, timeAt: () => 0, width: 0, draws: 0 };
 
 let isAsked = false;
-/// Draws once before the browser's next frame.
 function redraw() {
   if (isAsked) return;
   isAsked = true;
@@ -75,7 +74,7 @@ function drawMany(sheet, xOf) {
   Object.assign(drawn, { mode: "bands", places: shown });
 }
 
-/// Distances between lines of the grid: 1, 2 or 5 times a power of ten nanoseconds, and about so many pixels.
+/// Returns the distance between lines of the grid: 1, 2 or 5 times a power of ten nanoseconds, and about `pixelsApart`.
 function gridStep(pixelsApart, width) {
   const least = ((state.to - state.from) * pixelsApart) / width;
   const power = 10 ** Math.floor(Math.log10(least));
@@ -130,7 +129,7 @@ function drawAxis({ pen, width }, xOf) {
   pen.fillText("rank", GUTTER - 8, AXIS / 2 - 1);
 }
 
-/// All ticks in the same unit.
+/// All ticks have the same unit.
 function tickName(time, step, largest) {
   const [unit, name] = largest >= 1e9 ? [1e9, "s"] : largest >= 1e6 ? [1e6, "ms"] : largest >= 1e3 ? [1e3, "µs"] : [1, "ns"];
   const digits = Math.max(0, Math.min(9, Math.ceil(Math.log10(unit / step) - 1e-9)));

@@ -23,20 +23,18 @@ const INCIDENTS = [
   "adapter event", "port event",
 ];
 
-/// A word in a search, without spaces.
 const dashed = (word) => word.replaceAll(" ", "-");
 
 const NARROW = "\u202f";
 
-/// 1 234 567.
+/// Formats as 1 234 567.
 function count(number) {
   return Math.round(number).toString().replace(/\B(?=(\d{3})+$)/g, NARROW);
 }
 
-/// `1 message`, `2 messages`.
 const counted = (number, noun) => `${count(number)} ${noun}${number === 1 ? "" : "s"}`;
 
-/// Three or four significant digits.
+/// Formats with three or four significant digits.
 function short(value) {
   const size = Math.abs(value);
   return value.toFixed(size >= 100 || Number.isInteger(value) ? 0 : size >= 10 ? 1 : 2);
@@ -49,16 +47,15 @@ function bytes(number) {
   return short(number) + NARROW + units[unit];
 }
 
-/// A length of time.
 function duration(nanoseconds) {
   if (!Number.isFinite(nanoseconds)) return "unknown";
   const size = Math.abs(nanoseconds);
-  // What would be rounded to 1000 of a unit is 1 of the next.
+  // A value that would be rounded to 1000 of a unit is 1 of the next.
   const [unit, name] = size >= 999.5e6 ? [1e9, "s"] : size >= 999.5e3 ? [1e6, "ms"] : size >= 999.5 ? [1e3, "µs"] : [1, "ns"];
   return short(nanoseconds / unit) + NARROW + name;
 }
 
-/// A time of the run, with a resolution of `step` nanoseconds.
+/// Formats a time of the run, with a resolution of `step` nanoseconds.
 function moment(nanoseconds, step) {
   const span = Math.max(Math.abs(nanoseconds), step);
   const [unit, name] = span >= 1e9 ? [1e9, "s"] : span >= 1e6 ? [1e6, "ms"] : span >= 1e3 ? [1e3, "µs"] : [1, "ns"];
@@ -69,22 +66,21 @@ function moment(nanoseconds, step) {
 const UNITS = { ns: 1, us: 1e3, "µs": 1e3, ms: 1e6, s: 1e9 };
 const SIZES = { b: 1, k: 1024, m: 1024 ** 2, g: 1024 ** 3, t: 1024 ** 4 };
 
-/// `12.5us` in nanoseconds; a number alone is nanoseconds.
+/// Parses `12.5us` to nanoseconds; a number alone is nanoseconds.
 function timeOf(text) {
   const parts = /^(-?[\d.]+)\s*(ns|us|µs|ms|s)?$/.exec(text.trim());
   return parts && Number.isFinite(+parts[1]) ? +parts[1] * UNITS[parts[2] ?? "ns"] : undefined;
 }
 
-/// `64K` in bytes.
+/// Parses `64K` to bytes.
 function sizeOf(text) {
   const parts = /^([\d.]+)\s*(?:([kmgt])(?:i?b)?|b)?$/i.exec(text.trim());
   return parts && Number.isFinite(+parts[1]) ? +parts[1] * SIZES[(parts[2] ?? "b").toLowerCase()] : undefined;
 }
 
-/// Escapes text for HTML.
 const plain = (text) => String(text).replace(/[&<>"]/g, (sign) => `&#${sign.charCodeAt(0)};`);
 
-/// Index, from `low` to `high`, of the first item for which `isBefore` is false (binary search).
+/// Returns the index, from `low` to `high`, of the first item for which `isBefore` is false (binary search).
 function countBefore(high, isBefore, low = 0) {
   while (low < high) {
     const middle = (low + high) >> 1;
@@ -94,7 +90,6 @@ function countBefore(high, isBefore, low = 0) {
   return low;
 }
 
-/// Returns a map from each group to its members.
 function groups(all, groupOf) {
   const found = new Map();
   for (const each of all) {
@@ -107,7 +102,7 @@ function groups(all, groupOf) {
 
 const element = (id) => document.getElementById(id);
 
-/// Debounces: calls `answer` once the calls pause.
+/// Calls `answer` once the calls pause.
 function rested(milliseconds, answer) {
   let timer = 0;
   return () => {
