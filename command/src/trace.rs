@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ibex trace -- mpirun ... ./app`: runs a job with the recorder, libibex-log.so, preloaded into the ranks, and prints
-//! the number of recorded events. The recorder writes one file per rank into a folder. `mpirun` gets the ranks'
-//! environment by `-x`, so that ranks on other hosts have it too; other launchers pass on their own. Grade: setup.
-//! Tests: below; with a device, hw-tests/tests/device/recorder.rs.
+//! a summary of the trace. The recorder writes one file per rank into a folder. `mpirun` gets the ranks' environment by
+//! `-x`, so that ranks on other hosts have it too; other launchers pass on their own. Grade: setup. Tests: below; with
+//! a device, hw-tests/tests/device/recorder.rs.
 
 use crate::answer::{self, Form};
 use crate::installed::{Installed, OpenMpi};

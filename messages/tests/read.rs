@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Jobs that are read from traces of simulated ranks are what was simulated.
+//! Jobs read from traces of simulated ranks equal the simulated ones.
 
 mod simulated;
 

@@ -64,8 +64,8 @@ pub(crate) fn library(workspace: &Workspace) -> Result<()> {
 
 /// Builds `libibex.so` alone in release; the logger and the command take twice as long again.
 ///
-/// Cargo builds it by itself, because other packages would add features to its dependencies, so that each bench after
-/// an installation would build it anew.
+/// Other packages in the same build would add features to its dependencies; then each bench after an installation would
+/// build it anew.
 pub(crate) fn library_alone(workspace: &Workspace) -> Result<()> {
     step("Building libibex.so (release)");
     run(workspace.cargo_build().args(["--release", "--package", "ibex-plugin-abi"]))?;

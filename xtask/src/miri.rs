@@ -33,7 +33,7 @@ fn nightly(workspace: &Workspace, arguments: &[&str]) -> Command {
         .args(arguments)
         .current_dir(workspace.root())
         .env("CARGO_TARGET_DIR", workspace.target().join("miri"))
-        // Tests read clocks, which Miri otherwise forbids; and they cast integers to pointers, as addresses.
+        // Tests read clocks, which Miri otherwise forbids, and give adapters addresses as integers.
         .env("MIRIFLAGS", "-Zmiri-disable-isolation -Zmiri-permissive-provenance")
         // Miri is a thousand times slower; two cases show each step of a test.
         .env("PROPTEST_CASES", "2");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! System requirements: finds missing ones. The first step of `install`, `bench` and `test`, and a command of its own.
 //! With apt-get (Debian, Ubuntu) it installs what is missing. Elsewhere it checks each requirement, and lists the
-//! packages to install. [`requirements`] has the list, [`system`] checks. Grade: setup. Tests: setup/tests.rs.
+//! packages of missing ones. [`requirements`] has the list, [`system`] checks. Grade: setup. Tests: setup/tests.rs.
 
 use crate::command::{run, shown, step};
 use crate::environment::Environment;

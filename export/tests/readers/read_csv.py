@@ -11,7 +11,7 @@ csv, parquet, messages = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), i
 names = {file.stem for file in csv.iterdir()}
 assert names == {file.stem for file in parquet.iterdir()}, names
 for name in sorted(names):
-    # Only what is empty is not known: a host may be called "nan".
+    # Only an empty value is unknown: a host may be called "nan".
     text = pandas.read_csv(csv / f"{name}.csv", keep_default_na=False, na_values=[""], dtype=str)
     table = pandas.read_parquet(parquet / f"{name}.parquet", dtype_backend="pyarrow")
     assert list(text.columns) == list(table.columns), (name, list(text.columns))
@@ -21,7 +21,7 @@ for name in sorted(names):
         if str(values.dtype).startswith("timestamp"):
             values = values.astype("int64[pyarrow]")
         for left, right in zip(text[column], values):
-            # A text that is empty, and one that is not known, are both nothing in CSV.
+            # Empty and unknown texts are both empty in CSV.
             left, right = ("" if pandas.isna(each) else str(each) for each in (left, right))
             assert left.lower() == right.lower(), (name, column, left, right)
 

@@ -12,7 +12,7 @@ messages, bytes_, phases, calls = map(int, sys.argv[2:])
 
 with otf2.reader.open(sys.argv[1]) as trace:
     definitions = trace.definitions
-    # Where each rank is found: the one group of MPI's locations, and those that name places in it.
+    # The group of all MPI locations; other groups have indexes in it.
     everyone = next(group for group in definitions.groups if group.group_type == GroupType.COMM_LOCATIONS)
     open_regions, last, counts = collections.defaultdict(list), {}, collections.Counter()
     sent, received = collections.defaultdict(list), collections.defaultdict(list)
@@ -28,7 +28,7 @@ with otf2.reader.open(sys.argv[1]) as trace:
             entered[event.region.name] += 1
             assert event.region.paradigm == Paradigm.MPI
             is_call = event.region.region_role == RegionRole.POINT2POINT
-            # Calls are on the threads, which are those of MPI's locations here; phases on the lanes.
+            # Calls are on threads, all of which are MPI locations here; phases are on lanes.
             assert is_call == event.region.name.startswith("MPI_") == (location in everyone.members), event
         elif isinstance(event, Leave):
             assert open_regions[location].pop() == event.region, event
@@ -39,7 +39,7 @@ with otf2.reader.open(sys.argv[1]) as trace:
             is_send = isinstance(event, MpiIsend)
             peer = event.receiver if is_send else event.sender
             group = event.communicator.group
-            # In a communicator ranks are places in its group, whose members are places in the one group.
+            # A rank is an index in the communicator's group, whose members are indexes in the group of locations.
             peer = group.members[peer] if group.group_type == GroupType.COMM_GROUP else peer
             peer = everyone.members.index(peer) if not isinstance(peer, int) else peer
             ends, table = ((own, peer), sent) if is_send else ((peer, own), received)
@@ -62,7 +62,7 @@ with otf2.reader.open(sys.argv[1]) as trace:
     assert counts[Enter] == counts[Leave] == phases + calls, counts
     assert entered["MPI_Send"] + entered["MPI_Recv"] == calls, entered
     assert sum(map(sum, sent.values())) == bytes_
-    # The same between each two ranks, tag by tag.
+    # Sends and receives between each two ranks are equal, tag by tag.
     assert {ends: sorted(sizes) for ends, sizes in sent.items()} == {
         ends: sorted(sizes) for ends, sizes in received.items()
     }

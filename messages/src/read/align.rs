@@ -16,7 +16,7 @@ pub(crate) struct End {
     pub(crate) time: Option<i64>,
 }
 
-/// Number of halves around a mismatch among which to search for the next match.
+/// Largest number of halves to skip at a mismatch.
 const AROUND: usize = 512;
 
 /// Number of consecutive matches that must follow.

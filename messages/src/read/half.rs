@@ -24,7 +24,7 @@ pub(crate) struct Route {
 }
 
 impl Route {
-    /// Whether it can be a rendezvous. Shared memory has one protocol for all messages; without bytes the reason tells.
+    /// Whether it can be a rendezvous: any message by shared memory can; an empty rendezvous shows by its reason.
     pub(crate) fn is_rendezvous(&self) -> bool {
         match self.protocol {
             Some(Protocol::Read | Protocol::Fragments | Protocol::SharedMemory) => true,

@@ -24,7 +24,7 @@ pub(crate) struct Transfers {
     places: Slots,
     came: Vec<Came>,
     pub(crate) fragments: Vec<Continued>,
-    /// Whether another PML raised any of the transfers.
+    /// Whether any transfer carried a message of another PML.
     pub(crate) below_another: bool,
 }
 

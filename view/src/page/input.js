@@ -47,7 +47,7 @@ function drag(before, event) {
   change({ from: state.from + by, to: state.to + by, above: state.above + before.offsetY - event.offsetY });
 }
 
-/// Moves the view so that the times under two fingers stay under them.
+/// Zooms so that the times under two fingers stay under them.
 function pinch(before, event, other) {
   const [was, now] = [before.offsetX - other.offsetX, event.offsetX - other.offsetX];
   if (Math.abs(now) > 10 && Math.abs(was) > 10) zoom(Math.min(Math.max(was / now, 0.5), 2), drawn.timeAt(other.offsetX));

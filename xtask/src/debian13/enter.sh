@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-# Runs a command in a root file system: `enter.sh ROOT FOLDER PATH... -- COMMAND...`, each PATH at the same place within,
-# the command in FOLDER. debian13.rs starts it in a mount namespace of its own (`unshare --mount`), so that what is mounted
-# here is seen by nobody else and is gone with the last process, however that ends.
+# Runs a command in a root file system: `enter.sh ROOT FOLDER PATH... -- COMMAND...`, with each PATH mounted at its own
+# path, the command in FOLDER. debian13.rs starts it in a mount namespace (`unshare --mount`), so that no other process
+# sees these mounts, and they disappear with the last process.
 set -eu
 root=$1
 folder=$2
@@ -13,7 +13,7 @@ bind() {
     mount --rbind "$1" "$root$1"
 }
 
-# The paths first: the root may lie in one of them, and would be seen in itself with what is mounted below.
+# The paths first: the root may lie in one of them, which would then show the mounts below inside the root.
 while [ "$1" != -- ]; do
     bind "$1"
     shift
@@ -22,7 +22,7 @@ shift
 for path in /proc /sys /dev /tmp; do
     bind "$path"
 done
-# The network is that of outside, and so are its names.
+# The root uses the host's network, and so its names.
 for file in /etc/resolv.conf /etc/hosts /etc/hostname; do
     if [ -e "$file" ]; then
         cat "$file" >"$root$file"
