@@ -6,7 +6,7 @@ use super::finding::{Finding, Severity};
 use crate::facts::Facts;
 use crate::facts::adapters::Port;
 
-/// A host with less than this fraction of another's rate is slow.
+/// Two hosts whose rates differ by this factor or more are unequal.
 const SLOW: u32 = 4;
 
 const FULL: u16 = 0x8000;
