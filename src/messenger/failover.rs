@@ -3,11 +3,9 @@
 //!
 //! A process sends all its messages to a peer by one port, which keeps their order, so messages carry no number. When
 //! that port goes down the messages *move*: the following ones, a *segment*, take another port. A segment begins with
-//! `Moved`, which says how often the messages have moved, and how many messages the previous segment had. So the
-//! receiver knows when the previous segment is complete, and the sender need not wait until all of it has arrived,
-//! which may take until a link is up again. The receiver counts the messages that it has handled, and holds messages of
-//! a later segment until the current one is complete. Counts are per pair of processes, over all communicators, and
-//! wrap.
+//! `Moved`: how often the messages have moved, and how many messages the previous segment had. The receiver counts the
+//! messages that it has handled, and holds messages of a later segment until the current one is complete. So the sender
+//! need not wait until its messages have arrived. Counts are per pair of processes, over all communicators, and wrap.
 //!
 //! ```text
 //! sender     port 1: a b c ... (the link is down)
@@ -15,9 +13,8 @@
 //! receiver   port 2: Moved, d and e are held         port 1: a b c      then d e
 //! ```
 //!
-//! If a message was lost because the adapter gave up, this cannot help: the sender ends the job. Called by
-//! `pml/moving.rs`. Pending grade: a sender that has never moved costs the receiver a count. Threads: the owner's.
-//! Tests: at the end of the file.
+//! If the adapter gives up a message, it is lost, and the sender ends the job. Called by `pml/moving.rs`. Pending
+//! grade: for a peer that has never moved, the receiver only counts. Threads: the owner's. Tests: below.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, VecDeque};
@@ -27,24 +24,23 @@ use std::collections::{HashMap, VecDeque};
 pub struct Merging<M> {
     /// The segment whose messages are handled now.
     now: u32,
-    /// How many of its messages were handled.
+    /// Number of its messages that were handled.
     dealt_with: u32,
     /// The segment of the messages that come by each port.
     segments: Vec<u32>,
-    /// Known segments and their numbers of messages.
     ends: Vec<(u32, u32)>,
-    /// Messages of later segments, by segment, in order of arrival. Every segment here has a message.
+    /// Messages of later segments, by segment, in order of arrival. No queue is empty.
     held: HashMap<u32, VecDeque<M>>,
 }
 
 impl<M> Merging<M> {
-    /// A peer that has sent `received` messages by one of `ports` ports, and has never moved.
+    /// Starts with a peer that has sent `received` messages by one of `ports` ports, and has never moved.
     #[must_use]
     pub fn new(ports: usize, received: u32) -> Self {
         Merging { now: 0, dealt_with: received, segments: vec![0; ports], ends: Vec::new(), held: HashMap::new() }
     }
 
-    /// Notes the arrival of a message by this port. True if it is in turn; else the caller holds it.
+    /// Notes the arrival of a message by this port. Returns true if it is in turn; else the caller holds it.
     pub fn arrived(&mut self, port: usize) -> bool {
         let is_its_turn = self.segments[port] == self.now;
         self.dealt_with = self.dealt_with.wrapping_add(u32::from(is_its_turn));

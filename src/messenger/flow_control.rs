@@ -3,9 +3,9 @@
 //!
 //! [`Kept`] is the receiver's side, one per process. It adds up the bytes of unexpected messages. Beyond the bound the
 //! receiver holds back each sender that adds to them (`HoldBack`); below half of the bound it lets those senders go on
-//! (`GoOn`). [`Outgoing`] is the sender's side: it decides how each message is sent ([`Way`]). There are no credits. A
-//! message that finds its receive costs nothing here, and a send costs one test ([`Outgoing::is_free`]) while no peer
-//! holds back and no message is queued.
+//! (`GoOn`). Both carry a number; the highest counts, in whichever order they arrive. A process never holds itself
+//! back. [`Outgoing`] is the sender's side: it decides how each message is sent ([`Way`]). While no peer holds back and
+//! no message is queued, a send costs one test ([`Outgoing::is_free`]).
 //!
 //! ```text
 //! sender, of one peer                        short message       long message
@@ -15,46 +15,40 @@
 //!   and `window` of a communicator counted   pends               pends
 //! ```
 //!
-//! **An announced message** costs its receiver a header, and stays in the user's buffer until it is matched. **A
-//! message that pends** is not sent at all yet and costs only its request. Messages of one communicator keep their
-//! order, also when pending ones are sent; other communicators do not wait for them.
+//! An announced message costs its receiver a header, and stays in the user's buffer until it is matched. A pending
+//! message costs its sender only the request. Messages of one communicator keep their order, also when pending ones are
+//! sent; other communicators do not wait for them.
 //!
-//! **The most that a receiver keeps** is the sum of four: the bound; the slots of its shared receive queue; per sender,
-//! the messages that it posted or queued before `HoldBack` reached it, at most its send queue and [`Limits::waiting`],
-//! because a sender with a full queue polls; and per sender and communicator a window of headers, or more where the
+//! **The most that a receiver keeps** is the sum of: the bound; the slots of its shared receive queue; per sender, the
+//! messages that it posted or queued before `HoldBack` reached it, at most its send queue and [`Limits::waiting`],
+//! because a sender with a full queue polls; per sender and communicator a window of headers, or more where the
 //! receiver asked for more.
 //!
-//! **Why no message waits for ever.** Five rules:
-//! 1. A process inside MPI takes every message that its ports have received: beyond the bound it makes senders
+//! **Why no message waits for ever:**
+//! 1. A process inside MPI takes every message that its ports have received. Beyond the bound it makes senders
 //!    announce, but it refuses nothing. So a posted message arrives, however many processes flood each other.
 //! 2. Only the first message of a send can be announced instead of sent, or pend. `ClearToSend`, `Finished`,
-//!    `Acknowledge`, fragments and the messages of this file are sent at once. Each of them answers a matched message,
-//!    or there is a fixed number of them per peer and communicator, so they need no bound.
-//! 3. Messages of the MPI library itself (negative tags: collectives) never pend; no receive takes both these and the
-//!    program's messages. So a collective makes progress beside any flood, at the price of an announcement.
+//!    `Acknowledge`, fragments and the messages of this file are sent at once: each answers a matched message, or there
+//!    is a fixed number of them per peer and communicator.
+//! 3. Messages of the MPI library itself (negative tags: collectives) never pend, and no receive takes both these and
+//!    the program's messages. So a collective makes progress beside any flood.
 //! 4. A message that pends because too much waits for the port is sent when the queued messages have gone. By rule 1
 //!    that happens once the receiver is inside MPI.
 //! 5. A message that pends because its window is full waits until an announced message is answered, or until the
 //!    receiver asks. Its sender reports the pending messages (`Pending`). The receiver asks for more (`More`) when a
 //!    receive or a probe of the communicator finds no message, when a message arrives that no receive takes while
-//!    receives wait, and at once if a receive waits already. Each `More` doubles the window. So a receive whose message
-//!    pends gets it after finitely many rounds, even if the window is full of messages that no receive wants. If no
-//!    receive waits, MPI's progress rule requires nothing.
+//!    receives wait, and at once if a receive waits already. Each `More` doubles the window, so a receive gets its
+//!    pending message after finitely many rounds, even if no receive wants the messages in the window.
 //!
-//! The receiver asks for more only if its queue of unexpected messages is not empty. That suffices: each message of a
-//! full window is in that queue, or was matched and is therefore answered, or has yet to arrive, and its arrival checks
-//! again. The exception is a matched probe, which removes messages from this queue without answering them. So the
-//! receiver also asks when a matched probe empties the queue, and when `Pending` arrives while the queue is empty.
+//! The receiver asks only if its queue of unexpected messages is not empty. That suffices: each message of a full
+//! window is in that queue, or was matched and is therefore answered, or has yet to arrive, and its arrival checks
+//! again. A matched probe removes messages from this queue without answering them. So the receiver also asks when a
+//! matched probe empties the queue, and when `Pending` arrives while the queue is empty.
 //!
-//! A process never holds itself back: no other process could wait for the messages that it sends to itself.
+//! **Cost**: that of a finished send does not depend on the number of pending messages and peers. A `HoldBack` or
+//! `GoOn` costs one step per communicator in which messages to that peer pend or are announced.
 //!
-//! `HoldBack` and `GoOn` carry a number; the highest number counts, in whichever order they arrive.
-//!
-//! **Cost**: a finished send costs the same however many messages to however many peers pend; only messages that it
-//! lets go are looked at. A `HoldBack` or `GoOn` costs one step per communicator in which messages to that peer pend or
-//! are announced.
-//!
-//! Called by the plugin (`pml/flow.rs`), which sends these messages. Grade: pending. Threads: the owner's. Tests:
+//! Called by `pml/flow.rs`, which sends these messages. Grade: pending. Threads: the owner's. Tests:
 //! `flow_control/tests.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
@@ -66,20 +60,20 @@ use rustc_hash::{FxHashMap, FxHashSet};
 #[cfg(test)]
 mod tests;
 
-/// The limits of a process.
+/// Limits of a process.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
     /// Bytes of unexpected messages beyond which the receiver holds their senders back.
     pub kept: u64,
-    /// Bytes queued for the port to one peer from which on further messages to it pend.
+    /// Bytes queued for the port to one peer from which on further messages to this peer pend.
     pub waiting: u64,
-    /// Announced and unanswered messages of a communicator to one peer from which on further ones pend.
+    /// Number of announced and unanswered messages of a communicator to one peer from which on further ones pend.
     pub window: u32,
 }
 
 impl Limits {
-    /// Whether messages pend while this many bytes wait for the port. Never if no bytes wait, whatever the limit: only
-    /// the departure of a queued message resumes pending ones.
+    /// Whether messages pend while `waiting` bytes are queued for the port. Never at 0, whatever the limit: only the
+    /// departure of a queued message resumes pending ones.
     fn is_too_much(&self, waiting: u64) -> bool {
         waiting > 0 && waiting >= self.waiting
     }
@@ -88,7 +82,7 @@ impl Limits {
 /// A `HoldBack` or `GoOn` for a peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Word {
-    /// Higher than the number of every earlier one. 64 bits never wrap, so a peer may miss any number of them.
+    /// Higher than each earlier number. 64 bits never wrap, so a peer may miss any number of words.
     pub number: u64,
     /// True: `HoldBack`, the peer must announce short messages too. False: `GoOn`.
     pub holds_back: bool,
@@ -101,24 +95,24 @@ pub struct Kept<P> {
     bytes: u64,
     number: u64,
     held_back: FxHashSet<P>,
-    /// The peers that reported pending messages, by communicator.
+    /// Peers that reported pending messages, by communicator.
     pending: FxHashMap<u32, FxHashSet<P>>,
 }
 
 impl<P: Copy + Eq + Hash> Kept<P> {
-    /// A process without unexpected messages.
+    /// Starts without unexpected messages.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Kept { bound: limits.kept, bytes: 0, number: 0, held_back: FxHashSet::default(), pending: FxHashMap::default() }
     }
 
-    /// Adds an unexpected message. True if the sum is beyond the bound: the caller holds its sender back.
+    /// Adds an unexpected message. Returns true if the sum is beyond the bound: the caller holds its sender back.
     pub fn keep(&mut self, bytes: u64) -> bool {
         self.bytes += bytes;
         self.bytes > self.bound
     }
 
-    /// Subtracts a message that has left. True if every held-back sender may go on ([`Kept::let_go`]).
+    /// Subtracts a message that has left. Returns true if every held-back sender may go on ([`Kept::let_go`]).
     pub fn give_up(&mut self, bytes: u64) -> bool {
         self.bytes = self.bytes.saturating_sub(bytes);
         !self.held_back.is_empty() && self.bytes <= self.bound / 2
@@ -190,11 +184,9 @@ pub enum Way {
 #[derive(Debug)]
 struct Peer<R> {
     is_held_back: bool,
-    /// Bytes queued for the port.
     waiting: u64,
     /// Announced and pending messages, by communicator. A queue without any is removed.
     queues: BTreeMap<u32, Queue<R>>,
-    /// Number of pending messages, of all communicators.
     pending: usize,
     /// Communicator of the last message that [`Outgoing::next_to`] has returned.
     turn: u32,
@@ -214,14 +206,13 @@ struct Queue<R> {
 #[derive(Debug)]
 pub struct Outgoing<P, R> {
     limits: Limits,
-    /// The peers to which some messages cannot be sent freely.
     peers: FxHashMap<P, Peer<R>>,
     /// Number of each peer's last `HoldBack` or `GoOn`; it outlives the peer's entry in `peers`.
     heard: FxHashMap<P, u64>,
 }
 
 impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
-    /// A process that has sent nothing.
+    /// Starts with nothing sent.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
         Outgoing { limits, peers: FxHashMap::default(), heard: FxHashMap::default() }
@@ -256,8 +247,8 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         known.queue(context, self.limits.window).pending.push_back(send);
     }
 
-    /// Whether the caller has to send `Pending` now: the peer holds this process back, messages pend, and the peer has
-    /// not been sent one since it last asked for more. Notes it as sent.
+    /// Whether the caller has to send `Pending` now: the peer holds this process back, messages pend, and no `Pending`
+    /// was sent since the peer last asked for more. Notes it as sent.
     pub fn tells(&mut self, peer: P, context: u32) -> bool {
         let Some(known) = self.peers.get_mut(&peer).filter(|known| known.is_held_back) else { return false };
         let Some(queue) = known.queues.get_mut(&context) else { return false };
@@ -299,7 +290,7 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         }
     }
 
-    /// Notes a `HoldBack` or `GoOn`. Returns the communicators with pending messages; `None` if it is outdated.
+    /// Notes a `HoldBack` or `GoOn`. Returns the communicators with pending messages; `None` if the word is outdated.
     pub fn heard(&mut self, peer: P, word: Word) -> Option<Vec<u32>> {
         // Numbers begin at 1.
         let last = self.heard.entry(peer).or_default();
@@ -320,7 +311,7 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         self.peers.entry(peer).or_default().waiting += bytes;
     }
 
-    /// Subtracts a queued message that has gone. True if pending messages may go now ([`Outgoing::next_to`]).
+    /// Subtracts a queued message that has gone. Returns true if pending messages may go now ([`Outgoing::next_to`]).
     pub fn went(&mut self, peer: P, bytes: u64) -> bool {
         let Some(known) = self.peers.get_mut(&peer) else { return false };
         known.waiting = known.waiting.saturating_sub(bytes);
@@ -335,7 +326,7 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         self.heard.remove(&peer);
     }
 
-    /// Removes a peer to which all messages can be sent freely, so that [`Self::is_free`] holds again.
+    /// Removes a peer to which all messages can be sent freely, so that [`Self::is_free`] can hold again.
     fn forget_if_free(&mut self, peer: P) {
         if self.peers.get(&peer).is_some_and(Peer::is_free) {
             self.peers.remove(&peer);
@@ -350,7 +341,6 @@ impl<R> Default for Peer<R> {
 }
 
 impl<R> Peer<R> {
-    /// Whether all messages to this peer can be sent freely again.
     fn is_free(&self) -> bool {
         !self.is_held_back && self.waiting == 0 && self.queues.is_empty()
     }
@@ -363,7 +353,6 @@ impl<R> Peer<R> {
         self.queues.entry(context).or_insert_with(|| Queue::new(window))
     }
 
-    /// Decides how the next message of a communicator is sent, and counts it if it is announced.
     fn way_of_next(&mut self, context: u32, limits: Limits) -> Way {
         if !self.is_held_back {
             return if limits.is_too_much(self.waiting) { Way::Pends } else { Way::Free };
@@ -376,7 +365,6 @@ impl<R> Peer<R> {
         Way::Announced { counted: true }
     }
 
-    /// Removes and returns the first pending message of a communicator, if it can be sent now.
     fn next(&mut self, context: u32, limits: Limits) -> Option<(R, Way)> {
         if !self.has_pending(context) {
             return None;
@@ -391,7 +379,7 @@ impl<R> Peer<R> {
         Some((send, way))
     }
 
-    /// The communicator whose turn it is among those with pending messages.
+    /// Returns the communicator whose turn it is among those with pending messages.
     fn next_turn(&self) -> Option<u32> {
         let later = self.queues.range((Bound::Excluded(self.turn), Bound::Unbounded));
         let mut in_turn = later.chain(&self.queues);

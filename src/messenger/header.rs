@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The headers of messages on the wire: their bytes and their checks.
+//! Bytes and checks of the headers of messages on the wire.
 //!
-//! Headers do not carry the version: processes publish [`VERSION`] in the modex, and do not connect to another version.
-//! All fields are little-endian. The low half of the first byte is the kind, the high half flags. The sending process
-//! is named by the immediate data (`transport/work_request.rs`), or by another carrier of messages in its own way.
+//! Headers carry no version: processes publish [`VERSION`] in the modex, and do not connect to another version. All
+//! fields are little-endian. The low half of the first byte is the kind, the high half flags. The immediate data
+//! (`transport/work_request.rs`), or another carrier of messages in its own way, names the sending process.
 //!
 //! Kinds 1 to 4 are messages to be matched. They begin with context, rank and tag: in 8 bytes if context and rank are
-//! below 2^16 and the tag is a signed 24-bit number, else in 12. An eager message always has the long form: the 4 bytes
-//! cost nothing beside the others, and without tests, shifts and masks it takes 22 instructions less, sent and
-//! received.
+//! below 2^16 and the tag is a signed 24-bit number, else in 12. An eager message always has the long form, which takes
+//! 22 instructions less, sent and received.
 //!
 //! ```text
 //! short, 8 bytes    byte 0: kind, flags   1-2: rank      3-4: context   5-7: tag
@@ -35,11 +34,9 @@
 //! More          context 4                             the receiver asks for them
 //! ```
 //!
-//! Each header has exactly one encoding: `decode` refuses all other bytes, and bytes that it takes encode to the same
-//! bytes again. `decode` checks the form alone; the owner of a request checks that the request exists.
-//!
-//! Called by the PML. Path: hot for [`EagerSender::header`] and [`Match::from_eager`], pending for the rest. Threads:
-//! plain values. Tests: `header/tests.rs`.
+//! Each header has exactly one encoding: `decode` refuses all other bytes. It checks the form alone; the owner of a
+//! request checks that the request exists. Called by the PML. Path: hot for [`EagerSender::header`] and
+//! [`Match::from_eager`], pending for the rest. Threads: plain values. Tests: `header/tests.rs`.
 
 use super::flow_control::Word;
 use arrayvec::ArrayVec;
@@ -69,9 +66,9 @@ const MOVED: u8 = 9;
 const FLOW: u8 = 10;
 const PENDING: u8 = 11;
 const MORE: u8 = 12;
-/// Flag of kinds 1 to 4: the long form.
+/// Of kinds 1 to 4: the long form.
 const LONG: u8 = 0x10;
-/// Flag of [`FLOW`]: `GoOn`; without it `HoldBack`.
+/// Of [`FLOW`]: `GoOn`; without it `HoldBack`.
 const GRANTED: u8 = 0x10;
 
 /// Bits of a context in the long form.
@@ -107,7 +104,6 @@ impl Match {
         (self.context | self.rank as u32) >> 16 == 0 && self.tag << 8 >> 8 == self.tag
     }
 
-    /// The short form, without kind and flags.
     #[inline]
     const fn short_word(&self) -> u64 {
         (self.rank as u64) << 8 | (self.context as u64) << 24 | (self.tag as u64) << 40
@@ -152,7 +148,7 @@ impl Match {
 pub struct EagerSender(u64);
 
 impl EagerSender {
-    /// The sender with this rank, at least 0, in a context below 2^24.
+    /// Makes the sender with this rank, at least 0, in a context below 2^24.
     #[must_use]
     pub const fn new(context: u32, rank: i32) -> Self {
         EagerSender((rank as u64) << 32 | (context << 8) as u64 | (EAGER | LONG) as u64)
@@ -302,7 +298,6 @@ pub enum Malformed {
 /// The encoded bytes of a header, for the wire.
 pub type Bytes = ArrayVec<u8, MAX_SIZE>;
 
-/// The part of a header that has not been read.
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {

@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Link: how a peer is reached. By a port of this process and its number for the peer, by shared memory, or as oneself.
 //!
-//! All messages to a peer use one path, so they arrive in order without numbers: shared memory, or one port; `pml/rails.rs`
-//! chooses among several.
-//!
-//! A link that a communicator stores may have marks: it is one of several ([`Link::of_several`]), or short messages may
-//! not use it now ([`Link::marked`]). Each mark has its own bit. A known link never has all bits set, as
-//! [`Link::UNKNOWN`] has. A fast path compares a link with its unmarked value, so a mark closes it without a further
-//! test. Called by the whole PML. Grade: hot. Threads: any. Plain data. Tests: below.
+//! A link that a communicator stores may have marks, each with its own bit: it is one of several
+//! ([`Link::of_several`]), or short messages may not use it now ([`Link::marked`]). A fast path compares a link with
+//! its unmarked value, so a mark closes it without a further test. Called by the whole PML. Grade: hot. Threads: any.
+//! Plain data. Tests: below.
 
 use crate::transport::EndpointId;
 
@@ -15,21 +12,19 @@ use crate::transport::EndpointId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Link(u64);
 
-/// Name of a peer for flow control: a link to it that stays the same when its messages use another one (`pml/rails.rs`).
+/// Peer, for flow control: a link to it that stays the same when its messages use another one (`pml/rails.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Account(pub Link);
 
-/// Mark of a link that is one of several.
 const OF_SEVERAL: u64 = 1 << 63;
 
-/// Mark of a link that short messages may not use now (flow control).
+/// Short messages may not use the link now (flow control).
 const HELD_BACK: u64 = 1 << 62;
 
-/// Bits of the rail's index in the upper half.
 const RAIL: u64 = 0xff;
 
 impl Link {
-    /// Not looked up yet.
+    /// Not looked up yet. A known link never has all bits set.
     pub const UNKNOWN: Link = Link(u64::MAX);
 
     /// To this process; its rail does not exist.
@@ -59,7 +54,7 @@ impl Link {
         Link((rail as u64) << 32 | to.index() as u64)
     }
 
-    /// Index of its rail.
+    /// Returns the index of its rail.
     #[inline]
     #[must_use]
     pub const fn rail(self) -> usize {
@@ -73,7 +68,7 @@ impl Link {
         self.0 >> 32 == 0
     }
 
-    /// The link with the mark that it is one of several.
+    /// Returns the link with the mark that it is one of several.
     #[inline]
     #[must_use]
     pub const fn of_several(self) -> Self {
@@ -87,35 +82,35 @@ impl Link {
         self.0 & (OF_SEVERAL | HELD_BACK) == OF_SEVERAL
     }
 
-    /// The link with the mark that short messages may not use it now.
+    /// Returns the link with the mark that short messages may not use it now.
     #[inline]
     #[must_use]
     pub const fn marked(self) -> Self {
         Link(self.0 | HELD_BACK)
     }
 
-    /// A known link without the mark of [`Self::marked`].
+    /// Returns a known link without the mark of [`Self::marked`].
     #[inline]
     #[must_use]
     pub const fn unmarked(self) -> Self {
         Link(self.0 & !HELD_BACK)
     }
 
-    /// The rail's endpoint of the peer.
+    /// Returns the rail's endpoint of the peer.
     #[inline]
     #[must_use]
     pub const fn to(self) -> EndpointId {
         EndpointId::from_index(self.0 as u32)
     }
 
-    /// The link as a number, for an atomic.
+    /// Returns the link as a number, for an atomic.
     #[inline]
     #[must_use]
     pub const fn bits(self) -> u64 {
         self.0
     }
 
-    /// The link of [`Self::bits`].
+    /// Returns the link of [`Self::bits`].
     #[inline]
     #[must_use]
     pub const fn from_bits(bits: u64) -> Self {

@@ -2,16 +2,15 @@
 //! The numbers by which one process names its requests to another, and what each number stands for.
 //!
 //! A number from the network is looked up, never used as an address. A number whose transfer has ended is refused,
-//! until its place has been used 512 times. The number of a place beyond the first 2^22 has no room for a count of
-//! uses, so it is refused only while the place is free. Called by the PML. Pending grade: a new place is made only if
-//! none is free. Threads: the owner's. Tests: at the end of the file.
+//! until its place has been used 512 times. Places beyond the first 2^22 have no room for a count of uses, so their
+//! numbers are refused only while the place is free. Called by the PML. Pending grade. Threads: the owner's. Tests:
+//! below.
 
 /// The number of a transfer: its place in the low bits, and above it how often the place was used; or, with the highest
 /// bit set, a place of 31 bits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct TransferId(pub u32);
 
-/// Bits of a place whose uses are counted.
 const PLACE: u32 = 22;
 
 /// Mark of a place that needs more bits.
@@ -34,7 +33,6 @@ struct Slot<T> {
     what: Option<T>,
 }
 
-/// The transfers that have begun and not ended.
 #[derive(Debug)]
 pub struct Transfers<T> {
     slots: Vec<Slot<T>>,
@@ -48,7 +46,7 @@ impl<T> Default for Transfers<T> {
 }
 
 impl<T: Copy> Transfers<T> {
-    /// Begins a transfer. Memory limits how many there are: 2^31 of them take more than any process has.
+    /// Begins a transfer. Memory limits their number: 2^31 take more than any process has.
     pub fn begin(&mut self, what: T) -> TransferId {
         let place = self.free.pop().unwrap_or_else(|| {
             self.slots.push(Slot { uses: 0, what: None });

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests: each rule alone, and a model of two processes with random histories, in which no message is lost, overtaken
-//! or held up for ever, and the memory is bounded.
+//! Tests: each rule alone, and random histories of two processes: no message is lost, overtaken or held up for ever,
+//! and memory is bounded.
 
 use super::*;
 use proptest::prelude::*;
@@ -56,7 +56,6 @@ fn who_is_asked_for_more_announces_as_many_again() {
     outgoing.more(PEER, 0);
     assert_eq!([0; 3].map(|_| outgoing.next(PEER, 0).map(|(send, _)| send)), [Some(2), Some(3), None]);
     assert!(!outgoing.tells(PEER, 0));
-    // No message to this peer pends.
     outgoing.more(9, 0);
     assert!(!outgoing.tells(9, 0));
 }
@@ -185,7 +184,6 @@ thread_local! {
     static COMPARED: Cell<u32> = const { Cell::new(0) };
 }
 
-/// A peer that counts how often it is compared or hashed.
 #[derive(Debug, Clone, Copy, Eq)]
 struct Counted(u32);
 
@@ -203,7 +201,7 @@ impl Hash for Counted {
     }
 }
 
-/// Runs `work` and returns how often it compared or hashed a peer.
+/// Returns how often `work` compared or hashed a peer.
 fn looks<T>(work: impl FnOnce() -> T) -> u32 {
     COMPARED.set(0);
     work();
@@ -222,7 +220,7 @@ fn a_send_that_has_gone_costs_the_same_whatever_pends_to_however_many_peers() {
         }
     }
     let peer = Counted(500);
-    // Each of the few tables costs a hash, and a comparison with another peer or two.
+    // Each table costs a hash, and a comparison with one or two other peers.
     assert!(looks(|| assert!(!outgoing.went(peer, 1))) <= 10);
     assert!(looks(|| assert!(outgoing.went(peer, 2))) <= 10);
     assert!(looks(|| assert!(outgoing.next_to(peer).is_some())) <= 40);
@@ -261,9 +259,7 @@ fn who_said_that_messages_pend_is_asked_once() {
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
-    /// The program sends a message with this tag.
     Send { tag: i32 },
-    /// The program posts a receive for this tag.
     Receive { tag: i32 },
     /// The port sends the first message that is queued for it.
     Post,
@@ -295,15 +291,12 @@ enum Back {
     More,
 }
 
-/// Bytes that a message takes at the receiver, announced or not.
 const BYTES: u64 = 10;
 
-/// Any limits, the least of each included.
 fn limits() -> impl Strategy<Value = Limits> {
     (0..150_u64, 0..50_u64, 1..4_u32).prop_map(|(kept, waiting, window)| Limits { kept, waiting, window })
 }
 
-/// A sender and a receiver with one communicator, and the messages in flight between them.
 struct Model {
     outgoing: Outgoing<u8, (i32, u32)>,
     kept: Kept<u8>,
@@ -403,7 +396,7 @@ impl Model {
             }
             self.matched(message);
         } else {
-            // Like the plugin: with no unexpected message it asks no sender for more.
+            // As in the plugin: with no unexpected message it asks no sender for more.
             if !self.unexpected.is_empty() {
                 self.ask_for_more();
             }
@@ -483,7 +476,6 @@ impl Model {
         }
     }
 
-    /// Delivers all messages in flight, and those that they cause.
     fn settle(&mut self) {
         while !(self.port.is_empty() && self.forth.is_empty() && self.back.is_empty()) {
             self.step(Step::Post);

@@ -20,7 +20,6 @@ fn matched() -> impl Strategy<Value = Match> {
 
 fn memory() -> impl Strategy<Value = Memory> {
     (any::<u32>(), any::<u64>(), any::<u64>()).prop_map(|(key, address, length)| {
-        // At most the bytes from the address to the end of the address space.
         Memory { key, address, length: length.min(u64::MAX - address) }
     })
 }

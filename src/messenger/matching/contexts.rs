@@ -2,20 +2,17 @@
 //! The table of communicators by context, the number that messages carry.
 //!
 //! Contexts are small numbers: Open MPI takes the lowest that is free on all members, and reuses those of freed
-//! communicators. So the table is an array, and a lookup one load. A message may arrive for a context that this process
-//! has not added yet; the table keeps it, and `add` returns such messages in order of arrival. A message never makes
-//! the array longer, so one with a damaged context costs only its own memory.
+//! communicators. So the table is an array, and a lookup one load. Communicators created without a parent have large
+//! numbers, from [`Contexts::EXTENDED`] on, which a lookup finds in a map.
 //!
-//! Communicators created without a parent have no small number that all members agree on. They have large numbers, from
-//! [`Contexts::EXTENDED`] on, which a lookup finds in a map.
+//! A message may arrive for a context that this process has not added yet. The table keeps it, and `add` returns such
+//! messages in order of arrival; a thread that adds a context delivers them before another thread looks up, so that no
+//! later message overtakes them. A message never makes the array longer, so a damaged context costs only its own
+//! memory. Messages that a communicator has not received when it ends are lost. The table keeps later ones for the next
+//! communicator of that context; MPI forbids a program to send them.
 //!
-//! If a communicator ends with unreceived messages, they are lost. A message that arrives even later is kept for the
-//! next communicator of that context; MPI forbids a program to send one.
-//!
-//! Threads: the owner's. A thread that adds a context delivers the kept messages before another thread looks up, so that
-//! no later message overtakes them.
-//!
-//! Used beside [`super::Matching`]. Path: hot for a lookup, setup for the rest. Tests: `tests/contexts.rs`.
+//! Used beside [`super::Matching`]. Threads: the owner's. Path: a lookup is hot, the rest setup. Tests:
+//! `tests/contexts.rs`.
 
 use std::collections::BTreeMap;
 
@@ -33,7 +30,7 @@ pub enum Refused<C> {
 pub struct Contexts<C, M> {
     communicators: Vec<Option<C>>,
     extended: BTreeMap<u32, C>,
-    /// By context, in order of arrival. `add` costs the same however many messages wait for other contexts.
+    /// By context, in order of arrival. The cost of `add` does not depend on the messages for other contexts.
     pub(super) kept: BTreeMap<u32, Vec<M>>,
 }
 
@@ -44,22 +41,22 @@ impl<C, M> Default for Contexts<C, M> {
 }
 
 impl<C, M> Contexts<C, M> {
-    /// The small contexts are below this number.
+    /// Upper bound, exclusive, of the small contexts.
     pub const LIMIT: u32 = 1 << 20;
 
     /// The first of the large contexts.
     pub const EXTENDED: u32 = 1 << 23;
 
-    /// All contexts are below this number, as headers have 24 bits for one (`messenger/header.rs`).
+    /// Upper bound, exclusive: headers have 24 bits for a context (`messenger/header.rs`).
     const END: u32 = 1 << 24;
 
-    /// A table without communicators.
+    /// Makes a table without communicators.
     #[must_use]
     pub const fn new() -> Self {
         Contexts { communicators: Vec::new(), extended: BTreeMap::new(), kept: BTreeMap::new() }
     }
 
-    /// The communicator with this context.
+    /// Returns the communicator with this context.
     #[must_use]
     #[inline]
     pub fn get(&self, context: u32) -> Option<&C> {

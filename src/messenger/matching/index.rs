@@ -1,26 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An index of a queue's entries by the masked bits of their keys: finds the oldest entry of a key at once, however
 //! many entries the queue has.
-//!
 //! Each bucket of the hash table chains the oldest entry of each of its keys; the younger entries of a key follow
-//! behind its oldest. So the length of a chain depends on the hash alone, and a thousand messages with one envelope do
-//! not slow down the search for another. All links are in the entries (`slab.rs`): this index uses `links[slot]`. The
-//! table doubles when there are more keys than buckets, and never shrinks; nothing else allocates.
+//! behind its oldest. So a thousand messages with one envelope do not slow down the search for another. The entries
+//! have the links (`slab.rs`); this index uses `links[slot]`. The table doubles when there are more keys than buckets,
+//! and never shrinks; nothing else allocates.
 //!
-//! Used by queues that have become long (`posted.rs`, `unexpected.rs`). Path: hot, where a queue is long. Threads: one
-//! at a time. Tests: at the end of the file, and the histories of `tests/histories.rs`.
+//! Used by long queues (`posted.rs`, `unexpected.rs`). Path: hot. Threads: one at a time. Tests: below, and
+//! `tests/histories.rs`.
 
 use super::slab::{Links, NONE, Slab};
 
 /// Value of `chain` in an entry that is not the oldest of its key.
 const YOUNGER: u32 = NONE - 1;
 
-/// Buckets of a new table.
 const FIRST_BUCKETS: usize = 64;
 
 #[derive(Debug)]
 pub(super) struct Index {
-    /// The bits of an entry's key that this index compares.
+    /// Bits of an entry's key that this index compares.
     mask: u64,
     /// Position of this index' links in an entry's `links`.
     slot: usize,
@@ -85,7 +83,6 @@ impl Index {
         slab.at(at).links[slot] = Links { next: NONE, prev: at, chain };
     }
 
-    /// Removes the entry; its key must be unchanged.
     pub(super) fn remove<P, const N: usize>(&mut self, slab: &mut Slab<P, N>, at: u32) {
         let slot = self.slot;
         let key = slab.at(at).key & self.mask;

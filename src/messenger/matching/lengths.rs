@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Current and maximum lengths of a communicator's queues, for performance variables (`pml/variables.rs`).
 //!
-//! Counted where a message or receive enters or leaves a queue, so a message for the receive in the first slot, which
-//! is in no queue (`pml/first_receive.rs`), counts nothing. Written by the thread that has entered the PML, without locked
-//! instructions; read by any thread. Grade: pending. Tests: below, and `hw-tests/tools/mpi_t_queues.c`.
+//! The matching counts where a message or receive enters or leaves a queue. A receive at the first place is in no queue
+//! (`pml/first_receive.rs`), so a message for it counts nothing. The thread that has entered the PML writes, without
+//! locked instructions; any thread reads. Grade: pending. Tests: below, and `hw-tests/tools/mpi_t_queues.c`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -36,8 +36,8 @@ impl Level {
         self.set_with(value, 0);
     }
 
-    /// Sets the level to `value`; before this call it had briefly been `value + more`, which counts for the maximum.
-    /// The former value counts as well, because a tool that resets the maximum at this moment may have read it.
+    /// Sets the level to `value`. The maximum includes `value + more`, the level just before this call, and the former
+    /// value, because a tool that resets the maximum at this moment may have read it.
     fn set_with(&self, value: u64, more: u64) {
         let greatest = (value + more).max(self.now.load(Ordering::Relaxed));
         self.now.store(value, Ordering::Relaxed);
@@ -89,7 +89,7 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// Notes that `now` receives are in the queue; with `has_first` another one is in the first slot.
+    /// Notes that `now` receives are in the queue; with `has_first` another one is at the first place.
     pub fn posted(&self, now: u32, has_first: bool) {
         self.posted.set_with(u64::from(now), u64::from(has_first));
     }
@@ -113,13 +113,13 @@ impl Lengths {
     }
 }
 
-/// Lengths of a communicator's queues as tools see them: `has_first` adds the receive in the first slot. Any thread may
-/// read them; one at a time may reset.
+/// Lengths of a communicator's queues as tools see them, with the receive at the first place. Any thread may read them;
+/// one at a time may reset.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a> {
     /// Lengths of the queues.
     pub lengths: &'a Lengths,
-    /// Whether a receive is in the first slot.
+    /// Whether a receive is at the first place.
     pub has_first: bool,
 }
 

@@ -2,40 +2,26 @@
 //! Tag matching: decides which receive takes which message. Knows no adapter, protocol, MPI library or other part.
 //!
 //! A [`Matching`] has the posted receives and the unexpected messages of one communicator. [`Contexts`] is the table of
-//! communicators by the context number that messages carry. The caller chooses the types of a receive (`R`) and of a
-//! message (`U`): `R` is a small value, such as the address of a request; `U` a message's header and where its data is.
+//! communicators by the context number that messages carry. The caller chooses the types of a receive (`R`), a small
+//! value such as the address of a request, and of a message (`U`): its header and where its data is.
 //!
 //! The rules, with the sections of MPI 3.1:
 //!
 //! - A message is taken by a receive of its communicator that names its source and tag, or leaves them open with
-//!   [`ANY_SOURCE`], [`ANY_TAG`] (3.2.4). `ANY_TAG` takes tags of at least 0; negative ones are a library's own, all 32
-//!   bits of them.
+//!   [`ANY_SOURCE`], [`ANY_TAG`] (3.2.4). `ANY_TAG` takes tags of at least 0; negative ones are a library's own.
 //! - An arriving message goes to the first posted of the receives that take it; a receive gets the first arrived of the
 //!   messages that it takes. Messages of one sender arrive in order, so none overtakes another (3.5).
 //! - [`Matching::probe`] returns the message that a receive would get (3.8.1). [`Matching::matched_probe`] removes that
 //!   message from the queue; only its handle leads to it then (3.8.2). [`Matching::cancel`] removes an unmatched
 //!   receive (3.8.4).
 //!
-//! | file | what |
-//! |---|---|
-//! | `pattern.rs` | envelopes and patterns: the one comparison |
-//! | `posted.rs`, `unexpected.rs` | the two queues |
-//! | `slab.rs`, `index.rs`, `threshold.rs` | their parts: entries and lists, hashed indexes, and when to use them |
-//! | `contexts.rs` | the table of communicators |
-//! | `lengths.rs` | lengths of the two queues, for performance variables |
-//! | `outcome.rs` | the result of each operation, and the events it stands for |
-//!
 //! Cost: a search looks at the head of a list first, and after a few entries at an index, so it does not depend on the
-//! length of the queue (`tests/steps.rs`). There are two exceptions. The search that first needs an index builds it,
-//! which costs as much as the queue is long; the insertions since the last build pay for that. And random searches in a
-//! queue larger than the processor's cache cost cache misses. Path: hot; a queue allocates only when it is longer than
-//! ever before, and frees when its communicator goes.
+//! length of the queue (`tests/steps.rs`). Only the search that first needs an index builds it, which costs as much as
+//! the queue is long. A queue allocates only when it is longer than ever before, and frees when its communicator goes.
 //!
-//! Threads: one at a time, by `&mut self`; there are no locks in here. A post must have its matching to itself from the
-//! search to the insertion ([`Matching::post`], or both parts), and so must an arrival; otherwise each could miss the
-//! other.
-//!
-//! Called by the protocols and the plugin. Tests: `tests/`, and in each file. `cargo bench -p ibex --bench matching`.
+//! Called by the PML. Path: hot. Threads: one at a time, without locks. No other call may come between the search and
+//! the insertion of a post ([`Matching::post`], or both parts) or of an arrival; otherwise each could miss the other.
+//! Tests: `tests/`, and in each file. `cargo bench -p ibex --bench matching`.
 
 mod contexts;
 mod index;
@@ -71,7 +57,7 @@ impl<R: Copy, U> Default for Matching<R, U> {
 }
 
 impl<R: Copy, U> Matching<R, U> {
-    /// A communicator with empty queues.
+    /// Makes a communicator with empty queues.
     #[must_use]
     pub const fn new() -> Self {
         Matching { posted: Posted::new(), unexpected: Unexpected::new() }
@@ -130,8 +116,8 @@ impl<R: Copy, U> Matching<R, U> {
         Searched { found, attempts }
     }
 
-    /// Removes the message that a receive posted now would get from the queue: searches do not find it any more, but
-    /// its handle leads to it ([`Matching::take`]).
+    /// Removes the message that a receive posted now would get from the queue. Only its handle leads to it then
+    /// ([`Matching::take`]).
     pub fn matched_probe(&mut self, pattern: Pattern) -> Searched<Message<MessageHandle>> {
         let (at, attempts) = self.unexpected.find(pattern);
         let aside = if at == NONE { None } else { self.unexpected.set_aside(at) };
@@ -139,8 +125,8 @@ impl<R: Copy, U> Matching<R, U> {
         Searched { found, attempts }
     }
 
-    /// Takes the message with this handle, from the queue or set aside: for the receive of a matched probe, or because
-    /// its sender withdrew it. `None` if it was taken before.
+    /// Takes the message with this handle, queued or set aside: for the receive of a matched probe, or because its
+    /// sender withdrew it. `None` if it was taken before.
     pub fn take(&mut self, handle: MessageHandle) -> Option<Message<U>> {
         let at = self.unexpected.resolve(handle.0)?;
         self.unexpected.take_at(at).map(|(envelope, message)| Message { envelope, message })
@@ -152,8 +138,7 @@ impl<R: Copy, U> Matching<R, U> {
         self.unexpected.get_mut(at)
     }
 
-    /// Cancels the posted receive of this request. False if it was matched or cancelled. Comparing the request as well
-    /// refuses a handle of another communicator.
+    /// Cancels the posted receive of this request. False if it was matched or cancelled, or is of another communicator.
     pub fn cancel(&mut self, handle: ReceiveHandle, request: R) -> bool
     where
         R: PartialEq,

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The results of the operations of [`super::Matching`], from which their caller can raise a tool's events in order.
 //!
-//! Nothing calls back. An operation on a queue is one search or one insertion; `post` and `arrive` are one of each, and
-//! their parts are public, so that a caller can read a clock between them. Each result stands for these events of
-//! PERUSE 2.0 (section 4.1, its diagram):
+//! `post` and `arrive` are a search and an insertion each; these parts are public, so that a caller can read a clock
+//! between them. Each result stands for these events of PERUSE 2.0 (section 4.1, its diagram):
 //!
 //! | operation | outcome | events, in order |
 //! |---|---|---|
@@ -33,14 +32,14 @@ pub struct MessageHandle(pub(super) Handle);
 macro_rules! kept_as_bits {
     ($($handle:ident)*) => {$(
         impl $handle {
-            /// The handle as a number for a request to store. No handle is 0.
+            /// Returns the handle as a number for a request to store. No handle is 0.
             #[must_use]
             #[inline]
             pub const fn bits(self) -> u64 {
                 self.0.bits()
             }
 
-            /// The handle with these bits. Operations refuse bits that were never a handle's.
+            /// Returns the handle with these bits. Operations refuse bits that were never a handle's.
             #[must_use]
             #[inline]
             pub const fn from_bits(bits: u64) -> Self {

@@ -2,9 +2,8 @@
 //! The envelope of a message ([`Envelope`]), and which envelopes a receive takes ([`Pattern`]).
 //!
 //! Both are a 64-bit key, source in the high half and tag in the low one. A pattern also has a mask: it takes a message
-//! if the keys are equal under the mask, so one comparison covers all wildcards. The mask of `ANY_TAG` includes the
-//! tag's sign bit, and so excludes negative tags. Made by the caller of [`super::Matching`]. Hot: plain values. Tests:
-//! at the end of the file.
+//! if the keys are equal under the mask. The mask of `ANY_TAG` includes the tag's sign bit, and so excludes negative
+//! tags. Made by the caller of [`super::Matching`]. Hot: plain values. Tests: below.
 
 /// The source of a receive from any rank: MPI's `MPI_ANY_SOURCE`.
 pub const ANY_SOURCE: i32 = -1;
@@ -12,13 +11,9 @@ pub const ANY_SOURCE: i32 = -1;
 /// The tag of a receive for any tag of at least 0: MPI's `MPI_ANY_TAG`. No message has this tag.
 pub const ANY_TAG: i32 = -1;
 
-/// The bits of a key that hold the tag.
 pub(super) const TAG: u64 = 0xffff_ffff;
-/// The bits of a key that hold the source.
 pub(super) const SOURCE: u64 = !TAG;
-/// The mask of a pattern without a wildcard.
 pub(super) const EXACT: u64 = !0;
-/// The sign bit of the tag.
 const SIGN: u64 = 0x8000_0000;
 
 #[inline]
@@ -33,7 +28,7 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// A message from the rank `source`, at least 0, with this tag.
+    /// Makes the envelope of a message from the rank `source`, at least 0, with this tag.
     #[must_use]
     #[inline]
     pub const fn new(source: i32, tag: i32) -> Self {
@@ -91,7 +86,7 @@ impl Pattern {
     pub const fn new(source: i32, tag: i32) -> Self {
         let source_mask = if source == ANY_SOURCE { 0 } else { SOURCE };
         let tag_mask = if tag == ANY_TAG { SIGN } else { TAG };
-        // Only the sign bit is compared for `ANY_TAG`, and it is 0 in the tags that it takes.
+        // `ANY_TAG` compares only the sign bit, which is 0 in the tags that it takes.
         let tag = if tag == ANY_TAG { 0 } else { tag };
         Pattern { key: key(source, tag) & (source_mask | TAG), mask: source_mask | tag_mask }
     }
@@ -121,7 +116,7 @@ impl Pattern {
     }
 }
 
-/// The four classes of patterns by their wildcards, as indexes of an array.
+/// Indexes of the four classes of patterns, by their wildcards.
 pub(super) mod class {
     pub(in super::super) const EXACT: usize = 0;
     pub(in super::super) const ANY_SOURCE: usize = 1;
@@ -129,13 +124,12 @@ pub(super) mod class {
     pub(in super::super) const ANY: usize = 3;
 }
 
-/// The class of the pattern with this mask.
 #[inline]
 pub(super) const fn class_of(mask: u64) -> usize {
     (mask & SOURCE == 0) as usize | ((mask & TAG != TAG) as usize) << 1
 }
 
-/// The bits of its key that a pattern of each class specifies.
+/// Bits of its key that a pattern of each class specifies.
 pub(super) const SPECIFIED: [u64; 4] = [EXACT, TAG, SOURCE, 0];
 
 #[cfg(test)]

@@ -3,10 +3,9 @@
 //!
 //! A list has all receives in posting order. When the list becomes long, each receive is also in one of four indexes,
 //! by what it specifies: source and tag, tag, source, nothing. Each index yields the oldest receive that takes a
-//! message; the smallest number among these four was posted first. Receives for negative tags have a list of their own:
-//! no message could go to a receive of either list.
-//!
-//! Used by [`super::Matching`]. Path: hot. Threads: one at a time. Tests: `tests/`.
+//! message; the smallest number among these four was posted first. Receives for negative tags have a list of their own,
+//! because no message could go to a receive of either list. Used by [`super::Matching`]. Path: hot. Threads: one at a
+//! time. Tests: `tests/`.
 
 use super::index::Index;
 use super::pattern::{Envelope, Pattern, SPECIFIED, class, class_of, side};
@@ -26,11 +25,9 @@ pub(super) struct Posted<R> {
     slab: Slab<Receive<R>, 1>,
     /// In posting order: for tags of at least 0, for negative tags.
     order: [List; 2],
-    /// Whether the receives are in the indexes.
     indexed: bool,
     indexes: [Index; 4],
     len: u32,
-    /// Number of receives ever posted.
     number: u64,
 }
 
@@ -55,7 +52,6 @@ impl<R: Copy> Posted<R> {
         self.len
     }
 
-    /// Adds a receive at the end.
     #[inline]
     pub(super) fn insert(&mut self, pattern: Pattern, request: R) -> Handle {
         let receive = Receive { mask: pattern.mask(), number: self.number, request };
@@ -68,8 +64,7 @@ impl<R: Copy> Posted<R> {
         handle
     }
 
-    /// Removes the receive that takes the message, if there is one; returns it and the number of receives compared.
-    /// Looks at the head of the list inline.
+    /// Removes the receive that takes the message; returns it and the number of receives compared.
     #[inline]
     pub(super) fn take(&mut self, envelope: Envelope) -> (Option<R>, u32) {
         let list = &mut self.order[side(envelope.key())];
@@ -89,7 +84,7 @@ impl<R: Copy> Posted<R> {
         if at == NONE { (None, attempts) } else { (Some(self.remove(at)), attempts) }
     }
 
-    /// Removes the receive with this handle, if it is there and has this request.
+    /// Removes the receive with this handle if it has this request.
     pub(super) fn cancel(&mut self, handle: Handle, request: R) -> bool
     where
         R: PartialEq,
@@ -98,7 +93,7 @@ impl<R: Copy> Posted<R> {
         at.map(|at| self.remove(at)).is_some()
     }
 
-    /// The receives, in posting order within each side.
+    /// Returns the receives, in posting order within each side.
     pub(super) fn requests(&self) -> impl Iterator<Item = R> {
         self.order.iter().flat_map(|list| self.slab.iter(list)).map(|(_, entry)| entry.payload.request)
     }

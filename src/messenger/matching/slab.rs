@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The memory of a queue's entries, and the list through them in order of arrival.
 //!
-//! Used by `posted.rs` and `unexpected.rs`, which name an entry by its place, 32 bits. Callers outside get a
-//! [`Handle`], which is refused once its entry has gone. A slab grows when it holds more entries than ever before, and
-//! never otherwise allocates.
-//!
-//! [`NONE`] marks the end of a list and a missing neighbour. No slab has that place, so the bounds check of an index is
-//! also the check for the end. Path: hot. Threads: one at a time. Tests: at the end of the file.
+//! `posted.rs` and `unexpected.rs` name an entry by its place, 32 bits. Callers outside get a [`Handle`], which is
+//! refused once its entry has gone. A slab allocates only when it holds more entries than ever before. [`NONE`] marks
+//! the end of a list and a missing neighbour. No slab has that place, so the bounds check of an index is also the check
+//! for the end. Path: hot. Threads: one at a time. Tests: below.
 
-/// The place of no entry.
 pub(super) const NONE: u32 = u32::MAX;
 
 /// The links of an entry in one index (`index.rs`): `next` and `prev` among the entries of its key; `chain` from its
@@ -23,7 +20,6 @@ pub(super) struct Links {
 
 const UNLINKED: Links = Links { next: NONE, prev: NONE, chain: NONE };
 
-/// An entry, with links for `N` indexes.
 #[derive(Debug)]
 pub(super) struct Entry<P, const N: usize> {
     pub(super) key: u64,
@@ -36,7 +32,6 @@ pub(super) struct Entry<P, const N: usize> {
     pub(super) payload: P,
 }
 
-/// The name of an entry, which may outlive the entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Handle {
     at: u32,
@@ -72,7 +67,6 @@ impl List {
     pub(super) const EMPTY: List = List { head: NONE, tail: NONE };
 }
 
-/// The entries in use, and the free places.
 #[derive(Debug)]
 pub(super) struct Slab<P, const N: usize> {
     entries: Vec<Entry<P, N>>,
@@ -94,7 +88,6 @@ impl<P, const N: usize> Slab<P, N> {
         self.entries.get_mut(at as usize)
     }
 
-    /// The entry at a valid place.
     #[inline]
     pub(super) fn at(&mut self, at: u32) -> &mut Entry<P, N> {
         &mut self.entries[at as usize]
@@ -133,7 +126,7 @@ impl<P, const N: usize> Slab<P, N> {
         ((self.entries.len() - 1) as u32, generation)
     }
 
-    /// Removes the entry from its list and frees its place. Returns the entry, whose payload the caller may still read.
+    /// Removes the entry from its list and frees its place. The caller may still read the payload.
     pub(super) fn remove(&mut self, list: &mut List, at: u32) -> &mut Entry<P, N> {
         self.unlink(list, at);
         let free = std::mem::replace(&mut self.free, at);
@@ -143,7 +136,7 @@ impl<P, const N: usize> Slab<P, N> {
         entry
     }
 
-    /// Like `remove`, of the head of the list, which is at `at`. Hot.
+    /// Removes the head of the list, which is at `at`. Hot.
     #[inline]
     pub(super) fn remove_head(&mut self, list: &mut List, at: u32) -> &mut Entry<P, N> {
         let next = self.at(at).next;
@@ -159,7 +152,6 @@ impl<P, const N: usize> Slab<P, N> {
         entry
     }
 
-    /// Moves the entry from one list to the end of another.
     pub(super) fn move_to(&mut self, from: &mut List, to: &mut List, at: u32) {
         self.unlink(from, at);
         let prev = std::mem::replace(&mut to.tail, at);
@@ -183,12 +175,11 @@ impl<P, const N: usize> Slab<P, N> {
         }
     }
 
-    /// The handle of an entry in use.
     pub(super) fn handle(&mut self, at: u32) -> Handle {
         Handle { at, generation: self.at(at).generation }
     }
 
-    /// The place of the handle's entry, if the entry is still there.
+    /// Returns the place of the handle's entry, if the entry is still there.
     #[inline]
     pub(super) fn resolve(&self, handle: Handle) -> Option<u32> {
         let in_use = handle.generation & 1 != 0;
@@ -196,7 +187,7 @@ impl<P, const N: usize> Slab<P, N> {
         (in_use && entry.generation == handle.generation).then_some(handle.at)
     }
 
-    /// The entries of the list and their places, oldest first.
+    /// Returns the entries of the list and their places, oldest first.
     pub(super) fn iter(&self, list: &List) -> impl Iterator<Item = (u32, &Entry<P, N>)> {
         let mut at = list.head;
         std::iter::from_fn(move || {

@@ -2,30 +2,24 @@
 //! The unexpected messages of a communicator: those that arrived before a matching receive was posted.
 //!
 //! A list has all messages in order of arrival; it answers receives with both wildcards directly. The other receives
-//! ask in one of three ways: by source and tag, by tag, or by source. When the list becomes long, each way that
-//! receives use gets an index. Messages with negative tags have a list of their own: no receive could take messages of
-//! both lists.
-//!
-//! A message that a matched probe returned is in a third list, which no search looks at, until its handle is used.
-//!
-//! Used by [`super::Matching`]. Path: hot; the indexes are rarely needed. Threads: one at a time. Tests: `tests/`.
+//! search in one of three ways: by source and tag, by tag, or by source. When the list becomes long, each way that
+//! receives use gets an index. Messages with negative tags have a list of their own, because no receive could take
+//! messages of both lists. A third list, which no search looks at, has the messages that matched probes returned. Used
+//! by [`super::Matching`]. Path: hot. Threads: one at a time. Tests: `tests/`.
 
 use super::index::Index;
 use super::pattern::{Envelope, Pattern, SPECIFIED, class, class_of, side};
 use super::slab::{Entry, Handle, List, NONE, Slab};
 use super::threshold::{LONG, SHORT};
 
-/// Number of ways that have an index: all classes but the last.
+/// All classes but the last have an index.
 const WAYS: usize = class::ANY;
 
-/// The payload of an entry.
 #[derive(Debug)]
 enum Held<U> {
-    /// No message: the place is free or about to be.
+    /// The place is free or about to be.
     Taken,
-    /// A message that searches find.
     Queued(U),
-    /// A message that a matched probe set aside.
     Probed(U),
 }
 
@@ -44,7 +38,6 @@ pub(super) struct Unexpected<U> {
     slab: Slab<Held<U>, WAYS>,
     /// In order of arrival: with tags of at least 0, with negative tags.
     order: [List; 2],
-    /// Messages that matched probes set aside.
     probed: List,
     /// One bit per way: whether its index has the messages.
     indexed: u32,
@@ -73,7 +66,6 @@ impl<U> Unexpected<U> {
         self.len
     }
 
-    /// Adds a message at the end.
     #[inline]
     pub(super) fn insert(&mut self, envelope: Envelope, message: U) -> Handle {
         let key = envelope.key();
@@ -85,8 +77,7 @@ impl<U> Unexpected<U> {
         handle
     }
 
-    /// Removes the oldest message that the pattern takes, if there is one; returns it and the number of messages
-    /// compared. Looks at the head of the list inline.
+    /// Removes the oldest message that the pattern takes; returns it and the number of messages compared.
     #[inline]
     pub(super) fn take(&mut self, pattern: Pattern) -> (Option<(Envelope, U)>, u32) {
         let list = &mut self.order[side(pattern.key())];
@@ -151,13 +142,11 @@ impl<U> Unexpected<U> {
         Some((Envelope::from_key(key), self.slab.handle(at)))
     }
 
-    /// The place of the message with this handle, if the message has not been taken.
     #[inline]
     pub(super) fn resolve(&self, handle: Handle) -> Option<u32> {
         self.slab.resolve(handle)
     }
 
-    /// The message at this place.
     #[inline]
     pub(super) fn get(&self, at: u32) -> Option<(Envelope, &U)> {
         let entry = self.slab.get(at)?;
@@ -167,7 +156,6 @@ impl<U> Unexpected<U> {
         }
     }
 
-    /// Like `get`, to change the message.
     pub(super) fn get_mut(&mut self, at: u32) -> Option<&mut U> {
         match &mut self.slab.get_mut(at)?.payload {
             Held::Taken => None,
@@ -175,7 +163,7 @@ impl<U> Unexpected<U> {
         }
     }
 
-    /// Returns all messages, in order of arrival within each side; those of matched probes last.
+    /// Returns all messages, in order of arrival within each list; those of matched probes last.
     pub(super) fn into_messages(mut self) -> Vec<(Envelope, U)> {
         let lists = [&self.order[0], &self.order[1], &self.probed];
         let places: Vec<u32> = lists.iter().flat_map(|list| self.slab.iter(list)).map(|(at, _)| at).collect();
@@ -271,5 +259,4 @@ impl<U> Unexpected<U> {
     }
 }
 
-/// Memory of an entry beside the caller's message: at most 64 bytes.
 const _: () = assert!(size_of::<Entry<Held<[u64; 4]>, WAYS>>() - size_of::<[u64; 4]>() <= 64);

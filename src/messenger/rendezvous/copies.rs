@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A message that its sender sends as copies, in pieces, and that its receiver assembles.
 //!
-//! Pieces arrive in the order of sending, as they take one path. The caller learns the length of a piece when it packs
-//! it, because it cuts data with gaps between elements. So the last piece may be longer than `wanted`; the receiver
-//! ignores the rest. Called by `pml/pieces.rs`. Pending grade. Threads: the owner's. Tests: at the end of the file.
+//! Pieces take one path, so they arrive in the order of sending. The caller cuts data with gaps between elements and
+//! learns the length of a piece when it packs it. So the last piece may be longer than `wanted`; the receiver ignores
+//! the rest. Called by `pml/pieces.rs`. Pending grade. Threads: the owner's. Tests: below.
 
 /// The sender's side.
 #[derive(Debug, Clone, Copy)]
@@ -28,7 +28,7 @@ impl Sending {
         Sending { wanted, sent: 0, under_way: 0, most }
     }
 
-    /// Offset of the next piece; `None` if no piece may be sent now.
+    /// Returns the offset of the next piece; `None` if no piece may be sent now.
     #[must_use]
     pub fn next_offset(&self) -> Option<u64> {
         (self.sent < self.wanted && self.under_way < self.most).then_some(self.sent)
@@ -52,7 +52,7 @@ impl Sending {
         self.under_way > 0
     }
 
-    /// Counts a piece that the adapter has completed. True if it was the last.
+    /// Counts a piece that the adapter has completed. Returns true if it was the last.
     pub fn done(&mut self) -> bool {
         self.under_way -= 1;
         self.under_way == 0 && self.is_all()

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rendezvous: how the bytes of an announced message travel once a receive has matched it. The receiver reads them from
 //! the sender's memory (`read.rs`), or the sender sends copies (`copies.rs`).
-//!
-//! Called by `pml/reading.rs`, `pml/striped.rs` and `pml/pieces.rs`. Grade: pending. Threads: the owner's.
 
 pub mod copies;
 pub mod read;

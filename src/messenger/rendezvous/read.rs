@@ -5,10 +5,9 @@
 //! Each lane (a path, in the caller's order) gets a share of the message, proportional to its weight. It reads its
 //! share from front to back, in reads of at most one piece, [`MOST`] in flight at a time. The caller posts each read
 //! that [`Reading::next_part`] returns, and reports its completion. A lane that has finished its share takes reads from
-//! the end of the longest remaining share. So no lane waits for one that is slower than its weight, or that has failed.
-//! A lane's reads complete in the order of posting, because a queue pair executes them in order. Another lane repeats a
-//! failed read, which is harmless because a read changes nothing at the sender. Called by `pml/reading.rs`. Pending
-//! grade. Threads: the owner's. Tests: at the end of the file.
+//! the end of the longest remaining share. A queue pair executes reads in order, so a lane's reads complete in the
+//! order of posting. Another lane repeats a failed read, which is harmless because a read changes nothing at the
+//! sender. Called by `pml/reading.rs` and `pml/striped.rs`. Pending grade. Threads: the owner's. Tests: below.
 
 use arrayvec::ArrayVec;
 
@@ -30,11 +29,10 @@ pub struct Part {
 /// A message that is being read. `P` names a path.
 #[derive(Debug)]
 pub struct Reading<P> {
-    /// Number of bytes whose read has not completed.
+    /// Bytes whose read has not completed.
     left: u64,
     length: u64,
     lanes: Vec<Lane<P>>,
-    /// Failed reads, which another lane repeats.
     failed: Vec<Part>,
 }
 
@@ -44,11 +42,10 @@ struct Lane<P> {
     weight: u32,
     /// Start of the part of its share that no lane has begun to read.
     next: u64,
-    /// End of that part.
     end: u64,
     /// Longest read, bytes.
     piece: u64,
-    /// Reads in flight, in the order of posting.
+    /// Oldest first.
     under_way: ArrayVec<Part, MOST>,
     has_failed: bool,
 }
@@ -61,7 +58,7 @@ impl<P> Lane<P> {
 
 impl<P> Reading<P> {
     /// Starts to read a message of `length` bytes, at least 1. Each path has its weight and its longest read in bytes;
-    /// 0 counts as 1. Returns `None` if there is no path.
+    /// 0 counts as 1. `None` if there is no path.
     #[must_use]
     pub fn new(length: u64, paths: impl Iterator<Item = (P, u32, u32)>) -> Option<Self> {
         let lane = |(path, weight, piece): (P, u32, u32)| {
@@ -73,7 +70,7 @@ impl<P> Reading<P> {
         let (mut weight_before, mut next) = (0, 0);
         for lane in &mut lanes {
             weight_before += u128::from(lane.weight);
-            // Less than `length`, because `weight_before` is less than `total`. A single lane needs no division.
+            // Less than `length`, because `weight_before` is less than `total`.
             let share = || (u128::from(length) * weight_before / total) as u64;
             let end = if weight_before == total { length } else { share() / ALIGNMENT * ALIGNMENT };
             (lane.next, lane.end) = (next, end);
@@ -175,8 +172,8 @@ mod tests {
         Reading::new(length, lanes.iter().map(|(weight, piece)| ((), *weight, *piece))).expect("a lane")
     }
 
-    /// Reads a message; lane `i` completes a read every `paces[i]` rounds. `failing`: a lane, and the number of its
-    /// reads after which it fails. Returns the number of bytes that each lane read.
+    /// Returns the bytes that each lane read. Lane `i` completes a read every `paces[i]` rounds; lane `failing.0` fails
+    /// after `failing.1` reads.
     fn read(length: u64, lanes: &[(u32, u32)], paces: &[usize], failing: Option<(usize, usize)>) -> Vec<u64> {
         let mut reading = over(length, lanes);
         let mut covered = vec![false; length as usize];

@@ -22,7 +22,6 @@ enum Step {
     Take(u16),
 }
 
-/// A few tags, some of them negative.
 fn tag() -> impl Strategy<Value = i32> {
     prop_oneof![6 => 0..4_i32, 1 => Just(i32::MAX), 2 => -3..=-2_i32, 1 => Just(i32::MIN)]
 }
@@ -67,7 +66,6 @@ fn entry_of(Message { envelope, message }: Message<u32>) -> Entry {
 struct History {
     matching: Numbered,
     model: Model,
-    /// Messages that matched probes set aside.
     aside: Vec<Entry>,
     handles: Handles,
     next: u32,
@@ -140,7 +138,7 @@ impl History {
         assert_eq!(self.matching.unexpected() as usize, self.model.messages.len());
     }
 
-    /// Compares the remains with the model's; they are ordered only within each side.
+    /// Compares the remains with the model's, sorted, because they are in order only within each side.
     fn end(self) {
         let Remains { mut receives, messages } = self.matching.into_remains();
         receives.sort_unstable();

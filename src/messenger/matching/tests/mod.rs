@@ -10,10 +10,9 @@ mod steps;
 
 use super::{Arrival, Envelope, Matching, Message, MessageHandle, Pattern, Posting, ReceiveHandle};
 
-/// Receives and messages are numbers here.
 type Numbered = Matching<u32, u32>;
 
-/// Posts a receive; returns the message that it got.
+/// Returns the message that the receive got.
 fn post(matching: &mut Numbered, source: i32, tag: i32, request: u32) -> Option<u32> {
     match matching.post(Pattern::new(source, tag), request) {
         Posting::Matched { message: Message { message, .. }, .. } => Some(message),
@@ -21,7 +20,6 @@ fn post(matching: &mut Numbered, source: i32, tag: i32, request: u32) -> Option<
     }
 }
 
-/// Posts a receive that finds no message.
 fn insert(matching: &mut Numbered, source: i32, tag: i32, request: u32) -> ReceiveHandle {
     match matching.post(Pattern::new(source, tag), request) {
         Posting::Inserted { handle, .. } => handle,
@@ -29,7 +27,7 @@ fn insert(matching: &mut Numbered, source: i32, tag: i32, request: u32) -> Recei
     }
 }
 
-/// Handles the arrival of a message; returns the receive that took it.
+/// Returns the receive that took the message.
 fn arrive(matching: &mut Numbered, source: i32, tag: i32, message: u32) -> Option<u32> {
     match matching.arrive(Envelope::new(source, tag), || message) {
         Arrival::Matched { request, .. } => Some(request),
@@ -37,7 +35,6 @@ fn arrive(matching: &mut Numbered, source: i32, tag: i32, message: u32) -> Optio
     }
 }
 
-/// Handles the arrival of a message that finds no receive.
 fn unexpected(matching: &mut Numbered, source: i32, tag: i32, message: u32) -> MessageHandle {
     match matching.arrive(Envelope::new(source, tag), || message) {
         Arrival::Inserted { handle, .. } => handle,

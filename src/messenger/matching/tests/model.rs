@@ -16,7 +16,6 @@ pub(super) struct Model {
     pub(super) messages: Vec<Entry>,
 }
 
-/// Whether the receive takes the message.
 fn takes(receive: Entry, message: Entry) -> bool {
     (receive.source == ANY_SOURCE || receive.source == message.source)
         && (receive.tag == message.tag || receive.tag == ANY_TAG && message.tag >= 0)
@@ -48,7 +47,6 @@ impl Model {
         Some(self.receives.remove(at))
     }
 
-    /// Takes an entry out of a list by its number.
     pub(super) fn withdraw(list: &mut Vec<Entry>, number: u32) -> Option<Entry> {
         let at = list.iter().position(|entry| entry.number == number)?;
         Some(list.remove(at))

@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How the work of a search grows with the length of the queue: counted in entries compared, not in time.
-//!
-//! The first search of a kind walks the head of the list and builds an index; the tests limit the later ones.
+//! How the work of a search grows with the length of the queue, counted in entries compared. The first search of a kind
+//! walks the head of the list and builds an index; the tests limit the later ones.
 
 use super::Numbered;
 use crate::messenger::matching::{ANY_SOURCE, ANY_TAG, Arrival, Envelope, Pattern, Posting};
 
 const LENGTH: i32 = if cfg!(miri) { 60 } else { 100_000 };
 
-/// Number of searches per test.
 const SEARCHES: i32 = if cfg!(miri) { 20 } else { 100 };
 
 /// Most entries that a search in the longest queue may compare: four indexes, and in each the chain of a bucket.
 const MOST: u32 = 16;
 
-/// For each class with an index, a pattern of the message from rank `number` with tag `number`. No other takes it.
+/// Returns a pattern of the message from rank `number` with tag `number` for each class with an index.
 fn patterns(number: i32) -> [Pattern; 3] {
     [Pattern::new(number, number), Pattern::new(ANY_SOURCE, number), Pattern::new(number, ANY_TAG)]
 }
@@ -38,7 +36,7 @@ fn one_posted_receive_among_many_is_found_in_a_few_steps_whatever_its_wildcards(
     for class in 0..3 {
         let mut matching = Numbered::new();
         for number in 0..LENGTH {
-            // Classes are mixed, but no two patterns share a tag or a rank.
+            // No two patterns share a tag or a rank.
             let pattern = patterns(number)[(class + number as usize) % 3];
             matching.insert_posted(pattern, number as u32);
         }
@@ -64,7 +62,6 @@ fn one_unexpected_message_among_many_is_found_in_a_few_steps_whatever_is_asked()
         };
         let attempts: Vec<u32> = places().map(post).collect();
         assert_few(&attempts, "unexpected");
-        // The oldest message.
         let Posting::Matched { attempts, .. } = matching.post(Pattern::new(ANY_SOURCE, ANY_TAG), 0) else {
             panic!("there are some")
         };
@@ -152,7 +149,6 @@ fn a_queue_that_has_become_short_is_a_list_again() {
             assert_eq!(posted.found, Some(number as u32), "{round}");
             assert_eq!(unexpected.found.map(|message| message.message), Some(number as u32), "{round}");
             if number < 4 {
-                // A walk from the front to the last entry.
                 let attempts = number as u32 + 1;
                 assert_eq!((posted.attempts, unexpected.attempts), (attempts, attempts), "{round}");
             }
