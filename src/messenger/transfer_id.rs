@@ -3,8 +3,7 @@
 //!
 //! A number from the network is looked up, never used as an address. A number whose transfer has ended is refused,
 //! until its place has been used 512 times. Places beyond the first 2^22 have no room for a count of uses, so their
-//! numbers are refused only while the place is free. Called by the PML. Pending grade. Threads: the owner's. Tests:
-//! below.
+//! numbers are refused only while the place is free. Called by the PML. Pending grade. Tests: below.
 
 /// The number of a transfer: its place in the low bits, and above it how often the place was used; or, with the highest
 /// bit set, a place of 31 bits.

@@ -259,7 +259,9 @@ fn who_said_that_messages_pend_is_asked_once() {
 
 #[derive(Debug, Clone, Copy)]
 enum Step {
+    /// The program sends a message with this tag.
     Send { tag: i32 },
+    /// The program posts a receive for this tag.
     Receive { tag: i32 },
     /// The port sends the first message that is queued for it.
     Post,

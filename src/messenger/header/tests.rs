@@ -20,6 +20,7 @@ fn matched() -> impl Strategy<Value = Match> {
 
 fn memory() -> impl Strategy<Value = Memory> {
     (any::<u32>(), any::<u64>(), any::<u64>()).prop_map(|(key, address, length)| {
+        // The memory ends within the address space.
         Memory { key, address, length: length.min(u64::MAX - address) }
     })
 }

@@ -11,8 +11,7 @@
 //! memory. Messages that a communicator has not received when it ends are lost. The table keeps later ones for the next
 //! communicator of that context; MPI forbids a program to send them.
 //!
-//! Used beside [`super::Matching`]. Threads: the owner's. Path: a lookup is hot, the rest setup. Tests:
-//! `tests/contexts.rs`.
+//! Called by the PML. Threads: the owner's. A lookup is hot, the rest setup grade. Tests: `tests/contexts.rs`.
 
 use std::collections::BTreeMap;
 

@@ -7,7 +7,7 @@
 //! that [`Reading::next_part`] returns, and reports its completion. A lane that has finished its share takes reads from
 //! the end of the longest remaining share. A queue pair executes reads in order, so a lane's reads complete in the
 //! order of posting. Another lane repeats a failed read, which is harmless because a read changes nothing at the
-//! sender. Called by `pml/reading.rs` and `pml/striped.rs`. Pending grade. Threads: the owner's. Tests: below.
+//! sender. Called by `pml/reading.rs`. Pending grade. Threads: the owner's. Tests: below.
 
 use arrayvec::ArrayVec;
 
