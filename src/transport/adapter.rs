@@ -2,10 +2,9 @@
 //! The interface between the transport and an adapter: create queue pairs, post, change states, poll, post receives.
 //!
 //! [`Adapter`] is the only interface to the device. `adapter/verbs.rs` implements it with libibverbs;
-//! `adapter/scripted.rs` is the scripted adapter of the unit tests. All calls are resolved at compile time, so the
-//! interface costs no instruction. The traits of the two queues are `ibex-ffi`'s, which implements them itself. Objects
-//! are destroyed when they are dropped. Hot: `post`, `poll`, [`ReceiveQueue::post`]. The rest is setup grade. Threads:
-//! the port's.
+//! `adapter/scripted.rs` is the scripted adapter of the unit tests. The compiler resolves all calls, so the interface
+//! costs no instruction. `ibex-ffi` has the traits of the two queues, and implements them. Objects are destroyed when
+//! they are dropped. Hot: `post`, `poll`, [`ReceiveQueue::post`]. The rest is setup grade. Threads: the port's.
 
 pub mod verbs;
 
@@ -50,7 +49,7 @@ pub trait Adapter: Send {
     /// Returns the next asynchronous event of the device.
     fn async_event(&self) -> Option<AsyncEvent>;
 
-    /// The time since a fixed moment.
+    /// Returns the time since a fixed moment.
     fn now(&self) -> Duration;
 }
 
@@ -60,16 +59,16 @@ pub trait ReceiveQueue: Send {
     fn slots(&self) -> u32;
 
     /// Posts receives into these slots, at most a batch, each with its slot as identifier
-    /// ([`crate::transport::WrId::receive`]). Returns how many were posted, from the first on. Hot.
+    /// ([`crate::transport::WrId::receive`]). Returns the number posted, from the first on. Hot.
     ///
     /// # Errors
     /// If none was posted.
     fn post(&mut self, slots: &[u32]) -> io::Result<usize>;
 
-    /// Address of a slot; `None` beyond the last.
+    /// Returns the address of a slot; `None` beyond the last.
     fn address(&self, slot: u32) -> Option<u64>;
 
-    /// Copies the bytes at the start of a slot. False if there is no such slot, or `into` is larger than it.
+    /// Copies the bytes at the start of a slot. False if there is no such slot, or it is smaller than `into`.
     fn copy(&self, slot: u32, into: &mut [u8]) -> bool;
 }
 
@@ -84,7 +83,7 @@ pub trait SendSlots: Send {
     /// Number of these bytes that are in explicit huge pages.
     fn explicit_bytes(&self) -> u64;
 
-    /// A whole slot; `None` beyond the last.
+    /// Returns a whole slot; `None` beyond the last.
     fn span(&self, slot: u32) -> Option<LocalSpan>;
 
     /// Copies `bytes` to the start of a slot. Returns their span.

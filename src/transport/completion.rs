@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The results of a poll: received messages, completed requests, failed peers.
-//!
-//! Made by `port/poll.rs`, and returned to the plugin in a [`Batch`], so that its callbacks run while the port is not
-//! borrowed. Hot: plain values. Tests: at the end of the file.
+//! The results of a poll: received messages, completed requests, failed peers. `port/poll.rs` makes them and returns
+//! them to the plugin in a [`Batch`], so that the plugin's callbacks run while the port is not borrowed. Hot: plain
+//! values. Tests: below.
 
 use super::work_request::{EndpointId, Immediate};
 use arrayvec::{ArrayVec, CapacityError};
@@ -47,7 +46,7 @@ pub enum Completion {
         /// The result.
         outcome: Result<(), Failed>,
     },
-    /// The port lost its link, or has it again. The latter is repeated from time to time while peers are diverted
+    /// The port lost its link, or has it again. The port repeats the latter from time to time while peers are diverted
     /// ([`crate::transport::Port::divert_all`]).
     LinkChanged {
         /// Whether it has a link.
@@ -71,8 +70,7 @@ pub struct Arrived {
     pub immediate: Immediate,
 }
 
-/// A handler that may consume messages in place, within the poll. A trait and not a closure, so that it is inlined into
-/// the poll.
+/// A handler that may consume messages in place, within the poll. A trait, so that it is inlined into the poll.
 pub trait TakesMessages {
     /// The handler of completed requests. A separate type, so that the handler of messages can stay in registers.
     type Requests: TakesRequests;
@@ -119,11 +117,11 @@ impl TakesRequests for TakesNone {
     }
 }
 
-/// The completions of one poll.
+/// Completions of one poll.
 #[derive(Debug)]
 pub struct Batch {
     completions: ArrayVec<Completion, { Batch::CAPACITY }>,
-    /// The adapter's stamps of those completions whose bit is set in `stamped`.
+    /// Raw stamps of the adapter, of those completions whose bit is set in `stamped`.
     stamps: [u64; Batch::CAPACITY],
     stamped: u64,
 }
@@ -137,24 +135,24 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// The capacity of a batch: more than a poll takes from the adapter, as one completion may stand for many requests.
+    /// Number of completions that fit: more than a poll takes from the adapter, as one may stand for many requests.
     pub const CAPACITY: usize = 64;
 
-    /// An empty batch.
+    /// Makes an empty batch.
     #[must_use]
     #[inline]
     pub const fn new() -> Self {
         Batch { completions: ArrayVec::new_const(), stamps: [0; Batch::CAPACITY], stamped: 0 }
     }
 
-    /// The completions, in the order in which they happened.
+    /// Returns the completions, in the order in which they happened.
     #[must_use]
     #[inline]
     pub fn completions(&self) -> &[Completion] {
         &self.completions
     }
 
-    /// The adapter's raw stamp of the completion at `index`; `None` if the poll did not ask for stamps.
+    /// Returns the adapter's raw stamp of the completion at `index`; `None` if the poll did not ask for stamps.
     #[must_use]
     pub fn stamp(&self, index: usize) -> Option<u64> {
         (index < self.completions.len() && self.stamped >> index & 1 != 0).then(|| self.stamps[index])
@@ -166,8 +164,8 @@ impl Batch {
         self.stamped = 0;
     }
 
-    /// Empties a batch that holds only requests, which need no release by the port. False: it holds messages, and is
-    /// unchanged.
+    /// Empties a batch that holds only requests, which need no release by the port. Leaves a batch with messages
+    /// unchanged, and returns false.
     #[inline]
     pub fn clear_of_requests(&mut self) -> bool {
         let is_of_requests = self.completions.iter().all(|one| matches!(one, Completion::Request { .. }));
@@ -191,7 +189,7 @@ impl Batch {
         self.completions.try_push(completion).map_err(CapacityError::element)
     }
 
-    /// Gives the completions from index `from` on the adapter's raw stamp. Returns the number of completions.
+    /// Gives the completions from index `from` on the raw stamp. Returns the number of completions.
     fn stamp_from(&mut self, from: usize, raw: u64) -> usize {
         for index in from..self.completions.len() {
             self.stamps[index] = raw;
@@ -208,11 +206,9 @@ impl Batch {
     }
 }
 
-/// A completion that waits for a later batch.
 #[derive(Debug, Clone, Copy)]
 struct Held {
     completion: Completion,
-    /// The adapter's raw stamp, if it has one.
     stamp: Option<u64>,
 }
 
@@ -220,7 +216,7 @@ struct Held {
 #[derive(Debug, Default)]
 pub(super) struct Undelivered(VecDeque<Held>);
 
-/// The sizes of a batch and of the undelivered completions: later ones have no stamp yet.
+/// Sizes of a batch and of the undelivered completions: later ones have no stamp yet.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     batch: usize,
@@ -241,7 +237,7 @@ impl Undelivered {
         self.0.push_back(Held { completion, stamp: None });
     }
 
-    /// Puts a completion into the batch, or if that is full behind the waiting ones.
+    /// Puts a completion into the batch, or if that is full behind the waiting completions.
     #[inline]
     pub(super) fn deliver(&mut self, batch: &mut Batch, completion: Completion) {
         if let Err(completion) = batch.push(completion) {
@@ -249,7 +245,6 @@ impl Undelivered {
         }
     }
 
-    /// Moves waiting completions to the batch, as far as there is room.
     pub(super) fn drain(&mut self, batch: &mut Batch) {
         while batch.room() > 0 {
             let Some(Held { completion, stamp }) = self.0.pop_front() else { break };
@@ -267,7 +262,6 @@ impl Undelivered {
         self.0.extend(batch.held().filter(|held| !held.succeeded().is_some_and(&mut is_taken)));
     }
 
-    /// Takes over the completions of `later`, behind its own.
     pub(super) fn append(&mut self, later: &mut Undelivered) {
         self.0.append(&mut later.0);
     }
@@ -286,7 +280,6 @@ impl Undelivered {
 }
 
 impl Held {
-    /// The token of a successful request.
     fn succeeded(&self) -> Option<Token> {
         match self.completion {
             Completion::Request { token, outcome: Ok(()), .. } => Some(token),

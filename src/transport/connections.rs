@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The peers of a port, and the connection to each peer in use.
 //!
-//! Owns the table of endpoints, the names by which they are found, and the successors of connections in use. A peer
-//! takes 32 bytes until it gets a connection. Owned by the port. Hot: [`Connections::get_mut`], one look into a table.
-//! All else is setup grade. Threads: the port's. Tests: at the end of the file.
+//! Owns the table of endpoints, the index of their names, and the successors of connections in use. A peer takes 32
+//! bytes until it gets a connection. Owned by the port. Hot: [`Connections::get_mut`]. All else is setup grade.
+//! Threads: the port's. Tests: below.
 
 pub(super) mod admission;
 pub(super) mod closing;
@@ -23,16 +23,15 @@ use super::work_request::EndpointId;
 use crate::peer::PeerName;
 use std::collections::HashMap;
 
-/// Number of a peer's ports that are searched for an endpoint.
+/// Most ports of a peer among which an endpoint can be searched.
 const PORTS: u8 = 16;
 
-/// A peer.
 #[derive(Debug)]
 struct Endpoint<Q> {
     name: PeerName,
     /// Number of the peer's port behind this endpoint, in the peer's modex. The search may change it (`search.rs`).
     remote_port: u8,
-    /// Given up by the upper layer ([`crate::transport::Port::forget`]).
+    /// The upper layer has given the peer up ([`crate::transport::Port::forget`]).
     is_forgotten: bool,
     /// Its messages currently use another port (`port/divert.rs`).
     is_diverted: bool,
@@ -48,17 +47,14 @@ pub(super) struct Connections<Q> {
     /// Number of endpoints with a connection.
     spoken_to: usize,
     names: HashMap<(PeerName, u8), EndpointId>,
-    /// Successors, which replace a connection in use when they are confirmed.
     successors: Vec<(EndpointId, Box<Connection<Q>>)>,
 }
 
 impl<Q: QueuePair> Connections<Q> {
-    /// A table without peers.
     pub(super) fn new() -> Self {
         Connections { endpoints: Vec::new(), spoken_to: 0, names: HashMap::new(), successors: Vec::new() }
     }
 
-    /// Number of endpoints.
     pub(super) fn count(&self) -> usize {
         self.endpoints.len()
     }
@@ -72,7 +68,7 @@ impl<Q: QueuePair> Connections<Q> {
         (0..self.endpoints.len() as u32).map(EndpointId::from_index)
     }
 
-    /// Returns the endpoint for this port of this peer, a new one if it is not known.
+    /// Returns the endpoint for this port of this peer, a new one if it is unknown.
     pub(super) fn learn(&mut self, name: PeerName, remote_port: u8, is_diverted: bool) -> EndpointId {
         if let Some(known) = self.known(name, remote_port) {
             self.endpoints[known.index() as usize].is_forgotten = false;
@@ -91,12 +87,12 @@ impl<Q: QueuePair> Connections<Q> {
         id
     }
 
-    /// The endpoint that stands for this port of this peer.
+    /// Returns the endpoint that stands for this port of this peer.
     pub(super) fn known(&self, name: PeerName, port: u8) -> Option<EndpointId> {
         self.names.get(&(name, port)).copied()
     }
 
-    /// The endpoint that stands for any port of this peer: a port has one for each process.
+    /// Returns the endpoint that stands for any port of this peer: a port has one for each process.
     pub(super) fn of_peer(&self, name: PeerName) -> Option<EndpointId> {
         (0..PORTS).find_map(|port| self.known(name, port))
     }
@@ -117,7 +113,6 @@ impl<Q: QueuePair> Connections<Q> {
         true
     }
 
-    /// Removes that mark.
     pub(super) fn take_back(&mut self, peer: EndpointId) {
         if let Some(endpoint) = self.endpoint_mut(peer) {
             endpoint.is_forgotten = false;
@@ -141,17 +136,16 @@ impl<Q: QueuePair> Connections<Q> {
         self.endpoints.get_mut(peer.index() as usize)
     }
 
-    /// The peer's name; `None` if there is no such endpoint.
     pub(super) fn name(&self, peer: EndpointId) -> Option<PeerName> {
         Some(self.endpoint(peer)?.name)
     }
 
-    /// The peer's rank, for events; `u32::MAX` if there is no such endpoint.
+    /// Returns the peer's rank, for events; `u32::MAX` if there is no such endpoint.
     pub(super) fn rank(&self, peer: EndpointId) -> u32 {
         self.endpoint(peer).map_or(u32::MAX, |endpoint| endpoint.name.rank)
     }
 
-    /// The peer and the port of it that an endpoint stands for.
+    /// Returns the peer and the port of it that an endpoint stands for.
     pub(super) fn remote(&self, peer: EndpointId) -> Option<(PeerName, u8)> {
         self.endpoint(peer).map(|endpoint| (endpoint.name, endpoint.remote_port))
     }
@@ -200,7 +194,7 @@ impl<Q: QueuePair> Connections<Q> {
         }
     }
 
-    /// The connection to a peer. Hot.
+    /// Hot.
     #[inline]
     pub(super) fn get(&self, peer: EndpointId) -> Option<&Connection<Q>> {
         self.endpoints.get(peer.index() as usize)?.connection.as_deref()
@@ -211,7 +205,7 @@ impl<Q: QueuePair> Connections<Q> {
         self.endpoints.get_mut(peer.index() as usize)?.connection.as_deref_mut()
     }
 
-    /// The endpoint whose connection has the queue pair of this number.
+    /// Returns the endpoint whose connection has the queue pair of this number.
     pub(super) fn of_queue_pair(&self, number: u32) -> Option<EndpointId> {
         self.all().find(|peer| self.get(*peer).is_some_and(|connection| connection.number() == number))
     }
@@ -229,7 +223,6 @@ impl<Q: QueuePair> Connections<Q> {
         Some(taken)
     }
 
-    /// Stores a successor, which is to replace the connection in use.
     pub(super) fn put_successor(&mut self, peer: EndpointId, connection: Box<Connection<Q>>) {
         self.successors.push((peer, connection));
     }
@@ -243,7 +236,7 @@ impl<Q: QueuePair> Connections<Q> {
         self.successors.iter().any(|(of, _)| *of == peer)
     }
 
-    /// The connection whose handshake is in progress: the successor, if there is one.
+    /// Returns the connection whose handshake is in progress: the successor, if there is one.
     pub(super) fn making(&mut self, peer: EndpointId) -> Option<&mut Connection<Q>> {
         if let Some(place) = self.successors.iter().position(|(of, _)| *of == peer) {
             return Some(&mut *self.successors[place].1);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Failover data for a caller with several ports: messages of a failed connection that never reached the adapter, and
-//! the connections that failed with possibly lost messages.
-//!
-//! Filled by `port/waiting.rs` and `port/fail.rs`, read by `port/rail.rs`. Grade: setup. Plain data. Tests:
-//! `port/tests/rails.rs`.
+//! the connections that failed with possibly lost messages. Filled by `port/waiting.rs` and `port/fail.rs`, read by
+//! `port/rail.rs`. Grade: setup. Plain data. Tests: `port/tests/rails.rs`.
 
 use super::adapter::QueuePair;
 use super::completion::Token;
@@ -36,7 +34,7 @@ pub enum Unposted {
 }
 
 impl Unposted {
-    /// The message of a request; `None` if the request is not a message.
+    /// Returns the message of a request; `None` for any other operation.
     pub(super) fn of(request: Request) -> Option<Unposted> {
         let token = request.token;
         match request.operation {
@@ -47,7 +45,6 @@ impl Unposted {
     }
 }
 
-/// Failover data for a caller with several ports.
 #[derive(Debug, Default)]
 pub(super) struct Kept {
     /// Tag of the messages to keep.
@@ -67,15 +64,14 @@ impl Kept {
         None
     }
 
-    /// Notes a failed connection, if messages of it may be lost.
+    /// Notes a failed connection if messages of it may be lost.
     pub(super) fn note_failure<Q: QueuePair>(&mut self, to: EndpointId, connection: &Connection<Q>, cause: &Cause) {
-        // The failed request is retired by now.
+        // The failed request is retired already.
         let failed = u32::from(matches!(cause, Cause::Completion { .. }));
         if self.tag.is_some() && connection.queue.has_messages_beyond(failed) {
             self.lost.push(to);
         }
     }
-    /// Takes the kept messages of a connection, in order.
     pub(super) fn take(&mut self, of: EndpointId) -> Vec<Unposted> {
         self.unposted.extract_if(.., |(to, _)| *to == of).map(|(_, message)| message).collect()
     }

@@ -1,14 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The transport: messages, RDMA and atomics between ports of adapters, over reliable-connected queue pairs.
-//! - [`port`]: the object that the plugin holds; combines the parts, and reports results in a [`Batch`].
-//! - `tx`: the send side. Credits, posted requests, backlog, bounce buffers; per connection the send queue.
-//! - `rx`: the receive side. Receive slots and their return to the shared receive queue.
-//! - `connections`: the peers, the state of each connection, the handshakes in progress, the reasons of failures.
-//! - `kept`: data of failed connections for a caller with several ports.
-//! - [`adapter`]: the traits through which all of them reach the adapter: libibverbs, or a scripted one in unit tests.
-//! - [`completion`], [`work_request`]: shared types.
-//!
-//! Calls go down this list. Nothing here calls back, except the handler of a poll ([`TakesMessages`]).
+//! The transport: messages, RDMA and atomics between ports of adapters, over reliable-connected queue pairs. The plugin
+//! holds a [`port`], which combines the parts and reports results in a [`Batch`]; ARCHITECTURE.md, "The transport in
+//! parts", says what each part owns. Nothing here calls back, except the handler of a poll ([`TakesMessages`]).
 
 pub mod adapter;
 pub mod completion;

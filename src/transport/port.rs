@@ -2,20 +2,9 @@
 //! An open port: combines the send side, the receive side and the connections; the plugin holds it.
 //!
 //! Opened in `port/open.rs`. The plugin gives the port to one thread at a time (`&mut`); counters and the protection
-//! domain are shared. Nothing here calls back, except the [`Directory`] and the handler of a poll. This file has the
-//! port's definition and the life of a peer; setup grade. The other files:
-//! - `send.rs` posts sends, puts, gets and atomics (hot); `waiting.rs` posts requests that had to wait.
-//! - `poll.rs` takes completions and reports them (hot); `fail.rs` fails connections, `closing.rs` destroys their queue
-//!   pairs.
-//! - `connect.rs` drives handshakes and begins connections, `establish.rs` sets their queue pairs, `admission.rs`
-//!   accepts or refuses hellos.
-//! - `shown.rs` copies the state of peers to the flight recorder.
-//! - `partner.rs` finds the port of a peer that is in our fabric, where several may be.
-//! - `divert.rs` refuses messages while this port has no link, so that another port carries them; `rail.rs` is for a
-//!   caller that chooses among ports itself.
-//! - `stand_in.rs` makes a port from a stand-in for a device, for tests.
-//!
-//! Tests: `port/tests.rs`, over a scripted adapter; the device tests in `hw-tests`.
+//! domain are shared. The port calls back only the [`Directory`] and the handler of a poll. This file has the port's
+//! definition and the life of a peer; setup grade. Hot: `send.rs`, `poll.rs`. Tests: `port/tests.rs`, over a scripted
+//! adapter; the device tests in `hw-tests`.
 
 mod admission;
 mod closing;
@@ -72,16 +61,16 @@ use std::time::Duration;
 
 /// The engine's questions about peers to the upper layer. Called while the port is borrowed: it must not call the port.
 pub trait Directory: Send {
-    /// The entry that `peer` published for its port `port`; `None` if there is none, or no such process.
+    /// Returns the entry that `peer` published for its port `port`; `None` if there is none, or no such process.
     fn entry(&self, peer: PeerName, port: u8) -> Option<PortEntry>;
-    /// The ports of `peer` that this process' port numbered `port` may be connected to, best first
+    /// Returns the ports of `peer` that this process' port numbered `port` may be connected to, best first
     /// ([`crate::select::partners`]). With fewer than two there is no choice.
     fn partners(&self, _peer: PeerName, _port: u8) -> Vec<u8> {
         Vec::new()
     }
-    /// The name of the host `peer` runs on, for messages.
+    /// Returns the name of the host `peer` runs on, for messages.
     fn host(&self, peer: PeerName) -> String;
-    /// The present verbosity (`btl_ibex_verbose`).
+    /// Returns the present verbosity (`btl_ibex_verbose`).
     fn verbosity(&self) -> u64 {
         0
     }
@@ -142,14 +131,14 @@ pub struct Attributes {
 }
 
 impl Attributes {
-    /// Device and port, as `rxe0:1`.
+    /// Returns device and port, as `rxe0:1`.
     #[must_use]
     pub fn place(&self) -> String {
         format!("{}:{}", self.device, self.port)
     }
 
-    /// The operations that peers may do through a queue pair. Without atomics it excludes the right to them, as mlx5
-    /// refuses that right to every queue pair that also answers reads.
+    /// Returns the operations that peers may do through a queue pair. Without atomics this excludes the right to them,
+    /// because mlx5 refuses that right to every queue pair that also answers reads.
     pub(super) fn access(&self) -> Access {
         match self.atomics {
             Atomics::None => Access::RIGHTS.difference(Access::REMOTE_ATOMIC),
@@ -158,18 +147,18 @@ impl Attributes {
     }
 }
 
-/// How long waiting requests may delay the end of a connection, or of all.
+/// Longest time that waiting requests may delay the end of a connection, or of all.
 const PARTING: Duration = Duration::from_millis(100);
 
-/// Checks of connections between two queries for asynchronous events, which are system calls. Counted, because most
-/// checks must not read the clock.
+/// Number of checks of connections between two queries for asynchronous events, which are system calls. Most checks
+/// must not read the clock, so they are counted.
 const ASYNC_INTERVAL: u32 = 4096;
 
-/// Checks between two readings of the clock, after which the device is queried if [`ASYNC_PERIOD`] has passed: if
-/// processes share a processor, a poll may take as long as the others run.
+/// Number of checks between two readings of the clock, after which the port queries the device if [`ASYNC_PERIOD`] has
+/// passed: if processes share a processor, a poll may take as long as the others run.
 const CLOCK_INTERVAL: u32 = 16;
 
-/// About the time of [`ASYNC_INTERVAL`] checks without interruption.
+/// Approximate time of [`ASYNC_INTERVAL`] checks without interruption.
 const ASYNC_PERIOD: Duration = Duration::from_millis(5);
 
 /// Weight of an empty poll in the countdown to the next check of connections. So checks rarely delay a process with
@@ -178,7 +167,7 @@ const EMPTY_POLL: u32 = 16;
 
 /// Shortest time between two copies of the counters to the flight recorder's file, nanoseconds.
 const COUNTS_INTERVAL: u64 = 100_000_000;
-/// A rare completion, which is handled after its batch.
+/// A rare completion, which the poll handles after its batch.
 #[derive(Debug)]
 enum Exceptional {
     /// A request that failed.
@@ -189,18 +178,17 @@ enum Exceptional {
     Early { immediate: Immediate, qp_num: u32 },
 }
 
-/// Whether messages to a port's peers are diverted.
 #[derive(Debug, Default)]
 struct Diversion {
     /// The adapter has reported that the port has no link.
     is_down: bool,
-    /// Some peers are diverted, and so are new ones.
+    /// Some peers are diverted; new ones will be, too.
     is_on: bool,
 }
 
 /// An open port. The adapter is libibverbs, except in unit tests.
 pub struct Port<A: Adapter = Verbs> {
-    // Fields are dropped in this order: queue pairs, then queues, then the memory that they name.
+    // Dropped in this order: queue pairs, then queues, then the memory that they name.
     connections: Connections<A::QueuePair>,
     closing: Closing<A::QueuePair>,
     handshakes: Handshakes<A::Carriers>,
@@ -215,16 +203,14 @@ pub struct Port<A: Adapter = Verbs> {
     /// Polls until the next check of connections; an empty poll counts as [`EMPTY_POLL`].
     countdown: u32,
     undelivered: Undelivered,
-    /// Rare completions of the poll in progress.
     exceptional: Vec<Exceptional>,
     counters: Arc<Counters>,
 
-    // Setup.
     /// Polls between two checks while no handshake is in progress.
     look_pause: u32,
     /// Polls between the last two checks.
     look_interval: u32,
-    /// Number of polls, and of empty polls, until the last check.
+    /// Polls, and empty polls, until the last check.
     polls_at_look: [u64; 2],
     /// Checks until the device is queried for asynchronous events.
     until_async: u32,
@@ -237,61 +223,56 @@ pub struct Port<A: Adapter = Verbs> {
     parted: Vec<Parted>,
     admission: Admission,
     diversion: Diversion,
-    /// Failover data for a caller with several ports.
     kept: Kept,
     /// Reasons of failed connections that the caller has not taken yet.
     untold: Vec<String>,
     attributes: Attributes,
-    /// Largest message that may wait in unregistered memory, bytes.
     bounce_size: u32,
     directory: Box<dyn Directory>,
     tunables: Tunables,
     choice: PortChoice,
-    /// Requests that a queue pair takes.
     depth: u32,
     is_closing: bool,
-    /// The event source of the adapter, if it stamps completions.
     source: Option<SourceId>,
 }
 
 impl<A: Adapter> Port<A> {
-    /// The properties of the port.
+    /// Returns the properties of the port.
     #[must_use]
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
     }
 
-    /// The event source of the adapter; `None` if it does not stamp completions.
+    /// Returns the event source of the adapter; `None` if it does not stamp completions.
     #[must_use]
     pub fn source(&self) -> Option<SourceId> {
         self.source
     }
 
-    /// The port's counters, which any thread may read.
+    /// Returns the port's counters, which any thread may read.
     #[must_use]
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
     }
 
-    /// Warning for the user about how this port was opened.
+    /// Returns a warning for the user about how this port was opened.
     #[must_use]
     pub fn warning(&self) -> Option<&str> {
         self.handshakes.carriers().warning()
     }
 
-    /// Address of this port.
+    /// Returns the address of this port.
     #[must_use]
     pub fn address(&self) -> &PortAddress {
         &self.handshakes.identity().address
     }
 
-    /// The entry that this port publishes about itself.
+    /// Returns the entry that this port publishes about itself.
     #[must_use]
     pub fn entry(&self) -> PortEntry {
         self.handshakes.entry()
     }
 
-    /// Index of the port among those that this process publishes.
     fn index(&self) -> u8 {
         self.handshakes.identity().port
     }
@@ -350,7 +331,6 @@ impl<A: Adapter> Port<A> {
                 held.hold(&batch, |_| false);
             }
         }
-        // Completions that came meanwhile are delivered later.
         self.undelivered.append(&mut held);
     }
 
@@ -375,13 +355,13 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// The peer's name; `None` if there is no such endpoint.
+    /// Returns the peer's name; `None` if there is no such endpoint.
     #[must_use]
     pub fn peer_name(&self, peer: EndpointId) -> Option<PeerName> {
         self.connections.name(peer)
     }
 
-    /// Why the connection to `peer` failed; `None` if it has not failed.
+    /// Returns why the connection to `peer` failed; `None` if it has not failed.
     #[must_use]
     pub fn failure(&self, peer: EndpointId) -> Option<&Failure> {
         self.connections.failure(peer)

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The receive side of a port: receive slots, their way from the adapter to the plugin and back.
-//!
-//! A slot is posted to the adapter, or filled and with the plugin, or released and waiting until a batch is full. Owned
-//! by the port; used by `port/poll.rs`. Hot: releasing a slot is one push; each batch is one post. Sizes in bytes.
-//! Tests: `port/tests/`.
+//! The receive side of a port: receive slots, their way from the adapter to the plugin and back. A slot is posted to
+//! the adapter, or filled and with the plugin, or released and waiting until a batch is full. Owned by the port; used
+//! by `port/poll.rs`. Hot: releasing a slot is one push; each batch is one post. Tests: `port/tests/`.
 
 use super::adapter::ReceiveQueue;
 use super::watch;
@@ -13,17 +11,13 @@ use std::io;
 #[derive(Debug)]
 pub(super) struct Rx<R> {
     queue: R,
-    /// Released slots that are not posted yet.
     released: Vec<u32>,
-    /// Number of receives that the adapter has.
     posted: u32,
     batch: usize,
-    /// Index of the port among the process's ports.
     port: u8,
 }
 
 impl<R: ReceiveQueue> Rx<R> {
-    /// Posts all slots of `queue`, `batch` slots at a time.
     pub(super) fn new(queue: R, batch: usize, port: u8) -> io::Result<Self> {
         let released = (0..queue.slots()).rev().collect();
         let mut rx = Rx { queue, released, posted: 0, batch, port };
@@ -33,7 +27,6 @@ impl<R: ReceiveQueue> Rx<R> {
         Ok(rx)
     }
 
-    /// Number of posted slots, and of released slots.
     #[cfg(test)]
     pub(super) fn slots(&self) -> (u32, usize) {
         (self.posted, self.released.len())
@@ -54,12 +47,12 @@ impl<R: ReceiveQueue> Rx<R> {
         self.queue.address(slot)
     }
 
-    /// Copies the first bytes of `slot` into `into`. False if there is no such slot, or `into` is larger.
+    /// Copies the first bytes of `slot` into `into`. False if there is no such slot, or it is smaller.
     pub(super) fn copy(&self, slot: u32, into: &mut [u8]) -> bool {
         self.queue.copy(slot, into)
     }
 
-    /// Releases `slot`, whose bytes are no longer needed. The next batch posts it again.
+    /// Releases `slot`. The next batch posts it again.
     #[inline]
     pub(super) fn release(&mut self, slot: u32) {
         self.released.push(slot);
@@ -77,7 +70,6 @@ impl<R: ReceiveQueue> Rx<R> {
         self.released.len() >= self.batch || self.posted == 0
     }
 
-    /// Posts the batches that are due.
     pub(super) fn post(&mut self) -> io::Result<()> {
         while self.is_due() && !self.released.is_empty() {
             self.post_batch()?;
@@ -89,7 +81,6 @@ impl<R: ReceiveQueue> Rx<R> {
     fn post_batch(&mut self) -> io::Result<()> {
         let from = self.released.len().saturating_sub(self.batch);
         let posted = self.queue.post(&self.released[from..])?;
-        // The provider posts them from the first on.
         self.released.drain(from..from + posted);
         self.posted += posted as u32;
         Ok(())

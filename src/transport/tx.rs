@@ -31,17 +31,15 @@ use std::time::Duration;
 /// With fewer send slots than this, every copied send asks for a completion, so that its slot comes back soon.
 const FEW_SLOTS: u64 = 256;
 
-/// The result of an attempt to post.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Attempt {
     Posted,
     /// No room, or not connected: the request waits.
     Wait,
-    /// The adapter refused it.
     Refused(PostError),
 }
 
-/// How a request is posted. A trait and not a closure, so that it is inlined into the caller.
+/// How a request is posted. A trait, so that it is inlined into the caller.
 pub(super) trait Post<Q> {
     fn post(self, queue: &mut SendQueue<Q>, wr: Wr) -> Result<(), PostError>;
 }
@@ -53,7 +51,6 @@ impl<Q: QueuePair> Post<Q> for Work<'_> {
     }
 }
 
-/// Whether a request asks for a completion ("signalled").
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Signal {
     Always,
@@ -61,19 +58,16 @@ pub(super) enum Signal {
     Sometimes,
 }
 
-/// The result for the first request that waits for a peer.
+/// Result for the first request that waits for a peer.
 pub(super) enum First {
-    /// No request waits.
     None,
-    /// Posted: its token, and the number of requests that still wait.
+    /// Its token, and the number of requests that still wait.
     Posted(Token, usize),
-    /// It still waits.
     Wait,
-    /// The adapter refused it; it is the first in the queue again.
+    /// It is the first in the queue again.
     Refused(PostError),
 }
 
-/// The parameters of a [`Tx`].
 pub(super) struct Limits {
     /// Entries of the completion queue that are for sends.
     pub(super) credits: u32,
@@ -81,7 +75,6 @@ pub(super) struct Limits {
     pub(super) signal_interval: u32,
     /// Most send slots; 0: no limit.
     pub(super) send_slots: u64,
-    /// Most bytes that a work request carries inline.
     pub(super) max_inline: u32,
 }
 
@@ -99,14 +92,12 @@ pub(super) struct Tx<S> {
     is_freed: bool,
     posted: Posted,
     bounce: Bounce<S>,
-    /// Peers with waiting requests.
     backlog: VecDeque<EndpointId>,
     /// Successful sends that belong to no connection, but to a closing queue pair ([`Self::take_late`]).
     late: Vec<WrId>,
 }
 
 impl<S: SendSlots> Tx<S> {
-    /// A send side with these limits, and bounce buffers in `slots`.
     pub(super) fn new(limits: &Limits, slots: S) -> Self {
         Tx {
             credits: limits.credits,
@@ -122,18 +113,16 @@ impl<S: SendSlots> Tx<S> {
         }
     }
 
-    /// Number of work requests that may still be posted.
     #[cfg(test)]
     pub(super) fn credits(&self) -> u32 {
         self.credits
     }
 
-    /// Bytes registered for bounce buffers.
     pub(super) fn bounce_bytes(&self) -> u64 {
         self.bounce.bytes()
     }
 
-    /// Most bytes that a work request carries inline. Hot.
+    /// Hot.
     #[inline]
     pub(super) fn max_inline(&self) -> usize {
         self.max_inline as usize
@@ -177,7 +166,7 @@ impl<S: SendSlots> Tx<S> {
         post: impl Post<Q>,
     ) -> Attempt {
         let sequence = queue.next();
-        // When credits run low, all requests ask for a completion, so that credits come back.
+        // Every request does when credits are scarce, so that they come back.
         let signalled = signal == Signal::Always
             || queue.unsignalled() + 1 >= self.signal_interval
             || self.credits < self.scarce_credits;
@@ -244,14 +233,12 @@ impl<S: SendSlots> Tx<S> {
         Some(failed)
     }
 
-    /// Notes a successful send that belongs to no connection.
     #[cold]
     #[inline(never)]
     pub(super) fn is_late(&mut self, id: WrId) {
         self.late.push(id);
     }
 
-    /// Takes the noted sends, in order of completion.
     pub(super) fn take_late(&mut self) -> Vec<WrId> {
         std::mem::take(&mut self.late)
     }
@@ -304,7 +291,6 @@ impl<S: SendSlots> Tx<S> {
         }
     }
 
-    /// Puts a request behind all that wait for its peer.
     #[cold]
     pub(super) fn wait<Q: QueuePair>(
         &mut self,
@@ -319,15 +305,14 @@ impl<S: SendSlots> Tx<S> {
         self.enlist(queue, to);
     }
 
-    /// Puts the peer into the backlog, unless it is in it.
     pub(super) fn enlist<Q: QueuePair>(&mut self, queue: &mut SendQueue<Q>, to: EndpointId) {
         if !queue.note_backlog(true) {
             self.backlog.push_back(to);
         }
     }
 
-    /// Checks a peer with waiting requests: whether it acknowledges what is posted to it. Counts the time in which it
-    /// does not. True if it is held back from now on (`send_window.rs`).
+    /// Checks whether a peer with waiting requests acknowledges what is posted to it, and counts the time in which it
+    /// does not. Returns whether it is held back from now on (`send_window.rs`).
     pub(super) fn look<Q: QueuePair>(&self, queue: &mut SendQueue<Q>, now: Duration, counters: &Counters) -> bool {
         let held = queue.look(self.signal_interval, now);
         add(&counters.held_back, u64::from(held.begins));
@@ -335,13 +320,11 @@ impl<S: SendSlots> Tx<S> {
         held.begins
     }
 
-    /// Number of peers with waiting requests.
     #[inline]
     pub(super) fn peers_waiting(&self) -> usize {
         self.backlog.len()
     }
 
-    /// Takes the next of these peers from the backlog.
     pub(super) fn next_waiting(&mut self) -> Option<EndpointId> {
         self.backlog.pop_front()
     }
@@ -414,7 +397,6 @@ impl<S: SendSlots> Tx<S> {
         self.post_now(queue, to, asked, counters, work)
     }
 
-    /// Posts a message from unregistered memory through a bounce buffer.
     fn attempt_bounced<Q: QueuePair>(
         &mut self,
         queue: &mut SendQueue<Q>,

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reports the engine's own events: connections, waiting requests, used-up receives, reports of the adapter. Also opens
-//! the port's event source with the adapter's clock.
-//!
-//! All events go to the flight recorder (of waiting requests only the first and the last), and to tools that listen.
-//! The caller has the port, so events are staged here and delivered by progress, after the port is released
-//! ([`crate::events::stage`]). Path: cold. Threads: the port's. Tests: `hw-tests/mpi/events.c`, `device/flight.rs`.
+//! the port's event source with the adapter's clock. All events go to the flight recorder (of waiting requests only the
+//! first and the last), and to tools that listen. The caller has the port, so events are staged here and delivered by
+//! progress, after the port is released ([`crate::events::stage`]). Path: cold. Threads: the port's. Tests:
+//! `hw-tests/mpi/events.c`, `device/flight.rs`.
 
 use super::completion::Token;
 use super::connections::failure::{Cause, Failure};
@@ -16,18 +15,18 @@ use crate::flight::{self, Entry, Kind, NOBODY};
 use ibex_ffi::verbs::{AsyncEvent, CompletionQueue, Context};
 use std::sync::Arc;
 
-/// The level that callbacks must have: MPI is on the stack.
+/// Level that callbacks must have: MPI is on the stack.
 const SAFETY: Safety = Safety::MpiRestricted;
 
 /// Longest time for which an adapter's event is held back if it is unknown whether an earlier one will come,
-/// nanoseconds. For polled completions that is known ([`events::begin_batch`]), so this only concerns events raised
-/// without a batch.
+/// nanoseconds. Concerns only events raised without a batch: for polled completions that is known
+/// ([`events::begin_batch`]).
 const WINDOW: u64 = 50_000;
 
 /// Most events of an adapter that are held back.
 const ROOM: usize = 4096;
 
-/// The types that get the adapter's stamp, one bit each.
+/// Types that get the adapter's stamp, one bit each.
 const STAMPED: u64 = {
     let (mut word, mut index) = (0, 0);
     while index < TABLE.len() {
@@ -91,7 +90,6 @@ pub(crate) fn failed(peer: u32, port: u8, failure: &Failure) {
     stage(|| ConnectionFailed { peer, port: u32::from(port), queue_pair: failure.qp_num, status });
 }
 
-/// Reports that all receives of the port are used up.
 #[cold]
 #[inline(never)]
 pub(crate) fn receives_used_up(port: u8, receives: u32) {
@@ -123,7 +121,6 @@ pub(crate) fn held_back(peer: u32, port: u8, waiting: usize) {
     flight::record((Kind::HeldBack, 0), port, peer, [waiting as u64, 0, 0, 0]);
 }
 
-/// Reports that a silent peer is asked for a connection again, for the `times`th time.
 pub(crate) fn asked_again(peer: u32, port: u8, times: u32) {
     flight::record((Kind::HelloAgain, 0), port, peer, [times.into(), 0, 0, 0]);
 }
@@ -134,7 +131,6 @@ pub(crate) fn connection_begun(peer: u32, host: &str, port: u8, asked: bool) {
     stage(|| ConnectionBegin { peer, port: u32::from(port), asked: u32::from(asked) });
 }
 
-/// Reports that a connection to this rank is ready, with both queue pairs.
 pub(crate) fn connection_established(peer: u32, port: u8, (queue_pair, remote_queue_pair): (u32, u32)) {
     let numbers = [queue_pair.into(), remote_queue_pair.into(), 0, 0];
     flight::record((Kind::ConnectionEstablished, 0), port, peer, numbers);

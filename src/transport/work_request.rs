@@ -1,29 +1,27 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The numbers that pass through an adapter: endpoints, identifiers of work requests, immediate data.
-//!
-//! Made when a request is posted, read from its completion. Hot: plain values. Tests: at the end of the file.
+//! The numbers that pass through an adapter: endpoints, identifiers of work requests, immediate data. Made when a
+//! request is posted, read from its completion. Hot: plain values. Tests: below.
 
-/// The name of an endpoint of a port: its index in the port's table. Never reused while the port lives.
+/// Name of an endpoint of a port: its index in the port's table. Never reused while the port lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct EndpointId(u32);
 
 impl EndpointId {
-    /// Index in the table.
+    /// Returns the index in the table.
     #[must_use]
     pub const fn index(self) -> u32 {
         self.0
     }
 
-    /// The endpoint with this index. The port checks it at every use.
+    /// Returns the endpoint with this index. The port checks it at every use.
     #[must_use]
     pub const fn from_index(index: u32) -> Self {
         EndpointId(index)
     }
 }
 
-/// The identifier of a work request. A receive has its slot; a send has its endpoint and the low 32 bits of its
-/// sequence number. An end marker, the last request of a closing queue pair, has no endpoint and the number of the
-/// queue pair.
+/// Identifier of a work request. A receive has its slot; a send has its endpoint and its sequence number. An end
+/// marker, the last request of a closing queue pair, has no endpoint and the number of the queue pair.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct WrId(pub u64);
 
@@ -32,21 +30,21 @@ impl WrId {
     /// Beyond any table of endpoints: their numbers have 31 bits here.
     const NO_ENDPOINT: EndpointId = EndpointId((1 << 31) - 1);
 
-    /// The identifier of the receive that fills `slot`.
+    /// Returns the identifier of the receive that fills `slot`.
     #[must_use]
     #[inline]
     pub const fn receive(slot: u32) -> Self {
         WrId(slot as u64)
     }
 
-    /// The identifier of the send numbered `sequence` to `endpoint`.
+    /// Returns the identifier of the send numbered `sequence` to `endpoint`.
     #[must_use]
     #[inline]
     pub const fn send(endpoint: EndpointId, sequence: u32) -> Self {
         WrId(Self::SEND | (endpoint.0 as u64) << 32 | sequence as u64)
     }
 
-    /// The identifier of the end marker of this queue pair.
+    /// Returns the identifier of the end marker of this queue pair.
     #[must_use]
     pub const fn end_marker(qp_num: u32) -> Self {
         WrId::send(Self::NO_ENDPOINT, qp_num)
@@ -65,14 +63,14 @@ impl WrId {
         self.0 & Self::SEND != 0
     }
 
-    /// The slot of a receive, the sequence number of a send, or the queue pair of an end marker.
+    /// Returns the slot of a receive, the sequence number of a send, or the queue pair of an end marker.
     #[must_use]
     #[inline]
     pub const fn low(self) -> u32 {
         self.0 as u32
     }
 
-    /// The peer of a send.
+    /// Returns the peer of a send.
     #[must_use]
     #[inline]
     pub const fn endpoint(self) -> EndpointId {
@@ -87,36 +85,36 @@ pub(super) const fn is_done(sequence: u32, through: u32) -> bool {
     through.wrapping_sub(sequence) <= u32::MAX / 2
 }
 
-/// The immediate data of a message: the tag, and the receiver's name for the sender's endpoint, exchanged in the
-/// handshake, so that a receive finds its peer without a search. Version 1; 32 bits.
+/// Immediate data of a message, 32 bits: the tag, and the receiver's name for the sender's endpoint, exchanged in the
+/// handshake, so that a receive finds its peer without a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Immediate(pub u32);
 
 impl Immediate {
-    /// Name of the endpoints beyond the last that has a name of its own.
+    /// Name of all endpoints beyond the last that has a name of its own.
     const UNNAMED: u32 = (1 << 24) - 1;
 
-    /// For a message with `tag`, to a peer that names the sender's endpoint `endpoint_bits`.
+    /// Makes the data of a message with `tag`, to a peer that names the sender's endpoint `endpoint_bits`.
     #[must_use]
     #[inline]
     pub const fn new(tag: u8, endpoint_bits: u32) -> Self {
         Immediate(endpoint_bits << 8 | tag as u32)
     }
 
-    /// The bits by which messages name their receiver's endpoint with this index.
+    /// Returns the bits by which messages name their receiver's endpoint with this index.
     #[must_use]
     pub const fn endpoint_bits(index: u32) -> u32 {
         if index < Self::UNNAMED { index } else { Self::UNNAMED }
     }
 
-    /// The tag.
+    /// Returns the tag.
     #[must_use]
     #[inline]
     pub const fn tag(self) -> u8 {
         self.0 as u8
     }
 
-    /// The endpoint named; the port checks that it exists and that the message came by its queue pair.
+    /// Returns the endpoint named; the port checks that it exists and that the message came by its queue pair.
     #[must_use]
     #[inline]
     pub const fn endpoint(self) -> EndpointId {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The scripted adapter of the unit tests, without memory and network.
-//!
-//! This file has the transport's side; the test's side is `scripted/script.rs`. Destroying a queue pair discards its
-//! unpolled completions, receives included, as mlx5 and `bnxt_re` do.
+//! The transport's side of the scripted adapter of the unit tests, without memory and network; `scripted/script.rs` has
+//! the test's side. Destroying a queue pair discards its unpolled completions, as with mlx5 and `bnxt_re`.
 
 mod script;
 
@@ -22,7 +20,6 @@ use script::{Qp, Request};
 pub(crate) use script::{QpState, Script, send_id};
 
 impl Script {
-    /// A port's adapter that follows this script.
     pub(crate) fn adapter(&self) -> Scripted {
         Scripted(self.clone())
     }
@@ -40,7 +37,6 @@ impl Script {
     }
 }
 
-/// The port's end.
 #[derive(Debug)]
 pub(crate) struct Scripted(Script);
 
@@ -250,7 +246,7 @@ impl ReceiveQueue for ScriptedReceives {
     }
 }
 
-/// Slots without memory: written bytes are lost.
+/// Slots without memory.
 #[derive(Debug)]
 pub(crate) struct ScriptedSlots {
     size: u32,

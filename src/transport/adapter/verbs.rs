@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The adapter over libibverbs: maps the transport's interface to the safe verbs of `ibex-ffi`.
-//!
-//! Hot where [`super`] says so: every function is inlined and costs nothing. Threads: the port's.
+//! The adapter over libibverbs: maps the transport's interface to the safe verbs of `ibex-ffi`. Hot where [`super`]
+//! says so: every function is inlined and costs nothing. Threads: the port's.
 
 use super::{Adapter, ReceiveQueue, SendSlots};
 use crate::connect::carriers::NetworkCarriers;
@@ -15,7 +14,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// How the memory of receive slots and send slots is registered, and which pages it has.
+/// Access rights and pages of the memory of receive slots and send slots.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct SlotMemory {
     access: Access,
@@ -23,8 +22,8 @@ pub struct SlotMemory {
 }
 
 impl SlotMemory {
-    /// The memory that the parameters ask for, in one of `processes` processes of the job on this host. ibex reads a
-    /// slot after its completion, which follows all writes to the slot, so the order of these writes does not matter.
+    /// Returns the memory that the parameters ask for, in one of `processes` processes of the job on this host. ibex
+    /// reads a slot only after its completion, so relaxed ordering is allowed.
     #[must_use]
     pub fn of(tunables: &Tunables, processes: u32) -> Self {
         let ordering = if tunables.relaxed_ordering { Access::RELAXED_ORDERING } else { Access::empty() };
@@ -46,7 +45,7 @@ pub struct Verbs {
 }
 
 impl Verbs {
-    /// An adapter over this domain.
+    /// Makes an adapter over this domain.
     #[must_use]
     pub fn new(domain: Arc<ProtectionDomain>, limits: QueuePairLimits, memory: SlotMemory) -> Self {
         Verbs { domain, limits, memory, start: Instant::now() }
@@ -90,7 +89,7 @@ impl Adapter for Verbs {
 /// A shared receive queue and the memory it receives into.
 #[derive(Debug)]
 pub struct SharedReceives {
-    // Dropped first: the queue goes before the memory.
+    // Dropped before the memory.
     queue: SharedReceiveQueue,
     arena: Arena,
 }
@@ -111,7 +110,6 @@ impl SharedReceives {
         Ok(SharedReceives { queue: SharedReceiveQueue::new(domain, depth, batch)?, arena })
     }
 
-    /// The memory of its slots.
     pub(crate) fn arena(&self) -> &Arena {
         &self.arena
     }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Limits for unknown senders: the rate of modex look-ups for names in hellos, and the messages about them.
-//!
-//! Owned by the port, asked by `port/admission.rs`. Setup grade. Tests: at the end of the file.
+//! Limits for unknown senders: the rate of modex look-ups for names in hellos, and the messages about them. Owned by
+//! the port, asked by `port/admission.rs`. Setup grade. Tests: below.
 
 use std::time::Duration;
 
-/// Pause between modex look-ups after one failed. A peer repeats its hello.
+/// Pause after a failed modex look-up. A peer repeats its hello.
 const LOOKUP_PAUSE: Duration = Duration::from_secs(1);
 
 bitflags::bitflags! {
@@ -27,13 +26,12 @@ bitflags::bitflags! {
 
 #[derive(Debug)]
 pub(crate) struct Admission {
-    /// Time before which the modex is not asked.
+    /// Time of the next look-up at the earliest.
     next_lookup: Duration,
     said: Once,
 }
 
 impl Admission {
-    /// Without look-ups and messages.
     pub(crate) fn new() -> Self {
         Admission { next_lookup: Duration::ZERO, said: Once::empty() }
     }
@@ -42,7 +40,6 @@ impl Admission {
         now >= self.next_lookup
     }
 
-    /// Notes a failed look-up.
     pub(crate) fn was_in_vain(&mut self, now: Duration) {
         self.next_lookup = now + LOOKUP_PAUSE;
     }

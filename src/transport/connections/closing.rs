@@ -2,9 +2,9 @@
 //! Closing queue pairs: in the error state and not yet destroyed, because the adapter still flushes their requests.
 //!
 //! On some adapters, destroying a queue pair discards its unpolled completions, receives included, whose slots would
-//! then be lost. So it is drained first: its last request, the end marker, is flushed after all others; then the
-//! completion queue is polled once to its end, because receives may be flushed later than sends. Some adapters flush
-//! late or never, so each queue pair has a deadline. Owned by the port, worked by `port/closing.rs`. Setup grade.
+//! then be lost. So it is drained first: its last request, the end marker, is flushed after all others; then the port
+//! polls the completion queue once to its end, because receives may be flushed later than sends. Some adapters flush
+//! late or never, so each queue pair has a deadline. Owned by the port, called by `port/closing.rs`. Setup grade.
 //! Threads: the port's. Tests: `port/tests/closings.rs`.
 
 use crate::transport::adapter::QueuePair;
@@ -20,27 +20,23 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// Whether everything that a queue of `capacity` entries held at `earlier` has been polled since.
+    /// Whether the port has polled everything since that a queue of `capacity` entries held at `earlier`.
     fn is_past(&self, earlier: &Taken, capacity: u32) -> bool {
         self.empty_polls != earlier.empty_polls || self.completions >= earlier.completions + u64::from(capacity)
     }
 }
 
-/// A queue pair that closes.
 #[derive(Debug)]
 pub(crate) struct ClosingQueue<Q> {
     /// Its former endpoint.
     pub(crate) of: EndpointId,
     pub(crate) queue: SendQueue<Q>,
-    /// Whether its end marker is posted.
     pub(crate) is_marked: bool,
-    /// Deadline for draining it.
     end: Duration,
-    /// How far the completion queue was polled when the marker came or the deadline passed.
+    /// How far the port had polled when the marker came or the deadline passed.
     over: Option<Taken>,
 }
 
-/// The closing queue pairs of a port.
 #[derive(Debug)]
 pub(crate) struct Closing<Q> {
     queues: Vec<ClosingQueue<Q>>,
@@ -60,8 +56,8 @@ impl<Q: QueuePair> Closing<Q> {
         self.queues.iter().any(|closing| closing.of == of && closing.queue.qp().number() == number)
     }
 
-    /// The closing queue in which a request of this number is in flight. At most one has it, and no connection in use
-    /// ([`SendQueue::succeed`]).
+    /// Returns the closing queue in which a request of this number is in flight. At most one has it, and no connection
+    /// in use ([`SendQueue::succeed`]).
     pub(crate) fn with(&mut self, of: EndpointId, number: u32) -> Option<&mut SendQueue<Q>> {
         let queue = |closing: &ClosingQueue<Q>| closing.of == of && closing.queue.has(number);
         self.queues.iter_mut().find(|closing| queue(closing)).map(|closing| &mut closing.queue)
@@ -72,7 +68,6 @@ impl<Q: QueuePair> Closing<Q> {
         self.queues.push(ClosingQueue { of, queue, is_marked: false, end, over: None });
     }
 
-    /// The queue pairs without an end marker.
     pub(crate) fn unmarked(&mut self) -> impl Iterator<Item = &mut ClosingQueue<Q>> {
         self.queues.iter_mut().filter(|closing| !closing.is_marked)
     }
@@ -84,8 +79,8 @@ impl<Q: QueuePair> Closing<Q> {
         Some((closing.of, &mut closing.queue))
     }
 
-    /// Removes the queue pairs that can be destroyed: all their completions were polled, or the deadline has passed.
-    /// After the deadline the completion queue is polled once more.
+    /// Removes the queue pairs that can be destroyed: all their completions were polled, or the deadline has passed and
+    /// the completion queue was polled once more.
     pub(crate) fn take_over(&mut self, now: Duration, taken: Taken, capacity: u32) -> Vec<ClosingQueue<Q>> {
         for closing in self.queues.iter_mut().filter(|closing| closing.end <= now) {
             closing.over.get_or_insert(taken);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A connection to a peer: its state, its send queue, its handshake.
-//!
-//! Made by the first message to or from the peer (`port/connect.rs`), kept by [`super::Connections`]. Budget: at most 1
-//! KiB beside the adapter's own buffers, held by a test at the end of the file. Setup grade, but for the send queue.
+//! A connection to a peer: its state, its send queue, its handshake. Made by the first message to or from the peer
+//! (`port/connect.rs`), kept by [`super::Connections`]. A test below limits it to 1 KiB beside the adapter's own
+//! buffers. Setup grade, but for the send queue.
 
 use super::retransmission::Retransmission;
 use crate::connect::handshake::Handshake;
@@ -10,7 +9,6 @@ use crate::select::key::Key;
 use crate::transport::adapter::QueuePair;
 use crate::transport::tx::send_queue::SendQueue;
 
-/// The state of a connection.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Phase {
     /// The handshake is in progress; requests wait.
@@ -19,11 +17,10 @@ pub(crate) enum Phase {
     Ready,
     /// Both sides are set, and new messages use another port (`port/divert.rs`).
     Diverted,
-    /// It failed; requests are refused.
+    /// Requests are refused.
     Failed,
 }
 
-/// A queue pair to a peer, and what is posted to it or waits for it.
 #[derive(Debug)]
 pub(crate) struct Connection<Q> {
     pub(crate) queue: SendQueue<Q>,
@@ -32,16 +29,14 @@ pub(crate) struct Connection<Q> {
     probed_at: u32,
     /// The key that seals hellos to the asked port of the peer.
     pub(crate) key: Key,
-    /// Reads and atomics that it may have in flight, as agreed with the peer.
+    /// Reads and atomics that may be in flight, as agreed with the peer.
     pub(crate) initiator_depth: u8,
-    /// How long the adapter waits for an acknowledgement, and how often.
     pub(crate) retransmission: Retransmission,
     /// Kept while connected, for a peer that missed the last hello.
     pub(crate) handshake: Box<Handshake>,
 }
 
 impl<Q: QueuePair> Connection<Q> {
-    /// A connection whose handshake begins.
     pub(crate) fn new(queue: SendQueue<Q>, key: Key, handshake: Handshake) -> Self {
         Connection {
             queue,
@@ -54,7 +49,7 @@ impl<Q: QueuePair> Connection<Q> {
         }
     }
 
-    /// The number of its queue pair. Hot.
+    /// Hot.
     #[inline]
     pub(crate) fn number(&self) -> u32 {
         self.queue.qp().number()
@@ -74,7 +69,6 @@ impl<Q: QueuePair> Connection<Q> {
         matches!(self.phase, Phase::Ready | Phase::Diverted)
     }
 
-    /// Sets whether new messages use another port.
     pub(crate) fn divert(&mut self, is_diverted: bool) {
         if self.is_made() {
             self.enter(if is_diverted { Phase::Diverted } else { Phase::Ready });

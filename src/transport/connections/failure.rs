@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Why a connection failed, as a message that names the culprit and says what to do.
-//!
-//! Made once per failed connection, by `port/fail.rs`; shown by the plugin. Setup grade. Tests: below.
+//! Why a connection failed, as a message that names the culprit and says what to do. Made once per failed connection,
+//! by `port/fail.rs`; shown by the plugin. Setup grade. Tests: below.
 
 use super::retransmission::Retransmission;
 use crate::peer::PeerName;
@@ -30,7 +29,7 @@ pub enum Cause {
     Port(String),
 }
 
-/// A failed connection: who, where, why.
+/// A failed connection: its peer, its ports, its cause.
 #[derive(Debug, Clone)]
 pub struct Failure {
     /// The peer.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The handshakes of a port that are in progress: peers, carriers and due times, and this side's own data.
-//!
-//! Owned by the port; driven by `port/connect.rs`. Setup grade; the port's thread. Tests: `port/tests.rs`.
+//! The handshakes of a port that are in progress: peers, carriers and due times, and this side's own data. Owned by the
+//! port, driven by `port/connect.rs`. Setup grade; the port's thread. Tests: `port/tests.rs`.
 
 use crate::connect::carriers::{Arrivals, Carriers, Look};
 use crate::connect::handshake::Handshake;
@@ -21,9 +20,8 @@ use std::time::Duration;
 /// This side's data in every hello.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ourselves {
-    /// Name and address of this port.
     pub(crate) identity: Identity,
-    /// The key that seals hellos to this port.
+    /// Seals hellos to this port.
     pub(crate) key: Key,
     /// Reads and atomics that a queue pair may have in flight, as initiator and as responder.
     pub(crate) rd_atomic: (u8, u8),
@@ -33,9 +31,9 @@ pub(crate) struct Ourselves {
 pub(crate) struct Handshakes<C> {
     carriers: C,
     ourselves: Ourselves,
-    /// Peers whose handshake is not confirmed yet, and the addresses of their ports that are asked.
+    /// Peers whose handshake is not confirmed yet, with the address of the asked port.
     active: Vec<(EndpointId, PortAddress)>,
-    /// The searches among a peer's ports, if there is a choice.
+    /// Searches among a peer's ports, if there is a choice.
     searches: Vec<(EndpointId, Search)>,
     /// Addresses of ports of the same peers that were asked before.
     left: Vec<(EndpointId, PortAddress)>,
@@ -69,7 +67,7 @@ impl<C: Carriers> Handshakes<C> {
         &self.ourselves.identity
     }
 
-    /// Notes the port's new LID and GID. The modex keeps the old ones, so this side's hellos carry the new ones.
+    /// Notes the port's new LID and GID, which this side's hellos carry. The modex keeps the old ones.
     pub(crate) fn readdress(&mut self, choice: &PortChoice) {
         let ours = &mut self.ourselves.identity.address;
         *ours = PortAddress { lid: choice.lid, gid: choice.gid, subnet_prefix: choice.subnet_prefix(), ..*ours };
@@ -81,7 +79,6 @@ impl<C: Carriers> Handshakes<C> {
         PortEntry { address: self.ourselves.identity.address, key: self.ourselves.key }
     }
 
-    /// Makes a handshake for a new queue pair `qpn` to the peer's port `remote_port`.
     pub(crate) fn begin(
         &mut self,
         (to, qpn): (EndpointId, u32),
@@ -102,24 +99,22 @@ impl<C: Carriers> Handshakes<C> {
         Handshake::new(local, remote.instance, remote_port, paths, now, tunables)
     }
 
-    /// The number of another connection that this side begins.
     pub(crate) fn next_epoch(&mut self) -> u32 {
         self.epoch += 1;
         self.epoch
     }
 
-    /// The carriers of hellos to this port of a peer.
+    /// Returns the carriers of hellos to this port of a peer.
     pub(crate) fn paths(&self, remote: &PortAddress, tunables: &Tunables) -> Paths {
         Paths::between(&self.ourselves.identity.address, remote, self.carriers.has_tcp(), tunables)
     }
 
-    /// Stores the search for a peer whose ports leave a choice.
     pub(crate) fn put_search(&mut self, peer: EndpointId, search: Search) {
         self.searches.retain(|(of, _)| *of != peer);
         self.searches.push((peer, search));
     }
 
-    /// The search for a peer; `None` if there is no choice, or the handshake is over.
+    /// Returns the search for a peer; `None` if there is no choice, or the handshake is over.
     pub(crate) fn search(&mut self, peer: EndpointId) -> Option<&mut Search> {
         self.searches.iter_mut().find(|(of, _)| *of == peer).map(|(_, search)| search)
     }
@@ -139,7 +134,6 @@ impl<C: Carriers> Handshakes<C> {
         self.left.push((peer, before));
     }
 
-    /// Adds a handshake in progress.
     pub(crate) fn activate(&mut self, peer: EndpointId, address: PortAddress) {
         self.carriers.expect(&address);
         self.active.push((peer, address));
@@ -151,7 +145,6 @@ impl<C: Carriers> Handshakes<C> {
         let Some((_, known)) = self.active.iter_mut().find(|(active, _)| *active == peer) else { return };
         if known != address {
             *known = *address;
-            // The path to it has changed, too.
             self.carriers.forget(address.instance);
         }
     }
@@ -166,13 +159,12 @@ impl<C: Carriers> Handshakes<C> {
         }
     }
 
-    /// Whether any handshake is in progress. Hot.
+    /// Hot.
     #[inline]
     pub(crate) fn is_any_active(&self) -> bool {
         !self.active.is_empty()
     }
 
-    /// The peers with a handshake in progress, and their addresses.
     pub(crate) fn active(&self) -> Vec<(EndpointId, PortAddress)> {
         self.active.clone()
     }
@@ -181,17 +173,15 @@ impl<C: Carriers> Handshakes<C> {
         self.active.iter().any(|(active, _)| *active == peer)
     }
 
-    /// Whether any handshake may have something to do.
     pub(crate) fn are_due(&self, now: Duration) -> bool {
         now >= self.next_due
     }
 
-    /// Sets the time before which no handshake has anything to do.
     pub(crate) fn set_due(&mut self, due: Duration) {
         self.next_due = due;
     }
 
-    /// How far TCP reaches a peer whose port at `remote` is being asked.
+    /// Returns how far TCP reaches a peer whose port at `remote` is being asked.
     pub(crate) fn reach(&self, peer: EndpointId, remote: &PortAddress) -> Reach {
         let is_open = |(of, left): &(EndpointId, PortAddress)| *of == peer && self.carriers.reach(left) == Reach::Open;
         if self.left.iter().any(is_open) { Reach::Open } else { self.carriers.reach(remote) }
@@ -200,13 +190,13 @@ impl<C: Carriers> Handshakes<C> {
     /// Receives hellos, `polls` polls after the last call; `now` reads the clock.
     pub(crate) fn receive(&mut self, now: &dyn Fn() -> Duration, polls: u32, counters: &Counters) -> Arrivals {
         let arrivals = self.carriers.receive(Look { now, polls, is_busy: self.is_any_active() }, counters);
-        // It may have changed after an error. The modex keeps the old one, so this side's hellos carry the new one.
+        // An error may have changed it. The modex keeps the old one, so this side's hellos carry the new one.
         self.ourselves.identity.address.ud_qpn = self.carriers.ud_qpn();
         add(&counters.handshakes_received, (arrivals.hellos.len() + arrivals.refusals.len()) as u64);
         arrivals
     }
 
-    /// Sends a sealed hello. `to` is `None` if it belongs to no handshake of ours.
+    /// Sends a sealed hello. `to` is `None` if it belongs to no handshake of this side.
     pub(crate) fn send(
         &mut self,
         to: Option<EndpointId>,
@@ -222,7 +212,7 @@ impl<C: Carriers> Handshakes<C> {
         }
     }
 
-    /// The address of the port that is being asked; `None` if the handshake is over.
+    /// Returns the address of the port that is being asked; `None` if the handshake is over.
     pub(crate) fn asked(&self, peer: EndpointId) -> Option<PortAddress> {
         self.active.iter().find(|(active, _)| *active == peer).map(|(_, address)| *address)
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When to probe a peer that has left all communicators.
-//!
-//! Used by `port/parting.rs`. Path: setup. Plain data. Tests: `port/tests/partings.rs`.
+//! When to probe a peer that has left all communicators. Used by `port/parting.rs`. Path: setup. Plain data. Tests:
+//! `port/tests/partings.rs`.
 
 use crate::transport::work_request::EndpointId;
 use std::time::Duration;
@@ -9,20 +8,17 @@ use std::time::Duration;
 /// Time until the first probe; it doubles with each probe.
 const FIRST: Duration = Duration::from_secs(1);
 
-/// Longest time between probes.
 const LONGEST: Duration = Duration::from_secs(64);
 
 /// A parted peer whose connection still exists.
 #[derive(Debug)]
 pub(crate) struct Parted {
     pub(crate) peer: EndpointId,
-    /// Time of the next probe.
     due: Duration,
     wait: Duration,
 }
 
 impl Parted {
-    /// Begins now.
     pub(crate) fn new(peer: EndpointId, now: Duration) -> Self {
         Parted { peer, due: now + FIRST, wait: FIRST }
     }

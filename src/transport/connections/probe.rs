@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Probes of idle peers.
-//!
-//! A dead peer shows only when a request to it fails. A rank that merely waits for a dead peer would wait for ever if
-//! the runtime does not end the job (`mpirun --enable-recovery`). `port/connect.rs` checks periodically when probes are
-//! due; off unless `btl_ibex_probe_interval` is set. Grade: setup; one thread at a time (`&mut Port`). Tests: the
+//! Probes of idle peers. A dead peer shows only when a request to it fails. If the runtime does not end the job
+//! (`mpirun --enable-recovery`), a rank that merely waits for a dead peer would wait for ever. `port/connect.rs` checks
+//! whether probes are due; off unless `btl_ibex_probe_interval` is set. Setup grade. Threads: the port's. Tests: the
 //! device tests in `hw-tests`.
 
 use std::time::Duration;

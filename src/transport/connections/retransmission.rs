@@ -1,23 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The acknowledgement time-out and the number of retries of a connection.
 //!
-//! Owns [`Retransmission`] and its choice. Called by `port/establish.rs` when a connection is confirmed, because its
-//! round trip is known then; printed by `failure.rs` and in verbose messages. Setup grade. Tests: at the end of the
-//! file. There are two opposing goals. A packet lost at the end of a message costs one time-out, so the time-out should
-//! be short; but an adapter retries at most seven times, so a link that is silent for eight time-outs ends the
-//! connection, and with it the job. `btl_ibex_link_outage` says how long a link may be silent; the time-out is the
-//! shortest that satisfies it, and never less than the path needs.
+//! Owns [`Retransmission`] and its choice. Called by `port/establish.rs` when a connection is confirmed and its round
+//! trip known; printed by `failure.rs` and in verbose messages. A packet lost at the end of a message costs one
+//! time-out, so the time-out should be short. But an adapter retries at most seven times, so a link that is silent for
+//! eight time-outs ends the connection, and with it the job. `btl_ibex_link_outage` says how long a link may be silent;
+//! the time-out is the shortest that satisfies it, but never less than the path needs. Setup grade. Tests: below.
 
 use crate::tunables::Tunables;
 use std::fmt;
 use std::time::Duration;
 
-/// The shortest time-out that adapters observe: 1.05 ms. For smaller values they take longer ones anyway.
+/// Shortest time-out that adapters observe: 1.05 ms. For smaller values they take longer ones anyway.
 const FLOOR: u8 = 8;
-/// The longest time-out for a measured round trip: 1.07 s. A longer round trip means that the peer computed.
+/// Longest time-out for a measured round trip: 1.07 s. A longer round trip means that the peer computed.
 const CEILING: u8 = 18;
 /// Number of retries: the most there is. soft-RoCE takes 7 as "without limit" (`rxe_comp.c`), not as seven like the
-/// specification, so a silent peer would never fail: it gets one less.
+/// specification. A silent peer would never fail there, so it gets one less.
 const RETRIES: u8 = 7;
 /// Least number of round trips in a time-out: an acknowledgement waits behind the packets of others.
 const ROUND_TRIPS: u32 = 16;
@@ -32,7 +31,7 @@ pub struct Retransmission {
 }
 
 impl Retransmission {
-    /// The user's values, or those that suit a path whose round trip takes at most `round_trip`.
+    /// Returns the user's values, or those that suit a path whose round trip takes at most `round_trip`.
     #[must_use]
     pub fn choose(tunables: &Tunables, software: bool, round_trip: Option<Duration>) -> Retransmission {
         let retries = if software { RETRIES - 1 } else { RETRIES };
@@ -44,13 +43,13 @@ impl Retransmission {
         Retransmission { exponent: exponent(outage).max(path).max(FLOOR), retries }
     }
 
-    /// The time-out. Adapters wait at least that long, and up to four times as long.
+    /// Returns the time-out. Adapters wait at least that long, and up to four times as long.
     #[must_use]
     pub fn timeout(self) -> Duration {
         Duration::from_nanos(4096 << self.exponent)
     }
 
-    /// The shortest silence of the peer after which the adapter gives up.
+    /// Returns the shortest silence of the peer after which the adapter gives up.
     #[must_use]
     pub fn total(self) -> Duration {
         self.timeout() * (u32::from(self.retries) + 1)
@@ -64,7 +63,7 @@ impl fmt::Display for Retransmission {
     }
 }
 
-/// The smallest exponent whose time-out is at least `time`, up to the largest there is.
+/// Returns the smallest exponent whose time-out is at least `time`, at most 31.
 fn exponent(time: Duration) -> u8 {
     (0..31).find(|exponent| Duration::from_nanos(4096 << exponent) >= time).unwrap_or(31)
 }
@@ -85,7 +84,6 @@ mod tests {
             assert_eq!(retransmission.timeout().as_millis(), 268);
             assert!(retransmission.total() >= Duration::from_secs(2));
         }
-        // The missing retry is made up for.
         let software = Retransmission::choose(&Tunables::default(), true, Some(Duration::from_micros(50)));
         assert_eq!(software, Retransmission { exponent: 17, retries: 6 });
     }

@@ -1,41 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The "receiver not ready" timer: how long a peer waits when its message finds no receive slot.
 //!
-//! Owns [`RnrTimer`] and its choice. The receiver sets the timer in its queue pair (`port/establish.rs`), and its
-//! adapter sends it to the peer with each such answer; it cannot change while this process computes. Setup grade.
-//! Tests: below. While a receiver computes, each peer resends its oldest message once per timer period, so its adapter
-//! refuses (peers / timer) messages per second. The timer of each new connection therefore grows with the number of
-//! connections: the k-th gets k / [`PER_SECOND`]. Earlier ones keep theirs, so n sending connections are refused at
-//! most [`PER_SECOND`] * (1 + ln(n / 3)) times per second: 16 connections 11000 times, 100 connections 20000 times.
+//! The receiver sets the timer in its queue pair (`port/establish.rs`), and its adapter sends it to the peer with each
+//! such answer. It cannot change while this process computes. Meanwhile each peer resends its oldest message once per
+//! timer period, so the adapter refuses (peers / timer) messages per second. The timer of each new connection therefore
+//! grows with the number of connections: the k-th gets k / [`PER_SECOND`]. Earlier ones keep theirs, so n sending
+//! connections are refused at most [`PER_SECOND`] * (1 + ln(n / 3)) times per second: 16 connections 11000 times, 100
+//! connections 20000 times. Setup grade. Tests: below.
 
 use std::time::Duration;
 
-/// The target rate of refused messages per second; the head of the file has the rate with many connections.
-///
-/// There are two opposing costs. Each refusal discards what the peer has sent meanwhile: a round trip's worth of the
-/// link, some 2 to 5 us, so 5000 per second waste 1% to 2.5% of it, and 20000 waste 4% to 10%. But a receiver that
-/// polls again also waits for its peers' retries, each with a send queue of at most 128 messages: 5000 retries per
-/// second bring 640000 messages, about as many as an MPI process can take.
+/// Target rate of refused messages per second. A compromise: each refusal discards what the peer has sent meanwhile, 2
+/// to 5 us of the link, so 5000 per second waste 1% to 2.5% of it, and 20000 waste 4% to 10%. But a receiver that polls
+/// again also waits for its peers' retries, each with a send queue of at most 128 messages: 5000 retries per second
+/// bring 640000 messages, about as many as an MPI process can take.
 const PER_SECOND: u32 = 5_000;
 
-/// The range of timers. The shortest, 0.64 ms, is a few times what a polling receiver needs to give back a batch of
-/// slots, and suits three connections. The longest, 41 ms, suits 205. With more connections, peers are refused more
-/// often: an even longer timer would leave them idle long after the receiver is back.
+/// Range of timers. The shortest, 0.64 ms, is a few times what a polling receiver needs to give back a batch of slots,
+/// and suits three connections. The longest, 41 ms, suits 204; an even longer timer would leave the peers idle long
+/// after the receiver is back.
 const SHORTEST: u8 = 12;
 const LONGEST: u8 = 24;
 
-/// The times of the codes, in units of 10 us (InfiniBand specification, table 46).
+/// Times of the codes, in units of 10 us (InfiniBand specification, table 46).
 const TENS_OF_MICROSECONDS: [u32; 32] = [
     65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072, 4096,
     6144, 8192, 12288, 16384, 24576, 32768, 49152,
 ];
 
-/// A "receiver not ready" timer, as the specification's code.
+/// The specification's code of a timer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RnrTimer(u8);
 
 impl RnrTimer {
-    /// The timer for a port's new connection, `connections` with this one.
+    /// Returns the timer for a port's new connection, `connections` with this one.
     pub(crate) fn of(connections: usize) -> Self {
         let suits = |code: &u8| RnrTimer(*code).time() >= Duration::from_secs(1) / PER_SECOND * connections as u32;
         RnrTimer((SHORTEST..LONGEST).find(suits).unwrap_or(LONGEST))

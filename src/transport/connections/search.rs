@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The search among a peer's ports if addresses leave a choice (`select/partners.rs`): asks one after the other.
-//!
-//! Owns the result of each attempt. Exists from the beginning of a connection until it is made. The handshake sends the
-//! requests (`connect/handshake/port_attempt.rs`), `port/partner.rs` drives the search. It has neither clock nor
-//! adapter. Setup grade; the port's thread. Tests: at the end of the file, and `port/tests/partners.rs`.
+//! The search among a peer's ports if addresses leave a choice (`select/partners.rs`): asks one after the other. Exists
+//! from the beginning of a connection until it is made. The handshake sends the requests
+//! (`connect/handshake/port_attempt.rs`), `port/partner.rs` drives the search, which has neither clock nor adapter.
+//! Setup grade; the port's thread. Tests: below, and `port/tests/partners.rs`.
 
 /// Number of requests to a port before the next port is asked.
 const TRIES: u32 = 3;
 /// The same, while the peer's process is known to answer.
 const TRIES_AWAKE: u32 = 2;
 
-/// The result for one of the peer's ports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It may be the port to connect to.
@@ -31,7 +29,7 @@ struct Candidate {
     is_ruled_out: bool,
 }
 
-/// The peer's ports that may be the one to connect to, best first.
+/// The peer's candidate ports, best first.
 #[derive(Debug)]
 pub(crate) struct Search {
     candidates: Vec<Candidate>,
@@ -41,7 +39,7 @@ pub(crate) struct Search {
 }
 
 impl Search {
-    /// A search among `ports`, which begins with `first`; `None` where there is no choice.
+    /// Makes a search among `ports`, which begins with `first`; `None` if there is no choice.
     pub(crate) fn new(ports: &[u8], first: u8) -> Option<Search> {
         let current = ports.iter().position(|port| *port == first).filter(|_| ports.len() > 1)?;
         let candidate =
@@ -57,17 +55,16 @@ impl Search {
         self.candidates[self.current].port
     }
 
-    /// Whether that is the port that addresses pair.
+    /// Whether the port that is being asked is the one that addresses pair.
     pub(crate) fn is_first_choice(&self) -> bool {
         self.current == 0
     }
 
-    /// The port that addresses pair.
+    /// Returns the port that addresses pair.
     pub(crate) fn first_choice(&self) -> u8 {
         self.candidates[0].port
     }
 
-    /// The result for this port; `None` if it is not a candidate.
     pub(crate) fn verdict(&self, port: u8) -> Option<Verdict> {
         self.find(port).map(|place| self.candidates[place].verdict)
     }
@@ -77,18 +74,18 @@ impl Search {
         self.find(port).is_none_or(|place| self.current <= place)
     }
 
-    /// Number of requests to the port that is being asked before the next one is.
+    /// Number of requests to the port that is being asked before the next port is asked.
     pub(crate) fn tries(&self) -> u32 {
         if self.wanted.is_some() { TRIES_AWAKE } else { TRIES }
     }
 
     /// Whether this port, which has sent a hello, may be taken: no better port is left that may be silent only because
-    /// the peer computes. So ports of one fabric are connected as addresses pair them, whichever is late.
+    /// the peer computes. So addresses decide which ports of one fabric are connected, not their order of answering.
     pub(crate) fn may_take(&self, port: u8) -> bool {
         self.find(port).is_some_and(|place| self.better_than(place).is_none())
     }
 
-    /// The best port above `place` that was neither excluded nor ruled out.
+    /// Returns the best port above `place` that was neither excluded nor ruled out.
     fn better_than(&self, place: usize) -> Option<usize> {
         let is_left = |candidate: &Candidate| candidate.verdict == Verdict::Open && !candidate.is_ruled_out;
         self.candidates[..place].iter().position(is_left)
@@ -102,7 +99,6 @@ impl Search {
         place.is_some()
     }
 
-    /// Whether better ports are being asked before a port that has sent a hello is taken.
     pub(crate) fn has_wanted(&self) -> bool {
         self.wanted.is_some()
     }
@@ -113,7 +109,7 @@ impl Search {
         self.wanted = self.wanted.filter(|wanted| *wanted != self.current);
     }
 
-    /// The next port to ask. If no other is open it is the one that is being asked, and `None` if none is.
+    /// Returns the next port to ask; the one that is being asked if no other is open, and `None` if none is.
     pub(crate) fn next(&self) -> Option<u8> {
         let is_open = |place: &usize| self.candidates[*place].verdict == Verdict::Open;
         let wanted = self.wanted.map(|wanted| self.better_than(wanted).unwrap_or(wanted)).filter(is_open);
@@ -122,7 +118,6 @@ impl Search {
         wanted.or(next).map(|place| self.candidates[place].port)
     }
 
-    /// Excludes a port, with the reason.
     pub(crate) fn exclude(&mut self, port: u8, verdict: Verdict) {
         if let Some(place) = self.find(port) {
             self.candidates[place].verdict = verdict;

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Accepts or refuses hellos, and reports refusals.
-//!
-//! Called by `connect.rs` for each packet of the carriers, which have checked its seal (`select/key.rs`). Only
-//! processes of the job can make the seal, so a stranger cannot cause a modex look-up, which may have to ask another
-//! host. Setup grade; one thread at a time (`&mut Port`). Tests: the engine's device tests in `hw-tests`.
+//! Accepts or refuses hellos, and reports refusals. Called by `connect.rs` for each packet of the carriers, which have
+//! checked its seal (`select/key.rs`). Only processes of the job can make the seal, so a stranger cannot cause a modex
+//! look-up, which may have to ask another host. Setup grade. Threads: the port's. Tests: `hw-tests`.
 
 use super::Port;
 use crate::connect::Refusal;
@@ -14,7 +12,6 @@ use crate::transport::adapter::Adapter;
 use crate::transport::connections::admission::Once;
 use crate::transport::work_request::EndpointId;
 
-/// Why a sealed hello is not accepted.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Stranger {
     /// The modex has no such process, or no such port of it.
@@ -30,7 +27,7 @@ pub(super) enum Stranger {
 }
 
 impl<A: Adapter> Port<A> {
-    /// The endpoint for a hello whose port has none, or one without a connection, and the port's modex entry.
+    /// Returns the endpoint for a hello whose port has none, or one without a connection, and the port's modex entry.
     pub(super) fn admit(&mut self, hello: &Hello) -> Result<(EndpointId, PortEntry), Stranger> {
         let source = hello.source;
         let known = self.connections.known(source.name, source.port);
@@ -50,7 +47,7 @@ impl<A: Adapter> Port<A> {
         let found = match entry {
             None => Err(Stranger::NotInJob),
             Some(entry) if entry.address.instance != source.address.instance => Err(Stranger::OtherInstance),
-            // With its present address: it may have changed since the port published it.
+            // The address may have changed since the port published it.
             Some(entry) => Ok(PortEntry { address: source.address, ..entry }),
         };
         if found.is_err() {

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Closes a connection: its queue pair enters the error state, is drained, and only then destroyed.
 //!
-//! Until it is destroyed its requests keep their tokens, credits and bounce buffers: the adapter may still read or
-//! write their memory. Its completions until then count: requests that were delivered before succeed. Called by the
-//! other files of the port when a peer is forgotten or a connection replaced; `connect.rs` checks closing queue pairs,
-//! `poll.rs` passes on their end markers. Setup grade. One thread at a time (`&mut Port`). Tests: `tests/closings.rs`,
-//! and the device tests in `hw-tests`.
+//! Until the queue pair is destroyed its requests keep their tokens, credits and bounce buffers: the adapter may still
+//! read or write their memory. Its completions until then count: requests that were delivered before succeed. Called by
+//! the other files of the port when a peer is forgotten or a connection replaced; `connect.rs` checks closing queue
+//! pairs, `poll.rs` passes on markers. Setup grade. Threads: the port's. Tests: `tests/closings.rs`, `hw-tests`.
 
 use super::Port;
 use crate::counters::subtract;
@@ -41,7 +40,7 @@ impl<A: Adapter> Port<A> {
     }
 
     fn close_queue_pair(&mut self, of: EndpointId, connection: Connection<A::QueuePair>) {
-        // These belong to queue pairs that are closing already.
+        // Noted late sends belong to queue pairs that are closing already.
         self.settle_late();
         let mut queue = connection.queue;
         // If even this fails, the queue pair is in error already, or the device is gone.
@@ -69,7 +68,6 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Retires the successful requests of closing queue pairs.
     fn settle_late(&mut self) {
         for id in self.tx.take_late() {
             if let Some(queue) = self.closing.with(id.endpoint(), id.low()) {
@@ -78,7 +76,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Handles a failed request of no connection: it belongs to a closing queue pair, if to any.
+    /// Handles a failed request of no connection, which may belong to a closing queue pair.
     #[cold]
     pub(super) fn failed_late(&mut self, id: WrId, status: Status) {
         self.settle_late();
@@ -90,7 +88,6 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Destroys the queue pairs that are drained.
     #[cold]
     pub(super) fn look_after_closing(&mut self) {
         self.settle_late();

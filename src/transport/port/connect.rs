@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes a port's connections: reads hellos, begins connections, passes hellos to their handshakes.
 //!
-//! Driven by `poll.rs` every so many polls, and by the first request to a peer. Setup grade: it allocates, makes queue
-//! pairs, reads the clock and calls the kernel. The decisions are in `connect/handshake.rs`, which knows no adapter,
-//! and in `admission.rs`, which accepts or refuses hellos; `establish.rs` executes a handshake's steps. Tests:
-//! `tests.rs`, and the device tests in `hw-tests`.
-//!
-//! An endpoint has one connection. If its peer says that it has begun another one, there is a successor beside it.
-//! [`crate::transport::connections::Connections::making`] is the one of the two whose handshake is in progress.
+//! Driven by `poll.rs` every so many polls, and by the first request to a peer. `connect/handshake.rs`, which knows no
+//! adapter, and `admission.rs` decide; `establish.rs` executes a handshake's steps. An endpoint has one connection. If
+//! its peer says that it has begun another one, there is a successor beside it;
+//! [`crate::transport::connections::Connections::making`] is the one of the two whose handshake is in progress. Setup
+//! grade: it allocates, makes queue pairs, reads the clock and calls the kernel. Tests: `tests.rs`, and `hw-tests`.
 
 use super::admission::Stranger;
 use super::{ASYNC_INTERVAL, ASYNC_PERIOD, CLOCK_INTERVAL, COUNTS_INTERVAL, EMPTY_POLL, Port};
@@ -65,7 +63,6 @@ impl<A: Adapter> Port<A> {
         if is_idle && self.tx.peers_waiting() == 0 { self.look_interval * EMPTY_POLL } else { self.look_interval }
     }
 
-    /// Whether this check queries the device for asynchronous events.
     fn is_async_due(&mut self) -> bool {
         self.until_async -= 1;
         if self.until_async > 0 {
@@ -144,7 +141,7 @@ impl<A: Adapter> Port<A> {
         let now = self.adapter.now();
         self.handshakes.set_due(Duration::ZERO);
         if self.connections.has_successor(to) {
-            // It belongs to the connection that the peer has given up: no answer.
+            // The hello belongs to the connection that the peer has given up: no answer.
             if !self.connections.get(to).is_some_and(|in_use| in_use.handshake.is_earlier_than(hello)) {
                 return add(&self.counters.handshakes_dropped, 1);
             }
@@ -164,7 +161,7 @@ impl<A: Adapter> Port<A> {
         self.take_step(to, &step, &source.address);
     }
 
-    /// The endpoint of a hello, with a connection.
+    /// Returns the endpoint of a hello, with a connection.
     fn endpoint_of(&mut self, hello: &Hello, carrier: Carrier) -> Result<EndpointId, Stranger> {
         self.hear(hello, carrier)?;
         let known = self.connections.known(hello.source.name, hello.source.port);
@@ -188,7 +185,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Begins a successor of a connection in use, because the peer says that it has given that up.
+    /// Begins a successor of a connection in use that the peer says it has given up.
     fn succeed(&mut self, to: EndpointId, hello: &Hello) -> Result<(), Stranger> {
         let (_, entry) = self.admit(hello)?;
         // If the adapter has no queue pair for it, the connection in use stays.
@@ -198,7 +195,6 @@ impl<A: Adapter> Port<A> {
         Ok(())
     }
 
-    /// Handles the due timers of the handshakes in progress.
     fn on_timers(&mut self) {
         let now = self.adapter.now();
         if !self.handshakes.are_due(now) {
@@ -212,7 +208,7 @@ impl<A: Adapter> Port<A> {
                 Some(_) => {
                     self.reconsider(to);
                     let Some(remote) = self.handshakes.asked(to) else { continue };
-                    // While there is a connection to the process, its being alive is no reason to wait for a successor.
+                    // That the process is alive is no reason to wait for a successor: there is a connection to it.
                     let replaces = self.connections.has_successor(to);
                     let reach = if replaces { Reach::Unused } else { self.handshakes.reach(to, &remote) };
                     let Some(connection) = self.connections.making(to) else { continue };
@@ -230,7 +226,6 @@ impl<A: Adapter> Port<A> {
         self.handshakes.set_due(due.unwrap_or(Duration::MAX));
     }
 
-    /// Handles the device's asynchronous events.
     fn take_async_events(&mut self) {
         while let Some(event) = self.adapter.async_event() {
             watch::asynchronous(event, self.choice.port, self.index());
@@ -270,7 +265,6 @@ impl<A: Adapter> Port<A> {
     }
 }
 
-/// Whether the port's address may have changed with this event.
 fn may_readdress(kind: u32) -> bool {
     matches!(
         kind,

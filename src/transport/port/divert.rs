@@ -2,10 +2,9 @@
 //! Diverts messages from a port that has lost its link: refuses new messages; the caller sends them by another port.
 //!
 //! A peer is *diverted* while this port has no link. A message to it is refused; a message that waits for a connection
-//! may come back unposted; all other requests (operations on memory, whose keys belong to this port) still go to the
-//! adapter, which retries them for some seconds. The caller decides when to divert peers and when they return. Called
-//! by the plugin. Grade: setup; a diverted peer costs other messages nothing. One thread at a time (`&mut Port`).
-//! Tests: `tests.rs`, and the device tests in `hw-tests`.
+//! may come back unposted; all others (operations on memory, whose keys belong to this port) still go to the adapter,
+//! which retries them for seconds. The caller decides when to divert peers and when they return. Called by the plugin.
+//! Setup grade; a diverted peer costs other messages nothing. Threads: the port's. Tests: `tests.rs`, and `hw-tests`.
 
 use super::Port;
 use crate::peer::PeerName;
@@ -63,7 +62,7 @@ impl<A: Adapter> Port<A> {
         left
     }
 
-    /// The diverted peers.
+    /// Returns the diverted peers.
     #[must_use]
     pub fn diverted(&self) -> Vec<PeerName> {
         let diverted = self.connections.all().filter(|to| self.connections.is_diverted(*to));
@@ -76,7 +75,7 @@ impl<A: Adapter> Port<A> {
         self.connections.is_diverted(to) || self.connections.never_connected(to)
     }
 
-    /// The endpoint by which this port reaches the process; `None` if there is none, or not now.
+    /// Returns the endpoint by which this port reaches the process; `None` if there is none, or not now.
     #[must_use]
     pub fn reaches(&self, name: PeerName) -> Option<EndpointId> {
         let to = self.connections.of_peer(name)?;

@@ -18,7 +18,6 @@ pub struct PortError {
     pub error: io::Error,
 }
 
-/// Advice about an error of the kernel.
 fn advice(error: &io::Error, bytes: Option<u64>) -> String {
     if let Some(advice) = limits::advice(error, bytes) {
         return format!(". {advice}");

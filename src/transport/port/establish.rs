@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Executes the steps of a handshake: sends hellos, sets queue pairs, completes or abandons a connection.
-//!
-//! Called by `connect.rs` with the step that `connect/handshake.rs` has chosen, and by `poll.rs` when a message
-//! replaces the last hello. Setup grade. One thread at a time (`&mut Port`). Tests: `tests.rs`, and `hw-tests`.
+//! Executes the steps of a handshake: sends hellos, sets queue pairs, completes or abandons a connection. Called by
+//! `connect.rs` with the step that `connect/handshake.rs` has chosen, and by `poll.rs` when a message replaces the last
+//! hello. Setup grade. Threads: the port's. Tests: `tests.rs`, and `hw-tests`.
 
 use super::Port;
 use crate::connect::Via;
@@ -22,12 +21,11 @@ use ibex_ffi::verbs::{Reception, Transition};
 use std::fmt::Write as _;
 use std::io;
 
-/// Retries after "receiver not ready": 7 means without limit (InfiniBand specification, `rnr_retry`), because a
-/// receiver that computes is no error.
+/// Number of retries after "receiver not ready": 7 means without limit (InfiniBand specification, `rnr_retry`), because
+/// a receiver that computes is no error.
 const FOR_EVER: u8 = 7;
 
 impl<A: Adapter> Port<A> {
-    /// Executes a step of a handshake.
     pub(super) fn take_step(&mut self, to: EndpointId, step: &Step, remote: &PortAddress) {
         if step.ignored.is_some() {
             add(&self.counters.handshakes_dropped, 1);
@@ -42,7 +40,7 @@ impl<A: Adapter> Port<A> {
             );
             return self.not_set(to, why);
         }
-        // Sent before the carriers are released, and before data that would tell the peer the same.
+        // Before the carriers are released, and before data that would tell the peer the same.
         if let Some(via) = step.send {
             self.send_hello(to, via, remote);
         }
@@ -154,7 +152,6 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Counts a new connection, confirmed by both sides.
     fn count_connection(&self, retransmission: Retransmission) {
         add(&self.counters.connections, 1);
         add(&self.counters.connected, 1);
@@ -169,8 +166,7 @@ impl<A: Adapter> Port<A> {
         watch::connection_established(self.connections.rank(to), self.index(), (number, remote));
     }
 
-    /// Replaces a connection that the peer has given up by its successor. Requests posted to the old one are lost;
-    /// waiting ones go on.
+    /// Replaces a connection that the peer has given up by its successor. Requests posted to it are lost.
     fn replace(&mut self, to: EndpointId, mut successor: Box<Connection<A::QueuePair>>) {
         if let Some(old) = self.connections.get_mut(to) {
             successor.queue.succeed(&mut old.queue);
@@ -179,7 +175,7 @@ impl<A: Adapter> Port<A> {
         self.connections.put(to, successor);
     }
 
-    /// Handles a message on a connection that waits for the last hello: the message replaces that hello.
+    /// Handles a message on a connection that waits for the last hello, which the message replaces.
     pub(super) fn confirmed_by_data(&mut self, peer: EndpointId, qp_num: u32) {
         let now = self.adapter.now();
         let Some(connection) = self.connections.making(peer) else { return };

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Fails a connection: reports it once, with the reason, and then fails all its requests.
-//!
-//! Called by the other files of the port; of these it calls only `waiting.rs`, `closing.rs` and `shown.rs`. Setup
-//! grade. One thread at a time (`&mut Port`). Tests: `tests.rs`.
+//! Fails a connection: reports it once, with the reason, and then fails all its requests. Called by the port's other
+//! files; calls only `waiting.rs`, `closing.rs` and `shown.rs`. Setup grade. Threads: the port's. Tests: `tests.rs`.
 
 use super::Port;
 use crate::counters::{add, subtract};
@@ -69,7 +67,7 @@ impl<A: Adapter> Port<A> {
         true
     }
 
-    /// Fails every connection: the port itself cannot be used any more.
+    /// Fails every connection: the port can no longer be used.
     #[cold]
     pub(super) fn lose(&mut self, error: &io::Error, doing: &str) {
         let why = format!("{doing} failed ({error}); see the kernel's log for the device");
@@ -81,8 +79,8 @@ impl<A: Adapter> Port<A> {
         self.destroy_closing();
     }
 
-    /// Takes the reasons of failed connections, each once. The caller reports them before it passes on any failed
-    /// request: a refused call, and with several threads a failed request, may come before the report of the failure.
+    /// Takes the reasons of failed connections, each once. The caller prints them before it passes on any failed
+    /// request, because a refused call or a failed request may come before the report of the failure.
     #[must_use]
     pub fn take_untold(&mut self) -> Vec<String> {
         std::mem::take(&mut self.untold)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Opens a port of a device: its protection domain, its queues and their memory, and the carriers of hellos.
-//!
-//! Called by the plugin when it is initialised. Setup grade. Tests: below, and `hw-tests`.
+//! Opens a port of a device: its protection domain, its queues and their memory, and the carriers of hellos. Called by
+//! the plugin when it is initialised. Setup grade. Tests: below, and `hw-tests`.
 
 use super::{ASYNC_INTERVAL, Atomics, Attributes, Directory, Diversion, Port, PortError, Setup};
 use crate::connect::carriers::NetworkCarriers;
@@ -30,17 +29,17 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The fewest receives, and the fewest sends, with which a port works.
+/// Fewest receives, and fewest sends, with which a port works.
 const FEWEST: u32 = 16;
 
-/// The fewest receive slots of one of several ports, unless the user wants fewer in all: a window of messages.
+/// Fewest receive slots of one of several ports, unless the user wants fewer in all: a window of messages.
 const FEWEST_SHARED: u32 = 128;
 
 /// Most completions of a poll: enough for bandwidth, few enough that a single message is reported soon.
 const POLL_BATCH: usize = 16;
 const _: () = assert!(POLL_BATCH <= Batch::CAPACITY, "what a poll finds fits in a batch");
 
-/// Receive slots that are posted again at a time, for one doorbell, if the queue is long enough.
+/// Number of receive slots that are posted again at a time, for one doorbell, if the queue is long enough.
 const RECEIVE_BATCH: u32 = 32;
 
 /// One of this many inline sends asks for a completion, if the queue is long enough. With fewer completions, entries of
@@ -55,7 +54,6 @@ const LOOK_PAUSE: u32 = 16;
 const READS_IN_FLIGHT: u8 = 16;
 const SOFTWARE_READS_IN_FLIGHT: u8 = 4;
 
-/// An opened device, with its attributes.
 struct Device {
     context: Arc<Context>,
     limits: DeviceAttributes,
@@ -81,15 +79,11 @@ impl Device {
         }
     }
 
-    /// Whether a request may have two spans.
     fn gathers(&self) -> bool {
         self.limits.max_sge >= 2
     }
 
-    /// Number of receives to post, if `asked` are wanted.
-    ///
-    /// # Errors
-    /// What the adapter lacks, for a message.
+    /// Number of receives to post, if `asked` are wanted; else what the adapter lacks, for a message.
     fn receives(&self, asked: u32) -> Result<u32, String> {
         let DeviceAttributes { max_srq_wr, max_cqe, .. } = self.limits;
         if max_srq_wr == 0 {
@@ -106,7 +100,6 @@ impl Device {
     /// Makes the completion queue, with the adapter's stamps if it can give them and tools may ask for them.
     fn completion_queue(&self, receives: u32, tunables: &Tunables) -> Result<CompletionQueue, (u32, io::Error)> {
         let entries = (tunables.completion_queue_depth as u32).max(receives + 256).min(self.limits.max_cqe);
-        // Some adapters do not stamp completions, and some do not let this process ask for it.
         let is_stamping = cfg!(feature = "events") && tunables.event_adapter_clock;
         let stamping = is_stamping.then(|| CompletionQueue::stamping(&self.context, entries, POLL_BATCH));
         stamping
@@ -238,25 +231,24 @@ impl Port<Verbs> {
         Ok(Port::of(parts, tunables))
     }
 
-    /// The port's protection domain, with which any thread may register memory.
+    /// Returns the port's protection domain, with which any thread may register memory.
     #[must_use]
     pub fn domain(&self) -> Arc<ProtectionDomain> {
         Arc::clone(self.adapter.domain())
     }
 }
 
-/// Share of a process' receive slots for one of its ports: a message comes by one port, and memory is the process'.
+/// Returns the share of one of its ports in the receive slots of a process.
 fn share(slots: u32, ports: u32) -> u32 {
     (slots / ports.max(1)).max(FEWEST_SHARED).min(slots)
 }
 
-/// Receive slots that are posted at a time, of a queue of `depth`: at most an eighth, so that most slots are posted.
+/// Number of receive slots posted at a time, of a queue of `depth`: at most an eighth, so that most slots are posted.
 pub(super) fn receive_batch(depth: u32) -> usize {
     (depth / 8).clamp(1, RECEIVE_BATCH) as usize
 }
 
-/// The signal interval of a queue pair that takes `depth` requests: at most half of them, so that a full queue has
-/// asked for a completion.
+/// Signal interval of a queue pair that takes `depth` requests: at most half, so that a full queue has one due.
 pub(super) fn signal_interval(depth: u32) -> u32 {
     SIGNAL_INTERVAL.min(depth / 2).max(1)
 }
@@ -268,7 +260,6 @@ fn receives(asked: u32, max_srq_wr: u32, max_cqe: u32) -> Option<u32> {
     (receives >= FEWEST).then_some(receives)
 }
 
-/// Opens the carriers of hellos, and makes this port's identity.
 fn handshakes(
     device: &Device,
     choice: &PortChoice,
@@ -296,12 +287,10 @@ pub(super) struct Parts<A: Adapter> {
     pub(super) directory: Box<dyn Directory>,
     pub(super) choice: PortChoice,
     pub(super) source: Option<crate::events::SourceId>,
-    /// Polls between two checks of the carriers while no handshake is in progress.
     pub(super) look_pause: u32,
 }
 
 impl<A: Adapter> Port<A> {
-    /// A port without peers.
     pub(super) fn of(parts: Parts<A>, tunables: &Tunables) -> Self {
         let Parts { handshakes, cq, rx, tx, adapter, .. } = parts;
         add(&parts.counters.send_memory, tx.bounce_bytes());

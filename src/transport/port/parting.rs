@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Peers that share no communicator with this process any more: nothing is sent to them, and they may end at any time.
-//!
-//! A peer's end shows only in missing acknowledgements. Each such peer is probed, at growing intervals, and its
-//! connection is destroyed when no acknowledgement comes. Until then the connection stays valid; if the two share a
-//! communicator again, they use it again. Part of the port. Grade: setup. Tests: `tests/partings.rs`.
+//! Peers that share no communicator with this process any more: this process sends nothing to them, and they may end at
+//! any time. Only missing acknowledgements show the end of such a peer. So the port probes it, at growing intervals,
+//! and destroys its connection when no acknowledgement comes; if the two share a communicator again before, they use it
+//! again. Grade: setup. Tests: `tests/partings.rs`.
 
 use super::Port;
 use crate::transport::adapter::Adapter;
@@ -37,7 +36,7 @@ impl<A: Adapter> Port<A> {
     #[cold]
     pub(super) fn look_after_parted(&mut self, now: Duration) {
         let mut parted = std::mem::take(&mut self.parted);
-        // A peer may have been taken back by its name.
+        // [`Port::peer`] may have taken a peer back.
         parted.retain(|parted| self.connections.is_forgotten(parted.peer));
         parted.retain_mut(|parted| {
             if self.connections.failure(parted.peer).is_some() {

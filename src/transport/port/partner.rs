@@ -2,22 +2,20 @@
 //! Finds the port of a peer that is in this port's fabric: asks the candidates in turn until a datagram comes.
 //!
 //! InfiniBand fabrics often share the default prefix, so addresses pair the ports of a host that is cabled or numbered
-//! the other way round across fabrics. An endpoint is therefore not bound to its paired port: until a datagram arrives
-//! it tries the others (`connections/search.rs` has the order), and accepts a port that contacts it. Waiting requests
-//! stay in the send queue and go, in order, to the port that answers. Memory keys are used with the port they were made
-//! for, because an endpoint has one connection and both sides use the same one.
+//! the other way round across fabrics. So an endpoint is bound to its paired port only when a datagram arrives. Until
+//! then it tries the others (`connections/search.rs` has the order), and accepts a port that contacts it. Waiting
+//! requests stay in the send queue and go, in order, to the port that answers.
 //!
 //! Both sides agree without a vote. A side that has set its queue pair to a port and announced it is bound to that
 //! port, because the other may be sending already; only that port's refusal frees it. A port that is bound or connected
 //! elsewhere declines, permanently if it is connected. Four ports that are each bound to the next would wait for ever;
 //! so a bound port declines candidates that are no better than its own. Both ends rank a pair alike, so in such a cycle
-//! the best pair always declines its predecessor.
+//! the best pair always declines its predecessor. A computing peer is silent at its best port, too, and finds the
+//! hellos to all its ports when it calls MPI again. So a port other than the best is not taken at its first hello: the
+//! better ones are first asked once more.
 //!
-//! A computing peer is silent at its best port, too, and finds the hellos to all its ports when it calls MPI again. So
-//! a port other than the best is not taken at its first hello: the better ones are first asked once more.
-//!
-//! Called by `connect.rs` for hellos and timers, by `establish.rs` when a connection is made or comes to nothing. Setup
-//! grade. One thread at a time (`&mut Port`). Tests: `tests/partners.rs`, and the device tests in `hw-tests`.
+//! Called by `connect.rs` for hellos and timers, by `establish.rs` when a connection is made or abandoned. Setup grade.
+//! Threads: the port's. Tests: `tests/partners.rs`, and the device tests in `hw-tests`.
 
 use super::Port;
 use super::admission::Stranger;
@@ -38,27 +36,25 @@ use crate::transport::work_request::EndpointId;
 use std::io;
 use std::time::Duration;
 
-/// The answer to a port of the peer.
 enum Answer {
     /// The endpoint stands for that port from now on.
     Take,
-    /// Better ports are asked first.
     AskBetter,
     Decline(Declined),
-    /// No answer: the port will ask again.
+    /// The port will ask again.
     Nothing,
 }
 
 impl<A: Adapter> Port<A> {
-    /// The port of a peer that an endpoint should stand for: `paired`, which addresses pair, unless another port of the
-    /// peer has already contacted this one.
+    /// Returns the port of a peer that an endpoint should stand for: `paired`, which addresses pair, unless another
+    /// port of the peer has already contacted this one.
     pub(super) fn answering(&self, name: PeerName, paired: u8) -> u8 {
         let other =
             if self.connections.known(name, paired).is_none() { self.other_endpoint(name, paired) } else { None };
         other.and_then(|other| self.connections.remote(other)).map_or(paired, |(_, port)| port)
     }
 
-    /// The endpoint that stands for another port of this peer, if the connection could be to this port instead.
+    /// Returns the endpoint that stands for another port of this peer, if the connection could be to this port instead.
     fn other_endpoint(&self, name: PeerName, port: u8) -> Option<EndpointId> {
         let other = self.connections.of_peer(name)?;
         let partners = self.partners(name);
@@ -69,8 +65,8 @@ impl<A: Adapter> Port<A> {
         if self.choice.link_layer == LINK_INFINIBAND { self.directory.partners(name, self.index()) } else { Vec::new() }
     }
 
-    /// Begins a search for an endpoint whose peer leaves a choice: the peer's ports are asked in turn, and only a
-    /// datagram decides. Without datagrams the port that addresses pair is used.
+    /// Begins a search for an endpoint whose peer leaves a choice: asks the peer's ports in turn, and only a datagram
+    /// decides. Without datagrams the port that addresses pair is used.
     pub(super) fn search(&mut self, to: EndpointId, connection: &mut Connection<A::QueuePair>, remote: &PortAddress) {
         let Some((name, port)) = self.connections.remote(to) else { return };
         let has_datagrams = self.handshakes.paths(remote, &self.tunables).ud;
@@ -91,10 +87,8 @@ impl<A: Adapter> Port<A> {
     }
 
     /// Handles a hello for the choice of ports. If no endpoint stands for its port, but the port may be a better choice
-    /// than another port of its process, the endpoint of that process turns to it.
-    ///
-    /// # Errors
-    /// The endpoint stays with the other port, or asks better ports first.
+    /// than another port of its process, the endpoint of that process turns to it. Fails if the endpoint stays with the
+    /// other port, or asks better ports first.
     pub(super) fn hear(&mut self, hello: &Hello, carrier: Carrier) -> Result<(), Stranger> {
         let source = hello.source;
         let known = self.connections.known(source.name, source.port).filter(|known| self.failure(*known).is_none());
@@ -126,18 +120,17 @@ impl<A: Adapter> Port<A> {
         if self.choice.link_layer != LINK_INFINIBAND || self.connections.of_peer(name).is_some() {
             return Ok(None);
         }
-        // Checked before the modex is asked for more.
         self.listed(hello)?;
         let partners = self.partners(name);
         let best = partners.first().filter(|best| **best != port && partners.contains(&port));
         Ok(best.map(|best| self.connections.learn(name, *best, self.diversion.is_on)))
     }
 
-    /// The answer of an endpoint to the port of the peer that it stands for.
+    /// Returns the answer of an endpoint to the port of the peer that it stands for.
     fn answer_to_asked(&mut self, to: EndpointId, hello: &Hello, carrier: Carrier) -> Answer {
         let Some(connection) = self.connections.get(to) else { return Answer::Take };
         let handshake = &connection.handshake;
-        // A port that answers ours has asked better ones before.
+        // A port that answers this one has asked better ones before.
         if carrier == Carrier::Tcp || handshake.is_programmed() || handshake.is_answered_by(hello) {
             return Answer::Take;
         }
@@ -145,7 +138,7 @@ impl<A: Adapter> Port<A> {
         if search.is_none_or(|search| search.may_take(hello.source.port)) { Answer::Take } else { Answer::AskBetter }
     }
 
-    /// The answer of an endpoint to a port of the peer that it does not stand for.
+    /// Returns the answer of an endpoint to a port of the peer that it does not stand for.
     fn answer_to_other(&mut self, to: EndpointId, hello: &Hello, carrier: Carrier) -> Answer {
         let port = hello.source.port;
         if self.failure(to).is_some() {
@@ -172,7 +165,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// A port that is not the best has sent a hello: the peer's process is awake, so asks the better ports once more.
+    /// Asks the better ports once more, because a port that is not the best has sent a hello: the process is awake.
     fn ask_better(&mut self, to: EndpointId, hello: &Hello) -> Result<(), Stranger> {
         self.listed(hello)?;
         if self.connections.get(to).is_none() {
@@ -198,7 +191,6 @@ impl<A: Adapter> Port<A> {
         self.handshakes.send(None, carrier.into(), (&entry.address, &path), &frame, &self.counters);
     }
 
-    /// Handles the refusal of a port of the peer.
     pub(super) fn on_declined(&mut self, hello: &Hello, declined: Declined) {
         let source = hello.source;
         let asking = self.connections.of_peer(source.name).filter(|to| {
@@ -260,7 +252,6 @@ impl<A: Adapter> Port<A> {
         self.ask_port(to, next, &entry, at);
     }
 
-    /// Asks this port of the peer from now on, the first time at `at`.
     fn ask_port(&mut self, to: EndpointId, port: u8, entry: &PortEntry, at: Duration) {
         let paths = self.handshakes.paths(&entry.address, &self.tunables);
         let epoch = match self.unbind(to) {
@@ -288,7 +279,6 @@ impl<A: Adapter> Port<A> {
         Ok(true)
     }
 
-    /// Fails the connection: no port of the peer is left to ask.
     fn give_up_search(&mut self, to: EndpointId) {
         let (place, tried) = (self.attributes.place(), self.tried(to).unwrap_or_default());
         let Some(name) = self.connections.name(to) else { return };

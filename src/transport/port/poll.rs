@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Polls a port: takes completions in batches and reports them.
-//!
-//! Called by the plugin's progress, hot: an empty poll is a countdown, one call into the provider and two counts. Every
-//! so many polls, fewer of them if they find nothing, it also checks connections (`connect.rs`, setup grade). Rare
-//! completions are handled after the batch. One thread at a time (`&mut Port`). Tests: `tests.rs`, and `hw-tests`.
+//! Polls a port: takes completions in batches and reports them. Called by the plugin's progress, hot: an empty poll is
+//! a countdown, one call into the provider and two counts. Every so many polls, fewer of them if they find nothing, it
+//! also checks connections (`connect.rs`, setup grade). Rare completions are handled after the batch. Threads: the
+//! port's. Tests: `tests.rs`, and `hw-tests`.
 
 use super::{EMPTY_POLL, Exceptional, Port};
 use crate::counters::add;
@@ -25,8 +24,7 @@ pub struct Polled {
 }
 
 impl<A: Adapter> Port<A> {
-    /// Polls at most a batch of completions, and returns their number. Releases the previous content of the batch
-    /// first, when no new message can be delayed by it.
+    /// Releases the previous content of the batch, polls at most a batch of completions, and returns their number.
     #[inline(always)]
     pub fn poll(&mut self, batch: &mut Batch) -> usize {
         self.release(batch);
@@ -34,9 +32,8 @@ impl<A: Adapter> Port<A> {
     }
 
     /// Like [`Self::poll`], but `takes` may consume messages and successful requests, which are then not reported; the
-    /// slot of a consumed message is released at once. `takes` gets the messages in order, but none after one that is
-    /// to be reported, so that no message overtakes another; it gets all successful requests. The port is borrowed
-    /// meanwhile.
+    /// slot of a consumed message is released at once. `takes` gets all successful requests, and the messages in order,
+    /// but none after one that is to be reported, so that no message overtakes another.
     #[inline(always)]
     pub fn poll_direct(&mut self, batch: &mut Batch, takes: impl TakesMessages) -> Polled {
         if !batch.completions().is_empty() || self.rx.is_due() {
@@ -65,7 +62,6 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Whether a tool wants the adapter's stamps, and the adapter gives them.
     fn wants_stamps(&self) -> bool {
         self.source.is_some() && watch::wants_stamps()
     }
@@ -86,7 +82,7 @@ impl<A: Adapter> Port<A> {
         Polled { taken: count, reported: batch.completions().len() }
     }
 
-    /// Checks connections every so many polls; an empty poll counts as [`EMPTY_POLL`]. True: this call has checked.
+    /// Checks connections every so many polls; an empty poll counts as [`EMPTY_POLL`]. True if this call has checked.
     #[inline]
     fn count_down(&mut self) -> bool {
         self.countdown -= 1;
@@ -106,7 +102,7 @@ impl<A: Adapter> Port<A> {
         now[1] - empty < (now[0] - polls) / 2
     }
 
-    /// Gives back the receive slots of a batch, when its messages have been handled, and empties it.
+    /// Gives back the receive slots of a batch whose messages have been handled, and empties it.
     #[inline]
     pub fn release(&mut self, batch: &mut Batch) {
         for completion in batch.completions() {
@@ -127,7 +123,6 @@ impl<A: Adapter> Port<A> {
         self.rx.is_short()
     }
 
-    /// Posts the released receive slots.
     #[inline]
     fn post_receives(&mut self) {
         if let Err(error) = self.rx.post() {
@@ -143,8 +138,8 @@ impl<A: Adapter> Port<A> {
         if self.rx.copy(slot, &mut bytes) { bytes } else { Vec::new() }
     }
 
-    /// The sender of a message that came by the local queue pair `qp_num`. `None` if it is unknown: the message's claim
-    /// counts only if the message came by the claimed endpoint's queue pair, or by one that was replaced since.
+    /// Returns the sender of a message that came by the local queue pair `qp_num`. `None` unless the claimed endpoint
+    /// has that queue pair, or had it and it is not destroyed.
     #[must_use]
     pub fn sender(&self, immediate: Immediate, qp_num: u32) -> Option<EndpointId> {
         let named = immediate.endpoint();
@@ -249,7 +244,6 @@ impl<A: Adapter> Port<A> {
         count
     }
 
-    /// Handles the rare completions.
     #[cold]
     fn take_exceptional(&mut self, batch: &mut Batch) {
         for completion in std::mem::take(&mut self.exceptional) {
@@ -269,7 +263,7 @@ impl<A: Adapter> Port<A> {
         self.undelivered.drain(batch);
     }
 
-    /// Moves the waiting completions to the batch. True if that leaves room for a poll's completions.
+    /// Moves the waiting completions to the batch. Returns whether that leaves room for a poll's completions.
     #[cold]
     fn deliver_held(&mut self, batch: &mut Batch) -> bool {
         self.undelivered.drain(batch);
@@ -299,7 +293,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Handles a failed receive: a message larger than a slot, or a queue pair that was given up.
+    /// Handles a failed receive: a message larger than a slot, or a flushed receive of a failed queue pair.
     #[cold]
     fn failed_receive(&mut self, completion: &WorkCompletion) {
         let slot = WrId(completion.id()).low();

@@ -2,11 +2,11 @@
 //! Multi-rail interface for a caller that chooses among several ports itself: whether a port is ready for a peer, and
 //! which messages of a failed connection are lost or were never sent.
 //!
-//! Messages that never reached the adapter can be taken out, in order, to be sent by another port: those of a
+//! The caller can take out messages that never reached the adapter, in order, to send them by another port: those of a
 //! connection in progress at any time ([`Port::take_unposted`]), those of a failed one if they were kept
 //! ([`Port::keep_unposted`]). For messages that the adapter had, [`Port::has_lost`] says whether any may be missing at
-//! the peer. Called by the plugin. Grade: setup, but for [`Port::note_message`]. One thread at a time (`&mut Port`).
-//! Tests: `tests/rails.rs`, and the device tests in `hw-tests`.
+//! the peer. Called by the plugin. Grade: setup, but for [`Port::note_message`]. Threads: the port's. Tests:
+//! `tests/rails.rs`, and `hw-tests`.
 
 use super::Port;
 use crate::counters::subtract;
@@ -18,7 +18,7 @@ use crate::transport::work_request::EndpointId;
 
 impl<A: Adapter> Port<A> {
     /// Keeps messages with this tag that wait for a connection when it fails, for [`Port::take_unposted`]. Their tokens
-    /// do not come back.
+    /// do not come back to the caller.
     pub fn keep_unposted(&mut self, tag: u8) {
         self.kept.tag = Some(tag);
     }
@@ -64,13 +64,13 @@ impl<A: Adapter> Port<A> {
         false
     }
 
-    /// Number of the queue pair to the peer; `None` if there is none yet.
+    /// Returns the number of the queue pair to the peer; `None` if there is none yet.
     #[must_use]
     pub fn queue_pair(&self, to: EndpointId) -> Option<u32> {
         self.connections.get(to).map(Connection::number)
     }
 
-    /// Number of the peer's port that the endpoint stands for.
+    /// Returns the number of the peer's port that the endpoint stands for.
     #[must_use]
     pub fn partner(&self, to: EndpointId) -> Option<u8> {
         self.connections.remote(to).map(|(_, port)| port)

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Posts sends, puts, gets and atomics of a port, or queues them in order.
-//!
-//! Called by the plugin. Path grades: an open connection with room is *hot* (one check of the endpoint, one post). A
-//! request that cannot be posted is *pending*: puts, gets and atomics are queued (`waiting.rs`); a send returns
-//! [`Sent::Busy`], because its caller may need to know when the adapter has it, and is queued on request. One thread at
-//! a time (`&mut Port`). Sizes in bytes. Tests: `tests.rs`, and the device tests in `hw-tests`.
+//! Posts sends, puts, gets and atomics of a port, or queues them in order. Called by the plugin. With an open
+//! connection and room it is *hot* (one check of the endpoint, one post); all else is *pending*: puts, gets and atomics
+//! are queued (`waiting.rs`); a send returns [`Sent::Busy`], because its caller may need to know when the adapter has
+//! it, and is queued on request. Threads: the port's. Sizes in bytes. Tests: `tests.rs`, and `hw-tests`.
 
 use super::Port;
 use crate::counters::add;
@@ -17,7 +15,7 @@ use crate::transport::tx::{Attempt, Post, Signal};
 use crate::transport::work_request::EndpointId;
 use ibex_ffi::verbs::{InlineSpan, LocalSpan, PostError, RemoteSpan, Wr};
 
-/// The connection to this peer has failed, or there is no such endpoint: nothing was queued. The failure is reported
+/// Nothing was queued: the connection to this peer has failed, or there is no such endpoint. The failure is reported
 /// before or soon after.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Refused;
@@ -27,8 +25,8 @@ pub struct Refused;
 pub enum Sent {
     /// The adapter has the message.
     Posted,
-    /// It cannot be posted now and was not queued: there is no connection yet, no room, or other requests wait.
-    /// [`Port::queue_send`] and [`Port::queue_bytes`] queue it.
+    /// It was not posted or queued: there is no connection yet, no room, or other requests wait. [`Port::queue_send`]
+    /// and [`Port::queue_bytes`] queue it.
     Busy,
 }
 
@@ -46,7 +44,6 @@ impl<Q: QueuePair> Post<Q> for InlineMessage<'_> {
     }
 }
 
-/// A message in registered memory.
 struct Message<'a> {
     spans: &'a [LocalSpan],
     tag: u8,
@@ -206,7 +203,6 @@ impl<A: Adapter> Port<A> {
         self.submit(to, token, Work::CompareSwap { local, remote, compare, swap })
     }
 
-    /// Posts a request, or queues it.
     #[inline]
     fn submit(&mut self, to: EndpointId, token: Token, work: Work<'static>) -> Result<(), Refused> {
         self.submit_as(to, token, work, || Operation::Other(work))
@@ -227,7 +223,7 @@ impl<A: Adapter> Port<A> {
         }
         self.not_posted(to, &attempt)?;
         self.queue(to, Request { token, operation: operation() })?;
-        // For a diverted peer the request is not waiting for room.
+        // A request to a diverted peer does not wait for room.
         self.tx.expect_room();
         Ok(())
     }
@@ -252,7 +248,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Whether to try again a request that the adapter refused, because a completion will make room.
+    /// Whether a completion will make room for a request that the adapter refused.
     #[cold]
     pub(super) fn may_find_room(&mut self, to: EndpointId, error: PostError) -> bool {
         let now = self.adapter.now();
@@ -260,7 +256,6 @@ impl<A: Adapter> Port<A> {
         connection.is_some_and(|connection| error.is_full() && connection.queue.may_find_room(now))
     }
 
-    /// Whether requests to this peer are still accepted.
     #[cold]
     pub(super) fn check(&self, to: EndpointId) -> Result<(), Refused> {
         if self.connections.takes_requests(to) { Ok(()) } else { Err(Refused) }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Copies the state of peers to the flight recorder's file, for `ibex top` and `ibex explain --live`.
-//!
-//! Called after the port's counters were copied, and when a connection fails. Copies a bounded number of peers each
-//! time, so that thousands of peers cost no more at once; keeps no counts of its own. Cold. One thread at a time (`&mut
-//! Port`). Tests: `tests.rs`.
+//! Copies the state of peers to the flight recorder's file, for `ibex top` and `ibex explain --live`. Called after the
+//! port's counters were copied, and when a connection fails. Copies a bounded number of peers each time, so that
+//! thousands of peers cost no more at once. Cold. Threads: the port's. Tests: `tests.rs`.
 
 use super::Port;
 use crate::flight::{self, PeerFlight, PeerState};
@@ -11,11 +9,9 @@ use crate::transport::adapter::Adapter;
 use crate::transport::connections::connection::Phase;
 use crate::transport::work_request::EndpointId;
 
-/// Most endpoints that are copied at a time.
 const AT_ONCE: usize = 64;
 
 impl<A: Adapter> Port<A> {
-    /// Copies the state of the next peers.
     pub(super) fn show_peers(&mut self) {
         let count = self.connections.count();
         for _ in 0..count.min(AT_ONCE) {
@@ -25,7 +21,6 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Copies the state of a peer, if there is a connection to it.
     pub(super) fn show_peer(&self, to: EndpointId) {
         if let Some(peer) = self.peer_shown(to) {
             flight::show_peer(&peer);

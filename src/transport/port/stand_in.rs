@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes a port from a stand-in for a device of libibverbs, for unit tests.
-//!
-//! Called by the tests of this folder, over the scripted adapter, and by those of the plugin
-//! (`runtime/device/fabric.rs`), whose adapter copies bytes in memory; compiled for tests, and with the feature
-//! `stand-in`. Grade: setup. Threads: one at a time.
+//! Makes a port from a stand-in for a device of libibverbs. Called by the tests of this folder, over the scripted
+//! adapter, and by those of the plugin (`runtime/device/fabric.rs`), whose adapter copies bytes in memory; compiled for
+//! tests, and with the feature `stand-in`. Grade: setup. Threads: one at a time.
 
 use super::open::{Parts, receive_batch, signal_interval};
 use super::{Attributes, Port, Setup};
@@ -31,7 +29,7 @@ pub struct StandIn<A: Adapter> {
     pub carriers: A::Carriers,
     /// Properties of the port.
     pub attributes: Attributes,
-    /// Requests that a queue pair takes.
+    /// Number of requests that a queue pair takes.
     pub depth: u32,
     /// Entry that the process publishes for the port.
     pub entry: PortEntry,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A port over a scripted adapter: what becomes of requests, slots and credits when it refuses, fails or falls silent.
+//! Tests of a port over a scripted adapter that refuses, fails or falls silent: requests, slots and credits.
 
 mod closings;
 mod direct;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The backlog: requests queued for each peer, in order, without loss, and posted when there is room.
-//!
-//! `send.rs` queues puts, gets and atomics here, the plugin queues sends; `poll.rs` works the backlog when completions
-//! have made room. While a request waits for a peer, all later ones queue behind it; a peer that acknowledges nothing
-//! for long is throttled (`tx/send_window.rs`), which only this file checks. Pending grade: it may allocate. One thread
-//! at a time (`&mut Port`). Tests: `tests.rs`, and the device tests in `hw-tests`.
+//! The backlog: requests queued for each peer, in order, without loss, and posted when there is room. `send.rs` queues
+//! puts, gets and atomics here, the plugin queues sends; `poll.rs` works the backlog when there is room. While a
+//! request waits for a peer, all later ones queue behind it. Only this file checks whether a peer acknowledges nothing
+//! for long (`tx/send_window.rs`). Pending grade: it allocates. Threads: the port's. Tests: `tests.rs`, `hw-tests`.
 
 use super::{Port, Refused};
 use crate::counters::{add, subtract};
@@ -78,7 +76,6 @@ impl<A: Adapter> Port<A> {
         self.queue(to, Request { token, operation: Operation::SendBytes { tag, bytes, length } })?;
         add(&self.counters.copy_sent, 1);
         add(&self.counters.copy_bytes, u64::from(length));
-        // Requests that cannot be posted stay in the backlog.
         self.post_waiting(to);
         Ok(())
     }
@@ -87,8 +84,8 @@ impl<A: Adapter> Port<A> {
         if self.connections.is_diverted(to) && when == WhenDiverted::Refuse { Err(Refused) } else { Ok(()) }
     }
 
-    /// For a caller that has no room, or no buffer, and may not poll before it has some: takes completions, checks
-    /// connections and posts waiting requests. `done` gets the token of each successful request, and consumes it by
+    /// Takes completions, checks connections and posts waiting requests, for a caller that has no room, or no buffer,
+    /// and may not poll before it has some. `done` gets the token of each successful request, and consumes it by
     /// returning true. The next poll reports everything else, in order.
     #[cold]
     pub fn reap(&mut self, done: &mut dyn FnMut(Token) -> bool) {
@@ -154,7 +151,6 @@ impl<A: Adapter> Port<A> {
         Ok(())
     }
 
-    /// Posts waiting requests, peer by peer, as far as there is room. Pending grade.
     #[cold]
     pub(super) fn work_backlog(&mut self) {
         let mut now = None;
@@ -176,14 +172,13 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Puts the peer into the backlog.
     pub(super) fn enlist(&mut self, to: EndpointId) {
         if let Some(connection) = self.connections.get_mut(to) {
             self.tx.enlist(&mut connection.queue, to);
         }
     }
 
-    /// Posts the waiting requests of one peer, in order. True if some are left.
+    /// Posts the waiting requests of one peer, in order. Returns whether some are left.
     fn post_waiting(&mut self, to: EndpointId) -> bool {
         loop {
             let Some(connection) = self.connections.get_mut(to).filter(|connection| connection.is_made()) else {
@@ -204,7 +199,6 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Fails the waiting requests of a peer as unposted.
     pub(super) fn fail_waiting(&mut self, to: EndpointId) {
         self.give_back_waiting(to, |_| true);
     }

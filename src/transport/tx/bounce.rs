@@ -1,18 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Bounce buffers: registered slots for messages that wait in unregistered memory and are too long for a work request.
-//!
-//! Owned by `tx.rs`, which fills a buffer when the message is posted, and takes it back when the request is done. They
-//! are few: while all are in use the next message waits. Pending grade. Tests: at the end of the file.
+//! Owned by `tx.rs`, which fills a buffer when the message is posted, and takes it back when the request is done. While
+//! all are in use the next message waits. Pending grade. Tests: below.
 
 use crate::transport::adapter::SendSlots;
 use crate::transport::work_request::is_done;
 use ibex_ffi::verbs::LocalSpan;
 use std::collections::VecDeque;
 
-/// Buffers per port: enough to keep the adapter busy while the processor fills the next one.
+/// Number of buffers per port: enough to keep the adapter busy while the processor fills the next one.
 pub(crate) const COUNT: u32 = 64;
 
-/// The buffers of a port.
 #[derive(Debug)]
 pub(crate) struct Bounce<S> {
     slots: S,
@@ -23,7 +21,6 @@ pub(crate) struct Bounce<S> {
 #[derive(Debug)]
 pub(crate) struct Filled {
     slot: u32,
-    /// The message in the buffer.
     pub(crate) span: LocalSpan,
 }
 
@@ -31,13 +28,11 @@ pub(crate) struct Filled {
 pub(crate) type InUse = VecDeque<(u32, u32)>;
 
 impl<S: SendSlots> Bounce<S> {
-    /// Makes bounce buffers of these slots.
     pub(crate) fn new(slots: S) -> Self {
         let free = (0..slots.count()).rev().collect();
         Bounce { slots, free }
     }
 
-    /// Number of registered bytes.
     pub(crate) fn bytes(&self) -> u64 {
         self.slots.bytes()
     }
@@ -50,12 +45,10 @@ impl<S: SendSlots> Bounce<S> {
         Some(Filled { slot, span })
     }
 
-    /// Notes that a filled buffer was posted with the request numbered `sequence`.
     pub(crate) fn posted(filled: &Filled, sequence: u32, in_use: &mut InUse) {
         in_use.push_back((sequence, filled.slot));
     }
 
-    /// Gives back a filled buffer that could not be posted.
     pub(crate) fn give_back(&mut self, filled: &Filled) {
         self.free.push(filled.slot);
     }

@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long a send queue may claim to be full while no request is in flight.
-//!
-//! A full queue is normal: a completion makes room. But if no completion is due, an adapter that keeps answering
-//! `ENOMEM` has another problem, and requests would wait for ever. Called for each post that was refused so
-//! (`send_queue.rs`); pending grade. Tests: at the end of the file.
+//! How long a send queue may claim to be full while no request is in flight. A full queue is normal: a completion makes
+//! room. But if no completion is due, an adapter that keeps answering `ENOMEM` has another problem, and requests would
+//! wait for ever. Called for each post that was refused so (`send_queue.rs`); pending grade. Tests: below.
 
 use std::time::Duration;
 
-/// A queue is given up after this many refusals, and this time, without a completion due: both must be exceeded.
+/// The queue is given up when both are exceeded without a completion due.
 pub(crate) const ATTEMPTS: u32 = 1000;
 pub(crate) const LEAST_TIME: Duration = Duration::from_secs(3);
 
 /// Count of consecutive "queue full" answers, without a posted request in between.
 #[derive(Debug, Default)]
 pub(crate) struct QueueFull {
-    /// Number of requests that had been posted.
     posted: u32,
     count: u32,
     since: Duration,

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The posted requests of a port whose tokens must come back: one slab, and a list through it for each connection.
-//!
-//! Used by `tx.rs`: pushed when posted, popped when completed. Hot: a push or a pop touches one 24-byte entry; it
-//! allocates only when more requests are in flight than ever before. An inline send without a token takes no entry.
-//! Tests: at the end of the file.
+//! The posted requests of a port whose tokens must come back: one slab, and a list through it for each connection. Used
+//! by `tx.rs`: pushed when posted, popped when completed. Hot: a push or a pop touches one 16-byte entry; it allocates
+//! only when more requests are in flight than ever before. An inline send without a token takes no entry. Tests: below.
 
 use crate::transport::completion::Token;
 use crate::transport::work_request::is_done;
 
-/// The index of no entry.
 const NONE: u32 = u32::MAX;
 
 /// The requests of one connection, oldest first; their entries are in the port's [`Posted`].
@@ -19,7 +16,7 @@ pub struct List {
 }
 
 impl List {
-    /// A list without requests.
+    /// Makes a list without requests.
     #[must_use]
     pub const fn new() -> Self {
         List { head: NONE, tail: NONE }
@@ -47,7 +44,7 @@ pub struct Posted {
 }
 
 impl Posted {
-    /// A slab that holds `entries` requests before it allocates again.
+    /// Makes a slab that holds `entries` requests before it allocates again.
     #[must_use]
     pub fn with_capacity(entries: usize) -> Self {
         Posted { entries: Vec::with_capacity(entries), free: NONE }

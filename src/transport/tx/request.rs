@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A request that waits to be posted. It owns what its work request will borrow.
-//!
-//! Made by `port/send.rs` and `port/waiting.rs`, kept in a connection's send queue (`send_queue.rs`). Pending grade.
+//! A request that waits to be posted. It owns what its work request will borrow. Made by `port/send.rs` and
+//! `port/waiting.rs`, kept in a connection's send queue (`send_queue.rs`). Pending grade.
 
 use crate::transport::completion::Token;
 use ibex_ffi::verbs::{InlineSpan, LocalSpan, RemoteSpan, Work};
@@ -12,34 +11,29 @@ use std::sync::Arc;
 pub(crate) const NOTHING: Work<'static> =
     Work::WriteInline { bytes: InlineSpan::EMPTY, remote: RemoteSpan { addr: 0, rkey: 0 } };
 
-/// The operation of a request, and the memory that it needs besides registered memory.
+/// Operation of a request, and the memory that it needs besides registered memory.
 #[derive(Debug)]
 pub(crate) enum Operation {
     /// A message gathered from one or two spans.
     Send {
-        /// Tag of the message.
         tag: u8,
-        /// The memory of the message.
         spans: [LocalSpan; 2],
         /// Number of spans.
         count: u8,
     },
     /// A message in unregistered memory.
     SendBytes {
-        /// Tag of the message.
         tag: u8,
         /// Memory with the message at its start, shared with the caller that queued it.
         bytes: Arc<[u8]>,
-        /// Number of bytes.
         length: u32,
     },
-    /// Any other operation: borrows only registered memory.
+    /// Borrows only registered memory.
     Other(Work<'static>),
     /// An RDMA write of bytes that fit a work request.
     PutInline { bytes: Box<[MaybeUninit<u8>]>, remote: RemoteSpan },
 }
 
-/// A request that waits to be posted.
 #[derive(Debug)]
 pub(crate) struct Request {
     pub(crate) token: Token,
@@ -50,7 +44,7 @@ impl Request {
     /// A request that moves no bytes; its completion shows that all requests before it are done.
     pub(crate) const NOTHING: Request = Request { token: Token(0), operation: Operation::Other(NOTHING) };
 
-    /// Tag of a message; `None` for any other operation.
+    /// Returns the tag of a message; `None` for any other operation.
     pub(crate) fn message_tag(&self) -> Option<u8> {
         match self.operation {
             Operation::Send { tag, .. } | Operation::SendBytes { tag, .. } => Some(tag),

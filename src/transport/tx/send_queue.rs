@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The send queue of a connection: its queue pair, the numbers of its requests, and the requests that wait.
-//!
-//! Part of a connection; `tx.rs` posts to it and retires from it. The fields that a post or a retirement touches lie
-//! together. Requests are numbered from 0; numbers wrap. Hot where marked. Tests: `tests.rs`.
+//! The send queue of a connection: its queue pair, the numbers of its requests, and the requests that wait. `tx.rs`
+//! posts to it and retires from it. The fields that a post or a retirement touches lie together. Requests are numbered
+//! from 0; numbers wrap. Hot where marked. Tests: `tests.rs`.
 
 use super::bounce::InUse;
 use super::full_queue::QueueFull;
@@ -18,11 +17,10 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct SendQueue<Q> {
     qp: Q,
-    /// Number of the next request; wraps. A successor continues the numbers of the queue that it replaces.
+    /// Number of the next request. A successor continues the numbers of the queue that it replaces.
     posted: u32,
     /// Number of the oldest request in flight.
     retired: u32,
-    /// Limit of the requests in flight.
     window: SendWindow,
     /// Limit of `posted`; equal to it while no new request may be posted. Set by [`Self::set_limit`].
     limit: u32,
@@ -32,22 +30,17 @@ pub(crate) struct SendQueue<Q> {
     messages: u32,
     /// Bits by which the peer names this endpoint in immediates; see [`Immediate`].
     named: u32,
-    /// Whether new requests are posted.
     is_open: bool,
-    /// Whether this connection is in the port's backlog.
     in_backlog: bool,
-    /// Tokens of posted requests.
     pub(super) tokens: List,
-    /// Bounce buffers of posted requests.
     pub(super) bounced: InUse,
     /// Requests that could not be posted yet, in order. While there are any, every new request goes behind them.
     waiting: VecDeque<Request>,
-    /// Count of the adapter's "queue full" answers.
     full: QueueFull,
 }
 
 impl<Q: QueuePair> SendQueue<Q> {
-    /// A closed send queue, over a queue pair that takes `depth` requests.
+    /// Makes a closed send queue, over a queue pair that takes `depth` requests.
     pub(crate) fn new(qp: Q, depth: u32) -> Self {
         SendQueue {
             qp,
@@ -75,12 +68,10 @@ impl<Q: QueuePair> SendQueue<Q> {
         &mut self.qp
     }
 
-    /// Sets the bits by which the peer names this endpoint from now on.
     pub(crate) fn set_named(&mut self, endpoint_bits: u32) {
         self.named = endpoint_bits;
     }
 
-    /// The immediate data of a message with this tag.
     #[inline]
     pub(crate) fn immediate(&self, tag: u8) -> u32 {
         Immediate::new(tag, self.named).0
@@ -92,7 +83,6 @@ impl<Q: QueuePair> SendQueue<Q> {
         self.qp.post(wr, work)
     }
 
-    /// Sets whether new requests may be posted.
     pub(crate) fn set_open(&mut self, is_open: bool) {
         self.is_open = is_open;
         self.set_limit();
@@ -117,14 +107,14 @@ impl<Q: QueuePair> SendQueue<Q> {
         self.in_flight() >= self.window.size()
     }
 
-    /// Checks a peer with waiting requests: whether it acknowledges what is posted. If not for long, it is held back.
+    /// Checks whether a peer with waiting requests acknowledges what is posted. If not for long, it is held back.
     pub(super) fn look(&mut self, signal_interval: u32, now: Duration) -> Held {
         let held = self.window.look(self.retired, self.is_completion_due(), signal_interval, now);
         self.set_limit();
         held
     }
 
-    /// Number of the next request. Hot.
+    /// Returns the number of the next request. Hot.
     #[inline]
     pub(crate) fn next(&self) -> u32 {
         self.posted
@@ -139,13 +129,11 @@ impl<Q: QueuePair> SendQueue<Q> {
         }
     }
 
-    /// Number of requests that the adapter has.
     #[inline]
     pub(crate) fn in_flight(&self) -> u32 {
         self.posted.wrapping_sub(self.retired)
     }
 
-    /// Whether the request with this number is in flight.
     pub(crate) fn has(&self, number: u32) -> bool {
         number.wrapping_sub(self.retired) < self.in_flight()
     }
@@ -156,17 +144,16 @@ impl<Q: QueuePair> SendQueue<Q> {
         self.posted.wrapping_sub(self.signalled)
     }
 
-    /// Number of the next request, which counts the posted ones; wraps.
     pub(crate) fn posted(&self) -> u32 {
         self.posted
     }
 
-    /// Whether a completion is due: a request in flight has asked for one.
+    /// Whether a request in flight has asked for a completion.
     pub(crate) fn is_completion_due(&self) -> bool {
         self.signalled != self.retired
     }
 
-    /// Retires the request numbered `through` and all before it. Returns how many, `None` if it is not in flight.
+    /// Retires the request numbered `through` and all before it. Returns their number, `None` if it is not in flight.
     #[inline]
     pub(super) fn retire(&mut self, through: u32) -> Option<u32> {
         let retired = through.wrapping_add(1);
@@ -179,7 +166,6 @@ impl<Q: QueuePair> SendQueue<Q> {
         Some(done)
     }
 
-    /// Notes that the last posted request was a message.
     #[inline]
     pub(crate) fn note_message(&mut self) {
         self.messages = self.posted;
@@ -187,9 +173,9 @@ impl<Q: QueuePair> SendQueue<Q> {
 
     /// Whether a noted message may be undelivered. The last `failed` retired requests count as undelivered.
     pub(crate) fn has_messages_beyond(&self, failed: u32) -> bool {
-        // Both distances are counted back from the end, because the last message may be any number of requests ago and
-        // numbers wrap. After 2^32 requests without a message it seems to be in flight once more, for as many requests
-        // as are in flight: a failure just then reports a delivered message as possibly lost.
+        // Counted back from the end, because the last message may be any number of requests ago and numbers wrap. After
+        // 2^32 requests without a message it seems to be in flight once more: a failure just then reports a delivered
+        // message as possibly lost.
         self.posted.wrapping_sub(self.messages) < self.in_flight() + failed
     }
 
@@ -212,23 +198,19 @@ impl<Q: QueuePair> SendQueue<Q> {
         self.set_limit();
     }
 
-    /// Number of waiting requests.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len()
     }
 
-    /// Puts a request behind all waiting ones.
     pub(super) fn wait(&mut self, request: Request) {
         self.waiting.push_back(request);
         self.set_limit();
     }
 
-    /// Takes the first waiting request, to try it.
     pub(super) fn take_first(&mut self) -> Option<Request> {
         self.waiting.pop_front()
     }
 
-    /// Puts the request back as the first.
     pub(super) fn put_back(&mut self, request: Request) {
         self.waiting.push_front(request);
     }
@@ -253,7 +235,7 @@ impl<Q: QueuePair> SendQueue<Q> {
 
     /// Destroys the queue pair, and returns the tokens and bounce buffers of its requests.
     pub(super) fn destroy(self) -> (List, InUse) {
-        // The queue pair goes first: until then the adapter may use the bounce buffers.
+        // The adapter may use the bounce buffers until then.
         drop(self.qp);
         (self.tokens, self.bounced)
     }

@@ -4,52 +4,45 @@
 //!
 //! A peer that computes takes no message once its receive slots are used up. The adapter then resends the oldest
 //! message, and everything posted after it, each time that the peer answers "not ready". So a peer that has
-//! acknowledged nothing for [`PATIENCE`] is *held back*: nothing more is posted to it until it has acknowledged all but
-//! a quarter of a queue. Then its window is a quarter of a queue, and grows by one request each time it has
-//! acknowledged a whole window: slowly, as a process that has computed once will compute again. A quarter of a queue,
-//! 32 requests by default, still keeps a path busy: 32 messages in a round trip of 5 us are six million a second.
+//! acknowledged nothing for [`PATIENCE`] is *held back*: the port posts nothing more to it until it has acknowledged
+//! all but a quarter of a queue. Then its window is a quarter of a queue, 32 requests by default, which still keeps a
+//! path busy: 32 messages in a round trip of 5 us are six million a second. The window grows by one request each time
+//! that the peer has acknowledged a whole window: slowly, as a process that has computed once will compute again.
 //!
 //! Part of a send queue (`send_queue.rs`), which uses [`SendWindow::size`] for its limit: that is hot. All else is
-//! pending grade, for peers with waiting requests; only for these does the size matter. Requests that are held back
-//! wait in the port's backlog in order, one-sided ones among them. Tests: below, `tests.rs`, `port/tests/held_back.rs`.
+//! pending grade, for peers with waiting requests. Tests: below, `tests.rs`, `port/tests/held_back.rs`.
 
 use std::time::Duration;
 
-/// How long a peer may acknowledge nothing before it is held back: eight times the shortest timer of a receiver that is
-/// not ready, and above the delays of a busy network. A silent link and long one-sided requests hold a peer back, too;
-/// requests to it then still go on, a quarter of a queue at a time.
+/// Longest time without an acknowledgement before a peer is held back: eight times the shortest "receiver not ready"
+/// timer, and above the delays of a busy network. A silent link or long one-sided requests hold it back, too.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// Most of the time between two looks that counts towards [`PATIENCE`]: a process that has computed has not seen yet
 /// what its peers acknowledged meanwhile.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
-/// The result of a look.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Held {
     /// Whether the peer is held back from now on.
     pub(super) begins: bool,
-    /// Time since the last look in which the peer was held back.
+    /// Time since the last look, if the peer was held back; else zero.
     pub(super) time: Duration,
 }
 
 #[derive(Debug)]
 pub(super) struct SendWindow {
-    /// Most requests in flight.
     size: u32,
-    /// Most requests that the queue pair takes.
     depth: u32,
     /// Retired requests at the last look, and the time since they changed; `None` if no completion was due then.
     stood: Option<(u32, Duration)>,
     /// Retired requests when the size last changed.
     changed_at: u32,
     is_held: bool,
-    /// Time of the last look.
     looked: Duration,
 }
 
 impl SendWindow {
-    /// An open window, for a queue pair that takes `depth` requests.
     pub(super) fn new(depth: u32) -> Self {
         SendWindow { size: depth, depth, stood: None, changed_at: 0, is_held: false, looked: Duration::ZERO }
     }
@@ -101,7 +94,6 @@ mod tests {
         (from..=to).map(|now| window.look(7, true, 32, at(now))).last().expect("a look")
     }
 
-    /// A window held back at 5 ms.
     fn held() -> SendWindow {
         let mut window = SendWindow::new(128);
         assert_eq!(stand(&mut window, (0, 4)), Held::default());

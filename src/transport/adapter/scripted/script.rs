@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The test's side of the scripted adapter.
-//!
-//! [`Script`] has the adapter's refusals, the posted requests, and the completions to come. All objects of the
-//! transport can be inspected after their destruction. Requests stay in the send queue until the test completes them.
+//! The test's side of the scripted adapter: the adapter's refusals, the posted requests, and the completions to come. A
+//! test can inspect all objects after their destruction. Requests stay in the send queue until the test completes them.
 
 use crate::connect::Via;
 use crate::connect::hello::Hello;
@@ -24,7 +22,6 @@ pub(crate) enum QpState {
     Destroyed,
 }
 
-/// A work request as it was posted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Request {
     pub(crate) id: u64,
@@ -34,19 +31,16 @@ pub(crate) struct Request {
     pub(crate) immediate: Option<u32>,
 }
 
-/// A queue pair, also after its destruction.
 #[derive(Debug)]
 pub(crate) struct Qp {
     pub(crate) number: u32,
     pub(crate) state: QpState,
-    /// Requested access rights.
     pub(crate) access: Access,
     /// Code of the "receiver not ready" timer that its peer gets.
     pub(crate) rnr_timer: u8,
     pub(crate) posted: VecDeque<Request>,
 }
 
-/// Behaviour and state of the adapter.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) now: Duration,
@@ -55,7 +49,7 @@ pub(crate) struct State {
     pub(crate) answers: VecDeque<Option<i32>>,
     /// State that no queue pair can enter, and the errno.
     pub(crate) refused_transition: Option<(QpState, i32)>,
-    /// Whether the adapter lacks atomics, and refuses a queue pair that allows them when it is to receive.
+    /// Refuses a queue pair that allows atomics when it is to receive.
     pub(crate) is_without_atomics: bool,
     /// Errno of the next creation of a queue pair.
     pub(crate) refused_qp: Option<i32>,
@@ -69,7 +63,6 @@ pub(crate) struct State {
     pub(crate) async_events: VecDeque<AsyncEvent>,
     /// The port with its new address, if it has changed.
     pub(crate) readdressed: Option<PortChoice>,
-    /// Number of the datagram queue pair.
     pub(crate) ud_qpn: u32,
     /// Hellos in flight to this port, by datagram and by TCP; hellos that it has sent, and their carriers.
     pub(crate) incoming: VecDeque<Hello>,
@@ -79,7 +72,6 @@ pub(crate) struct State {
     pub(crate) has_tcp: bool,
 }
 
-/// The test's end.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Script(Arc<Mutex<State>>);
 
@@ -88,7 +80,7 @@ impl Script {
         self.0.lock().expect("no test failed while it looked")
     }
 
-    /// The adapter completes the oldest request of the `index`th queue pair with this status. False: there is none.
+    /// The adapter completes the oldest request of the `index`th queue pair with this status. False if it has none.
     pub(crate) fn complete(&self, index: usize, status: Status) -> bool {
         let mut state = self.state();
         let Qp { number, posted, .. } = &mut state.qps[index];
@@ -100,7 +92,6 @@ impl Script {
         true
     }
 
-    /// The adapter completes all requests of the `index`th queue pair with this status.
     pub(crate) fn complete_all(&self, index: usize, status: Status) {
         while self.complete(index, status) {}
     }
@@ -115,12 +106,12 @@ impl Script {
         }
     }
 
-    /// The youngest queue pair that can send; `None` where there is none.
+    /// Returns the youngest queue pair that can send.
     pub(crate) fn connected(&self) -> Option<usize> {
         self.state().qps.iter().rposition(|qp| qp.state == QpState::ReadyToSend)
     }
 
-    /// How many queue pairs are not destroyed.
+    /// Number of queue pairs that are not destroyed.
     pub(crate) fn living(&self) -> usize {
         self.state().qps.iter().filter(|qp| qp.state != QpState::Destroyed).count()
     }
@@ -140,13 +131,12 @@ impl Script {
         Some(slot)
     }
 
-    /// Numbers of the requests that the `index`th queue pair still has.
+    /// Returns the numbers of the requests that the `index`th queue pair still has.
     pub(crate) fn posted(&self, index: usize) -> Vec<u32> {
         self.state().qps[index].posted.iter().map(|request| WrId(request.id).low()).collect()
     }
 }
 
-/// The identifier of the `sequence`th request to the `endpoint`th peer.
 pub(crate) fn send_id(endpoint: u32, sequence: u32) -> WrId {
     WrId::send(EndpointId::from_index(endpoint), sequence)
 }

@@ -5,7 +5,7 @@ use super::*;
 use crate::transport::connections::connection::Connection;
 use crate::transport::work_request::Immediate;
 
-/// Slots that the port counts as posted, slots that wait to be posted, and slots that the adapter has.
+/// Numbers of slots that the port counts as posted, that wait to be posted, and that the adapter has.
 fn slots(side: &Side) -> (usize, usize, usize) {
     let (posted, released) = side.port.rx.slots();
     (posted as usize, released, side.script.state().receives.len())

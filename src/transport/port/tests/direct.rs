@@ -23,7 +23,6 @@ impl TakesMessages for Until<'_> {
     }
 }
 
-/// Consumes every request, and records its token.
 impl TakesRequests for Until<'_> {
     fn takes_request(&mut self, token: Token) -> bool {
         self.asked.push(token.0 as u32);

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A peer that acknowledges nothing for long: when less is posted to it, when more again, what is counted, and that all
-//! requests complete in order.
+//! A peer that acknowledges nothing for long: the limits of posts to it, the counters, and the order of completions.
 
 use super::*;
 use std::sync::atomic::Ordering;
 
-/// Window of a peer that was held back: a quarter of the queue, and at least the signal interval.
+/// A quarter of the queue, and at least the signal interval.
 const WINDOW: usize = 4;
 
 /// A sender with 40 requests for a peer that has acknowledged none for long.

@@ -1,32 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Random histories: whatever an adapter does, in any order, no request, slot or credit is lost or comes back twice.
+//! Random histories: no request, slot or credit is lost or comes back twice.
 
 use super::*;
 use proptest::prelude::*;
 use std::collections::HashSet;
 
-/// One step of a history.
 #[derive(Debug, Clone)]
 enum Step {
     Send,
-    /// The adapters deliver posted requests.
     Transfer,
-    /// The adapter completes one request.
     Complete,
-    /// The adapter has no room for the next request.
     Full,
     Poll,
-    /// The peer's queue pair fails, with all posted requests.
     Break,
     /// A gives B up, and makes the peer again.
     Part,
     /// B gives A up, and makes the peer again.
     PartB,
-    /// Hellos are exchanged.
     Carry,
     /// The adapters flush the requests of queue pairs in error.
     Flush,
-    /// Time passes.
     Wait,
     /// B computes for so long that A holds it back if requests wait for it.
     Compute,
@@ -49,7 +42,6 @@ fn step() -> impl Strategy<Value = Step> {
     ]
 }
 
-/// Runs a history, and checks after each step that nothing was lost or doubled.
 fn run(steps: &[Step]) {
     let mut pair = Pair::connected();
     let mut next = 100;
@@ -103,11 +95,11 @@ fn look(pair: &mut Pair, outstanding: &mut HashSet<u64>) {
     assert!(with_adapter <= counted as usize && counted as usize + released <= SLOTS as usize);
 }
 
-/// Ends everything; all requests, slots and credits come back.
+/// Ends both peers; all requests, slots and credits come back.
 fn end(mut pair: Pair, mut outstanding: HashSet<u64>) {
     for side in [&mut pair.a, &mut pair.b] {
         side.port.forget(side.peer);
-        // A hello that arrives later belongs to a new peer, and makes a connection.
+        // A hello that arrives later belongs to a new peer, and would make a connection.
         side.script.state().incoming.clear();
     }
     for _ in 0..64 {

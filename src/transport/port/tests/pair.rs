@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two ports over scripted adapters, and the wire between them, which the test moves forward.
+//! Two ports over scripted adapters, and the wire between them.
 
 use super::*;
 use crate::connect::hello::Hello;
@@ -9,14 +9,11 @@ use crate::select::partners::partners;
 use crate::transport::adapter::scripted::{Script, Scripted};
 use std::sync::Mutex;
 
-/// Receive slots of a port.
 pub(super) const SLOTS: u32 = 16;
-/// Entries of a port's completion queue.
 pub(super) const CAPACITY: u32 = 48;
-/// Requests that a queue pair takes.
 pub(super) const DEPTH: u32 = 8;
 
-/// The published entries of both sides: the ports of rank 0 and of rank 1.
+/// Published entries of the ports of rank 0 and of rank 1; the rank of this side.
 #[derive(Clone, Default)]
 pub(super) struct Published(Arc<Mutex<[Vec<PortEntry>; 2]>>, u32);
 
@@ -44,11 +41,10 @@ impl Directory for Published {
 pub(super) struct Side {
     pub(super) port: Port<Scripted>,
     pub(super) script: Script,
-    /// Endpoint of the other side.
     pub(super) peer: EndpointId,
     pub(super) key: Key,
     batch: Batch,
-    /// Completions that were reported and not looked at yet.
+    /// Reported completions that the test has not looked at yet.
     pub(super) seen: Vec<Completion>,
 }
 
@@ -58,7 +54,7 @@ impl Side {
         Side::of((rank, 0), address, published, tunables, atomics)
     }
 
-    /// The port `port` of rank `rank`, at `address`; its partner is the other side's port of the same number.
+    /// The port `port_number` of `rank`, at `address`; its partner is the other side's port of the same number.
     pub(super) fn of(
         (rank, port_number): (u32, u8),
         address: PortAddress,
@@ -108,13 +104,13 @@ impl Side {
         self.peer = self.port.peer(name, 0);
     }
 
-    /// Sends an inline message of one byte; queues it if it cannot be posted.
+    /// Sends a message of one byte; queues it if it cannot be posted.
     pub(super) fn send(&mut self, token: u64) -> Result<(), Refused> {
         let bytes: Arc<[u8]> = [token as u8].into();
         self.port.queue_bytes(self.peer, 5, (bytes, 1), Token(token), WhenDiverted::Wait)
     }
 
-    /// Requests that ended since the last call: tokens, and results.
+    /// Takes tokens and results of the requests that ended since the last call.
     pub(super) fn ended(&mut self) -> Vec<(u64, Result<(), Failed>)> {
         let ended = self.seen.iter().filter_map(|completion| match completion {
             Completion::Request { token, outcome, .. } => Some((token.0, *outcome)),
@@ -125,12 +121,10 @@ impl Side {
         ended
     }
 
-    /// Number of reported failures of the peer.
     pub(super) fn failures(&self) -> usize {
         self.seen.iter().filter(|completion| matches!(completion, Completion::PeerFailed { .. })).count()
     }
 
-    /// Number of messages received.
     pub(super) fn messages(&self) -> usize {
         self.seen.iter().filter(|completion| matches!(completion, Completion::Message { .. })).count()
     }
@@ -150,7 +144,6 @@ fn attributes(atomics: Atomics) -> Attributes {
     }
 }
 
-/// Two ports.
 pub(super) struct Pair {
     pub(super) a: Side,
     pub(super) b: Side,
@@ -162,7 +155,7 @@ impl Pair {
         Pair::with(Atomics::Adapter)
     }
 
-    /// Like `new`, of adapters with these atomics.
+    /// Like [`Pair::apart`], of adapters with these atomics.
     pub(super) fn with(atomics: Atomics) -> Self {
         let (published, tunables) = (Published::default(), Tunables::default());
         let a = Side::new(0, &published, &tunables, atomics);
@@ -181,7 +174,6 @@ impl Pair {
         pair
     }
 
-    /// Delivers hellos until there are no more.
     pub(super) fn carry(&mut self) {
         for _ in 0..20 {
             let Pair { a, b } = self;
@@ -210,7 +202,7 @@ impl Pair {
     }
 }
 
-/// Puts the hellos that one side has sent into the other's queue, which it has not looked at yet. Returns their number.
+/// Moves the hellos that one side has sent into the other's queue. Returns their number.
 pub(super) fn carry(from: &mut Side, to: &mut Side) -> usize {
     let sent = std::mem::take(&mut from.script.state().sent);
     let hellos = sent.iter().map(|(_, frame)| Hello::decode(frame, &to.key).expect("sealed for the other side"));

@@ -5,7 +5,7 @@ use super::*;
 use crate::transport::connections::connection::Connection;
 use std::time::Duration;
 
-/// Polls until a request is posted to the first connected queue pair, a few seconds later each time.
+/// Polls, with time passing, until a request is posted to the first connected queue pair.
 fn look_until_asked(side: &mut Side) -> usize {
     let index = side.script.connected().expect("they are connected");
     for _ in 0..100_000 {

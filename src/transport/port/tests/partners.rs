@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two processes with several ports each in fabrics of one prefix, over scripted adapters: which ports find each other.
-//!
-//! A datagram arrives only within a fabric; TCP, if there is any, everywhere. Every run is a pure function of its seed.
+//! A datagram arrives only within a fabric; TCP, if there is any, everywhere. The seed determines every run.
 
 use super::*;
 use crate::connect::Random;
@@ -10,9 +9,8 @@ use crate::select::address::tests::infiniband;
 use crate::transport::connections::connection::Phase;
 use pair::Published;
 
-/// Ports of both processes, and the network between them.
 struct Fabrics {
-    /// The ports of rank 0, then those of rank 1, each with its fabric.
+    /// Ports of rank 0, then those of rank 1, each with its fabric.
     sides: Vec<(Side, char)>,
     count: usize,
     random: Random,
@@ -22,7 +20,6 @@ struct Fabrics {
     asleep: std::ops::Range<usize>,
 }
 
-/// The state of an endpoint.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Standing {
     /// Connected to this port of the other process.
@@ -33,7 +30,7 @@ enum Standing {
 }
 
 impl Fabrics {
-    /// Two processes whose ports are in these fabrics; `has_tcp`: TCP connects them as well.
+    /// Two processes whose ports are in these fabrics.
     fn new(fabrics: [&str; 2], has_tcp: bool, seed: u64) -> Self {
         let tunables = Tunables { connect_timeout: 20, ..Tunables::default() };
         let published = Published::default();
@@ -50,7 +47,7 @@ impl Fabrics {
         Fabrics { sides, count: fabrics[0].len(), random: Random::new(seed), loss: 0, asleep: 0..0 }
     }
 
-    /// Each port polls, and hellos are delivered as far as possible. In each step a port may be busy elsewhere.
+    /// Each port polls, unless it is busy, and hellos are delivered as far as possible.
     fn step(&mut self, idle: u64) {
         for index in 0..self.sides.len() {
             if self.random.below(100) >= idle && !self.asleep.contains(&index) {
@@ -99,11 +96,10 @@ impl Fabrics {
         if index < self.count { self.count + usize::from(port) } else { port.into() }
     }
 
-    /// Steps until every endpoint with a request is connected or failed. Panics if that takes for ever.
+    /// Steps until every endpoint with a request is connected or failed.
     fn settle(&mut self, asked: &[usize], idle: u64) {
         for _ in 0..100_000 {
             if asked.iter().all(|index| self.standing(*index) != Standing::Open) {
-                // Delivers the last hellos.
                 (0..200).for_each(|_| self.step(idle));
                 return;
             }
@@ -112,7 +108,6 @@ impl Fabrics {
         panic!("{asked:?} never come through: {:?}", self.all());
     }
 
-    /// Sends a message from each of these ports to the other process.
     fn send(&mut self, asked: &[usize]) {
         for index in asked {
             self.sides[*index].0.send(1).expect("it may wait");
@@ -127,7 +122,6 @@ impl Fabrics {
         self.all()
     }
 
-    /// Checks that partners are mutual and in one fabric.
     fn check(&self, what: &str) {
         for index in 0..self.sides.len() {
             if let Standing::Connected(port) = self.standing(index) {
@@ -249,8 +243,8 @@ fn a_single_port_connects_as_ever_by_tcp_alone() {
 
 #[test]
 fn ports_of_one_process_do_not_crowd_those_of_the_other() {
-    // Whatever the fabrics, losses and order of events: each endpoint connects or fails, pairs are mutual and within a
-    // fabric, and no two ports of one fabric are both left without a partner.
+    // Each endpoint connects or fails, pairs are mutual and within a fabric, and no two ports of one fabric are both
+    // left without a partner.
     for seed in 0..if cfg!(miri) { 1 } else { 40 } {
         let mut random = Random::new(seed);
         let count = 1 + random.below(4) as usize;

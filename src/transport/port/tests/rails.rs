@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The interface for a caller with several ports: whether a port is ready, and which messages were never posted or may
-//! be lost.
+//! The interface for a caller with several ports: whether a port is ready, and unposted and lost messages.
 
 use super::*;
 use crate::transport::kept::Unposted;
 use crate::transport::tx::request::Request;
 
-/// The tag of [`Side::send`]'s messages, and another tag.
 const KEPT: u8 = 5;
 const OTHER: u8 = 6;
 
 impl Side {
-    /// Sends a message with the other tag.
     fn send_other(&mut self, token: u64) {
         let bytes: Arc<[u8]> = [0].into();
         self.port.queue_bytes(self.peer, OTHER, (bytes, 1), Token(token), WhenDiverted::Wait).expect("it may wait");
@@ -27,7 +24,6 @@ impl Side {
         messages.into_iter().map(token).collect()
     }
 
-    /// The adapter reports that the link is lost or back.
     fn set_link(&mut self, kind: u32) {
         self.script.state().async_events.push_back(AsyncEvent { kind, port: 1 });
         (0..=ASYNC_INTERVAL).for_each(|_| self.poll());
