@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The order of the messages of one process to another while they move from port to port.
-//!
-//! A process sends all its messages to a peer by one port, which keeps their order, so messages carry no number. When
-//! that port goes down the messages *move*: the following ones, a *segment*, take another port. A segment begins with
-//! `Moved`: how often the messages have moved, and how many messages the previous segment had. The receiver counts the
-//! messages that it has handled, and holds messages of a later segment until the current one is complete. So the sender
-//! need not wait until its messages have arrived. Counts are per pair of processes, over all communicators, and wrap.
+//! The order of the messages of one process to another while they move from port to port. A process sends all its
+//! messages to a peer by one port, which keeps their order, so messages carry no number. When that port goes down the
+//! messages *move*: the following ones, a *segment*, take another port. A segment begins with `Moved`: how often the
+//! messages have moved, and how many messages the previous segment had. The receiver counts the messages that it has
+//! handled, and holds messages of a later segment until the current one is complete. So the sender need not wait until
+//! its messages have arrived. Counts are per pair of processes, over all communicators, and wrap.
 //!
 //! ```text
 //! sender     port 1: a b c ... (the link is down)
@@ -28,6 +27,7 @@ pub struct Merging<M> {
     dealt_with: u32,
     /// The segment of the messages that come by each port.
     segments: Vec<u32>,
+    /// Known segments and their numbers of messages.
     ends: Vec<(u32, u32)>,
     /// Messages of later segments, by segment, in order of arrival. No queue is empty.
     held: HashMap<u32, VecDeque<M>>,

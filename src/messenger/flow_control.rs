@@ -46,10 +46,8 @@
 //! matched probe empties the queue, and when `Pending` arrives while the queue is empty.
 //!
 //! **Cost**: that of a finished send does not depend on the number of pending messages and peers. A `HoldBack` or
-//! `GoOn` costs one step per communicator in which messages to that peer pend or are announced.
-//!
-//! Called by `pml/flow.rs`, which sends these messages. Grade: pending. Threads: the owner's. Tests:
-//! `flow_control/tests.rs`.
+//! `GoOn` costs one step per communicator in which messages to that peer pend or are announced. Called by
+//! `pml/flow.rs`, which sends these messages. Grade: pending. Threads: the owner's. Tests: `flow_control/tests.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::Hash;
@@ -184,6 +182,7 @@ pub enum Way {
 #[derive(Debug)]
 struct Peer<R> {
     is_held_back: bool,
+    /// Bytes queued for the port.
     waiting: u64,
     /// Announced and pending messages, by communicator. A queue without any is removed.
     queues: BTreeMap<u32, Queue<R>>,

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Link: how a peer is reached. By a port of this process and its number for the peer, by shared memory, or as oneself.
-//!
 //! A link that a communicator stores may have marks, each with its own bit: it is one of several
 //! ([`Link::of_several`]), or short messages may not use it now ([`Link::marked`]). A fast path compares a link with
 //! its unmarked value, so a mark closes it without a further test. Called by the whole PML. Grade: hot. Threads: any.

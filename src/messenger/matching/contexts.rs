@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of communicators by context, the number that messages carry.
-//!
-//! Contexts are small numbers: Open MPI takes the lowest that is free on all members, and reuses those of freed
-//! communicators. So the table is an array, and a lookup one load. Communicators created without a parent have large
-//! numbers, from [`Contexts::EXTENDED`] on, which a lookup finds in a map.
+//! The table of communicators by context, the number that messages carry. Contexts are small numbers: Open MPI takes
+//! the lowest that is free on all members, and reuses those of freed communicators. So the table is an array, and a
+//! lookup one load. Communicators created without a parent have large numbers, from [`Contexts::EXTENDED`] on, which a
+//! lookup finds in a map.
 //!
 //! A message may arrive for a context that this process has not added yet. The table keeps it, and `add` returns such
 //! messages in order of arrival; a thread that adds a context delivers them before another thread looks up, so that no
 //! later message overtakes them. A message never makes the array longer, so a damaged context costs only its own
 //! memory. Messages that a communicator has not received when it ends are lost. The table keeps later ones for the next
-//! communicator of that context; MPI forbids a program to send them.
-//!
-//! Called by the PML. Threads: the owner's. A lookup is hot, the rest setup grade. Tests: `tests/contexts.rs`.
+//! communicator of that context; MPI forbids a program to send them. Called by the PML. Threads: the owner's. A lookup
+//! is hot, the rest setup grade. Tests: `tests/contexts.rs`.
 
 use std::collections::BTreeMap;
 

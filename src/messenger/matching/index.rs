@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An index of a queue's entries by the masked bits of their keys: finds the oldest entry of a key at once, however
-//! many entries the queue has.
-//! Each bucket of the hash table chains the oldest entry of each of its keys; the younger entries of a key follow
-//! behind its oldest. So a thousand messages with one envelope do not slow down the search for another. The entries
-//! have the links (`slab.rs`); this index uses `links[slot]`. The table doubles when there are more keys than buckets,
-//! and never shrinks; nothing else allocates.
-//!
-//! Used by long queues (`posted.rs`, `unexpected.rs`). Path: hot. Threads: one at a time. Tests: below, and
-//! `tests/histories.rs`.
+//! many entries the queue has. Each bucket of the hash table chains the oldest entry of each of its keys; the younger
+//! entries of a key follow behind its oldest. So a thousand messages with one envelope do not slow down the search for
+//! another. The entries have the links (`slab.rs`); this index uses `links[slot]`. The table doubles when there are
+//! more keys than buckets, and never shrinks; nothing else allocates. Used by long queues (`posted.rs`,
+//! `unexpected.rs`). Path: hot. Threads: one at a time. Tests: below, and `tests/histories.rs`.
 
 use super::slab::{Links, NONE, Slab};
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Current and maximum lengths of a communicator's queues, for performance variables (`pml/variables.rs`).
-//!
-//! The matching counts where a message or receive enters or leaves a queue. A receive at the first place is in no queue
+//! Current and maximum lengths of a communicator's queues, for performance variables (`pml/variables.rs`). The matching
+//! counts where a message or receive enters or leaves a queue. A receive at the first place is in no queue
 //! (`pml/first_receive.rs`), so a message for it counts nothing. The thread that has entered the PML writes, without
 //! locked instructions; any thread reads. Grade: pending. Tests: below, and `hw-tests/tools/mpi_t_queues.c`.
 

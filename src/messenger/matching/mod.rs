@@ -18,7 +18,6 @@
 //! Cost: a search looks at the head of a list first, and after a few entries at an index, so it does not depend on the
 //! length of the queue (`tests/steps.rs`). Only the search that first needs an index builds it, which costs as much as
 //! the queue is long. A queue allocates only when it is longer than ever before, and frees when its communicator goes.
-//!
 //! Called by the PML. Path: hot. Threads: one at a time, without locks. No other call may come between the search and
 //! the insertion of a post ([`Matching::post`], or both parts) or of an arrival; otherwise each could miss the other.
 //! Tests: `tests/`, and in each file. `cargo bench -p ibex --bench matching`.

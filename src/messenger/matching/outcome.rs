@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The results of the operations of [`super::Matching`], from which their caller can raise a tool's events in order.
-//!
 //! `post` and `arrive` are a search and an insertion each; these parts are public, so that a caller can read a clock
 //! between them. Each result stands for these events of PERUSE 2.0 (section 4.1, its diagram):
 //!

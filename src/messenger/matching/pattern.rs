@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The envelope of a message ([`Envelope`]), and which envelopes a receive takes ([`Pattern`]).
-//!
-//! Both are a 64-bit key, source in the high half and tag in the low one. A pattern also has a mask: it takes a message
-//! if the keys are equal under the mask. The mask of `ANY_TAG` includes the tag's sign bit, and so excludes negative
-//! tags. Made by the caller of [`super::Matching`]. Hot: plain values. Tests: below.
+//! The envelope of a message ([`Envelope`]), and which envelopes a receive takes ([`Pattern`]). Both are a 64-bit key,
+//! source in the high half and tag in the low one. A pattern also has a mask: it takes a message if the keys are equal
+//! under the mask. The mask of `ANY_TAG` includes the tag's sign bit, and so excludes negative tags. Made by the caller
+//! of [`super::Matching`]. Hot: plain values. Tests: below.
 
 /// The source of a receive from any rank: MPI's `MPI_ANY_SOURCE`.
 pub const ANY_SOURCE: i32 = -1;

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The unexpected messages of a communicator: those that arrived before a matching receive was posted.
-//!
-//! A list has all messages in order of arrival; it answers receives with both wildcards directly. The other receives
-//! search in one of three ways: by source and tag, by tag, or by source. When the list becomes long, each way that
-//! receives use gets an index. Messages with negative tags have a list of their own, because no receive could take
-//! messages of both lists. A third list, which no search looks at, has the messages that matched probes returned. Used
-//! by [`super::Matching`]. Path: hot. Threads: one at a time. Tests: `tests/`.
+//! The unexpected messages of a communicator: those that arrived before a matching receive was posted. A list has all
+//! messages in order of arrival; it answers receives with both wildcards directly. The other receives search in one of
+//! three ways: by source and tag, by tag, or by source. When the list becomes long, each way that receives use gets an
+//! index. Messages with negative tags have a list of their own, because no receive could take messages of both lists. A
+//! third list, which no search looks at, has the messages that matched probes returned. Used by [`super::Matching`].
+//! Path: hot. Threads: one at a time. Tests: `tests/`.
 
 use super::index::Index;
 use super::pattern::{Envelope, Pattern, SPECIFIED, class, class_of, side};

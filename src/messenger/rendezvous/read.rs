@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The receiver's side of a message that it reads from the sender's memory, over one path or several: divides the
-//! message into reads, assigns each to a path, and gives the reads of a failed path to the others.
-//!
-//! Each lane (a path, in the caller's order) gets a share of the message, proportional to its weight. It reads its
-//! share from front to back, in reads of at most one piece, [`MOST`] in flight at a time. The caller posts each read
-//! that [`Reading::next_part`] returns, and reports its completion. A lane that has finished its share takes reads from
-//! the end of the longest remaining share. A queue pair executes reads in order, so a lane's reads complete in the
-//! order of posting. Another lane repeats a failed read, which is harmless because a read changes nothing at the
-//! sender. Called by `pml/reading.rs`. Pending grade. Threads: the owner's. Tests: below.
+//! message into reads, assigns each to a path, and gives the reads of a failed path to the others. Each lane (a path,
+//! in the caller's order) gets a share of the message, proportional to its weight. It reads its share from front to
+//! back, in reads of at most one piece, [`MOST`] in flight at a time. The caller posts each read that
+//! [`Reading::next_part`] returns, and reports its completion. A lane that has finished its share takes reads from the
+//! end of the longest remaining share. A queue pair executes reads in order, so a lane's reads complete in the order of
+//! posting. Another lane repeats a failed read, which is harmless because a read changes nothing at the sender. Called
+//! by `pml/reading.rs`. Pending grade. Threads: the owner's. Tests: below.
 
 use arrayvec::ArrayVec;
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Random histories of a communicator, compared with the model after each step; `PROPTEST_CASES` sets how many (256).
-//!
-//! A history has phases. A phase prefers posts or arrivals, so that queues grow long, get indexes and become empty
-//! again; and it has few or many different envelopes.
+//! Random histories of a communicator, compared with the model after each step; `PROPTEST_CASES` sets how many (256). A
+//! history has phases. A phase prefers posts or arrivals, so that queues grow long, get indexes and become empty again;
+//! and it has few or many different envelopes.
 
 use super::Numbered;
 use super::model::{Entry, Model};
