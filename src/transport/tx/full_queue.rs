@@ -12,6 +12,7 @@ pub(crate) const LEAST_TIME: Duration = Duration::from_secs(3);
 /// Count of consecutive "queue full" answers, without a posted request in between.
 #[derive(Debug, Default)]
 pub(crate) struct QueueFull {
+    /// Number of requests posted before.
     posted: u32,
     count: u32,
     since: Duration,

@@ -8,8 +8,10 @@ use std::collections::HashSet;
 #[derive(Debug, Clone)]
 enum Step {
     Send,
+    /// The adapters deliver posted requests.
     Transfer,
     Complete,
+    /// The adapter has no room for the next request.
     Full,
     Poll,
     Break,
