@@ -1,15 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What MPI through ibex gives, beside the raw adapter and beside other transports on the same device.
+//! Measures MPI through ibex beside the raw adapter and other transports on the same device. Called by `cargo xtask
+//! bench` and `ibex bench`, which give the place ([`Where`]) and run the jobs ([`Nodes`]).
 //!
-//! [`Plan::chosen`] says what is measured; a [`Report`] is what comes of it where a [`Where`] and a [`Nodes`] say. Knows
-//! nothing of how the programs were built, or of what the device is part of.
-//!
-//! In the order in which data flow: `catalogue` says what can be measured, over what, on what; `nodes` where it runs;
-//! `programs` knows those that measure; `plan` says which of them start in which order, `run` starts them, `report`
-//! condenses what they found, `text` shows it, in `numbers` as a reader writes them. `spread` says whether the rounds of a
-//! row agree. `study` is another thing that is done with the programs.
-//!
-//! Grade: setup. Called by `cargo xtask bench` and `ibex bench`. Tests: in each file.
+//! In the order of the data: `catalogue` has the tests and transports, `nodes` runs jobs, `programs` has the command
+//! lines of the programs and reads their output. `plan` chooses the programs to start, `run` starts them, `report`
+//! summarises their values, and `text` writes the tables; `spread` decides whether the rounds of a row agree. `study`
+//! uses the programs for the experiments of two papers. Grade: setup. Tests: in each file.
 
 mod catalogue;
 mod nodes;

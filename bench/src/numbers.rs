@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Quantiles, and how a number and a size are written, in every form of the report.
-//!
-//! Grade: setup. Tests: at the end of this file.
+//! Quantiles, and the form of a number and a size in the report. Grade: setup. Tests: below.
 
-/// Of ascending values, at least one, the quantile `at` in 0..=1, interpolated between neighbours.
+/// Returns the quantile `at` in 0..=1 of ascending values, at least one, interpolated between neighbours.
 #[must_use]
 pub(crate) fn quantile(ascending: &[f64], at: f64) -> f64 {
     let position = at * (ascending.len() - 1) as f64;
@@ -11,12 +9,12 @@ pub(crate) fn quantile(ascending: &[f64], at: f64) -> f64 {
     ascending[below] + (ascending[above] - ascending[below]) * (position - position.floor())
 }
 
-/// Six significant digits: more than any of the measurements has.
+/// Rounds to six significant digits: more than any of the measurements has.
 pub(crate) fn rounded(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }
 
-/// A size as a reader writes it: `8 B`, `64 KiB`, `4 MiB`.
+/// Writes a size for a reader: `8 B`, `64 KiB`, `4 MiB`.
 #[must_use]
 pub fn size(bytes: u64) -> String {
     match bytes {
@@ -26,7 +24,7 @@ pub fn size(bytes: u64) -> String {
     }
 }
 
-/// A number with three or four digits that matter: `0.451`, `1.53`, `46.2`, `812`, `21 345`.
+/// Writes a number with three or four significant digits: `0.451`, `1.53`, `46.2`, `812`, `21 345`.
 pub(crate) fn number(value: f64) -> String {
     match value.abs() {
         magnitude if magnitude < 1.0 => format!("{value:.3}"),
@@ -36,7 +34,7 @@ pub(crate) fn number(value: f64) -> String {
     }
 }
 
-/// A whole number with its digits in groups of three.
+/// Writes a whole number with its digits in groups of three.
 pub(crate) fn grouped(value: i64) -> String {
     let digits = value.to_string();
     let mut text = String::new();
@@ -49,7 +47,7 @@ pub(crate) fn grouped(value: i64) -> String {
     text
 }
 
-/// A value with its spread, which has no more digits: `46.2 ±1.1`, `2.95 ±0.14 M`.
+/// Writes a value with its spread, which has no more digits: `46.2 ±1.1`, `2.95 ±0.14 M`.
 pub(crate) fn with_spread(value: f64, spread: f64) -> String {
     let (scale, suffix) = match value {
         value if value >= 1e6 => (1e6, " M"),

@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the rounds of a cell (a test over a transport with a size) give together: their median, how far they lie apart,
-//! and whether that is too far to say anything.
-//!
-//! Grade: setup. Called by [`crate::run`], which measures such cells again, and [`crate::report`], which marks those that
-//! stay so. Pure; tests: at the end of this file.
+//! Summarises the rounds of a cell (a test over a transport with a size): their median, their spread, and whether it is
+//! too wide to say anything. Called by [`crate::run`], which measures such cells again, and [`crate::report`], which
+//! marks those that stay so. Pure. Grade: setup. Tests: below.
 
 use crate::catalogue::Transport;
 use crate::numbers::quantile;
 use crate::programs::Measurement;
 use std::collections::BTreeMap;
 
-/// Name of the test or of the raw program, what carries it, and the message size.
+/// Name of the test or of the raw program, transport, and message size.
 pub(crate) type Cell<'a> = (&'a str, Transport, u64);
 
-/// Rounds that lie farther apart than this part of their median say little.
+/// Share of the median beyond which a spread says little.
 const TOO_WIDE: f64 = 0.25;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rounds {
     pub(crate) value: f64,
-    /// Their interquartile range; of one round, what the measurement itself says.
+    /// Interquartile range; of one round, the spread that the measurement gives.
     pub(crate) spread: f64,
 }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A report as text for the terminal: a table per test, where instructions go, what became of events, and what is in no
-//! table.
-//!
-//! Grade: setup. Called by [`crate::report`]. Tests: at the end of this file.
+//! A report as text for the terminal: a table per test, instructions by object, counts of events, and what was not
+//! measured. Called by [`crate::report`]. Grade: setup. Tests: below.
 
 use crate::catalogue::{Test, Transport, transport};
 use crate::numbers::{self, grouped, size};
@@ -16,7 +14,7 @@ pub(crate) fn tables(report: &Report) -> String {
     tables + &parts(&report.instructions) + &report.events.as_ref().map(counts).unwrap_or_default()
 }
 
-/// How much was measured, what was left out, and what failed.
+/// Describes the effort, what was left out, and what failed.
 pub(crate) fn remarks(report: &Report) -> String {
     let is_marked = report.rows.iter().any(|row| row.unsteady);
     let mark = "! the rounds of this value lie far apart: their quartiles by more than a quarter of it";
@@ -27,14 +25,13 @@ pub(crate) fn remarks(report: &Report) -> String {
     if lines.is_empty() { effort + "\n" } else { format!("{effort}\nNot measured\n{lines}\n") }
 }
 
-/// What the columns are where events are measured.
 fn legend() -> String {
     let line = |transport: &Transport| format!("  {:<14}{}\n", transport.name(), transport.words());
     let all = transport::EVENTS.iter().chain(&transport::EVENTS_OF_MATCHING);
     format!("What events cost\n{}\n", all.map(line).collect::<String>())
 }
 
-/// The first transport is compared with each of the rest; where events are measured, each of the rest with the first.
+/// Compares the first transport with each of the rest; where events are measured, each of the rest with the first.
 fn table(report: &Report, test: &Test) -> String {
     let transports = report.transports(test.name);
     let Some((first, rest)) = transports.split_first() else { return String::new() };
@@ -62,7 +59,7 @@ fn table(report: &Report, test: &Test) -> String {
     format!("{}, {}\n({note})\n{}\n", test.title, test.metric.unit(), aligned(&lines))
 }
 
-/// A value with its spread, and a mark where its rounds lie far apart; a dash where there is none.
+/// Writes a value with its spread, and a mark if its rounds lie far apart; a dash if there is none.
 fn with_spread(row: Option<&Row>) -> String {
     row.map_or_else(|| "-".to_owned(), |row| marked(numbers::with_spread(row.value, row.spread), row.unsteady))
 }
@@ -71,7 +68,7 @@ fn marked(value: String, is_unsteady: bool) -> String {
     if is_unsteady { value + " !" } else { value }
 }
 
-/// A ratio: `1.08`; where events are measured, `1.012 (0.99 to 1.02)`, or `1.012` of what is exact.
+/// Writes a ratio: `1.08`; where events are measured, `1.012 (0.99 to 1.02)`, or `1.012` if it is exact.
 fn over(report: &Report, test: &Test, first: Transport, other: Transport, bytes: u64) -> String {
     let is_unsteady =
         || [first, other].iter().any(|one| report.row(test.name, *one, bytes).is_some_and(|row| row.unsteady));
@@ -86,8 +83,7 @@ fn over(report: &Report, test: &Test, first: Transport, other: Transport, bytes:
 
 const FEW: f64 = 5.0;
 
-/// Where the instructions go: a header, the sum without the adapter, each object that matters, the adapter. Objects of a
-/// few instructions are in the sum alone.
+/// Writes the instructions: a header, the sum without the adapter, each object with more than a few, the adapter.
 fn parts(parts: &[Part]) -> String {
     let transports: Vec<Transport> =
         transport::all().filter(|one| parts.iter().any(|part| part.transport == one.name())).collect();
@@ -118,7 +114,6 @@ fn parts(parts: &[Part]) -> String {
     format!("Where the instructions of a message go\n{}\n", aligned(&lines))
 }
 
-/// What became of events: a line for each way.
 fn counts(cost: &Cost) -> String {
     if cost.counts.is_empty() {
         return String::new();
@@ -133,7 +128,7 @@ fn counts(cost: &Cost) -> String {
     format!("What became of the events\n{}\n", aligned(&lines))
 }
 
-/// A line for each thing that is not in the tables, or not from every round.
+/// Returns a line for each value that is in no table, or was not measured in every round.
 fn not_measured(report: &Report) -> Vec<String> {
     let left_out = report.left_out.iter().map(|one| format!("{}: left out, as {}", one.what, one.reason));
     let mut lines: Vec<String> = left_out.collect();
@@ -151,7 +146,7 @@ fn not_measured(report: &Report) -> Vec<String> {
     lines
 }
 
-/// Of a reason its first line, without command lines, and what says most of what was printed.
+/// Returns the first line of a reason, without command lines, and the most telling line of the output.
 fn brief(reason: &str) -> String {
     let (first, printed) = reason.split_once('\n').unwrap_or((reason, ""));
     let outside: Vec<&str> = first.split('`').step_by(2).map(str::trim).filter(|part| !part.is_empty()).collect();
@@ -159,7 +154,7 @@ fn brief(reason: &str) -> String {
     outside.join(" ") + &said.map_or_else(String::new, |said| format!(" ({said})"))
 }
 
-/// What Open MPI frames by lines of dashes, in one line.
+/// Returns the text that Open MPI frames by lines of dashes, in one line.
 fn framed(printed: &str) -> Option<String> {
     let is_frame = |line: &&str| line.len() > 40 && line.bytes().all(|byte| byte == b'-');
     let mut lines = printed.lines().skip_while(|line| !is_frame(line)).skip(1);
@@ -172,7 +167,6 @@ fn last_line(printed: &str) -> Option<&str> {
     printed.lines().rfind(said).map(str::trim)
 }
 
-/// Columns wide enough for what is in them, aligned to the right.
 fn aligned(lines: &[Vec<String>]) -> String {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let length = |line: &Vec<String>, column: usize| line.get(column).map_or(0, |cell| cell.chars().count());

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sorts of devices: what is measured on one, and what its numbers mean.
-//!
-//! Grade: setup. Read by the plan, by what makes command lines, and by the bars of `cargo xtask bench`. Plain data;
-//! tests: at the end of this file.
+//! Kinds of devices: the tests of each, and the meaning of its numbers. Read by the plan, by the command lines, and by
+//! the thresholds of `cargo xtask bench`. Grade: setup. Plain data. Tests: below.
 
 use super::transport::Transport;
 use super::{By, Test};
 use clap::ValueEnum;
 
-/// What sort of device is measured: it decides what is worth measuring, and in which time.
+/// Kind of the measured device: it decides the tests and their times.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The kernel's software adapter in a virtual machine: slow.
@@ -34,7 +32,7 @@ impl Kind {
         }
     }
 
-    /// What a first table compares: ibex, the adapter below it, and what tells most beside it.
+    /// Returns the transports of a first table: ibex, the adapter below it, and the most telling others.
     pub(crate) fn few_transports(self) -> Vec<Transport> {
         let others = match self {
             Self::SoftHca => &[Transport::Openib, Transport::Ucx][..],
@@ -44,7 +42,7 @@ impl Kind {
         [&[Transport::Ibex, Transport::Raw], others].concat()
     }
 
-    /// The transports of `cargo xtask bench --full`; those that are not installed are left out ([`crate::available`]).
+    /// Returns the transports of `cargo xtask bench --full`; [`crate::available`] leaves out missing ones.
     #[must_use]
     pub fn transports(self) -> Vec<Transport> {
         match self {
@@ -56,8 +54,8 @@ impl Kind {
         }
     }
 
-    /// Whether a test makes sense on such a device: instructions are only counted where a message arrives at once, and
-    /// the host's memory is what only emulated adapters are made of.
+    /// Whether such a device has this test. Instructions can be counted only where a message arrives at once; only
+    /// emulated adapters consist of the host's memory.
     pub(crate) fn has(self, test: &Test) -> bool {
         self == Self::SoftHca || matches!(test.by, By::Messages | By::OneSided)
     }

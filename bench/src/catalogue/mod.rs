@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can be measured: the tests, and the programs without MPI that each is compared with.
-//!
-//! [`transport`] is what carries a test, [`device_kind`] which tests make sense where. Grade: setup. Read by
-//! [`crate::plan`] and by all forms of the report. Tests: at the end of this file.
+//! The tests, and the programs without MPI with which each is compared. Read by [`crate::plan`] and by all forms of the
+//! report. Grade: setup. Tests: below.
 
 mod device_kind;
 pub(crate) mod transport;
@@ -10,29 +8,27 @@ pub(crate) mod transport;
 pub use device_kind::Kind;
 pub use transport::Transport;
 
-/// One test, and what it is compared with.
 #[derive(Debug)]
 pub(crate) struct Test {
-    /// Its name in the program that measures it and in the report.
+    /// Name in the program that measures it and in the report.
     pub(crate) name: &'static str,
     pub(crate) title: &'static str,
-    /// What exactly is measured.
+    /// Exact description of the measured operation.
     pub(crate) note: &'static str,
-    /// What that is over transports without MPI.
+    /// The same operation over transports without MPI.
     pub(crate) compared: &'static [(Transport, &'static str)],
     pub(crate) metric: Metric,
     pub(crate) by: By,
-    /// The programs of perftest it is compared with: the better of them counts.
+    /// Programs of perftest with which it is compared: the better one counts.
     pub(crate) raw: &'static [&'static str],
-    /// How `ucx_perftest` measures the same, where it can.
+    /// The same test of `ucx_perftest`, if it has one.
     pub(crate) ucx: Option<UcxTest>,
-    /// The sizes it has, inclusive.
+    /// Smallest and largest size.
     pub(crate) sizes: (u64, u64),
-    /// Those of them that a first table has; the bandwidth of short messages is their rate.
+    /// Sizes of a first table; the bandwidth of short messages is their rate.
     pub(crate) few: &'static [u64],
 }
 
-/// What measures a test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum By {
     /// `ibex_mpi_bench`, two-sided.
@@ -45,7 +41,6 @@ pub(crate) enum By {
     HostMemory,
 }
 
-/// The calls whose instructions are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Calls {
     Blocking,
@@ -53,12 +48,10 @@ pub(crate) enum Calls {
     Nonblocking,
 }
 
-/// What a value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Metric {
-    /// Half the time of a message there and one back.
     HalfRoundTrip,
-    /// An operation that is not a message, until it is complete.
+    /// Time of an operation that is not a message, until it is complete.
     Completion,
     Bandwidth,
     MessageRate,
@@ -86,7 +79,6 @@ impl Metric {
         }
     }
 
-    /// The best of some values, with what belongs to it.
     pub(crate) fn better<T>(self, values: impl Iterator<Item = (T, f64)>) -> Option<(T, f64)> {
         match self {
             Self::Bandwidth | Self::MessageRate => values.max_by(|a, b| a.1.total_cmp(&b.1)),
@@ -95,21 +87,20 @@ impl Metric {
     }
 }
 
-/// One way to run a program of perftest.
 #[derive(Debug)]
 pub(crate) struct RawProgram {
-    /// Its name in the report: the program, and its options beyond device, size and iterations.
+    /// Name in the report: the program, and its options beyond device, size and iterations.
     pub(crate) name: &'static str,
     pub(crate) reads: Reads,
 }
 
-/// What is taken from a table of perftest, or of `ucx_perftest`.
+/// Column of a table of perftest or of `ucx_perftest`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reads {
     TypicalLatency,
     Bandwidth,
     MessageRate,
-    /// The time of one message, with one at a time: the inverse of the message rate.
+    /// Time of one message, with one at a time: the inverse of the message rate.
     TimePerMessage,
 }
 
@@ -146,7 +137,6 @@ const FEW: &[u64] = &[8, 4 << 10, 64 << 10, 1 << 20];
 const SMALL: &[u64] = &[8, 4 << 10];
 const LARGE: &[u64] = &[64 << 10, 1 << 20];
 
-/// All tests, in the order of the report.
 pub(crate) static TESTS: [Test; 14] = [
     Test {
         name: "latency",
@@ -298,7 +288,6 @@ pub(crate) static TESTS: [Test; 14] = [
 
 pub(crate) const FEW_TESTS: [&str; 4] = ["latency", "bandwidth", "message_rate", "instructions"];
 
-/// All programs of perftest.
 pub(crate) static RAW: [RawProgram; 8] = [
     RawProgram { name: "ib_send_lat", reads: Reads::TypicalLatency },
     RawProgram { name: "ib_write_bw", reads: Reads::Bandwidth },

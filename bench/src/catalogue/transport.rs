@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What can carry a measurement: its names, its place in a table, and what of this machine it needs.
-//!
-//! Grade: setup. Used by all of the bench. Tests: at the end of this file.
+//! The transports of a measurement: their names, their order in a table, and what each needs of this machine. Used by
+//! all of the bench. Grade: setup. Tests: below.
 
 use clap::ValueEnum;
 
-/// What carried a measurement.
+/// Transport of a measurement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, ValueEnum)]
 pub enum Transport {
     /// MPI through ibex: its PML.
@@ -33,7 +32,7 @@ pub enum Transport {
     /// MPI through an ibex that was built without events.
     #[value(skip)]
     WithoutEvents,
-    /// MPI through ibex while nobody is registered for an event: what [`Self::IbexBtl`] is, named beside the others.
+    /// MPI through ibex while no tool is registered for an event: [`Self::IbexBtl`] by another name.
     #[value(skip)]
     Unregistered,
     /// While a tool is registered for every event, with a callback that does nothing.
@@ -51,19 +50,19 @@ pub enum Transport {
     /// MPI through ibex's PML while a tool listens by PERUSE to another communicator than the messages are on.
     #[value(skip)]
     Elsewhere,
-    /// To their own, but for an event that does not come.
+    /// While a tool listens to the messages' communicator for an event that does not come.
     #[value(skip)]
     Watched,
-    /// To all events of theirs, by PERUSE, with a callback that does nothing.
+    /// While a tool listens to all events of the messages' communicator by PERUSE, with a callback that does nothing.
     #[value(skip)]
     Peruse,
-    /// The same by `MPI_T`.
+    /// While a tool listens to the same events by `MPI_T`.
     #[value(skip)]
     MpiT,
-    /// The same through buffers in which all of them wait.
+    /// While a tool listens to them through buffers in which all of them stay.
     #[value(skip)]
     Kept,
-    /// The same through buffers that are emptied every so often.
+    /// While a tool listens to them through buffers that are emptied from time to time.
     #[value(skip)]
     Delivered,
     /// While a tool has `MPI_T` initialised and registers nothing.
@@ -74,7 +73,7 @@ pub enum Transport {
     InitialisedBtl,
 }
 
-/// What `--events` compares; the first is what the others are compared with.
+/// Ways that `--events` compares with the first of them.
 pub(crate) const EVENTS: [Transport; 6] = [
     Transport::WithoutEvents,
     Transport::Unregistered,
@@ -84,8 +83,7 @@ pub(crate) const EVENTS: [Transport; 6] = [
     Transport::Recorded,
 ];
 
-/// What `--events` counts the instructions of over the PML, whose events are those of the matching; the first is what
-/// the others are compared with.
+/// Ways whose instructions `--events` counts over the PML, which has the matching events, and compares with the first.
 pub(crate) const EVENTS_OF_MATCHING: [Transport; 7] = [
     Transport::Ibex,
     Transport::Elsewhere,
@@ -96,7 +94,6 @@ pub(crate) const EVENTS_OF_MATCHING: [Transport; 7] = [
     Transport::Delivered,
 ];
 
-/// All of them, in the order of tables.
 pub(crate) fn all() -> impl Iterator<Item = Transport> {
     let named = Transport::value_variants().iter().copied();
     let events = EVENTS.into_iter().chain(EVENTS_OF_MATCHING.into_iter().skip(1));
@@ -104,7 +101,7 @@ pub(crate) fn all() -> impl Iterator<Item = Transport> {
 }
 
 impl Transport {
-    /// Its name in `report.json`, in tables, and for `--transports`.
+    /// Returns its name in `report.json`, in tables, and for `--transports`.
     #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
@@ -135,7 +132,6 @@ impl Transport {
         }
     }
 
-    /// What it is, for the legend of `--events`.
     pub(crate) fn words(self) -> &'static str {
         match self {
             Self::Ibex => "MPI through ibex",
@@ -159,13 +155,13 @@ impl Transport {
         matches!(self, Self::Openib | Self::Ucx | Self::Ofi | Self::OfiBtl | Self::Tcp) || self.is_ibex()
     }
 
-    /// Whether that is ibex, of one build or another, watched or not.
+    /// Whether it is ibex, of any build, with or without a tool.
     #[must_use]
     pub fn is_ibex(self) -> bool {
         matches!(self, Self::IbexBtl | Self::InitialisedBtl) || EVENTS.contains(&self) || self.is_pml()
     }
 
-    /// Whether that is ibex's PML, watched or not.
+    /// Whether it is ibex's PML, with or without a tool.
     pub(crate) fn is_pml(self) -> bool {
         self == Self::Initialised || EVENTS_OF_MATCHING.contains(&self)
     }
@@ -175,7 +171,7 @@ impl Transport {
         matches!(self, Self::Callbacks | Self::Buffered) || self.way_of_every_event().is_some()
     }
 
-    /// What the tool is told: to listen to the events of the matching and how, or to none (`EVERY_EVENT`).
+    /// Returns the value of `EVERY_EVENT`, with which the tool listens to the matching events, or to none.
     pub(crate) fn way_of_every_event(self) -> Option<&'static str> {
         match self {
             Self::Elsewhere | Self::Watched | Self::Peruse | Self::MpiT | Self::Delivered => Some(self.name()),
@@ -189,7 +185,7 @@ impl Transport {
         matches!(self, Self::Ofi | Self::OfiBtl)
     }
 
-    /// The component of Open MPI it needs beyond ob1, as `ompi_info --parsable` begins its line.
+    /// Returns the component of Open MPI that it needs beyond ob1, as its line of `ompi_info --parsable` begins.
     pub(crate) fn component(self) -> Option<&'static str> {
         match self {
             Self::Openib => Some("mca:btl:openib:"),

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs jobs on this machine, and ends all that they started.
-//!
-//! `mpirun` gives each rank a process group of its own, so that a group does not hold a job together; a variable with a
-//! value of its own does, as each process hands its environment to its children. A job stays in the group of this
-//! program: an interrupt from the keyboard reaches it, too. Grade: setup; two threads for each job that runs. Called by
-//! `ibex bench`, and by [`super::hosts`]. Tests: at the end of this file.
+//! Runs jobs on this machine, and ends all processes that they started. `mpirun` gives each rank a process group of its
+//! own, so a group does not hold a job together. But each process hands its environment to its children, so a variable
+//! with a value of its own marks the job. An interrupt from the keyboard reaches a job, which stays in the group of
+//! this program. Called by `ibex bench`, and by [`super::hosts`]. Grade: setup; two threads per job. Tests: below.
 
 use super::job::{Job, Nodes, Outcome, Stream};
 use anyhow::{Result, bail};
@@ -39,10 +37,10 @@ impl Nodes for Here {
 
 const MARK: &str = "IBEX_BENCH_JOB";
 
-/// How long a job that is asked to end may take; `mpirun` ends its ranks on other hosts in this time.
+/// Time that a job gets to end when asked; `mpirun` ends its ranks on other hosts in this time.
 const GOING: Duration = Duration::from_secs(10);
 
-/// How often it is looked whether a job has ended that says nothing.
+/// Interval of the checks whether a silent job has ended.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// A job that runs; dropping it ends it.
@@ -58,11 +56,9 @@ pub(crate) struct Started {
 }
 
 impl Started {
-    /// Starts it; `stdin` is what it reads.
     pub(crate) fn new(job: &Job, stdin: Stdio) -> Result<Self> {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let Some((program, arguments)) = job.argv.split_first() else { bail!("the job has no program") };
-        // Nothing else is ordered by the number.
         let mark = format!("{}-{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
         let mut command = Command::new(program);
         command.args(arguments).envs(job.env.iter().cloned()).env(MARK, &mark);
@@ -83,15 +79,15 @@ impl Started {
         Ok(Self { child, command: words, mark, began, limit, lines, outcome: Outcome::default(), ended: false })
     }
 
-    /// Writes to what it reads, which stays open until this is dropped.
+    /// Writes to the job's standard input, which stays open until this is dropped.
     pub(crate) fn tell(&mut self, text: &str) {
         if let Some(stdin) = &mut self.child.stdin {
-            // One that has ended is noticed elsewhere.
+            // `wait` notices a job that has ended.
             let _ = stdin.write_all(text.as_bytes());
         }
     }
 
-    /// Waits until it prints such a line; whether it did.
+    /// Waits until the job prints such a line. Returns whether it did.
     pub(crate) fn prints(&mut self, wanted: &str) -> bool {
         while let Some((stream, text)) = self.next() {
             self.keep(stream, &text);
@@ -102,12 +98,11 @@ impl Started {
         false
     }
 
-    /// Leaves it so much time from now, if it has more.
     pub(crate) fn ends_within(&mut self, time: Duration) {
         self.limit = self.limit.min(self.began.elapsed() + time);
     }
 
-    /// Waits for its end, at most until its limit.
+    /// Waits for the job's end, at most until its limit.
     pub(crate) fn wait(mut self, line: &mut dyn FnMut(Stream, &str)) -> Outcome {
         while let Some((stream, text)) = self.next() {
             self.keep(stream, &text);
@@ -131,7 +126,7 @@ impl Started {
         outcome
     }
 
-    /// Its next line; none once it has ended, or has no time left.
+    /// Returns the job's next line; `None` once it has ended, or has no time left.
     fn next(&mut self) -> Option<(Stream, String)> {
         let mut exited = None;
         loop {
@@ -143,7 +138,7 @@ impl Started {
             if self.began.elapsed() >= self.limit {
                 return None;
             }
-            // What it left behind may hold its pipes; what is in them has been read by then.
+            // Processes that the job has left may hold its pipes; their content has been read by then.
             if matches!(self.child.try_wait(), Ok(Some(_))) {
                 let since = *exited.get_or_insert_with(Instant::now);
                 if since.elapsed() >= 10 * LOOK {
@@ -162,7 +157,7 @@ impl Started {
         all.push('\n');
     }
 
-    /// How it ended, when it has until its limit; then all that it started has ended, too.
+    /// Returns the job's status if it ended before its limit. All processes that it started have ended then.
     fn status(&mut self) -> Option<ExitStatus> {
         let status = loop {
             match self.child.try_wait() {
@@ -175,7 +170,7 @@ impl Started {
         status
     }
 
-    /// Asks it to end, then ends it, and what it left.
+    /// Asks all processes of the job to end, and kills those that do not.
     fn end(&mut self) {
         let until = Instant::now() + GOING;
         let mut signal = Signal::TERM;
@@ -188,7 +183,7 @@ impl Started {
             if Instant::now() >= until {
                 signal = Signal::KILL;
             }
-            // Fails only for what has ended.
+            // Fails only for a process that has ended.
             for process in left {
                 let _ = kill_process(process, signal);
             }

@@ -1,13 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two hosts: how a program is started on either, whether they have what a bench needs, and the two sides of a program
-//! that has a server, one on each.
-//!
-//! MPI is started by `mpirun`'s own launcher. Everything else goes through ssh (or what `plm_rsh_agent` names, as
-//! `mpirun` takes it), in a Slurm allocation through `srun`; on this host through nothing. The server ends when its
-//! standard input does, which is a pipe from here: whatever ends this program, no server is left.
-//!
-//! The server is on the first host. Grade: setup. Called by [`crate::run`] and `ibex bench`. Tests: at the
-//! end of this file, with made launchers.
+//! Two hosts: starts a program on either, checks that both have what a bench needs, and runs the server and the client
+//! of a program, one on each. `mpirun` uses its own launcher. Everything else starts through ssh (or the value of
+//! `plm_rsh_agent`, as for `mpirun`), in a Slurm allocation through `srun`, and on this host directly. The server is on
+//! the first host. It ends with its standard input, a pipe from this program: so no server is left, however this
+//! program ends. Called by [`crate::run`] and `ibex bench`. Grade: setup. Tests: `hosts/tests.rs`.
 
 use super::here::{Here, Started};
 use super::job::{Job, Nodes, Outcome};
@@ -27,7 +23,7 @@ pub struct Hosts {
     launcher: Launcher,
 }
 
-/// What starts a program on another host.
+/// Launcher of a program on another host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Launcher {
     /// These words, the host, and a line for its shell.
@@ -36,27 +32,26 @@ enum Launcher {
     Srun,
 }
 
-/// What a server's shell prints when the server listens.
+/// Line that a server's shell prints when the server listens.
 const LISTENS: &str = "ibex-bench: it listens";
 
-/// How long a host may take to answer; ssh gives up by itself, and sooner, where there is none.
+/// Longest time for a host's answer; if there is no such host, ssh gives up by itself, and sooner.
 const ANSWER: Duration = Duration::from_mins(5);
 
-/// How long a side of a measurement may take.
+/// Longest time for a side of a measurement.
 const SIDE: Duration = Duration::from_mins(5);
 
-/// How long a server may run on after its client, and after one that failed.
+/// Longest time for a server after its client, and after a client that failed.
 const AFTER: Duration = Duration::from_secs(10);
 const AT_ONCE: Duration = Duration::from_millis(500);
 
-/// The programs that are looked for on a host.
 const TOOLS: [&str; 4] = ["orted", "prted", "ib_send_lat", "ucx_perftest"];
 
-/// What mpirun starts on a host: that of Open MPI 4.1, and that of 5.
+/// Daemons that mpirun starts on a host: of Open MPI 4.1, and of 5.
 const DAEMONS: [&str; 2] = ["orted", "prted"];
 
 impl Hosts {
-    /// Hosts that ssh reaches, or what `plm_rsh_agent` names.
+    /// Hosts that ssh, or the value of `plm_rsh_agent`, reaches.
     #[must_use]
     pub fn by_ssh(names: [String; 2]) -> Self {
         let agent = env::var("OMPI_MCA_plm_rsh_agent").ok();
@@ -71,7 +66,7 @@ impl Hosts {
         Self { names, launcher: Launcher::Srun }
     }
 
-    /// Their names.
+    /// Returns their names.
     #[must_use]
     pub fn names(&self) -> &[String; 2] {
         &self.names
@@ -86,14 +81,13 @@ impl Hosts {
         words
     }
 
-    /// The command that has a host's shell run a script of one line.
     fn words(&self, host: usize, script: &str) -> Vec<String> {
         let name = self.names[host].as_str();
         let plain = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
         match &self.launcher {
             _ if is_here(name) => plain(&["sh", "-c", script]),
             Launcher::Remote(agent) => {
-                // A shell that is not started by a login may not know where Open MPI or perftest is.
+                // A shell without a login may not know the folders of Open MPI and perftest.
                 let path = env::var("PATH").unwrap_or_default();
                 let script = format!("PATH=$PATH:{}; export PATH; {script}", quoted(&path));
                 [agent.clone(), plain(&[name, &format!("sh -c {}", quoted(&script))])].concat()
@@ -107,16 +101,15 @@ impl Hosts {
 
     fn job(&self, host: usize, script: &str) -> Job {
         let mut job = Job::new(self.words(host, script));
-        // Beside the step of mpirun, or of the shell that this program runs in; older versions know no such thing.
+        // Beside the step of mpirun, or of this program's shell; older versions of Slurm ignore it.
         job.env.push(("SLURM_OVERLAP".to_owned(), "1".to_owned()));
         job
     }
 
-    /// Asks both hosts, and gives the programs that both have.
+    /// Asks both hosts, and returns the programs that both have.
     ///
     /// # Errors
-    /// A host that cannot be asked, or on which the bench's programs or the adapter are missing, or that has another
-    /// Open MPI.
+    /// A host does not answer, lacks the bench's programs or the adapter, or has another Open MPI.
     pub fn look(&self, program: &Path, device: &str) -> Result<BTreeSet<String>> {
         let answers = [0, 1].map(|host| self.ask(host, program, device));
         let [first, second] = answers;
@@ -179,8 +172,8 @@ impl Hosts {
         }
     }
 
-    /// Runs a server on the first host and its client on the second; the outcome is the client's, with what the server
-    /// said behind what it says on standard error.
+    /// Runs a server on the first host and its client on the second. Returns the client's outcome, with the server's
+    /// output behind its standard error.
     pub(crate) fn both_sides(&self, sides: &Sides) -> Result<Outcome> {
         let server = self.job(0, &server_script(sides)).limit(2 * SIDE);
         let mut server = Started::new(&server, Stdio::piped())?;
@@ -217,7 +210,7 @@ impl Answer {
         for line in text.lines() {
             match line.split_once(' ').unwrap_or((line, "")) {
                 ("tool", name) => drop(answer.tools.insert(name.to_owned())),
-                // A folder without a file gives the pattern itself.
+                // In an empty folder the pattern stays as it is.
                 ("device", name) if name != "*" => drop(answer.devices.insert(name.to_owned())),
                 ("program", _) => answer.has_program = true,
                 ("version", text) => text.trim().clone_into(&mut answer.openmpi),
@@ -228,7 +221,7 @@ impl Answer {
     }
 }
 
-/// Both in one line: a login shell that is a csh takes no other. What reads nothing has no pipe to be held by.
+/// One line, because a csh as login shell takes no other. The server does not inherit the input, nor the watch the output.
 fn server_script(sides: &Sides) -> String {
     let Sides { line, before, after, port, .. } = sides;
     let variables = variables(sides);
@@ -251,7 +244,6 @@ fn variables(sides: &Sides) -> String {
     sides.env.iter().map(|(name, value)| format!("{name}={} ", quoted(value))).collect::<Vec<_>>().concat()
 }
 
-/// A word that a shell takes as it is.
 pub(crate) fn quoted(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }
@@ -268,7 +260,7 @@ pub fn is_here(name: &str) -> bool {
     name == "localhost" || name == here || (short(name) == short(&here) && !(name.contains('.') && here.contains('.')))
 }
 
-/// The folder of an Open MPI that is not the system's: shells of other hosts do not find it by themselves.
+/// Returns the folder of an Open MPI that is not the system's: shells of other hosts do not find it by themselves.
 fn prefix_of_mpirun() -> Option<PathBuf> {
     let mpirun = which("mpirun").ok()?;
     let folder = mpirun.parent()?;
@@ -276,7 +268,7 @@ fn prefix_of_mpirun() -> Option<PathBuf> {
     (!is_of_system && folder.ends_with("bin")).then(|| folder.parent().map(Path::to_path_buf))?
 }
 
-/// The hosts of the Slurm allocation that this program runs in; none where it runs in none.
+/// Returns the hosts of the Slurm allocation of this program; none outside an allocation.
 ///
 /// # Errors
 /// `scontrol`, which knows their names, fails.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What runs where the device is: a command, what it printed, and the one who runs it.
-//!
-//! Made by [`crate::run`]; carried out by a [`Nodes`], which the caller of the bench provides. Grade: setup. Plain data.
+//! A command and its output, and the trait that runs it. [`crate::run`] makes a [`Job`]; a [`Nodes`], which the caller
+//! of the bench provides, runs it. Grade: setup. Plain data.
 
 use anyhow::{Result, bail};
 use std::time::Duration;
@@ -11,14 +10,14 @@ use std::time::Duration;
 pub struct Job {
     /// The program, searched in `PATH`, and its arguments.
     pub argv: Vec<String>,
-    /// Set on top of the environment.
+    /// Variables beyond those of this process.
     pub env: Vec<(String, String)>,
-    /// After this time it is ended with all that it started.
+    /// Time after which it is ended with all processes that it started.
     pub limit: Duration,
 }
 
 impl Job {
-    /// One with two minutes.
+    /// Makes a job with a limit of two minutes.
     pub(crate) fn new<S: Into<String>>(argv: impl IntoIterator<Item = S>) -> Self {
         let argv = argv.into_iter().map(Into::into).collect();
         Self { argv, env: Vec::new(), limit: Duration::from_mins(2) }
@@ -29,7 +28,7 @@ impl Job {
     }
 }
 
-/// Which of its streams a job wrote to.
+/// Stream of a job's line.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stream {
     /// Standard output.
@@ -43,7 +42,7 @@ pub enum Stream {
 pub struct Outcome {
     /// Whether it returned status 0.
     pub success: bool,
-    /// The command, how it ended, and the last of what it printed.
+    /// The command, its end, and the last lines of its output.
     pub shown: String,
     /// All of its standard output.
     pub stdout: String,
@@ -52,7 +51,7 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Itself where the job succeeded; else an error with the command, the ending and what it printed.
+    /// Returns itself if the job succeeded; else an error with the command, its end and its output.
     pub(crate) fn checked(self) -> Result<Self> {
         if self.success { Ok(self) } else { bail!("{}", self.shown) }
     }
@@ -63,11 +62,10 @@ pub trait Nodes {
     /// Runs a job to its end, and calls `line` with each line that it prints, as it comes.
     ///
     /// # Errors
-    /// It cannot be run, and no other can. A job that fails is an [`Outcome`].
+    /// Neither this job nor another can be run. A job that fails is an [`Outcome`].
     fn run(&self, job: &Job, line: &mut dyn FnMut(Stream, &str)) -> Result<Outcome>;
 }
 
-/// Runs a job whose lines matter at its end alone.
 pub(crate) fn run(nodes: &dyn Nodes, job: &Job) -> Result<Outcome> {
     nodes.run(job, &mut |_, _| {})
 }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a bench runs: programs, libraries, the device; and what the numbers depend on there.
-//!
-//! Given by the caller of the bench; read by what makes command lines. Grade: setup.
+//! The place of a bench: programs, libraries, the device, and what the numbers depend on there. Given by the caller of
+//! the bench; read by the files that make command lines. Grade: setup.
 
 use super::hosts::Hosts;
 use super::job::{self, Job, Nodes};
@@ -9,33 +8,33 @@ use crate::catalogue::Kind;
 use anyhow::Result;
 use std::path::Path;
 
-/// What a run over a transport needs to know of the place it runs in.
+/// Place of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Where<'a> {
-    /// The folder of the compiled programs.
+    /// Folder of the compiled programs.
     pub programs: &'a Path,
     /// The command `ibex`, which records for the study.
     pub command: &'a Path,
-    /// The folder of the component links; none: Open MPI finds them by itself.
+    /// Folder of the component links; `None`: Open MPI finds the components by itself.
     pub components: Option<&'a Path>,
-    /// The same of the build without events, where what events cost is measured.
+    /// The same for the build without events, if the cost of events is measured.
     pub without_events: Option<&'a Path>,
-    /// The folder of what a run leaves.
+    /// Folder for the files of a run.
     pub reports: &'a Path,
     /// The RDMA device.
     pub device: &'a str,
-    /// Its network interface, or the subnet of it, for the tcp BTL; empty where it has none.
+    /// Its network interface, or the interface's subnet, for the tcp BTL; empty if it has none.
     pub interface: &'a str,
-    /// What sort of device it is.
+    /// Kind of the device.
     pub kind: Kind,
-    /// Where both sides of a program that does not choose its processor itself are bound to.
+    /// Processors for both sides of a program that does not bind itself.
     pub processors: Option<[usize; 2]>,
-    /// The two hosts; none: both sides run where jobs run.
+    /// The two hosts; `None`: both sides run on one.
     pub hosts: Option<&'a Hosts>,
 }
 
 impl Where<'_> {
-    /// The device and the hosts, for a reader.
+    /// Describes the device and the hosts for a reader.
     #[must_use]
     pub fn title(&self) -> String {
         let kind = match self.kind {
@@ -56,7 +55,7 @@ impl Where<'_> {
         }
     }
 
-    /// What the numbers depend on, as name and value: kernel, processor, versions.
+    /// Returns what the numbers depend on, as name and value: kernel, processor, versions.
     pub(crate) fn environment(&self, nodes: &dyn Nodes) -> Result<Vec<(String, String)>> {
         let facts = [
             ("Kernel", "uname -sr"),
@@ -85,7 +84,6 @@ impl Where<'_> {
 pub(crate) mod tests {
     use super::*;
 
-    /// An adapter of this machine, and folders that are not there.
     pub(crate) fn place() -> Where<'static> {
         Where {
             programs: Path::new("/t/mpi"),

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two processors for two processes that measure: those that mpirun, too, gives to two ranks of a machine.
-//!
-//! Programs that do not bind themselves would be moved about, and at times share a processor.
-//!
-//! Grade: setup. Called by the bench, on the machine that measures. Tests: at the end of this file.
+//! Two processors for two processes that measure: those that mpirun gives to two ranks of a machine. Without them
+//! programs that do not bind themselves would move, and at times share a processor. Called by the bench, on the machine
+//! that measures. Grade: setup. Tests: below.
 
 use std::fs;
 
-/// The first two processors this process may use that are not of one core; where all are, the first two. None where
-/// there is only one, or the system does not say.
+/// Returns the first two processors of different cores that this process may use; the first two if all are of one core.
+/// `None` if there is only one, or the system does not say.
 #[must_use]
 pub fn pair() -> Option<[usize; 2]> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
@@ -26,7 +24,7 @@ fn choose(allowed: &[usize], siblings_of_first: &[usize]) -> Option<[usize; 2]> 
     Some([*first, *other])
 }
 
-/// A list as the kernel writes it: `0-3,8`.
+/// Parses a list as the kernel writes it: `0-3,8`.
 fn list(text: &str) -> Option<Vec<usize>> {
     let mut processors = Vec::new();
     for part in text.trim().split(',') {

@@ -1,28 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A program that has a server and a client: what both are started with, and the script that runs them on one node.
-//!
-//! Made by the files of perftest and of `ucx_perftest`; two hosts run them by [`super::hosts`]. Grade: setup. Tests: at the
-//! end of this file.
+//! A program with a server and a client: the command lines of both, and the script that runs them on one node. Made by
+//! the files of perftest and of `ucx_perftest`; [`super::hosts`] runs them on two hosts. Grade: setup. Tests: below.
 
 use super::job::Job;
 
-/// The two sides of a program, which meet at a port.
+/// Two sides of a program, which meet at a port.
 pub(crate) struct Sides {
-    /// The command line of the server; the client's has the server's host behind it.
+    /// Command line of the server; for the client the server's host is added.
     pub(crate) line: String,
-    /// What the shell does before, on either host, and after.
+    /// Commands of the shell before, on either host, and after.
     pub(crate) before: String,
     pub(crate) after: &'static str,
     pub(crate) env: Vec<(String, String)>,
-    /// Where they meet. A later run needs another, as the old one is not free at once.
+    /// Port of the server. A later run needs another one, because this is not free at once.
     pub(crate) port: u16,
 }
 
 impl Sides {
-    /// The job that starts the server, waits until it listens, and runs the client; each on a processor of its own where two
-    /// are given. What the client prints is standard output, with what the server said behind it where the client failed;
-    /// otherwise the server's is standard error: in a run both ways perftest's client adds what the server measured. A server
-    /// in the background does not hear an interrupt from the keyboard, and is ended by the script.
+    /// Returns the job that starts the server, waits until it listens, and runs the client; each on a processor of its
+    /// own if two are given. The client's output is standard output; if the client failed, the server's follows it.
+    /// Otherwise the server's is standard error: in a run both ways perftest's client adds the server's values. A
+    /// server in the background gets no interrupt from the keyboard, so the script ends it.
     pub(crate) fn on_one_node(&self, processors: Option<[usize; 2]>) -> Job {
         let Self { line, before, after, env, port } = self;
         let on = |side: usize| processors.map_or(String::new(), |pair| format!("taskset -c {} ", pair[side]));
@@ -51,7 +49,7 @@ pub(crate) mod tests {
     use crate::nodes::{Here, job};
     use std::net::TcpListener;
 
-    /// A port at which something listens until it is dropped.
+    /// A port with a listener, until it is dropped.
     pub(crate) fn listener() -> (TcpListener, u16) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let port = listener.local_addr().unwrap().port();

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What this machine, or both hosts, can measure: the rest is left out, and said; so is what a first table leaves out.
-//!
-//! What is asked for by name and is not there is an error. Grade: setup. Called by `ibex bench` and `cargo xtask bench`.
-//! Tests: at the end of this file.
+//! Leaves out of a plan what this machine, or both hosts, cannot measure, and says so; also what a first table leaves
+//! out. It is an error if something asked for by name is missing. Called by `ibex bench` and `cargo xtask bench`.
+//! Grade: setup. Tests: below.
 
 use super::wanted::Wanted;
 use super::{LeftOut, Plan};
@@ -12,18 +11,17 @@ use crate::programs::mpi;
 use anyhow::{Context, Result, bail};
 use std::process::Command;
 
-/// Plans what is asked for, of what is there: with `--full` over `all` transports, unless some are named. `has` says
-/// whether there is a program of that name where it is to run.
+/// Plans the measurements asked for that are possible here: with `--full` over `all` transports, unless some are named.
+/// `has` says whether the nodes have a program of that name.
 ///
 /// # Errors
-/// Something that was asked for by name is not there, or nothing is left.
+/// Something that was asked for by name is missing, or nothing is left.
 pub fn available(place: Where, wanted: &Wanted, all: &[Transport], has: &dyn Fn(&str) -> bool) -> Result<Plan> {
     let open_mpi = OpenMpi::here(&mpi::environment(place, Transport::Ibex))?;
     of_machine(place, wanted, all, has, &open_mpi)
 }
 
-/// What a first table leaves out of what was not asked for by name, in one line: few values that can be trusted tell more
-/// than many.
+/// Names the default measurements that a first table leaves out, in one line.
 fn left_out_of_first_table(kind: Kind, plan: &Plan, wanted: &Wanted) -> Option<String> {
     let tests = TESTS.iter().filter(|test| kind.has(test) && !plan.tests.iter().any(|one| one.name == test.name));
     let tests: Vec<&str> = tests.map(|test| test.name).collect();
@@ -39,10 +37,9 @@ fn left_out_of_first_table(kind: Kind, plan: &Plan, wanted: &Wanted) -> Option<S
     (!parts.is_empty() && !wanted.full).then(|| format!("Left out, and measured with --full: {}.", parts.join("; ")))
 }
 
-/// Why a transport that is there is not measured unless it is asked for.
+/// Returns why a transport that is there is not measured unless it is asked for.
 fn unfit(transport: Transport, kind: Kind, open_mpi: &OpenMpi) -> Option<&'static str> {
-    // Debian 12's libfabric, which is of the time of 4.1, has no connections without rdma_cm either, and its datagrams
-    // crash.
+    // Debian 12's libfabric, of the time of 4.1, has no connections without rdma_cm either, and its datagrams crash.
     (transport.is_ofi() && kind == Kind::SoftHca && open_mpi.major() < 5)
         .then_some("libfabric is measured on emulated adapters from Open MPI 5 on, or when it is asked for by name")
 }
@@ -113,13 +110,12 @@ fn missing(transport: Transport, has: &dyn Fn(&str) -> bool, open_mpi: &OpenMpi)
     }
 }
 
-/// The Open MPI that is measured with, by its own `ompi_info --parsable`.
+/// The Open MPI in `PATH`, as its `ompi_info --parsable` describes it.
 struct OpenMpi {
     listing: String,
 }
 
 impl OpenMpi {
-    /// Asks the one in `PATH`, in such an environment.
     fn here(environment: &[(String, String)]) -> Result<Self> {
         let info = Command::new("ompi_info").arg("--parsable").envs(environment.iter().cloned()).output();
         let info = info.context("Open MPI's ompi_info cannot be started: is it in PATH?")?;
@@ -129,12 +125,12 @@ impl OpenMpi {
         Ok(Self { listing: String::from_utf8_lossy(&info.stdout).into_owned() })
     }
 
-    /// Whether it has a component, as its line begins: `mca:btl:tcp:`.
+    /// Whether it has a component whose line begins so: `mca:btl:tcp:`.
     fn has(&self, component: &str) -> bool {
         self.listing.lines().any(|line| line.starts_with(component))
     }
 
-    /// The first number of its release; 0 where it does not say it.
+    /// Returns the first number of its release; 0 if unknown.
     fn major(&self) -> u32 {
         let full = self.listing.lines().find_map(|line| line.strip_prefix("ompi:version:full:"));
         full.and_then(|full| full.split('.').next()?.parse().ok()).unwrap_or(0)

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a bench measures, in how many rounds, with which sizes.
+//! The plan of a bench: tests, rounds, sizes. A machine's speed drifts, so everything is measured in several rounds,
+//! and within a round all transports take turns at each size of each group of tests. With `--full`, latencies, which
+//! are short and judged closely, may have more rounds than the rest; without, there are as many rounds as fit in four
+//! minutes.
 //!
-//! A machine's speed drifts, so everything is measured in several rounds, and within a round all transports take turns
-//! at each size of each group of tests. With `--full`, latencies, which are short and judged closely, may have more rounds
-//! than the rest; without, as many as there is time for in four minutes.
-//!
-//! This file has the plan itself. [`round`] says what each of its rounds starts; [`wanted`] makes it of what the user asks
-//! for, [`available`] leaves out what is not there. Grade: setup. Carried out by [`crate::run`]. Tests: in each file.
+//! [`round`] has the steps of a round; [`wanted`] makes the plan from the user's options, [`available`] leaves out what
+//! is missing. Carried out by [`crate::run`]. Grade: setup. Tests: in each file.
 
 pub(crate) mod available;
 pub(crate) mod round;
@@ -16,58 +15,56 @@ use crate::catalogue::{Kind, Test, Transport, transport};
 use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
-/// What to measure, as the arguments say.
+/// The measurements that the arguments ask for.
 #[derive(Debug)]
 pub struct Plan {
     kind: Kind,
     /// In the order of the report.
     pub(crate) tests: Vec<&'static Test>,
     pub(crate) transports: Vec<Transport>,
-    /// Message sizes, ascending; none: those that each test has in a first table.
+    /// Message sizes, ascending; if none, each test has those of a first table.
     pub(crate) sizes: Vec<u64>,
-    /// How often latencies are measured; at least as often as the rest.
+    /// Number of rounds of latencies, at least that of the rest.
     pub(crate) rounds: usize,
     rounds_of_the_rest: usize,
     rounds_of_instructions: usize,
-    /// Whether it is to be done within the time of a first table.
+    /// Whether it has to end within the time of a first table.
     is_short: bool,
-    /// What a first table does not have, and `--full` has.
+    /// Describes what a first table lacks beside `--full`.
     pub(crate) brief: Option<String>,
-    /// What was not there to be planned.
+    /// Missing tests and transports.
     pub(crate) left_out: Vec<LeftOut>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LeftOut {
-    /// Its name in tables.
     pub(crate) what: String,
-    /// What is missing, and what brings it.
+    /// What is missing, and how to get it.
     pub(crate) reason: String,
 }
 
-/// A first table has so many rounds, if there is time.
+/// Rounds of a first table, if there is time.
 const MOST_ROUNDS: usize = 5;
 
-/// So many are measured however long they take: of fewer nobody could say how far they lie apart.
+/// Rounds of a first table however long they take: fewer would not show how far they differ.
 const LEAST_ROUNDS: usize = 3;
 
-/// When the last round of a first table is to have ended.
+/// Time by which the last round of a first table has to end.
 const TIME_OF_ROUNDS: Duration = Duration::from_mins(3);
 
-/// When nothing is begun any more; what is left then is for unsteady values.
+/// Time after which nothing is begun; the time between is for unsteady values.
 const TIME_OF_ALL: Duration = Duration::from_secs(225);
 
-/// Instructions are counted twice: enough to see that the counts repeat.
+/// Enough to see that the counts repeat.
 const ROUNDS_OF_INSTRUCTIONS: usize = 2;
 
 impl Plan {
-    /// In how many rounds.
+    /// Number of rounds.
     #[must_use]
     pub fn rounds(&self) -> usize {
         self.rounds
     }
 
-    /// The plan for a first table, or for all sizes.
     pub(crate) fn new(kind: Kind, full: bool, tests: Vec<&'static Test>, transports: Vec<Transport>) -> Self {
         const SOME: &[u64] = &[8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 1 << 20, 4 << 20];
         const ALL: &[u64] = &[0, 1, 8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
@@ -90,21 +87,20 @@ impl Plan {
         }
     }
 
-    /// The plan for what events cost: small differences, so many rounds.
+    /// Makes the plan for the cost of events: small differences, so many rounds.
     pub(crate) fn of_events(kind: Kind, full: bool, tests: Vec<&'static Test>) -> Self {
         let (rounds, rounds_of_instructions) = if full { (8, ROUNDS_OF_INSTRUCTIONS) } else { (5, 1) };
         let plan = Self::new(kind, full, tests, transport::EVENTS.to_vec());
         Self { rounds, rounds_of_the_rest: rounds, rounds_of_instructions, is_short: false, ..plan }
     }
 
-    /// Whether another round follows so many, which took so long: of a first table if one as long as these ends in time.
+    /// Whether another round follows `done` rounds, which took `passed`; of a first table only if it would end in time.
     pub(crate) fn has_another_round(&self, done: usize, passed: Duration) -> bool {
         let has_time = || done < LEAST_ROUNDS || passed + passed / done as u32 <= TIME_OF_ROUNDS;
         done < self.rounds && (!self.is_short || has_time())
     }
 
-    /// Whether there is time to measure again what is unsteady. What events cost are ratios within a round, of which there
-    /// is no half.
+    /// Whether there is time to measure unsteady values again. The cost of events needs whole rounds.
     pub(crate) fn has_time_again(&self, passed: Duration) -> bool {
         !self.is_of_events() && (!self.is_short || passed < TIME_OF_ALL)
     }

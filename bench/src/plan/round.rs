@@ -1,24 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a round of a plan starts, in order, and the values that each start of a program yields.
-//!
-//! Transports take turns at each size, and each comes first in its turn: what the machine does meanwhile hits all alike.
-//!
-//! Grade: setup. Called by [`crate::run`]. Tests: at the end of this file.
+//! The steps of a round of a plan, in order, and the values that each yields. Transports take turns at each size, and
+//! each is first in its turn, so that other work of the machine affects all. Called by [`crate::run`]. Tests: below.
 
 use super::Plan;
 use crate::catalogue::{By, Calls, Kind, RAW, RawProgram, Test, Transport, transport};
 use crate::numbers::size;
 use crate::programs::instructions::Count;
 
-/// One start of a program.
 #[derive(Debug)]
 pub(crate) struct Step {
     pub(crate) start: Start,
-    /// The column of its values.
+    /// Column of its values.
     pub(crate) transport: Transport,
-    /// The tables of its values; none where all that is shown depends on it.
+    /// Tables of its values; none if it belongs to all.
     pub(crate) tests: Vec<&'static str>,
-    /// The name of each value's row, and its size.
+    /// Name of the row, and size, of each value.
     pub(crate) values: Vec<(&'static str, u64)>,
 }
 
@@ -45,7 +41,7 @@ pub(crate) enum Start {
 }
 
 impl Step {
-    /// A start of which each test has one value, of this size.
+    /// Makes a start that gives each test one value of this size.
     fn of(start: Start, transport: Transport, tests: &[&'static Test], bytes: u64) -> Self {
         let tests: Vec<&str> = tests.iter().map(|test| test.name).collect();
         let values = tests.iter().map(|name| (*name, bytes)).collect();
@@ -71,7 +67,7 @@ impl Step {
     }
 }
 
-/// Tests that one start of a program measures, so that what they are compared with follows at once.
+/// Groups of tests that one start of a program measures, so that the compared programs follow at once.
 static GROUPS: [&[&str]; 8] = [
     &["latency"],
     &["bandwidth", "bidirectional_bandwidth"],
@@ -84,7 +80,6 @@ static GROUPS: [&[&str]; 8] = [
 ];
 
 impl Plan {
-    /// Everything a round, from 1, starts, in order.
     pub(crate) fn round(&self, round: usize) -> Vec<Step> {
         let mut steps: Vec<Step> = GROUPS.iter().flat_map(|group| self.group(round, group)).collect();
         if self.is_of_events() && round == 1 {
@@ -97,13 +92,13 @@ impl Plan {
         steps
     }
 
-    /// How many values all rounds yield.
+    /// Number of values of all rounds.
     #[must_use]
     pub fn values(&self) -> usize {
         (1..=self.rounds).flat_map(|round| self.round(round)).map(|step| step.values.len()).sum()
     }
 
-    /// What measures again those values that are unsteady, in order.
+    /// Returns the steps that measure the unsteady values again, in order.
     pub(crate) fn again(&self, is_unsteady: impl Fn(&str, Transport, u64) -> bool) -> Vec<Step> {
         let wanted = |step: &Step| step.values.iter().any(|(name, bytes)| is_unsteady(name, step.transport, *bytes));
         self.round(1).into_iter().filter(wanted).collect()
@@ -122,7 +117,7 @@ impl Plan {
         }
         if first.by == By::HostMemory {
             let step = Step::of(Start::HostMemory, Transport::Raw, &tests, 0);
-            // Each over the adapter, and in memory.
+            // One over the adapter, and one in memory.
             let values = tests.iter().flat_map(|test| [(test.name, test.sizes.0); 2]).collect();
             return vec![Step { values, ..step }];
         }
@@ -132,13 +127,13 @@ impl Plan {
         sizes.into_iter().flat_map(|bytes| self.turns(round, &tests, bytes)).collect()
     }
 
-    /// What measures those of a group's tests that have this size, a transport after the other.
+    /// Returns the steps for those of a group's tests that have this size, transport by transport.
     fn turns(&self, round: usize, tests: &[&'static Test], bytes: u64) -> Vec<Step> {
         let tests: Vec<&'static Test> = tests.iter().copied().filter(|test| self.has(test, bytes)).collect();
         let first = tests[0];
         let mut transports = self.transports.clone();
         if !transports.is_empty() {
-            // What comes first may be at an advantage: each does in its turn.
+            // The first may be at an advantage, so each is first in its turn.
             let turn = round % transports.len();
             transports.rotate_left(turn);
         }
@@ -154,16 +149,15 @@ impl Plan {
         transports.into_iter().filter(|transport| self.measures(*transport, first)).flat_map(steps).collect()
     }
 
-    /// Whether a transport has a test. On emulated adapters TCP is there to show the scale, with messages alone; and the
-    /// one-sided operations of `ofi` go by `btl/ofi`, which Open MPI 5.0.7 does not survive beside `mtl/ofi` over datagrams:
-    /// `ofi-btl` has them.
+    /// Whether a transport has a test. On emulated adapters TCP shows the scale, with messages only; and only `ofi-btl`
+    /// has one-sided operations, because Open MPI 5.0.7 crashes in `btl/ofi` beside `mtl/ofi` over datagrams.
     fn measures(&self, transport: Transport, test: &Test) -> bool {
         match test.by {
             By::Messages => true,
             By::OneSided => ![Transport::Tcp, Transport::Ofi].contains(&transport) || self.kind != Kind::SoftHca,
-            // Logger and recorder write in a thread of their own, whenever that gets the processor.
+            // Logger and recorder write in a thread of their own, at any time.
             By::InstructionCounter(_) => {
-                // Libfabric resends datagrams by a timer: no two counts are alike.
+                // Libfabric resends datagrams by a timer, so counts differ.
                 let is_steady = ![Transport::Tcp, Transport::Logger, Transport::Recorded].contains(&transport);
                 transport.is_mpi() && is_steady && !transport.is_ofi()
             }
@@ -171,7 +165,7 @@ impl Plan {
         }
     }
 
-    /// What is counted over a transport: of events, the shortest message alone, in which they weigh most.
+    /// Returns the counts over a transport; for events only the shortest message, in which they weigh most.
     fn instructions(&self, tests: &[&'static Test], transport: Transport, bytes: u64) -> Vec<Step> {
         let of_test = |test: &&'static Test| {
             let By::InstructionCounter(calls) = test.by else { return None };
@@ -181,7 +175,7 @@ impl Plan {
         tests.iter().filter_map(of_test).collect()
     }
 
-    /// The raw programs of a group with a size; perftest has no messages of 0 bytes.
+    /// Returns the raw programs of a group with a size; perftest has no messages of 0 bytes.
     fn raw(&self, group: &[&'static Test], bytes: u64) -> Vec<Step> {
         let is_wanted = |raw: &&RawProgram| bytes > 0 && group.iter().any(|test| test.raw.contains(&raw.name));
         let step = |program: &'static RawProgram| {
@@ -214,7 +208,7 @@ mod tests {
         let round = plan(Kind::Adapter).round(1);
         let of_mpi = |step: &&Step| matches!(step.start, Start::Mpi { .. });
         let mpi = |wanted| round.iter().filter(of_mpi).filter(|step| step.transport == wanted).count();
-        // Four groups of tests have a step for each size (one group ends at 4 KiB), two tests have one size, and messages of
+        // Four groups of tests have a step for each size (one ends at 4 KiB), two tests have one size, and messages of
         // 0 bytes have a latency and a rate.
         assert_eq!((mpi(Transport::Ibex), mpi(Transport::Tcp), mpi(Transport::Openib)), (39, 39, 0));
         for raw in &RAW {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a user asks for, and the plan of it.
-//!
-//! Grade: setup. Parsed by `cargo xtask bench` and `ibex bench`; planned for [`super::available`]. Tests: at the end of this file.
+//! The options of a user, and the plan that they ask for. Parsed by `cargo xtask bench` and `ibex bench`; planned for
+//! [`super::available`]. Grade: setup. Tests: below.
 
 use super::Plan;
 use crate::catalogue::{self, By, Kind, Test, Transport};
 use anyhow::{Result, bail};
 use clap::builder::PossibleValuesParser;
 
-/// What is asked for: options of both commands.
+/// Options of both commands.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Wanted {
     /// Every test, transport and size, and not only those that tell most, in four minutes
@@ -33,7 +32,6 @@ pub struct Wanted {
 
 const LARGEST: u64 = 4 << 20;
 
-/// `8`, `4K`, `1M`.
 fn size(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.strip_suffix(['K', 'k']) {
         Some(digits) => (digits, 1 << 10),
@@ -43,10 +41,9 @@ fn size(text: &str) -> Result<u64, String> {
     bytes.filter(|bytes| *bytes <= LARGEST).ok_or_else(|| "a size is 0 to 4M bytes, as 8, 4K or 1M".to_owned())
 }
 
-/// What is measured of events unless the tests are named.
+/// Tests of the cost of events, unless the user names some.
 const OF_EVENTS: [&str; 3] = ["latency", "bandwidth", "instructions"];
 
-/// The tests to run, in the order of the report.
 fn tests(kind: Kind, names: &[String], full: bool) -> Result<Vec<&'static Test>> {
     let wanted = |name: &str| names.iter().any(|wanted| wanted == name);
     let tests = catalogue::TESTS.iter();
@@ -61,7 +58,6 @@ fn tests(kind: Kind, names: &[String], full: bool) -> Result<Vec<&'static Test>>
     Ok(tests)
 }
 
-/// The same of events: messages alone.
 fn tests_of_events(kind: Kind, names: &[String]) -> Result<Vec<&'static Test>> {
     let default = || OF_EVENTS.into_iter().filter(|name| catalogue::test(name).is_some_and(|test| kind.has(test)));
     let names = if names.is_empty() { default().map(str::to_owned).collect() } else { names.to_vec() };
@@ -73,10 +69,10 @@ fn tests_of_events(kind: Kind, names: &[String]) -> Result<Vec<&'static Test>> {
 }
 
 impl Plan {
-    /// The plan for what is asked for.
+    /// Makes the plan for these options.
     ///
     /// # Errors
-    /// A test that such a device does not have.
+    /// Such a device does not have one of the tests.
     pub fn chosen(kind: Kind, wanted: &Wanted) -> Result<Self> {
         let mut plan = if wanted.events {
             Self::of_events(kind, wanted.full, tests_of_events(kind, &wanted.tests)?)

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What callgrind writes: the instructions of each object (a shared library, or the program itself), what objects have
-//! others do, and how often functions were called.
+//! Reads the files of callgrind: the instructions of each object (a shared library, or the program itself), those that
+//! it executed for another object, and the number of calls of functions.
 //!
-//! The format is that of the Callgrind manual, "Callgrind Format Specification": `ob=` names the object that the cost
-//! lines after it belong to, and a name is given once and then only its number. The line after `calls=` is the cost of
-//! what was called, which has lines of its own elsewhere, and is not the caller's. `cob=` names the called function's
-//! object where it is another. A cost line is a position and counts.
-//!
-//! Grade: setup. Called by [`super::instructions`]. Tests: at the end of this file.
+//! The format is in the Callgrind manual, "Callgrind Format Specification": `ob=` names the object of the cost lines
+//! after it; a name is given once and then only its number. The line after `calls=` is the cost of the called function,
+//! which has lines of its own elsewhere, and is not the caller's. `cob=` names the called function's object if it is
+//! another one. A cost line is a position and counts. Called by [`super::instructions`]. Grade: setup. Tests: below.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -16,10 +14,10 @@ use std::collections::BTreeMap;
 pub(crate) struct Profile {
     /// Instructions of each object, by file name.
     pub(crate) objects: BTreeMap<String, u64>,
-    /// Of those, what an object (the first name) executed because another (the second) called it.
+    /// Of those, the instructions of an object (the first name) that were called by another (the second).
     pub(crate) on_behalf: BTreeMap<(String, String), u64>,
-    /// Calls of each function from places that were passed while callgrind counted. Where such a place was passed
-    /// before, too, callgrind counts that, so that only 0 is exact.
+    /// Number of calls of each function from places that the program passed while callgrind counted. If it passed such
+    /// a place before, too, callgrind counts that as well, so only 0 is exact.
     pub(super) calls: BTreeMap<String, u64>,
 }
 
@@ -60,7 +58,7 @@ impl Profile {
         Ok(profile)
     }
 
-    /// How often any of these functions was called, at the most.
+    /// Upper bound of the calls of these functions.
     pub(crate) fn calls(&self, functions: &[&str]) -> u64 {
         functions.iter().filter_map(|function| self.calls.get(*function)).sum()
     }
@@ -70,7 +68,7 @@ fn file_name(path: &str) -> String {
     path.rsplit('/').next().unwrap_or(path).to_owned()
 }
 
-/// The name that `(3) /lib/x.so` or, once it was given, `(3)` stands for.
+/// Returns the name for `(3) /lib/x.so` or, once it was given, for `(3)`.
 fn name<'a>(text: &'a str, names: &mut BTreeMap<&'a str, &'a str>) -> Result<&'a str> {
     let (number, rest) =
         text.split_once(')').with_context(|| format!("callgrind wrote a name without a number: {text}"))?;
@@ -80,7 +78,7 @@ fn name<'a>(text: &'a str, names: &mut BTreeMap<&'a str, &'a str>) -> Result<&'a
     names.get(number).copied().with_context(|| format!("callgrind wrote the number of no name: {text}"))
 }
 
-/// The count of a cost line: `16 4`, `+3 2`, `* 1`; a count that is left out is 0.
+/// Returns the count of a cost line: `16 4`, `+3 2`, `* 1`; a missing count is 0.
 fn cost(line: &str) -> Option<u64> {
     let (position, counts) = line.split_once(' ').unwrap_or((line, "0"));
     let digits = position.strip_prefix(['+', '-']).unwrap_or(position);

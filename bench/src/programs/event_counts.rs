@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What became of events, by the lines that the tool `every_event` prints at the end of each rank.
-//!
-//! Grade: setup. Called by [`crate::run`]. Tests: at the end of this file.
+//! Counts of events, from the lines that the tool `every_event` prints at the end of each rank. Called by
+//! [`crate::run`]. Grade: setup. Tests: below.
 
 use serde::{Deserialize, Serialize};
 
-/// What became of events, as the transport counts, and what the handler for lost ones was told.
+/// Counts of events by the transport, and by the tool's handler for lost events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
-    /// Events that the transport raised.
+    /// Number of events that the transport raised.
     pub raised: u64,
     /// Of these, those that a tool got.
     pub delivered: u64,
@@ -16,12 +15,12 @@ pub struct Counts {
     pub dropped: u64,
     /// Of these, those that came after their tool had gone.
     pub late: u64,
-    /// Lost events that the tool was told of.
+    /// Number of lost events of which the tool was told.
     pub told: u64,
 }
 
 impl Counts {
-    /// What a rank's tool printed at its end; none where a line is something else.
+    /// Parses the line of a rank's tool; `None` for any other line.
     pub(crate) fn parse(line: &str) -> Option<Self> {
         let mut words = line.strip_prefix("every_event: rank ")?.split(' ').skip(1);
         let mut count = |name: &str| (words.next()? == name).then(|| words.next()?.parse().ok())?;
@@ -34,7 +33,7 @@ impl Counts {
         })
     }
 
-    /// What the tools of all ranks printed.
+    /// Adds up the lines of the tools of all ranks.
     pub(crate) fn of_all(output: &str) -> Self {
         let mut all = Self::default();
         output.lines().filter_map(Self::parse).for_each(|counts| all.add(counts));
@@ -49,7 +48,7 @@ impl Counts {
         self.told += other.told;
     }
 
-    /// Whether each event was delivered or lost, and each loss told.
+    /// Whether each event was delivered or lost, and the tool was told of each loss.
     #[must_use]
     pub fn add_up(self) -> bool {
         self.raised == self.delivered + self.dropped + self.late && self.told == self.dropped + self.late

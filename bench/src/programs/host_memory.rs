@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The emulated adapter beside the bare memory of the host: runs `host_memory_ratios`, and reads what it prints.
-//!
-//! Grade: setup. Called by [`crate::run`]. Tests: at the end of this file.
+//! Runs `host_memory_ratios`, which compares the emulated adapter with the bare memory of the host, and reads its
+//! output. Called by [`crate::run`]. Grade: setup. Tests: below.
 
 use super::{Line, Measurement};
 use crate::catalogue::{self, Transport};
@@ -10,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 const PROGRAM: &str = "host_memory_ratios";
 
-/// The program's rounds in one start; all of them count as one of the bench's.
+/// Rounds of the program in one start; together they are one round of the bench.
 const ROUNDS: usize = 5;
 
 pub(crate) fn command(place: Where) -> Vec<String> {

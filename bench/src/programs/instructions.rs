@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Instructions per message: runs `ibex_mpi_instructions` over a transport with one rank under callgrind, and tells the
-//! adapter's instructions from those of everything above it. What the adapter has other libraries do (`memcpy`) is the
-//! adapter's.
-//!
-//! The two ranks take turns, so that nothing is polled for in vain and the counts repeat; see the program.
-//!
-//! Grade: setup. Called by [`crate::run`]. Tests: at the end of this file.
+//! Instructions per message: runs `ibex_mpi_instructions` over a transport with one rank under callgrind, and separates
+//! the adapter's instructions from those of everything above it. Those that the adapter has other libraries execute
+//! (`memcpy`) are the adapter's. The two ranks take turns, so no poll is in vain and the counts repeat (see the
+//! program). Called by [`crate::run`]. Grade: setup. Tests: below.
 
 use super::callgrind::Profile;
 use super::event_counts::Counts;
@@ -16,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// What is counted: these calls with messages of this many bytes over a transport.
+/// A count: these calls with messages of this many bytes over a transport.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Count {
     pub(crate) transport: Transport,
@@ -25,7 +22,7 @@ pub(crate) struct Count {
 }
 
 impl Count {
-    /// The one of which the report shows where the instructions go.
+    /// Returns the count whose objects the report shows.
     pub(crate) fn of_short_blocking(transport: Transport) -> Self {
         Self { transport, calls: Calls::Blocking, bytes: 8 }
     }
@@ -38,46 +35,43 @@ impl Count {
     }
 }
 
-/// Messages of which the instructions are counted: each sent and each received.
+/// Number of counted messages, each sent and received.
 const MESSAGES: u64 = 1000;
 
-/// Messages before them (`MESSAGES_BEFORE` of the program).
+/// Number of messages before them (`MESSAGES_BEFORE` of the program).
 const MESSAGES_BEFORE: u64 = 500;
 
-/// Each sends so many, and receives so many.
+/// Each rank sends and receives so many.
 const RANKS: u64 = 2;
 
 const PROGRAM: &str = "ibex_mpi_instructions";
 
 const PROGRAM_NAME: &str = "the program";
 
-/// What the adapter has other libraries do.
+/// Name of the instructions that the adapter has other libraries execute.
 const CALLED_BY_ADAPTER: &str = "called by it";
 
-/// The instructions of one object, for a message sent and received.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OfObject {
-    /// Its file name, without what follows `.so`.
+    /// File name, without what follows `.so`.
     pub(crate) object: String,
     pub(crate) adapter: bool,
     pub(crate) per_message: f64,
 }
 
-/// What was counted for a message sent and received.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Counted {
-    /// Its instructions, of each object.
     pub(crate) objects: Vec<OfObject>,
-    /// Events raised, where a tool counted them; those of the start of the job are among them, a few in thousands.
+    /// Number of events raised, if a tool counted them, with those of the start of the job: a few in thousands.
     pub(crate) events: f64,
-    /// How often memory was allocated, at the most.
+    /// Upper bound of allocations of memory.
     pub(crate) allocations: f64,
 }
 
 /// Between callgrind's options and the program.
 const END_OF_OPTIONS: &str = "--";
-/// Script that runs rank 0 under callgrind, with its options, and rank 1 without. A job of two command lines would do
-/// the same, but crashes `mpirun` of Debian 13.
+/// Script that runs rank 0 under callgrind, with its options, and rank 1 without. A job of two command lines would
+/// crash `mpirun` of Debian 13.
 const FIRST_UNDER_CALLGRIND: &str = "\
     if [ \"$OMPI_COMM_WORLD_RANK\" = 0 ]; then exec valgrind --quiet --tool=callgrind \"$@\"; fi
     until [ \"$1\" = -- ]; do shift; done
@@ -95,12 +89,11 @@ pub(crate) fn counted(place: Where, count: Count, run: impl FnOnce(&Job) -> Resu
     }
     let outcome = run(&mpi::job(place, count.transport, argv))?.checked()?;
     let counted = read(&file, Counts::of_all(&outcome.stdout))?;
-    // A file that could not be read stays, so that the user can look at it.
+    // A file that could not be read stays for the user.
     remove()?;
     Ok(counted)
 }
 
-/// The command that counts over a transport, and the file that it leaves.
 fn command(place: Where, count: Count) -> Result<(Vec<String>, PathBuf)> {
     let file = place.reports.join(format!("callgrind.{}", count.transport.name()));
     let mut program =
@@ -120,8 +113,7 @@ fn command(place: Where, count: Count) -> Result<(Vec<String>, PathBuf)> {
     Ok((words, file))
 }
 
-/// What a file of callgrind says, and what tools counted in all ranks. Without an instruction of an adapter, something else
-/// was counted.
+/// Reads a file of callgrind, and adds the events of all ranks. It is an error if no instruction is an adapter's.
 fn read(file: &Path, events: Counts) -> Result<Counted> {
     let text = fs::read(file).with_context(|| format!("valgrind left no {}", file.display()))?;
     let profile = Profile::parse(&String::from_utf8_lossy(&text)).with_context(|| file.display().to_string())?;
@@ -136,7 +128,7 @@ fn read(file: &Path, events: Counts) -> Result<Counted> {
     })
 }
 
-/// Instructions per message of MPI and of what is below it: without the adapter's, and without those of the program.
+/// Instructions per message of MPI and of all below it, without those of the adapter and of the program.
 pub(crate) fn of_mpi(objects: &[OfObject]) -> f64 {
     let of_mpi = |object: &&OfObject| !object.adapter && object.object != PROGRAM_NAME;
     objects.iter().filter(of_mpi).map(|object| object.per_message).sum()
@@ -146,12 +138,12 @@ pub(crate) fn of_ibex(objects: &[OfObject]) -> f64 {
     objects.iter().filter(|object| object.object == "libibex").map(|object| object.per_message).sum()
 }
 
-/// Whether two counts of the same agree, to 1 %.
+/// Whether two counts agree to 1 %.
 pub(crate) fn repeats(count: f64, other: f64) -> bool {
     (count - other).abs() <= 0.01 * other
 }
 
-/// Of each object, what it did for the adapter aside: that is one more entry, of the adapter's.
+/// Moves what each object did for the adapter into one more entry, of the adapter's.
 fn of_objects(profile: &Profile) -> Vec<OfObject> {
     let mut counts = profile.objects.clone();
     let mut for_adapter = 0;

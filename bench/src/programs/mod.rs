@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The programs that measure: the command line of each, and what it prints.
-//!
-//! `ibex_mpi_bench` ([`mpi`]), perftest ([`perftest`], [`ucx_perftest`]),
-//! `ibex_mpi_instructions` under valgrind ([`instructions`], `callgrind`), `host_memory_ratios` ([`host_memory`]),
-//! and the tool `every_event` ([`event_counts`]). Each gives a [`Measurement`]. Runs nothing.
+//! The command line of each program that measures, and its output as a [`Measurement`]. Runs nothing.
 
 mod callgrind;
 pub(crate) mod event_counts;
@@ -23,19 +19,19 @@ pub(crate) struct Measurement {
     pub(crate) test: String,
     pub(crate) transport: Transport,
     pub(crate) bytes: u64,
-    /// The value, in the unit of the test.
+    /// In the unit of the test.
     pub(crate) value: f64,
-    /// What the measurement itself says of its spread.
+    /// Spread that the program itself gives.
     pub(crate) spread: f64,
-    /// How long it took, where the program says it.
+    /// Duration, if the program gives it.
     pub(crate) seconds: Option<f64>,
 }
 
-/// A line of `ibex_mpi_bench` or `host_memory_ratios`; it may have more fields than are read here.
+/// A line of `ibex_mpi_bench` or `host_memory_ratios`, which may have more fields.
 #[derive(Deserialize)]
 struct Line {
     test: String,
-    /// Where one program measures several.
+    /// If one program measures several.
     transport: Option<String>,
     bytes: u64,
     unit: String,
@@ -49,7 +45,7 @@ impl Line {
         serde_json::from_str(line).with_context(|| format!("{program} printed a line that cannot be read: {line}"))
     }
 
-    /// The measurement of a test over a transport, of which a value has this unit and is above 0.
+    /// Makes the measurement of a test over a transport; the value must have the test's unit and be above 0.
     fn measured(self, program: &str, transport: Transport, test: &Test) -> Result<Measurement> {
         let Self { test: name, bytes, unit, value, spread, seconds, .. } = self;
         if unit != test.metric.unit() || value <= 0.0 || !value.is_finite() {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! MPI between two ranks, on one node or two: the command line for a transport, and the output of `ibex_mpi_bench`.
-//!
-//! `--mca btl` and `--mca osc` leave a message one transport: a message that it cannot carry fails.
-//!
-//! Grade: setup. Called by [`crate::run`]. Tests: at the end of this file.
+//! `--mca btl` and `--mca osc` leave a message one transport: a message that it cannot carry fails. Called by
+//! [`crate::run`]. Grade: setup. Tests: below.
 
 use super::{Line, Measurement};
 use crate::catalogue::{Kind, Test, Transport};
@@ -13,7 +11,6 @@ use std::path::PathBuf;
 
 const PROGRAM: &str = "ibex_mpi_bench";
 
-/// The command that measures the tests over a transport.
 pub(crate) fn command(place: Where, transport: Transport, tests: &[&Test], sizes: &[u64]) -> Result<Vec<String>> {
     let mut words = mpirun(place, transport)?;
     words.extend(["-n".to_owned(), "2".to_owned(), place.programs.join(PROGRAM).display().to_string()]);
@@ -23,12 +20,12 @@ pub(crate) fn command(place: Where, transport: Transport, tests: &[&Test], sizes
     Ok(words)
 }
 
-/// `mpirun` and its parameters, without ranks: one way for a message, and no other.
+/// Returns `mpirun` and its parameters, without ranks: one transport for a message, and no other.
 pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> {
     let mut words = vec!["mpirun".to_owned()];
     if let Some(hosts) = place.hosts {
         words.extend(hosts.mpirun());
-        // Open MPI's own variables reach the other host by themselves.
+        // `mpirun` passes Open MPI's own variables to the other host.
         let exported = match transport {
             Transport::Ucx => ucx_environment(place),
             _ if transport.is_ofi() => ofi_environment(place).to_vec(),
@@ -37,13 +34,13 @@ pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> 
         words.extend(exported.into_iter().flat_map(|(name, _)| ["-x".to_owned(), name]));
     }
     if place.kind == Kind::SoftRoce {
-        // perftest's processes are not bound either.
+        // As perftest's processes.
         words.extend(["--bind-to", "none"].map(str::to_owned));
     }
     let mut parameter = |name: &str, value: &str| words.extend(["--mca".to_owned(), name.to_owned(), value.to_owned()]);
     if place.kind == Kind::SoftRoce {
-        // Two ranks that spin would leave the kernel no processor for the adapter's work; Open MPI sees for itself only
-        // that there are not too many ranks.
+        // Two spinning ranks would leave the kernel no processor for the adapter's work. By itself Open MPI yields only
+        // if there are too many ranks.
         parameter("mpi_yield_when_idle", "1");
     }
     match transport {
@@ -55,7 +52,7 @@ pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> 
             if transport == Transport::Buffered {
                 parameter("btl_ibex_event_buffered", "1");
             }
-            // Of the ranks alone: mpirun is not watched.
+            // The ranks alone: the tool does not watch mpirun.
             if let Some(tool) = tool(place, transport) {
                 let way = transport.way_of_every_event().map_or_else(String::new, |way| format!(";EVERY_EVENT={way}"));
                 parameter("mca_base_env_list", &format!("LD_PRELOAD={}{way}", tool.display()));
@@ -65,8 +62,7 @@ pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> 
             parameter("pml", "ob1");
             parameter("btl", "self,openib");
             parameter("btl_openib_if_include", place.device);
-            // Without this openib leaves InfiniBand to UCX; without the other it remarks that it does not know the
-            // device.
+            // Else openib leaves InfiniBand to UCX, and remarks that it does not know the device.
             parameter("btl_openib_allow_ib", "1");
             parameter("btl_openib_warn_no_device_params_found", "0");
             parameter("osc", "rdma");
@@ -74,7 +70,7 @@ pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> 
         Transport::Ucx => {
             parameter("pml", "ucx");
             parameter("osc", "ucx");
-            // By default the component declines what it takes for no high-speed network.
+            // By default the component declines a network that it does not take for a fast one.
             parameter("pml_ucx_tls", "any");
             parameter("pml_ucx_devices", "any");
         }
@@ -87,7 +83,7 @@ pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> 
                 parameter("mtl", "ofi");
             } else {
                 parameter("pml", "ob1");
-                // Messages, too, and not one-sided operations alone.
+                // Messages, too, not only one-sided operations.
                 parameter("btl_ofi_mode", "2");
             }
         }
@@ -103,7 +99,7 @@ pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> 
             if !place.interface.is_empty() {
                 parameter("btl_tcp_if_include", place.interface);
             }
-            // What is left makes windows of messages, or in Open MPI 5 of what any BTL does.
+            // The remaining components make windows of messages, or in Open MPI 5 of any BTL's operations.
             parameter("osc", "^ucx,sm");
         }
         _ => bail!("there is no MPI over {}", transport.name()),
@@ -131,8 +127,8 @@ pub(crate) fn job(place: Where, transport: Transport, argv: Vec<String>) -> Job 
     Job { env: environment(place, transport), ..Job::new(argv) }
 }
 
-/// The environment of mpirun. Over ibex, Open MPI looks for components in that folder, too; a folder that is not there
-/// would hide all other components, and over the other transports it need not be.
+/// Returns the environment of mpirun. Only over ibex, Open MPI searches that folder, too: a folder that does not exist
+/// would hide all other components.
 pub(crate) fn environment(place: Where, transport: Transport) -> Vec<(String, String)> {
     let variable = |name: &str, value: String| (name.to_owned(), value);
     let mut variables = vec![
@@ -146,8 +142,7 @@ pub(crate) fn environment(place: Where, transport: Transport) -> Vec<(String, St
             let path = format!("{}:SYSTEM_DEFAULT", components.display());
             variables.push(variable("OMPI_MCA_mca_base_component_path", path));
             // Open MPI 5 passes the path on to PMIx, which complains about each file there that is no component of its
-            // own. So PMIx gets a folder without files. With an empty path, mpirun crashes when it starts processes on
-            // another host.
+            // own. So PMIx gets a folder without files; with an empty path, mpirun crashes if there is another host.
             variables.push(variable("PMIX_MCA_mca_base_component_path", "/sys".to_owned()));
         }
     }
@@ -168,8 +163,8 @@ pub(crate) fn environment(place: Where, transport: Transport) -> Vec<(String, St
     variables
 }
 
-/// What leaves UCX one way: this device over reliable connections. It sets these up with datagrams. On an adapter it
-/// may use what it has for that adapter beyond verbs, as it would by itself.
+/// Returns the variables that leave UCX one way: this device over reliable connections, which it makes with datagrams.
+/// On an adapter it may use more than verbs, as by default.
 pub(crate) fn ucx_environment(place: Where) -> Vec<(String, String)> {
     let transports = if place.kind == Kind::Adapter { "rc,ud,self" } else { "rc_verbs,ud_verbs,self" };
     let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -180,13 +175,13 @@ pub(crate) fn ucx_environment(place: Where) -> Vec<(String, String)> {
     ]
 }
 
-/// What leaves libfabric one way: this device, by what it has for verbs. Where there is no `rdma_cm`, as on emulated
-/// adapters, these are datagrams.
+/// Returns the variables that leave libfabric one way: this device, by verbs. Without `rdma_cm`, as on emulated
+/// adapters, it uses datagrams.
 fn ofi_environment(place: Where) -> [(String, String); 2] {
     [("FI_PROVIDER", "verbs"), ("FI_VERBS_DEVICE_NAME", place.device)].map(|(name, value)| (name.into(), value.into()))
 }
 
-/// The measurement a line of output is; none where it is something else, which programs under mpirun may print.
+/// Parses a line of output; `None` for other lines, which programs under mpirun may print.
 pub(crate) fn measurement(line: &str, transport: Transport, tests: &[&Test]) -> Result<Option<Measurement>> {
     if !line.starts_with('{') {
         return Ok(None);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The raw adapter: the two sides of a perftest program, and its table.
-//!
-//! perftest's MB is 2^20 bytes, its latencies are microseconds; what leaves this file is in the units of the report.
-//!
-//! Grade: setup. Called by [`crate::run`]. Tests: at the end of this file, over outputs of perftest 4.5.
+//! The raw adapter: the two sides of a perftest program, and its table. perftest's MB is 2^20 bytes, its latencies are
+//! microseconds; measurements are in the units of the report. Called by [`crate::run`]. Grade: setup. Tests: below,
+//! over outputs of perftest 4.5.
 
 use super::Measurement;
 use crate::catalogue::{Kind, RawProgram, Reads, Transport};
@@ -16,8 +14,8 @@ pub(crate) fn sides(program: &str, place: Where, bytes: u64, iterations: u32, po
     Sides { line, before: String::new(), after: "", env: Vec::new(), port }
 }
 
-/// So many that a run takes a tenth of a second or some, at first ([`crate::run`]): of messages, or of bytes, whichever
-/// is less.
+/// Number of iterations of the first run ([`crate::run`]), which then takes about a tenth of a second: limited by
+/// messages and by bytes.
 pub(crate) fn iterations(reads: Reads, bytes: u64, kind: Kind) -> u32 {
     let (least, most, bytes_in_all): (u64, u64, u64) = match (kind, reads.one_at_a_time()) {
         (Kind::SoftRoce, true) => (10, 1000, 12 << 20),
@@ -31,9 +29,8 @@ pub(crate) fn iterations(reads: Reads, bytes: u64, kind: Kind) -> u32 {
     (bytes_in_all / bytes.max(1)).clamp(least, most) as u32
 }
 
-/// Whether perftest failed to find out how fast the processor's clock runs, which it tries at the end of each run, for
-/// a fifth of a second, and cannot on a machine that is busy with something else. With `-F` it goes on, and prints
-/// nonsense.
+/// Whether perftest failed to measure the clock of the processor, which it tries at the end of each run for a fifth of
+/// a second, and cannot on a busy machine. With `-F` it goes on, and prints nonsense.
 pub(crate) fn was_disturbed(outcome: &Outcome) -> bool {
     [&outcome.stdout, &outcome.stderr].into_iter().any(|text| text.contains(NO_CLOCK))
 }
@@ -46,7 +43,7 @@ pub(crate) fn parse(output: &str, program: &RawProgram, bytes: u64) -> Result<Me
     if cells.first() != Some(&(bytes as f64)) {
         bail!("perftest's table is not of {bytes} bytes: {line}");
     }
-    // Names of columns may hold a space ("BW peak[MB/sec]"), so each is found by the units, which hold none.
+    // Names of columns may hold a space ("BW peak[MB/sec]"), but units do not, so each column is found by its unit.
     let column = |name: &str| {
         let at = header
             .split(']')
@@ -65,13 +62,12 @@ pub(crate) fn parse(output: &str, program: &RawProgram, bytes: u64) -> Result<Me
     if !value.is_normal() || value < 0.0 {
         bail!("perftest measured nothing, or its numbers are too small to print: {line}");
     }
-    // Only latencies have one.
     let spread = column("t_stdev").unwrap_or(0.0);
     Ok(Measurement { test: program.name.to_owned(), transport: Transport::Raw, bytes, value, spread, seconds: None })
 }
 
-/// perftest prints the rate with six digits after the point and the average with two: of the two, the one that has
-/// more digits left. `average` is in perftest's MB per second, `rate` in millions of messages per second.
+/// Returns the more exact of two values: perftest prints the rate with six digits after the point and the average with
+/// two. `average` is in perftest's MB per second, `rate` in millions of messages per second.
 fn messages_per_microsecond(bytes: u64, average: f64, rate: f64) -> f64 {
     if rate * 1e4 > average { rate } else { average * MEGABYTES_OF_PERFTEST / bytes as f64 }
 }
@@ -79,7 +75,7 @@ fn messages_per_microsecond(bytes: u64, average: f64, rate: f64) -> f64 {
 /// `#bytes` and `#iterations` come first and have no unit.
 const COLUMNS_WITHOUT_UNIT: usize = 2;
 
-/// Of the tools that take it for 2^20 bytes.
+/// Of the tools whose MB is 2^20 bytes.
 pub(crate) const MEGABYTES_OF_PERFTEST: f64 = 1.048576;
 
 fn table(output: &str) -> Result<(&str, &str)> {

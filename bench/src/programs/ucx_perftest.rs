@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! UCX without MPI: the two sides of `ucx_perftest` with a batch of one test, and its table.
-//!
-//! Its MB is 2^20 bytes, its latencies are microseconds; what leaves this file is in the units of the report.
-//!
-//! Grade: setup. Called by [`crate::run`]. Tests: at the end of this file, over output of UCX 1.13.
+//! UCX without MPI: the two sides of `ucx_perftest` with a batch of one test, and its table. Its MB is 2^20 bytes, its
+//! latencies are microseconds; measurements are in the units of the report. Called by [`crate::run`]. Grade: setup.
+//! Tests: below, over output of UCX 1.13.
 
 use super::Measurement;
 use super::mpi;
@@ -13,11 +11,11 @@ use crate::nodes::hosts::quoted;
 use crate::nodes::{Sides, Where};
 use anyhow::{Context, Result, bail};
 
-/// The option by which a `ucx_perftest` that is built with MPI does without; others refuse it.
+/// Option by which a `ucx_perftest` that is built with MPI does without; others refuse it.
 const WITHOUT_MPI: &str = "$(ucx_perftest -h 2>&1 | grep -q -e '-P <' && echo -P 0)";
 
-/// The two sides of a test, so many times as long as at first. They read the same batch of one run, which the shell writes
-/// to a file of its own: with a batch both print tables for programs.
+/// Returns the two sides of a test, `times` as long as at first. They read the same batch of one run, which the shell
+/// writes to a file: with a batch both print tables for programs.
 pub(crate) fn sides(test: &Test, bytes: u64, times: u32, place: Where, port: u16) -> Result<Sides> {
     let UcxTest { options, reads } = of(test)?;
     let count = iterations(reads, bytes, place.kind) * times;

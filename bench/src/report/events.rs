@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What `--events` adds to a report: what events cost, as ratios to a build that has none.
-//!
-//! The six ways ([`transport::EVENTS`]) take turns. A ratio is taken within a round, where both values are seconds apart, so
-//! that what the machine does for longer than that moves both. Shown are the median over the rounds, and between which
-//! ratios the true one lies with some 93 %: from eight rounds on between the second least and the second greatest, of five
-//! between the least and the greatest. Instructions, allocations and counts of events are exact. Of the events of the
-//! matching, over the PML, the instructions alone are counted ([`transport::EVENTS_OF_MATCHING`]).
-//!
-//! Grade: setup. Called by [`super`]; read by [`crate::text`] and by the bars of `cargo xtask bench`. Tests: at the end of
-//! this file.
+//! The part of a report that `--events` adds: the cost of events, as ratios to a build without them. The six ways
+//! ([`transport::EVENTS`]) take turns. A ratio compares two values of one round, which are seconds apart, so slower
+//! changes of the machine cancel. The report has the median over the rounds, and an interval of the true ratio with a
+//! probability of some 93 %: from eight rounds on from the second least to the second greatest, of five from the least
+//! to the greatest. Instructions, allocations and counts of events are exact. For the matching events, over the PML,
+//! the report has only instructions ([`transport::EVENTS_OF_MATCHING`]). Called by [`super`]; read by [`crate::text`]
+//! and by the thresholds of `cargo xtask bench`. Grade: setup. Tests: below.
 
 use crate::catalogue::{self, Metric, Transport, transport};
 use crate::numbers::{quantile, rounded};
@@ -19,7 +16,6 @@ use crate::run::found::Found;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// What is compared with everything else.
 const BASE: Transport = transport::EVENTS[0];
 
 /// The part of `report.json` about events.
@@ -27,33 +23,33 @@ const BASE: Transport = transport::EVENTS[0];
 pub struct Cost {
     /// Each value over that of the build without events.
     pub ratios: Vec<Ratio>,
-    /// What one 8-byte message takes, sent and received.
+    /// Counts for one 8-byte message, sent and received.
     pub messages: Vec<Message>,
-    /// The events of all runs of each way, and of one with a buffer that is too small.
+    /// Events of all runs of each way, and of one with a buffer that is too small.
     pub counts: Vec<NamedCounts>,
     /// Events raised and delivered through a buffer, per second and thread.
     pub deliveries_per_second: Option<f64>,
 }
 
-/// What was counted of one message.
+/// Counts for one message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    /// The way of listening, by its name.
+    /// Name of the way of listening.
     pub transport: String,
     /// Instructions of libibex.so.
     pub instructions_of_ibex: f64,
-    /// Of MPI and all below it, the tool's among them, without the adapter's.
+    /// Instructions of MPI and all below it, with the tool's, without the adapter's.
     pub instructions: f64,
-    /// Events raised.
+    /// Number of events raised.
     pub events: f64,
-    /// How often memory was allocated, in all of the process, at the most.
+    /// Upper bound of allocations in the whole process.
     pub allocations: f64,
 }
 
-/// The counts of a way.
+/// Counts of a way.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct NamedCounts {
-    /// The way of listening, or [`crate::SMALL_BUFFER`].
+    /// Name of the way of listening, or [`crate::SMALL_BUFFER`].
     pub what: String,
     /// Its events.
     #[serde(flatten)]
@@ -61,7 +57,6 @@ pub struct NamedCounts {
 }
 
 impl Cost {
-    /// Of all that a run found, and of what was measured without MPI.
     pub(crate) fn new(found: &Found, deliveries_per_second: Option<f64>) -> Self {
         let counts =
             found.events.iter().map(|(what, counts)| NamedCounts { what: (*what).to_owned(), counts: *counts });
@@ -74,19 +69,19 @@ impl Cost {
         }
     }
 
-    /// Of a way, a test and a size over the build without events: `1.012 (0.998 to 1.020)`.
+    /// Writes the ratio of a way, a test and a size to the build without events: `1.012 (0.998 to 1.020)`.
     pub(crate) fn ratio(&self, test: &str, transport: Transport, bytes: u64) -> Option<String> {
         self.find(test, transport, Some(bytes)).map(Ratio::words)
     }
 
-    /// The ratio of a way, a test and a size.
+    /// Returns the ratio of a way, a test and a size.
     #[must_use]
     pub fn find(&self, test: &str, transport: Transport, bytes: Option<u64>) -> Option<&Ratio> {
         let wanted = |ratio: &&Ratio| ratio.test == test && ratio.transport == transport.name() && ratio.bytes == bytes;
         self.ratios.iter().find(wanted)
     }
 
-    /// What was counted of a message.
+    /// Returns the counts for a message.
     #[must_use]
     pub fn message(&self, transport: Transport) -> Option<&Message> {
         self.messages.iter().find(|message| message.transport == transport.name())
@@ -105,10 +100,9 @@ impl Message {
     }
 }
 
-/// From which size on messages are large.
 const LARGE: u64 = 64 << 10;
 
-/// From so many rounds on the outermost ratios are left out.
+/// Number of rounds from which on the outermost ratios are left out.
 const MANY_ROUNDS: usize = 8;
 
 /// A ratio over all rounds.
@@ -116,22 +110,22 @@ const MANY_ROUNDS: usize = 8;
 pub struct Ratio {
     /// Name of the test.
     pub test: String,
-    /// What is compared.
+    /// Name of the way of listening.
     pub transport: String,
-    /// Message size; none: the geometric mean of all from 64 KiB on.
+    /// Message size; `None`: the geometric mean of all from 64 KiB on.
     pub bytes: Option<u64>,
-    /// The median over the rounds.
+    /// Median over the rounds.
     pub median: f64,
-    /// Where it lies, at the least.
+    /// Lower end of the interval.
     pub least: f64,
-    /// At the most.
+    /// Upper end of the interval.
     pub greatest: f64,
 }
 
-/// Of each test, way and size that was measured over `base`, too, and of all large sizes of a test and way together.
-/// What is exact has no rounds, and is left out.
+/// Returns the ratios to `base` of each test, way and size, and of all large sizes of a test and way together. Exact
+/// values have no rounds, and are left out.
 fn ratios(measured: &[Measurement], base: Transport) -> Vec<Ratio> {
-    // The values of a key are in the order of the rounds.
+    // In the order of the rounds.
     let mut values: BTreeMap<(&str, Transport, u64), Vec<f64>> = BTreeMap::new();
     for one in measured.iter().filter(|one| metric(&one.test) != Some(Metric::Instructions)) {
         values.entry((&one.test, one.transport, one.bytes)).or_default().push(one.value);
@@ -151,7 +145,6 @@ fn ratios(measured: &[Measurement], base: Transport) -> Vec<Ratio> {
     found
 }
 
-/// The geometric mean of each round's ratios, one of each size.
 fn means(sizes: &[Vec<f64>]) -> Vec<f64> {
     let rounds = sizes.iter().map(Vec::len).min().unwrap_or(0);
     let mean = |round: usize| {
@@ -181,7 +174,7 @@ impl Ratio {
         })
     }
 
-    /// How many times as long something takes, at the least and at the most: of a bandwidth the inverse.
+    /// Returns the least and the greatest factor by which the duration grows: for a bandwidth the inverse of the ratio.
     #[must_use]
     pub fn slowdown(&self) -> (f64, f64) {
         match metric(&self.test) {
@@ -190,7 +183,6 @@ impl Ratio {
         }
     }
 
-    /// `1.012 (0.99 to 1.02)`.
     pub(crate) fn words(&self) -> String {
         format!("{:.3} ({:.2} to {:.2})", self.median, self.least, self.greatest)
     }
@@ -201,10 +193,10 @@ mod tests {
     use super::*;
     use crate::programs::tests::measured;
 
-    /// Rounds of a test over the build without events, and over another way that gives so much of it.
+    /// Makes rounds of a test over the build without events, and over another way with these ratios.
     fn rounds(test: &str, transport: Transport, bytes: u64, ratios: &[f64]) -> Vec<Measurement> {
         let round = |(round, ratio): (usize, &f64)| {
-            // What the machine does at the time moves both.
+            // The machine affects both.
             let base = 1.0 + round as f64;
             [measured(test, BASE, bytes, base), measured(test, transport, bytes, base * ratio)]
         };

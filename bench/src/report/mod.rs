@@ -1,12 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The result of a bench, `report.json`: one row per test, transport and size.
-//!
-//! This file has the report itself. [`summary`] makes its rows of the measurements of all rounds; [`events`] says what
-//! events cost.
-//!
-//! Units: latency in microseconds, bandwidth in MB/s (10^6 bytes per second), rate in messages per second.
-//!
-//! Grade: setup. Called by who benches; read by [`crate::text`] and by the bars of `cargo xtask bench`. Tests: in [`summary`].
+//! The result of a bench, `report.json`: one row per test, transport and size. [`summary`] makes the rows from the
+//! measurements of all rounds; [`events`] has the cost of events. Units: latency in microseconds, bandwidth in MB/s
+//! (10^6 bytes per second), rate in messages per second. Read by [`crate::text`] and by the thresholds of `cargo xtask
+//! bench`. Grade: setup. Tests: in [`summary`].
 
 pub(crate) mod events;
 pub(crate) mod summary;
@@ -32,32 +28,30 @@ pub struct Report {
     pub(crate) device: String,
     /// In the order of the plan, sizes ascending.
     pub(crate) rows: Vec<Row>,
-    /// Where the instructions of a message go; empty where they were not counted.
+    /// Instructions of a message by object; empty if they were not counted.
     pub(crate) instructions: Vec<Part>,
     /// What the numbers depend on, as name and value: kernel, processor, versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) environment: Vec<(String, String)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) effort: Option<Effort>,
-    /// What events cost, where that was asked for.
+    /// Cost of events, if the user asked for it.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub events: Option<Cost>,
-    /// What a first table leaves out, in words.
+    /// Describes what a first table leaves out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) brief: Option<String>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) failures: Vec<Failure>,
-    /// What this machine does not have, so that it was not tried.
+    /// Tests and transports that this machine does not have.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) left_out: Vec<LeftOut>,
     #[serde(skip)]
     remark: String,
-    /// The tests that it has tables of.
     #[serde(skip)]
     pub(crate) tests: Vec<&'static Test>,
 }
 
-/// The instructions that one message takes in one object, sent and received.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Part {
     pub(crate) transport: String,
@@ -70,10 +64,8 @@ pub(crate) struct Part {
 /// One value of `report.json`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Row {
-    /// Name of the test, or of the raw program.
     pub(crate) test: String,
-    /// What carried it: `ibex`, `raw`, `openib`, `ucx`, `ucx_perftest`, `tcp` or `memory`; where events are measured
-    /// `without`, `unregistered`, `callbacks`, `buffered` or `logger`.
+    /// Name of the transport ([`Transport::name`]).
     pub(crate) transport: String,
     pub(crate) bytes: u64,
     /// `half_round_trip`, `completion`, `bandwidth`, `message_rate` or `instructions`.
@@ -83,21 +75,19 @@ pub struct Row {
     pub value: f64,
     /// Interquartile range over the rounds.
     pub spread: f64,
-    /// Whether the rounds lie too far apart to say anything, also after the value was measured again.
+    /// Whether the rounds lie too far apart to say anything, also after another measurement.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsteady: bool,
-    /// This value over the raw one of the same test and size; none where there is no raw one.
+    /// This value over the raw one of the same test and size, if there is one.
     pub(crate) ratio_to_raw: Option<f64>,
 }
 
 impl Report {
-    /// Measures what a plan says. `deliveries`: events that a thread raises and delivers through a buffer, per second, where
-    /// what events cost is measured.
-    ///
-    /// A program that fails is part of what is found ([`Report::is_complete`]).
+    /// Measures a plan. `deliveries`: events that a thread raises and delivers through a buffer, per second, if the
+    /// plan measures the cost of events. A program that fails is part of the report ([`Report::is_complete`]).
     ///
     /// # Errors
-    /// When no program can be run any more.
+    /// No program can be run any more.
     pub fn measured(nodes: &dyn Nodes, place: Where, plan: &Plan, deliveries: Option<f64>) -> Result<Self> {
         let found = run::run(nodes, place, plan)?;
         let mut report = Self {
@@ -114,10 +104,10 @@ impl Report {
         Ok(report)
     }
 
-    /// Writes `report.json` into a folder, and gives its path.
+    /// Writes `report.json` into a folder, and returns its path.
     ///
     /// # Errors
-    /// When the folder cannot be written to.
+    /// The folder cannot be written to.
     pub fn write(&self, folder: &Path) -> Result<PathBuf> {
         saved(folder, "report.json", &(serde_json::to_string_pretty(self)? + "\n"))
     }
@@ -128,13 +118,13 @@ impl Report {
         self.brief.is_some()
     }
 
-    /// The row of a test, transport and size.
+    /// Returns the row of a test, transport and size.
     #[must_use]
     pub fn row(&self, test: &str, transport: Transport, bytes: u64) -> Option<&Row> {
         self.rows.iter().find(|row| row.test == test && row.transport == transport.name() && row.bytes == bytes)
     }
 
-    /// Adds what could not be measured, and whether other rounds made up for it.
+    /// Adds failures, and notes whether other rounds made up for each.
     pub(crate) fn lacks(&mut self, failures: &[Failure], measured: &[Measurement]) {
         let has = |failure: &Failure, (name, bytes): &(String, u64)| {
             let of = |one: &&Measurement| one.transport.name() == failure.transport && one.test == *name;
@@ -147,7 +137,7 @@ impl Report {
         self.failures = failures.iter().map(judged).collect();
     }
 
-    /// Whether all that was tried was measured, and nothing failed but for a machine that was busy for a time.
+    /// Whether all values were measured, and programs failed only because the machine was busy for a time.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.failures.iter().all(|failure| failure.busy && !failure.missing)
@@ -157,7 +147,7 @@ impl Report {
         self.failures.iter().filter(move |failure| failure.missing && failure.tests.iter().any(|name| name == test))
     }
 
-    /// The sizes a test was to be measured with, ascending.
+    /// Returns the sizes with which a test was to be measured, ascending.
     #[must_use]
     pub fn sizes(&self, test: &str) -> Vec<u64> {
         let mut sizes: Vec<u64> = self.rows.iter().filter(|row| row.test == test).map(|row| row.bytes).collect();
@@ -169,7 +159,7 @@ impl Report {
         sizes
     }
 
-    /// The transports a test was to be measured over, in the order of tables.
+    /// Returns the transports over which a test was to be measured, in the order of tables.
     pub(crate) fn transports(&self, test: &str) -> Vec<Transport> {
         let measured = |name: &str| self.rows.iter().any(|row| row.test == test && row.transport == name);
         let failed = |name: &str| self.failed(test).any(|failure| failure.transport == name);
@@ -177,7 +167,7 @@ impl Report {
         transport::all().filter(tried).collect()
     }
 
-    /// What a test gives over a transport, over what it gives over another.
+    /// Returns the value of a test over a transport, divided by that over another one.
     #[must_use]
     pub fn ratio(&self, test: &str, of: Transport, to: Transport, bytes: u64) -> Option<f64> {
         let value = |transport| Some(self.row(test, transport, bytes)?.value).filter(|value| *value > 0.0);
@@ -186,20 +176,18 @@ impl Report {
 }
 
 impl fmt::Display for Report {
-    /// The tables, and what the numbers mean.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "\n{}\n{}{}", text::tables(self), text::remarks(self), self.remark)
     }
 }
 
-/// Writes a file into a folder, and gives its path.
 pub(crate) fn saved(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
     let path = folder.join(name);
     fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     Ok(path)
 }
 
-/// Where the instructions of a message of 8 B go, over each transport, the largest part of a transport first.
+/// Returns the instructions of a message of 8 B by object, over each transport, the largest part of a transport first.
 fn parts(counted: &BTreeMap<Count, Counted>) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for (count, counted) in counted {

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From the measurements of all rounds to the rows of the report.
-//!
-//! A value and its spread are those of its rounds ([`crate::spread`]). The raw row of a test is the better of the raw
-//! programs it is compared with; each of these has rows of its own, too, under its own name. A ratio is that of the two medians.
-//!
-//! Grade: setup. Called by the bench. Tests: at the end of this file.
+//! Makes the rows of the report from the measurements of all rounds. A value and its spread are those of its rounds
+//! ([`crate::spread`]). The raw row of a test is the better of the raw programs with which it is compared; each of
+//! these has rows under its own name, too. A ratio is that of the two medians. Grade: setup. Tests: below.
 
 use super::{Report, Row};
 use crate::catalogue::{RAW, RawProgram, Test, Transport, transport};
@@ -44,7 +41,7 @@ fn sizes(medians: &Medians, test: &Test) -> Vec<u64> {
     sizes
 }
 
-/// The better of the raw programs; of a test that has none, its own raw value.
+/// Returns the better of the raw programs; for a test without any, its own raw value.
 fn raw(medians: &Medians, test: &Test, bytes: u64) -> Option<Rounds> {
     if test.raw.is_empty() {
         return medians.get(&(test.name, Transport::Raw, bytes)).copied();

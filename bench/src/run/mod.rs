@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Carries out a plan, round by round.
-//!
-//! What fails is written down, and the rest goes on: a bench of minutes is not worth less for one value. What failed
-//! after a long time is not started again in later rounds. Values whose rounds lie far apart are measured again.
-//!
-//! This file goes through the steps. `mpi` and `without_mpi` do one, by a `runner`; [`found`] is what comes of it.
-//! Grade: setup. Called by the bench. Single-threaded, but for the progress bar's own clock. Tests: at the end of this file.
+//! Carries out a plan, round by round. A failure is noted, and the rest goes on: a bench of minutes is not worth less
+//! for one value. A program that failed after a long time is not started again in later rounds. Values whose rounds lie
+//! far apart are measured again. `mpi` and `without_mpi` do one step, by a `runner`; [`found`] has the results. Called
+//! by the bench. Grade: setup. Single-threaded, but for the progress bar's own clock. Tests: below.
 
 pub(crate) mod found;
 mod mpi;
@@ -24,7 +21,7 @@ use std::collections::BTreeSet;
 use std::time::{Duration, Instant};
 use without_mpi::Busy;
 
-/// Runs the plan and returns everything that was measured; an error is that no program can be run any more.
+/// Runs the plan and returns all values; an error is that no program can be run any more.
 pub(crate) fn run(nodes: &dyn Nodes, place: Where, plan: &Plan) -> Result<Found> {
     let runner = Runner::new(nodes, place, Progress::new(plan.values(), plan.rounds));
     let mut bench = Bench { plan, runner, given_up: BTreeSet::new(), found: Found::default() };
@@ -41,19 +38,19 @@ pub(crate) fn run(nodes: &dyn Nodes, place: Where, plan: &Plan) -> Result<Found>
     Ok(bench.found)
 }
 
-/// What fails after this time is not started again: what hangs would do so in each round.
+/// A step that fails after this time is not started again: it would hang in each round.
 const LONG: Duration = Duration::from_mins(1);
 
 struct Bench<'a> {
     plan: &'a Plan,
     runner: Runner<'a>,
-    /// The names of steps that are not worth another try.
+    /// Names of steps that are not worth another try.
     given_up: BTreeSet<String>,
     found: Found,
 }
 
 impl Bench<'_> {
-    /// Measures what is unsteady again, as often as before, while there is time: each value once more in turn.
+    /// Measures unsteady values again, as often as before, while there is time: each value once more in turn.
     fn again(&mut self, started: Instant) -> Result<()> {
         let cells = spread::cells(&self.found.measured);
         let unsteady: BTreeSet<(String, Transport, u64)> = cells
@@ -114,7 +111,7 @@ impl Bench<'_> {
         let Self { plan, runner, found, .. } = self;
         match &step.start {
             Start::Mpi { tests, bytes } => {
-                // Its progress is told as it comes.
+                // It reports its progress itself.
                 return mpi::mpi(runner, step.transport, tests, *bytes, found);
             }
             Start::SmallBuffer => mpi::small_buffer(runner, found)?,
@@ -139,7 +136,7 @@ mod tests {
     use std::cell::{Cell, RefCell};
     use without_mpi::TRIES;
 
-    /// Answers as programs would, where `fails` does not say otherwise of the command line.
+    /// Answers as the programs would, unless `fails` gives another answer for the command line.
     struct Made<F>(F);
 
     impl<F: Fn(&str) -> Option<Outcome>> Nodes for Made<F> {

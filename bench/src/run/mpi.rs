@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs MPI over a transport, and takes its values and its counts of events as they come; counts its instructions, and
-//! again where the counts differ.
-//!
-//! Grade: setup. Called by [`super`]. Tests: there.
+//! again if the counts differ. Called by [`super`]. Grade: setup. Tests: `run/mod.rs`.
 
 use super::found::{Found, SMALL_BUFFER};
 use super::runner::{NodesGone, Runner};
@@ -14,7 +12,7 @@ use crate::programs::{Measurement, mpi};
 use anyhow::{Context, Result, bail};
 use std::time::Duration;
 
-/// Runs `ibex_mpi_bench` over a transport: these tests with a size. What it measured before it failed is found, too.
+/// Runs `ibex_mpi_bench` over a transport: these tests with a size. Keeps the values before a failure.
 pub(super) fn mpi(
     runner: &Runner,
     transport: Transport,
@@ -23,7 +21,7 @@ pub(super) fn mpi(
     found: &mut Found,
 ) -> Result<()> {
     let argv = mpi::command(runner.place, transport, tests, &[bytes])?;
-    // The processors do a software adapter's work, too, and may be those of a virtual machine.
+    // The processors also do a software adapter's work, and may be those of a virtual machine.
     let start = if runner.place.kind == Kind::SoftRoce { 300 } else { 60 };
     let (a_row, expected) = (20, tests.len());
     let limit = Duration::from_secs(start + a_row * expected as u64);
@@ -73,7 +71,7 @@ pub(super) fn mpi(
     Ok(())
 }
 
-/// Loses events on purpose, to see that none is lost without being counted.
+/// Loses events on purpose, to see that each loss is counted.
 pub(super) fn small_buffer(runner: &Runner, found: &mut Found) -> Result<()> {
     let tests: Vec<&Test> = catalogue::test("bandwidth").into_iter().collect();
     let argv = mpi::command(runner.place, Transport::Buffered, &tests, &[8])?;
@@ -84,11 +82,11 @@ pub(super) fn small_buffer(runner: &Runner, found: &mut Found) -> Result<()> {
     Ok(())
 }
 
-/// How often instructions are counted in all in a round.
+/// Most counts of instructions in a round.
 const COUNTS: usize = 3;
 
-/// Counts, and counts again where the number is not that of the round before: then something was waited for. What a
-/// tool is told, and when, depends on time, and is counted as it comes.
+/// Counts, and counts again if the number is not that of the round before: then a rank had to wait. The number of events
+/// that a tool gets depends on time, so its counts may vary.
 pub(super) fn instructions(runner: &Runner, what: Count, is_of_events: bool, found: &mut Found) -> Result<()> {
     let transport = what.transport;
     let named = || format!("counting the instructions of MPI over {} failed", transport.name());
@@ -100,7 +98,7 @@ pub(super) fn instructions(runner: &Runner, what: Count, is_of_events: bool, fou
         let instructions = instructions::of_mpi(&counted.objects);
         let varies = matches!(transport, Transport::Callbacks | Transport::Buffered);
         if is_of_events && transport.is_pml() {
-            // Of the matching, which have no column among the others.
+            // Matching events have no column in the tables.
             found.instructions.insert(what, counted);
             return Ok(());
         }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What runs each program of a plan: jobs on the nodes, ports where two sides meet; and how far the bench is: on a terminal
-//! a progress bar, elsewhere a line for each start of a program, on standard error, as standard output may be the report.
-//!
-//! Grade: setup. Used by [`super`] and by the file of each kind of program. Tests: in [`super`].
+//! Runs each program of a plan: jobs on the nodes, ports for two sides; and shows the progress of the bench on standard
+//! error, because standard output may be the report: a progress bar on a terminal, else a line for each start of a
+//! program. Used by [`super`] and by the file of each kind of program. Grade: setup. Tests: in [`super`].
 
 use crate::nodes::{Job, Nodes, Outcome, Sides, Where, job};
 use anyhow::{Context, Result};
@@ -10,7 +9,6 @@ use indicatif::{ProgressBar, ProgressStyle};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
-/// Why no job can be run any more.
 #[derive(Debug)]
 pub(super) struct NodesGone;
 
@@ -20,7 +18,7 @@ impl std::fmt::Display for NodesGone {
     }
 }
 
-/// Where the two sides of perftest meet. A port in use a moment ago may not be free, so each run takes the next one.
+/// Ports of perftest. A port in use a moment ago may not be free, so each run takes the next one.
 const FIRST_PORT: u16 = 18515;
 const PORTS: u16 = 4000;
 
@@ -36,12 +34,11 @@ impl<'a> Runner<'a> {
         Self { nodes, place, progress, port: FIRST_PORT }
     }
 
-    /// Runs a job whose lines matter at its end alone.
     pub(super) fn job(&self, job: &Job) -> Result<Outcome> {
         job::run(self.nodes, job).context(NodesGone)
     }
 
-    /// Runs both sides of a program: on two hosts where there are two, and otherwise on one by a job that starts both.
+    /// Runs both sides of a program: on the two hosts, or on one by a job that starts both.
     pub(super) fn both_sides(&self, sides: &Sides) -> Result<Outcome> {
         match self.place.hosts {
             Some(hosts) => hosts.both_sides(sides),
@@ -83,7 +80,7 @@ impl Progress {
         }
     }
 
-    /// Something a reader should know, and that stays on the screen.
+    /// Prints a line that stays on the screen.
     pub(crate) fn remarks(&self, what: &str) {
         if self.on_terminal {
             self.bar.println(what);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs the programs without MPI: perftest, `ucx_perftest`, the host's memory; the first two until twice the time gives
-//! the same.
-//!
-//! First moments are not what goes on: caches, windows and clocks are still filling. The rule is that of
-//! `benches/mpi/ibex_mpi_bench.c`. Grade: setup. Called by [`super`]. Tests: there, and at the end of this file.
+//! Runs the programs without MPI: perftest, `ucx_perftest`, the host's memory; the first two until a row of twice the
+//! length has the same value, because caches, windows and clocks are filling at first. The rule is that of
+//! `benches/mpi/ibex_mpi_bench.c`. Called by [`super`]. Grade: setup. Tests: `run/mod.rs`, and below.
 
 use super::found::Found;
 use super::runner::Runner;
@@ -13,7 +11,7 @@ use crate::programs::{Measurement, host_memory, perftest, ucx_perftest};
 use anyhow::{Context, Result};
 use std::time::{Duration, Instant};
 
-/// Why a program of perftest has no value, though it works.
+/// Reason why a working program of perftest has no value.
 #[derive(Debug)]
 pub(super) struct Busy;
 
@@ -25,13 +23,13 @@ impl std::fmt::Display for Busy {
 
 impl std::error::Error for Busy {}
 
-/// How often a program of perftest is run in all for one value.
+/// Most runs of a program of perftest for one value.
 pub(super) const TRIES: usize = 6;
 
-/// No length is doubled after so long a time, which is that of starts above all.
+/// No length is doubled after this time, most of which is that of starts.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// How many times as long as at first a row becomes at the most: a power of two.
+/// Longest length of a row, in multiples of the first: a power of two.
 const LONGEST: u32 = 16;
 
 /// A row is long enough if doubling it changes its median by less than this share.
@@ -46,8 +44,7 @@ pub(super) fn raw(runner: &mut Runner, program: &'static RawProgram, bytes: u64,
     long_enough((program.name, bytes), measured, found).with_context(named)
 }
 
-/// Measures something that does what it is told for so long: the first time until it is settled, from then on as long as
-/// it took.
+/// Measures a row: the first time until it has settled, from then on with the length that it took.
 fn long_enough(
     of: (&'static str, u64),
     mut measured: impl FnMut(u32) -> Result<Measurement>,
@@ -65,8 +62,8 @@ fn long_enough(
     Ok(())
 }
 
-/// Measures a row again and again, each time twice as long, until its median has settled or `has_time` says no.
-/// Returns how many times the first length the last row had, and what `measured` returned for it.
+/// Measures a row repeatedly, each time twice as long, until its median has settled or `has_time` is false. Returns the
+/// last length in multiples of the first, and the last value.
 fn until_settled<T>(
     mut measured: impl FnMut(u32) -> Result<T>,
     median: impl Fn(&T) -> f64,
@@ -85,7 +82,6 @@ fn until_settled<T>(
     Ok((times, last))
 }
 
-/// Runs a program of perftest until it could find out how fast the processor's clock runs.
 fn raw_undisturbed(runner: &mut Runner, program: &RawProgram, bytes: u64, times: u32) -> Result<Outcome> {
     for _ in 0..TRIES {
         let (port, place) = (runner.next_port(), runner.place);
@@ -123,7 +119,7 @@ mod tests {
     use super::*;
     use anyhow::bail;
 
-    /// The lengths that are measured, and the last value, of a row that gives these in turn.
+    /// Returns the lengths of a row that gives these values in turn, and its last value.
     fn grown(values: &[f64]) -> (Vec<u32>, f64) {
         let mut lengths = Vec::new();
         let measured = |times: u32| {

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An application under `ibex trace`, and what its trace says: where the time of its messages goes, its queues, what it
-//! waited for.
-//!
-//! All events are recorded, searches of queues among them. The trace stays, to be looked at with `ibex view`. Grade:
-//! setup. Called by [`super`]. Tests: at the end of this file.
+//! Records an application with `ibex trace`, and summarises its trace: the times of its messages, its queues, its
+//! waits. Records all events, searches of queues among them. The trace stays, for `ibex view`. Called by [`super`].
+//! Grade: setup. Tests: below.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -29,7 +27,7 @@ pub(super) struct Application {
     pub(super) span_nanoseconds: Option<i64>,
     pub(super) messages: usize,
     pub(super) bytes: u64,
-    /// Events that were recorded, and such as were lost.
+    /// Numbers of recorded and of lost events.
     pub(super) events: u64,
     pub(super) lost: u64,
     pub(super) times: Vec<Times>,
@@ -39,7 +37,7 @@ pub(super) struct Application {
     pub(super) faults: Vec<String>,
 }
 
-/// How long a part of messages' lives takes, nanoseconds.
+/// Times of one stage of messages, nanoseconds.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Times {
     pub(super) from: &'static str,
@@ -50,7 +48,7 @@ pub(super) struct Times {
 
 const LIMIT: Duration = Duration::from_mins(8);
 
-/// Records it below the folder of the reports; gives what the trace says, and what `ibex explain` finds.
+/// Records a program below the folder of the reports. Returns a summary of the trace, and the result of `ibex explain`.
 pub(super) fn recorded(nodes: &dyn Nodes, place: Where, program: &Program) -> Result<(Application, Explained)> {
     let folder = place.reports.join("study").join(program.name);
     program.prepare(&folder)?;
@@ -87,7 +85,7 @@ pub(super) fn recorded(nodes: &dyn Nodes, place: Where, program: &Program) -> Re
     ))
 }
 
-/// Where messages' time goes at their receivers.
+/// Returns the times of messages at their receivers.
 fn times(messages: &[Message]) -> Vec<Times> {
     let sides = || messages.iter().filter_map(|message| Some((message, message.receive?)));
     let arrived = |side: ReceiveSide| Some(side.matched?.since(side.arrived?) as f64);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What events cost: the latency of a message of no bytes, built without events, with nobody listening, and with a tool
-//! whose callbacks do nothing; and the instructions of a message of 8 bytes, which are exact.
-//!
-//! Latencies are medians of many messages each; what is shown is how these lie over the rounds. Grade: setup. Called by
-//! [`super`]. Tests: at the end of this file.
+//! The cost of events: the latency of a message of no bytes, built without events, without a tool, and with a tool
+//! whose callbacks do nothing; and the instructions of a message of 8 bytes, which are exact. A latency is the median
+//! of many messages; the study has the distribution over the rounds. Called by [`super`]. Grade: setup. Tests: below.
 
 use anyhow::{Context, Result};
 use serde::Serialize;
@@ -36,11 +34,11 @@ pub(super) struct Cost {
 pub(super) struct Row {
     pub(super) face: &'static str,
     pub(super) way: &'static str,
-    /// Microseconds, half a round trip of a message of no bytes.
+    /// Half a round trip of a message of no bytes, microseconds.
     pub(super) latency: Distribution,
-    /// The median over that of the first way of the face.
+    /// Median over that of the first way of the face.
     pub(super) over_first: Option<f64>,
-    /// Of an `MPI_Send` and an `MPI_Recv` of 8 bytes, those of the adapter left out.
+    /// Instructions of an `MPI_Send` and an `MPI_Recv` of 8 bytes, without the adapter's.
     pub(super) instructions: Option<f64>,
 }
 

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How values lie: median, quartiles, the 99th percentile, the least and the greatest.
-//!
-//! Grade: setup. Plain data. Tests: at the end of this file.
+//! Distribution of values: median, quartiles, 99th percentile, least, greatest. Setup grade. Plain data. Tests: below.
 
 use serde::Serialize;
 
 use crate::numbers::quantile;
 
-/// A distribution. Its unit is that of its values.
+/// In the unit of its values.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub(super) struct Distribution {
     pub(super) count: usize,
@@ -21,7 +19,6 @@ pub(super) struct Distribution {
 }
 
 impl Distribution {
-    /// Of values in any order; none where there is none.
     pub(super) fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (least, greatest) = (*values.first()?, *values.last()?);

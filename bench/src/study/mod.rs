@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The experiments of the specifications' papers, done again on ibex: what events cost, where a message's time goes, what
-//! the queues of the matching hold, and whether faults that were planted are found.
+//! The experiments of the specifications' papers, repeated on ibex: the cost of events, the times of a message, the
+//! queues of the matching, and whether planted faults are found.
 //!
-//! `ways` are those to listen to events, or not to, which an experiment compares: `cost` with an empty message and `sizes`
-//! with messages of all sizes (Keller et al. 2006, table 2 and figure 2), `run_times` with whole programs and `rma_threads`
-//! with puts and gets of threads (Hermanns et al. 2019, figures 1 and 2). `application` records programs with `ibex trace`
-//! and condenses their traces with `queues` and `distribution` (section 5.2.2); `planted` compares what `ibex explain
-//! --waits` finds with what was planted. `program` has the programs, `page` shows all of it. Needs the crate that reads
-//! traces, so a feature of its own, which `ibex bench` has.
-//!
-//! Grade: setup. Called by `ibex bench --study`. Tests: in each file; with a device, hw-tests/tests/device/command.rs.
+//! An experiment compares `ways` of listening to events: `cost` with an empty message and `sizes` with messages of all
+//! sizes (Keller et al. 2006, table 2 and figure 2), `run_times` with whole programs and `rma_threads` with puts and
+//! gets of threads (Hermanns et al. 2019, figures 1 and 2). `application` records programs with `ibex trace` and
+//! summarises their traces (section 5.2.2); `planted` compares planted faults with the result of `ibex explain
+//! --waits`. Reads traces, so it is a feature of its own, which `ibex bench` has. Called by `ibex bench --study`.
+//! Grade: setup. Tests: in each file; with a device, hw-tests/tests/device/command.rs.
 
 mod application;
 mod cost;
@@ -36,16 +34,16 @@ use rma_threads::RmaThreads;
 use run_times::RunTimes;
 use sizes::Sizes;
 
-/// How much is studied.
+/// Extent of a study.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
-    /// How often messages are measured each way, in turns.
+    /// Rounds of messages each way, in turns.
     rounds: usize,
-    /// How long a size is measured.
+    /// Time of a size.
     seconds_of_size: f64,
-    /// How often a whole program runs each way.
+    /// Runs of a whole program each way.
     program_rounds: usize,
-    /// The order of the matrices of the HPC Challenge where it is timed, and where it is recorded.
+    /// Orders of the matrices of the HPC Challenge when it is timed, and when it is recorded.
     orders: [u32; 2],
     steps: u32,
     rma_threads: rma_threads::Extent,
@@ -53,8 +51,7 @@ pub struct Extent {
 }
 
 impl Extent {
-    /// A first look of a minute; a `full` one takes twenty on two processors. Programs that are timed take some seconds
-    /// then.
+    /// Returns a first look of a minute; `full`: twenty minutes on two processors, with timed programs of some seconds.
     #[must_use]
     pub fn new(full: bool) -> Self {
         if full {
@@ -81,7 +78,7 @@ impl Extent {
     }
 }
 
-/// A study that is done: `study.json`.
+/// A finished study: `study.json`.
 #[derive(Debug, Serialize)]
 pub struct Study {
     device: String,
@@ -96,10 +93,10 @@ pub struct Study {
     left_out: Vec<LeftOut>,
 }
 
-/// Does it. Traces stay below the folder of the reports.
+/// Does a study. Traces stay below the folder of the reports.
 ///
 /// # Errors
-/// A program that fails, or leaves no trace.
+/// A program fails, or leaves no trace.
 pub fn study(nodes: &dyn Nodes, place: Where, extent: Extent) -> Result<Study> {
     let mut left_out = Vec::new();
     let mut lacks = |what: &str, reason: &str| {
@@ -154,7 +151,7 @@ pub fn study(nodes: &dyn Nodes, place: Where, extent: Extent) -> Result<Study> {
 }
 
 impl Study {
-    /// Whether what was planted was found.
+    /// Whether all planted faults were found.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         self.planted.iter().all(|finding| finding.is_found)

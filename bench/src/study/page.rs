@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A study as tables of Markdown: what docs/study.md has between its markers.
-//!
-//! Grade: setup. Called by who shows a study. Tests: at the end of this file.
+//! A study as tables of Markdown: the content of docs/study.md between its markers. Called by the commands that show a
+//! study. Grade: setup. Tests: below.
 
 use std::fmt;
 use std::fmt::Write as _;
@@ -23,10 +22,10 @@ use crate::numbers::{self, grouped, number};
 use crate::report::saved;
 
 impl Study {
-    /// Writes `study.json` and `study.md` into a folder, and gives their paths.
+    /// Writes `study.json` and `study.md` into a folder, and returns their paths.
     ///
     /// # Errors
-    /// When the folder cannot be written to.
+    /// The folder cannot be written to.
     pub fn write(&self, folder: &Path) -> Result<[PathBuf; 2]> {
         let json = serde_json::to_string_pretty(self)? + "\n";
         Ok([saved(folder, "study.json", &json)?, saved(folder, "study.md", &self.to_string())?])
@@ -41,7 +40,7 @@ impl fmt::Display for Study {
 
 fn markdown(study: &Study) -> String {
     let mut page = format!("Measured on {}. {}\n\n", study.device, study.remark);
-    // Others are of what is not part of it.
+    // The others concern programs outside the study.
     let facts = ["Kernel", "Processors", "Processor", "Virtual machine", "Open MPI", "ibex"];
     let facts = study.environment.iter().filter(|(name, _)| facts.contains(&name.as_str()));
     table(&mut page, &["", ""], facts.map(|(name, value)| vec![name.clone(), value.clone()]));
@@ -119,7 +118,7 @@ fn run_times(all: &[RunTimes]) -> String {
     page
 }
 
-/// For the most threads by size, and for the least size by threads, as far as these differ.
+/// Shows the most threads by size, and the least size by threads, as far as these differ.
 fn rma_threads(of: &RmaThreads) -> String {
     let mut page = format!(
         "\n### Puts and gets of threads\n\nThousand operations a second, of all threads of rank 0 in the memory of rank 1, \
@@ -148,7 +147,7 @@ fn rma_threads(of: &RmaThreads) -> String {
     page
 }
 
-/// A column for each way, behind those of these names.
+/// Adds a table with a column for each way, behind the columns of these names.
 fn table_of_ways<'a>(
     page: &mut String,
     names: &[&str],
@@ -242,7 +241,6 @@ fn of_planted(planted: &[Finding]) -> String {
     page
 }
 
-/// Count, median, quartiles, 99th percentile and greatest.
 fn cells(of: &Distribution) -> [String; 5] {
     let quartiles = format!("{} to {}", time(of.lower_quartile), time(of.upper_quartile));
     [grouped(of.count as i64), time(of.median), quartiles, time(of.percentile_99), time(of.greatest)]
@@ -308,7 +306,7 @@ mod tests {
         }
     }
 
-    /// Of so many rounds in two ways, the second slower by a half.
+    /// Values of so many rounds in two ways, the second slower by a half.
     fn ways(value: f64, rounds: usize) -> Vec<InWay> {
         let of = |factor: f64| Distribution::of(vec![value * factor; rounds]).unwrap();
         vec![

@@ -1,26 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Faults of known rank and duration that the proxy application is told to have (examples/halo.c), and whether
-//! `ibex explain --waits` finds them.
-//!
-//! A fault is found if, among the longest waits of its kind in the report, there is one for an application's message with
-//! the right rank at the right end and the right duration. Grade: setup. Called by [`super`].
-//! Tests: at the end of this file.
+//! Faults of known rank and duration that the proxy application is told to have (examples/halo.c), and whether `ibex
+//! explain --waits` finds them. A fault is found if, among the longest waits of its kind in the report, there is one
+//! for an application's message with the right rank at the right end and the right duration. Called by [`super`].
+//! Grade: setup. Tests: below.
 
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
 pub(super) const RANKS: u32 = 4;
 
-/// The rank that sends late and the one that receives late, and how many milliseconds: longer than what a busy machine does
-/// by itself. Both ranks are at an end of the grid, with one neighbour.
+/// Rank that sends late, rank that receives late, and milliseconds: longer than a busy machine is late by itself. Both
+/// ranks are at an end of the grid, with one neighbour.
 const LATE_SENDER: (u32, u32) = (0, 300);
 const LATE_RECEIVER: (u32, u32) = (RANKS - 1, 200);
 
-/// How long a wait for a fault may be, in durations of the fault. It is shorter where the rank that waits is a little late
-/// itself, and longer where the late rank lost its processor.
+/// Range of a wait for a fault, in durations of the fault: shorter if the waiting rank is itself a little late, longer
+/// if the late rank lost its processor.
 const DURATIONS: RangeInclusive<f64> = 0.75..=1.5;
 
-/// What `ibex explain --waits --json` says.
+/// Output of `ibex explain --waits --json`.
 #[derive(Clone, Debug, Deserialize)]
 pub(super) struct Explained {
     pub(super) span_nanoseconds: Option<i64>,
@@ -37,7 +35,6 @@ pub(super) struct Waits {
     pub(super) longest: Vec<One>,
 }
 
-/// Those between two ranks, `from` the sender.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Pair {
     pub(super) from: String,
@@ -57,18 +54,16 @@ pub(super) struct One {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Finding {
     pub(super) kind: &'static str,
-    /// Who was told to be late.
+    /// Rank that was told to be late.
     pub(super) rank: u32,
     pub(super) milliseconds: u32,
-    /// The wait for this rank whose duration is closest.
+    /// Wait for this rank whose duration is closest.
     pub(super) wait: Option<One>,
     /// Its place among the waits of the kind, from 1 for the longest.
     pub(super) place: Option<usize>,
-    /// Whether its duration is right.
     pub(super) is_found: bool,
 }
 
-/// The faults as the program takes them.
 pub(super) fn words() -> [String; 4] {
     let of = |(rank, milliseconds): (u32, u32)| format!("{rank}:{milliseconds}");
     ["--late-sender".to_owned(), of(LATE_SENDER), "--late-receiver".to_owned(), of(LATE_RECEIVER)]
@@ -88,7 +83,7 @@ fn of_kind(
     who: fn(&One) -> &str,
 ) -> Finding {
     let longest = explained.kinds.iter().filter(|of| of.kind == kind).flat_map(|of| &of.longest);
-    // Collective operations, which wait for who is late, too, have negative tags.
+    // Collective operations, which wait for late ranks, too, have negative tags.
     let is_of_rank = |one: &One| one.tag.is_some_and(|tag| tag >= 0) && who(one) == rank.to_string();
     let durations = |one: &One| one.nanoseconds as f64 / (f64::from(milliseconds) * 1e6);
     let distance = |one: &One| (durations(one) - 1.0).abs();

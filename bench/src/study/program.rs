@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The programs that are studied, with the input of each: an unmodified benchmark and an unmodified application from
-//! Debian, and a proxy of our own.
-//!
-//! Grade: setup. Recorded by [`super::application`], timed by [`super::run_times`]. Tests: at the end of this file.
+//! The programs of the study, with the input of each: an unmodified benchmark and an unmodified application from
+//! Debian, and a proxy of our own. Recorded by [`super::application`], timed by [`super::run_times`]. Tests: below.
 
 use std::fs;
 use std::path::Path;
@@ -18,13 +16,12 @@ use crate::programs::mpi;
 #[derive(Clone, Debug)]
 pub(super) struct Program {
     pub(super) name: &'static str,
-    /// What it is, for a reader.
     pub(super) words: String,
     pub(super) ranks: u32,
-    /// What it prints before the seconds of its main loop, if it prints them.
+    /// Text before the seconds of its main loop, if it prints them.
     pub(super) loop_time: Option<&'static str>,
     argv: Vec<String>,
-    /// A file that it reads in its folder, and what is in it.
+    /// Name and content of a file that it reads in its folder.
     input: Option<(&'static str, String)>,
 }
 
@@ -58,7 +55,7 @@ impl Program {
         Self { name: "lammps", words, ranks: 2, loop_time, argv, input }
     }
 
-    /// Our own proxy, a grid in strips whose edges are exchanged, with these faults.
+    /// Our own proxy, a grid in strips that exchange their edges, with these faults.
     pub(super) fn halo(place: Where) -> Self {
         let faults = planted::words();
         let words = format!(
@@ -82,7 +79,7 @@ impl Program {
         Ok(())
     }
 
-    /// The command that runs it in this folder, behind these words.
+    /// Returns the command that runs it in this folder, behind these words.
     pub(super) fn command(
         &self,
         place: Where,
@@ -92,7 +89,7 @@ impl Program {
     ) -> Result<Vec<String>> {
         let mut words = before.to_vec();
         words.extend(mpi::mpirun(place, transport)?);
-        // It may have fewer processors than ranks.
+        // There may be fewer processors than ranks.
         words.extend(["--oversubscribe".to_owned(), "-n".to_owned(), self.ranks.to_string()]);
         words.extend(self.argv.iter().cloned());
         let words: Vec<String> = words.iter().map(|word| quoted(word)).collect();
@@ -101,7 +98,7 @@ impl Program {
     }
 }
 
-/// The words that record what is behind them in this trace: all events, or those that are recorded by default.
+/// Returns the words that record a command in this trace: all events, or those that are recorded by default.
 pub(super) fn recorder(place: Where, trace: &Path, all: bool) -> Vec<String> {
     let mut words = vec![place.command.display().to_string(), "trace".to_owned()];
     if all {

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The queues of the matching, rank by rank: how many entries, how long the queue gets, how long an entry stays, and
-//! how long a search takes.
-//!
-//! What MEL, the tool of the paper, prints at the end of a job from the same pairs of events: a receive that goes to the
-//! queue of posted receives and leaves it for its message, a message that goes to the queue of unexpected ones and leaves
-//! it for its receive, the begin of a search and its end. Units: nanoseconds. Grade: setup. Called by
-//! [`super::application`]. Tests: at the end of this file.
+//! The queues of the matching, rank by rank: number of entries, greatest length, times of entries and of searches. MEL,
+//! the tool of the paper, prints the same at the end of a job, from the same pairs of events: a receive enters the
+//! queue of posted receives and leaves it for its message, a message enters the queue of unexpected ones and leaves it
+//! for its receive, a search begins and ends. Nanoseconds. Called by [`super::application`]. Setup grade. Tests: below.
 
 use std::collections::HashMap;
 
@@ -15,23 +12,23 @@ use serde::Serialize;
 
 use super::distribution::Distribution;
 
-/// The entries of a queue of a rank, or the searches in it; there is at least one.
+/// Entries of a queue of a rank, or searches in it; at least one.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub(super) struct Queue {
     pub(super) rank: u32,
     #[serde(rename = "queue")]
     pub(super) name: &'static str,
-    /// How many entries it had at the most.
+    /// Greatest number of entries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) longest: Option<usize>,
-    /// How long an entry stayed, or a search took.
+    /// Times for which entries stayed, or that searches took.
     pub(super) took: Distribution,
 }
 
 const POSTED: &str = "posted";
 const UNEXPECTED: &str = "unexpected";
 
-/// The queues of all ranks. A message that nobody has received stays in no queue here.
+/// Returns the queues of all ranks. A message that no receive has taken stays in no queue here.
 pub(super) fn queues(job: &Job) -> Vec<Queue> {
     let of = |rank: u32, name, entered: fn(ReceiveSide) -> Option<Time>| {
         let sides = job.messages.iter().filter(|message| message.receiver == rank).filter_map(|one| one.receive);
@@ -44,7 +41,7 @@ pub(super) fn queues(job: &Job) -> Vec<Queue> {
     (0..job.ranks.len() as u32).flat_map(of_rank).flatten().collect()
 }
 
-/// How many of these were there at once, at the most. One that goes when another comes is gone.
+/// Returns the greatest number at one time; an entry that leaves when another enters does not count.
 fn longest(stays: &[(i64, i64)]) -> usize {
     let mut steps: Vec<(i64, i64)> = stays.iter().flat_map(|(from, to)| [(*from, 1), (*to, -1)]).collect();
     steps.sort_unstable();
@@ -56,7 +53,6 @@ fn longest(stays: &[(i64, i64)]) -> usize {
     lengths.max().unwrap_or(0).max(0) as usize
 }
 
-/// The searches of all ranks, where the trace has them.
 pub(super) fn searches(readers: &[Reader]) -> Vec<Queue> {
     let rows = readers.iter().flat_map(|reader| {
         let (rank, found) = (reader.head().rank.unwrap_or(0), of_rank(reader));
@@ -66,7 +62,7 @@ pub(super) fn searches(readers: &[Reader]) -> Vec<Queue> {
     rows.collect()
 }
 
-/// How long each search of a process took, by queue. The events of a search have a number of their own in common.
+/// Returns the times of a process' searches, by queue. The events of a search have a number of their own in common.
 fn of_rank(reader: &Reader) -> [(&'static str, Vec<f64>); 2] {
     let types = &reader.head().types;
     let steps: Vec<Option<(usize, bool, usize)>> = types
@@ -90,7 +86,7 @@ fn of_rank(reader: &Reader) -> [(&'static str, Vec<f64>); 2] {
     took
 }
 
-/// Of which queue's search an event is, and whether it is the begin.
+/// Returns the queue whose search an event belongs to, and whether it is the begin.
 fn step(event: &str) -> Option<(usize, bool)> {
     match event.strip_prefix("ibex_comm_search_")? {
         "posted_q_begin" => Some((0, true)),

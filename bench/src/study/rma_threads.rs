@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How many puts and gets a second several threads do, by three ways to wait for them, while nobody, or a tool that does
-//! nothing, listens (Hermanns et al. 2019, section 5.1 and figure 2, with RMA-MT).
-//!
-//! The program is our own, `benches/mpi/ibex_rma_threads.c`. One-sided operations go by the BTL. Grade: setup. Called by
-//! [`super`]. Tests: at the end of this file.
+//! Puts and gets per second of several threads, by three ways to wait for them, without a tool and with a tool that
+//! does nothing (Hermanns et al. 2019, section 5.1 and figure 2, with RMA-MT). The program is
+//! `benches/mpi/ibex_rma_threads.c`. One-sided operations go by the BTL. Called by [`super`]. Tests: below.
 
 use std::time::Duration;
 
@@ -50,7 +48,6 @@ pub(super) struct RmaThreads {
     pub(super) rows: Vec<Row>,
 }
 
-/// An operation of so many bytes by so many threads.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Row {
     #[serde(flatten)]
@@ -67,7 +64,7 @@ pub(super) struct Key {
     pub(super) bytes: u64,
 }
 
-/// A line of the program; it has more fields than are read here.
+/// A line of the program, which has more fields.
 #[derive(Clone, Debug, Deserialize)]
 struct Line {
     #[serde(flatten)]
@@ -106,7 +103,6 @@ fn list(numbers: &[impl ToString]) -> String {
     numbers.iter().map(ToString::to_string).collect::<Vec<_>>().join(",")
 }
 
-/// The rows among the lines that programs under mpirun print.
 fn lines(stdout: &str) -> Result<Vec<Line>> {
     let rows = stdout.lines().filter(|line| line.starts_with('{'));
     let read = |line: &str| {
@@ -118,7 +114,6 @@ fn lines(stdout: &str) -> Result<Vec<Line>> {
     rows.map(read).collect()
 }
 
-/// In the order in which the program measures.
 fn rows(ways: &[Way], found: &[Vec<Vec<Line>>]) -> Vec<Row> {
     let keys = found.first().and_then(|rounds| rounds.first()).into_iter().flatten().map(|line| &line.of);
     let row = |of: &Key| {

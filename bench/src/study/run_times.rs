@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How long whole programs take while nobody, a tool that does nothing, or the recorder listens (Hermanns et al. 2019,
-//! section 5.1 and figure 1).
-//!
-//! The time is that of a program's main loop, if the program prints it, as in the paper; else that of `mpirun`, with what
-//! is around it. Grade: setup. Called by [`super`]. Tests: at the end of this file.
+//! Run times of whole programs without a tool, with a tool that does nothing, and with the recorder (Hermanns et al.
+//! 2019, section 5.1 and figure 1). The time is that of a program's main loop, if the program prints it, as in the
+//! paper; else that of `mpirun` in all. Called by [`super`]. Grade: setup. Tests: below.
 
 use std::fs;
 use std::path::Path;
@@ -73,7 +71,7 @@ fn seconds(nodes: &dyn Nodes, place: Where, way: Way, program: &Program, folder:
     }
 }
 
-/// The number behind these words, at the beginning of a line.
+/// Returns the number behind these words, at the beginning of a line.
 fn loop_time(stdout: &str, before: &str) -> Option<f64> {
     let number = stdout.lines().find_map(|line| line.strip_prefix(before)?.split_whitespace().next()?.parse().ok())?;
     Some(number).filter(|number| *number > 0.0)

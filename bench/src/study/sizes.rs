@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Latency and bandwidth by the size of a message while nobody, or a tool that does nothing, listens (Keller et al. 2006,
-//! table 2 and figure 2).
-//!
-//! Grade: setup. Called by [`super`]. Tests: at the end of this file.
+//! Latency and bandwidth by the size of a message, without a tool and with a tool that does nothing (Keller et al.
+//! 2006, table 2 and figure 2). Called by [`super`]. Grade: setup. Tests: below.
 
 use anyhow::{Result, ensure};
 use serde::Serialize;
@@ -39,7 +37,6 @@ pub(super) struct Row {
     pub(super) ways: Vec<InWay>,
 }
 
-/// Measures in so many rounds, each test and size for so many seconds.
 pub(super) fn measured(
     nodes: &dyn Nodes,
     place: Where,
@@ -66,7 +63,6 @@ pub(super) fn bench(
     lines.collect()
 }
 
-/// All tests with all sizes, in a way.
 fn once(nodes: &dyn Nodes, place: Where, transport: Transport, seconds: f64) -> Result<Vec<Measurement>> {
     let measured = bench(nodes, place, transport, (&tests(), &SIZES), Some(seconds))?;
     for (test, bytes) in wanted() {
@@ -83,7 +79,6 @@ fn tests() -> Vec<&'static Test> {
     TESTS.into_iter().filter_map(catalogue::test).collect()
 }
 
-/// Each test with each size it has.
 fn wanted() -> impl Iterator<Item = (&'static Test, u64)> {
     let of =
         |test: &'static Test| SIZES.into_iter().filter(|bytes| *bytes >= test.sizes.0).map(move |bytes| (test, bytes));

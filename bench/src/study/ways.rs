@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ways in which an experiment runs ibex: built without events, with no tool, and with tools that do less and more;
-//! and how they take turns and are compared.
-//!
-//! Grade: setup. Used by the experiments of [`super`] that compare ways. Tests: at the end of this file.
+//! The ways in which an experiment runs ibex: built without events, without a tool, and with tools that do less and
+//! more; in turns, and compared. Used by the experiments of [`super`]. Grade: setup. Tests: below.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -13,7 +11,7 @@ use crate::nodes::Where;
 
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Way {
-    /// Its name in `study.json` and on the page.
+    /// Name in `study.json` and on the page.
     pub(super) name: &'static str,
     pub(super) transport: Transport,
     /// Whether `ibex trace` runs the job.
@@ -21,7 +19,7 @@ pub(super) struct Way {
     is_built_without: bool,
 }
 
-/// What the other ways are compared with, where there is a build without events.
+/// Base of the comparison, if there is a build without events.
 pub(super) const NO_EVENTS: &str = "no events";
 pub(super) const NO_TOOL: &str = "events, no tool";
 pub(super) const NO_CALLBACKS: &str = "a tool, no callbacks";
@@ -37,18 +35,17 @@ impl Way {
         Self { is_built_without: true, ..Self::new(NO_EVENTS, transport) }
     }
 
-    /// By `ibex trace`, with the events that it records by default.
+    /// Recorded by `ibex trace`, with the events that it records by default.
     pub(super) const fn recorded(transport: Transport) -> Self {
         Self { is_recorded: true, ..Self::new("recorded", transport) }
     }
 
-    /// Where it runs: its own build.
+    /// Returns the place with the way's own build.
     pub(super) fn place(self, place: Where<'_>) -> Where<'_> {
         if self.is_built_without { Where { components: place.without_events, ..place } } else { place }
     }
 }
 
-/// Those of the ways for which there is what they need.
 pub(super) fn possible(ways: &[Way], place: Where, has_tool: bool) -> Vec<Way> {
     let is_possible = |way: &Way| {
         (place.without_events.is_some() || !way.is_built_without) && (has_tool || !way.transport.has_every_event())
@@ -56,8 +53,8 @@ pub(super) fn possible(ways: &[Way], place: Where, has_tool: bool) -> Vec<Way> {
     ways.iter().copied().filter(is_possible).collect()
 }
 
-/// Does this for each way in each round; gives what came of it, by way. What comes first in a round may be at an
-/// advantage: each does in its turn.
+/// Calls `run` for each way in each round; returns the results by way. The first in a round may be at an advantage, so
+/// each is first in its turn.
 pub(super) fn in_turns<T>(ways: &[Way], rounds: usize, mut run: impl FnMut(Way) -> Result<T>) -> Result<Vec<Vec<T>>> {
     let mut found: Vec<Vec<T>> = ways.iter().map(|_| Vec::with_capacity(rounds)).collect();
     for round in 0..rounds {
@@ -73,11 +70,11 @@ pub(super) fn in_turns<T>(ways: &[Way], rounds: usize, mut run: impl FnMut(Way) 
 pub(super) struct InWay {
     pub(super) way: &'static str,
     pub(super) value: Distribution,
-    /// Its median over that of the way that the others are compared with.
+    /// Its median over that of the base.
     pub(super) over_first: Option<f64>,
 }
 
-/// The values of each way beside those of the way called `first`; a way without values is left out.
+/// Compares the values of each way with those of the way called `first`; leaves out a way without values.
 pub(super) fn compared(ways: &[Way], values: impl IntoIterator<Item = Vec<f64>>, first: &str) -> Vec<InWay> {
     let found = ways.iter().zip(values).filter_map(|(way, values)| Some((way.name, Distribution::of(values)?)));
     let found: Vec<(&'static str, Distribution)> = found.collect();

@@ -1,19 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of two hosts: launchers that are scripts, which run what they are given on this machine.
+//! Tests of two hosts: the launchers are scripts that run the commands on this machine.
 
 use super::*;
 use crate::nodes::sides::tests::{listener, sides};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A folder with a made launcher, removed with it.
 struct Made(PathBuf);
 
 impl Made {
-    /// `script` is the launcher's; as with ssh, `$1` is the host and `$2` a line for its shell.
+    /// In `script`, `$1` is the host and `$2` a line for its shell, as with ssh.
     fn new(script: &str) -> Self {
         static NEXT: AtomicU32 = AtomicU32::new(0);
-        // Each test needs a number of its own; nothing else is ordered by it.
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let folder = env::temp_dir().join(format!("ibex-bench-hosts-{}-{number}", std::process::id()));
         fs::create_dir(&folder).unwrap();
