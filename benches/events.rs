@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an event costs: nobody registered, with callbacks, through a buffer, on a port's source;
-//! `cargo bench -p ibex --bench events`.
-//!
-//! Budgets: nobody registered, one load and a branch; a buffered event 20 ns and one with a callback 60 ns, the reading
-//! of the clock apart (its cost is the first line); through a buffer 10 million per second and thread, raising and
-//! delivering together.
+//! The cost of an event: without a registration, with callbacks, through a buffer, on a port's source; `cargo bench -p
+//! ibex --bench events`. Budgets: without a registration one load and a branch; a buffered event 20 ns and one with a
+//! callback 60 ns, without the reading of the clock (the first line); through a buffer 10 million per second and
+//! thread, raised and delivered.
 
 use std::hint::black_box;
 use std::sync::Arc;

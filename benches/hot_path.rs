@@ -1,8 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the pieces of the hot path cost without a device: the words that travel with a message, the list of posted
-//! requests, and the dispatch of completions. `cargo bench -p ibex`.
-//!
-//! Times are of this machine at this moment; compare two commits on one machine, one after the other.
+//! The cost of the pieces of the hot path without a device; `cargo bench -p ibex`. Compare commits on one machine only.
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use ibex::connect::Identity;
@@ -14,7 +11,7 @@ use ibex::transport::posted::{List, Posted};
 use ibex::transport::{Batch, Completion, EndpointId, Immediate, Token, WrId};
 use std::hint::black_box;
 
-/// The immediate that stands in place of a header: made by the sender, read by the receiver.
+/// The immediate data in place of a header: made by the sender, read by the receiver.
 fn immediate(c: &mut Criterion) {
     c.bench_function("immediate: encode and check", |b| {
         b.iter(|| {
@@ -25,7 +22,7 @@ fn immediate(c: &mut Criterion) {
     });
 }
 
-/// The handshake's message; setup, not hot, but its check guards a listening port.
+/// The handshake's message; setup grade, but its check guards a listening port.
 fn hello(c: &mut Criterion) {
     let address = PortAddress {
         link_layer: 2,
@@ -57,7 +54,6 @@ fn hello(c: &mut Criterion) {
     c.bench_function("hello: decode and check", |b| b.iter(|| Hello::decode(black_box(&bytes), &key)));
 }
 
-/// A request is noted when it is posted, and its token taken when it completes.
 fn posted(c: &mut Criterion) {
     let mut slab = Posted::with_capacity(64);
     let mut list = List::new();
@@ -86,7 +82,6 @@ fn dispatch(c: &mut Criterion) {
                 sequence = sequence.wrapping_add(1);
                 let id = WrId(black_box(WrId::send(EndpointId::from_index(3), sequence).0));
                 while let Some((_, token)) = slab.pop_through(&mut list, id.low()) {
-                    // Sixteen fit.
                     let _ = batch.push(Completion::Request { token, to: id.endpoint(), outcome: Ok(()) });
                 }
             }

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What matching costs, in short queues and in long ones; `cargo bench -p ibex --bench matching`.
+//! The cost of matching, in short queues and in long ones; `cargo bench -p ibex --bench matching`.
 //!
-//! Time: one among 100,000 is to be found in at most 2 times the time of one among 10: `hot`, which takes the same one
-//! each time and puts it back, among others that stay. The others take another one each time, all over the queue: where
-//! that does not fit the processor's cache, what they measure beside is memory, five lines of it for each round.
-//!
-//! Instructions, which do not depend on the machine's other work: the operations are functions of their own here, so
-//! that `valgrind --tool=callgrind target/release/deps/matching-* --bench --test short` counts them
-//! (`callgrind_annotate`, by calls).
+//! Time: finding one entry among 100,000 may take twice the time of one among 10: `hot`, which takes the same entry
+//! each time and puts it back. The other benchmarks take another entry each time, all over the queue. If the queue does
+//! not fit the processor's cache, they also measure memory, five cache lines per round. Instructions: the operations
+//! are functions of their own here, so that `valgrind --tool=callgrind target/release/deps/matching-* --bench --test
+//! short` counts them (`callgrind_annotate`, by calls).
 
 use std::hint::black_box;
 
@@ -20,7 +18,7 @@ use ibex::messenger::matching::{
 type Unexpected = [u64; 4];
 type Queues = Matching<u64, Unexpected>;
 
-/// Rounds of the short queue: enough that what is allocated at first does not show.
+/// Enough that the first allocations do not show.
 const ROUNDS: u64 = 10_000;
 
 #[inline(never)]
@@ -85,13 +83,12 @@ fn pattern(class: usize, number: i32) -> (i32, i32) {
     [(number, number), (ANY_SOURCE, number), (number, ANY_TAG)][class]
 }
 
-/// The next number after this one, all over the queue.
+/// Returns the next number, all over the queue.
 fn next(number: i32, length: i32) -> i32 {
     (number + length / 3 + 1) % length
 }
 
-/// Of each class, one of many entries is taken and comes back: `fill` puts the one of a pattern and a number into the
-/// queue, `turn` takes it and puts it back.
+/// Takes one of many entries of each class and puts it back (`turn`); `fill` adds the entry of a pattern and a number.
 fn among_many(
     criterion: &mut Criterion,
     name: &str,
@@ -118,7 +115,6 @@ fn among_many(
     }
 }
 
-/// One of many receives is taken by a message, and posted again.
 fn posted(criterion: &mut Criterion) {
     let fill = |queues: &mut Queues, (source, tag), _| {
         post(queues, source, tag, 0);
@@ -129,7 +125,6 @@ fn posted(criterion: &mut Criterion) {
     });
 }
 
-/// One of many messages is received, and arrives again.
 fn unexpected(criterion: &mut Criterion) {
     let fill = |queues: &mut Queues, _, number| {
         arrive(queues, number, number, 0);

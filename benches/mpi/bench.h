@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//
-// Shared by the benchmarks of this folder: checked MPI calls, memory, quantiles of measured values, and options. Header
-// only, so that each program is compiled by itself: mpicc -O2 -o NAME NAME.c
+// Shared by the benchmarks of this folder: checked MPI calls, memory, quantiles, and options. Header only, so that each
+// program is compiled by itself: mpicc -O2 -o NAME NAME.c
 #ifndef IBEX_BENCH_H
 #define IBEX_BENCH_H
 
@@ -36,7 +35,6 @@ static inline void *allocate(size_t bytes) {
     return memory;
 }
 
-// Comparison for qsort().
 static inline int compare_doubles(const void *a, const void *b) {
     double x = *(const double *)a, y = *(const double *)b;
     return x < y ? -1 : x > y;
@@ -48,8 +46,8 @@ static inline double quantile(const double *sorted, int count, double at) {
     return sorted[below] + (sorted[above] - sorted[below]) * (place - below);
 }
 
-// Reads numbers from `least` to `most`, with K or M for 1024 or 1048576, and commas between them; false when they are none,
-// or more than there is room for.
+// Reads numbers from `least` to `most`, with K or M for 1024 or 1048576, and commas between them. False if the text is
+// no such list, or longer than `room`.
 static inline bool parse_numbers(const char *text, long least, long most, int *list, int room, int *count) {
     for (*count = 0; *count < room; text++) {
         char *end;
@@ -64,7 +62,7 @@ static inline bool parse_numbers(const char *text, long least, long most, int *l
     return false;
 }
 
-// Reads the time of a row, up to an hour; false when it is none.
+// Reads the time of a row, up to an hour. False if the text is no such time.
 static inline bool parse_seconds(const char *text, double *seconds) {
     char *end;
     *seconds = strtod(text, &end);

@@ -1,27 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//
-// What MPI gives an application between two ranks: latency, bandwidth, bidirectional bandwidth, message rate, one-sided
-// put and get, and communicators. Build: mpicc -O2 -o ibex_mpi_bench ibex_mpi_bench.c      Run: mpirun -n 2 ./ibex_mpi_bench
+// MPI between two ranks: latency, bandwidth (one and both ways), message rate, one-sided operations, communicators.
+// Build: mpicc -O2 -o ibex_mpi_bench ibex_mpi_bench.c      Run: mpirun -n 2 ./ibex_mpi_bench
 //
 // Each row is one JSON object on a line of rank 0's stdout; `value` is the median of `samples` runs, `spread` their
-// interquartile range in the same unit, `seconds` how long they took in all. First moments are not what goes on: caches,
-// windows and clocks are still filling. So a row of FIRST_SECONDS is doubled until that changes its median by less than
-// SETTLED, LONGEST times as long at the most (bench/src/run/without_mpi.rs has the same rule). A bandwidth or rate run is timed on
-// rank 0 from a barrier to its last completion. A latency run is as long as its typical (median) iteration, as in
-// perftest, where a mean would be ruled by the few iterations during which the processor was taken away.
+// interquartile range in the same unit, `seconds` their time in all. Caches, windows and clocks are filling at first.
+// So a row of FIRST_SECONDS is doubled until that changes its median by less than SETTLED, at most to LONGEST times its
+// length (bench/src/run/without_mpi.rs has the same rule). Rank 0 times a bandwidth or rate run from a barrier to its
+// last completion. A latency run is as long as its typical (median) iteration, as in perftest, because the few
+// iterations in which a process has no processor would rule a mean.
 //
-// Window: at most `window` messages are unacknowledged by the receiver, which acknowledges each half window after
-// it has posted the receives of the next one. So the stream has no gaps, and no message arrives unexpected. As in
-// perftest, all messages of a window use one buffer, so that working sets compare. Above 32 MiB in flight the window
-// shrinks (to 4 at least); each row states its own. `outstanding_rate` has a window of its own, OUTSTANDING.
+// Window: at most `window` messages are unacknowledged by the receiver, which acknowledges each half window after it
+// has posted the receives of the next one. So the stream has no gaps, and no message arrives unexpected. All messages
+// of a window use one buffer, as in perftest. Above 32 MiB in flight the window shrinks (to 4 at least); each row
+// states its own. `outstanding_rate` has a window of its own, OUTSTANDING. `communicator` makes a communicator, uses it
+// once and frees it while OTHERS exist, so costs that grow with their number show.
 //
-// `communicator` is a communicator that is made, used once and freed while OTHERS are there: what grows with their number
-// shows.
-//
-// One-sided rows use a window over the program's own memory: into one that MPI allocates, Open MPI copies through
-// shared memory when both ranks are on one node, and the transport would not be measured.
-//
-// Units: bytes; us = half a round trip, or one put or get with its flush; MB = 10^6 bytes.
+// One-sided rows use a window over the program's own memory: if MPI allocates it, Open MPI copies through shared memory
+// between ranks on one node. Units: bytes; us = half a round trip, or one put or get with its flush; MB = 10^6 bytes.
 #include "bench.h"
 #include <getopt.h>
 #include <stdint.h>
@@ -42,7 +37,7 @@ enum {
     TAG_ACK = 2,
 };
 
-// Of struct test.window: what `--window` gives, and one message at a time.
+// Values of test.window: the window of `--window`, and one message at a time.
 enum { GIVEN, ONE };
 
 static const double FIRST_SECONDS = 0.1, SETTLED = 0.05;
@@ -90,7 +85,7 @@ static MPI_Comm *others;      // OTHERS, where they are needed
 
 // ---- the timed loops ------------------------------------------------------------------------------------------------
 
-// What all iterations would take if each took as long as the typical one.
+// Returns the time of all iterations if each took as long as the typical one.
 static double typical(long iterations) {
     qsort(laps, (size_t)iterations, sizeof *laps, compare_doubles);
     return quantile(laps, (int)iterations, 0.5) * (double)iterations;
@@ -245,14 +240,14 @@ static void check_one_sided(int bytes) {
 
 // ---- one row --------------------------------------------------------------------------------------------------------
 
-// Rank 0's seconds of one run, known to both ranks, so that both decide alike.
+// Returns rank 0's seconds of one run to both ranks, so that both decide alike.
 static double timed(const struct row *row, run body, long iterations) {
     double seconds = body(row, iterations);
     MPI_OK(MPI_Bcast(&seconds, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD));
     return seconds;
 }
 
-// The row's value from the seconds of one iteration.
+// Returns the row's value from the seconds of one iteration.
 static double value_of(const struct row *row, double seconds) {
     const struct test *test = row->test;
     double messages = test->window == ONE ? 1 : test->body == STREAM ? row->window / 2 : row->window;
@@ -279,7 +274,7 @@ static void report(const struct row *row, const double *seconds, int samples, lo
     fflush(stdout);
 }
 
-// Of messages of any size.
+// For messages of any size.
 static int most_in_flight(const struct test *test) { return test->window == GIVEN ? options.window : test->window; }
 
 static int window_for(const struct test *test, int bytes) {
@@ -297,13 +292,13 @@ static double median(const double *seconds, int samples) {
     return quantile(sorted, samples, 0.5);
 }
 
-// Whether a row of twice the samples gives what half of them gave.
+// Whether a row of twice the samples gives the same median as half of them.
 static bool has_settled(const double *seconds, int samples) {
     double shorter = median(seconds, samples / 2), change = median(seconds, samples) - shorter;
     return (change < 0 ? -change : change) < SETTLED * shorter;
 }
 
-// The seconds since a row began, known to both ranks: on a busy machine samples take longer than they count.
+// Returns the seconds since a row began to both ranks: on a busy machine samples take longer than they count.
 static double passed_since(double begin) {
     double passed = MPI_Wtime() - begin;
     MPI_OK(MPI_Bcast(&passed, 1, MPI_DOUBLE, 0, MPI_COMM_WORLD));
@@ -318,7 +313,7 @@ static void measure(const struct test *test, int bytes) {
     bool grows = options.seconds_per_row == 0;
     double budget = grows ? FIRST_SECONDS : options.seconds_per_row;
     double seconds[MAX_SAMPLES * LONGEST], each = 1e9; // of an iteration
-    // A run may hold what only the first use of a size costs, or another process's time: the best counts.
+    // The best run counts: others include the first use of a size, or another process's time.
     for (int long_ones = 0; long_ones < 3;) { // warm-up
         double of_run = timed(&row, body, iterations) / (double)iterations;
         each = of_run < each ? of_run : each;
@@ -385,7 +380,7 @@ static bool parse_window(const char *text) {
     return parse_numbers(text, 2, 1024, &options.window, 1, &count) && options.window % 2 == 0;
 }
 
-// Gives -1 to go on, else the exit status. Only rank 0 speaks.
+// Returns -1 to go on, else the exit status. Only rank 0 prints.
 static int parse_options(int argc, char **argv) {
     static const struct option known[] = {{"tests", required_argument, NULL, 't'},
                                           {"sizes", required_argument, NULL, 's'},

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//
-// Small messages between two ranks that take turns, for an instruction counter: how much a message costs when it never has
-// to be waited for. Build: mpicc -O2 -o ibex_mpi_instructions ibex_mpi_instructions.c
+// Small messages between two ranks that take turns, for an instruction counter: the cost of a message without waiting.
+// Build: mpicc -O2 -o ibex_mpi_instructions ibex_mpi_instructions.c
 // Run: mpirun -n 1 valgrind --tool=callgrind --toggle-collect=counted_send --toggle-collect=counted_recv
 //          ./ibex_mpi_instructions 1000 8 : -n 1 ./ibex_mpi_instructions 1000 8
-// A third argument, `nonblocking`, counts MPI_Isend, MPI_Irecv and MPI_Wait in place of MPI_Send and MPI_Recv.
-//
-// Each rank sends, then hands the turn to the other through a datagram socket on which the other sleeps. So a message has
-// arrived when MPI_Recv looks for it, no rank ever polls in vain, and the count is the same in each run. The first messages
-// (connections, caches, first use of a code path) go through functions of other names and are not counted.
+// A third argument, `nonblocking`, counts MPI_Isend, MPI_Irecv and MPI_Wait in place of MPI_Send and MPI_Recv. Each
+// rank sends, then hands the turn to the other through a datagram socket on which the other sleeps. So a message has
+// arrived when MPI_Recv looks for it, no rank polls in vain, and the count is the same in each run. The first messages
+// (connections, caches, first use of a code path) go through functions of other names, which are not counted.
 #include <mpi.h>
 #include <stdbool.h>
 #include <stddef.h>
@@ -32,7 +30,7 @@ static void fail(const char *what) {
     MPI_Abort(MPI_COMM_WORLD, 1);
 }
 
-// An abstract name, which needs no file: of this job, and of a rank.
+// An abstract name, which needs no file, of this job and a rank.
 static socklen_t name_of(struct sockaddr_un *address, int job, int of_rank) {
     *address = (struct sockaddr_un){.sun_family = AF_UNIX};
     int length = snprintf(address->sun_path + 1, sizeof address->sun_path - 1, "ibex-turn-%d-%d", job, of_rank);

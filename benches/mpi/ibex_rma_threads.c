@@ -1,18 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//
-// How many puts or gets a second several threads of rank 0 do in the memory of rank 1, as RMA-MT measures it.
+// Puts or gets per second of several threads of rank 0 in the memory of rank 1, as RMA-MT measures it.
 // Build: mpicc -O2 -pthread -o ibex_rma_threads ibex_rma_threads.c      Run: mpirun -n 2 ./ibex_rma_threads
 //
-// A round is WINDOW operations of each thread, and then they are complete:
+// A round is WINDOW operations of each thread, and their completion:
 //     flush        when all threads have issued theirs, the first one calls MPI_Win_flush
 //     flush_all    the same with MPI_Win_flush_all
 //     all_flush    each thread calls MPI_Win_flush
-// Each thread has a place of its own in the window, which all its operations use. The window is over the program's own
-// memory: into one that MPI allocates, Open MPI copies through shared memory when both ranks are on one node, and the
-// transport would not be measured.
-//
-// Each row is one JSON object on a line of rank 0's stdout; `value` is the median of `samples` runs, operations of all
-// threads a second, `spread` their interquartile range. Before, data is put, got back and compared.
+// All operations of a thread use its place in the window, which is over the program's own memory: if MPI allocates it,
+// Open MPI copies through shared memory between ranks on one node. Each row is one JSON object on a line of rank 0's
+// stdout; `value` is the median of `samples` runs, operations of all threads a second, `spread` their interquartile
+// range. Before, the program puts data, gets it back and compares it.
 #include "bench.h"
 #include <getopt.h>
 #include <pthread.h>
@@ -33,7 +30,7 @@ enum synchronisation { FLUSH, FLUSH_ALL, ALL_FLUSH, SYNCHRONISATIONS };
 static const char *const operations[OPERATIONS] = {"put", "get"};
 static const char *const synchronisations[SYNCHRONISATIONS] = {"flush", "flush_all", "all_flush"};
 
-// What the threads do at the moment; it changes while they wait for the next turn.
+// The threads' present work; it changes while they wait for the next turn.
 static struct row {
     enum operation operation;
     enum synchronisation synchronisation;
@@ -62,7 +59,7 @@ static void operate(int thread, enum operation operation) {
         MPI_OK(MPI_Get(own + place, bytes, MPI_BYTE, 1, place, bytes, MPI_BYTE, window));
 }
 
-// All rounds of a row, by one of its threads.
+// Does all rounds of a row, as one of its threads.
 static void do_rounds(int thread) {
     for (long i = 0; i < row.rounds; i++) {
         for (int k = 0; k < WINDOW; k++)
@@ -89,7 +86,7 @@ static void *work(void *argument) {
     }
 }
 
-// Seconds of so many rounds. The calling thread is the first.
+// Returns the seconds of so many rounds. The calling thread is the first.
 static double timed(long rounds) {
     row.rounds = rounds;
     pthread_barrier_wait(&turn);
@@ -105,7 +102,7 @@ static unsigned char expected_byte(size_t i) {
     return (unsigned char)(((uint32_t)i * 2654435761u >> 13) + (uint32_t)row.bytes * 3);
 }
 
-// What the row's operations move arrives, for each of its threads.
+// Checks that the row's operations move data, for each of its threads.
 static void check(void) {
     size_t all = (size_t)row.threads * (size_t)row.bytes;
     for (size_t i = 0; i < all; i++)
@@ -129,7 +126,7 @@ static void measure(void) {
     double rates[MAX_SAMPLES], operations_of_round = (double)WINDOW * row.threads;
     double of_sample = options.seconds_per_row / 20, each = 1e9; // of a round
     long rounds = 1;
-    // Warm-up. A run may hold what only the first use of a size costs, or another process's time: the best counts.
+    // Warm-up. The best run counts: others include the first use of a size, or another process's time.
     for (int long_ones = 0; long_ones < 3;) {
         double of_round = timed(rounds) / (double)rounds;
         each = of_round < each ? of_round : each;
@@ -154,7 +151,7 @@ static void measure(void) {
     fflush(stdout);
 }
 
-// All rows with so many threads, which live as long.
+// Measures all rows with so many threads, which live as long.
 static void with_threads(int threads) {
     pthread_t others[MOST_THREADS];
     is_over = false;
@@ -199,7 +196,7 @@ static void usage(FILE *to) {
             MOST_THREADS, MOST_BYTES, LEAST_SAMPLES);
 }
 
-// Gives -1 to go on, else the exit status. Only rank 0 speaks.
+// Returns -1 to go on, else the exit status. Only rank 0 prints.
 static int parse_options(int argc, char **argv) {
     static const struct option known[] = {{"threads", required_argument, NULL, 't'},
                                           {"sizes", required_argument, NULL, 's'},
@@ -248,7 +245,6 @@ static void measure_all(void) {
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     for (int i = 0; rank == 0 && i < options.thread_count; i++)
         with_threads(options.threads[i]);
-    // Rank 1 waits here.
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     MPI_OK(MPI_Win_unlock_all(window));
     MPI_OK(MPI_Win_free(&window));

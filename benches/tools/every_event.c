@@ -1,24 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//
-// A tool that costs nothing itself: registers for every event of the transport with a callback that does nothing, so that
-// what is measured is what events cost. Preloaded; `--mca btl_ibex_event_buffered 1` makes its registrations buffered.
+// A tool that costs nothing itself: registers for every event of the transport with a callback that does nothing, to
+// measure the cost of events. Preloaded; `--mca btl_ibex_event_buffered 1` makes its registrations buffered.
 // Build: mpicc -O2 -fPIC -shared -o every_event.so every_event.c -libex
 //
-// Over ibex's PML, EVERY_EVENT has it listen to the events of the matching instead, all those of MPI_COMM_WORLD and of the
-// communicators that are made later, by one thread at a time:
+// Over ibex's PML, EVERY_EVENT has it listen to the matching events instead, of MPI_COMM_WORLD and of communicators
+// that are made later, by one thread at a time:
 //     peruse      by PERUSE
 //     watched     by PERUSE, to one of them alone, which short messages do not have
-//     elsewhere   by PERUSE, to those of another communicator than the messages are on
+//     elsewhere   by PERUSE, to those of another communicator than that of the messages
 //     mpi_t       by MPI_T
-//     buffered    the same, with buffers in which the events of some thousand messages wait
-//     delivered   the same, with buffers that are as large as they are when nobody says anything
+//     buffered    the same, with buffers in which the events of some thousand messages stay
+//     delivered   the same, with buffers of the default size
 // and over any PML
-//     nothing     to no event: MPI_T is initialised and finalised
+//     nothing     to no event: initialises and finalises MPI_T
 //
 // At the end each rank that listens by MPI_T prints one line, the events since it registered:
 //     every_event: rank R raised A delivered B dropped C late D told E
-// The first four are the transport's own counts, told is what the handler for lost events was told. When the
-// registrations are freed nothing waits any more: each event was delivered, dropped or too late, and each loss was told.
+// The first four are the transport's own counts; `told` counts what the handler for lost events was told. After the
+// registrations are freed each event was delivered, dropped or too late, and the handler was told of each loss.
 #include <ibex_mpi_t.h>
 #include <peruse.h>
 #include <stdatomic.h>
@@ -34,7 +33,7 @@ static const char *const names[COUNTS] = {"btl_ibex_events_raised", "btl_ibex_ev
 
 static enum { NOTHING, BY_PERUSE, BY_MPI_T } how;
 
-// A registration with one of the two, and the communicator it is for; MPI_COMM_NULL: for none.
+// A registration by PERUSE or MPI_T, and its communicator; MPI_COMM_NULL: none.
 static struct listening {
     MPI_Comm to;
     MPI_T_event_registration registration;
@@ -115,7 +114,7 @@ static void register_for(int index, MPI_Comm to) {
     OK(MPI_T_event_register_callback(*registration, MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL, NULL, on_event));
 }
 
-// Those that PERUSE has as well, so that both count the same.
+// Whether PERUSE has the event as well, so that both count the same.
 static bool is_of_matching(int index) {
     static const char prefix[] = "ibex_comm_", own[] = "ibex_comm_req_protocol";
     char name[128] = "";
@@ -124,7 +123,7 @@ static bool is_of_matching(int index) {
     return strncmp(name, prefix, strlen(prefix)) == 0 && strcmp(name, own) != 0;
 }
 
-// To all events; or to those of the matching, of a communicator.
+// Listens to all events, or to the matching events of a communicator.
 static void listen_by_mpi_t(MPI_Comm to) {
     int count;
     OK(MPI_T_event_get_num(&count));

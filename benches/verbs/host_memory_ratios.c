@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//
-// What an adapter costs beside the bare memory of the host, between the same two processes: a send and receive of 8 bytes
-// beside a ping-pong of two flags in shared memory, and an RDMA write of 1 MiB beside process_vm_writev to the same memory.
-// For emulated adapters (docs/softhca.md), which are made of just these. Needs InfiniBand addressing (a LID).
+// Compares an adapter with the bare memory of the host, between the same two processes: a send and receive of 8 bytes
+// with a ping-pong of two flags in shared memory, and an RDMA write of 1 MiB with process_vm_writev to the same memory.
+// For emulated adapters (docs/softhca.md), which consist of these. Needs InfiniBand addressing (a LID).
 // Build: cc -O2 -o host_memory_ratios host_memory_ratios.c -libverbs     Run: softhca run -- ./host_memory_ratios
 //
-// Each line of stdout is one JSON object. `value` is the median of a round's batches, `spread` their interquartile range.
-// The four are measured in turn, round by round. Units: us = half a round trip; MB = 10^6 bytes.
-//
-// With --messages N nothing is timed: N messages of each of several sizes up to 256 bytes go to and fro, inline and not,
-// between two changes of the thread's name ("steady-begin", "steady-end"), so that a tracer sees what belongs to them.
+// Each line of stdout is one JSON object. `value` is the median of a round's batches, `spread` their interquartile
+// range. The four are measured in turn, round by round. Units: us = half a round trip; MB = 10^6 bytes. With --messages
+// N it times nothing: N messages of each of several sizes up to 256 bytes go to and fro, inline and not, between two
+// changes of the thread's name ("steady-begin", "steady-end"), which show a tracer where they begin and end.
 #define _GNU_SOURCE
 #include <errno.h>
 #include <getopt.h>
@@ -42,7 +40,7 @@ enum {
     USAGE_EXIT = 2,
 };
 
-// What a process tells the other.
+// Data that a process tells the other.
 struct address {
     uint16_t lid;
     uint32_t qp_number, key;
@@ -50,7 +48,7 @@ struct address {
     pid_t process;
 };
 
-// Processors fetch cache lines in pairs, so that what two processes write is a pair apart.
+// Processors fetch cache lines in pairs, so the flags of two processes are a pair apart.
 struct flag {
     _Alignas(128) atomic_uint value;
 };
@@ -75,7 +73,7 @@ static void fail(const char *what) {
 
 // ---- waiting --------------------------------------------------------------------------------------------------------
 
-// To be called in each turn of a loop that polls. A process whose peer has gone waits no longer.
+// Called in each turn of a loop that polls. Fails if the other process has gone.
 static void waited(unsigned *polls) {
     if (++*polls % PATIENCE != 0)
         return;
@@ -87,7 +85,7 @@ static void waited(unsigned *polls) {
     }
 }
 
-// Until the flag has at least that value: the other side may be one barrier ahead.
+// Waits until the flag has at least that value: the other side may be one barrier ahead.
 static void await_flag(struct flag *flag, unsigned value) {
     unsigned polls = 0;
     while (atomic_load_explicit(&flag->value, memory_order_acquire) < value)
@@ -336,7 +334,7 @@ static void steady(long messages) {
 
 // ---- two processes, each on a processor of its own ------------------------------------------------------------------
 
-// The processors of the two processes; negative: the first two that are allowed.
+// Processors of the two processes; negative: the first two that are allowed.
 static int processors[2] = {-1, -1};
 
 static void bind_to_own_processor(void) {
