@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A report as text for the terminal: a table per test, instructions by object, counts of events, and what was not
-//! measured. Called by [`crate::report`]. Grade: setup. Tests: below.
+//! A report as text for the terminal: a table per test, instructions by object, counts of events, and missing values.
+//! Called by [`crate::report`]. Grade: setup. Tests: below.
 
 use crate::catalogue::{Test, Transport, transport};
 use crate::numbers::{self, grouped, size};

@@ -48,7 +48,7 @@ static MPI_Win window;
 static pthread_barrier_t turn, issued, complete;
 static bool is_over;
 
-// ---- what is timed --------------------------------------------------------------------------------------------------
+// ---- the timed operations -------------------------------------------------------------------------------------------
 
 static void operate(int thread, enum operation operation) {
     int bytes = row.bytes;

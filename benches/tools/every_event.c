@@ -16,7 +16,7 @@
 //
 // At the end each rank that listens by MPI_T prints one line, the events since it registered:
 //     every_event: rank R raised A delivered B dropped C late D told E
-// The first four are the transport's own counts; `told` counts what the handler for lost events was told. After the
+// The first four are the transport's own counts; `told` counts the losses that the handler was told of. After the
 // registrations are freed each event was delivered, dropped or too late, and the handler was told of each loss.
 #include <ibex_mpi_t.h>
 #include <peruse.h>

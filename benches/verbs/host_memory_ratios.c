@@ -218,7 +218,7 @@ static void receive(void) {
     post_receive();
 }
 
-// ---- what is compared -----------------------------------------------------------------------------------------------
+// ---- the compared operations ----------------------------------------------------------------------------------------
 
 static void flag_round_trip(void) {
     static unsigned turn;

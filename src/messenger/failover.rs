@@ -88,8 +88,8 @@ mod tests {
         Message(u32),
     }
 
-    /// Returns what each port carries, and the number of messages, if the sender moves to each port of `stays` in turn
-    /// and sends that many messages there.
+    /// Returns the messages of each port, and their number, if the sender moves to each port of `stays` in turn and
+    /// sends that many messages there.
     fn sent(ports: usize, stays: &[(usize, u32)]) -> (Vec<VecDeque<Wire>>, u32) {
         let (mut wires, mut number) = (vec![VecDeque::new(); ports], 0);
         let mut before: Option<(usize, u32)> = None;

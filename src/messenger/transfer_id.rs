@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The numbers by which one process names its requests to another, and what each number stands for. A number from the
+//! The numbers by which one process names its requests to another, and the request of each number. A number from the
 //! network is looked up, never used as an address. A number whose transfer has ended is refused, until its place has
 //! been used 512 times. Places beyond the first 2^22 have no room for a count of uses, so their numbers are refused
 //! only while the place is free. Called by the PML. Pending grade. Tests: below.
@@ -56,7 +56,7 @@ impl<T: Copy> Transfers<T> {
         TransferId::new(place, slot.uses)
     }
 
-    /// Returns what the number stands for; `None` if its transfer has ended or never was.
+    /// Returns the value of the transfer with this number; `None` if it has ended or never was.
     #[must_use]
     pub fn get(&self, id: TransferId) -> Option<T> {
         let slot = self.slots.get(id.place())?;

@@ -311,8 +311,8 @@ impl<S: SendSlots> Tx<S> {
         }
     }
 
-    /// Checks whether a peer with waiting requests acknowledges what is posted to it, and counts the time in which it
-    /// does not. Returns whether it is held back from now on (`send_window.rs`).
+    /// Checks whether a peer with waiting requests acknowledges the posted ones, and counts the time in which it does
+    /// not. Returns whether it is held back from now on (`send_window.rs`).
     pub(super) fn look<Q: QueuePair>(&self, queue: &mut SendQueue<Q>, now: Duration, counters: &Counters) -> bool {
         let held = queue.look(self.signal_interval, now);
         add(&counters.held_back, u64::from(held.begins));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Leaves out of a plan what this machine, or both hosts, cannot measure, and says so; also what a first table leaves
-//! out. It is an error if something asked for by name is missing. Called by `ibex bench` and `cargo xtask bench`.
-//! Grade: setup. Tests: below.
+//! Makes a plan without the tests and transports that this machine, or both hosts, cannot measure, and names them; also
+//! those that a first table leaves out. A missing test or transport is an error if the user has asked for it by name.
+//! Called by `ibex bench` and `cargo xtask bench`. Grade: setup. Tests: below.
 
 use super::wanted::Wanted;
 use super::{LeftOut, Plan};

@@ -39,7 +39,7 @@ pub struct Plan {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct LeftOut {
     pub(crate) what: String,
-    /// What is missing, and how to get it.
+    /// Missing program or library, and how to get it.
     pub(crate) reason: String,
 }
 

@@ -25,7 +25,7 @@ pub struct Wanted {
     /// Repeat each measurement, but for counts of instructions, this many times [default: 3 to 5, as there is time]
     #[arg(long, value_parser = clap::value_parser!(u8).range(1..=100))]
     pub rounds: Option<u8>,
-    /// What events cost, over ibex.
+    /// Whether to measure the cost of events, over ibex.
     #[arg(skip)]
     pub events: bool,
 }

@@ -143,7 +143,7 @@ pub(crate) fn repeats(count: f64, other: f64) -> bool {
     (count - other).abs() <= 0.01 * other
 }
 
-/// Moves what each object did for the adapter into one more entry, of the adapter's.
+/// Moves the instructions that objects executed for the adapter into an entry of the adapter's.
 fn of_objects(profile: &Profile) -> Vec<OfObject> {
     let mut counts = profile.objects.clone();
     let mut for_adapter = 0;

@@ -52,7 +52,7 @@ impl Level {
         [now, now.max(self.most.load(Ordering::Relaxed))]
     }
 
-    /// Returns the maximum, whatever was reset.
+    /// Returns the maximum since the start, in spite of resets.
     #[must_use]
     pub fn most_ever(&self, more: u64) -> u64 {
         self.show(more)[1].max(self.most_before.load(Ordering::Relaxed))

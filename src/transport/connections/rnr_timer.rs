@@ -10,8 +10,8 @@
 
 use std::time::Duration;
 
-/// Target rate of refused messages per second. A compromise: each refusal discards what the peer has sent meanwhile, 2
-/// to 5 us of the link, so 5000 per second waste 1% to 2.5% of it, and 20000 waste 4% to 10%. But a receiver that polls
+/// Target rate of refused messages per second. A compromise: each refusal discards the peer's further messages, 2 to
+/// 5 us of the link, so 5000 per second waste 1% to 2.5% of it, and 20000 waste 4% to 10%. But a receiver that polls
 /// again also waits for its peers' retries, each with a send queue of at most 128 messages: 5000 retries per second
 /// bring 640000 messages, about as many as an MPI process can take.
 const PER_SECOND: u32 = 5_000;

@@ -17,7 +17,7 @@ use ibex_ffi::verbs::Status;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Longest time for draining a queue pair: far above what an adapter needs to flush it.
+/// Longest time for draining a queue pair: an adapter needs far less to flush it.
 const DRAINING: Duration = Duration::from_secs(1);
 
 impl<A: Adapter> Port<A> {

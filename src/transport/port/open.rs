@@ -83,7 +83,7 @@ impl Device {
         self.limits.max_sge >= 2
     }
 
-    /// Number of receives to post, if `asked` are wanted; else what the adapter lacks, for a message.
+    /// Number of receives to post, if `asked` are wanted; else the limit of the adapter, for a message.
     fn receives(&self, asked: u32) -> Result<u32, String> {
         let DeviceAttributes { max_srq_wr, max_cqe, .. } = self.limits;
         if max_srq_wr == 0 {

@@ -18,7 +18,7 @@ use ibex_ffi::verbs::{LocalSpan, Status};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// What to do with a message to a peer whose messages currently use another port (`divert.rs`).
+/// Treatment of a message to a peer whose messages currently use another port (`divert.rs`).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenDiverted {
     /// Refuse it, so that another port can have it.
