@@ -20,7 +20,7 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// Whether the port has polled everything since that a queue of `capacity` entries held at `earlier`.
+    /// Whether the port has since polled all entries that a queue of `capacity` entries held at `earlier`.
     fn is_past(&self, earlier: &Taken, capacity: u32) -> bool {
         self.empty_polls != earlier.empty_polls || self.completions >= earlier.completions + u64::from(capacity)
     }
