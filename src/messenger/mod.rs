@@ -3,7 +3,7 @@
 //! wire, and one state machine for each protocol.
 //!
 //! Knows no adapter and no MPI library: the caller posts the messages and reads that these parts choose, registers
-//! memory, and reports completions. Called by the PML (`plugin-abi/src/pml`). Grade and threads: in each file; no locks.
+//! memory, and reports completions. Called by the PML (`plugin-abi/src/pml`). Grades and threads: in each file.
 //!
 //! A message up to the eager limit is sent with its header. A longer one is announced: its receiver reads it and sends
 //! `Finished`, or asks for copies if the data on either side has gaps or cannot be registered. An announcement with

@@ -221,7 +221,7 @@ impl Answer {
     }
 }
 
-/// One line, because a csh as login shell takes no other. The server does not hold the input, the watch not the output.
+/// One line, because a csh as login shell takes no other. The watch does not hold the output.
 fn server_script(sides: &Sides) -> String {
     let Sides { line, before, after, port, .. } = sides;
     let variables = variables(sides);
