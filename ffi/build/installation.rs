@@ -1,18 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The installed Open MPI: its headers and libraries, its release series, and what it lacks. Part of `build.rs`.
-//!
-//! The MPI compiler wrapper says where (`mpicc`, or the one `$MPICC` names). Missing headers are taken from a source
-//! tree of the same release, if `$IBEX_OPENMPI_SOURCE` names one, and last from ibex's own few replacements
-//! (`openmpi/v*/absent`). If headers are still missing, the build ends with a list of them.
+//! The installed Open MPI: its headers and libraries, its release series, and what it lacks. Part of `build.rs`. The
+//! compiler wrapper (`mpicc`, or `$MPICC`) says where. Missing headers come from a source tree of the same release
+//! (`$IBEX_OPENMPI_SOURCE`), then from ibex's replacements (`openmpi/v*/absent`); else the build ends with a list.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::refusal::fail;
 
-/// A release series that there are files for.
 struct Series {
-    /// As its headers say it.
     major: u32,
     minor: u32,
     /// As `cfg(openmpi = ...)`, and in texts.
@@ -27,7 +23,6 @@ const SERIES: [Series; 2] = [
     Series { major: 5, minor: 0, name: "5.0", folder: "v5_0", pmix: true },
 ];
 
-/// The installed Open MPI, as its compiler wrapper describes it.
 pub(crate) struct Installation {
     /// Directories of headers, ibex' own included, in the order in which they are searched.
     pub(crate) includes: Vec<PathBuf>,
@@ -87,7 +82,6 @@ fn joined(directories: &[PathBuf]) -> String {
     )
 }
 
-/// A release of Open MPI, as its headers declare it.
 struct Release {
     header: PathBuf,
     numbers: [u32; 3],

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes C that compiles only where the C compiler lays out the types that ibex shares with Open MPI as bindgen's libclang
-//! does: another layout is an error of the build. Part of `build.rs`.
+//! Writes C that compiles only where the C compiler lays out the types shared with Open MPI as bindgen's libclang does.
+//! Part of `build.rs`.
 
 use std::fmt::Write as _;
 
@@ -59,14 +59,13 @@ pub(crate) fn assertions(bindings: &str) -> String {
     text
 }
 
-/// What a row of the bindings is of.
 enum Row<'a> {
     Size,
     Alignment,
     Offset(&'a str),
 }
 
-/// The name that the bindings have a type under: of a type with a version in its tag that.
+/// Name of a type in the bindings, which may be that of a tag with a version.
 fn tag_of<'a>(bindings: &'a str, name: &'a str) -> &'a str {
     let other = bindings.split_once(&format!("pub type {name} = ")).and_then(|(_, rest)| rest.split(';').next());
     other.map_or(name, str::trim)

@@ -30,8 +30,7 @@ fn bindings(openmpi: &Installation) -> bindgen::Bindings {
     verbs::builder()
         .header("openmpi/wrapper.h")
         .clang_args(openmpi.includes.iter().map(|directory| format!("-I{}", directory.display())))
-        // Open MPI was configured with a compiler that may know this type where libclang does not (gcc 12, clang 14). None of
-        // what is bound has it; the headers declare names for it, which shall be as long.
+        // gcc 12 knows this type, clang 14 does not. The headers only declare names for it, which shall be as long.
         .clang_arg("-D_Float16=short")
         .allowlist_type(TYPES)
         .allowlist_function(FUNCTIONS)

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ends a build that cannot continue. Part of `build.rs`.
 
-/// Ends the build with a message that cargo shows.
 pub(crate) fn fail(message: &str) -> ! {
     for line in message.lines() {
         println!("cargo::error={line}");

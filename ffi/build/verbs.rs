@@ -9,7 +9,6 @@ use crate::refusal::fail;
 const BITS: &str = "ibv_(access_flags|qp_attr_mask|wc_flags|send_flags)";
 const VALUES: &str = "ibv_(qp_type|qp_state|wc_opcode|wr_opcode|wc_status)";
 
-/// What all bindings have in common.
 pub(crate) fn builder() -> bindgen::Builder {
     bindgen::Builder::default()
         .prepend_enum_name(false)

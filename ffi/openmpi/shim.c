@@ -87,7 +87,7 @@ int ibex_patch(const char *name, const void *function)
     int code = opal_patcher->patch_symbol(name, (uintptr_t) function, &original);
     if (code != OPAL_ERR_RESOURCE_BUSY || opal_patcher->patch_address == NULL)
         return code;
-    /* Open MPI 5 patches a function by its name only once, and its own patch is there. By its address it does as before. */
+    /* Open MPI 5 patches a function by its name only once, as it has done itself; by its address as often as asked. */
     void *address = dlsym(RTLD_NEXT, name);
     if (address == NULL)
         address = dlsym(RTLD_DEFAULT, name);

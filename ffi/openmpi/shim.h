@@ -9,22 +9,18 @@ int ibex_modex_put(const char *key, const void *bytes, size_t size);
 /* Fetches what `name` published under `key`; `*bytes` is malloc()ed and the caller's to free(). */
 int ibex_modex_get(const char *key, const opal_process_name_t *name, void **bytes, size_t *size);
 
-/* The version of the BTL or PML interface that a component in the process declares, ibex' own aside: hundreds, tens and ones; 0: there
- * is none. */
+/* Version of the BTL or PML interface that another component in the process declares, in decimal digits; 0: none. */
 uint32_t ibex_interface_of_others(bool is_pml);
 
-/* What Open MPI wants of a watermark's value, which it asks for without saying: its handles stand for one tool each, but share the
- * variable. By where the value is to be put: a handle that is not in the variable's list is being made; its current value is what a
- * reset sets, its temporary one what a read compares with that. Open MPI's lock for tools is held. */
+/* What Open MPI wants of a watermark's value, told by the place for it: a handle outside the variable's list is being
+ * made; a reset sets the current value; a read compares the temporary one. Open MPI's lock for tools is held. */
 enum ibex_pvar_wanted { IBEX_PVAR_MADE, IBEX_PVAR_RESET, IBEX_PVAR_READ };
 enum ibex_pvar_wanted ibex_pvar_wanted(const mca_base_pvar_t *pvar, const void *value);
 
-/* Raises each handle's value of a high watermark of this object to `extreme`, where it is less; lowers that of a low one, where it is
- * more. As above. */
+/* Raises a high watermark's value in each handle of the object to at least `extreme`; lowers a low one's likewise. */
 void ibex_pvar_mark(const mca_base_pvar_t *pvar, const void *object, uint64_t extreme);
 
-/* Has calls of a function of the C library go to another one of its type, in place of the function and of what others have put there.
- * Returns an OPAL code; where Open MPI patches nothing itself, nothing is done. */
+/* Patches a function of the C library over earlier patches, unless Open MPI patches nothing. Returns an OPAL code. */
 int ibex_patch(const char *name, const void *function);
 
 /* OBJ_CONSTRUCT of a descriptor in storage of the caller's. */
@@ -69,8 +65,8 @@ opal_proc_t *ibex_comm_peer(ompi_communicator_t *comm, int rank);
 /* The processes in the group of a communicator's peers, and this process' rank in it; -1: in the other group. */
 int ibex_comm_peers(const ompi_communicator_t *comm);
 
-/* Whether it is an intercommunicator; how many processes are in its local or its remote group; of one of them, by its rank in the
- * group, the job and, in the lower half, the rank in it. */
+/* Whether it is an intercommunicator; the size of its local or remote group; a process of that group: the job (upper
+ * half), and the rank in the job. */
 int ibex_comm_is_inter(const ompi_communicator_t *comm);
 int ibex_comm_members(const ompi_communicator_t *comm, int is_remote);
 uint64_t ibex_comm_member(const ompi_communicator_t *comm, int is_remote, int rank);
@@ -86,9 +82,8 @@ int ibex_convertor_send(opal_convertor_t *convertor, const ompi_datatype_t *data
 int ibex_convertor_receive(opal_convertor_t *convertor, const ompi_datatype_t *datatype, size_t count, void *buffer);
 void ibex_convertor_destruct(opal_convertor_t *convertor);
 
-/* A message of MPI_Mprobe, taken from Open MPI's list and given back to it. It has a reference to its communicator (MPI 3.1,
- * 6.4.3: MPI_Comm_free leaves it alive as long as anything pends), which outlives the giving back: who received it releases it,
- * and the communicator may end there, which calls the PML. */
+/* A message of MPI_Mprobe, from Open MPI's list and back to it. Its reference to the communicator (MPI 3.1, 6.4.3)
+ * outlives it: the receiver releases the reference; the communicator may end there, which calls the PML. */
 ompi_message_t *ibex_message_alloc(ompi_communicator_t *comm);
 void ibex_message_return(ompi_message_t *message);
 void ibex_communicator_release(ompi_communicator_t *comm);
@@ -105,8 +100,7 @@ void ibex_pml_consider(const char *name);
 
 /* --- What a PML needs to send through Open MPI's shared-memory BTL (shared_memory.c). --- */
 
-/* Has the BTLs initialised, unless they are: Open MPI 4.1 does it for all PMLs, 5.0 leaves it to those that use them. One-sided
- * communication finds none else. Returns an OPAL code. */
+/* Has the BTLs initialised, unless they are: 5.0 leaves that to the PML, and osc/rdma needs them. An OPAL code. */
 int ibex_bml_begin(bool threads);
 
 /* The BTL of shared memory that is open; NULL: the user has left it out, or it declined. */
@@ -115,8 +109,8 @@ mca_btl_base_module_t *ibex_shared_memory(void);
 /* Whether a process is of this job and on this host. */
 bool ibex_is_on_this_host(ompi_proc_t *proc);
 
-/* Has the BTLs add processes, and says how this one names each; NULL: it does not reach it. All processes of the host at once, in
- * the order of their ranks: the shared-memory BTL numbers them so. Returns an OPAL code. */
+/* Has the BTLs add processes, and gets this BTL's endpoint of each; NULL: not reached. All processes of the host at
+ * once, in the order of their ranks: the shared-memory BTL numbers them so. Returns an OPAL code. */
 int ibex_bml_add(size_t count, ompi_proc_t **procs, const mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t **endpoints);
 int ibex_bml_remove(size_t count, ompi_proc_t **procs);
 

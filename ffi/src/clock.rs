@@ -10,8 +10,7 @@ pub const HAS_COUNTER: bool = cfg!(all(target_arch = "x86_64", not(miri)));
 #[inline]
 pub fn counter() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
-    // SAFETY: every x86-64 processor has the instruction, and it touches no memory. A system that traps it in user mode
-    // (prctl PR_SET_TSC) ends the process at the first call, as it would with the C library's own clock.
+    // SAFETY: every x86-64 processor has it; it touches no memory. A trap (prctl PR_SET_TSC) would end the process.
     unsafe {
         core::arch::x86_64::_rdtsc()
     }

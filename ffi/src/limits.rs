@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The process's resource limits (`getrlimit(2)`), and their use.
-//!
-//! The engine reads them for messages about failures. Grade: errors. Threads: any. Bytes, or numbers of files. No
-//! descriptor is needed for a limit, as those may be what has run out. Tests: at the end of the file.
+//! The process's resource limits (`getrlimit(2)`), and their use, for the engine's messages about failures. Grade:
+//! errors. Threads: any. Bytes, or numbers of files. Tests: at the end of the file.
 
 use std::fs;
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A new shared file of words, which other processes may read while this one writes.
-//!
-//! Called by the engine's `flight`. The words are atomic, because a process that opens the file may also write to it.
-//! Path: setup. Threads: any. Sizes in words of 8 bytes. Tests: at the end of the file.
+//! A new shared file of atomic words, which other processes may read, and even write, while this one writes. Called by
+//! the engine's `flight`. Path: setup. Threads: any. Sizes in words of 8 bytes. Tests: below.
 
 use std::fs::{self, File, OpenOptions};
 use std::io;
@@ -42,9 +40,8 @@ fn map(file: &File, words: usize) -> io::Result<&'static [AtomicU64]> {
     if base == libc::MAP_FAILED {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: so many bytes, mapped for ever (nothing unmaps them), aligned to a page; any bits are a number, and both
-    // this process and others reach them by atomic accesses alone, or read the file. A process that made the file
-    // shorter would have this one end by a signal, which is no access to other memory.
+    // SAFETY: so many bytes, never unmapped, aligned to a page; any bits are a number; all access is atomic, or reads
+    // the file. Where another process shortens the file, a signal ends this one, and no other memory is accessed.
     Ok(unsafe { std::slice::from_raw_parts(base.cast::<AtomicU64>(), words) })
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A cheap identifier of the current thread, for the delivery of events and for who is inside of what one thread enters.
-//!
-//! Path: hot, one instruction on x86-64. Threads: any. Tests: below.
+//! A cheap identifier of the current thread, for the delivery of events and for locks that a thread enters. Path: hot,
+//! one instruction on x86-64. Threads: any. Tests: below.
 
 /// A number that no other living thread has, and that is not 0.
 #[must_use]
@@ -10,8 +9,7 @@ pub fn number() -> usize {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
     {
         let number: usize;
-        // SAFETY: the thread pointer, which by the ABI stands at the address that it is. Memory of the thread's own is
-        // read, which lives as long as the thread, and nothing writes to it.
+        // SAFETY: by the ABI the thread pointer stands at its own address, in the thread's memory; nothing writes it.
         unsafe {
             core::arch::asm!("mov {}, fs:0", out(reg) number, options(nostack, pure, readonly, preserves_flags));
         }

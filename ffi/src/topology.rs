@@ -1,16 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The NUMA distance of adapters from this process, by hwloc.
+//! The NUMA distance of adapters from this process, by hwloc. Distances are as in the ACPI SLIT, 10 = local.
 //!
 //! The engine's `device.rs` calls it once, for all devices, and `choose.rs` uses the result. Every failure (no hwloc
 //! information, a virtual machine, a software device) means "unknown", which counts as near.
 //!
-//! Through the crate `hwlocality`. The other one, `hwloc2` (2.2.0 is its last release, of May 2020), has no safe call
-//! that sets the filter of I/O objects, without which hwloc reports no adapters at all (and it declares
-//! `hwloc_topology_set_io_types_filter` with an argument too many); it also takes object types that C wrote as Rust
-//! enums, which newer hwlocs (a `Die` among them, since 2.1) make undefined behaviour.
+//! The crate `hwloc2` would not do: it cannot set the filter of I/O objects, without which hwloc reports no adapters,
+//! and object types of newer hwlocs are undefined behaviour in it.
 //!
-//! Path: setup (reading a topology takes milliseconds to tens of them). Threads: any. No unsafe code here. Units: NUMA
-//! distances as in the ACPI SLIT, 10 = local. Tests: at the end of the file, on topologies in XML.
+//! Path: setup (takes milliseconds). Threads: any. No unsafe code here. Tests: below, on topologies in XML.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -27,10 +24,8 @@ const LOCAL: u32 = 10;
 /// What hwloc and Linux take for another node when the firmware says nothing.
 const REMOTE: u32 = 20;
 
-/// The NUMA distance between where this process may run and each device, given by its verbs name (`mlx5_0`) and its
-/// place in sysfs (`/sys/class/infiniband/mlx5_0`): 10 for the same node, more for others, `None`: not known.
-///
-/// A process that may run on several nodes is as near as the nearest of them.
+/// Returns the NUMA distance of each device (its verbs name and place in sysfs, `/sys/class/infiniband/mlx5_0`) from
+/// the nearest node where this process may run: 10 on the same node, more on others, `None`: not known.
 #[must_use]
 pub fn distances(devices: &[(&str, &Path)]) -> Vec<Option<u32>> {
     // hwlocality checks what hwloc says by assertions; a topology it does not understand must not end the process.
@@ -48,7 +43,6 @@ pub fn distance(device: &str, sysfs: &Path) -> Option<u32> {
     distances(&[(device, sysfs)])[0]
 }
 
-/// Reads a topology with the adapters in it.
 fn read(builder: TopologyBuilder) -> Option<Topology> {
     builder.with_io_type_filter(TypeFilter::KeepImportant).ok()?.build().ok()
 }
@@ -138,7 +132,6 @@ mod tests {
     const DISTANCES: &str = r#"<distances2 type="NUMANode" nbobjs="2" kind="5" indexing="os">
         <indexes length="4">0 1 </indexes><u64values length="12">10 32 32 10 </u64values></distances2>"#;
 
-    /// What processors 0 and 1 may be, by bits.
     fn processors(topology: &Topology, mask: u32) -> CpuSet {
         let allowed = topology.objects_with_type(ObjectType::PU).filter(|unit| mask >> unit.logical_index() & 1 == 1);
         allowed.fold(CpuSet::new(), |all, unit| all | unit.cpuset().expect("a processor has a set"))

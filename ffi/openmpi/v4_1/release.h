@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the C side of ibex takes differently from each release series of Open MPI: here for 4.1. Its counterparts have the same
- * names (openmpi/v5_0); the build puts the directory of the installed series on the include path. The Rust side is
- * src/openmpi/release. Included by wrapper.h, behind the headers that all series have. */
+/* What the C side of ibex takes differently from each release series of Open MPI: here for 4.1. openmpi/v5_0 has the
+ * same names; the build puts the installed series on the include path. The Rust side is src/openmpi/release. */
 #ifndef IBEX_OPENMPI_RELEASE_H
 #define IBEX_OPENMPI_RELEASE_H
 
@@ -9,8 +8,8 @@
 #include "opal/datatype/opal_convertor.h"
 #include "opal/mca/pmix/pmix.h"
 
-/* What another series lacks: with a strong reference the dynamic linker would refuse the library there, and ibex could not say why it
- * declines (version.rs). */
+/* What another series lacks. With strong references the dynamic linker would refuse the library there, and ibex could
+ * not say why it declines (version.rs). */
 #pragma weak opal_convertor_set_position_nocheck
 #pragma weak opal_pmix
 #pragma weak opal_value_t_class

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the C side of ibex takes differently from each release series of Open MPI: here for 5.0. See openmpi/v4_1/release.h. */
+/* What the C side of ibex takes differently from each release series of Open MPI: 5.0; see openmpi/v4_1/release.h. */
 #ifndef IBEX_OPENMPI_RELEASE_H
 #define IBEX_OPENMPI_RELEASE_H
 
@@ -32,9 +32,8 @@ static inline int ibex_modex_code(int answer)
 /* The first number of communicators that were made without a parent (MPI_Comm_create_from_group). */
 #define IBEX_EXTENDED_CONTEXTS 0x800000
 
-/* The number that messages in a communicator carry: the same for all its members. One without a parent has a place of its own in the
- * table of each, and an extended number of 128 bits that all agree on: 23 bits of that, which PMIx' server counts. Two communicators
- * of a process that have these in common are refused when the second is added. */
+/* The number that messages in a communicator carry: the same for all its members. Without a parent, 23 bits of the
+ * extended number. ibex refuses the second of two communicators of a process that have these bits in common. */
 static inline uint32_t ibex_context_of(const ompi_communicator_t *comm)
 {
     if (OMPI_COMM_IS_GLOBAL_INDEX(comm))
@@ -43,8 +42,7 @@ static inline uint32_t ibex_context_of(const ompi_communicator_t *comm)
     return IBEX_EXTENDED_CONTEXTS + (uint32_t) (number % IBEX_EXTENDED_CONTEXTS);
 }
 
-/* What stands in the table of communicators where a number is being agreed on. Before 5.0.4 that is the communicator from which the
- * new one is made, which has a number of its own. */
+/* What is in the table of communicators while a number is agreed on; before 5.0.4 a communicator with a number. */
 #ifdef OMPI_COMM_SENTINEL
 #    define IBEX_COMM_SENTINEL ((uintptr_t) OMPI_COMM_SENTINEL)
 #else

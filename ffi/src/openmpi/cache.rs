@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Open MPI's registration cache (`grdma`): creation, look-ups, destruction.
+//! Open MPI's registration cache (`grdma`). It keeps registrations after their last use, until the memory is unmapped
+//! or freed, or the adapter runs out. `unmapped` reports unmapped memory that Open MPI's hooks miss.
 //!
-//! Called by plugin-abi's `memory`, which gives the two callbacks that register and deregister with the adapter. The
-//! cache keeps registrations after their last use and drops them when the memory is unmapped or freed, or when the
-//! adapter runs out. `unmapped` reports unmapped memory that Open MPI's hooks miss. Grade: pending (a hit in the cache
-//! is a tree search). Threads: any, the cache has its own lock.
+//! Called by plugin-abi's `memory`, whose callbacks register with the adapter. Grade: pending (a hit is a tree search).
+//! Threads: any, the cache has its own lock.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;

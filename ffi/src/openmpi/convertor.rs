@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The data of a message, by Open MPI's datatype engine.
-//!
-//! Called by plugin-abi's `send` and `descriptor`. A convertor walks user data in the order it is sent; contiguous data
-//! can be read in place, other data is packed. Grade: hot (no allocation in ibex). Threads: the caller's own convertor.
+//! The data of a message, by Open MPI's datatype engine. A convertor walks user data in the order it is sent;
+//! contiguous data can be read in place, other data is packed. Called by plugin-abi's `send` and `descriptor`. Grade:
+//! hot (ibex allocates nothing). Threads: the caller's own convertor.
 
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -35,8 +34,7 @@ impl Message<'_> {
         let mut piece = sys::iovec { iov_base: std::ptr::null_mut(), iov_len: size };
         let mut pieces = 1;
         let mut taken = size;
-        // SAFETY: an initialised convertor (`Convertor`), of contiguous data (`Convertor::message`): nothing is written
-        // but the piece. The counts are live locals.
+        // SAFETY: initialised, of contiguous data (`Convertor::message`): writes only the piece and the counts.
         let code =
             unsafe { sys::opal_convertor_pack(self.raw.as_ptr(), &raw mut piece, &raw mut pieces, &raw mut taken) };
         if code < 0 { Err(code) } else { Ok((piece.iov_base.cast_const().cast(), taken)) }

@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hooks of ibex' own on calls that change what is below an address where Open MPI's hooks do not report it.
+//! Hooks of ibex' own on calls of which Open MPI's hooks report too little, so that its caches would keep registrations
+//! of pages that are gone: of `mremap` the range that it covers (`MREMAP_FIXED`), of `madvise` some advice that drops
+//! pages, of `shmdt` all but the first part of a segment in parts. A hook hides Open MPI's, as the last patch hides
+//! earlier ones, so it reports the same as well (docs/registered-memory.md says who sees which call).
 //!
-//! Open MPI's caches keep a registration until a range that it touches is reported gone. Of three calls Open MPI's hooks
-//! report too little: of `mremap` not the range that it covers (`MREMAP_FIXED`), of `madvise` not every advice that
-//! drops pages, of `shmdt` only the first part of a segment of which parts have gone or have other rights. A hook takes
-//! the place of Open MPI's, as the last patch hides earlier ones, so it reports what that reports as well
-//! (docs/registered-memory.md says who sees which call).
-//!
-//! Called by `unmapped`. Grade: setup. Threads: any may be in a hook, and malloc may hold its lock there: but for
-//! `shmdt`, which malloc does not call, nothing allocates. The hooks stay in place as long as Open MPI's, and the
-//! library that they are in is never unmapped. Tests: below; `hw-tests/mpi/freed_memory.c`.
+//! Called by `unmapped`. Grade: setup. Threads: any; malloc may hold its lock there, so nothing allocates but for
+//! `shmdt`, which malloc does not call. The hooks stay as long as Open MPI's; their library is never unmapped. Tests:
+//! below; `hw-tests/mpi/freed_memory.c`.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{null, null_mut};
@@ -17,8 +14,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{sys, unmapped};
 
-/// The advice after which other pages are below an address, of Linux to 6.17. Pages that an adapter uses are neither
-/// moved nor merged nor swapped, so all else leaves them where they are.
+/// Advice after which other pages are below an address (Linux to 6.17). The kernel never moves an adapter's pages.
 const DROPPING: [c_int; 5] =
     [libc::MADV_DONTNEED, libc::MADV_FREE, libc::MADV_REMOVE, MADV_DONTNEED_LOCKED, MADV_GUARD_INSTALL];
 /// Linux 5.18.
@@ -29,7 +25,6 @@ const MADV_GUARD_INSTALL: c_int = 102;
 /// No page is smaller.
 const PAGE: usize = 4096;
 
-/// A function of the C library that is to be hooked.
 struct Hook {
     name: &'static CStr,
     /// What calls are to go to, of the same type.
@@ -40,9 +35,7 @@ struct Hook {
 }
 
 struct Counts {
-    /// Calls that the hook has seen.
     seen: AtomicUsize,
-    /// Times that it was put in place.
     patched: AtomicUsize,
 }
 
@@ -75,10 +68,8 @@ fn all() -> [Hook; 3] {
     ]
 }
 
-/// Puts each hook in place that calls do not reach: at first, and when others have patched the function since.
-///
-/// Nothing is patched where Open MPI patches nothing, because the user has turned its registration cache off or
-/// because it has no hooks on this processor: then registrations are not kept.
+/// Puts each hook in place that calls do not reach: at first, and after others have patched the function. Where Open
+/// MPI patches nothing (cache off, or no hooks on this processor), nothing is patched: registrations are not kept.
 pub(super) fn put_in_place() {
     for hook in all() {
         let before = hook.counts.seen();
@@ -148,8 +139,7 @@ unsafe extern "C" fn shmdt(segment: *const c_void) -> c_int {
     unsafe { libc::syscall(libc::SYS_shmdt, segment) as c_int }
 }
 
-/// The part of the segment attached at an address that a line of `/proc/self/maps` is of: as the kernel finds it, by the
-/// place in the segment.
+/// Range of a line of `/proc/self/maps`, if it is of the segment attached at `segment`, by its place in the segment.
 fn part(line: &str, segment: usize) -> Option<(usize, usize)> {
     let number = |text: &str| usize::from_str_radix(text, 16).ok();
     let mut words = line.split_ascii_whitespace();

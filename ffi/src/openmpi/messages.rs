@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Text to the user, on standard error, which mpirun forwards.
+//! Text to the user, on standard error, which mpirun forwards. Called by plugin-abi's `messages`. Grade: setup and
+//! errors. Threads: any (one write each).
 //!
-//! Called by plugin-abi's `messages`. Grade: setup and errors; never on a hot path. Threads: any (one write each).
-//!
-//! Open MPI's own help system (`opal_show_help`), which would count equal messages of many ranks, is not used: in 4.1 a
-//! process hands its text to mpirun through a buffer that may be freed before it is read, and then the text is lost
-//! (`orte/util/show_help.c`; mpirun prints "Data unpack would read past end of buffer" instead).
+//! Open MPI's own help system (`opal_show_help`) is not used: in 4.1 it may free the text before mpirun reads it, and
+//! the user sees "Data unpack would read past end of buffer" instead (`orte/util/show_help.c`).
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;
@@ -24,18 +22,15 @@ pub fn line(text: &str) {
     unsafe { sys::opal_output(0, c"%s".as_ptr(), text.as_ptr()) };
 }
 
-/// A message of several lines between two rules, as Open MPI's help texts look. Written at once and unbuffered, so that
-/// it is seen although the process may end right after.
+/// A message of several lines between two rules. Written at once, unbuffered: the process may end right after.
 pub fn banner(text: &str) {
     let text = format!("{RULE}\n{}\n{RULE}\n", text.trim_end());
     // SAFETY: writes bytes that are alive to the process's own stderr; a short or failed write is accepted.
     let _ = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
 }
 
-/// Whether no other process of this job on this host has asked with the same text: one says it for all.
-///
-/// The job's folder on this host, which mpirun removes, has an empty file for each text that was asked with. Where
-/// there is no such folder, or no file can be made in it, everyone says it: rather twice than never.
+/// Whether this process is the first of the job on this host to ask with this text. The job's folder, which mpirun
+/// removes, gets an empty file for each text; without such a folder or file every process is the first.
 #[must_use]
 pub fn first_to_say(text: &str) -> bool {
     let Some(folder) = job_folder() else { return true };

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The modex: bytes that each process publishes at start and every other one may fetch.
-//!
-//! Called by plugin-abi's `modex`. The key is ibex's own and carries no version: what is published says its version
-//! itself, so that processes with different builds of ibex see each other and can say so.
-//! Grade: setup ([`fetch`] may wait for another host's data). Threads: any, `PMIx` takes its own lock.
+//! The modex: bytes that each process publishes at start and every other one may fetch. Called by plugin-abi's `modex`.
+//! The bytes, not the key, carry a version, so that different builds of ibex see each other. Grade: setup ([`fetch`]
+//! may wait for another host's data). Threads: any, `PMIx` takes its own lock.
 
 use std::ffi::CStr;
 

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The differences between the release series of Open MPI: one file per series; the build uses that of the headers.
-//!
-//! Every file has the same items, and only this folder, `ffi/openmpi` and the build script depend on the series: the
-//! rest of ibex, `plugin-abi` included, uses these items and the common bindings (`sys`). Another series needs a file
-//! here, a folder in `ffi/openmpi`, and a row in `ffi/build/installation.rs` (ARCHITECTURE.md, "Release series of Open MPI"). Grade:
-//! [`ReceiveDescriptor`] and [`received_by`] are hot; all else is setup. Threads: each item says.
-
+//! The differences between the release series of Open MPI: a file per series, all with the same items; the build uses
+//! that of the headers. Only this folder, `ffi/openmpi` and the build script depend on the series (ARCHITECTURE.md,
+//! "Release series of Open MPI"). Grade: [`ReceiveDescriptor`], [`received_by`] hot; else setup. Threads: each item
+//! "Release series of Open MPI"). Grade: [`ReceiveDescriptor`] and [`received_by`] are hot; all else is setup.
 use super::sys;
 
 #[cfg(openmpi = "4.1")]
@@ -26,7 +23,7 @@ pub use series::{
 
 pub(super) use series::host_name;
 
-/// Who takes messages with a tag of ours, which come by a BTL of Open MPI's: see [`received_by`].
+/// Receives messages with a tag of ibex that arrive by a BTL of Open MPI's: see [`received_by`].
 pub trait Receiver {
     /// A message has come, in so many segments; they are the BTL's when this returns. Any thread.
     ///

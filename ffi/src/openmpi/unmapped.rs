@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Notifies Open MPI of memory that has gone from below an address where its own hooks do not.
+//! Notifies Open MPI of unmapped memory that its own hooks miss.
 //!
-//! Open MPI's caches keep a registration until its memory hooks report that the memory is unmapped: it patches
-//! `munmap`, `brk` and others (`opal/mca/memory/patcher`). What it misses in them, `hooks` reports. UCX patches the same
-//! functions, be it for a component of Open MPI that is not used, or because libmpi is linked with it (Debian 13), and
-//! `sbrk` too, by which malloc shrinks the heap; the last patch hides earlier ones. A stale registration then refers to
-//! pages that the process no longer has, and messages would carry old data. So ibex subscribes to UCX
-//! (`ucm_set_event_handler` of `ucm/api/ucm.h`), and forwards its events to Open MPI.
+//! Open MPI's caches keep a registration until its memory hooks, patches of `munmap`, `brk` and others
+//! (`opal/mca/memory/patcher`), report the memory unmapped. UCX, if loaded, patches the same functions, and `sbrk`, by
+//! which malloc shrinks the heap; the last patch hides earlier ones. A stale registration refers to pages that the
+//! process no longer has, so messages would carry old data. So ibex subscribes to UCX (`ucm_set_event_handler` of
+//! `ucm/api/ucm.h`), and forwards its events to Open MPI. `hooks` reports calls that Open MPI's hooks miss.
 //!
-//! Called by `cache`, by `hooks`, and by plugin-abi's `memory` before it registers anything. Grade: setup; [`listen`] is
-//! one load as long as UCX is not loaded, and otherwise makes calls of the system that do nothing. Threads: any. Tests:
+//! Called by `cache`, by `hooks`, and by plugin-abi's `memory` before it registers anything. Grade: setup; [`listen`]
+//! looks for UCX until it is loaded, then makes system calls without effect. Threads: any. Tests:
 //! `hw-tests/mpi/freed_memory.c`.
 
 use std::ffi::{c_int, c_void};
@@ -62,7 +61,6 @@ pub(super) fn cache_made() {
     listen_if_loaded();
 }
 
-/// There is one cache less, and nothing more to be told to it.
 pub(super) fn cache_gone() {
     let mut state = STATE.lock().unwrap_or_else(PoisonError::into_inner);
     state.caches -= 1;
@@ -143,8 +141,7 @@ fn release(address: *mut c_void, size: usize) {
     unsafe { sys::opal_mem_hooks_release_hook(address, size, true) };
 }
 
-/// The threads that forward an event now, as pthread names them; 0: none. A variable of each thread would be allocated
-/// when it is first used.
+/// Threads, as pthread names them, that forward an event now; 0: none. A thread-local would allocate at its first use.
 static FORWARDING: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 
 struct Forwarding(&'static AtomicUsize);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Control and performance variables, registered with Open MPI's own variable system.
+//! Control and performance variables, registered with Open MPI's variable system, so that `ompi_info`, mpirun's command
+//! line, the environment, files and `MPI_T` have them.
 //!
-//! Called by plugin-abi's `variables`. Registered so, they appear in `ompi_info`, on mpirun's command line, in the
-//! environment and in files, and in the `MPI_T_cvar_*` and `MPI_T_pvar_*` calls. Grade: setup. Threads: registration
-//! runs in one thread; a performance variable is read from any.
+//! Called by plugin-abi's `variables`. Grade: setup. Threads: one registers; any reads a performance variable.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
@@ -11,8 +10,7 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
 use super::sys;
 
-/// Storage of a control variable, with its default: as long as the variable is registered, Open MPI writes what the
-/// user asked for to it, and what a tool does, in the tool's thread.
+/// Storage and default of a control variable. Open MPI writes the user's value to it, and a tool's in its thread.
 #[derive(Clone, Copy, Debug)]
 pub enum Storage<'a> {
     /// `unsigned long long`.
@@ -32,10 +30,8 @@ pub enum Scope {
     All = sys::MCA_BASE_VAR_SCOPE_ALL as isize,
 }
 
-/// Registers a control variable `<framework>_<component>_<name>`, and stores its default. Only the names of `component`
-/// are read.
-///
-/// `level` is the `MPI_T` verbosity, 1 (user, basic) to 9 (developer, all). A tool may write it until [`keep`] ends that.
+/// Registers the control variable `<framework>_<component>_<name>`, stores its default. `component` gives the names.
+/// `level` is the `MPI_T` verbosity, 1 (user, basic) to 9 (developer, all). A tool may write it until [`keep`].
 ///
 /// # Errors
 /// The OPAL code of the refusal.
@@ -87,8 +83,7 @@ fn copied(text: &str) -> Result<CString, i32> {
     CString::new(text).map_err(|_| sys::OPAL_ERR_BAD_PARAM)
 }
 
-/// Has a control variable keep its value: a tool that writes it from here on is told that it cannot now. Nothing, where
-/// there is none of this name.
+/// Fixes the value of a control variable, if there is one of this name: from then on `MPI_T` refuses a tool's write.
 pub fn keep(framework: &CStr, component: &CStr, name: &str) {
     let Ok(name) = CString::new(name) else { return };
     if let Some(index) = find(framework, Some(component), Some(&name)) {
@@ -159,7 +154,7 @@ pub enum Wanted {
     Extreme,
 }
 
-/// What is wanted of a watermark whose value is to be put here.
+/// Returns what Open MPI wants of a watermark whose value it wants at `value`.
 ///
 /// # Safety
 /// Within a [`Read`] of this variable, with its arguments.
@@ -173,8 +168,7 @@ pub unsafe fn wanted_of_watermark(variable: *const sys::mca_base_pvar_t, value: 
     }
 }
 
-/// Keeps the most that a high watermark has been, or the least of a low one, in each of an object's handles, as it is about
-/// to begin anew in one.
+/// Raises each handle's value of the object's high watermark to at least `extreme`; lowers a low one's to at most that.
 ///
 /// # Safety
 /// Within a [`Read`] or a [`Write`] of this variable, with its object.
@@ -183,16 +177,14 @@ pub unsafe fn mark(variable: *const sys::mca_base_pvar_t, object: *const c_void,
     unsafe { sys::ibex_pvar_mark(variable, object, extreme) };
 }
 
-/// Called when a tool writes a performance variable: the variable, the value, the object. Open MPI keeps the value of
-/// the handle itself.
+/// Called when a tool writes a performance variable: the variable, the value, the object. Open MPI stores it itself.
 pub type Write = unsafe extern "C" fn(*mut sys::mca_base_pvar_t, *const c_void, *mut c_void) -> c_int;
 
 unsafe extern "C" fn ignore_written(_: *mut sys::mca_base_pvar_t, _: *const c_void, _: *mut c_void) -> c_int {
     sys::OPAL_SUCCESS
 }
 
-/// An always running performance variable. One that Open MPI resets, for each handle by itself, is not read-only: all
-/// but levels and sizes.
+/// A performance variable that always runs. A tool may reset it in its handle, unless it is a level or a size.
 #[derive(Clone, Copy, Debug)]
 pub struct Performance<'a> {
     /// Its name, without the component's.
@@ -291,9 +283,8 @@ pub fn is_set(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -
     code == sys::OPAL_SUCCESS && source != sys::MCA_BASE_VAR_SOURCE_DEFAULT
 }
 
-/// Sets another part's variable of type `int`, unless the user has. False: he has, or there is no such variable.
-///
-/// Written to where the variable is kept, since most may not be set by the variable system once they are registered.
+/// Sets another part's variable of type `int`, unless the user has; false: the user has, or there is no such variable.
+/// Writes to its storage, because the variable system refuses to set most variables once they are registered.
 ///
 /// # Safety
 /// The variable's owner reads it in this thread alone now: while Open MPI is being initialised.

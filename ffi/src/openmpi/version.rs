@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Open MPI that ibex was built for, and the one that it runs in.
-//!
-//! Called by plugin-abi's `refusal`, which compares the two before anything else is done. Grade: setup. Any thread, but
-//! [`interface_of_others`]. What is read here is constant data of the loaded libraries: the version string, the sizes
-//! that their object classes record, which change when the layout of the type does, and what other components declare.
+//! The Open MPI that ibex was built for, and the one that it runs in, by constant data of the loaded libraries. Called
+//! by plugin-abi's `refusal` before anything else. Grade: setup. Any thread, but [`interface_of_others`].
 
 use std::ffi::CStr;
 
@@ -18,8 +15,7 @@ pub fn built() -> String {
 /// The release of the Open MPI in this process, as its libopen-pal spells it (a suffix such as `rc1` included).
 #[must_use]
 pub fn running() -> String {
-    // SAFETY: `opal_version_string` is a NUL-terminated constant array that libopen-pal exports; it stays loaded.
-    // The bindings know it as an array of no length, so no reference to it is made.
+    // SAFETY: a NUL-terminated constant of libopen-pal. The bindings know no length, so no reference is made.
     let text = unsafe { CStr::from_ptr((&raw const sys::opal_version_string).cast()) };
     text.to_string_lossy().into_owned()
 }
@@ -37,7 +33,7 @@ pub fn series(version: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// A type of Open MPI's whose size the running library can be asked for.
+/// A type of Open MPI's with its size in the running library, which changes when its layout does.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ClassSize {
     /// C name of the type.
@@ -108,9 +104,8 @@ impl Framework {
     }
 }
 
-/// The version of a framework's interface that another component in this process declares; `None` where there is no
-/// other. To be asked in an Open MPI of the release series that this was built for, where the thread that initialises
-/// it is not at the framework's list of components.
+/// Returns the interface version that another component in this process declares; `None`: there is no other. Only in an
+/// Open MPI of the series built for, while the thread that initialises it is not at the framework's components.
 #[must_use]
 pub fn interface_of_others(framework: Framework) -> Option<u32> {
     // SAFETY: looks at Open MPI's list of components, which is not made yet (and zero) or not changed meanwhile.

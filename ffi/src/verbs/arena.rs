@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An arena: memory of ibex's own, mapped, registered, and divided into slots of one size.
+//! An arena: memory of ibex's own, mapped, registered, and divided into slots of one size (`slots.rs`).
 //!
 //! Used by the engine for receive slots, send slots and handshake datagrams. Made at setup or when a pool grows; naming
-//! a slot is arithmetic (hot). Its memory is the protection domain's, and stays until that goes: every queue keeps its
-//! domain, so no work request outlives the memory it names (R3), in whatever order arenas and queues are dropped. The
-//! bytes are only reached through copies that may meet the adapter's (`slots.rs`). Sizes in bytes. Tests: device tests
-//! in `hw-tests`; of the slots in `slots.rs`.
+//! a slot is hot. The protection domain has the memory, and every queue keeps its domain, so no work request outlives
+//! the memory it names (R3). Sizes in bytes. Tests: device tests in `hw-tests`; of the slots in `slots.rs`.
 
 use super::mapping::Mapped;
 use super::slots::{ALIGNMENT, Slots};
@@ -51,8 +49,7 @@ impl Arena {
         let too_large = || io::Error::from_raw_os_error(libc::ENOMEM);
         let bytes = Slots::bytes(slot, count).ok_or_else(too_large)?;
         let memory = domain.map(bytes, pages, access)?;
-        // SAFETY: so many bytes, zero at first and at the start of a page, stay mapped as long as the domain, which is
-        // kept beside the slots. Nothing in ffi makes a reference to them (R1).
+        // SAFETY: the domain keeps so many bytes mapped from a page's start, and is kept beside. No reference (R1).
         let slots = unsafe { Slots::new(memory.base, slot, count) }.ok_or_else(too_large)?;
         let Mapped { lkey, rkey, bytes, kind, .. } = memory;
         Ok(Arena { slots, lkey, rkey, bytes, kind, _domain: Arc::clone(domain) })
@@ -93,8 +90,7 @@ impl Arena {
     #[inline]
     pub fn span(&self, index: usize) -> Option<LocalSpan> {
         let addr = self.address(index)?;
-        // SAFETY: the slot lies in memory that stays registered until no queue of its domain is left (R3), and a queue
-        // of another domain is refused the key. ffi reaches it only by copies that may meet the adapter's (R1, R2).
+        // SAFETY: R1 to R3: registered until no queue of its domain is left; others refuse the key. Atomic copies only.
         Some(unsafe { LocalSpan::new(addr, self.slots.size() as u32, self.lkey) })
     }
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Work completions: the adapter's report of a finished work request.
-//!
-//! Written by the provider as a whole (`cq.rs`) or field by field (`stamped.rs`), looked at by the engine. Hot; plain
-//! values. Tests: at the end of the file, and device tests in `hw-tests`.
+//! Work completions: the adapter's report of a finished work request. The provider writes them as a whole (`cq.rs`) or
+//! by fields (`stamped.rs`), the engine reads them. Hot; plain values. Tests: below, and device tests in `hw-tests`.
 
 use super::Status;
 use super::sys;

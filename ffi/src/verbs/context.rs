@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Devices: lists and opens them, and queries their attributes, ports and GID tables.
 //!
-//! Called by `ibex::select::device` and `ibex::transport`. Setup grade, any thread. GIDs are 16 bytes in network order
-//! as the wire carries them; rates are in Mb/s; MTU codes are those of `enum ibv_mtu` (1 = 256 bytes … 5 = 4096 bytes).
-//! Tests: device tests in `hw-tests`.
+//! Called by `ibex::select::device` and `ibex::transport`. Setup grade, any thread. GIDs are in network order; rates
+//! are in Mb/s; MTU codes are those of `enum ibv_mtu` (1 = 256 bytes … 5 = 4096). Tests: device tests in `hw-tests`.
 
 use super::handle::Handle;
 use super::sys;
@@ -78,7 +77,7 @@ pub struct PortAttributes {
     pub link_layer: u8,
     /// Local identifier; 0 on Ethernet, or where no subnet manager has been.
     pub lid: u16,
-    /// MTU codes, largest possible and active.
+    /// MTU code, largest possible.
     pub max_mtu: u32,
     /// Active MTU code.
     pub active_mtu: u32,
@@ -127,8 +126,7 @@ impl Context {
     /// Opens a device by its name. Asynchronous events are made non-blocking to read.
     ///
     /// # Errors
-    /// `ENODEV` where no device has that name; what `ibv_open_device(3)` gives else (`EACCES`: no permission on
-    /// `/dev/infiniband/uverbs*`).
+    /// `ENODEV` where no device has that name; else as `ibv_open_device(3)` (`EACCES` of `/dev/infiniband/uverbs*`).
     pub fn open(name: &str) -> io::Result<Arc<Context>> {
         let opened = with_devices(|list| {
             // SAFETY: an entry of the live list.
@@ -166,8 +164,7 @@ impl Context {
     /// Whether its work is done by the kernel on the host's processors (soft-RoCE), not by an adapter. Reads sysfs.
     #[must_use]
     pub fn is_software(&self) -> bool {
-        // `Documentation/ABI/stable/sysfs-class-infiniband`: a link to the device, which for software has no bus. Where
-        // sysfs lies, libibverbs may have been told (`SYSFS_PATH`).
+        // `Documentation/ABI/stable/sysfs-class-infiniband`: a link to the device. A software device has no bus.
         std::fs::canonicalize(&self.sysfs).is_ok_and(|device| device.to_string_lossy().contains("/devices/virtual/"))
     }
 
@@ -225,8 +222,7 @@ impl Context {
     /// The errno of the verb; `EINVAL` for a port that is not there.
     pub fn port(&self, port: u8) -> io::Result<PortAttributes> {
         let mut raw = sys::ibv_port_attr::default();
-        // SAFETY: the context is open (R4). The function writes at most the library's own `ibv_port_attr`, which has
-        // only ever grown, so that it fits in the one of these newer bindings.
+        // SAFETY: R4; the library writes its own `ibv_port_attr`, which only ever grew: it fits in these bindings'.
         errno(unsafe { sys::ibv_query_port(self.raw(), port, (&raw mut raw).cast()) })?;
         Ok(PortAttributes {
             state: raw.state,
@@ -241,8 +237,7 @@ impl Context {
         })
     }
 
-    /// The used entries of port `port`'s GID table of `len` entries (`ibv_query_gid_table(3)`): one system call, where
-    /// the kernel has it.
+    /// Returns the used entries of port `port`'s GID table of `len` entries (`ibv_query_gid_table(3)`).
     #[must_use]
     pub fn gids(&self, port: u8, len: u32) -> Vec<GidEntry> {
         // SAFETY: all fields of the entry are integers or a union of integers, for which zero is a value.

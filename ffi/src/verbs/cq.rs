@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Completion queues, from which work completions (`completion.rs`) are polled.
-//!
-//! Polled by the engine, hot: one indirect call into the provider, no system call, no allocation. The array polled into
-//! lives in the queue, so that an empty poll writes nothing. One thread at a time (`&mut`). Tests: `hw-tests`.
+//! Completion queues. Polled by the engine, hot: one indirect call into the provider. The array polled into lives in
+//! the queue, so that an empty poll writes nothing. One thread at a time (`&mut`). Tests: `hw-tests`.
 
 use super::handle::Handle;
 use super::stamped::{self, Reader};
@@ -41,11 +39,9 @@ pub struct CompletionQueue {
     handle: Arc<CqHandle>,
     poll: PollCq,
     completions: Box<[WorkCompletion]>,
-    /// Of a queue that gives the adapter's stamps.
     stamped: Option<Stamped>,
 }
 
-/// What reading with stamps needs.
 #[derive(Debug)]
 struct Stamped {
     reader: Reader,
@@ -74,8 +70,7 @@ impl CompletionQueue {
     pub fn stamping(context: &Arc<Context>, entries: u32, batch: usize) -> io::Result<Self> {
         let raw = extended::completion_queue(context, entries, stamped::FLAGS)?;
         let raw = NonNull::new(raw).ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
-        // An extended queue begins as a plain one does (`ibv_cq_ex_to_cq`). From here on it is destroyed where
-        // something fails.
+        // An extended queue begins as a plain one does (`ibv_cq_ex_to_cq`).
         // SAFETY: R4: the verb has just made it from `context`, which the handle keeps alive.
         let handle = unsafe { Handle::new(raw.as_ptr().cast(), Arc::clone(context)) }?;
         let mut queue = Self::over(context, handle, batch)?;

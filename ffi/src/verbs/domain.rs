@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Protection domains and registered memory, and the spans of memory that work requests name.
-//!
-//! Called by the engine (its own buffers) and by the plugin (user memory, through Open MPI's registration cache).
-//! Setup grade, any thread; a span is a plain value on the hot path. Tests: device tests in `hw-tests`.
+//! Protection domains, registered memory, and the spans of memory that work requests name. Called by the engine (its
+//! own buffers) and by the plugin (user memory, through Open MPI's registration cache). Setup grade, any thread; a span
+//! is a plain value on the hot path. Tests: device tests in `hw-tests`.
 
 use super::handle::Handle;
 use super::mapping::{Mapped, Mapping};
@@ -19,8 +18,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// A protection domain (`ibv_alloc_pd(3)`): queues and memory of one domain may be used together.
 #[derive(Debug)]
 pub struct ProtectionDomain {
-    /// Memory of ibex's own, released just before the domain. Every queue holds an `Arc` to the domain, so that is
-    /// after the last work request (R3).
+    /// Memory of ibex's own, released just before the domain: no queue, and so no work request, is left then (R3).
     mappings: Mutex<Vec<Mapping>>,
     handle: Handle<sys::ibv_pd>,
     relaxation: Relaxation,
@@ -49,10 +47,7 @@ impl ProtectionDomain {
         &self.context
     }
 
-    /// Maps and registers `bytes` bytes of ibex's own, which stay as long as the domain, on such pages.
-    ///
-    /// # Errors
-    /// `ENOMEM` where memory, or the limit of locked memory, does not suffice.
+    /// Maps and registers `bytes` bytes for the life of the domain. `ENOMEM`: no memory, or too much is locked.
     pub(super) fn map(&self, bytes: usize, pages: HugePages, access: Access) -> io::Result<Mapped> {
         // SAFETY: the domain is live (R4); the mapping becomes its own, and goes before it.
         let mapping = unsafe { Mapping::new(self.raw(), (bytes, pages), access, &self.relaxation) }?;
@@ -193,8 +188,7 @@ impl std::fmt::Debug for LocalSpan {
     }
 }
 
-/// Bytes that a post copies into the work request: they need no registration, and are never the device's. They may be
-/// bytes that nothing was ever written to, as the padding of a structure.
+/// Bytes that a post copies into the work request: neither registered nor the device's. They may be uninitialised.
 #[derive(Clone, Copy, Debug)]
 pub struct InlineSpan<'a> {
     start: *const MaybeUninit<u8>,

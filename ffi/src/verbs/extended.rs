@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Functions that libibverbs has only inline, over `struct verbs_context`: extended attributes, queues and values.
-//!
-//! That structure lies before every context and grows at its front, so its end is laid out here once for all; a library
-//! that is older has a smaller `sz`, and one older still says nothing (`infiniband/verbs.h`, `verbs_get_ctx_op`).
-//! Called by `context.rs` and `cq.rs`. Setup grade, but for [`raw_clock`]. Threads: any (R4). Tests: `hw-tests`.
+//! Functions that libibverbs has only inline, over `struct verbs_context`: extended attributes, queues and values. That
+//! structure lies before every context and grows at its front, so its end is laid out here; an older library has a
+//! smaller `sz`, the oldest has none (`infiniband/verbs.h`, `verbs_get_ctx_op`). Called by `context.rs` and `cq.rs`.
+//! Setup grade, but for [`raw_clock`]. Threads: any (R4). Tests: `hw-tests`.
 
 use super::context::Context;
 use super::errno;
@@ -46,8 +45,7 @@ unsafe fn operation<T: Copy>(context: &Context, offset: usize) -> Option<T> {
     if extended.addr() != usize::MAX {
         return None;
     }
-    // An extended context is the last field of a `verbs_context`, of which an older library has the end alone: so no
-    // pointer is made to its start.
+    // An older library has only the end of a `verbs_context`, so no pointer is made to its start.
     let field = |at: usize| context.wrapping_byte_sub(offset_of!(VerbsContext, context) - at);
     // SAFETY: the size lies right before every extended context, and is set when it is opened.
     let size = unsafe { field(offset_of!(VerbsContext, sz)).cast::<usize>().read() };
@@ -70,11 +68,8 @@ pub(super) fn attributes(context: &Context) -> Option<sys::ibv_device_attr_ex> {
     (code == 0).then_some(attributes)
 }
 
-/// An extended completion queue (`ibv_create_cq_ex(3)`) for `entries` completions, which can be asked for `flags`
-/// (`IBV_WC_EX_WITH_*`).
-///
-/// # Errors
-/// `EOPNOTSUPP`: not with this library, provider or device; else as of `ibv_create_cq(3)`.
+/// Creates an extended completion queue (`ibv_create_cq_ex(3)`) that can be read with `flags` (`IBV_WC_EX_WITH_*`).
+/// `EOPNOTSUPP`: not with this library, provider or device.
 pub(super) fn completion_queue(context: &Context, entries: u32, flags: u64) -> io::Result<*mut sys::ibv_cq_ex> {
     // SAFETY: the type is that of the field.
     let create: Option<CreateCq> = unsafe { operation(context, offset_of!(VerbsContext, create_cq_ex)) };
@@ -87,10 +82,7 @@ pub(super) fn completion_queue(context: &Context, entries: u32, flags: u64) -> i
     if queue.is_null() { Err(io::Error::last_os_error()) } else { Ok(queue) }
 }
 
-/// What the adapter's core clock shows, raw ticks (`ibv_query_rt_values_ex(3)`; providers put them into `tv_nsec`).
-///
-/// # Errors
-/// `EOPNOTSUPP`, or what the provider says.
+/// Reads the adapter's core clock, raw ticks (`ibv_query_rt_values_ex(3)`; providers put them into `tv_nsec`).
 pub(super) fn raw_clock(context: &Context) -> io::Result<u64> {
     let unsupported = || io::Error::from_raw_os_error(libc::EOPNOTSUPP);
     // SAFETY: the type is that of the field.

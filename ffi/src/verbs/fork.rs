@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Registered memory and `fork`: whether it is safe, and how to make libibverbs care for it.
-//!
-//! Called by `ibex::fork` before the first registration. Setup grade; any thread. Sources: `ibv_fork_init(3)`,
-//! `ibv_is_fork_initialized(3)`. Tests: device tests in `hw-tests`.
+//! Whether `fork` is safe for registered memory, and how libibverbs makes it so (`ibv_fork_init(3)`,
+//! `ibv_is_fork_initialized(3)`). Called by `ibex::fork` before the first registration. Setup; any thread. `hw-tests`.
 
 use super::errno;
 use super::sys;

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Handles of verbs objects (R4). A handle owns an object that a verb made, destroys it once, and keeps alive what the
-//! object was made from.
-//!
-//! Used by every type of this folder that owns a verbs object. Grade: setup, except [`Handle::raw`]: hot. Threads: any.
-//! Tests: the device tests in `hw-tests`.
+//! Handles of verbs objects (R4). Used by every type of this folder that owns a verbs object. Grade: setup, except
+//! [`Handle::raw`]: hot. Threads: any. Tests: the device tests in `hw-tests`.
 
 use super::{errno, sys};
 use std::ptr::NonNull;
@@ -51,10 +48,7 @@ unsafe impl<T: Object, K: Send> Send for Handle<T, K> {}
 unsafe impl<T: Object, K: Sync> Sync for Handle<T, K> {}
 
 impl<T: Object, K> Handle<T, K> {
-    /// Takes the result of a verb that makes an object.
-    ///
-    /// # Errors
-    /// The verb's errno, if `raw` is null.
+    /// Takes the result of a verb that makes an object. Fails with the verb's errno if `raw` is null.
     ///
     /// # Safety
     /// R4: `raw` is null, or an object that a verb has just made from what `keep` keeps alive.
@@ -70,14 +64,10 @@ impl<T: Object, K> Handle<T, K> {
 }
 
 impl<T: Object> Handle<T> {
-    /// Destroys the object.
-    ///
-    /// # Errors
-    /// The errno of the verb; the object then stays until the process ends.
+    /// Destroys the object. If the verb fails, the object stays until the process ends.
     pub(super) fn destroy(self) -> io::Result<()> {
         let handle = std::mem::ManuallyDrop::new(self);
-        // SAFETY: R4: `ManuallyDrop` prevents `drop`, so the object is destroyed once; it has no users, because this is
-        // the whole handle.
+        // SAFETY: R4: `ManuallyDrop` prevents a second destruction; this is the whole handle, so no users are left.
         errno(unsafe { T::destroy(handle.raw()) })
     }
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A mapping: memory from the kernel for ibex's own use, registered with an adapter for its whole life.
-//!
-//! Owned by the protection domain it is registered in (`domain.rs`), and gone with it; its pages are of `pages.rs`.
-//! Setup grade; any thread. Sizes in bytes. Tests: device tests in `hw-tests`.
+//! Memory from the kernel for ibex's own use (`pages.rs`), registered with an adapter for its whole life. Its
+//! protection domain owns it (`domain.rs`). Setup grade; any thread. Sizes in bytes. Tests: device tests in `hw-tests`.
 
 use super::handle::Handle;
 use super::pages::{HugePages, PageKind, Pages};
@@ -11,7 +9,6 @@ use super::sys;
 use std::io;
 use std::ptr::NonNull;
 
-/// Pages, mapped and registered.
 #[derive(Debug)]
 pub(super) struct Mapping {
     /// Present until they are deregistered and unmapped.
@@ -19,7 +16,6 @@ pub(super) struct Mapping {
     mapped: Mapped,
 }
 
-/// What is known of a mapping: where it starts, what it is made of, and by which keys work requests name it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mapped {
     pub(super) base: NonNull<u8>,
@@ -35,9 +31,6 @@ unsafe impl Send for Mapping {}
 
 impl Mapping {
     /// Maps `bytes` bytes, zero at first, on huge pages where those are `wanted` and had, and registers them.
-    ///
-    /// # Errors
-    /// `ENOMEM` where memory, or the limit of locked memory (`ulimit -l`), does not suffice.
     ///
     /// # Safety
     /// The domain is live, and outlives the mapping.
@@ -68,8 +61,7 @@ impl Mapping {
         relaxation: &Relaxation,
     ) -> io::Result<Mapping> {
         let (base, bytes) = (pages.base(), pages.bytes());
-        // SAFETY: R4: the caller says that the domain outlives the mapping; the pages stay until they are deregistered
-        // (`drop`).
+        // SAFETY: R4: the caller says that the domain outlives the mapping; the pages stay until deregistered (`drop`).
         let region = unsafe { registration::register(domain, base.as_ptr().cast(), bytes, access, relaxation) }?;
         // SAFETY: R4, the registration is live; the keys are set once, at registration.
         let (lkey, rkey) = unsafe { ((*region.raw()).lkey, (*region.raw()).rkey) };

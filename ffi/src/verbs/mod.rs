@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Safe verbs: objects that own their verbs resources, and posts and completions without overhead.
-//!
-//! Called by the engine only. The memory rules that every unsafe block of this module refers to:
+//! Safe verbs: objects that own their verbs resources, and posts and completions without overhead. Called by the engine
+//! only. The rules that every unsafe block of this module refers to, for memory:
 //!
 //! - **R1** No Rust reference is ever made to bytes an adapter may touch, but one to an atomic for the length of an
-//!   access; they are reached through raw pointers. What the adapter does to memory counts as atomic accesses.
+//!   access. What the adapter does to memory counts as atomic accesses.
 //! - **R2** Such bytes belong to the device from the post of a work request until its completion. Where only the
-//!   engine's books say which they are, ffi reaches them by atomic accesses (`slots.rs`), so that a wrong book garbles
-//!   a message and no more.
+//!   engine's books say which these are, ffi accesses them atomically (`slots.rs`): a wrong book garbles a message.
 //! - **R3** A registration outlives every work request that names it. Memory of ibex's own belongs to its protection
 //!   domain, which every queue holds; for other memory it is the promise with which a [`LocalSpan`] is made.
 //!
-//! And the rule for handles:
+//! And for handles:
 //!
 //! - **R4** A handle (`handle.rs`) owns an object that a successful verb made. It destroys the object once, and holds
-//!   an `Arc` to everything that the object was made from (context, protection domain, queues). libibverbs locks each
-//!   object, so any thread may use a handle (the verbs manual pages: all verbs are thread safe).
-//!
-//! Destroy verbs that fail in `Drop` are ignored: nothing can be done then, and the kernel frees all at process end.
+//!   an `Arc` to everything that the object was made from (context, protection domain, queues). Any thread may use a
+//!   handle (the verbs manual pages: all verbs are thread safe). Failures of destroy verbs in `Drop` are ignored.
 
 mod arena;
 mod completion;

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Pages from the kernel for ibex's own memory: huge ones if wanted and available, otherwise ordinary ones.
 //!
-//! Called by `mapping.rs`, which registers them. An adapter that finds 2 MiB by one entry of its translation table, and
-//! a processor by one of its TLB, have 16 entries for the receive slots of a port instead of 8192.
+//! Called by `mapping.rs`, which registers them. With huge pages the receive slots of a port need 16 entries of the
+//! adapter's translation table and of the TLB instead of 8192.
 //!
-//! - **Explicit** ones come from the pool of the host (`vm.nr_hugepages`), which others count on too. They are taken
-//!   for memory that fills them but for an eighth, and are populated at once: where the pool has pages that this
-//!   process may not use (a limit of its cgroup), touching them would end it. What is mapped is registered whole, since
-//!   neither `MADV_DONTFORK` nor what libibverbs does of the kind may end within such a page.
-//! - **Transparent** ones are asked for; the kernel gives them when the pages are first touched, or does not. No memory
-//!   is lost by them: what ends within one gets ordinary pages.
+//! - **Explicit** ones come from the pool of the host (`vm.nr_hugepages`). They are taken for memory that fills them to
+//!   seven eighths, and populated at once, because a touch of a page that a cgroup forbids would end the process. They
+//!   are registered whole, since `MADV_DONTFORK` may not end within such a page.
+//! - **Transparent** ones are a request to the kernel, which gives them at the first touch or does not.
 //!
 //! Setup grade; any thread. Sizes in bytes. Tests: at the end of the file, and device tests in `hw-tests`.
 
@@ -18,10 +16,8 @@ use std::fs;
 use std::io;
 use std::ptr::{self, NonNull};
 
-/// Bytes of a huge page.
 const HUGE: usize = 2 << 20;
 
-/// The kernel's description of the pool.
 const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
 /// Which huge pages memory may have.
@@ -98,9 +94,6 @@ impl Pages {
     }
 
     /// Pages for `bytes` bytes, transparent huge ones where they are wanted, would be filled, and the kernel gives any.
-    ///
-    /// # Errors
-    /// `ENOMEM`.
     pub(super) fn new(bytes: usize, wanted: HugePages) -> io::Result<Pages> {
         let pages = if wanted == HugePages::No || bytes < HUGE || !has_transparent() {
             Pages { base: map(bytes, 0)?, bytes, kind: PageKind::Ordinary }
@@ -131,8 +124,7 @@ impl Pages {
         self
     }
 
-    /// A child must not share them: after a copy on write the adapter would keep the old ones. They are a mapping of
-    /// their own, whole pages of whatever size.
+    /// A child must not share them: after a copy on write the adapter would keep the old ones.
     fn keep_from_children(&self) {
         // The kernel knows this advice since 2.6.16.
         let _ = self.advise(libc::MADV_DONTFORK);
@@ -164,32 +156,28 @@ fn filled(bytes: usize) -> Option<usize> {
 #[derive(Clone, Copy, Debug)]
 struct Pool {
     pages: usize,
-    /// Those that nobody has and nobody has been promised.
+    /// Free pages that are not reserved.
     available: usize,
 }
 
 impl Pool {
-    /// As it is now; `None` where there is none.
     fn now() -> Option<Pool> {
         let count = |file| fs::read_to_string(format!("{POOL}/{file}")).ok()?.trim().parse::<usize>().ok();
         let available = count("free_hugepages")?.saturating_sub(count("resv_hugepages")?);
         Some(Pool { pages: count("nr_hugepages")?, available })
     }
 
-    /// Whether each of `processes` could take so many and leave half of the pool: all come to the same answer, whoever
-    /// is first. And whether this one leaves a quarter, of what others have left.
+    /// Whether each of `processes` could take so many and leave half of the pool, and a quarter of it is left now.
     fn spares(self, pages: usize, processes: u32) -> bool {
         let of_all = pages.saturating_mul(processes.max(1) as usize);
         of_all <= self.pages / 2 && pages + self.pages.div_ceil(4) <= self.available
     }
 }
 
-/// Whether the kernel gives transparent huge pages to those who ask.
 fn has_transparent() -> bool {
     fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").is_ok_and(|modes| !modes.contains("[never]"))
 }
 
-/// A new anonymous mapping.
 fn map(bytes: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
     let protection = libc::PROT_READ | libc::PROT_WRITE;
     let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reliable-connected queue pairs: creation and state transitions. `qp/post.rs` posts to them.
-//!
-//! Path: setup. One thread at a time (`&mut`). Sources: `ibv_create_qp(3)`, `ibv_modify_qp(3)`; IBTA volume 1, 10.3
-//! (states). Tests: device tests in `hw-tests`.
+//! Reliable-connected queue pairs: creation and state transitions (`ibv_create_qp(3)`, `ibv_modify_qp(3)`; IBTA volume
+//! 1, 10.3). `qp/post.rs` posts to them. Grade: setup. One thread at a time (`&mut`). Tests: `hw-tests`.
 
 use super::cq::CqHandle;
 use super::handle::Handle;
@@ -99,8 +97,7 @@ impl QueuePair {
     /// Makes a queue pair in the reset state.
     ///
     /// # Errors
-    /// The errno of `ibv_create_qp(3)`, `EINVAL` where it set none: `ENOMEM` where the adapter has no more, or locked
-    /// memory is short.
+    /// The errno of `ibv_create_qp(3)`, such as `ENOMEM`; `EINVAL` where the provider set none.
     pub fn new(
         domain: &Arc<ProtectionDomain>,
         cq: &CompletionQueue,
@@ -153,7 +150,6 @@ impl QueuePair {
         errno(unsafe { sys::ibv_modify_qp(self.handle.raw(), attr, mask.0 as i32) })
     }
 
-    /// To a state that needs nothing else said.
     fn enter(&mut self, state: u32) -> io::Result<()> {
         let mut attr = blank();
         attr.qp_state = state;

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The interface of the two queues that the transport works with: implemented by [`super::QueuePair`] and
-//! [`super::CompletionQueue`], and by the scripted adapter of the engine's tests.
-//!
-//! Hot: `post`, `poll`; the rest is setup grade. One thread at a time (`&mut`).
+//! Traits of the transport's two queues, implemented by [`super::QueuePair`], [`super::CompletionQueue`] and the
+//! scripted adapter of the engine's tests. Hot: `post`, `poll`; the rest: setup grade. One thread at a time (`&mut`).
 
 use super::{Access, Path, PostError, Reception, Transition, Work, WorkCompletion, Wr};
 use std::io;
@@ -24,7 +22,7 @@ pub trait TakesWork: Send {
     /// Reset to initialised, on the port's partition; peers get `access`.
     ///
     /// # Errors
-    /// What `ibv_modify_qp(3)` says, here and below.
+    /// The errno of `ibv_modify_qp(3)`.
     fn initialise(&mut self, port: u8, pkey_index: u16, access: Access) -> io::Result<()>;
 
     /// Initialised to ready-to-receive, from `path`: what the peer sends is taken and acknowledged.
@@ -36,19 +34,19 @@ pub trait TakesWork: Send {
     /// Ready-to-receive to ready-to-send. The timers hold as long as the connection.
     ///
     /// # Errors
-    /// As above.
+    /// The errno of `ibv_modify_qp(3)`.
     fn ready_to_send(&mut self, to: &Transition) -> io::Result<()>;
 
     /// Any state to reset: what is posted is forgotten without a completion. The number stays.
     ///
     /// # Errors
-    /// As above.
+    /// The errno of `ibv_modify_qp(3)`.
     fn reset(&mut self) -> io::Result<()>;
 
     /// Any state to error: what is posted completes as flushed.
     ///
     /// # Errors
-    /// As above.
+    /// The errno of `ibv_modify_qp(3)`.
     fn fail(&mut self) -> io::Result<()>;
 }
 

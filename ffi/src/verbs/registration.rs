@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Access rights of registered memory, and the verb that registers it.
-//!
-//! Called for memory of ibex's own (`mapping.rs`) and for a program's (`domain.rs`). Setup grade, any thread. Tests: at
-//! the end of the file, and device tests in `hw-tests`.
+//! Access rights of registered memory, and the verb that registers it: ibex's own memory (`mapping.rs`) and a program's
+//! (`domain.rs`). Setup grade, any thread. Tests: below, and device tests in `hw-tests`.
 
 use super::handle::Handle;
 use super::sys;
@@ -22,8 +20,8 @@ bitflags::bitflags! {
         const REMOTE_READ = 4;
         /// Peers may do atomics here.
         const REMOTE_ATOMIC = 8;
-        /// The adapter's writes to this memory may reach it in any order; a completion still comes after all that were
-        /// made before it. In the optional range: who does not know it ignores it. Not a right of queue pairs.
+        /// The adapter's writes may arrive in any order; a completion still comes after all earlier writes. An optional
+        /// flag, which a kernel without it ignores. Not a right of queue pairs.
         const RELAXED_ORDERING = 1 << 20;
     }
 }
@@ -41,13 +39,12 @@ pub(super) struct Relaxation {
 }
 
 impl Relaxation {
-    /// The adapter has refused it.
     pub(super) fn is_refused(&self) -> bool {
         // Relaxed: who learns of it late is refused once more.
         self.is_refused.load(Ordering::Relaxed)
     }
 
-    /// Registers by `verb` with `access`. What is refused for the ordering alone is registered without it from now on.
+    /// Registers by `verb` with `access`. If the adapter refuses only the ordering, registers without it from now on.
     fn register<T>(&self, access: Access, verb: impl Fn(Access) -> io::Result<T>) -> io::Result<T> {
         let strict = access.difference(Access::RELAXED_ORDERING);
         if access == strict || self.is_refused() {
@@ -65,9 +62,6 @@ impl Relaxation {
 }
 
 /// Registers `bytes` bytes at `start` (`ibv_reg_mr(3)`).
-///
-/// # Errors
-/// The errno of the verb.
 ///
 /// # Safety
 /// The domain is live, and outlives the registration (R4). While that lives, the adapter may read the range, and write
@@ -95,7 +89,6 @@ mod tests {
 
     const RELAXED: Access = Access::LOCAL_WRITE.union(Access::RELAXED_ORDERING);
 
-    /// An adapter that answers so to relaxed ordering, and so to all else.
     fn adapter(relaxed: i32, strict: i32, asked: &RefCell<Vec<Access>>) -> impl Fn(Access) -> io::Result<()> {
         move |access| {
             asked.borrow_mut().push(access);

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Slots of one size in memory that an adapter may write while ibex reads it.
-//!
-//! Used by `arena.rs`, and knows nothing of adapters: where a slot starts, and copies from and to it. Naming a slot is
-//! hot, and arithmetic; copies are setup and pending grade. One thread at a time copies to it. Sizes in bytes. Tests:
-//! at the end of the file, also under Miri.
+//! Slots of one size in memory that an adapter may write while ibex reads it. Used by `arena.rs`. Naming a slot is hot,
+//! a copy setup or pending grade. One thread at a time copies to it. Sizes in bytes. Tests: below, also under Miri.
 
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
@@ -11,10 +8,8 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 /// Slots start at multiples of this: a cache line.
 pub(super) const ALIGNMENT: usize = 64;
 
-/// Bytes that are copied at a time.
 const WORD: usize = size_of::<u64>();
 
-/// A row of slots.
 #[derive(Debug)]
 pub(super) struct Slots {
     base: NonNull<u8>,
@@ -32,9 +27,8 @@ impl Slots {
     /// Lays the slots out in the memory at `base`; `None` where [`Self::bytes`] has no answer.
     ///
     /// # Safety
-    /// As long as the value lives there are [`Self::bytes`] initialised bytes at `base`, which is a multiple of
-    /// [`ALIGNMENT`]. No reference to them exists, and whoever else writes them at the same time is an adapter or does
-    /// so atomically.
+    /// As long as the value lives, [`Self::bytes`] initialised bytes are at `base`, a multiple of [`ALIGNMENT`]. No
+    /// reference to them exists, and all others but an adapter write them only atomically.
     pub(super) unsafe fn new(base: NonNull<u8>, slot: usize, count: usize) -> Option<Slots> {
         Self::bytes(slot, count)?;
         Some(Slots { base, slot, stride: stride(slot)?, count })
@@ -44,7 +38,6 @@ impl Slots {
         self.count
     }
 
-    /// Bytes of each.
     #[inline]
     pub(super) fn size(&self) -> usize {
         self.slot
@@ -105,8 +98,7 @@ impl Slots {
     }
 }
 
-/// The distance between the starts of two slots: an odd number of cache lines. Slots a power of two apart would all
-/// start in the same few sets of every cache, and a message's first bytes would hardly ever be found in one.
+/// Distance between slots: an odd number of cache lines. Powers of two would use the same few sets of every cache.
 fn stride(slot: usize) -> Option<usize> {
     let lines = slot.div_ceil(ALIGNMENT);
     (lines | 1).checked_mul(ALIGNMENT)
@@ -120,7 +112,6 @@ mod tests {
     #[derive(Clone, Copy)]
     struct Line([u8; ALIGNMENT]);
 
-    /// Memory, and slots in it. The memory goes after the slots.
     struct Made {
         slots: Slots,
         memory: *mut [Line],

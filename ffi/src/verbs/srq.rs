@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shared receive queues: one pool of receive slots for all queue pairs of a port.
-//!
-//! Posted to by the engine in batches, hot: one call into the provider a batch, no allocation (the chain of work
-//! requests is built once, `srq/chain.rs`). One thread at a time (`&mut`). Tests: device tests in `hw-tests`.
+//! Shared receive queues: one pool of receive slots for all queue pairs of a port. The engine posts in batches, hot:
+//! one call into the provider, no allocation (`srq/chain.rs`). One thread at a time (`&mut`). Tests: `hw-tests`.
 
 use super::handle::Handle;
 use super::sys;
@@ -48,17 +46,14 @@ impl SharedReceiveQueue {
         &self.handle
     }
 
-    /// Posts receives into the given slots of an arena, each under the identifier that `id` gives its slot; at most a
-    /// batch of them. Returns how many were posted. Hot.
+    /// Posts receives into slots of an arena, at most a batch, under identifiers by `id`. Returns how many. Hot.
     ///
     /// # Errors
-    /// When none was posted: the errno of the verb (`ENOMEM` when the queue is full), or `EINVAL` for a slot that the
-    /// arena does not have.
+    /// When none was posted: the verb's errno (`ENOMEM`: the queue is full), or `EINVAL` for a slot beyond the arena.
     pub fn post(&mut self, arena: &Arena, slots: &[u32], id: impl Fn(u32) -> u64) -> io::Result<usize> {
         let SharedReceiveQueue { handle, post, chain } = self;
-        // SAFETY: the queue is live (R4), and the chain well formed, which lives through the call and is copied by it.
-        // The spans are an arena's, whose memory the queue's domain has, or another domain's key, which the adapter
-        // refuses (R3).
+        // SAFETY: the queue is live (R4); the call copies the well-formed chain. Its spans' memory is of the queue's
+        // domain, or of another, whose key the adapter refuses (R3).
         let refill = |first, bad| unsafe { post(handle.raw(), first, bad) };
         chain.post(slots, id, |slot| arena.span(slot as usize), refill)
     }

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Completions with the adapter's timestamps: reads an extended completion queue, one by one.
 //!
-//! The same queue is polled normally ([`super::CompletesWork::poll`]) while no tool wants timestamps. That is sound:
-//! an extended queue may be passed to `ibv_poll_cq` (`ibv_cq_ex_to_cq`), and in rdma-core's mlx4, mlx5, irdma and efa
-//! both ways of reading take the queue's lock, look at the same consumer index and leave it right; what a cursor keeps
-//! beyond that is set anew by `ibv_start_poll`. The two are never mixed between a start and its end. Path: hot while a
-//! tool wants stamps. One thread at a time (`&mut`). Tests: device tests in `hw-tests`.
+//! The same queue is polled normally ([`super::CompletesWork::poll`]) while no tool wants timestamps. That is sound: an
+//! extended queue may be passed to `ibv_poll_cq` (`ibv_cq_ex_to_cq`); in rdma-core's mlx4, mlx5, irdma and efa both
+//! ways take the same lock and consumer index, and `ibv_start_poll` sets the rest anew. ibex never mixes them between a
+//! start and its end. Path: hot while a tool wants stamps. One thread at a time (`&mut`). Tests: `hw-tests`.
 
 use super::completion::{Start, WorkCompletion};
 use super::sys;
@@ -19,7 +18,6 @@ pub(super) const FLAGS: u64 = (sys::IBV_WC_EX_WITH_BYTE_LEN
 
 type Queue = *mut sys::ibv_cq_ex;
 
-/// The provider's functions of one queue.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Reader {
     start: unsafe extern "C" fn(Queue, *mut sys::ibv_poll_cq_attr) -> i32,
@@ -57,9 +55,6 @@ impl Reader {
     }
 
     /// Takes as many completions as there are and fit, with the raw ticks at which each was made. Returns how many.
-    ///
-    /// # Errors
-    /// The queue is broken.
     ///
     /// # Safety
     /// The queue is live, the one that this reader was made of, and read by nobody else at the time.
@@ -107,8 +102,7 @@ impl Reader {
     unsafe fn take(&self, queue: Queue, completion: &mut WorkCompletion, stamp: &mut u64) {
         // SAFETY: the two fields are written by start and next.
         let (wr_id, status) = unsafe { ((*queue).wr_id, (*queue).status) };
-        // SAFETY: between start and end, as the caller says. Of a failed one the provider leaves most undefined, as
-        // with `ibv_poll_cq`; nobody looks.
+        // SAFETY: between start and end, as the caller says. A failed completion's other fields are undefined, unused.
         let (start, imm, qp_num, flags) = unsafe {
             let start = Start {
                 wr_id,

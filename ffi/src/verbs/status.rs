@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Completion statuses and asynchronous events, as integers with names.
-//!
-//! Used where something failed; never hot. Source: `enum ibv_wc_status` and `enum ibv_event_type` of
-//! `infiniband/verbs.h`, IBTA volume 1, 11.6.2.
+//! Completion statuses and asynchronous events, as integers with names (`enum ibv_wc_status`, `enum ibv_event_type` of
+//! `infiniband/verbs.h`; IBTA volume 1, 11.6.2). Used where something failed; never hot.
 
 use std::fmt;
 

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! libibverbs as the installed `infiniband/verbs.h` declares it: types, constants and calls, not its inline functions
-//! (build/verbs.rs). Called by the other files of this module.
+//! libibverbs as the installed `infiniband/verbs.h` declares it, without its inline functions (build/verbs.rs).
 
 #![allow(
     clippy::all,

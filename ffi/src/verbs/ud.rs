@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Unreliable-datagram queue pairs: small packets to any known address, used to set connections up.
 //!
-//! Called by `ibex::connect::ud`. Setup grade; one thread at a time (`&mut`). It owns its completion queue and the
-//! slots of its datagrams, so that nothing here touches the data path. Sources: `ibv_create_ah(3)`, `ibv_post_send(3)`.
-//! Tests: device tests in `hw-tests`; of the sends under way in `ud/sends.rs`.
+//! Called by `ibex::connect::ud`. Setup grade; one thread at a time (`&mut`). Completion queue and slots are its own.
+//! Sources: `ibv_create_ah(3)`, `ibv_post_send(3)`. Tests: device tests in `hw-tests`; `ud/sends.rs`.
 
 use super::handle::Handle;
 use super::qp::{address_vector, blank};
@@ -36,9 +35,8 @@ type Operations = (
 #[derive(Debug, Clone)]
 pub struct Datagram(pub Vec<u8>);
 
-/// The way to a peer's port (`ibv_create_ah(3)`). A send names it until it has completed: some adapters (soft-RoCE,
-/// `irdma`, `bnxt_re`) are given its number alone, and look that up when the datagram leaves. So it is shared with the
-/// queue pair, which holds it for so long ([`UdQueuePair::send`]).
+/// The way to a peer's port (`ibv_create_ah(3)`). Some adapters (soft-RoCE, `irdma`, `bnxt_re`) look it up by number
+/// when the datagram leaves, so the queue pair holds it until the send has completed ([`UdQueuePair::send`]).
 #[derive(Debug)]
 pub struct AddressHandle(Handle<sys::ibv_ah, Arc<ProtectionDomain>>);
 
@@ -59,21 +57,20 @@ impl AddressHandle {
 /// A UD queue pair with its own completion queue and slots.
 #[derive(Debug)]
 pub struct UdQueuePair {
-    /// The first field, so that it is dropped before the address handles that its sends name (R3), and before its
-    /// completion queue.
+    /// The first field: dropped before the address handles that its sends name (R3), and before its completion queue.
     handle: Handle<sys::ibv_qp, Arc<ProtectionDomain>>,
     ops: Operations,
     cq: CompletionQueue,
     receives: Arena,
     outgoing: Arena,
-    /// Which slots of `outgoing` are under way, and where to.
+    /// Slots of `outgoing` that are under way, with their address handles.
     sends: Sends<AddressHandle>,
     size: usize,
     depth: u32,
     /// Port and partition key index.
     place: (u8, u16),
     qkey: u32,
-    /// How often it was set anew: completions of an earlier life, which some adapters leave in the queue, do not count.
+    /// Number of restarts. Completions of an earlier life, which some adapters leave in the queue, do not count.
     life: u64,
 }
 
@@ -160,7 +157,6 @@ impl UdQueuePair {
         (0..u64::from(self.depth)).try_for_each(|slot| self.post_receive(slot))
     }
 
-    /// The identifier of a request of this life.
     fn id(&self, slot: u64) -> u64 {
         (self.life << LIFE.0) | slot
     }
@@ -176,8 +172,7 @@ impl UdQueuePair {
         let mut request =
             sys::ibv_recv_wr { wr_id: RECEIVE | self.id(slot), next: ptr::null_mut(), sg_list, num_sge: 1 };
         let mut bad = ptr::null_mut();
-        // SAFETY: R4; the request lives through the call, which copies it; the slot is the device's until its
-        // completion is polled (R2), and its memory is that of the domain, which the queue pair holds (R3).
+        // SAFETY: R4; the call copies the request; the slot is the device's until its completion (R2, R3).
         errno(unsafe { (self.ops.1)(self.handle.raw(), &raw mut request, &raw mut bad) })
     }
 
@@ -215,17 +210,14 @@ impl UdQueuePair {
             remote_qkey: self.qkey,
         };
         let mut bad = ptr::null_mut();
-        // SAFETY: R4; the request lives through the call, which copies it; slot and address handle are kept for it
-        // until its completion (`sends`), or until the queue pair is destroyed (R2, R3).
+        // SAFETY: R4; the call copies the request; `sends` keeps slot and address handle until its completion (R2, R3).
         errno(unsafe { (self.ops.0)(self.handle.raw(), &raw mut request, &raw mut bad) })
     }
 
-    /// Takes what completed: gives each datagram that came in to `take` and posts its slot again. Never blocks. Returns
-    /// how many came in. A poll that finds nothing reads one word of the completion queue.
+    /// Takes completions: gives each datagram to `take`, and posts its slot again. Never blocks. Returns their number.
     ///
     /// # Errors
-    /// A request has failed, which stops the queue pair ([`Self::restart`] it), or a slot could not be posted again; or
-    /// the completion queue is broken.
+    /// A request failed, which stops the queue pair ([`Self::restart`]); a slot was not posted again; a broken queue.
     pub fn receive(&mut self, mut take: impl FnMut(Datagram)) -> io::Result<usize> {
         let completed: Vec<_> = self.cq.poll()?.iter().map(|c| (c.id(), c.status().0, c.len() as usize)).collect();
         let (mut received, mut failed) = (0, None);

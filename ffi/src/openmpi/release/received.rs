@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A received message, as the argument of the callback that Open MPI has registered for its tag.
-//!
-//! The arguments and the call differ between series: [`Received`] and [`call`]. Owned by plugin-abi's
-//! `runtime/frame.rs`. Grade: hot. Threads: its owner passes one message at a time.
+//! A received message, as the argument of the callback that Open MPI has registered for its tag. [`Received`] and
+//! [`call`] differ between series. Owned by plugin-abi's `runtime/frame.rs`. Grade: hot.
 
 use std::cell::UnsafeCell;
 
 use super::series::{Received, call};
 use crate::openmpi::sys;
 
-/// A received message of one segment, as the callback for its tag gets it. Open MPI reads it during the callback,
-/// through pointers to its parts. Hot. Threads: its owner passes one message at a time.
+/// A received message of one segment, which Open MPI reads during the callback. Its owner passes one at a time.
 pub struct ReceiveDescriptor {
     base: UnsafeCell<Received>,
-    /// Its only segment.
     segment: UnsafeCell<sys::mca_btl_base_segment_t>,
 }
 

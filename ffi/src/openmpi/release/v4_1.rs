@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Open MPI 4.1, from 4.1.0 on: BTL 3.1.0 and PML 2.0.0. See `release` for what this file is; `v5_0.rs` is its
-//! counterpart, with the same items.
+//! Open MPI 4.1, from 4.1.0 on: BTL 3.1.0, PML 2.0.0. `release` says what this file is. Same items as in `v5_0.rs`.
 
 use std::ffi::{c_char, c_void};
 
@@ -68,8 +67,7 @@ pub fn is_fault_tolerant() -> bool {
 /// Description of a received message, as callbacks get it.
 pub(super) type Received = sys::mca_btl_base_descriptor_t;
 
-/// Calls the callback of a tag, if one is registered, with a received message. 4.1 does not tell callbacks the sender,
-/// so `_sender` is not called.
+/// Calls the callback of a tag, if one is registered, with a received message. 4.1 tells callbacks no sender.
 ///
 /// # Safety
 /// The callback is from the table of Open MPI, which knows the module; the message does not change during the call.

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Open MPI 5.0, from 5.0.0 on: BTL 3.3.0 and PML 2.1.0. See `release` for what this file is; `v4_1.rs` is its
-//! counterpart, with the same items.
+//! Open MPI 5.0, from 5.0.0 on: BTL 3.3.0, PML 2.1.0. `release` says what this file is. Same items as in `v4_1.rs`.
 //!
-//! ibex uses only the part of the BTL interface that 4.1 has, too. It has its own put, get and atomics, so it needs
-//! none of Open MPI's active-message ones (`btl_base_am_rdma.c`). It sends no memory of accelerators, so the slot that
-//! was `btl_ft_event` (`btl_accelerator_max_send_size`) stays 0.
+//! ibex uses only the part of the BTL interface that 4.1 has, too: its put, get and atomics are its own, not those of
+//! `btl_base_am_rdma.c`. It sends no memory of accelerators, so `btl_accelerator_max_send_size` stays 0.
 
 use std::ffi::c_char;
 
@@ -20,8 +18,7 @@ pub const BTL_VERSION: u32 = 330;
 /// Version of the PML interface, as the decimal digits of 2.1.0. No header defines it as a number.
 pub const PML_VERSION: u32 = 210;
 
-/// Flag of a BTL whose puts are complete at the peer when their completion is reported. osc/rdma uses put and get only
-/// of a BTL with this flag.
+/// Flag of a BTL whose puts are complete at the peer when reported. osc/rdma uses put and get only of such a BTL.
 pub const REMOTE_COMPLETION: u32 = sys::MCA_BTL_FLAGS_RDMA_REMOTE_COMPLETION;
 
 /// Whether osc/rdma performs the atomics of a BTL without atomics by messages of its own (`btl_base_am_rdma.c`).

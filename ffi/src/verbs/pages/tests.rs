@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pages of every kind, of the kernel of this machine: what is got, and that it is given back. The pool of explicit
-//! huge pages is the host's: the tests that need some put them there, where they may, and give them back; elsewhere
-//! they say why they do not run.
+//! Pages of every kind from this machine's kernel. Tests that need explicit huge pages add them to the host's pool
+//! where they may, and remove them again; elsewhere they say why they do not run.
 
 use super::*;
 use std::fs::File;
@@ -30,7 +29,6 @@ impl Lent {
     }
 }
 
-/// `None` where the host has no pool.
 fn locked() -> Option<File> {
     let file = File::open(SIZE).ok()?;
     file.lock().is_ok().then_some(file)
@@ -42,7 +40,6 @@ impl Drop for Lent {
     }
 }
 
-/// Whether a child has memory where these pages are.
 fn is_in_a_child(pages: &Pages) -> bool {
     // SAFETY: the child calls nothing but `msync` and `_exit`, which are safe in the child of a process with threads.
     let child = unsafe { libc::fork() };
@@ -59,7 +56,6 @@ fn is_in_a_child(pages: &Pages) -> bool {
     libc::WEXITSTATUS(status) == 1
 }
 
-/// Writes and reads the first and the last byte.
 fn use_all(pages: &Pages) {
     for place in [0, pages.bytes - 1] {
         // SAFETY: inside the pages, which nobody else uses.

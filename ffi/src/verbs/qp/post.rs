@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Posts messages, RDMA operations and atomics to a reliable-connected queue pair.
+//! Posts messages, RDMA operations and atomics to a reliable-connected queue pair (`ibv_post_send(3)`).
 //!
-//! Hot: a work request on the stack, one indirect call into the provider, nothing else by ibex. One thread at a time
-//! (`&mut`). Immediate data is given in host order and travels in network order. Source: `ibv_post_send(3)`. Tests:
-//! device tests in `hw-tests`; of the requests at the end of the file, under Miri too, which finds what is not set.
+//! Hot: a work request on the stack and one indirect call into the provider. One thread at a time (`&mut`). Immediate
+//! data is given in host order and travels in network order. Tests: device tests in `hw-tests`; below, also under Miri.
 
 use super::super::sys;
 use super::QueuePair;
@@ -169,10 +168,8 @@ impl QueuePair {
     #[inline]
     fn post_filled(&mut self, request: &mut Request) -> Result<(), PostError> {
         let mut bad = MaybeUninit::uninit();
-        // SAFETY: R4; the request and its gather list live through the call, which copies them; what its opcode has is
-        // filled in, and of the rest see `Request`; `bad` is only written. The memory it names is registered and the
-        // device's from here on (R2, R3: the promise each `LocalSpan` was made with), or inline, which the provider
-        // copies before it returns (`ibv_post_send(3)`, IBV_SEND_INLINE).
+        // SAFETY: R4; the call copies request and gather list; the fields of the opcode are set (`Request`); `bad` is
+        // only written. The memory is the device's from now on (R2, R3: `LocalSpan::new`), or inline.
         match unsafe { (self.post)(self.handle.raw(), request.as_mut_ptr(), bad.as_mut_ptr()) } {
             0 => Ok(()),
             code => Err(refused(code)),
@@ -186,15 +183,13 @@ fn refused(code: i32) -> PostError {
     PostError(if code == -1 { io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) } else { code.abs() })
 }
 
-/// A work request of which the fields that its opcode has are filled in, and the immediate data of all. The others are
-/// most of 128 bytes, and clearing them would be a good part of what a post costs.
+/// A work request in which only the fields of its opcode and the immediate data are set. Clearing the others, most of
+/// 128 bytes, would be a good part of what a post costs.
 ///
-/// Providers read what the opcode has (`ibv_post_send(3)`), and two fields before they look at it. `imm_data` is read
-/// by soft-RoCE (`convert_send_wr`) and by those that post through a system call (`ibv_cmd_post_send` of libibverbs:
-/// hfi1, ipath); it is set. `wr.rdma.remote_addr` is read by soft-RoCE alone, of a message, too (`init_send_wqe`), and
-/// there it is not set: what stood on the stack is copied to `iova`, which the kernel looks at for RDMA and atomics
-/// only. To the provider, which is C, bytes that nobody has set are some number, as in the requests of any C program;
-/// no code of Rust reads them.
+/// Providers read only the fields of the opcode (`ibv_post_send(3)`), with two exceptions. Soft-RoCE and providers that
+/// post by a system call (`ibv_cmd_post_send`: hfi1, ipath) always read `imm_data`: it is set. Soft-RoCE also copies
+/// `wr.rdma.remote_addr` of a message (`init_send_wqe`) to `iova`, which the kernel uses for RDMA and atomics only: it
+/// stays unset. No code of Rust reads unset bytes.
 type Request = MaybeUninit<sys::ibv_send_wr>;
 
 /// All but the flags and what the opcode has.
@@ -242,7 +237,6 @@ fn fill_without_immediate(request: &mut Request, wr: Wr, opcode: u32, flags: u32
 mod tests {
     use super::*;
 
-    /// What providers read of a request.
     fn read(request: &Request) -> (u64, i32, u32, u32, u32) {
         let raw = request.as_ptr();
         // SAFETY: fields that every request has.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A chain of receive work requests that is linked once and posted from its front again and again.
 //!
-//! Used by `srq.rs` (hot: filling an entry is three stores and the span). The requests point to one another and to
-//! their spans, so all are reached through the raw pointers that those come from, and through no reference. One thread
-//! at a time (`&mut`). Needs no device. Tests: at the end of the file, also under Miri.
+//! Used by `srq.rs` (hot: filling an entry stores its identifier and span). Requests point to one another and to their
+//! spans, so all are reached through raw pointers only. One thread at a time (`&mut`). Tests: below, also under Miri.
 
 use super::super::sys;
 use crate::verbs::LocalSpan;
@@ -54,12 +53,9 @@ impl Chain {
         self.spans.as_ptr().wrapping_add(index)
     }
 
-    /// Fills the front with receives into these slots, as many as fit: `id` and `span` say their identifiers and where
-    /// they are. Has `post` post them, which is given the first request and where to name the one that was refused, and
-    /// answers 0 or an errno value. Returns how many were posted.
-    ///
-    /// # Errors
-    /// When none was posted: `EINVAL` for a slot that has no span, or what `post` says.
+    /// Has `post` post receives into these slots, as many as fit; `id` and `span` give identifiers and memory. `post`
+    /// gets the first request and where to name a refused one, and answers 0 or an errno value. Returns how many were
+    /// posted; if none, fails with that errno, or `EINVAL` for a slot without a span.
     #[inline]
     pub(super) fn post(
         &mut self,
@@ -134,7 +130,6 @@ mod tests {
         found
     }
 
-    /// Posts receives into these slots; there are twenty.
     fn post(
         chain: &mut Chain,
         slots: Range<u32>,

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The sends of a datagram queue pair: the slots in flight, and the resources that each needs until its completion.
-//!
-//! Owned by `ud.rs`. Setup grade; one thread at a time (`&mut`). Needs no device. Tests: at the end of the file.
+//! Slots in flight of a datagram queue pair, and what each needs until its completion. Owned by `ud.rs`. Setup grade;
+//! one thread at a time (`&mut`). Needs no device. Tests: at the end of the file.
 
 use std::sync::Arc;
 
-/// Slots, and what the send of each that is under way names.
 #[derive(Debug)]
 pub(super) struct Sends<W> {
     /// By slot; `None` for a free one.
@@ -14,7 +12,6 @@ pub(super) struct Sends<W> {
 }
 
 impl<W> Sends<W> {
-    /// `depth` free slots.
     pub(super) fn new(depth: u32) -> Self {
         Sends { under_way: (0..depth).map(|_| None).collect(), free: (0..depth).rev().collect() }
     }
@@ -34,7 +31,6 @@ impl<W> Sends<W> {
         }
     }
 
-    /// No send is under way any more.
     pub(super) fn end_all(&mut self) {
         (0..self.under_way.len() as u32).for_each(|slot| self.end(slot));
     }

@@ -1,8 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What opal/mca/threads/mutex.h takes from this header, for an installation of Open MPI 5.0 that lacks it, as Debian 13's does: the
- * types, which are members of structures that ibex reads, and the functions that inline ones call. It is searched last, so that an
- * installed one wins. That the types are as large as the running library's is checked when ibex is loaded (version.rs compares
- * opal_mutex_t). */
+/* What opal/mca/threads/mutex.h takes from this header, for an Open MPI 5.0 installed without it (Debian 13): types of
+ * members that ibex reads, and functions that inline ones call. It is searched last, so that an installed one wins.
+ * version.rs compares the size of opal_mutex_t when ibex is loaded. */
 #ifndef IBEX_ABSENT_THREADS_PTHREADS_MUTEX_H
 #define IBEX_ABSENT_THREADS_PTHREADS_MUTEX_H
 

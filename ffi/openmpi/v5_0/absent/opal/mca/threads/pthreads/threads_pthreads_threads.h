@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What opal/mca/threads/threads.h takes from this header, for an installation of Open MPI 5.0 that lacks it; see
- * threads_pthreads_mutex.h. */
+/* For an installation of Open MPI 5.0 that lacks this header; see threads_pthreads_mutex.h. */
 #ifndef IBEX_ABSENT_THREADS_PTHREADS_THREADS_H
 #define IBEX_ABSENT_THREADS_PTHREADS_THREADS_H
 
