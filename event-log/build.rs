@@ -32,8 +32,7 @@ fn main() {
     }
     println!("cargo::rustc-link-lib=dylib=mpi");
     println!("cargo::rustc-link-search=native={}", out.display());
-    // Of all libibex.so the one beside it, whatever LD_LIBRARY_PATH says: a second one in a process would be a second
-    // transport.
+    // The libibex.so beside it, whatever LD_LIBRARY_PATH says: a second one would be a second transport.
     println!("cargo::rustc-cdylib-link-arg=-Wl,--disable-new-dtags,-rpath,$ORIGIN");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libibex-log.so");
     // Open MPI's libraries are there until the process ends, and so must be what it was told to call.

@@ -22,8 +22,7 @@ pub(crate) const CALLS: &str = "
     File_write_all File_write_at_all File_write_ordered
 ";
 
-/// The names of those that are bound, in the order of the table, and a row for each, from what bindgen makes of their
-/// declarations.
+/// The names of the bound calls, in the order of the table, and a row for each from bindgen's declarations.
 pub(crate) fn rows(bound: &str) -> String {
     let (mut names, mut rows) = (String::new(), String::new());
     let bound: Vec<_> = CALLS.split_whitespace().filter_map(|name| Some((name, arguments(bound, name)?))).collect();

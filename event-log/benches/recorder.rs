@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Measures the events per second that the recorder takes without loss: `cargo bench -p ibex-event-log`.
-//!
-//! A thread puts events into its ring as the callback does (values, packing, ring), and the recorder's thread writes
-//! them to a temporary file (`IBEX_BENCH_FOLDER` names another folder). Prints for each pace the events per second, the
-//! losses, the bytes in the file, and the processor time per event on each side. The events are those of messages of 8
-//! bytes where ibex does the matching (ten elements), one message in ten of 1 MiB.
+//! Measures the events per second that the recorder takes without loss: `cargo bench -p ibex-event-log`. A thread puts
+//! events into its ring as the callback does; the recorder's thread writes them to a temporary file, or to the folder
+//! `IBEX_BENCH_FOLDER`. Prints for each pace events per second, losses, bytes, and processor time per event on each
+//! side. The events are those of messages of 8 bytes, one in ten of 1 MiB, where ibex does the matching.
 
 #[allow(dead_code, unused_imports, reason = "the bench uses less of it than the library, and not its tests")]
 #[path = "../src/recorder.rs"]

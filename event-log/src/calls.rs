@@ -2,11 +2,10 @@
 //! Records MPI calls in which the application can wait for other processes, with an event at their begin and one at
 //! their end; also where the program stops and resumes the recording.
 //!
-//! wrappers.rs lists the calls. Each function overrides MPI's own, as in `entry.rs`, also under its `PMPI_` name, which
-//! Fortran's calls and other tools use. Of nested calls only the outermost counts, because a tool's wrapper calls MPI's
-//! function, and MPI calls its own. Called by the application, `recording.rs` and `entry.rs`. Grade: hot; two clock
-//! readings and two records per call. Threads: the application's. Tests: tests/trace.rs; with a device,
-//! hw-tests/tests/device/waits.rs.
+//! Each function of wrappers.rs overrides MPI's own, also under its `PMPI_` name, which Fortran's calls and other tools
+//! use. Only the outermost of nested calls counts, because tools and MPI call MPI's functions. Called by the
+//! application, `recording.rs` and `entry.rs`. Grade: hot; two clock readings and two records per call. Threads: the
+//! application's. Tests: tests/trace.rs; hw-tests/tests/device/waits.rs.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};
@@ -18,7 +17,6 @@ use crate::catalogue::EventType;
 use crate::mpi;
 use crate::target::Target;
 
-/// Names of the events.
 const BEGIN: &str = "mpi_call_begin";
 const END: &str = "mpi_call_end";
 const CONTROL: &str = "mpi_pcontrol";
@@ -35,7 +33,6 @@ struct Targets {
     control: Option<&'static Target>,
 }
 
-/// Whether the program has stopped the recording.
 static IS_STOPPED: AtomicBool = AtomicBool::new(false);
 
 thread_local! {
@@ -45,20 +42,17 @@ thread_local! {
     static NUMBER: Cell<u64> = const { Cell::new(0) };
 }
 
-/// Returns whether there is a clock that can stamp the events.
 fn has_clock() -> bool {
     mpi::source(SOURCE).is_ok_and(|source| source.name.starts_with("host:"))
 }
 
-/// Returns the type of the event that tells where the recording stops and resumes. It is recorded whatever events are
-/// chosen, because readers need it to know of the gap.
+/// Returns the type of stops and resumptions, recorded whatever events are chosen: readers need it to know of gaps.
 pub(crate) fn control() -> Option<EventType> {
     let description = "The program stops the recording by MPI_Pcontrol, or resumes it. level: 0 stops, 1 resumes";
     has_clock().then(|| EventType::own(CONTROL, description.to_owned(), &["level"]))
 }
 
-/// Returns the two types of calls; none if no clock can stamp them. Events name a call by its index in the list at the
-/// end of the description.
+/// Returns the two types of calls; none if no clock can stamp them. Their description lists the calls.
 pub(crate) fn types() -> Vec<EventType> {
     if !has_clock() {
         return Vec::new();
@@ -80,13 +74,11 @@ pub(crate) fn record(types: &[EventType], targets: &[&'static Target]) {
     let _ = TARGETS.set(Targets { begin: of(BEGIN), end: of(END), control: of(CONTROL) });
 }
 
-/// Records no new calls from now on.
 pub(crate) fn stop() {
     IS_STOPPED.store(true, Ordering::Relaxed);
     tell(0);
 }
 
-/// Records calls again from now on.
 pub(crate) fn resume() {
     tell(1);
     IS_STOPPED.store(false, Ordering::Relaxed);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The event types and elements, as `MPI_T` describes them, the choice of the user, and the place of each element in an
-//! event's data.
-//!
-//! Called by `session.rs`, `recording.rs` and `target.rs`. Grade: setup, but [`Place::value`], which is hot. Threads:
-//! plain data. Tests: below; tests/log.rs, tests/trace.rs.
+//! event's data. Called by `session.rs`, `recording.rs` and `target.rs`. Grade: setup, but [`Place::value`]: hot.
+//! Threads: plain data. Tests: below; tests/log.rs, tests/trace.rs.
 
 use ibex_trace::ElementKind::{self, I32, I64, U32, U64};
 use ibex_trace::{GROUPS, MOST_ELEMENTS, MOST_TYPES};
@@ -23,7 +21,6 @@ pub(crate) struct EventType {
     pub(crate) elements: Vec<Element>,
 }
 
-/// An element of an event type.
 #[derive(Debug, Clone)]
 pub(crate) struct Element {
     /// Name, or its number if it has none.
@@ -44,7 +41,6 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    /// Returns the element's value in 64 bits.
     #[inline]
     pub(crate) fn value(self, data: &[u64; WORDS]) -> u64 {
         let top = data[usize::from(self.word) % WORDS] << self.up;
@@ -56,8 +52,7 @@ pub(crate) fn types() -> Vec<EventType> {
     (0..mpi::type_count()).filter_map(|index| mpi::event_type(index).ok()).collect()
 }
 
-/// Returns those of these types that the user has chosen by an environment variable; there is room for one more in a
-/// trace. Prints what the choice names in vain.
+/// Returns the types chosen by an environment variable, with room for one more in a trace. Prints unknown names.
 pub(crate) fn choose(variable: &str, chosen: &Chosen, types: &[EventType]) -> Vec<EventType> {
     let names: Vec<&str> = types.iter().map(|of| of.name.as_str()).collect();
     let (chosen, unknown) = chosen.choose(&names);
@@ -89,7 +84,6 @@ impl EventType {
         EventType { index: None, name: name.to_owned(), description, elements }
     }
 
-    /// Returns the name without ibex's prefix.
     pub(crate) fn short(&self) -> &str {
         ibex_trace::short(&self.name)
     }
@@ -100,13 +94,11 @@ impl EventType {
         self.elements.len() <= MOST_ELEMENTS && self.elements.iter().all(fits)
     }
 
-    /// Returns the description for a trace.
     pub(crate) fn recorded(&self) -> ibex_trace::EventType {
         let elements = self.elements.iter().filter_map(Element::recorded).collect();
         ibex_trace::EventType { name: self.name.clone(), description: self.description.clone(), elements }
     }
 
-    /// Returns the positions of the elements in an event's data.
     pub(crate) fn places(&self) -> [Place; MOST_ELEMENTS] {
         std::array::from_fn(|element| self.elements.get(element).map(Element::place).unwrap_or_default())
     }
@@ -123,14 +115,12 @@ impl Element {
         Place { word: (self.at / 8) as u8, up, down, is_signed: self.kind.is_some_and(ElementKind::is_signed) }
     }
 
-    /// Returns the description for a trace; `None` for an unknown datatype.
     fn recorded(&self) -> Option<ibex_trace::Element> {
         // The interface has no units.
         let unit = if matches!(self.name.as_str(), "bytes" | "total" | "offset") { "bytes" } else { "" };
         Some(ibex_trace::Element::new(&self.name, self.kind?, unit))
     }
 
-    /// Returns C's name of the type.
     pub(crate) fn type_name(&self) -> &'static str {
         match self.kind {
             Some(I32) => "int",
@@ -146,7 +136,6 @@ impl Element {
 mod tests {
     use super::*;
 
-    /// Makes a type with elements of these kinds at these displacements.
     fn made(elements: &[(Option<ElementKind>, usize)]) -> EventType {
         let element = |&(kind, at): &(Option<ElementKind>, usize)| Element { name: "e".into(), kind, at };
         EventType { elements: elements.iter().map(element).collect(), ..EventType::own("t", String::new(), &[]) }

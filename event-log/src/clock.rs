@@ -33,7 +33,6 @@ impl Clocks {
         Clocks { offset: calendar_offset(), sources: Vec::new() }
     }
 
-    /// Reads the clocks of all present sources.
     pub(crate) fn sample(&mut self) {
         for index in 0..mpi::source_count().unsigned_abs() as usize {
             if self.sources.len() == index {
@@ -84,7 +83,6 @@ struct Reading {
     around: (i64, i64),
 }
 
-/// Returns the fastest of a few readings of a clock.
 fn narrowest(clock: impl Fn() -> Option<i64>) -> Option<Reading> {
     let reading = |_| {
         let before = mpi::monotonic();

@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads another host's clock over UDP: rank 0's host answers, the others ask.
+//! Reads another host's clock over UDP, because a thread of the recorder must not call MPI while the application
+//! computes: rank 0's host answers, the others ask.
 //!
-//! A thread of the recorder must not call MPI while the application computes, but may use a socket. A request has 24
-//! bytes: a random word of this job from rank 0, a number, and zero; the answer has the word, the number and the clock.
-//! Datagrams with another word are ignored, and no answer is longer than its request. If no answer comes, for example
-//! because of a firewall, nothing waits longer than [`WAIT`] per address.
-//!
-//! Called by `intervals.rs`. Grade: pending. Threads: one asks, one answers. Tests: below; tests/trace.rs.
+//! A request has 24 bytes: a random word of this job from rank 0, a number, and zero; the answer has the word, the
+//! number and the clock. Datagrams with another word are ignored, and no answer is longer than its request. Nothing
+//! waits longer than [`WAIT`] per address. Called by `intervals.rs`. Grade: pending. Threads: one asks, one answers.
+//! Tests: below; tests/trace.rs.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::ErrorKind;
@@ -18,7 +17,6 @@ use ibex_trace::{Clock, ClockSample};
 /// Number of questions for one sample; the fastest exchange counts.
 const ROUNDS: u32 = 30;
 
-/// Time to wait for an answer.
 const WAIT: Duration = Duration::from_millis(50);
 
 /// Number of questions without an answer after which an address is given up.
@@ -27,7 +25,6 @@ pub(crate) const TRIES: u32 = 3;
 /// Longest sleep of the answering thread, in case the datagram that wakes it is lost.
 const SLEEP: Duration = Duration::from_secs(1);
 
-/// Largest number of addresses of a host.
 const ADDRESSES: usize = 12;
 
 /// Number of numbers that describe where rank 0's host answers.
@@ -64,7 +61,6 @@ pub(crate) struct Answering {
 }
 
 impl Answering {
-    /// Opens a socket at any port of all addresses.
     pub(crate) fn open() -> std::io::Result<Answering> {
         // With IPv6, one socket takes both protocols.
         let both = UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0));
@@ -124,7 +120,6 @@ pub(crate) struct Asking {
     addresses: Vec<SocketAddr>,
     /// Socket to the address that has answered.
     chosen: Option<UdpSocket>,
-    /// Number of the last question.
     number: u64,
 }
 
@@ -146,8 +141,7 @@ impl Asking {
         &self.addresses
     }
 
-    /// Returns the time of rank 0's clock, between two readings of this host's, `now`. `None`: there is no answer, or
-    /// it is to stop.
+    /// Returns a sample of rank 0's clock by this host's clock, `now`. `None`: there is no answer, or it is to stop.
     pub(crate) fn ask(&mut self, now: impl Fn() -> i64, is_stopped: impl Fn() -> bool) -> Option<ClockSample> {
         let socket = self.chosen.take().or_else(|| self.find(&now, &is_stopped))?;
         let (mut best, mut unanswered) = (None, 0);
@@ -164,7 +158,6 @@ impl Asking {
         best
     }
 
-    /// Returns a socket to the first address that answers.
     fn find(&mut self, now: &impl Fn() -> i64, is_stopped: &impl Fn() -> bool) -> Option<UdpSocket> {
         for address in self.addresses.clone() {
             let own = if address.is_ipv6() { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::UNSPECIFIED.into() };
@@ -206,7 +199,6 @@ impl Asking {
     }
 }
 
-/// Returns the faster of two samples.
 fn narrower(one: ClockSample, other: ClockSample) -> ClockSample {
     let took = |sample: &ClockSample| sample.after.abs_diff(sample.before);
     if took(&other) < took(&one) { other } else { one }

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Entry points: `MPI_Init`, `MPI_Init_thread`, `MPI_Finalize`, `MPI_Abort`, `MPI_Pcontrol`, the end of the process.
-//!
-//! Each function overrides the MPI's own and calls the next definition of its name: another tool's, or the MPI's.
-//! Fortran's calls use the `PMPI_` names. A process that never calls one of them is unaffected. By `MPI_Pcontrol` a
-//! program controls profiling libraries (MPI 3.1, section 14.2.4). Grade: setup. Threads: the application's. Tests:
-//! tests/log.rs, tests/trace.rs; with a device, hw-tests/tests/device/tools.rs and recorder.rs.
+//! Entry points: `MPI_Init`, `MPI_Init_thread`, `MPI_Finalize`, `MPI_Abort`, `MPI_Pcontrol` (MPI 3.1, section 14.2.4),
+//! and the end of the process. Each function overrides the MPI's own and calls the next definition of its name: another
+//! tool's, or the MPI's. Fortran's calls use the `PMPI_` names. Grade: setup. Threads: the application's. Tests:
+//! tests/log.rs, tests/trace.rs; hw-tests/tests/device/tools.rs and recorder.rs.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 

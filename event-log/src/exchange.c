@@ -54,16 +54,14 @@ int ibex_log_answer(int rank)
     return 0;
 }
 
-/* Asks a rank for the time of its clock, `rounds` times. Stops earlier after `most` nanoseconds if one exchange was
- * good, and after twenty times as long otherwise. sample: that time, and the own clock's before and after, of the
- * fastest exchange. */
+/* Asks a rank for the time of its clock, `rounds` times; stops earlier after `most` ns if one exchange was good, else
+ * after twenty times as long. sample: that time, and this clock's before and after, of the fastest exchange. */
 int ibex_log_ask(int rank, int rounds, int64_t most, int64_t sample[3])
 {
     int64_t least = INT64_MAX, begin = 0;
     for (int64_t round = 0, is_last = 0; !is_last; ++round) {
         int64_t shown, before = now();
-        /* The first answer may be late, because rank 0 answers another host before. Ranks that share a processor
-         * need many exchanges for a good one. */
+        /* The first answer may wait for another host's turn. Ranks that share a processor need many exchanges. */
         is_last = round + 1 >= rounds || (round > 0 && before - begin > most && (least < GOOD || before - begin > 20 * most));
         if (PMPI_Send(&is_last, 1, MPI_INT64_T, rank, TAG, ours) != MPI_SUCCESS)
             return 1;

@@ -2,14 +2,13 @@
 //! Compares the clocks of hosts with MPI messages, at the end of `MPI_Init` and before `MPI_Finalize`, which all ranks
 //! call. `intervals.rs` compares them in between, at the address that rank 0 publishes.
 //!
-//! The first rank of each host asks rank 0 for its clock many times; the fastest round trip counts, because rank 0's
-//! reading lies between the question and the answer. All ranks of a host share its clock, and get the result of their
-//! first rank. A job on one host exchanges nothing.
+//! The first rank of each host asks rank 0 for its clock many times; the fastest round trip counts. All ranks of a host
+//! share its clock and its first rank's result. A job on one host exchanges nothing.
 //!
 //! All ranks must take part, or the others would wait for ever. So this happens only if the launcher states that all
-//! ranks have the recorder (`IBEX_TRACE_CLOCKS=1`, set by `ibex trace`). The messages use a separate communicator, and
-//! the recorder does not record them ([`Hidden`]). Grade: setup, but for [`Hidden::hides`], which is hot. Threads: the
-//! one that initialises MPI. Tests: below; tests/trace.rs.
+//! have the recorder (`IBEX_TRACE_CLOCKS=1`, set by `ibex trace`). The recorder hides the messages, which have a
+//! communicator of their own ([`Hidden`]). Grade: setup, but for [`Hidden::hides`]: hot. Threads: the one that
+//! initialises MPI. Tests: below; tests/trace.rs.
 
 use std::ffi::c_int;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -41,17 +40,15 @@ const ALL: u64 = u64::MAX - 1;
 /// State: the same, and a context other than that of `MPI_COMM_WORLD` is the recorder's.
 const LEARNING: u64 = u64::MAX - 2;
 
-/// Context of this recorder's own messages.
 pub(crate) static HIDDEN: Hidden = Hidden::new();
 
-/// Context of the communicator whose events are not recorded.
+/// The communicator, by its context, whose events are not recorded.
 pub(crate) struct Hidden {
     state: AtomicU64,
     learnt: AtomicU64,
 }
 
 impl Hidden {
-    /// Hides no communicator.
     const fn new() -> Hidden {
         Hidden { state: AtomicU64::new(NONE), learnt: AtomicU64::new(NONE) }
     }
@@ -83,10 +80,8 @@ impl Hidden {
     }
 }
 
-/// MPI has refused a call.
 struct Refused;
 
-/// A job whose ranks have exchanged their clocks.
 pub(crate) struct Exchange {
     rank: usize,
     /// For each rank the first rank of its host.
@@ -102,9 +97,8 @@ pub(crate) fn is_wanted(variable: impl Fn(&str) -> Option<String>) -> bool {
 }
 
 impl Exchange {
-    /// Called by all ranks after `MPI_Init`: they make their communicator, rank 0 sends the address at which its host
-    /// can be asked later, `answers`, and they compare their clocks for the first time. `None`: there is one clock, or
-    /// MPI refuses. No rank can have sent a message of the application before all ranks are here.
+    /// Called by all ranks after `MPI_Init`, before any message of the application: makes the communicator, tells where
+    /// rank 0's host answers later, and compares the clocks. `None`: there is one clock, or MPI refuses.
     pub(crate) fn begin(
         (rank, ranks): (u32, u32),
         clock: &(String, String),
@@ -119,8 +113,7 @@ impl Exchange {
             if let Some(clocks) = share(&[hasher.finish().cast_signed()], ranks) {
                 let exchange = Exchange { rank: rank as usize, first: first_of_each(&clocks) };
                 let told = tell(answers.unwrap_or([0; NUMBERS])).unwrap_or([0; NUMBERS]);
-                // After the last call inside, messages of this rank are the application's again. A rank without a
-                // sample takes part until then, too, because the others wait for it.
+                // After the last call inside, messages are the application's again, in ranks without a sample as well.
                 let sample = exchange.sample_after(|| HIDDEN.settle()).ok().flatten();
                 begun = Some((exchange, told, sample));
             }
@@ -129,15 +122,13 @@ impl Exchange {
         begun
     }
 
-    /// Returns the index of this rank among the first ranks of their hosts, and the number of hosts; `None`: it is not
-    /// a first rank, or there is one host.
+    /// Returns this rank's index among the hosts' first ranks, and the number of hosts. `None`: not one, or one host.
     pub(crate) fn turn(&self) -> Option<(u32, u32)> {
         let (hosts, before) = (self.others().count() + 1, self.others().filter(|host| *host < self.rank).count());
         let is_first = self.first.get(self.rank) == Some(&self.rank);
         (is_first && hosts > 1).then_some((before as u32, hosts as u32))
     }
 
-    /// Returns whether the others ask this rank.
     pub(crate) fn is_asked(&self) -> bool {
         self.rank == 0
     }
@@ -149,8 +140,7 @@ impl Exchange {
         sample.ok().flatten()
     }
 
-    /// Asks or answers, and returns the sample of this host's first rank; `None` on rank 0's host. `asked` is called
-    /// before the last call, in which all ranks take part.
+    /// Asks or answers. Returns this host's sample; `None` on rank 0's host. Calls `asked` before the last call.
     fn sample_after(&self, asked: impl FnOnce()) -> Result<Option<ClockSample>, Refused> {
         let mut found = [0_i64; 3];
         let mut failed = 0;

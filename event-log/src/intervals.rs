@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compares clocks periodically during long runs: a thread of one rank of each host asks a thread of rank 0
-//! (`datagrams.rs`).
-//!
-//! Neither calls MPI nor delays the application: both mostly sleep, and a sample takes some milliseconds at most.
-//! Called by `meeting.rs`. Grade: pending. Threads: the two it starts (`thread.rs`). Tests: below; tests/trace.rs.
+//! (`datagrams.rs`). Neither calls MPI; both mostly sleep, and a sample takes milliseconds. Called by `meeting.rs`.
+//! Grade: pending. Threads: the two it starts (`thread.rs`). Tests: below; tests/trace.rs.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -18,7 +16,6 @@ use crate::thread::{self, Ready, Stop};
 
 /// Result about another clock.
 pub(crate) enum Found {
-    /// Sample of rank 0's clock.
     Sample(ClockSample),
     /// No answer comes from these addresses.
     Unanswered(Vec<SocketAddr>),
@@ -26,7 +23,6 @@ pub(crate) enum Found {
 
 /// Task of a rank.
 pub(crate) enum Part {
-    /// It answers with the time of its clock.
     Answers(Arc<Answering>),
     Asks {
         asking: Asking,
@@ -36,7 +32,6 @@ pub(crate) enum Part {
     },
 }
 
-/// A thread that asks or answers.
 pub(crate) struct Intervals {
     thread: JoinHandle<()>,
     stop: Arc<Stop>,

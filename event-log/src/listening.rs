@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the logger and the recorder have in common: the registrations for the chosen types, the threads' rings, and the
-//! writing thread.
-//!
-//! The registrations are made at the start, freed while the program has stopped the logging, made again, and freed at
-//! the end. An event without a registration is not raised, so a stopped program has no cost. Called by `session.rs` and
-//! `recording.rs`. Grade: setup. Threads: any. Tests: tests/log.rs, tests/trace.rs.
+//! writing thread. The registrations are freed while the program has stopped the logging: an event without one is not
+//! raised, so a stopped program has no cost. Called by `session.rs` and `recording.rs`. Grade: setup. Threads: any.
+//! Tests: tests/log.rs, tests/trace.rs.
 
 use std::sync::Mutex;
 use std::thread::JoinHandle;
@@ -70,8 +68,7 @@ impl Listening {
         }
     }
 
-    /// Frees the registrations, except those of types for which `stays` returns true; ibex delivers waiting events
-    /// first. Returns false if they are freed already.
+    /// Frees the registrations but those that `stays` names; ibex delivers waiting events first. False: freed already.
     pub(crate) fn stop(&self, stays: impl Fn(&str) -> bool) -> bool {
         let mut state = lock(&self.state);
         let is_on = state.phase == Phase::On;
@@ -93,8 +90,7 @@ impl Listening {
         }
     }
 
-    /// Starts the writing thread, unless there is one. It calls `pass`, which returns the number of events that it has
-    /// written, again and again. Returns after the first call.
+    /// Starts the writing thread, unless there is one. It calls `pass` again and again. Returns after the first call.
     pub(crate) fn start(&'static self, name: &str, pass: impl Fn() -> usize + Send + 'static) {
         let mut thread = lock(&self.thread);
         if thread.is_some() {
@@ -112,8 +108,8 @@ impl Listening {
         }
     }
 
-    /// Frees all registrations for good, and ends the thread; ibex delivers waiting events first. A callback that
-    /// another thread is running now may lose its event. Returns false if it has been called before.
+    /// Frees all registrations for good, and ends the thread. A callback in another thread may lose its event. Returns
+    /// false if it has been called before.
     pub(crate) fn end(&self) -> bool {
         let mut state = lock(&self.state);
         if state.phase == Phase::Over {
@@ -129,7 +125,6 @@ impl Listening {
         true
     }
 
-    /// Returns the number of lost events of each type.
     pub(crate) fn lost(&self) -> impl Iterator<Item = u64> {
         self.targets.iter().map(|target| target.lost())
     }

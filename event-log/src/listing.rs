@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The list of all event types with their elements, and of all sources.
-//!
-//! Called by `session.rs`. Grade: setup. Threads: any. Tests: tests/log.rs; with a device,
-//! hw-tests/tests/device/tools.rs.
+//! The list of all event types with their elements, and of all sources. Called by `session.rs`. Grade: setup. Threads:
+//! any. Tests: tests/log.rs; hw-tests/tests/device/tools.rs.
 
 use crate::catalogue;
 use crate::mpi;

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Compares the clocks of a job's hosts from `MPI_Init` to `MPI_Finalize`: by MPI messages at both ends
-//! (`exchange.rs`), and by datagrams in between (`intervals.rs`).
-//!
-//! A rank that cannot record takes part, too, because others wait for it. Called by `recording.rs`. Grade: setup.
-//! Threads: the ones that initialise MPI, finalise it, and end the process. Tests: tests/trace.rs; with a device,
-//! hw-tests/tests/device/recorder.rs.
+//! (`exchange.rs`), by datagrams in between (`intervals.rs`). A rank that cannot record takes part, too, because others
+//! wait for it. Called by `recording.rs`. Grade: setup. Threads: those that initialise MPI, finalise it, and end the
+//! process. Tests: tests/trace.rs; hw-tests/tests/device/recorder.rs.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError, TryLockError};
@@ -27,8 +25,7 @@ struct Meeting {
 
 static MEETING: Mutex<Option<Meeting>> = Mutex::new(None);
 
-/// Compares clocks now, and then at intervals. Called after `MPI_Init` by all ranks of a job whose clocks are to be
-/// compared.
+/// Compares clocks now, and then at intervals. Called after `MPI_Init` by all ranks of a job that compares clocks.
 pub(crate) fn begin(found: fn(Found)) {
     let (Some(rank), Some(ranks)) = (mpi::rank(), mpi::ranks()) else { return };
     if !exchange::is_wanted(settings::variable) {

@@ -44,14 +44,12 @@ int ibex_log_rank(void)
     return PMPI_Comm_rank(MPI_COMM_WORLD, &rank) == MPI_SUCCESS ? rank : -1;
 }
 
-/* Number of ranks of MPI_COMM_WORLD; only while MPI is initialised. */
 int ibex_log_ranks(void)
 {
     int ranks = -1;
     return PMPI_Comm_size(MPI_COMM_WORLD, &ranks) == MPI_SUCCESS ? ranks : -1;
 }
 
-/* Whether other processes have spawned this one; only while MPI is initialised. */
 int ibex_log_is_spawned(void)
 {
     MPI_Comm parent = MPI_COMM_NULL;

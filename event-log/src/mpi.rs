@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Safe wrappers of the calls that this tool makes: `MPI_T` as declared in `ibex_mpi_t.h` and `mpi.h`, the rank, and
-//! system calls that std lacks.
-//!
-//! build.rs makes the bindings; mpi.c has the parts of the headers that only a C compiler can read. Called by the other
-//! files. Grade: [`read_event`] is hot, the rest is setup. Threads: any, after [`initialize`]. Tests: those
-//! of the callers.
+//! Safe wrappers of the calls that this tool makes: `MPI_T` (`ibex_mpi_t.h`, `mpi.h`), the rank, and system calls that
+//! std lacks. build.rs makes the bindings; mpi.c has what only a C compiler can read of the headers. Called by the
+//! other files. Grade: [`read_event`] is hot, the rest setup. Threads: any, after [`initialize`]. Tests: the callers'.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;
@@ -55,8 +52,7 @@ fn text(buffer: &[c_char]) -> String {
     CStr::from_bytes_until_nul(&bytes).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// `MPI_T_init_thread`. It is never finalised, because the interface is used until the process ends. `None`, with a
-/// message that nothing is `done`: it fails.
+/// `MPI_T_init_thread`, never finalised, as events occur until the process ends. A failure prints what is not `done`.
 pub(crate) fn initialize(done: &str) -> Option<()> {
     let mut provided = 0;
     // MPI_THREAD_MULTIPLE is 3 in every MPI. It is needed because the writing thread queries sources.
@@ -75,12 +71,10 @@ pub(crate) fn rank() -> Option<u32> {
     u32::try_from(ibex_log_rank()).ok()
 }
 
-/// Returns the number of ranks of `MPI_COMM_WORLD`, while MPI is initialised.
 pub(crate) fn ranks() -> Option<u32> {
     u32::try_from(ibex_log_ranks()).ok()
 }
 
-/// Returns whether other processes have spawned this one, while MPI is initialised.
 pub(crate) fn is_spawned() -> bool {
     ibex_log_is_spawned() != 0
 }
@@ -96,7 +90,6 @@ fn count(call: unsafe extern "C" fn(*mut c_int) -> c_int) -> c_int {
     if succeeded(unsafe { call(&raw mut count) }) { count } else { 0 }
 }
 
-/// Returns the description of a type.
 pub(crate) fn event_type(index: c_int) -> Result<EventType, Refused> {
     let (mut name, mut description) = ([0; 128], [0; 1024]);
     let (mut name_len, mut description_len) = (name.len() as c_int, description.len() as c_int);
@@ -130,7 +123,7 @@ pub(crate) fn event_type(index: c_int) -> Result<EventType, Refused> {
     Ok(EventType { index: Some(index), name: text(&name), description: text(&description), elements })
 }
 
-/// Returns the type of an element; `None` for a datatype that this tool does not know.
+/// Returns the type of an element, if this tool knows its datatype.
 fn kind(datatype: sys::MPI_Datatype) -> Option<ElementKind> {
     let mut size = 0;
     // SAFETY: a handle from MPI_T_event_get_info; the pointer is to a local.
@@ -160,7 +153,6 @@ pub(crate) fn source_count() -> c_int {
     count(sys::MPI_T_source_get_num)
 }
 
-/// Returns the description of a source.
 pub(crate) fn source(index: c_int) -> Result<Source, Refused> {
     let (mut name, mut description) = ([0; 128], [0; 512]);
     let (mut name_len, mut description_len) = (name.len() as c_int, description.len() as c_int);
@@ -290,7 +282,6 @@ pub(crate) fn block_signals() -> libc::sigset_t {
     }
 }
 
-/// Restores the former mask of signals.
 pub(crate) fn restore_signals(before: &libc::sigset_t) {
     // SAFETY: the mask is one from `block_signals`.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before, std::ptr::null_mut()) };

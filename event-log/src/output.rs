@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The output: the file of a rank, or standard error with the rank before each line.
-//!
-//! Lines are collected and written whole. A failed write is reported once. Called by `writer.rs`. Grade: pending.
-//! Threads: the owner's. Tests: below.
+//! The output: the file of a rank, or standard error with the rank before each line. Lines are written whole; a failed
+//! write is reported once. Called by `writer.rs`. Grade: pending. Threads: the owner's. Tests: below.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -14,7 +12,6 @@ const GATHERED: usize = 1 << 16;
 
 pub(crate) struct Output {
     file: Option<File>,
-    /// Text before each line.
     prefix: String,
     text: Vec<u8>,
     failed: bool,
@@ -52,7 +49,6 @@ impl Output {
         self.end();
     }
 
-    /// Writes the collected lines.
     pub(crate) fn flush(&mut self) {
         let written = match &mut self.file {
             Some(file) => file.write_all(&self.text),

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Durations: pairs of events that begin and end something, and their statistics.
 //!
-//! The names of types determine the pairs: `x_begin` and `x_end` or `x_established`, `x_started` and `x_complete`, and
-//! insertions into queues and removals from them. Common elements determine which events belong together: the number of
-//! a message or operation if it is not 0, otherwise all identifying elements. Of several equal beginnings the oldest is
-//! ended first. Each direction has its own statistics. Called by `writer.rs`. Grade: pending. Threads: the owner's.
+//! The names of types determine the pairs ([`ENDINGS`]). Common elements determine which events belong together: the
+//! number of a message or operation if it is not 0, otherwise all identifying elements; the oldest of equal beginnings
+//! ends first. Each direction has its own statistics. Called by `writer.rs`. Grade: pending. Threads: the owner's.
 //! Tests: below.
 
 use std::collections::hash_map::Entry;
@@ -31,27 +30,20 @@ const WHO: [&str; 3] = ["direction", "peer", "kind"];
 /// Names of elements that identify them if there is no number.
 const WHICH: [&str; 6] = ["port", "context", "source", "tag", "local", "remote"];
 
-/// Largest number of these elements in one type.
 const VALUES: usize = NUMBERS.len() + WHO.len() + WHICH.len();
 
-/// Largest number of open beginnings of a pair, some 20 MB. Further ones are not followed, so their ends count as not
-/// begun.
+/// Largest number of open beginnings of a pair, some 20 MB. Further ones are not followed.
 const OPEN: usize = 1 << 16;
 
-/// Nanoseconds that a beginning may be later than its end: more than the difference of an adapter's and the host's
-/// clock, less than the time until a number is reused.
+/// Nanoseconds that a beginning may be later than its end: more than clocks differ, less than until a number's reuse.
 const EARLIEST: i64 = 1_000_000;
 
 /// Statistics of the durations of one pair, in nanoseconds.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Statistics {
-    /// Number of durations.
     pub(crate) count: u64,
-    /// Shortest duration.
     pub(crate) min: i64,
-    /// Longest duration.
     pub(crate) max: i64,
-    /// Sum of all durations.
     pub(crate) total: i128,
     /// Number of ends without a beginning.
     pub(crate) unbegun: u64,
@@ -68,7 +60,6 @@ impl Statistics {
         self.total += i128::from(took);
     }
 
-    /// Returns the mean in nanoseconds.
     pub(crate) fn mean(&self) -> f64 {
         if self.count == 0 { 0.0 } else { self.total as f64 / self.count as f64 }
     }
@@ -77,7 +68,6 @@ impl Statistics {
 /// Values of the elements that identify the events of a pair; 0 if there are fewer.
 type Key = [u64; VALUES];
 
-/// Times of the open beginnings with one key; usually there is one.
 struct Begun {
     first: i64,
     later: VecDeque<i64>,
@@ -94,12 +84,9 @@ pub(crate) struct Pair {
     /// Element whose values have separate statistics.
     apart: Option<(usize, usize)>,
     open: HashMap<Key, Begun>,
-    /// Number of open beginnings.
     waiting: usize,
-    /// Ends with a number whose beginning has not been seen. Events of different sources are not ordered, and an end
-    /// that the adapter has stamped may be delivered before its beginning.
+    /// Ends with a number whose beginning has not been seen: events of different sources are not ordered.
     early: HashMap<Key, i64>,
-    /// Statistics by the value of `apart`.
     found: BTreeMap<Option<u64>, Statistics>,
 }
 
@@ -202,7 +189,6 @@ impl Pair {
     }
 }
 
-/// Returns whether a key has a number, among its first `numbers` values.
 fn is_numbered(key: &Key, numbers: usize) -> bool {
     key[..numbers].iter().any(|number| *number != 0)
 }
@@ -212,7 +198,6 @@ pub(crate) mod tests {
     use super::*;
     use ibex_trace::{Element, ElementKind};
 
-    /// Makes a type with elements of these names.
     pub(crate) fn made(name: &str, elements: &[&str]) -> EventType {
         let elements = elements.iter().map(|name| Element::new(name, ElementKind::U64, "")).collect();
         EventType { name: name.to_owned(), description: String::new(), elements }
@@ -223,7 +208,6 @@ pub(crate) mod tests {
         among(&["x_begin", "x_end", "y_started", "y_complete", "x_continue", "z_end"].map(|name| made(name, &elements)))
     }
 
-    /// Makes the values of an event whose other elements are 0.
     fn values<const N: usize>(first: [u64; N]) -> Values {
         std::array::from_fn(|element| first.get(element).copied().unwrap_or(0))
     }
@@ -297,8 +281,7 @@ pub(crate) mod tests {
         for (kind, message, time) in [(1, 7, 130), (0, 7, 100), (1, 8, 100), (0, 8, 110), (1, 0, 200), (0, 0, 190)] {
             pair.see(kind, &values([message, 5, 1]), time);
         }
-        // One end is stamped by an adapter, whose clock is slightly behind; the end without a number may belong to any
-        // beginning.
+        // An adapter's clock stamps one end slightly early; the end without a number may belong to any beginning.
         let wanted = Statistics { count: 2, min: 0, max: 30, total: 30, unbegun: 1, open: 1 };
         assert_eq!(pair.found()[0].1, wanted);
         // A number that is reused, long after an end whose beginning was lost.

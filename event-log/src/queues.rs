@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The maximum lengths of the matching queues, from the events' elements.
-//!
-//! Called by `writer.rs`. Grade: pending. Threads: the owner's. Tests: below.
+//! The maximum lengths of the matching queues, from the events' elements. Called by `writer.rs`. Grade: pending.
+//! Threads: the owner's. Tests: below.
 
 use ibex_trace::{EventType, Values};
 
@@ -13,7 +12,6 @@ const ELEMENTS: [(&str, &str); 2] =
 pub(crate) struct Longest([Option<u64>; ELEMENTS.len()]);
 
 impl Longest {
-    /// Starts for events of these types.
     pub(crate) fn new(types: &[EventType]) -> Longest {
         Longest(ELEMENTS.map(|(name, _)| types.iter().any(|kind| kind.element(name).is_some()).then_some(0)))
     }
@@ -28,7 +26,6 @@ impl Longest {
         }
     }
 
-    /// Returns the lines for the log.
     pub(crate) fn lines(&self) -> Vec<String> {
         let said = |(longest, (_, what)): (&Option<u64>, (&str, &str))| longest.map(|most| format!("# {what}: {most}"));
         self.0.iter().zip(ELEMENTS).filter_map(said).collect()

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Moves records from the threads' rings to the trace file, as whole events.
-//!
-//! Called by the recorder's writing thread, and at the end of the process (`recording.rs`). It does not depend on MPI:
-//! the caller adds sources and clock samples between the reading of the rings and the writing. If the file cannot be
-//! written, it still empties the rings, and counts the lost events. Grade: pending; it must keep up with all threads.
-//! Threads: the owner's. Tests: below; `cargo bench -p ibex-event-log`; tests/log.rs.
+//! Moves records from the threads' rings to the trace file, as whole events. Called by the recorder's writing thread,
+//! and at the end of the process (`recording.rs`). If the file cannot be written, it still empties the rings, and
+//! counts the lost events. Grade: pending; it must keep up with all threads. Threads: the owner's. Tests: below.
 
 use std::io::Write;
 use std::time::{Duration, Instant};
@@ -16,7 +13,6 @@ use crate::rings::{FIRST, Ring, Rings};
 /// Longest time until the block of an event is written. The trace of a killed process lacks no more than this.
 const FLUSH: Duration = Duration::from_secs(1);
 
-/// Moves records from rings to a trace.
 pub(crate) struct Recorder<W: Write> {
     writer: Writer<W>,
     flushed: Instant,
@@ -30,8 +26,7 @@ impl<W: Write> Recorder<W> {
         Recorder { writer, flushed: Instant::now(), failed: None, found: Vec::with_capacity(FIRST) }
     }
 
-    /// Takes the waiting records of the rings and writes them; before that, `prepare` adds sources and clock samples to
-    /// the trace. Returns the number of records.
+    /// Writes the waiting records of the rings, after `prepare` has added sources and samples. Returns their number.
     pub(crate) fn pass(&mut self, rings: &Rings, prepare: impl FnOnce(&mut Writer<W>)) -> usize {
         // The records are older than the samples that `prepare` takes, so their times lie between samples.
         self.found.extend(rings.readable().map(|ring| (ring, ring.waiting())));
@@ -72,7 +67,6 @@ impl<W: Write> Recorder<W> {
         self.writer.clock(sample);
     }
 
-    /// Returns the error that has ended the trace.
     pub(crate) fn failed(&self) -> Option<&Error> {
         self.failed.as_ref()
     }

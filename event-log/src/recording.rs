@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The recorder, from `MPI_Init` to the end of the process.
-//!
-//! Called by `entry.rs`; active with `IBEX_TRACE`, in addition to the text (`session.rs`) or instead of it. As there,
-//! `MPI_T` is not finalised, because events occur until the process ends. Grade: setup. Threads: each function says its
-//! own. Tests: tests/trace.rs; with a device, hw-tests/tests/device/recorder.rs.
+//! The recorder, from `MPI_Init` to the end of the process. Called by `entry.rs` if `IBEX_TRACE` is set, in addition to
+//! the text (`session.rs`) or instead of it. `MPI_T` is not finalised, because events occur until the process ends.
+//! Grade: setup. Threads: each function says its own. Tests: tests/trace.rs; hw-tests/tests/device/recorder.rs.
 
 use std::ffi::c_int;
 use std::fs::File;
@@ -32,15 +30,12 @@ const ROOM: usize = 1 << 19;
 /// Time between two readings of the sources' clocks.
 const SAMPLE: Duration = Duration::from_millis(50);
 
-/// Message about threads without a ring.
 const NO_MEMORY: &str = "there is no memory for the events of more threads (16 MiB of address space each): raise the \
                          limit of the processes (ulimit -v), or use fewer threads";
 
-/// Message about full rings.
 const TOO_FAST: &str = "events came faster than they were written: record fewer (ibex trace --events, \
                         IBEX_TRACE_EVENTS)";
 
-/// Message about events that ibex has dropped.
 const NOT_HANDED_OVER: &str = "ibex could not deliver them in time";
 
 static RECORDING: OnceLock<Option<Recording>> = OnceLock::new();
@@ -57,7 +52,6 @@ struct Writing {
     failure_told: bool,
     /// Whether each of [`Recording::reasons`] is in the trace.
     reasons_told: [bool; 3],
-    /// Sentences that are to be written to the trace.
     notes: Vec<String>,
 }
 
@@ -105,8 +99,7 @@ pub(crate) fn finalizing() {
     }
 }
 
-/// Stops the recording for the program. Still recorded are the events of communicators, because later messages belong
-/// to these, and the ends of calls that have begun.
+/// Stops the recording, but for events of communicators, which later messages need, and for ends of begun calls.
 pub(crate) fn stop() {
     if let Some(recording) = recording()
         && recording.listening.stop(|name| name.starts_with("communicator_"))
@@ -121,7 +114,6 @@ pub(crate) fn resume() {
     }
 }
 
-/// Writes the waiting records.
 pub(crate) fn flush() {
     if let Some(recording) = recording() {
         // A pass takes the records of a ring up to the end of its lap, so two passes take all.
@@ -191,7 +183,6 @@ impl Recording {
         true
     }
 
-    /// Returns the head of the file. Sources are added later.
     fn head(&self, rank: Option<u32>) -> Head {
         let (ranks, is_spawned) = if rank.is_some() { (mpi::ranks(), mpi::is_spawned()) } else { (None, false) };
         Head {
@@ -266,7 +257,6 @@ impl Recording {
         self.tell_losses(failed_before);
     }
 
-    /// Returns the number of lost events for each reason.
     fn reasons(&self) -> [(u64, &'static str); 3] {
         let sum = |count: fn(&Target) -> u64| -> u64 { self.listening.targets.iter().map(|of| count(of)).sum() };
         // Read first, so that later losses are not assigned to another reason.
@@ -294,7 +284,6 @@ impl Recording {
     }
 }
 
-/// Returns the types that are to be recorded.
 fn chosen_types() -> Vec<EventType> {
     let mut types = catalogue::types();
     types.extend(calls::types());
@@ -304,7 +293,6 @@ fn chosen_types() -> Vec<EventType> {
     types
 }
 
-/// Adds new sources to the trace.
 fn learn(writer: &mut Writer<File>, known: &mut Vec<bool>) {
     while known.len() < (mpi::source_count().unsigned_abs() as usize).min(MOST_SOURCES) {
         let Ok(source) = mpi::source(known.len() as c_int) else { return };

@@ -3,16 +3,14 @@
 //! threads write to the same memory.
 //!
 //! A thread takes a ring with its first event ([`Rings::mine`]) and keeps it until it ends. The writing thread empties
-//! all rings ([`Rings::readable`]), and recycles those whose threads have ended ([`Rings::recycle`]). The first rings'
-//! memory is reserved at start, further memory by the thread that finds no free ring; the system allocates pages as
-//! they are used. A callback allocates nothing. An event is contiguous: if it does not fit before the end of the ring
-//! it begins at the start, and `lap_end` marks the end of the lap.
+//! all rings, and recycles those whose threads have ended. A callback allocates nothing: the first rings' memory is
+//! reserved at start, further memory by the thread that finds no free ring. An event is contiguous: if it does not fit
+//! before the end of the ring it begins at the start, and `lap_end` marks the end of the lap.
 //!
-//! Called by `target.rs` (callbacks), `recorder.rs` and `writer.rs`. Safety, for every unsafe block: **R1** only the
-//! thread that owns a ring writes slots between `head` and `tail + room`, and only the writing thread reads those
-//! between `tail` and `head`; each publishes its progress by a release store; **R2** rings and their slots are never
-//! freed. Grade: [`Ring::put`] hot, the rest pending. Threads: each function says its own. Tests: below;
-//! tests/trace.rs; with `cargo bench -p ibex-event-log`.
+//! Called by `target.rs` (callbacks), `recorder.rs` and `writer.rs`. Safety: **R1** only the thread that owns a ring
+//! writes slots between `head` and `tail + room`, only the writing thread reads those between `tail` and `head`, and
+//! each publishes its progress by a release store; **R2** rings and their slots are never freed. Grade: [`Ring::put`]
+//! hot, the rest pending. Threads: each function says its own. Tests: below; tests/trace.rs.
 
 use std::cell::Cell;
 use std::ffi::c_void;
@@ -29,7 +27,6 @@ const FURTHER: usize = 16;
 
 /// State of a ring without an owner, which the writing thread has emptied.
 const FREE: u32 = 0;
-/// State of a ring that a thread owns.
 const TAKEN: u32 = 1;
 
 /// What is made of the events in the rings. A thread has a ring for each.
@@ -45,7 +42,6 @@ unsafe extern "C" {
     safe fn ibex_log_mine() -> *mut *const c_void;
 }
 
-/// Returns the calling thread's variable for a task as a cell.
 #[inline]
 fn mine(task: Task) -> &'static Cell<*const Ring> {
     // SAFETY: there is a variable for each task. They are the thread's own, and only this thread uses them.
@@ -70,7 +66,6 @@ pub(crate) struct Ring {
     lap_end: AtomicUsize,
     /// Value of `tail` when the owner last read it.
     known_tail: AtomicUsize,
-    /// Whether the owner is inside [`Ring::put`].
     busy: AtomicBool,
     /// Position up to which the writing thread has read. Written by that thread.
     tail: Apart<AtomicUsize>,
@@ -97,8 +92,7 @@ impl Ring {
         }
     }
 
-    /// Puts an event into the ring; `pack` returns the number of its records. Returns false if there is no room, or if
-    /// a signal handler has interrupted `put` of the same thread.
+    /// Puts in an event, of which `pack` returns the number of records. False: no room, or a signal interrupted `put`.
     ///
     /// # Safety
     /// The calling thread owns the ring.
@@ -150,8 +144,7 @@ impl Ring {
         has_room
     }
 
-    /// Returns the waiting records up to the end of the lap, as whole events; empty if there are none. Called by the
-    /// writing thread.
+    /// Returns the waiting records up to the end of the lap, as whole events. Called by the writing thread.
     pub(crate) fn waiting(&self) -> &[Record] {
         let tail = self.tail.0.load(Ordering::Relaxed);
         // Acquire: pairs with the release in `put`.
@@ -183,7 +176,6 @@ impl Ring {
         self.head.0.load(Ordering::Acquire) - self.tail.0.load(Ordering::Relaxed)
     }
 
-    /// Returns the number of the owner in the trace.
     pub(crate) fn thread(&self) -> u32 {
         self.thread.load(Ordering::Relaxed)
     }
@@ -193,15 +185,12 @@ impl Ring {
 struct Batch {
     rings: &'static [Ring],
     next: AtomicPtr<Batch>,
-    /// Size of its memory.
     bytes: usize,
 }
 
 impl Batch {
-    /// Reserves rings for `count` threads, each with room for `room` records. `None`: the system has no memory.
-    ///
-    /// Only by system calls, because this may run in a callback: the C library's functions may be Open MPI's, which
-    /// patches hooks into them while other threads run.
+    /// Reserves rings with room for `room` records for `count` threads; `None`: no memory. Only by system calls, as
+    /// this may run in a callback, and Open MPI patches hooks into the C library's functions while other threads run.
     fn reserve(count: usize, room: usize) -> Option<&'static Batch> {
         let rings_at = size_of::<Batch>().next_multiple_of(align_of::<Ring>());
         // Aligned to a cache line, as `Ring` is.
@@ -215,8 +204,7 @@ impl Batch {
             return None;
         }
         let memory: *mut c_void = std::ptr::with_exposed_provenance_mut(memory as usize);
-        // SAFETY: the batch, each ring and each ring's slots have separate, aligned parts of the new mapping; slots of
-        // zeros are records.
+        // SAFETY: batch, rings and slots have separate, aligned parts of the new mapping; slots of zeros are records.
         unsafe {
             let (rings, slots) = (memory.byte_add(rings_at).cast::<Ring>(), memory.byte_add(slots_at).cast::<Record>());
             for place in 0..count {
@@ -240,23 +228,20 @@ impl Batch {
     }
 }
 
-/// The rings of a process for a task.
 pub(crate) struct Rings {
     task: Task,
     first: &'static Batch,
     room: usize,
     /// Number of threads that have got a ring.
     threads: AtomicU32,
-    /// Whether no ring was free and the system had no memory for more. Until the next [`Rings::recycle`] no thread
-    /// looks for one again.
+    /// Whether no ring was free, and no memory for more. Until [`Rings::recycle`] no thread looks for one again.
     is_short: AtomicBool,
     /// Number of events of threads without a ring.
     refused: AtomicU64,
 }
 
 impl Rings {
-    /// Reserves [`FIRST`] rings, each with room for `room` records, a power of two; more are reserved later. `None`:
-    /// the system has no memory.
+    /// Reserves [`FIRST`] rings, each with room for `room` records, a power of two. `None`: the system has no memory.
     pub(crate) fn new(task: Task, room: usize) -> Option<Rings> {
         assert!(room.is_power_of_two(), "{room} records");
         let (threads, is_short, refused) = (AtomicU32::new(0), AtomicBool::new(false), AtomicU64::new(0));
@@ -271,16 +256,14 @@ impl Rings {
         self.batches().flat_map(|batch| batch.rings)
     }
 
-    /// Returns the calling thread's ring, for an event. `None`: no ring is free and there is no memory for one; then
-    /// the event is counted in [`Rings::refused`].
+    /// Returns the calling thread's ring, for an event. `None`: there is no memory for one, see [`Rings::refused`].
     #[inline]
     pub(crate) fn mine(&self) -> Option<&'static Ring> {
         // SAFETY: null, or a ring, which is never freed (R2).
         unsafe { mine(self.task).get().as_ref() }.or_else(|| self.take())
     }
 
-    /// Takes a free ring for a thread, with its first event. If a ring is free, the only system call of a callback is
-    /// the one for the thread's number.
+    /// Takes a free ring for a thread, with its first event. Taking it costs one system call, for the thread's number.
     #[cold]
     fn take(&self) -> Option<&'static Ring> {
         let Some(ring) = self.find() else {
@@ -312,8 +295,7 @@ impl Rings {
         None
     }
 
-    /// Adds rings after this batch, the last one, in which none was free. Does nothing if another thread has added
-    /// some, in which the caller looks first.
+    /// Adds rings after this batch, the last one, unless another thread has added some meanwhile.
     fn grow(&self, last: &Batch) {
         if last.next().is_some() {
             return;
@@ -369,7 +351,6 @@ impl Rings {
 mod tests {
     use super::*;
 
-    /// Puts an event of `records` records, in the thread that owns the ring.
     fn put(ring: &Ring, number: u64, records: usize) -> bool {
         let pack = |room: &mut Room| {
             for (place, record) in room[..records].iter_mut().enumerate() {

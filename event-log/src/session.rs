@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The logger, from `MPI_Init` to the end of the process.
-//!
-//! Called by `entry.rs`. `MPI_T` is not finalised, because events occur until the process ends, and Open MPI 4.1 cannot
-//! safely finalise it after `MPI_Finalize`. Grade: setup. Threads: each function says its own. Tests: tests/log.rs;
-//! with a device, hw-tests/tests/device/tools.rs.
+//! The logger, from `MPI_Init` to the end of the process. Called by `entry.rs`. `MPI_T` is not finalised, because
+//! events occur until the process ends, and Open MPI 4.1 cannot safely finalise it after `MPI_Finalize`. Grade: setup.
+//! Threads: each function says its own. Tests: tests/log.rs; hw-tests/tests/device/tools.rs.
 
 use std::sync::{Mutex, OnceLock};
 
@@ -66,12 +64,10 @@ pub(crate) fn finalizing() {
     }
 }
 
-/// Returns this process' session if it logs events.
 fn listening() -> Option<&'static Session> {
     session().filter(|session| !session.listening.types.is_empty())
 }
 
-/// Stops the logging for the program.
 pub(crate) fn stop() {
     if let Some(session) = listening()
         && session.listening.stop(|_| false)
@@ -81,14 +77,12 @@ pub(crate) fn stop() {
     }
 }
 
-/// Resumes the logging for the program.
 pub(crate) fn resume() {
     if let Some(session) = listening() {
         session.listening.resume(|| lock(&session.writer).resume());
     }
 }
 
-/// Writes the waiting events.
 pub(crate) fn flush() {
     if let Some(session) = session() {
         session.flush();
@@ -119,8 +113,7 @@ impl Session {
         })
     }
 
-    /// Opens the output of a rank. Without a rank from MPI, the launcher's is used. Only rank 0 writes a list to
-    /// standard error, because it is the same for all.
+    /// Opens the output of a rank: MPI's, or else the launcher's. Only rank 0 writes a list to standard error.
     fn open(&self, rank: Option<u32>) {
         if lock(&self.writer).is_open() {
             return;
@@ -137,7 +130,6 @@ impl Session {
         lock(&self.writer).open(Output::open(name.as_deref(), &rank), &whose);
     }
 
-    /// Writes the waiting events of each thread up to the end of its ring's lap. Returns their number.
     fn pass(&self) -> usize {
         lock(&self.writer).pass(self.listening.rings)
     }

@@ -3,11 +3,10 @@
 //!
 //! `IBEX_LOG_EVENTS`: names, separated by comma, colon, semicolon or space, with or without `ibex_` (or the former
 //! `btl_ibex_`), and groups ([`ibex_trace::GROUPS`]); unset or empty: a list of all events at the end. `IBEX_LOG_FILE`:
-//! the file of a rank; `%r` stands for the rank, `%h` for the host, `%p` for the process; without any of them the rank
-//! is appended; unset: standard error. `IBEX_TRACE`: the folder of a trace. `IBEX_TRACE_EVENTS`: its events, as above;
-//! unset or empty: the group `default`. `IBEX_TRACE_CLOCKS`: whether hosts compare their clocks (`exchange.rs`);
-//! `IBEX_TRACE_CLOCKS_EVERY`: how often, in seconds. Called by `session.rs`, `recording.rs` and `meeting.rs`. Grade:
-//! setup. Threads: any. Tests: below.
+//! a rank's file, with `%r` for the rank, `%h` the host, `%p` the process, or else the rank appended; unset: standard
+//! error. `IBEX_TRACE`: the folder of a trace. `IBEX_TRACE_EVENTS`: its events; unset or empty: the group `default`.
+//! `IBEX_TRACE_CLOCKS`: whether hosts compare their clocks (`exchange.rs`); `IBEX_TRACE_CLOCKS_EVERY`: how often, in
+//! seconds. Called by `session.rs`, `recording.rs` and `meeting.rs`. Grade: setup. Threads: any. Tests: below.
 
 use ibex_trace::{GROUPS, listed, short};
 use std::time::Duration;
@@ -44,7 +43,6 @@ fn is_left_out(name: &str) -> bool {
     matches!(short(name), "comm_req_free" | "flush_started" | "flush_complete")
 }
 
-/// Names of the events and groups that the user has chosen.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Chosen(Vec<String>);
 
@@ -60,13 +58,10 @@ impl Chosen {
         self.0.is_empty()
     }
 
-    /// Returns the indexes of the chosen types among these names, and the chosen names that neither a type nor a group
-    /// has.
+    /// Returns the indexes of the chosen types among these names, and the chosen names that no type or group has.
     ///
-    /// The group `default` lacks those that add little to the other events of a message: the four of searches, which
-    /// only tell how long these took; the beginnings and continuations of transfers; the freeing of a request, which
-    /// usually happens where its end is reported. It also lacks flushes, because the ends of the one-sided operations
-    /// tell how long the program waited.
+    /// The group `default` lacks events that add little: searches; beginnings and continuations of transfers; the
+    /// freeing of a request, usually at its end; flushes, as the ends of one-sided operations tell the wait.
     pub(crate) fn choose(&self, types: &[&str]) -> (Vec<usize>, Vec<String>) {
         let is = |name: &str, known: &str| match name {
             "all" => true,
@@ -84,7 +79,6 @@ impl Chosen {
 /// Variable: seconds between two comparisons of the hosts' clocks; 0: never.
 pub(crate) const EVERY: &str = "IBEX_TRACE_CLOCKS_EVERY";
 
-/// Default of [`EVERY`].
 pub(crate) const EVERY_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Shorter intervals do not improve the accuracy.
@@ -105,11 +99,9 @@ pub(crate) fn every(value: Option<&str>) -> Result<Option<Duration>, Unclear> {
     }
 }
 
-/// A value that cannot be read.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Unclear;
 
-/// Returns the value of a variable of the environment.
 pub(crate) fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok()
 }
@@ -119,7 +111,6 @@ pub(crate) fn launched_rank() -> Option<u32> {
     launched(variable)
 }
 
-/// The same; `variable` reads the environment.
 fn launched(variable: impl Fn(&str) -> Option<String>) -> Option<u32> {
     ["OMPI_COMM_WORLD_RANK", "PMIX_RANK"].iter().find_map(|name| variable(name)?.parse().ok())
 }
@@ -131,8 +122,7 @@ pub(crate) fn job(variable: impl Fn(&str) -> Option<String>) -> String {
     site.or_else(launcher).unwrap_or_default()
 }
 
-/// Returns the number of the `MPI_COMM_WORLD`, from its name in PMIx. It is 0, except for spawned processes: there it
-/// is the number that Open MPI has given to their world within the job.
+/// Returns the number of the `MPI_COMM_WORLD`, from its name in PMIx: Open MPI's number of spawned processes, else 0.
 pub(crate) fn world(namespace: Option<&str>, is_spawned: bool) -> u32 {
     let number = |name: &str| match name.rsplit_once('@') {
         // Open MPI 5: `prterun-host-77@2`.

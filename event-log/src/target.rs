@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The callbacks: put an event as a record into its thread's ring.
-//!
-//! Called by ibex, and by `calls.rs`; registered by `listening.rs`. Grade: hot, safe in a signal handler, where an
-//! event may be lost: no lock, no allocation, one system call for a thread's first event; the counts of losses are the
-//! only memory that two threads write to. Threads: any. Tests: tests/log.rs, tests/trace.rs.
+//! The callbacks, which put an event as a record into its thread's ring. Called by ibex, and by `calls.rs`; registered
+//! by `listening.rs`. Grade: hot, safe in a signal handler, where an event may be lost: no lock, no allocation, one
+//! system call for a thread's first event. Threads: any; they share only the counts of losses. Tests: tests/.
 
 use std::ffi::{c_int, c_void};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -53,7 +51,6 @@ impl Target {
         self.lost.fetch_add(count, Ordering::Relaxed);
     }
 
-    /// Returns the number of events that ibex has dropped.
     pub(crate) fn dropped(&self) -> u64 {
         self.dropped.load(Ordering::Relaxed)
     }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Starts and stops the threads of this tool, and takes locks even if another thread has panicked while it held them.
-//!
-//! Called by `listening` and `intervals`. Grade: setup; a thread sleeps by [`Stop::sleep`]. Threads: any.
-//! Tests: those of the callers.
+//! Starts and stops the threads of this tool, and takes locks even if a thread has panicked while it held them. Called
+//! by `listening` and `intervals`. Grade: setup; a thread sleeps by [`Stop::sleep`]. Threads: any. Tests: the callers'.
 
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
@@ -19,19 +17,16 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 pub(crate) struct Ready(SyncSender<()>);
 
 impl Ready {
-    /// Reports it.
     pub(crate) fn tell(self) {
         // Nobody waits if the start has been given up.
         let _ = self.0.try_send(());
     }
 }
 
-/// Starts a thread of this name, with all signals blocked. Returns once the thread reports that it is ready; `None`:
-/// the system cannot start it, or it has ended before.
+/// Starts a thread with all signals blocked. Returns once it reports that it is ready; `None`: it never becomes ready.
 ///
-/// Before it is ready, the thread allocates its heap with `mmap` and `munmap`. Open MPI patches hooks into these
-/// functions when it first registers memory, and a thread that returned from `munmap` at that moment would execute half
-/// a hook.
+/// Before it is ready, the thread allocates its heap with `mmap` and `munmap`. Open MPI patches hooks into these when
+/// it first registers memory, and a thread that returned from `munmap` just then would execute half a hook.
 pub(crate) fn start(name: &str, run: impl FnOnce(Ready) + Send + 'static) -> Option<JoinHandle<()>> {
     let before = mpi::block_signals();
     let (ready, is_ready) = sync_channel(1);
@@ -49,12 +44,10 @@ pub(crate) struct Stop {
 }
 
 impl Stop {
-    /// Returns whether it is requested.
     pub(crate) fn is_set(&self) -> bool {
         *lock(&self.is_set)
     }
 
-    /// Requests it, and wakes a sleeping thread.
     pub(crate) fn set(&self) {
         *lock(&self.is_set) = true;
         self.told.notify_all();

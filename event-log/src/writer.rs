@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes the events in the rings as lines: converts them to the common clock, sorts, writes and counts them.
-//!
-//! Called by the writing thread every few milliseconds, and at the end of the process (`session.rs`). A line is
-//! `seconds source name element=value ...`; other lines begin with `#`. Each batch is sorted by time; an event
-//! delivered late can follow a younger one. Grade: pending. Threads: its owner's. Tests: tests/log.rs; with a device,
-//! hw-tests/tests/device/tools.rs.
+//! Writes the events in the rings as lines: converts them to the common clock, sorts, writes and counts them. Called by
+//! the writing thread every few milliseconds, and at the end of the process (`session.rs`). A line is `seconds source
+//! name element=value ...`; other lines begin with `#`. Each batch is sorted by time; an event delivered late can
+//! follow a younger one. Grade: pending. Threads: its owner's. Tests: tests/log.rs; hw-tests/tests/device/tools.rs.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +19,6 @@ use crate::rings::Rings;
 /// Time between two looks for rings whose threads have ended.
 const RECYCLE: Duration = Duration::from_secs(1);
 
-/// Writes lines, and collects the statistics.
 pub(crate) struct Writer {
     types: Vec<ibex_trace::EventType>,
     layouts: Vec<Layout>,
@@ -47,7 +44,6 @@ struct LoggedEvent {
 }
 
 impl Writer {
-    /// Makes a writer for events of these types, in the order of their numbers.
     pub(crate) fn new(types: &[EventType]) -> Writer {
         let types: Vec<_> = types.iter().map(EventType::recorded).collect();
         Writer {
@@ -129,14 +125,12 @@ impl Writer {
         taken
     }
 
-    /// Notes that the program has stopped the logging.
     pub(crate) fn stop(&mut self) {
         let now = self.now();
         self.stopped = Some(now);
         self.remark_at(now, "MPI_Pcontrol(0): events are not written from here on");
     }
 
-    /// Notes that the program has resumed the logging.
     pub(crate) fn resume(&mut self) {
         let now = self.now();
         self.end_stop(now);

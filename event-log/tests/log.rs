@@ -1,22 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The logger around an application, on a mock of ibex of which the tests know everything (`mock/`).
-//!
-//! The logger uses the public calls alone, so a library of the same soname that has them stands in for ibex. With ibex
-//! and a device it is tested by hw-tests. Needs Open MPI with its headers and commands, and no device.
+//! The logger around an application, on a mock of ibex (`mock/`), a library of the same soname with the public calls.
+//! Needs Open MPI with its headers and commands, and no device.
 
 use std::process::Command;
 
 mod place;
 use place::{Ran, apart, application, done, place};
 
-/// The application under the logger; what it said and the log.
 fn logged(what: &str, events: &str) -> (String, String) {
     let ran = run(what, events);
     assert!(ran.output.status.success(), "{what}: {}\n{}", ran.output.status, ran.said());
     (ran.said(), ran.log())
 }
 
-/// The same, however it ends.
 fn run(what: &str, events: &str) -> Ran {
     let ran = Ran::new(&[&application(), what], &[("IBEX_LOG_EVENTS", events)]);
     assert_eq!(ran.files(), 1, "{what}: {}", ran.said());
@@ -202,8 +198,7 @@ fn only_public_calls_are_used() {
         listed.lines().filter_map(|line| line.split_whitespace().last()).filter(|name| !name.contains('@')).collect();
     assert!(names.contains(&"MPI_T_event_copy"), "{listed}");
     for name in names {
-        // `ompi_mpi_...` is what handles of mpi.h, as MPI_INT, are macros for; `_...` the compiler's, and weak, as
-        // zstd's for those who trace it.
+        // `ompi_mpi_...`: handles of mpi.h, as MPI_INT; `_...`: the compiler's; weak ones: zstd's for tracing.
         let is_public =
             ["MPI_T_", "PMPI_", "ompi_mpi_", "ZSTD_trace_", "_"].iter().any(|public| name.starts_with(public));
         assert!(is_public, "{name} is no public call of MPI: {listed}");

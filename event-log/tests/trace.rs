@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The recorder around an application, on a mock of ibex of which the tests know everything (`mock/`): what was raised
-//! is in the trace, whatever becomes of the process. With ibex and a device it is tested by hw-tests. Needs Open MPI
-//! with its headers and commands, and no device.
+//! The recorder around an application, on a mock of ibex (`mock/`): what was raised is in the trace, whatever becomes
+//! of the process. Needs Open MPI with its headers and commands, and no device.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -12,12 +11,10 @@ use ibex_trace::{Clock, Error, Event, Folder, Reader};
 mod place;
 use place::{Ran, apart, application, place};
 
-/// A command under the recorder, with variables of its own.
 fn traced_with(words: &[&str], environment: &[(&str, &str)]) -> Ran {
     Ran::new(words, &[&[("IBEX_TRACE", "t")], environment].concat())
 }
 
-/// The trace of all ranks.
 fn folder(traced: &Ran) -> Folder {
     Folder::open(&traced.folder.join("t")).unwrap_or_else(|error| panic!("{error}: {}", traced.said()))
 }
@@ -28,12 +25,10 @@ fn only(traced: &Ran) -> Reader {
     Reader::open(&files[0].path()).expect("a trace")
 }
 
-/// A folder of this name, which is not there yet.
 fn tempfolder(name: &str) -> PathBuf {
     place().join(format!("{name}-{}", std::process::id()))
 }
 
-/// The application under the recorder.
 fn traced(what: &str) -> Ran {
     traced_with(&[&application(), what], &[])
 }
@@ -43,7 +38,6 @@ fn events(reader: &Reader) -> Vec<Event> {
     reader.events().collect::<Result<_, _>>().expect("no fault")
 }
 
-/// Name and values.
 fn told(reader: &Reader, event: &Event) -> (String, u64, i64) {
     let name = reader.head().types[usize::from(event.event_type)].name.clone();
     (name, event.values[0], event.values[1].cast_signed())
@@ -323,8 +317,7 @@ fn skip(why: &str) {
     let _ = writeln!(std::io::stderr(), "skip {why}");
 }
 
-/// Two ranks, the second of which has a monotonic clock of its own, as on another host, and runs this before; `None`
-/// where the system has no namespaces of times or lets nobody make one.
+/// Two ranks, the second with a monotonic clock of its own, and after `before`; `None`: no namespaces of times here.
 fn on_two_clocks(what: &str, before: &str, environment: &[(&str, &str)]) -> Option<Ran> {
     let probe = Command::new("unshare").args(["--time", "--monotonic", "5000", "true"]).output();
     if !probe.is_ok_and(|probe| probe.status.success()) {
@@ -341,7 +334,6 @@ fn on_two_clocks(what: &str, before: &str, environment: &[(&str, &str)]) -> Opti
     Some(traced_with(&words, &[environment, &[("IBEX_TRACE_CLOCKS", "1")]].concat()))
 }
 
-/// How many samples of rank 0's clock each file has.
 fn asked(folder: &Folder) -> Vec<usize> {
     let of_rank_0 = |reader: &Reader| reader.samples().iter().filter(|sample| sample.clock == Clock::Rank(0)).count();
     folder.readers().iter().map(of_rank_0).collect()

@@ -79,7 +79,6 @@ static void *raise_each(void *first)
     return NULL;
 }
 
-/* Raises, and lives on until it may end. */
 static void *raise_and_wait(void *first)
 {
     first_threads[(long) first / 1000 - 1] = (pid_t) syscall(SYS_gettid);
@@ -89,7 +88,6 @@ static void *raise_and_wait(void *first)
     return NULL;
 }
 
-/* Raises twice: when it may, and when it may again. */
 static void *raise_twice(void *first)
 {
     pthread_barrier_wait(&others_wait);
@@ -114,7 +112,6 @@ static void wait_for_an_event(void)
     }
 }
 
-/* The bytes of all files of the trace. */
 static long recorded(void)
 {
     long bytes = 0;
@@ -307,7 +304,6 @@ static void control(void)
     printf("levels %s\n", mock_levels());
 }
 
-/* The bytes of the trace, or how many events the log has. */
 static long written(void)
 {
     char name[4096], line[4096];
@@ -408,7 +404,7 @@ int main(int argc, char **argv)
     } else if (strcmp(what, "exchange") == 0) {
         exchange();
     } else if (strcmp(what, "exchange-long") == 0) {
-        /* Several times 30 answers for a sample; where none arrives, more than three questions to each of 12 addresses. */
+        /* Several times 30 answers for a sample; where none arrives, over three questions to each of 12 addresses. */
         exchange_while_clocks_are_asked(getenv("APPLICATION_FILTERS") ? 37 : 248);
     } else if (strcmp(what, "one-leaves") == 0) {
         int rank;

@@ -13,8 +13,7 @@ pub(crate) fn done(command: &mut Command) -> Output {
     output
 }
 
-/// Where the logger is: in `IBEX_BUILT`, where `cargo xtask test` has put all in one build, or where cargo builds it now,
-/// as it builds a cdylib for no test of its own accord.
+/// Folder of the logger: `IBEX_BUILT` (`cargo xtask test`), or where cargo builds it now, as it does not for tests.
 fn built() -> PathBuf {
     if let Some(built) = std::env::var_os("IBEX_BUILT") {
         return built.into();
@@ -58,7 +57,6 @@ pub(crate) fn place() -> &'static Path {
     })
 }
 
-/// The application of the mock.
 pub(crate) fn application() -> String {
     place().join("application").to_str().expect("UTF-8").to_owned()
 }
@@ -70,10 +68,8 @@ pub(crate) struct Ran {
 }
 
 impl Ran {
-    /// With variables of its own.
     pub(crate) fn new(words: &[&str], environment: &[(&str, &str)]) -> Ran {
         static RUNS: AtomicU32 = AtomicU32::new(0);
-        // Only a number of its own for each run.
         let run = RUNS.fetch_add(1, Ordering::Relaxed);
         let folder = place().join(format!("run-{}-{run}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
@@ -89,7 +85,6 @@ impl Ran {
         Ran { output, folder }
     }
 
-    /// All that it said.
     pub(crate) fn said(&self) -> String {
         said(&self.output)
     }
@@ -111,7 +106,6 @@ impl Drop for Ran {
     }
 }
 
-/// All that a command said.
 fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
