@@ -67,8 +67,7 @@ impl Installation {
             println!("cargo::rustc-link-search=native={}", directory.display());
         }
         println!("cargo::rustc-link-lib=dylib=mpi");
-        // What libmpi needs, libopen-pal and PMIx, is not named: it is there where libmpi is, by other names in each
-        // release series, and a library that asked for another's could not say why it declines. Tests are told so, too.
+        // Not named: libopen-pal and PMIx. Series name them differently, and ibex must load in any to say it declines.
         println!("cargo::rustc-link-arg=-Wl,-z,undefs");
         println!("cargo::metadata=includes={}", joined(&self.includes));
         println!("cargo::metadata=libraries={}", joined(&self.libraries));
@@ -134,7 +133,6 @@ fn find_pmix(includes: &mut Vec<PathBuf>) {
     includes.extend(text.split_whitespace().filter_map(|word| word.strip_prefix("-I")).map(PathBuf::from));
 }
 
-/// The directories of headers in the source tree that `$IBEX_OPENMPI_SOURCE` names.
 fn source_tree(release: &Release) -> Vec<PathBuf> {
     println!("cargo::rerun-if-env-changed=IBEX_OPENMPI_SOURCE");
     let Some(tree) = std::env::var_os("IBEX_OPENMPI_SOURCE").filter(|tree| !tree.is_empty()).map(PathBuf::from) else {
@@ -194,7 +192,6 @@ fn read(file: &Path) -> String {
     std::fs::read_to_string(file).unwrap_or_else(|error| fail(&format!("cannot read {}: {error}", file.display())))
 }
 
-/// The directories that `wrapper option` prints.
 fn showme(wrapper: &str, option: &str) -> Vec<PathBuf> {
     let output = Command::new(wrapper).arg(option).output().unwrap_or_else(|error| {
         fail(&format!(

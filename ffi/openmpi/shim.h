@@ -49,7 +49,6 @@ void ibex_request_fini(ompi_request_t *request);
 /* ompi_request_complete: runs the request's callback and wakes who waits. The request may be gone afterwards. */
 void ibex_request_complete(ompi_request_t *request);
 
-/* MPI_BYTE. */
 ompi_datatype_t *ibex_byte(void);
 
 /* A send that was done at once; MPI_REQUEST_NULL. */
@@ -89,10 +88,8 @@ void ibex_message_return(ompi_message_t *message);
 void ibex_communicator_release(ompi_communicator_t *comm);
 ompi_message_t *ibex_message_null(void);
 
-/* Whether the job is started with fault tolerance. */
 bool ibex_is_fault_tolerant(void);
 
-/* MPI_COMM_WORLD's job is ended. */
 void ibex_abort(int code);
 
 /* Appends names to the list of PMLs that may be chosen; each is copied. */
@@ -106,7 +103,6 @@ int ibex_bml_begin(bool threads);
 /* The BTL of shared memory that is open; NULL: the user has left it out, or it declined. */
 mca_btl_base_module_t *ibex_shared_memory(void);
 
-/* Whether a process is of this job and on this host. */
 bool ibex_is_on_this_host(ompi_proc_t *proc);
 
 /* Has the BTLs add processes, and gets this BTL's endpoint of each; NULL: not reached. All processes of the host at

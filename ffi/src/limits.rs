@@ -30,7 +30,6 @@ pub fn address_space_used() -> Option<u64> {
     Some(kibibytes * 1024)
 }
 
-/// Whether this process has `CAP_IPC_LOCK`, for which there is no limit of locked memory.
 fn may_lock_all() -> bool {
     const IPC_LOCK: u32 = 14;
     let status = fs::read_to_string("/proc/self/status").unwrap_or_default();

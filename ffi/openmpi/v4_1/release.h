@@ -15,7 +15,6 @@
 #pragma weak opal_value_t_class
 #pragma weak ompi_group_get_proc_ptr_raw
 
-/* Who may fetch what is published. */
 #define IBEX_MODEX_SCOPE OPAL_PMIX_GLOBAL
 
 /* The OPAL code of what a modex macro answers. */
@@ -24,7 +23,6 @@ static inline int ibex_modex_code(int answer)
     return answer;
 }
 
-/* The BTL of shared memory. */
 #define IBEX_SHARED_MEMORY_BTL "vader"
 
 /* The first number of communicators without a parent, of which 4.1 has none. */

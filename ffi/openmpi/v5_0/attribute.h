@@ -11,9 +11,8 @@
 /* Returns the attribute's value for the new communicator, which has no number yet; NULL: none. By communicator.c. */
 static void *ibex_copied(void *value, MPI_Comm made);
 
-/* Finds the copy of a communicator that is being made: it has the same group, no number, and not this attribute. Copies
- * that were begun earlier and wait for their number have the attribute. MPI forbids two threads to copy one communicator
- * at once. */
+/* Finds the copy of a communicator that is being made: it has the same group, no number, and not this attribute, which
+ * earlier copies that wait for their number have. MPI forbids two threads to copy one communicator at once. */
 static MPI_Comm ibex_being_made(const ompi_communicator_t *of, int key)
 {
     for (int i = opal_pointer_array_get_size(&ompi_comm_f_to_c_table); i > 0; --i) {

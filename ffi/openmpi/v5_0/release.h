@@ -17,7 +17,6 @@
 #pragma weak opal_pmix_convert_jobid
 #pragma weak opal_pmix_convert_status
 
-/* Who may fetch what is published. */
 #define IBEX_MODEX_SCOPE PMIX_GLOBAL
 
 /* The OPAL code of what a modex macro answers: a status of PMIx. */
@@ -26,7 +25,6 @@ static inline int ibex_modex_code(int answer)
     return opal_pmix_convert_status(answer);
 }
 
-/* The BTL of shared memory. */
 #define IBEX_SHARED_MEMORY_BTL "sm"
 
 /* The first number of communicators that were made without a parent (MPI_Comm_create_from_group). */

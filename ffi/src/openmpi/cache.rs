@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Open MPI's registration cache (`grdma`). It keeps registrations after their last use, until the memory is unmapped
-//! or freed, or the adapter runs out. `unmapped` reports unmapped memory that Open MPI's hooks miss.
-//!
-//! Called by plugin-abi's `memory`, whose callbacks register with the adapter. Grade: pending (a hit is a tree search).
-//! Threads: any, the cache has its own lock.
+//! or freed, or the adapter runs out. `unmapped` reports unmapped memory that Open MPI's hooks miss. Called by
+//! plugin-abi's `memory`, whose callbacks register with the adapter. Grade: pending (a hit is a tree search). Threads:
+//! any, the cache has its own lock.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -81,8 +80,7 @@ impl Cache {
     /// Gives a registration back; the cache may keep it.
     ///
     /// # Safety
-    /// `registration` came from [`Self::register`] of this cache, is given back once, and no work request that names it
-    /// is under way (R3).
+    /// `registration` is of this cache ([`Self::register`]), given back once, and in no posted work request (R3).
     #[must_use]
     pub unsafe fn put_back(&self, registration: NonNull<sys::mca_rcache_base_registration_t>) -> i32 {
         // SAFETY: a live cache module.

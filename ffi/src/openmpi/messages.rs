@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Text to the user, on standard error, which mpirun forwards. Called by plugin-abi's `messages`. Grade: setup and
-//! errors. Threads: any (one write each).
-//!
-//! Open MPI's own help system (`opal_show_help`) is not used: in 4.1 it may free the text before mpirun reads it, and
-//! the user sees "Data unpack would read past end of buffer" instead (`orte/util/show_help.c`).
+//! errors. Threads: any (one write each). `opal_show_help` is not used: in 4.1 it may free the text before mpirun reads
+//! it, which then prints "Data unpack would read past end of buffer" (`orte/util/show_help.c`).
 
 use std::ffi::{CStr, CString, OsStr};
 use std::fs::File;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The differences between the release series of Open MPI: a file per series, all with the same items; the build uses
-//! that of the headers. Only this folder, `ffi/openmpi` and the build script depend on the series (ARCHITECTURE.md,
-//! "Release series of Open MPI"). Grade: [`ReceiveDescriptor`], [`received_by`] hot; else setup. Threads: each item
-//! "Release series of Open MPI"). Grade: [`ReceiveDescriptor`] and [`received_by`] are hot; all else is setup.
+//! The differences between the release series of Open MPI: a file per series, with the same items; the build uses that
+//! of the headers. Only this folder, `ffi/openmpi` and the build script depend on the series (ARCHITECTURE.md, "Release
+//! series of Open MPI"). Grade: [`ReceiveDescriptor`], [`received_by`] hot; else setup. Threads: each item says.
+
 use super::sys;
 
 #[cfg(openmpi = "4.1")]

@@ -5,11 +5,9 @@
 //! (`opal/mca/memory/patcher`), report the memory unmapped. UCX, if loaded, patches the same functions, and `sbrk`, by
 //! which malloc shrinks the heap; the last patch hides earlier ones. A stale registration refers to pages that the
 //! process no longer has, so messages would carry old data. So ibex subscribes to UCX (`ucm_set_event_handler` of
-//! `ucm/api/ucm.h`), and forwards its events to Open MPI. `hooks` reports calls that Open MPI's hooks miss.
-//!
-//! Called by `cache`, by `hooks`, and by plugin-abi's `memory` before it registers anything. Grade: setup; [`listen`]
-//! looks for UCX until it is loaded, then makes system calls without effect. Threads: any. Tests:
-//! `hw-tests/mpi/freed_memory.c`.
+//! `ucm/api/ucm.h`), and forwards its events to Open MPI. `hooks` reports calls that Open MPI's hooks miss. Called by
+//! `cache`, by `hooks`, and by plugin-abi's `memory` before it registers anything. Grade: setup; [`listen`] looks for
+//! UCX until it is loaded, then makes system calls without effect. Threads: any. Tests: `hw-tests/mpi/freed_memory.c`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -96,7 +94,6 @@ fn listen_if_loaded() {
     hooks::put_in_place();
 }
 
-/// Sets the handler where UCX is loaded.
 fn with_handler() -> Option<(UnsetHandler, Tell)> {
     // SAFETY: nothing is loaded by this, and so nothing of it runs.
     let ucx = unsafe { Library::open(Some(LIBRARY), RTLD_LAZY | libc::RTLD_NOLOAD) }.ok()?;
@@ -135,7 +132,6 @@ unsafe extern "C" fn unmapped(_event: c_int, range: *mut Range, _argument: *mut 
     release(address, size);
 }
 
-/// Asks each cache to let go of what is registered there.
 fn release(address: *mut c_void, size: usize) {
     // SAFETY: as Open MPI's own patches call it; the range is only compared with.
     unsafe { sys::opal_mem_hooks_release_hook(address, size, true) };

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Control and performance variables, registered with Open MPI's variable system, so that `ompi_info`, mpirun's command
-//! line, the environment, files and `MPI_T` have them.
-//!
-//! Called by plugin-abi's `variables`. Grade: setup. Threads: one registers; any reads a performance variable.
+//! line, the environment, files and `MPI_T` have them. Called by plugin-abi's `variables`. Grade: setup. Threads: one
+//! registers; any reads a performance variable.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
@@ -168,7 +167,7 @@ pub unsafe fn wanted_of_watermark(variable: *const sys::mca_base_pvar_t, value: 
     }
 }
 
-/// Raises each handle's value of the object's high watermark to at least `extreme`; lowers a low one's to at most that.
+/// Raises a high watermark's value in each handle of the object to at least `extreme`; lowers a low one's likewise.
 ///
 /// # Safety
 /// Within a [`Read`] or a [`Write`] of this variable, with its object.
@@ -177,7 +176,7 @@ pub unsafe fn mark(variable: *const sys::mca_base_pvar_t, object: *const c_void,
     unsafe { sys::ibex_pvar_mark(variable, object, extreme) };
 }
 
-/// Called when a tool writes a performance variable: the variable, the value, the object. Open MPI stores it itself.
+/// Called when a tool writes a performance variable: the variable, the value, the object. Open MPI keeps the value.
 pub type Write = unsafe extern "C" fn(*mut sys::mca_base_pvar_t, *const c_void, *mut c_void) -> c_int;
 
 unsafe extern "C" fn ignore_written(_: *mut sys::mca_base_pvar_t, _: *const c_void, _: *mut c_void) -> c_int {

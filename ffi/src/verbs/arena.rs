@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An arena: memory of ibex's own, mapped, registered, and divided into slots of one size (`slots.rs`).
-//!
-//! Used by the engine for receive slots, send slots and handshake datagrams. Made at setup or when a pool grows; naming
-//! a slot is hot. The protection domain has the memory, and every queue keeps its domain, so no work request outlives
-//! the memory it names (R3). Sizes in bytes. Tests: device tests in `hw-tests`; of the slots in `slots.rs`.
+//! An arena: memory of ibex's own, mapped, registered, and divided into slots of one size (`slots.rs`). Used by the
+//! engine for receive slots, send slots and handshake datagrams. Made at setup or when a pool grows; naming a slot is
+//! hot. The protection domain has the memory, and every queue keeps its domain, so no work request outlives the memory
+//! it names (R3). Sizes in bytes. Tests: device tests in `hw-tests`; of the slots in `slots.rs`.
 
 use super::mapping::Mapped;
 use super::slots::{ALIGNMENT, Slots};
@@ -101,15 +100,13 @@ impl Arena {
         self.slots.address(index)
     }
 
-    /// Copies `bytes` into slot `index` at its start; what does not fit is cut off. Returns the span of what was
-    /// copied. Of a slot that is under way, some of the old bytes may be sent and some of the new.
+    /// Copies `bytes` to slot `index`, cut off at its end; returns their span. A send under way may mix old and new.
     pub fn write(&mut self, index: usize, bytes: &[u8]) -> Option<LocalSpan> {
         let copied = self.slots.write(index, bytes)?;
         Some(self.span(index)?.first(copied as u32))
     }
 
-    /// Copies the bytes of slot `index` from `offset` on, a multiple of 8, into `into`. False where the slot or the
-    /// range is not there. Of what the adapter writes meanwhile, some may be seen.
+    /// Copies slot `index` from `offset` on, a multiple of 8. False: no such bytes. May see a part of what comes in.
     #[must_use]
     pub fn read(&self, index: usize, offset: usize, into: &mut [u8]) -> bool {
         self.slots.read(index, offset, into)

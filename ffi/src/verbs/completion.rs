@@ -6,7 +6,6 @@ use super::Status;
 use super::sys;
 use std::mem;
 
-/// The first fields of a `struct ibv_wc`.
 pub(super) struct Start {
     pub(super) wr_id: u64,
     pub(super) status: u32,

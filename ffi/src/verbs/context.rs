@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Devices: lists and opens them, and queries their attributes, ports and GID tables.
-//!
-//! Called by `ibex::select::device` and `ibex::transport`. Setup grade, any thread. GIDs are in network order; rates
-//! are in Mb/s; MTU codes are those of `enum ibv_mtu` (1 = 256 bytes … 5 = 4096). Tests: device tests in `hw-tests`.
+//! Devices: lists and opens them, and queries their attributes, ports and GID tables. Called by `ibex::select::device`
+//! and `ibex::transport`. Setup grade, any thread. GIDs are in network order; rates are in Mb/s; MTU codes are those of
+//! `enum ibv_mtu` (1 = 256 bytes … 5 = 4096). Tests: device tests in `hw-tests`.
 
 use super::handle::Handle;
 use super::sys;
@@ -285,7 +284,6 @@ impl Context {
     }
 }
 
-/// What the engine needs of an entry; `None` for an empty one.
 fn used(raw: &sys::ibv_gid_entry) -> Option<GidEntry> {
     // SAFETY: `raw.gid` is a union of plain bytes and integers; every bit pattern is a valid byte array.
     let gid = unsafe { raw.gid.raw };

@@ -77,8 +77,8 @@ impl ProtectionDomain {
     }
 }
 
-/// A registration of memory (`struct ibv_mr`); dropped, it is taken back (`ibv_dereg_mr(3)`), from any thread. There is
-/// one owner, so it cannot be taken back twice:
+/// A registration of memory (`struct ibv_mr`). Any thread may end or drop it (`ibv_dereg_mr(3)`). It has one owner, so
+/// it cannot be ended twice:
 ///
 /// ```compile_fail,E0382
 /// # fn end(region: ibex_ffi::verbs::MemoryRegion) -> std::io::Result<()> {
@@ -147,9 +147,8 @@ impl LocalSpan {
     /// Names `len` bytes at `addr`, registered under `lkey`.
     ///
     /// # Safety
-    /// Until every work request that names the span has completed, the range stays registered under `lkey` (R3), and
-    /// the program treats it as the device's (R1, R2): it is not written while it is being sent, and not read through a
-    /// reference while it is being received into.
+    /// Until every work request that names the span has completed, the range stays registered under `lkey` (R3) and is
+    /// the device's (R1, R2): not written while it is sent, not read by reference while it is received into.
     #[must_use]
     pub const unsafe fn new(addr: u64, len: u32, lkey: u32) -> Self {
         LocalSpan(sys::ibv_sge { addr, length: len, lkey })

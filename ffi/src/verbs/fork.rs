@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Whether `fork` is safe for registered memory, and how libibverbs makes it so (`ibv_fork_init(3)`,
-//! `ibv_is_fork_initialized(3)`). Called by `ibex::fork` before the first registration. Setup; any thread. `hw-tests`.
+//! `ibv_is_fork_initialized(3)`). Called by `ibex::fork` before any registration. Setup; any thread. Tests: `hw-tests`.
 
 use super::errno;
 use super::sys;

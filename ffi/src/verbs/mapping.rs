@@ -11,7 +11,6 @@ use std::ptr::NonNull;
 
 #[derive(Debug)]
 pub(super) struct Mapping {
-    /// Present until they are deregistered and unmapped.
     registered: Option<(Handle<sys::ibv_mr>, Pages)>,
     mapped: Mapped,
 }

@@ -190,7 +190,6 @@ fn map(bytes: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
     NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))
 }
 
-/// A new mapping that starts where a huge page may.
 fn map_aligned(bytes: usize) -> io::Result<NonNull<u8>> {
     let too_large = || io::Error::from_raw_os_error(libc::ENOMEM);
     // SAFETY: asks for a number of the system's.

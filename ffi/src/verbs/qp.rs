@@ -85,7 +85,6 @@ pub struct QueuePair {
     max_inline: u32,
 }
 
-/// What must outlive the queue pair.
 #[derive(Debug)]
 struct Keep {
     _domain: Arc<ProtectionDomain>,

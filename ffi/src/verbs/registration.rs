@@ -64,8 +64,7 @@ impl Relaxation {
 /// Registers `bytes` bytes at `start` (`ibv_reg_mr(3)`).
 ///
 /// # Safety
-/// The domain is live, and outlives the registration (R4). While that lives, the adapter may read the range, and write
-/// it if `access` lets it.
+/// The domain is live, and outlives the registration (R4), in which the adapter may use the range as `access` says.
 pub(super) unsafe fn register(
     domain: *mut sys::ibv_pd,
     start: *mut c_void,

@@ -54,8 +54,7 @@ impl Slots {
         (index < self.count).then(|| unsafe { self.base.add(index * self.stride) })
     }
 
-    /// Copies `bytes` to the start of slot `index`; what does not fit is cut off. Returns how many were copied, or
-    /// `None` beyond the last slot. An adapter that sends the slot meanwhile sends some of the old and some of the new.
+    /// Copies `bytes` to slot `index`, cut off at its end. Returns how many were copied; `None` beyond the last slot.
     pub(super) fn write(&mut self, index: usize, bytes: &[u8]) -> Option<usize> {
         let start = self.start(index)?;
         let bytes = &bytes[..bytes.len().min(self.slot)];
@@ -73,8 +72,7 @@ impl Slots {
         Some(bytes.len())
     }
 
-    /// Copies the bytes of slot `index` from `offset` on, a multiple of 8, into `into`. False where the slot or the
-    /// range is not there. What an adapter writes meanwhile is seen in part, or not.
+    /// Copies slot `index` from `offset` on, a multiple of 8, into `into`. False where slot or range is not there.
     #[must_use]
     pub(super) fn read(&self, index: usize, offset: usize, into: &mut [u8]) -> bool {
         let Some(start) = self.start(index) else { return false };

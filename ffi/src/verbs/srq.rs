@@ -23,7 +23,6 @@ pub struct SharedReceiveQueue {
     chain: Chain,
 }
 
-/// The verbs object, shared with the queue pairs that receive through it.
 pub(super) type SrqHandle = Handle<sys::ibv_srq, Arc<ProtectionDomain>>;
 
 impl SharedReceiveQueue {

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Unreliable-datagram queue pairs: small packets to any known address, used to set connections up.
-//!
-//! Called by `ibex::connect::ud`. Setup grade; one thread at a time (`&mut`). Completion queue and slots are its own.
-//! Sources: `ibv_create_ah(3)`, `ibv_post_send(3)`. Tests: device tests in `hw-tests`; `ud/sends.rs`.
+//! Unreliable-datagram queue pairs: small packets to any known address, used to set connections up. Called by
+//! `ibex::connect::ud`. Setup grade; one thread at a time (`&mut`). Completion queue and slots are its own. Sources:
+//! `ibv_create_ah(3)`, `ibv_post_send(3)`. Tests: device tests in `hw-tests`; `ud/sends.rs`.
 
 use super::handle::Handle;
 use super::qp::{address_vector, blank};
@@ -25,7 +24,6 @@ const RECEIVE: u64 = 1 << 63;
 /// Where in an identifier the queue pair's life begins, above the slot, and its bits.
 const LIFE: (u32, u64) = (32, 0x7fff_ffff);
 
-/// The provider's `post_send` and `post_recv`.
 type Operations = (
     unsafe extern "C" fn(*mut sys::ibv_qp, *mut sys::ibv_send_wr, *mut *mut sys::ibv_send_wr) -> i32,
     unsafe extern "C" fn(*mut sys::ibv_qp, *mut sys::ibv_recv_wr, *mut *mut sys::ibv_recv_wr) -> i32,

@@ -41,8 +41,7 @@ impl ReceiveDescriptor {
         self
     }
 
-    /// Passes the described message to the callback of `tag`, if one is registered. `sender` returns the endpoint that
-    /// it came from, for series that tell callbacks.
+    /// Passes the message to the callback of `tag`, if there is one. `sender` returns the sender's endpoint, for 5.0.
     ///
     /// # Safety
     /// Open MPI knows the module, and its table has an entry for the tag. The bytes are the message's during the call.

@@ -26,7 +26,7 @@ pub const LARGEST_OB1_HEADER: usize = 64;
 
 const _: () = assert!(sys::BTL_VERSION == BTL_VERSION, "btl.h has the interface that this file is for");
 
-/// Returns the number of a communicator that its messages carry. It is the same for all members.
+/// Returns the number that a communicator's messages carry. It is the same for all members.
 ///
 /// # Safety
 /// `comm` is a live communicator whose number is set.
@@ -64,7 +64,6 @@ pub fn is_fault_tolerant() -> bool {
     false
 }
 
-/// Description of a received message, as callbacks get it.
 pub(super) type Received = sys::mca_btl_base_descriptor_t;
 
 /// Calls the callback of a tag, if one is registered, with a received message. 4.1 tells callbacks no sender.

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Open MPI 5.0, from 5.0.0 on: BTL 3.3.0, PML 2.1.0. `release` says what this file is. Same items as in `v4_1.rs`.
-//!
 //! ibex uses only the part of the BTL interface that 4.1 has, too: its put, get and atomics are its own, not those of
 //! `btl_base_am_rdma.c`. It sends no memory of accelerators, so `btl_accelerator_max_send_size` stays 0.
 
@@ -29,8 +28,7 @@ pub const LARGEST_OB1_HEADER: usize = 80;
 
 const _: () = assert!(sys::BTL_VERSION == BTL_VERSION, "btl.h has the interface that this file is for");
 
-/// Returns the number of a communicator that its messages carry. It is the same for all members; for a communicator
-/// without a parent it is not the index in the table of communicators (`ibex_context_of`).
+/// Returns the number that a communicator's messages carry (`ibex_context_of`). It is the same for all members.
 ///
 /// # Safety
 /// `comm` is a live communicator whose number is set.
@@ -70,7 +68,6 @@ pub fn is_fault_tolerant() -> bool {
     unsafe { sys::ibex_is_fault_tolerant() }
 }
 
-/// Description of a received message, as callbacks get it.
 pub(super) type Received = sys::mca_btl_base_receive_descriptor_t;
 
 /// Calls the callback of a tag, if one is registered, with a received message. `sender` returns the sender's endpoint.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Posts messages, RDMA operations and atomics to a reliable-connected queue pair (`ibv_post_send(3)`).
-//!
-//! Hot: a work request on the stack and one indirect call into the provider. One thread at a time (`&mut`). Immediate
-//! data is given in host order and travels in network order. Tests: device tests in `hw-tests`; below, also under Miri.
+//! Posts messages, RDMA operations and atomics to a reliable-connected queue pair (`ibv_post_send(3)`). Hot: a work
+//! request on the stack and one indirect call into the provider. One thread at a time (`&mut`). Immediate data is given
+//! in host order and travels in network order. Tests: device tests in `hw-tests`; below, also under Miri.
 
 use super::super::sys;
 use super::QueuePair;

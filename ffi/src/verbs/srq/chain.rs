@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A chain of receive work requests that is linked once and posted from its front again and again.
-//!
-//! Used by `srq.rs` (hot: filling an entry stores its identifier and span). Requests point to one another and to their
-//! spans, so all are reached through raw pointers only. One thread at a time (`&mut`). Tests: below, also under Miri.
+//! A chain of receive work requests that is linked once and posted from its front again and again. Used by `srq.rs`
+//! (hot: filling an entry stores its identifier and span). Requests point to one another and to their spans, so all are
+//! reached through raw pointers only. One thread at a time (`&mut`). Tests: below, also under Miri.
 
 use super::super::sys;
 use crate::verbs::LocalSpan;
@@ -22,7 +21,6 @@ pub(super) struct Chain {
 unsafe impl Send for Chain {}
 
 impl Chain {
-    /// Makes a chain of at least one request.
     pub(super) fn new(length: usize) -> Chain {
         let length = length.max(1);
         let blank = sys::ibv_recv_wr { wr_id: 0, next: ptr::null_mut(), sg_list: ptr::null_mut(), num_sge: 1 };
@@ -116,7 +114,6 @@ mod tests {
 
     type Receive = (u64, u64, u32);
 
-    /// What a provider finds in a chain: identifiers, and addresses and lengths of the spans.
     fn walk(mut request: *mut sys::ibv_recv_wr) -> Vec<Receive> {
         let mut found = Vec::new();
         // SAFETY: a chain that is being posted.
