@@ -77,7 +77,7 @@ fn head() -> Head {
     Head { types: names.iter().map(of).collect(), sources: vec![source], ..Head::default() }
 }
 
-/// What this thread has had of a processor, nanoseconds.
+/// Processor time of this thread, nanoseconds.
 fn processor_time() -> f64 {
     let told = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
     told.split_whitespace().next().and_then(|first| first.parse().ok()).unwrap_or(f64::NAN)

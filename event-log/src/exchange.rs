@@ -3,12 +3,10 @@
 //! call. `intervals.rs` compares them in between, at the address that rank 0 publishes.
 //!
 //! The first rank of each host asks rank 0 for its clock many times; the fastest round trip counts. All ranks of a host
-//! share its clock and its first rank's result. A job on one host exchanges nothing.
-//!
-//! All ranks must take part, or the others would wait for ever. So this happens only if the launcher states that all
-//! have the recorder (`IBEX_TRACE_CLOCKS=1`, set by `ibex trace`). The recorder hides the messages, which have a
-//! communicator of their own ([`Hidden`]). Grade: setup, but for [`Hidden::hides`]: hot. Threads: the one that
-//! initialises MPI. Tests: below; tests/trace.rs.
+//! share its clock and its first rank's result. A job on one host exchanges nothing. All must take part, or others
+//! would wait for ever, so this happens only if the launcher states that all have the recorder (`IBEX_TRACE_CLOCKS=1`,
+//! set by `ibex trace`). The recorder hides the messages, of a communicator of its own ([`Hidden`]). Grade: setup, but
+//! for [`Hidden::hides`]: hot. Threads: the one that initialises MPI. Tests: below; tests/trace.rs.
 
 use std::ffi::c_int;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -27,7 +25,6 @@ unsafe extern "C" {
     safe fn ibex_log_part();
 }
 
-/// Number of questions of a host.
 const ROUNDS: c_int = 200;
 
 /// Nanoseconds after which a host with a good sample stops asking, because ranks may share a processor.

@@ -14,14 +14,12 @@ use crate::datagrams::{Answering, Asking};
 use crate::mpi;
 use crate::thread::{self, Ready, Stop};
 
-/// Result about another clock.
 pub(crate) enum Found {
     Sample(ClockSample),
     /// No answer comes from these addresses.
     Unanswered(Vec<SocketAddr>),
 }
 
-/// Task of a rank.
 pub(crate) enum Part {
     Answers(Arc<Answering>),
     Asks {

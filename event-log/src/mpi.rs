@@ -19,7 +19,6 @@ pub(crate) mod sys {
 pub(crate) use sys::{MPI_Count as Count, MPI_T_cb_safety as Safety, MPI_T_event_instance, MPI_T_event_registration};
 
 pub(crate) type Callback = unsafe extern "C" fn(MPI_T_event_instance, MPI_T_event_registration, Safety, *mut c_void);
-/// Handler of lost events.
 pub(crate) type Dropped = unsafe extern "C" fn(Count, MPI_T_event_registration, c_int, Safety, *mut c_void);
 
 unsafe extern "C" {

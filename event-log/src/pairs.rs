@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Durations: pairs of events that begin and end something, and their statistics.
-//!
-//! The names of types determine the pairs ([`ENDINGS`]). Common elements determine which events belong together: the
-//! number of a message or operation if it is not 0, otherwise all identifying elements; the oldest of equal beginnings
-//! ends first. Each direction has its own statistics. Called by `writer.rs`. Grade: pending. Threads: the owner's.
-//! Tests: below.
+//! Durations: pairs of events that begin and end something, and their statistics. The names of types determine the
+//! pairs ([`ENDINGS`]). Common elements determine which events belong together: the number of a message or operation if
+//! it is not 0, otherwise all identifying elements; the oldest of equal beginnings ends first. Each direction has its
+//! own statistics. Called by `writer.rs`. Grade: pending. Threads: the owner's. Tests: below.
 
 use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The recorder, from `MPI_Init` to the end of the process. Called by `entry.rs` if `IBEX_TRACE` is set, in addition to
-//! the text (`session.rs`) or instead of it. `MPI_T` is not finalised, because events occur until the process ends.
+//! The recorder, from `MPI_Init` to the end of the process. Called by `entry.rs`; active with `IBEX_TRACE`, in addition
+//! to the text (`session.rs`) or instead of it. `MPI_T` is not finalised, because events occur until the process ends.
 //! Grade: setup. Threads: each function says its own. Tests: tests/trace.rs; hw-tests/tests/device/recorder.rs.
 
 use std::ffi::c_int;

@@ -122,7 +122,7 @@ pub(crate) fn job(variable: impl Fn(&str) -> Option<String>) -> String {
     site.or_else(launcher).unwrap_or_default()
 }
 
-/// Returns the number of the `MPI_COMM_WORLD`, from its name in PMIx: Open MPI's number of spawned processes, else 0.
+/// Returns the number of the `MPI_COMM_WORLD`: 0, or for spawned processes Open MPI's number, by the name in PMIx.
 pub(crate) fn world(namespace: Option<&str>, is_spawned: bool) -> u32 {
     let number = |name: &str| match name.rsplit_once('@') {
         // Open MPI 5: `prterun-host-77@2`.
