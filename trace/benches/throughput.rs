@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Measures how fast traces are written and read, and the bytes of an event: `cargo bench -p ibex-trace`.
-//!
-//! Prints a row for each level of compression. Times are processor times; the fastest of several rounds counts. The
-//! events are those of messages of 8 bytes and, every tenth, of 1 MiB, among 16 peers, as ibex raises them below
-//! another PML (`xfer`) and with its own (`comm`).
+//! Measures how fast traces are written and read, and the bytes of an event: `cargo bench -p ibex-trace`. Prints a row
+//! for each level of compression; times are processor times, the fastest of several rounds. The events are those of
+//! messages of 8 bytes and, every tenth, of 1 MiB, among 16 peers, below another PML (`xfer`) and with ibex' (`comm`).
 
 use std::hint::black_box;
 use std::path::Path;
@@ -17,7 +15,6 @@ const EVENTS: u64 = 1 << 20;
 const ROUNDS: usize = 12;
 const BLOCK: usize = 8192;
 
-/// Events of a process.
 struct Load {
     name: &'static str,
     head: Head,

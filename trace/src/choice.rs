@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a user names the events to record: the list, its separators, the groups, and names with or without ibex's prefix.
-//!
-//! `ibex trace` refuses what the recorder (event-log) would not know; both read the list by this. Grade: setup. Threads:
-//! plain data. Tests: below; in event-log/src/settings.rs and command/src/trace.rs.
+//! How a user names the events to record: the list, its separators, the groups, and names with or without ibex's
+//! prefix. `ibex trace` and the recorder (event-log) read the list by this. Grade: setup. Threads: plain data. Tests:
+//! below; in event-log/src/settings.rs and command/src/trace.rs.
 
 /// Groups of events; the recorder says which events each has.
 pub const GROUPS: [&str; 11] = [

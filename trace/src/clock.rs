@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The relation of the sources' clocks to the host's: the stored samples, and the conversion from ticks to time.
 //!
-//! A [`ClockSample`] is a reading of another clock between two readings of the host's monotonic clock: the clock of a
-//! source (for example an adapter's), or the host's clock of another rank. Between two samples the relation is a
-//! straight line through their middles, so that rate errors do not accumulate; beyond them it continues at the rate of
-//! the nearest samples. A sample that took so long that its neighbours predict it better is ignored.
-//! [`Relation::moment`] gives the error bound of a time: from the samples around it, from possible changes of the rate,
-//! and from a jump of the clock. Samples of other ranks' clocks make the time lines of hosts (`timeline.rs`).
-//!
-//! Path: pending, once per event. Threads: plain data. Units: nanoseconds, ticks. Tests: below.
+//! A [`ClockSample`] is a reading of a source's clock, or of the host's clock of another rank (`timeline.rs`), between
+//! two readings of the host's monotonic clock. Between two samples the relation is a straight line through their
+//! middles, so that rate errors do not accumulate; beyond them it continues at the rate of the nearest samples. A slow
+//! sample that its neighbours predict better is ignored. [`Relation::moment`] gives the error bound of a time, from the
+//! samples around it, possible changes of the rate, and jumps of the clock. Path: pending, once per event. Threads:
+//! plain data. Units: nanoseconds, ticks. Tests: below.
 
 use crate::parse::{Bytes, Malformed, push_varint};
 
@@ -21,14 +19,13 @@ const WANDER: f64 = 5e-6;
 /// The most samples ignored at once.
 const MOST_LEFT_OUT: usize = 32;
 
-/// The least number of intervals to keep, if there are as many: a jump shows by comparison with the intervals around
-/// it.
+/// The least number of intervals to keep, if there are as many: a jump shows by comparison with those around it.
 const INTERVALS: u64 = 4;
 
 /// Number of points that determine the rate at an end.
 const NEAR: usize = 8;
 
-/// Which clock.
+/// A clock other than this host's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Clock {
     /// The clock of the source with this number, in ticks.
@@ -40,7 +37,7 @@ pub enum Clock {
 /// A reading of a clock between two readings of the host's monotonic clock (nanoseconds).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ClockSample {
-    /// Which.
+    /// The clock that was read.
     pub clock: Clock,
     /// The reading.
     pub shown: u64,
@@ -59,7 +56,6 @@ pub struct Moment {
     pub error: i64,
 }
 
-/// Puts samples at the end of `to`.
 pub(crate) fn encode(samples: &[ClockSample], to: &mut Vec<u8>) {
     push_varint(to, samples.len() as u64);
     for sample in samples {
@@ -116,7 +112,6 @@ struct Point {
     jump: i64,
 }
 
-/// The continuation of a relation beyond its points.
 #[derive(Debug, Clone, Copy, Default)]
 struct End {
     nanoseconds_per_tick: f64,
@@ -124,7 +119,6 @@ struct End {
     drift: f64,
 }
 
-/// The interval between two points.
 #[derive(Debug, Clone, Copy)]
 struct Interval {
     /// Nanoseconds.
@@ -160,7 +154,6 @@ impl Relation {
         self.points.drain(..self.points.len().saturating_sub(latest));
     }
 
-    /// Removes slow samples that their neighbours predict better.
     fn leave_out(&mut self) {
         let (Some(first), Some(last)) = (self.points.first(), self.points.last()) else { return };
         let longest = last.time.abs_diff(first.time) / INTERVALS;
@@ -205,7 +198,6 @@ impl Relation {
         }
     }
 
-    /// The interval between a point and a later one.
     fn interval(&self, from: usize, to: usize) -> Option<Interval> {
         let (from, to) = (self.points.get(from)?, self.points.get(to)?);
         let length = to.time.abs_diff(from.time) as f64;
@@ -227,8 +219,7 @@ impl Relation {
         if away > this.doubt + doubt { ((away + doubt) * this.length).ceil() as i64 } else { 0 }
     }
 
-    /// The continuation beyond the point at `place`, from the rate to a point near it; `point` is so many steps further
-    /// in.
+    /// Continuation beyond the point at `place`, by the rate to a near point; `point` is so many steps further in.
     fn end(&self, place: usize, point: impl Fn(usize) -> usize) -> End {
         let said = End { nanoseconds_per_tick: 1e9 / self.ticks_per_second, drift: DRIFT };
         let by = |steps: usize| {
@@ -242,7 +233,6 @@ impl Relation {
         measured.fold(said, |best, other| if other.drift < best.drift { other } else { best })
     }
 
-    /// The first sample: ticks and time.
     pub(crate) fn first(&self) -> Option<(i64, i64)> {
         self.points.first().map(|point| (point.ticks.cast_signed(), point.time))
     }
@@ -261,7 +251,7 @@ impl Relation {
         Some(from.time.saturating_add(if ticks < from.ticks { -away } else { away }))
     }
 
-    /// The same, with its error bound.
+    /// As [`Relation::time`], with the error bound of the time.
     #[must_use]
     pub fn moment(&self, ticks: u64) -> Option<Moment> {
         let time = self.time(ticks)?;
@@ -290,7 +280,6 @@ impl Relation {
         middles.chain([first, last]).filter_map(|ticks| self.moment(ticks)).map(|moment| moment.error).max()
     }
 
-    /// The base point, and nanoseconds per tick.
     fn line(&self, ticks: u64, near: &mut usize) -> Option<(Point, f64)> {
         let is_here = |place: usize| {
             let (from, to) = (self.points.get(place), self.points.get(place + 1));
@@ -309,8 +298,7 @@ impl Relation {
     }
 }
 
-/// The point from which a straight line to a new one predicts all points between them better. The line is at most
-/// `longest` nanoseconds long.
+/// The point from which a line, at most `longest` nanoseconds long, to a new one predicts the points between better.
 fn better_told(points: &[Point], new: &Point, longest: u64) -> Option<usize> {
     let last = points.len().checked_sub(1)?;
     let is_better_told = |before: &usize| {
@@ -353,7 +341,6 @@ mod tests {
         assert!(decode(&[0xff, 0xff, 0xff, 0x7f]).is_err());
     }
 
-    /// Of a clock with this rate, and samples as (shown, before, after).
     fn settled(ticks_per_second: u64, samples: &[(u64, i64, i64)]) -> Relation {
         let mut relation = Relation::new(ticks_per_second);
         for (shown, before, after) in samples {
@@ -404,12 +391,10 @@ mod tests {
     fn a_sample_that_took_long_does_no_harm() {
         let every = 50_000_000;
         let narrow = |n: u64| (n * every, (n * every) as i64 - 50, (n * every) as i64 + 50);
-        // Some of them in a row.
         let wide = |n: u64| (n * every, (n * every) as i64 - 1000 * n as i64, (n * every) as i64 + 90_000);
         let samples: Vec<_> = (0..40).map(|n| if (10..18).contains(&n) { wide(n) } else { narrow(n) }).collect();
         let relation = settled(1_000_000_000, &samples);
         assert_eq!(relation.time(12 * every), Some(12 * every as i64));
-        // At an end.
         let last = (39 * every, 39 * every as i64 - 100_000, 39 * every as i64 + 90_000);
         let relation_too = settled(1_000_000_000, &[&samples[..39], &[last]].concat());
         assert!(relation_too.widest(0, 39 * every) < Some(1500), "{:?}", relation_too.widest(0, 39 * every));
@@ -439,8 +424,7 @@ mod tests {
     #[test]
     fn a_jump_beside_a_sample_that_took_long_is_within_the_bound() {
         let second = 1_000_000_000;
-        // Right after the sample of the tenth second the clock jumps 4 ms ahead. The answer to the next sample is late:
-        // its middle is 630 us after the reading, which hides so much of the jump.
+        // Right after the tenth second's sample the clock jumps 4 ms ahead; the next sample's middle is 630 us late.
         let jumps = 10 * second + 30_000;
         let shown = |time: i64| if time > jumps { time + 4_000_000 } else { time }.cast_unsigned();
         let took = |n: i64| if n == 11 { 1_300_000 } else { 40_000 };

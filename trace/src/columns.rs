@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One column: the values that the same element has in the events of a block, one after another. Each value is stored
-//! as its excess over the least one, or each step as its excess over the least step. All have the width of the
-//! greatest, with the lowest bytes of all first, then the next ones: `zstd` compresses such planes well, and both
-//! directions are loops without a branch. A column of equal values or equal steps is only a head.
-//!
-//! Path: pending; ten times per event. Threads: plain data. Tests: below.
+//! One column: the values of one element in the events of a block. Each value is stored as its excess over the least
+//! one, or each step as its excess over the least step. All have the width of the greatest, with the lowest bytes of
+//! all first, then the next ones: `zstd` compresses such planes well, and both directions are loops without a branch.
+//! Equal values or steps take only a head. Path: pending; ten times per event. Threads: plain data. Tests: below.
 
 use crate::parse::{Bytes, Malformed, push_varint};
 
 /// Values above the least one. The lower half of the code is the bytes of each.
 const VALUES: u8 = 0x00;
 
-/// Steps above the least one.
 const STEPS: u8 = 0x10;
 
-/// The width of a number in bytes.
 fn width(value: u64) -> usize {
     (71 - value.leading_zeros() as usize) / 8
 }
@@ -84,7 +80,6 @@ fn encode_steps(values: &[u64], least: i64, width: usize, to: &mut Vec<u8>) {
     }
 }
 
-/// Appends room for planes of so many bytes each to `to`.
 fn planes(count: usize, width: usize, to: &mut Vec<u8>) -> impl Iterator<Item = (usize, &mut [u8])> {
     let begin = to.len();
     to.resize(begin + count * width, 0);
@@ -92,17 +87,13 @@ fn planes(count: usize, width: usize, to: &mut Vec<u8>) -> impl Iterator<Item = 
     to[begin..].chunks_exact_mut(count.max(1)).enumerate()
 }
 
-/// A column in memory.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Column {
-    /// All the same.
     Same(u64),
-    /// One after another.
     Values(Vec<u64>),
 }
 
 impl Column {
-    /// The value in this row, which must be one of the column's.
     #[inline]
     pub(crate) fn value(&self, row: usize) -> u64 {
         match self {
@@ -112,7 +103,6 @@ impl Column {
     }
 }
 
-/// Reads a column of `count` values.
 pub(crate) fn decode(count: usize, from: &mut Bytes<'_>) -> Result<Column, Malformed> {
     if count == 0 {
         return Ok(Column::Same(0));

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finds the blocks of a file: by its index or, without one, from header to header.
-//!
-//! Owns [`Entry`], an item of the list of blocks and faults in the order of the file. After a damaged header it
-//! searches the next marker, so that one bad block costs no other. Called by `reader.rs`, once. Path: setup. Threads:
-//! one. Tests: tests/damage.rs.
+//! Finds the blocks of a file: by its index or, without one, from header to header. After a damaged header it searches
+//! the next marker, so that one bad block costs no other. Called by `reader.rs`, once. Path: setup. Threads: one.
+//! Tests: tests/damage.rs.
 
 use crate::error::{Error, Hex, Part, Readable};
 use crate::frame::{self, EVENTS, Fault, HEADER, Header, INDEX, MARKER, MOST_SUMMARY, PREAMBLE, TRAILER};
@@ -48,7 +46,6 @@ pub(crate) fn check_preamble(storage: &Storage) -> Result<(), Error> {
     }
 }
 
-/// The blocks of a file, and whether it was finished.
 pub(crate) fn read(storage: &Storage) -> Result<(Vec<Entry>, bool), Error> {
     let places = match index_by_trailer(storage) {
         Ok(Some(places)) => return Ok((places.into_iter().map(Entry::Block).collect(), true)),
@@ -112,7 +109,6 @@ pub(crate) fn settle(entries: &mut [Entry]) {
     }
 }
 
-/// Scan from header to header.
 struct Scan<'a> {
     storage: &'a Storage,
     offset: u64,
@@ -163,7 +159,6 @@ impl Scan<'_> {
         Ok(false)
     }
 
-    /// The header at an offset, and the index entry of its block.
     fn header(&self, offset: u64) -> Result<Result<(Header, Place), Fault>, Error> {
         let mut bytes = self.storage.read(offset, 512)?;
         let read = |bytes: &[u8]| {
@@ -182,7 +177,6 @@ impl Scan<'_> {
         Ok(read(&bytes))
     }
 
-    /// The next valid header after this offset.
     fn find(&self) -> Result<Option<u64>, Error> {
         let mut window = self.offset + 1;
         while window + (HEADER as u64) <= self.storage.length() {

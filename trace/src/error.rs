@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Faults of a trace, as sentences: the file, the block and its offset, what was expected and found, and what is still
-//! readable.
-//!
-//! Path: setup. Threads: plain data. Tests: tests/damage.rs.
+//! readable. Path: setup. Threads: plain data. Tests: tests/damage.rs.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// What is wrong.
+/// A fault of a trace, or a system call that failed.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -36,7 +34,7 @@ pub enum Error {
         file: PathBuf,
         /// Its first bytes.
         found: Hex,
-        /// A trace's.
+        /// First bytes of a trace.
         expected: Hex,
     },
     /// A file of a later format.
@@ -46,7 +44,7 @@ pub enum Error {
         file: PathBuf,
         /// Its format.
         version: u32,
-        /// The latest that is known here.
+        /// Latest format that this ibex reads.
         known: u32,
     },
     /// A file that ends within a block, for example because its process was killed while writing.
@@ -54,13 +52,13 @@ pub enum Error {
     Truncated {
         /// The file.
         file: PathBuf,
-        /// What is cut off.
+        /// Part that is cut off.
         block: Part,
-        /// Where that begins.
+        /// Offset of that part.
         offset: u64,
-        /// Its bytes, as far as that is known.
+        /// Number of its bytes, as far as it is known.
         expected: u64,
-        /// Those that are there.
+        /// Number of bytes that are there.
         found: u64,
         /// What can be read.
         readable: Readable,
@@ -70,13 +68,13 @@ pub enum Error {
     Damaged {
         /// The file.
         file: PathBuf,
-        /// What is damaged.
+        /// Part that is damaged.
         block: Part,
-        /// Where that begins.
+        /// Offset of that part.
         offset: u64,
-        /// What should be there.
+        /// Content that should be there.
         expected: String,
-        /// What is.
+        /// Content that is there.
         found: String,
         /// What can be read.
         readable: Readable,
@@ -98,7 +96,7 @@ pub enum Error {
         file: PathBuf,
         /// The block's number.
         block: u32,
-        /// Where it begins.
+        /// Offset of the block.
         offset: u64,
         /// Its kind.
         kind: u8,
@@ -110,7 +108,7 @@ pub enum Error {
     Refused {
         /// The file.
         file: PathBuf,
-        /// That.
+        /// The data.
         what: String,
     },
     /// A folder without traces.
@@ -145,9 +143,9 @@ impl fmt::Display for Part {
 /// The readable part of a file with a fault: the blocks before and after it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Readable {
-    /// How many before.
+    /// Number of blocks before it.
     pub before: usize,
-    /// How many after.
+    /// Number of blocks after it.
     pub after: usize,
 }
 
@@ -162,7 +160,7 @@ impl fmt::Display for Readable {
     }
 }
 
-/// Bytes to show.
+/// Bytes, shown in hexadecimal.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Hex(pub Vec<u8>);
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Event types in the metadata of a file: a name, a description, and elements with their types.
-//!
-//! `head.rs` lists them, `record.rs` packs events by them. Path: setup. Threads: plain data. Tests:
-//! below.
+//! Event types in the metadata of a file. `head.rs` lists them, `record.rs` packs events by them. Path: setup. Threads:
+//! plain data. Tests: below.
 
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +20,7 @@ pub struct EventType {
     pub elements: Vec<Element>,
 }
 
-/// An element of one.
+/// An element of an event type.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Element {
     /// Its name.
@@ -49,7 +47,7 @@ pub enum ElementKind {
 }
 
 impl Element {
-    /// With this name, kind and unit.
+    /// Makes an element with this name, kind and unit.
     #[must_use]
     pub fn new(name: &str, kind: ElementKind, unit: &str) -> Element {
         Element { name: name.to_owned(), kind, unit: unit.to_owned() }

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The events of a block: from records to columns, and from columns to [`Event`]s.
-//!
-//! Owns the payload of a block of events (docs/trace-format.md): the types of all events, their sources, the
-//! timestamps of each source, and of each type a column for each element. Called by `writer.rs` and `reader.rs`. Path:
-//! pending; [`Encoder::encode`] must keep up with the recorder. Threads: plain data. Tests: below;
-//! `tests/round_trip.rs`.
+//! The events of a block: from records to columns, and from columns to [`Event`]s. Owns the payload of a block of
+//! events (docs/trace-format.md). Called by `writer.rs` and `reader.rs`. Path: pending; [`Encoder::encode`] must keep
+//! up with the recorder. Threads: plain data. Tests: below; `tests/round_trip.rs`.
 
 use crate::columns::{self, Column};
 use crate::event_type::MOST_ELEMENTS;
@@ -21,10 +18,9 @@ pub struct Event {
     pub source: u8,
     /// The thread in which it was raised.
     pub thread: u32,
-    /// When, in ticks of the source.
+    /// Time in ticks of the source.
     pub ticks: u64,
-    /// Time in nanoseconds of the host's monotonic clock; `None` if the trace has no relation of the source's clock to
-    /// it.
+    /// Time in nanoseconds of the host's monotonic clock; `None` if the trace does not relate the source's clock to it.
     pub time: Option<i64>,
     /// Its values, in the order of the type's elements; 0 beyond the last.
     pub values: Values,
@@ -35,7 +31,6 @@ pub struct Event {
 pub(crate) struct Encoder {
     types: Vec<u8>,
     sources: Vec<u8>,
-    /// The timestamps of each source.
     ticks: Vec<Vec<u64>>,
     /// The index of the first record of each event, by type.
     places: Vec<Vec<u32>>,
@@ -43,8 +38,7 @@ pub(crate) struct Encoder {
 }
 
 impl Encoder {
-    /// Appends the payload of the events that begin at these indexes of `records` to `to`. The events are whole and of
-    /// known types.
+    /// Appends the payload of the events, whole and of known types, that begin at these indexes of `records`.
     pub(crate) fn encode(
         &mut self,
         layouts: &[Layout],
@@ -76,7 +70,6 @@ impl Encoder {
         summary
     }
 
-    /// Sorts the events by source and by type.
     fn sort(&mut self, types: usize, records: &[Record], begins: &[u32]) {
         self.types.clear();
         self.sources.clear();
@@ -95,15 +88,13 @@ impl Encoder {
     }
 }
 
-/// Distance between the columns of a type: an odd number of cache lines. With a power of two, the values of an event
-/// would all fall into the same few sets of the cache.
+/// Distance between the columns of a type: an odd number of cache lines, since powers of two share few cache sets.
 fn stride(count: usize) -> usize {
     (count.div_ceil(8) | 1) * 8
 }
 
-/// Counts the records of the whole events at the beginning, at most so many events, and appends the index of the first
-/// record of each, plus `before`, to `begins`. An error is the number of the first event with an unknown type or
-/// source.
+/// Counts the records of the first whole events, at most `most`, and appends the index of the first record of each,
+/// plus `before`, to `begins`. An error is the index of the first record of an unknown type or source.
 pub(crate) fn whole(
     records: &[Record],
     most: usize,
@@ -138,7 +129,6 @@ pub(crate) struct Block {
 }
 
 impl Block {
-    /// Decodes a block's payload.
     pub(crate) fn decode(layouts: &[Layout], summary: &Summary, payload: &[u8]) -> Result<Block, Malformed> {
         let mut from = Bytes(payload);
         let count = summary.events as usize;
@@ -178,17 +168,15 @@ impl Block {
         Ok(Block { thread: summary.thread, types, sources, ticks, rows, columns })
     }
 
-    /// How many there are.
     pub(crate) fn len(&self) -> usize {
         self.types.len()
     }
 
-    /// The thread in which its events were raised.
     pub(crate) fn thread(&self) -> u32 {
         self.thread
     }
 
-    /// Source and timestamp of one of them.
+    /// Source and timestamp of an event.
     pub(crate) fn stamp(&self, event: usize) -> (u8, u64) {
         (self.sources[event], self.ticks[event])
     }
@@ -207,7 +195,6 @@ impl Block {
     }
 }
 
-/// A column of numbers below `below`.
 fn numbers(count: usize, below: usize, what: &'static str, from: &mut Bytes<'_>) -> Result<Vec<u8>, Malformed> {
     let column = columns::decode(count, from)?;
     let number = |row| Some(column.value(row)).filter(|value| *value < below as u64).map(|value| value as u8);
@@ -237,7 +224,6 @@ mod tests {
         proptest::collection::vec(event, 0..60)
     }
 
-    /// Their records, and where each begins.
     fn records(layouts: &[Layout], events: &[(u8, u8, u64, Vec<u64>)]) -> (Vec<Record>, Vec<u32>) {
         let (mut records, mut begins) = (Vec::new(), Vec::new());
         for (event_type, source, ticks, values) in events {

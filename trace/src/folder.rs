@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A trace of a job: a folder with a file for each process. Opens all of them, and gives their events on one time line
-//! (`timeline.rs`): that of the first file's host, to which the ranks' clock measurements relate the other hosts.
-//!
-//! Path: setup. Threads: any. Tests: tests/folder.rs.
+//! (`timeline.rs`): that of the first file's host. Path: setup. Threads: any. Tests: tests/folder.rs.
 
 use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
@@ -89,8 +87,7 @@ impl Folder {
         &self.lines
     }
 
-    /// The largest error of a file's times relative to the first file's host, nanoseconds; `None`: the clocks were
-    /// never compared, or there is no event with a time.
+    /// The largest error of a file's times relative to the first file's host, ns; `None`: not compared, or no times.
     #[must_use]
     pub fn error(&self, file: usize) -> Option<i64> {
         let (reader, line) = (self.readers.get(file)?, self.lines.get(file)?);
@@ -116,14 +113,12 @@ impl Folder {
 }
 
 impl Reader {
-    /// The events within a range of times, in their order; times are those of the host's monotonic clock. Blocks
-    /// beyond the range are not read.
+    /// The events within a range of the host's monotonic clock, in order of time. Reads no block beyond the range.
     pub fn by_time(&self, range: &impl RangeBounds<i64>) -> Merge<'_> {
         Merge::new(std::slice::from_ref(self), vec![Timeline::default()], range, Vec::new())
     }
 
-    /// All events: those of a thread in the order in which they were raised, those of several threads by their times on
-    /// the host's monotonic clock.
+    /// All events: a thread's as it raised them, those of several threads by times on the host's monotonic clock.
     pub fn interleaved(&self) -> impl Iterator<Item = Result<Event, Error>> {
         Merge::of_threads(self).map(|merged| merged.map(|merged| merged.event))
     }

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The framing of a file: the preamble, the header of each block with its checksums, the trailer.
-//!
-//! docs/trace-format.md has every byte. A block is header, summary, payload; the header's checksum covers header and
-//! summary, so that both can be trusted without reading the payload. Path: pending. Threads: plain data. Tests: below;
-//! tests/damage.rs.
+//! The framing of a file: the preamble, the header of each block with its checksums, the trailer. docs/trace-format.md
+//! has every byte. A block is header, summary, payload; the header's checksum covers both header and summary, so that
+//! readers can trust them without the payload. Path: pending. Threads: plain data. Tests: below; tests/damage.rs.
 
 use std::cell::RefCell;
 use std::io::{self, Read as _};
@@ -19,7 +17,6 @@ pub const VERSION: u32 = 1;
 /// Magic, version, checksum.
 pub(crate) const PREAMBLE: usize = 16;
 
-/// The bytes before the summary of a block.
 pub(crate) const HEADER: usize = 32;
 
 /// The first bytes of a block, to find the next one after damage.
@@ -30,28 +27,21 @@ pub(crate) const TRAILER: usize = 24;
 
 const END: [u8; 4] = *b"\xe1END";
 
-/// The longest summary.
 pub(crate) const MOST_SUMMARY: usize = 1 << 15;
 
 /// The longest payload, unpacked.
 pub(crate) const MOST_PAYLOAD: usize = 1 << 30;
 
-/// The head: JSON.
 pub(crate) const HEAD: u8 = 1;
 /// What became known later: JSON.
 pub(crate) const NAMES: u8 = 2;
-/// Events.
 pub(crate) const EVENTS: u8 = 3;
-/// Samples of clocks.
 pub(crate) const CLOCKS: u8 = 4;
-/// Where the blocks are.
 pub(crate) const INDEX: u8 = 5;
 /// Readers skip unknown kinds from here on.
 pub(crate) const OPTIONAL: u8 = 0x80;
 
-/// Uncompressed.
 const PLAIN: u8 = 0;
-/// One frame of Zstandard.
 const ZSTD: u8 = 1;
 
 /// Compares checksums; a build for fuzzing accepts any.
@@ -59,7 +49,6 @@ fn same(computed: u32, stored: u32) -> bool {
     computed == stored || cfg!(feature = "fuzzing")
 }
 
-/// The first bytes of a file.
 pub(crate) fn preamble() -> [u8; PREAMBLE] {
     let mut bytes = [0; PREAMBLE];
     bytes[..8].copy_from_slice(&MAGIC);
@@ -82,7 +71,6 @@ pub(crate) struct Header {
     codec: u8,
     /// The place of the block among those of the file.
     pub(crate) number: u32,
-    /// The bytes of the summary.
     pub(crate) summary: u32,
     /// The bytes of the payload in the file.
     pub(crate) stored: u32,
@@ -185,12 +173,10 @@ impl Header {
         if same(sum, self.sum) { Ok(()) } else { Err(checksum_fault("a header", sum, self.sum)) }
     }
 
-    /// The bytes of the whole block.
     pub(crate) fn length(&self) -> u64 {
         HEADER as u64 + u64::from(self.summary) + u64::from(self.stored)
     }
 
-    /// The payload, from its bytes in the file.
     pub(crate) fn unpack(&self, stored: &[u8]) -> Result<Vec<u8>, Fault> {
         let sum = crc32c::crc32c(stored);
         if !same(sum, self.payload_sum) {
@@ -227,8 +213,7 @@ thread_local! {
     static UNPACKER: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// Unpacks up to `most` bytes, or one more if there are more. A payload longer than any block of events gets its memory
-/// as it is unpacked.
+/// Unpacks up to `most` bytes, or one more if there are more. A payload above [`AT_ONCE`] gets memory step by step.
 fn unpack(stored: &[u8], most: usize) -> io::Result<Vec<u8>> {
     if most > AT_ONCE {
         let mut payload = Vec::new();

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Metadata of a file: its process (job, rank, host, program), its event types, the sources with their clocks.
-//!
-//! [`Head`] is the first block of a file, as JSON, so that fields can be added; [`Names`] has what became known later,
-//! in separate blocks. Path: setup. Threads: plain data. Tests: below; `tests/round_trip.rs`.
+//! Metadata of a file: its process (job, rank, host, program), its event types, the sources with their clocks. [`Head`]
+//! is the first block, as JSON, so that fields can be added; later blocks, [`Names`], have what became known later.
+//! Path: setup. Threads: plain data. Tests: below; `tests/round_trip.rs`.
 
 use serde::{Deserialize, Serialize};
 
@@ -15,7 +14,7 @@ pub const MOST_TYPES: usize = 256;
 /// How many sources a file may have: their numbers are a byte.
 pub const MOST_SOURCES: usize = 256;
 
-/// What a file says of its process.
+/// Metadata of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// The version of ibex that wrote it.
@@ -107,7 +106,6 @@ impl Source {
 }
 
 impl Head {
-    /// Its fault, if any.
     pub(crate) fn fault(&self) -> Option<String> {
         if self.types.len() > MOST_TYPES {
             return Some(format!("{} event types, and there may be {MOST_TYPES}", self.types.len()));

@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The index: offset and kind of each block, and the summaries of blocks of events.
-//!
-//! The last block of a finished file. Path: pending. Threads: plain data. Tests: below; `tests/round_trip.rs`.
+//! The index, the last block of a finished file: offset and kind of each block, and the summaries of blocks of events.
+//! Path: pending. Threads: plain data. Tests: below; `tests/round_trip.rs`.
 
 use crate::frame::{EVENTS, MOST_SUMMARY, PREAMBLE};
 use crate::parse::{Bytes, Malformed, push_varint};
 use crate::summary::Summary;
 
-/// Where a block is.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Place {
     pub(crate) number: u32,
     pub(crate) offset: u64,
     pub(crate) kind: u8,
-    /// Of a block of events.
     pub(crate) summary: Summary,
 }
 
-/// Appends the index of all blocks to `to`.
 pub(crate) fn encode(places: &[Place], to: &mut Vec<u8>) {
     push_varint(to, places.len() as u64);
     let mut before = PREAMBLE as u64;
@@ -35,7 +31,6 @@ pub(crate) fn encode(places: &[Place], to: &mut Vec<u8>) {
     }
 }
 
-/// Reads the index, which must fill the payload.
 pub(crate) fn decode(payload: &[u8]) -> Result<Vec<Place>, Malformed> {
     let mut from = Bytes(payload);
     let count = from.varint_up_to(payload.len() / 2, "no more blocks than there are bytes for")?;

@@ -9,8 +9,8 @@
 //! Damage is an [`Error`] with its position, and costs only its own block.
 //!
 //! The crate depends neither on MPI nor on adapters nor on ibex's events: each file describes its event types in its
-//! [`Head`], and of events a user chooses only the names of groups are known (`choice.rs`). Path: [`Layout::pack`] is hot, the rest pending or setup. No unsafe code. Tests: in the files; tests/;
-//! with any bytes, fuzz/.
+//! [`Head`]; of the events that a user chooses only group names are known (`choice.rs`). Path: [`Layout::pack`] is hot,
+//! the rest pending or setup. No unsafe code. Tests: in the files; tests/; with any bytes, fuzz/.
 
 #![forbid(unsafe_code)]
 

@@ -2,11 +2,8 @@
 //! Events of all threads, and of all files, in the order of their times. Opens blocks in the order of their first
 //! times, which the summaries have; the earliest event of the open blocks comes next unless an unopened block begins
 //! before it. So only blocks that overlap in time are in memory, usually one per thread. Events without a time come
-//! first; faults without a time come last.
-//!
-//! To keep each thread's own order, an event counts as no earlier than the previous events of its thread.
-//!
-//! Called by `folder.rs`. Path: pending. Threads: one. Tests: tests/folder.rs.
+//! first; faults without a time come last. To keep each thread's own order, an event counts as no earlier than the
+//! previous events of its thread. Called by `folder.rs`. Path: pending. Threads: one. Tests: tests/folder.rs.
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
@@ -30,7 +27,6 @@ pub struct MergedEvent {
 /// The events of several files in the order of their times.
 pub struct Merge<'a> {
     readers: &'a [Reader],
-    /// The time line of each file.
     lines: Vec<Timeline>,
     range: (i64, i64),
     /// Blocks, by their first times.
@@ -43,7 +39,6 @@ pub struct Merge<'a> {
     reached: Option<HashMap<(usize, u32), i64>>,
 }
 
-/// A block that is not open yet.
 struct Span<'a> {
     first: i64,
     file: usize,
@@ -56,7 +51,6 @@ struct OpenBlock {
     left: Vec<Left>,
 }
 
-/// A pending event.
 struct Left {
     /// The time by which it comes.
     at: i64,
@@ -65,7 +59,7 @@ struct Left {
 }
 
 impl<'a> Merge<'a> {
-    /// The events of `readers` within `range`, by the clock that `lines` say; then their faults and these.
+    /// The events of `readers` within `range` on the time lines `lines`; then the readers' faults and `faults`.
     pub(crate) fn new(
         readers: &'a [Reader],
         lines: Vec<Timeline>,
@@ -138,7 +132,6 @@ impl<'a> Merge<'a> {
         Ok(())
     }
 
-    /// The earliest event of the open blocks.
     fn take(&mut self) -> Option<MergedEvent> {
         let mut next = self.next.peek_mut()?;
         let Reverse((at, file, _, place)) = &mut *next;
@@ -175,7 +168,6 @@ impl Iterator for Merge<'_> {
     }
 }
 
-/// The first and the last time of a block.
 fn times(reader: &Reader, place: &crate::index::Place, line: &Timeline) -> (i64, i64) {
     let mut all = (i64::MAX, i64::MIN);
     for span in &place.summary.sources {
@@ -186,7 +178,6 @@ fn times(reader: &Reader, place: &crate::index::Place, line: &Timeline) -> (i64,
     all
 }
 
-/// The first and the last time of a range.
 fn limits(range: &impl RangeBounds<i64>) -> (i64, i64) {
     let first = match range.start_bound() {
         Bound::Included(first) => *first,

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads numbers from untrusted bytes, and writes them.
-//!
-//! Numbers of fixed size are little-endian; others are varints (LEB128). Path: pending. Threads: plain data. Tests:
-//! below.
+//! Reads numbers from untrusted bytes, and writes them: of fixed size in little-endian order, or varints (LEB128).
+//! Path: pending. Threads: plain data. Tests: below.
 
 /// Bytes that violate the format, with what was expected.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 
-/// What is left to read.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Bytes<'a>(pub(crate) &'a [u8]);
 
 impl<'a> Bytes<'a> {
-    /// The next `count` bytes.
     pub(crate) fn take(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or(Malformed("more bytes"))?;
         self.0 = rest;
@@ -24,22 +20,18 @@ impl<'a> Bytes<'a> {
         self.take(N)?.try_into().map_err(|_| Malformed("more bytes"))
     }
 
-    /// A number of one byte.
     pub(crate) fn u8(&mut self) -> Result<u8, Malformed> {
         Ok(self.array::<1>()?[0])
     }
 
-    /// A number of four bytes.
     pub(crate) fn u32(&mut self) -> Result<u32, Malformed> {
         Ok(u32::from_le_bytes(self.array()?))
     }
 
-    /// A number of eight bytes.
     pub(crate) fn u64(&mut self) -> Result<u64, Malformed> {
         Ok(u64::from_le_bytes(self.array()?))
     }
 
-    /// A number of up to ten bytes.
     pub(crate) fn varint(&mut self) -> Result<u64, Malformed> {
         let mut value = 0;
         for shift in (0..70).step_by(7) {
@@ -55,18 +47,15 @@ impl<'a> Bytes<'a> {
         Err(Malformed("a number of at most 64 bits"))
     }
 
-    /// A number of up to ten bytes that is at most `most`.
     pub(crate) fn varint_up_to(&mut self, most: usize, what: &'static str) -> Result<usize, Malformed> {
         usize::try_from(self.varint()?).ok().filter(|value| *value <= most).ok_or(Malformed(what))
     }
 
-    /// Nothing must be left.
     pub(crate) fn end(self) -> Result<(), Malformed> {
         if self.0.is_empty() { Ok(()) } else { Err(Malformed("no more bytes")) }
     }
 }
 
-/// Puts a number of up to ten bytes at the end.
 pub(crate) fn push_varint(to: &mut Vec<u8>, mut value: u64) {
     while value >= 0x80 {
         to.push(value as u8 | 0x80);

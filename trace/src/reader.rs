@@ -1,11 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads a trace: its metadata, and its events, block by block.
-//!
-//! Opening reads the head, the index (or all headers without one), names and clock samples; events are read on demand.
-//! Damage costs only its own block: iterators yield an error in its place and continue, so a caller that stops at the
-//! first error has all events before it, and a caller that continues has all readable events.
-//!
-//! Path: pending. Threads: any. Tests: `tests/round_trip.rs`, `tests/damage.rs`.
+//! Reads a trace: its metadata, and its events, block by block. Opening reads the head, the index (or all headers
+//! without one), names and clock samples; events are read on demand. Damage costs only its own block: iterators yield
+//! an error in its place and continue. Path: pending. Threads: any. Tests: `tests/round_trip.rs`, `tests/damage.rs`.
 
 use std::path::Path;
 
@@ -125,7 +121,7 @@ impl Reader {
         &self.head
     }
 
-    /// Its name.
+    /// Path of the file.
     #[must_use]
     pub fn file(&self) -> &Path {
         self.storage.name()
@@ -209,12 +205,10 @@ impl Reader {
         })
     }
 
-    /// Opens the file for each reading from now on.
     pub(crate) fn close(&mut self) {
         self.storage.close();
     }
 
-    /// Where the blocks of events are.
     pub(crate) fn places(&self) -> impl Iterator<Item = &Place> {
         self.entries.iter().filter_map(|entry| match entry {
             Entry::Block(place) if place.kind == EVENTS => Some(place),
@@ -252,12 +246,12 @@ impl Reader {
     }
 }
 
-/// The numbers of events of a type.
+/// Numbers of events of a type.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// In the trace.
+    /// Number of events in the trace.
     pub events: u64,
-    /// Lost.
+    /// Number of lost events.
     pub lost: u64,
 }
 

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An event in memory, between the recorder's callback and the writer: 32 bytes if its values are small.
-//!
-//! Owns [`Record`], and packs the values of an event into one or more ([`Layout::pack`]) and unpacks them. A value
-//! takes as many bytes as it needs, none if it is 0; a code of three bits gives the number. If 16 bytes do not hold all
-//! values of an event, records without a head follow. A record does not contain the thread, because a batch belongs to
-//! one thread.
-//!
-//! Path: [`Layout::pack`] is hot (the recorder's callback): no allocation, no lock. Threads: plain data. Tests: below.
+//! An event in memory, between the recorder's callback and the writer: 32 bytes if its values are small. Packs the
+//! values of an event into one or more [`Record`]s, and unpacks them. A value takes as many bytes as it needs, by a
+//! code of three bits. If 16 bytes do not hold all values of an event, records without a head follow. A record does not
+//! contain the thread, because a batch belongs to one thread. Path: [`Layout::pack`] is hot (the recorder's callback):
+//! no allocation, no lock. Threads: plain data. Tests: below.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
@@ -24,7 +21,6 @@ const IN_FIRST: usize = size_of::<Record>() - VALUES_AT;
 /// The most bytes of an event's values, plus eight for the width of one load.
 const MOST_BYTES: usize = MOST_ELEMENTS * 8 + 8;
 
-/// How many bytes of values a following one holds.
 const IN_FURTHER: usize = size_of::<Record>();
 
 /// All values of an event, each as its 64 bits: a signed one sign-extended.
@@ -42,14 +38,13 @@ pub struct Record {
 }
 
 impl Record {
-    /// When, in ticks of the source.
+    /// Time in ticks of the source.
     #[must_use]
     #[inline]
     pub fn ticks(&self) -> u64 {
         u64::from_le(self.words[0])
     }
 
-    /// Codes, type and source.
     #[inline]
     fn head(&self) -> u64 {
         u64::from_le(self.words[1])
@@ -89,7 +84,7 @@ pub struct Packed {
 }
 
 impl Packed {
-    /// Them.
+    /// The records of the event.
     #[must_use]
     #[inline]
     pub fn records(&self) -> &[Record] {
@@ -107,8 +102,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// The layout of the type with this number. Elements beyond [`MOST_ELEMENTS`] are left out; a head with such is
-    /// refused.
+    /// The layout of the type with this number. Elements beyond [`MOST_ELEMENTS`] are left out.
     #[must_use]
     pub fn new(event_type: u8, of: &EventType) -> Layout {
         let elements = of.elements.len().min(MOST_ELEMENTS);
@@ -133,9 +127,8 @@ impl Layout {
         packed
     }
 
-    /// Packs an event in place, and returns the number of records. Bytes after the last value have no meaning.
-    ///
-    /// It never reads what it has written, because a load that covers several pending stores would stall.
+    /// Packs an event in place, and returns the number of records. Bytes after the last value have no meaning. Never
+    /// reads what it has written, because a load that covers several pending stores would stall.
     #[inline]
     pub fn pack_into(self, source: u8, ticks: u64, value: impl Fn(usize) -> u64, room: &mut Room) -> usize {
         let (mut at, mut codes) = (VALUES_AT, 0);
@@ -158,8 +151,7 @@ impl Layout {
         at.div_ceil(size_of::<Record>())
     }
 
-    /// Writes the zigzag-encoded values ([`fold`]) of the event at the beginning of `records` to this row of the
-    /// columns, which are `apart` words apart.
+    /// Writes the zigzag-encoded values ([`fold`]) of the first event to a row of the columns, `apart` words apart.
     #[inline]
     pub(crate) fn unpack(self, records: &[Record], columns: &mut [u64], apart: usize, row: usize) {
         let bytes = records.as_bytes();
@@ -176,8 +168,7 @@ impl Layout {
         self.take_out(codes, &values, columns, (row, apart));
     }
 
-    /// Writes the values of these codes to `columns`, and returns their number of bytes. If that is more than `N - 8`
-    /// (`N` is a power of two), the values are invalid.
+    /// Writes the values of these codes, and returns their number of bytes; above `N - 8` the values are invalid.
     #[inline]
     fn take_out<const N: usize>(
         self,
@@ -207,7 +198,6 @@ impl Layout {
         std::array::from_fn(|element| self.unfold(element, values[element]))
     }
 
-    /// The value of a stored one.
     #[inline]
     pub(crate) fn unfold(self, element: usize, folded: u64) -> u64 {
         if self.signed >> element & 1 == 1 { (folded >> 1) ^ (folded & 1).wrapping_neg() } else { folded }
@@ -231,12 +221,10 @@ fn length(code: u8) -> usize {
     usize::from(code) + usize::from(code == 7)
 }
 
-/// Masks of a value in eight bytes, by code.
 const MASKS: [u64; 8] =
     [0, 0xff, 0xffff, 0xff_ffff, 0xffff_ffff, 0xff_ffff_ffff, 0xffff_ffff_ffff, 0xffff_ffff_ffff_ffff];
 
-/// The bytes of all values, from the word of their codes: the sum of sixteen numbers of three bits, without a loop, by
-/// twos, by fours, then all by a multiplication.
+/// The bytes of all values: the sum of the sixteen codes of three bits, by twos, by fours, then by a multiplication.
 #[inline]
 fn length_of_all(word: u64) -> usize {
     const LOW: u64 = 0o1_111_111_111_111_111;
@@ -244,7 +232,7 @@ fn length_of_all(word: u64) -> usize {
     let twos = (codes & 0o707_070_707_070_707) + (codes >> 3 & 0o707_070_707_070_707);
     let fours = (twos & 0o77_007_700_770_077) + (twos >> 6 & 0o77_007_700_770_077);
     let sum = (fours.wrapping_mul(0o1_000_100_010_001) >> 36 & 0o7777) as usize;
-    // Of 8 bytes the code is 7.
+    // Code 7 stands for 8 bytes.
     let eights = codes & codes >> 1 & codes >> 2 & LOW;
     if eights == 0 { sum } else { sum + eights.count_ones() as usize }
 }
@@ -264,7 +252,7 @@ mod tests {
     #[test]
     fn an_event_with_small_values_takes_32_bytes() {
         assert_eq!(size_of::<Record>(), 32);
-        // Of the type with the most elements (docs/events.md), a message of 8 bytes between any two of a thousand ranks.
+        // Of the type with the most elements (docs/events.md), a message of 8 bytes between two of 1000 ranks.
         let mut values = [0; MOST_ELEMENTS];
         values[..11].copy_from_slice(&[0, 4_000_000_000, 0, 8, 8, 3, 1023, 999, 65535, 1, 1022]);
         assert_eq!(layout(&[false; 11]).pack(3, 1 << 60, &values).records().len(), 1);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The bytes of a trace: a file, open or opened for each reading, or memory.
-//!
-//! Called by `contents.rs` and `reader.rs`. Path: setup. Threads: any; reading moves no position. Tests: by those who
-//! call it.
+//! The bytes of a trace: a file, open or opened for each reading, or memory. Called by `contents.rs` and `reader.rs`.
+//! Path: setup. Threads: any; reading moves no position. Tests: the callers'.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +10,6 @@ use std::sync::Arc;
 
 use crate::error::Error;
 
-/// Bytes with random access.
 #[derive(Debug)]
 pub(crate) struct Storage {
     name: PathBuf,
@@ -29,7 +26,6 @@ enum Bytes {
 }
 
 impl Storage {
-    /// Opens a file with its current length.
     pub(crate) fn open(name: &Path) -> Result<Storage, Error> {
         let refused = |cause| refused("open", name, cause);
         let file = File::open(name).map_err(refused)?;
@@ -37,7 +33,6 @@ impl Storage {
         Ok(Storage { name: name.to_owned(), length, bytes: Bytes::Open(file) })
     }
 
-    /// Bytes, and what errors call them.
     pub(crate) fn memory(name: &str, bytes: Vec<u8>) -> Storage {
         Storage { name: name.into(), length: bytes.len() as u64, bytes: Bytes::Memory(bytes) }
     }
@@ -49,12 +44,10 @@ impl Storage {
         }
     }
 
-    /// What errors call it.
     pub(crate) fn name(&self) -> &Path {
         &self.name
     }
 
-    /// How many bytes there are.
     pub(crate) fn length(&self) -> u64 {
         self.length
     }
@@ -78,7 +71,6 @@ impl Storage {
     }
 }
 
-/// The error of a failed system call.
 pub(crate) fn refused(action: &'static str, file: &Path, cause: io::Error) -> Error {
     Error::System { action, file: file.to_owned(), cause: Arc::new(cause) }
 }

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The summary of a block of events: thread, number of events, times, losses.
-//!
-//! It is between a block's header and its events, and again in the index, so that readers know the contents of a trace
-//! and find a time without reading events. Path: pending. Threads: plain data. Tests: below.
+//! The summary of a block of events: before the events and again in the index, so that readers know the contents of a
+//! trace and find a time without reading events. Path: pending. Threads: plain data. Tests: below.
 
 use crate::parse::{Bytes, Malformed, push_varint};
 
@@ -14,7 +12,7 @@ pub const MOST_EVENTS: usize = 1 << 16;
 pub struct Summary {
     /// The thread in which they were raised.
     pub thread: u32,
-    /// How many there are.
+    /// Number of events.
     pub events: u32,
     /// Each source that stamped some of them, by number.
     pub sources: Vec<SourceSpan>,
@@ -27,11 +25,11 @@ pub struct Summary {
 pub struct SourceSpan {
     /// The source.
     pub source: u8,
-    /// How many.
+    /// Number of its events.
     pub events: u32,
     /// The least of their timestamps, ticks.
     pub first: u64,
-    /// The greatest.
+    /// The greatest of their timestamps, ticks.
     pub last: u64,
 }
 
@@ -40,14 +38,13 @@ pub struct SourceSpan {
 pub struct TypeCount {
     /// The type.
     pub event_type: u8,
-    /// How many are in the block.
+    /// Number of its events in the block.
     pub events: u32,
-    /// Events lost since the last block that reported losses.
+    /// Number of its events lost since the last block that reported losses.
     pub lost: u64,
 }
 
 impl Summary {
-    /// Puts it at the end of `to`.
     pub(crate) fn encode(&self, to: &mut Vec<u8>) {
         for number in [self.thread, self.events, self.sources.len() as u32] {
             push_varint(to, number.into());
@@ -66,7 +63,6 @@ impl Summary {
         }
     }
 
-    /// Reads a summary, which must fill the bytes.
     pub(crate) fn decode(mut from: Bytes<'_>) -> Result<Summary, Malformed> {
         let thread = from.varint_up_to(u32::MAX as usize, "a thread's number")? as u32;
         let events = from.varint_up_to(MOST_EVENTS, "at most 65536 events")? as u32;

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One time line for the files of a job: from the monotonic clock of each process's host to nanoseconds since 1970.
-//! Processes with the same clock ([`Head::clock`](crate::Head)) need no conversion between each other. A host whose
-//! processes have samples of another rank's clock ([`Clock::Rank`]) is related to that clock by linear interpolation; a
-//! host without samples uses its time of day, with an unknown error. All hosts measured against the same one use its
-//! time of day.
-//!
-//! Called by `folder.rs`. Path: setup; [`Timeline::time`] is pending, once for an event. Threads: plain data. Tests:
-//! below; tests/folder.rs.
+//! One time line for the files of a job: from the monotonic clock of each process's host to nanoseconds since 1970. A
+//! host whose processes have samples of another rank's clock ([`Clock::Rank`]) is related to that clock by linear
+//! interpolation; a host without samples uses its time of day, with an unknown error. All hosts measured against the
+//! same one use its time of day. Called by `folder.rs`. Path: setup; [`Timeline::time`] is pending, once per event.
+//! Threads: plain data. Tests: below; tests/folder.rs.
 
 use std::collections::HashMap;
 
@@ -33,8 +30,7 @@ impl Timeline {
         time.saturating_add(self.calendar)
     }
 
-    /// The error bound relative to the first file's host, nanoseconds. `None`: unknown, because the clocks were never
-    /// compared.
+    /// The error bound relative to the first file's host, nanoseconds. `None`: unknown, the clocks were never compared.
     #[must_use]
     pub fn error(&self, monotonic: i64) -> Option<i64> {
         let measured = |relation: &Relation| relation.moment(monotonic.max(0).cast_unsigned());
@@ -54,7 +50,6 @@ impl Timeline {
     }
 }
 
-/// The clock metadata of a file.
 struct Said<'a> {
     world: u32,
     rank: Option<u32>,
@@ -95,7 +90,7 @@ fn lines(files: &[Said<'_>]) -> Vec<Timeline> {
     let mut against: HashMap<Which<'_>, (Which<'_>, Vec<ClockSample>)> = HashMap::new();
     for file in files {
         let own = Which::Of(file.clock.0, file.clock.1);
-        // Of each clock that of the first file.
+        // Of a clock of several files the first file's.
         calendars.entry(own).or_insert(file.calendar);
         for sample in file.samples {
             let Clock::Rank(rank) = sample.clock else { continue };
@@ -109,7 +104,7 @@ fn lines(files: &[Said<'_>]) -> Vec<Timeline> {
     }
     let relations: HashMap<Which<'_>, (Which<'_>, Relation)> =
         against.into_iter().filter_map(|(own, (target, samples))| Some((own, (target, relation(samples)?)))).collect();
-    // What it was measured against was measured against nothing: rank 0 answers and does not ask.
+    // The reference itself was measured against nothing: rank 0 answers and does not ask.
     let roots: Vec<Which<'_>> = files
         .iter()
         .map(|file| Which::Of(file.clock.0, file.clock.1))
@@ -135,7 +130,6 @@ fn lines(files: &[Said<'_>]) -> Vec<Timeline> {
     files.iter().zip(&roots).map(line).collect()
 }
 
-/// The relation of the process's own clock to the other one.
 fn relation(mut samples: Vec<ClockSample>) -> Option<Relation> {
     samples.sort_by_key(|sample| sample.before.midpoint(sample.after));
     let mut relation = Relation::new(1_000_000_000);
@@ -190,20 +184,18 @@ mod tests {
         assert!(lines.iter().all(|line| line.error(800).is_some()));
     }
 
-    /// A clock as hosts have them: it began somewhere, and goes up to 100 millionths too fast or too slow, and up to a
-    /// millionth differently from one moment to another. It may jump once: its host, a virtual machine, stood still, or
-    /// was moved.
+    /// A host's clock, up to 100 millionths too fast or slow, at a rate that varies by a millionth. It may jump once,
+    /// as that of a virtual machine that stood still or was moved.
     #[derive(Debug, Clone, Copy)]
     struct Made {
         began: i64,
         drift: f64,
         wander: f64,
-        /// When, and how far ahead.
+        /// Time of the jump, and its length.
         jump: (i64, i64),
     }
 
     impl Made {
-        /// What it shows at a true time.
         fn shows(self, truth: i64) -> i64 {
             let seconds = truth as f64 / 1e9;
             let jumped = if truth >= self.jump.0 { self.jump.1 } else { 0 };
@@ -260,7 +252,7 @@ mod tests {
                 wander: wander[host],
                 jump: if host == whose { (at, by) } else { (0, 0) },
             };
-            // Each second by datagrams, of which some come late; at both ends by messages of the MPI's, which are quick.
+            // Each second by datagrams, of which some come late; at both ends by quick messages of MPI.
             let exchange = |host: usize, n: usize| {
                 let (at, (mut there, mut back), late) = (n as i64 * 1_000_000_000, trips[host * 13 - 13 + n], late[host * 13 - 13 + n]);
                 if n == 0 || n == 12 {

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes a trace: collects the records of each thread, and makes blocks of them.
-//!
-//! Called by the recorder's writing thread. A block is written with one call when it is full, or at [`Writer::flush`];
-//! written blocks stay readable whatever happens to the process. After a failed write the writer writes nothing more
-//! and returns the error each time, because blocks after half a block would be hard to find.
-//!
-//! Path: pending; under 100 ns of a processor per event (benches/throughput.rs). Threads: one at a time. Tests:
-//! `tests/round_trip.rs`.
+//! Writes a trace: collects the records of each thread, and makes blocks of them. Called by the recorder's writing
+//! thread. A block is written with one call when it is full, or at [`Writer::flush`]; it stays readable whatever
+//! happens to the process. After a failed write the writer writes nothing more and returns the error each time, because
+//! blocks after half a block would be hard to find. Path: pending; under 100 ns of a processor per event
+//! (benches/throughput.rs). Threads: one at a time. Tests: `tests/round_trip.rs`.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -45,7 +42,6 @@ pub struct Writer<W: Write> {
     options: Options,
     layouts: Vec<Layout>,
     sources: usize,
-    /// Pending records of each thread.
     threads: BTreeMap<u32, Gathered>,
     names: Names,
     clocks: Vec<ClockSample>,
@@ -58,12 +54,10 @@ pub struct Writer<W: Write> {
     index: Vec<Place>,
     payload: Vec<u8>,
     block: Vec<u8>,
-    /// The bytes that were written.
     written: u64,
     failed: Option<Error>,
 }
 
-/// The pending events of a thread.
 #[derive(Default)]
 struct Gathered {
     records: Vec<Record>,
@@ -78,19 +72,19 @@ impl Gathered {
     }
 }
 
-/// What was written.
+/// Size of a finished trace.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Written {
-    /// Bytes.
+    /// Number of bytes.
     pub bytes: u64,
-    /// Blocks.
+    /// Number of blocks.
     pub blocks: u32,
-    /// Events.
+    /// Number of events.
     pub events: u64,
 }
 
 impl Writer<File> {
-    /// A new file in `folder`, named after the process ([`Head::file_name`]). One of that name is not overwritten.
+    /// Makes a file in `folder`, named after the process ([`Head::file_name`]). Does not overwrite one of that name.
     ///
     /// # Errors
     /// The file cannot be made or written, or the head has more than a trace can hold.
@@ -102,7 +96,7 @@ impl Writer<File> {
 }
 
 impl<W: Write> Writer<W> {
-    /// To `out`, which errors call `name`. Each call of `write_all` is a whole block, so a buffer is of no use.
+    /// Writes to `out`, which errors call `name`. Each call of `write_all` is a whole block, so a buffer is of no use.
     ///
     /// # Errors
     /// It cannot be written, or the head has more than a trace can hold.
@@ -133,7 +127,7 @@ impl<W: Write> Writer<W> {
         Ok(writer)
     }
 
-    /// A further source; returns its number.
+    /// Adds a source; returns its number.
     ///
     /// # Errors
     /// There are too many.
@@ -149,22 +143,22 @@ impl<W: Write> Writer<W> {
         Ok((self.sources - 1) as u8)
     }
 
-    /// What a thread is called.
+    /// Names a thread.
     pub fn name_thread(&mut self, thread: u32, name: &str) {
         self.names.threads.push(Thread { thread, name: name.to_owned() });
     }
 
-    /// What who reads the trace should know of it: a sentence.
+    /// Adds a sentence for the reader of the trace.
     pub fn note(&mut self, sentence: String) {
         self.names.notes.push(sentence);
     }
 
-    /// What a clock showed. To be given in their order.
+    /// Adds a sample of a clock, in the order of their times.
     pub fn clock(&mut self, sample: ClockSample) {
         self.clocks.push(sample);
     }
 
-    /// So many events of a type were lost since this was last said.
+    /// Counts events of a type that were lost since the last call.
     pub fn lost(&mut self, event_type: u8, count: u64) {
         if count > 0 {
             let lost = self.lost.entry(event_type).or_default();
@@ -175,8 +169,7 @@ impl<W: Write> Writer<W> {
     /// Takes events of a thread, each with all its records, in the order in which they were raised.
     ///
     /// # Errors
-    /// They are no whole events of types and sources that there are (of this batch, full blocks before are written), or
-    /// a block cannot be written.
+    /// These are no whole events of known types and sources (full blocks before are written), or a write fails.
     pub fn write(&mut self, thread: u32, records: &[Record]) -> Result<(), Error> {
         let mut rest = records;
         while !rest.is_empty() {
@@ -186,8 +179,8 @@ impl<W: Write> Writer<W> {
         Ok(())
     }
 
-    /// As [`Writer::write`], but takes no more than there is room for in the thread's block, which it writes when it is
-    /// full: the caller can give back the memory of these before it gives more. How many records it took.
+    /// As [`Writer::write`], but takes no more than fit in the thread's block, which it writes when it is full. Returns
+    /// the number of records that it took, whose memory the caller can give back.
     ///
     /// # Errors
     /// As [`Writer::write`]. None of these records is taken then, and their events count as [`Writer::unwritten`].
@@ -214,27 +207,26 @@ impl<W: Write> Writer<W> {
         outcome
     }
 
-    /// How many events of each type could not be written. Those that are still gathered are not among them: after
-    /// [`Writer::flush`] there are none.
+    /// The number of events of each type that could not be written; complete after [`Writer::flush`].
     pub fn unwritten(&self) -> impl Iterator<Item = (u8, u64)> {
         self.unwritten.iter().map(|(event_type, count)| (*event_type, *count))
     }
 
-    /// These events are in no block, and will be in none.
+    /// Counts events that are in no block, and will be in none.
     fn give_up(&mut self, records: &[Record], begins: &[u32]) {
         for &place in begins {
             *self.unwritten.entry(records[place as usize].event_type()).or_default() += 1;
         }
     }
 
-    /// Writes what has been gathered, in blocks as small as need be: a process that is killed then leaves it.
+    /// Writes what has been gathered, in blocks however small, so that a killed process leaves it.
     ///
     /// # Errors
     /// It cannot be written.
     pub fn flush(&mut self) -> Result<(), Error> {
         let mut outcome = self.put_names();
         let mut threads = std::mem::take(&mut self.threads);
-        // Of what a thread that may have ended had, nothing is kept: a process can have any number of them.
+        // A thread may have ended, and a process can have any number of them: keeps none without events.
         threads.retain(|_, gathered| !gathered.begins.is_empty());
         for (thread, gathered) in &mut threads {
             outcome = outcome.and_then(|()| self.put_events(*thread, &gathered.records, &gathered.begins));
@@ -294,7 +286,6 @@ impl<W: Write> Writer<W> {
         Ok(taken)
     }
 
-    /// A block of these events, with the losses there are.
     fn put_events(&mut self, thread: u32, records: &[Record], begins: &[u32]) -> Result<(), Error> {
         self.payload.clear();
         let mut summary = self.encoder.encode(&self.layouts, thread, (records, begins), &mut self.payload);
@@ -307,7 +298,7 @@ impl<W: Write> Writer<W> {
         self.put(EVENTS, &summary)
     }
 
-    /// What became known, before the events that need it.
+    /// Writes names and samples before the events that need them.
     fn put_names(&mut self) -> Result<(), Error> {
         if self.names != Names::default() {
             let mut names = std::mem::take(&mut self.names);
@@ -331,7 +322,6 @@ impl<W: Write> Writer<W> {
         self.put(kind, &Summary::default())
     }
 
-    /// Writes a block with the payload that was made.
     fn put(&mut self, kind: u8, summary: &Summary) -> Result<(), Error> {
         if let Some(failed) = &self.failed {
             return Err(failed.clone());

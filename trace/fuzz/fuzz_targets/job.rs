@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads any bytes as the traces of a job, and writes its page: nothing may panic, hang or exhaust memory.
-//!
-//! A file begins at each occurrence of a trace's first bytes, so concatenated traces of several ranks are a good seed.
-//! As in `read`, checksums are ignored.
+//! Reads any bytes as the traces of a job, and writes its page: nothing may panic, hang or exhaust memory. A file
+//! begins at each occurrence of a trace's first bytes, so traces in a row are a good seed. Ignores checksums.
 
 #![no_main]
 

@@ -86,7 +86,6 @@ pub(crate) fn event(number: u64) -> Event {
     Event { event_type, source, thread: 0, ticks, time: Some(time.cast_signed()), values }
 }
 
-/// An event's records.
 pub(crate) fn records(layouts: &[Layout], event: &Event, to: &mut Vec<Record>) {
     let packed = layouts[usize::from(event.event_type)].pack(event.source, event.ticks, &event.values);
     to.extend_from_slice(packed.records());
@@ -104,8 +103,7 @@ pub(crate) fn samples(number: u64) -> [ClockSample; 2] {
     [sample(0, time), sample(1, time / 64 * 10)]
 }
 
-/// The bytes of a trace of so many events, in blocks of so many; finished or not. Events go to three threads by turns,
-/// 50 each.
+/// The bytes of a trace, finished or not, in blocks of `block` events; by turns 50 events of each of three threads.
 pub(crate) fn trace(head: &Head, events: u64, block: usize, finish: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     let layouts = head.layouts();
@@ -136,12 +134,10 @@ pub(crate) fn thread(number: u64) -> u32 {
     (number / 50 % 3) as u32
 }
 
-/// The event as a reader gives it.
 pub(crate) fn given(number: u64) -> Event {
     Event { thread: thread(number), ..event(number) }
 }
 
-/// A new folder for a test, which takes it away.
 pub(crate) fn folder(name: &str) -> std::path::PathBuf {
     let folder = std::env::temp_dir().join(format!("ibex-trace-{name}-{}", std::process::id()));
     let _ = std::fs::remove_dir_all(&folder);

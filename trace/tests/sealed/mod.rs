@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bytes of a trace that were changed, with the checksums that they would have.
-//!
-//! Used by `damage.rs` here and by the tests of ibex-messages and the command.
+//! Changed bytes of a trace, with matching checksums. Used by `damage.rs`, ibex-messages and the command.
 
 /// Gives each block the checksums of what it has.
 pub(crate) fn seal(bytes: &mut [u8]) {
