@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The process's resource limits (`getrlimit(2)`), and their use, for the engine's messages about failures. Grade:
-//! errors. Threads: any. Bytes, or numbers of files. Tests: at the end of the file.
+//! The process's resource limits (`getrlimit(2)`), and their use, for messages about failures and for the command.
+//! Grade: errors. Threads: any. Bytes, or numbers of files. Tests: at the end of the file.
 
 use std::fs;
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hooks of ibex' own on calls of which Open MPI's hooks report too little, so that its caches would keep registrations
-//! of pages that are gone: of `mremap` the range that it covers (`MREMAP_FIXED`), of `madvise` some advice that drops
-//! pages, of `shmdt` all but the first part of a segment in parts. A hook hides Open MPI's, as the last patch hides
+//! Hooks of ibex' own for what Open MPI's hooks do not report, so that its caches would keep registrations of pages
+//! that are gone: the range that `mremap` covers (`MREMAP_FIXED`), some advice of `madvise` that drops pages, and all
+//! but the first part of a segment that `shmdt` detaches in parts. A hook hides Open MPI's, as the last patch hides
 //! earlier ones, so it reports the same as well (docs/registered-memory.md). Called by `unmapped`. Grade: setup.
-//! Threads: any; malloc may hold its lock there, so nothing allocates but for `shmdt`, which malloc does not call. They
-//! stay as long as Open MPI's; their library is never unmapped. Tests: below; `hw-tests/mpi/freed_memory.c`.
+//! Threads: any; malloc may hold its lock there, so nothing allocates but for `shmdt`, which malloc does not call.
+//! Hooks stay as long as Open MPI's; their library is never unmapped. Tests: below; `hw-tests/mpi/freed_memory.c`.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{null, null_mut};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes of the job: names, hosts, architectures. Called by plugin-abi's `procs` and `modex`. Grade: setup and
-//! errors. Threads: any. An `opal_proc_t` is Open MPI's, and lives until `MPI_Finalize`.
+//! Processes of the job: names, hosts, architectures. Called by plugin-abi. Grade: setup and errors. Threads: any. An
+//! `opal_proc_t` is Open MPI's, and lives until `MPI_Finalize`.
 
 use std::ffi::CStr;
 use std::ptr::NonNull;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Control and performance variables, registered with Open MPI's variable system, so that `ompi_info`, mpirun's command
-//! line, the environment, files and `MPI_T` have them. Called by plugin-abi's `variables`. Grade: setup. Threads: one
-//! registers; any reads a performance variable.
+//! line, the environment, files and `MPI_T` have them. Called by plugin-abi. Grade: setup. Threads: one registers; any
+//! reads a performance variable.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
@@ -29,7 +29,7 @@ pub enum Scope {
     All = sys::MCA_BASE_VAR_SCOPE_ALL as isize,
 }
 
-/// Registers the control variable `<framework>_<component>_<name>`, stores its default. `component` gives the names.
+/// Registers the control variable `<framework>_<component>_<name>` with its default. `component` gives the names.
 /// `level` is the `MPI_T` verbosity, 1 (user, basic) to 9 (developer, all). A tool may write it until [`keep`].
 ///
 /// # Errors

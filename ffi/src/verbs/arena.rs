@@ -48,7 +48,7 @@ impl Arena {
         let too_large = || io::Error::from_raw_os_error(libc::ENOMEM);
         let bytes = Slots::bytes(slot, count).ok_or_else(too_large)?;
         let memory = domain.map(bytes, pages, access)?;
-        // SAFETY: the domain keeps so many bytes mapped from a page's start, and is kept beside. No reference (R1).
+        // SAFETY: the domain, kept in the arena, keeps so many bytes mapped at a page's start; no references (R1).
         let slots = unsafe { Slots::new(memory.base, slot, count) }.ok_or_else(too_large)?;
         let Mapped { lkey, rkey, bytes, kind, .. } = memory;
         Ok(Arena { slots, lkey, rkey, bytes, kind, _domain: Arc::clone(domain) })
@@ -89,7 +89,7 @@ impl Arena {
     #[inline]
     pub fn span(&self, index: usize) -> Option<LocalSpan> {
         let addr = self.address(index)?;
-        // SAFETY: R1 to R3: registered until no queue of its domain is left; others refuse the key. Atomic copies only.
+        // SAFETY: R1 to R3: registered until no queue of its domain is left; other domains' queues cannot use the key.
         Some(unsafe { LocalSpan::new(addr, self.slots.size() as u32, self.lkey) })
     }
 

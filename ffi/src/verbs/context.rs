@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Devices: lists and opens them, and queries their attributes, ports and GID tables. Called by `ibex::select::device`
-//! and `ibex::transport`. Setup grade, any thread. GIDs are in network order; rates are in Mb/s; MTU codes are those of
-//! `enum ibv_mtu` (1 = 256 bytes … 5 = 4096). Tests: device tests in `hw-tests`.
+//! Devices: lists and opens them, and queries their attributes, ports and GID tables. Called by the engine and the
+//! command. Setup grade, any thread. GIDs are in network order; rates are in Mb/s; MTU codes are those of `enum
+//! ibv_mtu` (1 = 256 bytes … 5 = 4096). Tests: device tests in `hw-tests`.
 
 use super::handle::Handle;
 use super::sys;
@@ -221,7 +221,7 @@ impl Context {
     /// The errno of the verb; `EINVAL` for a port that is not there.
     pub fn port(&self, port: u8) -> io::Result<PortAttributes> {
         let mut raw = sys::ibv_port_attr::default();
-        // SAFETY: R4; the library writes its own `ibv_port_attr`, which only ever grew: it fits in these bindings'.
+        // SAFETY: R4; the library writes its own `ibv_port_attr`, which only ever grew: it fits in the bindings'.
         errno(unsafe { sys::ibv_query_port(self.raw(), port, (&raw mut raw).cast()) })?;
         Ok(PortAttributes {
             state: raw.state,

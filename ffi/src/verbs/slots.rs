@@ -28,7 +28,7 @@ impl Slots {
     ///
     /// # Safety
     /// As long as the value lives, [`Self::bytes`] initialised bytes are at `base`, a multiple of [`ALIGNMENT`]. No
-    /// reference to them exists, and all others but an adapter write them only atomically.
+    /// reference to them exists, an adapter may write them, all others only atomically.
     pub(super) unsafe fn new(base: NonNull<u8>, slot: usize, count: usize) -> Option<Slots> {
         Self::bytes(slot, count)?;
         Some(Slots { base, slot, stride: stride(slot)?, count })

@@ -215,7 +215,7 @@ impl UdQueuePair {
     /// Takes completions: gives each datagram to `take`, and posts its slot again. Never blocks. Returns their number.
     ///
     /// # Errors
-    /// A request failed, which stops the queue pair ([`Self::restart`]); a slot was not posted again; a broken queue.
+    /// A request failed ([`Self::restart`] the queue pair), a slot was not posted again, or the queue is broken.
     pub fn receive(&mut self, mut take: impl FnMut(Datagram)) -> io::Result<usize> {
         let completed: Vec<_> = self.cq.poll()?.iter().map(|c| (c.id(), c.status().0, c.len() as usize)).collect();
         let (mut received, mut failed) = (0, None);
