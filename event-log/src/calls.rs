@@ -2,9 +2,9 @@
 //! Records MPI calls in which the application can wait for other processes, with an event at their begin and one at
 //! their end; also where the program stops and resumes the recording. Each function of wrappers.rs overrides MPI's own,
 //! also under its `PMPI_` name, which Fortran's calls and other tools use. Only the outermost of nested calls counts,
-//! because tools and MPI call MPI's functions. Called by the application, `recording.rs` and `entry.rs`. Grade: hot;
-//! two clock readings and two records per call. Threads: the application's. Tests: tests/trace.rs;
-//! hw-tests/tests/device/waits.rs.
+//! because a tool's wrapper and MPI itself call MPI's functions. Called by the application, `recording.rs` and
+//! `entry.rs`. Grade: hot; two clock readings and two records per call. Threads: the application's. Tests:
+//! tests/trace.rs; hw-tests/tests/device/waits.rs.
 
 use std::cell::Cell;
 use std::ffi::{CStr, c_int, c_void};

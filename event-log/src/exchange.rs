@@ -119,7 +119,7 @@ impl Exchange {
         begun
     }
 
-    /// Returns this rank's index among the hosts' first ranks, and the number of hosts. `None`: not one, or one host.
+    /// Returns this rank's index among the hosts' first ranks, and their number; `None`: no first rank, or one host.
     pub(crate) fn turn(&self) -> Option<(u32, u32)> {
         let (hosts, before) = (self.others().count() + 1, self.others().filter(|host| *host < self.rank).count());
         let is_first = self.first.get(self.rank) == Some(&self.rank);

@@ -33,7 +33,7 @@ const VALUES: usize = NUMBERS.len() + WHO.len() + WHICH.len();
 /// Largest number of open beginnings of a pair, some 20 MB. Further ones are not followed.
 const OPEN: usize = 1 << 16;
 
-/// Nanoseconds that a beginning may be later than its end: more than clocks differ, less than until a number's reuse.
+/// Nanoseconds that a beginning may be later than its end: more than clocks differ, less than a number lives.
 const EARLIEST: i64 = 1_000_000;
 
 /// Statistics of the durations of one pair, in nanoseconds.

@@ -113,7 +113,7 @@ impl Session {
         })
     }
 
-    /// Opens the output of a rank: MPI's, or else the launcher's. Only rank 0 writes a list to standard error.
+    /// Opens the output of MPI's rank, or else the launcher's. Only rank 0 writes a list to standard error.
     fn open(&self, rank: Option<u32>) {
         if lock(&self.writer).is_open() {
             return;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An event in memory, between the recorder's callback and the writer: 32 bytes if its values are small. Packs the
-//! values of an event into one or more [`Record`]s, and unpacks them. A value takes as many bytes as it needs, by a
-//! code of three bits. If 16 bytes do not hold all values of an event, records without a head follow. A record does not
-//! contain the thread, because a batch belongs to one thread. Path: [`Layout::pack`] is hot (the recorder's callback):
-//! no allocation, no lock. Threads: plain data. Tests: below.
+//! values of an event into one or more [`Record`]s, and unpacks them. A value takes as many bytes as it needs; a code
+//! of three bits says how many. If 16 bytes do not hold all values of an event, records without a head follow. A record
+//! does not contain the thread, because a batch belongs to one thread. Path: [`Layout::pack`] is hot (the recorder's
+//! callback): no allocation, no lock. Threads: plain data. Tests: below.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 

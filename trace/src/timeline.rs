@@ -90,7 +90,7 @@ fn lines(files: &[Said<'_>]) -> Vec<Timeline> {
     let mut against: HashMap<Which<'_>, (Which<'_>, Vec<ClockSample>)> = HashMap::new();
     for file in files {
         let own = Which::Of(file.clock.0, file.clock.1);
-        // Of a clock of several files the first file's.
+        // A clock's calendar is that of its first file.
         calendars.entry(own).or_insert(file.calendar);
         for sample in file.samples {
             let Clock::Rank(rank) = sample.clock else { continue };

@@ -226,7 +226,7 @@ impl<W: Write> Writer<W> {
     pub fn flush(&mut self) -> Result<(), Error> {
         let mut outcome = self.put_names();
         let mut threads = std::mem::take(&mut self.threads);
-        // A thread may have ended, and a process can have any number of them: keeps none without events.
+        // Forgets threads without events, which may have ended: a process can have any number of them.
         threads.retain(|_, gathered| !gathered.begins.is_empty());
         for (thread, gathered) in &mut threads {
             outcome = outcome.and_then(|()| self.put_events(*thread, &gathered.records, &gathered.begins));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads any bytes as a trace in every way: nothing may panic, hang or exhaust memory. This build ignores checksums, so
-//! that the code behind them is reached. For a seed, set `IBEX_TRACE_SEED` to a file: `cargo test -p ibex-trace --test
-//! round_trip` writes a trace there.
+//! that the code behind them is reached. For a seed, set `IBEX_TRACE_SEED` to a file: the test `round_trip` of
+//! ibex-trace writes a trace there.
 
 #![no_main]
 
