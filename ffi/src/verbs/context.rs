@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Devices: lists and opens them, and queries their attributes, ports and GID tables. Called by the engine and the
-//! command. Setup grade, any thread. GIDs are in network order; rates are in Mb/s; MTU codes are those of `enum
-//! ibv_mtu` (1 = 256 bytes … 5 = 4096). Tests: device tests in `hw-tests`.
+//! command. Setup grade, any thread. GIDs are in network order; rates are in Mb/s; MTU codes are those of
+//! `enum ibv_mtu` (1 = 256 bytes … 5 = 4096). Tests: device tests in `hw-tests`.
 
 use super::handle::Handle;
 use super::sys;

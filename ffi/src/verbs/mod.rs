@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Safe verbs: objects that own their verbs resources, and posts and completions without overhead. Called by the engine,
-//! plugin-abi and the command. The rules that every unsafe block of this module refers to, for memory:
+//! Safe verbs: objects that own their verbs resources, and posts and completions without overhead. Called by the
+//! engine, plugin-abi and the command. The rules that every unsafe block of this module refers to, for memory:
 //!
 //! - **R1** No Rust reference is ever made to bytes an adapter may touch, but one to an atomic for the length of an
 //!   access. What the adapter does to memory counts as atomic accesses.
