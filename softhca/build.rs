@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads the verbs types from the installed `<infiniband/verbs.h>` and sets how the shared object is linked: its name,
-//! and the version nodes that its symbols carry.
-//!
-//! The version script has *empty* nodes. rustc hands the linker an anonymous version script of its own, which would
-//! clash with names in ours; the symbols are put in their nodes by `.symver` directives (src/abi/exports.rs) instead.
-//! This needs lld, which is Rust's own default linker on x86-64 Linux.
+//! and the version nodes of its symbols. The version script has *empty* nodes: rustc hands the linker an anonymous
+//! version script of its own, which would clash with names in ours, so `.symver` directives (src/abi/exports.rs) put
+//! the symbols in their nodes. This needs lld, Rust's own default linker on x86-64 Linux.
 
 use std::path::PathBuf;
 
@@ -25,8 +23,7 @@ const NODES: [(&str, &str); 13] = [
     ("IBVERBS_PRIVATE_34", ""),
 ];
 
-/// The enumerations that the engine uses: the module that has the values of each (src/engine/codes.rs), the
-/// enumeration, and what the names of its values begin with.
+/// The enumerations that the engine uses: their module in src/engine/codes.rs, name, and prefix of their values.
 const CODES: [(&str, &str, &str); 12] = [
     ("access", "ibv_access_flags", "IBV_ACCESS_"),
     ("attr_mask", "ibv_qp_attr_mask", "IBV_QP_"),
@@ -53,8 +50,8 @@ fn main() {
     // refuses a `.symver` whose node it has not been told of.
     println!("cargo::rustc-link-arg=-Wl,--version-script={}", map.display());
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libibverbs.so.1");
-    // A process that has opened a device belongs to its fabric until it ends, and a thread looks after that
-    // (engine/service.rs). `dlclose` must not take the code from under it.
+    // A process that has opened a device belongs to its fabric until it ends, and its service thread
+    // (engine/service.rs) runs as long: `dlclose` must not take its code.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
 
     let bindings = bindgen::Builder::default()

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How an adapter behaves where real adapters differ within what verbs allow: the keys of `[device.behaviour]`, and
-//! what they are where nobody gives them; among them the set of async events that it raises, written as a list of
-//! groups.
-//!
-//! Owns the list of keys and their values, each documented in docs/softhca.md; `profiles` has them as real adapters do.
-//! Called by: the configuration (reads them), the engine and the C side (act by them). Grade: setup; the engine looks a
-//! behaviour up where a request fails or an object is made, never for a request that succeeds.
+//! How an adapter behaves where real adapters differ within what verbs allow: the keys of `[device.behaviour]` and
+//! their defaults. docs/softhca.md documents each key; `profiles` has the values of real adapters. Called by: the
+//! configuration (reads them), the engine and `verbs` (act by them). Grade: setup; the engine looks a behaviour up
+//! where a request fails, an object is made, a queue is armed or a datagram arrives, else never for a success.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -29,7 +26,7 @@ macro_rules! keys {
         }
 
         impl Behaviour {
-            /// That of an adapter without a profile.
+            /// The behaviour of an adapter without a profile.
             pub const USUAL: Behaviour = Behaviour { $($key: $usual,)* };
         }
 
@@ -41,7 +38,7 @@ macro_rules! keys {
         }
 
         impl Given {
-            /// `base`, but for what is given.
+            /// Returns `base` with the given keys in place of its own.
             pub(crate) fn over(&self, base: &Behaviour) -> Behaviour {
                 Behaviour { $($key: self.$key.unwrap_or(base.$key),)* }
             }
@@ -50,13 +47,13 @@ macro_rules! keys {
 }
 
 keys! {
-    /// Whether sysfs has it among the devices without a bus, as the kernel's software adapters.
+    /// Whether sysfs has the adapter among the devices without a bus, like the kernel's software adapters.
     virtual_device: bool = false;
     /// What asking for `REMOTE_ATOMIC` does where the adapter has no atomics.
     atomic_access_without_cap: AtomicAccess = AtomicAccess::Einval;
     /// What registering memory with flags of the optional range (relaxed ordering) does.
     optional_access: OptionalAccess = OptionalAccess::Accepted;
-    /// What becomes of a queue pair's completions that were not polled, when it is destroyed or reset.
+    /// What becomes of completions that were not polled when their queue pair is destroyed or reset.
     purge_cq_on_destroy: Purge = Purge::Skip;
     /// Which requests of a shared receive queue a queue pair takes with it when it is destroyed or reset.
     srq_wr_lost_on_destroy: Lost = Lost::No;
@@ -122,7 +119,6 @@ keys! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Events(u16);
 
-/// The groups: a name, and the events of it.
 const GROUPS: [(&str, &[u32]); 9] = [
     ("port", &[event::PORT_ACTIVE, event::PORT_ERR]),
     ("gid", &[event::GID_CHANGE]),
@@ -136,7 +132,7 @@ const GROUPS: [(&str, &[u32]); 9] = [
 ];
 
 impl Events {
-    /// All events.
+    /// The set of all events.
     pub const ALL: Events = Events((1 << GROUPS.len()) - 1);
 
     /// Whether `event` (`codes::event`) is raised.

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The configuration file of a fabric: its adapters and its faults, in TOML. Here: the file as it is written (tables,
-//! every key optional, unknown keys refused), reading and checking it. `adapters` fills in what is left out, and gives
-//! the engine's description. An error names file and line. docs/softhca.md documents every key.
-//!
-//! Called by: `verbs::device` in every process of the fabric, and the command, which checks it first. Grade: setup.
+//! The configuration file of a fabric, in TOML: its tables (all keys optional, unknown keys refused), read and checked.
+//! `adapters` fills in left-out keys and makes the engine's description. docs/softhca.md documents every key. Called
+//! by: `verbs::device` in every process of the fabric, and the command, which checks it first. Grade: setup.
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -22,7 +20,7 @@ mod adapters;
 mod faults;
 mod values;
 
-/// Numbers that a device has: its own, and one for each port.
+/// Number of GUIDs of a device: its own, and one for each port.
 const GUIDS: u64 = 1 + MAX_PORTS as u64;
 
 /// A configuration: everything about a fabric but where its folder is.
@@ -30,7 +28,7 @@ const GUIDS: u64 = 1 + MAX_PORTS as u64;
 pub struct Config {
     /// The fabric's name, if the file gives one.
     pub fabric: Option<String>,
-    /// Whether what is completed is written down.
+    /// Whether completions are written to the trace.
     pub trace: bool,
     /// 1 to 4 adapters.
     pub devices: Vec<DeviceSpec>,
@@ -76,7 +74,7 @@ impl Config {
         })
     }
 
-    /// What is configured without a file: one adapter, of this profile.
+    /// Returns what is configured without a file: one adapter, of this profile.
     ///
     /// # Panics
     /// Never: what is left out is in range.
@@ -132,7 +130,6 @@ impl Config {
     }
 }
 
-/// A LID that a port of `device` shares with another port of its own or of `others`.
 fn shared_lid(others: &[DeviceSpec], device: &DeviceSpec) -> Option<u16> {
     let mut seen: Vec<u16> = others.iter().flat_map(|other| &other.ports).map(|port| port.lid).collect();
     for port in device.ports.iter().filter(|port| port.lid != 0) {

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Where a fabric is: a folder in /dev/shm that belongs to one user alone, which the environment of a process names:
 //! `SOFTHCA_FABRIC` (a folder, or a name; without it the user's default fabric). `SOFTHCA_CONFIG` (a file) and
-//! `SOFTHCA_PROFILE` (the profile of devices that name none) say what is in it.
-//! Called by: the library, in every process of the fabric, and the command. Grade: setup. Threads: any.
-//!
-//! The folder of a run (`softhca run` without a name) goes with the run. One that was killed leaves it to the next:
-//! every process of a run holds a lock of the file `run` in its folder, so that a folder whose lock is free is
-//! nobody's. Tests: `tests/stale_runs.rs`.
+//! `SOFTHCA_PROFILE` (the profile of devices that name none) say what is in it. Called by: the library, in every
+//! process of the fabric, and the command. Grade: setup. Threads: any. Tests: `tests/stale_runs.rs`.
+//! A run (`softhca run` without a name) removes its folder at its end. The next run removes the folder of a killed one:
+//! every process of a run holds a lock of the file `run` in its folder, so a folder whose lock is free is nobody's.
 
 use std::fs::File;
 use std::io;
@@ -20,12 +18,12 @@ use crate::config::Config;
 use crate::engine::FabricSpec;
 use crate::profiles;
 
-/// Whether `name` may name a fabric: it becomes part of a folder's name.
+/// Whether `name` may name a fabric, and so be part of a folder's name.
 pub fn is_fabric_name(name: &str) -> bool {
     (1..=64).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"-_".contains(&byte))
 }
 
-/// The folder of the calling user's fabric `name`.
+/// Returns the folder of the calling user's fabric `name`.
 pub fn named_folder(name: &str) -> PathBuf {
     // SAFETY: getuid has no preconditions and cannot fail.
     let uid = unsafe { libc::getuid() };
@@ -33,7 +31,6 @@ pub fn named_folder(name: &str) -> PathBuf {
 }
 
 /// Makes `folder`, open to this user alone, or checks that it is such a folder.
-///
 /// # Errors
 /// It cannot be made, or belongs to another user or is open to others.
 pub fn make_private(folder: &Path) -> anyhow::Result<()> {
@@ -45,7 +42,6 @@ pub fn make_private(folder: &Path) -> anyhow::Result<()> {
 }
 
 /// Checks that `folder` exists and is open to this user alone.
-///
 /// # Errors
 /// It does not exist, belongs to another user or is open to others.
 pub fn check_private(folder: &Path) -> anyhow::Result<()> {
@@ -63,22 +59,20 @@ pub fn check_private(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What the names of folders of runs begin with, in `/dev/shm`.
 fn run_prefix() -> String {
     named_folder("run-").to_string_lossy().rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// The folder for a run of process `pid`; `random` is for the case that numbers of processes come round.
+/// Returns the folder for a run of process `pid`; `random` is for the case that numbers of processes come round.
 pub fn run_folder(pid: u32, random: u64) -> PathBuf {
     named_folder(&format!("run-{pid}-{random:016x}"))
 }
 
-/// The file whose lock the processes of a run hold.
 fn lock_file(folder: &Path) -> PathBuf {
     folder.join("run")
 }
 
-/// Locks an open file, or says at once that others' locks forbid it.
+/// Locks an open file, or fails at once if others' locks forbid it.
 fn lock(file: &File, how: libc::c_int) -> io::Result<()> {
     // SAFETY: the descriptor is open; no memory is passed.
     if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
@@ -88,13 +82,12 @@ fn lock(file: &File, how: libc::c_int) -> io::Result<()> {
     }
 }
 
-/// Marks `folder` as that of a run which lives as long as the descriptor is open: here, and in all that is started from
-/// here, for it is inherited. Its number is high if it may be, out of the way of what scripts open.
-///
+/// Marks `folder` as that of a run which lives as long as the descriptor is open: here, and in all programs started
+/// from here, which inherit it. Its number is high if possible, out of the way of what scripts open.
 /// # Errors
 /// The file cannot be made or locked.
 pub fn begin_run(folder: &Path) -> io::Result<OwnedFd> {
-    // Locked before it has its name: nobody is to find it free.
+    // Locked before it has its name, so that no process finds it free.
     let draft = folder.join("run.draft");
     let file = File::create_new(&draft)?;
     lock(&file, libc::LOCK_SH)?;
@@ -109,8 +102,7 @@ pub fn begin_run(folder: &Path) -> io::Result<OwnedFd> {
     Ok(inherited)
 }
 
-/// Holds the lock of a run's folder for as long as this process lives, whatever became of the descriptor it inherited.
-/// Nothing if `folder` is not a run's.
+/// Holds the lock of a run's folder (of no other) as long as this process lives, even without the inherited descriptor.
 pub fn belong_to_run(folder: &Path) {
     if let Ok(file) = File::open(lock_file(folder))
         && lock(&file, libc::LOCK_SH).is_ok()
@@ -134,26 +126,24 @@ pub fn remove_stale_runs() {
     }
 }
 
-/// The process that made the folder of a run, by what follows `run-` in its name; `None` if that is another fabric's
-/// name.
+/// The process that made a run's folder, by what follows `run-` in its name; `None`: another fabric has that name.
 fn maker_of(rest: &str) -> Option<u32> {
     let (pid, random) = rest.split_once('-')?;
     let is_random = random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit());
     pid.parse().ok().filter(|_| is_random)
 }
 
-/// Whether nobody is left of the run in `folder`, which process `maker` made.
+/// Whether no process is left of the run in `folder`, which process `maker` made.
 fn is_stale(folder: &Path, maker: u32) -> bool {
     match File::open(lock_file(folder)) {
         Ok(file) => lock(&file, libc::LOCK_EX).is_ok(),
-        // It was killed before it made the file, or is about to make it.
+        // The run was killed before it made the file, or is about to make it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => !Path::new(&format!("/proc/{maker}")).exists(),
         Err(_) => false,
     }
 }
 
-/// The configuration.
-///
+/// Returns the configuration that the environment names.
 /// # Errors
 /// It cannot be read or is wrong, or there is no such profile.
 pub fn config() -> anyhow::Result<Config> {
@@ -166,8 +156,7 @@ pub fn config() -> anyhow::Result<Config> {
     })
 }
 
-/// The folder, and whether it is made on demand, in shared memory; otherwise somebody has made it.
-///
+/// Returns the folder, and whether it is made on demand, in shared memory; otherwise it must exist.
 /// # Errors
 /// `SOFTHCA_FABRIC` is neither a path nor a name.
 pub fn place(config: &Config) -> anyhow::Result<(PathBuf, bool)> {
@@ -181,7 +170,7 @@ pub fn place(config: &Config) -> anyhow::Result<(PathBuf, bool)> {
 }
 
 impl Config {
-    /// The fabric that it describes, in this folder.
+    /// Returns the fabric that it describes, in this folder.
     pub fn fabric_in(self, folder: PathBuf) -> FabricSpec {
         FabricSpec { folder, devices: self.devices, faults: self.faults, trace: self.trace }
     }

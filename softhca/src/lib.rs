@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! softhca: an emulated InfiniBand adapter, as a drop-in `libibverbs.so.1` for the processes of one host.
 //!
-//! A test and development device: it needs no root, no kernel module and no hardware, and moves data between processes
-//! through shared memory. What it emulates and what it does not is written in docs/softhca.md.
+//! A device for tests and development: it needs no root, no kernel module and no hardware, and moves data between
+//! processes through shared memory. docs/softhca.md says what it emulates.
 //!
 //! From the program inwards: `abi` (the exported symbols), `verbs` (the C structures of each object, and their
 //! translation), `engine` (the adapter itself: of C it knows the header's numbers and attributes, and no call).

@@ -1,24 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What an adapter can do, in numbers that differ between adapters: as `ibv_query_device` tells them, and as making
-//! objects and posting hold to them. The keys of `[device.limits]`.
-//!
-//! Called by: the configuration (reads them), `profiles` (has those of real adapters), the engine (enforces them).
-//! Grade: setup. A limit above what the fabric's memory holds is told, and an object that large fails with ENOMEM.
+//! An adapter's limits in numbers: `ibv_query_device` reports them, making objects and posting enforce them. The keys
+//! of `[device.limits]`. Called by: the configuration, `profiles` (has those of real adapters), the engine. Grade:
+//! setup. A limit above what the fabric's memory holds is reported, but making such an object fails with ENOMEM.
 
 use serde::Deserialize;
 
 use crate::engine::MAX_QPS;
 
-/// The largest inline data that any adapter can be given.
 pub(crate) const MOST_INLINE: u32 = 1024;
-/// The most pieces of memory that a request of any adapter may have.
 pub(crate) const MOST_SGE: usize = 32;
 /// 2^30: a copy between processes may move a little less than 2^31 bytes.
 pub(crate) const MOST_MESSAGE: u32 = 1 << 30;
-/// The longest table of GIDs.
 pub(crate) const MOST_GIDS: u32 = 4096;
 
-/// What `ibv_device_attr.atomic_cap` says, and whether there are atomics.
+/// Value of `ibv_device_attr.atomic_cap`: whether there are atomics.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Atomics {
@@ -42,7 +37,7 @@ macro_rules! keys {
         }
 
         impl Limits {
-            /// Those of an adapter without a profile.
+            /// The limits of an adapter without a profile.
             pub const USUAL: Limits = Limits { $($key: $usual,)* atomics: Atomics::Hca };
         }
 
@@ -55,7 +50,7 @@ macro_rules! keys {
         }
 
         impl Given {
-            /// `base`, but for what is given; or which number is out of its bounds.
+            /// Returns `base` with the given keys in place of its own, or which number is out of its bounds.
             pub(crate) fn over(&self, base: &Limits) -> Result<Limits, String> {
                 let mut limits = Limits { atomics: self.atomics.unwrap_or(base.atomics), ..*base };
                 $(if let Some(given) = self.$key {

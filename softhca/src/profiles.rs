@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Profiles: limits and behaviours of real adapters, by the name of their driver, each value with its source beside it.
-//!
 //! A profile is a `[[device]]` of the configuration file, in a file of its own (src/profiles). Sources are files of
-//! rdma-core (`providers/`, libibverbs) and of the kernel (`drivers/infiniband/`: `hw/`, `sw/`, `core/`). "field" is
-//! what programs printed on such adapters, "choice" a value that the sources leave open. What a real adapter can and
-//! the emulated one cannot is in docs/softhca.md. Called by: the configuration. Grade: setup.
+//! rdma-core (`providers/`, libibverbs) and of the kernel (`drivers/infiniband/`: `hw/`, `sw/`, `core/`); "field" is
+//! the output of programs on such adapters, "choice" a value that the sources leave open. docs/softhca.md has what a
+//! real adapter can and the emulated one cannot. Called by: the configuration. Grade: setup.
 
 use serde::Deserialize;
 
 use crate::config::Device;
 
-/// The profiles there are.
+/// Names of the profiles.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Name {
@@ -26,7 +25,6 @@ pub enum Name {
     Minimal,
 }
 
-/// The words for them, and what stands in them.
 const PROFILES: [(&str, Name, &str); 5] = [
     ("mlx5", Name::Mlx5, include_str!("profiles/mlx5.toml")),
     ("rxe", Name::Rxe, include_str!("profiles/rxe.toml")),
@@ -36,7 +34,7 @@ const PROFILES: [(&str, Name, &str); 5] = [
 ];
 
 impl Name {
-    /// Its word.
+    /// Returns its word in the configuration.
     pub fn word(self) -> &'static str {
         PROFILES.iter().find(|row| row.1 == self).map_or("", |row| row.0)
     }
@@ -53,8 +51,7 @@ impl std::str::FromStr for Name {
     }
 }
 
-/// What a device begins with, before its own keys: the profile of this name. Without one, and for what a profile does not
-/// say (where verbs leave no choice, or the sources none), it is the emulated adapter's own.
+/// Returns a device before its own keys: the profile of this name. All that a profile leaves out is the default.
 pub(crate) fn profile(name: Option<Name>) -> Device {
     let text = PROFILES.iter().find(|row| Some(row.1) == name).map_or("", |row| row.2);
     toml::from_str(text).expect("each profile is read by a test")

@@ -1,14 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The one list of what this library exports: every symbol at every version node of the real libibverbs of rdma-core 44
-//! (Debian 12) and 56 (Debian 13), with the function behind it. Programs (and libmlx5, libefa and librdmacm, which many
-//! of them are linked to) load only if all of them exist. What is not emulated is one function for each way in which
-//! verbs report an error, whatever the arguments were: the calling conventions of C on 64-bit Linux let a callee ignore
-//! them.
-//!
-//! Each export is a jump under a local label that `.symver` puts in its node: the Rust functions themselves keep their
-//! mangled names, so that nothing here clashes with a real libibverbs in the same process. The trampoline costs one
-//! direct jump on calls that are not on the data path (that one goes through function pointers). Tests:
-//! `tests/verbs_library.rs` compares with the installed real library.
+//! (Debian 12) and 56 (Debian 13), with the function behind it. Programs, and the libmlx5, libefa and librdmacm that
+//! many of them link, load only if all symbols exist. Verbs that are not emulated share one function for each way to
+//! report an error, whatever their arguments: C's calling conventions on 64-bit Linux let a callee ignore them. Each
+//! export is a jump under a local label that `.symver` puts in its node. The Rust functions keep their mangled names,
+//! so nothing clashes with a real libibverbs in the same process. Tests: `tests/verbs_library.rs`.
 
 use core::arch::global_asm;
 use std::ffi::{c_int, c_void};
@@ -32,8 +28,7 @@ macro_rules! jump {
     };
 }
 
-/// Exports a symbol at a version node, of which `$at` says whether programs are linked to it today (`@@`) or were long
-/// ago (`@`).
+/// Exports a symbol at a version node. `$at` is `@@` for the node that programs link to today, `@` for an old one.
 macro_rules! export {
     ($at:literal $node:literal $name:ident => $function:path) => {
         global_asm!(
@@ -49,21 +44,19 @@ macro_rules! export {
     };
 }
 
-/// Exports functions of a module at a version node, each under its own name.
 macro_rules! exports {
     ($at:literal: $($module:ident $node:literal: $($name:ident)+;)*) => {
         $($(export! { $at $node $name => $module::$name })+)*
     };
 }
 
-/// Exports what is not emulated: all symbols of a row are one function.
+/// Exports verbs that are not emulated: all symbols of a row are one function.
 macro_rules! stand_ins {
     ($at:literal: $($function:ident $node:literal: $($name:ident)+;)*) => {
         $($(export! { $at $node $name => $function })+)*
     };
 }
 
-// The public interface.
 exports! { "@@":
     ah "IBVERBS_1.1": ibv_create_ah ibv_create_ah_from_wc ibv_destroy_ah ibv_init_ah_from_wc;
     cq "IBVERBS_1.1": ibv_create_cq ibv_destroy_cq ibv_resize_cq;
@@ -104,8 +97,7 @@ stand_ins! { "@@":
     zero "IBVERBS_1.14": ibv_query_qp_data_in_order;
 }
 
-// What programs linked before 2008 ask for. Its structures differ from today's; it fails as a device without that
-// operation does.
+// Programs linked before 2008 ask for these. Their structures differ, so the verbs fail as unsupported ones do.
 stand_ins! { "@":
     no_object "IBVERBS_1.0": ibv_alloc_pd ibv_create_ah ibv_create_cq ibv_create_qp ibv_create_srq ibv_get_device_list
         ibv_get_device_name ibv_open_device ibv_reg_mr;
@@ -118,8 +110,7 @@ stand_ins! { "@":
     zero "IBVERBS_1.0": ibv_get_device_guid;
 }
 
-// What drivers of real adapters ask of the library. They must be able to load and to register; they find no device. Two
-// are of rdma-core 56 alone; the node is the same, so that they are there for drivers of 44 as well.
+// Drivers of real adapters need these to load and to register; they find no device. rdma-core 44 lacks two of them.
 exports! { "@@":
     names "IBVERBS_PRIVATE_34": ibv_wr_opcode_str;
     query "IBVERBS_PRIVATE_34": ibv_query_gid_type;
@@ -178,6 +169,6 @@ pub(crate) extern "C" fn minus_one() -> c_int {
     -1
 }
 
-/// For functions that return nothing, and the conversions between the kernel's structures and those of verbs: librdmacm
-/// asks for these only once the kernel's connection manager has answered, which knows no emulated adapter.
+/// For functions that return nothing, and for conversions between structures of the kernel and of verbs: librdmacm
+/// calls those only after the kernel's connection manager has answered, which knows no emulated adapter.
 pub(crate) extern "C" fn nothing() {}

@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `access` and `stat`, for programs that look for the device files of an adapter before they ask verbs about it: UCX
-//! takes a device only if `/dev/infiniband/<dev_name>` is a character device that it may read and write.
-//!
-//! Effective when the library is preloaded (`softhca run` does). Every path but those of emulated devices goes straight
-//! to the kernel. The two symbols carry no version, since one of libibverbs's would not take the place of libc's.
-//! Grade: setup. Threads: any.
+//! `access` and `stat`, for programs that look for an adapter's device file before they call verbs: UCX takes a device
+//! only if `/dev/infiniband/<dev_name>` is a character device that it may read and write. They take effect when the
+//! library is preloaded (`softhca run` does that); all other paths go straight to the kernel. The symbols carry no
+//! version: with one of libibverbs they would not replace libc's. Grade: setup. Threads: any.
 
 use std::ffi::{CStr, c_char, c_int, c_long};
 
 use crate::verbs::device::list::DEV_NAME_PREFIX;
 
-/// Whether `path` is the device file of an emulated adapter.
-///
 /// # Safety
 /// `path` is null or a C string.
 unsafe fn is_emulated(path: *const c_char) -> bool {
@@ -24,7 +20,6 @@ unsafe fn is_emulated(path: *const c_char) -> bool {
 }
 
 /// `access(2)`: an emulated device file may be read and written.
-///
 /// # Safety
 /// As for `access(2)`.
 #[unsafe(no_mangle)]
@@ -39,15 +34,13 @@ pub(crate) unsafe extern "C" fn access(path: *const c_char, mode: c_int) -> c_in
 }
 
 /// `stat(2)`: an emulated device file is a character device, that of `/dev/null`.
-///
 /// # Safety
 /// As for `stat(2)`.
 #[unsafe(no_mangle)]
 pub(crate) unsafe extern "C" fn stat(path: *const c_char, buffer: *mut libc::stat) -> c_int {
     // SAFETY: the caller gives a C string, as `stat` demands.
     let path = if unsafe { is_emulated(path) } { c"/dev/null".as_ptr() } else { path };
-    // SAFETY: the system call that `stat` is: on 64-bit Linux the kernel's structure is libc's; it checks both
-    // pointers.
+    // SAFETY: the system call that `stat` is; on 64-bit Linux the kernel's structure is libc's; it checks the pointers.
     let result =
         unsafe { libc::syscall(libc::SYS_newfstatat, c_long::from(libc::AT_FDCWD), path, buffer, c_long::from(0)) };
     result as c_int

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names of node types, port states, events and completion statuses, as `ibv_event_type_str(3)` and its siblings give
-//! them: programs print them, and their users compare what they see with what a real adapter's library prints. And
-//! static rates, as multiples of 2.5 Gb/s and in Mb/s: `ibv_rate_to_mult(3)`, `ibv_rate_to_mbps(3)` and their inverses.
-//! Grade: setup. Threads: any; the strings are static.
+//! Names of node types, port states, events and statuses (`ibv_event_type_str(3)` and its siblings), equal to those of
+//! the real library, because users compare what programs print; and static rates, as multiples of 2.5 Gb/s and in Mb/s
+//! (`ibv_rate_to_mult(3)`, `ibv_rate_to_mbps(3)` and their inverses). Grade: setup. Threads: any.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -25,10 +24,8 @@ const NODE_TYPES: &[&CStr] = &[
     c"unspecified",
 ];
 
-/// By `ibv_port_state`.
 const PORT_STATES: &[&CStr] = &[c"no state change (NOP)", c"down", c"init", c"armed", c"active", c"active defer"];
 
-/// By `ibv_event_type`.
 const EVENTS: &[&CStr] = &[
     c"CQ error",
     c"local work queue catastrophic error",
@@ -52,7 +49,6 @@ const EVENTS: &[&CStr] = &[
     c"WQ fatal",
 ];
 
-/// By `ibv_wc_status`.
 const STATUSES: &[&CStr] = &[
     c"success",
     c"local length error",
@@ -100,13 +96,12 @@ pub(crate) extern "C" fn ibv_wc_status_str(status: ibv_wc_status) -> *const c_ch
     name(STATUSES, status as usize)
 }
 
-/// `ibv_wr_opcode_str`, which drivers of rdma-core 56 call for their own log. They find no device, and so log nothing.
+/// Drivers of rdma-core 56 call it for their own log. They find no device, so they log nothing.
 pub(crate) extern "C" fn ibv_wr_opcode_str(_opcode: ibv_wr_opcode) -> *const c_char {
     c"unknown".as_ptr()
 }
 
-/// Each rate, its multiple of 2.5 Gb/s where it is a whole one by the table of the man page (-1: none), and its Mb/s on
-/// the wire before encoding.
+/// Rate, its multiple of 2.5 Gb/s by the man page (-1: no whole one), and its Mb/s on the wire before encoding.
 const RATES: &[(ibv_rate, c_int, c_int)] = &[
     (IBV_RATE_2_5_GBPS, 1, 2_500),
     (IBV_RATE_5_GBPS, 2, 5_000),
@@ -133,22 +128,18 @@ const RATES: &[(ibv_rate, c_int, c_int)] = &[
     (IBV_RATE_1200_GBPS, 480, 1_275_000),
 ];
 
-/// `ibv_rate_to_mult(3)`: -1 for a rate without one.
 pub(crate) extern "C" fn ibv_rate_to_mult(rate: ibv_rate) -> c_int {
     RATES.iter().find(|row| row.0 == rate).map_or(-1, |row| row.1)
 }
 
-/// `mult_to_ibv_rate(3)`: `IBV_RATE_MAX` for a multiple that no rate has.
 pub(crate) extern "C" fn mult_to_ibv_rate(mult: c_int) -> ibv_rate {
     RATES.iter().find(|row| row.1 == mult && mult > 0).map_or(IBV_RATE_MAX, |row| row.0)
 }
 
-/// `ibv_rate_to_mbps(3)`: -1 for an unknown rate.
 pub(crate) extern "C" fn ibv_rate_to_mbps(rate: ibv_rate) -> c_int {
     RATES.iter().find(|row| row.0 == rate).map_or(-1, |row| row.2)
 }
 
-/// `mbps_to_ibv_rate(3)`: `IBV_RATE_MAX` for a speed that no rate has.
 pub(crate) extern "C" fn mbps_to_ibv_rate(mbps: c_int) -> ibv_rate {
     RATES.iter().find(|row| row.2 == mbps).map_or(IBV_RATE_MAX, |row| row.0)
 }

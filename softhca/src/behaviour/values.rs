@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The values of behaviours that are more than yes or no, with the words by which the configuration names them.
-//!
-//! Called by: `behaviour`. Grade: setup. Where a word is an error number, capitals are accepted, too.
+//! The values of behaviours that are more than yes or no, with the words of the configuration for them. Error numbers
+//! may be written in capitals. Called by: `behaviour`. Grade: setup.
 
 use serde::Deserialize;
 
@@ -19,8 +18,7 @@ macro_rules! words {
 words! {
     /// What `ibv_modify_qp` says to `REMOTE_ATOMIC` where there are no atomics. Registering memory with it succeeds.
     AtomicAccess {
-        /// EOPNOTSUPP as soon as the queue pair also has a depth for incoming reads: at RTR, if the right was given at
-        /// INIT.
+        /// EOPNOTSUPP once the queue pair has a depth for incoming reads: at RTR, if INIT gave the right.
         Eopnotsupp = "eopnotsupp" | "EOPNOTSUPP",
         /// Success; a query does not show the right.
         Accepted = "accepted",
@@ -34,25 +32,23 @@ words! {
         Eopnotsupp = "eopnotsupp" | "EOPNOTSUPP",
     }
 
-    /// Completions of a queue pair that goes.
+    /// Completions of a queue pair that is destroyed or reset.
     Purge {
         /// They are removed, and their places are free at once.
         Compact = "compact",
         /// They stay in their places, and polling skips them.
         Skip = "skip",
-        /// They are polled like any other, with the number of the queue pair that is no more.
+        /// They are polled like any other, with the number of the former queue pair.
         No = "no",
     }
 
-    /// Requests of a shared receive queue that go with a queue pair.
+    /// Requests of a shared receive queue that are lost with a queue pair.
     Lost {
-        /// None.
         No = "no",
         /// Those of purged completions.
         Purged = "purged",
-        /// One that was taken for a message under way, unless the queue pair was in ERR before.
+        /// A request that was taken for a message under way, unless the queue pair was in ERR before.
         Taken = "taken",
-        /// Both.
         Both = "both",
     }
 
@@ -64,7 +60,6 @@ words! {
 
     /// `byte_len` and `vendor_err` of a send that succeeded.
     ByteLen {
-        /// Written.
         Set = "set",
         /// Left as the program had them.
         Untouched = "untouched",
@@ -72,7 +67,6 @@ words! {
 
     /// `src_qp` of a datagram.
     SrcQp {
-        /// The number of who sent it.
         Right = "right",
         /// Of its upper 8 bits all but two are cleared (the mask is a shift's number, 0x18).
         Wrong = "wrong",
@@ -88,7 +82,6 @@ words! {
     /// What `ibv_post_send` refuses a request with.
     PostErrno {
         Einval = "einval" | "EINVAL",
-        /// ENOMEM, as when the queue is full.
         Enomem = "enomem" | "ENOMEM",
     }
 
@@ -106,11 +99,10 @@ words! {
     InlineGrant {
         /// The adapter's limit, whatever was asked for.
         Largest = "largest",
-        /// What was asked for.
         Exact = "exact",
         /// What is left of a work queue entry whose size is a multiple of 64 bytes.
         Wqe = "wqe",
-        /// What the pieces asked for would take, if that is more; and as many pieces as the inline data would take.
+        /// What the requested pieces would take, if that is more; and as many pieces as the inline data would take.
         SharedWithSge = "shared-with-sge",
     }
 
@@ -126,7 +118,7 @@ words! {
 }
 
 impl PostErrno {
-    /// The number.
+    /// Returns the error number.
     pub fn number(self) -> i32 {
         match self {
             PostErrno::Einval => libc::EINVAL,
@@ -136,7 +128,7 @@ impl PostErrno {
 }
 
 impl NoSrq {
-    /// The number.
+    /// Returns the error number.
     pub fn number(self) -> i32 {
         match self {
             NoSrq::Einval => libc::EINVAL,
@@ -146,7 +138,7 @@ impl NoSrq {
 }
 
 impl AtomicAccess {
-    /// What posting an atomic fails with.
+    /// Returns the error number of posting an atomic.
     pub fn post_errno(self) -> i32 {
         if self == AtomicAccess::Eopnotsupp { libc::EOPNOTSUPP } else { libc::EINVAL }
     }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What left-out keys mean: from the written description of adapters to the complete one that the engine is given.
-//!
-//! Without any description: one InfiniBand adapter `softhca0` with one active port, LID 1, 100 Gb/s (4x EDR), MTU 4096.
-//! Grade: setup. GUIDs are host-order numbers, GIDs their 16 bytes on the wire. Tests: config/tests.rs.
+//! Fills in the keys that the file leaves out, and makes the engine's description of an adapter. Without a file: one
+//! InfiniBand adapter `softhca0` with one active port, LID 1, 100 Gb/s (4x EDR), MTU 4096. Grade: setup. GUIDs are
+//! host-order numbers, GIDs their 16 bytes on the wire. Tests: config/tests.rs.
 
 use std::ops::RangeInclusive;
 
@@ -25,17 +24,15 @@ const SPEED: u8 = 32;
 const MTU: u8 = 5;
 /// The default partition, full member.
 const PKEY: u16 = 0xffff;
-/// What a link may delay: a minute. More is a port that is down.
 const MOST_LATENCY_NS: u64 = 60_000_000_000;
-/// What a link may carry: a megabit to a petabit in a second. With less a message of the largest size takes days.
+/// Gb/s of a link: a megabit to a petabit in a second. With less a message of the largest size takes days.
 const GBPS: RangeInclusive<f64> = 1e-3..=1e6;
-/// What `ibv_device_attr.fw_ver` holds, less its last byte.
+/// Bytes of `ibv_device_attr.fw_ver`, less its last.
 const FW_VER_BYTES: usize = 63;
-/// As many nodes as Linux counts at most.
+/// Highest number that Linux gives a node.
 const LAST_NUMA_NODE: i32 = 1023;
 
-/// Adapter `index` (from 0) of the fabric as `given`, or what is wrong with it. `lids` is the last LID given so far.
-/// `profile` is that of devices which name none.
+/// `lids` is the last LID given so far; `profile` is that of devices which name none.
 pub(super) fn complete(
     index: usize,
     given: &Device,
@@ -111,7 +108,7 @@ fn complete_clock(given: &Clock, base: &Clock) -> Result<ClockSpec, String> {
     Ok(clock)
 }
 
-/// Where a port is, and how long its table of GIDs is (0: as long as it is given).
+/// Where a port is, and the length of its table of GIDs (0: as long as it is given).
 struct Place {
     link_layer: u8,
     device: usize,
@@ -167,13 +164,10 @@ fn complete_port(place: &Place, number: usize, given: &Port, lids: &mut u16) -> 
     })
 }
 
-/// The default subnet prefix of InfiniBand.
 pub(super) const SUBNET_PREFIX: u64 = 0xfe80_0000_0000_0000;
-/// GIDs that a port may be given.
 const MOST_ROWS: usize = 64;
 
-/// The table of `given` rows, each at its index or after the one before; the others are empty. `rows`: how long the
-/// adapter's table is (0: as long as this one).
+/// Puts each row at its index, or after the one before. `rows`: length of the adapter's table (0: as long as needed).
 pub(super) fn table(given: &[GidRow], infiniband: bool, rows: u32) -> Result<Vec<Gid>, String> {
     if given.is_empty() || given.len() > MOST_ROWS {
         return Err(format!("gids: 1 to {MOST_ROWS} of them"));

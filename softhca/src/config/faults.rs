@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `[[fault]]`: the scripted faults as they are written, and the rules the engine is given. A rule says what happens
-//! (`action`), to which packets or requests (`device`, `port`, `qp_type`, `from_lid`, `to_lid`), and to how many of
-//! them (`nth` and `count`, or a seeded `fraction`). Keys that an action does not use are refused, so that no rule is
-//! silently half read. A fault given by command (`softhca ctl`) has the same actions, the same keys and the same
-//! checks. Grade: setup. Times are nanoseconds. Tests: at the end of the file, and config/tests.rs.
+//! `[[fault]]`: scripted faults as the file has them, made into the engine's rules. A rule says what happens
+//! (`action`), to which packets or requests (`device`, `port`, `qp_type`, `from_lid`, `to_lid`), and to how many (`nth`
+//! and `count`, or a seeded `fraction`). Unused keys are refused. A fault given by command (`softhca ctl`) has the same
+//! actions, keys and checks. Grade: setup. Times are nanoseconds. Tests: below, and config/tests.rs.
 
 use serde::Deserialize;
 use toml::{Table, Value};
@@ -58,19 +57,15 @@ enum Action {
     Event,
 }
 
-/// What a scripted time may be: a year. Times of a fabric are nanoseconds in 64 bits.
 const MOST_NS: u64 = 365 * 24 * 3_600_000_000_000;
-/// What a packet may be delayed by, as by a link.
 const MOST_DELAY_NS: u64 = 60_000_000_000;
-/// As far as a rule counts what it fits.
 const MOST_COUNT: u64 = u32::MAX as u64;
 
-/// Constants of verbs.h by their names, less what all of them begin with.
+/// Makes a table of constants of verbs.h by their names.
 macro_rules! by_name {
     ($($name:ident)+) => { &[$((stringify!($name), crate::sys::$name)),+] };
 }
 
-/// Every `ibv_wc_status` but success.
 pub(super) const STATUSES: &[(&str, u32)] = by_name![
     IBV_WC_LOC_LEN_ERR IBV_WC_LOC_QP_OP_ERR IBV_WC_LOC_EEC_OP_ERR IBV_WC_LOC_PROT_ERR
     IBV_WC_WR_FLUSH_ERR IBV_WC_MW_BIND_ERR IBV_WC_BAD_RESP_ERR IBV_WC_LOC_ACCESS_ERR
@@ -80,17 +75,15 @@ pub(super) const STATUSES: &[(&str, u32)] = by_name![
     IBV_WC_GENERAL_ERR IBV_WC_TM_ERR IBV_WC_TM_RNDV_INCOMPLETE
 ];
 
-/// Of `ibv_event_type` those of a port or the device, and those of objects that fail.
+/// Events of ports and of the device, and of objects that fail.
 const EVENTS: &[(&str, u32)] = by_name![
     IBV_EVENT_QP_FATAL IBV_EVENT_CQ_ERR IBV_EVENT_SRQ_ERR IBV_EVENT_DEVICE_FATAL
     IBV_EVENT_PORT_ACTIVE IBV_EVENT_PORT_ERR IBV_EVENT_LID_CHANGE IBV_EVENT_PKEY_CHANGE
     IBV_EVENT_SM_CHANGE IBV_EVENT_CLIENT_REREGISTER IBV_EVENT_GID_CHANGE
 ];
 
-/// Of `ibv_qp_type` those that send.
 const QP_TYPES: &[(&str, u32)] = by_name![IBV_QPT_RC IBV_QPT_UC IBV_QPT_UD IBV_QPT_XRC_SEND];
 
-/// What `post_send` and registering memory may fail with.
 const ERRNOS: &[(&str, i32)] =
     &[("ENOMEM", libc::ENOMEM), ("EINVAL", libc::EINVAL), ("EIO", libc::EIO), ("EAGAIN", libc::EAGAIN)];
 
@@ -128,7 +121,6 @@ impl Fault {
         })
     }
 
-    /// The type of the queue pairs it applies to.
     fn sender(&self) -> Result<Option<u32>, String> {
         let name = self.qp_type.as_deref();
         name.map(|_| named("qp_type", "IBV_QPT_", name, QP_TYPES)).transpose()
@@ -157,7 +149,6 @@ impl Fault {
         })
     }
 
-    /// What of the port changes when the event is raised, if anything does.
     fn change(&self, kind: u32, devices: &[DeviceSpec]) -> Result<Option<Change>, String> {
         let device = self.device.as_ref().and_then(|name| devices.iter().find(|device| device.name == *name));
         let device = device.unwrap_or(&devices[0]);
@@ -197,7 +188,7 @@ impl Fault {
         Ok(Some(Change::Pkey(index, key)))
     }
 
-    /// A rule about a port or an address that is not there would never apply.
+    /// Refuses a port or an address that does not exist, because the rule would never apply.
     fn refuse_nowhere(&self, device: Option<usize>, devices: &[DeviceSpec]) -> Result<(), String> {
         let concerned = |index: usize| device.is_none_or(|only| only == index);
         let ports =
@@ -246,7 +237,7 @@ fn names(devices: &[DeviceSpec]) -> String {
     devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
-/// What stands in `table` under a name, which may be written without `prefix`, and in small letters.
+/// Looks a name up in `table`; it may be written without `prefix`, and in small letters.
 fn named<T: Copy>(key: &str, prefix: &str, given: Option<&str>, table: &[(&str, T)]) -> Result<T, String> {
     let rows = || table.iter().map(|(name, value)| (name.strip_prefix(prefix).unwrap_or(name), *value));
     let names = || rows().map(|row| row.0).collect::<Vec<_>>().join(", ");
@@ -258,7 +249,7 @@ fn named<T: Copy>(key: &str, prefix: &str, given: Option<&str>, table: &[(&str, 
 }
 
 impl Config {
-    /// The rule of `action` for a port (`DEVICE` or `DEVICE:PORT`), with further keys, each as `KEY=VALUE`.
+    /// Makes the rule of `action` for a port (`DEVICE` or `DEVICE:PORT`), with further keys, each as `KEY=VALUE`.
     ///
     /// # Errors
     /// What is wrong with it.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of the configuration file: what left-out keys mean, and that errors name the line they are on.
+//! Tests of the configuration file: defaults of keys, and lines in errors.
 
 use std::path::Path;
 
@@ -146,7 +146,6 @@ fn a_profile_gives_what_the_device_does_not() {
 #[test]
 fn every_key_of_a_behaviour_is_read_and_an_unknown_one_or_value_is_named() {
     let device = |lines: &str| Config::parse(&format!("[[device]]\n[device.behaviour]\n{lines}\n"));
-    // Each differs from the usual one.
     for line in [
         "virtual_device = true",
         "atomic_access_without_cap = \"eopnotsupp\"",
@@ -258,7 +257,6 @@ fn an_event_may_change_what_it_tells_of() {
 
 #[test]
 fn every_status_of_verbs_but_success_can_be_scripted() {
-    // In the order in which verbs numbers them, as the header names them.
     assert!((1..=wc_status::TM_RNDV_INCOMPLETE).eq(STATUSES.iter().map(|row| row.1)));
     let scripted = |name: &str| Config::parse(&format!("[[fault]]\naction = \"status\"\nstatus = \"{name}\"\n"));
     for &(name, code) in STATUSES {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The values of the configuration file that are more than a number or a word: GUIDs, GIDs, MTUs, widths, speeds,
-//! states. Each is a newtype that serde reads from the words the documentation gives, so that an error names its place.
-//! Byte orders: GUIDs are host-order numbers, GIDs are their 16 bytes on the wire. Grade: setup. Tests: at the end of
-//! the file.
+//! Values of the configuration file that are more than a number or a word. Each is a newtype that serde reads, so that
+//! an error names its place. GUIDs are host-order numbers, GIDs 16 bytes as on the wire. Grade: setup. Tests: below.
 
 use std::fmt::Display;
 use std::net::Ipv6Addr;
@@ -15,7 +13,7 @@ use serde::{Deserialize, Deserializer};
 /// The last LID of a port; those above are of multicast groups.
 pub(super) const LAST_LID: u16 = 0xbfff;
 
-/// `given`, or that it is not in `of`. What is no number is in none.
+/// Returns `given` if `of` contains it. NaN is in no range.
 pub(super) fn within<T: Copy + PartialOrd + Display>(key: &str, given: T, of: RangeInclusive<T>) -> Result<T, String> {
     if of.contains(&given) { Ok(given) } else { Err(format!("{key} = {given}: {} to {}", of.start(), of.end())) }
 }
@@ -78,7 +76,6 @@ pub(super) struct GidRow {
     pub(super) kind: Option<GidKind>,
 }
 
-/// The same, written as a table.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct GidTable {
@@ -112,7 +109,6 @@ impl<'de> Visitor<'de> for GidVisitor {
     }
 }
 
-/// A number that only the listed values may have, each with its code in verbs.
 macro_rules! listed {
     ($(#[$doc:meta])* $name:ident, $from:ty, $kind:literal: $($value:literal => $code:literal),+) => {
         $(#[$doc])*
@@ -143,7 +139,6 @@ listed! {
     Speed, String, "lane speed": "sdr" => 1, "ddr" => 2, "qdr" => 4, "fdr10" => 8, "fdr" => 16, "edr" => 32, "hdr" => 64, "ndr" => 128
 }
 listed! {
-    /// A port's state, as `IBV_PORT_*`.
     State, String, "port state": "down" => 1, "init" => 2, "armed" => 3, "active" => 4
 }
 listed! {
@@ -151,7 +146,6 @@ listed! {
     GidKind, String, "GID type": "RoCE v1" => 1, "RoCE v2" => 2
 }
 listed! {
-    /// A link layer, as `IBV_LINK_LAYER_*`.
     LinkLayer, String, "link layer": "infiniband" => 1, "ethernet" => 2
 }
 

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command `softhca`: runs any verbs program on an emulated adapter.
-//!
-//! `softhca run -- CMD ...` makes a private fabric (a folder in /dev/shm), points CMD and everything it starts to it,
-//! and removes it at the end. It does nothing that the environment it sets could not do by hand; docs/softhca.md tells
-//! how. Within it, `softhca ctl` has a fault happen at a moment that the user chooses (tests/commands.rs).
+//! The command `softhca`: runs any verbs program on an emulated adapter. `softhca run -- CMD` makes a private fabric (a
+//! folder in /dev/shm), points CMD and everything that it starts to it, and removes it at the end; docs/softhca.md says
+//! how to do that by hand. Within it, `softhca ctl` makes a fault happen when the user wants (tests/commands.rs).
 
 mod run;
 
@@ -103,7 +101,7 @@ fn check(path: &Path, profile: Option<Name>) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// How long processes may take to carry a command out; on the busiest machine they need a small part of it.
+/// Time that processes may take to carry out a command; on the busiest machine they need a small part of it.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 #[derive(Subcommand)]
@@ -140,8 +138,8 @@ enum Control {
     Faults,
 }
 
-/// Gives the fabric that this process was started in a command, and returns when it is in force; or tells how often the
-/// fabric's faults applied. It joins the fabric as any program does, so that no other process needs to be there.
+/// Gives a command to the fabric that this process was started in and returns when it is in force, or prints how often
+/// the fabric's faults applied. It joins the fabric like any program, so it needs no other process there.
 fn ctl(command: Control) -> Result<ExitCode> {
     let config = fabric_folder::config()?;
     let (folder, _) = fabric_folder::place(&config)?;

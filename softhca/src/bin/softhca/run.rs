@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `softhca run`: the fabric's folder, the environment of the program, and its end.
-//!
-//! The library is found twice: by name in a folder at the front of `LD_LIBRARY_PATH` (it is a drop-in libibverbs.so.1),
-//! and preloaded, for programs that look for device files themselves. Signals that ask to end go to the program, whose
-//! exit status becomes ours (128 + n after signal n), also when it leaves processes behind.
+//! The loader finds the library twice: by name in a folder at the front of `LD_LIBRARY_PATH` (as libibverbs.so.1), and
+//! preloaded, for programs that look for device files themselves. Signals that ask to end go to the program, whose exit
+//! status becomes the command's (128 + n after signal n), also when it leaves processes behind.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -18,7 +17,6 @@ use softhca::config::Config;
 use softhca::fabric_folder::{begin_run, is_fabric_name, make_private, named_folder, remove_stale_runs, run_folder};
 use softhca::profiles::Name;
 
-/// What `softhca run` sets, apart from the loader's paths.
 const FABRIC: &str = "SOFTHCA_FABRIC";
 const CONFIG: &str = "SOFTHCA_CONFIG";
 const PROFILE: &str = "SOFTHCA_PROFILE";
@@ -26,11 +24,10 @@ const PROFILE: &str = "SOFTHCA_PROFILE";
 /// The process that signals go to; 0 before it runs.
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 
-/// A fabric's folder, removed at the end if it is this run's own.
 struct Folder {
     path: PathBuf,
     own: bool,
-    /// Says that the run lives, here and in the program.
+    /// Open here and in the program while the run lives.
     _alive: Option<OwnedFd>,
 }
 
@@ -44,10 +41,6 @@ impl Drop for Folder {
     }
 }
 
-/// Runs `program` on a fabric and gives its exit status.
-///
-/// # Errors
-/// The configuration is wrong, the library is missing, the folder cannot be made or the program cannot be started.
 pub(crate) fn run(
     config: Option<&Path>,
     profile: Option<Name>,
@@ -88,7 +81,6 @@ pub(crate) fn run(
     Ok(ExitCode::from(status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0)) as u8))
 }
 
-/// A named fabric is shared and stays; a private one is this run's own, and one that a killed run left is removed.
 fn folder(name: Option<&str>) -> Result<Folder> {
     if let Some(name) = name {
         ensure!(is_fabric_name(name), "{name:?} names no fabric: 1 to 64 letters, digits, dashes and underscores");
@@ -103,15 +95,14 @@ fn folder(name: Option<&str>) -> Result<Folder> {
     Ok(Folder { path, own: true, _alive: Some(alive) })
 }
 
-/// A name that no other run has: the process's number, and random digits for the case that numbers come round.
+/// A name that no other run has: the process' number, and random digits for the case that numbers come round.
 fn private_name() -> Result<PathBuf> {
     let mut random = [0_u8; 8];
     std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut random)?;
     Ok(run_folder(std::process::id(), u64::from_ne_bytes(random)))
 }
 
-/// The shared object: where an installation or a package puts it, next to this command, or in `deps` below it where
-/// cargo leaves it for tests; the newest.
+/// The newest libsofthca.so: of an installation or package, beside this command, or in cargo's `deps` below it.
 fn library() -> Result<PathBuf> {
     let command = std::env::current_exe()?;
     let beside = command.parent().unwrap_or(Path::new("/"));
@@ -140,7 +131,7 @@ fn forward_signals() -> Result<()> {
     extern "C" fn forward(signal: libc::c_int) {
         let program = PROGRAM.load(Ordering::SeqCst);
         if program > 0 {
-            // SAFETY: kill may be called in a signal handler; a process number that is gone makes it fail, no more.
+            // SAFETY: a signal handler may call kill, which only fails if the process is gone.
             unsafe { libc::kill(program, signal) };
         }
     }
