@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An opened adapter, and the objects on it that need no queue: protection domains, address handles, completion
-//! channels, async events.
-//!
-//! The adapter knows none of the objects made on it: each says how it is made (`Hca::create_qp` is with the queue
-//! pairs). Called by: the C side, every object; `send::post` reads where an address handle leads. Grade: setup;
-//! programs sleep here for events. Thread rule: any thread; who reads an async event holds no shared lock, as that may
-//! flush a queue pair.
+//! channels, async events. The other objects have their own constructors (`Hca::create_qp` is with the queue pairs).
+//! Called by: `verbs`, every object; `send::post` (where an address handle leads). Grade: setup; programs sleep here
+//! for events. Thread rule: any thread; the reader of an async event holds no shared lock, as that may flush sends.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -44,22 +41,22 @@ pub struct Hca {
 }
 
 impl Hca {
-    /// What it can do.
+    /// Returns what it can do.
     pub fn limits(&self) -> &Limits {
         &self.spec().limits
     }
 
-    /// How it does it.
+    /// Returns how it does it.
     pub fn behaviour(&self) -> &Behaviour {
         &self.spec().behaviour
     }
 
-    /// Its description.
+    /// Returns its description.
     pub fn spec(&self) -> &DeviceSpec {
         &self.fabric.devices()[self.device]
     }
 
-    /// A port as it is now.
+    /// Returns a port as it is now.
     /// # Errors
     /// EINVAL for a port it does not have.
     pub fn port(&self, port: u32) -> Result<&PortSpec> {
@@ -69,7 +66,7 @@ impl Hca {
         Ok(self.fabric.port(self.device, port))
     }
 
-    /// `codes::port_state` now.
+    /// Returns the `codes::port_state` now.
     /// # Errors
     /// EINVAL for a port it does not have.
     pub fn port_state(&self, port: u8) -> Result<u32> {
@@ -77,18 +74,18 @@ impl Hca {
         Ok(self.fabric.header().port_state[self.device][usize::from(port) - 1].seen())
     }
 
-    /// Readable when an async event waits.
+    /// Returns the descriptor that is readable when an async event waits.
     pub fn async_fd(&self) -> RawFd {
         self.events.fd()
     }
 
-    /// Raw ticks of the core clock now, masked.
+    /// Returns raw ticks of the core clock now, masked.
     pub fn read_clock(&self) -> u64 {
         clock::ticks(&self.spec().clock, clock::now())
     }
 }
 
-/// Whom an async event is about.
+/// Object of an async event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ObjectRef {
     /// The cookie given to `create_cq`.
@@ -108,12 +105,12 @@ pub enum ObjectRef {
 pub struct AsyncEvent {
     /// `codes::event`.
     pub kind: u32,
-    /// Whom it is about.
+    /// Object of the event.
     pub object: ObjectRef,
 }
 
 impl Hca {
-    /// The next async event; waits unless the descriptor is `O_NONBLOCK`.
+    /// Returns the next async event; waits unless the descriptor is `O_NONBLOCK`.
     /// # Errors
     /// EAGAIN, EINTR.
     pub fn read_async_event(&self) -> Result<AsyncEvent> {
@@ -133,11 +130,10 @@ impl Hca {
     }
 }
 
-/// How many objects use another one, which cannot be destroyed meanwhile.
+/// Number of objects that use another one, which cannot be destroyed meanwhile.
 #[derive(Default)]
 pub(crate) struct Users(Arc<AtomicU32>);
 
-/// A use, until it is dropped.
 pub(crate) struct Use(Arc<AtomicU32>);
 
 impl Users {
@@ -146,8 +142,6 @@ impl Users {
         Use(Arc::clone(&self.0))
     }
 
-    /// # Errors
-    /// EBUSY while there is any.
     pub(crate) fn are_gone(&self) -> Result<()> {
         if self.0.load(Ordering::Acquire) == 0 { Ok(()) } else { Err(Errno(libc::EBUSY)) }
     }
@@ -162,7 +156,6 @@ impl Drop for Use {
 /// A protection domain: a number that memory regions, queue pairs and address handles must share.
 pub struct Pd {
     pub(crate) hca: Arc<Hca>,
-    /// Unique in the fabric.
     pub(crate) id: u32,
     pub(crate) users: Users,
 }
@@ -176,7 +169,7 @@ impl Pd {
 }
 
 impl Hca {
-    /// A protection domain.
+    /// Allocates a protection domain.
     pub fn alloc_pd(self: &Arc<Self>) -> Pd {
         Pd { hca: Arc::clone(self), id: self.fabric.next_id(), users: Users::default() }
     }
@@ -195,7 +188,7 @@ pub struct Ah {
 }
 
 impl Ah {
-    /// As created.
+    /// Returns the address as created.
     pub fn attr(&self) -> &AhAttr {
         &self.attr
     }
@@ -210,7 +203,7 @@ impl Ah {
 }
 
 impl Hca {
-    /// An address handle.
+    /// Creates an address handle.
     /// # Errors
     /// EINVAL: no such port or GID index; on Ethernet an address without GRH.
     pub fn create_ah(self: &Arc<Self>, pd: &Pd, attr: &AhAttr) -> Result<Ah> {
@@ -226,7 +219,6 @@ impl Hca {
     }
 }
 
-/// Whether an address can be used from this adapter.
 pub(crate) fn check(hca: &Hca, attr: &AhAttr) -> Result<()> {
     let spec = hca.spec();
     if attr.port_num == 0 || usize::from(attr.port_num) > spec.ports.len() {
@@ -250,12 +242,12 @@ pub struct Channel {
 }
 
 impl Channel {
-    /// Readable when an event waits; may be made `O_NONBLOCK`.
+    /// Returns the descriptor that is readable when an event waits; it may be made `O_NONBLOCK`.
     pub fn fd(&self) -> RawFd {
         self.mailbox.fd()
     }
 
-    /// The cookie of the queue whose event comes next; waits unless the descriptor is `O_NONBLOCK`.
+    /// Returns the cookie of the queue whose event comes next; waits unless the descriptor is `O_NONBLOCK`.
     /// # Errors
     /// EAGAIN, EINTR.
     pub fn read_event(&self) -> Result<u64> {
@@ -270,7 +262,7 @@ impl Channel {
 }
 
 impl Hca {
-    /// A completion channel.
+    /// Creates a completion channel.
     /// # Errors
     /// EMFILE.
     pub fn create_channel(self: &Arc<Self>) -> Result<Channel> {

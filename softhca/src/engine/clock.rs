@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Time: the host's, and each adapter's own free-running core clock derived from it.
-//!
-//! Called by: hca (reading it), cq (timestamps), everything with a deadline. Grade: hot only where timestamps or a
-//! model were asked for. Host times are nanoseconds of `CLOCK_MONOTONIC`; ticks are the adapter's.
+//! Time: the host's, and each adapter's own free-running core clock derived from it. Called by: adapter (reads it), cq
+//! (timestamps), everything with a deadline. Grade: hot only where timestamps or a model were asked for. Host times are
+//! nanoseconds of `CLOCK_MONOTONIC`; ticks are the adapter's.
 
 use crate::engine::ClockSpec;
 
-/// No deadline.
 pub(crate) const NEVER: u64 = u64::MAX;
 
 fn read(clock: libc::clockid_t) -> u64 {
@@ -16,23 +14,20 @@ fn read(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
-/// Nanoseconds of `CLOCK_MONOTONIC`.
 pub(crate) fn now() -> u64 {
     read(libc::CLOCK_MONOTONIC)
 }
 
-/// The time `ns` from now; `NEVER` if that is never.
 pub(crate) fn after(ns: u64) -> u64 {
     now().saturating_add(ns)
 }
 
-/// Nanoseconds of `CLOCK_REALTIME`.
 fn wall() -> u64 {
     read(libc::CLOCK_REALTIME)
 }
 
-/// What to add to a time of `now` to have one of `wall`. The two are read one after another: a reading between which
-/// the thread was paused is not believed, if a better one is to be had.
+/// Returns what to add to a time of `now` to have one of `wall`. The thread may be paused between the two readings, so
+/// it takes the closest of up to eight pairs.
 pub(crate) fn wall_ahead() -> u64 {
     const CLOSE_NS: u64 = 1_000;
     let mut best = (u64::MAX, 0);
@@ -46,13 +41,12 @@ pub(crate) fn wall_ahead() -> u64 {
     best.1
 }
 
-/// The adapter's ticks at host time `ns`, wrapped to its width.
+/// The adapter's ticks at host time `ns`, masked.
 pub(crate) fn ticks(spec: &ClockSpec, ns: u64) -> u64 {
     let mask = if spec.mask_bits >= 64 { u64::MAX } else { (1 << spec.mask_bits) - 1 };
     all_ticks(spec, ns) & mask
 }
 
-/// As [`ticks`], before they are wrapped.
 pub(crate) fn all_ticks(spec: &ClockSpec, ns: u64) -> u64 {
     if spec.frequency_hz == 1_000_000_000 && spec.drift_ppm == 0.0 {
         return ns.wrapping_add(spec.offset);
@@ -70,7 +64,6 @@ mod tests {
     #[test]
     fn drift_offset_and_mask_apply_in_this_order() {
         let spec = ClockSpec { frequency_hz: 1_000_000, offset: 10, drift_ppm: 100.0, mask_bits: 8 };
-        // One second: 1000000 ticks and 100 of drift and 10 of offset, modulo 256.
         assert_eq!(ticks(&spec, 1_000_000_000), (1_000_000 + 100 + 10) % 256);
     }
 }

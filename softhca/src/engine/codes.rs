@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The numbers of the verbs interface as the engine uses them: states, opcodes, flags, statuses, masks, events.
-//!
-//! They are those of `<infiniband/verbs.h>`, so that the C side passes them through, under their names there less what
-//! all of an enumeration begin with: `qp_type::RC` is `IBV_QPT_RC` (build.rs). Integers with names, never enums: they
-//! come from programs. Grade: constants.
+//! The numbers of `<infiniband/verbs.h>` under their names there, less the common prefix of an enumeration:
+//! `qp_type::RC` is `IBV_QPT_RC` (build.rs). Integers, never enums, because they come from programs. Grade: constants.
 
 #![expect(missing_docs, reason = "the names are those of <infiniband/verbs.h>, where each is documented")]
 
@@ -11,7 +8,7 @@ use qp_type::{UC, UD, XRC_RECV, XRC_SEND};
 
 include!(concat!(env!("OUT_DIR"), "/codes.rs"));
 
-/// Whether what a queue pair of this type sends is answered.
+/// Whether the peer answers what a queue pair of this type sends.
 pub const fn is_reliable(kind: u32) -> bool {
     kind != UC && kind != UD
 }

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Moving bytes between pieces of memory, within this process or between it and another one.
-//!
+//! Copies bytes between pieces of memory, within this process or between it and another one.
 //! Called by: wire, cq, send. Grade: hot; within the process a copy, else one system call (`process_vm_readv`/`writev`)
-//! for up to 2^31 bytes. Copies ascend. Thread rule: any thread. Memory rule: pieces were checked against a
-//! registration (`mr::table::find`), or are inline data of the caller, so they belong to the adapter until the request
-//! completes; the engine keeps no reference to them. A list of pieces is numbers alone: whoever has it copied says that
-//! the rule holds. Tests: at the end of the file.
+//! for up to 2^31 bytes. Pieces are copied in order. Thread rule: any thread. Memory rule: pieces were checked against
+//! a registration (`mr::table::find`), or are inline data of the caller, so they belong to the adapter until the
+//! request completes; the engine keeps no reference to them. Pieces are only numbers: callers say that the rule holds.
 
 use libc::iovec;
 
@@ -31,7 +29,7 @@ impl Pieces {
         Pieces { list: [const { std::mem::MaybeUninit::uninit() }; MOST_SGE + 1], used: 0, bytes: 0 }
     }
 
-    /// Appends a piece; more than fit are a bug of the caller, who checked the number.
+    /// Appends a piece; the caller has checked that it fits.
     #[inline]
     pub(crate) fn push(&mut self, addr: u64, len: u64) {
         self.list[self.used].write(iovec { iov_base: addr as *mut libc::c_void, iov_len: len as usize });
@@ -63,7 +61,6 @@ pub(crate) fn window(list: &[iovec], mut skip: u64, mut len: u64) -> Pieces {
 }
 
 /// Copies the bytes of `from`, all of it this process's, to `to`.
-///
 /// # Safety
 /// The pieces may be read (memory rule), and `to` may be written for the sum of their bytes.
 #[inline]
@@ -77,7 +74,6 @@ pub(crate) unsafe fn gather(mut to: *mut u8, from: &[iovec]) {
 }
 
 /// Copies up to `len` bytes at `from` to the pieces `to`, all of them this process's.
-///
 /// # Safety
 /// The pieces may be written (memory rule), and `from` may be read for `len` bytes.
 #[inline]
@@ -97,8 +93,7 @@ pub(crate) unsafe fn scatter(to: &[iovec], mut from: *const u8, mut len: usize) 
 
 /// Copies `from` to the pieces `to`, which have room for it.
 /// # Errors
-/// ESRCH: the other process is gone; EPERM: it may not be touched; EFAULT: memory is not there; EXDEV: both are
-/// others'.
+/// ESRCH: the other process is gone; EPERM: no access to it; EFAULT: no memory there; EXDEV: both are others'.
 /// # Safety
 /// What is this process's of `to` may be written, and of `from` read (memory rule).
 pub(crate) unsafe fn copy(to: Memory, from: Memory) -> Result<()> {

@@ -2,19 +2,16 @@
 //! The emulated adapter, in plain Rust: what `verbs` translates C calls to.
 //!
 //! A *fabric* is a folder with one shared file that every process maps whole: queues, queue pairs, completion queues
-//! and small payloads live in it. Whoever makes a work request possible executes it, in his own thread: there is no
-//! thread on the data path. All calls take `&self` and may come from several threads. Objects are destroyed by
-//! `destroy`, which answers EBUSY while others use them; dropping one without it leaves it to the end of the process.
+//! and small payloads lie in it. The thread that makes a work request possible executes it; no helper thread is on the
+//! data path. All calls take `&self` and may come from several threads. `destroy` ends an object, and answers EBUSY
+//! while others use it; an object that is dropped without it stays to the end of the process.
 //!
-//! From the bottom up: `codes` and `spec` (plain values), `memory` (what is shared), `fabric` (this process's part in
-//! it), the structures of queues in shared memory (`cq::ring`, `recv::queue`, `send::queue`, `qp::shared`,
-//! `mr::table`), `wire` (what a request does to them), `send` (requests posted, retried and completed), `service`
-//! (timers, deferred work, dead processes), and the objects as a program holds them (`adapter`, and `object` in each
-//! folder).
-//!
-//! From a message's point of view: `send::post` -> `send::execution` -> `wire::transmit` or `wire::datagram` ->
-//! `wire::receive` (a request of `recv::queue` is taken) or `wire::rdma` (done to memory) -> `cq::ring` (completed) ->
-//! `cq::poll`.
+//! From the bottom up: `codes` and `spec` (plain values), `memory` (what is shared), `fabric` (this process' part in
+//! it), queues in shared memory (`cq::ring`, `recv::queue`, `send::queue`, `qp::shared`, `mr::table`), `wire` (what a
+//! request does to them), `send` (requests posted, retried and completed), `service` (timers, deferred work, dead
+//! processes), and the objects as a program holds them (`adapter`, and `object` in each folder). A message passes
+//! `send::post` -> `send::execution` -> `wire::transmit` or `wire::datagram` -> `wire::receive` (takes a request of
+//! `recv::queue`) or `wire::rdma` (accesses memory) -> `cq::ring` -> `cq::poll`.
 
 pub(crate) mod adapter;
 mod clock;
@@ -59,5 +56,5 @@ impl From<std::io::Error> for Errno {
     }
 }
 
-/// What the engine's calls give.
+/// Result of the engine's calls.
 pub type Result<T> = std::result::Result<T, Errno>;

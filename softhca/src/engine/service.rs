@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a process does for its fabric besides its programs' calls: it joins, does what was left until no shared lock is
+//! Work of a process for its fabric besides its programs' calls: it joins, does deferred work when no shared lock is
 //! held, runs timers, tells of timed faults, notices that a connected process has ended, and frees what a dead one had.
+//! Owns one thread per process, which sleeps in `ppoll` and is never on the data path. Its work is in `fabric::timers`;
+//! a command (`faults::command`) wakes it by a pipe, its doorbell. Called by: `verbs` (joins, once per process), every
+//! call that posts, polls or changes a queue (`run_deferred`, at its end: a load where there is nothing to do), polls
+//! that found nothing (`while_idle`). Grade: pending, but for these two. Thread rule: any thread that holds no shared
+//! lock; under the kernel's lock of the region's file one process at a time joins or buries. Times: host nanoseconds.
 //!
-//! Owns one thread per process, which sleeps in `ppoll` and is never on the data path. What it has to do is in
-//! `fabric::timers`; a command (`faults::command`) wakes it by a pipe, its doorbell. Called by: the C side (joins, once
-//! per process), every call that posts, polls or changes a queue (`run_deferred`, at its end: a load where there is
-//! nothing to do), polls that found nothing (`while_idle`). Grade: pending, but for these two. Thread rule: any thread
-//! that holds no shared lock; under the kernel's lock of the region's file one process at a time joins or buries. Times
-//! are host nanoseconds.
-//!
-//! The thread lives as long as the process, as its membership of the fabric does: peers still read and write memory of
-//! a process that has closed its device, and their deaths still have to be noticed. So nobody joins it, and the library
-//! is linked such that it is never unloaded (build.rs). Tests: `tests/verbs_library.rs`, `tests/service_thread.rs`.
+//! The thread lives as long as the process: peers still read and write memory of a process that has closed its device,
+//! and it still has to notice their deaths. So nobody joins it, and the library is linked such that it is never
+//! unloaded (build.rs). Tests: `tests/verbs_library.rs`, `tests/service_thread.rs`.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -29,10 +27,9 @@ use crate::engine::send::retry::{retry, retry_early};
 use crate::engine::{Errno, Fabric, FabricSpec, Result, clock, mr, qp};
 
 impl Fabric {
-    /// Joins the fabric in `spec.folder`, making its shared state if this process is the first. Once per process: keep
-    /// it.
+    /// Joins the fabric in `spec.folder`; the first process makes its shared state. Call once, and keep the result.
     /// # Errors
-    /// The folder cannot be used; ENOSPC if all process slots are taken; EPROTO if the folder was made by another version of this adapter.
+    /// The folder cannot be used; ENOSPC: no process slot is free; EPROTO: another version of this adapter made it.
     pub fn join(spec: FabricSpec) -> Result<Arc<Fabric>> {
         sysfs::make_counters(&spec.folder, &spec.devices)?;
         let region = Region::open(&spec.folder)?;
@@ -46,7 +43,7 @@ impl Fabric {
             })?;
             process::enter(&region)
         })?;
-        // Yama, where it is active, lets siblings copy to and from us only if we say so. Elsewhere this fails,
+        // Where Yama is active, siblings may copy to and from this process only if it says so; elsewhere this fails,
         // harmlessly. SAFETY: no memory is passed.
         unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
         let fabric = Arc::new(Fabric::new(Process::new(region, token), spec)?);
@@ -56,12 +53,10 @@ impl Fabric {
     }
 }
 
-/// Starts the thread, deaf to signals, which are the program's: but for those of its own faults, of which a program
-/// is to say what it says of any.
-///
-/// Returns when the thread is about to sleep for the first time. Until then it gets its heap, by `mmap` and
-/// `munmap`. MPI libraries write hooks over the first instructions of these functions, in no thread's way but their
-/// own, right after they have opened a device: a thread that comes back from `munmap` then executes half a hook.
+/// Starts the thread, deaf to signals, which are the program's, but for those of its own faults. Returns when it is
+/// about to sleep for the first time: until then it gets its heap, by `mmap` and `munmap`, and MPI libraries write
+/// hooks over the first instructions of these right after they have opened a device. A thread that came back from
+/// `munmap` then would execute half a hook.
 pub(crate) fn start(fabric: &Arc<Fabric>) -> Result<()> {
     let doorbell = Mailbox::new(fabric.folder(), fabric.next_id())?;
     doorbell.expect(ABOUT_COMMAND, 0);
@@ -105,7 +100,7 @@ fn run_if_due(fabric: &Fabric, earliest: u64) {
     }
 }
 
-/// Runs what is due and finds out when the next is.
+/// Runs what is due, and sets the time of the next rule for faults.
 fn run(fabric: &Fabric) {
     let (sends, records) = fabric.timers.take_due(clock::now());
     for (pipe, record) in records {
@@ -121,7 +116,7 @@ fn run(fabric: &Fabric) {
     }
 }
 
-/// What the thread does; `ready` is told when it sleeps for the first time.
+/// Runs the thread; sends to `ready` when it sleeps for the first time.
 fn serve(fabric: &Fabric, doorbell: &Mailbox, ready: SyncSender<()>) {
     let mut ready = Some(ready);
     loop {
@@ -184,7 +179,7 @@ fn run_all(fabric: &Fabric) {
     }
 }
 
-/// Frees everything of a dead process. Harmless if it lives, or if another has done it.
+/// Frees everything of a dead process. Harmless if it lives, or if another process has done it.
 pub(crate) fn bury(fabric: &Fabric, token: u32) {
     if token == fabric.token() || fabric.pid_of(token).is_none() || !fabric.is_dead(token) {
         return;
@@ -202,7 +197,7 @@ pub(crate) fn bury(fabric: &Fabric, token: u32) {
     });
 }
 
-/// Buries whoever is dead, so that what killed programs left does not pile up.
+/// Buries all dead processes, so that what killed programs left does not pile up.
 pub(super) fn bury_all(fabric: &Fabric) {
     for token in fabric.all_tokens() {
         bury(fabric, token);

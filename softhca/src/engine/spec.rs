@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The plain values that cross the engine's borders: what adapters are, the attributes of queue pairs and addresses,
+//! The plain values that cross the engine's borders: descriptions of adapters, attributes of queue pairs and addresses,
 //! receive requests and completions. Send requests, which may name an address handle, are in `send::post`.
-//!
-//! Called by: the configuration and the profiles (which describe adapters), the C side, the whole engine. Grade:
-//! requests and completions are hot: built per message, without an allocation; the rest is setup. Thread rule: plain
-//! values, in the byte order of the host unless said otherwise. A program sets what its mask, or its opcode, names:
-//! nothing else of attributes is read.
+//! Called by: the configuration and the profiles (describe adapters), `verbs`, the whole engine. Grade: requests and
+//! completions are hot: built per message, without an allocation; the rest is setup. Thread rule: plain values, in the
+//! byte order of the host unless said otherwise. The engine reads only attributes that a mask or an opcode names.
 
 use crate::behaviour::Behaviour;
 use crate::limits::Limits;
@@ -40,7 +38,7 @@ pub struct ClockSpec {
 }
 
 impl ClockSpec {
-    /// Nanoseconds of the host.
+    /// The clock that counts nanoseconds of the host.
     pub const USUAL: ClockSpec = ClockSpec { frequency_hz: 1_000_000_000, offset: 0, drift_ppm: 0.0, mask_bits: 64 };
 }
 
@@ -63,7 +61,7 @@ pub struct PortSpec {
     pub pkeys: Vec<u16>,
     /// State at the start (`codes::port_state`).
     pub state: u32,
-    /// What the link is connected to: ports of another network do not reach this one.
+    /// Name of the network: ports of another one do not reach this port.
     pub network: String,
 }
 
@@ -92,20 +90,19 @@ pub struct DeviceSpec {
     pub latency_ns: u64,
     /// Bandwidth of the model, 0 for as fast as the host can.
     pub bandwidth_gbps: f64,
-    /// What it can do.
+    /// What the adapter can do.
     pub limits: Limits,
-    /// How it does it.
+    /// How the adapter does it.
     pub behaviour: Behaviour,
 }
 
 pub use crate::sys::{ibv_ah_attr as AhAttr, ibv_qp_attr as QpAttr, ibv_qp_cap as QpCap};
 
-/// What is set of an address: its route only if it is global.
+/// Returns the set part of an address: its route only if it is global.
 pub(crate) fn set_of(address: &AhAttr) -> AhAttr {
     if address.is_global != 0 { *address } else { AhAttr { grh: AhAttr::default().grh, ..*address } }
 }
 
-/// The GID that an address leads to.
 pub(crate) fn dgid(address: &AhAttr) -> [u8; 16] {
     // SAFETY: both members of the union are the same 16 bytes.
     unsafe { address.grh.dgid.raw }
@@ -151,14 +148,13 @@ pub struct Wc {
     pub slid: u16,
     pub sl: u8,
     pub dlid_path_bits: u8,
-    /// Raw ticks of the adapter's clock; 0 unless the queue was created with [`CQ_TIMESTAMP_RAW`] or
-    /// [`CQ_TIMESTAMP_WALL`].
+    /// Raw ticks of the adapter's clock; 0 unless the queue was created with a `CQ_TIMESTAMP_*` flag.
     pub ts_raw: u64,
     /// Nanoseconds of `CLOCK_REALTIME`; 0 unless it was created with [`CQ_TIMESTAMP_WALL`].
     pub ts_wall: u64,
 }
 
-/// `create_cq` flag: completions carry times.
+/// `create_cq` flag: completions carry raw times.
 pub const CQ_TIMESTAMP_RAW: u32 = 1;
-/// `create_cq` flag: completions carry times.
+/// `create_cq` flag: completions carry raw times and times of `CLOCK_REALTIME`.
 pub const CQ_TIMESTAMP_WALL: u32 = 2;

@@ -1,28 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Polling in vain: a process that finds nothing for long offers its processor to others.
-//!
-//! The peer whose message is awaited has no adapter of its own, only a processor, and that may be this one. So patience
-//! learns: it halves when somebody took the processor that was offered, and doubles when nobody did. Where a yield
-//! comes back after a whole time slice, somebody computes there. Then yielding again would cost a slice each time
-//! (thousands of round trips a second become a few hundred), while one who sleeps is let in when he wakes: so for some
-//! time offers are naps. Owns one count for the whole process, not one per queue: programs poll several queues in turn,
-//! and one that moves keeps all busy. Called by: cq. Grade: hot: two loads and a store. Thread rule: lost counts
-//! between threads do no harm.
+//! Polling in vain: a process that finds nothing for long offers its processor to others, because the peer whose
+//! message it awaits may need that processor. Its patience halves when another thread took it, and doubles when none
+//! did. A yield that comes back after a whole time slice means that another thread computes there. Each further yield
+//! would then cost a slice (a few hundred round trips a second instead of thousands), but a thread that sleeps runs as
+//! soon as it wakes: so for some time offers are naps. Owns one count for the whole process, because programs poll
+//! several queues in turn, and one that moves keeps all busy. Called by: cq. Grade: hot: two loads and a store. Thread
+//! rule: lost counts between threads do no harm.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::engine::clock;
 
-/// Polls in a row that find nothing before the processor is offered: the most (some hundred microseconds) and the
-/// least.
+/// Polls in a row that find nothing before the processor is offered: the most (some hundred microseconds), the least.
 const MOST: u32 = 4096;
 const LEAST: u32 = 64;
 /// Polls between two offers; less than `LEAST`.
 const BETWEEN: u32 = 32;
 /// An offer that nobody takes is a short system call; there and back again between processes takes longer than this.
 const TAKEN_NS: u64 = 2_000;
-/// One that takes so long must have let somebody compute: those who poll give the processor back sooner.
+/// An offer that takes so long has let another thread compute: threads that poll give the processor back sooner.
 const SLICE_NS: u64 = 500_000;
 /// Offers that are naps after such a one: the fewest, and the most where they go on taking so long.
 const FEWEST_NAPS: u32 = 4;
@@ -30,14 +27,13 @@ const MOST_NAPS: u32 = 128;
 /// How long a nap is meant to be; the timer's slack adds to it.
 const NAP: Duration = Duration::from_micros(10);
 
-/// On a cache line of its own.
 #[repr(align(64))]
 pub(crate) struct Idle {
     in_vain: AtomicU32,
     patience: AtomicU32,
-    /// So many offers yet are naps.
+    /// Number of offers that are still naps.
     naps: AtomicU32,
-    /// How many they will be after the next long yield.
+    /// Number of naps after the next long yield.
     next_naps: AtomicU32,
 }
 
@@ -81,7 +77,6 @@ impl Idle {
         self.learn(clock::now() - before);
     }
 
-    /// The processor came back after so many nanoseconds.
     fn learn(&self, away_ns: u64) {
         let patience = self.patience.load(Ordering::Relaxed);
         let next = if away_ns > TAKEN_NS { patience / 2 } else { patience * 2 };

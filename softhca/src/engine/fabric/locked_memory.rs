@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Locked memory: how much of it the registrations of this process would pin, against what it may lock.
-//!
-//! Nothing is pinned; the count and the refusal are those of the kernel (`ib_umem_get`): whole pages of every
-//! registration are added up, shared ones as often as they are registered, and beyond the soft limit of
-//! `RLIMIT_MEMLOCK` a process without the capability `CAP_IPC_LOCK` is refused. Called by: mr. Grade: setup. Thread
-//! rule: any thread. Tests: `tests/engine_locked_memory.rs`.
+//! Locked memory: what the registrations of this process would pin, against its limit. Nothing is pinned; count and
+//! refusal are the kernel's (`ib_umem_get`): whole pages of every registration, shared ones as often as they are
+//! registered; beyond the soft limit of `RLIMIT_MEMLOCK` a process without `CAP_IPC_LOCK` is refused. Called by: mr.
+//! Grade: setup. Thread rule: any thread. Tests: `tests/engine_locked_memory.rs`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -14,14 +12,11 @@ const PAGE: u64 = 4096;
 /// Bit of `CAP_IPC_LOCK` (capabilities(7)).
 const CAP_IPC_LOCK: u32 = 14;
 
-/// The pages that count as locked.
 #[derive(Default)]
 pub(crate) struct LockedMemory(AtomicU64);
 
 impl LockedMemory {
-    /// Counts the pages of `len` bytes at `addr`; how many they are, to be given back.
-    /// # Errors
-    /// ENOMEM: beyond the limit.
+    /// Counts the pages of `len` bytes at `addr` and returns their number; ENOMEM beyond the limit.
     pub(crate) fn lock(&self, addr: u64, len: u64) -> Result<u64> {
         let pages = (addr + len).div_ceil(PAGE) - addr / PAGE;
         let locked = self.0.fetch_add(pages, Ordering::AcqRel) + pages;
@@ -37,7 +32,6 @@ impl LockedMemory {
     }
 }
 
-/// The soft limit now, in bytes.
 fn limit() -> u64 {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: `limit` is a place for the answer.
@@ -45,10 +39,9 @@ fn limit() -> u64 {
     if done == 0 { limit.rlim_cur } else { u64::MAX }
 }
 
-/// Whether the calling thread has `CAP_IPC_LOCK` in its effective set.
 #[cold]
 fn may_exceed() -> bool {
-    // Of version 3 (capget(2)): asked for is the calling thread; the effective set comes first.
+    // Version 3 (capget(2)), of the calling thread; the effective set comes first.
     let (mut header, mut sets) = ([0x2008_0522_u32, 0], [0_u32; 6]);
     // SAFETY: version 3 fills two structures of three words each.
     let done = unsafe { libc::syscall(libc::SYS_capget, header.as_mut_ptr(), sets.as_mut_ptr()) };

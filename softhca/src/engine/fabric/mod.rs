@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A fabric as one process has joined it: its mapping of the shared memory, the adapters as they are described, and
-//! what this process keeps for itself.
-//!
-//! Owns: `process` (who we are in the shared memory), `pipes` (events written), `timers` (work to be done later), the
-//! ports that a script has changed, counters, trace, and what is registered. It knows no queue: queues and the service
-//! thread work on it. Called by: everything in the engine. Grade: setup; `port` and the flags are hot (loads; a fabric
-//! in which no port has changed pays one predicted branch). Thread rule: any thread. It lives as long as the process:
-//! its service thread holds it. How a process joins is written in `service`.
+//! A fabric as one process has joined it: its mapping of the shared memory, the description of the adapters, and the
+//! state that this process keeps for itself. It knows no queue: queues and the service thread work on it. Called by:
+//! everything in the engine. Grade: setup; `port` and the flags are hot (loads; a fabric in which no port has changed
+//! pays one predicted branch). Thread rule: any thread. It lives as long as the process, because its service thread
+//! holds it. How a process joins: `service`.
 
 use std::collections::HashSet;
 use std::ops::Deref;
@@ -44,7 +41,7 @@ pub struct FabricSpec {
     pub devices: Vec<DeviceSpec>,
     /// Rules, in the order in which they are tried.
     pub faults: Vec<FaultRule>,
-    /// Whether what is completed is written down (docs/softhca.md, "The trace").
+    /// Whether completions are written to files (docs/softhca.md, "The trace").
     pub trace: bool,
 }
 
@@ -56,25 +53,21 @@ pub struct Fabric {
     pub(crate) timers: Timers,
     pub(crate) deferred: DeferredWork,
     pub(crate) idle: Idle,
-    /// What this process has registered, as far as its limit is concerned.
     pub(crate) locked: LockedMemory,
     texts: Texts,
-    /// The address handles that exist, by their numbers, of adapters that look a handle up when they send.
+    /// Numbers of the existing address handles of adapters that look a handle up when they send.
     pub(crate) handles: Mutex<HashSet<u32>>,
     pub(crate) ports: ChangedPorts,
-    /// Opened adapters: index and pipe for events.
     contexts: Mutex<Vec<(usize, u32)>>,
-    /// Timed rules: what this process has told its programs.
+    /// Timed rules: what this process has told its programs of.
     pub(crate) timeline: Mutex<Timeline>,
     /// Whether any completion carries a time before which it may not be seen.
     pub(crate) has_model: bool,
-    /// Whether any rule for faults exists.
     pub(crate) has_faults: bool,
-    /// Where completions are written down, if they are.
     pub(crate) trace: Option<Trace>,
 }
 
-/// Locks, the heap and the tables need no more of a fabric than this process's place in its shared memory.
+/// Locks, the heap and the tables need of a fabric only this process' place in its shared memory.
 impl Deref for Fabric {
     type Target = Process;
 
@@ -85,9 +78,6 @@ impl Deref for Fabric {
 }
 
 impl Fabric {
-    /// The fabric that `spec` describes and this process has entered as `process`.
-    /// # Errors
-    /// Files or descriptors cannot be had.
     pub(crate) fn new(process: Process, spec: FabricSpec) -> Result<Fabric> {
         let is_slowed = |device: &DeviceSpec| device.latency_ns != 0 || device.bandwidth_gbps > 0.0;
         let is_delay = |rule: &FaultRule| matches!(rule.action, FaultAction::Delay(_));
@@ -115,7 +105,7 @@ impl Fabric {
         &self.spec.devices
     }
 
-    /// The process that joined; after a fork the child must join anew.
+    /// Returns the process that joined; after a fork the child must join anew.
     pub fn pid(&self) -> i32 {
         self.process.pid() as i32
     }
@@ -124,24 +114,22 @@ impl Fabric {
         &self.spec.folder
     }
 
-    /// The rules for faults; no more than there are counters for.
     pub(crate) fn rules(&self) -> &[FaultRule] {
         &self.spec.faults
     }
 
-    /// Whether port `port` (from 1) of `device` is active.
     #[inline]
     pub(crate) fn is_active(&self, device: u32, port: u32) -> bool {
         self.header().port_state[device as usize][port as usize - 1].get() == port_state::ACTIVE
     }
 
-    /// An adapter was opened: its events go to `pipe`, and counting must not map files any more.
+    /// Notes an opened adapter: its events go to `pipe`. Maps counters now, so that counting need not.
     pub(crate) fn opened(&self, device: usize, pipe: u32) {
         self.contexts.lock().unwrap_or_else(PoisonError::into_inner).push((device, pipe));
         self.texts.map_all(self.folder(), self.devices());
     }
 
-    /// Tells all programs of this process that opened `device`, if it raises such events.
+    /// Tells all programs of this process that opened `device`, if the adapter raises such events.
     pub(crate) fn raise(&self, device: usize, record: Record) {
         if !self.spec.devices[device].behaviour.async_events.raises(record.event) {
             return;
@@ -153,7 +141,6 @@ impl Fabric {
         }
     }
 
-    /// Counts one more for port `port` (from 1) of `device`.
     #[cold]
     pub(crate) fn count(&self, device: u32, port: u32, what: Count) {
         self.texts.count(self.header(), self.folder(), device as usize, (port as usize).wrapping_sub(1), what);
@@ -164,7 +151,7 @@ impl Fabric {
         self.deferred.add(work);
     }
 
-    /// Port `port` (from 1) of `device`, as it is now.
+    /// Returns port `port` (from 1) of `device`, as it is now.
     #[inline]
     pub(crate) fn port(&self, device: usize, port: u32) -> &PortSpec {
         let index = port as usize - 1;
@@ -180,8 +167,8 @@ impl Fabric {
         of(one) == of(other)
     }
 
-    /// To which port packets for `ah` go that leave `device` by `port`: by LID within the subnet on InfiniBand, by GID
-    /// on Ethernet. `None`: nobody that can be reached has that address.
+    /// Returns the port (adapter, number) to which packets for `ah` go that leave `device` by `port`: by LID within the
+    /// subnet on InfiniBand, by GID on Ethernet. `None`: no port that can be reached has that address.
     pub(crate) fn route(&self, device: usize, port: u8, ah: &AhAttr) -> Option<(u32, u32)> {
         let from = (device as u32, u32::from(port));
         let is_ethernet = self.devices()[device].link_layer == link_layer::ETHERNET;
@@ -202,8 +189,7 @@ impl Fabric {
     }
 }
 
-/// The ports that have changed. A former description stays where it is, as somebody may be looking at it: changes are
-/// few.
+/// The ports that have changed. A former description stays allocated, as a thread may be reading it: changes are few.
 #[derive(Default)]
 pub(crate) struct ChangedPorts {
     have_changed: AtomicBool,
@@ -216,7 +202,6 @@ impl ChangedPorts {
         self.have_changed.load(Ordering::Relaxed)
     }
 
-    /// A port of an adapter (both from 0), if it has changed.
     #[inline]
     pub(super) fn get(&self, device: usize, port: usize) -> Option<&'static PortSpec> {
         if !self.have_changed() {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The pipes by which events reach their programs: named pipes in the fabric's folder, so that their descriptors are
-//! real ones.
-//!
-//! Owns the pipes that this process reads (`Mailbox`), and the cache of those it writes (`Pipes`). Called by: the
-//! completion channels and the opened adapters (reading), the completion queues, queue pairs and timers (writing).
-//! Grade: setup and events; one `write` per notification, never per message when nobody armed the queue. Thread rule:
-//! any thread. A record is written at once and is smaller than `PIPE_BUF`, so it is never torn.
+//! Named pipes in the fabric's folder, by which events reach programs through real descriptors.
+//! Owns the pipes that this process reads (`Mailbox`), and a cache of those that it writes (`Pipes`). Called by:
+//! completion channels and opened adapters (read), completion queues, queue pairs and timers (write). Grade: setup and
+//! events; one `write` per notification, none while nobody armed the queue. Thread rule: any thread. A record is one
+//! write of less than `PIPE_BUF`, so it is never torn.
 
 use std::collections::{HashMap, HashSet};
 use std::ffi::CString;
@@ -19,7 +17,7 @@ use std::sync::{Mutex, PoisonError};
 
 use crate::engine::{Errno, Result};
 
-/// What travels in a pipe: whom it is about (kind and number), what (an event's kind), and the owner's cookie.
+/// A record in a pipe: kind and number of its object, the event, and the owner's cookie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Record {
     pub(crate) about: u32,
@@ -60,12 +58,12 @@ fn path_of(folder: &Path, id: u32) -> PathBuf {
     folder.join(format!("pipe-{id}"))
 }
 
-/// A pipe that this process reads. Its file goes when it is dropped.
+/// A pipe that this process reads. Dropping it removes its file.
 pub(crate) struct Mailbox {
     pub(crate) id: u32,
     file: File,
     path: PathBuf,
-    /// Objects whose records are still wanted: those of a destroyed one are skipped.
+    /// Objects that exist: records of a destroyed one are skipped.
     live: Mutex<HashSet<(u32, u32)>>,
 }
 
@@ -94,7 +92,6 @@ impl Mailbox {
         self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(&(about, id));
     }
 
-    /// The next record about an object that still exists.
     pub(crate) fn read(&self) -> Result<Record> {
         loop {
             let mut bytes = [0; RECORD_BYTES];
@@ -120,7 +117,6 @@ impl Drop for Mailbox {
     }
 }
 
-/// The pipes that this process writes, opened on first use.
 pub(crate) struct Pipes {
     folder: PathBuf,
     open: Mutex<HashMap<u32, File>>,
@@ -131,7 +127,7 @@ impl Pipes {
         Pipes { folder: folder.to_owned(), open: Mutex::default() }
     }
 
-    /// Writes a record to pipe `id`. A pipe without reader, or one that is full of unread records, loses it.
+    /// Writes a record to pipe `id`; it is lost if the pipe has no reader or is full.
     #[cold]
     pub(crate) fn send(&self, id: u32, record: Record) {
         if id == 0 {

@@ -1,16 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The emulated sysfs: a small tree in the fabric's folder, in the shape of the kernel's; and what a port counts of its
-//! troubles, shown as files like the kernel's `hw_counters`, under the names mlx5 uses.
-//!
-//! Programs read about an adapter below it (Open MPI's openib asks whether it has `class/infiniband` at all).
-//! `class/infiniband/NAME` is a link to `devices/NAME/infiniband/NAME`, and the folder of the bus device holds what a
-//! PCI device's does. Software adapters are below `devices/virtual`. A count is a word of the region's header, and its
-//! text a file of the fabric's folder that every process maps when it first opens an adapter: so reading needs no help,
-//! and counting neither a system call nor an allocation. Called by: `verbs::device` (makes the tree),
-//! `faults::timeline` (changes a port), fabric (counts, for the queue pairs where something goes wrong, never for a
-//! message that arrives). Grade: setup; counting is pending. Thread rule: any thread of any process; the first of the
-//! fabric's processes makes the tree, under another name, and renames it. Tests: at the end of the file, and
-//! tests/engine.rs.
+//! The emulated sysfs: a small tree in the fabric's folder, in the shape of the kernel's; and each port's error
+//! counters as files, like the kernel's `hw_counters`, under the names that mlx5 uses.
+//! `class/infiniband/NAME` is a link to `devices/NAME/infiniband/NAME`, and the folder of the bus device has the files
+//! of a PCI device. Software adapters are below `devices/virtual`. A count is a word of the region's header. Its text
+//! is a file that every process maps when it first opens an adapter, so counting needs neither a system call nor an
+//! allocation. Called by: `verbs::device` (makes the tree), `faults::timeline` (changes a port), fabric (counts where
+//! something goes wrong, never for a message that arrives). Grade: setup; counting is pending. Thread rule: any thread
+//! of any process; a process makes the tree under another name, and renames it. Tests: below, and tests/engine.rs.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -24,12 +20,10 @@ use crate::engine::memory::layout::{HW_COUNTERS, Header, MAX_DEVICES, MAX_PORTS}
 use crate::engine::memory::{W64, region};
 use crate::engine::{DeviceSpec, PortSpec};
 
-/// The root of the emulated tree of the fabric in `folder`.
 pub(crate) fn root(folder: &Path) -> PathBuf {
     folder.join("sysfs")
 }
 
-/// Makes the tree, unless another process has.
 pub(crate) fn make(folder: &Path, devices: &[DeviceSpec]) -> io::Result<()> {
     let root = root(folder);
     if root.exists() {
@@ -41,7 +35,7 @@ pub(crate) fn make(folder: &Path, devices: &[DeviceSpec]) -> io::Result<()> {
     for (index, spec) in devices.iter().enumerate() {
         describe_device(&draft, spec, |port| folder_of(folder, index, port))?;
     }
-    // Renaming onto a folder that another process has filled meanwhile fails, and then that one is as good.
+    // Renaming onto a folder that another process has filled meanwhile fails; that one is as good.
     match fs::rename(&draft, &root) {
         Err(_) if root.exists() => fs::remove_dir_all(&draft),
         result => result,
@@ -94,7 +88,7 @@ fn describe_port(folder: &Path, port: &PortSpec, rows: usize) -> io::Result<()> 
         write(folder, &format!("gids/{index}"), &groups(&gid.raw))?;
         let kind = format!("gid_attrs/types/{index}");
         if gid.is_empty() {
-            // The kernel's file is there, and reading it fails; here it is not.
+            // The kernel's file exists, and reading it fails; here there is none.
             match fs::remove_file(folder.join(kind)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -109,7 +103,7 @@ fn describe_port(folder: &Path, port: &PortSpec, rows: usize) -> io::Result<()> 
     Ok(())
 }
 
-/// Writes what has changed in port `number` (from 1) of an adapter. Nothing where the fabric has no tree.
+/// Writes what has changed in port `number` (from 1) of an adapter, if the fabric has a tree.
 pub(crate) fn change_port(fabric: &Path, spec: &DeviceSpec, number: u8, port: &PortSpec) -> io::Result<()> {
     let folder = root(fabric).join("class/infiniband").join(&spec.name).join("ports").join(number.to_string());
     if folder.exists() { describe_port(&folder, port, rows(spec, port)) } else { Ok(()) }
@@ -120,7 +114,7 @@ fn groups(bytes: &[u8]) -> String {
     bytes.chunks(2).map(|pair| format!("{:02x}{:02x}", pair[0], pair[1])).collect::<Vec<_>>().join(":")
 }
 
-/// Writes a file that is not there, or that differs: then at once, as somebody may be reading it.
+/// Writes a file that is missing or differs; in the latter case by renaming, as a program may be reading it.
 fn write(folder: &Path, file: &str, line: &str) -> io::Result<()> {
     let (path, text) = (folder.join(file), format!("{line}\n"));
     match fs::read_to_string(&path) {
@@ -145,15 +139,12 @@ pub(crate) enum Count {
     RnrNakRetry,
     /// Times a sender here waited in vain for an answer.
     LocalAckTimeout,
-    /// Requests that arrived here a second time.
     DuplicateRequest,
     /// Sends from here that ended in an error, flushed ones aside.
     RequesterError,
     /// Receives here that ended in an error, flushed ones aside.
     ResponderError,
-    /// Sends from here that were denied access to the target's memory.
     RequesterAccess,
-    /// Requests that were denied access to memory here.
     ResponderAccess,
 }
 
@@ -172,19 +163,16 @@ const NAMES: [&str; HW_COUNTERS] = [
 /// Bytes of a file: a number, set to the right, and a newline.
 const TEXT_BYTES: usize = 16;
 
-/// A file's text, mapped.
 type Text = [W64; 2];
 
-/// The texts that this process has mapped; `None` where that failed.
 #[derive(Default)]
 pub(crate) struct Texts([[[OnceLock<Option<&'static Text>>; HW_COUNTERS]; MAX_PORTS]; MAX_DEVICES]);
 
-/// The folder of the counters of a port (both counted from 0) in the fabric's `folder`.
+/// The folder of the counters of a port; both numbers are counted from 0.
 pub(crate) fn folder_of(folder: &Path, device: usize, port: usize) -> PathBuf {
     folder.join(format!("hw_counters/{device}/{port}"))
 }
 
-/// Makes the files that are not there yet.
 pub(crate) fn make_counters(folder: &Path, devices: &[DeviceSpec]) -> io::Result<()> {
     for (device, spec) in devices.iter().enumerate() {
         for port in 0..spec.ports.len() {
@@ -198,7 +186,7 @@ pub(crate) fn make_counters(folder: &Path, devices: &[DeviceSpec]) -> io::Result
     Ok(())
 }
 
-/// Makes a file under another name first, so that nobody finds it half written.
+/// Makes a file under another name first, so that no process finds it half written.
 fn make_one(files: &Path, name: &str) -> io::Result<()> {
     let path = files.join(name);
     if path.exists() {
@@ -211,7 +199,7 @@ fn make_one(files: &Path, name: &str) -> io::Result<()> {
     if path.exists() { Ok(()) } else { made }
 }
 
-/// The text of a count. Allocates nothing: other messages wait meanwhile.
+/// The text of a count. Allocates nothing, because other messages wait meanwhile.
 fn text(count: u64) -> [u8; TEXT_BYTES] {
     let mut bytes = [b'\n'; TEXT_BYTES];
     let _there_is_room = write!(&mut bytes[..], "{:>15}", count % 1_000_000_000_000_000);
@@ -219,7 +207,6 @@ fn text(count: u64) -> [u8; TEXT_BYTES] {
 }
 
 impl Texts {
-    /// Maps the texts of all ports, so that counting need not.
     pub(super) fn map_all(&self, folder: &Path, devices: &[DeviceSpec]) {
         for (device, spec) in devices.iter().enumerate() {
             for port in 0..spec.ports.len() {
@@ -234,14 +221,14 @@ impl Texts {
         *self.0[device][port][what].get_or_init(|| map(&folder_of(folder, device, port).join(NAMES[what])).ok())
     }
 
-    /// Counts one more for a port (both from 0), and shows it in the port's file below `folder`.
+    /// Counts one more for a port (both from 0), and shows it in the port's file.
     pub(super) fn count(&self, header: &Header, folder: &Path, device: usize, port: usize, what: Count) {
         let Some(words) = header.hw_counters.get(device).and_then(|ports| ports.get(port)) else { return };
         let word = &words[what as usize];
         word.add(1);
         let Some(mapped) = self.mapped(folder, device, port, what as usize) else { return };
         loop {
-            // Of several who count at once the last to look shows the last count.
+            // Of several threads that count at once, the last to look shows the last count.
             let shown = word.get();
             let bytes = text(shown);
             for (half, word) in mapped.iter().enumerate() {
@@ -260,8 +247,7 @@ fn map(path: &Path) -> io::Result<&'static Text> {
         return Err(io::ErrorKind::UnexpectedEof.into());
     }
     let base = region::map(&file, TEXT_BYTES)?;
-    // SAFETY: the mapping is a page, so aligned and long enough; it is never unmapped; words may be shared, and the
-    // file is not made shorter by anyone.
+    // SAFETY: a mapped page is aligned and long enough, and stays; words may be shared; the file keeps its size.
     Ok(unsafe { &*base.cast::<Text>() })
 }
 

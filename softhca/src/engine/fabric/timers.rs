@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What this process has to do at a later time: sends that wait, notifications that are delayed, timed rules for
-//! faults; when another process ends; or when the thread that finds the work holds no shared lock, because the work
-//! takes other locks.
-//!
+//! Work of this process for a later time: waiting sends, delayed notifications, timed rules for faults, the end of
+//! other processes, and work that the thread which finds it cannot do because it holds a shared lock.
 //! Owns the lists, and the descriptor that wakes the service thread when something earlier than all else is added.
-//! Called by: send (a timer), cq (a delayed notification), qp (a process to watch), whoever defers work; `service` does
-//! what is due. Grade: `earliest`, for polls that find nothing, and `any` are hot (a load), the rest is pending. Thread
-//! rule: any thread; mutexes of its own, never held while a shared lock is taken. Times are host nanoseconds.
+//! Called by: send (a timer), cq (a delayed notification), qp (a process to watch), modules that defer work; `service`
+//! does what is due. Grade: `earliest`, for polls that find nothing, and `any` are hot (a load), the rest is pending.
+//! Thread rule: any thread; never hold its mutexes while taking a shared lock. Times are host nanoseconds.
 
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -18,22 +16,21 @@ use crate::engine::{Result, clock};
 
 pub(crate) struct Timers {
     wake: OwnedFd,
-    /// When the next timer is due; `clock::NEVER` if none is.
+    /// Time of the next timer; `clock::NEVER` if there is none.
     earliest: AtomicU64,
     agenda: Mutex<Agenda>,
 }
 
 #[derive(Default)]
 struct Agenda {
-    /// Queue pairs (their indices) whose sends wait, and until when.
+    /// Queue pairs (their indices) whose sends wait, and times to try again.
     waiting: Vec<(u32, u64)>,
-    /// Records to be written later: when, and to which pipe.
+    /// Records to be written later: time, pipe, record.
     later: Vec<(u64, u32, Record)>,
     /// Processes (their tokens) and their pidfds.
     watched: Vec<(u32, OwnedFd)>,
-    /// When a rule for faults next says something.
+    /// Time of the next rule for faults.
     faults_at: Option<u64>,
-    /// Until when the thread sleeps.
     sleeps_until: u64,
 }
 
@@ -42,7 +39,6 @@ pub(crate) struct Sleep {
     pub(crate) wake: RawFd,
     /// Readable when the process (its token) has ended.
     pub(crate) processes: Vec<(u32, RawFd)>,
-    /// The next timer; `clock::NEVER` if there is none.
     pub(crate) until: u64,
 }
 
@@ -78,7 +74,7 @@ impl Timers {
         }
     }
 
-    /// The sends of queue pair `index` wait: it is looked at again at `when`.
+    /// Has the waiting sends of queue pair `index` tried again at `when`.
     pub(crate) fn retry_at(&self, index: u32, when: u64) {
         let mut agenda = self.agenda();
         match agenda.waiting.iter_mut().find(|entry| entry.0 == index) {
@@ -94,7 +90,7 @@ impl Timers {
         self.due_at(&agenda, when);
     }
 
-    /// Notices when the process that `token` names ends.
+    /// Watches for the end of the process that `token` names.
     pub(crate) fn watch_process(&self, process: &Process, token: u32) {
         if token == process.token() {
             return;
@@ -113,14 +109,12 @@ impl Timers {
         }
     }
 
-    /// When the next timer is due; `clock::NEVER` if there is none.
     #[inline]
     pub(crate) fn earliest(&self) -> u64 {
         self.earliest.load(Ordering::Relaxed)
     }
 
-    /// Takes what is due at `now`: queue pairs whose sends are to be tried again, and records to be written, each to its
-    /// pipe.
+    /// Takes what is due at `now`: queue pairs whose sends are to be tried again, and records with their pipes.
     pub(crate) fn take_due(&self, now: u64) -> (Vec<u32>, Vec<(u32, Record)>) {
         let mut agenda = self.agenda();
         let sends = agenda.waiting.extract_if(.., |entry| entry.1 <= now).map(|entry| entry.0).collect();
@@ -130,7 +124,6 @@ impl Timers {
         (sends, records)
     }
 
-    /// When a timed rule for faults next says something.
     pub(crate) fn set_next_fault(&self, when: Option<u64>) {
         let mut agenda = self.agenda();
         agenda.faults_at = when;
@@ -157,7 +150,7 @@ impl Timers {
         }
     }
 
-    /// The service thread is awake; `woken`: by something that was added.
+    /// Notes that the service thread is awake; `woken`: because something was added.
     pub(crate) fn end_sleep(&self, woken: bool) {
         self.agenda().sleeps_until = 0;
         if woken {
@@ -204,7 +197,6 @@ impl DeferredWork {
         self.any.load(Ordering::Relaxed)
     }
 
-    /// All of it, which the caller does.
     pub(crate) fn take(&self) -> Vec<Deferred> {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         self.any.store(false, Ordering::Relaxed);

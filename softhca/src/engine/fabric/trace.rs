@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The trace: a line in a file of the fabric for each completion that is stamped, so that a test can compare what a
-//! program saw with what was executed; and one in another for each registration of memory. docs/softhca.md describes
-//! the files.
-//!
-//! Called by: cq, while a completion is made and its queue is locked; mr (registrations). Grade: one system call per
-//! line; only where the configuration asks for it. Thread rule: any thread of any process; a line is one write to the
-//! end of the file.
+//! The trace (docs/softhca.md): a line in a file of the fabric for each stamped completion, and one in another file for
+//! each registration, so that a test can compare what a program saw with what was executed. Called by: cq, while it
+//! makes a completion and holds the queue's lock; mr. Grade: one system call per line; only where the configuration
+//! asks for it. Thread rule: any thread of any process; a line is one write to the end of the file.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
@@ -31,24 +28,20 @@ impl Trace {
         Ok(Trace { completions: open(NAME)?, registrations: open(REGISTRATIONS)? })
     }
 
-    /// Writes down that this process has registered memory with these rights.
     #[cold]
     pub(crate) fn registered(&self, device: &DeviceSpec, flags: u32, bytes: u64) {
         let line = format!("{} {} 0x{flags:x} {bytes}\n", device.name, std::process::id());
-        // As below.
         let _ = (&self.registrations).write_all(line.as_bytes());
     }
 
-    /// Writes down that a request of queue pair `qpn` was completed at host time `at_ns`.
     #[cold]
     pub(crate) fn write(&self, device: &DeviceSpec, qpn: u32, c: &Completion, at_ns: u64) {
         let mut line = [0; LONGEST];
         let mut rest = &mut line[..];
         let ticks = clock::all_ticks(&device.clock, at_ns);
-        // The array is long enough.
         let _ = writeln!(rest, "{} {qpn} {} {} {} {ticks}", device.name, c.opcode, c.status, c.byte_len);
         let length = LONGEST - rest.len();
-        // A full disk makes the comparison fail, and not the fabric.
+        // A full disk makes the comparison fail, not the fabric.
         let _ = (&self.completions).write_all(&line[..length]);
     }
 }

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Commands: timed rules that somebody gives while the fabric is in use, each due at once.
-//!
-//! Owns their log in shared memory, which only grows: a process that joins later does what all of them say. Called by:
-//! the command `softhca ctl` (gives one), timeline (reads them). Grade: setup; a fabric without commands pays nothing,
-//! as the thread that carries them out sleeps until its doorbell (a pipe) is rung. Thread rule: any thread that holds
-//! no shared lock; the tables' lock guards the log. Times are nanoseconds. Tests: at the end of the file, and
-//! tests/commands.rs.
+//! Commands: timed rules that a user gives while the fabric is in use, each due at once.
+//! Owns their log in shared memory, which only grows, so that a process that joins later carries all of them out.
+//! Called by: `softhca ctl` (gives one), timeline (reads them). Grade: setup; a fabric without commands pays nothing,
+//! because the service thread sleeps until its doorbell (a pipe) is rung. Thread rule: any thread that holds no shared
+//! lock; the tables' lock guards the log. Times are nanoseconds. Tests: below, and tests/commands.rs.
 
 use std::time::{Duration, Instant};
 
@@ -64,8 +62,7 @@ impl Fabric {
         }
     }
 
-    /// How often each rule of the configuration has applied, of how many times that it was asked; 1 of 1 for a timed
-    /// one whose time has come.
+    /// Returns how often each rule of the configuration applied, and was asked; 1 of 1 for a timed rule that is past.
     pub fn faults_applied(&self) -> impl Iterator<Item = (&FaultRule, u32, u32)> {
         let header = self.header();
         let counts = header.fault_applied.iter().zip(&header.fault_counts);
@@ -74,7 +71,7 @@ impl Fabric {
         })
     }
 
-    /// The process that `token` names, if it lives and has not carried out `number` commands. Rings its doorbell.
+    /// Returns the process of `token`, and rings its doorbell, if it lives and has not carried out `number` commands.
     fn lags(&self, token: u32, number: u32) -> Option<u32> {
         let pid = self.pid_of(token)?;
         let slot = self.slot_of(token);
@@ -86,7 +83,6 @@ impl Fabric {
     }
 }
 
-/// Writes a command down; how many there are then.
 fn append(fabric: &Fabric, rule: &FaultRule) -> Result<u32> {
     let header = fabric.header();
     let _held = header.tables.lock(fabric);
@@ -103,7 +99,6 @@ fn append(fabric: &Fabric, rule: &FaultRule) -> Result<u32> {
     Ok(number + 1)
 }
 
-/// Command `index` (from 0) of those published.
 pub(super) fn read(fabric: &Fabric, index: u32) -> FaultRule {
     let entry: &Entry = fabric.region().at(command_at(index));
     decode(std::array::from_fn(|i| entry.0[i].get()))

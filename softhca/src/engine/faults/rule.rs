@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rules for faults as the configuration gives them: to what each applies, how often, and what it does.
-//!
-//! Called by: the configuration (makes them), the rest of this folder (asks them). Grade: setup; `fits` and `takes` run
-//! for each packet of a fabric that has rules. Thread rule: plain values. Times are nanoseconds. Tests: at the end of
-//! the file.
+//! The rules for faults as the configuration gives them: to what each applies, how often, and what it does. Called by:
+//! the configuration (makes them), the rest of this folder. Grade: setup; `fits` and `takes` run for each packet of a
+//! fabric that has rules. Thread rule: plain values. Times are nanoseconds. Tests: below.
 
 use std::collections::BTreeSet;
 
@@ -46,19 +44,18 @@ pub enum FaultAction {
     LinkDown(u64),
     /// At its time the port goes up, whatever has put it down.
     LinkUp,
-    /// At its time there is an async event of this kind (`codes::event`): of the adapter, a port, or every object of a kind,
-    /// which fails then. Before that the port changes, if it is to.
+    /// At its time the port changes, if it is to; then there is an async event of this kind (`codes::event`): of the
+    /// adapter, a port, or every object of a kind, which fails.
     Event(u32, Option<Change>),
 }
 
 impl FaultAction {
-    /// Whether it happens at a time and not to a packet or a request.
     pub(crate) fn has_time(&self) -> bool {
         matches!(self, Self::LinkDown(_) | Self::LinkUp | Self::Event(..))
     }
 }
 
-/// As the configuration names it.
+/// The configuration's name of the action.
 impl std::fmt::Display for FaultAction {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
@@ -140,7 +137,7 @@ impl FaultRule {
             && (self.to_lid.is_none() || self.to_lid == scene.to_lid)
     }
 
-    /// Whether the `n`-th (from 1) that fits is meant.
+    /// Whether the rule is for the `n`-th (from 1) that fits.
     pub(super) fn takes(&self, n: u64) -> bool {
         if let Some(first) = self.nth {
             return n >= first && (self.count == 0 || n - first < self.count);
@@ -163,19 +160,16 @@ fn scatter(mut x: u64) -> u64 {
 pub(crate) struct Timeline {
     /// Ports that are not active at first.
     pub(super) down_at_first: BTreeSet<(usize, u8)>,
-    /// Ports that are not active.
     pub(super) down: BTreeSet<(usize, u8)>,
-    /// The beginnings (`false`) and ends (`true`) that this process has acted on, each with the index of its rule. Commands
+    /// Beginnings (`false`) and ends (`true`) that this process has acted on, each with the index of its rule; commands
     /// have the indices after the rules of the configuration.
     pub(super) given: BTreeSet<(usize, bool)>,
-    /// The latest time of these.
+    /// The latest time in `given`.
     pub(super) reached: u64,
-    /// The commands read so far.
     pub(super) commands: Vec<FaultRule>,
 }
 
 impl Timeline {
-    /// Nothing has happened yet to these adapters.
     pub(crate) fn new(devices: &[DeviceSpec]) -> Timeline {
         let ports = devices.iter().enumerate().flat_map(|(index, device)| {
             (1..).zip(&device.ports).map(move |(port, spec)| ((index, port), spec.state == port_state::ACTIVE))

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rules with a time, of the configuration and given by command: ports that go down and up, events, objects that
-//! fail, and changes of a port's LID, GIDs or partition keys, each when its time has come.
-//!
-//! Each process does for its own programs and queue pairs what a rule says; one that joins later does at once what is
-//! past. Of objects, those fail that exist then. Called by: service, from its thread or from a poll that found nothing.
-//! Grade: pending. Thread rule: any thread that holds no shared lock, one at a time (the timeline's lock). Times are
-//! nanoseconds.
+//! Carries out the rules with a time, of the configuration and of commands, when they are due: ports go down and up,
+//! events are raised, objects fail, and a port's LID, GIDs or partition keys change. Each process does for its own
+//! programs and queue pairs what a rule says; one that joins later does at once what is past. Of objects, those fail
+//! that exist then. Called by: service, from its thread or from a poll that found nothing. Grade: pending. Thread rule:
+//! any thread that holds no shared lock, one at a time (the timeline's lock). Times are nanoseconds.
 
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
@@ -21,7 +19,7 @@ use crate::engine::qp::table;
 use crate::engine::recv::RecvQueue;
 use crate::engine::{AhAttr, Change, Fabric, Gid, clock};
 
-/// Does what the timed rules and the commands ask for now; returns when they next ask for something.
+/// Does what timed rules and commands ask for now; returns the time at which they next ask for something.
 #[cold]
 pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
     let header = fabric.header();
@@ -68,7 +66,7 @@ pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
             _ => {}
         }
     }
-    // Who is told finds the port as it is now.
+    // Programs that are told find the port as it is now.
     for (device, port) in changed {
         let state = if down.contains(&(device, port)) { port_state::DOWN } else { port_state::ACTIVE };
         set_port(fabric, device, port, state);
@@ -110,7 +108,6 @@ impl Timed<'_> {
     }
 }
 
-/// The rules that have a time, in a fabric that began then.
 fn timed<'a>(rules: impl Iterator<Item = &'a FaultRule>, began: u64) -> Vec<Timed<'a>> {
     let of_rule = |(index, rule): (usize, &'a FaultRule)| {
         if !rule.action.has_time() {
@@ -153,7 +150,6 @@ fn port_record(kind: u32, port: u8) -> Record {
     Record { about, id, event: kind, cookie: 0 }
 }
 
-/// Whether `event` is about an object that can fail by a rule.
 fn is_about_objects(event: u32) -> bool {
     matches!(event, event::QP_FATAL | event::CQ_ERR | event::SRQ_ERR)
 }
@@ -212,8 +208,7 @@ fn change_port(fabric: &Fabric, device: usize, port: u8, change: Change) {
     follow(fabric, device as u32, u32::from(port), change);
 }
 
-/// Applies a change to the queue pairs of this process, as their adapter does: each sends to a LID, in a partition,
-/// from a row of GIDs.
+/// Applies a change to the queue pairs of this process, which send to a LID, in a partition, from a row of GIDs.
 fn follow(fabric: &Fabric, device: u32, port: u32, change: Change) {
     let own = table::all(fabric).filter(|qp| qp.owner.get() == fabric.token() && qp.state.get() >= RTR);
     for qp in own {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The one place where the engine asks the rules for faults about what it is doing: a packet, a post, a registration;
-//! and the model of a link: how long a message takes, where the configuration gives a latency or a bandwidth.
-//!
-//! Called by: wire (per packet), the queue pairs (per post), mr (per registration). Grade: a fabric without rules and
-//! without a model pays one predicted branch and does not come here. Thread rule: any thread of any process; a rule
-//! counts what fits it by an atomic addition, a port's link is taken by exchanging the time when it is free again.
-//! Times are nanoseconds.
+//! The one place where the engine asks the rules for faults about a packet, a post or a registration; and the model of
+//! a link: how long a message takes, where the configuration gives a latency or a bandwidth.
+//! Called by: wire (per packet), qp (per post), mr (per registration). Grade: a fabric without rules and without a
+//! model pays one predicted branch and does not come here. Thread rule: any thread of any process; a rule counts what
+//! fits it by an atomic addition, a sender takes a link by exchanging the time (in ns) at which it is free.
 
 use crate::engine::faults::rule::{FaultAction, Scene};
 use crate::engine::qp::QpShared;
@@ -16,16 +14,13 @@ pub(crate) enum Verdict {
     Pass(u64),
     /// It arrives twice, both seen at this time.
     Twice(u64),
-    /// It does not arrive.
     Lost,
-    /// The receiver is made to look not ready.
+    /// The receiver seems not ready.
     NotReady,
-    /// The request ends with this status.
     Status(u32),
 }
 
-/// The actions of the rules that apply here. Each rule counts what fits it, and how often it applied, in the whole
-/// fabric.
+/// Returns the actions of the rules that apply here. For the whole fabric each counts what fits it and what applied.
 fn actions(fabric: &Fabric, scene: Scene, concerns: fn(&FaultAction) -> bool) -> impl Iterator<Item = FaultAction> {
     let counts = fabric.header().fault_counts.iter().zip(&fabric.header().fault_applied);
     fabric.rules().iter().zip(counts).filter_map(move |(rule, (count, applied))| {
@@ -37,9 +32,6 @@ fn actions(fabric: &Fabric, scene: Scene, concerns: fn(&FaultAction) -> bool) ->
     })
 }
 
-/// Registering memory.
-/// # Errors
-/// As a rule says.
 #[cold]
 pub(crate) fn on_register(fabric: &Fabric, device: usize) -> Result<()> {
     let scene = Scene { device: device as u32, port: None, qp_type: None, from_lid: None, to_lid: None };
@@ -49,9 +41,6 @@ pub(crate) fn on_register(fabric: &Fabric, device: usize) -> Result<()> {
     }
 }
 
-/// Posting a send.
-/// # Errors
-/// As a rule says.
 #[cold]
 pub(crate) fn on_post(fabric: &Fabric, qp: &QpShared) -> Result<()> {
     let (device, port, qp_type) = (qp.device.get(), Some(qp.port.get()), Some(qp.kind.get()));
@@ -105,7 +94,7 @@ pub(crate) fn on_datagram(fabric: &Fabric, qp: &QpShared, to: (u32, u32), len: u
     judge(fabric, qp, to, len, None)
 }
 
-/// When what leaves now arrives, by the model of the sender's adapter: its link carries one message at a time.
+/// Time at which a message that leaves now arrives, by the model: the sender's link carries one message at a time.
 #[cold]
 pub(crate) fn model(fabric: &Fabric, device: u32, port: u32, len: u32) -> u64 {
     let spec = &fabric.devices()[device as usize];

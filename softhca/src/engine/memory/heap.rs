@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The heap of the region: blocks in size classes (powers of two), each with a header that names its owner process.
-//!
-//! Called by: whoever makes, resizes or destroys a queue, through [`Process::allocate`], and the burial of a dead
-//! process. Grade: setup. Thread rule: the heap's own lock, which survives its holder; a block is linked before the
-//! list's head is changed, so a holder that dies loses at most one block. A block given out is zero.
-//!
-//! [`Process::allocate`]: super::process::Process
+//! Called by: code that makes, resizes or destroys a queue (`Process::allocate`), and the burial of a dead process.
+//! Grade: setup. Thread rule: the heap's own lock, which survives its holder; a block is linked before the list's head
+//! changes, so the list stays whole if the holder dies. A block given out is zero.
 
 use crate::engine::memory::layout::{HEAP_AT, REGION_BYTES};
 use crate::engine::memory::{Process, Shared, SharedLock, W32, W64};
@@ -13,14 +10,12 @@ use crate::engine::{Errno, Result};
 
 const SMALLEST: u32 = 7;
 const CLASSES: usize = 32;
-/// Bytes of a block's header.
 const HEAD: u64 = 64;
 
-/// What a block holds, so that the objects of a dead process are found by walking the heap.
+/// `Block::kind`: whether the block is free or given out.
 const KIND_FREE: u32 = 0;
 const KIND_BYTES: u32 = 1;
 
-/// The heap's state, in the region's header.
 #[repr(C)]
 pub(crate) struct Heap {
     lock: SharedLock,
@@ -48,9 +43,7 @@ impl Heap {
 }
 
 impl Process {
-    /// Zeroed memory for `len` bytes, 64-byte aligned, belonging to this process; its offset.
-    /// # Errors
-    /// ENOMEM.
+    /// Allocates `len` zeroed bytes, 64-byte aligned, for this process, and returns their offset; ENOMEM.
     pub(crate) fn allocate(&self, len: u64) -> Result<u64> {
         let (region, heap) = (self.region(), &self.header().heap);
         let class = (len + HEAD).next_power_of_two().trailing_zeros().max(SMALLEST);
@@ -76,7 +69,7 @@ impl Process {
         Ok(at + HEAD)
     }
 
-    /// Gives back what `allocate` gave; nothing for offset 0.
+    /// Gives back what `allocate` gave; does nothing for offset 0.
     pub(crate) fn release(&self, offset: u64) {
         if offset != 0 {
             let _held = self.header().heap.lock.lock(self);
@@ -91,8 +84,7 @@ impl Process {
             return;
         }
         let class = block.class.get();
-        // SAFETY: the block is given back, so that nobody uses what it holds; its header, which stays, says how large
-        // it is.
+        // SAFETY: the block is given back, so nobody uses its bytes (M2); its header says how large it is.
         unsafe { region.clear(at + HEAD, (1 << class) - HEAD) };
         block.kind.set(KIND_FREE);
         let head = &self.header().heap.free[(class - SMALLEST) as usize];

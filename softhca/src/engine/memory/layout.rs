@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much a fabric holds, and where it lies in the shared file: the header, what all processes of a fabric have in
-//! common, and the fixed tables behind it. Offsets are bytes from the start of the file.
-//!
-//! Owns the layout of the header's fields; what they mean is the business of whoever uses them (counters, faults,
-//! multicast groups, XRC domains, the table of queue pairs). Called by: those, the process that joins, the limits that
-//! adapters report. Grade: `header` is hot, the rest constants. Thread rule: each field's own; `tables` guards the
-//! tables.
+//! How much a fabric holds, and where in the shared file: the header, which all processes share, and the fixed tables
+//! behind it. Offsets are bytes from the start of the file. Owns the layout of the fields; their meaning is in the
+//! modules that use them (counters, faults, multicast groups, XRC domains, the table of queue pairs). Called by: those,
+//! the process that joins, the limits that adapters report. Grade: `header` is hot, the rest constants. Thread rule:
+//! each field's own; `tables` guards the tables.
 
 use crate::engine::memory::heap::Heap;
 use crate::engine::memory::{Process, Region, Shared, SharedLock, W32, W64};
@@ -14,20 +12,14 @@ use crate::engine::{Errno, Result};
 /// Bytes of the file, which is sparse.
 pub(crate) const REGION_BYTES: u64 = 4 << 30;
 
-/// Processes at a time.
 pub(crate) const MAX_PROCESSES: u32 = 1024;
-/// Queue pairs at a time, in the whole fabric.
 pub(crate) const MAX_QPS: u32 = 1 << 16;
-/// Memory regions at a time, in the whole fabric.
 pub(crate) const MAX_MRS: u32 = 1 << 18;
 /// Adapters, and ports of each.
 pub(crate) const MAX_DEVICES: usize = 4;
 pub(crate) const MAX_PORTS: usize = 2;
-/// Hardware counters of a port.
 pub(crate) const HW_COUNTERS: usize = 8;
-/// Rules for faults.
 pub(crate) const MAX_RULES: usize = 64;
-/// Commands that a fabric is ever given.
 pub(crate) const MAX_COMMANDS: u32 = 4096;
 /// Multicast groups at a time, and members of each.
 pub(crate) const MAX_GROUPS: usize = 64;
@@ -44,9 +36,7 @@ const XRC_QUEUES_AT: u64 = 256 << 10;
 const COMMANDS_AT: u64 = 512 << 10;
 const MRS_AT: u64 = 1 << 20;
 const QPS_AT: u64 = 32 << 20;
-/// Bytes of a queue pair's place.
 pub(crate) const QP_BYTES: u64 = 1 << 10;
-/// The heap follows the tables.
 pub(crate) const HEAP_AT: u64 = QPS_AT + MAX_QPS as u64 * QP_BYTES;
 
 pub(crate) fn slot_at(index: u32) -> u64 {
@@ -105,22 +95,21 @@ pub(crate) struct Header {
     pub(crate) began_ns: W64,
     /// Guards the tables: process slots, free queue pairs, groups.
     pub(crate) tables: SharedLock,
-    /// Numbers for domains, channels, queues.
+    /// Last number of a domain, channel or queue.
     next_id: W32,
-    /// Queue pair places ever used.
+    /// Number of queue pair places ever used.
     pub(crate) qps_used: W32,
     /// First and last of the free ones (index plus one), oldest first.
     pub(crate) qps_free: W32,
     pub(crate) qps_free_last: W32,
-    /// Queue pairs of each adapter.
     pub(crate) qps_of: [W32; MAX_DEVICES],
-    /// What each rule for faults has seen that fits it, and how often it applied.
+    /// For each rule: number of things that fitted it, and of times that it applied.
     pub(crate) fault_counts: [W32; MAX_RULES],
     pub(crate) fault_applied: [W32; MAX_RULES],
     /// Commands given so far (`faults::command`).
     pub(crate) commands: W32,
     pub(crate) port_state: [[W32; MAX_PORTS]; MAX_DEVICES],
-    /// Until when the model's link is taken, in nanoseconds.
+    /// Time until which the model's link is taken, in nanoseconds.
     pub(crate) port_busy: [[W64; MAX_PORTS]; MAX_DEVICES],
     pub(crate) hw_counters: [[[W64; HW_COUNTERS]; MAX_PORTS]; MAX_DEVICES],
     pub(super) heap: Heap,
@@ -130,7 +119,6 @@ pub(crate) struct Header {
     pub(crate) domains: [OpenDomain; MAX_DOMAINS],
 }
 
-/// On a cache line of its own.
 #[repr(C, align(64))]
 pub(crate) struct AtomicsLock(pub(crate) SharedLock);
 
@@ -139,9 +127,7 @@ unsafe impl Shared for Header {}
 
 const _: () = assert!(size_of::<Header>() as u64 <= SLOTS_AT);
 
-/// Makes the header if nobody has.
-/// # Errors
-/// EPROTO: another version of this engine did.
+/// Makes the header if there is none; EPROTO if another version of this engine made it.
 pub(crate) fn begin(region: &Region, now_ns: u64, init: impl FnOnce(&Header)) -> Result<()> {
     match region.first_word()? {
         0 => {

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A lock in shared memory that outlives its holder: it names the process that holds it, and is taken over from a dead
-//! one.
-//!
-//! Called by: every shared object. Grade: hot: one exchange to take, one store to give back, no system call. A waiter
-//! spins for a short time, then yields; after a while it asks whether the holder lives (a system call). What a dead
-//! holder was writing is half done: each structure orders its stores so that half is harmless (an index is published
-//! last). Thread rule: any thread of any process. Tests: at the end of the file.
+//! A lock in shared memory that outlives its holder: it names the process that holds it, and a waiter takes it over
+//! from a dead one. Called by: every shared object. Grade: hot: one exchange to take, one store to give back, no system
+//! call. A waiter spins for a short time, then yields; after a while it asks whether the holder lives (a system call).
+//! A dead holder leaves its writing half done, so each structure orders its stores such that half is harmless (an index
+//! is published last). Thread rule: any thread of any process. Tests: below.
 
 use crate::engine::memory::{Process, W32};
 
 /// Rounds of spinning before the first yield.
 const SPINS: u32 = 200;
-/// Rounds (spins and yields) before the holder's life is asked for, and between two such questions.
+/// Rounds (spins and yields) before a waiter asks whether the holder lives, and between two such questions.
 const PATIENCE: u32 = 4096;
 
 /// The lock: 0, or the token of the process that holds it (`process::token`).
@@ -19,7 +17,6 @@ const PATIENCE: u32 = 4096;
 #[derive(Default)]
 pub(crate) struct SharedLock(W32);
 
-/// Held; given back on drop.
 #[must_use]
 pub(crate) struct Held<'a>(&'a SharedLock);
 
@@ -94,13 +91,12 @@ mod tests {
         assert_eq!(held(), (true, true));
         drop(header.tables.lock(&fabric));
         let all_got_it = std::thread::scope(|scope| {
-            // However many wait, one takes it over and the others get it from him.
+            // However many wait, one takes it over and the others get it after that.
             let waiters: Vec<_> = (0..4).map(|_| scope.spawn(|| drop(header.atomics.0.lock(&fabric)))).collect();
             waiters.into_iter().all(|waiter| waiter.join().is_ok())
         });
         assert!(all_got_it);
         assert_eq!(held(), (false, false));
-        // And what the tables' lock guards can be used.
         assert!(
             fabric
                 .open(0)

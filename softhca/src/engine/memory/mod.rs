@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The memory that all processes of a fabric share: the one file that each of them maps whole, and what every structure
-//! in it is made of.
-//!
-//! From the bottom up: `layout` (how much fits, and where; the header), `region` (the mapping, and its words),
-//! `process` (who maps it, and who of them lives), `lock`, `heap`. Nothing here knows a queue.
-
+//! The memory that all processes of a fabric share: one file that each of them maps whole. From the bottom up: `layout`
+//! (sizes, offsets, the header), `region` (the mapping, its words), `process`, `lock`, `heap`. It knows no queue.
 pub(crate) mod heap;
 pub(crate) mod layout;
 pub(crate) mod lock;

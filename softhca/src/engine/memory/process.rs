@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The processes of a fabric: which of them this one is, who the others are, and whether they live.
-//!
-//! Owns the slots of processes in the region, and this process's mapping of it. A *token* names a process for ever:
-//! slot index plus one in the low 16 bits, the slot's generation above, so that a slot used again is not taken for the
+//! The processes of a fabric: this one, the others, and whether they live; `service` buries the dead.
+//! Owns the slots of processes in the region, and this process' mapping of it. A *token* names a process for ever: slot
+//! index plus one in the low 16 bits, the slot's generation above, so that a slot used again is not taken for the
 //! former process. Called by: everything that works in the region; lock (does the holder live). Grade: `token`,
 //! `region` and `other_pid` are hot (loads); the rest is setup, and the slow side of locks. Thread rule: any thread.
-//! Tests: at the end of the file. What is done when a process has died is written in `service`.
+//! Tests: below.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,13 +20,13 @@ pub(crate) struct Slot {
     /// 0 while free.
     pid: W32,
     generation: W32,
-    /// In clock ticks since boot, as the kernel tells it: with the pid it names a process for ever.
+    /// Start time in clock ticks since boot (`proc_pid_stat(5)`): with the pid it names a process for ever.
     started: W64,
-    /// Highest entry of a memory region that this process used, plus one; 0 for none.
+    /// Highest step from its own first entry at which it took a memory region, plus one; 0 for none.
     pub(crate) mrs_used: W32,
-    /// The pipe that wakes its service thread; 0 before that runs.
+    /// The pipe that wakes the service thread; 0 before that runs.
     pub(crate) doorbell: W32,
-    /// How many of the fabric's commands it has carried out.
+    /// Number of the fabric's commands that it has carried out.
     pub(crate) commands_done: W32,
 }
 
@@ -41,7 +40,6 @@ pub struct Process {
     pid: u32,
 }
 
-/// The index of the slot that a token names.
 #[inline]
 pub(crate) fn slot_index(token: u32) -> u32 {
     (token & 0xffff) - 1
@@ -51,11 +49,9 @@ fn token(index: u32, generation: u32) -> u32 {
     (index + 1) | (generation << 16)
 }
 
-/// When process `pid` began; `None` if there is none or it has ended. One whose first thread has ended goes on with the
-/// others, although the kernel then calls it a zombie. Without an allocation: whoever waits long for a lock asks, in
-/// the middle of a program's messages.
-/// # Errors
-/// It cannot be told: EMFILE and ENFILE where no more files may be open, and what else the kernel says.
+/// Returns the start time of process `pid`; `None` if there is none or it has ended. One whose first thread has ended
+/// goes on with the others, although the kernel then calls it a zombie. Allocates nothing: a thread that waits long for
+/// a lock asks, in the middle of a program's messages. Fails where no more files may be open (EMFILE, ENFILE).
 fn started(pid: u32) -> Result<Option<u64>> {
     let (mut path, mut stat) = ([0; 32], [0; 1024]);
     let mut rest = &mut path[..];
@@ -64,13 +60,12 @@ fn started(pid: u32) -> Result<Option<u64>> {
     let path = OsStr::from_bytes(&path[..path.len() - room]);
     match File::open(path).and_then(|mut file| file.read(&mut stat)) {
         Ok(length) => Ok(start_time(&stat[..length])),
-        // Gone before the file was opened, and before it was read.
+        // The process ended before the file was opened, or before it was read.
         Err(error) if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ESRCH)) => Ok(None),
         Err(error) => Err(error.into()),
     }
 }
 
-/// The start time in a process's `stat`; `None` of one that has ended.
 fn start_time(stat: &[u8]) -> Option<u64> {
     // The name, in parentheses, may hold anything; after it come state (1st), threads (18th) and start time (20th).
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 1;
@@ -83,7 +78,7 @@ fn start_time(stat: &[u8]) -> Option<u64> {
     fields.nth(1)?.parse().ok()
 }
 
-/// Takes a slot for this process; its token. Call while no other process joins.
+/// Takes a slot for this process and returns its token. Call while no other process joins.
 pub(crate) fn enter(region: &Region) -> Result<u32> {
     let pid = std::process::id();
     let began = started(pid)?.ok_or(Errno(libc::ESRCH))?;
@@ -103,7 +98,7 @@ pub(crate) fn enter(region: &Region) -> Result<u32> {
     Err(Errno(libc::ENOSPC))
 }
 
-/// Whether there is a process of that number, ended and not waited for included.
+/// Whether there is a process of that number, even one that has ended and was not waited for.
 fn is_there(pid: u32) -> bool {
     // SAFETY: no memory is passed; signal 0 is only checked for.
     let answer = unsafe { libc::kill(pid as libc::pid_t, 0) };
@@ -111,7 +106,6 @@ fn is_there(pid: u32) -> bool {
 }
 
 impl Process {
-    /// This process, which has entered the region as `token`.
     pub(crate) fn new(region: Region, token: u32) -> Process {
         Process { region, token, pid: std::process::id() }
     }
@@ -139,9 +133,7 @@ impl Process {
         (pid != 0 && slot.generation.get() == token >> 16).then_some(pid)
     }
 
-    /// The pid to copy to or from for memory of process `token`; `Ok(None)` if it is this one.
-    /// # Errors
-    /// ESRCH: it is gone.
+    /// Returns the pid for copies of memory of process `token`; `Ok(None)` if it is this one; ESRCH if it is gone.
     #[inline]
     pub(crate) fn other_pid(&self, token: u32) -> Result<Option<u32>> {
         if token == self.token {
@@ -157,8 +149,7 @@ impl Process {
             None => true,
             Some(pid) => match started(pid) {
                 Ok(began) => began != Some(self.slot_of(token).started.get()),
-                // What cannot be told now is asked again. Only that there is no such process at all is known without a
-                // file.
+                // Unknown now, so asked again: only kill(2) tells without a file that there is no such process.
                 Err(_) => !is_there(pid),
             },
         }
@@ -169,8 +160,8 @@ impl Process {
         self.region.at(slot_at(slot_index(token)))
     }
 
-    /// The tokens of the processes that have a slot. Slots are taken from the lowest, so that those above one that was
-    /// never used were never used, either.
+    /// Tokens of the processes that have a slot. Slots are taken from the lowest, so none above a never used one was
+    /// used.
     pub(crate) fn all_tokens(&self) -> impl Iterator<Item = u32> {
         let slots = (0..MAX_PROCESSES).map(|index| (index, self.region.at::<Slot>(slot_at(index))));
         slots
@@ -195,7 +186,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs in a child, since the limit is a process's; its exit status says what it saw.
+    /// Runs in a child, because the limit is a process'; its exit status says what it saw.
     #[test]
     fn a_process_is_not_taken_for_dead_where_no_file_can_be_opened() {
         let mut status = 0;
@@ -226,7 +217,7 @@ mod tests {
         }
     }
 
-    /// A process whose first thread ends at once; its second one goes on until what is given back is dropped.
+    /// Starts a process whose first thread ends at once; its second one goes on until the pipe is dropped.
     fn without_first_thread() -> (u32, PipeWriter) {
         let (reader, writer) = pipe().unwrap();
         // SAFETY: between fork and the end of its thread the child makes system calls and a thread, and touches nothing

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The one file that all processes of a fabric map whole, and the words that every structure in it is made of.
-//!
-//! Owns the mapping, which stays until the process ends: so references into it are `'static`. Called by: every shared
-//! structure. Grade: setup, but for the words, `at` and `bytes`, which are hot. Thread rule: any thread of any process.
-//! Memory rules: (M1) a structure of the region consists of words only, so references to it may be shared; (M2) plain
-//! bytes (requests, payloads) are read and written through raw pointers only, by whoever the structure's own rule (a
-//! lock, or an index published after the write) says; (M3) offsets between processes come from this engine alone: the
-//! folder is private to the user, and what he breaks there he breaks for himself. Whatever an offset is, `at`, `bytes`
-//! and `clear` reach nothing outside of the mapping.
+//! The one file that all processes of a fabric map whole, and the words that every structure in it is made of. Owns the
+//! mapping, which stays until the process ends, so references into it are `'static`. Called by: every shared structure.
+//! Grade: setup, but for the words, `at` and `bytes`, which are hot. Thread rule: any thread of any process. Memory
+//! rules: (M1) a structure of the region consists of words only, so references to it may be shared; (M2) plain bytes
+//! (requests, payloads) are read and written through raw pointers only, by the thread to which the structure's own rule
+//! gives them (a lock, or an index published after the write); (M3) offsets between processes come from this engine
+//! alone: the folder is private to the user, and what he breaks there he breaks for himself. Whatever an offset is,
+//! `at`, `bytes` and `clear` reach nothing outside of the mapping.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
@@ -21,8 +20,7 @@ use crate::engine::{Errno, Result};
 
 /// A structure that may lie in the region.
 /// # Safety
-/// `repr(C)`, made of words and of such structures only (rule M1), valid when all zero, at most 64-byte
-/// aligned.
+/// `repr(C)`, made of words and of such structures only (M1), valid when all zero, at most 64-byte aligned.
 pub(crate) unsafe trait Shared {}
 
 // SAFETY: both are one atomic word.
@@ -55,7 +53,7 @@ impl Region {
         match file.metadata()?.len() {
             0 => file.set_len(REGION_BYTES)?,
             REGION_BYTES => {}
-            // A touch behind its end would kill the process.
+            // Access behind the end of the file would kill the process.
             _ => return Err(Errno(libc::EPROTO)),
         }
         Ok(Region { base: map(&file, REGION_BYTES as usize)?.cast(), file, gate: Mutex::new(()) })
@@ -77,7 +75,7 @@ impl Region {
         result
     }
 
-    /// What the file begins with; 0 of a new one.
+    /// Returns the first word of the file; 0 of a new one.
     pub(crate) fn first_word(&self) -> Result<u64> {
         let mut start = [0_u8; 8];
         self.file.read_exact_at(&mut start, 0).map_err(|_| Errno(libc::EPROTO))?;
@@ -88,8 +86,7 @@ impl Region {
     pub(crate) fn at<T: Shared>(&self, offset: u64) -> &'static T {
         let last = const { REGION_BYTES - size_of::<T>() as u64 };
         assert!(offset <= last && offset.is_multiple_of(align_of::<T>() as u64), "{offset:#x} is not in the region");
-        // SAFETY: inside the mapping and aligned; `Shared` types are words, for which any content is valid and sharing
-        // is sound (M1); the mapping is never unmapped.
+        // SAFETY: inside the mapping, which stays, and aligned; words may have any content and be shared (M1).
         unsafe { &*self.base.add(offset as usize).cast::<T>() }
     }
 
@@ -106,7 +103,6 @@ impl Region {
     }
 
     /// Gives pages back and makes the bytes zero.
-    ///
     /// # Safety
     /// The caller owns the bytes (M2): nobody else reads or writes them meanwhile.
     pub(crate) unsafe fn clear(&self, offset: u64, len: u64) {
@@ -155,16 +151,13 @@ macro_rules! word {
             pub(crate) fn publish(&self, value: $plain) {
                 self.0.store(value, Ordering::Release);
             }
-            /// Adds and gives the value before.
             pub(crate) fn add(&self, value: $plain) -> $plain {
                 self.0.fetch_add(value, Ordering::AcqRel)
             }
-            /// Replaces `old` by `new`; whether it was `old`.
             #[inline]
             pub(crate) fn replace(&self, old: $plain, new: $plain) -> bool {
                 self.0.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             }
-            /// Puts `value` and gives the one before.
             pub(crate) fn swap(&self, value: $plain) -> $plain {
                 self.0.swap(value, Ordering::AcqRel)
             }
@@ -175,7 +168,7 @@ macro_rules! word {
 word!(W32, AtomicU32, u32);
 word!(W64, AtomicU64, u64);
 
-/// Maps the first `bytes` of a file, shared, at an address that nothing else has; nobody unmaps it but [`Region`].
+/// Maps the first `bytes` of a file, shared, at an address that nothing else has. Nobody unmaps it.
 pub(crate) fn map(file: &File, bytes: usize) -> std::io::Result<*mut libc::c_void> {
     let (rights, how) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_NORESERVE);
     // SAFETY: a new mapping at an address of the kernel's choice touches nothing that exists.
