@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Completion queues: `ring` (the queue in shared memory, and what a completion says), and, as a program holds it,
-//! `object` and `poll`.
+//! Completion queues: `ring` is the queue in shared memory; `object` and `poll` are the queue as a program holds it.
 
 pub(crate) mod object;
 pub(crate) mod poll;

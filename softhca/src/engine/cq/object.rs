@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A completion queue as a program holds it: made, armed, resized, ended; and completions of queue pairs that go:
-//! voided, removed, or kept for the program to poll.
-//!
-//! Called by: the C side; qp (destroyed, reset), srq (destroyed). Grade: setup, but for `arm`. Thread rule: any thread;
-//! who withdraws completions holds `poll_lock`, and `lock` where entries move.
+//! A completion queue as a program holds it: made, armed, resized, destroyed; and the completions of queue pairs that
+//! are destroyed or reset: voided, removed, or kept for the program to poll. Called by: `verbs`; qp (destroyed, reset),
+//! srq (destroyed). Grade: setup, but for `arm`. Thread rule: any thread; the thread that withdraws completions holds
+//! `poll_lock`, and `lock` where entries move.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -27,8 +26,8 @@ pub struct Cq {
 }
 
 impl Cq {
-    /// Asks for one event on the channel at the next completion (or the next solicited one). An adapter that compares
-    /// what it has completed with what was polled then gives it for the former ones, too.
+    /// Asks for one event on the channel at the next completion (or the next solicited one). With `arm_tells_of_unread`
+    /// the adapter gives it at once if completions were not polled.
     pub fn arm(&self, solicited_only: bool) {
         let fill = &self.shared.filling;
         let held = fill.lock.lock(&self.hca.fabric);
@@ -43,8 +42,7 @@ impl Cq {
         }
     }
 
-    /// The time from which the oldest unpolled completion may be seen, if there is one, and if the adapter gives an
-    /// event for it when the queue is armed. The caller holds the fillers' lock.
+    /// Time at which the oldest unpolled completion may be seen, if arming tells of it. Call under `filling.lock`.
     fn unread_that_is_told(&self) -> Option<u64> {
         let (fabric, shared) = (&*self.hca.fabric, self.shared);
         let is_told = fabric.devices()[shared.device.get() as usize].behaviour.arm_tells_of_unread;
@@ -91,7 +89,7 @@ impl Cq {
         Ok(())
     }
 
-    /// How many completions fit.
+    /// Returns how many completions fit.
     pub fn cqe(&self) -> u32 {
         (self.shared.mask.get() + 1).min(self.hca.limits().max_cqe as u32)
     }
@@ -112,7 +110,7 @@ impl Cq {
 }
 
 impl Hca {
-    /// A completion queue for at least `cqe` completions; `cookie` comes back from `Channel::read_event` and in events.
+    /// Creates a queue for at least `cqe` completions; `cookie` comes back from `Channel::read_event` and in events.
     /// `flags`: `CQ_TIMESTAMP_*`.
     /// # Errors
     /// EINVAL, ENOMEM.
@@ -132,7 +130,6 @@ impl Hca {
         shared.stamping.set(shared.flags.get());
         shared.device.set(self.device as u32);
         shared.channel.set(channel.map_or(0, |channel| channel.mailbox.id));
-        // An event that the adapter does not raise goes nowhere.
         let tells = self.behaviour().async_events.raises(event::CQ_ERR);
         shared.context.set(if tells { self.events.id } else { 0 });
         shared.owner.set(fabric.token());
@@ -148,8 +145,8 @@ impl Hca {
 }
 
 impl CqShared {
-    /// Nobody will see the completions of receives by queue pair `qpn` or, for XRC, into the shared queue at `queue`
-    /// any more: gives the request of each to `each`, and voids it.
+    /// Voids the completions of receives by queue pair `qpn` or, of XRC, into the shared queue at `queue`, because
+    /// nobody will see them. Gives the request of each to `each`.
     pub(crate) fn withdraw(&self, fabric: &Fabric, qpn: u32, queue: u64, mut each: impl FnMut(u32)) {
         let _polling = self.emptying.poll_lock.lock(fabric);
         let mut index = self.emptying.head.get();
@@ -166,8 +163,8 @@ impl CqShared {
         }
     }
 
-    /// Keeps the completions of `qp`, which is about to go: each is made complete in itself, and its payload goes to
-    /// the memory of its receive.
+    /// Keeps the completions of `qp`, which is about to be destroyed or reset: copies the payload of each to its
+    /// receive's memory, so that the completion does not need the queue pair.
     pub(crate) fn keep(&self, fabric: &Fabric, qp: &QpShared) {
         let _polling = self.emptying.poll_lock.lock(fabric);
         let number = qp.name();
@@ -175,7 +172,7 @@ impl CqShared {
         while self.entry(fabric, index).seq.seen() == index.wrapping_add(1) {
             let entry = self.entry(fabric, index);
             let word = entry.word.get();
-            // What came by XRC is its shared queue's.
+            // A receive of XRC belongs to its shared queue.
             let is_own = entry.qpn.get() == number && (word & IS_RECV == 0 || entry.wr_id.get() == 0);
             if is_own && word & IS_RECV != 0 {
                 let mut wc = Wc { status: word & 0xff, flags: (word >> 16) & 0xff, ..Wc::default() };
@@ -190,7 +187,7 @@ impl CqShared {
         }
     }
 
-    /// Completions that nobody will see leave the ring; those behind them move up.
+    /// Removes completions that nobody will see from the ring; those behind them move up.
     pub(crate) fn compact(&self, fabric: &Fabric) {
         let _polling = self.emptying.poll_lock.lock(fabric);
         let _filling = self.filling.lock.lock(fabric);

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Polling: completions are taken from the ring, and the payloads that travelled in them, or wait in the inbox, go to
-//! the memory of their receives.
-//!
-//! Called by: the C side; purge, for completions that outlive their queue pair. Grade: hot. Thread rule: any thread;
-//! `poll_lock` lets one at a time empty the ring.
+//! Polling: takes completions from the ring, and puts payloads, from the completions or the inbox, into the memory of
+//! their receives. Called by: `verbs`; `object`, for completions that outlive their queue pair. Grade: hot. Thread
+//! rule: any thread; `poll_lock` lets one at a time empty the ring.
 
 use crate::engine::codes::{qp_type, wc_flags, wc_status};
 use crate::engine::cq::CqShared;
@@ -15,15 +13,13 @@ use crate::engine::service::{run_deferred, while_idle};
 use crate::engine::{CQ_TIMESTAMP_WALL, Cq, Fabric, Wc, clock, copy};
 
 impl Cq {
-    /// Takes up to `out.len()` completions; the number of those written. An overrun queue gives what it held, then
-    /// nothing.
+    /// Takes up to `out.len()` completions and returns how many. An overrun queue gives what it held, then nothing.
     #[inline]
     pub fn poll(&self, out: &mut [Wc]) -> usize {
         self.poll_with::<true>(out.len(), |index, wc| out[index] = *wc)
     }
 
-    /// Takes up to `room` completions and gives each to `put`, with its place from 0 on, and without its time; how many
-    /// they were.
+    /// Takes up to `room` completions, gives each with its index but without its time to `put`, and returns how many.
     #[inline]
     pub fn poll_each(&self, room: usize, put: impl FnMut(usize, &Wc)) -> usize {
         self.poll_with::<false>(room, put)
@@ -80,7 +76,7 @@ impl Cq {
         let qp = place(fabric, number);
         let word = entry.word.get();
         if qp.name() != number {
-            // What came by XRC is its shared queue's, whatever became of the queue pair; what is kept is the program's.
+            // A receive of XRC belongs to its shared queue, a kept completion to the program.
             let is_of_xrc = word & IS_RECV != 0 && entry.wr_id.get() != 0;
             if number == VOID || !(is_of_xrc || word & KEPT != 0) {
                 return false;
@@ -109,17 +105,15 @@ impl Cq {
         true
     }
 
-    /// From now on the queue is read with stamps, or without; who made it with stamps but does not look at them is not
-    /// to pay for them.
+    /// From now on completions are read with stamps, or without: a program that ignores them does not pay for them.
     #[cold]
     fn set_stamping(&self, stamps: bool) {
-        // Before: what is stamped is no earlier.
+        // Set first, so that no completion is stamped earlier.
         self.shared.emptying.stamping_ns.set(clock::now());
         self.shared.stamping.set(if stamps { self.shared.flags.get() } else { 0 });
     }
 
-    /// Sets the times of a completion. One that was made while the queue was read without stamps gets the time at which
-    /// that ended.
+    /// Sets the times of a completion; one made while stamps were off gets the time at which they were switched on.
     #[inline]
     fn stamp(&self, entry: &Cqe, index: u32, wc: &mut Wc) {
         let flags = self.shared.flags.get();
@@ -136,17 +130,16 @@ impl Cq {
     }
 }
 
-/// What the adapter says of a status in `ibv_wc.vendor_err`: of success nothing.
 #[inline]
 pub(super) fn vendor_error(status: u32) -> u32 {
     if status == wc_status::SUCCESS { 0 } else { VENDOR | status }
 }
 
-/// What vendor errors begin with: the emulated adapter's own vendor number.
+/// First part of vendor errors: the emulated adapter's own vendor number.
 const VENDOR: u32 = 0x5e00;
 
 impl CqShared {
-    /// The receive that an entry is about ends: its payload is put where it says, and its request is free.
+    /// Ends the receive of an entry: puts its payload into its memory, and frees its request.
     #[inline(never)]
     pub(super) fn take_recv(&self, fabric: &Fabric, qp: &QpShared, entry: &Cqe, index: u32, word: u32, wc: &mut Wc) {
         let (queue, has_grh) = match entry.wr_id.get() {

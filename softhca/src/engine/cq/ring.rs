@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Completion queues as they lie in the region: a ring that any process fills and its owner empties. Here: the ring,
-//! what a completion says, and filling the ring.
-//!
-//! Called by: whoever completes a request: wire, send, qp (`reserve`, `commit`), the rest of this folder. Grade: hot;
-//! in a steady exchange one cache line per completion changes hands: the entry, in which up to 24 bytes of payload
-//! travel. Longer ones wait in the receiver's `inbox`, or, when it is full, beside the entry (to 256 bytes). Thread
-//! rule: fillers hold `lock`, the one who polls `poll_lock`; an entry belongs to the filler until its number is
-//! published in `seq`, then to the one who polls until he moves `head`. Never hold `lock` and take another.
+//! Completion queues as they lie in the region: the ring, which any process fills and its owner empties; filling it.
+//! Called by: modules that complete requests (wire, send, qp: `reserve`, `commit`), this folder. Grade: hot; in a
+//! steady exchange one cache line per completion changes hands: the entry, in which up to 24 bytes of payload travel.
+//! Longer payloads wait in the receiver's `inbox` or, when it is full, beside the entry (to 256 bytes). Thread rule:
+//! fillers hold `lock`, the poller `poll_lock`. An entry is the filler's until its number is published in `seq`, then
+//! the poller's until `head` moves. Never hold `lock` and take another.
 
 use crate::engine::codes::{wc_opcode, wc_status};
 use crate::engine::fabric::pipes::{ABOUT_CQ, Record};
@@ -36,26 +34,23 @@ pub(crate) struct Completion {
     pub(crate) ready_ns: u64,
 }
 
-/// The completion of a receive that ended in an error, or was flushed. `queue`: as `Cqe::wr_id`.
+/// Makes the completion of a receive that failed or was flushed. `queue`: as `Cqe::wr_id`.
 pub(crate) fn failed_recv(status: u32, wqe: u32, queue: u64) -> Completion {
     Completion { wr_id: queue, status, opcode: wc_opcode::RECV, wqe, is_recv: true, ..Completion::default() }
 }
 
-/// Payload that fits in the entry itself.
+/// Bytes of payload that fit in the entry itself.
 pub(crate) const IN_ENTRY: u32 = 24;
-/// `Cqe::word`: the entry is a receive.
 pub(super) const IS_RECV: u32 = 1 << 30;
 /// `Cqe::word`, with `CARRIES`: the payload waits in the queue pair's inbox, at the stretch that `Cqe::data` names.
 pub(super) const STAGED: u32 = 1 << 29;
-/// `Cqe::word`: the payload travels with the entry, and the one who polls puts it into the receive's memory.
+/// `Cqe::word`: the payload travels with the entry; the poller puts it into the receive's memory.
 pub(super) const CARRIES: u32 = 1 << 31;
-/// `Cqe::word`: the entry has a stamp.
 pub(super) const STAMPED: u32 = 1 << 28;
-/// `Cqe::word`: the entry says all of its completion, which is polled though its queue pair is gone.
+/// `Cqe::word`: the entry has all of its completion, which is polled though its queue pair is gone.
 pub(super) const KEPT: u32 = 1 << 27;
 /// `Cqe::qpn` of a completion that nobody is to see: no queue pair has such a number and epoch.
 pub(super) const VOID: u32 = u32::MAX;
-/// Bytes of a GRH before a datagram.
 pub(crate) const GRH_BYTES: u32 = 40;
 
 #[repr(C, align(64))]
@@ -64,7 +59,7 @@ pub(super) struct Cqe {
     pub(super) seq: W32,
     /// Queue pair number, and its epoch in the top 8 bits.
     pub(super) qpn: W32,
-    /// Sends: what the program called it. Receives: of XRC, the offset of the queue it was taken from; else 0.
+    /// Sends: the program's number of the request. Receives: of XRC, the offset of its queue; else 0.
     pub(super) wr_id: W64,
     /// Status, opcode, `wc_flags` (a byte each), and the flags above.
     pub(super) word: W32,
@@ -72,24 +67,22 @@ pub(super) struct Cqe {
     pub(super) imm: W32,
     /// Source queue pair, service level in the top 8 bits.
     pub(super) src: W32,
-    /// Sends: the count of requests that are done with it. Receives: what `recv::free` takes.
+    /// Sends: the count of requests that are done with it. Receives: the argument of `recv::free`.
     pub(super) wqe: W32,
     /// Source LID, pkey index, path bits.
     pub(super) path: W32,
     pub(super) data: [W64; 3],
 }
 
-/// What few completions need, apart from the entries.
 #[repr(C, align(64))]
 pub(super) struct Extra {
-    /// `CLOCK_MONOTONIC` nanoseconds when it completed.
+    /// Time of completion, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(super) at_ns: W64,
-    /// Not to be seen before this time (the model).
+    /// Time before which it is not to be seen (the model).
     pub(super) ready_ns: W64,
     pub(super) grh: [W64; 5],
 }
 
-/// Bytes of a ring for each of its entries: the entry, its `Extra`, and a payload beside it.
 pub(super) const PER_ENTRY: u64 = 64 + 64 + MAX_CARRIED as u64;
 
 #[repr(C, align(64))]
@@ -98,7 +91,7 @@ pub(super) struct Filling {
     pub(super) tail: W32,
     /// `head` as last read: fillers look again only when the ring seems full.
     pub(super) head_seen: W32,
-    /// 0, 1: next completion, 2: next solicited one gives an event.
+    /// What gives an event: 0 nothing, 1 the next completion, 2 the next solicited one.
     pub(super) armed: W32,
     pub(super) failed: W32,
 }
@@ -107,11 +100,10 @@ pub(super) struct Filling {
 pub(super) struct Emptying {
     pub(super) poll_lock: SharedLock,
     pub(super) head: W32,
-    /// Since when completions are stamped.
+    /// Time since which completions are stamped.
     pub(super) stamping_ns: W64,
 }
 
-/// A completion queue as it lies in the region.
 #[repr(C, align(64))]
 pub(crate) struct CqShared {
     pub(super) id: W32,
@@ -123,7 +115,7 @@ pub(crate) struct CqShared {
     pub(super) channel: W32,
     pub(super) context: W32,
     pub(crate) owner: W32,
-    /// Whether completions are stamped: those of a queue with `flags`, unless it was read without stamps last.
+    /// Whether completions are stamped: those of a queue with `flags`, unless it was last read without stamps.
     pub(super) stamping: W32,
     pub(super) cookie: W64,
     pub(super) entries: W64,
@@ -142,7 +134,6 @@ pub(crate) struct Reserved<'a> {
     cq: &'a CqShared,
     held: Held<'a>,
     index: u32,
-    /// `CARRIES`, `STAGED`.
     flags: u32,
 }
 
@@ -171,7 +162,7 @@ impl CqShared {
         }
     }
 
-    /// The next place; `None` if the queue has overrun.
+    /// Reserves the next place; `None` if the queue has overrun.
     #[inline]
     pub(crate) fn reserve(&self, fabric: &Fabric) -> Option<Reserved<'_>> {
         let fill = &self.filling;
@@ -188,7 +179,7 @@ impl CqShared {
         Some(Reserved { cq: self, held, index, flags: 0 })
     }
 
-    /// The queue has overrun, or a rule for faults says so.
+    /// Fails the queue because it has overrun, or a rule for faults says so.
     #[cold]
     pub(crate) fn fail(&self, fabric: &Fabric) {
         if self.filling.failed.swap(1) == 0 {
@@ -198,29 +189,27 @@ impl CqShared {
 }
 
 impl Reserved<'_> {
-    /// Where `len` bytes of payload go, which the one who polls will put into the receive's memory.
+    /// Returns where `len` bytes of payload go; the poller will put them into the receive's memory.
     #[inline]
     pub(crate) fn payload(&mut self, fabric: &Fabric, len: u32) -> *mut u8 {
         self.flags = CARRIES;
         self.cq.data_at(fabric, self.index, len)
     }
 
-    /// The payload is in this stretch of the queue pair's inbox, from which the one who polls will take it.
+    /// Notes that the payload is in this stretch of the queue pair's inbox.
     #[inline]
     pub(crate) fn staged(&mut self, fabric: &Fabric, stretch: Stretch) {
         self.flags = CARRIES | STAGED;
         self.cq.entry(fabric, self.index).data[0].set(u64::from(stretch.start) << 32 | u64::from(stretch.end));
     }
 
-    /// The 40 bytes before a datagram.
     pub(crate) fn set_grh(&mut self, fabric: &Fabric, grh: &[u64; 5]) {
         for (word, value) in self.cq.extra(fabric, self.index).grh.iter().zip(grh) {
             word.set(*value);
         }
     }
 
-    /// Publishes the completion of a request of the queue pair that `from` names (its number, and its epoch above), and
-    /// tells the owner if he asked for it.
+    /// Publishes the completion of a request of queue pair `from` (number, epoch above); notifies an owner who armed.
     #[inline]
     pub(crate) fn commit(self, fabric: &Fabric, from: u32, c: &Completion) {
         let cq = self.cq;

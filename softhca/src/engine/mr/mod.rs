@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Registered memory: the table that all processes read (`table`), memory regions (`object`) and memory windows
-//! (`window`).
+//! Registered memory: the table that all processes read (`table`), memory regions (`object`), windows (`window`).
 
 pub(crate) mod object;
 pub(crate) mod table;

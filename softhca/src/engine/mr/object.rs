@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A memory region as a program holds it: registered, changed, ended.
-//!
-//! Called by: the C side. Grade: setup. Thread rule: any thread; to change a region and to use it at once is the
-//! program's error.
+//! A memory region as a program holds it: registered, changed, ended. Called by: `verbs`. Grade: setup. Thread rule:
+//! any thread; to change a region and to use it at once is the program's error.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -45,14 +43,14 @@ impl Mr {
         Ok(())
     }
 
-    /// Its key, local and remote.
+    /// Returns its key, local and remote.
     pub fn key(&self) -> u32 {
         self.key
     }
 
-    /// Nobody finds it any more; `false`, and nothing changes, if windows are bound to it.
+    /// Hides the region; returns `false`, and changes nothing, if windows are bound to it.
     fn begin_end(&self, entry: &MrEntry) -> bool {
-        // Who binds a window counts it first and then looks at the key.
+        // A thread that binds a window counts it first, and then looks at the key.
         entry.key.swap(TAKEN);
         let is_bound = entry.windows.add(0) != 0;
         if is_bound {
@@ -101,7 +99,6 @@ impl Pd {
     }
 }
 
-/// Whether this memory may be registered with these rights.
 fn may_register(pd: &Pd, addr: u64, len: u64, flags: u32) -> Result<()> {
     let known = access::LOCAL_WRITE
         | access::REMOTE_WRITE

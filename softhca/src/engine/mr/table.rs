@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of memory regions and windows, which every process reads: keys, bounds and rights.
-//!
-//! Owns the entries. Called by: send, recv and wire (check every use), the regions and windows of this folder, burial.
-//! Grade: `find` is hot: one entry (one cache line) read, no lock; the rest is setup. Thread rule: an entry is taken by
-//! exchanging its key; its fields are written before the key is published, and the key is taken away before they
-//! change. A key is the entry's index (24 bits) and a generation (8 bits), so an old key of a used entry is refused.
+//! The table of memory regions and windows, which every process reads: keys, bounds and rights. Called by: send, recv
+//! and wire (check every use), the regions and windows of this folder, burial. Grade: `find` is hot: it reads one entry
+//! (one cache line) without a lock; the rest is setup. Thread rule: a thread takes an entry by exchanging its key; it
+//! writes the fields before it publishes the key, and takes the key away before it changes them. A key is the entry's
+//! index (24 bits) and a generation (8 bits), so an old key of a used entry is refused.
 
 use crate::engine::codes::access;
 use crate::engine::memory::layout::{MAX_MRS, mr_at};
@@ -26,7 +25,7 @@ pub(crate) struct MrEntry {
     /// In the owner's address space.
     pub(super) addr: W64,
     pub(super) len: W64,
-    /// What requests call the first byte.
+    /// Address of the first byte in requests.
     pub(super) iova: W64,
     pub(super) generation: W32,
     /// `REGION`, or the type of a window.
@@ -50,7 +49,6 @@ const _: () = assert!(size_of::<MrEntry>() == 64);
 pub(super) struct Range {
     pub(super) addr: u64,
     pub(super) len: u64,
-    /// What requests call the first byte.
     pub(super) iova: u64,
 }
 
@@ -67,8 +65,8 @@ pub(super) fn entry_of(fabric: &Fabric, key: u32) -> Option<&'static MrEntry> {
     (entry.key.seen() == key).then_some(entry)
 }
 
-/// The address, in its owner's space, of `len` bytes at `at` of the region whose local key is `key`; `None` if the key,
-/// the domain, the bounds or the rights do not allow it.
+/// Returns the address, in its owner's space, of `len` bytes at `at` of the region with local key `key`; `None` if the
+/// key, the domain, the bounds or the rights do not allow it.
 #[inline]
 pub(crate) fn find(fabric: &Fabric, key: u32, pd: u32, at: u64, len: u64, need: u32) -> Option<u64> {
     entry_of(fabric, key)?.address(pd, at, len, need | LOCAL)
@@ -109,7 +107,7 @@ impl MrEntry {
     }
 }
 
-/// Fills a free entry and gives its key. Each process looks from its own place on, so that they rarely meet.
+/// Fills a free entry and returns its key. Each process looks from its own place on, so that they rarely meet.
 pub(super) fn take_entry(fabric: &Fabric, fill: impl FnOnce(&MrEntry)) -> Result<u32> {
     let region = fabric.region();
     let slot = fabric.slot_of(fabric.token());
@@ -118,7 +116,7 @@ pub(super) fn take_entry(fabric: &Fabric, fill: impl FnOnce(&MrEntry)) -> Result
         let index = 1 + (first - 1 + step) % (MAX_MRS - 1);
         let entry: &MrEntry = region.at(mr_at(index));
         if entry.key.get() == 0 && entry.key.replace(0, TAKEN) {
-            // Set before the entry is ours to see for others: whoever buries us looks so far.
+            // Set before others can see the entry: the process that buries this one looks so far.
             if slot.mrs_used.get() < step + 1 {
                 slot.mrs_used.set(step + 1);
             }

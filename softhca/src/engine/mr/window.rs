@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory windows: keys of a part of a region, bound and invalidated by work requests.
-//!
-//! A window has an entry in the table of regions, and while it is bound the region counts it. One of type 1 gets a new
-//! key with each binding and is open to all queue pairs of its domain; one of type 2 is bound while it is free only,
-//! opens to the queue pair that bound it (type 2B), and is freed by an invalidation, local or with a send. Called by:
-//! the C side (allocation), send (bind, local invalidate), wire (remote invalidate). Grade: pending. Thread rule: who
-//! changes an entry exchanges its key for `TAKEN` first. Source: InfiniBand specification 10.6.6, 11.5;
-//! `ibv_bind_mw(3)`.
+//! Memory windows: keys of a part of a region, bound and invalidated by work requests. A window has an entry in the
+//! table of regions, and while it is bound the region counts it. A window of type 1 gets a new key with each binding
+//! and is open to all queue pairs of its domain. One of type 2 is bound only while it is free, opens to the queue pair
+//! that bound it (type 2B), and is freed by an invalidation, local or with a send. Called by: `verbs` (allocation),
+//! send (bind, local invalidate), wire (remote invalidate). Grade: pending. Thread rule: a thread exchanges the key of
+//! an entry for `TAKEN` before it changes it. Source: InfiniBand specification 10.6.6, 11.5; `ibv_bind_mw(3)`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -16,7 +14,7 @@ use crate::engine::memory::layout::{MAX_MRS, mr_at};
 use crate::engine::mr::table::{MrEntry, REGION, Range, TAKEN, entry_of, take_entry};
 use crate::engine::{Errno, Fabric, Hca, Pd, Result};
 
-/// How often an entry is looked at before the process that changes it counts as dead.
+/// Number of looks at an entry before the process that changes it counts as dead.
 const PATIENCE: u32 = 1 << 16;
 
 /// A memory window.
@@ -27,32 +25,30 @@ pub struct Mw {
     in_pd: Mutex<Option<Use>>,
 }
 
-/// What a window is bound to, as a work request says.
+/// Binding of a window, as a work request says.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Binding {
     /// Any key the window ever had.
     pub(crate) window: u32,
     /// Its low 8 bits become those of the window's key.
     pub(crate) key: u32,
-    /// Local key of the region.
     pub(crate) region: u32,
     /// Address in the region, as requests call it.
     pub(crate) addr: u64,
     /// 0 unbinds a window of type 1.
     pub(crate) len: u64,
-    /// `codes::access`.
     pub(crate) access: u32,
 }
 
 impl Mw {
-    /// Remote key as allocated; each binding gives another.
+    /// Returns the remote key as allocated; each binding gives another.
     pub fn rkey(&self) -> u32 {
         self.key
     }
 
     /// Ends it, bound or not.
     /// # Errors
-    /// None today.
+    /// None.
     pub fn destroy(&self) -> Result<()> {
         let Some(_in_pd) = self.in_pd.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
         let fabric = &self.hca.fabric;
@@ -82,8 +78,8 @@ impl Pd {
 }
 
 impl MrEntry {
-    /// Waits until nobody else changes it, and takes its key away so that nobody finds it; returns the key. `TAKEN` if
-    /// whoever changed it must have died over it: that takes him less than a microsecond.
+    /// Takes the key away, so that nobody finds the entry, once no other thread changes it. Returns the key; `TAKEN` if
+    /// the thread that changed the entry must have died, because a change takes less than a microsecond.
     fn take(&self) -> u32 {
         for _ in 0..PATIENCE {
             let key = self.key.get();
@@ -95,7 +91,7 @@ impl MrEntry {
         TAKEN
     }
 
-    /// The window gives no access any more. The caller has taken it.
+    /// Takes all access from the window. The caller has taken its key.
     fn unbind(&self, fabric: &Fabric) {
         self.access.set(0);
         self.len.set(0);
@@ -111,7 +107,7 @@ impl MrEntry {
     }
 }
 
-/// Binds a window for queue pair `qpn` of domain `pd`; the status of the request.
+/// Binds a window for queue pair `qpn` of domain `pd`; returns the status of the request.
 #[cold]
 pub(crate) fn bind(fabric: &Fabric, pd: u32, qpn: u32, b: &Binding) -> u32 {
     let index = b.window >> 8;
@@ -133,7 +129,7 @@ pub(crate) fn bind(fabric: &Fabric, pd: u32, qpn: u32, b: &Binding) -> u32 {
     if is_bound { wc_status::SUCCESS } else { wc_status::MW_BIND_ERR }
 }
 
-/// Whether `b` is allowed; then `window`, which the caller has taken, is so bound.
+/// Binds `window`, whose key the caller has taken, if `b` is allowed.
 fn attach(fabric: &Fabric, window: &MrEntry, qpn: u32, b: &Binding) -> bool {
     if b.len == 0 && window.kind.get() == 1 {
         window.unbind(fabric);
@@ -176,12 +172,11 @@ fn invalidable(fabric: &Fabric, key: u32, pd: u32, qpn: u32) -> Option<&'static 
     })
 }
 
-/// Whether [`invalidate`] would do it.
 pub(crate) fn may_invalidate(fabric: &Fabric, key: u32, pd: u32, qpn: u32) -> bool {
     invalidable(fabric, key, pd, qpn).is_some()
 }
 
-/// Frees the window of type 2 that `key` names; whether it was bound, and by this queue pair.
+/// Frees the window of type 2 that `key` names, if it was bound by this queue pair.
 #[cold]
 pub(crate) fn invalidate(fabric: &Fabric, key: u32, pd: u32, qpn: u32) -> bool {
     let Some(window) = invalidable(fabric, key, pd, qpn) else { return false };

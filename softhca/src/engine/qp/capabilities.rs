@@ -1,26 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a queue pair is created from, and its sizes: whether the adapter has them, and what it grants of what was asked
-//! for.
-//!
-//! Called by: the C side (fills in a `QpInit`), lifetime. Grade: setup. Thread rule: any thread. Source of the rule
-//! `Wqe`: rdma-core `providers/mlx5/verbs.c` (`sq_overhead`, `mlx5_calc_send_wqe`, `mlx5_calc_sq_size`); of
-//! `SharedWithSge`: kernel `sw/rxe/rxe_qp.c` (`rxe_qp_init_req`).
+//! The values that a queue pair is created from, and its sizes: whether the adapter has them, and what it grants.
+//! Called by: `verbs` (fills in a `QpInit`), lifetime. Grade: setup. Thread rule: any thread. Source of the rule `Wqe`:
+//! rdma-core `providers/mlx5/verbs.c` (`sq_overhead`, `mlx5_calc_send_wqe`, `mlx5_calc_sq_size`); of `SharedWithSge`:
+//! kernel `sw/rxe/rxe_qp.c` (`rxe_qp_init_req`).
 
 use crate::behaviour::{CreateErrno, InlineGrant};
 use crate::engine::codes::qp_type::{UD, XRC_SEND};
 use crate::engine::{Cq, Errno, Hca, Pd, QpCap, Result, Srq};
 
-/// What a queue pair is created from.
+/// The values that a queue pair is created from.
 pub struct QpInit<'a> {
     /// `codes::qp_type`, but `XRC_RECV`, which has none of these (`Hca::create_xrc_recv`).
     pub kind: u32,
     /// Its protection domain.
     pub pd: &'a Pd,
-    /// Where its sends complete.
+    /// Completion queue of its sends.
     pub send_cq: &'a Cq,
-    /// Where its receives complete; an `XRC_SEND` has none.
+    /// Completion queue of its receives; not used for `XRC_SEND`.
     pub recv_cq: &'a Cq,
-    /// Where its receives come from; without, a queue of its own.
+    /// Shared receive queue; without one it has a queue of its own.
     pub srq: Option<&'a Srq>,
     /// Sizes.
     pub cap: QpCap,
@@ -32,20 +30,16 @@ pub struct QpInit<'a> {
 
 /// Bytes of a piece of memory in a work queue entry.
 const PIECE: u32 = 16;
-/// Work queue entries are so many bytes, or a multiple of it, and the send queue counts in these.
+/// Unit of work queue entries and of the send queue, in bytes.
 const BLOCK: u32 = 64;
-/// What comes before pieces or inline data in the entry of a datagram, and of any other request: there is room for
-/// binding a memory window, which takes most.
+/// Bytes before pieces or inline data in an entry, of a datagram and of others (binding a memory window takes most).
 const BEFORE_DATAGRAM: u32 = 64;
 const BEFORE_OTHERS: u32 = 192;
 /// Inline data begins with its length.
 const INLINE_HEAD: u32 = 4;
-/// The least pieces that are granted where the adapter has so many.
 const LEAST_PIECES: u32 = 2;
 
-/// What is granted, the queues' lengths rounded up to powers of two.
-/// # Errors
-/// As the adapter says that a queue pair is beyond its limits: EINVAL, or no number.
+/// Grants sizes, the queues' lengths rounded up to powers of two. Beyond the limits: EINVAL, or 0 for no number.
 pub(super) fn granted(hca: &Hca, init: &QpInit) -> Result<QpCap> {
     let (limits, ways, asked) = (hca.limits(), hca.behaviour(), &init.cap);
     let beyond = match ways.create_qp_errno_on_limit {
@@ -84,7 +78,7 @@ pub(super) fn granted(hca: &Hca, init: &QpInit) -> Result<QpCap> {
     cap.ok_or(beyond)
 }
 
-/// The inline data that fits in an entry for what was asked; `None` if the entry, or the queue, would be too long.
+/// Returns the inline data that fits in an entry; `None` if the entry, or the queue, would be too long.
 fn in_entries(kind: u32, asked: &QpCap, max_inline: u32, most_wr: u32) -> Option<u32> {
     let before = if kind == UD { BEFORE_DATAGRAM } else { BEFORE_OTHERS };
     let inline = (INLINE_HEAD + asked.max_inline_data).next_multiple_of(PIECE);

@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where messages of another process wait for the receiver's poll: a ring of bytes in the region, for each queue pair
-//! one.
-//!
-//! A message of up to 12 KiB, with a header, goes through it: a copy in, a copy out, and no system call. It is small,
-//! so that it stays in the caches of both sides; what does not fit now takes another way (`wire::receive`). Called by:
-//! `wire::receive` (`place`, `fill`), `cq::poll` (`at`, `empty`). Grade: hot. Thread rule: `place` and `fill` under
-//! the receiver's `resp.lock`; `empty` by the owner's poll, in the order of arrival, which is that of the completions.
-//! Positions count bytes ever put in, and wrap.
+//! Messages of another process that wait for the receiver's poll: a ring of bytes in the region for each queue pair. A
+//! message of up to 12 KiB, with a header, goes through it: a copy in, a copy out, and no system call. It is small, to
+//! stay in the caches of both sides; a message that does not fit now takes another way (`wire::receive`). Called by:
+//! `wire::receive` (`place`, `at`, `fill`), `cq::poll` (`at`, `empty`). Grade: hot. Thread rule: `place` and `fill`
+//! under the receiver's `resp.lock`; `empty` by the owner's poll, in the order of arrival, which is that of the
+//! completions. Positions count bytes ever put in, and wrap.
 
 use crate::engine::Fabric;
 use crate::engine::memory::{W32, W64};
 
-/// The longest message that goes through it.
 pub(crate) const MAX_STAGED: u32 = (12 << 10) + 256;
 const RING: u32 = 64 << 10;
 const LINE: u32 = 64;
@@ -19,7 +16,7 @@ const LINE: u32 = 64;
 /// What nobody writes while messages come, what senders write and what the owner writes lie on different cache lines.
 #[repr(C, align(64))]
 pub(crate) struct Inbox {
-    /// Where the ring lies; 0: there is none.
+    /// Offset of the ring; 0: there is none.
     ring: W64,
     senders: Senders,
     owner: Owner,
@@ -55,14 +52,14 @@ impl Inbox {
         fabric.release(self.ring.swap(0));
     }
 
-    /// Forgets all messages. The caller holds `resp.lock`, or nobody else knows the queue pair.
+    /// Forgets all messages. The caller holds `resp.lock`, or no other thread knows the queue pair.
     pub(crate) fn clear(&self) {
         for word in [&self.senders.filled, &self.senders.emptied_seen, &self.owner.emptied] {
             word.set(0);
         }
     }
 
-    /// Room for `len` bytes in one piece, which is taken by `fill`.
+    /// Finds room for `len` bytes in one piece, which `fill` takes.
     #[inline]
     pub(crate) fn place(&self, len: u32) -> Option<Stretch> {
         let filled = self.senders.filled.get();
@@ -89,7 +86,7 @@ impl Inbox {
         fabric.region().bytes(self.ring.get() + u64::from(stretch.start % RING))
     }
 
-    /// The stretch has been read, and all before it.
+    /// Frees the stretch, which has been read, and all before it.
     #[inline]
     pub(crate) fn empty(&self, stretch: Stretch) {
         self.owner.emptied.publish(stretch.end);

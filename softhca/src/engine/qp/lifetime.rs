@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a queue pair is made, and how it is destroyed or reset: what becomes of completions that were not polled, and of
-//! requests of a shared receive queue, is as the adapter's behaviour says.
-//!
-//! Called by: the C side, modify. Grade: setup. Thread rule: any thread; one at a time destroys or resets a queue pair.
-//! `before_leaving` and `after_leaving` are the two halves: while it can still be found, and when nobody finds it any
-//! more.
+//! Makes queue pairs, destroys and resets them. The adapter's behaviour says what becomes of completions that were not
+//! polled, and of requests of a shared receive queue. Called by: `verbs`, modify. Grade: setup. Thread rule: any
+//! thread; one at a time destroys or resets a queue pair, between `before_leaving` and `after_leaving`.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
@@ -19,7 +16,7 @@ use crate::engine::qp::{QpShared, capabilities, object, table};
 use crate::engine::{Errno, Hca, Qp, QpCap, QpInit, Result, Xrcd};
 
 impl Hca {
-    /// The answering end of an XRC connection (`XRC_RECV`), in RESET. It has no queues of its own.
+    /// Creates the answering end of an XRC connection (`XRC_RECV`), in RESET. It has no queues of its own.
     /// # Errors
     /// ENOMEM.
     pub fn create_xrc_recv(self: &Arc<Self>, domain: &Xrcd, cookie: u64) -> Result<Qp> {
@@ -33,7 +30,7 @@ impl Hca {
         Ok(Qp::begin(self, qp, number, XRC_RECV, QpCap::default(), cookie, vec![domain.users.enter()]))
     }
 
-    /// A queue pair, in RESET.
+    /// Creates a queue pair, in RESET.
     /// # Errors
     /// EINVAL, ENOMEM; no number (0) where the adapter leaves `errno` alone.
     pub fn create_qp(self: &Arc<Self>, init: &QpInit) -> Result<Qp> {
@@ -70,7 +67,7 @@ impl Hca {
 }
 
 impl Qp {
-    /// What all kinds have in common; from here on it is found.
+    /// Sets what all kinds have in common; from here on the queue pair can be found.
     fn begin(hca: &Arc<Hca>, qp: &'static QpShared, qpn: u32, kind: u32, cap: QpCap, cookie: u64, own: Vec<Use>) -> Qp {
         let fabric = &*hca.fabric;
         qp.kind.set(kind);
@@ -99,7 +96,7 @@ impl Qp {
         made
     }
 
-    /// Ends it: its requests are forgotten, and its completions as the adapter does with them.
+    /// Destroys it: forgets its requests, and treats its completions as the adapter does.
     /// # Errors
     /// EBUSY while attached to a multicast group.
     pub fn destroy(&self) -> Result<()> {
@@ -123,8 +120,8 @@ impl Qp {
 }
 
 impl Qp {
-    /// It is about to go: completions that stay are made independent of it, and a request that it has taken is lost.
-    /// The caller holds `resp.lock`, so that nothing arrives any more.
+    /// Before it is destroyed or reset: keeps completions that outlive it, and loses a request that it has taken, where
+    /// the adapter does so. The caller holds `resp.lock`, so nothing arrives.
     pub(super) fn before_leaving(&self, state: u32) {
         let (fabric, qp, ways) = (&*self.hca.fabric, self.shared, self.hca.behaviour());
         if ways.purge_cq_on_destroy == Purge::No {
@@ -142,8 +139,8 @@ impl Qp {
         }
     }
 
-    /// It is gone, or was reset: what is left of its completions is purged. Requests of a shared queue whose
-    /// completions nobody will see are free again, or lost.
+    /// After it was destroyed or reset: purges what is left of its completions. Requests of a shared queue whose
+    /// completions nobody will see become free, or are lost.
     pub(super) fn after_leaving(&self) {
         let (fabric, ways) = (&*self.hca.fabric, self.hca.behaviour());
         if let Some((queue, cq)) = self.shares {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Queue pairs. In shared memory: `shared` (one of them), `inbox` (messages that wait for its poll), `table` (all of
-//! them). As a program holds one: `object`, with `capabilities` (what it is made from), `lifetime` (made, destroyed,
-//! reset) and `modify` (its states).
+//! Queue pairs. In shared memory: `shared` (one), `inbox` (messages that wait for its poll), `table` (all). As a
+//! program holds one: `object`, `capabilities` (its sizes), `lifetime` (made, destroyed, reset), `modify` (its states).
 
 pub(crate) mod capabilities;
 pub(crate) mod inbox;

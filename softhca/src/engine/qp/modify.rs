@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A queue pair changes its state and its attributes, as far as the state machine has the change.
-//!
-//! Called by: the C side. Grade: setup. Thread rule: any thread; a change holds both locks of the queue pair, so that
-//! nobody works on it meanwhile. Source: InfiniBand specification 10.3 and table 91 (modify queue pair), which
-//! `ibv_modify_qp(3)` and the kernel's checks follow.
+//! Changes a queue pair's state and attributes, as far as the state machine has the change. Called by: `verbs`. Grade:
+//! setup. Thread rule: any thread; a change holds both locks of the queue pair, so no other thread works on it then.
+//! Source: InfiniBand specification 10.3 and table 91 (modify queue pair); the man page and the kernel follow it.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -72,12 +70,12 @@ impl Qp {
                 waiting_peer = Some(qp.dest_qpn.get());
             }
             if to == RTS && now != RTS {
-                // What was posted before this, where the adapter allows it, or while the queue was drained.
+                // Requests that were posted before, where the adapter allows it, or while the queue was drained.
                 qp.tells_drained.set(0);
                 retry::run(fabric, qp, false);
             }
             if to == SQD && now == RTS && mask & EN_SQD_ASYNC_NOTIFY != 0 && attr.en_sqd_async_notify != 0 {
-                // What is under way ends first.
+                // The request under way ends first.
                 qp.tells_drained.set(1);
                 if qp.sq.wait.get() == 0 {
                     retry::run(fabric, qp, false);
@@ -87,7 +85,7 @@ impl Qp {
         if qp.state.get() == RESET {
             self.after_leaving();
         }
-        // 0 is nobody's number, and what an unused place has.
+        // 0 is the number of unused places.
         if let Some(peer) = waiting_peer.filter(|peer| *peer != 0 && is_reliable(qp.kind.get())) {
             // It may have sent before we were ready, and waits.
             let other = place(fabric, peer);
@@ -100,7 +98,7 @@ impl Qp {
         Ok(())
     }
 
-    /// Whether peers can be given the rights that queue pairs ask for: atomics must be there.
+    /// Refuses rights to atomics that the adapter does not have.
     fn may_be_accessed(&self, attr: &QpAttr, mask: u32) -> Result<()> {
         if self.hca.limits().atomics != Atomics::None {
             return Ok(());
@@ -111,7 +109,7 @@ impl Qp {
         match self.hca.behaviour().atomic_access_without_cap {
             AtomicAccess::Einval if given && asks(attr.qp_access_flags) => Err(Errno(libc::EINVAL)),
             AtomicAccess::Eopnotsupp if mask & (ACCESS_FLAGS | MAX_DEST_RD_ATOMIC) != 0 => {
-                // Without a depth for what comes in, rights to read and for atomics are off, and nothing is said.
+                // Without a depth for incoming requests, rights to read and for atomics are off, without an error.
                 let has_depth = mask & MAX_DEST_RD_ATOMIC != 0;
                 let depth = if has_depth { attr.max_dest_rd_atomic } else { kept.max_dest_rd_atomic };
                 let flags = if given { attr.qp_access_flags } else { kept.qp_access_flags };
@@ -121,7 +119,6 @@ impl Qp {
         }
     }
 
-    /// The rights as a query shows them.
     fn shown(&self, flags: u32) -> u32 {
         let (limits, ways) = (self.hca.limits(), self.hca.behaviour());
         let hides = limits.atomics == Atomics::None && ways.atomic_access_without_cap == AtomicAccess::Accepted;
@@ -204,7 +201,6 @@ const fn rule(from: u32, to: u32, kinds: &'static [u32], needs: u32, allows: u32
     Rule { from, to, kinds, needs, allows }
 }
 
-/// Those that are connected.
 const CONNECTED: &[u32] = &[RC, UC, XRC_SEND, XRC_RECV];
 /// Of these, those that answer and keep count of what they answer; and those that do not.
 const ANSWERING: &[u32] = &[RC, XRC_RECV];
@@ -248,10 +244,8 @@ const RULES: &[Rule] = &[
     rule(SQE, RTS, &[UD], 0, CUR_STATE | QKEY),
 ];
 
-/// The state after a modification.
-/// # Errors
-/// EINVAL: the state machine has no such transition, an attribute is missing or not allowed, or a value is out of
-/// range.
+/// Returns the state after a modification. EINVAL: the state machine has no such transition, an attribute is missing or
+/// not allowed, or a value is out of range.
 pub(super) fn check(
     kind: u32,
     now: u32,

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A queue pair as a program holds it: asked, given requests, attached to multicast groups.
-//!
-//! How it is made and destroyed is written in `lifetime`, how it changes in `modify`. Owns the groups of the region,
-//! too; a member is the index of its queue pair plus one. Called by: the C side; datagram (the members of a group).
-//! Grade: setup, but for `post_send` and `post_recv`, which are hot, and `members` for who sends to groups. Thread
-//! rule: any thread; changes of groups hold the region's lock of the tables.
+//! A queue pair as a program holds it: queried, given requests, attached to multicast groups. Owns the groups of the
+//! region, too; a member is the index of its queue pair plus one. Called by: `verbs`; datagram (the members of a
+//! group). Grade: setup, but for `post_send` and `post_recv`, which are hot, and `members` for senders to groups.
+//! Thread rule: any thread; changes of groups hold the region's lock of the tables.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -34,29 +32,28 @@ pub struct Qp {
     pub(super) uses: Mutex<Option<Vec<Use>>>,
     /// The shared queue its receives come from, and the queue they complete to.
     pub(super) shares: Option<(&'static RecvQueue, &'static CqShared)>,
-    /// It was in ERR, or was reset.
     pub(super) spent: AtomicBool,
-    /// Where it completes: nowhere, to one queue or to two.
+    /// Its completion queues: none, one or two.
     pub(super) completes_to: Vec<&'static CqShared>,
 }
 
 impl Qp {
-    /// 24 bits.
+    /// Returns the number: 24 bits.
     pub fn number(&self) -> u32 {
         self.number
     }
 
-    /// The sizes granted.
+    /// Returns the sizes granted.
     pub fn cap(&self) -> QpCap {
         self.cap
     }
 
-    /// `codes::qp_state` now.
+    /// Returns the `codes::qp_state` now.
     pub fn state(&self) -> u32 {
         self.shared.state.seen()
     }
 
-    /// All attributes. Packet sequence numbers are those of now.
+    /// Returns all attributes. Packet sequence numbers are those of now.
     pub fn query(&self) -> QpAttr {
         let mut attr = *self.attr.lock().unwrap_or_else(PoisonError::into_inner);
         attr.qp_state = self.state();
@@ -72,8 +69,7 @@ impl Qp {
 
     /// Posts one send work request.
     /// # Errors
-    /// ENOMEM (queue full), EINVAL (state, opcode, pieces, inline size), or what the adapter says instead
-    /// (`send::post`).
+    /// ENOMEM (queue full), EINVAL (state, opcode, pieces, inline size), or what the adapter says (`send::post`).
     #[inline(always)]
     pub fn post_send(&self, wr: &SendWr) -> Result<()> {
         let fabric = &*self.hca.fabric;
@@ -134,8 +130,7 @@ impl Qp {
         if is_left { Ok(()) } else { Err(Errno(libc::EINVAL)) }
     }
 
-    /// As when it was made: no requests, and no completions of former ones. The caller holds both locks, or nobody else
-    /// knows the queue pair.
+    /// Forgets requests, completions and attributes. Both locks are held, or no other thread knows the queue pair.
     pub(super) fn reset(&self) {
         let (fabric, qp) = (&*self.hca.fabric, self.shared);
         qp.epoch.set((qp.epoch.get() + 1) & 0xff);
@@ -165,13 +160,11 @@ impl Group {
     }
 }
 
-/// A group's address as two words.
 fn key_of(gid: &[u8; 16]) -> [u64; 2] {
     let half = |at: usize| u64::from_ne_bytes(std::array::from_fn(|i| gid[at + i]));
     [half(0), half(8)]
 }
 
-/// The indices of the queue pairs that are in the group `gid`.
 pub(crate) fn members(fabric: &Fabric, gid: &[u8; 16]) -> impl Iterator<Item = u32> {
     let key = key_of(gid);
     let group = fabric.header().groups.iter().find(|group| group.key() == key);
@@ -182,9 +175,6 @@ pub(super) fn is_member(fabric: &Fabric, index: u32) -> bool {
     fabric.header().groups.iter().any(|group| group.members.iter().any(|member| member.get() == index + 1))
 }
 
-/// Queue pair `index` joins the group `gid`.
-/// # Errors
-/// ENOMEM: too many groups or members.
 pub(super) fn join(fabric: &Fabric, index: u32, gid: &[u8; 16]) -> Result<()> {
     let key = key_of(gid);
     let header = fabric.header();
@@ -204,7 +194,7 @@ pub(super) fn join(fabric: &Fabric, index: u32, gid: &[u8; 16]) -> Result<()> {
     Ok(())
 }
 
-/// Queue pair `index` leaves the group `gid`, or all; whether it was in one.
+/// Queue pair `index` leaves the group `gid`, or all; returns whether it was in one.
 pub(super) fn leave(fabric: &Fabric, index: u32, gid: Option<&[u8; 16]>) -> bool {
     let header = fabric.header();
     let key = gid.map(key_of);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Queue pairs as they lie in the region, and what each says of itself.
-//!
-//! Called by: send and wire (both ends of a request), the rest of this folder. Grade: hot: the structure's first two
-//! lines change on modify only, so both sides keep them cached. Thread rule, the order of locks: `sq.lock` of one queue
-//! pair, then `resp.lock` of one, then a receive queue's, then a completion queue's. `state` changes under `resp.lock`.
+//! Queue pairs as they lie in the region. Called by: send and wire (both ends of a request), the rest of this folder.
+//! Grade: hot: the structure's first two lines change on modify only, so both sides keep them cached. Thread rule, the
+//! order of locks: `sq.lock` of one queue pair, then `resp.lock` of one, then a receive queue's, then a completion
+//! queue's. `state` changes under `resp.lock`.
 
 use crate::behaviour::Behaviour;
 use crate::engine::Fabric;
@@ -23,17 +22,15 @@ use crate::engine::send::queue::SendQueue;
 const PARTITION: u32 = 0x7fff;
 const FULL_MEMBER: u32 = 0x8000;
 
-/// What the side that answers keeps: written by whoever delivers to this queue pair.
+/// State of the answering side, written by threads that deliver to this queue pair.
 #[repr(C, align(64))]
 pub(crate) struct Responder {
     pub(crate) lock: SharedLock,
     /// Packet sequence number expected next.
     pub(crate) psn: W32,
-    /// A packet has arrived since RTR.
     pub(crate) established: W32,
 }
 
-/// A queue pair as it lies in the region.
 #[repr(C, align(64))]
 pub(crate) struct QpShared {
     /// 0 while the place is free.
@@ -48,7 +45,7 @@ pub(crate) struct QpShared {
     pub(crate) pd: W32,
     pub(crate) dest_qpn: W32,
     pub(crate) to_device: W32,
-    /// 0: nobody has the address.
+    /// 0: no port has the address.
     pub(crate) to_port: W32,
     pub(crate) access: W32,
     pub(crate) qkey: W32,
@@ -82,7 +79,7 @@ pub(crate) struct QpShared {
     pub(crate) xrcd: W32,
     /// Its owner asked for an event when the request that was under way at SQD has ended.
     pub(crate) tells_drained: W32,
-    /// It has failed, and its requests are not flushed before its owner has read the event that says so.
+    /// It has failed; its requests are flushed when its owner has read the event that says so.
     pub(crate) withheld: W32,
     /// Its path: the LID of the peer (0: none), its own GID's index plus one (0: none), and the port that they led to.
     pub(crate) dlid: W32,
@@ -105,7 +102,7 @@ impl QpShared {
         self.qpn.get() & 0xffff
     }
 
-    /// Its number, and its epoch above: what a completion names it by.
+    /// Returns its number, with its epoch above: its name in completions.
     #[inline]
     pub(crate) fn name(&self) -> u32 {
         self.qpn.get() | (self.epoch.get() << 24)
@@ -115,22 +112,19 @@ impl QpShared {
         self.partition.get() as u16
     }
 
-    /// Sets its partition key to the one at `index` of `keys`. With an index beyond them it has none, and no packet of
-    /// it is taken.
+    /// Takes its partition key from `keys`. With an index beyond them it has none, and no packet of it is taken.
     pub(crate) fn set_partition(&self, index: u16, keys: &[u16]) {
         let key = keys.get(usize::from(index)).copied().unwrap_or(0);
         self.partition.set(u32::from(index) | (u32::from(key) << 16));
     }
 
-    /// Whether packets between the two are taken: same partition, and one a full member (InfiniBand specification
-    /// 10.9.3).
+    /// Whether packets between the two are taken: same partition, one a full member (InfiniBand specification 10.9.3).
     #[inline]
     pub(crate) fn shares_partition(&self, other: &QpShared) -> bool {
         let (own, others) = (self.partition.get() >> 16, other.partition.get() >> 16);
         (own ^ others) & PARTITION == 0 && (own | others) & FULL_MEMBER != 0 && own & PARTITION != 0
     }
 
-    /// Where its receives come from.
     #[inline]
     pub(crate) fn recv_queue(&self, fabric: &Fabric) -> &'static RecvQueue {
         match self.srq.get() {
@@ -151,7 +145,7 @@ impl QpShared {
         &fabric.devices()[self.device.get() as usize].behaviour
     }
 
-    /// Tells its owner, if its adapter raises such events.
+    /// Tells its owner of `event`, if its adapter raises such events.
     pub(crate) fn raise(&self, fabric: &Fabric, event: u32) {
         if !self.behaviour(fabric).async_events.raises(event) {
             return;
@@ -165,8 +159,7 @@ impl QpShared {
         fabric.count(self.device.get(), self.port.get(), what);
     }
 
-    /// Enters the error state, as far as `resp.lock`, which the caller holds, allows: receives are flushed here, sends
-    /// by whoever does what was deferred.
+    /// Enters the error state and flushes receives. The caller holds `resp.lock`, and sees to the sends after it.
     pub(crate) fn fail_receives(&self, fabric: &Fabric) {
         let before = self.state.get();
         self.state.publish(ERR);

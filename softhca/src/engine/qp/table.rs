@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of queue pairs: places taken for a new one, given back, and looked through; and queue pairs stopped
-//! because of what happened elsewhere: at the wire, to a completion queue, or because their program has read an event.
-//!
-//! Places never become anything else, so a stale number finds a queue pair that says it is another. A number is the
-//! place's index (16 bits) and its generation (8 bits). Called by: lifetime, service (a dead process's, and what was
-//! deferred), adapter (events), scripted faults. Grade: setup. Thread rule: the region's lock of the tables; who stops
-//! a queue pair holds no shared lock.
+//! The table of queue pairs: takes places, gives them back, and looks through them; and stops queue pairs because of
+//! what happened at the wire or to a completion queue, or because their program has read an event. Places never become
+//! anything else, so a stale number finds a queue pair that says it is another. A number is the place's index (16 bits)
+//! and its generation (8 bits). Called by: lifetime, service (a dead process' queue pairs, deferred work), adapter,
+//! timeline. Grade: setup. Thread rule: the region's lock of the tables; stop a queue pair without a shared lock.
 
 use crate::engine::codes::qp_state::RESET;
 use crate::engine::codes::qp_type::XRC_RECV;
@@ -14,9 +12,9 @@ use crate::engine::qp::{QpShared, object, place, table};
 use crate::engine::send::execution;
 use crate::engine::{Errno, Fabric, Result};
 
-/// Numbers below are the special queue pairs'.
+/// Lower indices are those of the special queue pairs.
 const FIRST_INDEX: u32 = 64;
-/// So many places are used before any is used again.
+/// Number of places that are used before any is used again.
 const FRESH: u32 = 1024;
 
 pub(crate) fn all(fabric: &Fabric) -> impl Iterator<Item = &'static QpShared> {
@@ -31,7 +29,7 @@ pub(crate) fn release_all_of(fabric: &Fabric, token: u32) {
     }
 }
 
-/// Removes the queue pair: when this returns, nobody can find it or is still working on it.
+/// Removes the queue pair: when this returns, no thread can find it or is still working on it.
 pub(super) fn release(fabric: &Fabric, qp: &QpShared) {
     object::leave(fabric, qp.index(), None);
     let (index, device) = (qp.index(), qp.device.get() as usize);
@@ -47,7 +45,7 @@ pub(super) fn release(fabric: &Fabric, qp: &QpShared) {
     give_back(fabric, index, device);
 }
 
-/// The place of this index (or number), which a queue pair of `device` had, is free again. Nobody knows it.
+/// Frees the place of this index (or number), which a queue pair of `device` had and nobody knows.
 pub(super) fn give_back(fabric: &Fabric, number: u32, device: usize) {
     let index = number & 0xffff;
     let region = fabric.region();
@@ -63,9 +61,7 @@ pub(super) fn give_back(fabric: &Fabric, number: u32, device: usize) {
     header.qps_free_last.set(index + 1);
 }
 
-/// A free place, if possible one that has been free for long, and the number of the queue pair to be in it.
-/// # Errors
-/// ENOMEM: the adapter, or the fabric, has as many as it can.
+/// Takes a free place, if possible one that has been free for long, and its new number; ENOMEM if there is none.
 pub(super) fn take(fabric: &Fabric, device: usize) -> Result<(&'static QpShared, u32)> {
     let region = fabric.region();
     let header = fabric.header();
@@ -98,9 +94,9 @@ pub(super) fn take(fabric: &Fabric, device: usize) -> Result<(&'static QpShared,
     Ok((qp, index | (generation << 16)))
 }
 
-/// The queue pairs whose sends wait for a request in this shared receive queue.
+/// Returns the queue pairs whose sends wait for a request in this shared receive queue.
 pub(crate) fn waiting_for(fabric: &Fabric, srq: u64) -> Vec<u32> {
-    // Which queue an XRC connection waits for is its peer's request's to say: all of them look.
+    // The request of the peer says which queue an XRC connection waits for: all of them look.
     let may_use = |qp: &QpShared| qp.srq.get() == srq || qp.kind.get() == XRC_RECV;
     let waited = |qp: &&QpShared| qp.rq.wanted.get() != 0 && may_use(qp);
     all(fabric)
@@ -112,7 +108,7 @@ pub(crate) fn waiting_for(fabric: &Fabric, srq: u64) -> Vec<u32> {
         .collect()
 }
 
-/// Enters the error state and flushes both queues. No lock is held.
+/// Enters the error state and flushes both queues. The caller holds no lock.
 pub(crate) fn flush_sends(fabric: &Fabric, index: u32) {
     let qp = place(fabric, index);
     let _held = qp.sq.lock.lock(fabric);
@@ -121,7 +117,7 @@ pub(crate) fn flush_sends(fabric: &Fabric, index: u32) {
     }
 }
 
-/// The owner of the queue pair of this number has read an event about it: what was withheld is flushed.
+/// Flushes what was withheld, as the owner of this queue pair has read an event about it.
 pub(crate) fn event_was_read(fabric: &Fabric, number: u32) {
     let qp = place(fabric, number);
     if qp.qpn.get() == number && qp.withheld.swap(0) != 0 {

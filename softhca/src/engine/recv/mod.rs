@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Receive queues: `queue` (the requests in shared memory, a queue pair's own or shared), `srq` (a shared one as a
-//! program holds it), `xrc` (those that XRC connections reach).
+//! Receive queues: `queue` in shared memory, `srq` for a shared one as a program holds it, `xrc` for XRC connections.
 
 pub(crate) mod queue;
 pub(crate) mod srq;

@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The queue of receive requests, a queue pair's own or shared by several.
-//!
-//! Called by: qp and srq (posting), wire (taking one for a message), `cq::poll` (where a payload goes; the request
-//! is free then). Grade: hot. What the poster writes, what takers write and what nobody writes lie on different cache
-//! lines; takers look at the poster's line only when what they knew of is used up, and at a request only if some
-//! request may be too short for the message. Thread rule: posters hold `posting.lock`; takers of a shared queue hold
-//! `taking.lock`, those of a queue pair's own its responder lock. A request belongs to the taker from the publication
-//! of `posted` until it is freed, in its owner's poll.
+//! The queue of receive requests, a queue pair's own or shared by several. Called by: qp and srq (post), wire (takes
+//! one for a message), `cq::poll` (where a payload goes; the request is free then). Grade: hot. What the poster writes,
+//! what takers write and what nobody writes lie on different cache lines. Takers look at the poster's line only when
+//! the requests they knew of are used up, and at a request only if some request may be too short for the message.
+//! Thread rule: posters hold `posting.lock`; takers of a shared queue hold `taking.lock`, those of a queue pair's own
+//! its responder lock. A request is the taker's from the publication of `posted` until its owner's poll frees it.
 
 use crate::engine::codes::{access, event};
 use crate::engine::copy::Pieces;
@@ -15,7 +13,7 @@ use crate::engine::memory::{Held, Shared, SharedLock, W32, W64};
 use crate::engine::mr::table;
 use crate::engine::{Errno, Fabric, RecvWr, Result, Sge};
 
-/// A request as it lies in the ring (rule M2: plain, guarded by who owns it); its pieces follow.
+/// A request as it lies in the ring (rule M2: plain; its poster's, then its taker's); its pieces follow.
 #[repr(C)]
 struct Request {
     wr_id: u64,
@@ -29,9 +27,8 @@ struct Request {
 #[repr(C, align(64))]
 pub(crate) struct Posting {
     pub(crate) lock: SharedLock,
-    /// Requests ever posted.
+    /// Number of requests ever posted; and ever freed.
     posted: W32,
-    /// Requests ever freed.
     freed: W32,
     /// First free request plus one (shared queue).
     free: W32,
@@ -40,7 +37,6 @@ pub(crate) struct Posting {
 #[repr(C, align(64))]
 struct Taking {
     lock: SharedLock,
-    /// Requests ever taken.
     taken: W32,
     /// `posted` as last read.
     posted_seen: W32,
@@ -57,14 +53,14 @@ pub(crate) struct RecvQueue {
     order: W64,
     /// Complement of the fewest bytes that any request posted has had room for; 0 if none was posted.
     not_shortest: W32,
-    /// Not 0: some sender waits for a request (a hint; his timer finds out too).
+    /// Not 0: some sender waits for a request (a hint; its timer finds out, too).
     pub(crate) wanted: W32,
-    /// Shared queue: below so many an event is due; 0 when not armed.
+    /// Shared queue: an event is due when fewer requests are left; 0 when not armed.
     pub(crate) limit: W32,
-    /// Where the limit event goes: its pipe, and the number and cookie of the shared queue.
+    /// Pipe of the limit event, and number and cookie of the shared queue.
     pub(crate) context: W32,
     pub(crate) id: W32,
-    /// Shared queue: so many requests may be in it, posted and not freed; at most `size`.
+    /// Shared queue: most requests in it, posted and not freed; at most `size`.
     capacity: W32,
     pub(crate) cookie: W64,
     pub(crate) posting: Posting,
@@ -96,7 +92,7 @@ impl RecvQueue {
         Ok(())
     }
 
-    /// Forgets all requests. The caller holds both sides' locks, or nobody else knows the queue.
+    /// Forgets all requests. The caller holds both sides' locks, or no other thread knows the queue.
     pub(crate) fn clear(&self, fabric: &Fabric) {
         self.not_shortest.set(0);
         self.posting.posted.set(0);
@@ -109,7 +105,7 @@ impl RecvQueue {
         }
     }
 
-    /// Requests from `first` on go into the free list, the lowest in front.
+    /// Puts requests from `first` on into the free list, the lowest in front.
     fn add_free(&self, fabric: &Fabric, first: u32) {
         for index in (first..self.size.get()).rev() {
             // SAFETY: inside the ring, and no request yet (rule M2).
@@ -118,10 +114,8 @@ impl RecvQueue {
         }
     }
 
-    /// Lets a shared queue hold at least `capacity` requests. What it outgrows goes to `outgrown`, to be given back
-    /// when nobody can be reading there any more: when the queue ends.
-    /// # Errors
-    /// EINVAL: more requests are in it; ENOMEM.
+    /// Lets a shared queue hold at least `capacity` requests; EINVAL: more are in it; ENOMEM. `outgrown` gets its
+    /// former memory, to be released when no thread can be reading there: when the queue ends.
     pub(crate) fn resize(&self, fabric: &Fabric, capacity: u32, outgrown: &mut Vec<u64>) -> Result<()> {
         let capacity = capacity.next_power_of_two();
         let _posting = self.posting.lock.lock(fabric);
@@ -173,16 +167,13 @@ impl RecvQueue {
         fabric.region().bytes(self.requests.get() + u64::from(index) * u64::from(self.stride.get())).cast()
     }
 
-    /// The place of the request that a completion names: by a count in a queue pair's own queue, by its place in a
-    /// shared one.
+    /// Index of the request that a completion names: by a count in a queue pair's own queue, by index in a shared one.
     #[inline]
     fn place(&self, wqe: u32) -> u32 {
         if self.order.get() == 0 { wqe.wrapping_sub(1) & (self.size.get() - 1) } else { wqe }
     }
 
-    /// Appends a request. The caller holds `posting.lock`.
-    /// # Errors
-    /// ENOMEM: full; EINVAL: too many pieces.
+    /// Appends a request. The caller holds `posting.lock`. ENOMEM: full; EINVAL: too many pieces.
     #[inline(always)]
     pub(crate) fn post(&self, fabric: &Fabric, wr: &RecvWr) -> Result<()> {
         if wr.sge.len() > self.max_sge.get() as usize {
@@ -224,7 +215,7 @@ impl RecvQueue {
             let list: *mut Sge = request.add(1).cast();
             std::ptr::copy_nonoverlapping(wr.sge.as_ptr(), list, wr.sge.len());
         }
-        // A request that cannot be used counts as empty, so that takers look at it and find out.
+        // A request that cannot be used counts as empty, so that takers look at it.
         let room = if usable { bytes } else { 0 };
         if !room > self.not_shortest.get() {
             self.not_shortest.set(!room);
@@ -241,19 +232,19 @@ impl RecvQueue {
         fabric.region().at(self.order.get() + u64::from(count & (self.size.get() - 1)) * 4)
     }
 
-    /// Every request posted so far has room for so many bytes.
+    /// Returns the bytes that every request posted so far has room for.
     #[inline]
     pub(crate) fn shortest(&self) -> u32 {
         !self.not_shortest.get()
     }
 
-    /// Takers of a shared queue hold this; of an own one, the responder lock.
+    /// Locks a shared queue for takers; those of a queue pair's own hold the responder lock.
     #[inline]
     pub(crate) fn lock_taking(&self, fabric: &Fabric) -> Option<Held<'_>> {
         (self.order.get() != 0).then(|| self.taking.lock.lock(fabric))
     }
 
-    /// Takes the oldest request; returns what names it in a completion. `None`: there is none.
+    /// Takes the oldest request, if there is one; returns its name in a completion.
     #[inline]
     pub(crate) fn take(&self, fabric: &Fabric) -> Option<u32> {
         let taken = self.taking.taken.get();
@@ -267,12 +258,12 @@ impl RecvQueue {
         if self.order.get() == 0 { Some(taken.wrapping_add(1)) } else { Some(self.order_of(fabric, taken).get()) }
     }
 
-    /// How many requests are left to take. For takers.
+    /// Returns how many requests are left, for takers.
     fn left(&self) -> u32 {
         self.posting.posted.seen().wrapping_sub(self.taking.taken.get())
     }
 
-    /// Tells the owner of a shared queue once fewer requests are left than he wants. The caller holds the takers' lock.
+    /// Tells the owner of a shared queue once it has fewer requests than its limit. The caller holds the takers' lock.
     #[cold]
     pub(crate) fn check_limit(&self, fabric: &Fabric) {
         let limit = self.limit.get();
@@ -281,26 +272,23 @@ impl RecvQueue {
         }
     }
 
-    /// Tells the owner of a shared queue of an async event.
     pub(crate) fn raise(&self, fabric: &Fabric, event: u32) {
         let record = Record { about: ABOUT_SRQ, id: self.id.get(), event, cookie: self.cookie.get() };
         fabric.pipes.send(self.context.get(), record);
     }
 
-    /// What the program called the request `wqe`.
     #[inline]
     pub(crate) fn wr_id(&self, fabric: &Fabric, wqe: u32) -> u64 {
         // SAFETY: a taken request does not change until freed (rule M2).
         unsafe { (*self.request(fabric, self.place(wqe))).wr_id }
     }
 
-    /// Bytes that the request `wqe` has room for.
     pub(crate) fn room(&self, fabric: &Fabric, wqe: u32) -> u32 {
         // SAFETY: a taken request does not change until freed (rule M2).
         unsafe { (*self.request(fabric, self.place(wqe))).bytes }
     }
 
-    /// The memory of the request `wqe`, in its owner's space; `None` if a registration does not allow writing it.
+    /// Returns the memory of request `wqe`, in its owner's space; `None` if a registration does not allow to write it.
     #[inline]
     pub(crate) fn pieces(&self, fabric: &Fabric, wqe: u32, pd: u32) -> Option<Pieces> {
         let request = self.request(fabric, self.place(wqe));
@@ -315,7 +303,7 @@ impl RecvQueue {
         Some(pieces)
     }
 
-    /// The request `wqe` may be used again. Called by its owner's poll.
+    /// Frees request `wqe`. Called by its owner's poll.
     #[inline]
     pub(crate) fn free(&self, fabric: &Fabric, wqe: u32) {
         if self.order.get() == 0 {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shared receive queues, the plain ones and those that XRC connections reach.
-//!
-//! Called by: the C side. Grade: posting is hot. Thread rule: any thread. The queue itself is `queue`.
+//! Shared receive queues, plain and of XRC, as a program holds them; the queue itself is `queue`. Called by: `verbs`.
+//! Grade: posting is hot. Thread rule: any thread.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -24,7 +23,7 @@ pub struct Srq {
     /// Its domains and, for XRC, its completion queue; `None` once destroyed.
     uses: Mutex<Option<Vec<Use>>>,
     pub(crate) users: Users,
-    /// Memory that it has outgrown, which somebody may still read.
+    /// Memory that it has outgrown, which a thread may still read.
     outgrown: Mutex<Vec<u64>>,
 }
 
@@ -42,7 +41,6 @@ impl Srq {
         let offset = fabric.allocate(size_of::<RecvQueue>() as u64)?;
         let shared: &RecvQueue = fabric.region().at(offset);
         shared.begin(fabric, max_wr, max_sge, pd.id, true).inspect_err(|_| fabric.release(offset))?;
-        // An event that the adapter does not raise goes nowhere.
         let tells = hca.behaviour().async_events.raises(event::SRQ_LIMIT_REACHED);
         shared.context.set(if tells { hca.events.id } else { 0 });
         shared.id.set(fabric.next_id() & 0xff_ffff);
@@ -110,12 +108,12 @@ impl Srq {
         (self.shared.capacity(), self.shared.max_sge(), self.shared.limit.seen())
     }
 
-    /// Its number, for `ibv_get_srq_num`.
+    /// Returns its number, for `ibv_get_srq_num`.
     pub fn number(&self) -> u32 {
         self.xrc.unwrap_or_else(|| self.shared.id.get())
     }
 
-    /// Takes it out of the table, and its completions that were not polled out of the completion queue.
+    /// Takes it out of the table, and its completions that were not polled out of its completion queue.
     fn leave_xrc(&self) {
         let Some(number) = self.xrc else { return };
         let fabric = &self.hca.fabric;
@@ -143,7 +141,7 @@ impl Srq {
 }
 
 impl Hca {
-    /// A shared receive queue.
+    /// Creates a shared receive queue.
     /// # Errors
     /// EINVAL, ENOMEM.
     pub fn create_srq(self: &Arc<Self>, pd: &Pd, max_wr: u32, max_sge: u32, limit: u32, cookie: u64) -> Result<Srq> {
@@ -154,7 +152,6 @@ impl Hca {
         Srq::new(self, pd, max_wr, max_sge, limit, cookie, None)
     }
 
-    /// Whether there can be a shared receive queue of this size.
     fn may_share_receives(&self, max_wr: u32, max_sge: u32) -> Result<()> {
         let (limits, ways) = (self.limits(), self.behaviour());
         if !ways.srq {
@@ -164,7 +161,7 @@ impl Hca {
         if fits { Ok(()) } else { Err(Errno(libc::EINVAL)) }
     }
 
-    /// A shared receive queue that XRC connections of `domain` reach; its receives complete to `cq`.
+    /// Creates a shared receive queue that XRC connections of `domain` reach; its receives complete to `cq`.
     /// # Errors
     /// EINVAL, ENOMEM.
     pub fn create_xrc_srq(

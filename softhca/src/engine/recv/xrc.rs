@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Extended reliable connections: domains that processes share, and the shared receive queues in them, found by number.
-//!
-//! A request on an XRC connection names the queue that takes it, which may be another process's than the queue pair it
-//! arrives at. Owns the table of those queues, and the header's table of domains opened by a file. Called by: the C
-//! side (domains), srq (enters a queue), wire (finds one), burial (what a dead process left). Grade: setup, but for
-//! `find`. Thread rule: the region's lock of the tables guards the domains, and who enters a queue; an entry has its
-//! own lock, which whoever delivers to the queue holds, after the responder lock of a queue pair and before a queue's.
-//! Source: InfiniBand specification, annex A14; `ibv_open_xrcd(3)`.
+//! Extended reliable connections: domains that processes share, and their shared receive queues, found by number. A
+//! request on an XRC connection names the queue that takes it, which may be another process' than the queue pair it
+//! arrives at. Owns the table of those queues, and the header's table of domains opened by a file. Called by: `verbs`
+//! (domains), srq (enters a queue), wire (finds one), burial. Grade: setup, but for `find`. Thread rule: the region's
+//! lock of the tables guards domains and the entering of queues. A thread that delivers to a queue holds its entry's
+//! lock, after a queue pair's responder lock and before the queue's. Source: InfiniBand annex A14; `ibv_open_xrcd(3)`.
 
 use std::sync::Arc;
 
@@ -26,7 +24,7 @@ pub(crate) struct XrcQueue {
     pub(crate) owner: W32,
     domain: W32,
     pub(crate) pd: W32,
-    /// The queue, and the completion queue its receives complete to.
+    /// The queue, and the completion queue of its receives.
     pub(crate) queue: W64,
     pub(crate) cq: W64,
 }
@@ -43,16 +41,14 @@ fn entry(fabric: &Fabric, index: u32) -> &'static XrcQueue {
     fabric.region().at(xrc_queue_at(index))
 }
 
-/// The queue of this number, if it is of this domain; it does not go away while the lock is held.
+/// Returns the queue of this number, if it is of this domain; it does not go away while the lock is held.
 pub(crate) fn find(fabric: &Fabric, number: u32, domain: u32) -> Option<(&'static XrcQueue, Held<'static>)> {
     let entry = entry(fabric, number & (MAX_XRC_QUEUES - 1));
     let held = entry.lock.lock(fabric);
     (number != 0 && entry.number.get() == number && entry.domain.get() == domain).then_some((entry, held))
 }
 
-/// Enters the queue at `queue` under a new number of `domain`; returns the number.
-/// # Errors
-/// ENOMEM: no entry is free.
+/// Enters the queue at `queue` under a new number of `domain` and returns the number; ENOMEM if no entry is free.
 pub(crate) fn enter(fabric: &Fabric, domain: u32, pd: u32, queue: u64, cq: u64) -> Result<u32> {
     let _tables = fabric.header().tables.lock(fabric);
     let (index, entry) = (0..MAX_XRC_QUEUES)
@@ -72,7 +68,7 @@ pub(crate) fn enter(fabric: &Fabric, domain: u32, pd: u32, queue: u64, cq: u64) 
     Ok(number)
 }
 
-/// Removes the queue of this number: when this returns, nobody finds it or delivers to it.
+/// Removes the queue of this number: when this returns, no thread finds it or delivers to it.
 pub(crate) fn leave(fabric: &Fabric, number: u32) {
     let entry = entry(fabric, number & (MAX_XRC_QUEUES - 1));
     let _held = entry.lock.lock(fabric);
@@ -81,7 +77,7 @@ pub(crate) fn leave(fabric: &Fabric, number: u32) {
     }
 }
 
-/// Gives up what a dead process had: its queues, and the domains that it had open.
+/// Gives up the queues of a dead process, and the domains that it had open.
 pub(crate) fn release_all_of(fabric: &Fabric, token: u32) {
     for index in 0..MAX_XRC_QUEUES {
         let entry = entry(fabric, index);
@@ -96,7 +92,7 @@ pub(crate) fn release_all_of(fabric: &Fabric, token: u32) {
     }
 }
 
-/// The completion queue of the queue of this number, which its owner has not given up.
+/// Returns the completion queue of the queue of this number, which its owner has not given up.
 pub(crate) fn completion_queue(fabric: &Fabric, number: u32) -> &'static CqShared {
     fabric.region().at(entry(fabric, number & (MAX_XRC_QUEUES - 1)).cq.get())
 }
@@ -110,11 +106,11 @@ impl XrcQueue {
 /// How a domain is to be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct XrcdOpen {
-    /// The file that names it (its device and number): who opens it by the same shares it. Without one it is private.
+    /// Device and number of the file that names it: processes that open it by the same file share it. `None`: private.
     pub file: Option<(u64, u64)>,
-    /// Make it if nobody has it open.
+    /// Make it if no process has it open.
     pub create: bool,
-    /// Fail if somebody has it open.
+    /// Fail if a process has it open.
     pub exclusive: bool,
 }
 
@@ -124,7 +120,6 @@ pub struct Xrcd {
     pub(crate) id: u32,
     /// Its place among the opened ones, if a file names it.
     place: Option<usize>,
-    /// Queues and queue pairs in it.
     pub(crate) users: Users,
 }
 
@@ -143,9 +138,9 @@ impl Xrcd {
 }
 
 impl Hca {
-    /// An XRC domain.
+    /// Opens an XRC domain.
     /// # Errors
-    /// EAGAIN (nobody has it open, and it is not to be made), EINVAL (it is open, and must not be), ENOMEM.
+    /// EAGAIN (not open, and not to be made), EINVAL (open, and `exclusive`; or private without `create`), ENOMEM.
     pub fn open_xrcd(self: &Arc<Self>, how: XrcdOpen) -> Result<Xrcd> {
         let fabric = &self.fabric;
         let mut id = fabric.next_id();

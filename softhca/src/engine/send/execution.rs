@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A send request is executed: its memory is looked up, and it goes to the wire, or is done here if it is about memory
-//! windows. Then it is over: it is counted and, if need be, completed; a failure stops the queue and flushes the rest.
-//!
-//! Called by: post, retry, and whoever stops a queue pair (`fail`). Grade: hot. Thread rule: `sq.lock` of the queue
-//! pair.
+//! Executes a send request: looks its memory up, and gives it to the wire, or does it here if it is about memory
+//! windows. Then counts and, if need be, completes it; a failure stops the queue and flushes the rest. Called by: post,
+//! retry, modules that stop a queue pair (`fail`). Grade: hot. Thread rule: `sq.lock` of the queue pair.
 
 use crate::engine::codes::qp_state::{RTS, SQE};
 use crate::engine::codes::qp_type::{RC, UC, XRC_RECV, XRC_SEND};
@@ -17,7 +15,6 @@ use crate::engine::send::queue::NOTHING;
 use crate::engine::wire::{Message, Outcome, transmit};
 use crate::engine::{Fabric, Sge, clock};
 
-/// Whether this kind of queue pair can do that.
 #[inline]
 pub(super) fn is_possible(kind: u32, opcode: u32) -> bool {
     match opcode {
@@ -37,7 +34,6 @@ pub(super) fn is_fetch(opcode: u32) -> bool {
     (wr_opcode::RDMA_READ..=wr_opcode::ATOMIC_FETCH_AND_ADD).contains(&opcode)
 }
 
-/// Executes a request: on the wire, or here if it is about this side's own memory windows.
 #[inline]
 pub(super) fn perform(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     if m.what.opcode == wr_opcode::LOCAL_INV || m.what.opcode == wr_opcode::BIND_MW {
@@ -46,7 +42,7 @@ pub(super) fn perform(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     transmit::transmit(fabric, qp, m)
 }
 
-/// Binds a memory window or invalidates one. What each field means then is written at `SendWr`.
+/// Binds a memory window or invalidates one; `SendWr` says what each field means then.
 #[cold]
 fn manage_window(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     if m.what.opcode == wr_opcode::LOCAL_INV {
@@ -64,9 +60,7 @@ fn manage_window(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     Outcome::done(window::bind(fabric, qp.pd.get(), qp.qpn.get(), &binding))
 }
 
-/// The memory of a request, in the sender's space.
-/// # Errors
-/// How the request ends, if a registration does not allow the access.
+/// Looks up the memory of a request in the sender's space; fails with how it ends if a registration forbids it.
 #[inline]
 pub(super) fn translate(
     fabric: &Fabric,
@@ -99,8 +93,7 @@ fn completion_opcode(opcode: u32) -> u32 {
     }
 }
 
-/// The oldest request is over: counts it and, if it is asked for or has failed, says so. After a failure the queue
-/// stops.
+/// Ends the oldest request: counts it and, if asked for or failed, completes it. A failure stops the queue.
 #[expect(clippy::too_many_arguments, reason = "the fields of a request, stored or not")]
 #[inline(always)]
 pub(super) fn complete(
@@ -134,7 +127,7 @@ pub(super) fn complete(
     }
 }
 
-/// A send has failed: reliable queue pairs enter the error state, others only stop sending.
+/// Stops after a send has failed: reliable queue pairs enter the error state, others only stop sending.
 #[cold]
 fn stop(fabric: &Fabric, qp: &QpShared, status: u32) {
     qp.count(fabric, Count::RequesterError);

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Send requests: `post` (as they come from the C side), `queue` (those that wait, in shared memory), `execution` (on
-//! the wire, to their completion) and `retry` (of those that wait).
+//! Send requests: `post`, `queue` (those that wait, in shared memory), `execution` (to completion), `retry`.
 
 pub(crate) mod execution;
 pub(crate) mod post;

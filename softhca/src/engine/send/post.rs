@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A send request as it comes from the C side, and its posting: the caller executes it at once, or it is stored because
-//! it must wait, or it is refused as the adapter refuses such.
-//!
-//! Called by: `qp::object`; the C side builds the request. Grade: hot, without an allocation; of what is refused,
-//! nothing runs for a request that is right, but for atomics one look at the adapter. Thread rule: `sq.lock` of the
+//! A send request, and its posting: the caller executes it at once, or stores it because it must wait, or refuses it as
+//! the adapter does. Called by: `qp::object`; `verbs` builds the request. Grade: hot, without an allocation; a request
+//! that is right runs no code of refusals, except that atomics look once at the adapter. Thread rule: `sq.lock` of the
 //! queue pair. Values are in the byte order of the host unless said otherwise.
 
 use crate::behaviour::SendBeforeRts;
@@ -41,13 +39,13 @@ pub struct SendWr<'a> {
     pub compare_add: u64,
     /// Swap value. `BIND_MW`: local key of the region, and rights (`codes::access`) in the upper half.
     pub swap: u64,
-    /// UD: where to.
+    /// UD: the address.
     pub ah: Option<&'a Ah>,
-    /// UD: to which queue pair.
+    /// UD: the queue pair there.
     pub remote_qpn: u32,
-    /// UD: with which key; with the top bit set the queue pair's own is taken.
+    /// UD: the key; with the top bit set the queue pair's own is taken.
     pub remote_qkey: u32,
-    /// XRC: to which shared receive queue.
+    /// XRC: the shared receive queue there.
     pub remote_srqn: u32,
 }
 
@@ -64,9 +62,8 @@ impl SendWr<'_> {
     }
 }
 
-/// Posts a request. The caller holds `sq.lock`.
-/// # Errors
-/// ENOMEM (queue full), EINVAL (state, opcode, pieces, inline size), or what the adapter says instead (`judge`).
+/// Posts a request. The caller holds `sq.lock`. ENOMEM (queue full), EINVAL (state, opcode, pieces, inline size), or
+/// what the adapter says instead (`judge`).
 #[inline]
 pub(crate) fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
     let sq = &qp.sq;
@@ -151,13 +148,12 @@ fn to_address(ah: &Ah, wr: &SendWr) -> To {
 
 const EINVAL: Errno = Errno(libc::EINVAL);
 
-/// Whether the request is of a kind that an adapter may not have.
 #[inline]
 pub(super) fn may_lack_atomics(opcode: u32) -> bool {
     matches!(opcode, wr_opcode::ATOMIC_CMP_AND_SWP | wr_opcode::ATOMIC_FETCH_AND_ADD)
 }
 
-/// What is said to a request that may be wrong: an error; or an answer, after which it is queued.
+/// Judges a request that may be wrong: returns an error, or an answer after which the request is queued.
 #[cold]
 pub(super) fn judge(fabric: &Fabric, qp: &QpShared, wr: &SendWr, state: u32) -> Result<Result<()>> {
     let ways = qp.behaviour(fabric);
@@ -182,7 +178,7 @@ pub(super) fn judge(fabric: &Fabric, qp: &QpShared, wr: &SendWr, state: u32) -> 
     }
 }
 
-/// The error of a request with the flag INLINE whose data is too long, or that sends no data.
+/// Returns the error of a request with the flag INLINE whose data is too long, or that sends no data.
 #[cold]
 pub(super) fn of_inline(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Errno {
     if is_fetch(wr.opcode) { EINVAL } else { Errno(qp.behaviour(fabric).errno_inline.number()) }

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The queue of send requests as it lies in the region. A request that is executed at once is never stored.
-//!
-//! Called by: the queue pairs (begin, end), the rest of this folder. Grade: hot. Thread rule: `lock`.
+//! The queue of send requests in the region; a request executed at once is never stored. Called by: the queue pairs,
+//! the rest of this folder. Grade: hot. Thread rule: `lock`.
 
 use crate::engine::memory::layout::MAX_CARRIED;
 use crate::engine::memory::{Shared, SharedLock, W32, W64};
 use crate::engine::wire::{Operation, To};
 use crate::engine::{Fabric, QpCap, Result, Sge, clock};
 
-/// `SendQueue::wait`: what the oldest request waits for.
+/// `SendQueue::wait`: the reason for which the oldest request waits.
 pub(super) const NOTHING: u32 = 0;
 pub(super) const RECEIVER: u32 = 1;
 pub(super) const ANSWER: u32 = 2;
@@ -17,7 +16,7 @@ pub(super) const TURN: u32 = 3;
 #[repr(C, align(64))]
 pub(crate) struct SendQueue {
     pub(crate) lock: SharedLock,
-    /// Requests ever posted, executed, and freed (by the poll of a completion).
+    /// Number of requests ever posted, executed, and freed (by the poll of a completion).
     pub(super) posted: W32,
     pub(super) done: W32,
     pub(crate) freed: W32,
@@ -28,7 +27,7 @@ pub(crate) struct SendQueue {
     pub(super) requests: W64,
     pub(crate) wait: W32,
     pub(super) retries_left: W32,
-    /// When the oldest request is tried again.
+    /// Time at which the oldest request is tried again.
     pub(crate) deadline: W64,
     /// Most bytes of inline data, and of any message.
     pub(super) max_inline: W32,
@@ -48,16 +47,13 @@ pub(super) struct Request {
     pub(super) what: Operation,
     pub(super) len: u32,
     pub(super) pieces: u32,
-    /// The payload follows, instead of the pieces.
     pub(super) carries: bool,
     pub(super) to: To,
 }
 
-/// Bytes of a stored request without what follows it.
 const REQUEST_BYTES: u32 = size_of::<Request>() as u32;
 
 impl SendQueue {
-    /// Gives it room for requests of the sizes granted.
     pub(crate) fn begin(&self, fabric: &Fabric, cap: &QpCap, max_message: u32) -> Result<()> {
         let (size, max_sge) = (cap.max_send_wr, cap.max_send_sge);
         let tail = (max_sge * size_of::<Sge>() as u32).max(MAX_CARRIED).max(cap.max_inline_data);
@@ -84,7 +80,7 @@ impl SendQueue {
         self.deadline.set(clock::NEVER);
     }
 
-    /// The place of the request of this number. (Rule M2: plain memory, guarded by `lock`.)
+    /// Returns the place of the request of this number (rule M2: plain memory, guarded by `lock`).
     pub(super) fn request(&self, fabric: &Fabric, count: u32) -> *mut Request {
         let place = u64::from(count & (self.size.get() - 1));
         fabric.region().bytes(self.requests.get() + place * u64::from(self.stride.get())).cast()

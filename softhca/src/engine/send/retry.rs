@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests that wait: for a receiver, for an answer, or for their turn behind one that does.
-//!
-//! They are stored in the queue, in shared memory, where the peer's process can execute them too. Called by: post,
-//! modify, whoever makes a waiting request possible (`retry_early`, by way of the deferred work), the service thread
-//! (timers). Grade: pending. Thread rule: `sq.lock` of the queue pair; stored requests are plain memory guarded by it
-//! (rule M2 of region).
+//! Requests that wait: for a receiver, for an answer, or for their turn behind one that does. They are stored in the
+//! queue, in shared memory, where the peer's process can execute them, too. Called by: post, modify, deferred work of
+//! threads that make a waiting request possible (`retry_early`), the service thread (timers). Grade: pending. Thread
+//! rule: `sq.lock` of the queue pair guards stored requests (rule M2 of region).
 
 use crate::engine::codes::qp_state::{ERR, RTS, SQD, SQE};
 use crate::engine::codes::{event, send_flags, wc_status};
@@ -17,15 +15,13 @@ use crate::engine::send::queue::{ANSWER, NOTHING, RECEIVER, Request, TURN};
 use crate::engine::wire::{Message, Outcome, To};
 use crate::engine::{Fabric, SendWr, Sge, clock, copy};
 
-/// How long a send that names its address handle by index is under way before the adapter looks the handle up.
+/// Time from the post of a send that names its address handle by index until the adapter looks the handle up.
 const TURN_NS: u64 = 50_000;
-/// How often, at least, the owner of a queue that waits looks at its deadline.
+/// Longest time between two looks of the owner of a waiting queue at its deadline.
 const LOOK_NS: u64 = 100_000_000;
-/// A retry count that never ends.
 const FOR_EVER: u32 = 7;
 
-/// Stores a request until it can be executed, by this process or the peer's. A small payload is stored with it, so that
-/// executing it needs no system call.
+/// Stores a request until this process or the peer's can execute it; with a small payload, to save a system call.
 #[cold]
 pub(super) fn store(fabric: &Fabric, qp: &QpShared, count: u32, wr: &SendWr, to: &To, len: u32) {
     let request = qp.sq.request(fabric, count);
@@ -119,8 +115,7 @@ pub(crate) fn run(fabric: &Fabric, qp: &QpShared, due: bool) {
     }
 }
 
-/// A request just posted, and stored as the oldest, is executed in a while, as by an adapter: by a poll of this
-/// process, or its service thread.
+/// Has a poll of this process, or its service thread, execute the request just posted, the oldest, after a while.
 #[cold]
 pub(super) fn take_turns(fabric: &Fabric, qp: &QpShared) {
     qp.sq.wait.set(TURN);
@@ -141,7 +136,7 @@ pub(super) fn wait(fabric: &Fabric, qp: &QpShared, outcome: Outcome, waited: u32
         return true; // tried early, because something changed: the timer goes on
     }
     let left = if begins { limit } else { sq.retries_left.get() };
-    // No answer is noticed after the timeout only; "not ready" at once.
+    // That no answer came is known only after the timeout, "not ready" at once.
     let spends = kind == RECEIVER || !begins;
     if kind == RECEIVER {
         qp.count(fabric, Count::RnrNakRetry);
@@ -169,7 +164,7 @@ fn answer_time(timeout: u32) -> u64 {
     if timeout == 0 { clock::NEVER } else { 4096 << timeout.min(31) }
 }
 
-/// A timer of this queue pair may have run out; when to look again, if at all.
+/// Runs the queue if its timer has run out; returns when to look again, if at all.
 pub(crate) fn retry(fabric: &Fabric, index: u32) -> Option<u64> {
     let qp = place(fabric, index);
     let _held = qp.sq.lock.lock(fabric);
@@ -182,8 +177,8 @@ pub(crate) fn retry(fabric: &Fabric, index: u32) -> Option<u64> {
     (qp.sq.wait.get() != NOTHING).then(|| look_again(qp.sq.deadline.get()))
 }
 
-/// When the owner's timer looks: at the deadline, but never much later than now, since another process may have
-/// executed the oldest request and set a deadline for the next one.
+/// Returns when the owner's timer looks: at the deadline, but soon in any case, since another process may have executed
+/// the oldest request and set a deadline for the next one.
 fn look_again(deadline: u64) -> u64 {
     deadline.min(clock::after(LOOK_NS))
 }

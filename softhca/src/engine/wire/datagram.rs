@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Datagrams: delivery to one queue pair or to a multicast group, and the header that precedes them.
-//!
-//! Called by: transmit. Grade: hot. Thread rule: as transmit. Nothing is ever told to the sender but his own mistakes:
-//! what nobody takes is lost silently.
+//! Datagrams: delivery to one queue pair or to a multicast group, and the header that precedes them. Called by:
+//! transmit. Grade: hot. Thread rule: as transmit. Senders learn only of their own mistakes, not of lost datagrams.
 
 use std::sync::PoisonError;
 
@@ -20,7 +18,7 @@ use crate::engine::spec::dgid;
 use crate::engine::wire::responder::{Peer, scripted};
 use crate::engine::wire::{Message, Outcome, receive};
 
-/// The number that all members of a multicast group are addressed by.
+/// The queue pair number in requests to a multicast group.
 const MULTICAST_QPN: u32 = 0xff_ffff;
 /// With this bit in the key of a request, the queue pair's own key is sent.
 const OWN_QKEY: u32 = 1 << 31;
@@ -111,8 +109,7 @@ fn deliver(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_n
     receive::land(fabric, peer, queue, m, &arrival, GRH_BYTES, header.as_ref());
 }
 
-/// The number that the receiver's adapter says a datagram is from. One that masks the upper 8 bits with the number of
-/// their shift, 0x18, leaves two of them.
+/// The sender's number as the receiver's adapter reports it; a wrong one keeps two of the upper 8 bits.
 fn said_sender(fabric: &Fabric, peer: &Peer, number: u32) -> u32 {
     match peer.behaviour(fabric).src_qp_top_bits {
         SrcQp::Right => number,
@@ -120,7 +117,7 @@ fn said_sender(fabric: &Fabric, peer: &Peer, number: u32) -> u32 {
     }
 }
 
-/// The global route header: as on InfiniBand; for an IPv4 GID of `RoCE` v2, 20 bytes of nothing and an IPv4 header.
+/// The global route header as on InfiniBand; for an IPv4 GID of `RoCE` v2, 20 zero bytes and an IPv4 header.
 fn grh(fabric: &Fabric, qp: &QpShared, m: &Message) -> [u64; 5] {
     let (address, to) = (&m.to.address.grh, dgid(&m.to.address));
     let device = &fabric.devices()[qp.device.get() as usize];

@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The wire: a request is executed at the queue pair it is meant for. Here: a request on its way, and what became of
-//! it. `responder` is the side that answers, `transmit` the way to it; what is done there is `receive` (sends), `rdma`
-//! (RDMA and atomics) and `datagram`.
-//!
-//! Called by: send (makes a request). Grade: hot: plain values.
+//! The wire: executes a request at the queue pair it is meant for. `responder` is the side that answers, `transmit` the
+//! way to it; `receive` executes sends, `rdma` RDMA and atomics, `datagram` datagrams. Called by: send. Grade: hot.
 
 use crate::engine::AhAttr;
 use crate::engine::copy::Memory;
@@ -20,7 +17,7 @@ pub(crate) enum Outcome {
     Done { status: u32, ready_ns: u64 },
     /// The receiver has no request: try again after so many nanoseconds.
     NotReady(u64),
-    /// Nobody answered.
+    /// No queue pair answered.
     Lost,
 }
 
@@ -31,18 +28,17 @@ impl Outcome {
     }
 }
 
-/// Where a datagram goes, or which shared receive queue a request of XRC names.
+/// Address of a datagram, or shared receive queue of a request of XRC.
 #[derive(Clone, Copy, Default)]
 #[repr(C)]
 pub(crate) struct To {
     pub(crate) address: AhAttr,
-    /// Adapter and port (0: nobody has the address).
+    /// Adapter, and port (0: no port has the address).
     pub(crate) device: u32,
     pub(crate) port: u32,
     pub(crate) qpn: u32,
     pub(crate) qkey: u32,
     pub(crate) pd: u32,
-    /// XRC: the shared receive queue.
     pub(crate) srqn: u32,
     /// The address handle, if the adapter looks it up when it sends; else 0.
     pub(crate) handle: u32,
@@ -64,7 +60,7 @@ pub(crate) struct Operation {
 pub(crate) struct Message<'a> {
     pub(crate) what: Operation,
     pub(crate) len: u32,
-    /// What is sent, or where to put what is fetched.
+    /// Memory that is sent, or that gets what is fetched.
     pub(crate) memory: Memory<'a>,
     pub(crate) to: &'a To,
 }

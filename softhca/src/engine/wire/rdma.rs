@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! RDMA and atomics: access to the target's memory at once, as its keys and its queue pair allow.
-//!
-//! Called by: transmit, under the target's `resp.lock`. Grade: hot: one copy within the process, or one system call.
-//! Thread rule: as transmit. Atomics are atomic among each other (`IBV_ATOMIC_HCA`), by one lock of the fabric.
+//! RDMA and atomics: access to the target's memory, as its keys and its queue pair allow. Called by: transmit, under
+//! the target's `resp.lock`. Grade: hot: one copy within the process, or one system call. Thread rule: as transmit.
+//! Atomics are atomic among each other (`IBV_ATOMIC_HCA`), by one lock of the fabric.
 
 use crate::engine::codes::{access, event, wc_status, wr_opcode};
 use crate::engine::copy::{Memory, Pieces};
@@ -12,7 +11,7 @@ use crate::engine::wire::responder::{Peer, deny, no_access, not_ready, unreached
 use crate::engine::wire::{Message, Outcome, receive};
 use crate::engine::{Fabric, Result, copy};
 
-/// The memory of `len` bytes at the target, if the key and the queue pair allow it.
+/// Returns the address of `len` bytes at the target, if the key and the queue pair allow the access.
 #[inline]
 fn target(fabric: &Fabric, peer: &Peer, m: &Message, len: u64, need: u32) -> Option<u64> {
     if peer.access.get() & need == 0 {
@@ -102,7 +101,7 @@ pub(crate) fn atomic(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message) -
     }
 }
 
-/// Reads, computes and writes 8 bytes of the target under the fabric's lock for atomics, then hands out what was there.
+/// Reads, computes and writes 8 bytes of the target under the fabric's lock, then gives the requester the former ones.
 fn exchange(fabric: &Fabric, peer: &Peer, m: &Message, addr: u64) -> Result<()> {
     let pid = fabric.other_pid(peer.process())?;
     let mut before = 0_u64;

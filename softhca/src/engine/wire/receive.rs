@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A send arrives: it takes a receive request, its payload goes where that says, and it completes.
-//!
-//! Called by: transmit, datagram, rdma (write with immediate), under the receiver's `resp.lock`. Grade: hot. Thread
-//! rule: as its callers. A short payload goes into the completion, or to the receiver's inbox, and the receiver's own
-//! poll puts it into his memory; a longer one is moved by one system call, or a copy within the process.
+//! A send arrives: it takes a receive request, its payload goes to that request's memory, and it completes. Called by:
+//! transmit, datagram, rdma (write with immediate), under the receiver's `resp.lock`. Grade: hot. Thread rule: as its
+//! callers. A short payload goes into the completion or the receiver's inbox, and the receiver's own poll puts it into
+//! its memory; a longer one is moved by one system call, or a copy within the process.
 
 use crate::engine::codes::{is_reliable, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode};
 use crate::engine::copy::{Memory, Pieces};
@@ -24,7 +23,7 @@ pub(crate) fn take(fabric: &Fabric, peer: &Peer, queue: &RecvQueue) -> Option<u3
     let held = queue.lock_taking(fabric);
     let mut wqe = queue.take(fabric);
     if wqe.is_none() && is_reliable(peer.kind.get()) {
-        // Said before looking again: whoever posts in between sees it, or we see what he posted.
+        // Set before looking again: a thread that posts in between sees it, or we see its request.
         peer.rq.wanted.swap(1);
         queue.wanted.swap(1);
         wqe = queue.take(fabric);
@@ -42,7 +41,7 @@ pub(crate) fn receive(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, 
     land(fabric, peer, queue, m, &arrival(qp, peer, m, wqe, ready_ns), 0, None)
 }
 
-/// A send arrives that invalidates a memory window of the receiver, before he learns of it.
+/// Receives a send that invalidates a memory window of the receiver, before its completion.
 #[cold]
 pub(crate) fn receive_invalidating(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u64) -> Outcome {
     if !window::may_invalidate(fabric, m.what.imm, peer.domain(), peer.qpn.get()) {
@@ -54,7 +53,7 @@ pub(crate) fn receive_invalidating(fabric: &Fabric, qp: &QpShared, peer: &Peer, 
     land(fabric, peer, queue, m, &arrival(qp, peer, m, wqe, ready_ns), 0, None)
 }
 
-/// What the receiver is told of a message from `qp` that request `wqe` took.
+/// Makes the receiver's completion of a message from `qp` that request `wqe` took.
 #[inline]
 pub(crate) fn arrival(qp: &QpShared, peer: &Peer, m: &Message, wqe: u32, ready_ns: u64) -> Completion {
     let is_write = m.what.opcode == wr_opcode::RDMA_WRITE_WITH_IMM;
@@ -75,7 +74,7 @@ pub(crate) fn arrival(qp: &QpShared, peer: &Peer, m: &Message, wqe: u32, ready_n
     }
 }
 
-/// Puts what arrives where the request `arrival.wqe` says, and completes it. `lead` bytes are left free before it.
+/// Puts a message into the memory of request `arrival.wqe`, after `lead` free bytes, and completes the request.
 #[inline]
 pub(crate) fn land(
     fabric: &Fabric,
@@ -96,8 +95,7 @@ pub(crate) fn land(
     }
     let Some(mut reserved) = peer.cq(fabric).reserve(fabric) else { return Outcome::done(wc_status::SUCCESS) };
     if let Some(stretch) = stretch {
-        // SAFETY: a stretch of this length, which is ours; the memory of a request under way, and of this process
-        // (`staging`).
+        // SAFETY: a stretch of this length, which is ours; memory of a request under way, of this process (`staging`).
         unsafe { copy::gather(peer.inbox.at(fabric, stretch), m.memory.pieces) };
         peer.inbox.fill(stretch);
         reserved.staged(fabric, stretch);
@@ -122,8 +120,7 @@ pub(crate) fn land(
     Outcome::done(wc_status::SUCCESS)
 }
 
-/// Room in the receiver's inbox, for a message that goes best through it: of this process's own memory, to another
-/// process, too long for the completion itself.
+/// Finds room in the inbox for a message of this process' memory to another process, too long for a completion.
 #[inline]
 fn staging(fabric: &Fabric, peer: &Peer, m: &Message) -> Option<Stretch> {
     let fits = m.len > IN_ENTRY && m.len <= MAX_STAGED;

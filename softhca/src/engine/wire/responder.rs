@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The answering side of a request: whose queues and memory it meets, and what it answers where it does not execute the
-//! request.
-//!
-//! Called by: the rest of this folder. Grade: `Peer` is hot; the refusals are cold. Thread rule: under the `resp.lock`
-//! of the queue pair that answers.
+//! The answering side of a request: its queues and memory, and its answers to requests that it does not execute. Called
+//! by: this folder. Grade: `Peer` is hot; refusals are cold. Thread rule: under the answering queue pair's `resp.lock`.
 
 use crate::engine::codes::{event, is_reliable, wc_status};
 use crate::engine::cq::{CqShared, failed_recv};
@@ -15,8 +12,7 @@ use crate::engine::recv::xrc::XrcQueue;
 use crate::engine::wire::Outcome;
 use crate::engine::{Errno, Fabric};
 
-/// Who answers: a queue pair and, for XRC, the shared receive queue that the request names, whose memory and completion
-/// queue then count.
+/// A queue pair and, for XRC, the shared receive queue of the request, whose memory and completion queue then count.
 pub(crate) struct Peer<'a> {
     pub(crate) qp: &'a QpShared,
     pub(crate) xrc: Option<&'static XrcQueue>,
@@ -32,38 +28,36 @@ impl std::ops::Deref for Peer<'_> {
 }
 
 impl Peer<'_> {
-    /// Where its receives come from.
     #[inline]
     pub(crate) fn queue(&self, fabric: &Fabric) -> &'static RecvQueue {
         self.xrc.map_or_else(|| self.qp.recv_queue(fabric), |xrc| xrc.queue(fabric))
     }
 
-    /// Where its receives complete.
     #[inline]
     pub(crate) fn cq(&self, fabric: &Fabric) -> &'static CqShared {
         fabric.region().at(self.xrc.map_or_else(|| self.qp.recv_cq.get(), |xrc| xrc.cq.get()))
     }
 
-    /// The protection domain that keys must be of.
+    /// Returns the protection domain that keys must be of.
     #[inline]
     pub(crate) fn domain(&self) -> u32 {
         self.xrc.map_or_else(|| self.qp.pd.get(), |xrc| xrc.pd.get())
     }
 
-    /// The process (its token) whose memory it is.
+    /// Returns the token of the process whose memory it is.
     #[inline]
     pub(crate) fn process(&self) -> u32 {
         self.xrc.map_or_else(|| self.qp.owner.get(), |xrc| xrc.owner.get())
     }
 
-    /// How a completion names the receive queue: its offset for XRC, else 0.
+    /// Returns the receive queue's name in a completion: its offset for XRC, else 0.
     #[inline]
     pub(crate) fn xrc_queue(&self) -> u64 {
         self.xrc.map_or(0, |xrc| xrc.queue.get())
     }
 }
 
-/// An access that the answering side does not allow; it stops and tells its owner.
+/// Refuses an access that the answering side does not allow; it stops and tells its owner.
 #[cold]
 pub(crate) fn deny(fabric: &Fabric, peer: &Peer, event: u32, status: u32) -> Outcome {
     if !is_reliable(peer.kind.get()) {
@@ -79,20 +73,20 @@ pub(crate) fn deny(fabric: &Fabric, peer: &Peer, event: u32, status: u32) -> Out
     Outcome::done(status)
 }
 
-/// The key, its rights or the memory behind it do not allow an access.
+/// Refuses an access that the key, its rights or the memory behind it do not allow.
 #[cold]
 pub(crate) fn no_access(fabric: &Fabric, peer: &Peer) -> Outcome {
     peer.count(fabric, Count::ResponderAccess);
     deny(fabric, peer, event::QP_ACCESS_ERR, wc_status::REM_ACCESS_ERR)
 }
 
-/// The target's memory was not reached: it is not mapped, or see [`cannot_copy`].
+/// Answers where the target's memory was not reached: it is not mapped, or see [`cannot_copy`].
 #[cold]
 pub(super) fn unreached(fabric: &Fabric, peer: &Peer, errno: Errno) -> Outcome {
     if errno == Errno(libc::EFAULT) { no_access(fabric, peer) } else { cannot_copy(fabric, peer, errno) }
 }
 
-/// The other process cannot be reached: dead, or not ours to touch.
+/// Answers where the other process cannot be reached: it is dead, or this one may not touch it.
 #[cold]
 pub(crate) fn cannot_copy(fabric: &Fabric, peer: &Peer, errno: Errno) -> Outcome {
     if errno == Errno(libc::EPERM) {
@@ -113,7 +107,7 @@ pub(crate) fn cannot_copy(fabric: &Fabric, peer: &Peer, errno: Errno) -> Outcome
     lost(peer)
 }
 
-/// A receive ends in an error at the answering side, which stops.
+/// Ends a receive in an error at the answering side, which stops.
 #[cold]
 pub(super) fn refuse(fabric: &Fabric, peer: &Peer, wqe: u32, status: u32) {
     peer.count(fabric, Count::ResponderError);
@@ -124,7 +118,7 @@ pub(super) fn refuse(fabric: &Fabric, peer: &Peer, wqe: u32, status: u32) {
     fail_later(fabric, peer);
 }
 
-/// A rule ends the request with this status. A flushed request means that the queue pair has failed.
+/// Ends the request with the status of a rule. A flushed request means that the queue pair has failed.
 #[cold]
 pub(crate) fn scripted(fabric: &Fabric, qp: &QpShared, status: u32) -> Outcome {
     if status == wc_status::WR_FLUSH_ERR {
@@ -133,14 +127,13 @@ pub(crate) fn scripted(fabric: &Fabric, qp: &QpShared, status: u32) -> Outcome {
     Outcome::done(status)
 }
 
-/// Nobody there: reliable senders wait for an answer, others never know.
+/// Answers for a peer that is not there: reliable senders wait, others never know.
 #[cold]
 pub(crate) fn lost(qp: &QpShared) -> Outcome {
     if is_reliable(qp.kind.get()) { Outcome::Lost } else { Outcome::done(wc_status::SUCCESS) }
 }
 
-/// There is no request: reliable senders are told to come again (and count it when they wait, since they may try
-/// early).
+/// Answers without a request: tells reliable senders to come again. They count it when they wait, not when they try.
 #[cold]
 pub(crate) fn not_ready(fabric: &Fabric, qp: &QpShared, peer: &QpShared) -> Outcome {
     if !is_reliable(qp.kind.get()) {
@@ -150,7 +143,7 @@ pub(crate) fn not_ready(fabric: &Fabric, qp: &QpShared, peer: &QpShared) -> Outc
     Outcome::NotReady(rnr_time(peer.min_rnr_timer.get()))
 }
 
-/// RNR NAK timer code to nanoseconds (InfiniBand specification 9.7.5.2.8).
+/// Converts a code of the RNR NAK timer to nanoseconds (InfiniBand specification 9.7.5.2.8).
 fn rnr_time(code: u32) -> u64 {
     const TEN_US: [u64; 32] = [
         65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072,

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Transmission: a request meets the queue pair it is meant for, or does not.
-//!
-//! Called by: send, with `sq.lock` of the sender held, from whatever process. Calls: receive (sends), rdma (RDMA and
-//! atomics), datagram. Grade: hot. Thread rule: everything of the peer happens under its `resp.lock`, which also keeps
-//! its queues from going away.
-
+//! Transmission: a request meets the queue pair it is meant for, or does not. Called by: send, in any process, under
+//! the sender's `sq.lock`. Grade: hot. Thread rule: the peer's `resp.lock` guards it and keeps its queues in place.
 use crate::engine::Fabric;
 use crate::engine::codes::qp_state::{RTR, SQE};
 use crate::engine::codes::qp_type::{UD, XRC_SEND};
@@ -41,7 +37,7 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     let mut ready_ns = 0;
     if fabric.has_faults || fabric.has_model {
         match verdict::on_packet(fabric, qp, peer, m.len) {
-            // A repeated packet is known by its number, and answered without being executed again.
+            // The second packet of `Twice` is known by its number, and answered without being executed again.
             Verdict::Pass(ready) => ready_ns = ready,
             Verdict::Twice(ready) => {
                 ready_ns = ready;
@@ -102,11 +98,11 @@ fn execute(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u
     }
 }
 
-/// The same for a request that names a shared receive queue, which must be of the domain of the queue pair.
+/// Executes a request that names a shared receive queue, which must be of the domain of the queue pair.
 #[inline(never)]
 fn execute_xrc(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_ns: u64) -> Outcome {
     match xrc::find(fabric, m.to.srqn, peer.xrcd.get()) {
-        // Neither memory is this process's: the sender's own timer does it.
+        // Neither memory is this process': the sender's own timer does it.
         Some((queue, _held)) if m.memory.pid.is_some() && queue.owner.get() != fabric.token() => Outcome::Lost,
         Some((queue, _held)) => execute(fabric, qp, &Peer { qp: peer, xrc: Some(queue) }, m, ready_ns),
         None => deny(fabric, &Peer { qp: peer, xrc: None }, event::QP_REQ_ERR, wc_status::REM_INV_REQ_ERR),
