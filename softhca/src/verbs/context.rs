@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibv_context`: an opened device as programs hold it; `ibv_open_device(3)` and `ibv_close_device(3)`.
-//!
-//! Programs reach most verbs through function pointers in the context: the data path through `ibv_context.ops`, the
-//! extended verbs through the `verbs_context` in front of it, whose empty places mean "not supported" to the inline
-//! functions of verbs.h. Grade: setup. Threads: any.
+//! `ibv_context`: an opened device as programs hold it; `ibv_open_device(3)` and `ibv_close_device(3)`. Programs reach
+//! most verbs through function pointers: the data path through `ibv_context.ops`, the extended verbs through the
+//! `verbs_context` in front of it, whose empty places mean "not supported" to the inline functions of verbs.h. Grade:
+//! setup. Threads: any.
 
 use std::ffi::c_int;
 use std::fs::File;
@@ -24,18 +23,15 @@ use crate::verbs::{cq, mr, pd};
 struct SoftContext {
     verbs: verbs_context,
     hca: Arc<Hca>,
-    /// Programs may duplicate and watch the descriptor of commands; here it is a real one that says nothing.
+    /// Programs may duplicate and watch the descriptor of commands; here it is a real one, of /dev/null.
     _commands: File,
 }
 
-/// Where the context behind a program's pointer lies: every `ibv_context` this library gives out is `verbs.context` of a
-/// `SoftContext`, which lives until it is closed.
+/// Returns what is behind a program's pointer: each `ibv_context` of this library is in a `SoftContext` until closed.
 fn behind(context: *mut ibv_context) -> *mut SoftContext {
     context.wrapping_byte_sub(offset_of!(verbs_context, context)).cast()
 }
 
-/// The engine's adapter that a program has opened.
-///
 /// # Safety
 /// `context` is from `ibv_open_device` and not closed.
 pub(crate) unsafe fn adapter<'a>(context: *mut ibv_context) -> &'a Arc<Hca> {
@@ -62,7 +58,7 @@ unsafe fn open(device: *mut ibv_device) -> Result<*mut ibv_context> {
     verbs.get_srq_num = Some(srq::get_srq_num);
     verbs.open_xrcd = Some(srq::open_xrcd);
     verbs.close_xrcd = Some(srq::close_xrcd);
-    // An empty place is an adapter without it.
+    // An empty place: the adapter does not have the verb.
     if ways.rt_values {
         verbs.query_rt_values = Some(query::query_rt_values);
     }
@@ -98,7 +94,7 @@ unsafe fn open(device: *mut ibv_device) -> Result<*mut ibv_context> {
     Ok(unsafe { &raw mut (*Box::into_raw(opened)).verbs.context })
 }
 
-/// `ibv_close_device(3)`. As with the real library, objects still open are the program's loss.
+/// `ibv_close_device(3)`. As with the real library, closing does not free objects that are still open.
 pub(crate) unsafe extern "C" fn ibv_close_device(context: *mut ibv_context) -> c_int {
     // SAFETY: made by Box in `open`; `context` is given up (rule V).
     drop(unsafe { Box::from_raw(behind(context)) });

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ibv_cq`: completion queues, polled the plain way; and `ibv_cq_ex`: the same queue, read by a cursor
 //! (`ibv_start_poll(3)` and the `ibv_wc_read_*` inlines, which call the function pointers set here). Every queue has
-//! room for the extended interface, whose structure begins with the plain one; its `status` and `wr_id` are fields that
-//! the program reads directly. Grade: reading and `req_notify_cq` are hot: no allocation, no lock but the engine's. The
-//! rest is setup. Threads: any; from `start_poll` to `end_poll` the cursor belongs to one thread, and others wait.
+//! room for the extended structure, which begins with the plain one; the program reads its `status` and `wr_id`
+//! directly. Grade: reading and `req_notify_cq` are hot: no allocation, no lock but the engine's; the rest is setup.
+//! Threads: any; from `start_poll` to `end_poll` the cursor belongs to one thread, and others wait.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicI32, Ordering};
@@ -23,14 +23,13 @@ use crate::verbs::events;
 use crate::verbs::events::{SoftChannel, count_user};
 use crate::verbs::handle::{Handle, Turn};
 
-/// A completion queue as programs hold it, who may use it by the extended interface.
 pub(crate) type SoftCq = Handle<ibv_cq_ex, CompletionQueue>;
 
 pub(crate) struct CompletionQueue {
     pub(crate) engine: Cq,
-    /// The completion at which the extended interface is.
+    /// The present completion of the extended interface.
     cursor: Turn<Wc>,
-    /// The program promises that one thread reads by the extended interface: there are no turns.
+    /// The program promises that one thread reads by the extended interface, so there are no turns.
     single_threaded: bool,
     pub(crate) number: u64,
     channel: *mut ibv_comp_channel,
@@ -42,8 +41,7 @@ pub(crate) struct CompletionQueue {
 const _: () = assert!(size_of::<ibv_wc>() == 48 && std::mem::offset_of!(Wc, ts_raw) == 48);
 const _: () = assert!(std::mem::offset_of!(ibv_wc, dlid_path_bits) == std::mem::offset_of!(Wc, dlid_path_bits));
 
-/// Makes a queue, for either interface.
-///
+/// Makes a queue for either interface.
 /// # Safety
 /// `context` is open; the channel that `attr` names is null or not destroyed.
 unsafe fn create(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Result<*mut ibv_cq_ex> {
@@ -126,7 +124,6 @@ pub(crate) unsafe extern "C" fn ibv_destroy_cq(cq: *mut ibv_cq) -> c_int {
     unsafe { SoftCq::end(cq.cast(), end) }
 }
 
-/// `ibv_poll_cq(3)`: the number of completions written.
 pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mut ibv_wc) -> c_int {
     // SAFETY: `cq` is not destroyed (rule V).
     let queue = unsafe { SoftCq::of(cq.cast()) };
@@ -135,7 +132,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
         unsafe {
             let mut told = std::ptr::from_ref(completion).cast::<ibv_wc>().read();
             if queue.leaves_lengths && completion.status == wc_status::SUCCESS && told.opcode < IBV_WC_RECV {
-                // The program may have never written these: they are bytes of its, whatever they say.
+                // The program may have never written these: they are its bytes, whatever they say.
                 let before = wc.add(index);
                 told.byte_len = (&raw const (*before).byte_len).read();
                 told.vendor_err = (&raw const (*before).vendor_err).read();
@@ -152,8 +149,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
     0
 }
 
-/// What a completion can be asked for: all but what only raw packets and tag matching have, and what this adapter has
-/// not.
+/// Returns the flags of completions: all but those of raw packets and tag matching, and those this adapter lacks.
 fn wc_flags(ways: &Behaviour) -> u64 {
     let mut flags = IBV_WC_STANDARD_FLAGS;
     for (has, flag) in [
@@ -244,7 +240,7 @@ unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
     unsafe { SoftCq::of(cq) }.give_cursor();
 }
 
-/// The `ibv_wc_read_*` functions, each one field of the completion the cursor is at; and all that a queue is read by.
+/// The `ibv_wc_read_*` functions, each for one field of the cursor's completion; and the setting of all of them.
 macro_rules! readers {
     ($($name:ident -> $type:ty = $field:ident;)*) => {
         fn set_readers(cq: &mut ibv_cq_ex) {

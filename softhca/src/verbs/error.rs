@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How verbs tell of errors: by an error number as the return value, or by null or -1 and `errno`.
+//! How verbs report errors: by an error number as the return value, or by null or -1 and `errno`.
 //! Grade: called on failure only. Threads: any; `errno` is the calling thread's.
 
 use std::ffi::c_int;

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events as programs get them: completion channels, `ibv_get_cq_event(3)`, `ibv_get_async_event(3)`, and which objects
-//! events may be about.
-//!
-//! The engine names an object in an event by the number given when it was made; by the time a program reads the event,
-//! the object may be gone. Here numbers are looked up, and events counted until they are acknowledged, since destroying
-//! an object waits for that. A channel's descriptor is a real one: programs poll it and make it non-blocking. Grade:
-//! pending: programs sleep here. Threads: any; one lock.
+//! Events as programs get them: completion channels, `ibv_get_cq_event(3)`, `ibv_get_async_event(3)`, and the objects
+//! that events may be about. The engine names an object in an event by the number given when it was made; by the time a
+//! program reads the event, the object may be gone. This module looks numbers up, and counts events until they are
+//! acknowledged, since destroying an object waits for that. A channel's descriptor is a real one: programs poll it and
+//! make it non-blocking. Grade: pending: programs sleep here. Threads: any; one lock.
 
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_void};
@@ -40,19 +38,19 @@ fn table() -> MutexGuard<'static, Table> {
     TABLE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A number for an object that is about to be made; no object ever had it.
+/// Returns a number for an object that is about to be made; no object ever had it.
 pub(crate) fn reserve() -> u64 {
     let mut table = table();
     table.last += 1;
     table.last
 }
 
-/// From now on events may name `object` by `number`.
+/// Lets events name `object` by `number`.
 pub(crate) fn enter<T>(number: u64, object: *mut T) {
     table().entries.insert(number, Entry { object: object as usize, unacknowledged: 0 });
 }
 
-/// The object an event is about, which is not freed until the event is acknowledged; `None` if it is gone.
+/// Returns the object of an event, which is not freed until the event is acknowledged; `None` if it is gone.
 pub(crate) fn deliver<T>(number: u64) -> Option<*mut T> {
     let mut table = table();
     let entry = table.entries.get_mut(&number)?;
@@ -60,7 +58,6 @@ pub(crate) fn deliver<T>(number: u64) -> Option<*mut T> {
     Some(entry.object as *mut T)
 }
 
-/// The program has acknowledged `count` events of this object.
 pub(crate) fn acknowledge(number: u64, count: u64) {
     if let Some(entry) = table().entries.get_mut(&number) {
         entry.unacknowledged = entry.unacknowledged.saturating_sub(count);
@@ -68,7 +65,7 @@ pub(crate) fn acknowledge(number: u64, count: u64) {
     ACKNOWLEDGED.notify_all();
 }
 
-/// No event will name this object any more: waits until all that did are acknowledged.
+/// Waits until all events of this object are acknowledged; no further event will name it.
 pub(crate) fn retire(number: u64) {
     let mut table = table();
     while table.entries.get(&number).is_some_and(|entry| entry.unacknowledged > 0) {
@@ -79,8 +76,7 @@ pub(crate) fn retire(number: u64) {
 
 pub(crate) type SoftChannel = Handle<ibv_comp_channel, Channel>;
 
-/// A completion queue begins (+1) or ends (-1) to use `channel`. The program reads the count at most for curiosity.
-///
+/// Counts that a completion queue begins (+1) or ends (-1) to use `channel`; programs read the count at most to see it.
 /// # Safety
 /// `channel` is not destroyed.
 pub(super) unsafe fn count_user(channel: *mut ibv_comp_channel, change: c_int) {
@@ -135,7 +131,6 @@ pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint
     }
 }
 
-/// `ibv_get_async_event(3)`: waits for an event unless the descriptor is non-blocking; -1 with `errno` otherwise.
 pub(crate) unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, out: *mut ibv_async_event) -> c_int {
     // SAFETY: `context` is open (rule V).
     let hca = unsafe { adapter(context) };
@@ -150,7 +145,7 @@ pub(crate) unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, o
     minus_one(found.map(|event| unsafe { out.write(event) }))
 }
 
-/// The event as programs get it; `None` if the object it is about is gone.
+/// Converts the event to that of programs; `None` if its object is gone.
 fn translate(found: AsyncEvent) -> Option<ibv_async_event> {
     let mut event = ibv_async_event { event_type: found.kind as _, ..ibv_async_event::default() };
     match found.object {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ibv_fork_init` and its relatives. A real adapter reads pinned pages, which copy-on-write after a fork would take
-//! from under it; newer kernels copy them at the fork. The emulated one reads the process's memory by address, so
-//! nothing has to be done; what the kernel does is the adapters' behaviour `fork`, of several the worst. A child must
-//! open the device anew, as with a real one. Each call of `ibv_fork_init` is a line of the file `fork-init` in the
-//! fabric's folder. Grade: setup. Threads: any.
+//! from it; newer kernels copy them at the fork. The emulated adapter reads the process' memory by address, so it needs
+//! nothing; what the kernel does is the adapters' behaviour `fork`, of several the worst. A child must open the device
+//! anew, as with a real one. Each call of `ibv_fork_init` is a line of the file `fork-init` in the fabric's folder.
+//! Grade: setup. Threads: any.
 
 use std::ffi::c_int;
 use std::fs::OpenOptions;
@@ -16,19 +16,16 @@ use crate::behaviour::Fork;
 use crate::engine::Errno;
 use crate::sys::{IBV_FORK_DISABLED, IBV_FORK_ENABLED, IBV_FORK_UNNEEDED, ibv_fork_status};
 
-/// `ibv_fork_init` was called in time, or the environment asked for it.
+/// `ibv_fork_init` was called in time.
 static ASKED_FOR: AtomicBool = AtomicBool::new(false);
-/// Memory was registered.
 static REGISTERED: AtomicBool = AtomicBool::new(false);
-/// Either makes the library behave as if `ibv_fork_init` had been called, when it finds the adapters.
+/// Either makes the library behave as if `ibv_fork_init` had been called in time.
 const VARIABLES: [&str; 2] = ["RDMAV_FORK_SAFE", "IBV_FORK_SAFE"];
 
-/// From now on it is too late for `ibv_fork_init`.
 pub(crate) fn memory_was_registered() {
     REGISTERED.store(true, Ordering::Release);
 }
 
-/// What the kernel does, and whether the program has done something about it.
 fn status() -> ibv_fork_status {
     let adapters = list::library().map_or(&[][..], |library| &library.spec.devices);
     let says = |fork: Fork| adapters.iter().any(|adapter| adapter.behaviour.fork == fork);
@@ -41,7 +38,7 @@ fn status() -> ibv_fork_status {
     }
 }
 
-/// `ibv_fork_init(3)`: EINVAL once memory is registered, where the kernel does not copy and nobody asked before.
+/// `ibv_fork_init(3)`: EINVAL once memory is registered, if the kernel does not copy and nobody asked in time.
 pub(crate) extern "C" fn ibv_fork_init() -> c_int {
     let is_late = status() == IBV_FORK_DISABLED && REGISTERED.load(Ordering::Acquire);
     if !is_late {

@@ -1,14 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An object as programs hold it: C's structure, which their pointer is to, and behind it what is this library's own,
-//! of which a part may be one thread's at a time from one verb to another.
-//!
-//! Called by: every object of verbs. Grade: `of` is hot (an addition), and so is a turn: an exchange to take it, a
-//! store to give it. Threads: any. A program gives pointers that this library gave out for an object of that kind, and
-//! gives one up by the verb that ends the object: each caller says so. No inline function of verbs.h writes into C's
-//! structures. This library writes, once a program knows the object, a queue pair's `state`, a queue's `cqe` and a
-//! channel's `refcnt`, atomically, since several threads may call the verb; the `status` and `wr_id` of an extended
-//! queue, as the holder of its cursor; a window's key, as who binds it, and a region, as who registers it anew, which
-//! man pages leave to one thread. References are to what is behind only.
+//! An object as programs hold it: C's structure, to which their pointer is, and behind it this library's own part, some
+//! of which belongs to one thread from one verb to another (`Turn`). Called by: every object of verbs. Grade: `of` is
+//! hot (an addition), and so is a turn: an exchange to take it, a store to give it. Threads: any. Callers rely on rule
+//! V. No inline function of verbs.h writes into C's structures. Once a program knows the object, this library writes a
+//! queue pair's `state`, a queue's `cqe` and a channel's `refcnt`, atomically, since several threads may call the verb;
+//! the `status` and `wr_id` of an extended queue, as the holder of its cursor; a window's key and a region when they
+//! are bound or registered anew, which man pages leave to one thread. References are to the own part only.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
@@ -17,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use crate::engine::Result;
 use crate::verbs::error::number;
 
-/// C's structure `P`, which is all that the program sees, and what this library keeps of the object.
+/// C's structure `P`, which is all that the program sees, and this library's own part of the object.
 #[repr(C)]
 pub(crate) struct Handle<P, T> {
     public: P,
@@ -29,8 +26,6 @@ impl<P, T> Handle<P, T> {
         Box::into_raw(Box::new(Handle { public, own })).cast()
     }
 
-    /// What is behind a program's pointer.
-    ///
     /// # Safety
     /// `object` is from [`Self::hand_out`] of the same type, and not given up.
     #[inline]
@@ -39,8 +34,7 @@ impl<P, T> Handle<P, T> {
         unsafe { &(*object.cast::<Self>()).own }
     }
 
-    /// Ends the object, if `end` can; the error number otherwise.
-    ///
+    /// Ends the object, if `end` can; returns its error number otherwise.
     /// # Safety
     /// As for [`Self::of`]; the program gives the object up if this succeeds.
     pub(crate) unsafe fn end(object: *mut P, end: impl FnOnce(&T) -> Result<()>) -> c_int {
@@ -54,7 +48,7 @@ impl<P, T> Handle<P, T> {
     }
 }
 
-/// Something that belongs to whose turn it is.
+/// A value that belongs to the thread whose turn it is.
 #[derive(Default)]
 pub(super) struct Turn<T> {
     what: UnsafeCell<T>,
@@ -62,9 +56,8 @@ pub(super) struct Turn<T> {
 }
 
 impl<T> Turn<T> {
-    /// It is the calling thread's turn when this returns.
     pub(super) fn take(&self) {
-        // Acquire: sees what the previous holder wrote, with the Release in `give`.
+        // Acquire, with the Release in `give`: sees the writes of the previous holder.
         while self.taken.swap(true, Ordering::Acquire) {
             std::thread::yield_now();
         }
@@ -74,11 +67,8 @@ impl<T> Turn<T> {
         self.taken.store(false, Ordering::Release);
     }
 
-    /// What the turn is about.
-    ///
     /// # Safety
-    /// It is the caller's turn (or the program promised that one thread uses this at all), and it has no other reference
-    /// to this.
+    /// It is the caller's turn (or the program promised to use one thread), and it has no other reference to this.
     #[expect(clippy::mut_from_ref, reason = "the caller's turn makes it exclusive, as a lock's guard would")]
     pub(super) unsafe fn get(&self) -> &mut T {
         // SAFETY: the caller says that nobody else uses it.

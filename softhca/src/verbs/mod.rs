@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The objects of verbs: their C structures, and the translation between C's arguments and the engine's.
-//!
 //! What a program holds is a `handle`: C's structure, and behind it the engine's object, which each verb finds. Error
 //! codes follow the man pages (section 3): most verbs return an error number, the rest set `errno`.
 //!

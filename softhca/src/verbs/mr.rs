@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibv_mr` and `ibv_mw`: registered memory, the several ways to register it, and memory windows: `ibv_alloc_mw(3)`,
-//! `ibv_bind_mw(3)`, and what a work request says of binding one. The keys and what they allow are the engine's. Grade:
-//! setup; `binding` is pending. Threads: any; re-registering and using a region at once is the program's error, as with
-//! any adapter, and so is binding a window by two threads.
+//! `ibv_mr` and `ibv_mw`: registered memory and memory windows: `ibv_alloc_mw(3)`, `ibv_bind_mw(3)`, and the work
+//! request that binds one. The keys and what they allow are the engine's. Grade: setup; `binding` is pending. Threads:
+//! any; a program must not re-register a region while it uses it, nor bind a window in two threads.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -100,7 +99,6 @@ pub(crate) unsafe extern "C" fn ibv_dereg_mr(mr: *mut ibv_mr) -> c_int {
     unsafe { SoftMr::end(mr, |(engine, _)| engine.destroy()) }
 }
 
-/// A window as programs hold it; its key changes when it is bound.
 type SoftMw = Handle<ibv_mw, Mw>;
 
 pub(crate) unsafe extern "C" fn alloc_mw(pd: *mut ibv_pd, kind: ibv_mw_type) -> *mut ibv_mw {
@@ -117,7 +115,7 @@ pub(crate) unsafe extern "C" fn dealloc_mw(mw: *mut ibv_mw) -> c_int {
     unsafe { SoftMw::end(mw, Mw::destroy) }
 }
 
-/// `ibv_bind_mw(3)`, for windows of type 1 as the inline function has checked: posts the request, and says the new key.
+/// `ibv_bind_mw(3)`, for windows of type 1 as the inline function has checked: posts the request, and sets the new key.
 pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, bind: *mut ibv_mw_bind) -> c_int {
     // SAFETY: `qp` is not destroyed, and `bind` readable (rule V).
     let (queue, bind) = unsafe { (&SoftQp::of(qp.cast()).engine, &*bind) };
@@ -132,8 +130,7 @@ pub(crate) unsafe extern "C" fn bind_mw(qp: *mut ibv_qp, mw: *mut ibv_mw, bind: 
     }))
 }
 
-/// The request that binds `mw` and gives it the key `rkey`.
-///
+/// Makes the request that binds `mw` and gives it the key `rkey`.
 /// # Safety
 /// `mw` is not deallocated; the region that `info` names is null or registered.
 pub(super) unsafe fn binding(mw: *mut ibv_mw, rkey: u32, info: &ibv_mw_bind_info) -> SendWr<'static> {

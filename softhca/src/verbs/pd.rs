@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ibv_pd`, and its two relatives that only tell an adapter what the program promises: thread domains, which change
-//! nothing here, and parent domains, which are the protection domain they name.
-//! Grade: setup. Threads: any.
+//! nothing here, and parent domains, which are the protection domain they name. Grade: setup. Threads: any.
 
 use std::ffi::c_int;
 use std::sync::Arc;
@@ -17,7 +16,7 @@ pub(crate) type SoftPd = Handle<ibv_pd, Domain>;
 pub(crate) struct Domain {
     /// Shared by a protection domain and the parent domains made of it.
     pub(crate) engine: Arc<Pd>,
-    /// This is a parent domain: the protection domain stays when it goes.
+    /// Whether this is a parent domain: the protection domain stays when it is deallocated.
     parent: bool,
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibv_device` and the list of them; the fabric that this process belongs to, found once, from the environment; where
-//! its emulated sysfs is (`engine::fabric::sysfs`), and the reading of a file below any such path.
-//!
-//! Nothing happens before the first verb: the library is preloaded into shells and launchers that never use it. Grade:
-//! setup. Threads: any. Devices live until the process ends, so that no list of them can be freed too early.
+//! `ibv_device` and the list of them; the fabric of this process, found once, from the environment; the path of its
+//! emulated sysfs (`engine::fabric::sysfs`), and the reading of a file below any such path. Nothing happens before the
+//! first verb: the library is preloaded into shells and launchers that never use it. Grade: setup. Threads: any.
+//! Devices live until the process ends, so that no list of them can be freed too early.
 
 use std::ffi::{CStr, CString, c_char, c_int};
 use std::io::Read;
@@ -20,11 +19,10 @@ use crate::fabric_folder::{belong_to_run, check_private, make_private};
 use crate::sys::{IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
 use crate::verbs::error::set_errno;
 
-/// The names of the (absent) device files below /dev/infiniband start with this.
+/// First part of the names of the (absent) device files below /dev/infiniband.
 pub(crate) const DEV_NAME_PREFIX: &str = "uverbs-softhca";
 
-/// A device as programs hold it. Some (libmlx5) look at what the real library keeps behind the public structure, and
-/// must find zeros there.
+/// A device as programs hold it. Some (libmlx5) look behind the public structure, and must find zeros there.
 #[repr(C)]
 pub(crate) struct SoftDevice {
     public: ibv_device,
@@ -42,7 +40,7 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// The fabric, joined; anew in a child after a fork.
+    /// Returns the fabric, joined; anew in a child after a fork.
     pub(crate) fn fabric(&self) -> Result<Arc<Fabric>> {
         let mut joined = self.fabric.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         let pid = std::process::id() as i32;
@@ -53,7 +51,7 @@ impl Library {
             eprintln!("softhca: cannot join the fabric in {}: {errno}", self.spec.folder.display());
         })?;
         belong_to_run(&self.spec.folder);
-        // The parent's, if there is one, belongs to the parent: dropping it here would take it away there.
+        // The parent's fabric, if there is one, must not be dropped: that would remove it for the parent.
         if let Some(parents) = joined.replace(Arc::clone(&fabric)) {
             std::mem::forget(parents);
         }
@@ -61,7 +59,7 @@ impl Library {
     }
 }
 
-/// The fabric and devices of this process. An error is printed once, when it is found.
+/// Returns the fabric and devices of this process. Prints an error once, when it occurs.
 pub(crate) fn library() -> Result<&'static Library> {
     static LIBRARY: OnceLock<Result<Library>> = OnceLock::new();
     let found = LIBRARY.get_or_init(|| {
@@ -77,7 +75,7 @@ pub(crate) fn library() -> Result<&'static Library> {
 fn describe() -> anyhow::Result<Library> {
     let config = fabric_folder::config()?;
     let (folder, is_made_on_demand) = fabric_folder::place(&config)?;
-    // `softhca run` removes its folder at the end; a process that is still there must not create it again.
+    // `softhca run` removes its folder at the end; a process that still runs must not create it again.
     (if is_made_on_demand { make_private } else { check_private })(&folder)?;
     sysfs::make(&folder, &config.devices)?;
     let devices = config
@@ -101,18 +99,14 @@ impl SoftDevice {
         SoftDevice { public, zeros: [0; 32], index, guid: spec.node_guid }
     }
 
-    /// The device behind a program's pointer.
-    ///
     /// # Safety
     /// `device` is from [`ibv_get_device_list`].
     pub(crate) unsafe fn of<'a>(device: *mut ibv_device) -> &'a SoftDevice {
-        // SAFETY: every ibv_device this library gives out is the first field of a SoftDevice, which lives for ever and
-        // is not written after it was made.
+        // SAFETY: every ibv_device of this library is the first field of a SoftDevice, which lives for ever, unchanged.
         unsafe { &*device.cast::<SoftDevice>() }
     }
 }
 
-/// Writes `text` and a zero into a C character array, cut to its size.
 fn put<const N: usize>(array: &mut [c_char; N], text: &str) {
     for (to, from) in array[..N - 1].iter_mut().zip(text.bytes()) {
         *to = from as c_char;
@@ -169,7 +163,7 @@ pub(crate) unsafe extern "C" fn ibv_get_device_index(device: *mut ibv_device) ->
 
 const _: () = assert!(std::mem::offset_of!(SoftDevice, zeros) <= size_of::<ibv_device>() + 8);
 
-/// The root of the emulated tree; `/sys` where the fabric cannot be joined. The string lives for ever.
+/// Returns the root of the emulated tree; `/sys` where there is no fabric. The string lives for ever.
 pub(crate) extern "C" fn ibv_get_sysfs_path() -> *const c_char {
     static PATH: OnceLock<CString> = OnceLock::new();
     PATH.get_or_init(|| {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the adapter can do and what it is: `ibv_query_device(3)`, `ibv_query_device_ex(3)`, its clock now,
-//! `ibv_query_rt_values_ex(3)`; and of a port its attributes, its GID table and its partition keys:
-//! `ibv_query_port(3)`, `ibv_query_gid(3)`, `ibv_query_gid_ex(3)`, `ibv_query_gid_table(3)`, `ibv_query_pkey(3)`,
-//! `ibv_get_pkey_index(3)`. Grade: setup. Threads: any. The frequency of the clock is given in kHz, a clock value in
-//! ticks, GIDs and partition keys as on the wire. Port numbers count from 1.
+//! What the adapter can do and what it is: `ibv_query_device(3)`, `ibv_query_device_ex(3)`,
+//! `ibv_query_rt_values_ex(3)`; and of a port its attributes, GIDs and partition keys: `ibv_query_port(3)`,
+//! `ibv_query_gid(3)`, `ibv_query_gid_ex(3)`, `ibv_query_gid_table(3)`, `ibv_query_pkey(3)`, `ibv_get_pkey_index(3)`.
+//! Grade: setup. Threads: any. Clock values are ticks, their frequency is in kHz, GIDs and keys are as on the wire.
 
 use std::ffi::{c_char, c_int};
 
@@ -19,9 +18,7 @@ use crate::sys::{
 use crate::verbs::context::adapter;
 use crate::verbs::error::{minus_one, number, set_errno};
 
-/// Writes a structure into a place of `size` bytes: as much of it as there is room for, and zeros behind it, where a newer
-/// program's structure has further fields.
-///
+/// Writes a structure into a place of `size` bytes, and zeros behind it, where a newer program's structure is longer.
 /// # Safety
 /// `out` is writable for `size` bytes.
 unsafe fn write_sized<T>(out: *mut u8, size: usize, what: &T) {
@@ -32,7 +29,6 @@ unsafe fn write_sized<T>(out: *mut u8, size: usize, what: &T) {
     }
 }
 
-/// What of `ibv_device_cap_flags` is emulated.
 const DEVICE_CAP_FLAGS: u32 = device_cap::PORT_ACTIVE_EVENT
     | device_cap::SYS_IMAGE_GUID
     | device_cap::RC_RNR_NAK_GEN
@@ -80,7 +76,7 @@ fn attributes(hca: &Hca) -> ibv_device_attr {
         attr.max_srq_wr = limits.max_srq_wr;
         attr.max_srq_sge = limits.max_srq_sge;
     } else {
-        // What is made of them is not there, either.
+        // What is made of shared receive queues is not there, either.
         attr.device_cap_flags &= !(device_cap::SRQ_RESIZE | device_cap::XRC);
     }
     attr.max_pkeys = limits.max_pkeys;
@@ -135,7 +131,7 @@ pub(crate) unsafe extern "C" fn query_rt_values(context: *mut ibv_context, value
     0
 }
 
-/// What the interface before 2018 has of a port's attributes.
+/// Bytes of a port's attributes in the interface before 2018.
 const OLD_ATTR_SIZE: usize = std::mem::offset_of!(ibv_port_attr, port_cap_flags2);
 /// As `ibv_port_attr.phys_state`.
 const PHYSICAL_POLLING: u8 = 2;
@@ -189,7 +185,6 @@ pub(crate) unsafe extern "C" fn ibv_query_port(context: *mut ibv_context, port: 
     unsafe { query_port(context, port, out, OLD_ATTR_SIZE) }
 }
 
-/// A row of the table of GIDs, empty or not.
 fn gid(hca: &Hca, port: u32, index: u32) -> Result<Gid> {
     let described = hca.port(port)?;
     if index as usize >= rows(hca.spec(), described) {
@@ -198,7 +193,6 @@ fn gid(hca: &Hca, port: u32, index: u32) -> Result<Gid> {
     Ok(described.gids.get(index as usize).copied().unwrap_or_default())
 }
 
-/// `ibv_query_gid(3)`: -1 beyond the table.
 pub(crate) unsafe extern "C" fn ibv_query_gid(ctx: *mut ibv_context, port: u8, row: c_int, out: *mut ibv_gid) -> c_int {
     // SAFETY: `ctx` is open, and `out` writable (rule V).
     minus_one(unsafe { gid(adapter(ctx), u32::from(port), row as u32).map(|gid| out.write(ibv_gid { raw: gid.raw })) })
@@ -265,7 +259,7 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
     count as isize
 }
 
-/// As rdma-core's own tools know the type of a GID.
+/// Types of a GID as rdma-core's own tools know them.
 const TYPE_IB_ROCE_V1: u32 = 0;
 const TYPE_ROCE_V2: u32 = 1;
 
@@ -276,7 +270,6 @@ pub(crate) unsafe extern "C" fn ibv_query_gid_type(ctx: *mut ibv_context, port: 
     minus_one(unsafe { gid(adapter(ctx), u32::from(port), index).map(|gid| to.write(known(gid))) })
 }
 
-/// `ibv_query_pkey(3)`: -1 beyond the table.
 pub(crate) unsafe extern "C" fn ibv_query_pkey(ctx: *mut ibv_context, port: u8, index: c_int, out: *mut u16) -> c_int {
     // SAFETY: `ctx` is open (rule V).
     let port = unsafe { adapter(ctx) }.port(u32::from(port));
@@ -285,7 +278,6 @@ pub(crate) unsafe extern "C" fn ibv_query_pkey(ctx: *mut ibv_context, port: u8, 
     minus_one(found.map(|pkey| unsafe { out.write(pkey.to_be()) }))
 }
 
-/// `ibv_get_pkey_index(3)`: -1 if the port does not have this partition key.
 pub(crate) unsafe extern "C" fn ibv_get_pkey_index(context: *mut ibv_context, port: u8, pkey: u16) -> c_int {
     // SAFETY: `context` is open (rule V).
     let port = unsafe { adapter(context) }.port(u32::from(port));

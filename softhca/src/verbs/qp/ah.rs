@@ -22,7 +22,6 @@ pub(crate) unsafe extern "C" fn ibv_create_ah(pd: *mut ibv_pd, attr: *mut ibv_ah
     pointer(engine.map(|engine| SoftAh::hand_out(ibv_ah { context, pd, handle: 0 }, engine)))
 }
 
-/// The address of who sent a datagram.
 unsafe fn sender(context: *mut ibv_context, port: u8, wc: &ibv_wc, grh: *const ibv_grh) -> Result<ibv_ah_attr> {
     let mut address = ibv_ah_attr {
         dlid: wc.slid,

@@ -22,15 +22,12 @@ use crate::verbs::pd::SoftPd;
 use crate::verbs::qp::qp_ex::Building;
 use crate::verbs::qp::srq::{SoftSrq, SoftXrcd};
 
-/// A queue pair as programs hold it, who may post to it by the extended interface.
 pub(crate) type SoftQp = Handle<ibv_qp_ex, QueuePair>;
 
 pub(crate) struct QueuePair {
     pub(crate) engine: Qp,
-    /// What is built by the extended interface.
     pub(super) building: Turn<Building>,
     pub(crate) number: u64,
-    /// Its type, which never changes.
     pub(super) kind: u32,
     sq_sig_all: c_int,
 }
@@ -42,7 +39,6 @@ pub(crate) unsafe extern "C" fn ibv_create_qp(pd: *mut ibv_pd, init: *mut ibv_qp
 }
 
 /// Makes a queue pair in RESET.
-///
 /// # Safety
 /// `pd` is allocated; the queues that `init` names are not destroyed.
 pub(super) unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Result<*mut ibv_qp_ex> {
@@ -77,7 +73,6 @@ pub(super) unsafe fn create(pd: *mut ibv_pd, init: &mut ibv_qp_init_attr) -> Res
 }
 
 /// Makes the answering end of an XRC connection, in RESET: it has no queues.
-///
 /// # Safety
 /// `xrcd` is open.
 pub(super) unsafe fn create_xrc_recv(xrcd: *mut ibv_xrcd, init: &mut ibv_qp_init_attr) -> Result<*mut ibv_qp_ex> {
@@ -115,7 +110,6 @@ fn hand_out(
 }
 
 /// Writes the state that a program reads in C's structure.
-///
 /// # Safety
 /// `qp` is not destroyed.
 unsafe fn show_state(qp: *mut ibv_qp, state: u32) {

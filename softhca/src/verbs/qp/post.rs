@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Posting: `ibv_post_send`, `ibv_post_recv` and `ibv_post_srq_recv`, which walk the program's list and give each
-//! request to the engine. The pieces of memory are passed as they lie in the program's list. Grade: hot: no allocation,
-//! no lock but the engine's. Threads: any. Tests: at the end of the file; under Miri they also find reads of what a
-//! program has not set.
+//! Posting: `ibv_post_send`, `ibv_post_recv` and `ibv_post_srq_recv` walk the program's list and give each request to
+//! the engine, with the pieces of memory as they lie in the list. Grade: hot: no allocation, no lock but the engine's.
+//! Threads: any. Tests: below; under Miri they also find reads of fields that a program has not set.
 
 use std::ffi::c_int;
 
@@ -20,8 +19,6 @@ const _: () = assert!(size_of::<ibv_sge>() == size_of::<Sge>() && align_of::<ibv
 const _: () = assert!(std::mem::offset_of!(ibv_sge, length) == std::mem::offset_of!(Sge, len));
 const _: () = assert!(std::mem::offset_of!(ibv_sge, lkey) == std::mem::offset_of!(Sge, lkey));
 
-/// The pieces of a request.
-///
 /// # Safety
 /// `list` has `count` pieces that stay unchanged during the call.
 #[inline]
@@ -51,13 +48,10 @@ pub(crate) unsafe extern "C" fn post_send(qp: *mut ibv_qp, wr: *mut ibv_send_wr,
     0
 }
 
-/// What a request to a queue pair of this kind says. A program sets what the opcode has (`ibv_post_send(3)`), and
-/// leaves whatever was there in all else: so no reference is made to a request, and no field of it is read that its
-/// opcode does not have.
-///
+/// Reads a request to a queue pair of this kind. A program sets what the opcode has (`ibv_post_send(3)`) and leaves all
+/// else: so this makes no reference to a request, and reads no field that its opcode does not have.
 /// # Safety
-/// `wr` is a request for such a queue pair, which stays unchanged as long as the answer is used, as do its pieces,
-/// address handle and memory window.
+/// `wr` is a request for such a queue pair; it, its pieces, handle and window stay unchanged while the answer is used.
 #[inline]
 unsafe fn request<'a>(kind: u32, wr: *const ibv_send_wr) -> SendWr<'a> {
     // SAFETY: the caller gives a request; every request has these fields.
@@ -117,7 +111,6 @@ unsafe fn request<'a>(kind: u32, wr: *const ibv_send_wr) -> SendWr<'a> {
     request
 }
 
-/// `ibv_post_recv(3)`: as [`post_send`].
 pub(crate) unsafe extern "C" fn post_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr, bad: *mut *mut ibv_recv_wr) -> c_int {
     // SAFETY: `qp` is not destroyed (rule V).
     let (queue, mut wr) = (unsafe { &SoftQp::of(qp.cast()).engine }, wr);
@@ -135,7 +128,6 @@ pub(crate) unsafe extern "C" fn post_recv(qp: *mut ibv_qp, wr: *mut ibv_recv_wr,
     0
 }
 
-/// `ibv_post_srq_recv(3)`: as [`post_send`].
 pub(crate) unsafe extern "C" fn post_srq_recv(
     srq: *mut ibv_srq,
     mut wr: *mut ibv_recv_wr,

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ibv_qp_ex`: posting sends piece by piece (`ibv_wr_post(3)`): `wr_start`, for each request an operation and its
-//! setters, `wr_complete`. Requests are gathered here and given to the engine when completed; inline data is copied at
-//! once, as the interface promises. If a request was built wrongly, none of those since `wr_start` is posted. Grade:
-//! hot, but for making it: the buffers grow to a program's largest batch and stay. Threads: from `wr_start` to
-//! `wr_complete` or `wr_abort` the queue pair belongs to one thread; others wait.
-
+//! setters, `wr_complete`, which gives the requests to the engine. Inline data is copied at once, as the interface
+//! promises. If a request was built wrongly, none of those since `wr_start` is posted. Grade: hot, but for making it:
+//! the buffers grow to a program's largest batch and stay. Threads: from `wr_start` to `wr_complete` or `wr_abort` the
+//! queue pair belongs to one thread; others wait.
 use std::ffi::{c_int, c_uint, c_void};
 
 use super::ah::SoftAh;
@@ -25,7 +24,6 @@ use crate::verbs::context::adapter;
 use crate::verbs::error::pointer;
 use crate::verbs::mr::binding;
 
-/// The operations that each kind of queue pair has.
 const RC_OPERATIONS: u64 = UC_OPERATIONS | IBV_QP_EX_WITH_RDMA_READ as u64 | ATOMICS;
 const ATOMICS: u64 = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP as u64 | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD as u64;
 const UC_OPERATIONS: u64 = UD_OPERATIONS
@@ -99,11 +97,10 @@ pub(crate) unsafe extern "C" fn ibv_qp_to_qp_ex(qp: *mut ibv_qp) -> *mut ibv_qp_
 struct Request {
     wr: SendWr<'static>,
     ah: *mut ibv_ah,
-    /// Where its pieces are in `Building::pieces`.
+    /// Start and number of its pieces in `Building::pieces`.
     pieces: (usize, usize),
 }
 
-/// The requests since `wr_start`.
 #[derive(Default)]
 pub(crate) struct Building {
     requests: Vec<Request>,
@@ -114,7 +111,6 @@ pub(crate) struct Building {
 }
 
 /// Forgets the requests and lets other threads build.
-///
 /// # Safety
 /// The caller is between `wr_start` and `wr_complete`, and has no reference to what is being built.
 unsafe fn end(qp: *mut ibv_qp_ex) {
@@ -127,8 +123,6 @@ unsafe fn end(qp: *mut ibv_qp_ex) {
     queue.building.give();
 }
 
-/// What is being built.
-///
 /// # Safety
 /// The caller is between `wr_start` and `wr_complete`, so that it is its turn.
 unsafe fn building<'a>(qp: *mut ibv_qp_ex) -> &'a mut Building {
@@ -172,7 +166,6 @@ unsafe extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
     error
 }
 
-/// Begins a request with the program's `wr_id` and `wr_flags`.
 unsafe fn begin(qp: *mut ibv_qp_ex, wr: SendWr<'static>) {
     // SAFETY: the program wrote these fields before calling, in this thread.
     let (wr_id, wr_flags) = unsafe { ((*qp).wr_id, (*qp).wr_flags) };
@@ -183,8 +176,7 @@ unsafe fn begin(qp: *mut ibv_qp_ex, wr: SendWr<'static>) {
     building.requests.push(Request { wr, ah: std::ptr::null_mut(), pieces: (building.pieces.len(), 0) });
 }
 
-/// The operations: each begins a request of its opcode, with these arguments of the program; and all that a queue pair is
-/// posted to by.
+/// The operations: each begins a request of its opcode, with these arguments; and the setting of all functions.
 macro_rules! operations {
     ($($name:ident($($argument:ident: $type:ty),*) = $opcode:ident { $($field:ident $(: $value:ident)?),* };)*) => {
         fn set_operations(qp: &mut ibv_qp_ex) {
@@ -228,7 +220,7 @@ unsafe extern "C" fn bind_mw(qp: *mut ibv_qp_ex, mw: *mut ibv_mw, rkey: u32, inf
     unsafe { begin(qp, binding(mw, rkey, &*info)) };
 }
 
-/// The request that a setter is about; a setter before any operation is an error.
+/// Returns the request of a setter; a setter before any operation is an error.
 fn last(building: &mut Building) -> Option<&mut Request> {
     if building.requests.is_empty() {
         building.error = libc::EINVAL;

@@ -42,7 +42,6 @@ unsafe fn create(pd: *mut ibv_pd, user: *mut c_void, attr: &mut ibv_srq_attr) ->
     Ok(hand_out(pd, user, attr, engine, event_number))
 }
 
-/// A queue that XRC connections reach.
 unsafe fn create_xrc(init: &mut ibv_srq_init_attr_ex) -> Result<*mut ibv_srq> {
     if init.xrcd.is_null() || init.cq.is_null() {
         return Err(Errno(libc::EINVAL));
@@ -148,7 +147,6 @@ pub(crate) unsafe extern "C" fn open_xrcd(context: *mut ibv_context, attr: *mut 
     pointer(engine.map(|engine| SoftXrcd::hand_out(ibv_xrcd { context }, engine)))
 }
 
-/// Which file a descriptor is of.
 fn file(fd: c_int) -> Result<Option<(u64, u64)>> {
     if fd == -1 {
         return Ok(None);
