@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What becomes of completions, and of requests of a shared queue, when a queue pair that was not drained is destroyed
-//! or reset, on adapters that differ in it.
+//! Completions, and requests of a shared queue, of a queue pair that is destroyed or reset with work left.
 
 mod engine_support;
 
@@ -46,8 +45,7 @@ fn completions_of_a_queue_pair_that_goes_are_polled_where_nothing_is_purged() {
     }
 }
 
-/// Fills a completion queue of 4, less one, by a queue pair that then goes; how many completions of another fit before
-/// the queue overruns.
+/// How many completions fit before overrun after a queue pair that filled all places but one is destroyed.
 fn room_after(purge: Purge) -> usize {
     let hca = adapter(purge, Lost::No);
     let settings = Settings { cqe: 4, ..Settings::default() };
@@ -107,8 +105,7 @@ fn compacting_leaves_completions_of_others_in_their_order() {
     assert_eq!(wait(&goes.send_cq).wr_id, 9, "the queue goes on");
 }
 
-/// How many requests a shared queue of 4 takes after a queue pair went that had two of them in completions and two
-/// left.
+/// How many requests a shared queue of 4 takes after a queue pair with two in completions and two left is destroyed.
 fn free_after(purge: Purge, lost: Lost, is_in_error: bool) -> usize {
     let hca = adapter(purge, lost);
     let (a, b) = pair(&hca, 4096, &Settings { srq: true, wr: 4, ..Settings::default() });

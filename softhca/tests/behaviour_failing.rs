@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How connections fail on adapters that differ in it: retries, events, flushes; datagrams, whose address handle is an
-//! index, and whose sender is told wrongly; and a completion queue that is armed while completions wait in it: verbs
-//! promise an event for later ones only, and some adapters give it for these at once.
+//! How connections fail on adapters that differ in it: retries, events, flushes; datagrams whose address handle is an
+//! index, or whose sender is reported wrongly; and arming a completion queue in which completions wait: verbs promise
+//! an event for later ones only, and some adapters give it for these at once.
 
 mod engine_support;
 
@@ -13,7 +13,6 @@ use softhca::behaviour::{Behaviour, Events, SrcQp};
 use softhca::engine::codes::{attr_mask as m, event, qp_state, qp_type, wc_status, wr_opcode};
 use softhca::engine::{Channel, Cq, Errno, Hca, QpAttr};
 
-/// The async events that wait now, in their order.
 fn events(hca: &Hca) -> Vec<u32> {
     // SAFETY: the descriptor is the adapter's own, and open.
     unsafe { libc::fcntl(hca.async_fd(), libc::F_SETFL, libc::O_NONBLOCK) };
@@ -51,7 +50,6 @@ fn a_retry_count_of_seven_ends_or_never_does() {
         a.send(1, 0, 8);
         let expected = if is_rnr { wc_status::RNR_RETRY_EXC_ERR } else { wc_status::RETRY_EXC_ERR };
         if is_endless {
-            // Far more than seven tries.
             let name = if is_rnr { "rnr_nak_retry_err" } else { "local_ack_timeout_err" };
             let until = Instant::now() + Duration::from_mins(2);
             while hca.folder.counter(name) < 70 {
@@ -88,7 +86,7 @@ fn only_the_events_that_an_adapter_has_are_raised() {
         ("events = []", &[]),
     ] {
         let hca = described(|spec| spec.devices[0].behaviour.async_events = some_events(groups));
-        // A limit, then an established connection whose access is refused, then an overrun.
+        // A limit, an established connection whose access is refused, an overrun.
         let settings = Settings { srq: true, cqe: 1, ..Settings::default() };
         let (a, b) = pair(&hca, 4096, &settings);
         for number in 0..3 {
@@ -161,7 +159,7 @@ fn a_datagram_whose_address_handle_is_gone_stops_the_queue_pair_where_a_handle_i
         assert_eq!(a.qp.state(), if is_lost { qp_state::ERR } else { qp_state::RTS });
         assert_eq!(none(&b.recv_cq), is_lost);
         if is_kept {
-            // Sends that are not held up take their time, and are done without anybody's call but the poll.
+            // Sends that are not held up take their time; only the poll executes them.
             a.datagram(&ah, b.qp.number());
             assert_eq!(wait(&a.send_cq).status, wc_status::SUCCESS);
         }

@@ -23,7 +23,7 @@ fn the_right_to_atomics_is_refused_or_ignored_where_there_are_none() {
     for (ways, at_init, at_rtr, post, shown) in [
         (AtomicAccess::Einval, Err(EINVAL), Ok(()), EINVAL, false),
         (AtomicAccess::Accepted, Ok(()), Ok(()), EINVAL, false),
-        // Without a depth for what comes in, the right is off, and nothing is said.
+        // Without a depth for incoming requests the right is off, without an error.
         (AtomicAccess::Eopnotsupp, Ok(()), Err(EOPNOTSUPP), EOPNOTSUPP, true),
     ] {
         let hca = described(|spec| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `softhca ctl`: what it commands is in force in every process of the fabric when it returns, and in those that come
-//! later; what is wrong with a command is said. The programs are this test program's own processes.
+//! `softhca ctl`: its commands are in force, when it returns, in every process of the fabric and in those that come
+//! later; wrong commands get an error. The programs are this test program's own processes.
 
 mod engine_support;
 
@@ -47,7 +47,6 @@ fn refused(folder: &Folder, words: &str) -> String {
     String::from_utf8(output.stderr).unwrap()
 }
 
-/// Another process that has opened an adapter, and answers questions about it.
 struct Program(Process);
 
 impl Program {
@@ -181,7 +180,6 @@ impl Program {
     }
 }
 
-/// A fabric of one adapter, a program in it, and this process in it.
 fn fabric_with_program() -> (Folder, Program, softhca::config::Config, Arc<Fabric>) {
     let folder = fabric("[[device]]\n");
     let program = Program::start(&folder);
@@ -197,7 +195,7 @@ fn a_process_that_does_not_obey_is_named() {
     let it = program.while_stopped(|| fabric.command(&rule, Duration::from_millis(300)));
     assert!(matches!(&it, Err(CommandError::Unanswered { pids, .. }) if *pids == [program.0.child.id()]), "{it:?}");
     assert_eq!(program.ask("event 0"), event::PORT_ERR, "it is carried out when the process goes on");
-    // The dead need not answer.
+    // Dead processes need not answer.
     drop(program);
     fabric.command(&rule, Duration::from_mins(1)).unwrap();
 }

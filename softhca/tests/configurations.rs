@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whatever stands in a configuration file is refused with a message or can be run: keys and values by chance, with the
-//! extremes of every type. What is accepted is used: joined, and a message sent. Nothing may panic, in no thread, and
-//! nothing may wait.
+//! A configuration file is either refused with a message or can be run: random keys and values, with the extremes of
+//! every type. The test joins a fabric of each accepted file and sends a message. No thread may panic or wait for ever.
 
 mod engine_support;
 
@@ -16,7 +15,7 @@ use softhca::engine::codes::{access, attr_mask as m, qp_state, qp_type, send_fla
 use softhca::engine::{Fabric, FabricSpec, QpAttr, QpCap, QpInit, RecvWr, Result, SendWr, Sge, Wc};
 
 const FILES: u64 = 6000;
-/// Of those accepted, so many are run: each stays with its thread until the process ends.
+/// Number of accepted files that are run: each stays with its thread until the process ends.
 const RUN: usize = 40;
 
 /// Numbers by chance, the same in every run (splitmix64).
@@ -100,7 +99,6 @@ const GROUPS: &[&str] = &["[]", "[\"port\", \"qp\"]", "[\"everything\"]"];
 const ATOMICS: &[&str] = &["\"none\"", "\"hca\"", "\"some\""];
 const GID: &[&str] = &["\"fe80::7\"", "\"::\"", "\"gid\""];
 
-/// A key, and what may be given for it.
 type Key = (&'static str, &'static [&'static str]);
 
 const DEVICE: &[Key] = &[
@@ -155,7 +153,6 @@ const PORT: &[Key] = &[
     ("gids", GIDS),
     ("pkeys", PKEYS),
 ];
-/// Each action with what it needs.
 const ACTIONS: &[(&str, &[Key])] = &[
     ("drop", &[]),
     ("delay", &[("delay_ns", INTEGERS)]),
@@ -216,7 +213,6 @@ fn file(chance: &mut Chance) -> String {
         some(&mut text, chance, needs, 1);
         some(&mut text, chance, SELECTION, 8);
     }
-    // Some are damaged.
     if chance.below(5) == 0 && !text.is_empty() {
         let at = chance.below(text.len());
         if text.is_char_boundary(at) {
@@ -279,7 +275,7 @@ fn whatever_stands_in_a_configuration_is_refused_or_runs() {
         match Config::read(&path, None) {
             Ok(config) => {
                 accepted += 1;
-                // Not those that say next to nothing.
+                // Not files that say next to nothing.
                 if ran < RUN && text.lines().count() > 4 {
                     ran += 1;
                     let folder = Folder::new();

@@ -22,7 +22,6 @@ fn host(clock: libc::clockid_t) -> u64 {
     time.tv_sec as u64 * SECOND + time.tv_nsec as u64
 }
 
-/// What a reading of the clock must lie between: the host's time before and after it.
 fn around<T>(clock: libc::clockid_t, read: impl FnOnce() -> T) -> (u64, T, u64) {
     let before = host(clock);
     let value = read();
@@ -83,7 +82,6 @@ fn a_narrow_clock_wraps_and_differences_go_on() {
     assert!(ticks <= took + 1000 && ticks >= 19 << 16, "{ticks} ticks from {first} in {took} ns");
 }
 
-/// A pair whose first side completes with times, all in one queue.
 fn timed(hca: &Arc<Hca>, flags: u32) -> (Side, Side, Cq) {
     let settings = Settings::default();
     let (mut a, b) = (Side::new(hca, 4096, &settings), Side::new(hca, 4096, &settings));

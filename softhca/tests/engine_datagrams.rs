@@ -28,7 +28,6 @@ fn group(last: u8) -> [u8; 16] {
     gid
 }
 
-/// Sends 8 bytes to a group, and waits until that is over.
 fn send_to_group(from: &Side, gid: [u8; 16], qkey: u32) {
     let address = global(gid, 0xc001);
     let ah = from.hca.create_ah(&from.pd, &address).unwrap();

@@ -16,7 +16,6 @@ fn adapter(faults: &[FaultRule]) -> Adapter {
     described(|spec| spec.faults = faults.to_vec())
 }
 
-/// The next event, if it comes within `ns`.
 fn next_event(hca: &Hca, ns: u64) -> Option<AsyncEvent> {
     let mut event = libc::pollfd { fd: hca.async_fd(), events: libc::POLLIN, revents: 0 };
     // SAFETY: one entry of ours.
@@ -115,7 +114,6 @@ fn a_port_goes_down_and_comes_up_at_the_times_of_a_rule() {
 
 #[test]
 fn a_time_beyond_all_numbers_never_comes_and_harms_nothing() {
-    // A rule whose time has passed when the adapter is opened tells nothing: it is tried again with a later time.
     let told = (0..8).find_map(|turn| {
         let soon_ns = 20_000_000 << turn;
         let rules = [
@@ -228,8 +226,7 @@ fn timestamps_are_ticks_of_the_adapters_clock() {
     assert!(ticks(before, wc.ts_raw) <= ticks(before, after));
     assert_eq!(wc.ts_wall, 0, "the queue was not asked for the time of day");
 
-    // Read without stamps, then with them: what came in between is of the moment at which that changed, what comes then
-    // has its own.
+    // Read without stamps, then with them: completions in between have the time of the change, later ones their own.
     for _ in 0..2 {
         b.recv(1, 0, 64);
     }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The limit of locked memory, which registrations count against. A program of its own, since the limit is the
-//! process's.
+//! The limit of locked memory, against which registrations count. A program of its own: the limit is a process'.
 
 mod engine_support;
 

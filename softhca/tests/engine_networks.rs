@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who reaches whom: several adapters in a fabric, of one kind or of both, several fabrics, ports of different networks,
-//! and partition keys.
+//! Which ports reach each other: several adapters of one or both kinds, several fabrics, networks, and partition keys.
 
 mod engine_support;
 
@@ -38,7 +37,6 @@ fn adapters(folder: &Folder, layers: &[u8]) -> Vec<Arc<Hca>> {
     (0..count).map(|n| fabric.open(n).unwrap()).collect()
 }
 
-/// The address of adapter `n`, as one of this kind is addressed.
 fn address(n: usize, layer: u8) -> AhAttr {
     if layer == link_layer::ETHERNET { global(gid(n as u8 + 1), 0) } else { lid(n as u16 + 1) }
 }
@@ -47,7 +45,7 @@ fn quick() -> Settings {
     Settings { retry_cnt: 0, timeout: 4, ..Settings::default() }
 }
 
-/// How a message from adapter `i` to adapter `j`, both addressed as `layers` says, ends.
+/// How a message from adapter `i` to adapter `j` ends; `layers` says how both are addressed.
 fn send(all: &[Arc<Hca>], layers: [u8; 2], i: usize, j: usize) -> u32 {
     let settings = quick();
     let (mut a, b) = (Side::new(&all[i], 4096, &settings), Side::new(&all[j], 4096, &settings));
@@ -114,7 +112,6 @@ fn two_fabrics_do_not_meet_though_all_their_names_are_the_same() {
     assert_eq!((wait(&c.send_cq).status, wait(&d.recv_cq).wr_id), (0, 1));
 }
 
-/// Adapters with LIDs 1, 2 and 3, of these networks.
 fn in_networks(folder: &Folder, networks: [&str; 3]) -> Vec<Arc<Hca>> {
     let mut spec = spec(&folder.0);
     let one = spec.devices[0].clone();
@@ -170,7 +167,7 @@ fn a_group_does_not_reach_over_to_another_network() {
     assert_eq!(got, [true, false, true]);
 }
 
-/// Full and limited members of two partitions, and the key that is none.
+/// Full and limited members of two partitions, and the invalid key.
 const KEYS: [u16; 5] = [0xffff, 0x7fff, 0x8001, 0x0001, 0x8000];
 
 fn adapter() -> Adapter {

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The emulated adapter between processes: this test program starts itself again as the other side.
-//!
-//! The other side is the ignored test `the_other_side`, told its part through the environment; the two exchange queue
-//! pair numbers, keys and addresses through its standard streams, one line each.
+//! The emulated adapter between processes: this test program starts itself again as the other side, by the ignored test
+//! `the_other_side`. The two exchange queue pair numbers, keys and addresses by lines of its standard streams.
 
 mod engine_support;
 
@@ -19,7 +17,6 @@ fn other(part: &str, folder: &Folder) -> Process {
     Process::start("the_other_side", [(PART, part.as_ref()), (FOLDER, folder.0.as_os_str())])
 }
 
-/// Connects `side` to the other's queue pair; the other's address and key.
 fn connect(other: &mut Process, side: &Side) -> (u64, u32) {
     let heard = other.hear();
     let numbers: Vec<u64> = heard.split(' ').map(|number| number.parse().unwrap()).collect();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shared receive queues: their limit, their size, and requests that come back; and those that extended reliable
-//! connections reach: requests that name the queue they are for, and domains.
+//! Shared receive queues: their limit, their size, and reuse of requests; and those of extended reliable connections:
+//! requests that name their queue, and domains.
 
 mod engine_support;
 
@@ -90,7 +90,6 @@ fn a_shared_queue_grows_and_shrinks_around_the_requests_in_it() {
 
 const PRIVATE: XrcdOpen = XrcdOpen { file: None, create: true, exclusive: false };
 
-/// What answers: a domain, a shared queue in it, and the end of a connection.
 struct Answering {
     pd: Pd,
     domain: Xrcd,
@@ -123,7 +122,6 @@ impl Answering {
     }
 }
 
-/// The initiating end, with memory of its own.
 fn initiating(hca: &Arc<Hca>) -> Side {
     Side::new(hca, 4096, &Settings { kind: qp_type::XRC_SEND, ..Settings::default() })
 }
@@ -268,7 +266,7 @@ fn the_ends_have_only_what_their_kind_has() {
     assert_eq!(a.recv_cq.destroy().and(a.send_cq.destroy()), Err(Errno(libc::EBUSY)));
 }
 
-/// What names the domain of the two processes of the next test.
+/// The domain that the two processes of the next test share.
 const SHARED: XrcdOpen = XrcdOpen { file: Some((7, 7)), create: true, exclusive: false };
 const FOLDER: &str = "SOFTHCA_TEST_FOLDER";
 
@@ -278,8 +276,7 @@ fn the_connection_may_end_in_another_process_than_the_queue() {
     let (mut a, b) = (initiating(&hca), Answering::new(&hca, SHARED));
     let mut other = Process::start("the_end_of_the_connection", [(FOLDER, hca.folder.0.as_os_str())]);
     ready(&a.qp, other.hear().parse().unwrap(), false);
-    // Longer than what travels in a completion: the sender waits for the other process to be ready, which may not copy
-    // from one process to another.
+    // Longer than what travels in a completion: the other process cannot copy it, so it waits for the sender's timer.
     a.fill(0, 3000, 8);
     send(&a, 1, 3000, b.srq.number());
     b.recv(&b.srq, 2, 4096).unwrap();

@@ -19,7 +19,7 @@ fn second() -> Gid {
     Gid { raw: [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2], kind: 0 }
 }
 
-/// The usual adapter with a second GID, whose port changes so after some seconds.
+/// The usual adapter with a second GID, whose port undergoes `change` after some seconds.
 fn changing(folder: &Folder, seconds: u64, kind: u32, change: Change) -> FabricSpec {
     let mut spec = spec(&folder.0);
     spec.devices[0].ports[0].gids.push(second());
@@ -44,7 +44,7 @@ fn connect(hca: &Arc<Hca>, settings: &Settings) -> Option<(Side, Side)> {
     (wait(&a.send_cq).status == 0).then_some((a, b))
 }
 
-/// How a message ends on a connection made before the change, when the change has been told of.
+/// How a message ends on a connection made before the change, after the change was reported.
 fn after(kind: u32, change: Change, vanish_kills: bool) -> (Arc<Hca>, Side, u32) {
     for seconds in [1, 4, 16, 64] {
         let folder = Folder::new();

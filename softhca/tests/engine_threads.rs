@@ -45,7 +45,7 @@ fn threads_that_post_to_one_queue_pair_and_poll_one_queue_lose_and_double_nothin
                         let sge = [Sge { addr: data.as_ptr() as u64, len: 8, lkey: 0 }];
                         let wr_id = u64::from(thread * EACH + number);
                         let whole = [a.sge(thread as usize * 4096, len)];
-                        // Short ones are inline and say who they are; long ones are only counted.
+                        // Short ones are inline and name their sender; long ones are only counted.
                         let (sge, inline) = if len == 8 { (&sge, send_flags::INLINE) } else { (&whole, 0) };
                         let wr = SendWr { wr_id, flags: send_flags::SIGNALED | inline, sge, ..SendWr::empty() };
                         while let Err(errno) = a.qp.post_send(&wr) {

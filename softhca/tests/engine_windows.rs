@@ -7,12 +7,10 @@ use engine_support::{RIGHTS, Settings, Side, adapter, pair, queue_pair, wait};
 use softhca::engine::codes::{access, qp_state, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode};
 use softhca::engine::{Errno, Mr, Mw, SendWr, Wc};
 
-/// The region windows are bound to: all of a side's memory.
 fn bindable(side: &Side) -> Mr {
     side.pd.reg_mr(side.addr(), 4096, side.addr(), RIGHTS | access::MW_BIND).unwrap()
 }
 
-/// Posts a request that is signalled, and waits for its end.
 fn run(side: &Side, wr: SendWr) -> Wc {
     side.qp.post_send(&SendWr { flags: send_flags::SIGNALED, ..wr }).unwrap();
     wait(&side.send_cq)

@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The thread that looks after a process does nothing of which the program must know: it maps and unmaps no memory once
-//! the fabric is joined, and it takes no signals but those of its own faults.
-//!
-//! MPI libraries write hooks over `munmap` and its like right after they have opened a device; a thread that is within
-//! one of these at that moment crashes (src/engine/service.rs). Runs a process of its own under strace, which
-//! delays the thread's first call. Needs strace.
+//! The service thread does nothing that the program must know of: it maps and unmaps no memory once the fabric is
+//! joined, and it takes no signals but those of its own faults. MPI libraries write hooks over `munmap` and its like
+//! right after they have opened a device; a thread that is within one of these then crashes (src/engine/service.rs).
+//! Runs a process of its own under strace, which delays the thread's first call. Needs strace.
 
 mod engine_support;
 
@@ -16,10 +14,10 @@ use std::process::Command;
 
 const FOLDER: &str = "SOFTHCA_TEST_FOLDER";
 
-/// What programs write hooks over.
+/// Functions over which programs write hooks.
 const HOOKED: [&str; 6] = ["mmap", "munmap", "mremap", "madvise", "shmat", "shmdt"];
 
-/// The kernel's folder of this process's service thread. Its list of threads breaks off where one ends meanwhile, as
+/// The kernel's folder of this process' service thread. The list of threads breaks off where one ends meanwhile, as
 /// those of other tests do; then the thread may be missing.
 fn service_thread() -> Option<PathBuf> {
     let tasks = fs::read_dir("/proc/self/task").expect("this process has threads");
@@ -67,7 +65,6 @@ fn joins_and_says_so() {
     let fabric = Fabric::join(spec(folder.as_ref())).expect("the fabric can be joined");
     // SAFETY: a C string of less than 16 bytes.
     unsafe { libc::prctl(libc::PR_SET_NAME, c"joined".as_ptr()) };
-    // A thread that is late has its memory once it sleeps.
     while !service_thread().is_some_and(|thread| sleeps(&thread)) {
         std::thread::yield_now();
     }

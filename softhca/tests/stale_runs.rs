@@ -8,10 +8,9 @@ use std::time::{Duration, Instant};
 
 use softhca::fabric_folder::{make_private, named_folder, run_folder};
 
-/// A run whose program tells its fabric's folder and its own number, and then waits for its input to end.
+/// A run whose program prints its fabric's folder and its own number, and then waits for its input to end.
 struct Run {
     command: Child,
-    /// Open as long as the program is to wait.
     input: Option<ChildStdin>,
     output: BufReader<ChildStdout>,
     program: u32,
@@ -60,13 +59,12 @@ impl Run {
     }
 }
 
-/// A run that looks, and nothing else.
 fn look() {
     let done = Command::new(env!("CARGO_BIN_EXE_softhca")).args(["run", "--", "true"]).status().unwrap();
     assert!(done.success());
 }
 
-/// An empty folder as a run of process `pid` makes it before all else.
+/// An empty folder as a run of process `pid` makes it first.
 fn empty_folder(pid: u32) -> PathBuf {
     let folder = run_folder(pid, 0x7e57);
     make_private(&folder).unwrap();
@@ -76,7 +74,7 @@ fn empty_folder(pid: u32) -> PathBuf {
 #[test]
 fn folders_of_runs_that_were_killed_go_with_the_next_run_and_those_of_live_ones_stay() {
     let mut alive = Run::start("cat");
-    // One whose program waits, one whose program has joined the fabric and given up all else that it inherited.
+    // One whose program waits; one whose program has joined the fabric and closed all else that it inherited.
     let mut waiting = Run::start("exec cat");
     let script = "for fd in /proc/$$/fd/2??; do eval \"exec ${fd##*/}>&-\"; done; exec stdbuf -oL ibv_asyncwatch";
     let mut joined = Run::start(&format!("exec bash -c '{script}'"));
@@ -88,7 +86,7 @@ fn folders_of_runs_that_were_killed_go_with_the_next_run_and_those_of_live_ones_
     let mut ended = Command::new("true").spawn().unwrap();
     ended.wait().unwrap();
     let (abandoned, being_made) = (empty_folder(ended.id()), empty_folder(std::process::id()));
-    // A fabric that was given such a name is no run's.
+    // A named fabric with such a name is no run's.
     let named = named_folder(&format!("run-{}-mine", ended.id()));
     make_private(&named).unwrap();
     let exist = |folders: &[&Path]| folders.iter().map(|folder| folder.exists()).collect::<Vec<_>>();

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Small messages between two processes make no system call, and have no helper thread that makes them. Polling in vain
-//! offers the processor to others (by `sched_yield`, on a busy machine by a nap; see `src/engine/fabric/idle.rs`), which
-//! is not a message's. RDMA writes and reads of another process's memory are not messages here: each is one call, of any
-//! size.
-//!
-//! Compiles `benches/verbs/host_memory_ratios.c` and runs it under strace: the program says where the messages begin
-//! and end. Needs cc, libibverbs' headers, and strace.
+//! Small messages between two processes make no system call, nor does a helper thread for them. Not counted are offers
+//! of the processor by polls in vain (`sched_yield`, on a busy machine a nap: `src/engine/fabric/idle.rs`). RDMA writes
+//! and reads of another process' memory are one call each, of any size. Compiles `benches/verbs/host_memory_ratios.c`
+//! and runs it under strace; the program marks where the messages begin and end. Needs cc, libibverbs' headers, strace.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,11 +10,10 @@ use std::process::Command;
 
 const MESSAGES: u64 = 2000;
 
-/// Two sides, five sizes, inline and not, to and fro.
+/// Two sides, five sizes, inline and not, both ways.
 const EXCHANGED: u64 = 20 * MESSAGES;
 
-/// All but what polling in vain calls: the library to let others run, and the program to see whether its other half is
-/// alive.
+/// All but the calls of polling in vain: the library's offers, and the program's looks whether its other half is alive.
 const TRACED: &str = "--trace=!sched_yield,clock_nanosleep,getppid,wait4";
 
 #[test]
@@ -41,16 +37,12 @@ fn messages_of_up_to_256_bytes_make_no_system_call() {
     let text = fs::read_to_string(&trace).expect("read what strace wrote");
     let (own, of_others) = steady(&text);
     assert!(own.is_empty(), "system calls of those who send and receive:\n{}", own.join("\n"));
-    // A helper would make one for a message at least. The threads that look after connections may come to work
-    // meanwhile, by the time that passes and not by messages.
+    // A helper would make one for a message at least. Threads that look after connections run by time, not by messages.
     assert!((of_others.len() as u64) < EXCHANGED / 10, "system calls of other threads:\n{}", of_others.join("\n"));
 }
 
 /// The lines of a trace between the first mark of a beginning and the last mark of an end: those of the two threads
 /// that set the marks, and those of others.
-///
-/// # Panics
-/// When the two processes did not mark both.
 fn steady(trace: &str) -> (Vec<&str>, Vec<&str>) {
     let thread = |line: &str| line.split_whitespace().next().unwrap_or_default().to_owned();
     let lines: Vec<&str> = trace.lines().collect();

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Behaviours that show at the interface of libibverbs only: which functions there are, what `errno` and completions
-//! say, what a table of GIDs looks like, and fork.
+//! Behaviours that show only at the interface of libibverbs: functions, `errno`, completions, tables of GIDs, fork.
 
 mod verbs_support;
 
@@ -9,7 +8,6 @@ use std::ffi::c_int;
 use softhca::sys::*;
 use verbs_support::{Context, Library, errno, folder, in_a_process};
 
-/// What queries say of an adapter: limits, atomics, bits of a timestamp and the clock in kHz.
 fn described(context: &Context) -> (ibv_device_attr, u64, u64) {
     let query = context.verbs().query_device_ex.unwrap();
     // SAFETY: an extended attribute is integers and characters; the context is open.
@@ -68,7 +66,7 @@ fn refuses_what_completions_say() {
     let refused: u32 = std::env::var("REFUSED").unwrap().parse().unwrap();
     let context = Library::load().open(0);
     for flag in (0..12).map(|bit| 1_u32 << bit) {
-        // Cut-through queues, flow tags and tag matching are no adapter's here.
+        // Cut-through queues, flow tags and tag matching are not emulated.
         let is_known = flag & (IBV_WC_STANDARD_FLAGS | TIMES) != 0;
         // SAFETY: the attributes are integers and pointers; the context is open.
         let queue = unsafe {
@@ -267,7 +265,6 @@ fn a_long_and_sparse_table_of_gids_is_read_in_every_way() {
     in_a_process("reads_its_gids", text, &[]);
 }
 
-/// The rows that `ibv_query_gid_table` gives: index and type.
 fn used(context: &Context) -> Vec<(u32, u32)> {
     type Table = unsafe extern "C" fn(*mut ibv_context, *mut ibv_gid_entry, usize, u32, usize) -> isize;
     // SAFETY: the types are those of verbs.h; rows are integers.
@@ -301,7 +298,6 @@ fn reads_its_gids() {
         let mut happened = ibv_async_event::default();
         assert_eq!(event(context.raw, &raw mut happened), 0);
         assert_eq!(happened.event_type, IBV_EVENT_GID_CHANGE);
-        // Row 2 was emptied; row 300 is as it was.
         let usable = (300, u32::from(softhca::engine::codes::gid_kind::ROCE_V2));
         assert_eq!(used(&context), [usable]);
         for (index, last, is_used) in [(2, 0, false), (299, 0, false), (300, 9, true), (399, 0, false)] {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The shared object: what it exports, against the installed real libibverbs (Debian: libibverbs1), which the dynamic
-//! loader's cache names (a missing real library is a failure: it is what the emulation stands in for); and that it can be
-//! unloaded. A program may load it by `dlopen`, as Open MPI's components do, and unload it when it has closed its device:
-//! the thread that looks after the process must not lose its code. Each process of that test unloads once, at another
-//! moment.
+//! The shared object: its exports, against those of the installed real libibverbs (Debian: libibverbs1), which the
+//! dynamic loader's cache names and which has to be installed; and its unloading. A program may load it by `dlopen`, as
+//! Open MPI's components do, and unload it after it has closed its device: the service thread must keep its code. Each
+//! process of that test unloads once, at another moment.
 
 mod verbs_support;
 
@@ -14,7 +13,7 @@ use std::process::Command;
 use softhca::sys::ibv_context;
 use verbs_support::{Library, own_library, within};
 
-/// What an rdma-core older than 56 lacks.
+/// Symbols that an rdma-core older than 56 lacks.
 const LATER: [&str; 2] = ["ibv_cmd_create_cq_ex2@@IBVERBS_PRIVATE_34", "ibv_wr_opcode_str@@IBVERBS_PRIVATE_34"];
 
 fn output(program: &str, arguments: &[&str]) -> String {
@@ -23,7 +22,7 @@ fn output(program: &str, arguments: &[&str]) -> String {
     String::from_utf8(output.stdout).unwrap()
 }
 
-/// What a shared object defines, as `name@@NODE` or `name@NODE`; names without a version as they are.
+/// Symbols that a shared object defines, as `name@@NODE` or `name@NODE`; names without a version as they are.
 fn exports(library: &str) -> BTreeSet<String> {
     output("nm", &["-D", "--defined-only", "--with-symbol-versions", library])
         .lines()
@@ -50,7 +49,7 @@ fn every_symbol_of_the_real_library_is_exported_at_its_version_and_nothing_else(
     println!("{}: {} symbols; softhca: {}", real_library(), real.len(), own.len());
     assert!(missing.is_empty(), "missing: {missing:?}");
     assert!(LATER.iter().all(|name| own.contains(*name)), "{LATER:?}");
-    // The two that stand in for libc's where programs look for device files (src/abi/interpose.rs).
+    // Those that stand in for libc's where programs look for device files (src/abi/interpose.rs).
     assert_eq!(more, ["access", "stat"]);
 }
 
@@ -60,8 +59,7 @@ fn the_shared_object_calls_itself_libibverbs() {
     assert!(dynamic.contains("Library soname: [libibverbs.so.1]"), "{dynamic}");
 }
 
-/// Processes that load, use and unload. Of a library that can be unloaded one in thirty crashed, and on a busy machine
-/// more.
+/// Number of processes that load, use and unload. With a library that can be unloaded, one in thirty crashed.
 const PROCESSES: usize = 150;
 
 #[test]
@@ -84,7 +82,7 @@ fn a_program_that_unloads_the_library_ends_well() {
 #[ignore = "started by the test above, many times"]
 fn loads_uses_and_unloads() {
     let library = Library::load();
-    // In a thread of its own: what such a thread leaves behind for its end would keep the library.
+    // In a thread of its own: the destructors that a thread registers for its end would keep the library.
     std::thread::spawn(move || {
         let context = library.open(0);
         // SAFETY: the type is that of verbs.h; the context is given up.

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A fabric in a temporary folder, connected queue pairs, and other processes, for the tests of the engine.
-//!
-//! Called by: tests/engine*.rs. Grade: setup. The folder goes with the `Adapter`.
+//! A fabric in a temporary folder, connected queue pairs, and other processes, for tests/engine*.rs, behaviour*.rs and
+//! others. The folder is removed with the `Adapter`.
 
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test program uses a part of it")]
 
@@ -28,18 +27,16 @@ pub const PATH: u32 = m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN;
 
 pub const QKEY: u32 = 0x11;
 
-/// A folder of this process's own, in memory.
 pub struct Folder(pub PathBuf);
 
 impl Folder {
     pub fn new() -> Folder {
-        // A run that was killed, or one in a container, may have had this process number, and have left its folders.
+        // A killed run, or one in a container, may have had this process number, and have left its folders.
         let path = |n| PathBuf::from(format!("/dev/shm/softhca-test-{}-{n}", std::process::id()));
         let new = (0..10_000).map(path).find(|path| std::fs::create_dir(path).is_ok());
         Folder(new.expect("a folder can be made in /dev/shm"))
     }
 
-    /// What the first port's counter `name` shows.
     pub fn counter(&self, name: &str) -> u64 {
         std::fs::read_to_string(self.0.join("hw_counters/0/0").join(name)).unwrap().trim().parse().unwrap()
     }
@@ -51,7 +48,6 @@ impl Drop for Folder {
     }
 }
 
-/// An opened adapter in a fabric of its own.
 pub struct Adapter {
     hca: Arc<Hca>,
     pub folder: Folder,
@@ -65,12 +61,11 @@ impl std::ops::Deref for Adapter {
     }
 }
 
-/// The usual adapter.
 pub fn adapter() -> Adapter {
     described(|_| ())
 }
 
-/// The first adapter of a fabric that is the usual one but for what `tell` says.
+/// The first adapter of the usual fabric, as changed by `tell`.
 pub fn described(tell: impl FnOnce(&mut FabricSpec)) -> Adapter {
     let folder = Folder::new();
     let mut spec = spec(&folder.0);
@@ -79,17 +74,15 @@ pub fn described(tell: impl FnOnce(&mut FabricSpec)) -> Adapter {
     Adapter { hca: fabric.open(0).expect("the adapter exists"), folder }
 }
 
-/// An adapter that behaves as it is told, and is otherwise the usual one.
+/// The usual adapter with a behaviour as changed by `tell`.
 pub fn behaves(tell: impl FnOnce(&mut Behaviour)) -> Adapter {
     described(|spec| tell(&mut spec.devices[0].behaviour))
 }
 
-/// The usual adapter of the fabric in `folder`, for another process of it.
 pub fn join(folder: &Path) -> Arc<Hca> {
     Fabric::join(spec(folder)).expect("the fabric can be joined").open(0).expect("the adapter exists")
 }
 
-/// The fabric that is described without a configuration file.
 pub fn spec(folder: &Path) -> FabricSpec {
     Config::of_profile(None).fabric_in(folder.to_owned())
 }
@@ -132,7 +125,7 @@ impl Default for Settings {
 }
 
 impl Side {
-    /// Waits until the queue pair is in error. What stops several of them raises its event first.
+    /// Waits until the queue pair is in error: an event is raised before all queue pairs that it stops are stopped.
     pub fn stops(&self) {
         let until = Instant::now() + Duration::from_mins(2);
         while self.qp.state() != qp_state::ERR {
@@ -155,7 +148,7 @@ impl Side {
         Side { hca: Arc::clone(hca), pd, send_cq, recv_cq, srq, qp, mr, memory }
     }
 
-    /// Another queue pair for this side, in its place, which completes to these queues (sends, receives).
+    /// Replaces the queue pair by another one, which completes to these queues (sends, receives).
     pub fn replace(&mut self, cqs: (&Cq, &Cq), srq: Option<&Srq>) {
         self.qp = queue_pair(&self.hca, &self.pd, qp_type::RC, cqs, srq, self.qp.cap()).unwrap();
     }
@@ -278,7 +271,6 @@ pub fn ready(qp: &Qp, peer: u32, settings: &Settings, ah_attr: AhAttr) {
     qp.modify(&attr, m::STATE | m::SQ_PSN | mask).unwrap();
 }
 
-/// A queue pair that completes to these queues (sends, receives).
 pub fn queue_pair(
     hca: &Arc<Hca>,
     pd: &Pd,
@@ -294,7 +286,7 @@ pub fn lid(dlid: u16) -> AhAttr {
     AhAttr { dlid, port_num: 1, ..AhAttr::default() }
 }
 
-/// The address of a GID, and of a LID for who goes by that.
+/// The address of a GID, and of a LID for ports that go by that.
 pub fn global(raw: [u8; 16], dlid: u16) -> AhAttr {
     let mut address = AhAttr { is_global: 1, ..lid(dlid) };
     address.grh.dgid.raw = raw;
@@ -315,7 +307,6 @@ pub fn none(cq: &Cq) -> bool {
     cq.poll(&mut [Wc::default()]) == 0
 }
 
-/// Two connected sides in this process.
 pub fn pair(hca: &Arc<Hca>, bytes: usize, settings: &Settings) -> (Side, Side) {
     let (a, b) = (Side::new(hca, bytes, settings), Side::new(hca, bytes, settings));
     a.connect(b.qp.number(), settings);
@@ -323,7 +314,7 @@ pub fn pair(hca: &Arc<Hca>, bytes: usize, settings: &Settings) -> (Side, Side) {
     (a, b)
 }
 
-/// Another process of this test program: it runs an ignored test, and the two talk by lines of its standard streams.
+/// Another process of this test program: it runs an ignored test, and the two exchange lines by its standard streams.
 pub struct Process {
     pub child: Child,
     input: Option<ChildStdin>,
@@ -343,14 +334,13 @@ impl Process {
         let lines = BufReader::new(child.stdout.take().unwrap()).lines().map_while(std::io::Result::ok);
         let (say, said) = channel();
         std::thread::spawn(move || {
-            // The test harness writes other lines; nobody listens any more where the test has ended.
+            // The test harness writes other lines; the receiver is gone when the test has ended.
             let words = lines.filter_map(|line| Some(line.split_once("say:")?.1.trim().to_owned()));
             words.map_while(|words| say.send(words).ok()).for_each(drop);
         });
         Process { child, input, said }
     }
 
-    /// What it says next.
     pub fn hear(&self) -> String {
         self.said.recv_timeout(Duration::from_mins(2)).expect("the process lives, and says it within two minutes")
     }
@@ -359,7 +349,7 @@ impl Process {
         writeln!(self.input.as_ref().unwrap(), "{words}").unwrap();
     }
 
-    /// There is nothing more to tell; whether it ends well.
+    /// Closes its input; returns whether it ends well.
     pub fn ends(&mut self) -> bool {
         self.input = None;
         self.child.wait().unwrap().success()

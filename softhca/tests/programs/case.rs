@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use super::pyverbs::Results;
 
-/// One case: its name, the script, and how its output is judged.
 pub(crate) struct Case {
     pub(crate) name: String,
     pub(crate) script: String,
@@ -15,7 +14,6 @@ pub(crate) struct Case {
     pub(crate) limit: Duration,
 }
 
-/// What the output of a case must have, besides a status of 0.
 pub(crate) enum Judge {
     /// All of these words.
     Says(Vec<String>),
@@ -40,7 +38,7 @@ impl Judge {
         }
     }
 
-    /// What is worth showing of an output that is right.
+    /// Returns what is worth showing of an output that is right.
     pub(crate) fn in_short(&self, said: &str) -> Vec<String> {
         let lines = || said.lines().map(str::trim_end).filter(|line| !line.is_empty()).map(str::to_owned);
         match self {
@@ -59,7 +57,6 @@ impl Judge {
 /// What the script prints between the client's output and the server's.
 const SERVER: &str = "--- the server:";
 
-/// The rows of the client's table of perftest: they begin with the size and the number of iterations.
 fn table(said: &str) -> impl Iterator<Item = String> {
     let client = said.split(SERVER).next().unwrap_or_default();
     client

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cases: which program, how it is called, and what it must say.
-//!
-//! perftest is judged by its status and by the rows of its table, never by the figures in them: to turn cycles into
-//! time it measures the processor's clock, which fails on a busy machine. With `-F` that is a warning, and the run is
-//! done all the same; what it prints as a time is then without meaning.
+//! The cases: which program, how it is called, and what it must say. perftest is judged by its status and by the rows
+//! of its table, never by the figures in them: to turn cycles into time it measures the processor's clock, which fails
+//! on a busy machine. With `-F` that is a warning, and the run goes on; its times then mean nothing.
 
 use hw_tests::openmpi::Series;
 use std::time::Duration;
@@ -11,8 +9,7 @@ use std::time::Duration;
 use super::case::{Case, Judge};
 use super::pyverbs::pyverbs;
 
-/// Programs that poll wait for one another's turn where there are fewer processors than of them, or where others run,
-/// too: on a quiet machine the longest takes seconds.
+/// Programs that poll wait for their turn where processors are few or busy; on a quiet machine all take seconds.
 const LIMIT: Duration = Duration::from_mins(20);
 
 fn case(name: &str, script: &str, expects: &[&str]) -> Case {
@@ -35,7 +32,6 @@ fn pair(name: &str, port: u16, command: &str, expects: &[&str]) -> Case {
     case(name, &format!("pair {port} '{command} -p {port}' '{command} -p {port} localhost'"), expects)
 }
 
-/// All cases, the simplest first.
 pub(crate) fn all() -> Vec<Case> {
     let mut cases = Vec::new();
     let mut ports = ports();
@@ -61,7 +57,6 @@ fn devices() -> Vec<Case> {
     ]
 }
 
-/// What a client of `ibv_xsrq_pingpong` prints at its end.
 const XSRQ: &[&str] = &["success"];
 
 fn pingpongs(ports: &mut impl Iterator<Item = u16>) -> Vec<Case> {
@@ -119,8 +114,7 @@ fn perftest(ports: &mut impl Iterator<Item = u16>) -> Vec<Case> {
 /// The option by which a `ucx_perftest` that is built with MPI, as Debian 13's, does without; others refuse it.
 const WITHOUT_MPI: &str = "$(ucx_perftest -h 2>&1 | grep -q -e '-P <' && echo -P 0)";
 
-/// `ucx_perftest` waits for its client on a TCP port; the client ends the test. Some releases ask for the device on
-/// both sides.
+/// `ucx_perftest` waits for its client on a TCP port; the client ends the test. Some releases need the device twice.
 fn ucx(ports: &mut impl Iterator<Item = u16>) -> Vec<Case> {
     let mut cases = Vec::new();
     let mut add = |name: String, environment: &str, test: &str| {
@@ -149,9 +143,8 @@ fn ucx(ports: &mut impl Iterator<Item = u16>) -> Vec<Case> {
     cases
 }
 
-/// openib arms the queue of its connections' messages after it has polled it, polls no more, and does not send the last
-/// message again: one that comes between the two is never seen, and the job hangs in its first message. It was made for
-/// adapters that give the event then, as `ConnectX`.
+/// openib polls the queue of its connections' messages, then arms it, and sends the last message only once. A message
+/// that comes in between is never seen, and the job hangs, unless the adapter gives an event then, as `ConnectX`.
 const OPENIB_NEEDS: &str = "[[device]]\n[device.behaviour]\narm_tells_of_unread = true\n";
 
 /// Two MPI programs of this repository's own tests stand for the many that run on Open MPI.

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs that nobody here wrote, unmodified, on the emulated adapter: rdma-core's, perftest, UCX's, Open MPI's. Each
-//! case runs a shell script under `softhca run`, and fails if one of its programs fails, says nothing of what it
-//! should, is not installed, or does not end in time. What it printed follows, in short where it passed.
+//! Programs of others, unmodified, on the emulated adapter: rdma-core's, perftest, UCX's, Open MPI's. Each case runs a
+//! shell script under `softhca run`, and fails if one of its programs fails, does not print what it should, is not
+//! installed, or does not end in time. Its output follows, in short where it passed.
 //!
-//! Debian packages: ibverbs-utils, perftest, ucx-utils, openmpi-bin, libopenmpi-dev (mpicc), python3-pyverbs.
-//! `cargo test -p softhca --test programs` runs all; words after `--` choose cases by name, `--nocapture` shows all
-//! they print; `SOFTHCA_COMMAND` names another build of the command (an optimised one) to run them with.
+//! Debian packages: ibverbs-utils, perftest, ucx-utils, openmpi-bin, libopenmpi-dev (mpicc), python3-pyverbs. The cases
+//! run by `cargo test -p softhca --test programs`; words after `--` choose cases by name, `--nocapture` shows their
+//! whole output; `SOFTHCA_COMMAND` names another build of the command (an optimised one) to run them with.
 
 mod case;
 mod cases;
@@ -18,7 +18,7 @@ use case::{Case, Judge};
 use hw_tests::runtime_failure;
 use pyverbs::Results;
 
-/// Waits until somebody listens on a TCP port: the programs meet by TCP, and a client does not try twice.
+/// Waits until a program listens on a TCP port: the programs meet by TCP, and a client does not try twice.
 const SHELL: &str = r#"
 set -u
 listening() {
@@ -72,10 +72,10 @@ fn run(case: &Case) -> Result<String, String> {
     }
 }
 
-/// How many lines of a failed case are shown at the end.
+/// Number of lines of a failed case that are shown at the end.
 const LAST: usize = 30;
 
-/// Runs a case and prints what it did; the reasons of what it skipped, or all that it said where it failed.
+/// Runs a case and prints its output; returns the reasons of what it skipped, or the whole output if it failed.
 fn report(case: &Case, all_output: bool) -> Result<Vec<String>, String> {
     let start = Instant::now();
     let mut result = run(case);

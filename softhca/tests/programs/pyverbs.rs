@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! rdma-core's own test suite, which Debian ships with its Python binding as documentation, packed; and its results: what
-//! of it passes, and what it skips for which reason (other vendors' features, and what is not emulated).
+//! rdma-core's own test suite, which Debian packs with its Python binding as documentation; and its results: tests that
+//! passed, and tests that it skips with their reasons (other vendors' features, and what is not emulated).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use super::case::{Case, Judge};
 
-/// Unpacks and runs the suite. That of rdma-core 56 asks the kernel for network interfaces of the adapters by `rdma link
-/// show`, which fails where the kernel has no RDMA, and by `cat` for a partition key. It knows of no emulated adapter: two programs
-/// of that name answer for it.
+/// Unpacks and runs the suite. That of rdma-core 56 asks the kernel for network interfaces of the adapters by `rdma
+/// link show`, which fails where the kernel has no RDMA, and by `cat` for a partition key. Two programs of these names
+/// answer for the emulated adapter, which the kernel does not know.
 pub(crate) fn pyverbs() -> Case {
     let script = "packed=/usr/share/doc/rdma-core/tests; \
          [ -d $packed ] || { echo \"$packed is not there: is python3-pyverbs installed, with its documentation?\"; exit 1; }; \
@@ -33,8 +33,7 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    /// Reads it. A test begins with `name (place) ... `, or with a line of description after its name; what the test
-    /// itself prints comes before its `ok`.
+    /// Reads it. A test begins with `name (place) ... `, or with a description after its name; then its output follows.
     pub(crate) fn read(said: &str) -> Results {
         let mut results = Results::default();
         let mut current = None;
@@ -56,7 +55,6 @@ impl Results {
         results
     }
 
-    /// Whether nothing is missing in the lists, and the suite did what it is run for.
     pub(crate) fn verdict(&self) -> Result<(), String> {
         let skipped: usize = self.skipped.values().sum();
         if self.passed.len() + skipped != self.ran {
@@ -80,7 +78,6 @@ impl Results {
         format!("{} passed: {}", self.passed.len(), self.passed.join(", "))
     }
 
-    /// A line for each reason to skip.
     pub(crate) fn skips(&self) -> Vec<String> {
         self.skipped.iter().map(|(reason, count)| format!("skip pyverbs: {count} of its tests: {reason}")).collect()
     }

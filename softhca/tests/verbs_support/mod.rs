@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The library as programs use it: loaded, and called by its symbols and by the function pointers of a context. A
-//! fabric is a process's for its life, so each case is a test of its own process, which the test that checks it starts.
-//!
-//! Called by: tests/verbs_*.rs. Grade: setup.
+//! process belongs to one fabric for its life, so each case is a test in a process of its own, which the test that
+//! checks it starts. Called by: tests/verbs_*.rs.
 
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test program uses a part of it")]
 
@@ -16,7 +15,6 @@ use softhca::sys::{
 
 const LIBRARY: &str = "SOFTHCA_TEST_LIBRARY";
 
-/// The library under test, where cargo puts it for this test.
 pub fn own_library() -> String {
     let beside = PathBuf::from(env!("CARGO_BIN_EXE_softhca"));
     let beside = beside.parent().unwrap();
@@ -30,7 +28,7 @@ pub fn own_library() -> String {
         .into_owned()
 }
 
-/// An ignored test of this program, in a process that belongs to the fabric in this folder.
+/// Makes the command of an ignored test of this program, in the fabric in this folder.
 pub fn within(fabric: &Path, test: &str) -> Command {
     let mut process = Command::new(std::env::current_exe().unwrap());
     process.args(["--ignored", "--exact", test]).env(LIBRARY, own_library()).env("SOFTHCA_FABRIC", fabric);
@@ -52,7 +50,6 @@ pub fn in_a_process(test: &str, configuration: &str, variables: &[(&str, &str)])
     assert!(output.status.success() && said.contains("1 passed"), "{test}: {said}");
 }
 
-/// The folder of the fabric, in the process of a case.
 pub fn folder() -> PathBuf {
     PathBuf::from(std::env::var_os("SOFTHCA_FABRIC").expect("started by another test"))
 }
@@ -81,14 +78,12 @@ impl Library {
         unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL | flags) }
     }
 
-    /// Gives it back, once; nothing of it is used any more.
+    /// Gives it back, once, when nothing of it is used any more.
     pub fn unload(self) {
         // SAFETY: from dlopen.
         assert_eq!(unsafe { libc::dlclose(self.0) }, 0);
     }
 
-    /// The function of this name.
-    ///
     /// # Safety
     /// `F` is a function pointer of its type.
     pub unsafe fn function<F: Copy>(self, name: &CStr) -> F {
@@ -124,7 +119,6 @@ pub struct Context {
 }
 
 impl Context {
-    /// What verbs.h finds in front of a context.
     pub fn verbs(&self) -> &verbs_context {
         let before = std::mem::offset_of!(verbs_context, context);
         // SAFETY: a context of this library is the field of such a structure.
@@ -176,7 +170,6 @@ impl Context {
     }
 }
 
-/// The calling thread's `errno`, to be set or read.
 pub fn errno() -> &'static mut c_int {
     // SAFETY: libc gives the calling thread's own, valid while it runs; nobody keeps it over a call.
     unsafe { &mut *libc::__errno_location() }
