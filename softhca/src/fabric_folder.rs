@@ -4,7 +4,7 @@
 //! `SOFTHCA_PROFILE` (the profile of devices that name none) say what is in it. Called by: the library, in every
 //! process of the fabric, and the command. Grade: setup. Threads: any. Tests: `tests/stale_runs.rs`.
 //! A run (`softhca run` without a name) removes its folder at its end. The next run removes the folder of a killed one:
-//! every process of a run holds a lock of the file `run` in its folder, so a folder whose lock is free is nobody's.
+//! every process of a run holds a lock of the file `run` in its folder, so a free lock means that none is left.
 
 use std::fs::File;
 use std::io;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ports whose tables a script changes: who reaches whom then.
+//! Ports whose tables a script changes: which ports reach each other then.
 
 mod engine_support;
 

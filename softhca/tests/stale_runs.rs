@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a killed `softhca run` leaves behind, and who removes it. One test, since each run looks at all folders.
+//! What a killed `softhca run` leaves behind, and which run removes it. One test, since each run looks at all folders.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

@@ -38,7 +38,7 @@ fn status() -> ibv_fork_status {
     }
 }
 
-/// `ibv_fork_init(3)`: EINVAL once memory is registered, if the kernel does not copy and nobody asked in time.
+/// `ibv_fork_init(3)`: EINVAL once memory is registered, if the kernel does not copy and the program asks too late.
 pub(crate) extern "C" fn ibv_fork_init() -> c_int {
     let is_late = status() == IBV_FORK_DISABLED && REGISTERED.load(Ordering::Acquire);
     if !is_late {

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The one file that all processes of a fabric map whole, and the words that every structure in it is made of. Owns the
 //! mapping, which stays until the process ends, so references into it are `'static`. Called by: every shared structure.
-//! Grade: setup, but for the words, `at` and `bytes`, which are hot. Thread rule: any thread of any process. Memory
-//! rules: (M1) a structure of the region consists of words only, so references to it may be shared; (M2) plain bytes
-//! (requests, payloads) are read and written through raw pointers only, by the thread to which the structure's own rule
-//! gives them (a lock, or an index published after the write); (M3) offsets between processes come from this engine
-//! alone: the folder is private to the user, and what he breaks there he breaks for himself. Whatever an offset is,
-//! `at`, `bytes` and `clear` reach nothing outside of the mapping.
+//! Grade: setup, but for the words, `at` and `bytes`, which are hot. Thread rule: any thread of any process. Rules:
+//! (M1) A structure of the region consists of words only, so references to it may be shared.
+//! (M2) Plain bytes (requests, payloads) are read and written through raw pointers only, by the thread to which the
+//! structure's own rule gives them: a lock, or an index published after the write.
+//! (M3) Offsets between processes come from this engine alone: the folder is private to the user, who can break only
+//! his own fabric there. Whatever an offset is, `at`, `bytes` and `clear` reach nothing outside of the mapping.
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;

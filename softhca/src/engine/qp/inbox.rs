@@ -13,7 +13,7 @@ pub(crate) const MAX_STAGED: u32 = (12 << 10) + 256;
 const RING: u32 = 64 << 10;
 const LINE: u32 = 64;
 
-/// What nobody writes while messages come, what senders write and what the owner writes lie on different cache lines.
+/// The ring's offset, the senders' fields and the owner's lie on different cache lines.
 #[repr(C, align(64))]
 pub(crate) struct Inbox {
     /// Offset of the ring; 0: there is none.

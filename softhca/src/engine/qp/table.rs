@@ -45,7 +45,7 @@ pub(super) fn release(fabric: &Fabric, qp: &QpShared) {
     give_back(fabric, index, device);
 }
 
-/// Frees the place of this index (or number), which a queue pair of `device` had and nobody knows.
+/// Frees the place of this index (or number), which counts for `device` and no thread knows.
 pub(super) fn give_back(fabric: &Fabric, number: u32, device: usize) {
     let index = number & 0xffff;
     let region = fabric.region();
