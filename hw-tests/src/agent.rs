@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Receives jobs over a stream and runs them: the agent of a guest, and of this machine's devices.
 //!
-//! [`serve`] does one stream; [`serve_port`] is a guest's life (the virtio-serial port of the host, and TCP of the
-//! other node); [`serve_parent`] stands beside a program that uses a local device, and outlives it just long enough to
-//! end its jobs; [`remote_shell`] is the other end of that TCP, used by `mpirun` as its `rsh`. The jobs of a stream end
-//! with it, so a caller that dies leaves nothing running. Setup grade; one thread per stream and one per job. Tests:
-//! `channel` tests both ends together.
+//! [`serve_port`] is the agent of a guest, [`serve_parent`] that of a device of this machine; `mpirun` in a guest uses
+//! [`remote_shell`] as its `rsh`. The jobs of a stream end with it, so a caller that dies leaves nothing running. Setup
+//! grade; one thread per stream and one per job. Tests: `channel` tests both ends together.
 
 use std::collections::HashMap;
 use std::fs::{self, OpenOptions};
@@ -33,7 +31,7 @@ pub(crate) const PORT_NAME: &str = "fabric";
 #[derive(Default)]
 pub(crate) struct Here {
     environment: Vec<(String, String)>,
-    /// Where jobs run that say nothing of it; this program's own folder where `None`.
+    /// Folder of jobs that name none; `None`: this program's own.
     folder: Option<PathBuf>,
 }
 
@@ -45,8 +43,7 @@ struct Started {
 
 type Shared<W> = Arc<Mutex<W>>;
 
-/// Serves one stream until it ends or the other side asks to stop: says hello, starts and kills jobs, passes on their
-/// events. All jobs of the stream have ended when it returns. Fails where the stream broke, or carried what is no job.
+/// Serves one stream until it ends or the caller asks to stop; by then all jobs of the stream have ended.
 pub(crate) fn serve(
     input: impl Read + Send + 'static,
     output: impl Write + Send + 'static,
@@ -79,7 +76,7 @@ fn take_jobs<W: Write + Send + 'static>(
                 jobs.retain(|_, job| !job.passing.is_finished());
                 jobs.insert(number, start(number, job, output, here));
             }
-            // A job that is not there has ended.
+            // A job that is not in the table has ended.
             Message::Kill(number) => {
                 if let Some(job) = jobs.get(&number) {
                     (job.kill)();
@@ -101,7 +98,6 @@ fn start<W: Write + Send + 'static>(number: u32, mut job: Job, output: &Shared<W
     Started { kill, passing }
 }
 
-/// Passes on a job's events until it has ended, also when nobody can be told any more.
 fn pass_on<W: Write>(number: u32, events: Receiver<Event>, output: &Shared<W>) {
     let mut heard = true;
     for event in events {
@@ -114,9 +110,8 @@ fn send<W: Write>(output: &Shared<W>, message: &Message) -> io::Result<()> {
     wire::write(&mut *output.lock().unwrap_or_else(PoisonError::into_inner), message)
 }
 
-/// The life of a guest's agent: serves the host until it closes the port, and the other node beside.
-///
-/// `trouble` is what the set-up of the guest failed with, for the host to report.
+/// Runs the agent of a guest: serves the host until it closes the port, and the other node. `trouble` says why the
+/// set-up of the guest failed; the host reports it.
 ///
 /// # Errors
 /// The guest has no such port, or the stream broke.
@@ -147,7 +142,7 @@ fn open_port() -> anyhow::Result<fs::File> {
     bail!("no virtio-serial port is named {PORT_NAME:?}; this is no guest of a fabric");
 }
 
-/// Locked memory without bound (adapters pin what they reach), and enough open files for many ranks.
+/// Lifts the limit of locked memory (adapters pin what they reach), and raises that of open files for many ranks.
 fn lift_limits() -> anyhow::Result<()> {
     let unlimited = Rlimit { current: None, maximum: None };
     setrlimit(Resource::Memlock, unlimited).context("lift the limit of locked memory")?;
@@ -166,8 +161,7 @@ fn serve_nodes(listener: &TcpListener, node: usize, here: &Arc<Here>) {
     }
 }
 
-/// Serves the program that started this one, over standard input and output, until it ends in any way: for a local
-/// device.
+/// Serves the program that started this one, over standard input and output, until that program ends.
 ///
 /// # Errors
 /// The stream broke.

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The caller's end of a connection to an agent: many jobs at a time over one stream.
 //!
-//! Used by [`crate::fabric`] (a guest's virtio-serial port, or pipes to the agent of this machine) and the guest's
-//! `rsh` (TCP). Setup grade; a channel may be shared between threads. A thread reads the stream until it ends; jobs
-//! that run then see their events end. Tests: at the end of this file, together with [`crate::agent`].
+//! [`crate::fabric`] and the guest's `rsh` use it. Setup grade; threads may share a channel. One thread reads the
+//! stream; when it ends, so do the events of all jobs. Tests: at the end of this file, together with [`crate::agent`].
 
 use std::collections::HashMap;
 use std::io::Write;
@@ -17,7 +16,6 @@ use crate::job::{Event, Job};
 use crate::running::Running;
 use crate::wire::{self, Message, Messages, PROTOCOL};
 
-/// A connection to an agent.
 #[derive(Clone)]
 pub(crate) struct Channel {
     shared: Arc<Shared>,
@@ -28,14 +26,13 @@ struct Shared {
     jobs: Mutex<Jobs>,
 }
 
-/// The jobs that run, by number; `None` once the stream has ended.
+/// The running jobs by number; `None` once the stream has ended.
 struct Jobs {
     last: u32,
     running: Option<HashMap<u32, Sender<Event>>>,
 }
 
-/// Reads the agent's hello; fails where the stream ends or fails first, the agent speaks another protocol, or its node
-/// is in trouble.
+/// Reads the agent's hello; fails if the agent speaks another protocol or reports trouble of its node.
 pub(crate) fn await_hello(messages: &mut Messages) -> anyhow::Result<()> {
     let first = messages.next().context("the agent ended before it said hello")?.context("read the agent's hello")?;
     let Message::Hello(hello) = first else { bail!("the agent began with {first:?}, not with its hello") };
@@ -50,13 +47,12 @@ pub(crate) fn await_hello(messages: &mut Messages) -> anyhow::Result<()> {
 }
 
 impl Channel {
-    /// Waits for the agent's hello and takes jobs from then on.
     pub(crate) fn over(mut messages: Messages, output: impl Write + Send + 'static) -> anyhow::Result<Self> {
         await_hello(&mut messages)?;
         Ok(Self::greeted(messages, output))
     }
 
-    /// Takes jobs over a stream whose hello was read already, by [`await_hello`].
+    /// Takes jobs over a stream whose hello [`await_hello`] has read.
     pub(crate) fn greeted(messages: Messages, output: impl Write + Send + 'static) -> Self {
         let jobs = Jobs { last: 0, running: Some(HashMap::new()) };
         let shared = Arc::new(Shared { output: Mutex::new(Box::new(output)), jobs: Mutex::new(jobs) });
@@ -68,23 +64,20 @@ impl Channel {
         Self { shared }
     }
 
-    /// Hands a job to the agent; fails where the connection has ended.
     pub(crate) fn start(&self, job: &Job) -> anyhow::Result<Running> {
         let (sender, events) = mpsc::channel();
         let number = self.shared.enter(sender).context("the node has ended; open the fabric anew")?;
         self.shared.send(&Message::Start(number, job.clone()))?;
         let shared = Arc::clone(&self.shared);
-        // A failed send is ignored: if the stream has ended, the job has ended, too.
+        // If the send fails the stream has ended, and with it the job.
         let kill = move || drop(shared.send(&Message::Kill(number)));
         Ok(Running::new(job, events, Box::new(kill)))
     }
 
-    /// Asks the other side to end; fails where the connection has ended.
     pub(crate) fn stop(&self) -> anyhow::Result<()> {
         self.shared.send(&Message::Stop)
     }
 
-    /// Whether the connection has ended.
     pub(crate) fn ended(&self) -> bool {
         self.shared.jobs().running.is_none()
     }
@@ -114,7 +107,7 @@ impl Shared {
         let Some(running) = jobs.running.as_mut() else { return };
         let ends = matches!(event, Event::Ended(..));
         if let Some(events) = running.get(&number) {
-            // A job whose caller has gone runs on only until the kill that its drop sent arrives.
+            // A dropped `Running` has sent a kill: its job runs on only until that arrives.
             let _ = events.send(event);
         }
         if ends {
@@ -157,7 +150,7 @@ mod tests {
         let pipe = folder.file("pipe");
         let make = channel.start(&Job::new(["mkfifo", pipe.to_str().unwrap()])).unwrap().wait().unwrap();
         assert!(make.success(), "{make}");
-        // Each end of a named pipe waits for the other: only jobs that overlap can end.
+        // Each end of a named pipe waits for the other, so these jobs end only if they overlap.
         let reader = channel.start(&Job::new(["cat", "pipe"]).cwd(folder.path())).unwrap();
         let writer = channel.start(&Job::new(["sh", "-c", "echo through > pipe"]).cwd(folder.path())).unwrap();
         assert_eq!(reader.wait().unwrap().stdout, "through\n");

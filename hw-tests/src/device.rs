@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Names of devices: what `--device` accepts, and which RDMA devices this machine has.
 //!
-//! Called by [`crate::fabric`] and the commands; reads `/sys/class/infiniband`. Setup grade, any thread.
-//! Tests: at the end of this file.
+//! Called by [`crate::fabric`] and the commands. Setup grade, any thread. Tests: at the end of this file.
 
 use std::fmt;
 use std::fs;
@@ -16,22 +15,21 @@ use anyhow::bail;
 pub enum Device {
     /// The kernel's software `RoCE` (`rdma_rxe`) in virtual machines that the fabric boots.
     SoftRoce,
-    /// Emulated adapters of this machine's processes (`softhca`): two of them, InfiniBand, unless configured.
+    /// Emulated adapters for processes of this machine (`softhca`): two InfiniBand adapters, unless configured.
     SoftHca,
-    /// The same, with the limits and behaviours of this profile (docs/softhca.md) where the configuration says nothing
-    /// else.
+    /// The same with the limits and behaviours of this profile (docs/softhca.md), where the configuration names none.
     SoftHcaAs(String),
     /// A device of this machine, by its name under `/sys/class/infiniband` (`mlx5_0`, `rxe0`).
     Local(String),
 }
 
-/// What `--device` calls soft-RoCE in a virtual machine.
+/// Name of soft-RoCE in a virtual machine, as a value of `--device`.
 pub const SOFT_ROCE: &str = "soft-roce";
 
-/// What `--device` calls the emulated adapters.
+/// Name of the emulated adapters, as a value of `--device`.
 pub const SOFTHCA: &str = "softhca";
 
-/// The profiles that emulated adapters may have, after [`SOFTHCA`] and a colon.
+/// Profiles of the emulated adapters, which `--device` takes after [`SOFTHCA`] and a colon.
 pub const PROFILES: [&str; 5] = ["mlx5", "rxe", "irdma", "bnxt_re", "minimal"];
 
 const SYSFS: &str = "/sys/class/infiniband";
@@ -39,10 +37,6 @@ const SYSFS: &str = "/sys/class/infiniband";
 impl FromStr for Device {
     type Err = anyhow::Error;
 
-    /// Reads the value of a `--device` option.
-    ///
-    /// # Errors
-    /// The name is empty, or is not a file name.
     fn from_str(name: &str) -> anyhow::Result<Self> {
         if name == SOFT_ROCE {
             return Ok(Self::SoftRoce);
@@ -66,43 +60,43 @@ impl FromStr for Device {
 }
 
 impl Device {
-    /// Whether it is emulated adapters, of whatever profile.
+    /// Whether the device is emulated adapters, of any profile.
     #[must_use]
     pub fn is_emulated(&self) -> bool {
         matches!(self, Self::SoftHca | Self::SoftHcaAs(_))
     }
 
-    /// Whether its adapters have atomics, as far as their profile says.
+    /// Whether the adapters have atomics, by their profile.
     #[must_use]
     pub fn has_atomics(&self) -> bool {
         !self.profile().is_some_and(|profile| ["irdma", "bnxt_re", "minimal"].contains(&profile))
     }
 
-    /// Whether its adapters carry data in work requests, as far as their profile says.
+    /// Whether the adapters carry data in work requests, by their profile.
     #[must_use]
     pub fn has_inline(&self) -> bool {
         self.profile() != Some("minimal")
     }
 
-    /// Whether its adapters stamp completions, as far as their profile says.
+    /// Whether the adapters stamp completions, by their profile.
     #[must_use]
     pub fn has_stamps(&self) -> bool {
         self.profile().is_none_or(|profile| profile == "mlx5")
     }
 
-    /// Whether its adapters may have InfiniBand ports, as far as their profile says.
+    /// Whether the adapters may have InfiniBand ports, by their profile.
     #[must_use]
     pub fn has_infiniband(&self) -> bool {
         !self.profile().is_some_and(|profile| ["irdma", "bnxt_re", "rxe"].contains(&profile))
     }
 
-    /// Whether its adapters tell of ports that go down and up, as far as their profile says.
+    /// Whether the adapters raise events of ports that go down and up, by their profile.
     #[must_use]
     pub fn has_port_events(&self) -> bool {
         self.profile() != Some("minimal")
     }
 
-    /// The profile of emulated adapters, where one is asked for.
+    /// Returns the profile of emulated adapters, if the device names one.
     #[must_use]
     pub fn profile(&self) -> Option<&str> {
         match self {
@@ -123,9 +117,7 @@ impl fmt::Display for Device {
     }
 }
 
-/// The network interface that belongs to the RDMA device `name` of this machine.
-///
-/// For an InfiniBand device this is its `IPoIB` interface where there is one; `None` where the device has no interface.
+/// Returns the network interface of the RDMA device `name` of this machine (`IPoIB` on InfiniBand), if it has one.
 ///
 /// # Errors
 /// The machine has no such device: the message lists those it has.
@@ -158,7 +150,7 @@ fn interface_under(sysfs: &Path, name: &str) -> anyhow::Result<Option<String>> {
     Ok(names_in(&device.join("device/net")).into_iter().next())
 }
 
-/// The RDMA devices of this machine, by name; none where it has no RDMA subsystem.
+/// Returns the names of this machine's RDMA devices.
 #[must_use]
 pub fn local_names() -> Vec<String> {
     names_in(Path::new(SYSFS))

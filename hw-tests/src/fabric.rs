@@ -2,13 +2,11 @@
 //! The fabric: one or two nodes with an RDMA device, in which jobs run.
 //!
 //! The face of this crate, for tests, benches and commands. On [`Device::SoftRoce`] the nodes are virtual machines,
-//! booted by [`Fabric::open`] and ended when it is dropped or this program ends in any way; on [`Device::Local`] and
-//! [`Device::SoftHca`], of whatever profile, the one node is this machine, where a process of our own runs the jobs.
-//! Setup grade; a fabric may be shared between threads, and jobs may overlap. Tests: at the end of this file, and the
-//! device tests of this package.
+//! booted by [`Fabric::open`] and ended when it is dropped or this program ends in any way; on other devices the one
+//! node is this machine. Setup grade; threads may share a fabric, and jobs may overlap. Tests: at the end of this file,
+//! and the device tests of this package.
 //!
-//! Packets are lost or filtered with the tools of the guest; the kernel loads what they need by itself. Only what
-//! crosses between two nodes can be lost: within one node rxe hands packets over without a network.
+//! The guest's own tools lose or filter packets, but only between two nodes: within one node rxe uses no network.
 //!
 //! ```no_run
 //! # use hw_tests::{Device, Fabric, Job};
@@ -39,20 +37,20 @@ use crate::running::Running;
 use crate::vm::{self, boot};
 use crate::wire;
 
-/// The configuration of the usual emulated adapters: two, so that there is something to stripe over.
+// Two, so that there are rails to stripe over.
 const TWO_RAILS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../softhca/two-rails.toml");
 
 /// Options of a fabric.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// One or two.
+    /// Number of nodes, 1 or 2.
     pub nodes: usize,
-    /// The configuration file of the emulated adapters (docs/softhca.md); two InfiniBand adapters where `None`.
+    /// Path of the configuration of the emulated adapters (docs/softhca.md); `None`: two InfiniBand adapters.
     pub adapters: Option<PathBuf>,
 }
 
 impl Options {
-    /// The usual fabric of so many nodes.
+    /// Returns the options of the usual fabric, with this number of nodes.
     #[must_use]
     pub fn new(nodes: usize) -> Self {
         Self { nodes, adapters: None }
@@ -61,21 +59,19 @@ impl Options {
 
 /// Nodes with an RDMA device.
 pub struct Fabric {
-    /// At least one.
+    /// Names, at least one.
     devices: Vec<String>,
     interface: String,
     /// To the agents, by node.
     channels: Vec<Channel>,
     keeper: Keeper,
-    /// The command of the adapters, if they are emulated.
+    /// Path of the command `softhca`, if the adapters are emulated.
     softhca: Option<PathBuf>,
 }
 
 /// What ends with the fabric.
 enum Keeper {
-    /// The agent of this machine.
     Local { _agent: LocalAgent },
-    /// The virtual machines.
     Virtual(boot::Machines),
 }
 
@@ -88,11 +84,10 @@ impl Fabric {
         Self::open_with(device, &Options::new(nodes))
     }
 
-    /// Opens a fabric; boots where it is virtual (some seconds; the first time a kernel is downloaded).
+    /// Opens a fabric and boots its virtual machines (some seconds; the first time it downloads a kernel).
     ///
     /// # Errors
-    /// No such device on this machine, a number of nodes it cannot have, a missing program, or guests that do not come
-    /// up.
+    /// The machine lacks the device or a program, the device cannot have so many nodes, or a guest does not come up.
     pub fn open_with(device: &Device, options: &Options) -> anyhow::Result<Self> {
         let nodes = if *device == Device::SoftRoce { 1..=2 } else { 1..=1 };
         ensure!(
@@ -109,7 +104,7 @@ impl Fabric {
             Device::SoftHca | Device::SoftHcaAs(_) => {
                 let softhca = programs::softhca()?;
                 let adapters = options.adapters.as_deref().unwrap_or(Path::new(TWO_RAILS));
-                // What runs under `softhca run` finds the emulated library, and so does all that the agent starts.
+                // The agent and all processes that it starts find the emulated library by `softhca run`.
                 let mut command = Command::new(&softhca);
                 command.arg("run").arg("--config").arg(adapters).args(profile_of(device));
                 command.arg("--").arg(programs::agent()?);
@@ -129,7 +124,6 @@ impl Fabric {
         }
     }
 
-    /// A fabric of this machine, whose jobs the agent runs that `command` starts.
     fn local(
         command: Command,
         devices: Vec<String>,
@@ -140,8 +134,7 @@ impl Fabric {
         Ok(Self { devices, interface, channels: vec![channel], keeper: Keeper::Local { _agent: agent }, softhca })
     }
 
-    /// Gives emulated adapters a command (`softhca ctl`), also while a job runs, and returns what it printed. It is in
-    /// force then.
+    /// Gives emulated adapters a command (`softhca ctl`), in force on return, and returns what the command printed.
     ///
     /// # Errors
     /// The adapters are not emulated, or the command was not carried out.
@@ -174,7 +167,7 @@ impl Fabric {
     pub fn spawn(&self, job: &Job) -> anyhow::Result<Running> {
         let mut job = job.clone();
         if self.is_virtual() {
-            // A guest does not see who keeps its machine from running.
+            // A guest cannot see which processes of the host keep it from running.
             job.limit *= pace::crowding();
         }
         let Some(channel) = self.channels.get(job.node) else {
@@ -183,31 +176,31 @@ impl Fabric {
         channel.start(&job).map_err(|error| self.explained(error))
     }
 
-    /// How many nodes there are.
+    /// Returns the number of nodes.
     #[must_use]
     pub fn nodes(&self) -> usize {
         self.channels.len()
     }
 
-    /// The RDMA device's name in the nodes; of several, the first.
+    /// Returns the name of the RDMA device in the nodes, or of the first one.
     #[must_use]
     pub fn device_name(&self) -> &str {
         &self.devices[0]
     }
 
-    /// The names of all RDMA devices that are the fabric's: emulated adapters may be several.
+    /// Returns the names of all RDMA devices of the fabric.
     #[must_use]
     pub fn device_names(&self) -> &[String] {
         &self.devices
     }
 
-    /// The network interface of the RDMA device in the nodes (for the tcp BTL); empty where a local device has none.
+    /// Returns the network interface of the RDMA device, for the tcp BTL; empty if a local device has none.
     #[must_use]
     pub fn interface(&self) -> &str {
         &self.interface
     }
 
-    /// A node's host name, as `mpirun --host` takes it.
+    /// Returns the host name of a node, as `mpirun --host` takes it.
     #[must_use]
     pub fn host_name(&self, node: usize) -> String {
         if self.is_virtual() { vm::host_name(node) } else { "localhost".to_owned() }
@@ -233,18 +226,16 @@ impl Fabric {
     }
 }
 
-/// The agent of a device of this machine, the process that runs the jobs of its one node. A process of its own, so that
-/// the jobs end when the program that wanted them is killed, and so that on emulated adapters it and all it starts can
-/// run under `softhca run`.
+/// The agent of a device of this machine. It is a process of its own, so that its jobs end when the program that
+/// started them is killed, and so that it can run them under `softhca run`.
 struct LocalAgent {
     process: Child,
     channel: Channel,
 }
 
 impl LocalAgent {
-    /// Starts the agent: what `command` runs, with the words that make it one.
     fn start(mut command: Command) -> anyhow::Result<(Self, Channel)> {
-        // Its own process group: a Ctrl-C for this program must not end it before it has ended the jobs.
+        // Its own process group: a Ctrl-C for this program must not end the agent before it has ended the jobs.
         command.arg("local").stdin(Stdio::piped()).stdout(Stdio::piped()).process_group(0);
         let mut process = command.spawn().with_context(|| format!("start {}", command.get_program().display()))?;
         let output = process.stdin.take().context("take the agent's input")?;
@@ -256,18 +247,17 @@ impl LocalAgent {
 
 impl Drop for LocalAgent {
     fn drop(&mut self) {
-        // It fails only where the agent has ended; ending the jobs takes it a bounded time.
+        // `stop` fails only if the agent has ended; the agent ends its jobs in bounded time.
         let _ = self.channel.stop();
         let _ = self.process.wait();
     }
 }
 
-/// The words that give emulated adapters their profile.
 fn profile_of(device: &Device) -> impl Iterator<Item = &str> {
     device.profile().into_iter().flat_map(|profile| ["--profile", profile])
 }
 
-/// The adapters that a configuration file describes, by name.
+/// Returns the names of the adapters that a configuration file describes.
 fn emulated(softhca: &Path, device: &Device, adapters: &Path) -> anyhow::Result<Vec<String>> {
     let output = Command::new(softhca).arg("check").args(profile_of(device)).arg(adapters).output();
     let output = output.with_context(|| format!("cannot start {}", softhca.display()))?;

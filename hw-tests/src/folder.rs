@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A folder for as long as somebody needs it: that of a boot, of a test, of a trace.
-//!
-//! Setup grade; any thread. Tests: at the end of this file.
+//! A folder that exists as long as its value. Setup grade; any thread. Tests: at the end of this file.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -9,12 +7,12 @@ use std::path::{Path, PathBuf};
 
 use anyhow::Context;
 
-/// A folder of this process, which goes with this value.
+/// A folder of this process; dropping the value removes it.
 #[derive(Debug)]
 pub struct Folder(PathBuf);
 
 impl Folder {
-    /// Makes a folder among the machine's temporary files, whose name begins so.
+    /// Makes a folder whose name begins with `name` among the machine's temporary files.
     ///
     /// # Errors
     /// It cannot be made.
@@ -22,12 +20,12 @@ impl Folder {
         Self::within(&std::env::temp_dir(), name)
     }
 
-    /// Makes a folder in another one: `NAME-PROCESS-NUMBER`.
+    /// Makes the folder `NAME-PROCESS-NUMBER` in `parent`.
     ///
     /// # Errors
     /// It cannot be made.
     pub fn within(parent: &Path, name: &str) -> anyhow::Result<Self> {
-        // A process that was killed, or one in a container, may have had this number, and have left its folder.
+        // A killed process, or one in a container, may have had the same process number and left its folder.
         for number in 0.. {
             let folder = parent.join(format!("{name}-{}-{number}", std::process::id()));
             match fs::create_dir(&folder) {
@@ -40,13 +38,13 @@ impl Folder {
         unreachable!("there are more numbers than folders")
     }
 
-    /// Where it is.
+    /// Returns its path.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
-    /// Where a file of this name is in it.
+    /// Returns the path of the file `name` in it.
     #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
@@ -55,7 +53,7 @@ impl Folder {
 
 impl Drop for Folder {
     fn drop(&mut self) {
-        // What stays lies where nobody is hurt by it.
+        // A folder that cannot be removed does no harm.
         let _ = fs::remove_dir_all(&self.0);
     }
 }

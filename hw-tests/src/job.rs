@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A job: a command in one node, what it prints, and how it ended.
 //!
-//! [`Job`] says what to run, [`crate::Running`] is a started one, [`Outcome`] a finished one. Made by callers of
-//! [`crate::fabric`]; events come from `channel` (a guest) or `process` (this machine). Setup grade;
-//! plain values. Times are of the node's monotonic clock. Tests: in running.rs, and at the end of this file.
+//! Callers of [`crate::fabric`] make a [`Job`]; [`crate::Running`] is a started one, [`Outcome`] a finished one. Plain
+//! values; times are of the node's monotonic clock. Tests: in running.rs, and at the end of this file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,27 +14,26 @@ use serde::{Deserialize, Serialize};
 /// A command to run in a node.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub struct Job {
-    /// The node it runs in, from 0.
+    /// Number of its node, from 0.
     pub node: usize,
     /// The program (searched in `PATH`) and its arguments.
     pub argv: Vec<String>,
-    /// Set on top of the node's environment.
+    /// Variables on top of the node's environment.
     pub env: Vec<(String, String)>,
-    /// Where it runs; the node's `/tmp` by default (on a local device: where the caller is).
+    /// Working folder; by default a guest's `/tmp`, on a local device the caller's.
     pub cwd: Option<PathBuf>,
-    /// After this time all its processes are killed. Only time counts in which the job had the processors it wanted
-    /// (`pace`).
+    /// Time limit, after which its processes are killed. Only time with the processors it wanted counts (`pace`).
     pub limit: Duration,
 }
 
 impl Job {
-    /// The limit of a job that sets none.
+    /// Time limit of a job that sets none.
     pub const LIMIT: Duration = Duration::from_mins(2);
 
-    /// However little it had of it: after so many times its limit a job is killed.
+    /// Number of its limits after which a job is killed, however little of that time it had.
     pub const CROWDED: u32 = 12;
 
-    /// A job in node 0 with the default limit.
+    /// Makes a job in node 0 with the default limit.
     pub fn new<S: Into<String>>(argv: impl IntoIterator<Item = S>) -> Self {
         Self {
             node: 0,
@@ -46,28 +44,28 @@ impl Job {
         }
     }
 
-    /// The same job in another node.
+    /// Moves the job to another node.
     #[must_use]
     pub fn on(mut self, node: usize) -> Self {
         self.node = node;
         self
     }
 
-    /// The same job with one more environment variable.
+    /// Adds an environment variable.
     #[must_use]
     pub fn env(mut self, name: impl Into<String>, value: impl Into<String>) -> Self {
         self.env.push((name.into(), value.into()));
         self
     }
 
-    /// The same job in another folder (of the node: the guest of a virtual machine sees the host's folders).
+    /// Sets the working folder. A guest sees the host's folders.
     #[must_use]
     pub fn cwd(mut self, folder: impl Into<PathBuf>) -> Self {
         self.cwd = Some(folder.into());
         self
     }
 
-    /// The same job with another time limit.
+    /// Sets the time limit.
     #[must_use]
     pub fn limit(mut self, limit: Duration) -> Self {
         self.limit = limit;
@@ -78,19 +76,19 @@ impl Job {
 /// How a job ended.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Ending {
-    /// It returned this status.
+    /// The job returned this status.
     Exited(i32),
-    /// This signal ended it.
+    /// This signal ended the job.
     Signaled(i32),
-    /// It reached its time limit and was killed.
+    /// The job reached its time limit and was killed.
     TimedOut,
-    /// It was killed because the caller asked for it.
+    /// The caller had the job killed.
     Killed,
-    /// It could not be started, for this reason.
+    /// The job could not be started, for this reason.
     NotStarted(String),
 }
 
-/// Which of its streams a job wrote to.
+/// A stream that a job writes to.
 #[derive(Clone, Copy, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub enum Stream {
     /// Standard output.
@@ -99,27 +97,24 @@ pub enum Stream {
     Stderr,
 }
 
-/// What a started job tells.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
 pub(crate) enum Event {
-    /// It wrote these bytes.
     Wrote(Stream, Vec<u8>),
-    /// It ended after this time; nothing follows.
     Ended(Ending, Duration),
 }
 
 /// A finished job.
 #[derive(Clone, Debug)]
 pub struct Outcome {
-    /// The job's command, for messages.
+    /// Command of the job, for messages.
     pub command: String,
-    /// How it ended.
+    /// Ending of the job.
     pub ending: Ending,
-    /// All it wrote to standard output; bytes that are not UTF-8 replaced.
+    /// Text of its standard output; bytes that are not UTF-8 are replaced.
     pub stdout: String,
-    /// All it wrote to standard error.
+    /// Text of its standard error.
     pub stderr: String,
-    /// From start to end in the node.
+    /// Time from start to end, in the node.
     pub elapsed: Duration,
 }
 
@@ -130,8 +125,7 @@ impl Outcome {
         self.ending == Ending::Exited(0)
     }
 
-    /// The status as a shell gives it: the job's own, 128 plus a signal, 124 for a time-out, 127 for a job that did not
-    /// start.
+    /// Returns the status as a shell does: the job's own, 128 + signal, 124 after its limit, 127 if it did not start.
     #[must_use]
     pub fn status(&self) -> i32 {
         match self.ending {
@@ -143,10 +137,10 @@ impl Outcome {
         }
     }
 
-    /// The outcome itself where the job succeeded.
+    /// Returns the outcome if the job succeeded.
     ///
     /// # Errors
-    /// It did not: the message has the command, the ending and what it printed.
+    /// The job failed; the message has its command, its ending and what it printed.
     pub fn checked(self) -> anyhow::Result<Self> {
         if self.success() { Ok(self) } else { bail!("{self}") }
     }
@@ -165,7 +159,6 @@ impl fmt::Display for Ending {
 }
 
 impl fmt::Display for Outcome {
-    /// The command, how it ended, after how long, and the last lines of what it printed.
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(out, "`{}` {} after {:.1} s", self.command, self.ending, self.elapsed.as_secs_f64())?;
         for (name, text) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {

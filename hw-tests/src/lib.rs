@@ -9,13 +9,8 @@
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 //!
-//! [`fabric`] is the face, which [`Options`] describe; [`job`] says what runs and how it ended, [`Running`] is one that
-//! runs; [`device`] names devices; [`vm`] prepares and boots the virtual machines of soft-RoCE, `programs` finds
-//! what these and this machine's devices start; `process` runs a job on the machine it is on (every
-//! agent uses it), `pace` says how much of the time a job had; [`openmpi`] knows which Open MPI is here, and
-//! [`runtime_failure`] what is its own fault; [`Selection`] says which of the device tests run; `wire` and `channel`
-//! carry jobs into a guest, [`agent`] receives them there; a [`Folder`] goes with who needed it. Everything here is
-//! setup grade: it may block, allocate and start processes.
+//! `wire` and `channel` carry jobs to the [`agent`] of a node, which runs them by `process`. Everything is setup grade:
+//! it may block, allocate and start processes.
 
 #![forbid(unsafe_code)]
 

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which Open MPI runs here, and what differs between its release series for who starts jobs: the one place that knows.
-//!
-//! Asked by the device tests and by the commands; runs `ompi_info` once. What differs for the component itself stands
-//! in ffi/src/openmpi. Setup grade; any thread. Tests: at the end of this file.
+//! The installed Open MPI, and how its release series differ for programs that start jobs. ffi/src/openmpi has how they
+//! differ for the component. Setup grade; any thread. Tests: at the end of this file.
 
 use std::fmt;
 use std::path::Path;
@@ -15,19 +13,15 @@ use anyhow::{Context, bail};
 /// A release series of Open MPI that ibex is made for.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Series {
-    /// 4.1, whose jobs are started by ORTE.
+    /// 4.1, whose runtime is ORTE.
     V4_1,
-    /// 5.0, whose jobs are started by PRRTE.
+    /// 5.0, whose runtime is PRRTE.
     V5,
 }
 
 impl FromStr for Series {
     type Err = anyhow::Error;
 
-    /// Reads the value of an `--mpi` option.
-    ///
-    /// # Errors
-    /// It is no series that ibex is made for.
     fn from_str(name: &str) -> anyhow::Result<Self> {
         match name {
             "4.1" => Ok(Self::V4_1),
@@ -47,27 +41,26 @@ impl fmt::Display for Series {
 }
 
 impl Series {
-    /// The series of the Open MPI in `PATH`; none where there is no Open MPI.
+    /// Returns the series of the Open MPI in `PATH`; `None` if there is no Open MPI.
     ///
     /// # Errors
-    /// It cannot be asked, or is of another series.
+    /// `ompi_info` cannot be run, or names another series.
     pub fn installed() -> anyhow::Result<Option<Self>> {
         static INSTALLED: OnceLock<Result<Option<Series>, String>> = OnceLock::new();
         let found = INSTALLED.get_or_init(|| asked().map_err(|error| format!("{error:#}")));
         found.clone().map_err(anyhow::Error::msg)
     }
 
-    /// The series of the Open MPI in `PATH`.
+    /// Returns the series of the Open MPI in `PATH`.
     ///
     /// # Errors
-    /// Those of [`Series::installed`], and where there is none.
+    /// Those of [`Series::installed`], and there is no Open MPI.
     pub fn here() -> anyhow::Result<Self> {
         Self::installed()?.context("there is no Open MPI in PATH (Debian: openmpi-bin)")
     }
 
-    /// A parameter of Open MPI's own as this series spells it. Tests write names and lists as 5 does: the BTL between
-    /// processes of one host is `sm` there, and `vader` in 4.1. Of the components that make windows, `pt2pt` is 4.1's
-    /// alone; `rdma` does its work over any BTL in 5.
+    /// Returns an Open MPI parameter as this series spells it. Tests name the BTL for processes of one host `sm` as 5
+    /// does (4.1: `vader`), and may name `osc/pt2pt`, which 5 lacks, as its `osc/rdma` works over any BTL.
     #[must_use]
     pub fn spelled(self, name: &str, value: &str) -> (String, String) {
         let name = match (self, name.strip_prefix("btl_sm_")) {
@@ -84,33 +77,32 @@ impl Series {
         (name, value.join(","))
     }
 
-    /// Whether it has the BTL openib, which is Open MPI's own for verbs.
+    /// Whether it has the BTL openib, Open MPI's own for verbs.
     #[must_use]
     pub fn has_openib(self) -> bool {
         self == Self::V4_1
     }
 
-    /// Whether it has a component that makes windows of messages, `osc/pt2pt`.
+    /// Whether it has `osc/pt2pt`, which makes windows of messages.
     #[must_use]
     pub fn has_windows_of_messages(self) -> bool {
         self == Self::V4_1
     }
 
-    /// Whether groups of processes can meet by a port's name (`MPI_Comm_accept`). Debian 13's 5.0.7 fails it in the runtime,
-    /// over any transport.
+    /// Whether `MPI_Comm_accept` works. Debian 13's 5.0.7 fails it in the runtime, over any transport.
     #[must_use]
     pub fn has_ports(self) -> bool {
         self == Self::V4_1
     }
 
-    /// Whether osc/rdma itself performs the atomics of a BTL without atomics, by messages (`btl_base_am_rdma.c`). An
-    /// operation outside of a window then crashes the target in Open MPI's code.
+    /// Whether osc/rdma performs atomics by messages where the BTL has none (`btl_base_am_rdma.c`). Then an operation
+    /// outside of a window crashes the target in Open MPI's code.
     #[must_use]
     pub fn has_atomics_by_messages(self) -> bool {
         self == Self::V5
     }
 
-    /// Size in bytes of ob1's largest header: the smallest eager limit of a BTL.
+    /// Size of ob1's largest header in bytes: the smallest eager limit of a BTL.
     #[must_use]
     pub fn largest_ob1_header(self) -> u32 {
         match self {
@@ -119,8 +111,7 @@ impl Series {
         }
     }
 
-    /// The words that let mpirun start more ranks than the hosts have processors; by turns on each host where
-    /// `by_turns`.
+    /// Returns the options for more ranks than processors; `by_turns` alternates between the hosts.
     #[must_use]
     pub fn oversubscribed(self, by_turns: bool) -> Vec<String> {
         let words: &[&str] = match (self, by_turns) {
@@ -132,11 +123,10 @@ impl Series {
         words.iter().map(|word| (*word).to_owned()).collect()
     }
 
-    /// What a job has in its environment: root may start it, and Open MPI looks for components in that folder, too.
+    /// Returns the environment of a job: root may start it, and Open MPI also looks for components in that folder.
     ///
-    /// 5 hands the folder on to PMIx and PRRTE, which say of each file there that it is none of theirs; a folder of
-    /// PMIx's own goes before that, `/sys`, in which there are no files. Of an empty name 5's mpirun would crash when it
-    /// starts processes on another node.
+    /// 5 hands that folder to PMIx and PRRTE, which complain of each file in it unless PMIx has a folder of its own.
+    /// `/sys` has no files; with an empty name mpirun of 5 crashes when it starts processes on another node.
     #[must_use]
     pub fn environment(components: &Path) -> [(String, String); 4] {
         let path = format!("{}:SYSTEM_DEFAULT", components.display());

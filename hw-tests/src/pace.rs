@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much of the passing time a job had: all of it while it sleeps or has the processors it wants, less while others
-//! have them.
+//! How much of the passing time a job had: all of it while it sleeps or runs, less while it waits for a processor.
 //!
-//! Limits of jobs are of this time, so that a limit which is generous on a quiet machine is the same on one with
-//! fifteen builds beside it, and a job that hangs still meets it. Called by [`crate::process`] for each job. The kernel
-//! says of each thread how long it ran and how long it waited for a processor (`/proc/PID/task/TID/schedstat`); where
-//! it does not, all time counts. Setup grade; one thread. Tests: at the end of this file, and of process.rs.
+//! Limits of jobs count this time, so that a busy machine does not exhaust them, and a job that hangs still does.
+//! [`crate::process`] calls it for each job. It reads `/proc/PID/task/TID/schedstat`; on a kernel without that file all
+//! time counts. Setup grade; one thread. Tests: at the end of this file, and of process.rs.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,8 +13,8 @@ use std::time::{Duration, Instant};
 
 use rustix::process::Pid;
 
-/// By how much longer than on a quiet machine something takes here now, about: by the load of the last minute, 1 to 8.
-/// For what cannot be asked what it had, such as a virtual machine.
+/// Returns about how many times longer things take than on a quiet machine, 1 to 8, by the load of the last minute.
+/// Limits in virtual machines use it, as a guest cannot measure how much processor time the host gave it.
 pub(crate) fn crowding() -> u32 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load: f64 = text.split_ascii_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0.0);
@@ -27,16 +25,15 @@ fn processors() -> u32 {
     available_parallelism().map_or(1, |count| u32::try_from(count.get()).unwrap_or(1))
 }
 
-/// What a thread had, since it began.
+/// Times of a thread since it began.
 #[derive(Clone, Copy, Default)]
 struct Had {
     ran: Duration,
     waited: Duration,
 }
 
-/// The time of one job.
 pub(crate) struct Pace {
-    /// By the folder that the kernel has for a thread, `/proc/PID/task/TID`.
+    /// By the thread's folder `/proc/PID/task/TID`.
     threads: HashMap<PathBuf, Had>,
     last: Instant,
     own: Duration,
@@ -44,16 +41,14 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Of a job that begins now.
     pub(crate) fn new() -> Self {
         Self { threads: HashMap::new(), last: Instant::now(), own: Duration::ZERO, processors: processors() }
     }
 
-    /// The time that the job had until now; these are its processes. To be called again and again: what ends between
-    /// two calls is not seen any more.
+    /// Returns the time that the job had until now. To be called often: it misses threads that end between two calls.
     pub(crate) fn own(&mut self, processes: &[Pid]) -> Duration {
-        // The known ones by name: a list of threads breaks off where one ends while the kernel makes it, and a thread
-        // that was missing once would come back with all its time.
+        // Known threads are read by name: the kernel's list may break off where a thread ends, and a thread that was
+        // missing once would come back with all its time.
         let listed = processes.iter().flat_map(|process| threads_of(*process));
         let folders = listed.chain(self.threads.keys().cloned());
         let threads: HashMap<PathBuf, Had> =
@@ -72,10 +67,9 @@ impl Pace {
     }
 }
 
-/// Of `passed`, what a job had whose threads together had so much.
+/// Returns how much of `passed` a job had, by the times of all its threads.
 fn own(passed: Duration, had: Had, processors: u32) -> Duration {
-    // Without others it would have run when it waited, as far as there are processors: its threads wait for each other,
-    // too.
+    // Alone it would have run while it waited for a processor, up to the number of processors.
     let wanted = (had.ran + had.waited).min(passed * processors);
     let lost = wanted.saturating_sub(had.ran);
     let whole = wanted.max(passed);
@@ -87,7 +81,7 @@ fn threads_of(process: Pid) -> impl Iterator<Item = PathBuf> {
     tasks.map(|task| task.path())
 }
 
-/// `None`: the thread has ended, or this kernel does not say.
+/// Returns `None` if the thread has ended, or the kernel has no such file.
 fn had(thread: &Path) -> Option<Had> {
     let text = fs::read_to_string(thread.join("schedstat")).ok()?;
     let mut numbers = text.split_ascii_whitespace().map(|word| word.parse().map(Duration::from_nanos));
@@ -118,9 +112,9 @@ mod tests {
     fn what_others_took_from_it_does_not_count() {
         assert_eq!(tenths(1, 9), 1);
         assert_eq!(tenths(0, 10), 0);
-        // It sleeps for the better part of the time.
+        // It mostly sleeps.
         assert_eq!(tenths(1, 3), 7);
-        // Four threads that always want to run, of which two could.
+        // Four threads that always want to run, on two processors.
         assert_eq!(tenths(2, 38), 1);
     }
 
@@ -148,7 +142,7 @@ mod tests {
         for _ in 0..100 {
             let others = Barrier::new(17);
             thread::scope(|scope| {
-                // They are before it in the kernel's list.
+                // These threads come first in the kernel's list.
                 (0..16).for_each(|_| drop(scope.spawn(|| others.wait())));
                 let ((end, ending), (tell, folder)) = (mpsc::channel::<()>(), mpsc::channel());
                 scope.spawn(move || {

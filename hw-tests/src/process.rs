@@ -1,12 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs a job on the machine this program is on: starts it, passes on its output, and ends all its processes, always.
+//! Runs a job on this machine: starts it, passes on its output, and ends all its processes.
 //!
-//! Called by [`crate::agent`] in a guest and by [`crate::fabric`] for local devices. `mpirun` puts each rank in a
-//! process group of its own, so a process group does not hold a job together; an environment variable with a value of
-//! its own does, as every process hands it to its children: whoever carries it in `/proc/PID/environ` belongs to the
-//! job. Its limit is of the time it had the processors it wanted ([`crate::pace`]), with a bound for all time. Setup
-//! grade; each job has four threads of its own (supervisor, waiter, one per stream) that end with it. Tests: at the end
-//! of this file.
+//! [`crate::agent`] calls it. `mpirun` puts each rank in a process group of its own, so an environment variable marks
+//! the processes of a job: each process hands it to its children, and `/proc/PID/environ` shows it. The job's limit is
+//! of the time that [`crate::pace`] measures, with a bound for all time. Setup grade; each job has four threads that
+//! end with it (supervisor, waiter, one per stream). Tests: at the end of this file.
 
 use std::fs;
 use std::io::Read;
@@ -23,27 +21,23 @@ use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 use crate::job::{Ending, Event, Job, Stream};
 use crate::pace::Pace;
 
-/// The environment variable that marks the processes of a job.
 const MARK: &str = "FABRIC_JOB";
-/// How long killed processes may take to go: they need a processor for it.
+/// Time that killed processes have to end, for which they need a processor.
 const GOING: Duration = Duration::from_secs(30);
-/// How often it is looked how much time a job had, at most.
+/// Longest time between two measurements of the time a job had.
 const LOOKS: Duration = Duration::from_secs(1);
 
-/// Ends the job it was made for when called; harmless when the job has ended.
+/// Ends its job; does nothing if the job has ended.
 pub(crate) type Kill = Box<dyn Fn() + Send>;
 
-/// What a job's supervisor hears.
 enum News {
     Exited(std::io::Result<ExitStatus>),
     KillAsked,
     StreamEnded,
 }
 
-/// Starts `job` here and reports to `events`: its output as it comes, and at last [`Event::Ended`].
-///
-/// The returned function ends the job early. `inherited` is set before the job's own variables. A program that cannot
-/// be started is an ending, not an error.
+/// Starts `job` here and reports to `events`: its output as it comes, and at last [`Event::Ended`]. A program that
+/// cannot be started is an ending, not an error. The job's own variables override `inherited`.
 pub(crate) fn start(job: &Job, inherited: &[(String, String)], events: Sender<Event>) -> Kill {
     let (news, hears) = mpsc::channel();
     let asked = news.clone();
@@ -54,7 +48,7 @@ pub(crate) fn start(job: &Job, inherited: &[(String, String)], events: Sender<Ev
             let limit = job.limit;
             thread::spawn(move || {
                 let ending = supervise(child, &mark, limit, &events, &news, &hears);
-                // The caller may have gone; then nobody waits for the ending.
+                // If the caller has dropped its end, nobody waits for the ending.
                 let _ = events.send(Event::Ended(ending, began.elapsed()));
             });
         }
@@ -63,7 +57,7 @@ pub(crate) fn start(job: &Job, inherited: &[(String, String)], events: Sender<Ev
         }
     }
     Box::new(move || {
-        // Nobody hears it when the job has ended, and then there is nothing to kill.
+        // If the supervisor has ended, so has the job.
         let _ = asked.send(News::KillAsked);
     })
 }
@@ -125,18 +119,18 @@ fn supervise(
                     kill_all(group, mark);
                 }
             }
-            // Cannot be while `news` lives; the job then has no ending of its own.
+            // Cannot happen while `news` lives.
             Err(RecvTimeoutError::Disconnected) => return Ending::Killed,
         }
     };
-    // What the job left behind holds its pipes open, and nothing may stay.
+    // Processes that the job left behind hold its pipes open.
     kill_marked(mark);
     let until = Instant::now() + GOING;
     while open > 0 {
         match hears.recv_timeout(until.saturating_duration_since(Instant::now())) {
             Ok(News::StreamEnded) => open -= 1,
             Ok(_) => {}
-            // A process that dropped its mark holds the pipe; the job's own output is complete all the same.
+            // A process without the mark holds the pipe; the job's own output is complete.
             Err(_) => break,
         }
     }
@@ -173,12 +167,12 @@ fn pass_on(
 }
 
 fn kill_all(group: Pid, mark: &str) {
-    // Fails only when the group is gone already.
+    // Fails only if the group has no process left.
     let _ = kill_process_group(group, Signal::KILL);
     kill_marked(mark);
 }
 
-/// Kills every process that carries `mark`, again until none is found, as one may fork while the list is read.
+/// Kills every process that carries `mark`, until a search finds none: a process may fork during the search.
 fn kill_marked(mark: &str) {
     let entry = entry(mark);
     let until = Instant::now() + GOING;
@@ -194,7 +188,6 @@ fn kill_marked(mark: &str) {
     }
 }
 
-/// How a job's mark stands in the environment.
 fn entry(mark: &str) -> String {
     format!("{MARK}={mark}")
 }
@@ -209,7 +202,7 @@ fn marked(entry: &str) -> Vec<Pid> {
         .collect()
 }
 
-/// Whether the process of this `/proc` folder has the environment entry. Those that have ended have an empty one.
+/// Whether the process of this `/proc` folder has the environment entry. An ended process has an empty environment.
 fn carries(folder: &Path, entry: &str) -> bool {
     let environment = fs::read(folder.join("environ")).unwrap_or_default();
     environment.split(|byte| *byte == 0).any(|found| found == entry.as_bytes())
@@ -260,7 +253,7 @@ mod tests {
         let said = folder.file("said");
         let job = shell("setsid sleep 1000 & echo $!; : > $SAID; sleep 1000").env("SAID", said.to_str().unwrap());
         let child = spawn(&job, &[], &mark).unwrap();
-        // Its limit is over when it has said what it started, however long that takes.
+        // The limit is over when the job has said what it started, however long that takes.
         while !said.exists() {
             thread::sleep(Duration::from_millis(1));
         }

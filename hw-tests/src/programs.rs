@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The programs of this workspace that a fabric runs: the agent of its nodes, and the command of the emulated adapters.
-//!
-//! Beside the running program, named by the environment, or built with cargo; found once per process. Called by
-//! [`crate::fabric`]. Setup grade; any thread. Tests: at the end of this file.
+//! Called by [`crate::fabric`]. Setup grade; any thread. Tests: at the end of this file.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -10,10 +8,10 @@ use std::sync::{Mutex, PoisonError};
 
 use anyhow::{Context, bail};
 
-/// Names the command of the emulated adapters, instead of the `softhca` that cargo builds in the target folder.
+/// Variable with the path of the command of the emulated adapters, instead of the one that cargo builds.
 const SOFTHCA_VARIABLE: &str = "SOFTHCA_COMMAND";
 
-/// The agent's program: beside this program (or beside its `deps` folder), or built now.
+/// Returns the agent's program beside this program (or beside its `deps` folder), or builds it.
 pub(crate) fn agent() -> anyhow::Result<PathBuf> {
     let program = std::env::current_exe().context("find this program's folder")?;
     let folders = program.ancestors().skip(1).take(2);
@@ -27,8 +25,8 @@ pub(crate) fn agent() -> anyhow::Result<PathBuf> {
     built(folder.join("fabric-agent"), "ibex-hw-tests")
 }
 
-/// The command `softhca`, beside its library: named, or made new by cargo the first time it is asked for. It is
-/// optimised in the dev profile too, as the workspace says.
+/// Returns the command `softhca`, beside its library: the one that the environment names, or one that cargo builds once
+/// per process.
 pub(crate) fn softhca() -> anyhow::Result<PathBuf> {
     static FOUND: Mutex<Option<PathBuf>> = Mutex::new(None);
     if let Some(named) = std::env::var_os(SOFTHCA_VARIABLE).filter(|value| !value.is_empty()) {
@@ -55,7 +53,6 @@ fn build_folders(program: &Path) -> anyhow::Result<(&Path, &Path)> {
     Ok((folder, folder.parent().context("find the target folder")?))
 }
 
-/// Has cargo build a program of this workspace; nothing to do where it is new.
 fn build(package: &str, program: &str, profile: &str, target: &Path) -> anyhow::Result<()> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let mut build = Command::new(cargo);

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A started job: waits for lines of its output or for its end, and kills it.
-//!
-//! Made by [`crate::fabric`] and [`crate::channel`]; ends as an [`Outcome`]. Setup grade; a `Running` belongs to one
-//! thread at a time. Tests: at the end of this file.
+//! A started job: waits for lines of its output or for its end, and kills it. [`crate::channel`] makes it. Setup grade;
+//! a `Running` belongs to one thread at a time. Tests: at the end of this file.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
@@ -11,7 +9,7 @@ use anyhow::bail;
 
 use crate::job::{Ending, Event, Job, Outcome, Stream, last_lines};
 
-/// A started job. Dropped before it ended, it is killed.
+/// A started job, which is killed if this is dropped before it ended.
 pub struct Running {
     command: String,
     deadline: Instant,
@@ -23,11 +21,9 @@ pub struct Running {
 }
 
 impl Running {
-    /// What the node adds to the longest time of a job for killing it and telling so; a node silent for longer is
-    /// stuck.
+    /// Time that the node may take, after the longest time of a job, to kill it and report; later it counts as stuck.
     const GRACE: Duration = Duration::from_mins(2);
 
-    /// A job that was just started: `events` tells of it, `kill` ends it early.
     pub(crate) fn new(job: &Job, events: Receiver<Event>, kill: Box<dyn Fn() + Send>) -> Self {
         Self {
             command: job.argv.join(" "),
@@ -45,15 +41,15 @@ impl Running {
         (self.kill)();
     }
 
-    /// Waits for the end.
+    /// Waits for the end of the job.
     ///
     /// # Errors
-    /// The node is gone, or says nothing long after the job's limit: it is stuck.
+    /// The node is gone, or reported nothing until long after the job's limit.
     pub fn wait(self) -> anyhow::Result<Outcome> {
         self.wait_with(|_, _| {})
     }
 
-    /// Waits for the end and calls `line` with each line of output when it is complete (without its newline).
+    /// Waits for the end of the job and calls `line` with each complete line of output, without its newline.
     ///
     /// # Errors
     /// As [`Running::wait`].
@@ -70,10 +66,10 @@ impl Running {
         }
     }
 
-    /// Waits until the job has printed a line of standard output that contains `part`, and returns that line.
+    /// Waits for a line of standard output that contains `part`, and returns it.
     ///
     /// # Errors
-    /// The job ended without it, or `limit` passed first; the message shows what it printed.
+    /// The job ended without such a line, or `limit` passed first; the message shows what the job printed.
     pub fn wait_for_line(&mut self, part: &str, limit: Duration) -> anyhow::Result<String> {
         let until = Instant::now() + limit;
         loop {
@@ -96,7 +92,7 @@ impl Running {
         }
     }
 
-    /// Takes in one event; returns without one when `until` passed and is before the node's own deadline.
+    /// Takes in one event, or returns when `until` has passed, if that is before the node's own deadline.
     fn next_event(&mut self, until: Instant) -> anyhow::Result<()> {
         let until = until.min(self.deadline);
         match self.events.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -136,7 +132,7 @@ impl Drop for Running {
     }
 }
 
-/// Calls `line` with the complete lines of `bytes` from `from` on, and with an incomplete last one when `all`.
+/// Calls `line` with the complete lines of `bytes` from `from` on; with `all`, also with an incomplete last one.
 fn give_lines(bytes: &[u8], mut from: usize, all: bool, mut line: impl FnMut(&str)) -> usize {
     while let Some(length) = bytes[from..].iter().position(|byte| *byte == b'\n') {
         line(&String::from_utf8_lossy(&bytes[from..from + length]));

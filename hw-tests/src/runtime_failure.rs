@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ways in which stock Open MPI 4.1.4 ends a job wrongly on a busy machine, over any transport.
-//! `hw-tests/mpi/README.md` tells the cause of each.
-//!
-//! A test that met one is done once more, and the end of its output says so: the device tests, and those of softhca
-//! with programs of others. Setup grade.
+//! `hw-tests/mpi/README.md` tells the cause of each. The device tests, and those of softhca with programs of others,
+//! repeat such a test once and report it at their end. Setup grade.
 
-/// The line of a job's output by which Open MPI's runtime is known to have ended it wrongly; none where it did not.
+/// Returns the line of a job's output that shows that Open MPI's runtime ended it wrongly.
 #[must_use]
 pub fn of(output: &str) -> Option<&str> {
     let said = |words: &str| output.lines().find(|line| line.contains(words)).map(str::trim);
-    // A thread of the runtime in a component that was unloaded: there is no code at the address, and so no line of a
-    // stack. Neither ibex nor softhca is ever unloaded.
+    // A thread of the runtime in an unloaded component: the address has no code, so the stack has no line. Neither ibex
+    // nor softhca is ever unloaded.
     let unloaded = said("Failing at address:").filter(|_| !output.contains("[ 0] "));
     unloaded.or_else(|| crash_of_the_launcher(output)).or_else(|| said("exiting improperly"))
 }
 
-/// The frame of a crash's stack that only mpirun and its daemons can have: they are the PMIx servers, and load neither
-/// ibex nor softhca. Where a rank crashed too, its frames name MPI's library, and the crash is not the launcher's alone.
+/// Returns the stack frame of a crash of mpirun or its daemons: only they are PMIx servers, and they load neither ibex
+/// nor softhca. Frames that name MPI's library, ibex or softhca mean that a rank crashed too.
 fn crash_of_the_launcher(output: &str) -> Option<&str> {
     let frames = || output.lines().filter(|line| line.contains(".so") && line.contains(")[0x")).map(str::trim);
     let of_a_rank = ["libmpi.so", "ibex", "softhca"];

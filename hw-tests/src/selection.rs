@@ -1,28 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which of the device tests run on a device. `cargo xtask test` passes it to the program of the device tests in the
-//! variable `IBEX_TESTS`.
-//!
-//! Setup grade; any thread.
+//! Which of the device tests run on a device: `cargo xtask test` tells their program. Setup grade; any thread.
 
 use anyhow::{Result, bail};
 use std::env;
 
-/// The variable by which the program of the device tests is told its [`Selection`].
+/// Variable with the [`Selection`], for the program of the device tests.
 pub const TESTS_VARIABLE: &str = "IBEX_TESTS";
 
-/// Which of the device tests run on a device.
+/// Device tests to run.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Selection {
-    /// Those of the quick tier.
+    /// The tests of the quick tier.
     Quick,
-    /// Those whose outcome may differ from that on another device.
+    /// The tests whose outcome may differ from that on another device.
     DeviceDependent,
-    /// All.
+    /// All tests.
     All,
 }
 
 impl Selection {
-    /// The value of [`TESTS_VARIABLE`].
+    /// Returns the value of [`TESTS_VARIABLE`].
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -32,10 +29,10 @@ impl Selection {
         }
     }
 
-    /// The selection that [`TESTS_VARIABLE`] names; all tests where it is not set.
+    /// Returns the selection that [`TESTS_VARIABLE`] names; all tests if it is not set.
     ///
     /// # Errors
-    /// It has another value.
+    /// The variable has an unknown value.
     pub fn from_environment() -> Result<Self> {
         match env::var(TESTS_VARIABLE) {
             Ok(value) => Self::of(&value),

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a fabric and the agent in a node tell each other: JSON values, one after the other.
-//!
-//! Written and read by `channel` and `agent`, over a virtio-serial port, TCP between nodes, or pipes. Setup grade, any
-//! thread. Tests: at the end of this file.
+//! The messages between a fabric and the agent of a node: JSON values over a virtio-serial port, TCP or pipes. Setup
+//! grade, any thread. Tests: at the end of this file.
 
 use std::io::{self, BufReader, Read, Write};
 
@@ -10,44 +8,39 @@ use serde::{Deserialize, Serialize};
 
 use crate::job::{Event, Job};
 
-/// The version of these messages; both ends must speak the same.
+/// Version of these messages, which must be the same at both ends.
 pub(crate) const PROTOCOL: u32 = 3;
 
-/// One message. Jobs have numbers, chosen by the side that starts them.
+/// One message. The side that starts a job chooses its number.
 #[derive(Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) enum Message {
-    /// Agent to fabric, once, first.
+    /// Agent to fabric, first of all.
     Hello(Hello),
     /// Fabric to agent: starts a job.
     Start(u32, Job),
     /// Fabric to agent: kills all processes of a job.
     Kill(u32),
-    /// Agent to fabric: what a job has written, or how it ended.
+    /// Agent to fabric: output of a job, or its ending.
     Told(u32, Event),
     /// Fabric to agent: kills all jobs and ends.
     Stop,
 }
 
-/// Who answers.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub(crate) struct Hello {
-    /// The sender's [`PROTOCOL`].
     pub(crate) protocol: u32,
-    /// The node's number.
     pub(crate) node: usize,
-    /// Why the node cannot be used; `None` when it can.
+    /// Reason why the node cannot be used, if there is one.
     pub(crate) trouble: Option<String>,
 }
 
-/// The messages of a stream, until it ends.
 pub(crate) type Messages = Box<dyn Iterator<Item = serde_json::Result<Message>> + Send>;
 
-/// Reads the messages of a stream.
 pub(crate) fn read(stream: impl Read + Send + 'static) -> Messages {
     Box::new(serde_json::Deserializer::from_reader(BufReader::new(stream)).into_iter())
 }
 
-/// Writes a message in one call, so that writers that take turns cannot mix theirs.
+/// Writes a message in one call, so that messages of writers that take turns do not mix.
 pub(crate) fn write(stream: &mut impl Write, message: &Message) -> io::Result<()> {
     stream.write_all(&serde_json::to_vec(message)?)?;
     stream.flush()

@@ -1,9 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The program of a fabric that runs jobs: `guest` in a virtual machine, `local` for a device of this one; and `rsh`
-//! runs a command in the other node for `mpirun`.
-//!
-//! Started by `init.sh` in a guest, or by the fabric; never by people. Setup grade. All it does is in
-//! `hw_tests::agent`.
+//! The program that runs the jobs of a fabric, by `hw_tests::agent`. `init.sh` or the fabric starts it. Setup grade.
 
 use std::process::ExitCode;
 

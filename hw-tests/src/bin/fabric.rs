@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs a command where an RDMA device is: `fabric [--device D] [--nodes N] [--limit SECONDS] -- CMD ARGS`.
-//!
-//! For people. Prints what the command prints and ends with its status (124 for its time limit, 128 + N for signal N).
-//! Setup grade.
+//! For people: runs a command on a machine with an RDMA device. Prints what the command prints and ends with its status
+//! (124 for its time limit, 128 + N for signal N). Setup grade.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

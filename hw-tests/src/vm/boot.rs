@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Starts QEMU for each node, waits for the agents, and ends QEMU again whatever happens.
+//! Starts QEMU for each node, waits for the agents, and ends QEMU whatever happens.
 //!
-//! Called by [`crate::fabric`]. Setup grade. A thread owns each QEMU: QEMU asks the kernel to be killed when that
-//! thread ends (`setpriv --pdeathsig`), so it cannot outlive this program, however that ends; and QEMU connects to a
-//! socket of ours, so it does not even start for a program that is gone. The folder of a boot holds sockets, consoles
-//! and archives; folders that killed programs left are removed by the next boot.
+//! Called by [`super::open`]. Setup grade. A thread owns each QEMU, which the kernel kills when that thread ends
+//! (`setpriv --pdeathsig`), so it cannot outlive this program, and QEMU connects to a socket of this program, so it
+//! does not start without it. A boot removes the folders (sockets, consoles, archives) that killed programs left.
 
 use std::ffi::OsString;
 use std::fs::{self, File};
@@ -25,56 +24,49 @@ use crate::agent::PORT_NAME;
 use crate::channel::{Channel, await_hello};
 use crate::{Folder, pace, wire};
 
-/// How the folder of a boot begins, before the process' number.
+/// Beginning of the name of a boot's folder, before the number of the process.
 const FOLDER: &str = "ibex-fabric";
-/// `init.sh` starts the other processors, and says why so late; the kernel then must not have patched its locks away.
-/// Nor may it look whether its clock is steady: where it is found not to be, on a busy machine, the kernel patches itself
-/// while it runs, which the translator gets wrong.
+/// `init.sh` starts the other processors (it says why so late), so the kernel must not remove its locks for one
+/// processor (`noreplace-smp`). `tsc=reliable`: a kernel that finds its clock unsteady, as on a busy machine, patches
+/// itself while it runs, which the translator gets wrong.
 const KERNEL_OPTIONS: &str =
     "console=ttyS0 quiet mitigations=off panic=-1 random.trust_cpu=on maxcpus=1 noreplace-smp tsc=reliable";
-/// Processors of each node. With one, a loop that polls starves the kernel's part of soft-RoCE.
+/// Processors of each node. With one, a polling loop starves the kernel's part of soft-RoCE.
 const CPUS: &str = "2";
-/// How many times a boot is tried: see `init.sh` on the translator.
+/// Number of attempts to boot under the translator: see `init.sh`.
 const ATTEMPTS: usize = 3;
-/// How often a thread looks at what it cannot wait for.
+/// Time between two looks of a thread at things it cannot wait for.
 const TICK: Duration = Duration::from_millis(20);
 
-/// What to boot.
 pub(crate) struct Plan<'a> {
-    /// The guests' kernel.
     pub(crate) kernel: &'a Kernel,
-    /// The agent's program.
     pub(crate) agent: &'a Path,
-    /// How many nodes.
     pub(crate) nodes: usize,
     /// Memory of each node, in MiB.
     pub(crate) memory: u64,
-    /// How QEMU runs them.
     pub(crate) accelerator: Accelerator,
 }
 
 /// The booted nodes; dropping them ends them.
 pub(crate) struct Machines {
-    /// The agents, by node.
     pub(crate) channels: Vec<Channel>,
-    // Ended before their folder is removed.
+    // Declared before `folder`, so that QEMU ends before its folder is removed.
     owners: Vec<Machine>,
     folder: Folder,
 }
 
 impl Machines {
-    /// The last lines that the guests wrote to their consoles, for messages.
+    /// Returns the last lines that the guests wrote to their consoles.
     pub(crate) fn consoles(&self) -> String {
         (0..self.owners.len()).map(|node| trouble_of(&self.folder, node)).collect()
     }
 }
 
-/// Boots all nodes and waits until their agents said hello.
 pub(crate) fn boot(plan: &Plan) -> anyhow::Result<Machines> {
     let mut attempt = 1;
     loop {
         match boot_once(plan) {
-            // A guest that the processor itself runs fails for good.
+            // Without the translator a failure is no accident.
             Err(_) if plan.accelerator == Accelerator::Tcg && attempt < ATTEMPTS => attempt += 1,
             result => return result,
         }
@@ -151,7 +143,6 @@ fn await_agent(listener: &UnixListener, machine: &Machine, deadline: Instant) ->
     Ok(Channel::greeted(messages, stream))
 }
 
-/// One QEMU, owned by a thread.
 struct Machine {
     end: Option<Sender<()>>,
     thread: Option<JoinHandle<()>>,
@@ -195,7 +186,7 @@ impl Machine {
 
 impl Drop for Machine {
     fn drop(&mut self) {
-        // The thread sees the sender go, and ends QEMU.
+        // The thread sees that the sender is gone, and ends QEMU.
         drop(self.end.take());
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
@@ -226,12 +217,10 @@ fn arguments(plan: &Plan, node: usize, folder: &Folder) -> Vec<OsString> {
     arguments
 }
 
-/// A file of a node in the folder of a boot.
 fn file(folder: &Folder, node: usize, name: &str) -> PathBuf {
     folder.file(&format!("node{node}.{name}"))
 }
 
-/// The ends of QEMU's log and of the guest's console.
 fn trouble_of(folder: &Folder, node: usize) -> String {
     let mut text = String::new();
     for name in ["qemu", "console"] {
@@ -246,7 +235,6 @@ fn trouble_of(folder: &Folder, node: usize) -> String {
     text
 }
 
-/// Removes the folders of programs that were killed.
 fn remove_left_ones(parent: &Path) {
     for entry in fs::read_dir(parent).into_iter().flatten().flatten() {
         let name = entry.file_name();

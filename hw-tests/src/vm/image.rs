@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The guest's first file system (initramfs): a cpio archive with busybox, the modules that reach the real root,
-//! `init.sh` and its settings.
-//!
-//! Called by [`super::boot`], which writes one for each node it boots. Setup grade. The format is "newc" of the
-//! kernel's `Documentation/driver-api/early-userspace/buffer-format.rst`. Tests: at the end of this file.
+//! `init.sh` and its settings. [`super::boot`] writes one for each node. The format is "newc" of the kernel's
+//! `Documentation/driver-api/early-userspace/buffer-format.rst`. Setup grade. Tests: at the end of this file.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -13,28 +11,22 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-/// What the guest runs first.
 const INIT: &str = include_str!("init.sh");
-/// The statically linked busybox of Debian's `busybox-static`.
+/// Path of the statically linked busybox of Debian's `busybox-static`.
 pub(crate) const BUSYBOX: &str = "/usr/bin/busybox";
-/// The modules without which the guest cannot see its root. What the kernel has built in is not in the list of its
-/// modules.
+/// The modules without which the guest cannot see its root, unless the kernel has them built in.
 const ROOT_MODULES: [&str; 5] = ["virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console"];
 
-/// What differs between guests.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
-    /// This node's number.
     pub(crate) node: usize,
-    /// How many nodes there are.
     pub(crate) nodes: usize,
-    /// The agent's program, as the host names it.
+    /// Path of the agent's program on the host.
     pub(crate) agent: PathBuf,
-    /// The folder of the kernel's modules, as the host names it.
+    /// Folder of the kernel's modules on the host.
     pub(crate) modules: PathBuf,
 }
 
-/// The archive for a guest.
 pub(crate) fn initramfs(settings: &Settings) -> anyhow::Result<Vec<u8>> {
     let needed = with_dependencies(&settings.modules, &ROOT_MODULES)?;
     let mut archive = Archive::default();
@@ -43,7 +35,7 @@ pub(crate) fn initramfs(settings: &Settings) -> anyhow::Result<Vec<u8>> {
     }
     let busybox = fs::read(BUSYBOX).with_context(|| format!("read {BUSYBOX}; install the package busybox-static"))?;
     archive.file("fabric/busybox", 0o755, &busybox);
-    // The kernel starts /init through the interpreter that its first line names.
+    // The kernel starts /init by the interpreter that its first line names.
     archive.file("bin/busybox", 0o755, &busybox);
     archive.file("init", 0o755, INIT.as_bytes());
     archive.file("fabric/init", 0o755, INIT.as_bytes());
@@ -66,20 +58,18 @@ impl Settings {
             ("BOOT_MODULES", modules.join(" ")),
         ];
         for (name, value) in lines {
-            // Writing to a String cannot fail.
             let _ = writeln!(text, "{name}={}", quoted(&value));
         }
         text
     }
 }
 
-/// `value` as one word of a shell.
 fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', r"'\''"))
 }
 
-/// The files of these modules and of all they depend on, in the order to load them. Names that `modules.dep` does not
-/// have are left out: they are built in.
+/// Returns the files of these modules and their dependencies, in the order to load them. `modules.dep` lacks modules
+/// that are built in.
 fn with_dependencies(folder: &Path, names: &[&str]) -> anyhow::Result<Vec<PathBuf>> {
     let file = folder.join("modules.dep");
     let text = fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
@@ -90,7 +80,7 @@ fn with_dependencies(folder: &Path, names: &[&str]) -> anyhow::Result<Vec<PathBu
         .collect();
     let mut order: Vec<&str> = Vec::new();
     for (module, needs) in names.iter().filter_map(|name| lines.get(*name)) {
-        // depmod lists all dependencies, direct or not, the last to be loaded first.
+        // depmod lists all dependencies, direct or not, the last to load first.
         for each in needs.iter().rev().chain(std::iter::once(module)) {
             if !order.contains(each) {
                 order.push(each);
@@ -100,7 +90,7 @@ fn with_dependencies(folder: &Path, names: &[&str]) -> anyhow::Result<Vec<PathBu
     Ok(order.into_iter().map(|module| folder.join(module)).collect())
 }
 
-/// `9pnet_virtio` for `kernel/net/9p/9pnet_virtio.ko.xz`; the kernel writes `-` and `_` alike.
+/// Returns `9pnet_virtio` for `kernel/net/9p/9pnet_virtio.ko.xz`. The kernel treats `-` and `_` alike.
 fn module_name(file: &Path) -> String {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     name.split(".ko").next().unwrap_or_default().replace('-', "_")
@@ -119,7 +109,6 @@ fn read_module(file: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(output.stdout)
 }
 
-/// A cpio archive in the making.
 #[derive(Default)]
 struct Archive {
     bytes: Vec<u8>,

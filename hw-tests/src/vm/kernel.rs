@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guest's kernel: Debian's package, downloaded by apt and unpacked (not installed) into the project's target
-//! folder.
-//!
-//! [`obtain`] is called by [`super::open`]. Setup grade; a file lock lets several processes ask at once. A kernel appears
-//! under its name only when complete, so an interrupted download is made again. Tests: at the end of this file.
+//! The guest's kernel: a Debian package that apt downloads and this module unpacks, not installs, in the target
+//! folder, under its name only when complete. [`super::open`] calls [`obtain`]. Setup grade; a file lock serialises
+//! processes. Tests: at the end of this file.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;
@@ -12,15 +10,13 @@ use std::process::Command;
 
 use anyhow::{Context, bail};
 
-/// Names the package to take instead of the one that would be chosen.
+/// Variable with the name of the package to take instead of the best one.
 pub(crate) const PACKAGE_VARIABLE: &str = "FABRIC_KERNEL_PACKAGE";
 
-/// An unpacked kernel.
 #[derive(Clone, Debug)]
 pub(crate) struct Kernel {
-    /// The bootable image.
     pub(crate) image: PathBuf,
-    /// The folder of its modules, with `modules.dep` in it.
+    /// Folder of its modules, with `modules.dep`.
     pub(crate) modules: PathBuf,
 }
 
@@ -67,7 +63,7 @@ fn first_named(folder: &Path, beginning: &str) -> Option<PathBuf> {
         .find(|path| path.file_name().and_then(|name| name.to_str()).is_some_and(|name| name.starts_with(beginning)))
 }
 
-/// The best package that apt offers; updates apt's lists once when they have none.
+/// Returns the best package that apt offers; updates apt's lists if they have none.
 fn offered() -> anyhow::Result<String> {
     if let Some(package) = newest(&listed()?) {
         return Ok(package);
@@ -90,9 +86,8 @@ fn listed() -> anyhow::Result<Vec<String>> {
     Ok(text.lines().map(str::to_owned).collect())
 }
 
-/// The package to prefer: series 6.12, in which `rdma_rxe` moves large messages more than twice as fast as in 6.1; else
-/// the newest. Meta packages, and kernels that are signed otherwise, real-time or for clouds (without rxe) do not
-/// count.
+/// Returns the best package: series 6.12, whose `rdma_rxe` moves large messages more than twice as fast as that of 6.1,
+/// else the newest.
 fn newest(packages: &[String]) -> Option<String> {
     let candidates = packages.iter().filter_map(|package| Some((version(package)?, package)));
     candidates
@@ -100,7 +95,8 @@ fn newest(packages: &[String]) -> Option<String> {
         .map(|(_, package)| package.clone())
 }
 
-/// The numbers of `linux-image-6.12.117+deb12-amd64`: 6, 12, 117, 12; `None` for packages that are not a plain kernel.
+/// Returns 6, 12, 117, 12 for `linux-image-6.12.117+deb12-amd64`; `None` for meta packages and for kernels that are
+/// unsigned, real-time or for clouds (without rxe).
 fn version(package: &str) -> Option<Vec<u32>> {
     let middle = package.strip_prefix("linux-image-")?.strip_suffix("-amd64")?;
     let plain =
@@ -134,8 +130,7 @@ fn unpack(cache: &Path, package: &str) -> anyhow::Result<()> {
     fs::rename(&partial, &folder).with_context(|| format!("name {}", folder.display()))
 }
 
-/// Makes `lib` of a kernel's folder available as `usr/lib`, too, or the reverse. Debian 12 and its `depmod` have
-/// modules in `lib`, Debian 13 in `usr/lib`.
+/// Links `lib` of a kernel's folder as `usr/lib`, or the reverse. Debian 12 has the modules in `lib`, 13 in `usr/lib`.
 fn name_libraries_twice(folder: &Path) -> anyhow::Result<()> {
     let (old, new) = (folder.join("lib"), folder.join("usr/lib"));
     let (name, target) = if new.join("modules").exists() { (&old, "usr/lib") } else { (&new, "../lib") };

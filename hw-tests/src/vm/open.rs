@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! From a wish for nodes to booted ones: what must be installed, how much memory there is, and which accelerator works
-//! here.
-//!
-//! Called by [`crate::fabric`]. Setup grade; some seconds, the first time also the download of a kernel. Tests: the
-//! device tests of this package.
+//! Boots nodes: checks what is installed, divides the memory, and finds an accelerator that works. Called by
+//! [`crate::fabric`]. Setup grade; takes seconds, and the first time also the download of a kernel. Tests: the device
+//! tests of this package.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,10 +11,7 @@ use anyhow::bail;
 use super::{SYSTEM_PATH, accelerator, boot, image, kernel};
 use crate::Options;
 
-/// Boots as many nodes as `options` say, with `agent` in each.
-///
-/// # Errors
-/// A program is missing, there is no kernel to be had, or no guest comes up.
+/// Boots the nodes of `options`, with `agent` in each.
 pub(crate) fn open(options: &Options, agent: &Path) -> anyhow::Result<boot::Machines> {
     for (program, package) in [
         (accelerator::QEMU, "qemu-system-x86"),
@@ -61,20 +56,20 @@ fn is_there(program: &str) -> bool {
     path.split(':').chain(SYSTEM_PATH.split(':')).any(|folder| Path::new(folder).join(program).exists())
 }
 
-/// The memory of each node in MiB, used when touched: one node has enough for two ranks with a message over 2 GiB. All
-/// together have three quarters of this machine's at most.
+/// Returns the memory of each node in MiB, used when touched: enough for two ranks with a message over 2 GiB in one
+/// node, at most three quarters of this machine's for all together.
 fn memory_of_node(nodes: usize) -> u64 {
     let information = rustix::system::sysinfo();
     let machine = (information.totalram as u64).saturating_mul(u64::from(information.mem_unit)) >> 20;
     (if nodes == 1 { 10 << 10 } else { 4 << 10 }).min(machine * 3 / 4 / nodes as u64)
 }
 
-/// Returns the folder for the kernel and for facts about this machine: `soft-roce` in the target folder.
+/// Returns the folder for the kernel and for records about this machine: `soft-roce` in the target folder.
 fn cache() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").filter(|value| !value.is_empty()).map(PathBuf::from);
     let target = target.unwrap_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../target"));
     let cache = target.join("soft-roce");
-    // The guest, and tools run in other folders, need it from the root on; where it does not exist yet, it will.
+    // An absolute path, for the guest and for tools that run in other folders.
     let made = fs::create_dir_all(&cache).and_then(|()| cache.canonicalize());
     made.unwrap_or(cache)
 }
