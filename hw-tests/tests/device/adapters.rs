@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Adapters that differ within what verbs allow: ibex uses what one has, and says what one lacks.
-//!
-//! Each case has a fabric of its own on emulated adapters that differ in a few keys, or have the profile of a real one
-//! (docs/softhca.md). On other devices each is skipped, with the reason. Setup grade; one at a time.
+//! Adapters that differ within what verbs allow: ibex uses what one has, and says what one lacks. Emulated adapters
+//! differ in a few keys, or have the profile of a real one (docs/softhca.md). Setup grade; one at a time.
 
 use crate::launch::{Launch, says};
 use crate::site::Site;
@@ -33,12 +31,11 @@ pub(crate) fn tests() -> Vec<Test> {
     ]
 }
 
-/// One adapter with these tables.
 fn adapter(tables: &str) -> String {
     format!("[[device]]\nname = \"softhca0\"\n{tables}\n")
 }
 
-/// What `ibv_modify_qp` may say to `IBV_ACCESS_REMOTE_ATOMIC`: nothing, an error, or an error later.
+/// `ibv_modify_qp` may refuse `IBV_ACCESS_REMOTE_ATOMIC` with one of two errors, or accept it.
 fn without_atomics(site: &mut Site) -> Result<()> {
     for answer in ["eopnotsupp", "einval", "accepted"] {
         let tables = format!(
@@ -64,7 +61,7 @@ fn windows_without_atomics(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Nobody waits for it, whichever PML is chosen and would hear of it.
+/// No rank waits for the atomic, whichever PML is chosen.
 fn atomic_on_nothing(site: &mut Site) -> Result<()> {
     if Series::here()?.has_atomics_by_messages() {
         site.skip("rma_outside", "this Open MPI performs atomics by messages of its own, and crashes in them");

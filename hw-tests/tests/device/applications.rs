@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Programs that others wrote and Debian packages, unchanged: the HPC Challenge (linear algebra, transposition, random
-//! access, Fourier transforms, rings) must find over ibex what it finds over shared memory, and `NetPIPE` what it sent.
-//!
-//! Run on emulated adapters, by both of ibex's faces. Setup grade; one at a time.
+//! Unchanged programs that Debian packages: the HPC Challenge must find over ibex what it finds over shared memory, and
+//! `NetPIPE` what it sent. Run on emulated adapters, by both of ibex's faces. Setup grade; one at a time.
 
 use crate::launch::Launch;
 use crate::site::Site;
@@ -23,7 +21,7 @@ pub(crate) fn tests() -> Vec<Test> {
     tests
 }
 
-/// Which messages, and the options that ask for them: checked, up to 4 MiB.
+/// Kinds of messages, and `NetPIPE`'s options for them: checked, up to 4 MiB.
 const NETPIPE: [(&str, &[&str]); 4] = [
     ("messages", &["-i", "-u", "4194304", "-n", "5"]),
     ("messages with receives that wait", &["-i", "-u", "4194304", "-n", "5", "-a"]),
@@ -45,7 +43,7 @@ const INPUT: &str = "what is run\non 4 ranks\nHPL.out\n8 device\n1 sizes\n500\n1
                      16.0 threshold\n1\n2 PFACTs\n1\n4 NBMINs\n1\n2 NDIVs\n1\n1 RFACTs\n1\n1 BCASTs\n1\n1 DEPTHs\n2 SWAP\n\
                      64\n0 L1\n0 U\n1 equilibration\n8 alignment\n-\n1 more for PTRANS\n300\n1 more block sizes\n24\n";
 
-/// What it finds, apart from times and rates.
+/// Results of the HPC Challenge other than times and rates.
 const FINDINGS: [&str; 7] = [
     "HPL_N",
     "PTRANS_residual",
@@ -65,7 +63,6 @@ fn hpc_challenge(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// What four ranks find.
 fn findings(site: &mut Site, pml: &str, btl: &str) -> Result<Vec<String>> {
     let script = format!(
         "cd \"$(mktemp -d)\" && printf '%s' '{INPUT}' > hpccinf.txt && \"$@\" && sed -n '/Begin of Summary/,$p' hpccoutf.txt"

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every parameter at its least and at its most, and just beyond: a short job of messages of all sizes ends
-//! right, or is refused with the parameter's name and what it may be.
+//! Every parameter at its least and at its most, and just beyond: a short job of messages of all sizes ends right, or
+//! is refused with the parameter's name and range.
 //!
-//! Each value is tried alone, and many at a time, by chance but the same in each run; those that loss, patience and
-//! connecting go by one at a time, as together they would mean that nothing is ever connected. Setup grade; one test at a
-//! time.
+//! Each value is tried alone, and many at a time, in random sets that are the same in each run. A set has one parameter
+//! of loss, patience or connecting, as several could keep ranks from connecting. Setup grade; one test at a time.
 
 use crate::launch::{Launch, over_the_pml, says};
 use crate::site::Site;
@@ -30,9 +29,9 @@ pub(crate) fn tests() -> Vec<Test> {
     ]
 }
 
-/// The most that is tried, where the bound is more than a test has: memory, or patience.
+/// Greatest values to try, where a bound needs more memory or time than a test has.
 const MOST: &[(&str, u64)] = &[
-    // With as much inline as there may be, adapters make no longer ones. [`alone`] tries more.
+    // With the most inline data, adapters make no longer queues. [`alone`] tries more.
     ("send_queue_depth", 1024),
     // Some 256 MiB for each port. [`alone`] tries more.
     ("completion_queue_depth", 65536),
@@ -40,16 +39,15 @@ const MOST: &[(&str, u64)] = &[
     ("receive_queue_depth", 4096),
 ];
 
-/// Of these one has another value than its default in a job.
+/// Parameters of which a job changes one at most.
 const ONE_AT_A_TIME: &[&str] = &["ack_timeout", "link_outage", "probe_interval", "connect_via", "connect_timeout"];
 
-/// What an adapter or a fabric may lack, and what ends a job in its own words.
+/// Parameters of what an adapter or a fabric may lack, or that end a job in their own words.
 const ALONE: &[&str] = &["gid_index", "pkey_index", "mtu", "fork_support", "priority"];
 
-/// What is tried alone at its very most as well.
+/// Parameters that are tried alone at their very most as well.
 const WHOLE: &[&str] = &["send_queue_depth", "completion_queue_depth"];
 
-/// The values of a row that are tried.
 fn bounds(row: &Row) -> Vec<String> {
     match row.kind {
         Kind::Count { min, max, .. } => {
@@ -63,7 +61,7 @@ fn bounds(row: &Row) -> Vec<String> {
     }
 }
 
-/// What it may not be; of a text of any words nothing.
+/// Returns values that a row refuses; a text of any words has none.
 fn just_beyond(row: &Row) -> Vec<String> {
     match row.kind {
         Kind::Count { min, max, .. } => {
@@ -77,7 +75,6 @@ fn just_beyond(row: &Row) -> Vec<String> {
     }
 }
 
-/// The rows of which this holds.
 fn rows(is_wanted: impl Fn(&Row) -> bool) -> Vec<&'static Row> {
     TABLE.iter().filter(|row| is_wanted(row)).collect()
 }
@@ -92,7 +89,7 @@ fn at_the_bounds(site: &mut Site) -> Result<()> {
         let mut set = vec![(single, value)];
         for row in &together {
             let mut values = bounds(row);
-            // First each in its turn, so that none is left out; then with ever other company.
+            // First each value in its turn, so that none is left out; then random ones.
             let turn = if job / 2 < values.len() { job / 2 } else { random.below(values.len() as u64) as usize };
             set.push((*row, values.swap_remove(turn)));
         }
@@ -119,7 +116,7 @@ fn nothing_else(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// The limits that Open MPI has for every BTL and ibex checks, at the least and at the most, and at odds.
+/// The limits that Open MPI has for every BTL and ibex checks: at the least, at the most, and at odds.
 fn limits(site: &mut Site) -> Result<()> {
     let header = Series::here()?.largest_ob1_header();
     let limits = [
@@ -140,8 +137,8 @@ fn limits(site: &mut Site) -> Result<()> {
     at_odds.is_refused_with(site, &[&reason]).map(drop)
 }
 
-/// Two ranks with random traffic, whose sizes lie around all limits of the protocols. In every other pair of jobs shared
-/// memory carries what it can.
+/// Random traffic of two ranks, of sizes around all limits of the protocols; in every other pair of jobs also by shared
+/// memory.
 fn traffic(job: usize, set: &[(&Row, String)]) -> Launch {
     let launch = Launch::new("traffic", 2).arguments(&["--seed", &job.to_string(), "--messages", "24"]);
     let launch = launch.scale(0.2).limit(60);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which PML a job has: what the user's lists say, what ibex declines, and ranks that come to different answers; and
-//! one-sided MPI of those who set nothing, for whose windows Open MPI chooses between ibex and its own shared memory.
-//!
-//! Setup grade; one test at a time.
+//! Which PML a job has: what the user's lists say, what ibex declines, and ranks that choose differently; and one-sided
+//! MPI without parameters, where Open MPI chooses between ibex and its own shared memory. Setup grade; one test at a
+//! time.
 
 use crate::launch::{Launch, Parameters, says};
 use crate::site::Site;
@@ -18,7 +17,6 @@ struct Choice {
     parameters: Parameters,
     chosen: &'static str,
     says: &'static [&'static str],
-    /// Whether it is in the quick tier.
     quick: bool,
 }
 
@@ -36,7 +34,6 @@ impl Choice {
     }
 }
 
-/// No port can be used.
 const NO_PORT: (&str, &str) = ("btl_ibex_if_exclude", "*");
 
 static CHOICES: &[Choice] = &[
@@ -82,7 +79,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("one-sided operations between ranks of a host are right in a job that sets ob1 alone", |site| {
             one_sided(|program| plain(program).with("pml", "ob1").passes(site))
         }),
-        // A BTL that osc/rdma took without looking whether it reaches all ranks would hang here.
+        // Hangs if osc/rdma takes a BTL without checking that it reaches all ranks.
         Test::new("ranks have windows in common of which one has no port", |site| {
             let transports = ["self,tcp,ibex", "self,tcp,ibex", "self,tcp"];
             let launch = plain("rma_transfer").with("pml", "ob1").each_rank_with("btl", &transports);
@@ -116,10 +113,10 @@ pub(crate) fn tests() -> Vec<Test> {
     tests
 }
 
-/// Makes a run with these parameters and no other lists of PMLs or BTLs, in which Open MPI prints its choice.
+/// Runs with these parameters and no other lists of PMLs or BTLs; Open MPI prints its choice.
 fn asking(launch: Launch, parameters: Parameters) -> Launch {
     let launch = launch.without("pml").without("btl").with_all(parameters);
-    // Where there is no port, the windows of the program are made of messages.
+    // Without a port, windows are made of messages.
     launch.with("osc", "rdma,pt2pt").with("pml_base_verbose", "10").with("btl_ibex_verbose", "1").limit(60)
 }
 
@@ -133,7 +130,7 @@ fn chooses(site: &mut Site, choice: &Choice) -> Result<()> {
     Ok(())
 }
 
-/// Ranks of a program with what Open MPI chooses.
+/// Ranks of a program, with Open MPI's own choice of components.
 fn plain(program: &'static str) -> Launch {
     Launch::new(program, 3).without("pml").without("btl").without("osc")
 }

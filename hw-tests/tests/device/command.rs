@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command `ibex`: that `info` gives the reasons that a job gives, that `doctor` finds each fault that is made
-//! here, and nothing on a host without, and that `bench` measures within a host and between two.
-//!
-//! `IBEX_COMMAND` names the program. Setup grade; one test at a time.
+//! The command `ibex`: `info` gives the reasons that a job gives, `doctor` finds each fault, and none on a sound host,
+//! `bench` measures within a host and between two. `IBEX_COMMAND` names it. Setup grade; one test at a time.
 
 use crate::doctor::{self, Fault, finding};
 use crate::launch::Launch;
@@ -73,7 +71,6 @@ pub(crate) fn tests() -> Vec<Test> {
     others.into_iter().chain(faults).map(Test::device_independent).chain(benches).collect()
 }
 
-/// Runs the command in a fabric of these adapters, inside a script.
 fn run(site: &mut Site, adapters: &str, script: &str, arguments: &[&str]) -> Result<Outcome> {
     let command = command()?;
     let job = site.job(["sh", "-c", script, "sh", &command].into_iter().chain(arguments.iter().copied()));
@@ -111,7 +108,7 @@ fn refused(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// A short bench on node 0; its report is what it prints.
+/// A short bench on node 0, which prints its report.
 fn bench(site: &Site, arguments: &[&str]) -> Result<Job> {
     let (command, programs) = (command()?, site.programs());
     let out = env::temp_dir().join("ibex-bench-of-a-test").display().to_string();
@@ -120,7 +117,6 @@ fn bench(site: &Site, arguments: &[&str]) -> Result<Job> {
     Ok(site.job(words.chain(arguments.iter().copied())).limit(Duration::from_mins(15)))
 }
 
-/// Checks that the report has a row for each size over each of these transports.
 fn measured(outcome: &Outcome, sizes: usize, transports: &[&str]) -> Result<()> {
     for transport in transports {
         let rows = outcome.stdout.matches(&format!("\"transport\": \"{transport}\"")).count();
@@ -134,8 +130,8 @@ fn within_a_host(site: &mut Site) -> Result<()> {
     measured(&site.fabric(1)?.run(&job)?.checked()?, 2, &["ibex", "ibex-btl", "tcp"])
 }
 
-/// A first look. Its findings are what `ibex explain --waits --json` says of the trace. The ranks must be right; how long
-/// they waited is for the command to judge, as it depends on how busy the machine is.
+/// The findings of the study are those of `ibex explain --waits --json`. The ranks must be right; how long they waited
+/// depends on the load of the machine, so the command judges it.
 fn study(site: &mut Site) -> Result<()> {
     let (command, programs) = (command()?, site.programs());
     let folder = Folder::new("ibex-study-of-a-test")?;
@@ -160,13 +156,13 @@ fn study(site: &mut Site) -> Result<()> {
     ensure!(applications.len() == 2, "hpcc or halo lacks: {}", study["left_out"]);
     compared(&study["sizes"]["rows"], 11, 3)?;
     compared(&study["rma_threads"]["rows"], 12, 3)?;
-    // LAMMPS is there where somebody has studied.
+    // LAMMPS is there only if somebody installed it.
     let programs = study["run_times"].as_array().context("no run times")?;
     ensure!(programs.iter().any(|of| of["program"] == "hpcc"), "hpcc is not timed: {}", study["left_out"]);
     compared(&study["run_times"], programs.len(), 5)
 }
 
-/// Checks that so many things were measured, each in so many ways: all but the build without events, which is not there.
+/// Checks that so many things were measured, each in all ways but the build without events, which is not there.
 fn compared(rows: &serde_json::Value, count: usize, ways: usize) -> Result<()> {
     let rows = rows.as_array().context("a part of the study lacks")?;
     let is_whole = |row: &serde_json::Value| row["ways"].as_array().is_some_and(|of| of.len() == ways);
@@ -180,7 +176,7 @@ fn between_two_hosts(site: &mut Site) -> Result<()> {
     let hosts = format!("{one},{other}");
     let job = bench(site, &["--sizes", "8", "--host", &hosts, "--transports", "ibex,ibex-btl,raw,tcp"])?;
     let outcome = site.fabric(2)?.run(&job)?;
-    // A busy machine may keep perftest from finding its clock; the rest is measured all the same.
+    // On a busy machine perftest may not find its clock; the rest is measured all the same.
     let (busy, transports) = (outcome.stdout.contains("too busy"), ["ibex", "ibex-btl", "tcp", "raw"]);
     ensure!(outcome.success() || busy, "{outcome}");
     measured(&outcome, 1, &transports[..if busy { 3 } else { 4 }])?;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex doctor` and several hosts: on emulated adapters, where this machine plays all of them, and on two nodes.
+//! `ibex doctor` of several hosts: on emulated adapters, where this machine plays all of them, and on two nodes.
 //!
-//! An `ssh` of the tests' own starts what it is asked to start here, after what a fault does to that host: hosts `a`
-//! and `b` each use one of two adapters of a fabric. docs/doctor.md lists what is found. Setup grade; one test at a
-//! time.
+//! The tests' own `ssh` runs commands here, after what a fault does to the host; hosts `a` and `b` each use one of two
+//! adapters. docs/doctor.md lists the findings. Setup grade; one test at a time.
 
 use crate::site::{Site, command, faults_applied};
 use crate::test::Test;
@@ -40,8 +39,7 @@ const START: &str = "exec \"$@\"";
 
 const SOUND: &str = "[[device]]\n[[device]]\n";
 
-/// Makes a fault with sound adapters and an unchanged command, to which the test adds the cause. `mends`: words of the
-/// doctor's advice.
+/// Makes a fault with sound adapters and an unchanged command. `mends`: words of the doctor's advice.
 pub(crate) const fn fault(
     sentence: &'static str,
     check: &'static str,
@@ -131,7 +129,7 @@ static CHANGES: &[Change] = &[
         says: "node0 has 4096, and node1 has 1024",
     },
     Change {
-        // All but what starts processes there; a connection begins with SYN alone among its flags.
+        // Only the port by which mpirun starts processes (4790) accepts connections: SYN alone begins one.
         sentence: "a firewall between handshakes",
         node: 1,
         does: "tc qdisc add dev IFACE ingress; \
@@ -189,7 +187,7 @@ pub(crate) fn tests() -> Vec<Test> {
     emulated.chain(nodes).chain(changes).collect()
 }
 
-/// The finding of this name that says this, as what was found or what to do; it must say all that a finding says.
+/// Returns the finding of this check whose text or advice says this; every part of it must be there.
 pub(crate) fn finding(outcome: &Outcome, check: &str, says: &str) -> Result<Value> {
     let found: Value = serde_json::from_str(&outcome.stdout).with_context(|| format!("no JSON: {outcome}"))?;
     let findings = found["findings"].as_array().with_context(|| format!("no findings: {outcome}"))?;
@@ -204,10 +202,10 @@ pub(crate) fn finding(outcome: &Outcome, check: &str, says: &str) -> Result<Valu
     Ok(finding.clone())
 }
 
-/// A folder with an `ssh` that starts what it is told to start here.
+/// A folder with an `ssh` that runs commands here.
 fn shell(on_a: &str, on_b: &str) -> Result<Folder> {
     let folder = Folder::new("ibex-doctor")?;
-    // The words behind `--`: the host, and what its shell is to run; they become a command as `"$@"`.
+    // The words after `--`: the host, and the command of its shell, which becomes `"$@"`.
     let script = format!(
         "#!/bin/sh\nwhile [ \"$1\" != -- ]; do shift; done\nhost=$2\nset -- sh -c \"$3\"\n\
          case $host in\na) {on_a} ;;\nb) {on_b} ;;\nesac\n"
@@ -217,7 +215,7 @@ fn shell(on_a: &str, on_b: &str) -> Result<Folder> {
     Ok(folder)
 }
 
-/// Runs the doctor of hosts, with what `a` and `b` do before they start the agent.
+/// Runs the doctor of two hosts, with scripts of `a` and `b` that start the agent.
 fn run(site: &mut Site, adapters: &str, (on_a, on_b): (&str, &str), arguments: &[&str]) -> Result<Outcome> {
     let command = command()?;
     let shell = shell(on_a, on_b)?;
@@ -231,7 +229,6 @@ fn run(site: &mut Site, adapters: &str, (on_a, on_b): (&str, &str), arguments: &
     Ok(outcome)
 }
 
-/// Each host has an adapter of its own.
 fn with_adapter(device: &str, does: &str) -> String {
     format!("export OMPI_MCA_btl_ibex_if_include=${{OMPI_MCA_btl_ibex_if_include:-{device}}}; {does}")
 }
@@ -282,7 +279,6 @@ fn three(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// The doctor of both nodes, which mpirun starts.
 fn on_two_nodes(site: &mut Site) -> Result<Outcome> {
     let command = command()?;
     let words = ["doctor", "--host", "node0,node1", "--launch", "mpirun", "--patience", "240", "--json"];

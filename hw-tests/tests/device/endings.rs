@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Jobs in which a rank ends before its time: the job ends within bounded time, and says so.
 //!
-//! Under plain mpirun the runtime sees a process die and ends the job. With `--enable-recovery` it does not, and the
-//! error has to come from ibex: the survivor is told of a peer that no longer answers, even when it only waits for it.
-//!
-//! Setup grade; one test at a time.
+//! Under plain mpirun the runtime ends the job. With `--enable-recovery` ibex must report the peer that no longer
+//! answers, even to a survivor that only waits for it. Setup grade; one test at a time.
 
 use crate::launch::Launch;
 use crate::site::Site;
@@ -25,7 +23,7 @@ pub(crate) fn tests() -> Vec<Test> {
         let name = format!("a rank that ends by {how} during {traffic} traffic ends the job");
         let test = Test::new(name, move |site| ends(site, how, traffic));
         let test = if (how, traffic) == ("kill", "large") { test.quick() } else { test };
-        // What adapters make of a process that is gone they do for each such death.
+        // An adapter handles every death of a process in the same way: one kind of death is enough on each device.
         tests.push(if how == "kill" { test } else { test.device_independent() });
     }
     for traffic in ["small", "large", "flood", "one_sided"] {
@@ -57,12 +55,12 @@ fn survivor_is_told(site: &mut Site, traffic: &str) -> Result<()> {
         // The victim of a flood may die before it has answered the first hello.
         .with("btl_ibex_connect_timeout", "10")
         .limit(LIMIT);
-    // With that option mpirun's own status is 0 whatever became of the ranks.
+    // With that option mpirun's status is 0 whatever became of the ranks.
     let outcome = launch.ends_saying(site, &["ibex lost a peer", "rank 1"])?;
     gave_up_is_a_failure(&outcome)
 }
 
-/// Without probes, and not where the runtime ends the job.
+/// Where probes are off ibex advises them, unless the runtime ends the job.
 fn waiting_ranks_are_spoken_of(site: &mut Site) -> Result<()> {
     let advice = "--mca btl_ibex_probe_interval 10";
     for (option, is_said) in [("--enable-recovery", true), ("--tag-output", false)] {

@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The engine's own tests on a device (tests/engine), each under its name: their program is run where the device is.
-//!
-//! Setup grade; one test at a time.
+//! The engine's own tests on a device (tests/engine), each under its name. Setup grade; one test at a time.
 
 use crate::site::{Site, faults_applied};
 use crate::test::Test;
@@ -10,21 +8,19 @@ use hw_tests::{Fabric, Job, Outcome};
 use std::env;
 use std::process::Command;
 
-/// Names the program.
 const VARIABLE: &str = "IBEX_ENGINE_TESTS";
 
 /// An adapter on which a queue pair that is destroyed takes all that it can with it.
 const LOSES_RECEIVES: &str = "[[device]]\nname = \"softhca0\"\n[device.behaviour]\n\
                               purge_cq_on_destroy = \"compact\"\nsrq_wr_lost_on_destroy = \"purged\"\n";
 
-/// An adapter that loses four of ten datagrams, and has three of ten others arrive twice.
+/// An adapter that loses 40 % of the datagrams and duplicates 30 % of the others.
 const LOSES_HANDSHAKES: &str = "[[device]]\nname = \"softhca0\"\n\
                                 [[fault]]\naction = \"drop\"\nqp_type = \"ud\"\nfraction = 0.4\nseed = 1\n\
                                 [[fault]]\naction = \"duplicate\"\nqp_type = \"ud\"\nfraction = 0.3\nseed = 2\n";
-/// The test that needs it.
 const OF_LOST_HANDSHAKES: &str = "lost_and_doubled_handshake_packets_delay_a_connection_and_do_no_more";
 
-/// The tests of this file. Without the program there is one, which says so.
+/// The tests of this file. Without the program there is one, which fails and says so.
 pub(crate) fn tests() -> Vec<Test> {
     match listed() {
         Ok((program, names)) => {
@@ -45,13 +41,13 @@ fn test(program: String, name: String) -> Test {
             faults_applied(fabric, LOSES_HANDSHAKES, &outcome)
         });
     }
-    // Those of a file of their own overwhelm a receiver, and attack a port: seconds each.
+    // Tests in files of their own overwhelm a receiver, or attack a port, for seconds each.
     let is_quick = !name.contains("::");
     let test = Test::new(format!("engine {name}"), move |site| run(site, &program, &name));
     if is_quick { test.quick() } else { test }
 }
 
-/// The same on an adapter that loses what is not polled of a queue pair when that is destroyed.
+/// The same on an adapter that loses unpolled completions of a queue pair that is destroyed.
 fn lossy(program: &str, name: &str) -> Test {
     let (program, name) = (program.to_owned(), name.to_owned());
     Test::on_emulated(format!("engine {name} on an adapter that loses receives"), move |site| {
@@ -67,7 +63,6 @@ fn run(site: &mut Site, program: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// Runs a test, which must pass.
 fn run_on(fabric: &Fabric, program: &str, name: &str) -> Result<Outcome> {
     let job = Job::new([program, "--ignored", "--exact", name, "--nocapture"]).env("IBEX_DEVICE", fabric.device_name());
     let outcome = fabric.run(&job)?.checked()?;
@@ -83,7 +78,7 @@ fn note_skips(site: &mut Site, name: &str, said: &str) {
     }
 }
 
-/// The program and the names of its tests; it can be asked anywhere, as nothing of it runs.
+/// Returns the program and the names of its tests, which it lists without a device.
 fn listed() -> Result<(String, Vec<String>)> {
     let program = env::var(VARIABLE).with_context(|| format!("{VARIABLE} is not set; `cargo xtask test` sets it"))?;
     let output = Command::new(&program).args(["--ignored", "--list", "--format", "terse"]).output();

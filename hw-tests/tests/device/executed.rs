@@ -1,9 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Compares events with the trace of emulated adapters: the requests that an adapter executed, and the time of each by
-//! the adapter's clock.
-//!
-//! The MPI program reads the trace (hw-tests/mpi/trace.h). On other devices each test is skipped, with the reason.
-//! Setup grade; one test at a time.
+//! Compares events with the trace of emulated adapters (hw-tests/mpi/trace.h reads it): the requests that an adapter
+//! executed, and the time of each by its clock. Setup grade; one test at a time.
 
 use crate::launch::Launch;
 use crate::programs::{COPIED, STARVED};
@@ -34,7 +31,7 @@ pub(crate) fn tests() -> Vec<Test> {
     ]
 }
 
-/// Clocks of two adapters, with different rates, that drift apart and never wrap.
+/// Clocks of two adapters that drift apart and never wrap.
 const CLOCKS: [&str; 2] = [
     "[device.clock]\ndrift_ppm = 80.0",
     "[device.clock]\nfrequency_hz = 156250000\noffset = 0x0f000000\ndrift_ppm = -60.0",
@@ -46,12 +43,11 @@ const NARROW_CLOCKS: [&str; 2] = [
     "[device.clock]\nfrequency_hz = 156250000\nmask_bits = 24\noffset = 0x0f000000\ndrift_ppm = -60.0",
 ];
 
-/// Configuration of two adapters with these clocks, which write a trace.
 fn traced([first, second]: [&str; 2]) -> String {
     format!("trace = true\n{}", adapters(first, second))
 }
 
-/// Runs the random patterns of a seed, whose events the program compares with the trace of the adapters.
+/// Runs the random patterns of a seed; the program compares their events with the trace.
 fn compare(launch: Launch, adapters: &str, arguments: &[&str], site: &mut Site) -> Result<()> {
     let arguments = [arguments, &["--adapter", "softhca"]].concat();
     launch.with("pml", "ibex").arguments(&arguments).on_adapters(adapters).passes(site)

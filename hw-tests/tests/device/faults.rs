@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Scripted faults of emulated adapters: what an adapter may do at any time changes nothing in the data, and what it
-//! cannot mend is told by name, in time.
+//! Scripted faults of emulated adapters: behaviour that verbs allow changes no data, and an error that nobody can mend
+//! is named, in time.
 //!
-//! Each case has a fabric of its own, as the rules count from its beginning, and fails where a fault did not take place:
-//! the fabric counts how often each rule applied (`site`). On other devices each is skipped, with the reason. Setup grade;
-//! one at a time.
+//! Each case has a fabric of its own, as the rules count from its beginning, and fails if a fault did not take place
+//! (`site`). Setup grade; one at a time.
 
 use crate::launch::{Launch, Parameters, ended_by_itself, over_the_pml, says, says_one_of, was_refused, with_faults};
 use crate::programs::WRITTEN;
@@ -47,10 +46,9 @@ pub(crate) fn tests() -> Vec<Test> {
     tests
 }
 
-/// A test of a site.
 type Run = fn(&mut Site) -> Result<()>;
 
-/// The same where ibex's own PML carries the messages. Ranks 0 and 1 have softhca1 as home, and read by both.
+/// Tests over ibex's PML. Ranks 0 and 1 have softhca1 as home, and read by both rails.
 fn tests_of_the_pml() -> Vec<Test> {
     let mut tests = Vec::new();
     for harmless in HARMLESS {
@@ -82,7 +80,7 @@ fn tests_of_the_pml() -> Vec<Test> {
     tests
 }
 
-/// Of these the quick tier has a failure at a time that the traffic says, one by command, and one that is got over.
+/// In the quick tier: a failure timed by the traffic, one by command, and one that ibex recovers from.
 const QUICK: [&str; 3] = [
     "an adapter that reports a fatal error is named",
     "a completion queue that overruns is named and ends the job",
@@ -94,14 +92,13 @@ fn over_two_rails(name: &str, run: impl Fn(&mut Site) -> Result<()> + Send + 'st
         .device_independent()
 }
 
-/// A phase of the protocols.
 struct Phase {
     sentence: &'static str,
-    /// Of messages that go through it, as `rail_down` takes them.
+    /// Sizes of messages that go through it, for `rail_down`.
     sizes: &'static str,
-    /// The adapters that carry it: the home, and the other where both read.
+    /// Adapters that carry it: the home, and the other if both read.
     devices: &'static [&'static str],
-    /// The requests of an adapter at which it fails.
+    /// Numbers of the request of an adapter that fails.
     nths: &'static [u32],
 }
 
@@ -121,7 +118,7 @@ static PHASES: &[Phase] = &[
     },
 ];
 
-/// One request of an adapter fails: the job ends with the reason, or goes on by the other and all is right.
+/// One request of an adapter fails: the job ends with the reason, or goes on by the other adapter with all data right.
 fn fails_in(site: &mut Site, phase: &Phase) -> Result<()> {
     for (nth, device) in phase.nths.iter().flat_map(|nth| phase.devices.iter().map(move |device| (nth, device))) {
         let rules =
@@ -129,7 +126,7 @@ fn fails_in(site: &mut Site, phase: &Phase) -> Result<()> {
         let outcome = rails::traffic(phase.sizes).on_adapters(with_faults(&rules)).until_faults(site)?;
         ended_by_itself(&outcome)?;
         if outcome.success() {
-            // A datagram of the handshake, which is sent again, or a port that is done without.
+            // The request was a datagram of the handshake, which is sent again, or ibex does without the port.
             println!("{}: the job goes on though request {nth} of {device} failed", phase.sizes);
         } else {
             says(&outcome, &["ibex lost a peer", "rank", &format!("{device}:1"), "REM_OP_ERR"])?;
@@ -144,12 +141,12 @@ fn fatal_event_over_the_pml(site: &mut Site) -> Result<()> {
         pull.go_on()
     })?;
     ended_by_itself(&outcome)?;
-    // Between two messages of which all is known the job goes on.
+    // Between two messages, with no request under way, the job goes on.
     says_one_of(&outcome, &["ibex lost a peer", "ibex does without a port"])?;
     says(&outcome, &["softhca1:1", "lost with its port", "IBV_EVENT_DEVICE_FATAL"])
 }
 
-/// A fault that ibex, or the adapter itself, must get over.
+/// A fault that ibex or the adapter recovers from.
 struct Harmless {
     sentence: &'static str,
     /// `[[fault]]` tables.
@@ -183,8 +180,7 @@ static HARMLESS: &[Harmless] = &[
     },
 ];
 
-/// Programs that compare all they receive: messages of every kind, their order under load, one-sided operations,
-/// threads.
+/// Programs that compare all they receive.
 static PROGRAMS: &[&str] = &["pt2pt_modes", "traffic", "pt2pt_flood", "rma_transfer", "threads"];
 
 fn changes_nothing(site: &mut Site, harmless: &Harmless, program: &'static str) -> Result<()> {
@@ -192,8 +188,8 @@ fn changes_nothing(site: &mut Site, harmless: &Harmless, program: &'static str) 
     Launch::new(program, 2).scale(0.1).on_adapters(configuration).with_all(harmless.parameters).passes(site)
 }
 
-/// Only datagrams carry the handshakes here. Of what follows a packet may be lost, too, but hardly all eight times it
-/// is sent, which would end its connection.
+/// Only datagrams carry the handshakes here. Packets of a connection may be lost too, but hardly all eight times they
+/// are sent, which would end it.
 fn handshakes(site: &mut Site) -> Result<()> {
     let rules = "[[fault]]\naction = \"drop\"\nfraction = 0.1\nseed = 2\n\
                  [[fault]]\naction = \"duplicate\"\nfraction = 0.3\nseed = 3\n";
@@ -202,8 +198,7 @@ fn handshakes(site: &mut Site) -> Result<()> {
     launch.on_adapters(with_faults(rules)).passes(site)
 }
 
-/// What becomes of the handshake's queue pair after an error, what carries handshakes, and whether the queue pair can
-/// be set anew.
+/// A sentence, what carries handshakes, and whether their queue pair can be reset after an error.
 static DEAF: &[(&str, &str, bool)] = &[
     ("datagrams that fail stop their queue pair", "ud", true),
     ("datagrams that fail stop their queue pair", "auto", true),
@@ -211,9 +206,9 @@ static DEAF: &[(&str, &str, bool)] = &[
     ("datagrams that fail stop their queue pair for good", "auto", false),
 ];
 
-/// All datagrams are hellos: what fails the first stops the queue pairs that send them. Where these cannot be set anew
-/// they get another number, which peers learn from the hellos that follow: each rank sends to all. (Two such ports
-/// cannot find each other by datagrams, so one alone has the fault.) With TCP there may be no second datagram.
+/// All datagrams are hellos; an error at the first stops the queue pairs that send them. A queue pair that cannot be
+/// reset is replaced, and peers learn the new number from the hellos that follow. One port alone has the fault, as two
+/// could not find each other by datagrams. With TCP there may be no second datagram.
 fn datagrams_fail(site: &mut Site, via: &str, recycles: bool) -> Result<()> {
     let count = if via == "ud" && recycles { 4 } else { 1 };
     let configuration = format!(
@@ -229,7 +224,7 @@ fn datagrams_fail(site: &mut Site, via: &str, recycles: bool) -> Result<()> {
     Ok(())
 }
 
-/// A status that a request may complete with, and what ibex must say of it besides its name.
+/// A status of a completion, and what ibex must say of it besides its name.
 static STATUSES: &[(&str, &[&str])] = &[
     ("LOC_QP_OP_ERR", &[]),
     ("LOC_PROT_ERR", &[]),
@@ -251,8 +246,7 @@ fn status_is_named(site: &mut Site, status: &str, words: &[&str]) -> Result<()> 
     says(&outcome, words)
 }
 
-/// More traffic than any of these faults waits for, over both rails, however slowly it goes on a busy machine: the
-/// fault ends it.
+/// Traffic over both rails that outlasts each of these faults on the busiest machine: the fault ends it.
 fn traffic() -> Launch {
     let arguments = ["--tests", "latency,bandwidth", "--sizes", "8,4K,64K,1M", "--seconds-per-row", "20"];
     Launch::new("ibex_mpi_bench", 2).arguments(&arguments).limit(300)
@@ -293,7 +287,7 @@ fn refused_for_good(site: &mut Site) -> Result<()> {
     traffic().on_adapters(with_faults(rules)).is_refused_with(site, &words).map(drop)
 }
 
-/// Requests of every kind, each of which must find out by itself.
+/// Each kind of request must find out by itself.
 fn out_of_room_for_good(site: &mut Site) -> Result<()> {
     let messages = |size| {
         let arguments = ["--tests", "latency,bandwidth", "--sizes", size, "--seconds-per-row", "60"];
@@ -310,7 +304,7 @@ fn out_of_room_for_good(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// As where the limit of locked memory is reached in the middle of a job.
+/// As if the job reached its limit of locked memory.
 fn registration_fails(site: &mut Site) -> Result<()> {
     let rules = "[[fault]]\naction = \"registration-error\"\nerrno = \"ENOMEM\"\nnth = 30\ncount = 0\n";
     for program in ["pt2pt_modes", "pt2pt_datatypes", "pt2pt_flood", "collectives"] {
@@ -326,7 +320,7 @@ fn port_without_memory(site: &mut Site) -> Result<()> {
     says(&launch.succeeds(site)?, &["ibex cannot use a port", "softhca1:1", "goes on without this port"])
 }
 
-/// The first registration is that of either rank.
+/// Either rank may be the first to register memory.
 fn port_of_one_rank(site: &mut Site) -> Result<()> {
     let rules = "[[device]]\nname = \"softhca0\"\n\
                  [[fault]]\naction = \"registration-error\"\nerrno = \"EINVAL\"\n";

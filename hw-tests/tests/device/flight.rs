@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The flight recorder: that a file stays where something fails, is named, and tells of it; that none stays otherwise;
-//! and what `ibex top` and `ibex explain --live` show of a job that runs.
-//!
-//! `IBEX_COMMAND` names the program. Each test has a folder of its own in shared memory, as other jobs have theirs
-//! there. Setup grade; one test at a time.
+//! The flight recorder: a failure leaves a file, which is named and tells of it, and nothing else does; and what
+//! `ibex top` and `ibex explain --live` show of a running job. Each test has its own folder in shared memory, beside
+//! those of other jobs. Setup grade; one test at a time.
 
 use crate::launch::Launch;
 use crate::recorder::{a_place, trace};
@@ -33,14 +31,13 @@ pub(crate) fn tests() -> Vec<Test> {
     of_each().map(Test::device_independent).chain(by_the_pml).collect()
 }
 
-/// Of these, over the PML, the quick tier has what ends by itself.
+/// Tests over the PML in the quick tier: jobs that end by themselves.
 const QUICK: [&str; 3] = [
     "over the pml, the flight recorder tells of a request that failed",
     "over the pml, a job that ends well leaves no file of its flight recorder",
     "over the pml, a job without a place for the flight recorder goes on",
 ];
 
-/// A folder in shared memory.
 fn folder() -> Result<Folder> {
     Folder::within(Path::new("/dev/shm"), "ibex-flight-test")
 }
@@ -54,7 +51,6 @@ fn files(folder: &Folder) -> Result<Vec<String>> {
     names.filter(|name| !matches!(name, Ok(log) if log.starts_with(".log"))).collect()
 }
 
-/// What `ibex flight` says of all that is in a folder.
 fn told(folder: &Folder) -> Result<String> {
     let output = Command::new(command()?).args(["flight", "--last", "0"]).arg(folder.path()).output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -68,7 +64,7 @@ fn has_all(text: &str, words: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The runtime says nothing of the death: ibex finds out.
+/// The runtime does not report the death, so ibex must.
 fn peer_dies(site: &mut Site) -> Result<()> {
     let folder = folder()?;
     let launch = Launch::new("abnormal_exit", 2)
@@ -97,7 +93,7 @@ fn request_fails(site: &mut Site) -> Result<()> {
     has_all(&told(&folder)?, &["connection failed, queue pair 0x", "IBV_WC_REM_OP_ERR (11)"])
 }
 
-/// What a process that can say nothing did last is there, too.
+/// The file of a killed process shows what it did last.
 fn all_die(site: &mut Site) -> Result<()> {
     let folder = folder()?;
     let launch = Launch::new("abnormal_exit", 2).arguments(&["kill", "--traffic", "small", "--seconds", "600"]);
@@ -132,15 +128,14 @@ fn goes_on_without(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Two ranks that send until the script ends them, with the flight recorder's files in this folder. Not the test
-/// `latency`: of that a row ends after so many messages, however long it may take.
+/// Two ranks that send until the script ends them. Rows of the test `latency` would end after a number of messages.
 fn goes_on_inside(script: String, folder: &str) -> Launch {
     let arguments = ["--tests", "bidirectional_bandwidth", "--sizes", "8", "--seconds-per-row", "600"];
     let launch = Launch::new("ibex_mpi_bench", 2).arguments(&arguments).limit(300).inside(script);
     launch.with("btl_ibex_flight_recorder", folder)
 }
 
-/// Looks until both ranks show that they send, then lets the job end.
+/// Looks until both ranks show that they send, then ends the job.
 fn top(site: &mut Site) -> Result<()> {
     let folder = folder()?;
     let (command, name) = (command()?, name(&folder));
@@ -159,7 +154,7 @@ fn top(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Asks for a rank's receipt until it says what is looked for, then ends the job.
+/// Asks for a rank's receipt until it has the sought text, then ends the job.
 fn explain(site: &mut Site) -> Result<()> {
     let asked = |start: &str, sought: &str| -> Result<(Folder, Launch)> {
         let (folder, command) = (folder()?, command()?);
@@ -182,7 +177,7 @@ fn explain(site: &mut Site) -> Result<()> {
     drop(folder);
     let place = a_place()?;
     let start = format!("{} trace -o {} --", command()?, trace(&place).display());
-    // There are messages in the second look at the latest, where ibex does the matching.
+    // Over ibex's PML the second look at the latest has messages.
     let (_folder, launch) = asked(&start, "\"bytes\": [1-9]")?;
     let outcome = launch.with("pml", "ibex").run(site)?;
     ensure!(outcome.status() == 0, "what a process records was not told: {outcome}");

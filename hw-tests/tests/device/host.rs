@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! This host, which the device tests of several processes share: those of another device, or of another checkout.
+//! This host, which device tests of several processes share: those of another device, or of another checkout.
 //!
-//! A test that changes it for all, such as its pool of huge pages, runs while no other test does. Two locked files do
-//! that: each test holds `room`, one that changes the host alone; and it takes it with `turnstile` held, so that one
-//! that waits to be alone is next. Called by `main` for each test. Setup grade; one test at a time in a process.
+//! A test that changes the host runs alone. Each test locks the file `room`, shared or, if it changes the host,
+//! exclusively; it holds `turnstile` until it has `room`, so that a test that waits to be alone is next. `main` calls
+//! it for each test. Setup grade; one test at a time in a process.
 
 use anyhow::{Context, Result};
 use std::fs::{File, OpenOptions};
 
-/// A place among the tests that run on this host, until it is dropped.
 pub(crate) struct Place {
     _room: File,
 }
 
 impl Place {
-    /// Waits for one: beside others, or alone.
-    ///
-    /// # Errors
-    /// The files cannot be made or locked.
+    /// Waits for a place, beside other tests or alone.
     pub(crate) fn take(is_alone: bool) -> Result<Place> {
         let turnstile = file("turnstile")?;
         turnstile.lock().context("cannot lock the turnstile of this host's tests")?;

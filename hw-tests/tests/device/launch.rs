@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! mpirun's command lines, and what is expected of a run: that it succeeds and checked something, or that it ends in
-//! time with certain words.
-//!
-//! Names and lists of Open MPI's own components are written as Open MPI 5 does ([`Series::spelled`]).
-//!
-//! Setup grade; any thread.
+//! mpirun's command lines, and judgements of a run: that it succeeds and checked something, or that it ends in time
+//! with certain words. Parameters are written as Open MPI 5 spells them ([`Series::spelled`]). Setup grade; any thread.
 
 use crate::site::{Site, faults_applied};
 use anyhow::{Result, bail, ensure};
@@ -13,37 +9,32 @@ use hw_tests::{Ending, Fabric, Job, Outcome};
 use std::cell::Cell;
 use std::time::Duration;
 
-/// MCA parameters and their values.
 pub(crate) type Parameters = &'static [(&'static str, &'static str)];
 
-/// One start of mpirun.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
     pub(crate) ranks: usize,
-    /// What each rank has in the environment, and no other rank; of none or of all.
+    /// A variable for the environment of each rank; empty if ranks are alike.
     environment_of_ranks: Vec<String>,
     program: &'static str,
     arguments: Vec<String>,
-    /// Parameters of all ranks.
     parameters: Vec<(String, String)>,
-    /// Options of mpirun beyond parameters.
     options: Vec<&'static str>,
-    /// A shell command that runs the mpirun in it as `"$@"`, to give it another environment.
+    /// Shell script that runs mpirun as `"$@"`.
     wrapper: Option<String>,
-    /// The same for each rank.
+    /// Shell script that runs each rank as `"$@"`.
     rank_wrapper: Option<String>,
     environment: Vec<(String, String)>,
-    /// Of the counts by which a program repeats things.
+    /// Factor of the program's counts of repetitions.
     scale: f64,
     nodes: usize,
-    /// The configuration of emulated adapters of its own.
+    /// Configuration of emulated adapters for this run alone.
     adapters: Option<String>,
     pub(crate) limit: Duration,
 }
 
 impl Launch {
-    /// So many ranks of a program on one node, with ibex as the only way between them. A program of the machine has an
-    /// absolute path.
+    /// Runs ranks of a program on one node, with ibex as the only transport. Programs of the machine have whole paths.
     pub(crate) fn new(program: &'static str, ranks: usize) -> Self {
         Self {
             ranks,
@@ -63,7 +54,7 @@ impl Launch {
         }
     }
 
-    /// Two ranks that exchange checked messages for a moment: enough to see whether, and by which way, a job runs.
+    /// Two ranks that exchange checked messages for a moment: enough to see whether, and by what, a job runs.
     pub(crate) fn of_a_short_exchange() -> Self {
         let arguments = ["--tests", "latency", "--sizes", "8,64K", "--seconds-per-row", "0.05"];
         Self::new("ibex_mpi_bench", 2).arguments(&arguments)
@@ -74,7 +65,7 @@ impl Launch {
         self
     }
 
-    /// Adds an option of the program; of one that is given twice the later holds.
+    /// Adds an option of the program, which uses the last value of an option.
     pub(crate) fn with_argument(mut self, name: &str, value: &str) -> Self {
         self.arguments.extend([name.to_owned(), value.to_owned()]);
         self
@@ -87,7 +78,6 @@ impl Launch {
         self
     }
 
-    /// Sets each of these MCA parameters.
     pub(crate) fn with_all(self, parameters: &[(&str, &str)]) -> Self {
         parameters.iter().fold(self, |launch, (name, value)| launch.with(name, value))
     }
@@ -98,13 +88,13 @@ impl Launch {
         self
     }
 
-    /// One rank with each of these parameters instead of ranks that are all alike.
+    /// Starts one rank with each of these values of a parameter.
     pub(crate) fn each_rank_with(mut self, name: &str, values: &[&str]) -> Self {
         self.parameters.retain(|(there, _)| there != name);
         self.each_rank_with_own(&values.iter().map(|value| format!("{name}={value}")).collect::<Vec<_>>())
     }
 
-    /// As many ranks as there are parameters here, each with one of them (`NAME=VALUE`).
+    /// Starts one rank with each of these parameters (`NAME=VALUE`).
     pub(crate) fn each_rank_with_own(mut self, parameters: &[String]) -> Self {
         self.ranks = parameters.len();
         self.environment_of_ranks = parameters.iter().map(|parameter| format!("OMPI_MCA_{parameter}")).collect();
@@ -116,7 +106,7 @@ impl Launch {
         self
     }
 
-    /// Has the program repeat things so many times its usual counts; in the quick tier a share of that.
+    /// Multiplies the program's counts of repetitions; the quick tier takes a share of the product.
     pub(crate) fn scale(mut self, scale: f64) -> Self {
         self.scale = scale;
         self
@@ -134,19 +124,18 @@ impl Launch {
         self
     }
 
-    /// Gives mpirun an option.
     pub(crate) fn option(mut self, option: &'static str) -> Self {
         self.options.push(option);
         self
     }
 
-    /// On two nodes, the ranks by turns on each.
+    /// Runs on two nodes, with alternating ranks.
     pub(crate) fn on_two_nodes(mut self) -> Self {
         self.nodes = 2;
         self
     }
 
-    /// On emulated adapters that this text describes (docs/softhca.md), made for this run.
+    /// Runs on emulated adapters of this configuration (docs/softhca.md), made for this run.
     pub(crate) fn on_adapters(mut self, configuration: impl Into<String>) -> Self {
         self.adapters = Some(configuration.into());
         self
@@ -165,12 +154,10 @@ impl Launch {
         Ok(outcome)
     }
 
-    /// That of adapters of its own; else empty.
     pub(crate) fn configuration(&self) -> &str {
         self.adapters.as_deref().unwrap_or_default()
     }
 
-    /// The fabric it runs in, and the job.
     pub(crate) fn prepared<'a>(&self, site: &'a mut Site) -> Result<(&'a Fabric, Job)> {
         let scale = self.scale * site.share();
         let program = site.program(self.program)?;
@@ -189,13 +176,12 @@ impl Launch {
         Ok((fabric, job))
     }
 
-    /// Runs it, expects success, and counts what a program of hw-tests/mpi checked.
+    /// Runs it, expects success, and counts the cases that a program of hw-tests/mpi checked.
     pub(crate) fn passes(&self, site: &mut Site) -> Result<()> {
         let outcome = self.run(site)?;
         self.judge(site, outcome)
     }
 
-    /// Expects success of a run, and counts what a program of hw-tests/mpi checked in it.
     pub(crate) fn judge(&self, site: &mut Site, outcome: Outcome) -> Result<()> {
         let outcome = outcome.checked()?;
         let Some(passed) = cases_passed(&outcome.stdout) else {
@@ -210,12 +196,11 @@ impl Launch {
         Ok(())
     }
 
-    /// Runs it and expects success.
     pub(crate) fn succeeds(&self, site: &mut Site) -> Result<Outcome> {
         self.run(site)?.checked()
     }
 
-    /// Runs it and expects that it ends by itself, without success, and says all of these words.
+    /// Runs it and expects that it ends by itself, without success, and prints all of these words.
     pub(crate) fn is_refused_with(&self, site: &mut Site, words: &[&str]) -> Result<Outcome> {
         let outcome = self.run(site)?;
         was_refused(&outcome)?;
@@ -223,7 +208,7 @@ impl Launch {
         Ok(outcome)
     }
 
-    /// Runs it and expects that it ends by itself, with whatever status, and says all of these words.
+    /// Runs it and expects that it ends by itself, with any status, and prints all of these words.
     pub(crate) fn ends_saying(&self, site: &mut Site, words: &[&str]) -> Result<Outcome> {
         let outcome = self.run(site)?;
         ended_by_itself(&outcome)?;
@@ -235,7 +220,7 @@ impl Launch {
         let mut words = vec!["mpirun".to_owned()];
         words.extend(series.oversubscribed(hosts.len() > 1));
         if hosts.len() > 1 {
-            // Slots enough for any of the tests; ranks alternate between the nodes.
+            // Slots enough for any test; ranks alternate between the nodes.
             let slots: Vec<String> = hosts.iter().map(|host| format!("{host}:16")).collect();
             words.extend(["--host".to_owned(), slots.join(",")]);
         }
@@ -264,7 +249,7 @@ impl Launch {
 
     fn parameters_of_all(&self, devices: &str) -> Vec<(String, String)> {
         let mut shared = self.parameters.clone();
-        // A parameter that was set to leave the choice of ports out is kept as it is.
+        // A test that chooses ports itself keeps its choice.
         if !self.parameters.iter().any(|(name, _)| name.starts_with("btl_ibex_if_")) {
             shared.push(("btl_ibex_if_include".to_owned(), devices.to_owned()));
         }
@@ -272,11 +257,11 @@ impl Launch {
     }
 }
 
-/// By which programs multiply the counts by which they repeat things (hw-tests/mpi/check.h).
+/// Variable by which programs multiply their counts of repetitions (hw-tests/mpi/check.h).
 const SCALE: &str = "IBEX_TEST_SCALE";
 
-/// Sets for each rank one of as many variables, and goes on: `NUMBER VARIABLE... PROGRAM...`. Debian 13's mpirun, which
-/// has an option for it, crashes when it is given (`mpirun PROGRAM : PROGRAM`).
+/// Sets one variable for each rank, and goes on: `NUMBER VARIABLE... PROGRAM...`. mpirun of Debian 13 crashes with
+/// its own option for that (`mpirun PROGRAM : PROGRAM`).
 const OF_RANK: &str = r#"
 number=$1; shift; rank=0
 while [ "$rank" -lt "$number" ]; do
@@ -289,7 +274,7 @@ thread_local! {
     static IS_OVER_THE_PML: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Has the jobs that a test starts use ibex's own PML, unless they ask for another.
+/// Has the jobs that `run` starts use ibex's own PML, unless they name another.
 pub(crate) fn over_the_pml<T>(run: impl FnOnce() -> T) -> T {
     let before = IS_OVER_THE_PML.replace(true);
     let result = run();
@@ -297,37 +282,33 @@ pub(crate) fn over_the_pml<T>(run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The PML of who asks for none: ob1, over the BTL; within [`over_the_pml`], and with `IBEX_FACE=pml` in the
-/// environment, ibex's own.
+/// The PML of jobs that name none: ibex's within [`over_the_pml`] and with `IBEX_FACE=pml`, else ob1 over the BTL.
 fn pml() -> &'static str {
     let is_pml = IS_OVER_THE_PML.get() || std::env::var("IBEX_FACE").is_ok_and(|face| face == "pml");
     if is_pml { "ibex" } else { "ob1" }
 }
 
-/// The usual two rails of emulated adapters, with these `[[fault]]` tables.
+/// Two emulated adapters, with these `[[fault]]` tables.
 pub(crate) fn with_faults(rules: &str) -> String {
     format!("[[device]]\nname = \"softhca0\"\n[[device]]\nname = \"softhca1\"\n{rules}")
 }
 
-/// A command line's beginning that gives the rest of it to a script as `"$@"`.
+/// The beginning of a command line that gives the rest of it to a script as `"$@"`.
 fn in_a_shell(script: &str) -> [String; 4] {
     ["sh", "-c", script, "sh"].map(str::to_owned)
 }
 
-/// Checks that the run ended by itself, with any status.
 pub(crate) fn ended_by_itself(outcome: &Outcome) -> Result<()> {
     ensure!(matches!(outcome.ending, Ending::Exited(_)), "the job did not end by itself: {outcome}");
     Ok(())
 }
 
-/// Checks that the run ended by itself, without success.
 pub(crate) fn was_refused(outcome: &Outcome) -> Result<()> {
     ended_by_itself(outcome)?;
     ensure!(!outcome.success(), "the job succeeded, and should have been refused: {outcome}");
     Ok(())
 }
 
-/// Checks that the run printed all of these words, in any case and to any stream.
 pub(crate) fn says(outcome: &Outcome, words: &[&str]) -> Result<()> {
     let printed = printed(outcome);
     match words.iter().find(|word| !printed.contains(&word.to_lowercase())) {
@@ -336,7 +317,6 @@ pub(crate) fn says(outcome: &Outcome, words: &[&str]) -> Result<()> {
     }
 }
 
-/// That the run printed at least one of these words, in whatever case and stream.
 pub(crate) fn says_one_of(outcome: &Outcome, words: &[&str]) -> Result<()> {
     let printed = printed(outcome);
     if !words.iter().any(|word| printed.contains(&word.to_lowercase())) {
@@ -349,7 +329,7 @@ fn printed(outcome: &Outcome) -> String {
     format!("{}\n{}", outcome.stdout, outcome.stderr).to_lowercase()
 }
 
-/// From the last line of a program, `12 passed, 0 failed`; none where it is not there or says something else.
+/// The number of cases in a program's last line, `12 passed, 0 failed`; `None` if one failed or none was run.
 fn cases_passed(stdout: &str) -> Option<u64> {
     let line = stdout.lines().rev().find(|line| line.ends_with(" failed"))?;
     let (passed, failed) = line.strip_suffix(" failed")?.split_once(" passed, ")?;

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! That every C program of a folder of hw-tests is in a list, so that none is run by no test.
-//!
-//! Setup grade; any thread.
+//! Checks that every C program of a folder of hw-tests is in a list, so that a test runs it. Setup grade; any thread.
 
 use anyhow::{Context, Result, ensure};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Compares the programs of a folder with those listed; `list` is the file with the list, for who has to mend it.
+/// Compares the programs of a folder with those listed; `list` is the file to mend.
 pub(crate) fn every_program_is_listed<'a>(
     folder: &str,
     listed: impl IntoIterator<Item = &'a str>,

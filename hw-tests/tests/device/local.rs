@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The PML with processes of the same host: by Open MPI's shared-memory BTL where that is enabled, by the adapter where
-//! it is not.
-//!
+//! The PML with processes of the same host: by Open MPI's shared-memory BTL if that is enabled, else by the adapter.
 //! Setup grade; one test at a time.
 
 use crate::launch::{Launch, Parameters, says};
@@ -14,10 +12,10 @@ use anyhow::ensure;
 const SHARED: &str = "self,sm,ibex";
 const SAYS: &str = "is reached by shared memory";
 
-/// Long messages are copied, as the kernel may not let one process read from another.
+/// Has long messages copied, as where the kernel does not let one process read from another.
 const WITHOUT_CMA: Parameters = &[("btl_sm_single_copy_mechanism", "none")];
 
-/// Programs, with how many ranks, arguments and a share of what they repeat.
+/// Programs, numbers of ranks, arguments, and the share of their repetitions.
 static PROGRAMS: &[(&str, &[usize], &[&str], f64)] = &[
     ("pt2pt_modes", &[2, 3], &[], 1.0),
     ("pt2pt_matching", &[2, 4], &[], 1.0),
@@ -38,8 +36,8 @@ static PROGRAMS: &[(&str, &[usize], &[&str], f64)] = &[
     ("unexpected_memory", &[2, 4], &[], 0.15),
 ];
 
-/// Programs that are also run with senders held back. Each message is a round trip then, which takes long on a busy
-/// machine: a third of the repeats is enough.
+/// Programs that are also run with senders held back, so that each message is a round trip: a third of the repetitions
+/// is enough.
 const OF_HELD_BACK: &[&str] = &[
     "pt2pt_modes",
     "pt2pt_matching",
@@ -51,10 +49,9 @@ const OF_HELD_BACK: &[&str] = &[
     "unexpected_memory",
 ];
 
-/// Programs that the quick tier runs so.
 const QUICK: &[&str] = &["pt2pt_modes", "traffic"];
 
-/// Those that depend on how a long message goes.
+/// Programs that depend on the protocol of long messages.
 const OF_LONG_MESSAGES: &[&str] =
     &["pt2pt_modes", "pt2pt_datatypes", "pending_receives", "pt2pt_truncation", "traffic"];
 

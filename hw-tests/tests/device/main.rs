@@ -1,22 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tests that need a device, each under a name of its own: MPI programs over ibex, and what bad input gets.
+//! The tests that need a device, each under a name of its own.
 //!
 //! `cargo xtask test` runs them and sets what they need: `IBEX_DEVICE` (`soft-roce` or an adapter's name),
-//! `IBEX_COMPONENTS` (the folder with `mca_btl_ibex.so`), `IBEX_PROGRAMS` (the folder with the compiled MPI programs)
-//! and `IBEX_ENGINE_TESTS`. Without `IBEX_DEVICE` every test is listed as ignored, and the first line says so: they do
-//! not pass by absence. With it, a device that is missing is a failure. `IBEX_TESTS` says which tests are run, `IBEX_ONLY` leaves those out whose name contains none of its lines, `IBEX_LIST` has them listed.
+//! `IBEX_COMPONENTS` (folder with `mca_btl_ibex.so`), `IBEX_PROGRAMS` (folder with the compiled MPI programs) and
+//! `IBEX_ENGINE_TESTS`. Without `IBEX_DEVICE` every test is listed as ignored; with it, a missing device is a failure.
+//! `IBEX_TESTS` selects tests, as do the lines of `IBEX_ONLY`, each a part of a name; `IBEX_LIST` has them listed.
 //!
-//! [`test`] says what a test is: a name, what it does, what it needs, and when it is run. [`engine`] holds
-//! the engine's own tests, [`programs`] the MPI programs on one node, [`nodes`] what needs two, [`endings`] what dies,
-//! [`spawn`] peers that come later, [`refusals`] bad input, [`bounds`] every parameter at its bounds, [`rails`],
-//! [`executed`], [`subnets`], [`faults`], [`adapters`], [`memory`] and [`reasons`] what only emulated
-//! adapters can be made to do; [`applications`] programs that others wrote; [`command`] the commands of a user,
-//! [`doctor`] those for several hosts; [`flight`] the flight recorder of a job that failed;
-//! [`tools`] programs linked with ibex and the logger, [`recorder`] its traces, [`waits`] which rank is late by them.
-//! [`listed`] checks that every program is run; [`launch`] writes mpirun's command lines and judges the outcome;
-//! [`site`] boots the nodes, one fabric at a time; [`host`] separates the tests that several processes run.
-//!
-//! Setup grade; one test at a time, as all share one fabric.
+//! [`test`] says what a test is, [`site`] boots the nodes, [`launch`] runs mpirun and judges the outcome, [`host`]
+//! separates tests of several processes. Setup grade; one test at a time, as all share one fabric.
 
 mod adapters;
 mod applications;
@@ -128,9 +119,8 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// Where in soft-RoCE a virtual machine's kernel crashed, by a test's failure. What runs in the machine cannot be to
-/// blame for that, and soft-RoCE's kernel modules do it once in some thousand tests: such a test is done once more, and
-/// the end of the output says so.
+/// Returns where soft-RoCE crashed a virtual machine's kernel, by a test's failure. Its kernel modules do that once in
+/// some thousand tests, and no program in the machine can: the test is repeated once, and the output says so.
 fn kernel_crash(failure: &str) -> Option<&str> {
     let crashed = failure.contains("Kernel panic - not syncing");
     failure.lines().find(|line| crashed && line.contains("[rdma_rxe]")).map(str::trim)

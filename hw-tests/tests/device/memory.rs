@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The memory that ranks register, on emulated adapters: with which flags, on which pages, and whether ibex asks
-//! libibverbs, in time, to protect it where processes fork below a kernel that does not copy it for them.
+//! libibverbs in time to protect it from forks, on kernels that do not copy it for children.
 //!
-//! softhca writes each registration to the file `registrations` of the fabric's folder, where its configuration asks
-//! for a trace, and each call of `ibv_fork_init` to `fork-init`. The pool of explicit huge pages is this host's; who needs some puts them there, where this process may,
-//! and gives them back. On other devices each case is skipped. Setup grade; one at a time.
+//! softhca writes each registration to the file `registrations` of the fabric's folder, if its configuration asks for a
+//! trace, and each call of `ibv_fork_init` to `fork-init`. A test that needs explicit huge pages enlarges this host's
+//! pool for its time, if it may. Setup grade; one at a time.
 
 use crate::launch::{Launch, says};
 use crate::site::Site;
@@ -35,10 +35,9 @@ const REMOTE_READ: u32 = 4;
 const REMOTE_ATOMIC: u32 = 8;
 const RELAXED: u32 = 1 << 20;
 
-/// Bytes above which memory is that of all receive slots, and of no message of the programs that run here.
+/// Bytes above which a registration is that of the receive slots.
 const RECEIVE_SLOTS: u64 = 30 << 20;
 
-/// A registration: flags and bytes.
 struct Registration {
     flags: u32,
     bytes: u64,
@@ -56,12 +55,12 @@ impl Registration {
     }
 }
 
-/// An adapter with the profile's usual limits, these behaviours, and the files of a trace.
+/// An adapter with the usual limits, these behaviours, and a trace.
 fn adapter(behaviour: &str) -> String {
     format!("trace = true\n[[device]]\nname = \"softhca0\"\nprofile = \"mlx5\"\n[device.behaviour]\n{behaviour}\n")
 }
 
-/// What two ranks register that run this program to a good end.
+/// Runs the program, and returns the registrations of its two ranks.
 fn registered(site: &mut Site, launch: Launch, behaviour: &str) -> Result<Vec<Registration>> {
     launch.scale(0.2).on_adapters(adapter(behaviour)).passes(site)?;
     let lines = site.noted("registrations")?;
@@ -109,7 +108,7 @@ fn refused(site: &mut Site) -> Result<()> {
     says(&outcome, &["softhca0:1: the adapter refuses memory with relaxed ordering"])
 }
 
-/// The number of explicit huge pages of the usual size, and how many of them are free.
+/// Files with the number of explicit huge pages of the usual size, and of the free ones.
 const POOL: [&str; 2] = ["/proc/sys/vm/nr_hugepages", "/sys/kernel/mm/hugepages/hugepages-2048kB/free_hugepages"];
 
 /// Explicit huge pages that the receive slots of a port take, and their bytes.
@@ -120,8 +119,8 @@ fn read(path: &str) -> Option<usize> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Waits up to a minute until so many pages are free. The kernel gives back those of a process that has ended when nobody
-/// else uses its memory map any more, which may be a moment later.
+/// Waits up to a minute until so many pages are free. The kernel frees those of an ended process when nobody else uses
+/// its memory map any more.
 fn become_free(pages: usize) -> bool {
     (0..600).any(|_| {
         let are_free = read(POOL[1]) == Some(pages);
@@ -132,13 +131,13 @@ fn become_free(pages: usize) -> bool {
     })
 }
 
-/// The host's pool, of another size; has its former size again when dropped.
+/// The host's pool, which has its former size again when dropped.
 struct Pool {
     before: usize,
 }
 
 impl Pool {
-    /// With so many free pages, or why not.
+    /// Makes so many free pages, or says why it cannot.
     fn with(pages: usize) -> Result<Pool, String> {
         let before = read(POOL[0]).ok_or_else(|| format!("the kernel has no {}", POOL[0]))?;
         let used = before.saturating_sub(read(POOL[1]).ok_or_else(|| format!("the kernel has no {}", POOL[1]))?);
@@ -159,7 +158,6 @@ impl Drop for Pool {
     }
 }
 
-/// Two ranks whose slots are to lie in such pages.
 fn ranks_on(pages: &str) -> Launch {
     Launch::new("pt2pt_modes", 2).with("btl_ibex_huge_pages", pages).with("btl_ibex_verbose", "1")
 }
@@ -180,7 +178,7 @@ fn in_explicit_pages(site: &mut Site) -> Result<()> {
     let slots = slots.lines().filter_map(Registration::read).filter(|one| one.bytes == IN_PAGES).count();
     ensure!(slots == 2, "{slots} registrations are of whole huge pages");
     ensure!(become_free(free), "{:?} pages are free a minute after the job, of {free}", read(POOL[1]));
-    // Where libibverbs has to keep registered memory out of children.
+    // libibverbs has to keep registered memory out of children.
     let forks = Launch::new("fork_exec", 2).with("btl_ibex_huge_pages", "explicit");
     registered(site, forks, "fork = \"disabled\"")?;
     let counted = format!("huge_memory={IN_PAGES}");
@@ -206,7 +204,6 @@ fn in_other_pages(site: &mut Site) -> Result<()> {
         says(&outcome, &["32832 KiB of receive slots", pages])?;
     }
     drop(pool);
-    // None at all.
     let pool = Pool::with(0);
     if pool.is_ok() {
         let outcome = ranks_on("explicit").scale(0.2).on_adapters(adapter("")).succeeds(site)?;
@@ -215,7 +212,7 @@ fn in_other_pages(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// What is shown; what the kernel and libibverbs do; `btl_ibex_fork_support`; whether each process asks libibverbs.
+/// A sentence; what the kernel and libibverbs do; `btl_ibex_fork_support`; whether each process asks libibverbs.
 static FORKS: &[(&str, &str, &str, bool)] = &[
     ("ranks fork safely where libibverbs must see to it", "disabled", "auto", true),
     ("ranks fork safely where libibverbs must see to it without fail", "disabled", "yes", true),

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What needs two nodes: messages that cross a network, one that loses packets, one that filters datagrams, and a node
-//! that falls silent.
-//!
-//! Setup grade; one test at a time.
+//! Two nodes: messages that cross a network, one that loses packets, one that filters datagrams, and a node that falls
+//! silent. Setup grade; one test at a time.
 
 use crate::launch::{Launch, says, was_refused};
 use crate::site::Site;
@@ -25,8 +23,7 @@ pub(crate) fn tests() -> Vec<Test> {
             lossy.until_lost(site, |site| across("pt2pt_matching", 2, 0.1).limit(300).passes(site))
         }),
         Test::on_two_nodes("ranks connect over tcp where datagrams are filtered", |site| {
-            // Packets to queue pair 1 and other UD packets differ from RC ones in the opcode, the first byte after
-            // UDP's header: 0x64 is "UD send only".
+            // UD packets differ from RC ones in the opcode, the first byte after UDP's header: 0x64 is "UD send only".
             let add = "tc qdisc add dev IFACE ingress; tc filter add dev IFACE ingress protocol ip u32 \
                        match ip protocol 17 0xff match ip dport 4791 0xffff match u8 0x64 0xff at 28 action drop";
             let filtered = Lossy::new(site, add, "tc qdisc del dev IFACE ingress")?;
@@ -48,11 +45,11 @@ pub(crate) fn tests() -> Vec<Test> {
     ]
 }
 
-/// A network that carries mpirun's connection still, which would end the job itself, but no RoCE packet to node 0: what
-/// it sends is not acknowledged any more, which its adapter says after its retries.
+/// A network that carries mpirun's connection, whose loss would end the job, but no RoCE packet to node 0: its adapter
+/// gives up after its retries.
 fn silent_peer(site: &mut Site) -> Result<()> {
-    // The kernel loads tc's modules for a first filter that drops nothing. While it does so, a guest may stand still for
-    // longer than a short time-out takes to end the connection: 16 is 2 s with all repeats.
+    // A first filter, which drops nothing, makes the kernel load tc's modules: meanwhile a guest may stand still for
+    // longer than a short time-out bears. 16 is 2 s with all repeats.
     let drop_port = "tc filter add dev IFACE ingress protocol ip u32 match ip protocol 17 0xff match ip dport PORT 0xffff \
                      action drop";
     let unused = format!("tc qdisc add dev IFACE ingress; {}", drop_port.replace("PORT", "1"));
@@ -64,8 +61,7 @@ fn silent_peer(site: &mut Site) -> Result<()> {
     let outcome = outcome?;
     restored.with_context(|| outcome.to_string())?;
     was_refused(&outcome)?;
-    // soft-RoCE now and then completes the first request as flushed (5) where it gave up after retries (12); the
-    // message says of both what they mean.
+    // soft-RoCE now and then completes the first request as flushed (5), not out of retries (12): ibex explains both.
     says(&outcome, &["ibex lost a peer", "host node", "queue pair", "failed with status", "the peer no longer answers"])
 }
 
@@ -77,7 +73,6 @@ fn exchange() -> Launch {
     Launch::of_a_short_exchange().on_two_nodes()
 }
 
-/// A change of node 0's network, for the time of a test.
 struct Lossy {
     undo: String,
 }
@@ -90,8 +85,7 @@ impl Lossy {
         Ok(Self { undo: script(undo) })
     }
 
-    /// Runs something again and again until the network has lost a packet: of a few it may lose none. Takes the change
-    /// back.
+    /// Repeats `run` until the network has lost a packet, then takes the change back.
     fn until_lost(self, site: &mut Site, run: impl Fn(&mut Site) -> Result<()>) -> Result<()> {
         let mut ran = Ok(());
         for _ in 0..20 {
@@ -103,7 +97,7 @@ impl Lossy {
         ran.and(self.restore(site))
     }
 
-    /// Takes the change back. It must have lost packets by then.
+    /// Takes the change back, which must have lost packets by then.
     fn restore(self, site: &mut Site) -> Result<()> {
         let counts = counts(site);
         site.fabric(2)?.run(&Job::new(["sh", "-c", &self.undo]))?.checked()?;
@@ -113,7 +107,7 @@ impl Lossy {
     }
 }
 
-/// What node 0's network has carried and lost. What a filter drops is counted by the filter alone.
+/// Returns the counts of node 0's network. Only a filter counts the packets that it drops.
 fn counts(site: &mut Site) -> Result<Outcome> {
     let fabric = site.fabric(2)?;
     let script = "tc -s qdisc show dev IFACE; tc -s filter show dev IFACE ingress 2>&1 || true";

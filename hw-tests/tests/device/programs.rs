@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The MPI programs of hw-tests/mpi on one node: which, with how many ranks, with which parameters.
+//! The MPI programs of hw-tests/mpi on one node.
 //!
-//! Each program runs plainly and where it matters with parameters that force another path (queues that are always full,
-//! no zero-copy, another carrier of the handshake): over the PML. Over ob1 it runs once, and with what only the BTL
-//! knows. What looks at what only the BTL sees runs over ob1 alone. A program that is in the folder and not in this
-//! list is a failure.
-//!
-//! [`cases`] has the list. Setup grade; any thread.
+//! Each program runs over the PML, plainly and with parameters that force another path (queues that are always full, no
+//! zero-copy, another carrier of the handshake); over ob1 once, and with parameters of the BTL. A program that no test
+//! runs is a failure. [`cases`] has the list. Setup grade; any thread.
 
 mod cases;
 
@@ -24,16 +21,15 @@ pub(crate) use cases::{COPIED, HELD_BACK, STARVED, WRITTEN};
 /// Programs that another file starts.
 static ELSEWHERE: &[&str] = &["abnormal_exit", "pcontrol", "rail_down", "rma_outside", "waits"];
 
-/// The programs of [`ELSEWHERE`] that the quick tier runs.
 static QUICK_ELSEWHERE: &[&str] = &["abnormal_exit", "pcontrol", "rail_down", "rma_outside"];
 
-/// Programs that the quick tier leaves out: 12 s and 4 GiB of memory; 5 s, and what it does is found in traces.
+/// Programs that the quick tier leaves out: they take 12 s and 4 GiB of memory, and 5 s.
 const NOT_QUICK: [&str; 2] = [LONG, "waits"];
 
-/// Parameters of the BTL that the PML does not look at.
+/// Parameters that only the BTL reads.
 const OF_THE_BTL: [&str; 3] = ["btl_ibex_flags", "btl_ibex_min_rdma_pipeline_size", "btl_ibex_zero_copy_min"];
 
-/// Programs that test functions of the BTL only, and are not run over the PML.
+/// Programs that test functions of the BTL alone.
 const OF_OB1: [&str; 1] = ["pvars"];
 
 pub(crate) fn tests() -> Vec<Test> {
@@ -64,7 +60,7 @@ pub(crate) fn tests() -> Vec<Test> {
     tests
 }
 
-/// Whether a case is one of the PML, and whether it tells something of the BTL that another run does not.
+/// Whether a case runs over the PML, and whether it tests something of the BTL that no other run does.
 fn faces(case: &Case) -> (bool, bool) {
     if OF_OB1.contains(&case.program) {
         return (false, true);
@@ -72,11 +68,11 @@ fn faces(case: &Case) -> (bool, bool) {
     let is_of_btl = |name: &str| OF_THE_BTL.contains(&name);
     let mut names = case.parameters.iter().map(|(name, _)| *name);
     let is_of_btl_alone = !case.parameters.is_empty() && names.clone().all(is_of_btl);
-    // What list of BTLs there is means another thing to each.
+    // The list of BTLs has another meaning for each.
     (!is_of_btl_alone, names.any(|name| is_of_btl(name) || name == "btl"))
 }
 
-/// Whether this is the only run of a program where each has one: its run in the quick tier, or that of [`LONG`].
+/// Whether this is the run of a program where each has one: that of the quick tier, or that of [`LONG`].
 fn is_the_run(case: &Case, ranks: usize) -> bool {
     let usual = if case.ranks.contains(&2) { 2 } else { case.ranks[0] };
     (case.quick || case.program == LONG) && ranks == usual
@@ -98,7 +94,7 @@ fn has_usual_settings(case: &Case) -> bool {
     case.parameters.is_empty() && case.faults.is_empty() && !case.threads
 }
 
-/// A case over ibex's PML. One plain run of each program is made on each device.
+/// Makes a case over ibex's PML. Each device does one plain run of each program.
 fn over_the_pml(case: &'static Case, ranks: usize) -> Test {
     let name = format!("over the pml, {}", named(case, ranks));
     let test = test(case, name, move |site| run(site, case, ranks, Some("ibex")));
@@ -112,7 +108,6 @@ const QUICK_OVER_OB1: &[&str] = &["pt2pt_modes", "traffic", "first_contact", "rm
 /// Programs that the quick tier runs in a virtual machine, too: messages, one-sided operations, events.
 const QUICK_ON_EACH_DEVICE: &[&str] = &["pt2pt_matching", "rma_transfer", "events"];
 
-/// The test in the quick tier, if it is the run of a case there.
 fn in_its_tier(test: Test, case: &Case, ranks: usize) -> Test {
     match case.quick && is_the_run(case, ranks) {
         true if QUICK_ON_EACH_DEVICE.contains(&case.program) => test.quick_on_each_device(),
@@ -121,13 +116,13 @@ fn in_its_tier(test: Test, case: &Case, ranks: usize) -> Test {
     }
 }
 
-/// Programs of which each device also runs what has parameters: how messages go, and how ranks meet.
+/// Programs that each device also runs with parameters: how messages go, and how ranks meet.
 const ON_EACH_DEVICE: &[&str] = &["pt2pt_modes", "first_contact"];
 
-/// Minutes on a slow adapter, and the same numbers on any.
+/// Takes minutes on a slow adapter, with the same result on any.
 const LONG: &str = "message_over_2gib";
 
-/// Whether one device is as good as another for it. Of each program one plain run is made on each, of one or two ranks.
+/// Whether a run on one device is enough. Each device does one plain run of each program, of one or two ranks.
 fn is_device_independent(case: &Case, ranks: usize) -> bool {
     let is_plain = has_usual_settings(case);
     let is_larger = ranks > 2;
@@ -135,14 +130,13 @@ fn is_device_independent(case: &Case, ranks: usize) -> bool {
         "traffic" => !is_plain || ranks != 2,
         LONG => true,
         _ if is_larger => true,
-        // What needs threads has no other run.
+        // A program that needs threads has no other run.
         program if ON_EACH_DEVICE.contains(&program) => false,
         _ => !(case.parameters.is_empty() && case.faults.is_empty()),
     }
 }
 
-/// Whether an argument holds on these adapters: of `pvars` some ask for counts that only certain adapters have. Atomics
-/// of an adapter that has none are made of messages.
+/// Whether these adapters count what an argument of `pvars` names. Messages replace atomics that an adapter lacks.
 fn can_grow(argument: &str, site: &Site) -> bool {
     let begins = |names: [&str; 2]| names.iter().any(|name| argument.starts_with(name));
     (site.device().has_atomics() || !argument.starts_with("atomic="))
@@ -155,7 +149,7 @@ fn run(site: &mut Site, case: &Case, ranks: usize, pml: Option<&str>) -> Result<
         return Ok(());
     }
     let arguments: Vec<&str> = case.arguments.iter().copied().filter(|argument| can_grow(argument, site)).collect();
-    // More ranks than processors take turns, and each message waits for a turn.
+    // More ranks than processors take turns.
     let scale = if ranks > 2 { case.scale / 4.0 } else { case.scale };
     let launch = Launch::new(case.program, ranks).arguments(&arguments).limit(case.limit).scale(scale);
     let mut launch = launch.with_all(case.parameters);

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Faults that a test pulls in the middle of a job: the program says that it is there, the test gives the emulated
-//! adapters a command (`softhca ctl`), and lets the program go on by the file that it waits for (hw-tests/mpi/check.h).
-//!
-//! Setup grade; one test at a time.
+//! Faults in the middle of a job: the program says that it is there, the test gives the emulated adapters a command
+//! (`softhca ctl`), and makes the file that the program waits for (hw-tests/mpi/check.h). Setup grade; one test at a
+//! time.
 
 use crate::launch::Launch;
 use crate::site::{Site, counted, fault_to_come, faults_applied};
@@ -12,30 +11,29 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What ranks of `rail_down` and `strided_sends` say, before the number of the rank.
+/// What ranks say in the middle, before their number.
 const MARK: &str = "in the middle: rank ";
 
-/// No limit here: if a job never prints the awaited line, its own limit ends it.
+/// If a job never prints the awaited line, its own limit ends it.
 const NO_LIMIT: Duration = Duration::from_hours(1);
 
-/// A job that is in the middle, and the adapters beneath it.
 pub(crate) struct Pull<'a> {
     fabric: &'a Fabric,
     file: &'a Path,
     running: Running,
     ranks: usize,
-    /// Number of port events that each rank has reported as taken by ibex.
+    /// Number of port events of which each rank has said that ibex took them.
     port_events: usize,
 }
 
 impl Pull<'_> {
-    /// Gives the adapters a command, which is in force in every rank when this returns.
+    /// Gives the adapters a command, which is in force in every rank on return.
     pub(crate) fn ctl(&self, words: &str) -> Result<()> {
         self.fabric.ctl(&words.split(' ').collect::<Vec<_>>()).map(drop)
     }
 
-    /// Gives the adapters a command that raises an event of a port, and waits until ibex has taken the event in each
-    /// rank of `rail_down --events`. Until then a rank uses the port in its old state.
+    /// Has the adapters raise an event of a port, and waits until ibex in each rank of `rail_down --events` has taken
+    /// it: until then a rank uses the port in its old state.
     pub(crate) fn port_event(&mut self, words: &str) -> Result<()> {
         self.ctl(words)?;
         self.port_events += 1;
@@ -50,13 +48,11 @@ impl Pull<'_> {
         self.fabric.run(&Job::new(["sh", "-ec", script]))?.checked().map(drop)
     }
 
-    /// Lets the program go on to its end.
     pub(crate) fn go_on(&self) -> Result<()> {
         fs::write(self.file, "").with_context(|| format!("cannot write {}", self.file.display()))
     }
 
-    /// Takes port 1 of an adapter down while messages are under way on it, which is known by one that is not
-    /// acknowledged: where none was at that moment, once more.
+    /// Takes port 1 of an adapter down while a message on it is not acknowledged; tries again if there was none.
     pub(crate) fn down_in_traffic(&self, device: &str) -> Result<()> {
         for _ in 0..20 {
             let before = self.unacknowledged(device)?;
@@ -76,10 +72,10 @@ impl Pull<'_> {
         counted(self.fabric, device, "local_ack_timeout_err")
     }
 
-    /// Takes one after the other of these adapters' ports down for a moment, so many times in all.
+    /// Takes these adapters' ports down for a moment, one after the other, so many times in all.
     pub(crate) fn flap(&self, devices: &[&str], times: usize) -> Result<()> {
         for device in devices.iter().cycle().take(times) {
-            // It comes back by itself, however long the next command takes to start.
+            // The port comes up by itself, however long the next command takes to start.
             self.ctl(&format!("link-down {device} for_ns=25000000"))?;
             self.ctl(&format!("link-up {device}"))?;
         }
@@ -88,13 +84,13 @@ impl Pull<'_> {
 }
 
 impl Launch {
-    /// Runs it to its end; when each rank says that it is in the middle, `pull` is called, once.
+    /// Runs it to its end; calls `pull` once each rank says that it is in the middle.
     pub(crate) fn pulled(&self, site: &mut Site, pull: impl FnOnce(&mut Pull<'_>) -> Result<()>) -> Result<Outcome> {
         let marks: Vec<String> = (0..self.ranks).map(|rank| format!("{MARK}{rank}")).collect();
         self.pulled_at(site, &marks, pull)
     }
 
-    /// The same for a job that is let go on when its faults have taken place, unless they end it.
+    /// The same, but the job goes on when its faults have taken place, unless they end it.
     pub(crate) fn until_faults(&self, site: &mut Site) -> Result<Outcome> {
         self.pulled_at(site, &[], |pull| {
             let until = Instant::now() + self.limit;
@@ -103,7 +99,7 @@ impl Launch {
         })
     }
 
-    /// The same for a program that does its cases again and again: when the first is done.
+    /// The same for a program that repeats its cases: calls `pull` after the first.
     pub(crate) fn pulled_after_a_case(
         &self,
         site: &mut Site,

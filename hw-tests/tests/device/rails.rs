@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Several ports at once, on emulated adapters described here: messages are striped over both, ports are told apart as
-//! their link layer says, and one that goes away ends the job or is waited for.
-//!
-//! On other devices each is skipped, with the reason. That bytes crossed a port is shown by time: its link is given so
-//! small a bandwidth that the busiest machine keeps up with it, and none exceeds it. Setup grade; one test at a time.
+//! Several ports at once, on emulated adapters: messages are striped over both, the link layer says how ports are told
+//! apart, and a port that goes away ends the job or is waited for. Time shows which ports carried bytes: links are so
+//! narrow that the busiest machine keeps up with them. Setup grade; one test at a time.
 
 use crate::launch::{Launch, says, was_refused};
 use crate::programs::HELD_BACK;
@@ -20,13 +18,13 @@ pub(crate) fn tests() -> Vec<Test> {
     tests_of_the_btl().into_iter().chain(under_either()).chain(over_the_pml.map(quick)).collect()
 }
 
-/// Tests over the PML that are in the quick tier, because they take only a moment.
+/// Tests over the PML that are in the quick tier, because they are short.
 const QUICK: [&str; 2] = [
     "over the pml, a rail that goes down while nothing is under way is left to the other one",
     "over the pml, a rail that was down is used again",
 ];
 
-/// Tests that run under ob1 and under ibex's PML. Under the latter, softhca1 is the home of ranks 0 and 1.
+/// Tests under ob1 and under ibex's PML, where softhca1 is the home of ranks 0 and 1.
 fn under_either() -> Vec<Test> {
     vec![
         Test::on_emulated("long messages go faster than one rail carries", |site| {
@@ -111,7 +109,7 @@ fn held_back_on_two_rails(site: &mut Site) -> Result<()> {
         ("traffic", 4, 0.05, &[]),
         ("threads", 2, 0.15, &[]),
     ] {
-        // Each message is a round trip, of processes that wait for a processor where others compute.
+        // Each message is a round trip between processes that wait for a processor.
         let launch = Launch::new(program, ranks).arguments(arguments).scale(scale);
         launch.with_all(HELD_BACK).on_adapters(&*rails).limit(300).passes(site)?;
     }
@@ -119,7 +117,6 @@ fn held_back_on_two_rails(site: &mut Site) -> Result<()> {
     launch.on_adapters(rails).limit(300).passes(site)
 }
 
-/// Each kind of traffic, from two threads and more, and with many ranks.
 fn programs_on_two_rails(site: &mut Site) -> Result<()> {
     let rails = adapters("", "");
     for (program, ranks) in [
@@ -139,15 +136,13 @@ fn programs_on_two_rails(site: &mut Site) -> Result<()> {
     threads.environment("IBEX_REQUIRE_THREADS", "1").on_adapters(rails).passes(site)
 }
 
-/// Two adapters, with these lines in each.
 pub(crate) fn adapters(first: &str, second: &str) -> String {
     format!("[[device]]\nname = \"softhca0\"\n{first}\n[[device]]\nname = \"softhca1\"\n{second}\n")
 }
 
-/// What a link of the bandwidth tests carries: 12.5 MB/s, a hundredth of what one processor copies.
+/// Bandwidth of a link in the bandwidth tests: 12.5 MB/s, a hundredth of what one processor copies.
 const GBPS: f64 = 0.1;
 
-/// Two adapters of these link layers whose links are that narrow.
 fn narrow(first: &str, second: &str) -> String {
     let with = |layer: &str| format!("link_layer = \"{layer}\"\nbandwidth_gbps = {GBPS:.1}");
     adapters(&with(first), &with(second))
@@ -167,7 +162,7 @@ fn goes_faster_than_one(site: &mut Site, configuration: &str) -> Result<()> {
     Ok(())
 }
 
-/// Of messages of 1 MiB, in MB/s. Four are in flight, as a narrow link takes long for the usual window.
+/// Returns the bandwidth of 1 MiB messages in MB/s. Four are in flight: the usual window takes a narrow link long.
 fn bandwidth(site: &mut Site, configuration: &str, only: Option<&str>) -> Result<f64> {
     let arguments = ["--tests", "bandwidth", "--sizes", "1M", "--window", "4", "--seconds-per-row", "1"];
     let mut launch = Launch::new("ibex_mpi_bench", 2).arguments(&arguments).on_adapters(configuration);
@@ -179,7 +174,7 @@ fn bandwidth(site: &mut Site, configuration: &str, only: Option<&str>) -> Result
     value.and_then(|text| text.parse().ok()).with_context(|| format!("the bench printed no bandwidth: {outcome}"))
 }
 
-/// Who would address by GID met the first of the two.
+/// A queue pair addressed by GID would reach the first of the two.
 fn addressed_by_lid(site: &mut Site) -> Result<()> {
     let port = |lid: u16| format!("[[device.port]]\nlid = {lid}\ngids = [\"fe80::5e00:1\"]");
     let same_gid = adapters(&port(11), &port(12));
@@ -200,12 +195,12 @@ fn addressed_by_gid(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Messages from and to so many bytes, many at once over both rails, until the test lets them go on.
+/// Exchanges messages of these sizes, many at once over both rails, until the test lets the job go on.
 pub(crate) fn traffic(sizes: &str) -> Launch {
     Launch::new("rail_down", 2).arguments(&["--traffic", sizes]).on_adapters(adapters("", "")).limit(300)
 }
 
-/// Its reads fail, and others read again what they did not.
+/// Reads on the lost rail fail, and the other rail repeats them.
 fn reading_rail_lost(site: &mut Site) -> Result<()> {
     let launch = traffic("131072-2097152").with("btl_ibex_ack_timeout", "12");
     let outcome = launch.pulled(site, |pull| {
@@ -217,7 +212,7 @@ fn reading_rail_lost(site: &mut Site) -> Result<()> {
     says(&outcome.checked()?, &words)
 }
 
-/// All of these are sent: where only reads were under way, others would read again, and nothing would be lost.
+/// All of these messages are sent: if only reads were under way, the other rail would repeat them, and nothing be lost.
 fn rail_lost(site: &mut Site) -> Result<()> {
     let launch = traffic("8-1024").with("btl_ibex_ack_timeout", "12");
     let outcome = launch.pulled(site, |pull| pull.down_in_traffic("softhca1"))?;
@@ -225,7 +220,7 @@ fn rail_lost(site: &mut Site) -> Result<()> {
     says(&outcome, &["ibex lost a peer", "rank", "softhca1:1", "queue pair", "failed with status"])
 }
 
-/// The adapter tries for a quarter of a minute, of which a command takes a small part on the busiest machine.
+/// The adapter retries for a quarter of a minute, of which a command takes a small part on the busiest machine.
 fn rail_flaps(site: &mut Site) -> Result<()> {
     let launch = traffic("1024-2097152").with("btl_ibex_link_outage", "16000");
     let outcome = launch.pulled(site, |pull| {
@@ -236,7 +231,7 @@ fn rail_flaps(site: &mut Site) -> Result<()> {
     launch.judge(site, outcome)
 }
 
-/// The other one goes down before the messages, which then have this one alone.
+/// softhca0 goes down before the messages, which then have softhca1 alone.
 fn used_again(site: &mut Site) -> Result<()> {
     let launch = Launch::new("rail_down", 2).arguments(&["--connect", "--events", "3"]);
     let launch = launch.on_adapters(adapters("", ""));
@@ -251,7 +246,7 @@ fn used_again(site: &mut Site) -> Result<()> {
     launch.judge(site, outcome)
 }
 
-/// Every kind of message, to and from neighbours, after a rail has gone down at a time when none was under way.
+/// Every kind of message, after a rail has gone down while none was under way.
 fn goes_by_the_other(site: &mut Site, arguments: &[&str]) -> Result<()> {
     for (ranks, device) in [(2, "softhca0"), (3, "softhca1")] {
         let launch = Launch::new("rail_down", ranks).arguments(arguments).with_argument("--events", "1");
@@ -266,7 +261,7 @@ fn goes_by_the_other(site: &mut Site, arguments: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The adapter, what the event changes, and how ibex says it.
+/// An adapter, an event that changes its address, and ibex's words for that.
 static READDRESSED: &[(&str, &str, &str)] = &[
     ("link_layer = \"infiniband\"\n[[device.port]]", "LID_CHANGE lid=99", "its LID is 99, "),
     (
@@ -300,7 +295,7 @@ fn rails_flap_by_turns(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// What is said of a peer's account comes by one rail and goes by another, and what pends goes by whichever is there.
+/// Reports of a peer's account come by one rail and go by the other; sends that pend go by the one that is up.
 fn rails_flap_under_who_is_held_back(site: &mut Site) -> Result<()> {
     for program in ["pt2pt_modes", "traffic", "threads"] {
         flaps_under(site, &Launch::new(program, 2).with_all(HELD_BACK))?;
@@ -318,8 +313,7 @@ fn flaps_under(site: &mut Site, launch: &Launch) -> Result<()> {
     flapped(site, &launch, outcome)
 }
 
-/// Pieces of messages fill the send buffers of a rail that goes down, then wait at one that is slow to connect, and go
-/// back to the first before its buffers are free.
+/// Pieces fill the buffers of a rail that goes down, wait at one that connects slowly, and return before they are free.
 fn long_sends_flap(site: &mut Site) -> Result<()> {
     let slow_to_connect = "[[fault]]\naction = \"drop\"\nqp_type = \"ud\"\nfraction = 0.9\nseed = 1\n";
     let launch = Launch::new("strided_sends", 2).arguments(&["--rounds", "8"]).with("btl_ibex_connect_via", "ud");
@@ -331,7 +325,7 @@ fn long_sends_flap(site: &mut Site) -> Result<()> {
     flapped(site, &launch, outcome)
 }
 
-/// That nothing was lost, and that ibex saw rails go and come back where its adapters tell of that.
+/// Checks that nothing was lost, and that ibex reported rails that go and return, if its adapters raise such events.
 fn flapped(site: &mut Site, launch: &Launch, outcome: hw_tests::Outcome) -> Result<()> {
     if site.device().has_port_events() {
         says(&outcome, &["has lost its link", "has a link again"])?;
@@ -339,7 +333,7 @@ fn flapped(site: &mut Site, launch: &Launch, outcome: hw_tests::Outcome) -> Resu
     launch.judge(site, outcome)
 }
 
-/// Its datagrams are lost, and nothing else connects.
+/// The datagrams of softhca1 are lost, and nothing else connects it.
 fn never_connects(site: &mut Site) -> Result<()> {
     let lost = "[[fault]]\naction = \"drop\"\ndevice = \"softhca1\"\ncount = 0\n";
     let launch = Launch::new("rail_down", 2).arguments(&["--short"]).with("btl_ibex_connect_via", "ud");

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The reason first: whatever kind of request meets whatever failure, the first that is said of it names the peer, its
-//! host, the port, the queue pair and the status.
-//!
-//! Open MPI ends a job at the first error that it is handed, with words that name none of these. Each case has a fabric
-//! of its own on emulated adapters, in which one request of the second adapter fails. On other devices each is skipped.
-//! Setup grade; one at a time.
+//! The reason first: whichever request fails, ibex's message comes before those of Open MPI, and names the peer, its
+//! host, the port, the queue pair and the status. A request of the second of two emulated adapters fails. Setup grade;
+//! one at a time.
 
 use crate::launch::{Launch, Parameters, says, with_faults};
 use crate::programs::{COPIED, WRITTEN};
@@ -20,7 +17,6 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.collect()
 }
 
-/// A kind of request, and a program that makes many of it.
 struct Kind {
     sentence: &'static str,
     program: &'static str,
@@ -28,7 +24,7 @@ struct Kind {
     parameters: Parameters,
 }
 
-/// The bench that sends messages of this size one way, until the fault ends it.
+/// The bench sends messages of this size one way, until the fault ends it.
 macro_rules! stream_of {
     ($sentence:literal, $size:literal, $parameters:expr) => {
         kind(
@@ -75,7 +71,7 @@ static FAILURES: &[(&str, &str)] = &[
     ("action = \"status\"\nstatus = \"GENERAL_ERR\"", "GENERAL_ERR"),
 ];
 
-/// The request that fails. Every program makes so many, and more, on the second adapter.
+/// Numbers of the request that fails. Every program makes more of them on the second adapter.
 const NTH: [u32; 4] = [12, 40, 90, 150];
 
 fn is_said_first(site: &mut Site, kind: &Kind, index: usize) -> Result<()> {
@@ -84,14 +80,14 @@ fn is_said_first(site: &mut Site, kind: &Kind, index: usize) -> Result<()> {
         return Ok(());
     }
     for (round, nth) in NTH.into_iter().enumerate() {
-        // Other failures for each kind, and all of them in the end; two refused posts for every one.
+        // Each kind has two refused posts and two other failures; all kinds together have all failures.
         let which = if round % 3 == 0 { 1 } else { (index * 2 + round) % FAILURES.len() };
         let (rule, status) = FAILURES[which];
         let adapters = with_faults(&format!("[[fault]]\n{rule}\ndevice = \"softhca1\"\nnth = {nth}\n"));
         let launch = Launch::new(kind.program, 2).arguments(kind.arguments).with_all(kind.parameters);
         let outcome = launch.limit(300).on_adapters(adapters).is_refused_with(site, &[])?;
         says(&outcome, &["ibex lost a peer", "to rank ", " on host ", "softhca1:1", "queue pair 0x", status])?;
-        // What mpirun itself says of it comes another way, and in no order with it.
+        // Words of mpirun itself come another way, in no order with these.
         let others = ["pml_ob1", "osc_rdma", "FATAL\n", "Out of resource", "MPI_ERR_"];
         let others = others.iter().filter_map(|word| outcome.stderr.find(word)).min();
         let reason = outcome.stderr.find("ibex lost a peer");

@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The recorder on emulated adapters, and between two nodes: `ibex trace` around jobs, and what the crate that reads
-//! traces finds of them.
-//!
-//! `IBEX_COMMAND` names the command. The traces lie on this host, where emulated adapters are; those of nodes are
-//! brought here. Setup grade; one test at
-//! a time.
+//! traces finds in them. Traces of nodes are copied to this host. Setup grade; one test at a time.
 
 use crate::launch::Launch;
 use crate::site::{Site, command};
@@ -23,7 +19,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::on_emulated("over the pml, a job is recorded as the logger writes it down", as_logged),
         Test::on_emulated("over the pml, no recorded message arrives before it was sent", in_order).quick(),
         Test::on_emulated("over the pml, ranks with clocks of their own are on one time line", on_several_clocks),
-        // Clocks are compared the same way between two clocks of one host, in a tenth of the time: not with every change.
+        // The test above compares clocks the same way, in a tenth of the time.
         Test::on_two_nodes("over the pml, messages between two nodes are on one time line", between_nodes)
             .device_independent(),
         Test::on_emulated("over the pml, what the program wants recorded is, and what it does not is not", controlled)
@@ -37,29 +33,26 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.into_iter().map(Test::device_independent).collect()
 }
 
-/// A folder for a trace.
 pub(crate) fn a_place() -> Result<Folder> {
     Folder::new("ibex-recorder")
 }
 
-/// Where the trace is in it.
 pub(crate) fn trace(place: &Folder) -> PathBuf {
     place.file("trace")
 }
 
-/// The launch, by `ibex trace`.
 pub(crate) fn recorded(launch: Launch, place: &Folder, options: &str) -> Result<Launch> {
     recorded_after("", launch, place, options)
 }
 
-/// The same, after some shell commands.
+/// As [`recorded`], after some shell commands.
 fn recorded_after(prepare: &str, launch: Launch, place: &Folder, options: &str) -> Result<Launch> {
     let command = command()?;
     let trace = trace(place).display().to_string();
     Ok(launch.inside(format!("{prepare}exec {command} trace {options} -o {trace} -- \"$@\"")))
 }
 
-/// All files of a trace, none of which has a fault.
+/// Opens a trace and checks that no file has a fault.
 pub(crate) fn sound(trace: &Path) -> Result<Trace> {
     let folder = Trace::open(trace)?;
     let faults = folder.readers().iter().flat_map(Reader::faults).chain(folder.unreadable());
@@ -68,7 +61,7 @@ pub(crate) fn sound(trace: &Path) -> Result<Trace> {
     Ok(folder)
 }
 
-/// Of each type as many events as the text has lines, or has lost.
+/// The trace has or has lost as many events of each type as the log has lines.
 fn as_logged(site: &mut Site) -> Result<()> {
     let place = a_place()?;
     let log = place.file("log").display().to_string();
@@ -90,7 +83,7 @@ fn as_logged(site: &mut Site) -> Result<()> {
             let numbers: Vec<u64> = row.split_whitespace().filter_map(|word| word.parse().ok()).collect();
             Some(numbers.iter().sum::<u64>())
         };
-        // Calls of MPI, and where it is stopped, are the recorder's own.
+        // The log has neither calls of MPI nor `mpi_pcontrol`.
         let (calls, types) =
             head.types.iter().zip(reader.counts()).partition::<Vec<_>, _>(|(of, _)| of.name.starts_with("mpi_"));
         let [(_, begun), (_, ended), _] = calls[..] else { bail!("{} types of calls", calls.len()) };
@@ -112,8 +105,8 @@ fn as_logged(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Sends and arrivals that belong together, first to first: of what happens in a communicator, from one rank to
-/// another, under one tag. Gives the time that each message took, and the ranks.
+/// Pairs sends and arrivals of one communicator, two ranks and one tag in their order. Returns the time that each
+/// message took, and the ranks.
 fn ways(folder: &Trace) -> Result<Vec<(i64, usize, usize)>> {
     let mut sends: HashMap<_, Vec<i64>> = HashMap::new();
     let mut arrivals: HashMap<_, Vec<i64>> = HashMap::new();
@@ -145,7 +138,7 @@ fn ways(folder: &Trace) -> Result<Vec<(i64, usize, usize)>> {
     Ok(ways)
 }
 
-/// By how much the times of a file's events may be wrong, as it says itself.
+/// Returns the largest error of a file's timestamps, by its own account.
 fn doubt(reader: &Reader) -> Result<i64> {
     let spans = reader.summaries().flat_map(|summary| &summary.sources);
     let doubts = spans.map(|span| reader.relation(span.source)?.widest(span.first, span.last));
@@ -153,7 +146,7 @@ fn doubt(reader: &Reader) -> Result<i64> {
     doubts.context("a bound of each clock")?.into_iter().max().context("an event")
 }
 
-/// Ranks of one host have one clock: of what was first there is no more doubt than of what their counters show.
+/// Ranks of one host have one clock: only the errors of their counters leave in doubt which event was first.
 fn in_order(site: &mut Site) -> Result<()> {
     let place = a_place()?;
     let launch = Launch::new("pt2pt_flood", 2).with("pml", "ibex").limit(300);
@@ -169,7 +162,7 @@ fn in_order(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// The last two of four ranks have monotonic clocks that are 5000 s ahead, as hosts have their own.
+/// The last two of four ranks have monotonic clocks that are 5000 s ahead.
 fn on_several_clocks(site: &mut Site) -> Result<()> {
     let probe = std::process::Command::new("unshare").args(["--time", "--monotonic", "5000", "true"]).output();
     if !probe.is_ok_and(|probe| probe.status.success()) {
@@ -184,7 +177,7 @@ fn on_several_clocks(site: &mut Site) -> Result<()> {
     recorded_after(every, launch, &place, "")?.passes(site)?;
     let folder = sound(&trace(&place))?;
     let asked = asked(&folder);
-    // Each of the two has a namespace, and so a clock, of its own.
+    // Each of the last two has a namespace, and so a clock, of its own.
     ensure!(asked[..2] == [0, 0] && asked[2].min(asked[3]) >= 2, "{asked:?} samples of rank 0's clock");
     let bounds: Option<Vec<i64>> = (0..4).map(|rank| folder.error(rank)).collect();
     let bounds = bounds.context("a bound of each rank")?;
@@ -195,16 +188,15 @@ fn on_several_clocks(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// How many samples of rank 0's clock each file has: rank 0 asks nobody, and of another host its first rank alone asks
-/// between start and end.
+/// Returns the number of samples of rank 0's clock in each file. Rank 0 takes none; of another host only the first rank
+/// takes any between start and end.
 fn asked(folder: &Trace) -> Vec<usize> {
     let of_rank_0 = |reader: &Reader| reader.samples().iter().filter(|sample| sample.clock == Clock::Rank(0)).count();
     folder.readers().iter().map(of_rank_0).collect()
 }
 
-/// Two virtual machines with clocks of their own, each of which keeps its files to itself.
 fn between_nodes(site: &mut Site) -> Result<()> {
-    // Each node's root is an overlay in its memory: what it writes is brought here.
+    // Each node writes to an overlay in its memory: its files are copied here.
     let (place, there) = (a_place()?, "/tmp/ibex-recorder-trace");
     let remove = |node: usize| Job::new(["rm", "-rf", there]).on(node);
     (0..2).try_for_each(|node| site.fabric(2)?.run(&remove(node))?.checked().map(drop))?;
@@ -238,7 +230,7 @@ fn between_nodes(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// After as many messages as it takes until the recorders have written some events.
+/// A rank dies after enough messages that the recorders have written some events.
 fn killed(site: &mut Site) -> Result<()> {
     for after in ["3000", "100000", "3000000"] {
         let place = a_place()?;
@@ -259,7 +251,7 @@ fn killed(site: &mut Site) -> Result<()> {
     bail!("no event can be read")
 }
 
-/// hw-tests/mpi/pcontrol.c says what it wants.
+/// hw-tests/mpi/pcontrol.c says what is to be recorded.
 fn controlled(site: &mut Site) -> Result<()> {
     const EACH: usize = 40;
     let place = a_place()?;
@@ -305,7 +297,7 @@ fn controlled(site: &mut Site) -> Result<()> {
 /// Ranks begin at 0 again in each world.
 fn spawned(site: &mut Site) -> Result<()> {
     let place = a_place()?;
-    // It may be run again, as Debian's PMIx needs it.
+    // A hang in Debian's PMIx repeats the job.
     let launch = spawning(2, "2", "2").with("pml", "ibex");
     let launch = recorded_after(&format!("rm -rf {}; ", trace(&place).display()), launch, &place, "")?;
     spawned_by(site, &launch)?;
@@ -319,7 +311,7 @@ fn spawned(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Stock's 4.1.4, in a compare-and-swap of a rank on itself: by the recorder's command, and by the doctor.
+/// Open MPI 4.1.4 crashes in a compare-and-swap of a rank on itself: `ibex trace` says so, and the doctor.
 fn known_crash(site: &mut Site) -> Result<()> {
     if Series::here()? != Series::V4_1 {
         site.skip("a crash of Open MPI's shared-memory BTL", "this Open MPI does not crash there");
@@ -351,7 +343,7 @@ fn refused(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// By an option of mpirun's, and in the command of the ranks.
+/// The job preloads by an option of mpirun's, and in the command of the ranks.
 fn beside_others(site: &mut Site) -> Result<()> {
     let own = "libBrokenLocale.so.1";
     let keeps = format!("grep -q {own} /proc/self/maps && exec \"$@\"");

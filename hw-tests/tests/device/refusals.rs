@@ -1,10 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What bad input gets: for each kind a message that says what to do, and a job that goes on another way or ends in
-//! time.
-//!
-//! What takes the device away, or changes its node for a moment, runs in the virtual machines only, or on emulated
-//! adapters that are described so.
-//!
+//! Bad input: each kind gets a message that says what to do, and a job that goes on another way or ends in time. Tests
+//! that take the device away or change its node run in virtual machines, or on emulated adapters configured for it.
 //! Setup grade; one test at a time.
 
 use crate::launch::{Launch, says, says_one_of};
@@ -58,8 +54,8 @@ pub(crate) fn tests() -> Vec<Test> {
         }),
         Test::new("a peer without ibex and without another way ends the job", |site| {
             let launch = Launch::of_a_short_exchange().each_rank_with("btl", &["self,ibex", "self,tcp"]).limit(60);
-            // The words are Open MPI's own, and 4.1 loses them now and then: a rank hands its text to mpirun in a
-            // buffer that may be freed before it is read, which mpirun says instead (orte/util/show_help.c).
+            // Open MPI 4.1 loses these words now and then, as a rank may free the buffer with its text before mpirun
+            // reads it; mpirun then says that instead (orte/util/show_help.c).
             says_one_of(
                 &launch.is_refused_with(site, &[])?,
                 &["unable to reach each other", "unreachable", "show_help.c"],
@@ -89,7 +85,7 @@ fn locked_memory(site: &mut Site) -> Result<()> {
 }
 
 fn address_space(site: &mut Site) -> Result<()> {
-    // Enough for Open MPI, and not for an adapter's queues and memory as well.
+    // Enough for Open MPI, but not for an adapter's queues and memory.
     let launch = Launch::new("init_finalize", 2).ranks_inside("ulimit -v 400000; exec \"$@\"").limit(60);
     let outcome = launch.is_refused_with(site, &["Cannot allocate memory", "ulimit -v", "400000 KiB"])?;
     ensure!(!outcome.stderr.contains("ulimit -l"), "locked memory is blamed: {outcome}");
@@ -98,7 +94,7 @@ fn address_space(site: &mut Site) -> Result<()> {
 
 fn open_files(site: &mut Site) -> Result<()> {
     let mut told = 0;
-    // With fewer Open MPI itself does not start, with more there are enough.
+    // With fewer files Open MPI itself does not start; with more there are enough.
     for files in 14..=20 {
         let script = format!("ulimit -n {files}; exec \"$@\"");
         let outcome = Launch::new("init_finalize", 2).ranks_inside(script).limit(60).run(site)?;
@@ -174,7 +170,7 @@ fn no_device(site: &mut Site) -> Result<()> {
     alone.is_refused_with(site, &["ibex", "no RDMA device"]).map(drop)
 }
 
-/// The version a process sees is a symbol of Open MPI's, so a library that has it first changes it.
+/// The version that a process sees is a symbol of Open MPI's, which a preloaded library can replace.
 fn another_open_mpi(site: &mut Site) -> Result<()> {
     let script = "echo 'const char opal_version_string[] = \"4.0.9\";' >/tmp/version.c && \
                   cc -shared -fPIC -o /tmp/version.so /tmp/version.c && LD_PRELOAD=/tmp/version.so \"$@\"";

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the tests run: the fabric that is open, and where component and programs are.
+//! Where the tests run: the open fabric, and the folders of component and programs.
 //!
-//! Only one fabric is open at a time: the machines that test have two processors. The usual one of so many nodes serves
-//! test after test; one on adapters of a test's own is made for a single run, as its faults count from its beginning.
-//!
-//! Setup grade; one thread at a time.
+//! Only one fabric is open at a time, as the machines that test have two processors. The usual one serves test after
+//! test; one on a test's own adapters serves one run, as its faults count from its beginning. Setup grade; one thread
+//! at a time.
 
 use crate::test::share;
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -14,34 +13,31 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// The open fabric.
 struct Open {
     fabric: Fabric,
-    /// Has the configuration of the adapters it was made for; removed after it.
+    /// Folder with the configuration of its adapters, removed after it.
     adapters: Option<Folder>,
 }
 
-/// The place of all tests.
 pub(crate) struct Site {
     device: Device,
     selection: Selection,
     components: PathBuf,
     programs: PathBuf,
     open: Option<Open>,
-    /// Why a fabric of so many nodes cannot be opened; found once, told to every test that needs it.
+    /// Number of nodes and reason of each fabric that could not be opened.
     refused: Vec<(usize, String)>,
-    /// What was skipped, each with its reason.
+    /// Skipped tests with the reasons.
     pub(crate) skips: Vec<String>,
-    /// What was done once more, each with the reason.
+    /// Repeated tests with the reasons.
     pub(crate) repeats: Vec<String>,
-    /// How many cases the programs reported as passed.
+    /// Number of cases that the programs reported as passed.
     pub(crate) cases: u64,
-    /// How long each test took.
     pub(crate) took: Vec<(Duration, String)>,
 }
 
 impl Site {
-    /// The site the environment describes; none where no device was asked for.
+    /// Returns the site that the environment describes; `None` if it names no device.
     pub(crate) fn from_environment() -> Result<Option<Self>> {
         let Some(device) = env::var_os("IBEX_DEVICE").filter(|name| !name.is_empty()) else { return Ok(None) };
         let device = device.to_str().context("IBEX_DEVICE is not text")?.parse()?;
@@ -59,7 +55,7 @@ impl Site {
         }))
     }
 
-    /// The fabric with so many nodes, opened if another or none is.
+    /// Returns the fabric with this number of nodes, and opens it if it is not open.
     pub(crate) fn fabric(&mut self, nodes: usize) -> Result<&Fabric> {
         if let Some((_, reason)) = self.refused.iter().find(|(count, _)| *count == nodes) {
             bail!("the device {} could not be opened before: {reason}", self.device);
@@ -70,7 +66,7 @@ impl Site {
             match Fabric::open(&self.device, nodes) {
                 Ok(fabric) => self.open = Some(Open { fabric, adapters: None }),
                 Err(error) => {
-                    // The rest was shown by the test that failed first.
+                    // The test that failed first showed the rest.
                     let text = format!("{error:#}");
                     self.refused.push((nodes, text.lines().next().unwrap_or_default().to_owned()));
                     return Err(error.context(format!("the device {} cannot be opened", self.device)));
@@ -80,7 +76,7 @@ impl Site {
         self.open_fabric()
     }
 
-    /// A new fabric on emulated adapters that this text describes.
+    /// Opens a fabric on emulated adapters of this configuration.
     pub(crate) fn fabric_on(&mut self, configuration: &str) -> Result<&Fabric> {
         self.open = None;
         let adapters = Folder::new("ibex-adapters")?;
@@ -96,12 +92,12 @@ impl Site {
         self.open.as_ref().map(|open| &open.fabric).ok_or_else(|| anyhow!("no fabric is open"))
     }
 
-    /// What port 1 of an emulated adapter of the open fabric has counted so far (a file of its `hw_counters`).
+    /// Returns a counter of port 1 of an emulated adapter (a file of its `hw_counters`).
     pub(crate) fn counted(&self, device: &str, counter: &str) -> Result<u64> {
         counted(self.open_fabric()?, device, counter)
     }
 
-    /// What emulated adapters have written to this file of the open fabric's folder; empty where there is none.
+    /// Returns a file that the emulated adapters wrote to the fabric's folder; empty if there is none.
     pub(crate) fn noted(&self, file: &str) -> Result<String> {
         let script = format!("if [ -e \"$SOFTHCA_FABRIC/{file}\" ]; then cat \"$SOFTHCA_FABRIC/{file}\"; fi");
         Ok(self.open_fabric()?.run(&Job::new(["sh", "-c", &script]))?.checked()?.stdout)
@@ -118,12 +114,11 @@ impl Site {
         Job::new(words).env("OMPI_MCA_mca_base_component_path", path)
     }
 
-    /// The folder with the compiled MPI programs.
     pub(crate) fn programs(&self) -> String {
         self.programs.display().to_string()
     }
 
-    /// A compiled MPI program, or one of the machine by its absolute path.
+    /// Returns the path of a compiled MPI program, or of a program of the machine, which has an absolute path.
     pub(crate) fn program(&self, name: &str) -> Result<String> {
         let path = self.programs.join(name);
         if !path.is_file() {
@@ -132,27 +127,23 @@ impl Site {
         Ok(path.display().to_string())
     }
 
-    /// Whether the tests may take the device apart and change its nodes: they are virtual machines of their own.
+    /// Whether tests may break the device and change its nodes, as these are virtual machines.
     pub(crate) fn is_disposable(&self) -> bool {
         self.device == Device::SoftRoce
     }
 
-    /// The share of its repeats that a test program does here.
     pub(crate) fn share(&self) -> f64 {
         share(self.selection, &self.device)
     }
 
-    /// Which tests are run.
     pub(crate) fn selection(&self) -> Selection {
         self.selection
     }
 
-    /// The device that was asked for.
     pub(crate) fn device(&self) -> &Device {
         &self.device
     }
 
-    /// The tests that took longest, the longest first.
     pub(crate) fn slowest(&self, count: usize) -> Vec<(Duration, String)> {
         let mut took = self.took.clone();
         took.sort_by_key(|(time, _)| std::cmp::Reverse(*time));
@@ -160,32 +151,29 @@ impl Site {
         took
     }
 
-    /// Notes that a test cannot run here, and why.
     pub(crate) fn skip(&mut self, what: &str, reason: &str) {
         self.skips.push(format!("{what}: {reason}"));
     }
 }
 
-/// Returns the path of the command `ibex`.
 pub(crate) fn command() -> Result<String> {
     env::var("IBEX_COMMAND").context("IBEX_COMMAND is not set; `cargo xtask test` does it")
 }
 
-/// What port 1 of an emulated adapter of this fabric has counted so far.
 pub(crate) fn counted(fabric: &Fabric, device: &str, counter: &str) -> Result<u64> {
     let file = format!("$SOFTHCA_FABRIC/sysfs/class/infiniband/{device}/ports/1/hw_counters/{counter}");
     let outcome = fabric.run(&Job::new(["sh", "-c", &format!("cat \"{file}\"")]))?.checked()?;
     outcome.stdout.trim().parse().with_context(|| format!("{counter} of {device} is {:?}", outcome.stdout))
 }
 
-/// A `[[fault]]` of this fabric that has not taken place, as `softhca ctl faults` shows it.
+/// Returns a `[[fault]]` of this fabric that has not taken place, as `softhca ctl faults` shows it.
 pub(crate) fn fault_to_come(fabric: &Fabric) -> Result<Option<String>> {
     let told = fabric.ctl(&["faults"])?;
     ensure!(!told.is_empty(), "the fabric knows no faults");
     Ok(told.lines().find(|line| line.contains(" applied 0 of ")).map(str::to_owned))
 }
 
-/// That each fault of the configuration that this fabric was made for took place by the end of a job.
+/// Checks that each fault of the fabric's configuration took place by the end of a job.
 pub(crate) fn faults_applied(fabric: &Fabric, configuration: &str, outcome: &Outcome) -> Result<()> {
     if configuration.contains("[[fault]]")
         && let Some(fault) = fault_to_come(fabric)?

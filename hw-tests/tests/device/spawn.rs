@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Jobs that meet peers they did not start with: processes that are spawned, and groups that connect and accept, each
-//! many times, on one node and on two.
+//! Jobs that meet peers they did not start with: spawned processes, and groups that connect and accept.
 //!
-//! Inside these calls MPI waits in the runtime, where it makes no progress: a message that its sender only believes to
-//! have sent is never received, and the job hangs. Setup grade; one test at a time.
+//! In these calls MPI waits in the runtime, without progress: if a message that its sender counts as sent has not left,
+//! the job hangs. Setup grade; one test at a time.
 
 use crate::launch::Launch;
 use crate::site::Site;
@@ -13,19 +12,18 @@ use hw_tests::openmpi::Series;
 use hw_tests::{Ending, Outcome};
 use std::collections::HashSet;
 
-/// Jobs on one node.
 const TIMES: usize = 10;
 
-/// Children spawned, one after the other, by a job on two.
+/// Number of children, spawned one after the other by a job on two nodes.
 const TIMES_ON_TWO_NODES: &str = "4";
 
-/// How often a job may hang in the runtime, one after the other, before that is a failure.
+/// Number of hangs in the runtime, one after the other, that is a failure.
 const HANGS: usize = 3;
 
 /// Ranks that spawn together, and how many they spawn.
 const FAMILIES: [(usize, &str); 5] = [(1, "2"), (1, "3"), (2, "2"), (2, "4"), (3, "2")];
 
-/// The same on two nodes, by whichever PML.
+/// The same on two nodes, with the PML.
 const FAMILIES_ON_TWO_NODES: [(&str, usize, &str); 2] = [("ob1", 1, "3"), ("ibex", 3, "2")];
 
 pub(crate) fn tests() -> Vec<Test> {
@@ -75,7 +73,6 @@ fn on_two_nodes() -> impl Iterator<Item = Test> {
     families.chain([Test::on_two_nodes(name, |site| meets(site, &meeting(4, "20").on_two_nodes()))])
 }
 
-/// Runs groups that meet by a port's name, if this Open MPI can do that.
 pub(crate) fn meets(site: &mut Site, launch: &Launch) -> Result<()> {
     if Series::here()?.has_ports() {
         return launch.passes(site);
@@ -84,12 +81,11 @@ pub(crate) fn meets(site: &mut Site, launch: &Launch) -> Result<()> {
     Ok(())
 }
 
-/// Groups that meet by a port's name, so often.
 fn meeting(ranks: usize, cycles: &str) -> Launch {
     Launch::new("connect_cycles", ranks).arguments(&["ports", "--cycles", cycles]).limit(240)
 }
 
-/// Two ranks whose children come and go. In the end those two are connected, by each of two ports at most.
+/// Two ranks whose children come and go. In the end these two are connected, by each of two ports at most.
 fn come_and_go() -> Launch {
     spawning(2, "2", "3").with_argument("--connections", "2").with("btl_ibex_link_outage", "200").limit(120)
 }
@@ -100,8 +96,8 @@ pub(crate) fn spawning(parents: usize, children: &str, cycles: &str) -> Launch {
     Launch::new("connect_cycles", parents).arguments(&arguments).with("btl_ibex_verbose", "1").limit(60)
 }
 
-/// Debian's PMIx now and then loses a spawned process in `PMIx_Init`, over any transport, before one is opened: then
-/// the job is run once more, and that is said.
+/// Runs a job that spawns. Debian's PMIx now and then loses a spawned process in `PMIx_Init`, over any transport,
+/// before that opens a port: then the job is run again, which is noted.
 pub(crate) fn spawned(site: &mut Site, launch: &Launch) -> Result<()> {
     for _ in 0..HANGS {
         let outcome = launch.run(site)?;
@@ -113,19 +109,17 @@ pub(crate) fn spawned(site: &mut Site, launch: &Launch) -> Result<()> {
     bail!("a spawned process did not come out of PMIx_Init {HANGS} times in a row")
 }
 
-/// Whether a job hangs and one of its processes has not got as far as opening a port: of those started last there are
-/// as many as of those that have.
+/// Whether a job hangs and has fewer processes with a port than it started.
 fn hangs_in_the_runtime(outcome: &Outcome) -> bool {
     outcome.ending == Ending::TimedOut && processes_started(&outcome.stdout) > processes_with_a_port(&outcome.stderr)
 }
 
-/// How many processes the program says it has asked for.
 fn processes_started(stdout: &str) -> usize {
     let number = |line: &str| line.strip_prefix("processes ")?.parse::<usize>().ok();
     stdout.lines().filter_map(number).sum()
 }
 
-/// How many processes have said that they took a port: `[host:pid] ibex: port ... taken: ...`.
+/// The number of processes that wrote `[host:pid] ibex: port ... taken: ...`.
 fn processes_with_a_port(stderr: &str) -> usize {
     let taken = |line: &&str| line.contains("ibex: port") && line.contains(" taken: ");
     stderr.lines().filter(taken).filter_map(|line| line.split("] ").next()).collect::<HashSet<_>>().len()

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Which ports of two processes are connected, and which ports are used at all, on emulated adapters of several
-//! networks.
-//!
-//! The ranks of a job are given different adapters, as hosts are that were cabled differently. On other devices each
-//! test is skipped, with the reason. Setup grade; one test at a time.
-
+//! networks. The ranks of a job have different adapters, like hosts that were cabled differently. Setup grade; one test
+//! at a time.
 use crate::launch::{Launch, says};
 use crate::site::Site;
 use crate::test::{INFINIBAND, Test};
@@ -106,14 +103,12 @@ pub(crate) fn tests() -> Vec<Test> {
     ]
 }
 
-/// Adapters `softhca0`, `softhca1`, ... with these lines in each.
 fn adapters(each: &[String]) -> String {
     let device = |(index, lines): (usize, &String)| format!("[[device]]\nname = \"softhca{index}\"\n{lines}\n");
     each.iter().enumerate().map(device).collect()
 }
 
-/// Ranks of which each has an adapter, with a port in each of these fabrics, in this order. All fabrics have the
-/// default prefix.
+/// Gives each rank an adapter with a port in each of its fabrics, in this order. All fabrics have the default prefix.
 fn crossed(ranks: &[&str], launch: Launch) -> Launch {
     let port = |fabric: char| format!("[[device.port]]\nnetwork = \"{fabric}\"\n");
     let ports = |fabrics: &&str| fabrics.chars().map(port).collect::<String>();
@@ -123,14 +118,14 @@ fn crossed(ranks: &[&str], launch: Launch) -> Launch {
     launch.with("btl_ibex_verbose", "1").on_adapters(adapters(&each)).each_rank_with("btl_ibex_if_include", &names)
 }
 
-/// Every pair of ports that was used was connected.
+/// Checks that every pair of ports that was used was connected.
 fn is_without_detour(outcome: &Outcome) -> Result<()> {
     let text = format!("{}{}", outcome.stdout, outcome.stderr);
     ensure!(!text.contains("does without a port"), "a pair of ports was not connected: {outcome}");
     Ok(())
 }
 
-/// Two ranks, of which each has two of four adapters.
+/// Two ranks with two of four adapters each.
 struct Crosswise(String);
 
 fn crosswise(each: &[String; 4]) -> Crosswise {
@@ -143,7 +138,6 @@ impl Crosswise {
         launch.each_rank_with("btl_ibex_if_include", &["softhca0,softhca1", "softhca2,softhca3"])
     }
 
-    /// Both rails carry what is striped over them.
     fn passes_over_both(&self, site: &mut Site) -> Result<()> {
         is_without_detour(&self.launch().succeeds(site)?)
     }

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a test is: its name, what it does, what it needs of the device, and in which tier it is; and which tests run.
-//!
-//! Made by every file of tests; chosen, listed and run by `main`. Setup grade.
+//! A test: its name, what it does, what it needs of the device, and its tier; and which tests run. Every file of tests
+//! makes them; `main` lists and runs them. Setup grade.
 
 use crate::launch::over_the_pml;
 use crate::site::Site;
@@ -13,26 +12,26 @@ use std::env;
 pub(crate) const INFINIBAND: (fn(&Device) -> bool, &str) =
     (Device::has_infiniband, "the adapters have no InfiniBand ports");
 
-/// What a test needs; it is skipped elsewhere.
+/// Needs of a test, which is skipped elsewhere.
 #[derive(Clone, Copy, Debug)]
 enum Needs {
     Nothing,
-    /// Adapters that it describes itself.
+    /// Adapters that the test configures.
     Emulated,
-    /// The same, of a profile of which this holds; or what it lacks.
+    /// Such adapters, whose profile has this property; the text names what others lack.
     EmulatedWith(fn(&Device) -> bool, &'static str),
     TwoNodes,
 }
 
-/// A test: its name, a sentence, and what it does; an error is a failure and shows all that was printed.
+/// A test. An error that it returns is a failure, and shows all that was printed.
 pub(crate) struct Test {
     pub(crate) name: String,
     run: Run,
     needs: Needs,
     pub(crate) tier: Tier,
-    /// Whether what it tests is the same on every device: a parameter's bounds, what a tool is shown.
+    /// Whether it has the same result on every device: a parameter's bounds, what a tool is shown.
     pub(crate) device_independent: bool,
-    /// Whether it changes the host, so that no other test may run on it.
+    /// Whether it changes the host, so that no other test may run meanwhile.
     pub(crate) is_alone: bool,
 }
 
@@ -45,12 +44,12 @@ impl Test {
         Self { name, run: Box::new(run), needs, tier, device_independent: false, is_alone: false }
     }
 
-    /// A test that describes adapters of its own; skipped where they are not emulated.
+    /// Makes a test that configures emulated adapters.
     pub(crate) fn on_emulated(name: impl Into<String>, run: impl Fn(&mut Site) -> Result<()> + Send + 'static) -> Self {
         Self { needs: Needs::Emulated, ..Self::new(name, run) }
     }
 
-    /// The same, of adapters whose profile has what the test needs; skipped where it has not.
+    /// Makes a test that configures emulated adapters, whose profile must have a property.
     pub(crate) fn on_emulated_with(
         (has, lack): (fn(&Device) -> bool, &'static str),
         name: impl Into<String>,
@@ -59,7 +58,6 @@ impl Test {
         Self { needs: Needs::EmulatedWith(has, lack), ..Self::new(name, run) }
     }
 
-    /// A test that needs two nodes; skipped where there is one.
     pub(crate) fn on_two_nodes(
         name: impl Into<String>,
         run: impl Fn(&mut Site) -> Result<()> + Send + 'static,
@@ -67,7 +65,7 @@ impl Test {
         Self { needs: Needs::TwoNodes, ..Self::new(name, run) }
     }
 
-    /// The same, of which a run on one device is enough.
+    /// Makes a run on one device enough.
     pub(crate) fn device_independent(self) -> Self {
         Self { device_independent: true, ..self }
     }
@@ -79,30 +77,25 @@ impl Test {
         Self { name, run, device_independent: true, ..self }
     }
 
-    /// The same, while no other test runs on this host.
     pub(crate) fn alone(self) -> Self {
         Self { is_alone: true, ..self }
     }
 
-    /// The same in the quick tier, on emulated adapters and on adapters of this machine.
+    /// Puts it in the quick tier, on emulated adapters and on adapters of this machine.
     pub(crate) fn quick(self) -> Self {
         Self { tier: Tier::Quick, ..self }
     }
 
-    /// The same in the quick tier, also in a virtual machine, where it takes ten times as long.
+    /// Puts it in the quick tier also in a virtual machine, where it takes ten times as long.
     pub(crate) fn quick_on_each_device(self) -> Self {
         Self { tier: Tier::QuickOnEachDevice, ..self }
     }
 
-    /// Whether this sentence is its name.
     pub(crate) fn is_called(&self, sentence: &str) -> bool {
         self.name == sentence.replace(' ', "_")
     }
 
-    /// Runs it, or says why it is skipped.
-    ///
-    /// # Errors
-    /// It fails.
+    /// Runs it, or notes why it is skipped.
     pub(crate) fn run(&self, site: &mut Site) -> Result<()> {
         if let Some(lack) = self.lack(site.device()) {
             site.skip(&self.name, lack);
@@ -111,7 +104,6 @@ impl Test {
         (self.run)(site)
     }
 
-    /// What the device lacks for it.
     fn lack(&self, device: &Device) -> Option<&'static str> {
         match self.needs {
             Needs::Emulated | Needs::EmulatedWith(..) if !device.is_emulated() => {
@@ -125,7 +117,6 @@ impl Test {
         }
     }
 
-    /// The devices that it needs, in a word.
     pub(crate) fn devices(&self) -> &'static str {
         match self.needs {
             Needs::Nothing => "any",
@@ -135,10 +126,9 @@ impl Test {
     }
 }
 
-/// When `cargo xtask test` runs a test.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Tier {
-    /// With `--all` alone.
+    /// Only with `--all`.
     All,
     /// At each change, but not in a virtual machine.
     Quick,
@@ -146,8 +136,8 @@ pub(crate) enum Tier {
     QuickOnEachDevice,
 }
 
-/// The share of its repeats that a test program does on this device. In the quick tier every kind of case occurs, though
-/// not often; with `--all` one device does all repeats, another emulated one a quarter, and a virtual machine a tenth.
+/// The share of its repetitions that a program does on this device. The quick tier has every kind of case, but few
+/// repetitions; with `--all` one device does all, another emulated one a quarter, and a virtual machine a tenth.
 pub(crate) fn share(selection: Selection, device: &Device) -> f64 {
     match (selection, device) {
         (Selection::Quick, Device::SoftRoce) => 0.05,
@@ -157,11 +147,8 @@ pub(crate) fn share(selection: Selection, device: &Device) -> f64 {
     }
 }
 
-/// Keeps those of a [`Selection`] that are to be run on this device, and whose names contain a line of the variable
-/// `IBEX_ONLY`, if it is set; all where no device was asked for. Returns what is to be said of the others.
-///
-/// # Errors
-/// No test is left.
+/// Keeps the tests of a [`Selection`] for this device whose names contain a line of the variable `IBEX_ONLY`, if it is
+/// set. Returns a note on the others; fails if no test is left.
 pub(crate) fn select(tests: &mut Vec<Test>, selection: Selection, device: Option<&Device>) -> Result<Option<String>> {
     let all = tests.len();
     let said = match selection {
@@ -195,7 +182,6 @@ pub(crate) fn select(tests: &mut Vec<Test>, selection: Selection, device: Option
     Ok(said)
 }
 
-/// Prints a line for each: its tier, the devices that it needs, and its name.
 pub(crate) fn list(tests: &[Test]) {
     println!("tier   device     test");
     for test in tests {

@@ -1,10 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tools on a device: the programs of hw-tests/tools, which are linked with ibex, and the logger around a program.
-//!
-//! The tools that check themselves say how many cases passed, as the programs of hw-tests/mpi do. The tool of
-//! docs/writing-a-tool.md prints what it counted, and is judged here; so is the log.
-//!
-//! Setup grade; any thread.
+//! Tools check themselves and count cases as the programs of hw-tests/mpi do; this file judges the log, and the output
+//! of the tool of docs/writing-a-tool.md. Setup grade; any thread.
 
 use crate::launch::{Launch, Parameters};
 use crate::listed::every_program_is_listed;
@@ -16,10 +13,9 @@ use hw_tests::openmpi::Series;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// A sentence, the program, its arguments, and on how many ranks.
+/// A sentence, the program, its arguments, and the number of ranks.
 type Checked = (&'static str, &'static str, &'static [&'static str], usize);
 
-/// Those that are run over ob1.
 const OVER_OB1: [Checked; 5] = [
     ("MPI_T tells what the transport carries below another PML", "mpi_t_below", &[], 2),
     ("the events of a source are told in the order in which they happened", "mpi_t_order", &[], 2),
@@ -28,7 +24,6 @@ const OVER_OB1: [Checked; 5] = [
     ("PERUSE tells of puts, gets and atomics", "peruse_operations", &[], 2),
 ];
 
-/// Those that are run where ibex does the matching.
 const OVER_THE_PML: [Checked; 20] = [
     ("callbacks of MPI_T get what they are fit for, of their communicator, while it lasts", "mpi_t_callbacks", &[], 2),
     (
@@ -57,10 +52,10 @@ const OVER_THE_PML: [Checked; 20] = [
     ("MPI_T tells that communicators come and go, and who is in them", "mpi_t_communicators", &["spawn"], 4),
 ];
 
-/// Of these the one that the quick tier runs in a virtual machine, too.
+/// Programs that the quick tier runs in a virtual machine, too.
 const QUICK_ON_EACH_DEVICE: &[&str] = &["mpi_t_matching", "peruse_requests"];
 
-/// What MPI_T tells of how messages go: a sentence, what the program is to do, and with which parameters that is so.
+/// A sentence, the argument of the program, and the parameters for which it holds.
 const PROTOCOLS: [(&str, &str, Parameters); 5] = [
     ("by the adapter, and to oneself", "adapter", &[]),
     ("by shared memory", "shared", &[("btl", "self,sm,ibex")]),
@@ -115,7 +110,7 @@ pub(crate) fn tests() -> Vec<Test> {
         .quick(),
     );
     tests.extend(told_protocols());
-    // Whatever is kept at all is beyond the bound, so that short messages are announced, and some pend.
+    // Every kept message exceeds this bound, so that short messages are announced, and some pend.
     tests.push(Test::new("over the pml, a profiler by PERUSE follows requests of who is held back", |site| {
         let launch = Launch::new("peruse_profiler", 2).with("pml", "ibex");
         launch.with("pml_ibex_unexpected_memory", "1").passes(site)
@@ -123,7 +118,6 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.into_iter().map(Test::device_independent).collect()
 }
 
-/// Makes the test of a tool that checks itself.
 fn checked((sentence, program, arguments, ranks): Checked) -> Test {
     Test::new(sentence, move |site| {
         if can_run(program, sentence, site)? {
@@ -134,7 +128,7 @@ fn checked((sentence, program, arguments, ranks): Checked) -> Test {
     })
 }
 
-/// Whether Open MPI asks ibex for all that a program needs; if not, says that it is skipped.
+/// Whether Open MPI asks ibex for all that a program needs; if not, notes the skip.
 fn can_run(program: &str, sentence: &str, site: &mut Site) -> Result<bool> {
     let needs_atomics = ["mpi_t_operations", "peruse_operations"].contains(&program);
     let can = !needs_atomics || site.device().has_atomics() || Series::here()? == Series::V4_1;
@@ -144,7 +138,6 @@ fn can_run(program: &str, sentence: &str, site: &mut Site) -> Result<bool> {
     Ok(can)
 }
 
-/// By which protocol, why and by which port messages go.
 fn told_protocols() -> impl Iterator<Item = Test> {
     let launch = |site: &Site, what: &str, parameters: Parameters| {
         let is_inline =
@@ -182,7 +175,7 @@ fn counts(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Whatever it returns but success is an exit status that is not success, also where its low 8 bits are 0.
+/// Every return value but success gives an exit status of failure, even one whose low 8 bits are 0.
 fn failing_callbacks(site: &mut Site) -> Result<()> {
     let ending = |answer: &str| Launch::new("peruse_examples", 2).arguments(&["ending", answer]).with("pml", "ibex");
     ending("0").passes(site)?;
@@ -194,12 +187,11 @@ fn failing_callbacks(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Runs a program under the logger, for all its ranks; returns the log of each.
+/// Runs a program under the logger; returns the log of each rank.
 fn logged(site: &mut Site, program: &'static str, ranks: usize, events: Option<&str>) -> Result<Vec<String>> {
     logged_by(site, Launch::new(program, ranks).with("pml", "ibex"), ranks, events)
 }
 
-/// The same, of a program that is launched in this way.
 fn logged_by(site: &mut Site, launch: Launch, ranks: usize, events: Option<&str>) -> Result<Vec<String>> {
     let library = site.components().parent().context("components lie beside the library")?.join("libibex-log.so");
     ensure!(library.is_file(), "{} is not there; `cargo xtask test` builds it", library.display());
@@ -221,7 +213,6 @@ fn logged_by(site: &mut Site, launch: Launch, ranks: usize, events: Option<&str>
     logs
 }
 
-/// The elements of a line of a log.
 fn elements(line: &str) -> BTreeMap<&str, i64> {
     line.split(' ')
         .filter_map(|word| word.split_once('='))
@@ -262,7 +253,7 @@ fn logs(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Every event of four ranks whose threads all call MPI: what begins ends, and the table counts the lines there are.
+/// Four ranks whose threads all call MPI: what begins ends, and the table of a log has the number of its lines.
 fn follows_threads(site: &mut Site) -> Result<()> {
     for log in logged(site, "threads", 4, Some("all"))? {
         let mut lines: BTreeMap<&str, u64> = BTreeMap::new();
@@ -285,8 +276,7 @@ fn follows_threads(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Checks, over ibex's PML, how long receives and messages were in the queues, and how long the queues were. The
-/// program posts 50 receives at once.
+/// Checks, over ibex's PML, the times in the queues and their lengths. The program posts 50 receives at once.
 fn tells_of_the_queues(site: &mut Site) -> Result<()> {
     let launch = Launch::new("mpi_t_matching", 2).with("pml", "ibex");
     let logs = logged_by(site, launch, 2, Some("all"))?;
@@ -294,7 +284,7 @@ fn tells_of_the_queues(site: &mut Site) -> Result<()> {
     for (row, least, left) in [
         ("receives in the posted queue", 50.0, 0),
         ("messages in the unexpected queue", 4.0, 0),
-        // The program frees a request before it is complete: nobody asks for that.
+        // The program frees a request before it is complete.
         ("done, not asked for", 50.0, 1),
         ("comm_search_unex_q_begin - comm_search_unex_q_end", 50.0, 0),
     ] {
@@ -312,7 +302,7 @@ fn tells_of_the_queues(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// A library that is preloaded and the registrations of the program: each sees all, whatever the other's callbacks do.
+/// The preloaded logger and the program's own registrations each see all events, whatever the other's callbacks do.
 fn beside_the_logger(site: &mut Site) -> Result<()> {
     for log in &logged(site, "events_tools", 2, Some("xfer_end"))? {
         let ends = log.lines().filter(|line| !line.starts_with('#') && elements(line).get("tag") == Some(&100)).count();

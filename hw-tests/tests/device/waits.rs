@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who is late, as traces of real programs tell: hw-tests/mpi/waits.c plants each kind of wait and says how long it is.
-//!
-//! Setup grade; one test at a time.
+//! Late ranks in traces of real programs: hw-tests/mpi/waits.c plants each kind of wait and says how long it is. Setup
+//! grade; one test at a time.
 
 use crate::launch::Launch;
 use crate::recorder::{a_place, recorded, sound, trace};
@@ -21,17 +20,17 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.into_iter().map(Test::device_independent).collect()
 }
 
-/// A wait that the program has planted, nanoseconds; of no kind: none.
+/// A planted wait, in nanoseconds; without a kind there is none.
 struct Planted {
     tag: i32,
     kind: Option<WaitKind>,
     least: i64,
     most: i64,
-    /// For how long the kernel kept the ranks from a processor meanwhile: whoever waits then waits for that.
+    /// Time for which the kernel kept the ranks from a processor: a rank that waits then waits for that.
     lost: i64,
 }
 
-/// What else may be found.
+/// Time of other waits that is accepted, in nanoseconds.
 const SLACK: i64 = 100_000_000;
 
 fn planted(outcome: &Outcome) -> Result<Vec<Planted>> {

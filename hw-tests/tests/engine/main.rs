@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The engine on a real device: two ports of one process that talk to each other through the adapter.
 //!
-//! Needs an RDMA device: `IBEX_DEVICE` names it, and a device that is asked for and missing is a failure. Every test is
-//! ignored unless asked for (`--ignored`), because most machines have none; `cargo xtask test` runs them.
-//! Both ports are polled by one thread, so that the order of events is the test's to choose.
+//! `IBEX_DEVICE` names the device; without it every test fails, so each is ignored unless asked for (`--ignored`), as
+//! `cargo xtask test` does. One thread polls both ports, so that the test chooses the order of events.
 
 mod pair;
 mod receiver_not_ready;
@@ -24,12 +23,11 @@ fn skip(reason: &str) {
     println!("\nskip {reason}");
 }
 
-/// The numbers that messages carry.
 fn numbers(events: &[Got]) -> Vec<u32> {
     received(events).iter().map(|(_, bytes)| u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"))).collect()
 }
 
-/// Whether the failure of the connection is before every request that failed for it.
+/// Whether the failure of the connection precedes every request that failed for it.
 fn is_told_first(events: &[Got]) -> bool {
     let failure = events.iter().position(|event| *event == Got::Failure);
     let failed = events.iter().position(|event| matches!(event, Got::Done { outcome: Err(_), .. }));
@@ -41,7 +39,7 @@ fn is_told_first(events: &[Got]) -> bool {
 fn messages_of_every_kind_arrive_whole_and_in_order() {
     let mut pair = Pair::open(&Tunables::default());
     let mut slots = Memory::new(&pair.a, 4096, 3);
-    // Where the adapter takes one span, there is no message of two.
+    // An adapter that takes one span cannot send a message of two.
     let kinds = if pair.a.attributes().gathers { 3 } else { 2 };
     for round in 0..200_u32 {
         let text = pattern(round, 40);
@@ -93,7 +91,7 @@ fn a_receiver_that_does_not_look_makes_the_sender_wait_and_loses_nothing() {
         slots.write(number, &(number as u32).to_le_bytes());
         pair.send(1, &[slots.span(number).first(4)], number as u64 + 1);
     }
-    // Only the sender polls, until the adapter can do no more than repeat.
+    // Only the sender polls, until the receiver's adapter has turned requests away.
     pair.until_b_counts("receiver_not_ready", 10);
     let events = pair.until_b(|events| received(events).len() == 500);
     assert_eq!(numbers(&events), (0..500).collect::<Vec<_>>());
@@ -108,7 +106,7 @@ fn a_sender_that_only_asks_for_its_buffers_back_connects_and_gets_them() {
         slots.write(number, &(number as u32).to_le_bytes());
         pair.send(1, &[slots.span(number).first(4)], number as u64 + 1);
     }
-    // `a` is never polled: a program that sends in a loop may not come back to its library's progress.
+    // `a` is never polled: a program that sends in a loop may never call its library's progress.
     let messages = pair.until_b_while_a(|a| a.reclaim(&mut |_| false), |events| received(events).len() == 100);
     assert_eq!(numbers(&messages), (0..100).collect::<Vec<_>>());
     let tokens = pair.until_a(|events| completed(events).len() == 100);
@@ -151,7 +149,7 @@ fn messages_wait_in_ordinary_memory_for_their_turn_and_stay_in_order() {
     let mut pair = Pair::open(&Tunables { send_queue_depth: 16, ..Tunables::default() });
     let mut slots = Memory::new(&pair.a, 64, 1);
     slots.write(0, b"slot");
-    // Short ones go inside the work request, long ones by bounce buffers, of which there are fewer than messages.
+    // Short messages travel in the work request, long ones in bounce buffers, of which there are fewer than messages.
     let messages: Vec<Vec<u8>> =
         (0..500_u32).map(|number| pattern(number, [7, 100, 700, 4096][number as usize % 4])).collect();
     for (number, bytes) in messages.iter().enumerate() {

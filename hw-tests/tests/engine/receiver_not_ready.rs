@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Many senders to one receiver that computes: how often its adapter turns them away, how much they leave with their
-//! own, and that all of it arrives in order when the receiver looks.
-//!
-//! Each test prints what it measured (`--nocapture`). What depends on time is bounded from above only, by time that has
-//! passed.
+//! Many senders to one receiver that computes: how often its adapter turns requests away, how many requests the
+//! senders' adapters hold, and that all messages arrive in order once it polls. Each test prints what it measured
+//! (`--nocapture`); what depends on time has only upper bounds.
 
 use crate::pair::{Got, Memory, PATIENCE, Published, choice, count, open, poll};
 use ibex::peer::PeerName;
@@ -12,14 +10,12 @@ use ibex::tunables::Tunables;
 use ibex_ffi::verbs::LocalSpan;
 use std::time::{Duration, Instant};
 
-/// Receive slots of a port.
 const SLOTS: u64 = 64;
 /// Messages that each sender sends in a round.
 const MESSAGES: usize = 400;
-/// Places that a sender sends from, one for each message of a test.
+/// Slots that a sender sends from in turn.
 const SLOTS_OF_SENDER: usize = 1024;
 
-/// A sender, and the memory that it sends from.
 struct Sender {
     port: Port,
     to: EndpointId,
@@ -29,7 +25,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// Sends `messages` that carry their number, or lets them wait.
+    /// Sends so many messages with their numbers; queues those that the adapter does not take now.
     fn send(&mut self, messages: usize) {
         for number in self.sent..self.sent + messages {
             let slot = number % SLOTS_OF_SENDER;
@@ -44,17 +40,16 @@ impl Sender {
     }
 }
 
-/// One receiver and those who send to it, all in this process.
 struct Crowd {
     receiver: Port,
     senders: Vec<Sender>,
-    /// What came to the receiver, and from how many messages of each sender.
+    /// Events of the receiver, and the number of messages from each sender.
     got: Vec<Got>,
     arrived: Vec<(EndpointId, usize)>,
 }
 
 impl Crowd {
-    /// So many senders, each connected by a message that is thrown away.
+    /// Connects so many senders, each by a message that is thrown away.
     fn connected(senders: u32, tunables: &Tunables) -> Self {
         let (published, choice) = (Published::default(), choice(tunables));
         let mut receiver = open(&choice, tunables, 0, &published);
@@ -73,7 +68,7 @@ impl Crowd {
         crowd
     }
 
-    /// Only the senders poll, until it is enough.
+    /// Polls the senders alone until `enough`.
     fn receiver_computes_until(&mut self, enough: impl Fn(&Self) -> bool) {
         let begin = Instant::now();
         while !enough(self) {
@@ -88,7 +83,7 @@ impl Crowd {
         std::thread::yield_now();
     }
 
-    /// The receiver looks once. Every message must be its sender's next.
+    /// Polls the receiver once. Every message must be its sender's next.
     fn receiver_looks(&mut self) {
         poll(&mut self.receiver, &mut self.got);
         for event in self.got.drain(..) {
@@ -99,7 +94,6 @@ impl Crowd {
         }
     }
 
-    /// All poll until all has arrived.
     fn finish(&mut self) {
         let end = Instant::now() + PATIENCE;
         while self.arrived.iter().zip(&self.senders).any(|((_, arrived), sender)| *arrived < sender.sent) {
@@ -109,17 +103,15 @@ impl Crowd {
         }
     }
 
-    /// A count, over all senders.
     fn sum(&self, name: &str) -> u64 {
         self.senders.iter().map(|sender| count(&sender.port, name)).sum()
     }
 
-    /// Requests that the senders' adapters have and the receiver's has not taken.
+    /// Requests beyond the receive slots that the senders have posted and the receiver has not taken.
     fn behind(&self) -> u64 {
         self.sum("posted") - (self.taken() as u64 + SLOTS)
     }
 
-    /// Messages that the receiver has taken.
     fn taken(&self) -> usize {
         self.arrived.iter().map(|(_, arrived)| arrived).sum()
     }
@@ -133,8 +125,8 @@ fn tunables() -> Tunables {
     Tunables { receive_queue_depth: SLOTS, ..Tunables::default() }
 }
 
-/// The senders send more than there are slots while the receiver computes; then all of it arrives. With the timer that
-/// is chosen, whose longest is `timer` us, they are turned away as often as is borne, and held back.
+/// Senders send more than there are slots while the receiver computes; then all of it arrives. `timer` is the longest
+/// RNR timer of a connection in us: with it senders are turned away no more often than ibex allows, and held back.
 fn is_bounded(senders: u32, timer: u64) {
     let mut crowd = Crowd::connected(senders, &tunables());
     let (begin, before) = (Instant::now(), crowd.turned_away());
@@ -143,7 +135,7 @@ fn is_bounded(senders: u32, timer: u64) {
     crowd.receiver_computes_until(|crowd| begin.elapsed() >= long && crowd.sum("held_back") >= u64::from(senders));
     let turned_away = crowd.turned_away() - before;
     let (held_back, held_back_time) = (crowd.sum("held_back"), crowd.sum("held_back_time"));
-    // Last: all that is counted was within it.
+    // Measured last, so that all that was counted lies within it.
     let time = begin.elapsed();
     println!(
         "\n{senders} senders: turned away {:.0} times a second; {} requests with the adapter of each; held \
@@ -174,7 +166,7 @@ fn sixteen_senders_to_a_receiver_that_computes_lose_nothing() {
     is_bounded(16, 3840);
 }
 
-/// The receiver computes and looks in turn, as programs do: what it takes in between is 128 messages for each sender.
+/// The receiver computes and polls in turn; each time it takes 128 messages for each sender.
 #[test]
 #[ignore = "needs an RDMA device (IBEX_DEVICE)"]
 fn a_receiver_that_computes_again_and_again_finds_less_with_its_senders() {
@@ -184,7 +176,7 @@ fn a_receiver_that_computes_again_and_again_finds_less_with_its_senders() {
         for ((_, arrived), sender) in crowd.arrived.iter().zip(&mut crowd.senders) {
             sender.send(MESSAGES - (sender.sent - arrived));
         }
-        // Each holds it back the first time; from then on it is sent a quarter of a queue, and a little more each time.
+        // Each sender is held back once; from then on it posts a quarter of a queue, and a little more each time.
         let away = crowd.turned_away() + 20;
         crowd.receiver_computes_until(|crowd| crowd.turned_away() >= away && crowd.sum("held_back") >= 8);
         behind.push(crowd.behind());
@@ -202,7 +194,7 @@ fn a_receiver_that_computes_again_and_again_finds_less_with_its_senders() {
         crowd.sum("held_back"),
         crowd.sum("held_back_time")
     );
-    // A queue of each sender's the first time; later those are full of whom it has taken nothing since.
+    // First each sender posts a full queue; later only those do of whom the receiver has taken nothing since.
     assert!(behind[1..].iter().all(|later| *later < behind[0]), "{behind:?}");
     crowd.finish();
 }

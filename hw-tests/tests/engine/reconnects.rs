@@ -1,17 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Peers that are given up and met again, with messages that nobody has looked at: adapters differ in what they lose
-//! then.
-//!
+//! Peers that are given up and met again while received messages lie unpolled: adapters differ in what they lose then.
 //! Run on the usual adapter, and on emulated ones that lose all they can (`tests/device/engine.rs`).
 
 use crate::pair::{Got, Pair, completed, received};
 use ibex::tunables::Tunables;
 
-/// Receive slots of a port, and how many messages nobody looks at before a peer is given up.
+/// Receive slots of a port, and messages that lie unpolled when a peer is given up.
 const SLOTS: u64 = 64;
 const UNSEEN: usize = 8;
 
-/// Whether the message of this tag came.
 fn has(events: &[Got], tag: u8) -> bool {
     received(events).iter().any(|(of, _)| *of == tag)
 }

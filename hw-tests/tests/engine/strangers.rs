@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hellos of those who are not what they say: over the fabric and over TCP, to ports that are connected and at work.
+//! Hellos that lie, over the fabric and over TCP, to ports that are connected and at work.
 //!
 //! A *stranger* knows all that a recording of packets shows (instances, addresses, the layout), but not the key, which
-//! is in the modex alone. A *member* of the job has the key, and says what is not so. Neither may end, hang or spoil
-//! anything.
+//! only the modex has. A *member* of the job has the key. Neither may end, hang or spoil anything.
 
 use crate::pair::{Got, Pair, pattern, received};
 use ibex::connect::Identity;
@@ -17,7 +16,6 @@ use std::io::Write as _;
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
-/// Both carriers, from outside both ports.
 struct Stranger {
     ud: UdCarrier,
     streams: Vec<TcpStream>,
@@ -30,7 +28,6 @@ impl Stranger {
         Stranger { ud: UdCarrier::open(&context, &domain, pair.choice(), tunables).expect("UD"), streams: Vec::new() }
     }
 
-    /// Sends `frame` to b, by both ways.
     fn send(&mut self, pair: &Pair, frame: &[u8; Hello::SIZE]) {
         self.send_datagram(pair, frame);
         let b = pair.b().address();
@@ -58,7 +55,7 @@ impl Stranger {
     }
 }
 
-/// A hello to b that says to come from `rank`, whose port lives as `instance`, for its connection `epoch`.
+/// A hello to b from `rank`, whose port has this instance, for its connection `epoch`.
 fn hello(pair: &Pair, rank: u32, instance: u64, epoch: u32) -> Hello {
     let mut address = *pair.a.address();
     address.instance = instance;
@@ -74,7 +71,7 @@ fn hello(pair: &Pair, rank: u32, instance: u64, epoch: u32) -> Hello {
     }
 }
 
-/// What a stranger, or a member, may say: an unknown rank, a later connection of a known one, another life of it.
+/// Hellos of an unknown rank, of a later connection of a known rank, and of another instance of it.
 fn lies(pair: &Pair) -> Vec<Hello> {
     let instance = pair.a.address().instance;
     vec![
@@ -85,7 +82,6 @@ fn lies(pair: &Pair) -> Vec<Hello> {
     ]
 }
 
-/// Messages both ways, each compared.
 fn talk(pair: &mut Pair, rounds: u32) {
     for round in 0..rounds {
         let text = pattern(round, 60);
@@ -107,14 +103,14 @@ fn forged_hellos_by_datagram_and_tcp_disturb_no_connection_and_are_told_once() {
     let tunables = Tunables { verbose: 1, ..Tunables::default() };
     let mut pair = Pair::open(&tunables);
     pair.connect();
-    // What the ports say of themselves when they are opened.
+    // Lines that the ports wrote when they were opened.
     let of_ports = pair.lines().len();
     let mut stranger = Stranger::new(&pair, &tunables);
     let mut sent = 0;
     for forged in lies(&pair) {
         let good = forged.encode(&pair.b().entry().key);
         for place in 0..Hello::SIZE {
-            // Every byte of a hello that would be taken, changed; and one made with a key that was guessed.
+            // A valid hello with one byte changed; and one made with a guessed key.
             let mut frame = if place == 0 { forged.encode(&Key::from_bytes([7; 16])) } else { good };
             frame[place] ^= u8::from(place > 0);
             // A few at a time, as the datagram queue pair has only so many receives.
@@ -145,19 +141,18 @@ fn a_member_of_the_job_that_lies_of_its_name_or_its_connections_ends_none_of_the
     let mut stranger = Stranger::new(&pair, &tunables);
     let until_said = |pair: &mut Pair, words: &str| pair.until(|pair| talk(pair, 1), |pair| pair.has_said(words));
     let instance = pair.a.address().instance;
-    // A later connection of a rank that is connected: begun beside the one in use, and given up.
+    // A later connection of a connected rank: begun beside the one in use, and given up.
     stranger.send(&pair, &hello(&pair, 0, instance, 1000).encode(&key));
     until_said(&mut pair, "began a connection and left it");
     stranger.send(&pair, &hello(&pair, 77, instance, 1).encode(&key));
     until_said(&mut pair, "rank 77");
-    // After a name that nobody has, no other is looked up for a second; a real peer repeats its hello.
+    // After an unknown name the port looks up no other for a second; a real peer repeats its hello.
     let pause = Instant::now() + Duration::from_secs(2);
     while Instant::now() < pause {
         talk(&mut pair, 1);
     }
     stranger.send(&pair, &hello(&pair, 1, instance, 1).encode(&key));
     until_said(&mut pair, "another instance");
-    // And all at once, again and again.
     for lie in lies(&pair).iter().cycle().take(40) {
         stranger.send(&pair, &lie.encode(&key));
         talk(&mut pair, 20);
@@ -189,11 +184,11 @@ fn a_peer_that_gave_up_its_end_and_begins_anew_is_connected_anew() {
 #[test]
 #[ignore = "needs an RDMA device (IBEX_DEVICE)"]
 fn a_peer_that_began_a_connection_and_is_gone_is_no_failure_where_nothing_waits_for_it() {
-    // A TCP connection to its kernel would say that its process lives.
+    // By TCP the kernel of the peer's host would say that its process lives.
     let connect_via = "ud".to_owned();
     let tunables = Tunables { verbose: 1, connect_timeout: 1, connect_via, ..Tunables::default() };
     let mut pair = Pair::open(&tunables);
-    // The hello of a process that is in the modex, but says no more.
+    // The hello of a process that is in the modex, but then falls silent.
     let (key, instance) = (pair.b().entry().key, pair.a.address().instance);
     let mut stranger = Stranger::new(&pair, &tunables);
     let begun = hello(&pair, 0, instance, 3).encode(&key);
@@ -209,7 +204,7 @@ fn the_acknowledgement_time_out_is_shown_and_bears_two_seconds_of_silence() {
     let mut pair = Pair::open(&Tunables { verbose: 2, ..Tunables::default() });
     pair.connect();
     talk(&mut pair, 1);
-    // By the round trip that the handshake has measured, which is long on a busy machine; at least 4.096 us * 2^16.
+    // By the round trip of the handshake, which is long on a busy machine; at least 4.096 us * 2^16.
     let times: Vec<u64> = (16..=31).map(|exponent| (4096 << exponent) / 1000).collect();
     for count in [pair.count_a("ack_timeout"), pair.count_b("ack_timeout")] {
         assert!(times.contains(&count), "{count} us");

@@ -1,32 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cases of the MPI programs of hw-tests/mpi: what each tests, with how many ranks, with which parameters.
-//!
-//! [`super`] makes tests of them. Setup grade; plain data.
+//! The cases of the MPI programs of hw-tests/mpi, of which [`super`] makes tests. Setup grade; plain data.
 
 use crate::launch::Parameters;
 
-/// A program with a number of ranks and parameters.
 #[derive(Clone, Copy)]
 pub(super) struct Case {
-    /// What the case tests: a sentence to which the test's name may append the number of ranks.
+    /// Sentence to which the test's name may append the number of ranks.
     pub(super) sentence: &'static str,
     pub(super) program: &'static str,
     pub(super) ranks: &'static [usize],
     pub(super) arguments: &'static [&'static str],
     pub(super) parameters: Parameters,
-    /// `[[fault]]` tables of the emulated adapters. A case with faults runs only on these.
+    /// `[[fault]]` tables of emulated adapters, on which alone such a case runs.
     pub(super) faults: &'static str,
-    /// Whether the case fails if MPI provides no threads, although the program itself would skip.
+    /// Whether the case fails if MPI provides no threads.
     pub(super) threads: bool,
-    /// Factor for the program's numbers of repetitions, because an emulated processor is slow.
+    /// Factor of the program's counts of repetitions, for slow emulated processors.
     pub(super) scale: f64,
-    /// Time limit, seconds.
+    /// Time limit in seconds.
     pub(super) limit: u64,
-    /// Whether the case is in the quick tier, with two ranks if `ranks` has that number.
+    /// Whether the quick tier runs it, with two ranks if `ranks` has that number.
     pub(super) quick: bool,
 }
 
-/// Makes a case with two ranks and no arguments, parameters or faults.
 const fn case(sentence: &'static str, program: &'static str) -> Case {
     let (ranks, arguments, parameters): (&[usize], &[&str], Parameters) = (&[2], &[], &[]);
     let (faults, threads, scale, limit, quick) = ("", false, 1.0, 180, false);
@@ -78,7 +74,7 @@ pub(crate) const STARVED: Parameters = &[
 /// Almost no memory for unexpected messages, so that senders are held back.
 pub(crate) const HELD_BACK: Parameters = &[("pml_ibex_unexpected_memory", "1024")];
 
-/// No flight recorder, whose periodic copies of state are not part of a message's path.
+/// The flight recorder copies state now and then, which is not part of a message's path.
 const WITHOUT_FLIGHT_RECORDER: Parameters = &[("btl_ibex_flight_recorder", "no")];
 
 /// No zero-copy, and no inline sends.
@@ -92,8 +88,7 @@ const FAULTY_HANDSHAKE: &str = "[[fault]]\naction = \"drop\"\nqp_type = \"ud\"\n
 pub(crate) const WRITTEN: Parameters =
     &[("btl_ibex_flags", "send,put,inplace"), ("btl_ibex_min_rdma_pipeline_size", "65536")];
 
-/// Least growth of performance variables in each rank, after the program's traffic: 200 short messages, long and
-/// scattered ones, one-sided operations.
+/// Least growth of performance variables in each rank.
 const GROWING: &[&str] = &[
     "inline_sent=200",
     "inline_bytes=1600",
@@ -213,8 +208,7 @@ pub(super) static CASES: &[Case] = &[
     case("a message over 2 GiB arrives whole", "message_over_2gib").limit(420),
 ];
 
-/// Cases that run only over ibex's PML: events of messages, which only the PML raises; and receives that are too short,
-/// beyond whose end Open MPI's ob1 writes, over any transport.
+/// Cases over ibex's PML alone: only it raises events of messages, and ob1 writes beyond receives that are too short.
 pub(super) static OF_PML: &[Case] = &[
     case("what events show is what was sent", "events").on(&[2, 4]).quick(),
     case("what events show is what was sent when all queues are short", "events").with(STARVED).scale(0.3),
@@ -297,7 +291,6 @@ pub(super) static OF_PML: &[Case] = &[
         .with(&[("pml_ibex_unexpected_memory", "1")]),
 ];
 
-/// Almost no memory for unexpected messages, and queues so short that every resource runs out all the time.
 static HELD_BACK_AND_STARVED: Parameters = &[
     ("pml_ibex_unexpected_memory", "4096"),
     ("btl_ibex_send_queue_depth", "16"),

@@ -14,10 +14,10 @@ use ibex_ffi::verbs::{Access, Arena, HugePages, LocalSpan, RemoteSpan, Status};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// How long anything may take before it counts as a hang; far above what a slow emulated processor needs.
+/// Time after which a wait counts as a hang; far above what a slow emulated processor needs.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
 
-/// What both have published, the lines they have said to a user who wants to know more, and how much he does.
+/// The port entries that both published, the lines they wrote, and the verbosity.
 #[derive(Clone, Default)]
 pub(crate) struct Published(Arc<Mutex<Vec<PortEntry>>>, Arc<Mutex<Vec<String>>>, u64);
 
@@ -39,12 +39,12 @@ impl Directory for Published {
     }
 }
 
-/// Bytes that differ from place to place and from `seed` to `seed`.
+/// Bytes that differ by place and by `seed`.
 pub(crate) fn pattern(seed: u32, len: usize) -> Vec<u8> {
     (0..len as u32).map(|i| (i.wrapping_mul(31).wrapping_add(seed.wrapping_mul(17)) ^ (i >> 8)) as u8).collect()
 }
 
-/// Memory of a port that its peer may use, in slots.
+/// Slots of memory of a port, which its peer may use.
 pub(crate) struct Memory {
     arena: Arena,
     len: usize,
@@ -75,7 +75,6 @@ impl Memory {
     }
 }
 
-/// What a port reported, with the bytes of messages.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Got {
     Message { tag: u8, bytes: Vec<u8>, from: Option<EndpointId> },
@@ -83,7 +82,6 @@ pub(crate) enum Got {
     Failure,
 }
 
-/// The messages among `events`: tags and bytes.
 pub(crate) fn received(events: &[Got]) -> Vec<(u8, Vec<u8>)> {
     let message = |event: &Got| match event {
         Got::Message { tag, bytes, .. } => Some((*tag, bytes.clone())),
@@ -92,7 +90,6 @@ pub(crate) fn received(events: &[Got]) -> Vec<(u8, Vec<u8>)> {
     events.iter().filter_map(message).collect()
 }
 
-/// The requests that ended among `events`: tokens and outcomes.
 pub(crate) fn completed(events: &[Got]) -> Vec<(u64, Result<(), Status>)> {
     let done = |event: &Got| match event {
         Got::Done { token, outcome } => Some((*token, *outcome)),
@@ -101,14 +98,13 @@ pub(crate) fn completed(events: &[Got]) -> Vec<(u64, Result<(), Status>)> {
     events.iter().filter_map(done).collect()
 }
 
-/// The port of the device to test on.
 pub(crate) fn choice(tunables: &Tunables) -> PortChoice {
     let device = std::env::var("IBEX_DEVICE").expect("IBEX_DEVICE names the RDMA device to test on");
     let survey = survey(&Tunables { if_include: device.clone(), ..tunables.clone() });
     survey.ports.first().unwrap_or_else(|| panic!("{device}: {}", survey.complaint())).clone()
 }
 
-/// Opens it once more, for another rank: the next that has published nothing yet.
+/// Opens the port once more, for `rank`: the next that has published nothing yet.
 pub(crate) fn open(choice: &PortChoice, tunables: &Tunables, rank: u32, published: &Published) -> Port {
     let me = PeerName { job: 1, rank };
     let setup = Setup {
@@ -142,7 +138,7 @@ impl Pair {
         let (choice, published) = (choice(tunables), Published::default());
         let (mut a, mut b) = (open(&choice, tunables, 0, &published), open(&choice, tunables, 1, &published));
         let to_b = a.peer(PeerName { job: 1, rank: 1 }, 0);
-        // A second endpoint first, so that the names both sides have for each other differ.
+        // A second endpoint first, so that the two sides have different ids for each other.
         b.peer(PeerName { job: 1, rank: 9 }, 0);
         let to_a = b.peer(PeerName { job: 1, rank: 0 }, 0);
         Pair { a, b: Some(b), to_b, to_a, published, choice, got_a: Vec::new(), got_b: Vec::new() }
@@ -152,23 +148,21 @@ impl Pair {
         self.b.as_ref().expect("b has not ended")
     }
 
-    /// What both have said so far to a user who wants to know more.
     pub(crate) fn lines(&self) -> Vec<String> {
         self.published.1.lock().unwrap().clone()
     }
 
-    /// The port of the device that both use.
     pub(crate) fn choice(&self) -> &PortChoice {
         &self.choice
     }
 
-    /// As if the process of `a` gave up its end of the connection and met `b` again.
+    /// Gives up the connection at `a`, which then meets `b` again.
     pub(crate) fn renew_a(&mut self) {
         self.a.forget(self.to_b);
         self.to_b = self.a.peer(PeerName { job: 1, rank: 1 }, 0);
     }
 
-    /// Both give their ends of the connection up, and know each other again.
+    /// Gives up the connection at both ends, which then know each other again.
     pub(crate) fn part(&mut self) {
         let b = self.b.as_mut().expect("b has not ended");
         b.forget(self.to_a);
@@ -176,19 +170,17 @@ impl Pair {
         self.renew_a();
     }
 
-    /// Polls `b` alone, as if the process of `a` were gone, until it has said what contains `words`; gives what it
-    /// reported.
+    /// Polls `b` alone, as if the process of `a` were gone, until a line contains `words`; returns the events of `b`.
     pub(crate) fn until_b_says(&mut self, words: &str) -> Vec<Got> {
         self.until(Self::poll_b, |pair| pair.has_said(words));
         std::mem::take(&mut self.got_b)
     }
 
-    /// Whether either has said what contains `words`.
     pub(crate) fn has_said(&self, words: &str) -> bool {
         self.lines().iter().any(|line| line.contains(words))
     }
 
-    /// Ends b as a process that dies would: its queue pairs are gone, and nobody answers.
+    /// Ends b as a process that dies would: its queue pairs are gone.
     pub(crate) fn end_b(&mut self) {
         self.b = None;
     }
@@ -199,7 +191,7 @@ impl Pair {
         self.until_b(|events| !received(events).is_empty());
     }
 
-    /// Sends inline; where that is not possible now, the message waits in ordinary memory.
+    /// Sends inline, or queues the message in ordinary memory.
     pub(crate) fn send_inline(&mut self, tag: u8, header: &[u8], payload: &[u8]) {
         inline_or_queued(&mut self.a, self.to_b, tag, header, payload);
     }
@@ -214,7 +206,6 @@ impl Pair {
         }
     }
 
-    /// Lets a message in ordinary memory wait its turn.
     pub(crate) fn queue_bytes(&mut self, tag: u8, bytes: &[u8], token: u64) {
         self.a
             .queue_bytes(self.to_b, tag, (bytes.into(), bytes.len() as u32), Token(token), WhenDiverted::Refuse)
@@ -245,7 +236,6 @@ impl Pair {
         self.a.compare_swap(self.to_b, local, remote, values, Token(token)).expect("taken");
     }
 
-    /// Takes turns until it is enough.
     pub(crate) fn until(&mut self, mut turn: impl FnMut(&mut Self), enough: impl Fn(&Self) -> bool) {
         let end = Instant::now() + PATIENCE;
         while !enough(self) {
@@ -262,19 +252,19 @@ impl Pair {
         }
     }
 
-    /// Polls both until what `a` reported since the last call satisfies `enough`; gives it.
+    /// Polls both until the events of `a` since the last call satisfy `enough`; returns them.
     pub(crate) fn until_a(&mut self, enough: impl Fn(&[Got]) -> bool) -> Vec<Got> {
         self.until(Self::poll, |pair| enough(&pair.got_a));
         std::mem::take(&mut self.got_a)
     }
 
-    /// Polls both until what `b` reported since the last call satisfies `enough`; gives it.
+    /// As [`Pair::until_a`], for `b`.
     pub(crate) fn until_b(&mut self, enough: impl Fn(&[Got]) -> bool) -> Vec<Got> {
         self.until(Self::poll, |pair| enough(&pair.got_b));
         std::mem::take(&mut self.got_b)
     }
 
-    /// As [`Pair::until_b`], but `a` is not polled: it does this instead.
+    /// As [`Pair::until_b`], but calls `does` instead of polling `a`.
     pub(crate) fn until_b_while_a(
         &mut self,
         mut does: impl FnMut(&mut Port),
@@ -288,23 +278,20 @@ impl Pair {
         std::mem::take(&mut self.got_b)
     }
 
-    /// Polls `a` alone until a count of `b`'s is so great.
     pub(crate) fn until_b_counts(&mut self, name: &str, count: u64) {
         self.until(Self::poll_a, |pair| pair.count_b(name) >= count);
     }
 
-    /// Polls `a` alone until what it reported since the last call satisfies `enough`; gives it.
+    /// As [`Pair::until_a`], but polls `a` alone.
     pub(crate) fn until_a_alone(&mut self, enough: impl Fn(&[Got]) -> bool) -> Vec<Got> {
         self.until(Self::poll_a, |pair| enough(&pair.got_a));
         std::mem::take(&mut self.got_a)
     }
 
-    /// One count of `a`.
     pub(crate) fn count_a(&self, name: &str) -> u64 {
         count(&self.a, name)
     }
 
-    /// One count of `b`.
     pub(crate) fn count_b(&self, name: &str) -> u64 {
         count(self.b(), name)
     }
