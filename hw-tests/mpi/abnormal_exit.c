@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// One rank ends abnormally in the middle of traffic. What must follow is the job's end, not a result of this program:
-// whoever runs it checks that mpirun ends within bounded time with a status other than 0 and what it printed. The
-// others go on talking to the dead rank; the first MPI error that one sees is printed (`survivor: ...`) and ends the
-// job. One that sees none in --seconds prints `not ok` and ends the job with status 3, or is ended by SIGALRM.
-//
-// Under plain mpirun the runtime ends the job when a process dies; with `mpirun --enable-recovery` it does not, and the
-// error has to come from the transport. Needs 2 or more ranks.
+// One rank ends abnormally in traffic; the caller checks how and when the job ends. The others go on talking to the
+// dead rank: the first MPI error that one sees is printed (`survivor: ...`) and ends the job. A rank that sees none in
+// --seconds prints `not ok` and ends the job with status 3, or SIGALRM ends it. With `mpirun --enable-recovery` the
+// runtime does not end the job, so the error has to come from the transport. Needs 2 or more ranks.
 //
 // usage: abnormal_exit HOW [--traffic small|large|flood|one_sided] [--after N] [--seconds S]
 //   HOW        _exit, exit (without MPI_Finalize), abort, kill (SIGKILL), segv, mpi_abort
@@ -45,7 +42,7 @@ static void die(const char *how) {
     kill(getpid(), SIGKILL);
 }
 
-// An error of MPI is what a survivor waits for: it is told, and ends the job.
+// Prints the error of MPI that a survivor waits for, and ends the job.
 static void told(int code, double since) {
     if (code == MPI_SUCCESS)
         return;
@@ -57,7 +54,7 @@ static void told(int code, double since) {
     MPI_Abort(MPI_COMM_WORLD, 7);
 }
 
-// Ends the job where a survivor has seen no error in its time.
+// Ends the job if a survivor has seen no error in its time.
 static void give_up_after(double start) {
     if (MPI_Wtime() - start <= seconds)
         return;
@@ -66,7 +63,6 @@ static void give_up_after(double start) {
     MPI_Abort(MPI_COMM_WORLD, GAVE_UP_EXIT);
 }
 
-// Waits for requests with a limit.
 static void complete(int count, MPI_Request *requests, double start) {
     for (int done = 0; !done;) {
         told(MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE), start);
@@ -127,7 +123,7 @@ int main(int argc, char **argv) {
             start = MPI_Wtime();
             alarm((unsigned)seconds + 10); // for calls that have no limit: SIGALRM ends this process
         }
-        give_up_after(start); // floods and puts may still be taken by nobody
+        give_up_after(start); // floods and puts may complete though nobody takes them
         round_of_traffic(round, start);
     }
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Heap allocations per short message in steady state: none. The program defines malloc and its family itself, in front
-// of glibc's own; as the executable comes first in symbol lookup, Open MPI and the components it loads use these too.
-// After a warm-up they count while 8-byte messages go back and forth. The calls that led to the first one are printed,
-// as offsets for addr2line. A case before shows that the counter sees allocations made inside Open MPI. Needs 2 or more
+// Heap allocations per 8-byte message in steady state: none. The program defines malloc and its family in front of
+// glibc's; as the executable comes first in symbol lookup, Open MPI and its components use these too. They count after
+// a warm-up, and the program prints the calls that led to the first one, as offsets for addr2line. Needs 2 or more
 // ranks; an odd last one only watches.
 #define _GNU_SOURCE
 #include "check.h"
@@ -14,17 +13,15 @@
 
 enum { WARM_UP = 3000, COUNTED = 1000, WINDOW = 32, MOST_FRAMES = 24 };
 
-// ---- the heap, counted ----------------------------------------------------------------------------------------------
-
 extern void *__libc_malloc(size_t);
 extern void *__libc_calloc(size_t, size_t);
 extern void *__libc_realloc(void *, size_t);
 extern void *__libc_memalign(size_t, size_t);
 extern void __libc_free(void *);
 
-static _Thread_local bool counting; // of this thread: others of Open MPI's allocate when they like
+static _Thread_local bool counting; // of this thread: Open MPI's others may allocate
 static atomic_long counted;
-static void *first_calls[MOST_FRAMES]; // of who counted the first
+static void *first_calls[MOST_FRAMES]; // that led to the first allocation
 static int first_depth;
 
 static void count(void) {
@@ -89,8 +86,6 @@ static void print_first_calls(void) {
     }
 }
 
-// ---- traffic --------------------------------------------------------------------------------------------------------
-
 static int peer; // -1 for the odd last rank
 
 static void ping_pong(int rounds) {
@@ -110,7 +105,6 @@ static void ping_pong(int rounds) {
     }
 }
 
-// A barrier of the pair.
 static void synchronize(void) {
     if (peer >= 0)
         MPI_OK(MPI_Sendrecv(NULL, 0, MPI_BYTE, peer, 3, NULL, 0, MPI_BYTE, peer, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
@@ -135,8 +129,7 @@ static void windows(int rounds) {
     }
 }
 
-// Messages that come before their receives: the sync is sent behind them. The tables of such messages grow here, as none
-// need come by chance in the warm-up, and one may while allocations are counted.
+// Messages that come before their receives: the tables of these have to grow now, not while allocations are counted.
 static void unexpected(void) {
     MPI_Request requests[WINDOW];
     unsigned long out = 0, in;

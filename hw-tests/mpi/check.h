@@ -1,15 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Named cases with one printed line each, byte patterns with guards around them, and a summary: what every MPI test
-// program of this folder shares. Header only, so that each program is one compilation: mpicc -O2 -o NAME NAME.c
+// What every MPI test program of this folder shares: named cases with one printed line each, byte patterns with guards
+// around them, and a summary. A program: check_start(), then check_case("name") ... checks ... check_end_case() any
+// number of times, and `return check_finish();`. A case is collective over MPI_COMM_WORLD, and all ranks agree on its
+// result. A rank prints `not ok` at once (a later hang cannot hide it); rank 0 prints `ok NAME` if no rank failed.
 //
-// A program: check_start(), then check_case("name") ... checks ... check_end_case() any number of times, and
-// `return check_finish();`. A case is collective over MPI_COMM_WORLD and ends in one MPI_Allreduce, so all ranks agree
-// on its result and all exit alike. A rank that sees a mismatch prints its own `not ok` line at once (a later hang
-// cannot hide it); rank 0 prints `ok NAME` when no rank failed.
-//
-// Threads: check_fail() and what is built on it may be called from any thread, the rest from the main thread only.
-// Units: bytes and seconds. IBEX_TEST_SCALE (default 1) multiplies the counts that programs pass through scaled().
+// Any thread may call check_fail() and what is built on it, the main thread the rest. Units: bytes and seconds.
+// IBEX_TEST_SCALE (default 1) multiplies the counts that programs pass through scaled().
 #ifndef IBEX_HW_TESTS_CHECK_H
 #define IBEX_HW_TESTS_CHECK_H
 
@@ -41,9 +38,7 @@ static struct {
 
 static int left, right; // the neighbours of this rank in the ring of all ranks
 
-// ---- reporting ------------------------------------------------------------------------------------------------------
-
-// Records a mismatch in the case that runs. `format` says what, what was expected and what was got.
+// Records a mismatch in the running case. `format` says what, what was expected and what was got.
 __attribute__((format(printf, 1, 2))) static inline void check_fail(const char *format, ...) {
     if (atomic_fetch_add(&check.wrong, 1) >= CHECK_LINES_PER_CASE)
         return;
@@ -66,7 +61,6 @@ static inline void check_true(const char *what, bool holds) {
         check_fail("%s: expected true, got false", what);
 }
 
-// Ends the job when an MPI call that must succeed did not.
 static inline void check_mpi(int code, const char *call, const char *file, int line) {
     if (code == MPI_SUCCESS)
         return;
@@ -78,7 +72,6 @@ static inline void check_mpi(int code, const char *call, const char *file, int l
 }
 #define MPI_OK(call) check_mpi((call), #call, __FILE__, __LINE__)
 
-// Checks that an MPI call returned an error of the class `expected` (an MPI_ERR_... value).
 static inline void check_error_class(const char *what, int expected, int code) {
     int error_class = code;
     MPI_Error_class(code, &error_class);
@@ -116,9 +109,7 @@ static inline void check_skip(const char *name, const char *reason) {
     }
 }
 
-// ---- start and finish -----------------------------------------------------------------------------------------------
-
-// Ends the program, which says why and has checked nothing.
+// Ends the program, which says why it checks nothing.
 __attribute__((format(printf, 1, 2), noreturn)) static inline void check_refuse(const char *format, ...) {
     va_list arguments;
     va_start(arguments, format);
@@ -151,7 +142,6 @@ static inline void check_start(int *argc, char ***argv, int least_ranks) {
     check_attach(least_ranks);
 }
 
-// Prints the summary, finalizes MPI, and gives the exit status of this process.
 static inline int check_finish(void) {
     if (check.rank == 0) {
         if (check.skipped)
@@ -163,11 +153,7 @@ static inline int check_finish(void) {
     return check.failed || (check.passed == 0 && check.skipped == 0) ? 1 : 0;
 }
 
-// ---- arguments ------------------------------------------------------------------------------------------------------
-
-// A program takes its arguments by their names, before or after MPI_Init, and then calls check_no_more().
-
-// Whether this word is among the arguments.
+// A program takes its arguments by name, before or after MPI_Init, and then calls check_no_more().
 static inline bool check_flag(int argc, char **argv, const char *name) {
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], name) == 0) {
@@ -177,7 +163,7 @@ static inline bool check_flag(int argc, char **argv, const char *name) {
     return false;
 }
 
-// The word that follows `name`, the last time that it is among the arguments; NULL where it is not.
+// The word after `name`, the last time that it is among the arguments; else NULL.
 static inline const char *check_option(int argc, char **argv, const char *name) {
     const char *value = NULL;
     for (int i = 1; i + 1 < argc; i++)
@@ -188,7 +174,7 @@ static inline const char *check_option(int argc, char **argv, const char *name) 
     return value;
 }
 
-// The same, a number from 0 to `most`; `usual` where it is not there.
+// The same, as a number from 0 to `most`; else `usual`.
 static inline int check_number(int argc, char **argv, const char *name, int usual, int most) {
     const char *value = check_option(argc, argv, name);
     int number = value ? atoi(value) : usual;
@@ -202,18 +188,13 @@ static inline void check_no_more(int argc) {
         check_refuse("an argument is not known, or out of its bounds: the program's head says which there are\n");
 }
 
-// ---- what the caller does meanwhile -----------------------------------------------------------------------------------
-
-// A caller may do something to the adapters in the middle of a program. It then names a file in IBEX_TEST_GO_ON, waits
-// until the program says that it is there, and makes the file when it is done. Without, programs just go on.
-
-// Whether the caller is done.
+// A caller that acts on the adapters in the middle of a program names a file in IBEX_TEST_GO_ON, waits until each rank
+// says that it is in the middle, acts, and makes the file. Without it, programs just go on.
 static inline bool check_may_go_on(void) {
     const char *file = getenv("IBEX_TEST_GO_ON");
     return !file || access(file, F_OK) == 0;
 }
 
-// Says that this rank is where the caller waits for it.
 static inline void check_in_the_middle(void) {
     if (getenv("IBEX_TEST_GO_ON")) {
         printf("in the middle: rank %d\n", check.rank);
@@ -221,7 +202,7 @@ static inline void check_in_the_middle(void) {
     }
 }
 
-// Whether all is to be done once more, as the caller is not done: every rank calls it, and all agree.
+// Whether the cases are to be repeated, as the caller is not done. Every rank calls it, and all agree.
 static inline bool check_again(void) {
     int again = !check_may_go_on();
     if (getenv("IBEX_TEST_GO_ON"))
@@ -229,13 +210,10 @@ static inline bool check_again(void) {
     return again;
 }
 
-// `count` times the scale, at least `least`.
 static inline int scaled(int count, int least) {
     double value = count * check.scale;
     return value < least ? least : value > 1e9 ? 1000000000 : (int)value;
 }
-
-// ---- patterns -------------------------------------------------------------------------------------------------------
 
 // The 8 pattern bytes at index 8*word of the pattern `seed` (SplitMix64's mixing function).
 static inline uint64_t pattern_word(uint64_t seed, uint64_t word) {
@@ -281,7 +259,6 @@ static inline void pattern_check(const char *what, const void *buffer, size_t by
                    ((const unsigned char *)buffer)[at]);
 }
 
-// Checks source, tag, count (in bytes) of a receive's status.
 static inline void check_status(const MPI_Status *status, int source, int tag, int bytes) {
     int count = -1;
     MPI_OK(MPI_Get_count(status, MPI_BYTE, &count));
@@ -290,8 +267,7 @@ static inline void check_status(const MPI_Status *status, int source, int tag, i
                    status->MPI_SOURCE, status->MPI_TAG, count);
 }
 
-// Sends so many bytes to the right neighbour in a communicator, and compares what comes from the left one; by other patterns for
-// each `number`.
+// Sends bytes to the right neighbour in a communicator, and compares those from the left; `number` selects patterns.
 static inline void check_ring(MPI_Comm comm, int tag, unsigned char *out, unsigned char *in, int bytes, int number) {
     int me, members;
     MPI_Status status;
@@ -305,20 +281,15 @@ static inline void check_ring(MPI_Comm comm, int tag, unsigned char *out, unsign
     pattern_check("message of the left neighbour", in, (size_t)bytes, (uint64_t)number * 1000 + (uint64_t)from);
 }
 
-// ---- seeded random numbers -----------------------------------------------------------------------------------------
-
 struct random {
     uint64_t state;
 };
 
 static inline uint64_t random_word(struct random *random) { return pattern_word(random->state++, 0); }
 
-// From 0 to below `bound`.
 static inline int random_below(struct random *random, int bound) {
     return bound > 0 ? (int)(random_word(random) >> 33) % bound : 0;
 }
-
-// ---- buffers with guards --------------------------------------------------------------------------------------------
 
 static inline void *check_alloc(size_t bytes) {
     void *memory = malloc(bytes ? bytes : 1);

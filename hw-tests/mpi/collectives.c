@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Every collective operation, blocking and nonblocking, at counts from none to long, from several roots, in place too;
-// then many nonblocking ones in flight together with messages between them. Values are integers that tell rank and
-// index, so each result is known exactly. Runs with 1 or more ranks.
+// then many nonblocking ones in flight beside messages. Values tell rank and index, so that each result is known
+// exactly. Runs with 1 or more ranks.
 #include "check.h"
 
 #include <time.h>
@@ -41,7 +41,6 @@ static void expect(const char *what, const number *at, int count, int from, int 
                               value(from, to, i), at[i]);
 }
 
-// The sum of value(r, to, i) over the ranks below `ranks`.
 static number sum(int ranks, int to, int i) {
     return (number)ranks * (ranks - 1) / 2 * 1000003 + ranks * value(0, to, i);
 }
@@ -54,8 +53,6 @@ static void expect_sum(const char *what, const number *at, int count, int ranks,
 }
 
 static void clear(number *at, int count) { memset(at, 0xee, (size_t)count * sizeof *at); }
-
-// ---- one to all, all to one -----------------------------------------------------------------------------------------
 
 static void rooted(bool nb, int count, int root) {
     if (rank == root)
@@ -116,8 +113,6 @@ static void rooted_uneven(bool nb, int count, int root) {
     free(places);
 }
 
-// ---- all to all -----------------------------------------------------------------------------------------------------
-
 static void all_to_all(bool nb, int count) {
     fill(in, count, rank, 0);
     clear(out, count * size);
@@ -164,8 +159,6 @@ static void all_to_all_uneven(bool nb, int count) {
     free(to);
     free(types);
 }
-
-// ---- reductions -----------------------------------------------------------------------------------------------------
 
 static void reductions(bool nb, int count) {
     int *counts = check_alloc((size_t)size * sizeof *counts), first = 0, total = 0;
@@ -267,8 +260,6 @@ static void other_operations(bool nb) {
     check_true("product of the factors", product == (size % 2 ? 2.0 : 1.0));
     check_end_case();
 }
-
-// ---- barrier, and everything at once --------------------------------------------------------------------------------
 
 // Rank `last` enters late, after its synchronous sends to all others were received: none may leave before that.
 static void barrier_holds(bool nb) {

@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Communicators made and freed in hundreds with traffic in each, hundreds alive at once, splits with reversed ranks,
-// equal messages in different communicators kept apart, intercommunicators and their collectives, and neighbourhoods.
-// Runs with 2 or more ranks; with an argument 1 is enough.
+// Communicators in hundreds with traffic in each, hundreds alive at once, splits with reversed ranks, equal messages in
+// different communicators, intercommunicators and their collectives, and neighbourhoods. Runs with 2 or more ranks;
+// with an argument 1 is enough.
 //
 // usage: communicators [--many|--sessions]
 //   --many      tens of thousands are alive at once
-//   --sessions  those made from groups of MPI sessions, beside the world, which have another place in the table of each process, carry
-//               messages around every protocol limit, collectives and duplicates, and are made again by later sessions. Skipped
-//               where the MPI has no sessions (Open MPI 4.1)
+//   --sessions  those made from groups of MPI sessions, which have another place in the table of each process, carry
+//               messages around every protocol limit, collectives and duplicates, and later sessions make them again.
+//               Skipped where MPI has no sessions (Open MPI 4.1)
 #include "check.h"
 
 enum { LONGEST = 70000 };
 
 static int rank, size;
 
-// A ring message of `bytes` and a sum over `comm`, with errors told in terms of ranks of `comm`.
+// A ring message of `bytes` and a sum over `comm`; errors name ranks of `comm`.
 static void traffic_in(MPI_Comm comm, int bytes, int number) {
     static unsigned char out[LONGEST], in[LONGEST];
     int me, members, sum = 0, mine;
@@ -144,8 +144,7 @@ static void groups(int rounds) {
     check_end_case();
 }
 
-// ---- intercommunicators: even ranks on one side, odd ones on the other ----------------------------------------------
-
+// Intercommunicators have the even ranks on one side, the odd ones on the other.
 static void messages_across(MPI_Comm inter, int others, int round) {
     int me, bytes = round % 4 == 3 ? 70000 : 900;
     MPI_OK(MPI_Comm_rank(inter, &me));
@@ -224,8 +223,6 @@ static void neighbourhoods(void) {
     free(out);
     free(in);
 }
-
-// ---- sessions -------------------------------------------------------------------------------------------------------
 
 #ifdef MPI_SESSION_NULL
 static void around_the_ring(MPI_Comm one, MPI_Comm other, int bytes) {

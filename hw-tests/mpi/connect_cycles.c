@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Connections made and taken down many times within one job. Two groups of the job meet through a port, part, and meet
-// again; with `spawn`, processes are started, talked to and let go again and again: each brings peers that the
-// transport has never heard of, and takes them away. Traffic of all sizes is checked each time, and so is the traffic
-// between the original ranks, which must not be disturbed. Needs 2 or more ranks, `spawn` 1.
+// Connections made and taken down many times within one job. Two groups meet through a port, part, and meet again; with
+// `spawn`, processes are started, talked to and let go. Traffic of all sizes is checked each time, also that between
+// the original ranks. Needs 2 or more ranks, `spawn` 1.
 //
-// `spawn` is not in the default because Open MPI 4.1 with Debian's PMIx now and then hangs in it, in the child's PMIx_Init,
-// before any transport is opened; so it says how many processes there should be. It needs `mpirun --oversubscribe` or free
-// slots, and a transport between jobs (not vader alone).
-//
-// With --connections M, `spawn` ends only when no more than M connections are left of all that were made: those to
-// processes that have ended are given up.
+// Open MPI 4.1 with Debian's PMIx now and then hangs in `spawn`, in the child's PMIx_Init before it opens a transport;
+// so the program says how many processes there should be. `spawn` needs `mpirun --oversubscribe` or free slots, and a
+// transport between jobs (not vader alone).
 //
 // usage: connect_cycles [ports|spawn] [--cycles N] [--children C] [--connections M]
 //        (defaults 5 times IBEX_TEST_SCALE, 2, and any number)
+//   --connections  `spawn` ends only when at most M connections are left: those to ended processes are given up
 #include "check.h"
 #include "counts.h"
 
@@ -27,7 +24,7 @@ static uint64_t seed_of(int side, int sender, int receiver, int kind) {
     return ((uint64_t)side << 60) ^ ((uint64_t)sender << 40) ^ ((uint64_t)receiver << 20) ^ (uint64_t)kind;
 }
 
-// Everyone on one side of `inter` exchanges every size with everyone on the other. `side` is 0 or 1, differently there.
+// Every rank on one side (`side` 0) of `inter` exchanges every size with every rank on the other (1).
 static void exchange_across(MPI_Comm inter, int side) {
     int me, others;
     MPI_OK(MPI_Comm_rank(inter, &me));
@@ -56,9 +53,6 @@ static void ring_of(MPI_Comm comm, int number) {
     check_ring(comm, 3, out, in, lengths[number % KINDS], number);
 }
 
-// ---- spawned processes ----------------------------------------------------------------------------------------------
-
-// What a spawned process does: talk to its siblings and its parents, report, disconnect.
 static int child(MPI_Comm parent) {
     check_case("child");
     MPI_OK(MPI_Comm_set_errhandler(parent, MPI_ERRORS_RETURN));
@@ -71,7 +65,7 @@ static int child(MPI_Comm parent) {
     return wrong ? CHILD_FAILED : 0;
 }
 
-// So many processes are started now: who looks on can tell which of them never came.
+// Says how many processes are started now, so that the caller can tell how many never came.
 static void say_processes(int number) {
     if (check.rank == 0)
         printf("processes %d\n", number);
@@ -99,7 +93,7 @@ static void spawn_cycles(int cycles, int children) {
     check_end_case();
 }
 
-// Waits, in calls that make progress, until no more connections are left than these.
+// Waits, in calls that make progress, until at most this many connections are left.
 static void check_connections(int most) {
     const char *name = "btl_ibex_connections";
     double end = MPI_Wtime() + 60;
@@ -111,8 +105,6 @@ static void check_connections(int most) {
         check_fail("connections: expected at most %d, got %llu", most, count_of(name));
     check_end_case();
 }
-
-// ---- ports ----------------------------------------------------------------------------------------------------------
 
 // Even ranks accept, odd ranks connect, several times through one port.
 static void port_cycles(int cycles) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Reads a performance variable of ibex by its name, from MPI_Init on: counts_open() once, count_of() any number of times,
-// counts_close() before MPI_Finalize (the other order crashes in Open MPI 4.1). Of a variable that only grows it gives
-// what was added since counts_open() found it. From the main thread only.
+// Reads performance variables of ibex by name: counts_open() once after MPI_Init, count_of() any number of times,
+// counts_close() before MPI_Finalize (the other order crashes in Open MPI 4.1). Of a variable that only grows,
+// count_of() gives the growth since counts_open(). Main thread only.
 #ifndef IBEX_HW_TESTS_COUNTS_H
 #define IBEX_HW_TESTS_COUNTS_H
 
@@ -17,7 +17,6 @@ static struct {
     int opened;
 } counts;
 
-// Finds the variables with these names, whole.
 static inline void counts_open(const char *const *names, int number) {
     int provided, known;
     MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
@@ -43,7 +42,7 @@ static inline void counts_open(const char *const *names, int number) {
     check_int("performance variables found", number, counts.opened);
 }
 
-// What a variable says, all ports together.
+// The value of a variable, summed over all ports.
 static inline unsigned long long count_of(const char *name) {
     for (int n = 0; n < counts.opened; n++)
         if (strcmp(counts.names[n], name) == 0) {

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What ibex shows of seeded random patterns of messages and one-sided operations, compared with what was exchanged: for each message
-// one begin and one end on each side, in that order, continues between them, and bytes that add up; operations that complete
-// once; timestamps in order on every source. On emulated adapters that write a trace, also with what these executed.
-// Registers through the events of MPI_T, before MPI_Init. Needs -libex.
+// Compares the events of seeded random patterns of messages and one-sided operations with what was exchanged: each
+// message begins and ends once on each side, with continues between, and bytes add up; operations complete once; the
+// timestamps of each source are in order. With emulated adapters that write a trace, also with what these executed.
+// Registers by MPI_T before MPI_Init. Needs -libex.
 //
 // usage: events [--seed S] [--patterns N] [--threads T] [--adapter NAME] [--trace exact|narrow]
-//   NAME: what is completed is stamped by sources whose names begin so, nothing by an adapter's for `none`; T: patterns run in so many threads at once;
-//   exact: the adapters' clocks do not wrap, so each stamp is used;
-//   narrow: some stamps may be too old
+//   NAME: beginning of the names of sources that stamp completions, `none` for no adapter; T: threads that run patterns
+//   at once; exact: the adapters' clocks do not wrap, so each stamp is used; narrow: some stamps may be too old
 #include "ibex_mpi_t.h"
 
 #include "trace.h"
@@ -20,7 +19,6 @@ enum { WINDOW_BYTES = 1 << 17 };
 
 static struct tool tool;
 
-// A message of a pattern.
 struct message {
     int pattern, from, to, comm;
     size_t bytes;
@@ -175,7 +173,7 @@ static void *run_patterns(void *first) {
     return NULL;
 }
 
-// What arrived last waits for its turn among the adapter's events.
+// The last events may wait for their turn among those of the adapter.
 static int ends_seen(void) {
     int ends = 0;
     for (int i = 0; i < seen_count(&tool); i++)
@@ -191,16 +189,14 @@ static void wait_for_ends(int expected) {
     }
 }
 
-// ---- what was seen, against the plan --------------------------------------------------------------------------------
-
-// How a message was seen by this rank, so far.
+// What this rank has seen of a message, so far.
 struct account {
     int begun, ended;
     uint64_t bytes, message;
     uint64_t continued_on, ended_on; // sources, a bit each
 };
 
-// Pieces are in the order of their source: each thread has one, and each port.
+// Each source has its pieces in order: each thread is one, and each port.
 static void judge_piece(const struct seen *seen, const struct message *message, uint32_t context, struct account *account) {
     const struct transfer *piece = &seen->data.transfer;
     bool received = check.rank == message->to;
@@ -240,7 +236,7 @@ static void judge_transfers(const uint32_t contexts[COMMS]) {
     for (int i = 0; i < plan.messages; i++) {
         const struct message *message = &plan.message[i];
         int mine = message->from == check.rank || message->to == check.rank;
-        // Of several threads one may come too late with a piece, or end before it has shown it: counted, and compared below.
+        // With several threads a piece may come too late, or a thread end before it delivers it: compared below.
         if (threads > 1 && mine && !(accounts[i].begun && accounts[i].ended && accounts[i].bytes == message->bytes)) {
             lost++;
             continue;
@@ -255,7 +251,7 @@ static void judge_transfers(const uint32_t contexts[COMMS]) {
 
 static uint64_t operation_of(const struct seen *seen) { return seen->data.operation.operation; }
 
-// Its place in `all`, which may hold so many; else `count`.
+// Its place in `all`; `count` if it is not there.
 static int find_operation(struct seen *const *all, int count, uint64_t operation) {
     int place = 0;
     while (place < count && operation_of(all[place]) != operation)
@@ -305,9 +301,7 @@ static void judge_connections(void) {
     check_true("connections to all peers", peers >= check.size - 1);
 }
 
-// ---- sources --------------------------------------------------------------------------------------------------------
-
-// What was done to memory was begun before it was complete, by the host's clock, as far as an adapter's time is known on that.
+// By the host's clock each operation started before it completed, as far as an adapter's time is known on that clock.
 static void judge_host_times(int started, int complete) {
     for (int i = 0; i < seen_count(&tool); i++) {
         const struct seen *end = &tool.all[i];
@@ -364,8 +358,6 @@ static void judge_sources(const char *adapter, double elapsed) {
         check_true("something was completed", !adapter || of_adapter > 0);
 }
 
-// ---- all of it ------------------------------------------------------------------------------------------------------
-
 static double monotonic(void) {
     struct timespec now;
     clock_gettime(CLOCK_MONOTONIC, &now);
@@ -414,7 +406,7 @@ int main(int argc, char **argv) {
     threads = check_number(argc, argv, "--threads", 1, MOST_THREADS);
     adapter = check_option(argc, argv, "--adapter");
     trace = check_option(argc, argv, "--trace");
-    // Which adapters have them all is known of the emulated ones; of several threads they are another test's.
+    // Only emulated adapters are known to have them all; another test has those of several threads.
     one_sided = trace && threads == 1;
     double began = monotonic(); // what is connected in MPI_Init is seen, too
     start(&argc, &argv);
@@ -426,7 +418,7 @@ int main(int argc, char **argv) {
                one_sided ? plan.operations : 0);
     run();
 
-    // The judging below communicates, so what is judged is over.
+    // The judging communicates, so listening ends first.
     seen_stop(&tool);
     double elapsed = monotonic() - began;
     check_case("no event is lost here");

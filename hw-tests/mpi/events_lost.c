@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Events that find a buffer full: what a tool with room for a few gets and what it is told to have lost are together what another
-// saw, for each type and source; the performance variables say the same; what is left is in order. Needs -libex.
+// Full buffers: what a tool with room for a few events gets and is told to have lost is together what another tool
+// sees, for each type and source; the performance variables agree; what it gets is in order. Needs -libex.
 #include "ibex_mpi_t.h"
 
 #include "seen.h"
@@ -10,7 +10,7 @@ enum { MOST_EVENTS = 1 << 16, MOST_SOURCES = 64, TAG = 7, BURST = 200, BYTES = 2
 
 static const unsigned WATCHED = 1u << BEGIN | 1u << CONTINUE | 1u << END;
 
-// One that sees everything, one with hardly any room.
+// One tool sees everything, the other has hardly any room.
 static struct tool whole, narrow;
 static _Atomic long long lost[KINDS][MOST_SOURCES];
 static _Atomic long long told;
@@ -56,7 +56,7 @@ static bool is_same(const struct seen *a, const struct seen *b) {
            memcmp(&a->data, &b->data, sizeof(struct transfer)) == 0;
 }
 
-// What the narrow one got of a type and source is, in this order, among what the other got.
+// What the narrow tool got of a type and source is, in this order, among what the whole one got.
 static long long judge_rest(int kind, int source, long long *all) {
     long long got = 0;
     int at = 0;
@@ -122,7 +122,7 @@ int main(int argc, char **argv) {
     check_end_case();
     check_case("the performance variables say the same");
     for (int source = 0; source < MOST_SOURCES; source++) {
-        // What is late is dropped for both, and not seen by the one that sees everything.
+        // An event that is late is dropped for both tools, so the whole one does not see it.
         long long slack = 2 * seen_counted(&late, source);
         for (int count = 0; count < COUNTS; count++) {
             long long now = seen_counted(&counters[count], source);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Several tools at once, and callbacks that do what a tool may do: two that are attached see the same of each source; one that is slow
-// loses nothing; one frees its own handle, and is called no more; one registers another, which sees what comes after; one calls the
-// tool interface. From one thread or several. Needs -libex.
+// Several tools at once, and callbacks that do what a tool may do: two tools see the same of each source; a slow one
+// loses nothing; one frees its own handle, and is called no more; one registers another, which sees later events; one
+// calls the tool interface. From one thread or several. Needs -libex.
 //
 // usage: events_tools [--threads T]
 #include "ibex_mpi_t.h"
@@ -17,8 +17,6 @@ static const unsigned WATCHED = 1u << BEGIN | 1u << CONTINUE | 1u << END | 1u <<
 
 static struct tool tools[2], late;
 static int threads = 1, rounds;
-
-// ---- callbacks ------------------------------------------------------------------------------------------------------
 
 static atomic_int slow_calls, freeing_calls, freed, registering_calls, caller_calls;
 static MPI_T_event_registration slow, freeing, registering, calling;
@@ -76,8 +74,6 @@ static void call_the_interface(MPI_T_event_instance instance, MPI_T_event_regist
     check_int("MPI_T_event_handle_free of another", MPI_SUCCESS, MPI_T_event_handle_free(other, NULL, NULL));
 }
 
-// ---- traffic --------------------------------------------------------------------------------------------------------
-
 static void *exchange(void *argument) {
     static const int lengths[] = {8, 0, 64, 4000, 20000, 100000};
     int tag = TAG + (int)(intptr_t)argument;
@@ -96,8 +92,6 @@ static void traffic(void) {
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-// ---- what they saw --------------------------------------------------------------------------------------------------
-
 // The next event of a source from `at` on.
 static int next_of(const struct tool *tool, int count, int source, int at) {
     while (at < count && tool->all[at].source != source)
@@ -105,7 +99,7 @@ static int next_of(const struct tool *tool, int count, int source, int at) {
     return at;
 }
 
-// Both have the same events of a source in the same order, and it is that of time.
+// Both tools have the same events of a source, in the order of time.
 static void judge_source(int source) {
     int count[2] = {seen_count(&tools[0]), seen_count(&tools[1])}, at[2] = {0, 0};
     MPI_Count last = 0;
@@ -128,7 +122,6 @@ static void judge_source(int source) {
     check_true("both have as many of a source", at[0] == count[0] && at[1] == count[1]);
 }
 
-// How many messages of the traffic a tool saw end here.
 static int ends_of(struct tool *tool) {
     int ends = 0;
     for (int i = 0; i < seen_count(tool); i++) {

@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // The first messages between ranks, at one moment: a transport that connects at first use connects here, from both
-// sides at once. Nothing is sent before; the ranks agree on the moment by the wall clock. Each process can do this
-// once, so the program is made to be run many times, with another --delay-us each time. Runs with 2 or more ranks.
+// sides at once. The ranks agree on the moment by the wall clock. A process can do this once, so the program is to be
+// run many times, with another --delay-us each time. Runs with 2 or more ranks.
 //
 // usage: first_contact [pairs|blocking] [--delay-us D]
-//              everyone sends to everyone at once: empty, short and long messages
-//   pairs      one pair of each rank after the other: each meets one new peer at each moment, from both sides
-//   blocking   each pair of ranks once, one after the other: a blocking send from the lower rank has left when it returns, as
-//              the sender makes no progress until the receiver has the message. The receiver tells that by MPI_Publish_name
-//              and the sender looks it up: those calls go to the runtime and move no message on
+//              all ranks send to all at once: empty, short and long messages
+//   pairs      each rank meets one new peer at each moment, from both sides
+//   blocking   a blocking send from the lower rank of each pair has left when it returns: the sender makes no progress
+//              until the receiver says by MPI_Publish_name that it has the message. That call moves no message
 //   --delay-us the higher rank of a pair starts D microseconds late, to meet a handshake in the middle (default 0)
 #include "told.h"
 
@@ -24,8 +23,8 @@ static double wall_clock(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-// Waits, without MPI, until the next whole quarter of a second that is a tenth away, plus `late_us`. MPI_Init lets all
-// ranks go at about the same time, so they choose the same moment; if not, only the coincidence is lost.
+// Waits, without MPI, until a whole quarter of a second at least a tenth away, plus `late_us`. Ranks that leave
+// MPI_Init at different times may choose other moments: then only the coincidence is lost.
 static void moment(int late_us) {
     double now = wall_clock(), quarters = (now + 0.1) * 4;
     double at = ((double)(long long)quarters + 1) / 4 + late_us / 1e6;
@@ -44,7 +43,6 @@ struct exchange { // with one peer, every kind of message
     unsigned char *out[KINDS], *in[KINDS];
 };
 
-// Before the moment: buffers and their contents.
 static void prepare_exchange(struct exchange *exchange, int peer) {
     for (int k = 0; k < KINDS; k++) {
         exchange->requests[k] = exchange->requests[KINDS + k] = MPI_REQUEST_NULL;
@@ -101,8 +99,6 @@ static void pairs(void) {
         end_exchange(&exchange, peer);
     }
 }
-
-// ---- blocking -------------------------------------------------------------------------------------------------------
 
 static void send_first(int receiver, int bytes) {
     unsigned char *out = check_alloc((size_t)bytes);

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Ranks that fork in the middle of traffic: children that exec at once, and children that live on while messages fly.
-// After a fork the parent writes to buffers that are registered, or about to be. Where the kernel gives the parent a new page
-// for that, and nobody has asked it not to, the adapter goes on to read and write the old one: the receiver sees what the buffer
-// held before, or the parent never sees what came. Runs with 2 or more ranks.
+// Ranks fork in traffic: children exec at once, or live on while messages fly. Then the parent writes to buffers that
+// are registered, or about to be. If the kernel gives it a new page for that, the adapter goes on with the old one: the
+// receiver sees what the buffer held before, or the parent never sees what came. Runs with 2 or more ranks.
 #include "check.h"
 
 #include <signal.h>
@@ -17,7 +16,7 @@ static uint64_t seed_of(int sender, int round, int kind) {
     return ((uint64_t)sender << 40) ^ ((uint64_t)round << 8) ^ (uint64_t)kind;
 }
 
-// A child that becomes another program at once, or one that keeps all pages of its parent until it is killed.
+// A child that execs at once, or one that keeps all pages of its parent until it is killed.
 static pid_t start_child(bool execs) {
     pid_t child = fork();
     if (child == 0) {
@@ -64,7 +63,7 @@ static void rounds_with(bool execs, int rounds, unsigned char *out[KINDS], unsig
         MPI_OK(MPI_Waitall(2 * KINDS, requests, MPI_STATUSES_IGNORE));
         for (int k = 0; k < KINDS; k++)
             pattern_check("message around a fork", in[k], lengths[k], seed_of(left, round, k));
-        // With a child that lives, the pages of both are shared: these are the parent's first writes since the fork.
+        // A living child shares the pages: these are the parent's first writes since the fork.
         for (int k = 0; k < KINDS; k++) {
             pattern_fill(out[k], lengths[k], seed_of(check.rank, rounds + round, k));
             for (size_t at = 0; at < lengths[k]; at += PAGE)
@@ -78,7 +77,6 @@ static void rounds_with(bool execs, int rounds, unsigned char *out[KINDS], unsig
     }
 }
 
-// Puts into a window and gets from it, whose memory is registered for as long as the window lives.
 static void window_with(bool execs, int rounds) {
     unsigned char *base = check_alloc(LONG), *local = check_alloc(LONG);
     MPI_Win window;

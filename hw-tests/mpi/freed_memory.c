@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Long messages from and to memory that goes back to the kernel and is taken again at the same address, with other pages.
-// A registration that outlives its memory leads the adapter to the old pages: the receiver gets what the buffer held in an
-// earlier round, or never sees what came. Memory goes by sbrk, as where malloc shrinks the heap, by munmap, by madvise with
-// each advice that drops pages, by another mapping that is put or moved over it, and with a System V segment of which a part
-// has other rights. The registrations that ibex takes back are counted too, as an emulated adapter has no pages of its own.
+// Long messages from and to memory that goes back to the kernel and is taken again at the same address, with other
+// pages. A registration that outlives its memory leads the adapter to the old pages: the receiver gets what the buffer
+// held in an earlier round, or never sees what came. Memory goes by each call that can do it
+// (docs/registered-memory.md). The registrations that ibex takes back are counted too, as an emulated adapter has no
+// pages of its own. Runs with 2 or more ranks.
 //
-// With --ucx UCX is loaded, as by a component of Open MPI that uses it: it patches the functions that unmap memory, and one
-// more than Open MPI does. Runs with 2 or more ranks.
-//
-// usage: freed_memory [--ucx before|after]     (before or after MPI_Init)
+// usage: freed_memory [--ucx before|after]
+//   --ucx  loads UCX before or after MPI_Init: it patches the functions that unmap memory, one more than Open MPI does
 #define _GNU_SOURCE
 #include "check.h"
 #include "counts.h"
@@ -38,16 +36,14 @@ static const char *const ways[WAYS] = {
     [GUARDED] = "by madvise that guards it",
 };
 
-// Younger than the C library.
+// Older C libraries lack these.
 enum { DONTNEED_LOCKED = 24, GUARD_INSTALL = 102, GUARD_REMOVE = 103 };
 static const int advice[WAYS] = {
     [DISCARDED] = MADV_DONTNEED,    [FREED] = MADV_FREE,        [PUNCHED] = MADV_REMOVE,
     [UNLOCKED] = DONTNEED_LOCKED,   [GUARDED] = GUARD_INSTALL,
 };
 
-// ---- UCX' hooks -----------------------------------------------------------------------------------------------------
-
-// Where UCX is loaded, it patches them at once.
+// UCX patches the functions at once when it is loaded.
 static void install_hooks_of_ucx(void) {
     if (!dlopen("libucp.so.0", RTLD_NOW | RTLD_GLOBAL)) {
         fprintf(stderr, "freed_memory: %s\n", dlerror());
@@ -55,13 +51,11 @@ static void install_hooks_of_ucx(void) {
     }
 }
 
-// ---- memory ---------------------------------------------------------------------------------------------------------
-
 static unsigned char *mapped(void *where, int flags) {
     return mmap(where, LONG, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | flags, -1, 0);
 }
 
-// A segment of `bytes`, attached; it goes when it is detached.
+// A segment of `bytes`, which goes when it is detached.
 static unsigned char *attached(void *where, size_t bytes, int flags) {
     int segment = shmget(IPC_PRIVATE, bytes, IPC_CREAT | 0600);
     unsigned char *memory = segment < 0 ? MAP_FAILED : shmat(segment, where, flags);
@@ -90,7 +84,7 @@ static unsigned char *taken(enum way way, unsigned char *before) {
     return memory;
 }
 
-// Returns whether its pages have gone. Of the heap only the end can go: what malloc has taken behind it stays.
+// Returns whether the pages have gone. Of the heap only the end can go, below what malloc has taken behind it.
 static bool given_back(enum way way, unsigned char *memory) {
     unsigned char *other;
     switch (way) {
@@ -112,7 +106,6 @@ static bool given_back(enum way way, unsigned char *memory) {
     }
 }
 
-// Whether the kernel knows it.
 static bool is_possible(enum way way) {
     unsigned char *memory = mapped(NULL, way == PUNCHED ? MAP_SHARED : MAP_PRIVATE);
     bool is = !advice[way] || (memory != MAP_FAILED && madvise(memory, LONG, advice[way]) == 0);
@@ -150,7 +143,7 @@ static void rounds_of(enum way way, int rounds) {
         check_fail("registrations taken back: expected at least %d, got %lld", gone - 2, counted);
 }
 
-// What Open MPI allocates for its first long messages is not to lie behind the buffers in the heap.
+// Keeps what Open MPI allocates for its first long messages from lying behind the buffers in the heap.
 static void warm_up(void) {
     unsigned char *out = taken(UNMAPPED, NULL), *in = taken(UNMAPPED, NULL);
     for (int round = 0; round < WARM_UP; round++)

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// MPI_Init and MPI_Finalize with no traffic of the program's own between them. No rank says anything to another one, so
-// each reports for itself, and rank 0 for the count. Made to be run many times: what one run leaves behind shows in the
-// next. Runs with 1 or more ranks.
+// MPI_Init and MPI_Finalize without traffic of the program between them: each rank reports for itself, rank 0 the
+// count. To be run many times, as what one run leaves behind shows in the next. Runs with 1 or more ranks.
 //
 // usage: init_finalize [--threads|--pending]
 //   --threads  asks for MPI_THREAD_MULTIPLE
-//   --pending  leaves requests behind, which MPI calls erroneous mostly, and programs do: receives that nothing comes for, in
-//              communicators that are freed and in one that is not, freed requests among them; short and long sends that nobody
-//              receives; persistent requests that were never started. The job ends, and in time
+//   --pending  leaves requests, which MPI mostly calls erroneous: receives that nothing comes for, some of them freed, in
+//              freed communicators and in another; sends that nobody receives; persistent requests never started
 #include "check.h"
 
 enum { SHORT = 100, LONG = 1 << 20 };

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// The classical list of one-sided communication: its elements lie in all ranks, in windows to which memory is attached while the
-// list grows (MPI_Win_create_dynamic). Every rank appends: it allocates and attaches an element, finds the last one, and puts a
-// pointer to its own there, unless another was faster. Then all read the list from its head and find every element of every rank
-// once, those of a rank in the order in which it appended them. At the end elements are detached, and the window goes.
-//
-// Twice: with a shared lock around each access, and within one MPI_Win_lock_all, with flushes. Runs with 2 or more ranks.
+// The classical list of one-sided communication, in windows to which memory is attached while the list grows
+// (MPI_Win_create_dynamic). Every rank appends: it attaches an element, finds the last one, and puts a pointer to its
+// own there, unless another was faster. Then all read the list: every element is there once, those of a rank in the
+// order in which it appended them. Twice: with a shared lock around each access, and within one MPI_Win_lock_all, with
+// flushes. Runs with 2 or more ranks.
 //
 // usage: linked_list [--downwards] [--attached-first]
 //   --attached-first  all memory is attached before any rank appends
-//   --downwards       each element at a lower address than the one before. Without --attached-first stock Open MPI 4.1 uses a
-//                     wrong key now and then, over every transport that has keys: see README.md
+//   --downwards       each element lies below the one before; without --attached-first stock Open MPI 4.1 then uses a
+//                     wrong key now and then (README.md)
 #include "check.h"
 
 #include <sys/mman.h>
@@ -18,13 +17,13 @@
 // Each rank appends ELEMENTS to each of the lists; Open MPI takes 64 attachments unless osc_rdma_max_attach says more.
 enum { PAGE = 4096, NOBODY = -1, ELEMENTS = 24, ROUNDS = 8 };
 
-// Where an element is. Two words, written one after the other: the rank decides who appends, the address may come later.
+// Where an element is. The rank is written first, and decides who appends; the address may come later.
 struct pointer {
     int64_t rank;
     MPI_Aint address;
 };
 
-// Each in a page of its own, so that each is registered by itself.
+// In a page of its own, so that it is registered by itself.
 struct element {
     struct pointer next;
     int64_t owner, number;
@@ -38,8 +37,6 @@ static enum how how;
 static char *arena; // of elements, a page each
 static bool downwards, attached_first;
 
-// ---- one access -----------------------------------------------------------------------------------------------------
-
 static void begin(int rank) {
     if (how == LOCK_EACH)
         MPI_OK(MPI_Win_lock(MPI_LOCK_SHARED, rank, 0, window));
@@ -52,7 +49,6 @@ static void end(int rank) {
         MPI_OK(MPI_Win_flush(rank, window));
 }
 
-// A word of an element, atomically.
 static int64_t fetched(int64_t rank, MPI_Aint at) {
     int64_t nothing = 0, value = 0;
     begin((int)rank);
@@ -67,7 +63,7 @@ static void replaced(int64_t rank, MPI_Aint at, int64_t value) {
     end((int)rank);
 }
 
-// What stood there; `value` stands there now if that was `expected`.
+// Returns the former value; `value` has replaced it if it was `expected`.
 static int64_t swapped(int64_t rank, MPI_Aint at, int64_t expected, int64_t value) {
     int64_t before = 0;
     begin((int)rank);
@@ -75,8 +71,6 @@ static int64_t swapped(int64_t rank, MPI_Aint at, int64_t expected, int64_t valu
     end((int)rank);
     return before;
 }
-
-// ---- the list -------------------------------------------------------------------------------------------------------
 
 static MPI_Aint rank_after(struct pointer element) {
     return element.address + (MPI_Aint)(offsetof(struct element, next) + offsetof(struct pointer, rank));
@@ -113,7 +107,7 @@ static struct pointer next_of(struct pointer element, int64_t rank) {
     return next;
 }
 
-// Appends `element`, and returns where the list ends now. `last` is an element of the list, not always the last one.
+// Appends `element`. `last` is an element of the list, not always the last one.
 static void append(struct pointer last, struct pointer element) {
     for (;;) {
         int64_t rank = swapped(last.rank, rank_after(last), NOBODY, element.rank);
@@ -125,7 +119,6 @@ static void append(struct pointer last, struct pointer element) {
     }
 }
 
-// Reads the list and counts its elements.
 static void read_through(struct pointer head) {
     int *seen = check_alloc((size_t)check.size * sizeof *seen), all = 0;
     memset(seen, 0, (size_t)check.size * sizeof *seen);
@@ -148,7 +141,6 @@ static void read_through(struct pointer head) {
     free(seen);
 }
 
-// One list, from the window's creation to its end.
 static void build_and_read(void) {
     MPI_OK(MPI_Win_create_dynamic(MPI_INFO_NULL, MPI_COMM_WORLD, &window));
     if (how == LOCK_ALL)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Whether a message of 8 bytes, MPI_Send and MPI_Recv in turns, executes a locked instruction in libibex: one with a LOCK prefix, or
-// an exchange with memory. Below MPI_THREAD_MULTIPLE there must be none. A process beside rank 0 steps it from one instruction to the next
-// (ptrace), and looks at those within the library. Runs with 2 or more ranks, on x86-64.
+// Whether a message of 8 bytes executes a locked instruction in libibex: one with a LOCK prefix, or an exchange with
+// memory. Below MPI_THREAD_MULTIPLE there must be none. A process beside rank 0 steps it by instructions (ptrace), and
+// looks at those within the library. Runs with 2 or more ranks, on x86-64.
 //
 // usage: locked_instructions [--threads]      (--threads: asks for MPI_THREAD_MULTIPLE, and there must be some)
 #include "check.h"
@@ -15,7 +15,6 @@
 
 enum { ROUNDS = 40, WARM = 500, SHOWN = 4 };
 
-// What the tracer writes and the traced process reads.
 struct report {
     long instructions, locked;
     unsigned long shown[SHOWN]; // offsets in the library
@@ -24,7 +23,6 @@ struct report {
 static volatile int is_over; // written by the traced process, read by the tracer in its memory
 static int ask[2], answer[2];
 
-// Where the library's code is in this process.
 static bool library(pid_t process, unsigned long *start, unsigned long *end, unsigned long *offset) {
     char path[64], line[512];
     snprintf(path, sizeof path, "/proc/%d/maps", process);

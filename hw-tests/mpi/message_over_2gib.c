@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // One message longer than 2 GiB (than 31 bits of bytes can count), as a count of a large datatype: every byte is
-// checked. Also a sixteenth of it in blocks with gaps. Needs 2 ranks or more, of which the first and the last take part,
-// and memory for the message on each of the two: 2 GiB + 16 MiB + 4093 bytes, times IBEX_TEST_SCALE.
+// checked. Also a sixteenth of it in blocks with gaps. Needs 2 ranks or more, of which the first and the last take
+// part, and memory for the message on each of the two: 2 GiB + 16 MiB + 4093 bytes, times IBEX_TEST_SCALE.
 #include "check.h"
 
 #include <sys/mman.h>

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Very many sends outstanding at once, to a receiver that does not receive: all arrive, in order, and the memory that is
-// locked for them at each sender is bounded. The receiver waits until the senders have begun all their sends, which it
-// hears by MPI_Lookup_name: that moves no message on. Runs with 2 or more ranks; all send to rank 0.
+// Very many sends outstanding to a receiver that does not receive: all arrive, in order, and each sender locks little
+// memory for them. The receiver waits until the senders have begun all sends, which it hears by MPI_Lookup_name: that
+// moves no message. Runs with 2 or more ranks; all send to rank 0.
 #include "counts.h"
 #include "told.h"
 
@@ -11,7 +11,6 @@ enum { MEDIUM = 2000, MOST_LOCKED = 64 << 20 };
 static const char *const send_memory = "btl_ibex_send_memory";
 static int rounds;
 
-// Begins `count` sends of `bytes`, says so, and waits for them.
 static void send_all(int count, int bytes) {
     MPI_Request *requests = check_alloc((size_t)count * sizeof *requests);
     unsigned char *out = check_alloc((size_t)count * (size_t)bytes);

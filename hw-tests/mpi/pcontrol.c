@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// The program tells profiling libraries what to record (MPI_Pcontrol): messages of tag 1 and 3 between two ranks, and not
-// those of tag 2. Meanwhile it makes a communicator, whose messages have tag 3. A send of tag 4 and a receive of tag 5 begin
-// while it is recorded, and end while it is not. Who records it looks at the trace.
+// Tells profiling libraries what to record (MPI_Pcontrol): messages of tags 1 and 3 between two ranks, but not those of
+// tag 2, nor the creation of the communicator of tag 3. A send of tag 4 and a receive of tag 5 begin while events are
+// recorded, and end while they are not. The caller looks at the trace.
 #include "check.h"
 
 enum { MESSAGES = 20, SHORT = 8, LONG = 1 << 20 };
 
 static char sent[LONG], got[LONG];
 
-// Each rank sends to the other, short and long messages by turns, and looks at what comes.
 static void exchange(MPI_Comm comm, int tag) {
     for (int i = 0; i < MESSAGES; i++) {
         int bytes = i % 2 ? LONG : SHORT;

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Receives that are cancelled, messages that are probed for and taken out, and communicators that are freed while both pend;
-// seeded. Rank 0 receives from rank 1 in several communicators at once. A receive that is cancelled has no message, and
-// another receive has it; one that is not has all of it; a message of a matched probe is received after its communicator was
-// freed. Every message is received once. Runs with 2 or more ranks; others wait.
+// Seeded random receives, cancels and matched probes of rank 0 in several communicators, which are freed meanwhile. A
+// cancelled receive has no message, and another receive has it; any other receive has all of its message; a message of
+// a matched probe is received after its communicator was freed. Runs with 2 or more ranks; rank 1 sends, others wait.
 #include "check.h"
 
 enum { COMMUNICATORS = 4, MOST_MESSAGES = 48, SEED = 1 };
 
-// A message, as both sides know it.
 struct message {
     int at; // its communicator
     int tag;
@@ -16,7 +14,6 @@ struct message {
     uint64_t seed;
 };
 
-// What the receiver has of it.
 enum state { WANTED, POSTED, PROBED, RECEIVED };
 
 struct receive {
@@ -93,7 +90,7 @@ static void probe(const struct round *round, const struct message *message, stru
     }
 }
 
-// A receive is taken back, if its message has not come: then it has none, and its memory is as it was.
+// Cancels a receive if its message has not come: then it has none, and its memory is as it was.
 static void cancel(const struct message *message, struct receive *receive) {
     int cancelled = 0;
     MPI_Status status;

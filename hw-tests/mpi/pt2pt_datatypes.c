@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Messages whose bytes lie apart: vector, hvector, indexed, struct, resized, subarray, nested types, small and large,
-// from one layout to the same, to packed bytes and back, and between two layouts of one signature. Each layout is kept
-// beside its MPI datatype as a plain list of byte ranges, so that a received buffer is checked without MPI: every byte
-// of the type is right and every byte between is untouched. Ranks form a ring. Runs with 1 or more ranks.
+// Messages whose bytes lie apart, small and large, from one layout to the same, to packed bytes and back, and between
+// two layouts of one signature. Each MPI datatype has a plain list of byte ranges beside it, to check without MPI that
+// every byte of the type is right and every byte between is untouched. Ranks form a ring. Runs with 1 or more ranks.
 #include "check.h"
 
 #include <stddef.h>
@@ -21,8 +20,6 @@ struct layout {
 };
 
 static unsigned char *source, *target, *packed, *packed_in;
-
-// ---- layouts --------------------------------------------------------------------------------------------------------
 
 static struct layout *new_layout(const char *name) {
     struct layout *layout = calloc(1, sizeof *layout);
@@ -142,9 +139,6 @@ static struct layout *many_short_blocks(void) { // one element that crosses ever
     return finished(layout, (size_t)offsets[MAX_RANGES - 1] + (size_t)lengths[MAX_RANGES - 1]);
 }
 
-// ---- buffers without MPI --------------------------------------------------------------------------------------------
-
-// Fills the bytes of `count` elements with the pattern of their packed form.
 static void fill_layout(const struct layout *layout, int count, unsigned char *at, uint64_t seed) {
     size_t index = 0;
     for (int i = 0; i < count; i++)
@@ -172,8 +166,6 @@ static void check_layout(const struct layout *layout, int count, const unsigned 
             return check_fail("byte %zu behind %d elements: expected 0x%02x, got 0x%02x", offset, count, UNTOUCHED,
                               at[offset]);
 }
-
-// ---- transfers ------------------------------------------------------------------------------------------------------
 
 static void transfer(const void *from, int sends, MPI_Datatype sent, void *to, int takes, MPI_Datatype taken,
                      bool late) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Floods of messages nobody has asked for yet: the receiver makes no MPI call while tens of thousands of eager messages
-// are sent to it, then takes them all and checks order and contents. Also all ranks flooding one, floods in both
-// directions, floods of long messages, and a receiver that takes them from the last tag to the first. Runs with 2 or
-// more ranks.
+// Floods of unexpected messages: the receiver makes no MPI call while tens of thousands of eager messages are sent to
+// it, then takes them, forwards or from the last tag to the first, and checks order and contents. Also all ranks flood
+// one, two flood each other, and messages are long. Runs with 2 or more ranks.
 #include "check.h"
 
 #include <time.h>
@@ -46,7 +45,6 @@ static void drain(int from, int count, const int *lengths, int kinds, int tag_st
     }
 }
 
-// The last rank floods the first, which is silent meanwhile.
 static void silent_receiver(const char *what, int count, const int *lengths, int kinds, bool backwards) {
     int tag_step = backwards ? 1 : 0, last = check.size - 1;
     check_case("a_silent_receiver_loses_nothing_of_%s%s", what, backwards ? "_taken_backwards" : "");

@@ -15,7 +15,7 @@ enum { MIXED = sizeof mixed / sizeof *mixed };
 
 static uint64_t seed_of(int sender, int number) { return ((uint64_t)sender << 32) ^ (uint64_t)number; }
 
-// When it returns, what the left neighbour sent before its call is here, matched or waiting to be.
+// On return all that the left neighbour sent before its call is here, matched or unexpected.
 static void left_has_sent(void) {
     MPI_OK(MPI_Sendrecv(NULL, 0, MPI_BYTE, right, TAG_TOKEN, NULL, 0, MPI_BYTE, left, TAG_TOKEN, MPI_COMM_WORLD,
                         MPI_STATUS_IGNORE));
@@ -27,8 +27,6 @@ static MPI_Request start_send(unsigned char *from, int bytes, int tag, int numbe
     MPI_OK(MPI_Isend(from, bytes, MPI_BYTE, right, tag, MPI_COMM_WORLD, &request));
     return request;
 }
-
-// ---- wildcards ------------------------------------------------------------------------------------------------------
 
 // Three receives with wildcards of different width, three messages: each goes to the first posted one that fits.
 static void first_fitting_receive(bool late) {
@@ -59,8 +57,6 @@ static void first_fitting_receive(bool late) {
     }
     check_end_case();
 }
-
-// ---- probes ---------------------------------------------------------------------------------------------------------
 
 static void probes(void) {
     check_case("probe_tells_source_tag_and_size_and_leaves_the_message");
@@ -139,10 +135,8 @@ static void matched_probes(void) {
     check_end_case();
 }
 
-// ---- truncation -----------------------------------------------------------------------------------------------------
-
-// Open MPI's ob1 moves the whole of a zero-copy message even into a receive that is too short, over any transport: the
-// bytes behind the receive can be checked only for messages that every transport copies. The arena has room for more.
+// Open MPI's ob1 moves the whole of a zero-copy message into a receive that is too short, over any transport: only of
+// messages that every transport copies the bytes behind it can be checked. The arena has room for more.
 enum { ALWAYS_COPIED = 1000 };
 
 static void truncation(bool late) {
@@ -174,8 +168,6 @@ static void truncation(bool late) {
         }
     check_end_case();
 }
-
-// ---- cancel ---------------------------------------------------------------------------------------------------------
 
 static void cancelled_receives(void) {
     enum { COUNT = 50 };

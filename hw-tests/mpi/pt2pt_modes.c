@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Every send mode, blocking and not, with the receive posted before and after the message arrives, at every size around
-// the places where a transport changes protocol (inline, eager, fragment, rendezvous), at odd addresses, with guards
-// around every receive. Ranks form a ring: each sends to its right and receives from its left; one rank sends to
-// itself. Runs with 1 or more ranks.
+// a change of protocol (inline, eager, fragment, rendezvous), at odd addresses, with guards. Ranks form a ring; one
+// rank sends to itself. Runs with 1 or more ranks.
 #include "check.h"
 
 #include <sys/mman.h>
@@ -65,8 +64,7 @@ static void neighbours_ready(void) {
                         MPI_STATUS_IGNORE));
 }
 
-// Messages from the left are all here up to the one that precedes this call there: the token follows it on the same
-// communicator, and MPI keeps their order.
+// On return all that the left neighbour sent before its call is here: the token follows on the same communicator.
 static void left_has_sent(void) {
     MPI_OK(MPI_Sendrecv(NULL, 0, MPI_BYTE, right, TAG_READY, NULL, 0, MPI_BYTE, left, TAG_READY, MPI_COMM_WORLD,
                         MPI_STATUS_IGNORE));
@@ -203,8 +201,7 @@ static void short_message_in_a_long_receive(void) {
     check_end_case();
 }
 
-// Memory unmapped and mapped again at the same address has other pages behind it: a registration kept in a cache for
-// that address would move the old pages' bytes.
+// Memory mapped again at the same address has other pages: a cached registration of it would move the old pages' bytes.
 static void memory_mapped_again(void) {
     check_case("buffers_unmapped_and_mapped_again_between_messages");
     size_t length = 1 << 20;

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Many requests at once: thousands outstanding in every order of completion, all MPI_Wait and MPI_Test calls, and
-// persistent requests of each send mode started again and again. Ranks form a ring, or all talk to all. Runs with 1 or
-// more ranks.
+// Thousands of requests outstanding in every order of completion, all MPI_Wait and MPI_Test calls, and persistent
+// requests of each send mode. Ranks form a ring, or all talk to all. Runs with 1 or more ranks.
 #include "check.h"
 
 enum { MAX_BYTES = 200000, TAG_READY = 900 };
@@ -107,8 +106,6 @@ static void outstanding(int count, int bytes, bool crossed, bool unexpected) {
     free(sends);
     free(takes);
 }
-
-// ---- persistent requests --------------------------------------------------------------------------------------------
 
 typedef int (*initializer)(const void *, int, MPI_Datatype, int, int, MPI_Comm, MPI_Request *);
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Receives that are too short for their message: they end with MPI_ERR_TRUNCATE and the message's length, hold what there is
-// room for and nothing beyond, and what follows is whole. At sizes of every protocol, posted before and after the message
-// comes, in one piece and with gaps. Runs with 2 or more ranks; the first two exchange.
+// Receives that are too short for their message: they end with MPI_ERR_TRUNCATE and the message's length, hold what
+// there is room for and nothing beyond, and what follows is whole. At sizes of every protocol, posted before and after
+// the message comes, in one piece and with gaps. Runs with 2 or more ranks; the first two exchange.
 #include "check.h"
 
 enum { TAG = 3, FOLLOWING_TAG = 4, GAP = 2 };
@@ -22,7 +22,6 @@ static void send_message(int size, bool is_posted_first) {
     free(out);
 }
 
-// Bytes of the message stand `stride` apart.
 static void check_bytes(const unsigned char *in, int size, int room, int stride) {
     for (int i = 0; i < room * stride; i++) {
         unsigned char expected = i % stride == 0 ? pattern_byte(seed_of(size), (size_t)(i / stride)) : 0;

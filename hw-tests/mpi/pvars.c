@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Reads every performance variable of the BTL ibex through MPI's tool interface, before and after known traffic: short,
-// long and scattered messages around the ring, and one-sided puts, gets and atomics where a window can be made. Rank 0
-// prints a line for each: `pvar NAME VALUE was VALUE`. Names given with a minimum must have grown by that much (counters,
-// aggregates, timers) or be at least that (other classes) on every rank. Needs 2 or more ranks.
+// Reads every performance variable of the BTL ibex before and after known traffic: short, long and scattered messages
+// around the ring, and one-sided operations if a window can be made. Rank 0 prints `pvar NAME VALUE was VALUE` for
+// each. Variables given with a minimum must have grown by that much (counters, aggregates, timers) or be at least that
+// (other classes) on every rank. Needs 2 or more ranks.
 //
 // usage: pvars [--no-one-sided] [NAME=MINIMUM]...     (NAME without btl_ibex_)
 #include "check.h"
@@ -21,12 +21,10 @@ static struct variable {
 static int count;
 static MPI_T_pvar_session session;
 
-// Of a variable that only grows, what it grew by counts.
 static bool grows(int class) {
     return class == MPI_T_PVAR_CLASS_COUNTER || class == MPI_T_PVAR_CLASS_AGGREGATE || class == MPI_T_PVAR_CLASS_TIMER;
 }
 
-// Opens a handle on every variable whose name starts with the prefix.
 static void find_variables(void) {
     int number;
     MPI_OK(MPI_T_pvar_session_create(&session));
@@ -59,8 +57,6 @@ static double read_variable(struct variable *variable) {
     free(values);
     return sum;
 }
-
-// ---- traffic --------------------------------------------------------------------------------------------------------
 
 static void messages(void) {
     unsigned char *out = check_alloc(2 * LONG), *in = check_alloc(2 * LONG);
@@ -110,8 +106,6 @@ static void one_sided(void) {
     free(memory);
     free(local);
 }
-
-// ---- what must have grown -------------------------------------------------------------------------------------------
 
 static void check_minimum(const char *argument) {
     const char *equals = strchr(argument, '=');

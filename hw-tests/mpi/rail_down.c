@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Messages of every kind before and after a port goes down, or whatever else the caller does in the middle:
+// Messages of every kind before and after a port goes down, or whatever else the caller does in the middle (check.h).
+// After the middle the ranks exchange all kinds several times, so that each protocol is used. Runs with 2 or more
+// ranks; each exchanges messages with its neighbours.
 //
-//   rail_down [--connect] [--short] [--events NUMBER | --traffic LEAST-MOST]
-//
-// With --connect the ranks exchange messages first. Then each prints that it is in the middle (check.h). There it
-// probes, although no message comes, until the caller lets it go on and ibex has taken NUMBER port events from the
-// adapters; the ranks print each event. With --traffic the ranks instead exchange messages of LEAST to MOST bytes (up
-// to 2 MiB), many at once. After the middle they exchange messages of all kinds several times, so that each protocol is
-// used. --short leaves out the messages that the receiver reads. Runs with 2 or more ranks; each exchanges messages
-// with its neighbours.
+// usage: rail_down [--connect] [--short] [--events NUMBER | --traffic LEAST-MOST]
+//   --connect  the ranks exchange messages before the middle
+//   --short    no messages that the receiver reads
+//   --events   in the middle ranks probe, without a message, until ibex has taken NUMBER port events, which they print
+//   --traffic  in the middle ranks exchange messages of LEAST to MOST bytes (up to 2 MiB), many at once
 #include "counts.h"
 
 enum { ROUNDS = 6, LONGEST = 3 << 20, AT_ONCE = 8, LONGEST_OF_TRAFFIC = 2 << 20 };
@@ -56,7 +55,7 @@ static void all_kinds(const char *name) {
     check_end_case();
 }
 
-// Nothing is under way until the caller is done and ibex knows what has happened.
+// No message is under way until the caller is done and ibex knows what has happened.
 static void idle(unsigned long long events) {
     unsigned long long taken = 0;
     while (!check_may_go_on() || taken < events) {

@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// One-sided operations that read and write at once, with every rank at the same memory: accumulate, get-accumulate of
-// several operations and types, fetch-and-op, compare-and-swap, and locks that exclude each other. Results are checked
-// as a whole (the counter's end value) and one by one (no two ranks fetch the same ticket). Runs with 2 or more ranks.
-//
-// All of it twice: in a window over the program's own memory, and in one that MPI allocates. For ranks of one node Open
-// MPI's osc/rdma reaches the latter through shared memory, so there only the former is sure to use the transport.
+// One-sided operations that read and write at once, with every rank at the same memory, and locks that exclude each
+// other. Results are checked as a whole (the counter's end value) and one by one (no two ranks fetch the same ticket).
+// All of it twice: in a window over the program's own memory, and in one that MPI allocates. Between ranks of one node
+// Open MPI's osc/rdma reaches the latter through shared memory. Runs with 1 or more ranks.
 #include "check.h"
 
 #include <inttypes.h>
@@ -31,8 +29,6 @@ static void all_done(void) {
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     MPI_OK(MPI_Win_sync(window));
 }
-
-// ---- accumulate -----------------------------------------------------------------------------------------------------
 
 // For one type: every rank accumulates `count` items into every window, with the sum, the maximum, bits (integers) and
 // a replacement. Item i of rank r is r + i % 5 + 1 (small enough for one byte).
@@ -123,8 +119,6 @@ static void accumulate_with_gaps(int count) {
     check_end_case();
 }
 
-// ---- fetching operations --------------------------------------------------------------------------------------------
-
 // Adds up, over all ranks, which of `total` tickets were fetched: each exactly once.
 static void check_tickets(const int *taken, int total) {
     int *times = check_alloc((size_t)total * sizeof *times);
@@ -168,7 +162,6 @@ TICKETS_OF(int32, int32_t, MPI_INT32_T)
 TICKETS_OF(int64, int64_t, MPI_INT64_T)
 TICKETS_OF(doubles, double, MPI_DOUBLE)
 
-// Counters on every rank at once, many fetches in flight before a flush.
 static void tickets_in_flight(int each) {
     int64_t one = 1, *before = check_alloc((size_t)(each * size) * sizeof *before);
     int total = each * size, *taken = calloc((size_t)total, sizeof *taken);
@@ -224,8 +217,6 @@ static void get_accumulate(int count, int each) {
     free(ones);
     free(before);
 }
-
-// ---- compare-and-swap and locks -------------------------------------------------------------------------------------
 
 #define SWAPS_OF(NAME, TYPE, MPI_TYPE)                                                                                 \
     static void swaps_##NAME(int each) {                                                                               \

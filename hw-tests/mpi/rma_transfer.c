@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// One-sided put and get: windows that MPI allocates, windows over the program's own memory and dynamic windows; fence,
-// lock, lock-all with flushes, and post-start-complete-wait; every size around a protocol switch, odd addresses, types
-// that are not contiguous, many operations in one epoch, request-based operations. What lands is checked at the target,
-// guards included. Ranks form a ring. Runs with 2 or more ranks. For ranks of one node, Open MPI's osc/rdma reaches an
-// allocated window through shared memory: there the other kinds are what tests the transport.
+// One-sided put and get: allocated, created and dynamic windows; fence, lock, lock-all with flushes, and
+// post-start-complete-wait; every size around a change of protocol, odd addresses, types with gaps, many operations in
+// one epoch, request-based operations. The target checks what lands, guards included. Ranks form a ring. Runs with 2 or
+// more ranks. Between ranks of one node Open MPI's osc/rdma reaches an allocated window through shared memory.
 #include "check.h"
 
 enum { MAX_BYTES = 1 << 20, GUARD = 64, AREA = MAX_BYTES + 2 * GUARD + 64 };
@@ -24,8 +23,6 @@ static MPI_Group left_group, right_group;
 static unsigned char *origin, *fetched;
 
 static uint64_t seed_of(int owner, int number) { return ((uint64_t)owner << 32) ^ (uint64_t)number; }
-
-// ---- windows and epochs ---------------------------------------------------------------------------------------------
 
 static void open_window(enum kind kind) {
     MPI_Aint base = 0;
@@ -103,8 +100,6 @@ static void close_epoch(enum epoch epoch, int round) {
     }
 }
 
-// ---- sizes ----------------------------------------------------------------------------------------------------------
-
 static void one_size(enum epoch epoch, int bytes, int round) {
     int offset = GUARD + round % 61; // of the put in the area
     prepare_memory(epoch);
@@ -146,8 +141,6 @@ static void every_size(enum kind kind, enum epoch epoch) {
     check_end_case();
 }
 
-// ---- under one lock_all epoch ---------------------------------------------------------------------------------------
-
 static void clear_area(void) {
     prepare_memory(LOCK_ALL);
     memset(memory, 0xa5, AREA);
@@ -159,7 +152,6 @@ static void area_written(void) {
     MPI_OK(MPI_Win_sync(window));
 }
 
-// Many operations in flight to many ranks before one flush.
 static void many_operations(enum kind kind, int count) {
     enum { PIECE = 48 };
     count = count * check.size * PIECE > MAX_BYTES ? MAX_BYTES / PIECE / check.size : count;

@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What ibex shows of a process, written down: listens to types of events by the calls of MPI_T and keeps each event in the order of
-// its delivery. For the programs events*.c, which include ibex_mpi_t.h first and so are linked with -libex.
-//
-// Threads: events may come from any; the rest from the main thread.
+// Listens to events of ibex by MPI_T, and keeps each in the order of delivery: for the programs events*.c, which
+// include ibex_mpi_t.h first and are linked with -libex. Any thread may have events; the main thread calls the rest.
 #ifndef IBEX_HW_TESTS_SEEN_H
 #define IBEX_HW_TESTS_SEEN_H
 
@@ -39,7 +37,6 @@ struct seen {
     } data;
 };
 
-// A tool: what it has seen, and its registration for each type it listens to.
 struct tool {
     struct seen *all;
     int room;
@@ -47,7 +44,6 @@ struct tool {
     MPI_T_event_registration registrations[KINDS];
 };
 
-// What a callback is given: of which tool it is, and for which type.
 struct seen_callback {
     struct tool *tool;
     int kind;
@@ -84,7 +80,7 @@ static inline void seen_listen(struct tool *tool, int room, unsigned kinds, MPI_
     }
 }
 
-// Frees the handles; what has happened has been delivered when it returns.
+// Frees the handles; by then all events have been delivered.
 static inline void seen_stop(struct tool *tool) {
     for (int kind = 0; kind < KINDS; kind++)
         if (tool->registrations[kind] != MPI_T_EVENT_REGISTRATION_NULL)
@@ -96,7 +92,7 @@ static inline int seen_count(struct tool *tool) {
     return count < tool->room ? count : tool->room;
 }
 
-// Runs a body in so many threads at once, each with its number; the first is the one that calls.
+// Runs `body` in so many threads at once, each with its number; the caller's is the first.
 static inline void seen_in_threads(int threads, void *(*body)(void *)) {
     pthread_t others[MOST_THREADS];
     for (intptr_t i = 1; i < threads; i++)
@@ -132,7 +128,7 @@ static inline struct source seen_source(int index) {
     return source;
 }
 
-// One of the counts of events, a performance variable with a value for each source: what was counted since it was begun.
+// A performance variable that counts events of each source, from seen_begin() on.
 struct counter {
     MPI_T_pvar_session session;
     MPI_T_pvar_handle handle;
@@ -141,7 +137,7 @@ struct counter {
 
 enum { SEEN_SOURCES = 256 };
 
-// Between MPI_Init and MPI_Finalize. They are continuous: it counts from here.
+// To be called between MPI_Init and MPI_Finalize. Variables are continuous, so counts begin here.
 static inline void seen_begin(struct counter *counter, const char *name) {
     int index;
     listen_must(MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index), name);
@@ -159,7 +155,7 @@ static inline long long seen_counted(const struct counter *counter, int source) 
     return (long long)values[source];
 }
 
-// Events that were lost, and counted: they came too late for their place among those of their source, or waited in a thread that ended.
+// Counts lost events: too late for their place among those of their source, or waiting in a thread that ended.
 static struct counter seen_dropped;
 
 static inline long long seen_all_dropped(void) {

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Messages of a rank to itself, contiguous or with gaps on either side, the receive posted first or late, at sizes around
-// every protocol limit. With `--by self`, none of them may leave by ibex: btl/self is there for them. With `--cut`, also
-// such as are too long for their receive, in each mode of sending: Open MPI's ob1 writes beyond a receive's end. Runs with 1
-// or more ranks.
+// Messages of a rank to itself, contiguous or with gaps on either side, the receive posted first or late, at sizes
+// around every protocol limit. With `--by self` btl/self carries all of them. With `--cut` some are too long for their
+// receive, in each send mode: not for Open MPI's ob1, which writes beyond a receive's end. Runs with 1 or more ranks.
 //
 // usage: self_messages [--by self] [--cut]
 #include "counts.h"
@@ -53,7 +52,7 @@ static void begin_send(int mode, const void *out, int size, MPI_Request *request
     }
 }
 
-// Half of a message is wanted, by any source and tag. It is there, seen by a probe, before its receive is, or its receive first.
+// Receives half of a message, from any source and tag, posted before the message or after a probe has seen it.
 static void cut(int size, int mode, bool gaps, bool late) {
     int room = size / 2, done, probed, got;
     size_t span = (size_t)room / BLOCK * STRIDE + STRIDE;

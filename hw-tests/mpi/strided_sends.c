@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Hundreds of long messages with gaps to several ranks at once, from one rank and then from all, so that they compete for
-// what the transport packs them into; seeded: how many, how long, and when a receiver leaves its transport alone. Every
-// request completes, and every byte is right. Runs with 2 or more ranks: strided_sends [--rounds N]
+// Hundreds of long messages with gaps to several ranks at once, from one rank and then from all, so that they compete
+// for the transport's buffers; number, lengths and pauses of receivers are seeded. Every request completes, and every
+// byte is right. Runs with 2 or more ranks: strided_sends [--rounds N]
 #include "check.h"
 
 enum { BLOCK = 32, STRIDE = 36, MOST_BLOCKS = 1 << 16, MOST_MESSAGES = 240 };
 
-// Both sides know what a message is: blocks of what each rank has.
+// A message, as both sides know it: blocks of what each rank has.
 struct message {
     int first, blocks;
 };
@@ -48,7 +48,7 @@ static unsigned char *memory_of(const struct message *message) {
     return memory;
 }
 
-// A process that computes: it does not call MPI for a while, which is counted in work and not in seconds.
+// Computes without a call of MPI, for an amount of work instead of a time.
 static void compute(int work) {
     static volatile uint64_t result;
     for (int i = 0; i < work; i++)

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// MPI_THREAD_MULTIPLE with traffic from several threads of each rank at once: a tag for each thread, a communicator for
-// each thread, receivers that share one queue through matched probes, requests and floods in both directions, and
-// one-sided operations. Where the MPI or its one-sided component refuses threads the cases are skipped with its reason,
-// or fail when IBEX_REQUIRE_THREADS=1 or IBEX_REQUIRE_RMA_THREADS=1. Runs with 2 or more ranks.
+// MPI_THREAD_MULTIPLE with traffic from several threads of each rank at once: a tag or a communicator for each thread,
+// receivers that share one queue through matched probes, floods in both directions, and one-sided operations. If the
+// MPI or its one-sided component refuses threads, cases are skipped, or fail with IBEX_REQUIRE_THREADS=1 or
+// IBEX_REQUIRE_RMA_THREADS=1. Runs with 2 or more ranks.
 //
 // usage: threads [--threads N]      (default 4, up to 16; of each rank)
 #include "check.h"
@@ -35,8 +35,6 @@ static void run_threads(void *(*body)(void *)) {
     for (int t = 0; t < threads; t++)
         pthread_join(started[t], NULL);
 }
-
-// ---- messages -------------------------------------------------------------------------------------------------------
 
 // One ring exchange of thread `t` of every rank, in `comm` under `tag`.
 static void exchange(MPI_Comm comm, int tag, int t, int number, unsigned char *out, unsigned char *in) {
@@ -124,7 +122,6 @@ static void *shared_queue(void *argument) {
     return NULL;
 }
 
-// All threads keep many small messages in flight with all ranks.
 static void *many_in_flight(void *argument) {
     enum { EACH = 32, BYTES = 40 };
     int t = (int)(intptr_t)argument, total = EACH * check.size;
@@ -148,8 +145,6 @@ static void *many_in_flight(void *argument) {
     free(in);
     return NULL;
 }
-
-// ---- one-sided ------------------------------------------------------------------------------------------------------
 
 enum { SLOT = 3000 }; // bytes of one thread of one rank in every window
 

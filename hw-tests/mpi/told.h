@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What a rank tells another by names of the runtime (MPI_Publish_name): that goes past messages, and moves none of them
-// on. Main thread.
+// What a rank tells another by names of the runtime (MPI_Publish_name), which moves no message. Main thread.
 #ifndef IBEX_HW_TESTS_TOLD_H
 #define IBEX_HW_TESTS_TOLD_H
 
@@ -11,7 +10,7 @@
 
 enum { PATIENCE_SECONDS = 120 };
 
-// Of this job, as others of the same runtime may run the same program: two numbers of the program's.
+// Names the job, as others of the same runtime may run this program, and two numbers.
 static inline void told_name(char name[128], int first, int second) {
     const char *job = getenv("PMIX_NAMESPACE");
     snprintf(name, 128, "ibex %s %d %d", job ? job : "", first, second);
@@ -23,7 +22,6 @@ static inline void tell(int first, int second) {
     MPI_OK(MPI_Publish_name(name, MPI_INFO_NULL, "told"));
 }
 
-// Looks until it is told.
 static inline bool is_told(int first, int second) {
     char name[128], value[MPI_MAX_PORT_NAME];
     told_name(name, first, second);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What the emulated adapters have really done (docs/softhca.md, "The trace"), compared with what was seen of it: each event that an
-// adapter has stamped is a completion of this process at that time, of that kind and size; each operation that was executed was seen.
+// Compares events with what the emulated adapters did (docs/softhca.md, "The trace"): each event that an adapter
+// stamped is a completion of this process at that time, of that kind and size; each executed operation has its event.
 #ifndef IBEX_HW_TESTS_TRACE_H
 #define IBEX_HW_TESTS_TRACE_H
 
@@ -10,7 +10,7 @@
 // enum ibv_wc_opcode
 enum { SEND = 0, RDMA_WRITE = 1, RDMA_READ = 2, COMP_SWAP = 3, FETCH_ADD = 4, RECV = 128 };
 
-// The longest header of ibex's: a message is not longer by more than what it carries.
+// Length of ibex's longest header, by which a message may exceed its data.
 enum { MOST_OF_HEADER = 64 };
 
 struct completion {
@@ -25,7 +25,7 @@ static inline int trace_by_time(const void *left, const void *right) {
     return (a->ticks > b->ticks) - (a->ticks < b->ticks);
 }
 
-// The completions of one device by the queue pairs that this process said are connected, by time.
+// The completions of one device by the queue pairs that events showed as connected, by time.
 static inline struct completion *trace_read(struct tool *tool, const char *device, int *count) {
     char path[512], line[256];
     const char *folder = getenv("SOFTHCA_FABRIC");
@@ -68,7 +68,6 @@ static inline struct completion *trace_read(struct tool *tool, const char *devic
     return all;
 }
 
-// Whether a completion is what an event says.
 static inline bool trace_is_of(const struct completion *completion, const struct seen *seen) {
     uint64_t bytes = completion->bytes;
     if (completion->status != 0)
@@ -89,7 +88,7 @@ static inline bool trace_is_of(const struct completion *completion, const struct
         uint64_t carried = in_one ? piece->total : piece->bytes;
         if (completion->opcode == RDMA_READ)
             return bytes == carried;
-        // That all of it was read, or has left, is told to its sender.
+        // A sender is told that all of the message was read, or has left.
         if (!piece->direction)
             return seen->kind == END && (completion->opcode == SEND || bytes <= MOST_OF_HEADER);
         return completion->opcode == RECV && bytes >= carried && bytes - carried <= MOST_OF_HEADER;
@@ -101,13 +100,13 @@ static inline bool trace_is_of(const struct completion *completion, const struct
     }
 }
 
-// Whether an event is the end of an operation, and so the only one of its kind of a completion.
+// Whether an event is the end of an operation, and so the only one of its completion.
 static inline bool trace_is_operation(const struct seen *seen) {
     return seen->kind == PUT_COMPLETE || seen->kind == GET_COMPLETE || seen->kind == ATOMIC_COMPLETE;
 }
 
-// Marks the completion that an event is, if there is one `away` from its timestamp. A message of one piece is three events of one
-// completion.
+// Marks the completion of an event, if there is one `away` from its timestamp. A message of one piece is three events
+// of one completion.
 static inline bool trace_match(struct completion *all, int count, const struct seen *seen, uint64_t away) {
     struct completion key = {.ticks = (uint64_t)seen->timestamp - away};
     int low = 0, high = count;
@@ -139,7 +138,7 @@ static inline int trace_unmatched(struct completion *all, int count, struct tool
     return unmatched;
 }
 
-// Compares all events of one port's source; `excused`: how many operations may have been given the host's stamp. Returns how many
+// Compares all events of one port's source; `excused`: how many operations may have the host's stamp. Returns how many
 // completions were operations. All stamps are one constant from the truth: a multiple of what the clock counts up to.
 static inline int trace_judge_source(struct tool *tool, int index, const struct source *source, int *excused) {
     char device[64];
@@ -174,7 +173,7 @@ static inline int trace_judge_source(struct tool *tool, int index, const struct 
         if (is_operation && !all[i].matched && unseen++ == 0)
             missed = &all[i];
     }
-    // What was late was dropped, and is counted; what has the host's stamp cannot be told apart by port.
+    // A late event was dropped, and counted; one with the host's stamp does not name its port.
     int late = (int)seen_counted(&seen_dropped, index);
     unseen -= unseen < late ? unseen : late;
     if (unseen > *excused)
@@ -202,7 +201,7 @@ static inline void trace_judge(struct tool *tool, bool exact) {
         by_host += operation && is_host[tool->all[i].source];
         of_adapter += operation;
     }
-    // What waited with the host's stamp in a thread that ended is dropped.
+    // Events with the host's stamp that waited in a thread that ended are dropped.
     int dropped = 0;
     for (int index = 0; index < sources && index < 256; index++)
         dropped += is_host[index] ? (int)seen_counted(&seen_dropped, index) : 0;

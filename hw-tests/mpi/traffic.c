@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Random traffic, seeded: sizes, tags, modes, wildcards, probes, matched probes, cancelled and persistent requests, types with
-// gaps, over several communicators at once (the world, a duplicate, halves, an intercommunicator), by one thread or by several
-// with communicators of their own. What each receive gets is compared with what MPI's rules say (traffic_plan.h). Runs with 1
-// or more ranks: traffic [--seed S] [--messages N] [--threads T]
+// Seeded random traffic over several communicators at once (the world, a duplicate, halves, an intercommunicator), by
+// one thread, or by several with communicators of their own. What each receive gets is compared with what MPI's rules
+// say (traffic_plan.h). Runs with 1 or more ranks: traffic [--seed S] [--messages N] [--threads T]
 #include "traffic_plan.h"
 
 #include <pthread.h>
 
 enum { COMMUNICATORS = 4, MOST_THREADS = 8, MOST_REQUESTS = COMMUNICATORS * MOST_MESSAGES, ROUNDS = 20, UNSENT_TAG = 99 };
 
-// A communicator, as a thread uses it.
 struct channel {
     MPI_Comm comm;
     int participants, first, me;
@@ -44,8 +42,6 @@ static void add_request(struct lane *lane, MPI_Request request, MPI_Status *stat
     lane->statuses[lane->count] = status;
     lane->sent[lane->count++] = sent;
 }
-
-// ---- sending --------------------------------------------------------------------------------------------------------
 
 static int rank_of(const struct channel *channel, int participant) {
     return participant < channel->first ? participant : participant - channel->first;
@@ -82,8 +78,6 @@ static void start_send(struct lane *lane, struct channel *channel, const struct 
     lane->exchanged++;
 }
 
-// ---- receiving ------------------------------------------------------------------------------------------------------
-
 static void start_receive(struct lane *lane, struct channel *channel, int index) {
     const struct receive *receive = &channel->receives.each[index];
     int source = receive->source == ANY ? MPI_ANY_SOURCE : rank_of(channel, receive->source);
@@ -113,7 +107,7 @@ static void start_receive(struct lane *lane, struct channel *channel, int index)
     }
 }
 
-// A receive that nothing is sent to is posted among the others, and taken back.
+// Posts a receive that nothing is sent to among the others, and cancels it.
 static void cancel_one(struct channel *channel) {
     int word, cancelled = 0;
     MPI_Request request;
@@ -157,8 +151,6 @@ static void compare(struct channel *channel, int index) {
     guarded_check("receive", at, all);
 }
 
-// ---- rounds ---------------------------------------------------------------------------------------------------------
-
 // Starts all sends of this process, with the receives between that are posted first.
 static void start_sends(struct lane *lane, int posted[]) {
     int next[COMMUNICATORS] = {0}, left = 0;
@@ -180,7 +172,6 @@ static void start_sends(struct lane *lane, int posted[]) {
     }
 }
 
-// Waits for all that is under way, by one of the calls for it.
 static void complete(struct lane *lane) {
     static MPI_Status ignored[MOST_THREADS][2 * MOST_REQUESTS];
     MPI_Status *statuses = ignored[lane->number];
@@ -208,7 +199,7 @@ static void complete(struct lane *lane) {
         done += some;
     }
     for (int i = 0; i < lane->count; i++) {
-        // What is left there is persistent.
+        // What is left are persistent requests.
         if (lane->requests[i] != MPI_REQUEST_NULL)
             MPI_OK(MPI_Request_free(&keep[i]));
         free(lane->sent[i]);
@@ -239,7 +230,7 @@ static void round_of(struct lane *lane, int number) {
             compare(channel, receive);
             free(channel->arenas[receive]);
         }
-        // A receive with any source would take a message of the next round.
+        // Without it a receive with any source would take a message of the next round.
         MPI_OK(MPI_Barrier(channel->comm));
     }
 }
@@ -249,8 +240,6 @@ static void *run_lane(void *argument) {
         round_of(argument, i);
     return NULL;
 }
-
-// ---- communicators --------------------------------------------------------------------------------------------------
 
 static void open_channel(struct lane *lane, MPI_Comm comm, uint64_t seed) {
     struct channel *channel = &lane->channel[lane->channels++];
@@ -285,7 +274,7 @@ static void open_lane(struct lane *lane, int number, uint64_t seed, int most) {
     open_channel(lane, half, of_lane + 2 + (uint64_t)(check.rank % 2));
     if (check.size < 2)
         return;
-    // The leaders are the highest ranks of the halves, whose order is turned round.
+    // The leaders are the highest ranks of the halves, which are in reverse order.
     int leader = check.rank % 2 == (check.size - 1) % 2 ? check.size - 2 : check.size - 1;
     MPI_OK(MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, leader, number, &inter));
     open_channel(lane, inter, of_lane + 4);

@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // What a round of random traffic exchanges over one communicator, and which receive must get which message: the
-// reference that traffic.c compares MPI with.
+// reference that traffic.c compares MPI with. Every rank makes the same plan from the same seed. A participant is a
+// process of the communicator; in an intercommunicator they are numbered group after group, and messages cross.
 //
-// Every rank makes the same plan from the same seed. A participant is a process of the communicator; of an
-// intercommunicator the processes of both groups are numbered one group after the other, and messages cross.
-//
-// Receives are posted class by class, the narrower before the wider (enum class). So whatever order messages of
-// different senders come in, as many receives as messages fit, and MPI's rules leave this open alone: which senders'
-// messages a receive with any source gets. resolve() takes that from the statuses and predicts all else.
+// Receives are posted class by class, the narrower before the wider (enum class). So as many receives as messages fit
+// in any order of senders, and MPI's rules leave only open which senders' messages a receive with any source gets.
+// resolve() takes that from the statuses, and predicts all else.
 #ifndef IBEX_HW_TESTS_TRAFFIC_PLAN_H
 #define IBEX_HW_TESTS_TRAFFIC_PLAN_H
 
@@ -35,7 +33,7 @@ struct plan {
     struct message messages[MOST_MESSAGES]; // each sender sends its own in this order
 };
 
-// From the narrowest to the widest; in this order they are posted.
+// In the order in which they are posted, the narrowest first.
 enum class { EXACT, OF_SOURCE, OF_TAG, OF_ALL };
 
 enum way { POSTED, PERSISTENT, PROBED, MATCHED, WAYS };
@@ -62,7 +60,7 @@ static inline int random_bytes(struct random *random, bool has_gaps) {
     return has_gaps ? bytes - bytes % BLOCK : bytes;
 }
 
-// `first` is the number of participants of the first group of an intercommunicator, 0 where there is one group.
+// `first`: number of participants of the first group of an intercommunicator; 0 if there is one group.
 static inline void make_plan(struct plan *plan, uint64_t seed, int participants, int first, int most) {
     struct random random = {seed};
     plan->count = random_below(&random, (most < MOST_MESSAGES ? most : MOST_MESSAGES) + 1);
@@ -92,7 +90,7 @@ static inline bool fits(const struct receive *receive, const struct message *mes
            (receive->tag == ANY || receive->tag == message->tag);
 }
 
-// The first message to `me` that no receive has taken and that this one may get; NULL where there is none.
+// The first message to `me` that no receive has taken and this one may get; else NULL.
 static inline struct message *first_fitting(struct plan *plan, int me, const struct receive *receive) {
     for (int i = 0; i < plan->count; i++) {
         struct message *message = &plan->messages[i];
@@ -127,7 +125,7 @@ static inline void give_room(struct receives *receives, struct plan *plan, int m
     take_none(plan);
 }
 
-// As many receives as there are messages to `me`, in the order in which they are to be posted.
+// As many receives as messages to `me`, in the order in which they are to be posted.
 static inline void make_receives(struct receives *receives, struct plan *plan, int me, struct random *random) {
     int share = random_below(random, 5); // of four messages, so many are left to wider classes
     receives->count = 0;
@@ -136,7 +134,7 @@ static inline void make_receives(struct receives *receives, struct plan *plan, i
         int begin = receives->count;
         for (int i = 0; i < plan->count; i++) {
             struct message *message = &plan->messages[i];
-            // One that was taken already stands for another of the same source or tag, which this class leaves.
+            // A taken message stands for another of the same source or tag, which this class leaves.
             if (message->to != me || message->taken || (class != OF_ALL && random_below(random, 4) < share))
                 continue;
             struct receive *receive = &receives->each[receives->count++];
@@ -147,10 +145,10 @@ static inline void make_receives(struct receives *receives, struct plan *plan, i
                 .tag = class == EXACT || class == OF_TAG ? message->tag : ANY,
                 .has_gaps = random_below(random, 4) == 0,
             };
-            // Some message of that kind is gone; which one, only matters where the source is known.
+            // One message of that kind is gone; which one only matters if the source is known.
             first_fitting(plan, me, receive)->taken = true;
         }
-        // Those that are posted come first: a probe may wait for what this class alone cannot know.
+        // Posted receives come first: a probe may wait for what this class alone cannot know.
         for (int i = begin; i < receives->count; i++)
             for (int j = i; j > begin && receives->each[j].way < receives->each[j - 1].way; j--) {
                 struct receive swap = receives->each[j];
@@ -161,8 +159,8 @@ static inline void make_receives(struct receives *receives, struct plan *plan, i
     give_room(receives, plan, me, random);
 }
 
-// The message that a receive must have got, by whom its status names; NULL where it can have got none of that one's.
-// To be called once for each receive, in the order in which they were posted.
+// The message that a receive must have got, by the sender that its status names; NULL if that sender has none for it.
+// To be called once for each receive, in the order of posting.
 static inline struct message *resolve(struct plan *plan, int me, const struct receive *receive, int source) {
     struct receive of_source = *receive;
     if (receive->source == ANY)

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// A flood of messages that nobody has asked for costs neither side more memory than it may: the most memory that each process has
-// had (VmHWM) is at most some MiB above what it had before. The receiver makes no MPI call, or probes for another message, or is in
-// a collective, or floods the sender as well; then it takes all and checks order and contents. Blocking sends, and nonblocking ones of
-// which a window is under way. Where the senders cannot go on (all they may send has been sent) nothing is dropped: they wait until
-// the receiver receives, and a message that it asks for comes past those that it does not. Runs with 2 or more ranks.
+// A flood of messages that nobody has asked for costs each process no more than some MiB above what it had before
+// (VmHWM). The receiver makes no MPI call, or probes for another message, or is in a collective, or floods the sender
+// as well; then it takes all, and checks order and contents. Sends are blocking, or nonblocking with a window under
+// way. Senders that may not go on drop nothing: they wait until the receiver receives, and a message that it asks for
+// comes past the others. Runs with 2 or more ranks.
 //
 // usage: unexpected_memory [--most MIB] [--messages N]
 //        (default 64 MiB a process, and 200000 messages in all of 8 bytes, an eighth of that of others)
@@ -49,7 +49,7 @@ static void check_memory(void) {
 
 static uint64_t seed_of(int sender, int number) { return ((uint64_t)sender << 32) ^ (uint64_t)number; }
 
-// A number, and so often as there is room: quicker than a pattern.
+// A number, repeated as often as there is room: quicker than a pattern.
 static void fill(unsigned char *to, int bytes, uint64_t seed) {
     memset(to, (int)(seed % 251), (size_t)bytes);
     memcpy(to, &seed, sizeof seed);
@@ -64,7 +64,6 @@ static void check_filled(const unsigned char *in, int bytes, uint64_t seed) {
         check_fail("message %llx: its bytes are wrong", (unsigned long long)seed);
 }
 
-// How the sender sends.
 enum how { BLOCKING, WINDOWED };
 
 static void flood(int to, int count, int bytes, enum how how) {
@@ -94,7 +93,6 @@ static void take(int from, int count, int bytes) {
     }
 }
 
-// What the receiver does before it receives.
 enum meanwhile { SLEEPS, PROBES, COMPUTES };
 
 static const char *const meanwhiles[] = {"sleeps", "probes", "computes"};
@@ -112,13 +110,12 @@ static void pass(enum meanwhile what, double seconds) {
         }
 }
 
-// So many messages, of so many bytes, in all.
+// Number of messages of so many bytes, in all.
 static int count_of_size(int bytes) {
     int count = scaled(bytes == 8 ? messages : messages / 8, 2000);
     return count / (check.size - 1);
 }
 
-// All others flood rank 0.
 static void one_receiver(enum meanwhile what, int bytes, enum how how) {
     int count = count_of_size(bytes);
     check_case("a_receiver_that_%s_and_a_flood_of_%d_bytes_by_%s_sends", meanwhiles[what], bytes,
@@ -135,7 +132,7 @@ static void one_receiver(enum meanwhile what, int bytes, enum how how) {
     check_end_case();
 }
 
-// Ranks flood each other in pairs, with nonblocking sends; each takes of the other's when it can send no more.
+// Ranks flood each other in pairs, with nonblocking sends; each receives when it can send no more.
 static void both_directions(int bytes) {
     int peer = check.rank ^ 1, count = count_of_size(bytes) / 2, sent = 0, taken = 0;
     static unsigned char in[LONGEST];
@@ -171,8 +168,8 @@ static void both_directions(int bytes) {
     check_end_case();
 }
 
-// Very many nonblocking sends, and behind them one that the receiver asks for first: by a receive that waits before, by one
-// that comes late, and by probes. The requests are the program's; so the receiver's memory is checked, not the sender's.
+// Very many nonblocking sends, and behind them one that the receiver asks for first: by an early receive, by a late
+// one, and by probes. The program has the requests, so only the receiver's memory is checked.
 static void one_past_many(const char *how, int count, int bytes) {
     check_case("a_message_that_is_%s_comes_past_%d_of_%d_bytes", how, count, bytes);
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
@@ -233,7 +230,7 @@ static void one_past_many(const char *how, int count, int bytes) {
     check_end_case();
 }
 
-// Each rank sends to itself what it receives later, which no rule of MPI's has it count on, and programs do.
+// Each rank sends to itself what it receives later, which MPI does not promise, and programs do.
 static void flood_to_oneself(int count, int bytes) {
     check_case("a_flood_of_%d_bytes_to_oneself", bytes);
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
@@ -280,7 +277,7 @@ int main(int argc, char **argv) {
     check_no_more(argc);
     out = check_alloc((size_t)WINDOW * LONGEST);
     memset(out, 1, (size_t)WINDOW * LONGEST);
-    // Connected, and with nothing else done.
+    // Connects the ranks, and does nothing else.
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     idle = status_mib("VmHWM:");
@@ -290,7 +287,7 @@ int main(int argc, char **argv) {
         one_receiver(PROBES, sizes[i], BLOCKING);
         one_receiver(COMPUTES, sizes[i], WINDOWED);
         one_receiver(PROBES, sizes[i], WINDOWED);
-        // Whether each hears in time that it is held back depends on who runs when; it matters where messages are long.
+        // Whether a rank hears in time that it is held back depends on chance; it matters if messages are long.
         for (int again = 0; again < (i == 2 ? 8 : 1); again++)
             both_directions(sizes[i]);
     }

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Makes waits of each kind, by computing before a call, while a recorder runs. Each message has its own tag, for which
+// Plants waits of each kind, by computing before a call, while a recorder runs. Each message has its own tag, for which
 // rank 0 prints the wait that the trace must have:
 //
 //     planted TAG KIND LEAST MOST LOST
 //
 // in nanoseconds. KIND `nothing`: no rank waits; LEAST 0: a rank may wait, at most MOST. MOST is the time between clock
-// readings around the calls that begin and end the wait, and LEAST half of it. LOST is the time that both ranks
-// together waited for a processor meanwhile: the wait may be shorter than LEAST by it, and other waits of that length
-// may be found. The late rank begins to compute when the other one says that it is about to wait.
+// readings around the calls that begin and end the wait, LEAST half of it, LOST the time that both ranks together
+// waited for a processor: the wait may be shorter than LEAST by it, and other waits of that length may be found. The
+// late rank begins to compute when the other one says that it is about to wait.
 #include "steps.h"
 #include <time.h>
 
@@ -22,7 +22,7 @@ static long now(void) {
     return time.tv_sec * 1000000000L + time.tv_nsec;
 }
 
-// Returns the time that this process has waited for a processor since it began, nanoseconds.
+// Returns the time that this process has waited for a processor so far, nanoseconds.
 static long kept(void) {
     long ran, waited;
     FILE *file = fopen("/proc/self/schedstat", "r");
@@ -63,7 +63,7 @@ static void print_planted(int tag, const char *kind, long least, long most) {
         printf("planted %d %s %ld %ld %ld\n", tag, kind, least, most, lost);
 }
 
-// The wait is between these.
+// `moment`: of rank `waits` when it begins to wait, of the other when it ends the wait.
 static void plant(int tag, const char *kind, int waits, long moment) {
     long most = between(waits, moment);
     check_true("the wait has been planted", most >= LATE * 1000000L);
@@ -92,7 +92,7 @@ static void receive(int tag) {
     MPI_OK(MPI_Recv(bytes[0], LONG, MPI_CHAR, 0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
 }
 
-// By rank 1: computes, and says that it waits from now on.
+// By rank 1: computes, and says that it is about to wait.
 static long about_to_wait(void) {
     compute(MILLISECONDS);
     long moment = now();
@@ -100,7 +100,7 @@ static long about_to_wait(void) {
     return moment;
 }
 
-// By rank 0: sends later than the other one waits.
+// By rank 0: sends when rank 1 has waited for a while.
 static long send_late(int tag) {
     hear();
     compute(LATE);
@@ -129,7 +129,7 @@ static void late_sender(int tag, enum how how) {
     check_end_case();
 }
 
-// Of several messages that one call waits for, that which comes last has kept it waiting.
+// One call waits for several messages, of which the last one to come ends the wait.
 static void late_senders(int first, int last) {
     begin_case("two senders are late, MPI_Waitall");
     long moment;
@@ -171,8 +171,8 @@ static void late_receiver(int tag, bool is_synchronous) {
     check_end_case();
 }
 
-// The receiver computes after MPI_Irecv: the sender of a long message waits; a short one waits itself, which only an
-// adapter can tell.
+// The receiver computes after MPI_Irecv: the sender of a long message waits; a short message waits by itself, which
+// only an adapter can tell.
 static void computing_receiver(int tag, bool is_long) {
     begin_case(is_long ? "the receiver computes after MPI_Irecv, and the sender waits" : "the message comes while the receiver computes");
     long moment;
@@ -197,7 +197,7 @@ static void computing_receiver(int tag, bool is_long) {
 static void both_compute(int tag) {
     begin_case("both compute between a call and its wait");
     MPI_Request request;
-    // A receive that finds its message in shared memory completes at once, so that only its wait is late.
+    // A receive that finds its message in shared memory completes at once: only its wait is late.
     if (check.rank == 0) {
         hear();
         MPI_OK(MPI_Isend(bytes[0], LONG, MPI_CHAR, 1, tag, MPI_COMM_WORLD, &request));
@@ -206,12 +206,12 @@ static void both_compute(int tag) {
         say();
     }
     compute(LATE);
-    // The other one has called its send or its receive.
+    // The other rank has called its send or receive.
     say();
     hear();
     long begin = now();
     wait_for(request);
-    // One of both may get its processor later.
+    // Either rank may get its processor later.
     long most = between(0, check.rank == 0 ? begin : now());
     print_planted(tag, "no_progress", 0, most > 0 ? most : 0);
     check_end_case();
