@@ -36,9 +36,8 @@ static void exchange(void) {
                             MPI_COMM_WORLD, MPI_STATUS_IGNORE));
 }
 
-// Rank `teller` sends its counts to the other rank, in one more message. Several ports deliver messages in any order,
-// so the other rank waits until it has seen as many, less the events that came too late for their order and count as
-// dropped.
+// Rank `teller` sends its counts in one more message. Several ports deliver in any order, so the other rank waits until
+// it has seen as many, less the events that came too late for their order and count as dropped.
 static void compare(int teller) {
     struct carried sent;
     int there;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Callbacks of MPI_T events while messages cross ibex: which level of safety gets what, what may be read where, what a
-// registration for one communicator hears, what becomes of it when that is freed, that what has arrived is shown at the latest by
-// the next call of MPI that makes progress, and that nothing is called while the interface is not initialised. 2 ranks.
+// Callbacks of MPI_T events: which level of safety gets what, what may be read where, what a registration for one
+// communicator hears, also once that is freed; that events come at the latest with the next call of MPI that makes
+// progress, and none while the interface is not initialised. 2 ranks.
 #include "../mpi/elements.h"
 #include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
@@ -12,7 +12,6 @@ static const int lengths[] = {8, 4096, 40000, LONGEST};
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
 static const char *const xfer_begin = "ibex_xfer_begin";
 
-// What one registration heard of messages with the tag.
 struct heard {
     atomic_int events, levels[LEVELS], freed;
     MPI_T_event_registration registration;
@@ -31,7 +30,7 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
     heard->levels[safety]++;
 }
 
-// In a callback, each call on its instance with what it may not be given.
+// In a callback: each call on its instance, with arguments that it must refuse.
 static void on_event_asking(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
     long buffer[ELEMENTS] = {-7};
     int source = -7, number = -7;
@@ -48,7 +47,7 @@ static void on_event_asking(MPI_T_event_instance instance, MPI_T_event_registrat
     check_int("nothing was written", -7, buffer[0]);
     check_int("MPI_T_event_get_timestamp", MPI_SUCCESS, MPI_T_event_get_timestamp(instance, &time));
     check_int("MPI_T_event_get_source", MPI_SUCCESS, MPI_T_event_get_source(instance, &source));
-    // What any callback may do: all of the interface.
+    // A callback may call all of the interface.
     check_int("MPI_T_source_get_timestamp", MPI_SUCCESS, MPI_T_source_get_timestamp(source, &now));
     check_true("the event was before", time <= now);
     check_int("MPI_T_source_get_num", MPI_SUCCESS, MPI_T_source_get_num(&number));
@@ -84,7 +83,7 @@ static void stop(struct heard *heard) {
     check_int("MPI_T_event_handle_free", MPI_SUCCESS, MPI_T_event_handle_free(heard->registration, heard, on_free));
 }
 
-// Each rank sends to the other so many messages, once both are where they listen.
+// Each rank sends so many messages to the other, once both listen.
 static void exchange(MPI_Comm comm, int peer, int messages) {
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     for (int i = 0; i < messages; i++) {
@@ -94,7 +93,7 @@ static void exchange(MPI_Comm comm, int peer, int messages) {
     }
 }
 
-// Lets progress deliver until so many events were heard, for a while; then sees that there are no more.
+// Lets progress deliver until so many events were heard; then there must be no more.
 static void hears(const char *who, struct heard *heard, int wanted) {
     double end = MPI_Wtime() + 120;
     int flag;
@@ -105,8 +104,8 @@ static void hears(const char *who, struct heard *heard, int wanted) {
     check_int(who, wanted, heard->events);
 }
 
-// Sent and received, every message has one begin on each side. One thread runs MPI: the callback of the least level that may
-// be called within MPI gets them; one that may only be called outside of it gets them when it is freed.
+// Every message has one begin on each side. As one thread runs MPI, events go to the callback of the least level that
+// may be called within MPI; a callback that may only be called outside of it gets them when it is freed.
 static void safety_levels(MPI_Comm comm) {
     struct heard alone[LEVELS], all, chosen[LEVELS];
     check_case("the_callback_of_the_least_level_that_is_fit_is_called");
@@ -122,7 +121,7 @@ static void safety_levels(MPI_Comm comm) {
         hears("one of this level alone", &alone[level], 2 * MESSAGES);
     hears("one that may do anything", &alone[MPI_T_CB_REQUIRE_NONE], 0);
     hears("the least that is fit", &chosen[MPI_T_CB_REQUIRE_MPI_RESTRICTED], 2 * MESSAGES);
-    // Now outside of MPI's own.
+    // Outside of MPI's calls.
     stop(&alone[MPI_T_CB_REQUIRE_NONE]);
     hears("one that may do anything, at its end", &alone[MPI_T_CB_REQUIRE_NONE], 2 * MESSAGES);
     check_int("and at its level", 2 * MESSAGES, alone[MPI_T_CB_REQUIRE_NONE].levels[MPI_T_CB_REQUIRE_NONE]);
@@ -131,7 +130,7 @@ static void safety_levels(MPI_Comm comm) {
         check_int("freed", 1, alone[level].freed);
         check_int("asked for no more than the place does", 2 * MESSAGES, alone[level].levels[MPI_T_CB_REQUIRE_MPI_RESTRICTED]);
     }
-    // The callback that got them is taken away: the next level gets what follows.
+    // Without the callback that got them, the next level gets what follows.
     call(&all, MPI_T_CB_REQUIRE_MPI_RESTRICTED, NULL);
     exchange(comm, 1 - check.rank, MESSAGES);
     hears("the next", &chosen[MPI_T_CB_REQUIRE_THREAD_SAFE], 2 * MESSAGES);
@@ -157,7 +156,7 @@ static void in_callbacks(MPI_Comm comm) {
     check_end_case();
 }
 
-// Hears `messages` messages on a communicator if it is the one that is listened to, which nobody else hears.
+// Each of two registrations hears the messages of its communicator alone.
 static void bound(const char *name, MPI_Comm comm, int peer, MPI_Comm other, int other_peer) {
     struct heard here, there;
     check_case(name);
@@ -224,7 +223,7 @@ static void on_arrived(MPI_T_event_instance instance, MPI_T_event_registration r
     }
 }
 
-// Sends end, too, and may do so after the answer has come.
+// Ends of sends count too; they may come after the answer.
 static void on_transfer_end(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
     (void)registration, (void)safety, (void)user;
     union element element;
@@ -235,7 +234,6 @@ static void on_transfer_end(MPI_T_event_instance instance, MPI_T_event_registrat
     }
 }
 
-// One call of MPI's that makes progress, and receives nothing.
 static void make_progress(MPI_Comm comm) {
     int flag;
     MPI_OK(MPI_Iprobe(1 - check.rank, TAG + 1, comm, &flag, MPI_STATUS_IGNORE));
@@ -260,7 +258,7 @@ static void arrivals_are_shown_by_the_next_call(MPI_Comm comm) {
                              other = listen_to("ibex_xfer_end", &comm, on_transfer_end, NULL);
     for (int round = 0; round < ROUNDS; round++) {
         int bytes = lengths[round % LENGTHS];
-        // Rank 0 begins every other time; the other's answer is its next message.
+        // Rank 0 begins every other round; the other's answer is its next message.
         if ((check.rank + round) % 2)
             MPI_OK(MPI_Send(buffer, bytes, MPI_BYTE, 1 - check.rank, round, comm));
         else {

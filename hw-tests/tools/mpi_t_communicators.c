@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// That communicators come and go, and who is in them, as ibex_communicator_created and ibex_communicator_freed tell where ibex does the
-// matching: MPI_COMM_WORLD and MPI_COMM_SELF to who has registered before MPI_Init, copies, parts in any order, intercommunicators,
-// those of processes of two jobs, and context numbers that are used again. 4 ranks or more.
+// ibex_communicator_created and ibex_communicator_freed, where ibex does the matching: which communicators come and go,
+// and who is in them. MPI_COMM_WORLD and MPI_COMM_SELF for tools that registered before MPI_Init, copies, parts in any
+// order, intercommunicators, processes of two jobs, and context numbers that are used again. 4 ranks or more.
 //
 // usage: mpi_t_communicators [spawn]
 //   spawn  2 more processes, which start as `mpi_t_communicators child`
@@ -21,12 +21,11 @@ struct created {
     uint32_t job;
 };
 
-// A process as the events name it.
 struct process {
     uint32_t job, rank;
 };
 
-// A communicator that is there, as far as it was told of.
+// A communicator, as far as events told of it.
 static struct known {
     bool is_there;
     int created, freed, events; // how often it was made and freed; events of who is in it now
@@ -86,7 +85,7 @@ static uint32_t last_context = CONTEXTS;
 
 static struct process me;
 
-// What is known of a communicator: that which a message to oneself, or to a process of the other group, is in.
+// What is known of a communicator, found by a message to oneself or to a process of the other group.
 static struct known *of(MPI_Comm comm) {
     int rank, sizes[2] = {0, 0}, is_inter;
     MPI_Request requests[2];
@@ -96,7 +95,7 @@ static struct known *of(MPI_Comm comm) {
     MPI_OK(MPI_Comm_test_inter(comm, &is_inter));
     if (is_inter)
         MPI_OK(MPI_Comm_remote_size(comm, &sizes[1]));
-    // A receive that nothing comes for names it.
+    // The event of a receive without a message names the communicator.
     MPI_OK(MPI_Irecv(&byte, 1, MPI_BYTE, 0, 12345, comm, &requests[0]));
     uint32_t context = last_context;
     MPI_OK(MPI_Cancel(&requests[0]));
@@ -115,12 +114,12 @@ static struct known *of(MPI_Comm comm) {
     return comm_known;
 }
 
-// Each member says itself who it is: compares with what was told of a side.
+// Each member says who it is: compares that with the events of a side.
 static struct known *members(MPI_Comm comm) {
     struct known *of_comm = of(comm);
     struct process said[MOST_MEMBERS];
     int is_inter = (int)of_comm->last.kind;
-    // Of an intercommunicator this brings what the other group says.
+    // On an intercommunicator this gathers the other group.
     MPI_OK(MPI_Allgather(&me, sizeof me, MPI_BYTE, said, sizeof me, MPI_BYTE, comm));
     for (int i = 0; i < of_comm->sizes[is_inter]; i++) {
         struct process told = of_comm->members[is_inter][i];

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Registers callbacks for MPI_T events, also before MPI_Init; a failure ends the program. `of`: the communicator of the events; NULL: all.
+// Registers callbacks for MPI_T events, also before MPI_Init; a failure ends the program. `of`: their communicator;
+// NULL: all.
 #ifndef IBEX_HW_TESTS_MPI_T_LISTEN_H
 #define IBEX_HW_TESTS_MPI_T_LISTEN_H
 
@@ -14,7 +15,6 @@ static inline void listen_must(int code, const char *what) {
     exit(1);
 }
 
-// Returns a registration for the event of this name, without a callback.
 static inline MPI_T_event_registration registered(const char *name, MPI_Comm *of, MPI_Info info) {
     MPI_T_event_registration registration = MPI_T_EVENT_REGISTRATION_NULL;
     int index = -1;
@@ -23,7 +23,7 @@ static inline MPI_T_event_registration registered(const char *name, MPI_Comm *of
     return registration;
 }
 
-// The info by which a registration buffers events, of which it has room for so many.
+// Info by which a registration buffers so many events.
 static inline MPI_Info with_buffer(const char *events) {
     MPI_Info info;
     MPI_OK(MPI_Info_create(&info));
@@ -49,7 +49,6 @@ static inline MPI_T_event_registration listen_to(const char *name, MPI_Comm *of,
     return listen_at(MPI_T_CB_REQUIRE_THREAD_SAFE, name, of, function, user);
 }
 
-// Callback that adds 1 to the int that `count` points to.
 static inline void count_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety,
                                void *count) {
     (void)instance, (void)registration, (void)safety;

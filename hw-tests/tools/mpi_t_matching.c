@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// The MPI_T events of requests, messages and searches, where ibex does the matching: which come, in which order, with which elements
-// and times, for an early receiver, a late one and a late wait; to two tools at once, one of which listens to all communicators since
-// before MPI_Init; buffered; to callbacks that may do anything; when buffers are full; and of registrations that free themselves.
-// Rank 0 sends to rank 1. 2 ranks.
+// The MPI_T events of requests, messages and searches, where ibex does the matching: which come, in which order, with
+// which elements and times, for an early receiver, a late one and a late wait; for two tools at once; from buffers,
+// also full ones; to callbacks that may do anything; for registrations that free themselves. 2 ranks; rank 0 sends to
+// rank 1.
 //
-// An event is a letter, so that a sequence is a word: of a request A activated, P posted, R taken from the posted, U matched with an
-// unexpected message, B E the transfer's begin and end, c its pieces between, X cancelled, C complete, N notified, F freed; of a message
-// a arrived, i inserted in the unexpected, r removed, m matched; [ ] a search of the posted, ( ) of the unexpected.
+// An event is a letter, so that a sequence is a word: of a request A activated, P posted, R taken from the posted, U
+// matched with an unexpected message, B E the transfer's begin and end, c its pieces between, X cancelled, C complete,
+// N notified, F freed; of a message a arrived, i inserted in the unexpected, r removed, m matched; [ ] a search of the
+// posted, ( ) of the unexpected.
 #include "../mpi/elements.h"
 #include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
@@ -37,7 +38,6 @@ static struct tool {
     MPI_T_event_registration registrations[EVENTS];
 } tool, everywhere;
 
-// What a callback is given: of which tool it is, and for which event.
 static struct given {
     struct tool *tool;
     int event;
@@ -77,7 +77,7 @@ static void on_freed(MPI_T_event_registration registration, MPI_T_cb_safety safe
     ((struct tool *)user)->freed++;
 }
 
-// A registration for an event of a communicator; of all where it is null. Of a former name as well.
+// Registers for an event of a communicator, or of all if it is null; also by a former name.
 static MPI_T_event_registration registered_for(int event, MPI_Comm *of, MPI_Info info) {
     static const char *const prefixes[] = {"ibex_", "btl_ibex_"};
     char name[64];
@@ -101,12 +101,12 @@ static void listen_to_none(struct tool *who) {
     check_int("all are freed", EVENTS, who->freed);
 }
 
-// What has been sent on any communicator before has arrived after it.
+// On return all that was sent before, on any communicator, has arrived.
 static void meet(void) {
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-// Expects these events since the last time, further pieces and reads left out; each no earlier than the one before. Begins anew.
+// Expects these events since the last call, each no earlier than the one before; leaves out further pieces and reads.
 static void expect(struct tool *who, const char *what, const char *by_sender, const char *by_receiver) {
     const char *word = check.rank == 0 ? by_sender : by_receiver;
     char seen[MOST + 1];
@@ -123,7 +123,7 @@ static void expect(struct tool *who, const char *what, const char *by_sender, co
     who->count = 0;
 }
 
-// Checks the elements of the events of one request and its message, of a receive for `peer` and `tag`.
+// Checks the events of one request and its message, of a receive for `peer` and `tag`.
 static void elements(const void *buffer, int items, int bytes, int peer, int tag, bool is_late) {
     uint64_t request = 0, message = 0;
     for (int i = 0; i < tool.count; i++) {
@@ -189,7 +189,7 @@ static void late_receiver(int items) {
     check_end_case();
 }
 
-// The request is complete before its owner asks, which the events show, and no wrapper around MPI's calls could.
+// The request completes before its owner asks, which a wrapper around MPI's calls could not show.
 static void late_wait(void) {
     MPI_Request request;
     MPI_Count asked = 0, complete = 0;
@@ -219,7 +219,7 @@ static void late_wait(void) {
     check_end_case();
 }
 
-// Requests that do not end by a wait for what they are for.
+// Requests that do not end by a wait.
 static void cancelled_and_freed(void) {
     MPI_Request request;
     meet();
@@ -267,7 +267,7 @@ static void cancelled_and_freed(void) {
     check_end_case();
 }
 
-// One of the second tool's events of a context, from a place on.
+// The next event of a context that the second tool has, from a place on.
 static int next_of(uint32_t context, int from) {
     while (from < everywhere.count && everywhere.told[from].event.context != context)
         from++;
@@ -335,7 +335,7 @@ static void a_buffer_that_is_full(void) {
     check_case("what a buffer has no room for is counted and told");
     listen_to_all(&tool, &comm, info, MPI_T_CB_REQUIRE_NONE);
     meet();
-    // Nothing that the program waits for meanwhile.
+    // The program does not wait for these.
     for (int i = 0; i < MESSAGES && check.rank == 1; i++)
         MPI_OK(MPI_Irecv(got, 2, MPI_INT, 0, TAG, comm, &requests[i]));
     if (check.rank == 1) {
@@ -360,7 +360,7 @@ static struct {
     MPI_T_cb_safety level;
 } anything;
 
-// Communicates, which only a callback may that nothing is asked of.
+// Communicates, as only a callback of MPI_T_CB_REQUIRE_NONE may.
 static void on_event_communicating(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety,
                                    void *user) {
     int one = 1, sum = 0;
@@ -450,7 +450,7 @@ int main(int argc, char **argv) {
     listen_to_all(&everywhere, NULL, MPI_INFO_NULL, MPI_T_CB_REQUIRE_THREAD_SAFE);
     check_start(&argc, &argv, 2);
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-    // Whom it will reach is connected before anything is compared.
+    // Connects the ranks before anything is compared.
     MPI_OK(MPI_Sendrecv(sent, 1, MPI_INT, check.rank, 0, got, 1, MPI_INT, check.rank, 0, comm, MPI_STATUS_IGNORE));
     MPI_OK(MPI_Sendrecv(sent, 1, MPI_INT, 1 - check.rank, 0, got, 1, MPI_INT, 1 - check.rank, 0, comm, MPI_STATUS_IGNORE));
     check_true("what was registered before MPI_Init is told", everywhere.count > 0);

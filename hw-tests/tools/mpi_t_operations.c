@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// The ends of puts, gets and atomics are of the adapter's time where it stamps completions, whoever finds them: a flush, or a call that
-// waits for a message meanwhile; whether the tool listens from before the operations on, or to something else as well. A flush is told,
-// and ends after the operations that it waits for. Rank 0 works on the memory of rank 1. 2 ranks.
+// Ends of puts, gets and atomics have the adapter's time if it stamps completions, whether a flush finds them or a call
+// that waits for a message; whether the tool listens before the operations begin, or to other events too. A flush ends
+// after the operations that it waits for. Rank 0 works on the memory of rank 1. 2 ranks.
 #include <ibex_mpi_t.h>
 
 #include "../mpi/seen.h"
@@ -13,7 +13,7 @@ static const unsigned ENDS = 1u << PUT_COMPLETE | 1u << GET_COMPLETE | 1u << ATO
 static struct tool tool;
 static MPI_Win window;
 
-// Begins one of each. The memory is not used again before they are done.
+// Begins an operation of each kind, on memory that is not used again before they are done.
 static void begin_operations(int round) {
     static unsigned char memory[4][BYTES];
     static long long added = 1, found;
@@ -27,7 +27,7 @@ static void by_flush(void) {
     MPI_OK(MPI_Win_flush(1, window));
 }
 
-// Rank 1 answers: meanwhile most of them end.
+// Rank 1 answers; most operations end meanwhile.
 static void ask(void) {
     MPI_OK(MPI_Send(NULL, 0, MPI_BYTE, 1, TAG, MPI_COMM_WORLD));
 }
@@ -98,14 +98,14 @@ static void ends_are_stamped(const char *how, void (*wait)(void), unsigned kinds
     check_end_case();
 }
 
-// The place of the first event of this kind from a place on, of this number unless that is 0; the end of all where there is none.
+// Place of the next event of this kind, and of this number unless that is 0; else the end.
 static int next(int kind, uint64_t number, int from) {
     while (from < seen_count(&tool) && (tool.all[from].kind != kind || (number && tool.all[from].data.operation.operation != number)))
         from++;
     return from;
 }
 
-// The put that was started at a place is over before the next wait that begins after it.
+// The put that was started at a place is over before the next flush that begins after it.
 static void is_waited_for(int put) {
     int flush = next(FLUSH_STARTED, 0, put), all = seen_count(&tool);
     int over = flush < all ? next(FLUSH_COMPLETE, tool.all[flush].data.flush.operation, flush) : all;

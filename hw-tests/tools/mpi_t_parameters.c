@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Parameters that a tool writes as control variables: the eager limit before MPI_Init and while MPI runs, by how many reads messages take;
-// and which cannot be written any more. Without a tool that listens to events, and with one. 2 ranks, of which rank 0 alone writes.
+// Control variables: a tool writes the eager limit before MPI_Init and while MPI runs, as the number of reads shows;
+// others refuse. Without a tool that listens to events, and with one. 2 ranks; rank 0 alone writes.
 #include "../mpi/counts.h"
 #include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
@@ -36,13 +36,12 @@ static unsigned long long read_parameter(const char *name) {
     return value;
 }
 
-// Has rank 0 write the eager limit.
 static void set_limit(unsigned long long value) {
     if (check.rank == 0)
         check_int("write", MPI_SUCCESS, write_parameter(eager_limit, value));
 }
 
-// Sends a message in each way that a short one may take, and checks that each is read by its receiver, or none.
+// Sends a message in each way that a short one may take; the receiver must read all of them, or none (`is_read`).
 static void goes(const char *what, int from, int bytes, bool is_read) {
     unsigned long long before = count_of(gets);
     MPI_Request request;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// By which protocol, why and by which port messages go, as ibex_comm_req_protocol tells where ibex does the matching: one event of each
-// request, with the request's number and at the receiver the message's, before the request is done; two of a send that its receiver could
-// have read, and has wanted as copies. Rank 0 sends to rank 1. 2 ranks.
+// ibex_comm_req_protocol, where ibex does the matching, tells by which protocol, why and by which port a message goes:
+// one event of each request before it is done, with its number and at the receiver the message's; two of a send whose
+// receiver could read it and wants copies. Rank 0 sends to rank 1. 2 ranks.
 //
 // usage: mpi_t_protocols WHAT [no-inline]
 //   adapter       by the adapter, each way that does not need a parameter; and to oneself
@@ -27,7 +27,7 @@ struct protocol_event {
     uint32_t context, protocol, reason, port, queue_pair, rails;
 };
 
-// What is listened to, by the letter that an event gets: of a request activated, its protocol, complete; a message that has arrived.
+// Letters of the events: of a request activated, its protocol, complete; a message that has arrived.
 static const char letters[] = "ApCam";
 static const char *const names[] = {"ibex_comm_req_activate", "ibex_comm_req_protocol", "ibex_comm_req_complete", "ibex_comm_msg_arrived",
                                     "ibex_comm_msg_remove_from_unex_q"};
@@ -93,22 +93,21 @@ static void meet(void) {
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-// The next event of this letter in the communicator, from a place on; MOST: there is none.
+// Place of the next event of this letter in the communicator; MOST if there is none.
 static int next(char letter, int from, uint64_t id) {
     while (from < count && !(told[from].letter == letter && told[from].context == context && (id == 0 || told[from].id == id)))
         from++;
     return from < count ? from : MOST;
 }
 
-// The event after one of a send that was to be read, if there is one: its receiver has wanted copies. Else that event.
+// Place of the second event of a send to be read, whose receiver wants copies; else `at`.
 static int answered(int at) {
     int second = at < count && told[at].protocol.protocol == READ ? next('p', at + 1, told[at].id) : MOST;
     return second < MOST ? second : at;
 }
 
-// What one request was told to go by, since the last time: one event of its own, between its beginning and its end, with the number of
-// the one message that has arrived; of a send that is asked for copies, the second of two. Of a receive, if it is one. A buffered send
-// may go after its end.
+// The event of one request since the last call: between its beginning and end, with the number of the message that has
+// arrived; of a send that is asked for copies, the second of two. A buffered send may go after its end.
 static const struct protocol_event *the_one(bool is_receive, bool is_buffered, bool is_asked, int bytes) {
     for (int is_there = 0, first = MOST; is_buffered && (first == MOST || (is_asked && answered(first) == first));) {
         MPI_OK(MPI_Iprobe(1 - check.rank, TAG, MPI_COMM_WORLD, &is_there, MPI_STATUS_IGNORE));
@@ -167,7 +166,6 @@ static void send_by(enum sending how, const void *from, int items, MPI_Datatype 
         MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
 }
 
-// What a rank's side of a message is expected to be.
 struct expected {
     enum protocol protocol;
     enum reason reason;
@@ -199,7 +197,7 @@ static void one(const char *what, enum sending sending, enum receiving receiving
     if (is_early)
         meet();
     if (check.rank == 0) {
-        // One that is received late must not wait for that.
+        // A synchronous send must not wait for a receive that comes late.
         if (receiving == LATE || receiving == PROBED) {
             MPI_OK(sending == SSEND ? MPI_Issend(sent, of_type, type, 1, TAG, comm, &request)
                                     : MPI_Isend(sent, of_type, type, 1, TAG, comm, &request));
@@ -229,7 +227,7 @@ static void one(const char *what, enum sending sending, enum receiving receiving
     check_end_case();
 }
 
-// Each way to send and to receive it. What is buffered is packed, and has no gaps.
+// Each way to send and to receive it. Buffered data is packed, so it has no gaps.
 static void each(const char *what, int items, bool gaps_here, bool gaps_there, struct expected sender, struct expected receiver) {
     for (enum sending sending = SEND; sending < SENDINGS; sending++)
         if (sending != BSEND || !gaps_here)
@@ -313,7 +311,7 @@ static void the_first(void) {
     check_end_case();
 }
 
-// What the protocols of all requests in the communicator were, in order; what was first told of those that went otherwise does not count.
+// Protocols of all requests in the communicator, in order; of two events of a request the second counts.
 static int all_told(struct expected *all, int most) {
     int found = 0;
     for (int at = next('p', 0, 0); at < MOST && found < most; at = next('p', at + 1, 0))
@@ -322,7 +320,7 @@ static int all_told(struct expected *all, int most) {
     return found;
 }
 
-// How each of so many messages went, of which the receiver's view is the sender's but for what it cannot know.
+// Compares how so many messages went: the receiver's view is the sender's except for what it cannot know.
 static void compare(int messages, enum protocol protocol, enum reason reason) {
     struct expected mine[TRIES], others[TRIES];
     int there = 0, found = all_told(mine, TRIES), seen = 0;
@@ -418,7 +416,7 @@ int main(int argc, char **argv) {
     if (strcmp(what, "adapter") == 0)
         the_first();
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
-    // Both are connected, and what the communicator is known by is found out by a message in it.
+    // Connects both ranks, and finds the communicator's context by a message in it.
     count = 0;
     meet();
     MPI_OK(MPI_Sendrecv(sent, 1, MPI_INT, 1 - check.rank, 0, got, 1, MPI_INT, 1 - check.rank, 0, comm, MPI_STATUS_IGNORE));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// The lengths of a communicator's queues, as performance variables that are bound to it: the example of MPI's standard, which finds receives
-// that are called while many messages are unexpected (14.3.7), and the other variables of the PML. Without a tool that listens to events, and
-// with one. Rank 0 sends to rank 1. 2 ranks.
+// Performance variables of a communicator's queues: the example of MPI's standard, which finds receives that are called
+// while many messages are unexpected (14.3.7), and the other variables of the PML. Without a tool that listens to
+// events, and with one. Rank 0 sends to rank 1. 2 ranks.
 #include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
 
@@ -78,7 +78,7 @@ int MPI_Recv(void *buffer, int count, MPI_Datatype datatype, int source, int tag
     return PMPI_Recv(buffer, count, datatype, source, tag, on, status);
 }
 
-// What rank 0 has sent on any communicator before has arrived after it; on a communicator of its own.
+// On return all that rank 0 has sent before, on any communicator, has arrived.
 static void meet(void) {
     MPI_OK(MPI_Barrier(other));
 }
@@ -90,7 +90,7 @@ static void long_queues(const char *how) {
         MPI_OK(MPI_Send(&i, 1, MPI_INT, 1, TAG + i, comm));
     meet();
     for (int i = 0; i < MESSAGES && check.rank == 1; i++) {
-        // The last first: they are found behind the others.
+        // The last first, behind the others in the queue.
         int tag = TAG + MESSAGES - 1 - i, value = -1;
         MPI_OK(MPI_Recv(&value, 1, MPI_INT, 0, tag, comm, MPI_STATUS_IGNORE));
         check_int("the message", tag - TAG, value);
@@ -127,7 +127,7 @@ static void each_variable(const char *how, bool is_first) {
         check_int("the most", MESSAGES, read_of(POSTED_MOST, handles[POSTED_MOST]));
         check_int("no more were unexpected", before[ALL], read_of(ALL, handles[ALL]));
         check_true("others were compared", read_of(ATTEMPTS, handles[ATTEMPTS]) >= before[ATTEMPTS] + MESSAGES);
-        // One that is cancelled waits no longer, whether it is alone or not.
+        // A cancelled receive waits no longer, whether it is alone or not.
         MPI_OK(MPI_Irecv(got, 1, MPI_BYTE, 0, TAG, comm, &requests[0]));
         MPI_OK(MPI_Irecv(got, 1, MPI_BYTE, 0, TAG, comm, &requests[1]));
         check_int("two", 2, read_of(POSTED, handles[POSTED]));
@@ -177,7 +177,7 @@ static void receive(int first, int many) {
         MPI_OK(PMPI_Recv(&got, 1, MPI_INT, 0, TAG + i, comm, MPI_STATUS_IGNORE));
 }
 
-// A handle of a watermark begins where it is reset; that of another session does not, nor does that of another variable.
+// A watermark's handle begins anew where it is reset; that of another session, or another variable, does not.
 static void a_watermark_is_reset(const char *how) {
     MPI_T_pvar_handle most, of_other_session, of_bytes, all, now;
     check_case("the value after a reset is the current level%s", how);
@@ -209,7 +209,7 @@ static void a_watermark_is_reset(const char *how) {
         check_int("there are none now", 0, read_of(UNEXPECTED_MOST, most));
         check_int("of another session", 3 * MESSAGES, read_in(another, UNEXPECTED_MOST, of_other_session));
     }
-    // All that can be reset are, with one call; the other session's is as it was. Then one is written.
+    // One call resets all that can be reset; the other session's is as it was. Then one is written.
     meet();
     send_more(0, 4);
     receive(0, 4);
@@ -230,7 +230,7 @@ static void a_watermark_is_reset(const char *how) {
     check_end_case();
 }
 
-// The memory for unexpected messages of the process: the least that was left, by two sessions of which one resets its handle.
+// Least memory for unexpected messages that was left, in two sessions of which one resets its handle.
 static void the_least_memory_is_told(const char *how) {
     enum { MEMORY = 4 << 20, RECORD = 128 };
     MPI_T_pvar_session sessions[2];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Callbacks that may do anything (MPI_T_CB_REQUIRE_NONE): they get all of a thousand messages, at the end of a call of the tool's or
-// by ibex_events_flush, and may call MPI; not in a thread that may not. 2 ranks.
+// Callbacks that may do anything (MPI_T_CB_REQUIRE_NONE): they get all of a thousand messages, at the end of a call of
+// the tool's or by ibex_events_flush, and may call MPI; not in a thread that may not. 2 ranks.
 #include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
 #include <pthread.h>
@@ -49,7 +49,6 @@ static MPI_T_event_registration listen(MPI_Comm comm) {
     return registration;
 }
 
-// So many messages each way in all.
 static void exchange(MPI_Comm comm, int messages) {
     for (int i = 0; i < messages / 2; i++) {
         int sent = i, got = -1;
@@ -64,7 +63,7 @@ static void all_are_seen(MPI_Comm comm) {
     MPI_T_event_registration registration = listen(comm);
     exchange(comm, MESSAGES);
     check_int("none within MPI", 0, heard.events);
-    // What an adapter's port still holds may come with the next call.
+    // An event that an adapter's port still holds may come with the next call.
     check_int("a call of the tool's", MPI_SUCCESS, MPI_T_source_get_num(&number));
     check_true("most of them", heard.events >= MESSAGES / 2);
     check_int("flush", MPI_SUCCESS, ibex_events_flush());
@@ -107,7 +106,7 @@ static void *frees(void *registration) {
     return NULL;
 }
 
-// MPI was initialised for calls in the main thread; another one does this.
+// MPI was initialised for calls in the main thread; another thread calls.
 static void not_in_threads_that_may_not(const char *name, MPI_Comm comm, void *does(void *)) {
     pthread_t thread;
     check_case("%s", name);

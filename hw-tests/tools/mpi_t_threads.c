@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// MPI_T events where several threads communicate while others register and free: a callback that is not fit for threads runs
-// in one at a time and gets all, what it misses is counted, and nothing of a registration is called after its free
+// MPI_T events where several threads communicate while others register and free: a callback that is not fit for threads
+// runs in one at a time and gets all, what it misses is counted, and nothing of a registration is called after its free
 // function, which is called once. 2 ranks, MPI_THREAD_MULTIPLE.
 #include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
@@ -13,7 +13,7 @@ static MPI_Comm comm;
 static int messages;
 static atomic_int running;
 
-// A registration that nobody frees until all is done.
+// A registration that lives until the end.
 struct listener {
     atomic_int events, dropped, inside;
     MPI_T_event_registration registration;
@@ -45,7 +45,6 @@ static void start(struct listener *listener, const char *events) {
     call_back(listener->registration, MPI_T_CB_REQUIRE_MPI_RESTRICTED, on_event, listener);
 }
 
-// One of very many that come and go.
 struct passing {
     atomic_int gone;
 };
@@ -100,7 +99,6 @@ static void *talk(void *argument) {
     return NULL;
 }
 
-// Lets progress deliver until a count is there, for a while.
 static void wait_for(atomic_int *count, const atomic_int *more, int wanted) {
     double end = MPI_Wtime() + 120;
     int flag;
@@ -125,7 +123,7 @@ static void run(void) {
         pthread_join(talkers[i], NULL);
     for (int i = 0; i < TOOLS; i++)
         pthread_join(tools[i], NULL);
-    // One that came too late for its place in the adapter's order is lost, and told.
+    // An event that came too late for its place in the adapter's order is lost, and told.
     wait_for(&roomy.events, &roomy.dropped, wanted);
     check_int("events, and those that came too late", wanted, roomy.events + roomy.dropped);
     check_true("few were late", roomy.dropped < wanted / 10);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Transfers where ibex does the matching: each message arrives once, and begins and ends once at both sides; the steps have the
-// numbers that the events of the same request and message have (ibex_comm_*), and between them all bytes of it, each once. With the
-// argument `stamped` what a completion has brought is on the source of a port, of which events come in order. A message that the receiver
-// reads begins and ends for its sender with the receiver's answer. 2 ranks.
+// Transfers where ibex does the matching: each message arrives once, and begins and ends once at both sides; its steps
+// have the numbers of the ibex_comm_* events of the same request and message, and bring all bytes once. With `stamped`,
+// ports are the sources of what completions bring, in order. A message that the receiver reads begins and ends for its
+// sender with the receiver's answer. 2 ranks.
 #include "../mpi/elements.h"
 #include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
@@ -27,7 +27,7 @@ union element {
     unsigned char bytes[128];
 };
 
-// What is told of a message, by its tag, on each side.
+// What events tell of a message on each side, by its tag.
 static struct side {
     uint64_t request, message, named_request, named_message, moved;
     int begun, ended, arrived, order_is_wrong;
@@ -42,16 +42,15 @@ static struct operation under_way[READS];
 static int reads_under_way, reads_done;
 static struct { uint64_t request, bytes; } was_read[MESSAGES];
 
-// Whether the receiver of the message with this tag reads it.
 static bool is_read(int tag) { return lengths[tag % LENGTHS] >= LONG; }
 
-// A step that a port's source tells has come by a port; it was dealt with by a thread, whose source is the host's.
+// A step from a port's source names its port; every step names the source of the thread that handled it.
 static void check_by(bool is_by_port, uint32_t port, uint32_t thread) {
     check_true("a port of its source's", !is_by_port || port != UINT32_MAX);
     check_true("a thread's source", thread < 256 && !is_of_port[thread]);
 }
 
-// A read is posted by this process, and done by its adapter: the same one, once.
+// This process posts a read, and its adapter completes it, once.
 static void on_read(const struct operation *read, bool is_complete, bool is_by_port) {
     check_true("a read of a message", read->request != 0);
     check_int("it is the host that posts, and the adapter that completes", is_complete && is_stamped, is_by_port);
@@ -131,7 +130,7 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
     side->request = element.transfer.request;
     if (is_received)
         check_true("the message's number, if it has arrived before", side->message == 0 || element.transfer.message == side->message);
-    // A long message is read in pieces; the caller has said of which length.
+    // The caller has set the length of the pieces in which a long message is read.
     check_true("no piece of a read is longer", !is_received || element.transfer.bytes <= READ_SIZE);
     side->moved += element.transfer.bytes;
     if (kind == BEGIN)
@@ -218,7 +217,7 @@ int main(int argc, char **argv) {
         const struct side *received = &sides[RECEIVED][tag], *sent = &sides[SENT][tag];
         bool is_expected = tag % 2 == 0;
         check_true("an arrival is on its port's source", received->has_arrived_by_port);
-        // One that was unexpected is put into the buffer by the call that posts its receive; one that is read, by a read's completion.
+        // The call that posts the receive copies an unexpected message; a read's completion ends one that is read.
         if (is_expected || is_read(tag))
             check_true("so is the end of what it brings, or a read", received->ends_by_port);
         check_int("the begin of a receive, with its bytes", is_expected && !is_read(tag), received->begins_by_port);

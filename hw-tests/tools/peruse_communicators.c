@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// PERUSE on communicators of every kind: which peer a callback is told on one that was split, turned round, made of a group or has two
-// sides; that other communicators are not shown; what of propagation holds for copies made by each
-// call, and not for communicators that are no copies; and handles whose communicator is freed while they are active. 4 or more
-// ranks.
+// PERUSE on communicators of every kind: which peer a callback is told on one that was split, turned round, made of a
+// group or has two sides; that other communicators are not shown; that handles propagate to copies made by each call,
+// not to other communicators; and handles whose communicator is freed while they are active. 4 or more ranks.
 #include "../mpi/check.h"
 #include <peruse.h>
 
@@ -11,7 +10,6 @@ enum { EVENTS = 2, MESSAGES = 5, KNOWN = 16, LONG = 100000 };
 
 static const int events[EVENTS] = {PERUSE_COMM_REQ_XFER_BEGIN, PERUSE_COMM_REQ_XFER_END};
 
-// What the callbacks were told, for each event, direction and communicator.
 struct seen {
     MPI_Comm comms[KNOWN];
     int peer[KNOWN]; // the last one's, of messages sent
@@ -49,14 +47,13 @@ static void close_windows(peruse_event_h handles[EVENTS]) {
         check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&handles[i]));
 }
 
-// Sends to one rank of a communicator, and receives from another.
 static void exchange(MPI_Comm comm, int to, int from, int bytes) {
     static unsigned char out[LONG], in[LONG];
     for (int i = 0; i < MESSAGES; i++)
         MPI_OK(MPI_Sendrecv(out, bytes, MPI_BYTE, to, i, in, bytes, MPI_BYTE, from, i, comm, MPI_STATUS_IGNORE));
 }
 
-// That all messages of one communicator were seen, with these peers, or none (`times` 0).
+// All messages of one communicator were seen, with these peers; none if `times` is 0.
 static void check_seen(const char *what, const struct seen *seen, MPI_Comm comm, int to, int from, int times) {
     int place = 0;
     while (place < KNOWN - 1 && seen->comms[place] != comm)
@@ -155,7 +152,7 @@ static void every_kind_of_communicator(void) {
     check_end_case();
 }
 
-// Which component they go by is Open MPI's choice; where that is ibex, they are shown as others are.
+// Open MPI chooses their component; if that is ibex, they are shown as others are.
 static void messages_to_oneself(void) {
     struct seen seen;
     peruse_event_h handles[EVENTS];
@@ -195,7 +192,7 @@ static void propagation(void) {
     for (int i = 0; i < ALL; i++)
         exchange(comms[i], to, from, i % 2 ? LONG : 8);
     exchange(original, to, from, 8);
-    // An end that is on its way is shown by closing a window, or by freeing a communicator.
+    // Closing a window, or freeing a communicator, shows an end that is on its way.
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     for (int i = 0; i < ALL; i++) {
         MPI_Comm gone = comms[i];
@@ -208,7 +205,7 @@ static void propagation(void) {
     close_windows(handles);
     close_windows(others);
 
-    // With two sides the same holds.
+    // The same with two sides.
     MPI_Comm half, copy;
     MPI_OK(MPI_Comm_split(original, check.rank % 2, check.rank, &half));
     MPI_OK(MPI_Intercomm_create(half, 0, original, 1 - check.rank % 2, 7, &sides));

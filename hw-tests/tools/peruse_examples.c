@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What the examples of PERUSE 2.0, appendix B, do, and a callback that fails. 2 or more ranks, where ibex does the matching; the queries
-// also where it does not, and supports fewer events.
+// The examples of PERUSE 2.0, appendix B, and a callback that fails. 2 or more ranks, where ibex does the matching; the
+// queries also where it does not, and supports fewer events.
 //
-// usage: peruse_examples queries [all]   9.1.1: the environment, the events, the scope of the queues; both ways of asking agree.
+// usage: peruse_examples queries [all]   9.1.1: the environment, the events, the scope of the queues, asked both ways;
 //                                        `all`: every event of the specification is supported
-//        peruse_examples between         9.1.2: one callback for the event that begins something and the one that ends it; how long
-//                                        messages are unexpected is measured by their unique ids
+//        peruse_examples between         9.1.2: how long messages are unexpected, by their unique ids
 //        peruse_examples searches        9.1.3: how long searches of the queues take
-//        peruse_examples receives        9.1.4: for each peer, how many receives are posted and messages unexpected, and how many at once
-//        peruse_examples ending ANSWER   a callback returns ANSWER at the tenth message from its peer: unless that is MPI_SUCCESS the
-//                                        job ends there, and "went on" is not printed
+//        peruse_examples receives        9.1.4: for each peer, how many receives are posted and messages unexpected
+//        peruse_examples ending ANSWER   a callback returns ANSWER at the tenth message from its peer: unless that is
+//                                        MPI_SUCCESS the job ends there, and "went on" is not printed
 #include "peruse_handle.h"
 #include <peruse.h>
 
@@ -22,7 +21,7 @@ static int event_of(peruse_event_h handle) {
     return event;
 }
 
-// Rank 0 receives what rank 1 sends; the first `early` messages may come before their receives are posted, the others not.
+// Rank 0 receives what rank 1 sends; only the first `early` messages may come before their receives are posted.
 static void receive_many(int early) {
     static int numbers[MESSAGES][NUMBERS];
     MPI_Request requests[MESSAGES];
@@ -84,7 +83,6 @@ static void queries(bool all) {
 
 // ---- 9.1.2 ----------------------------------------------------------------------------------------------------------
 
-// A measure of how long messages are in the unexpected queue.
 static struct {
     int begun, finished; // how often each event was seen
     double total, most;  // seconds
@@ -128,7 +126,7 @@ static void between(MPI_Comm apart) {
         first = opened(PERUSE_COMM_MSG_INSERT_IN_UNEX_Q, MPI_COMM_WORLD, on_either, NULL);
         last = opened(PERUSE_COMM_MSG_REMOVE_FROM_UNEX_Q, MPI_COMM_WORLD, on_either, NULL);
     }
-    // Nothing comes before there is who measures it.
+    // No message may come before the handles are there.
     MPI_OK(MPI_Barrier(apart));
     receive_many(MESSAGES / 2 + 1);
     if (check.rank != 0)
@@ -218,7 +216,7 @@ static void receives(void) {
     peers = calloc((size_t)check.size, sizeof *peers);
     for (int i = 0; i < QUEUED; i++)
         handles[i] = opened(queued[i], MPI_COMM_WORLD, on_queue, NULL);
-    // A message of a rank that is ahead may not come before there is who counts it.
+    // No message of a rank that is ahead may come before the handles are there.
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     for (int i = 0; i < ROUNDS; i++) {
         int sent = i, got = -1;
@@ -239,8 +237,6 @@ static void receives(void) {
     free(peers);
 }
 
-// ---- an end ---------------------------------------------------------------------------------------------------------
-
 static int received;
 
 static int on_message(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *answer) {
@@ -260,7 +256,7 @@ static void ending(int answer) {
             MPI_OK(MPI_Sendrecv_replace(&number, 1, MPI_INT, 1 - check.rank, 0, 1 - check.rank, 0, MPI_COMM_WORLD,
                                         MPI_STATUS_IGNORE));
     }
-    // An active one is released, too.
+    // An active handle is released, too.
     if (check.rank == 1)
         check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&handle));
     printf("went on\n");

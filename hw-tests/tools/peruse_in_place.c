@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What is in the user's buffer when a callback of PERUSE is told of a receive's transfer: nothing of what is about to be put there
-// at its begin, one fragment more with each that follows, all at its end. Whole messages, with gaps here, there, and on both sides,
+// What is in the user's buffer when PERUSE's callbacks are told of a receive's transfer: nothing of the message at its
+// begin, one fragment more with each that follows, all at its end. Whole messages, with gaps at either side or both,
 // and to oneself. 2 ranks.
 #include "peruse_handle.h"
 #include <peruse.h>

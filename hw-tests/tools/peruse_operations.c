@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What PERUSE's callbacks are told of one-sided operations, whoever does the matching: that each put, get and atomic is started and
-// completed, with one id and the same fields. Which callback is called when windows open and close and callbacks are replaced. 2 ranks.
+// PERUSE on one-sided operations, whoever does the matching: each put, get and atomic starts and completes, with one id
+// and the same fields. Which callback is called when windows open and close and callbacks are replaced. 2 ranks.
 #include "peruse_handle.h"
 #include <peruse.h>
 
@@ -12,8 +12,6 @@ static const int operation_of[KINDS / 2] = {PERUSE_PUT, PERUSE_GET, PERUSE_ACC};
 
 static MPI_Comm comm;
 static MPI_Win window;
-
-// ---- operations -----------------------------------------------------------------------------------------------------
 
 static struct operation {
     MPI_Aint id;
@@ -84,8 +82,6 @@ static void each_is_started_and_completed(void) {
     check_end_case();
 }
 
-// ---- windows --------------------------------------------------------------------------------------------------------
-
 static int first, second, third;
 
 static int on_first(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *count) {
@@ -99,7 +95,7 @@ static int on_second(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spe
     return on_first(handle, id, spec, &second);
 }
 
-// Puts a little, and says how often each callback was called since the last time.
+// Puts a little; each callback must have been called so often since the last time.
 static void called(const char *what, int of_first, int of_second, int of_third) {
     static unsigned char bytes[PUTS];
     for (int i = 0; i < PUTS; i++)

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// PERUSE has no timestamps: its callbacks are called as things happen, each message of a blocking exchange from its begin to its end
-// before the next one begins, also while a tool by MPI_T has the same events by the adapter's clock, in the order of each source. A
-// message arrives before there is a receive for it. Neither tool is affected when the other closes windows, frees handles or finalizes
-// its interface. 2 ranks.
+// PERUSE has no timestamps: callbacks come as things happen, each message of a blocking exchange from begin to end
+// before the next one, also while a tool by MPI_T has the same events by the adapter's clock. A message arrives before
+// there is a receive for it. Neither tool notices when the other closes windows, frees handles or finalizes. 2 ranks.
 #include "mpi_t_listen.h"
 #include "peruse_handle.h"
 #include <ibex_mpi_t.h>
@@ -21,7 +20,6 @@ static MPI_Comm comm;
 
 static int length_of(int tag) { return lengths[tag % LENGTHS]; }
 
-// What was called, in that order.
 static struct called {
     char what;
     int tag;
@@ -77,7 +75,7 @@ static void check_order(void) {
     called = 0;
 }
 
-// Expects each message so often of each tool, once what is on its way is shown; begins anew.
+// Expects each message so often from each tool, once what is on its way is shown; begins anew.
 static void seen(const char *what, int by_peruse, int by_mpi_t) {
     released(opened(PERUSE_IBEX_PUT_STARTED, comm, on_peruse, NULL));
     for (int tag = 0; tag < MESSAGES; tag++) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// PERUSE 2.0, appendix B, 9.2: a profiler between the application and MPI. It stands before MPI_Init, the calls that make and free
-// communicators, and MPI_Finalize; registers for each event of requests and messages on every communicator; and prints, at
-// the end, what lies between events. The application is below it. 2 or more ranks, where ibex does the matching.
+// PERUSE 2.0, appendix B, 9.2: a profiler before MPI_Init, the calls that make and free communicators, and
+// MPI_Finalize. It registers for each event of requests and messages on every communicator, and prints the times
+// between events. The application is below it. 2 or more ranks, where ibex does the matching.
 #include "peruse_handle.h"
 #include <peruse.h>
 
@@ -36,7 +36,7 @@ static struct {
 } watched[COMMUNICATORS];
 static int communicators;
 
-// When each event of a request was last seen, by the request's unique id.
+// Times of each event of a request when last seen, by the request's unique id.
 static struct stamps {
     MPI_Aint id;
     double at[EVENTS];
@@ -82,7 +82,6 @@ static int on_event(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec
     return MPI_SUCCESS;
 }
 
-// Registers for all events of a communicator.
 static int watch(MPI_Comm comm) {
     if (comm == MPI_COMM_NULL || communicators == COMMUNICATORS)
         return MPI_SUCCESS;
@@ -138,8 +137,6 @@ int MPI_Finalize(void) {
             printf("%s: %d, mean %.9f s, most %.9f s\n", metrics[i].name, metrics[i].number, metrics[i].mean, metrics[i].most);
     return PMPI_Finalize();
 }
-
-// ---- the application --------------------------------------------------------------------------------------------------
 
 static void exchange(MPI_Comm comm) {
     int rank, size, got = -1;

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// The events of requests, messages and searches, where ibex does the matching: which come, in which order, with which ids and
-// specifications, for receives that are posted early and late, short and long, with gaps, by every mode, wildcards, probes, cancelled,
-// persistent, cut short, to oneself; and that a listener hears of its own communicator alone. Rank 0 sends to rank 1. 2 ranks.
+// The events of requests, messages and searches, where ibex does the matching: order, ids and specifications, for early
+// and late receives, short, long, with gaps, by every mode, wildcards, probes, cancelled, persistent, cut short, to
+// oneself; a listener hears its own communicator alone. Rank 0 sends to rank 1. 2 ranks.
 //
-// An event is a letter, so that a sequence is a word: of a request A activated, P posted, R taken from the posted, U matched with an
-// unexpected message, B E the transfer's begin and end, c its pieces between, X cancelled, C complete, N notified, F freed; of a message
-// a arrived, i inserted in the unexpected, r removed, m matched; [ ] a search of the posted, ( ) of the unexpected.
+// An event is a letter, so that a sequence is a word: of a request A activated, P posted, R taken from the posted, U
+// matched with an unexpected message, B E the transfer's begin and end, c its pieces between, X cancelled, C complete,
+// N notified, F freed; of a message a arrived, i inserted in the unexpected, r removed, m matched; [ ] a search of the
+// posted, ( ) of the unexpected.
 #include "peruse_handle.h"
 #include <peruse.h>
 
@@ -75,7 +76,7 @@ static void expect(const char *what, const char *word) {
         check_fail("%s: expected %s, got %s", what, word, seen);
 }
 
-// Expects them on the rank that sends, and on the one that receives; and that ids are right. Then begins anew.
+// Expects these events on the sender and on the receiver, and checks ids. Then begins anew.
 static void told_of(const char *what, const char *by_sender, const char *by_receiver) {
     expect(what, check.rank == 0 ? by_sender : by_receiver);
     ids_are_of_one_thing();
@@ -102,7 +103,7 @@ static void said(const void *buffer, int items, MPI_Datatype datatype, int peer,
     }
 }
 
-// What has been sent on any communicator before has arrived after it.
+// On return all that was sent before, on any communicator, has arrived.
 static void meet(void) {
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
 }
@@ -156,7 +157,6 @@ static void messages_of_every_kind(void) {
     early_and_late("a message in pieces", MPI_Send, 1, with_gaps, "A()Pa[]RmBcECNF", NULL, "ABcECN", false);
 }
 
-// A long message, whose sender waits for its receive.
 static void long_messages(int room) {
     const char *how = room < LONG ? "a long message that is cut" : "a long message";
     MPI_Request request = MPI_REQUEST_NULL;
@@ -180,7 +180,7 @@ static void long_messages(int room) {
             said(sent, LONG, MPI_BYTE, 1, TAG, 0);
         else
             said(got, room, MPI_BYTE, 0, TAG, LONG);
-        // How many reads it takes is the adapter's.
+        // The adapter decides how many reads it takes.
         int kept = 0;
         for (int i = 0; i < count; i++)
             if (told[i].letter != 'c')
@@ -234,7 +234,6 @@ static void a_receive_that_is_cancelled(void) {
     check_end_case();
 }
 
-// Waits by one function of each kind.
 static void finish(MPI_Request *request, int how) {
     int done = 0, index = 0;
     if (how == 0)
@@ -345,7 +344,6 @@ static void probes(void) {
     check_end_case();
 }
 
-// The events of one request or message.
 static void expect_of(const char *what, MPI_Aint id, const char *word) {
     char seen[MOST + 1];
     int length = 0;
@@ -469,7 +467,7 @@ static void blocking_receives(void) {
             MPI_Aint id = 0;
             for (int i = 1; i < count; i++)
                 id = told[i].letter == 'A' ? told[i].id : id;
-            // Its message may have come when the first's was looked for.
+            // The message may have come when the first one's was looked for.
             bool is_unexpected = false;
             for (int i = 0; i < count; i++)
                 is_unexpected |= told[i].letter == 'U';
@@ -520,7 +518,7 @@ int main(int argc, char **argv) {
     // Too long to be whole, and a byte in every second of it.
     MPI_OK(MPI_Type_vector(BLOCKS * 4, 1, 2, MPI_BYTE, &with_gaps));
     MPI_OK(MPI_Type_commit(&with_gaps));
-    // Whom it will reach is connected before anything is listened to.
+    // Connects the ranks before anything is listened to.
     MPI_OK(MPI_Sendrecv(sent, 1, MPI_INT, check.rank, 0, got, 1, MPI_INT, check.rank, 0, comm, MPI_STATUS_IGNORE));
     MPI_OK(MPI_Sendrecv(sent, 1, MPI_INT, 1 - check.rank, 0, got, 1, MPI_INT, 1 - check.rank, 0, comm, MPI_STATUS_IGNORE));
     listen_to(comm);

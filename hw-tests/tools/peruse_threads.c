@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// PERUSE under MPI_THREAD_MULTIPLE: threads of each rank exchange messages, each on a communicator and with handles of its own, made,
-// opened, closed and released while the others' messages are under way; what a tool gave for a handle is freed as soon as it
-// is released; a number that all callbacks count under PERUSE's lock is exact, and the lock is refused to a callback of the thread that
-// has it. Communicators are freed while another thread opens and closes the windows of their handles. Skipped where the MPI refuses
-// threads. 2 or more ranks.
+// PERUSE under MPI_THREAD_MULTIPLE: each thread exchanges messages on its own communicator, and makes, opens, closes
+// and releases its own handles while others' messages are under way; what a tool gave for a handle is freed with it; a
+// count of all callbacks under PERUSE's lock is exact, and a callback of the thread that has the lock is refused it.
+// Communicators are freed while another thread toggles their handles. Skipped without threads. 2 or more ranks.
 #include "peruse_handle.h"
 #include <peruse.h>
 #include <pthread.h>
@@ -16,7 +15,6 @@ static MPI_Comm comms[THREADS];
 static long total; // under PERUSE's lock
 static atomic_long expected;
 
-// What a tool gives for the handles of one round.
 struct given {
     MPI_Comm comm;
     int valid;
@@ -48,7 +46,7 @@ static void *with_handles_of_its_own(void *argument) {
         *given = (struct given){.comm = comm, .valid = VALID};
         peruse_event_h begin = opened(PERUSE_COMM_REQ_XFER_BEGIN, comm, on_event, given);
         peruse_event_h end = opened(PERUSE_COMM_REQ_XFER_END, comm, on_event, given);
-        // Nobody sends to a rank whose windows are not open.
+        // No rank sends before the windows of all are open.
         MPI_OK(MPI_Barrier(comm));
         for (int i = 0; i < MESSAGES; i++)
             MPI_OK(MPI_Sendrecv(out, i % 2 ? BYTES : 8, MPI_BYTE, to, i, in, i % 2 ? BYTES : 8, MPI_BYTE, from, i, comm,
@@ -69,7 +67,7 @@ static void *with_handles_of_its_own(void *argument) {
     return NULL;
 }
 
-// Toggles the window of a handle that others' messages are shown to, for as long as they run.
+// Toggles the window of a handle to which others' messages are shown, while they run.
 static atomic_bool done;
 static void *opens_and_closes(void *argument) {
     struct given given = {.comm = comms[0], .valid = VALID};
@@ -107,7 +105,7 @@ static void threads_with_handles(void) {
     check_end_case();
 }
 
-// A handle of a communicator that is about to be freed; how often its window was opened and closed.
+// A handle of a communicator that is about to be freed; number of times that its window was toggled.
 static _Atomic peruse_event_h going;
 static atomic_int toggled;
 
@@ -168,7 +166,7 @@ static void communicators_that_are_freed(void) {
         check_int("of a communicator that is gone", PERUSE_ERR_MPI_OBJECT, PERUSE_Event_activate(handle));
         atomic_store(&going, PERUSE_EVENT_HANDLE_NULL);
         check_int("release", PERUSE_ERR_MPI_OBJECT, PERUSE_Event_release(&handle));
-        // No callback comes any more, also of a communicator that is where the other was.
+        // No callback comes any more, not even of a communicator in the place of the freed one.
         given->valid = 0;
         MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
         MPI_OK(MPI_Sendrecv(&out, 1, MPI_BYTE, to, 0, &in, 1, MPI_BYTE, from, 0, comm, MPI_STATUS_IGNORE));
@@ -196,13 +194,13 @@ static int on_message(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *sp
     return MPI_SUCCESS;
 }
 
-// What a tool must not do: call MPI with the lock. Its callbacks are told, and nothing stands still.
+// A tool must not call MPI with the lock: its callbacks are told that, and nothing hangs.
 static void a_thread_that_has_the_lock(void) {
     unsigned char out = 1, in = 0;
     check_case("the lock is not grantable to a callback of the thread that has it");
     peruse_event_h handle = opened(PERUSE_COMM_REQ_XFER_BEGIN, comms[0], on_message, NULL);
     MPI_OK(MPI_Barrier(comms[0]));
-    // What has happened is shown now.
+    // Shows what has happened so far.
     check_int("deactivate", PERUSE_SUCCESS, PERUSE_Event_deactivate(handle));
     check_int("activate", PERUSE_SUCCESS, PERUSE_Event_activate(handle));
     int before = granted;
@@ -213,7 +211,7 @@ static void a_thread_that_has_the_lock(void) {
     check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&handle));
     check_int("unlock", PERUSE_SUCCESS, PERUSE_Unlock());
     check_int("granted", before, granted);
-    // The other's message may have come before.
+    // The other rank's message may have come before.
     check_true("refused", refused >= 1);
     check_end_case();
 }
