@@ -25,8 +25,7 @@ pub(crate) fn agent() -> anyhow::Result<PathBuf> {
     built(folder.join("fabric-agent"), "ibex-hw-tests")
 }
 
-/// Returns the command `softhca`, beside its library: the one that the environment names, or one that cargo builds once
-/// per process.
+/// Returns the command `softhca`, beside its library: the one that the environment names, else cargo builds it once.
 pub(crate) fn softhca() -> anyhow::Result<PathBuf> {
     static FOUND: Mutex<Option<PathBuf>> = Mutex::new(None);
     if let Some(named) = std::env::var_os(SOFTHCA_VARIABLE).filter(|value| !value.is_empty()) {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Registers callbacks for MPI_T events, also before MPI_Init; a failure ends the program. `of`: their communicator;
-// NULL: all.
+// Registers callbacks for MPI_T events of a communicator (`of`; NULL: all), also before MPI_Init. A failure is fatal.
 #ifndef IBEX_HW_TESTS_MPI_T_LISTEN_H
 #define IBEX_HW_TESTS_MPI_T_LISTEN_H
 

@@ -2,8 +2,7 @@
 //
 // The MPI_T events of requests, messages and searches, where ibex does the matching: which come, in which order, with
 // which elements and times, for an early receiver, a late one and a late wait; for two tools at once; from buffers,
-// also full ones; to callbacks that may do anything; for registrations that free themselves. 2 ranks; rank 0 sends to
-// rank 1.
+// also full ones; to callbacks that may do anything; for registrations that free themselves. Rank 0 of 2 ranks sends.
 //
 // An event is a letter, so that a sequence is a word: of a request A activated, P posted, R taken from the posted, U
 // matched with an unexpected message, B E the transfer's begin and end, c its pieces between, X cancelled, C complete,

@@ -44,8 +44,7 @@ pub fn guest_environment(nodes: usize) -> Vec<(String, String)> {
     variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
 }
 
-/// Waits, in a guest, until the port is active with the GID of the node's address; returns what is missing after 2
-/// minutes.
+/// Waits, in a guest, until the port is active with the GID of the node's address; returns what it lacks in the end.
 #[must_use]
 pub fn guest_trouble(node: usize) -> Option<String> {
     let port = format!("/sys/class/infiniband/{DEVICE}/ports/1");

@@ -137,8 +137,7 @@ fn limits(site: &mut Site) -> Result<()> {
     at_odds.is_refused_with(site, &[&reason]).map(drop)
 }
 
-/// Random traffic of two ranks, of sizes around all limits of the protocols; in every other pair of jobs also by shared
-/// memory.
+/// Random traffic of two ranks, of sizes around all limits of the protocols; every other pair of jobs shares memory.
 fn traffic(job: usize, set: &[(&Row, String)]) -> Launch {
     let launch = Launch::new("traffic", 2).arguments(&["--seed", &job.to_string(), "--messages", "24"]);
     let launch = launch.scale(0.2).limit(60);

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which PML a job has: what the user's lists say, what ibex declines, and ranks that choose differently; and one-sided
-//! MPI without parameters, where Open MPI chooses between ibex and its own shared memory. Setup grade; one test at a
-//! time.
+//! Which PML a job has: what the user's lists say, what ibex declines, and ranks that choose differently; and windows
+//! without parameters, where Open MPI chooses between ibex and its shared memory. Setup grade; one test at a time.
 
 use crate::launch::{Launch, Parameters, says};
 use crate::site::Site;

@@ -36,8 +36,7 @@ static PROGRAMS: &[(&str, &[usize], &[&str], f64)] = &[
     ("unexpected_memory", &[2, 4], &[], 0.15),
 ];
 
-/// Programs that are also run with senders held back, so that each message is a round trip: a third of the repetitions
-/// is enough.
+/// Programs also run with senders held back: each message is a round trip, so a third of the repetitions is enough.
 const OF_HELD_BACK: &[&str] = &[
     "pt2pt_modes",
     "pt2pt_matching",

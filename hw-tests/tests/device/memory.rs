@@ -55,7 +55,7 @@ impl Registration {
     }
 }
 
-/// An adapter with the usual limits, these behaviours, and a trace.
+/// An adapter with the limits of `mlx5`, these behaviours, and a trace.
 fn adapter(behaviour: &str) -> String {
     format!("trace = true\n[[device]]\nname = \"softhca0\"\nprofile = \"mlx5\"\n[device.behaviour]\n{behaviour}\n")
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The reason first: whichever request fails, ibex's message comes before those of Open MPI, and names the peer, its
-//! host, the port, the queue pair and the status. A request of the second of two emulated adapters fails. Setup grade;
-//! one at a time.
+//! host, the port, the queue pair and the status. The second of two emulated adapters fails it. Setup grade; one test
+//! at a time.
 
 use crate::launch::{Launch, Parameters, says, with_faults};
 use crate::programs::{COPIED, WRITTEN};

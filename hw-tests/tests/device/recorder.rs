@@ -61,7 +61,7 @@ pub(crate) fn sound(trace: &Path) -> Result<Trace> {
     Ok(folder)
 }
 
-/// The trace has or has lost as many events of each type as the log has lines.
+/// Trace and log count the same number of events of each type, those that they lost included.
 fn as_logged(site: &mut Site) -> Result<()> {
     let place = a_place()?;
     let log = place.file("log").display().to_string();

@@ -54,8 +54,8 @@ pub(crate) fn tests() -> Vec<Test> {
         }),
         Test::new("a peer without ibex and without another way ends the job", |site| {
             let launch = Launch::of_a_short_exchange().each_rank_with("btl", &["self,ibex", "self,tcp"]).limit(60);
-            // Open MPI 4.1 loses these words now and then, as a rank may free the buffer with its text before mpirun
-            // reads it; mpirun then says that instead (orte/util/show_help.c).
+            // The words are Open MPI's own, and 4.1 loses them now and then: the buffer of a rank's text may be freed
+            // before mpirun reads it, which mpirun says instead (orte/util/show_help.c).
             says_one_of(
                 &launch.is_refused_with(site, &[])?,
                 &["unable to reach each other", "unreachable", "show_help.c"],

@@ -2,6 +2,7 @@
 //! Which ports of two processes are connected, and which ports are used at all, on emulated adapters of several
 //! networks. The ranks of a job have different adapters, like hosts that were cabled differently. Setup grade; one test
 //! at a time.
+
 use crate::launch::{Launch, says};
 use crate::site::Site;
 use crate::test::{INFINIBAND, Test};
