@@ -5,7 +5,7 @@
 //
 // usage: init_finalize [--threads|--pending]
 //   --threads  asks for MPI_THREAD_MULTIPLE
-//   --pending  leaves requests, which MPI mostly calls erroneous: receives that nothing comes for, some of them freed, in
+//   --pending  leaves requests, which MPI mostly calls erroneous: receives that nothing comes for, some freed, in
 //              freed communicators and in another; sends that nobody receives; persistent requests never started
 #include "check.h"
 
