@@ -9,7 +9,7 @@
 //! stamps the event, enters a delivery (`quiescence.rs`), walks the registrations (`registry.rs`), and calls or buffers
 //! (`ring.rs`). No lock is held while a callback runs, so it may register, free (itself too), read, or raise; the
 //! events that it raises are delivered after it, in order. [`stage`] raises where ibex holds a lock; [`progress`]
-//! delivers such events, as do [`deliver_pending`] and [`flush`] in a tool's own call. The PML raises the matching
+//! delivers such events, as do [`deliver_pending`] and [`flush()`] in a tool's own call. The PML raises the matching
 //! events (`matching_table.rs`) without these steps (`direct.rs`).
 //!
 //! Path: each file's; nothing registered: one load, one branch. Threads: any. Tests: `tests/`, models under loom.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The events of `MPI_T` (MPI 4.1, section 15.3.8): every call, each under its `MPI_T_` and its `PMPI_T_` name
-//! ([`calls`] makes both). A call checks the arguments, calls the engine, and returns a code. If a tool defines an
+//! (macro `calls`). A call checks the arguments, calls the engine, and returns a code. If a tool defines an
 //! `MPI_T_` name of its own, the dynamic linker finds the tool's function before ibex's; that function continues with
 //! the `PMPI_T_` name. Called by tools; `include/ibex_mpi_t.h` declares the calls. Grade: setup; reading an event is
 //! hot and takes no lock. Threads: any. Tests: `tests.rs`, and `tests/tool.rs` with `tests/tool/*.c`.
