@@ -88,7 +88,9 @@ static inline bool trace_is_of(const struct completion *completion, const struct
         uint64_t carried = in_one ? piece->total : piece->bytes;
         if (completion->opcode == RDMA_READ)
             return bytes == carried;
-        // A sender is told that all of the message was read, or has left.
+        // For the sender of a read both come with the answer.
+        if (!piece->direction && seen->kind == BEGIN)
+            return completion->opcode == RECV && bytes <= MOST_OF_HEADER;
         if (!piece->direction)
             return seen->kind == END && (completion->opcode == SEND || bytes <= MOST_OF_HEADER);
         return completion->opcode == RECV && bytes >= carried && bytes - carried <= MOST_OF_HEADER;
