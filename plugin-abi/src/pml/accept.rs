@@ -8,6 +8,7 @@
 use std::ptr::NonNull;
 
 use engine::messenger::header::{Header, Memory, PortKey};
+use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
 use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::sys;
@@ -21,7 +22,6 @@ use super::request::Request;
 use super::transfers::Bytes;
 use super::{datatype, flight, flow, getting, oneself, passage, pieces, reading, routing, watch};
 use crate::runtime::listeners::{Event, Listeners};
-use engine::messenger::link::Link;
 
 /// Delivers a whole message to a receive. `TOLD`: raises events.
 #[inline(always)]

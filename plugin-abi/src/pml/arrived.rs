@@ -5,6 +5,7 @@
 //! Threads: the one that has entered the PML, and no port. Tests: below; `unexpected_memory.c` in `hw-tests/mpi`.
 
 use engine::messenger::header::{Memory, PortKey};
+use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
 use engine::messenger::transfer_id::TransferId;
 
@@ -12,7 +13,6 @@ use super::communicator::Communicator;
 use super::instance::{Pml, State};
 use super::watch::{self, Came};
 use super::{flow, peer};
-use engine::messenger::link::Link;
 
 pub(crate) struct Arrived {
     pub(crate) from: Link,

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine::counters::Counters;
 use engine::messenger::flow_control::{Kept, Limits, Outgoing};
-
-use super::request::Request;
 use engine::messenger::link::{Account, Link};
 use engine::messenger::matching::lengths::Level;
+
+use super::request::Request;
 
 /// Memory that is left for unexpected messages, bytes. For tools: in any thread, with or without a PML.
 pub(crate) struct Room {

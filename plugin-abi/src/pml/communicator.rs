@@ -12,6 +12,8 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use engine::messenger::header::EagerSender;
+use engine::messenger::link::Link;
+use engine::messenger::matching::lengths::{Lengths, Shown};
 use engine::messenger::matching::{Envelope, Matching, Message, Pattern, ReceiveHandle, Searched};
 use ibex_ffi::openmpi::sys;
 
@@ -20,8 +22,6 @@ use super::first_receive::{FirstReceive, Posted};
 use super::request::Request;
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::{Entered, Exclusive};
-use engine::messenger::link::Link;
-use engine::messenger::matching::lengths::{Lengths, Shown};
 
 pub(crate) type Queues = Matching<NonNull<Request>, Arrived>;
 

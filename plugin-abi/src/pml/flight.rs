@@ -5,12 +5,12 @@
 //! Threads: the one that has entered the PML. Tests: below; `device/flight.rs` in `hw-tests`.
 
 use engine::flight::{Kind, NO_PORT, NOBODY, record};
+use engine::messenger::link::Link;
 use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::release;
 
 use super::instance::{Pml, Rail};
 use super::request::{Request, Role};
-use engine::messenger::link::Link;
 
 /// Details of an entry: how a rendezvous ends, or which side of it begins.
 const SENT: u8 = 0;

@@ -19,6 +19,7 @@ use std::ptr::NonNull;
 use engine::counters::add_shared;
 use engine::messenger::flow_control::Way;
 use engine::messenger::header::Header;
+use engine::messenger::link::{Account, Link};
 
 use super::arrived::Arrived;
 use super::bounds::RECORD;
@@ -26,7 +27,6 @@ use super::communicator::Communicator;
 use super::instance::{Pml, State};
 use super::request::Request;
 use super::{flight, rails, routing};
-use engine::messenger::link::{Account, Link};
 
 impl Arrived {
     fn cost(&self) -> u64 {

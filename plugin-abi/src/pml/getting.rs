@@ -9,6 +9,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
 use engine::messenger::header::{Header, Memory};
+use engine::messenger::link::Link;
 use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::sys;
 
@@ -19,7 +20,6 @@ use super::request::{Request, Transfer};
 use super::transfers::Bytes;
 use super::{flight, pieces, routing, watch};
 use crate::runtime::guard::fence;
-use engine::messenger::link::Link;
 
 /// Begins to read the first `wanted` bytes (at least 1) of a message. Returns false if the BTL cannot.
 ///

@@ -10,6 +10,7 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use engine::messenger::header::{EAGER_SIZE, Header, Match, PortKey};
+use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
 use engine::messenger::transfer_id::TransferId;
 
@@ -22,7 +23,6 @@ use super::watch::{self, Came};
 use super::{accept, flow, passage, pieces, reading, resume};
 use crate::runtime::listeners::Listeners;
 use crate::runtime::token::Tag;
-use engine::messenger::link::Link;
 
 /// A message in a receive slot, or in shared memory.
 #[derive(Clone, Copy)]

@@ -11,6 +11,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use engine::messenger::link::Link;
 use engine::messenger::matching::{Contexts, Envelope};
 use engine::messenger::transfer_id::Transfers;
 use engine::peer::PeerName;
@@ -33,7 +34,6 @@ use crate::runtime::idle::Busy;
 use crate::runtime::operation_chain::OperationChain;
 use crate::runtime::port::OpenPort;
 use crate::runtime::token::Tag;
-use engine::messenger::link::Link;
 
 pub(crate) struct Settings {
     /// Initial value of the eager limit, bytes.

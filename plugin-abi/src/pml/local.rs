@@ -7,6 +7,7 @@
 
 use std::ptr::{NonNull, null_mut};
 
+use engine::messenger::link::Link;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::release::{Receiver, received_by};
 use ibex_ffi::openmpi::sys;
@@ -19,7 +20,6 @@ use super::{pieces, resume};
 use crate::runtime::guard::fence;
 use crate::runtime::variables::now;
 use crate::runtime::{messages, modex};
-use engine::messenger::link::Link;
 
 /// Adds the processes that shared memory reaches. Called once, with all processes of the host, in order of rank.
 pub(crate) unsafe fn add(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use engine::messenger::failover::Merging;
 use engine::messenger::header::{Header, MAX_SIZE};
+use engine::messenger::link::Link;
 use engine::transport::{Cause, Failure, Immediate, Token, Unposted, WhenDiverted};
 
 use super::buffer::{Content, SendBuffer};
@@ -23,7 +24,6 @@ use super::transmit::{self, Transmitted};
 use super::{rails, transfers};
 use crate::runtime::token::Tag;
 use crate::runtime::{failures, messages, poller};
-use engine::messenger::link::Link;
 
 /// Moves peers because the port of a rail has lost its link, or has it again.
 #[cold]

@@ -8,6 +8,7 @@
 use std::ptr::NonNull;
 
 use engine::messenger::header::{MAX_SIZE, Memory};
+use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
 use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::sys;
@@ -22,7 +23,6 @@ use super::transfers::Bytes;
 use super::watch::{self, Came};
 use super::{passage, transmit};
 use crate::runtime::variables::now;
-use engine::messenger::link::Link;
 
 /// Number of bytes that are copied at a time if both sides have gaps.
 const PIECE: usize = 32 * 1024;

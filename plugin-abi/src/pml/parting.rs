@@ -8,6 +8,7 @@
 
 use std::collections::HashMap;
 
+use engine::messenger::link::Link;
 use engine::peer::PeerName;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
@@ -16,7 +17,6 @@ use super::instance::{Pml, Rail, State};
 use super::rails;
 use super::several::Sent;
 use crate::runtime::modex;
-use engine::messenger::link::Link;
 
 /// Notes whether a new process belongs to another job.
 pub(crate) fn add(pml: &Pml, process: Process) {

@@ -7,6 +7,7 @@
 //! port. Tests: below, and `hw-tests/tools/mpi_t_protocols.c`.
 
 use engine::messenger::header::{EAGER_SIZE, Header, Match, Memory};
+use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
 
 use super::arrived::{Arrived, Body};
@@ -17,7 +18,6 @@ use super::{peer, rails};
 use crate::runtime::listeners::{Listeners, ProtocolSpec, Spec};
 pub(crate) use crate::runtime::listeners::{Passage, Protocol, Reason};
 use crate::runtime::modex;
-use engine::messenger::link::Link;
 
 pub(crate) const ONESELF: Passage = nowhere(Protocol::Oneself, Reason::Oneself);
 

@@ -4,6 +4,7 @@
 //! Called by `send`, `persistent`, `arrived` and `passage` when a rank has no link yet; makes no connection. Grade:
 //! setup. Threads: any; enters a port only with nothing else entered. Tests: the MPI programs of `hw-tests`.
 
+use engine::messenger::link::Link;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
@@ -12,7 +13,6 @@ use super::instance::{Pml, State};
 use super::{component, libmpi, rails};
 use crate::runtime::variables::now;
 use crate::runtime::{messages, modex};
-use engine::messenger::link::Link;
 
 /// Returns the link to a rank, and stores it; `None` if no port of this process reaches it.
 #[inline]

@@ -8,6 +8,7 @@
 use std::ptr::NonNull;
 
 use engine::messenger::header::Header;
+use engine::messenger::link::Link;
 use engine::messenger::rendezvous::copies::{Gathering, Sending};
 use engine::messenger::transfer_id::TransferId;
 
@@ -22,7 +23,6 @@ use super::transfers::Bytes;
 use super::transmit::{self, Transmitted};
 use super::{flight, moving, passage, rails, resume, routing, striped, token, watch};
 use crate::runtime::messages;
-use engine::messenger::link::Link;
 
 /// Maximum number of fragments of a message in flight.
 const MOST: u32 = 4;

@@ -12,6 +12,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use engine::events;
+use engine::messenger::link::Link;
 use engine::transport::{Arrived, Completion, EndpointId, Failed, Polled, TakesMessages, TakesRequests, Token};
 use ibex_ffi::openmpi::sys;
 
@@ -28,7 +29,6 @@ use crate::runtime::failures;
 use crate::runtime::frame::Frame;
 use crate::runtime::guard::{self, fence};
 use crate::runtime::token::Face;
-use engine::messenger::link::Link;
 
 pub(crate) use crate::runtime::idle::Idle;
 use crate::runtime::poller;

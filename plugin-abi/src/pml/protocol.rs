@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 
 use engine::messenger::flow_control::Way;
 use engine::messenger::header::{Header, Match, Memory};
+use engine::messenger::link::Link;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
@@ -19,7 +20,6 @@ use super::request::{Mode, Request, Role, Transfer};
 use super::transfers::Bytes;
 use super::transmit::{self, Transmitted};
 use super::{finish, flight, flow, oneself, rails, routing, striped, watch};
-use engine::messenger::link::Link;
 
 /// Begins a send by `link`.
 pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Request>, link: Link) {

@@ -7,6 +7,7 @@
 //! Grade: hot for [`note`], [`route`] and [`Quiet`], else setup. Threads: the one that has entered the PML; for
 //! [`note`], a port. Tests: below.
 
+use engine::messenger::link::{Account, Link};
 use engine::peer::PeerName;
 use engine::select::address;
 use ibex_ffi::openmpi::process::Process;
@@ -15,7 +16,6 @@ use super::instance::{Pml, Rail, State};
 use super::several::Peer;
 use crate::runtime::device::Port;
 use crate::runtime::modex;
-use engine::messenger::link::{Account, Link};
 
 /// Returns the link that messages to the peer of `link` use now.
 #[inline]

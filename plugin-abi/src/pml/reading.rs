@@ -9,6 +9,7 @@
 use std::ptr::NonNull;
 
 use engine::messenger::header::{Header, Memory, PortKey};
+use engine::messenger::link::Link;
 use engine::messenger::rendezvous::read::{Part, Reading};
 use engine::messenger::transfer_id::TransferId;
 use engine::transport::Failed;
@@ -24,7 +25,6 @@ use super::transfers::{Bytes, Moved};
 use super::watched_reads::WatchedReads;
 use super::{flight, moving, pieces, resume, routing, striped, transmit, watch};
 use crate::runtime::memory::Registered;
-use engine::messenger::link::Link;
 
 /// Shortest and longest read while several ports read a message, bytes. A port may have a lower limit.
 const PIECE: std::ops::RangeInclusive<u64> = 32 << 10..=1 << 20;

@@ -7,6 +7,7 @@
 use std::ptr::NonNull;
 
 use engine::messenger::flow_control::{Way, Word};
+use engine::messenger::link::{Account, Link};
 use ibex_ffi::openmpi::release;
 
 use super::bounds::RECORD;
@@ -15,7 +16,6 @@ use super::instance::{Pml, State};
 use super::request::{Request, Transfer};
 use super::transfers::Bytes;
 use super::{flow, passage, protocol, rails, watch};
-use engine::messenger::link::{Account, Link};
 
 /// Sends as many pending messages of a communicator as flow control permits.
 fn resume(pml: &Pml, state: &mut State, account: Account, context: u32) {

@@ -8,6 +8,7 @@
 use std::ptr::NonNull;
 
 use engine::messenger::header::Header;
+use engine::messenger::link::Link;
 
 use super::backlog::{Payload, Then};
 use super::datatype::{self, Data, Extent};
@@ -15,7 +16,6 @@ use super::instance::{Pml, State};
 use super::request::Request;
 use super::transmit::{self, Transmitted};
 use super::{moving, rails};
-use engine::messenger::link::Link;
 
 /// Sends a message without data. Its completion is not reported.
 pub(crate) fn control(pml: &Pml, state: &mut State, link: Link, header: &Header) -> Transmitted {

@@ -9,6 +9,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 
 use engine::messenger::header::MAX_SIZE;
+use engine::messenger::link::Link;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
@@ -23,7 +24,6 @@ use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners, Spec};
 use crate::runtime::variables::now;
 use crate::runtime::watch::number;
-use engine::messenger::link::Link;
 
 /// A message to send, as MPI describes it.
 #[derive(Clone, Copy)]

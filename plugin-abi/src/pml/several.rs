@@ -7,11 +7,11 @@
 use std::collections::HashMap;
 
 use engine::messenger::failover::Merging;
+use engine::messenger::link::Link;
 use engine::peer::PeerName;
 use engine::transport::{EndpointId, Immediate};
 
 use crate::runtime::watch::Completed;
-use engine::messenger::link::Link;
 
 pub(crate) struct Peer {
     /// Link of each port that reaches the peer; the first is its preferred home.

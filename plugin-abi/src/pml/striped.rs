@@ -6,6 +6,7 @@
 //! Threads: the one that has entered the PML. Tests: `pml/tests/histories.rs`.
 
 use engine::messenger::header::{Header, Match, Memory, PortKey};
+use engine::messenger::link::Link;
 use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::sys;
 
@@ -15,7 +16,6 @@ use super::request::Transfer;
 use super::transmit::{self, Transmitted};
 use super::{rails, routing};
 use crate::runtime::memory::Registered;
-use engine::messenger::link::Link;
 
 /// Shortest message that several ports read, bytes: two reads of the least length.
 pub(crate) const SHORTEST: usize = 64 << 10;

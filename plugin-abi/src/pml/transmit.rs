@@ -11,6 +11,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use engine::messenger::header::MAX_SIZE;
+use engine::messenger::link::Link;
 use engine::messenger::rendezvous::read::Part;
 use engine::transport::{Sent, Token, WhenDiverted};
 use ibex_ffi::verbs::{InlineSpan, LocalSpan, RemoteSpan};
@@ -24,7 +25,6 @@ use crate::runtime::device::Port;
 use crate::runtime::messages;
 use crate::runtime::token::Tag;
 use crate::runtime::variables::now;
-use engine::messenger::link::Link;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Transmitted {

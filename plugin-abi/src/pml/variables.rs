@@ -8,13 +8,13 @@
 
 use std::ffi::{c_int, c_void};
 
+use engine::messenger::matching::lengths::{Of, Shown};
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::openmpi::variable::{self, Bind, Class, Performance, Wanted, Width};
 
 use super::bounds::ROOM;
 use super::communicator::Communicator;
 use crate::runtime::{guard, listeners};
-use engine::messenger::matching::lengths::{Of, Shown};
 
 struct Row {
     /// Name without `pml_ibex_`.
