@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The parts of `cargo xtask test` that need a device: which tests run on which device, and the runs. The tests are the
 //! target `device` of hw-tests, which gets its selection by variables. It runs one test at a time and leaves about half
-//! of two processors idle, so with `--all` the tests of the first device run beside those of the others. Called by
-//! [`super`]. Grade: setup. Tests: below.
+//! of two processors idle, so with `--all` the tests of the first device run beside those of the others and of Open
+//! MPI 5. Called by [`super`]. Grade: setup. Tests: below.
 
 use super::Arguments;
 use super::tally::{Lane, Tally};
@@ -96,6 +96,7 @@ pub(super) fn run(
     tally: &mut Tally,
 ) {
     let profile = if arguments.all { Profile::Release } else { Profile::Dev };
+    // Built before, beside the tests under Miri, unless these are the device tests alone.
     if profile == Profile::Release && tally.timed("release build", || build::library(workspace)).is_none() {
         return;
     }
@@ -117,14 +118,14 @@ pub(super) fn run(
     let in_first_lane = if arguments.all { 1 } else { runs.len() };
     let (first, others) = runs.split_at(runs.len().min(in_first_lane));
     for _ in 0..arguments.again {
-        let mut lanes: Vec<Lane<'_>> = vec![Box::new(|tally| {
-            on(first, tally);
-            if arguments.end_with_open_mpi_5() {
-                on_open_mpi_5(workspace, tally);
-            }
-        })];
+        let mut lanes: Vec<Lane<'_>> = vec![Box::new(|tally| on(first, tally))];
         if !others.is_empty() {
-            lanes.push(Box::new(|tally| on(others, tally)));
+            lanes.push(Box::new(|tally| {
+                on(others, tally);
+                if arguments.end_with_open_mpi_5() {
+                    on_open_mpi_5(workspace, tally);
+                }
+            }));
         }
         tally.side_by_side(lanes);
     }

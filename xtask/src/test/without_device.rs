@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The parts of `cargo xtask test` that need no device: formatting, clippy, unit, doc and compile-fail tests; with
-//! `--all` also models under loom, tests under Miri, and third-party programs. Called by [`super`]. Grade: setup.
+//! `--all` also third-party programs, models under loom, and tests under Miri, beside which the library is built in
+//! release. Called by [`super`]. Grade: setup.
 
 use super::tally::{Lane, Tally};
 use crate::build::{self, TestProgram, Tests};
@@ -48,9 +49,12 @@ pub(super) fn tests(workspace: &Workspace, tests: &Tests, all: bool, tally: &mut
     tally.tests("doc and compile-fail tests", cargo(workspace.root()).args(doc));
     if all {
         run_each_alone(of_others, tally);
-        // Each uses one thread most of the time.
-        let loom: Lane<'_> = Box::new(|tally| under_loom(workspace, tally));
-        tally.side_by_side(vec![loom, Box::new(|tally| under_miri(workspace, tally))]);
+        // Each uses one thread most of the time; the build ends in the optimisation of one library as a whole.
+        let loom_and_build: Lane<'_> = Box::new(|tally| {
+            under_loom(workspace, tally);
+            tally.timed("release build", || build::library(workspace));
+        });
+        tally.side_by_side(vec![loom_and_build, Box::new(|tally| under_miri(workspace, tally))]);
     }
 }
 
