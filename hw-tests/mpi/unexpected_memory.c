@@ -112,7 +112,7 @@ static void pass(enum meanwhile what, double seconds) {
 
 // Number of messages of so many bytes, in all.
 static int count_of_size(int bytes) {
-    int count = scaled(bytes == 8 ? messages : messages / 8, 2000);
+    int count = scaled(bytes == 8 ? messages : messages / 8, 600);
     return count / (check.size - 1);
 }
 

@@ -38,10 +38,10 @@ fn netpipe(site: &mut Site, pml: &str, options: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// `hpccinf.txt`: matrices of 500 in blocks of 40 on 2 x 2 processes, and one more of 300 to be transposed.
-const INPUT: &str = "what is run\non 4 ranks\nHPL.out\n8 device\n1 sizes\n500\n1 block sizes\n40\n0 mapping\n1 grids\n2 Ps\n2 Qs\n\
+/// `hpccinf.txt`: matrices of 240 in blocks of 40 on 2 x 2 processes, and one more of 150 to be transposed.
+const INPUT: &str = "what is run\non 4 ranks\nHPL.out\n8 device\n1 sizes\n240\n1 block sizes\n40\n0 mapping\n1 grids\n2 Ps\n2 Qs\n\
                      16.0 threshold\n1\n2 PFACTs\n1\n4 NBMINs\n1\n2 NDIVs\n1\n1 RFACTs\n1\n1 BCASTs\n1\n1 DEPTHs\n2 SWAP\n\
-                     64\n0 L1\n0 U\n1 equilibration\n8 alignment\n-\n1 more for PTRANS\n300\n1 more block sizes\n24\n";
+                     64\n0 L1\n0 U\n1 equilibration\n8 alignment\n-\n1 more for PTRANS\n150\n1 more block sizes\n24\n";
 
 /// Results of the HPC Challenge other than times and rates.
 const FINDINGS: [&str; 7] = [

@@ -33,10 +33,10 @@ static PROGRAMS: &[(&str, &[usize], &[&str], f64)] = &[
     ("threads", &[2], &[], 1.0),
     ("rma_transfer", &[2], &[], 1.0),
     ("init_finalize", &[2], &["--pending"], 1.0),
-    ("unexpected_memory", &[2, 4], &[], 0.15),
+    ("unexpected_memory", &[2, 4], &[], 0.05),
 ];
 
-/// Programs also run with senders held back: each message is a round trip, so a third of the repetitions is enough.
+/// Programs also run with senders held back: each message is a round trip, so a fifth of the repetitions is enough.
 const OF_HELD_BACK: &[&str] = &[
     "pt2pt_modes",
     "pt2pt_matching",
@@ -72,7 +72,7 @@ pub(crate) fn tests() -> Vec<Test> {
                 let name = format!(
                     "by shared memory where unexpected messages are held back, {program} {what}on {ranks} ranks"
                 );
-                let run = move |site: &mut Site| with(HELD_BACK).scale(scale / 3.0).passes(site);
+                let run = move |site: &mut Site| with(HELD_BACK).scale(scale / 5.0).passes(site);
                 tests.push(Test::new(name, run).device_independent());
             }
         }

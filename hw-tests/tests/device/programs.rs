@@ -52,9 +52,10 @@ pub(crate) fn tests() -> Vec<Test> {
         }
         if is_of_btl || is_the_run(case, ranks) {
             let test = test(case, named(case, ranks), move |site| run(site, case, ranks, None));
-            let test = if is_device_independent(case, ranks) { test.device_independent() } else { test };
-            let is_quick = !is_of_pml || QUICK_OVER_OB1.contains(&case.program);
-            tests.push(if is_quick { in_its_tier(test, case, ranks) } else { test });
+            let is_often = !is_of_pml || OFTEN_OVER_OB1.contains(&case.program);
+            let is_on_each = is_often && !is_device_independent(case, ranks);
+            let test = if is_on_each { test } else { test.device_independent() };
+            tests.push(if is_often { in_its_tier(test, case, ranks) } else { test });
         }
     }
     tests
@@ -102,8 +103,9 @@ fn over_the_pml(case: &'static Case, ranks: usize) -> Test {
     in_its_tier(if is_plain { test } else { test.device_independent() }, case, ranks)
 }
 
-/// Programs that the quick tier runs over ob1 as well as over the PML.
-const QUICK_OVER_OB1: &[&str] = &["pt2pt_modes", "traffic", "first_contact", "rma_atomics"];
+/// Programs that the quick tier, and each device, runs over ob1 as well as over the PML: messages of every size and
+/// mode, connecting, and the adapter's atomics. The faces share ports, registrations and one-sided operations.
+const OFTEN_OVER_OB1: &[&str] = &["pt2pt_modes", "traffic", "first_contact", "rma_atomics"];
 
 /// Programs that the quick tier runs in a virtual machine, too: messages, one-sided operations, events.
 const QUICK_ON_EACH_DEVICE: &[&str] = &["pt2pt_matching", "rma_transfer", "events"];
@@ -122,7 +124,8 @@ const ON_EACH_DEVICE: &[&str] = &["pt2pt_modes", "first_contact"];
 /// Takes minutes on a slow adapter, with the same result on any.
 const LONG: &str = "message_over_2gib";
 
-/// Whether a run on one device is enough. Each device does one plain run of each program, of one or two ranks.
+/// Whether a run on one device is enough. Each device does one plain run of each program, of one or two ranks, over the
+/// PML, and over ob1 of those that run [`OFTEN_OVER_OB1`].
 fn is_device_independent(case: &Case, ranks: usize) -> bool {
     let is_plain = has_usual_settings(case);
     let is_larger = ranks > 2;
