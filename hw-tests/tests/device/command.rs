@@ -174,12 +174,12 @@ fn between_two_hosts(site: &mut Site) -> Result<()> {
     let fabric = site.fabric(2)?;
     let [one, other] = [fabric.host_name(0), fabric.host_name(1)];
     let hosts = format!("{one},{other}");
-    let job = bench(site, &["--sizes", "8", "--host", &hosts, "--transports", "ibex,ibex-btl,raw,tcp"])?;
+    let job = bench(site, &["--sizes", "8", "--host", &hosts, "--transports", "ibex,raw,tcp"])?;
     let outcome = site.fabric(2)?.run(&job)?;
     // On a busy machine perftest may not find its clock; the rest is measured all the same.
-    let (busy, transports) = (outcome.stdout.contains("too busy"), ["ibex", "ibex-btl", "tcp", "raw"]);
+    let (busy, transports) = (outcome.stdout.contains("too busy"), ["ibex", "tcp", "raw"]);
     ensure!(outcome.success() || busy, "{outcome}");
-    measured(&outcome, 1, &transports[..if busy { 3 } else { 4 }])?;
+    measured(&outcome, 1, &transports[..if busy { 2 } else { 3 }])?;
     ensure!(outcome.stdout.contains(&format!("between {one} and {other}")), "{outcome}");
     Ok(())
 }

@@ -104,8 +104,8 @@ fn held_back_on_two_rails(site: &mut Site) -> Result<()> {
     // Each port has receive slots of its own, whose pages a flood touches first.
     let most: &[&str] = &["--most", "96"];
     for (program, ranks, scale, arguments) in [
-        ("unexpected_memory", 2, 0.05, most),
-        ("unexpected_memory", 4, 0.02, most),
+        ("unexpected_memory", 2, 0.02, most),
+        ("unexpected_memory", 4, 0.01, most),
         ("traffic", 4, 0.05, &[]),
         ("threads", 2, 0.15, &[]),
     ] {

@@ -65,7 +65,7 @@ pub(crate) fn sound(trace: &Path) -> Result<Trace> {
 fn as_logged(site: &mut Site) -> Result<()> {
     let place = a_place()?;
     let log = place.file("log").display().to_string();
-    let launch = Launch::new("traffic", 4).with("pml", "ibex").limit(300);
+    let launch = Launch::new("traffic", 4).with("pml", "ibex").scale(0.25).limit(300);
     let launch = launch.environment("IBEX_LOG_EVENTS", "all").environment("IBEX_LOG_FILE", &log);
     let launch = recorded(launch, &place, "--events all")?;
     let outcome = launch.run(site)?;
