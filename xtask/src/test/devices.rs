@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The parts of `cargo xtask test` that need a device: which tests run on which device, and the runs. The tests are the
 //! target `device` of hw-tests, which gets its selection by variables. It runs one test at a time and leaves about half
-//! of two processors idle, so with `--all` the tests of the first device run beside those of the others and of Open
+//! of two processors idle, so with `--all` the tests on emulated adapters run beside those on soft-RoCE and with Open
 //! MPI 5. Called by [`super`]. Grade: setup. Tests: below.
 
 use super::Arguments;
@@ -108,20 +108,19 @@ pub(super) fn run(
         tally.done("the list", listed.context("cannot start the device tests"));
         return;
     }
-    let on = |runs: &[OnDevice<'_>], tally: &mut Tally| {
+    let on = |runs: &[&OnDevice<'_>], tally: &mut Tally| {
         for run in runs {
             tally.name_lines(run.device);
             tally.tests(&format!("device tests on {}", run.device), &mut command(&program, &surroundings, run));
         }
     };
     // The quick tier needs one lane: it is short.
-    let in_first_lane = if arguments.all { 1 } else { runs.len() };
-    let (first, others) = runs.split_at(runs.len().min(in_first_lane));
+    let (others, first): (Vec<_>, Vec<_>) = runs.iter().partition(|run| arguments.all && run.device == SOFT_ROCE);
     for _ in 0..arguments.again {
-        let mut lanes: Vec<Lane<'_>> = vec![Box::new(|tally| on(first, tally))];
+        let mut lanes: Vec<Lane<'_>> = vec![Box::new(|tally| on(&first, tally))];
         if !others.is_empty() {
             lanes.push(Box::new(|tally| {
-                on(others, tally);
+                on(&others, tally);
                 if arguments.end_with_open_mpi_5() {
                     on_open_mpi_5(workspace, tally);
                 }

@@ -17,7 +17,7 @@ type NamedCommands = Vec<(String, Command)>;
 /// Test targets that need a device, by folder and name.
 const ON_DEVICES: [(&str, &str); 2] = [("hw-tests", "device"), ("hw-tests", "engine")];
 
-/// Test targets that run third-party programs. Each is run alone.
+/// Test targets that run third-party programs.
 const OF_OTHERS: [(&str, &str); 2] = [("softhca", "programs"), ("view", "browser")];
 
 /// The packages that are linked with an Open MPI, or with the rdma-core beside it.
@@ -48,13 +48,16 @@ pub(super) fn tests(workspace: &Workspace, tests: &Tests, all: bool, tally: &mut
     let doc = ["test", "--quiet", "--no-fail-fast", "--workspace", "--exclude", "softhca", "--doc"];
     tally.tests("doc and compile-fail tests", cargo(workspace.root()).args(doc));
     if all {
-        run_each_alone(of_others, tally);
         // Each uses one thread most of the time; the build ends in the optimisation of one library as a whole.
         let loom_and_build: Lane<'_> = Box::new(|tally| {
             under_loom(workspace, tally);
             tally.timed("release build", || build::library(workspace));
         });
-        tally.side_by_side(vec![loom_and_build, Box::new(|tally| under_miri(workspace, tally))]);
+        let others_and_miri: Lane<'_> = Box::new(|tally| {
+            run_each(of_others, tally);
+            under_miri(workspace, tally);
+        });
+        tally.side_by_side(vec![loom_and_build, others_and_miri]);
     }
 }
 
@@ -64,7 +67,7 @@ pub(super) fn of_what_open_mpi_loads(workspace: &Workspace, tests: &Tests, tally
     };
     let (of_others, ours) = split(workspace, tests, is_linked, &[]);
     tally.programs("unit tests of what is linked with Open MPI", ours);
-    run_each_alone(of_others, tally);
+    run_each(of_others, tally);
 }
 
 /// Returns the commands of the test programs that need no device: those that run third-party programs, and the rest.
@@ -85,7 +88,8 @@ fn split(
     (commands(of_others), commands(ours))
 }
 
-fn run_each_alone(programs: NamedCommands, tally: &mut Tally) {
+fn run_each(programs: NamedCommands, tally: &mut Tally) {
+    tally.name_lines("programs of others");
     for (name, mut command) in programs {
         tally.tests(&format!("programs of others, by {name}"), &mut command);
     }
