@@ -349,11 +349,13 @@ fn ranks_with_clocks_of_their_own_are_on_one_time_line() {
     let bound = folder.error(1).expect("it was measured");
     assert!(bound < 1_000_000_000, "{bound} ns, where the clocks differ by 5000 s");
     let mut times = std::collections::BTreeMap::new();
-    for event in folder.events(&..).map(|event| event.expect("no fault")) {
-        let name = &folder.readers()[event.file].head().types[usize::from(event.event.event_type)].name;
-        if name.starts_with("ibex_get") {
-            let is_arrival = name == "ibex_get_complete";
-            times.insert((event.event.values[0], is_arrival), event.event.time.expect("its clock is known"));
+    for (reader, line) in folder.readers().iter().zip(folder.lines()) {
+        for event in reader.events().map(|event| event.expect("no fault")) {
+            let name = &reader.head().types[usize::from(event.event_type)].name;
+            if name.starts_with("ibex_get") {
+                let time = line.time(event.time.expect("its clock is known"));
+                times.insert((event.values[0], name == "ibex_get_complete"), time);
+            }
         }
     }
     assert_eq!(times.len(), 400);

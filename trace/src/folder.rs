@@ -1,13 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A trace of a job: a folder with a file for each process. Opens all of them, and gives their events on one time line
-//! (`timeline.rs`): that of the first file's host. Path: setup. Threads: any. Tests: tests/folder.rs.
+//! A trace of a job: a folder with a file for each process. Opens all of them, and gives the conversions of their times
+//! to one time line (`timeline.rs`): that of the first file's host. Path: setup. Threads: any. Tests: tests/folder.rs.
 
-use std::ops::RangeBounds;
 use std::path::{Path, PathBuf};
 
 use crate::error::Error;
-use crate::events::Event;
-use crate::merge::Merge;
 use crate::reader::Reader;
 use crate::storage::refused;
 use crate::timeline::{self, Timeline};
@@ -97,29 +94,5 @@ impl Folder {
             line.widest(relation.time(span.first)?, relation.time(span.last)?)
         });
         errors.max()
-    }
-
-    /// The offset of each file's first time to nanoseconds since 1970. It drifts later: see [`Folder::lines`].
-    #[must_use]
-    pub fn shifts(&self) -> Vec<i64> {
-        let first = |reader: &Reader| reader.samples().first().map_or(0, |sample| sample.before);
-        self.readers.iter().zip(&self.lines).map(|(of, line)| line.time(first(of)) - first(of)).collect()
-    }
-
-    /// The events of all files within a range of times, in their order; times are nanoseconds since 1970.
-    pub fn events(&self, range: &impl RangeBounds<i64>) -> Merge<'_> {
-        Merge::new(&self.readers, self.lines.clone(), range, self.unreadable.clone())
-    }
-}
-
-impl Reader {
-    /// The events within a range of the host's monotonic clock, in order of time. Reads no block beyond the range.
-    pub fn by_time(&self, range: &impl RangeBounds<i64>) -> Merge<'_> {
-        Merge::new(std::slice::from_ref(self), vec![Timeline::default()], range, Vec::new())
-    }
-
-    /// All events: a thread's as it raised them, those of several threads by times on the host's monotonic clock.
-    pub fn interleaved(&self) -> impl Iterator<Item = Result<Event, Error>> {
-        Merge::of_threads(self).map(|merged| merged.map(|merged| merged.event))
     }
 }

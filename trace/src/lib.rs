@@ -4,8 +4,8 @@
 //! A trace is a folder with one file per process, each readable by itself; docs/trace-format.md has every byte. In
 //! memory an event is one or a few [`Record`]s (`record.rs`). [`Writer`] makes blocks of them (`events.rs`,
 //! `columns.rs`), compressed and with checksums (`frame.rs`), and an index at the end (`index.rs`). [`Reader`] finds
-//! the blocks with or without the index (`contents.rs`), and gives [`Event`]s; [`Folder`] gives those of all ranks in
-//! the order of their times (`merge.rs`), on the time line that clock samples establish (`clock.rs`, `timeline.rs`).
+//! the blocks with or without the index (`contents.rs`), and gives [`Event`]s, also those of all threads by their times
+//! (`merge.rs`); [`Folder`] has all ranks, on the time line that clock samples establish (`clock.rs`, `timeline.rs`).
 //! Damage is an [`Error`] with its position, and costs only its own block.
 //!
 //! The crate depends neither on MPI nor on adapters nor on ibex's events: each file describes its event types in its
@@ -42,7 +42,6 @@ pub use events::Event;
 pub use folder::Folder;
 pub use frame::VERSION;
 pub use head::{Head, MOST_SOURCES, MOST_TYPES, Names, Source, Thread};
-pub use merge::{Merge, MergedEvent};
 pub use reader::{Counts, Reader};
 pub use record::{Layout, MOST_RECORDS, Packed, Record, Room, Values};
 pub use summary::{MOST_EVENTS, SourceSpan, Summary, TypeCount};

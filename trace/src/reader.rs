@@ -12,6 +12,7 @@ use crate::events::{Block, Event};
 use crate::frame::{CLOCKS, EVENTS, Fault, HEAD, HEADER, Header, MOST_SUMMARY, NAMES, OPTIONAL};
 use crate::head::{Head, MOST_SOURCES, Names, Source, Thread};
 use crate::index::Place;
+use crate::merge::Merge;
 use crate::parse::Malformed;
 use crate::record::Layout;
 use crate::storage::Storage;
@@ -203,6 +204,11 @@ impl Reader {
             });
             events.chain(fault.map(Err))
         })
+    }
+
+    /// All events: a thread's as it raised them, those of several threads by times on the host's monotonic clock.
+    pub fn interleaved(&self) -> impl Iterator<Item = Result<Event, Error>> {
+        Merge::of(self)
     }
 
     pub(crate) fn close(&mut self) {

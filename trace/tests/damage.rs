@@ -175,7 +175,7 @@ proptest! {
         }
         seal(&mut bytes);
         if let Ok(reader) = Reader::from_bytes("t.ibex", bytes) {
-            let _ = (reader.events().count(), reader.by_time(&(0..)).count(), reader.counts());
+            let _ = (reader.events().count(), reader.interleaved().count(), reader.counts());
         }
     }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All ranks of a job: files in a folder, merged by time.
+//! All ranks of a job: files in a folder, on one time line.
 
 mod made;
 
-use ibex_trace::{Error, Folder, Head, MergedEvent, Options, Writer};
+use ibex_trace::{Error, Event, Folder, Head, Options, Writer};
 
 fn write(folder: &std::path::Path, head: &Head, numbers: impl Iterator<Item = u64>) {
     let layouts = head.layouts();
@@ -21,24 +21,23 @@ fn write(folder: &std::path::Path, head: &Head, numbers: impl Iterator<Item = u6
 }
 
 #[test]
-fn the_events_of_all_ranks_come_in_the_order_of_their_times() {
-    let folder = made::folder("merge");
+fn the_events_of_all_ranks_are_on_one_time_line() {
+    let folder = made::folder("time-line");
     for rank in 0..3 {
         write(&folder, &made::head(rank), (0..1000).map(|number| number * 3 + u64::from(rank)));
     }
     std::fs::write(folder.join("notes.txt"), "no trace").expect("written");
     let opened = Folder::open(&folder).expect("opened");
     assert_eq!(opened.readers().len(), 3);
-    // They share a host, and so the first one's calendar.
-    assert_eq!(opened.shifts(), [made::head(0).calendar; 3]);
-    let events: Vec<MergedEvent> = opened.events(&..).collect::<Result<_, _>>().expect("no fault");
-    assert_eq!(events.len(), 3000);
-    for (number, merged) in (0_u64..).zip(&events) {
-        let wanted = made::event(number).time.map(|time| time + made::head(0).calendar);
-        assert_eq!((merged.file as u64, merged.event.time), (number % 3, wanted));
+    for (rank, (reader, line)) in (0..).zip(opened.readers().iter().zip(opened.lines())) {
+        let events: Vec<Event> = reader.events().collect::<Result<_, _>>().expect("no fault");
+        assert_eq!(events.len(), 1000);
+        for (number, event) in (0_u64..).zip(&events) {
+            // They share a host, and so the first one's calendar.
+            let wanted = made::event(number * 3 + rank).time.map(|time| time + made::head(0).calendar);
+            assert_eq!(event.time.map(|time| line.time(time)), wanted);
+        }
     }
-    let from = events[1000].event.time.expect("has one");
-    assert_eq!(opened.events(&(from..=from)).count(), 1);
     std::fs::remove_dir_all(&folder).expect("removed");
 }
 
@@ -95,9 +94,8 @@ fn ranks_that_cannot_be_read_cost_no_other() {
     std::fs::write(folder.join("trace.0.0.n1.5.ibex"), "").expect("written");
     let opened = Folder::open(&folder).expect("one can be read");
     assert!(matches!(opened.unreadable(), [Error::Empty { .. }]));
-    let events: Vec<_> = opened.events(&..).collect();
-    assert_eq!((events.len(), events.iter().filter(|event| event.is_ok()).count()), (101, 100));
-    assert!(events[100].is_err());
+    let [reader] = opened.readers() else { panic!("{opened:?}") };
+    assert_eq!(reader.events().filter_map(Result::ok).count(), 100);
     std::fs::remove_dir_all(&folder).expect("removed");
 }
 
@@ -121,7 +119,7 @@ fn more_files_than_may_be_open_are_read() {
         write(&folder, &made::head(rank), 0..10);
     }
     let opened = Folder::open(&folder).expect("opened");
-    let events: Vec<MergedEvent> = opened.events(&..).collect::<Result<_, _>>().expect("no fault");
-    assert_eq!(events.len(), 3000);
+    let events = opened.readers().iter().flat_map(|reader| reader.events().map(|event| event.expect("no fault")));
+    assert_eq!(events.count(), 3000);
     std::fs::remove_dir_all(&folder).expect("removed");
 }

@@ -29,8 +29,8 @@ fn all_events_come_back_in_the_order_of_each_thread_and_by_time_in_order() {
         let wanted = (0..5000).filter(|number| made::thread(*number) == thread).map(made::given);
         assert!(all.iter().copied().filter(|event| event.thread == thread).eq(wanted), "thread {thread}");
     }
-    let by_time: Vec<Event> = reader.by_time(&..).map(|event| event.expect("no fault").event).collect();
-    assert!(by_time.into_iter().eq((0..5000).map(made::given)));
+    let by_time = reader.interleaved().map(|event| event.expect("no fault"));
+    assert!(by_time.eq((0..5000).map(made::given)));
     let counts = reader.counts();
     assert_eq!(counts[2], Counts { events: 49, lost: 0 });
     assert_eq!(counts.iter().map(|of| (of.events, of.lost)).fold((0, 0), |a, b| (a.0 + b.0, a.1 + b.1)), (5000, 17));
@@ -40,29 +40,11 @@ fn all_events_come_back_in_the_order_of_each_thread_and_by_time_in_order() {
 fn a_trace_that_was_not_finished_gives_the_same_and_then_says_so() {
     let reader = Reader::from_bytes("made", made::trace(&made::head(2), 1000, 100, false)).expect("opened");
     assert!(!reader.is_finished());
-    let mut given: Vec<_> = reader.by_time(&..).collect();
+    let mut given: Vec<_> = reader.interleaved().collect();
     let last = given.pop();
     assert!(matches!(last, Some(Err(Error::Unfinished { .. }))), "{last:?}");
-    assert!(given.into_iter().map(|event| event.expect("whole").event).eq((0..1000).map(made::given)));
+    assert!(given.into_iter().map(|event| event.expect("whole")).eq((0..1000).map(made::given)));
     assert_eq!(reader.counts()[1].lost, 17);
-}
-
-#[test]
-fn a_range_of_times_has_its_events_and_opens_no_other_block() {
-    let mut bytes = made::trace(&made::head(0), 5000, 100, true);
-    let time = |number| made::event(number).time.expect("has one");
-    let reader = Reader::from_bytes("made", bytes.clone()).expect("opened");
-    let some =
-        |from, to| -> Vec<Event> { reader.by_time(&(from..to)).map(|event| event.expect("no fault").event).collect() };
-    assert!(some(time(1234), time(2345)).into_iter().eq((1234..2345).map(made::given)));
-    assert_eq!(some(time(5000), i64::MAX), []);
-    assert_eq!(some(i64::MIN, time(0)), []);
-    // The first block of events is damaged: who asks for later times never learns of it.
-    let first = bytes.windows(5).position(|five| five == b"\xb1OCK\x03").expect("there is one");
-    bytes[first + 100] ^= 1;
-    let reader = Reader::from_bytes("made", bytes).expect("opened");
-    assert!(reader.by_time(&(time(4000)..)).all(|event| event.is_ok()));
-    assert!(reader.by_time(&..).any(|event| event.is_err()));
 }
 
 #[test]
@@ -194,6 +176,6 @@ proptest! {
         for (thread, wanted) in wanted.iter().enumerate() {
             prop_assert!(all.iter().filter(|event| event.thread as usize == thread).eq(wanted));
         }
-        prop_assert_eq!(reader.by_time(&..).count(), all.len());
+        prop_assert_eq!(reader.interleaved().count(), all.len());
     }
 }

@@ -110,22 +110,25 @@ fn as_logged(site: &mut Site) -> Result<()> {
 fn ways(folder: &Trace) -> Result<Vec<(i64, usize, usize)>> {
     let mut sends: HashMap<_, Vec<i64>> = HashMap::new();
     let mut arrivals: HashMap<_, Vec<i64>> = HashMap::new();
-    for merged in folder.events(&..) {
-        let merged = merged?;
-        let head = folder.readers()[merged.file].head();
-        let of = &head.types[usize::from(merged.event.event_type)];
-        let value = |name: &str| {
-            let element = of.element(name)?;
-            Some(of.elements[element].kind.number(merged.event.values[element]))
-        };
-        let (Some(peer), Some(tag), Some(0)) = (value("peer"), value("tag"), value("context")) else { continue };
-        let (rank, time) = (i128::from(head.rank.context("a rank")?), merged.event.time.context("a time")?);
-        match of.name.as_str() {
-            "ibex_comm_req_activate" if value("operation") == Some(0) => {
-                sends.entry((rank, peer, tag)).or_default().push(time);
+    for (reader, line) in folder.readers().iter().zip(folder.lines()) {
+        let head = reader.head();
+        let rank = i128::from(head.rank.context("a rank")?);
+        for event in reader.interleaved() {
+            let event = event?;
+            let of = &head.types[usize::from(event.event_type)];
+            let value = |name: &str| {
+                let element = of.element(name)?;
+                Some(of.elements[element].kind.number(event.values[element]))
+            };
+            let (Some(peer), Some(tag), Some(0)) = (value("peer"), value("tag"), value("context")) else { continue };
+            let time = line.time(event.time.context("a time")?);
+            match of.name.as_str() {
+                "ibex_comm_req_activate" if value("operation") == Some(0) => {
+                    sends.entry((rank, peer, tag)).or_default().push(time);
+                }
+                "ibex_comm_msg_arrived" => arrivals.entry((peer, rank, tag)).or_default().push(time),
+                _ => {}
             }
-            "ibex_comm_msg_arrived" => arrivals.entry((peer, rank, tag)).or_default().push(time),
-            _ => {}
         }
     }
     let mut ways = Vec::new();
