@@ -140,7 +140,7 @@ mod tests {
     #[test]
     fn a_search_is_within_its_call_whatever_clocks_make_of_its_end() {
         let mut job = Job::synthetic(1, 0, 0);
-        job.ranks[0].threads.push((1, String::new()));
+        job.ranks[0].threads.push(1);
         job.calls =
             vec![call(0, 1000, Some(1100)), call(1, 1010, Some(1020)), call(0, 1100, Some(1150)), call(0, 1160, None)];
         job.searches = vec![search(0, 1000, 1090), search(0, 1095, 1107), search(0, 1110, 1110), search(1, 1030, 1040)];

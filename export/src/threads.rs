@@ -10,7 +10,6 @@ use crate::life::Item;
 pub(crate) struct Thread {
     pub(crate) rank: u32,
     pub(crate) number: u32,
-    pub(crate) name: String,
 }
 
 /// The threads of a job, by rank and number.
@@ -25,14 +24,14 @@ impl Threads {
         let mut threads = Threads { all: Vec::new(), first: Vec::new() };
         for (rank, described) in job.ranks.iter().enumerate() {
             threads.first.push(threads.all.len() as u32);
-            let mut numbers: Vec<(u32, String)> = described.threads.clone();
-            numbers.sort();
-            numbers.dedup_by_key(|(number, _)| *number);
+            let mut numbers = described.threads.clone();
+            numbers.sort_unstable();
+            numbers.dedup();
             if numbers.is_empty() {
-                numbers.push((0, String::new()));
+                numbers.push(0);
             }
             let rank = rank as u32;
-            threads.all.extend(numbers.into_iter().map(|(number, name)| Thread { rank, number, name }));
+            threads.all.extend(numbers.into_iter().map(|number| Thread { rank, number }));
         }
         threads
     }
@@ -62,7 +61,7 @@ impl Threads {
     pub(crate) fn name_in_job(&self, job: &Job, place: u32) -> String {
         let thread = &self.all[place as usize];
         let rank = rank_name(&job.ranks[thread.rank as usize]);
-        if self.of_rank(thread.rank).len() == 1 { rank } else { format!("{rank} {}", thread_name(thread)) }
+        if self.of_rank(thread.rank).len() == 1 { rank } else { format!("{rank} thread {}", thread.number) }
     }
 
     /// Returns the thread of an item.
@@ -87,10 +86,6 @@ pub(crate) fn rank_name(rank: &Rank) -> String {
     if rank.world == 0 { format!("rank {}", rank.rank) } else { format!("world {} rank {}", rank.world, rank.rank) }
 }
 
-pub(crate) fn thread_name(thread: &Thread) -> String {
-    if thread.name.is_empty() { format!("thread {}", thread.number) } else { thread.name.clone() }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -98,12 +93,11 @@ mod tests {
     #[test]
     fn an_unknown_thread_is_the_first_and_a_rank_without_threads_has_one() {
         let mut job = Job::synthetic(3, 0, 0);
-        job.ranks[0].threads = vec![(7, "worker".to_owned()), (2, String::new())];
+        job.ranks[0].threads = vec![7, 2];
         job.ranks[1].threads.clear();
         let threads = Threads::of(&job);
         assert_eq!(threads.all().len(), 4);
-        assert_eq!(thread_name(&threads.all()[threads.find(0, 7) as usize]), "worker");
-        assert_eq!(threads.name_in_job(&job, threads.find(0, 7)), "rank 0 worker");
+        assert_eq!(threads.name_in_job(&job, threads.find(0, 7)), "rank 0 thread 7");
         assert_eq!(threads.name_in_job(&job, threads.first_of(1)), "rank 1");
         assert_eq!(threads.find(0, 3), threads.first_of(0));
         assert_eq!(threads.of_rank(1), 2..3);

@@ -208,7 +208,7 @@ fn with_calls() -> Job {
     let mut job = Job::synthetic(2, 100, 8);
     let first = job.span.expect("made").0.nanoseconds();
     let at = |time: i64| Time::new(first + time);
-    job.ranks[0].threads = vec![(0, String::new()), (4, String::new())];
+    job.ranks[0].threads = vec![0, 4];
     job.functions = ["MPI_Recv", "MPI_Barrier", "MPI_Win_flush", "MPI_Waitall"].map(str::to_owned).to_vec();
     let call = |rank, thread, function, begun, ended: Option<i64>| Call {
         thread,
@@ -348,7 +348,9 @@ fn what_clocks_disagree_about_still_keeps_the_rules() {
 fn a_name_of_several_lines_is_one_line() {
     let scratch = Scratch::new("paraver-names");
     let mut job = Job::synthetic(2, 50, 3);
-    job.ranks[0].threads = vec![(0, "first\n\nsecond".to_owned()), (1, "LEVEL TASK SIZE 9".to_owned())];
+    for (rank, name) in job.ranks.iter_mut().zip(["first\n\nsecond", "LEVEL TASK SIZE 9"]) {
+        rank.host = name.to_owned();
+    }
     export(&job, Format::Paraver, &scratch.path("job")).expect("written");
     assert_eq!(check(&scratch.path(""), "job").communications, 50);
 }
@@ -359,8 +361,7 @@ fn there_are_no_more_threads_than_paraver_can_number() {
     let mut job = Job::synthetic(2, 2000, 7);
     // With two lanes for each thread there would be 66 000.
     let (begin, hold) = (job.messages[0].moments().min().expect("made"), 1_000_000_000);
-    let many: Vec<_> = (0..65_500).map(|number| (number, String::new())).collect();
-    job.ranks[0].threads = many;
+    job.ranks[0].threads = (0..65_500).collect();
     for message in &mut job.messages {
         let end = Some(ibex_messages::Time::new(begin.nanoseconds() + hold));
         if let Some(send) = &mut message.send {

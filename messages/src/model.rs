@@ -56,8 +56,8 @@ pub struct Rank {
     pub pid: u32,
     /// The program.
     pub program: String,
-    /// Threads with events: number and name, which may be empty.
-    pub threads: Vec<(u32, String)>,
+    /// Numbers of its threads with events.
+    pub threads: Vec<u32>,
     /// Error bound of its clock relative to `ranks[0]`, nanoseconds; `None`: not measured.
     pub clock_error: Option<i64>,
     /// Whether its trace extends to the end of the process.

@@ -52,7 +52,7 @@ impl Job {
             host: format!("node{}", rank / 2),
             pid: 1000 + rank,
             program: "./app".to_owned(),
-            threads: vec![(0, String::new())],
+            threads: vec![0],
             clock_error: Some(150),
             is_whole: true,
             has_calls: true,

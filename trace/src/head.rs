@@ -81,21 +81,9 @@ pub struct Names {
     /// Further sources, with the following numbers.
     #[serde(default)]
     pub sources: Vec<Source>,
-    /// Names of threads.
-    #[serde(default)]
-    pub threads: Vec<Thread>,
     /// Remarks for the reader, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
-}
-
-/// The name of a thread.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Thread {
-    /// The thread's number in this file.
-    pub thread: u32,
-    /// Its name.
-    pub name: String,
 }
 
 impl Source {

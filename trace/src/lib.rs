@@ -41,7 +41,7 @@ pub use event_type::{Element, ElementKind, EventType, MOST_ELEMENTS};
 pub use events::Event;
 pub use folder::Folder;
 pub use frame::VERSION;
-pub use head::{Head, MOST_SOURCES, MOST_TYPES, Names, Source, Thread};
+pub use head::{Head, MOST_SOURCES, MOST_TYPES, Names, Source};
 pub use reader::{Counts, Reader};
 pub use record::{Layout, MOST_RECORDS, Packed, Record, Room, Values};
 pub use summary::{MOST_EVENTS, SourceSpan, Summary, TypeCount};

@@ -10,7 +10,7 @@ use crate::contents::{self, Entry, damaged, settle};
 use crate::error::{Error, Part, Readable};
 use crate::events::{Block, Event};
 use crate::frame::{CLOCKS, EVENTS, Fault, HEAD, HEADER, Header, MOST_SUMMARY, NAMES, OPTIONAL};
-use crate::head::{Head, MOST_SOURCES, Names, Source, Thread};
+use crate::head::{Head, MOST_SOURCES, Names, Source};
 use crate::index::Place;
 use crate::merge::Merge;
 use crate::parse::Malformed;
@@ -23,7 +23,6 @@ use crate::summary::Summary;
 pub struct Reader {
     storage: Storage,
     head: Head,
-    threads: Vec<Thread>,
     notes: Vec<String>,
     layouts: Vec<Layout>,
     samples: Vec<ClockSample>,
@@ -55,8 +54,8 @@ impl Reader {
         settle(&mut entries);
         let head = read_head(&storage, &entries)?;
         let layouts = head.layouts();
-        let (threads, notes, samples, relations) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-        let mut reader = Reader { storage, head, threads, notes, layouts, samples, relations, entries, finished };
+        let (notes, samples, relations) = (Vec::new(), Vec::new(), Vec::new());
+        let mut reader = Reader { storage, head, notes, layouts, samples, relations, entries, finished };
         reader.read_names();
         settle(&mut reader.entries);
         reader.relations = reader.head.sources.iter().map(|of| Relation::new(of.ticks_per_second)).collect();
@@ -105,7 +104,6 @@ impl Reader {
         // Where there is a gap, a block of names is damaged.
         self.head.sources.resize_with(names.first_source as usize, Source::unknown);
         self.head.sources.extend(names.sources);
-        self.threads.extend(names.threads);
         self.notes.extend(names.notes);
         Ok(())
     }
@@ -126,12 +124,6 @@ impl Reader {
     #[must_use]
     pub fn file(&self) -> &Path {
         self.storage.name()
-    }
-
-    /// The names of threads.
-    #[must_use]
-    pub fn threads(&self) -> &[Thread] {
-        &self.threads
     }
 
     /// The recorder's remarks about the trace, one sentence each.

@@ -14,7 +14,7 @@ use crate::clock::{self, ClockSample};
 use crate::error::Error;
 use crate::events::{Encoder, whole};
 use crate::frame::{self, CLOCKS, EVENTS, Framer, HEAD, INDEX, NAMES};
-use crate::head::{Head, MOST_SOURCES, Names, Source, Thread};
+use crate::head::{Head, MOST_SOURCES, Names, Source};
 use crate::index::{self, Place};
 use crate::record::{Layout, Record};
 use crate::storage::refused;
@@ -141,11 +141,6 @@ impl<W: Write> Writer<W> {
         self.names.sources.push(source);
         self.sources += 1;
         Ok((self.sources - 1) as u8)
-    }
-
-    /// Names a thread.
-    pub fn name_thread(&mut self, thread: u32, name: &str) {
-        self.names.threads.push(Thread { thread, name: name.to_owned() });
     }
 
     /// Adds a sentence for the reader of the trace.

@@ -48,11 +48,10 @@ fn a_trace_that_was_not_finished_gives_the_same_and_then_says_so() {
 }
 
 #[test]
-fn sources_threads_and_samples_that_come_later_are_read() {
+fn sources_and_samples_that_come_later_are_read() {
     let (mut bytes, head) = (Vec::new(), made::head(0));
     let layouts = head.layouts();
     let mut writer = Writer::new(&mut bytes, Path::new("made"), &head, Options::default()).expect("begun");
-    writer.name_thread(7, "main");
     writer.note("A sentence.".to_owned());
     writer.flush().expect("flushed");
     assert_eq!(writer.add_source(made::source("host:1", 1000)).expect("room"), 2);
@@ -66,7 +65,6 @@ fn sources_threads_and_samples_that_come_later_are_read() {
     writer.finish().expect("finished");
     let reader = Reader::from_bytes("made", bytes).expect("opened");
     assert_eq!(reader.head().sources[2].name, "host:1");
-    assert_eq!((reader.threads()[0].thread, reader.threads()[0].name.as_str()), (7, "main"));
     assert_eq!((reader.samples(), reader.notes()), (&[sample, rank][..], &["A sentence.".to_owned()][..]));
     let times: Vec<Option<i64>> = events(&reader).iter().map(|event| event.time).collect();
     assert_eq!(times, [Some(2_000_010), None]);

@@ -3,7 +3,7 @@
 //! thread that began after another one's end shares its lane. Messages refer to lanes, not ranks, so that the page
 //! needs no look-up. Called by the files that write messages. Tests: below.
 
-use ibex_messages::{Job, Message, Rank, Time};
+use ibex_messages::{Job, Message, Time};
 use serde::Serialize;
 use std::collections::HashMap;
 
@@ -31,7 +31,7 @@ struct Life {
 impl Lanes {
     pub(crate) fn of(job: &Job) -> Lanes {
         let mut lanes = Lanes { all: Vec::new(), first: Vec::new(), by_thread: HashMap::new() };
-        for ((place, rank), lives) in (0..).zip(&job.ranks).zip(lives(job)) {
+        for (place, lives) in (0..).zip(lives(job)) {
             let first = lanes.all.len() as u32;
             lanes.first.push(first);
             let mut shared: Vec<Vec<Life>> = Vec::new();
@@ -46,7 +46,7 @@ impl Lanes {
             }
             match &shared[..] {
                 [] | [_] => lanes.all.push(Lane { rank: place, thread: String::new() }),
-                several => lanes.all.extend(several.iter().map(|lane| Lane { rank: place, thread: name(rank, lane) })),
+                several => lanes.all.extend(several.iter().map(|lane| Lane { rank: place, thread: name(lane) })),
             }
         }
         lanes
@@ -108,23 +108,21 @@ fn lives(job: &Job) -> Vec<Vec<Life>> {
 }
 
 /// Returns a lane's name: its thread, or its number of threads.
-fn name(rank: &Rank, lane: &[Life]) -> String {
-    let [Life { number, .. }] = lane else { return format!("{} threads", lane.len()) };
-    let name = rank.threads.iter().find(|(known, _)| known == number).map_or("", |(_, name)| name);
-    if name.is_empty() { format!("thread {number}") } else { name.to_owned() }
+fn name(lane: &[Life]) -> String {
+    match lane {
+        [Life { number, .. }] => format!("thread {number}"),
+        _ => format!("{} threads", lane.len()),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use ibex_messages::Rank;
 
     /// Makes a job of two ranks. Thread 0 of rank 0 sends all messages; `of` returns a message's receiving thread.
     fn received_by(of: impl Fn(usize) -> u32) -> Job {
         let mut job = Job::synthetic(2, 400, 1);
-        let mut threads: Vec<u32> = (0..job.messages.len()).map(&of).chain([0]).collect();
-        threads.sort_unstable();
-        threads.dedup();
-        job.ranks[0].threads = threads.into_iter().map(|number| (number, String::new())).collect();
         for (place, message) in job.messages.iter_mut().enumerate() {
             if let Some(side) = message.receive.as_mut().filter(|_| message.receiver == 0) {
                 side.thread = of(place);
@@ -137,14 +135,13 @@ mod tests {
     fn threads_that_live_at_once_have_lanes_of_their_own_and_a_rank_without_any_has_one() {
         let mut job = received_by(|_| 7);
         job.ranks.push(Rank::default());
-        job.ranks[0].threads = vec![(0, String::new()), (7, "poller".to_owned())];
         let lanes = Lanes::of(&job);
         let mut all: Vec<_> = lanes.all.iter().map(|lane| (lane.rank, lane.thread.as_str())).collect();
         all.sort_unstable();
-        assert_eq!(all, [(0, "poller"), (0, "thread 0"), (1, ""), (2, "")]);
+        assert_eq!(all, [(0, "thread 0"), (0, "thread 7"), (1, ""), (2, "")]);
         let message = job.messages.iter().find(|message| message.receiver == 0).expect("of 400 about half");
         let (sender, receiver) = lanes.of_message(message);
-        assert_eq!((sender, lanes.all[receiver as usize].thread.as_str()), (2, "poller"));
+        assert_eq!((sender, lanes.all[receiver as usize].thread.as_str()), (2, "thread 7"));
         assert_eq!(lanes.of_message(&Message { receive: None, ..message.clone() }), (2, 0));
     }
 

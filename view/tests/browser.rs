@@ -259,7 +259,7 @@ fn the_pointer_tells_of_a_call_and_of_the_search_in_it() {
 fn many_threads_of_a_rank_are_one_row_until_the_rank_is_opened() {
     let mut job = Job::synthetic(4, 400, 3);
     // Each message of rank 0 has its own thread.
-    job.ranks[0].threads = (0..=400).map(|thread| (thread, String::new())).collect();
+    job.ranks[0].threads = (0..=400).collect();
     for (thread, message) in (1..).zip(&mut job.messages) {
         if let Some(side) = message.send.as_mut().filter(|_| message.sender == 0) {
             side.thread = thread;

@@ -305,7 +305,7 @@ fn rows_of(job: &Job, objects: &Objects) -> String {
 fn level(text: &mut String, level: &str, names: &[String]) {
     let _ = writeln!(text, "LEVEL {level} SIZE {}", names.len());
     for name in names {
-        // A name is one line, also of a thread whose name has line ends.
+        // A name is one line, also of a host whose name has line ends.
         let _ = writeln!(text, "{}", name.replace(|letter: char| letter.is_control(), " "));
     }
     text.push('\n');

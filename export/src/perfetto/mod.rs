@@ -27,7 +27,7 @@ use crate::lanes::Lane;
 use crate::life::{Item, Moment, Phase, left};
 use crate::names;
 use crate::regions::{Edge, Region, Regions};
-use crate::threads::{Threads, rank_name, thread_name};
+use crate::threads::{Threads, rank_name};
 use crate::walk::{self, Step, Walk};
 use packets::{
     Annotation, Clock, ClockSnapshot, CounterDescriptor, InternedData, Named, ProcessDescriptor, ThreadDescriptor,
@@ -172,7 +172,8 @@ impl<W: Write> Writer<'_, W> {
             }
         }
         for (place, thread) in threads.all().iter().enumerate() {
-            let (pid, tid, name) = (pid(thread.rank), Some(place as i64 + 1), Some(thread_name(thread)));
+            let name = Some(format!("thread {}", thread.number));
+            let (pid, tid) = (pid(thread.rank), Some(place as i64 + 1));
             let thread = Some(ThreadDescriptor { pid, tid, name });
             self.track(Track::Thread(place as u32), None, TrackDescriptor { thread, ..TrackDescriptor::default() })?;
         }

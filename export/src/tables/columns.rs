@@ -108,9 +108,8 @@ static RANKS: &[Column] = &[
 ];
 
 static THREADS: &[Column] = &[
-    number!("rank", |job, row| place(job, row).map_or(Cell::None, |(rank, _)| some(rank))),
-    number!("thread", |job, row| thread(job, row, |thread| some(thread.0))),
-    text!("name", |job, row| thread(job, row, |thread| text(&thread.1))),
+    number!("rank", |job, row| maybe(thread(job, row).map(|(rank, _)| rank))),
+    number!("thread", |job, row| maybe(thread(job, row).map(|(_, thread)| thread))),
 ];
 
 static PORTS: &[Column] = &[
@@ -254,19 +253,15 @@ fn of_receive(job: &Job, row: usize, cell: impl FnOnce(&ReceiveSide) -> Cell<'st
     job.messages[row].receive.as_ref().map_or(Cell::None, cell)
 }
 
-/// Returns rank and index of the thread of a row: rows count through all ranks' threads.
-fn place(job: &Job, mut row: usize) -> Option<(usize, usize)> {
-    for (rank, described) in job.ranks.iter().enumerate() {
-        if row < described.threads.len() {
-            return Some((rank, row));
+/// Returns rank and number of the thread of a row: rows count through all ranks' threads.
+fn thread(job: &Job, mut row: usize) -> Option<(u32, u32)> {
+    for (rank, described) in (0..).zip(&job.ranks) {
+        if let Some(thread) = described.threads.get(row) {
+            return Some((rank, *thread));
         }
         row -= described.threads.len();
     }
     None
-}
-
-fn thread<'j>(job: &'j Job, row: usize, cell: impl FnOnce(&'j (u32, String)) -> Cell<'j>) -> Cell<'j> {
-    place(job, row).map_or(Cell::None, |(rank, place)| cell(&job.ranks[rank].threads[place]))
 }
 
 struct Member {

@@ -126,17 +126,13 @@ fn files<'a>(folder: &'a Folder, job: &mut Job) -> Vec<File<'a>> {
 
 fn read_rank(reader: &Reader, (world, rank): (u32, u32), process: &Process) -> Rank {
     let head = reader.head();
-    let name = |thread: u32| {
-        let named = reader.threads().iter().rfind(|of| of.thread == thread);
-        (thread, named.map(|of| of.name.clone()).unwrap_or_default())
-    };
     Rank {
         world,
         rank,
         host: head.host.clone(),
         pid: head.pid,
         program: head.program.clone(),
-        threads: process.threads.iter().map(|thread| name(*thread)).collect(),
+        threads: process.threads.iter().copied().collect(),
         clock_error: None,
         has_calls: process.has_calls,
         is_whole: reader.is_finished() && process.faults.is_empty() && !process.gaps.within,
