@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Folders with damaged, truncated, foreign and future files, and with events that no process raises, are read without
-//! a panic; faults name file and block. Seeded, so that each run does the same; `trace/fuzz` has arbitrary bytes.
+//! a panic; faults name file and block. Seeded, so that each run does the same.
 
 mod damaged;
 mod simulated;

@@ -10,7 +10,7 @@
 //!
 //! The crate depends neither on MPI nor on adapters nor on ibex's events: each file describes its event types in its
 //! [`Head`]; of the events that a user chooses only group names are known (`choice.rs`). Path: [`Layout::pack`] is hot,
-//! the rest pending or setup. No unsafe code. Tests: in the files; tests/; with any bytes, fuzz/.
+//! the rest pending or setup. No unsafe code. Tests: in the files; tests/.
 
 #![forbid(unsafe_code)]
 

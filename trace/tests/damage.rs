@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Cut off at every byte, every byte flipped, and the like: never a panic, never a wrong event without an error, and
 //! everything else is still given.
-#![cfg(not(feature = "fuzzing"))]
 
 mod made;
 mod sealed;

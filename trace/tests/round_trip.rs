@@ -18,9 +18,6 @@ fn events(reader: &Reader) -> Vec<Event> {
 #[test]
 fn all_events_come_back_in_the_order_of_each_thread_and_by_time_in_order() {
     let bytes = made::trace(&made::head(2), 5000, 256, true);
-    if let Some(file) = std::env::var_os("IBEX_TRACE_SEED") {
-        std::fs::write(file, made::trace(&made::head(2), 200, 64, true)).expect("a seed for fuzz/");
-    }
     let reader = Reader::from_bytes("made", bytes).expect("opened");
     assert!(reader.is_finished());
     assert_eq!(reader.head(), &made::head(2));
