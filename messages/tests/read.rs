@@ -563,26 +563,3 @@ fn an_adapter_whose_clock_seems_to_go_before_the_host_makes_no_message_doubtful(
     let job = simulated::read("adapter-first", &reversed, &whole(2));
     assert_eq!((job.messages.len(), job.faults.as_slice()), (50, &[][..]));
 }
-
-/// `cargo test --release -p ibex-messages --test read -- --ignored --nocapture`; with `IBEX_KEEP` its trace stays.
-#[test]
-#[ignore = "a measurement: a million messages, 18 million events"]
-fn a_million_messages_are_read_in_seconds() {
-    let messages = 1_000_000;
-    let folder = simulated::folder("million");
-    {
-        let (processes, _) = history(4, messages, 1);
-        let events: usize = processes.iter().map(|process| process.events.len()).sum();
-        println!("{events} events");
-        for (rank, process) in (0..).zip(&processes) {
-            simulated::write(&folder, (rank, 4), process, &Written { block: 8192, ..Written::default() });
-        }
-    }
-    let before = std::time::Instant::now();
-    let job = Job::read(&ibex_trace::Folder::open(&folder).expect("opened"));
-    println!("{} messages in {:?}; {:?}", job.messages.len(), before.elapsed(), job.faults);
-    if std::env::var_os("IBEX_KEEP").is_none() {
-        std::fs::remove_dir_all(&folder).expect("removed");
-    }
-    assert_eq!(job.messages.len(), messages);
-}
