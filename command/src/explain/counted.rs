@@ -88,8 +88,8 @@ impl Counted {
         let sysfs = Path::new("/sys/class/infiniband");
         let peers: Vec<Peer> = flight.peers.iter().map(|peer| of_peer(flight, peer, now)).collect();
         let mut unknown = vec![
-            "Sizes and protocols of single messages, the reasons, and waits: a recorded job has them \
-             tells, also while it runs (ibex trace -o DIR -- mpirun ..., then ibex explain --live PID)."
+            "Sizes and protocols of single messages, the reasons, and waits: a recorded job has them, \
+             also while it runs (ibex trace -o DIR -- mpirun ..., then ibex explain --live PID)."
                 .to_owned(),
             "Bytes and messages of each peer: ports count these for all peers together.".to_owned(),
         ];
