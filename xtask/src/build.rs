@@ -260,11 +260,11 @@ fn newest(files: &[PathBuf]) -> SystemTime {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::install::tests::Folder;
+    use crate::install::tests::scratch;
 
     #[test]
     fn a_folder_without_a_program_is_an_error() {
-        let folder = Folder::new();
+        let folder = scratch();
         let error = sources(folder.path()).unwrap_err().to_string();
         assert!(error.contains("holds no C file"), "{error}");
         assert!(sources(&folder.path().join("missing")).is_err());
@@ -278,7 +278,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_there_is_older_than_every_other() {
-        let folder = Folder::new();
+        let folder = scratch();
         let file = folder.path().join("a.c");
         fs::write(&file, "").unwrap();
         assert!(modified(&folder.path().join("a")) < modified(&file));

@@ -166,7 +166,8 @@ fn beside(path: &Path) -> PathBuf {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::install::tests::Folder;
+    use crate::install::tests::scratch;
+    use hw_tests::Folder;
 
     fn installed(folder: &Folder) -> Manifest {
         let file = folder.path().join("libibex.so");
@@ -183,7 +184,7 @@ mod tests {
 
     #[test]
     fn a_link_that_points_elsewhere_is_not_removed() {
-        let folder = Folder::new();
+        let folder = scratch();
         let manifest = installed(&folder);
         fs::write(folder.path().join("other"), "").unwrap();
         replace_link(&Link { path: folder.path().join("mca_btl_ibex.so"), target: "other".into() }).unwrap();
@@ -193,7 +194,7 @@ mod tests {
 
     #[test]
     fn what_is_gone_already_is_no_obstacle() {
-        let folder = Folder::new();
+        let folder = scratch();
         let manifest = installed(&folder);
         fs::remove_file(folder.path().join("mca_btl_ibex.so")).unwrap();
         assert_eq!(manifest.remove().unwrap(), [folder.path().join("libibex.so")]);
@@ -202,7 +203,7 @@ mod tests {
 
     #[test]
     fn a_link_to_nothing_is_refused() {
-        let folder = Folder::new();
+        let folder = scratch();
         let link = Link { path: folder.path().join("link"), target: "missing".into() };
         assert!(replace_link(&link).unwrap_err().to_string().contains("does not exist"));
         assert!(fs::symlink_metadata(&link.path).is_err());

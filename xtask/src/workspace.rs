@@ -134,7 +134,7 @@ impl Workspace {
 mod tests {
     use super::*;
     use crate::environment::Environment;
-    use crate::install::tests::Folder;
+    use crate::install::tests::scratch;
     use crate::openmpi::tests::open_mpi;
 
     #[test]
@@ -153,7 +153,7 @@ mod tests {
 
     #[test]
     fn each_open_mpi_keeps_the_target_folder_that_it_was_built_in() {
-        let folder = Folder::new();
+        let folder = scratch();
         let target = folder.path().join("target");
         let workspace = Workspace::here().in_target(&target);
         let openmpi = |name: &str, release: &str| {

@@ -25,7 +25,7 @@ pub(crate) fn chooser(workspace: &Workspace) -> Result<PathBuf> {
 mod tests {
     use super::*;
     use crate::command::output;
-    use crate::install::tests::Folder;
+    use crate::install::tests::scratch;
     use std::process::Output;
 
     #[test]
@@ -39,7 +39,7 @@ mod tests {
         } else {
             println!("skip the layouts: there is no opal/mca/btl/btl.h in {includes}");
         }
-        let folder = Folder::new();
+        let folder = scratch();
         let workspace = Workspace::here().in_target(folder.path());
         let needed = output(Command::new("readelf").arg("--dynamic").arg(chooser(&workspace).unwrap())).unwrap();
         assert!(needed.contains("NEEDED") && !needed.contains("libmpi") && !needed.contains("libopen-pal"), "{needed}");
@@ -84,7 +84,7 @@ __attribute__((constructor)) static void name(void) {
 
     #[test]
     fn each_open_mpi_is_handed_its_own_library_and_one_without_is_not_troubled() {
-        let folder = Folder::new();
+        let folder = scratch();
         let chooser = chooser(&Workspace::here().in_target(folder.path())).unwrap();
         let beside = chooser.parent().unwrap();
         for (name, release) in [("four", "openmpi-4.1.4"), ("five", "openmpi-5.0.7")] {

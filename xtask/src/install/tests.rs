@@ -4,31 +4,13 @@
 use super::check::how_to_run;
 use super::put::{BENCH_PROGRAMS, put, take_away, take_away_one};
 use super::*;
+use hw_tests::Folder;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
-use std::sync::atomic::{AtomicU32, Ordering};
 
-/// A folder of this test alone, removed with it.
-pub(crate) struct Folder(PathBuf);
-
-impl Folder {
-    pub(crate) fn new() -> Self {
-        static NEXT: AtomicU32 = AtomicU32::new(0);
-        let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let path = std::env::temp_dir().join(format!("ibex-xtask-{}-{number}", std::process::id()));
-        fs::create_dir(&path).unwrap();
-        Self(path)
-    }
-
-    pub(crate) fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.0);
-    }
+/// Makes a folder of a test alone.
+pub(crate) fn scratch() -> Folder {
+    Folder::new("ibex-xtask").unwrap()
 }
 
 fn built(folder: &Folder) -> Built {
@@ -62,7 +44,7 @@ fn built(folder: &Folder) -> Built {
 }
 
 fn under_a_prefix() -> (Folder, Built, Place) {
-    let folder = Folder::new();
+    let folder = scratch();
     let built = built(&folder);
     let place = Place::under(&folder.path().join("p"));
     (folder, built, place)
@@ -91,7 +73,7 @@ fn everything_under(path: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn the_component_is_a_link_to_what_hands_over_the_one_library() {
-    let folder = Folder::new();
+    let folder = scratch();
     let built = built(&folder);
     let home = folder.path().join("home");
     put(&Place::of_user(&home), &built, &this()).unwrap();
@@ -114,7 +96,7 @@ fn the_component_is_a_link_to_what_hands_over_the_one_library() {
 
 #[test]
 fn an_installation_under_a_prefix_can_be_moved_as_a_whole() {
-    let folder = Folder::new();
+    let folder = scratch();
     let built = built(&folder);
     put(&Place::under(&folder.path().join("a")), &built, &this()).unwrap();
     fs::rename(folder.path().join("a"), folder.path().join("b")).unwrap();
@@ -124,7 +106,7 @@ fn an_installation_under_a_prefix_can_be_moved_as_a_whole() {
 
 #[test]
 fn uninstall_leaves_exactly_what_was_there_before() {
-    let folder = Folder::new();
+    let folder = scratch();
     let built = built(&folder);
     let home = folder.path().join("home");
     fs::create_dir_all(home.join(".local/lib")).unwrap();
@@ -161,7 +143,7 @@ fn somebody_elses_file_is_not_overwritten() {
 
 #[test]
 fn a_dangling_link_among_the_components_is_refused_by_name() {
-    let folder = Folder::new();
+    let folder = scratch();
     let built = built(&folder);
     let place = Place::of_user(folder.path());
     fs::create_dir_all(&place.components).unwrap();
@@ -172,7 +154,7 @@ fn a_dangling_link_among_the_components_is_refused_by_name() {
 
 #[test]
 fn uninstalling_what_is_not_installed_says_so() {
-    let folder = Folder::new();
+    let folder = scratch();
     let error = take_away(&Place::under(folder.path())).unwrap_err().to_string();
     assert!(error.contains("nothing is installed here"), "{error}");
 }
@@ -195,7 +177,7 @@ fn an_mpirun_that_has_its_ranks_look_elsewhere_is_told_of_both_folders() {
 
 #[test]
 fn each_open_mpi_has_a_library_of_its_own_and_taking_one_away_leaves_the_others() {
-    let folder = Folder::new();
+    let folder = scratch();
     let built = built(&folder);
     let home = folder.path().join("home");
     fs::create_dir_all(&home).unwrap();

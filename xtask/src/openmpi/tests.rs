@@ -2,7 +2,8 @@
 //! Tests of the search for an Open MPI, among simulated installations: shell scripts that answer as the wrappers do.
 
 use super::*;
-use crate::install::tests::Folder;
+use crate::install::tests::scratch;
+use hw_tests::Folder;
 use std::os::unix::fs::PermissionsExt;
 
 fn script(path: &Path, text: &str) {
@@ -51,7 +52,7 @@ fn with(folder: &Folder, variables: &[(&str, &str)]) -> Environment {
 
 #[test]
 fn the_folder_that_is_named_comes_before_modules_and_modules_before_path() {
-    let folder = Folder::new();
+    let folder = scratch();
     for (name, release) in [("a", "4.1.6"), ("b", "5.0.7"), ("c", "4.1.4")] {
         open_mpi(&folder.path().join(name), release);
     }
@@ -71,7 +72,7 @@ fn the_folder_that_is_named_comes_before_modules_and_modules_before_path() {
 
 #[test]
 fn a_module_that_sets_path_too_names_one_open_mpi_and_not_two() {
-    let folder = Folder::new();
+    let folder = scratch();
     open_mpi(&folder.path().join("a"), "4.1.6");
     let choice = OpenMpi::choose(None, &with(&folder, &[("OMPI_DIR", "a"), ("PATH", "a/bin")])).unwrap();
     assert_eq!((choice.others.len(), choice.openmpi.variables().len()), (0, 0));
@@ -83,7 +84,7 @@ fn a_module_that_sets_path_too_names_one_open_mpi_and_not_two() {
 
 #[test]
 fn another_mpi_is_named_as_what_it_is() {
-    let folder = Folder::new();
+    let folder = scratch();
     intel_mpi(&folder.path().join("intel"));
     mpich(&folder.path().join("mpich"));
     open_mpi(&folder.path().join("a"), "4.1.6");
@@ -100,7 +101,7 @@ fn another_mpi_is_named_as_what_it_is() {
 
 #[test]
 fn the_build_scripts_are_told_of_a_source_tree_by_its_whole_path() {
-    let folder = Folder::new();
+    let folder = scratch();
     open_mpi(&folder.path().join("a"), "4.1.6");
     let chosen = || OpenMpi::choose(None, &with(&folder, &[("PATH", "a/bin")])).unwrap().openmpi;
     let source = folder.path().join("source");

@@ -3,7 +3,8 @@
 
 use super::requirements::Proof;
 use super::*;
-use crate::install::tests::Folder;
+use crate::install::tests::scratch;
+use hw_tests::Folder;
 use std::collections::HashSet;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -33,7 +34,7 @@ fn only_packages_that_dpkg_calls_installed_count_as_installed() {
     let listing = "installed gcc\nnot-installed pkg-config\nconfig-files perftest\ninstalled libhwloc-dev\n";
     let installed = system::parse_installed(listing);
     assert_eq!(installed, HashSet::from(["gcc".to_owned(), "libhwloc-dev".to_owned()]));
-    let folder = Folder::new();
+    let folder = scratch();
     let debian =
         with(&folder, &[("dpkg-query", "echo installed pkg-config"), ("apt-get", ""), ("sudo", ""), ("cc", "")]);
     let (manager, missing) = missing(&debian);
@@ -43,7 +44,7 @@ fn only_packages_that_dpkg_calls_installed_count_as_installed() {
 
 #[test]
 fn elsewhere_a_thing_counts_when_it_is_seen_whatever_package_it_came_in() {
-    let folder = Folder::new();
+    let folder = scratch();
     let fedora = with(&folder, &[("dnf", ""), ("cc", &compiler("infiniband")), ("pkgconf", ""), ("mpicc", "")]);
     let (manager, missing) = missing(&fedora);
     assert_eq!(manager, Some(Manager::Dnf));
@@ -57,7 +58,7 @@ fn elsewhere_a_thing_counts_when_it_is_seen_whatever_package_it_came_in() {
 
 #[test]
 fn what_is_missing_has_the_names_of_that_system_and_the_command_to_run() {
-    let folder = Folder::new();
+    let folder = scratch();
     for (program, command, package) in [
         ("dnf", "dnf install", "rdma-core-devel"),
         ("zypper", "zypper install", "openmpi4-devel"),
@@ -65,7 +66,7 @@ fn what_is_missing_has_the_names_of_that_system_and_the_command_to_run() {
         ("spack", "spack install", "pkgconf"),
         ("conda", "conda install", "libhwloc"),
     ] {
-        let environment = with(&Folder::new(), &[]);
+        let environment = with(&scratch(), &[]);
         assert!(System::of(&environment).manager.is_none());
         let environment = with(&folder, &[(program, "")]);
         let error = ensure(&environment, None, &[Need::OpenMpi]).unwrap_err().to_string();
@@ -80,20 +81,20 @@ fn what_is_missing_has_the_names_of_that_system_and_the_command_to_run() {
 
 #[test]
 fn a_system_without_a_known_manager_is_told_in_words() {
-    let error = ensure(&with(&Folder::new(), &[]), None, &[Need::OpenMpi]).unwrap_err().to_string();
+    let error = ensure(&with(&scratch(), &[]), None, &[Need::OpenMpi]).unwrap_err().to_string();
     assert!(error.contains("the verbs library") && error.contains("no package manager"), "{error}");
     assert!(error.contains("Open MPI's headers and compiler wrapper"), "{error}");
-    let error = ensure(&with(&Folder::new(), &[]), None, &[]).unwrap_err().to_string();
+    let error = ensure(&with(&scratch(), &[]), None, &[]).unwrap_err().to_string();
     assert!(!error.contains("Open MPI's headers"), "{error}");
 }
 
 #[test]
 fn where_everything_is_there_it_goes_on() {
-    let environment = with(&Folder::new(), &[]);
+    let environment = with(&scratch(), &[]);
     let system = System::of(&environment);
     assert!(system.missing(Vec::new()).unwrap().is_empty());
-    let folder = Folder::new();
-    let clang = Folder::new();
+    let folder = scratch();
+    let clang = scratch();
     fs::write(clang.path().join("libclang.so.1"), "").unwrap();
     fs::create_dir(clang.path().join("libibverbs")).unwrap();
     fs::write(clang.path().join("libibverbs/libmlx5-rdmav34.so"), "").unwrap();
