@@ -16,10 +16,9 @@ use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
+use ibex_jobs::{Event, Job, Kill, Purpose, Stream};
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-use crate::job::{Event, Job, Stream};
-use crate::process::{self, Kill};
 use crate::wire::{self, Hello, Message, Messages, PROTOCOL};
 
 /// The TCP port on which agents take jobs from the other node.
@@ -92,7 +91,7 @@ fn take_jobs<W: Write + Send + 'static>(
 fn start<W: Write + Send + 'static>(number: u32, mut job: Job, output: &Shared<W>, here: &Here) -> Started {
     job.cwd = job.cwd.or_else(|| here.folder.clone());
     let (sender, events) = mpsc::channel();
-    let kill = process::start(&job, &here.environment, sender);
+    let kill = ibex_jobs::start(&job, &here.environment, Purpose::Test, sender);
     let output = Arc::clone(output);
     let passing = thread::spawn(move || pass_on(number, events, &output));
     Started { kill, passing }

@@ -11,9 +11,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
 
 use anyhow::{Context, bail};
+use ibex_jobs::{Event, Job, Running};
 
-use crate::job::{Event, Job};
-use crate::running::Running;
 use crate::wire::{self, Message, Messages, PROTOCOL};
 
 #[derive(Clone)]

@@ -27,13 +27,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{Context, bail, ensure};
+use ibex_jobs::{Job, Outcome, Running, Stream, crowding};
 
 use crate::channel::Channel;
 use crate::device::{self, Device};
-use crate::job::{Job, Outcome, Stream};
-use crate::pace;
 use crate::programs;
-use crate::running::Running;
 use crate::vm::{self, boot};
 use crate::wire;
 
@@ -168,7 +166,7 @@ impl Fabric {
         let mut job = job.clone();
         if self.is_virtual() {
             // A guest cannot see which processes of the host keep it from running.
-            job.limit *= pace::crowding();
+            job.limit *= crowding();
         }
         let Some(channel) = self.channels.get(job.node) else {
             bail!("there is no node {}; this fabric has {}", job.node, self.channels.len());

@@ -9,8 +9,8 @@
 //! # Ok::<(), anyhow::Error>(())
 //! ```
 //!
-//! `wire` and `channel` carry jobs to the [`agent`] of a node, which runs them by `process`. Everything is setup grade:
-//! it may block, allocate and start processes.
+//! `wire` and `channel` carry jobs to the [`agent`] of a node, which runs them by [`ibex_jobs`]. Everything is setup
+//! grade: it may block, allocate and start processes.
 
 #![forbid(unsafe_code)]
 
@@ -19,12 +19,8 @@ mod channel;
 pub mod device;
 pub mod fabric;
 mod folder;
-pub mod job;
 pub mod openmpi;
-mod pace;
-mod process;
 mod programs;
-mod running;
 pub mod runtime_failure;
 mod selection;
 pub mod vm;
@@ -33,6 +29,5 @@ mod wire;
 pub use device::Device;
 pub use fabric::{Fabric, Options};
 pub use folder::Folder;
-pub use job::{Ending, Job, Outcome, Stream};
-pub use running::Running;
+pub use ibex_jobs::{Ending, Job, Outcome, Running, Stream};
 pub use selection::{Selection, TESTS_VARIABLE};

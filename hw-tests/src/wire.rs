@@ -4,9 +4,8 @@
 
 use std::io::{self, BufReader, Read, Write};
 
+use ibex_jobs::{Event, Job};
 use serde::{Deserialize, Serialize};
-
-use crate::job::{Event, Job};
 
 /// Version of these messages, which must be the same at both ends.
 pub(crate) const PROTOCOL: u32 = 3;
@@ -49,7 +48,7 @@ pub(crate) fn write(stream: &mut impl Write, message: &Message) -> io::Result<()
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::job::{Ending, Stream};
+    use ibex_jobs::{Ending, Stream};
     use std::time::Duration;
 
     fn written() -> (Vec<Message>, Vec<u8>) {

@@ -5,13 +5,12 @@
 //! the first host. It ends with its standard input, a pipe from this program: so no server is left, however this
 //! program ends. Called by [`crate::run`] and `ibex bench`. Grade: setup. Tests: `hosts/tests.rs`.
 
-use super::here::{Here, Started};
-use super::job::{Job, Nodes, Outcome};
+use super::job::{Here, Job, Outcome, run};
 use super::sides::Sides;
 use anyhow::{Context, Result, bail};
+use ibex_jobs::Purpose;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 use std::time::Duration;
 use std::{env, fs};
 use which::which;
@@ -135,9 +134,9 @@ impl Hosts {
             TOOLS.join(" "),
             quoted(&program.display().to_string())
         );
-        let outcome = Here.run(&self.job(host, &script).limit(ANSWER), &mut |_, _| {})?;
-        if !outcome.success {
-            let said = if outcome.stderr.trim().is_empty() { &outcome.shown } else { &outcome.stderr };
+        let outcome = run(&Here, &self.job(host, &script).limit(ANSWER))?;
+        if !outcome.success() {
+            let said = if outcome.stderr.trim().is_empty() { outcome.to_string() } else { outcome.stderr };
             bail!("{name} cannot be asked: {}\n{}", said.trim(), self.remedy(name));
         }
         let answer = Answer::read(&outcome.stdout);
@@ -175,23 +174,17 @@ impl Hosts {
     /// Runs a server on the first host and its client on the second. Returns the client's outcome, with the server's
     /// output behind its standard error.
     pub(crate) fn both_sides(&self, sides: &Sides) -> Result<Outcome> {
-        let server = self.job(0, &server_script(sides)).limit(2 * SIDE);
-        let mut server = Started::new(&server, Stdio::piped())?;
-        server.tell("held\n");
-        if !server.prints(LISTENS) {
-            bail!("the server on {} did not come to listen: {}", self.names[0], server.wait(&mut |_, _| {}).shown);
+        let server = Job { input: Some("held\n".to_owned()), ..self.job(0, &server_script(sides)).limit(2 * SIDE) };
+        let mut server = ibex_jobs::here(&server, Purpose::Measurement);
+        if let Err(error) = server.wait_for_line(LISTENS, 2 * SIDE) {
+            bail!("the server on {} did not come to listen: {error}", self.names[0]);
         }
         let address = if is_here(&self.names[0]) { here() } else { self.names[0].clone() };
         let script = client_script(sides, &address);
-        let mut client = Here.run(&self.job(1, &script).limit(SIDE), &mut |_, _| {})?;
-        server.ends_within(if client.success { AFTER } else { AT_ONCE });
-        let server = server.wait(&mut |_, _| {});
-        for said in [&server.stdout, &server.stderr] {
-            client.stderr += said;
-        }
-        if !client.success {
-            client.shown = client.shown + "\nthe server: " + &server.shown;
-        }
+        let mut client = run(&Here, &self.job(1, &script).limit(SIDE))?;
+        let server = server.wait_within(if client.success() { AFTER } else { AT_ONCE })?;
+        let said = if client.success() { server.stdout + &server.stderr } else { format!("\nthe server: {server}") };
+        client.stderr += &said;
         Ok(client)
     }
 }
@@ -280,7 +273,7 @@ pub fn of_allocation() -> Result<Vec<String>> {
 }
 
 fn hosts_of(scontrol: &str, list: &str) -> Result<Vec<String>> {
-    let outcome = Here.run(&Job::new([scontrol, "show", "hostnames", list]).limit(ANSWER), &mut |_, _| {})?;
+    let outcome = run(&Here, &Job::new([scontrol, "show", "hostnames", list]).limit(ANSWER))?;
     let outcome =
         outcome.checked().context("this is a Slurm allocation whose hosts cannot be told; --host names two")?;
     Ok(outcome.stdout.lines().map(str::trim).filter(|name| !name.is_empty()).map(str::to_owned).collect())

@@ -1,61 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A command and its output, and the trait that runs it. [`crate::run`] makes a [`Job`]; a [`Nodes`], which the caller
-//! of the bench provides, runs it. Grade: setup. Plain data.
+//! Who runs the jobs of a bench: a [`Nodes`], which the caller provides, or [`Here`]. Grade: setup.
 
-use anyhow::{Result, bail};
-use std::time::Duration;
-
-/// A command.
-#[derive(Clone, Debug)]
-pub struct Job {
-    /// The program, searched in `PATH`, and its arguments.
-    pub argv: Vec<String>,
-    /// Variables beyond those of this process.
-    pub env: Vec<(String, String)>,
-    /// Time after which it is ended with all processes that it started.
-    pub limit: Duration,
-}
-
-impl Job {
-    /// Makes a job with a limit of two minutes.
-    pub(crate) fn new<S: Into<String>>(argv: impl IntoIterator<Item = S>) -> Self {
-        let argv = argv.into_iter().map(Into::into).collect();
-        Self { argv, env: Vec::new(), limit: Duration::from_mins(2) }
-    }
-
-    pub(crate) fn limit(self, limit: Duration) -> Self {
-        Self { limit, ..self }
-    }
-}
-
-/// Stream of a job's line.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Stream {
-    /// Standard output.
-    Stdout,
-    /// Standard error.
-    Stderr,
-}
-
-/// A finished job.
-#[derive(Clone, Debug, Default)]
-pub struct Outcome {
-    /// Whether it returned status 0.
-    pub success: bool,
-    /// The command, its end, and the last lines of its output.
-    pub shown: String,
-    /// All of its standard output.
-    pub stdout: String,
-    /// All of its standard error.
-    pub stderr: String,
-}
-
-impl Outcome {
-    /// Returns itself if the job succeeded; else an error with the command, its end and its output.
-    pub(crate) fn checked(self) -> Result<Self> {
-        if self.success { Ok(self) } else { bail!("{}", self.shown) }
-    }
-}
+use anyhow::Result;
+pub use ibex_jobs::{Job, Outcome, Stream};
+use ibex_jobs::{Purpose, here};
+use which::which;
 
 /// Runs jobs where the device is.
 pub trait Nodes {
@@ -68,4 +17,26 @@ pub trait Nodes {
 
 pub(crate) fn run(nodes: &dyn Nodes, job: &Job) -> Result<Outcome> {
     nodes.run(job, &mut |_, _| {})
+}
+
+/// This machine.
+#[derive(Clone, Copy, Debug)]
+pub struct Here;
+
+impl Nodes for Here {
+    fn run(&self, job: &Job, line: &mut dyn FnMut(Stream, &str)) -> Result<Outcome> {
+        here(job, Purpose::Measurement).wait_with(line)
+    }
+}
+
+/// Whether a program of that name is in `PATH`.
+#[must_use]
+pub fn is_in_path(program: &str) -> bool {
+    which(program).is_ok()
+}
+
+#[cfg(test)]
+pub(crate) fn ended(status: i32, stdout: &str, stderr: &str) -> Outcome {
+    let (ending, elapsed) = (ibex_jobs::Ending::Exited(status), std::time::Duration::ZERO);
+    Outcome { command: "x".to_owned(), ending, stdout: stdout.to_owned(), stderr: stderr.to_owned(), elapsed }
 }

@@ -89,6 +89,7 @@ fn table(output: &str) -> Result<(&str, &str)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::nodes::job::ended;
     use crate::nodes::place::tests::place;
 
     const SEND_LAT: &str = include_str!("perftest-4.5/ib_send_lat.txt");
@@ -137,12 +138,7 @@ mod tests {
 
     #[test]
     fn a_failed_calibration_is_recognised_and_another_failure_is_not() {
-        let outcome = |stderr: &str| Outcome {
-            success: true,
-            shown: String::new(),
-            stdout: SEND_LAT.to_owned(),
-            stderr: stderr.to_owned(),
-        };
+        let outcome = |stderr: &str| ended(0, SEND_LAT, stderr);
         assert!(was_disturbed(&outcome("Correlation coefficient r^2: 0.81 < 0.9\n")));
         assert!(!was_disturbed(&outcome("Couldn't connect to 127.0.0.1:18600\n")));
     }

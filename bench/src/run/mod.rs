@@ -129,6 +129,7 @@ impl Bench<'_> {
 mod tests {
     use super::*;
     use crate::catalogue::Kind;
+    use crate::nodes::job::ended;
     use crate::nodes::place::tests::place;
     use crate::nodes::{Job, Outcome, Stream};
     use crate::plan::wanted::Wanted;
@@ -147,7 +148,7 @@ mod tests {
             }
             let outcome = (self.0)(&command).unwrap_or_else(|| {
                 let stdout = if command.starts_with("mpirun") { MPI } else { SEND_LAT };
-                Outcome { success: true, stdout: stdout.to_owned(), ..Outcome::default() }
+                ended(0, stdout, "")
             });
             outcome.stdout.lines().for_each(|text| line(Stream::Stdout, text));
             Ok(outcome)
@@ -169,10 +170,7 @@ mod tests {
 
     #[test]
     fn what_fails_is_written_down_with_its_reason_and_the_rest_is_measured() {
-        let failed = |line: &str| {
-            let shown = "`mpirun` exited with status 1: no route".to_owned();
-            line.contains("self,tcp").then(|| Outcome { shown, ..Outcome::default() })
-        };
+        let failed = |line: &str| line.contains("self,tcp").then(|| ended(1, "", "no route"));
         let found = found(&[Transport::Ibex, Transport::Tcp, Transport::Raw], failed);
         assert_eq!((found.measured.len(), found.rounds), (4, 2), "two rounds of two transports: {found:?}");
         let [first, second] = &found.failures[..] else { panic!("{found:?}") };
@@ -186,8 +184,7 @@ mod tests {
         let runs = Cell::new(0);
         let busy = |line: &str| {
             runs.set(runs.get() + usize::from(line.contains("ib_send_lat")));
-            let stderr = "Correlation coefficient r^2: 0.81 < 0.9\n".to_owned();
-            line.contains("ib_send_lat").then(|| Outcome { success: true, stderr, ..Outcome::default() })
+            line.contains("ib_send_lat").then(|| ended(0, "", "Correlation coefficient r^2: 0.81 < 0.9\n"))
         };
         let found = found(&[Transport::Ibex, Transport::Raw], busy);
         assert_eq!((found.measured.len(), found.failures.len(), runs.get()), (2, 2, 2 * TRIES));
@@ -201,9 +198,7 @@ mod tests {
         let tests = ["put_latency", "get_latency"].map(str::to_owned).to_vec();
         let (transports, sizes) = (vec![Transport::Ibex], vec![8]);
         let wanted = Wanted { tests, transports, sizes, rounds: Some(1), ..Wanted::default() };
-        let half = |_: &str| {
-            Some(Outcome { success: true, stdout: MPI.replace("latency", "put_latency"), ..Outcome::default() })
-        };
+        let half = |_: &str| Some(ended(0, &MPI.replace("latency", "put_latency"), ""));
         let found = run(&Made(half), place(), &Plan::chosen(Kind::Adapter, &wanted).unwrap()).unwrap();
         assert_eq!(found.measured.len(), 1, "{found:?}");
         assert_eq!(found.failures[0].values, [("get_latency".to_owned(), 8)]);
@@ -215,11 +210,7 @@ mod tests {
         let unsteady = |line: &str| {
             line.contains("self,tcp").then(|| {
                 runs.set(runs.get() + 1.0);
-                Outcome {
-                    success: true,
-                    stdout: MPI.replace("2.0", &format!("{}.0", runs.get())),
-                    ..Outcome::default()
-                }
+                ended(0, &MPI.replace("2.0", &format!("{}.0", runs.get())), "")
             })
         };
         let found = found(&[Transport::Ibex, Transport::Tcp], unsteady);
@@ -234,7 +225,7 @@ mod tests {
             let count = line.split(" -n ").nth(1)?.split(' ').next()?.parse::<u32>().ok()?;
             lengths.borrow_mut().push(count);
             let value = if count < 20_000 { "99.99" } else { "76.31" };
-            Some(Outcome { success: true, stdout: SEND_LAT.replace("76.31", value), ..Outcome::default() })
+            Some(ended(0, &SEND_LAT.replace("76.31", value), ""))
         };
         let found = found(&[Transport::Raw], settles);
         assert_eq!(*lengths.borrow(), [10_000, 20_000, 40_000, 40_000]);

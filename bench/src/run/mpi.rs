@@ -56,7 +56,7 @@ pub(super) fn mpi(
             "MPI over {} measured {} values, and {expected} were expected: {}",
             transport.name(),
             values,
-            outcome.shown
+            outcome
         );
     }
     // Logs and traces are long, and nobody reads them.

@@ -16,13 +16,14 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
+use ibex_jobs::crowding;
 
 use super::accelerator::{Accelerator, QEMU};
 use super::image::{Settings, initramfs};
 use super::kernel::Kernel;
 use crate::agent::PORT_NAME;
 use crate::channel::{Channel, await_hello};
-use crate::{Folder, pace, wire};
+use crate::{Folder, wire};
 
 /// Beginning of the name of a boot's folder, before the number of the process.
 const FOLDER: &str = "ibex-fabric";
@@ -76,7 +77,7 @@ pub(crate) fn boot(plan: &Plan) -> anyhow::Result<Machines> {
 fn boot_once(plan: &Plan) -> anyhow::Result<Machines> {
     remove_left_ones(&std::env::temp_dir());
     let folder = Folder::new(FOLDER)?;
-    let deadline = Instant::now() + plan.accelerator.boot_limit() * pace::crowding();
+    let deadline = Instant::now() + plan.accelerator.boot_limit() * crowding();
     let mut machines = Vec::new();
     let mut listeners = Vec::new();
     for node in 0..plan.nodes {

@@ -42,13 +42,6 @@ pub(super) struct OfFabric<'a>(pub(super) &'a Fabric);
 
 impl Nodes for OfFabric<'_> {
     fn run(&self, job: &Job, line: &mut dyn FnMut(Stream, &str)) -> Result<Outcome> {
-        let mut of_fabric = hw_tests::Job::new(job.argv.iter()).limit(job.limit);
-        of_fabric.env.clone_from(&job.env);
-        let outcome = self.0.run_with(&of_fabric, |stream, text| match stream {
-            hw_tests::Stream::Stdout => line(Stream::Stdout, text),
-            hw_tests::Stream::Stderr => line(Stream::Stderr, text),
-        })?;
-        let (success, shown) = (outcome.success(), outcome.to_string());
-        Ok(Outcome { success, shown, stdout: outcome.stdout, stderr: outcome.stderr })
+        self.0.run_with(job, line)
     }
 }

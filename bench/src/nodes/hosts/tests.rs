@@ -50,9 +50,8 @@ const SSH: &str = "host=$1; shift; HOST=$host exec sh -c \"$*\"";
 fn a_word_reaches_the_other_shell_as_it_is() {
     let made = Made::new(SSH);
     let word = "a 'b' \"c\" $HOME `d` \\e";
-    let outcome =
-        Here.run(&made.hosts().job(1, &format!("printf '%s %s\\n' $HOST {}", quoted(word))), &mut |_, _| {}).unwrap();
-    assert_eq!(outcome.stdout, format!("far-b {word}\n"), "{}", outcome.shown);
+    let job = made.hosts().job(1, &format!("printf '%s %s\\n' $HOST {}", quoted(word)));
+    assert_eq!(run(&Here, &job).unwrap().stdout, format!("far-b {word}\n"));
 }
 
 #[test]
@@ -70,7 +69,7 @@ fn the_client_starts_when_the_server_listens_and_learns_where() {
     let made = Made::new(SSH);
     let (_listener, port) = listener();
     let outcome = made.hosts().both_sides(&sides("sh -c 'echo $HOST $WORD $1' sh", port)).unwrap();
-    assert!(outcome.success && outcome.stdout.starts_with("far-b it's far-a"), "{}", outcome.shown);
+    assert!(outcome.success() && outcome.stdout.starts_with("far-b it's far-a"), "{outcome}");
     assert!(outcome.stderr.contains("far-a it's\n"), "what the server said is missing: {outcome:?}");
 }
 
@@ -83,7 +82,7 @@ fn no_server_is_left_when_its_client_fails() {
     let client = format!("until test -s {file_name}; do sleep 0.01; done; exit 7");
     let line = format!("sh -c 'if test $HOST = far-b; then {client}; fi; echo $$ >{file_name}; exec sleep 1000'");
     let outcome = made.hosts().both_sides(&sides(&line, port)).unwrap();
-    assert!(!outcome.success && outcome.shown.contains("the server:"), "{}", outcome.shown);
+    assert!(!outcome.success() && outcome.stderr.contains("the server:"), "{outcome}");
     let server = fs::read_to_string(file).unwrap();
     let state = fs::read_to_string(format!("/proc/{}/stat", server.trim())).unwrap_or_default();
     assert!(state.is_empty() || state.contains(") Z "), "{state}");

@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Runs a job on this machine: starts it, passes on its output, and ends all its processes.
 //!
-//! [`crate::agent`] calls it. `mpirun` puts each rank in a process group of its own, so an environment variable marks
-//! the processes of a job: each process hands it to its children, and `/proc/PID/environ` shows it. The job's limit is
-//! of the time that [`crate::pace`] measures, with a bound for all time. Setup grade; each job has four threads that
-//! end with it (supervisor, waiter, one per stream). Tests: at the end of this file.
+//! `mpirun` puts each rank in a process group of its own, so an environment variable marks the processes of a job: each
+//! process hands it to its children, and `/proc/PID/environ` shows it. Setup grade; each job has four threads that end
+//! with it (supervisor, waiter, one per stream). Tests: at the end of this file.
 
 use std::fs;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
@@ -16,19 +15,35 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+use rustix::process::{Pid, Signal, kill_process};
 
 use crate::job::{Ending, Event, Job, Stream};
 use crate::pace::Pace;
+use crate::running::Running;
 
-const MARK: &str = "FABRIC_JOB";
+/// Beginning of the name of the variable that marks a job. Each has its own: a job may run jobs.
+const MARK: &str = "MARKED_JOB_";
 /// Time that killed processes have to end, for which they need a processor.
 const GOING: Duration = Duration::from_secs(30);
+/// Time that processes have to end by themselves once they are asked to.
+const ASKED: Duration = Duration::from_secs(10);
 /// Longest time between two measurements of the time a job had.
 const LOOKS: Duration = Duration::from_secs(1);
 
 /// Ends its job; does nothing if the job has ended.
-pub(crate) type Kill = Box<dyn Fn() + Send>;
+pub type Kill = Box<dyn Fn() + Send>;
+
+/// What jobs run for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Purpose {
+    /// A test. Only the time counts in which the job has the processors that it wants (`pace`), up to a bound of all
+    /// time: a busy machine fails no test. The job has a process group of its own, and is ended by `SIGKILL`.
+    Test,
+    /// A measurement, which nobody may disturb by looking at processes: all time counts. An interrupt from the keyboard
+    /// reaches the job, which stays in the caller's process group. It is ended by `SIGTERM`, so that `mpirun` ends its
+    /// ranks on other hosts, and after ten seconds by `SIGKILL`.
+    Measurement,
+}
 
 enum News {
     Exited(std::io::Result<ExitStatus>),
@@ -36,18 +51,27 @@ enum News {
     StreamEnded,
 }
 
+/// Starts `job` on this machine.
+#[must_use]
+pub fn here(job: &Job, purpose: Purpose) -> Running {
+    let (sender, events) = mpsc::channel();
+    let kill = start(job, &[], purpose, sender);
+    Running::new(job, events, kill)
+}
+
 /// Starts `job` here and reports to `events`: its output as it comes, and at last [`Event::Ended`]. A program that
 /// cannot be started is an ending, not an error. The job's own variables override `inherited`.
-pub(crate) fn start(job: &Job, inherited: &[(String, String)], events: Sender<Event>) -> Kill {
+#[must_use]
+pub fn start(job: &Job, inherited: &[(String, String)], purpose: Purpose, events: Sender<Event>) -> Kill {
     let (news, hears) = mpsc::channel();
     let asked = news.clone();
     let began = Instant::now();
     let mark = new_mark();
-    match spawn(job, inherited, &mark) {
+    match spawn(job, inherited, purpose, &mark) {
         Ok(child) => {
             let limit = job.limit;
             thread::spawn(move || {
-                let ending = supervise(child, &mark, limit, &events, &news, &hears);
+                let ending = supervise(child, &mark, (purpose, limit), &events, &news, &hears);
                 // If the caller has dropped its end, nobody waits for the ending.
                 let _ = events.send(Event::Ended(ending, began.elapsed()));
             });
@@ -66,34 +90,44 @@ fn new_mark() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let count = COUNT.fetch_add(1, Ordering::Relaxed);
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |time| time.as_nanos());
-    format!("{}-{count}-{now}", std::process::id())
+    format!("{}_{count}_{now}", std::process::id())
 }
 
-fn spawn(job: &Job, inherited: &[(String, String)], mark: &str) -> Result<Child, String> {
+fn spawn(job: &Job, inherited: &[(String, String)], purpose: Purpose, mark: &str) -> Result<Child, String> {
     let Some((program, arguments)) = job.argv.split_first() else {
         return Err("the job has no program".to_owned());
     };
     let mut command = Command::new(program);
-    command.args(arguments).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    command.envs(inherited.iter().cloned()).envs(job.env.iter().cloned()).env(MARK, mark);
+    command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.stdin(if job.input.is_some() { Stdio::piped() } else { Stdio::null() });
+    command.envs(inherited.iter().cloned()).envs(job.env.iter().cloned()).env(format!("{MARK}{mark}"), "");
     if let Some(folder) = &job.cwd {
         if !folder.is_dir() {
             return Err(format!("there is no folder {} to run {program} in", folder.display()));
         }
         command.current_dir(folder);
     }
-    command.process_group(0).spawn().map_err(|error| format!("{program}: {error}"))
+    if purpose == Purpose::Test {
+        command.process_group(0);
+    }
+    let mut child = command.spawn().map_err(|error| format!("{program}: {error}"))?;
+    if let (Some(pipe), Some(text)) = (&mut child.stdin, &job.input) {
+        // Fails if the job has ended.
+        let _ = pipe.write_all(text.as_bytes());
+    }
+    Ok(child)
 }
 
 fn supervise(
     mut child: Child,
     mark: &str,
-    limit: Duration,
+    (purpose, limit): (Purpose, Duration),
     events: &Sender<Event>,
     news: &Sender<News>,
     hears: &Receiver<News>,
 ) -> Ending {
-    let group = Pid::from_child(&child);
+    // `wait` would close it.
+    let _input = child.stdin.take();
     let stdout = child.stdout.take().map(|pipe| pass_on(pipe, Stream::Stdout, events, news));
     let stderr = child.stderr.take().map(|pipe| pass_on(pipe, Stream::Stderr, events, news));
     let mut open = [&stdout, &stderr].iter().filter(|thread| thread.is_some()).count();
@@ -103,7 +137,8 @@ fn supervise(
     });
     let mut early = None;
     let mut pace = Pace::new();
-    let (entry, latest) = (entry(mark), Instant::now() + limit * Job::CROWDED);
+    let is_test = purpose == Purpose::Test;
+    let (entry, latest) = (entry(mark), Instant::now() + if is_test { limit * Job::CROWDED } else { limit });
     let look = (limit / 8).clamp(Duration::from_millis(10), LOOKS);
     let status = loop {
         match hears.recv_timeout(look) {
@@ -111,12 +146,13 @@ fn supervise(
             Ok(News::StreamEnded) => open -= 1,
             Ok(News::KillAsked) => {
                 early.get_or_insert(Ending::Killed);
-                kill_all(group, mark);
+                end_marked(&entry, purpose);
             }
             Err(RecvTimeoutError::Timeout) => {
-                if early.is_some() || pace.own(&marked(&entry)) >= limit || Instant::now() >= latest {
+                let is_over = is_test && pace.own(&marked(&entry)) >= limit || Instant::now() >= latest;
+                if early.is_some() || is_over {
                     early.get_or_insert(Ending::TimedOut);
-                    kill_all(group, mark);
+                    end_marked(&entry, purpose);
                 }
             }
             // Cannot happen while `news` lives.
@@ -124,7 +160,7 @@ fn supervise(
         }
     };
     // Processes that the job left behind hold its pipes open.
-    kill_marked(mark);
+    end_marked(&entry, purpose);
     let until = Instant::now() + GOING;
     while open > 0 {
         match hears.recv_timeout(until.saturating_duration_since(Instant::now())) {
@@ -166,30 +202,28 @@ fn pass_on(
     })
 }
 
-fn kill_all(group: Pid, mark: &str) {
-    // Fails only if the group has no process left.
-    let _ = kill_process_group(group, Signal::KILL);
-    kill_marked(mark);
-}
-
-/// Kills every process that carries `mark`, until a search finds none: a process may fork during the search.
-fn kill_marked(mark: &str) {
-    let entry = entry(mark);
-    let until = Instant::now() + GOING;
+/// Ends every process that carries the mark, until a search finds none: a process may fork during the search.
+fn end_marked(entry: &str, purpose: Purpose) {
+    let began = Instant::now();
     loop {
-        let found = marked(&entry);
-        if found.is_empty() || Instant::now() >= until {
+        let (found, passed) = (marked(entry), began.elapsed());
+        if found.is_empty() || passed >= GOING {
             return;
         }
+        let (signal, pause) = match purpose {
+            Purpose::Measurement if passed < ASKED => (Signal::TERM, 100),
+            _ => (Signal::KILL, 2),
+        };
         for process in found {
-            let _ = kill_process(process, Signal::KILL);
+            // Fails only for a process that has ended.
+            let _ = kill_process(process, signal);
         }
-        thread::sleep(Duration::from_millis(2));
+        thread::sleep(Duration::from_millis(pause));
     }
 }
 
 fn entry(mark: &str) -> String {
-    format!("{MARK}={mark}")
+    format!("{MARK}{mark}=")
 }
 
 fn marked(entry: &str) -> Vec<Pid> {
@@ -212,16 +246,9 @@ fn carries(folder: &Path, entry: &str) -> bool {
 mod tests {
     use super::*;
     use crate::job::Outcome;
-    use crate::running::Running;
 
     fn run(job: &Job) -> Outcome {
-        started(job).wait().unwrap()
-    }
-
-    fn started(job: &Job) -> Running {
-        let (sender, receiver) = mpsc::channel();
-        let kill = start(job, &[], sender);
-        Running::new(job, receiver, kill)
+        here(job, Purpose::Test).wait().unwrap()
     }
 
     fn shell(script: &str) -> Job {
@@ -249,16 +276,18 @@ mod tests {
 
     #[test]
     fn a_job_past_its_limit_ends_with_all_it_started_even_in_other_process_groups() {
-        let (mark, folder) = (new_mark(), crate::Folder::new("hw-tests-process").unwrap());
-        let said = folder.file("said");
+        let mark = new_mark();
+        let said = std::env::temp_dir().join(format!("ibex-jobs-{mark}"));
         let job = shell("setsid sleep 1000 & echo $!; : > $SAID; sleep 1000").env("SAID", said.to_str().unwrap());
-        let child = spawn(&job, &[], &mark).unwrap();
+        let child = spawn(&job, &[], Purpose::Test, &mark).unwrap();
         // The limit is over when the job has said what it started, however long that takes.
         while !said.exists() {
             thread::sleep(Duration::from_millis(1));
         }
         let ((events, told), (news, hears)) = (mpsc::channel(), mpsc::channel());
-        assert_eq!(supervise(child, &mark, Duration::ZERO, &events, &news, &hears), Ending::TimedOut);
+        let none = (Purpose::Test, Duration::ZERO);
+        assert_eq!(supervise(child, &mark, none, &events, &news, &hears), Ending::TimedOut);
+        fs::remove_file(said).unwrap();
         let output: Vec<u8> = told
             .try_iter()
             .flat_map(|event| if let Event::Wrote(Stream::Stdout, bytes) = event { bytes } else { Vec::new() })
@@ -283,10 +312,30 @@ mod tests {
 
     #[test]
     fn a_job_can_be_killed_while_it_runs() {
-        let mut running = started(&shell("echo up; sleep 1000"));
+        let mut running = here(&shell("echo up; sleep 1000"), Purpose::Test);
         running.wait_for_line("up", Duration::from_mins(2)).unwrap();
         running.kill();
         assert_eq!(running.wait().unwrap().ending, Ending::Killed);
+    }
+
+    #[test]
+    fn a_measurement_is_asked_to_end_when_its_time_is_over_or_its_caller_has_waited_enough() {
+        let script = "trap 'echo asked; exit' TERM; echo up; while :; do sleep 0.01; done";
+        let late = here(&shell(script).limit(Duration::from_millis(300)), Purpose::Measurement).wait().unwrap();
+        assert_eq!((late.ending, late.stdout.as_str()), (Ending::TimedOut, "up\nasked\n"));
+        let mut running = here(&shell(script), Purpose::Measurement);
+        running.wait_for_line("up", Duration::from_mins(2)).unwrap();
+        let outcome = running.wait_within(Duration::ZERO).unwrap();
+        assert_eq!((outcome.ending, outcome.stdout.as_str()), (Ending::Killed, "up\nasked\n"));
+    }
+
+    #[test]
+    fn what_a_job_reads_stays_open_until_it_ends() {
+        let job = Job { input: Some("go\n".to_owned()), ..shell("read word; echo $word; cat; echo over") };
+        let mut running = here(&job, Purpose::Test);
+        running.wait_for_line("go", Duration::from_mins(2)).unwrap();
+        let outcome = running.wait_within(Duration::from_millis(50)).unwrap();
+        assert_eq!((outcome.ending, outcome.stdout.as_str()), (Ending::Killed, "go\n"));
     }
 
     #[test]

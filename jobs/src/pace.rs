@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How much of the passing time a job had: all of it while it sleeps or runs, less while it waits for a processor.
 //!
-//! Limits of jobs count this time, so that a busy machine does not exhaust them, and a job that hangs still does.
-//! [`crate::process`] calls it for each job. It reads `/proc/PID/task/TID/schedstat`; on a kernel without that file all
-//! time counts. Setup grade; one thread. Tests: at the end of this file, and of process.rs.
+//! Limits of tests count this time, so that a busy machine does not exhaust them, and a job that hangs still does. It
+//! reads `/proc/PID/task/TID/schedstat`; on a kernel without that file all time counts. Setup grade; one thread. Tests:
+//! at the end of this file, and of process.rs.
 
 use std::collections::HashMap;
 use std::fs;
@@ -15,7 +15,8 @@ use rustix::process::Pid;
 
 /// Returns about how many times longer things take than on a quiet machine, 1 to 8, by the load of the last minute.
 /// Limits in virtual machines use it, as a guest cannot measure how much processor time the host gave it.
-pub(crate) fn crowding() -> u32 {
+#[must_use]
+pub fn crowding() -> u32 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
     let load: f64 = text.split_ascii_whitespace().next().and_then(|word| word.parse().ok()).unwrap_or(0.0);
     (load / f64::from(processors())).clamp(1.0, 8.0).ceil() as u32

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A job: a command in one node, what it prints, and how it ended.
-//!
-//! Callers of [`crate::fabric`] make a [`Job`]; [`crate::Running`] is a started one, [`Outcome`] a finished one. Plain
-//! values; times are of the node's monotonic clock. Tests: in running.rs, and at the end of this file.
+//! A job: a command in one node, what it prints, and how it ended. [`crate::Running`] is a started one. Plain values;
+//! times are of the node's monotonic clock. Tests: in running.rs, and at the end of this file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -20,9 +18,11 @@ pub struct Job {
     pub argv: Vec<String>,
     /// Variables on top of the node's environment.
     pub env: Vec<(String, String)>,
+    /// Text of its standard input, which then stays open until the job ends or its caller does; `None`: it has none.
+    pub input: Option<String>,
     /// Working folder; by default a guest's `/tmp`, on a local device the caller's.
     pub cwd: Option<PathBuf>,
-    /// Time limit, after which its processes are killed. Only time with the processors it wanted counts (`pace`).
+    /// Time limit, after which its processes are ended; [`crate::Purpose`] says which time counts.
     pub limit: Duration,
 }
 
@@ -39,6 +39,7 @@ impl Job {
             node: 0,
             argv: argv.into_iter().map(Into::into).collect(),
             env: Vec::new(),
+            input: None,
             cwd: None,
             limit: Self::LIMIT,
         }
@@ -97,9 +98,12 @@ pub enum Stream {
     Stderr,
 }
 
+/// News of a started job.
 #[derive(Clone, Debug, Deserialize, Eq, PartialEq, Serialize)]
-pub(crate) enum Event {
+pub enum Event {
+    /// It wrote these bytes.
     Wrote(Stream, Vec<u8>),
+    /// It has ended, after this time; nothing follows.
     Ended(Ending, Duration),
 }
 
@@ -160,17 +164,18 @@ impl fmt::Display for Ending {
 
 impl fmt::Display for Outcome {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "`{}` {} after {:.1} s", self.command, self.ending, self.elapsed.as_secs_f64())?;
-        for (name, text) in [("stdout", &self.stdout), ("stderr", &self.stderr)] {
-            if !text.trim().is_empty() {
-                write!(out, "\n--- {name} ---\n{}", last_lines(text, 60))?;
-            }
-        }
-        Ok(())
+        let Self { command, ending, stdout, stderr, elapsed } = self;
+        write!(out, "`{command}` {ending} after {:.1} s{}", elapsed.as_secs_f64(), printed(stdout, stderr))
     }
 }
 
-pub(crate) fn last_lines(text: &str, count: usize) -> String {
+/// Returns the last lines of both streams, each after a line with its name.
+pub(crate) fn printed(stdout: &str, stderr: &str) -> String {
+    let streams = [("stdout", stdout), ("stderr", stderr)].into_iter().filter(|(_, text)| !text.trim().is_empty());
+    streams.map(|(name, text)| format!("\n--- {name} ---\n{}", last_lines(text, 60))).collect()
+}
+
+fn last_lines(text: &str, count: usize) -> String {
     let lines: Vec<&str> = text.trim_end().lines().collect();
     let skipped = lines.len().saturating_sub(count);
     let shown = lines[skipped..].join("\n");

@@ -1,20 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A started job: waits for lines of its output or for its end, and kills it. [`crate::channel`] makes it. Setup grade;
-//! a `Running` belongs to one thread at a time. Tests: at the end of this file.
+//! A started job: waits for lines of its output or for its end, and kills it. Setup grade; a `Running` belongs to one
+//! thread at a time. Tests: at the end of this file.
 
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 
 use anyhow::bail;
 
-use crate::job::{Ending, Event, Job, Outcome, Stream, last_lines};
+use crate::job::{Ending, Event, Job, Outcome, Stream, printed};
+use crate::process::Kill;
 
 /// A started job, which is killed if this is dropped before it ended.
 pub struct Running {
     command: String,
     deadline: Instant,
     events: Receiver<Event>,
-    kill: Box<dyn Fn() + Send>,
+    kill: Kill,
     stdout: Vec<u8>,
     stderr: Vec<u8>,
     ended: Option<(Ending, Duration)>,
@@ -24,7 +25,9 @@ impl Running {
     /// Time that the node may take, after the longest time of a job, to kill it and report; later it counts as stuck.
     const GRACE: Duration = Duration::from_mins(2);
 
-    pub(crate) fn new(job: &Job, events: Receiver<Event>, kill: Box<dyn Fn() + Send>) -> Self {
+    /// Makes it of the events of a started job, and of a function that asks its node to kill it.
+    #[must_use]
+    pub fn new(job: &Job, events: Receiver<Event>, kill: Kill) -> Self {
         Self {
             command: job.argv.join(" "),
             deadline: Instant::now() + job.limit * Job::CROWDED + Self::GRACE,
@@ -47,6 +50,21 @@ impl Running {
     /// The node is gone, or reported nothing until long after the job's limit.
     pub fn wait(self) -> anyhow::Result<Outcome> {
         self.wait_with(|_, _| {})
+    }
+
+    /// Waits for the end of the job, and kills it if it has not ended after `time`.
+    ///
+    /// # Errors
+    /// As [`Running::wait`].
+    pub fn wait_within(mut self, time: Duration) -> anyhow::Result<Outcome> {
+        let until = Instant::now() + time;
+        while self.ended.is_none() && Instant::now() < until {
+            self.next_event(until)?;
+        }
+        if self.ended.is_none() {
+            self.kill();
+        }
+        self.wait()
     }
 
     /// Waits for the end of the job and calls `line` with each complete line of output, without its newline.
@@ -78,15 +96,12 @@ impl Running {
             if let Some(found) = complete.lines().find(|line| line.contains(part)) {
                 return Ok(found.to_owned());
             }
+            let (command, printed) = (&self.command, || printed(&text, &String::from_utf8_lossy(&self.stderr)));
             if let Some((ending, _)) = &self.ended {
-                bail!("`{}` {ending} before it printed {part:?}; it printed:\n{}", self.command, last_lines(&text, 60));
+                bail!("`{command}` {ending} before it printed {part:?}{}", printed());
             }
             if Instant::now() >= until {
-                bail!(
-                    "`{}` did not print {part:?} within {limit:?}; it printed:\n{}",
-                    self.command,
-                    last_lines(&text, 60)
-                );
+                bail!("`{command}` did not print {part:?} within {limit:?}{}", printed());
             }
             self.next_event(until)?;
         }
