@@ -79,6 +79,11 @@ pub(crate) fn tests() -> Vec<Test> {
             one_sided(|program| plain(program).with("pml", "ob1").passes(site))
         })
         .device_independent(),
+        Test::new("ranks of a host share memory and the pointer of a file in a job that sets nothing", |site| {
+            plain("shared").passes(site)
+        })
+        .device_independent()
+        .quick(),
         // Hangs if osc/rdma takes a BTL without checking that it reaches all ranks.
         Test::new("ranks have windows in common of which one has no port", |site| {
             let transports = ["self,tcp,ibex", "self,tcp,ibex", "self,tcp"];

@@ -19,9 +19,9 @@ use hw_tests::openmpi::Series;
 pub(crate) use cases::{COPIED, HELD_BACK, STARVED, WRITTEN};
 
 /// Programs that another file starts.
-static ELSEWHERE: &[&str] = &["abnormal_exit", "pcontrol", "rail_down", "rma_outside", "waits"];
+static ELSEWHERE: &[&str] = &["abnormal_exit", "pcontrol", "rail_down", "rma_outside", "shared", "waits"];
 
-static QUICK_ELSEWHERE: &[&str] = &["abnormal_exit", "pcontrol", "rail_down", "rma_outside"];
+static QUICK_ELSEWHERE: &[&str] = &["abnormal_exit", "pcontrol", "rail_down", "rma_outside", "shared"];
 
 /// Programs that the quick tier leaves out: they take 12 s and 4 GiB of memory, and 5 s.
 const NOT_QUICK: [&str; 2] = [LONG, "waits"];
