@@ -441,6 +441,16 @@ mod tests {
     }
 
     #[test]
+    fn a_rank_that_a_peer_names_and_the_communicator_does_not_have_has_no_link() {
+        let comm = communicator();
+        assert!(comm.has(0) && comm.has(1));
+        for rank in [-1, 2, i32::MAX, i32::MIN] {
+            assert!(!comm.has(rank), "{rank}");
+            assert_eq!([comm.link(rank), comm.short_cut(rank)], [Link::UNKNOWN; 2], "{rank}");
+        }
+    }
+
+    #[test]
     fn a_mark_stays_until_who_stores_a_link_takes_it_away() {
         let comm = communicator();
         let link = Link::new(0, EndpointId::from_index(7));
