@@ -282,10 +282,9 @@ pub(crate) fn over_the_pml<T>(run: impl FnOnce() -> T) -> T {
     result
 }
 
-/// The PML of jobs that name none: ibex's within [`over_the_pml`] and with `IBEX_FACE=pml`, else ob1 over the BTL.
+/// The PML of jobs that name none: ibex's within [`over_the_pml`], else ob1 over the BTL.
 fn pml() -> &'static str {
-    let is_pml = IS_OVER_THE_PML.get() || std::env::var("IBEX_FACE").is_ok_and(|face| face == "pml");
-    if is_pml { "ibex" } else { "ob1" }
+    if IS_OVER_THE_PML.get() { "ibex" } else { "ob1" }
 }
 
 /// Two emulated adapters, with these `[[fault]]` tables.
