@@ -73,7 +73,10 @@ pub(crate) mod tests {
             job::run(&Here, &both.on_one_node(None)).unwrap()
         };
         let (good, bad) = (run(0), run(3));
-        assert_eq!((good.success(), good.stdout.as_str(), good.stderr.as_str()), (true, "it's 127.0.0.1\n", "server\n"));
+        assert_eq!(
+            (good.success(), good.stdout.as_str(), good.stderr.as_str()),
+            (true, "it's 127.0.0.1\n", "server\n")
+        );
         assert_eq!((bad.success(), bad.stdout.as_str()), (false, "it's 127.0.0.1\nthe server said:\nserver\n"));
         assert!(!file.exists());
     }

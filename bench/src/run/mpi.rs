@@ -52,12 +52,7 @@ pub(super) fn mpi(
         return Err(error);
     }
     if values != expected {
-        bail!(
-            "MPI over {} measured {} values, and {expected} were expected: {}",
-            transport.name(),
-            values,
-            outcome
-        );
+        bail!("MPI over {} measured {} values, and {expected} were expected: {}", transport.name(), values, outcome);
     }
     // Logs and traces are long, and nobody reads them.
     let left = match transport {
