@@ -17,13 +17,13 @@ pub(crate) fn tests() -> Vec<Test> {
                     "link_layer = \"ethernet\"\n[[device.port]]\nnetwork = \"{network}\"\ngids = [\"2001:db8:{network}::{host}\"]"
                 )
             };
-            crosswise(&[roce("a", 1), roce("b", 1), roce("b", 2), roce("a", 2)]).passes_over_both(site)
+            crosswise(site, &[roce("a", 1), roce("b", 1), roce("b", 2), roce("a", 2)])
         }),
         Test::on_emulated_with(INFINIBAND, "infiniband fabrics of different prefixes are paired by them", |site| {
             let prefix = |last: u8| {
                 format!("[[device.port]]\nnetwork = \"{last}\"\nsubnet_prefix = \"fe80:0000:0000:000{last}\"")
             };
-            crosswise(&[prefix(1), prefix(2), prefix(2), prefix(1)]).passes_over_both(site)
+            crosswise(site, &[prefix(1), prefix(2), prefix(2), prefix(1)])
         }),
         Test::on_emulated_with(
             INFINIBAND,
@@ -127,21 +127,10 @@ fn is_without_detour(outcome: &Outcome) -> Result<()> {
 }
 
 /// Two ranks with two of four adapters each.
-struct Crosswise(String);
-
-fn crosswise(each: &[String; 4]) -> Crosswise {
-    Crosswise(adapters(each))
-}
-
-impl Crosswise {
-    fn launch(&self) -> Launch {
-        let launch = Launch::of_a_short_exchange().with("btl_ibex_verbose", "1").on_adapters(self.0.as_str());
-        launch.each_rank_with("btl_ibex_if_include", &["softhca0,softhca1", "softhca2,softhca3"])
-    }
-
-    fn passes_over_both(&self, site: &mut Site) -> Result<()> {
-        is_without_detour(&self.launch().succeeds(site)?)
-    }
+fn crosswise(site: &mut Site, each: &[String; 4]) -> Result<()> {
+    let launch = Launch::of_a_short_exchange().with("btl_ibex_verbose", "1").on_adapters(adapters(each));
+    let launch = launch.each_rank_with("btl_ibex_if_include", &["softhca0,softhca1", "softhca2,softhca3"]);
+    is_without_detour(&launch.succeeds(site)?)
 }
 
 fn slow_port(site: &mut Site) -> Result<()> {
