@@ -8,7 +8,6 @@ pub mod cache;
 pub mod convertor;
 mod hooks;
 pub mod messages;
-pub mod modex;
 pub mod process;
 pub mod release;
 pub mod unmapped;

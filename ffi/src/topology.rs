@@ -34,12 +34,6 @@ pub fn distances(devices: &[(&str, &Path)]) -> Vec<Option<u32>> {
     known.ok().flatten().unwrap_or_else(|| vec![None; devices.len()])
 }
 
-/// The NUMA distance of one device; see [`distances`], which reads the topology once for all.
-#[must_use]
-pub fn distance(device: &str, sysfs: &Path) -> Option<u32> {
-    distances(&[(device, sysfs)])[0]
-}
-
 fn read(builder: TopologyBuilder) -> Option<Topology> {
     builder.with_io_type_filter(TypeFilter::KeepImportant).ok()?.build().ok()
 }
@@ -88,7 +82,6 @@ fn between(topology: &Topology, from: &TopologyObject, to: &TopologyObject) -> u
 #[cfg(test)]
 mod tests {
     use super::*;
-    use hwlocality::object::TopologyObjectID;
 
     /// A machine of two packages with a processor, a NUMA node and an adapter each, and a software device.
     fn two_packages(distances: &str) -> Topology {
@@ -139,31 +132,30 @@ mod tests {
     }
 
     #[test]
-    fn an_adapter_of_the_own_package_is_near_and_the_other_as_far_as_the_firmware_says() {
+    fn an_adapter_is_as_far_from_the_nearest_package_of_the_process_as_the_firmware_says() {
         let topology = two_packages(DISTANCES);
-        assert_eq!(from(&topology, 0b01, "mlx5_0"), Some(10));
-        assert_eq!(from(&topology, 0b01, "mlx5_1"), Some(32));
-        assert_eq!(from(&topology, 0b10, "mlx5_0"), Some(32));
-    }
-
-    #[test]
-    fn a_process_on_both_packages_is_near_to_both_adapters() {
-        let topology = two_packages(DISTANCES);
-        assert_eq!((from(&topology, 0b11, "mlx5_0"), from(&topology, 0b11, "mlx5_1")), (Some(10), Some(10)));
+        let devices = topology.io_objects().filter(|io| io.object_type() == ObjectType::OSDevice);
+        assert_eq!(devices.count(), 3, "two adapters and a software device");
+        for (mask, device, wanted) in [
+            (0b01, "mlx5_0", Some(10)),
+            (0b01, "mlx5_1", Some(32)),
+            (0b10, "mlx5_0", Some(32)),
+            (0b11, "mlx5_0", Some(10)),
+            (0b11, "mlx5_1", Some(10)),
+            // A device of no package, and an unknown one.
+            (0b01, "rxe0", None),
+            (0b01, "absent", None),
+            // A process that may run nowhere has a set that hwloc does not know.
+            (0, "mlx5_0", None),
+        ] {
+            assert_eq!(from(&topology, mask, device), wanted, "{mask:b} {device}");
+        }
     }
 
     #[test]
     fn without_the_firmwares_word_another_node_counts_twenty() {
         let topology = two_packages("");
         assert_eq!((from(&topology, 0b01, "mlx5_0"), from(&topology, 0b01, "mlx5_1")), (Some(10), Some(20)));
-    }
-
-    #[test]
-    fn a_device_of_no_package_and_an_unknown_one_have_no_distance() {
-        let topology = two_packages(DISTANCES);
-        assert_eq!(from(&topology, 0b01, "rxe0"), None);
-        assert_eq!(from(&topology, 0b01, "absent"), None);
-        assert_eq!(from(&topology, 0, "mlx5_0"), None, "a process that may run nowhere is a set hwloc does not know");
     }
 
     #[test]
@@ -186,17 +178,6 @@ mod tests {
     fn every_device_asked_about_on_this_machine_has_an_answer() {
         let nowhere = Path::new("/nowhere");
         assert_eq!(distances(&[("absent0", nowhere), ("absent1", nowhere)]), [None, None]);
-        assert_eq!(distance("absent0", nowhere), None);
         assert!(distances(&[]).is_empty());
-    }
-
-    #[test]
-    fn the_test_machine_has_what_the_tests_mean() {
-        let topology = two_packages(DISTANCES);
-        let ids: Vec<TopologyObjectID> =
-            topology.objects_with_type(ObjectType::NUMANode).map(TopologyObject::global_persistent_index).collect();
-        assert_eq!(ids.len(), 2);
-        let names: Vec<_> = topology.io_objects().filter(|io| io.object_type() == ObjectType::OSDevice).collect();
-        assert_eq!(names.len(), 3);
     }
 }

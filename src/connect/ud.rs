@@ -104,8 +104,8 @@ impl UdCarrier {
     ///
     /// # Errors
     /// The queue pair is broken: no datagram arrives until [`Self::restart`].
-    pub fn poll(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<usize> {
-        self.qp.receive(|datagram| take(&datagram.0))
+    pub fn poll(&mut self, take: impl FnMut(&[u8])) -> io::Result<usize> {
+        self.qp.receive(take)
     }
 
     /// Forgets the path to the port with this `instance`.

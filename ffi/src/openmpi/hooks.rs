@@ -152,16 +152,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_of_a_segment_are_found_by_their_places_in_it() {
+    fn the_parts_of_a_segment_are_found_by_their_places_in_it_and_nothing_else_is_one() {
         let first = "7f0000000000-7f0000001000 r--s 00000000 00:01 5                          /SYSV00000000 (deleted)";
         let later = "7f0000003000-7f0000008000 rw-s 00003000 00:01 5                          /SYSV00000000 (deleted)";
         assert_eq!(part(first, 0x7f00_0000_0000), Some((0x7f00_0000_0000, 0x7f00_0000_1000)));
         assert_eq!(part(later, 0x7f00_0000_0000), Some((0x7f00_0000_3000, 0x7f00_0000_8000)));
         assert_eq!(part(later, 0x7f00_0000_3000), None);
-    }
-
-    #[test]
-    fn what_is_no_segment_is_no_part_of_one() {
         for line in [
             "7f0000000000-7f0000001000 rw-p 00000000 00:00 0 ",
             "7f0000000000-7f0000001000 rw-p 00000000 00:00 0                          [heap]",

@@ -63,18 +63,6 @@ fn fingerprint(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
-/// The host's name as Open MPI knows it; empty outside of a job.
-#[must_use]
-pub fn host() -> String {
-    // SAFETY: a pointer set before components are opened and never after.
-    let name = unsafe { (&raw const sys::opal_process_info.nodename).read() };
-    if name.is_null() {
-        return String::new();
-    }
-    // SAFETY: a NUL-terminated text that lives as long as the process.
-    unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -4,17 +4,15 @@
 
 use super::Status;
 use super::sys;
-use std::mem;
 
 pub(super) struct Start {
     pub(super) wr_id: u64,
     pub(super) status: u32,
-    pub(super) opcode: u32,
     pub(super) vendor_err: u32,
     pub(super) byte_len: u32,
 }
 
-/// One work completion (`struct ibv_wc`). Status and opcode stay integers, as the adapter wrote them.
+/// One work completion (`struct ibv_wc`). The status stays an integer, as the adapter wrote it.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
 pub struct WorkCompletion(sys::ibv_wc);
@@ -23,7 +21,7 @@ impl WorkCompletion {
     /// Makes a completion like an adapter's, for the stand-ins in tests. `immediate` is in host byte order.
     #[must_use]
     pub fn scripted(id: u64, status: Status, len: u32, immediate: Option<u32>, qp_num: u32) -> Self {
-        let start = Start { wr_id: id, status: status.0, opcode: 0, vendor_err: 0, byte_len: len };
+        let start = Start { wr_id: id, status: status.0, vendor_err: 0, byte_len: len };
         let flags = if immediate.is_some() { sys::ibv_wc_flags::IBV_WC_WITH_IMM.0 } else { 0 };
         let mut completion = WorkCompletion::blank();
         completion.set(&start, immediate.unwrap_or(0).to_be(), qp_num, flags);
@@ -32,16 +30,15 @@ impl WorkCompletion {
 
     /// A completion of nothing: what a place has before the provider writes it.
     pub(super) fn blank() -> Self {
-        // SAFETY: every field of `ibv_wc` is an integer, for which zero is a value.
-        WorkCompletion(unsafe { mem::zeroed() })
+        WorkCompletion(sys::ibv_wc::default())
     }
 
     /// Writes what is looked at of a `struct ibv_wc`: its first fields, and of the others those given.
     #[inline]
     pub(super) fn set(&mut self, start: &Start, imm_data: u32, qp_num: u32, flags: u32) {
-        let Start { wr_id, status, opcode, vendor_err, byte_len } = *start;
+        let Start { wr_id, status, vendor_err, byte_len } = *start;
         let wc = &mut self.0;
-        (wc.wr_id, wc.status, wc.opcode, wc.vendor_err, wc.byte_len) = (wr_id, status, opcode, vendor_err, byte_len);
+        (wc.wr_id, wc.status, wc.vendor_err, wc.byte_len) = (wr_id, status, vendor_err, byte_len);
         wc.__bindgen_anon_1.imm_data = imm_data;
         (wc.qp_num, wc.wc_flags) = (qp_num, flags);
     }

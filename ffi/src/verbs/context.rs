@@ -8,7 +8,6 @@ use super::sys;
 use super::{errno, extended};
 use std::ffi::CStr;
 use std::io;
-use std::mem;
 use std::slice;
 use std::sync::Arc;
 
@@ -76,8 +75,6 @@ pub struct PortAttributes {
     pub link_layer: u8,
     /// Local identifier; 0 on Ethernet, or where no subnet manager has been.
     pub lid: u16,
-    /// MTU code, largest possible.
-    pub max_mtu: u32,
     /// Active MTU code.
     pub active_mtu: u32,
     /// Entries of the GID table.
@@ -178,6 +175,12 @@ impl Context {
         self.handle.raw()
     }
 
+    /// The provider's operations.
+    pub(super) fn operations(&self) -> sys::ibv_context_ops {
+        // SAFETY: R4: the context is open; the operations are set once, when it is opened.
+        unsafe { (*self.raw()).ops }
+    }
+
     /// Asks the device for its attributes (`ibv_query_device(3)`).
     ///
     /// # Errors
@@ -227,7 +230,6 @@ impl Context {
             state: raw.state,
             link_layer: raw.link_layer,
             lid: raw.lid,
-            max_mtu: raw.max_mtu,
             active_mtu: raw.active_mtu,
             gids: raw.gid_tbl_len.max(0) as u32,
             max_message: raw.max_msg_sz,
@@ -239,10 +241,8 @@ impl Context {
     /// Returns the used entries of port `port`'s GID table of `len` entries (`ibv_query_gid_table(3)`).
     #[must_use]
     pub fn gids(&self, port: u8, len: u32) -> Vec<GidEntry> {
-        // SAFETY: all fields of the entry are integers or a union of integers, for which zero is a value.
-        let blank: sys::ibv_gid_entry = unsafe { mem::zeroed() };
-        let mut raw = vec![blank; MOST_GIDS];
-        let size = mem::size_of::<sys::ibv_gid_entry>();
+        let mut raw = vec![sys::ibv_gid_entry::default(); MOST_GIDS];
+        let size = size_of::<sys::ibv_gid_entry>();
         // SAFETY: the context is open (R4), `raw` is valid for a write of as many entries of `size` bytes.
         let count = unsafe { sys::_ibv_query_gid_table(self.raw(), raw.as_mut_ptr(), raw.len(), 0, size) };
         match usize::try_from(count) {
@@ -256,9 +256,8 @@ impl Context {
     /// The entry of port `port`'s GID table at `index`, or `None` where it is empty.
     #[must_use]
     pub fn gid(&self, port: u8, index: u32) -> Option<GidEntry> {
-        // SAFETY: all fields of the entry are integers or a union of integers, for which zero is a value.
-        let mut raw: sys::ibv_gid_entry = unsafe { mem::zeroed() };
-        let size = mem::size_of::<sys::ibv_gid_entry>();
+        let mut raw = sys::ibv_gid_entry::default();
+        let size = size_of::<sys::ibv_gid_entry>();
         // SAFETY: the context is open (R4), `raw` is valid for a write of `size` bytes.
         let code = unsafe { sys::_ibv_query_gid_ex(self.raw(), u32::from(port), index, &raw mut raw, 0, size) };
         if code == 0 { used(&raw) } else { None }
@@ -267,8 +266,7 @@ impl Context {
     /// Takes the next asynchronous event, if there is one. A system call; never blocks.
     #[must_use]
     pub fn async_event(&self) -> Option<AsyncEvent> {
-        // SAFETY: all fields are integers and pointers, for which zero is a value.
-        let mut raw: sys::ibv_async_event = unsafe { mem::zeroed() };
+        let mut raw = sys::ibv_async_event::default();
         // SAFETY: the context is open (R4), its event descriptor is non-blocking, `raw` is valid for a write.
         if unsafe { sys::ibv_get_async_event(self.raw(), &raw mut raw) } != 0 {
             return None;
@@ -327,12 +325,7 @@ mod tests {
     use super::rate_mbps;
 
     #[test]
-    fn a_four_lane_edr_link_carries_100_gigabits() {
-        assert_eq!(rate_mbps(2, 32), 100_000);
-    }
-
-    #[test]
-    fn an_unknown_width_or_speed_is_taken_as_the_slowest() {
-        assert_eq!(rate_mbps(0, 0), 2_000);
+    fn a_four_lane_edr_link_carries_100_gigabits_and_one_of_unknown_width_and_speed_the_least() {
+        assert_eq!((rate_mbps(2, 32), rate_mbps(0, 0)), (100_000, 2_000));
     }
 }

@@ -5,9 +5,9 @@
 use super::handle::Handle;
 use super::stamped::{self, Reader};
 use super::sys;
-use super::{CompletesWork, Context, WorkCompletion, extended};
+use super::{CompletesWork, Context, WorkCompletion, extended, unsupported};
 use std::io;
-use std::ptr::{self, NonNull};
+use std::ptr;
 use std::sync::Arc;
 
 type PollCq = unsafe extern "C" fn(*mut sys::ibv_cq, i32, *mut sys::ibv_wc) -> i32;
@@ -69,22 +69,18 @@ impl CompletionQueue {
     /// `EOPNOTSUPP` where the adapter does not stamp completions; else as [`Self::new`].
     pub fn stamping(context: &Arc<Context>, entries: u32, batch: usize) -> io::Result<Self> {
         let raw = extended::completion_queue(context, entries, stamped::FLAGS)?;
-        let raw = NonNull::new(raw).ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
         // An extended queue begins as a plain one does (`ibv_cq_ex_to_cq`).
         // SAFETY: R4: the verb has just made it from `context`, which the handle keeps alive.
-        let handle = unsafe { Handle::new(raw.as_ptr().cast(), Arc::clone(context)) }?;
+        let handle = unsafe { Handle::new(raw.cast(), Arc::clone(context)) }?;
         let mut queue = Self::over(context, handle, batch)?;
         // SAFETY: just made, with those flags.
-        let reader = unsafe { Reader::new(raw.as_ptr()) };
-        let reader = reader.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
+        let reader = unsafe { Reader::new(raw) }.ok_or_else(unsupported)?;
         queue.stamped = Some(Stamped { reader, stamps: vec![0; batch].into_boxed_slice() });
         Ok(queue)
     }
 
     fn over(context: &Arc<Context>, handle: CqHandle, batch: usize) -> io::Result<Self> {
-        // SAFETY: the context is open; its operations are set once, when it is opened.
-        let poll = unsafe { (*context.raw()).ops.poll_cq };
-        let poll = poll.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
+        let poll = context.operations().poll_cq.ok_or_else(unsupported)?;
         let completions = vec![WorkCompletion::blank(); batch].into_boxed_slice();
         Ok(Self { handle: Arc::new(handle), poll, completions, stamped: None })
     }
@@ -122,7 +118,7 @@ impl CompletesWork for CompletionQueue {
 
     #[inline(never)]
     fn poll_stamped(&mut self) -> io::Result<(&[WorkCompletion], &[u64])> {
-        let stamped = self.stamped.as_mut().ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
+        let stamped = self.stamped.as_mut().ok_or_else(unsupported)?;
         let queue = self.handle.raw().cast::<sys::ibv_cq_ex>();
         // SAFETY: the queue is live (R4), the one the reader was made of, and `&mut self` keeps others away.
         let taken = unsafe { stamped.reader.read(queue, &mut self.completions, &mut stamped.stamps) }?;

@@ -5,10 +5,10 @@
 //! Setup grade, but for [`raw_clock`]. Threads: any (R4). Tests: `hw-tests`.
 
 use super::context::Context;
-use super::errno;
 use super::sys;
+use super::{errno, unsupported};
 use std::io;
-use std::mem::{offset_of, size_of};
+use std::mem::offset_of;
 
 type QueryValues = unsafe extern "C" fn(*mut sys::ibv_context, *mut sys::ibv_values_ex) -> i32;
 type CreateCq = unsafe extern "C" fn(*mut sys::ibv_context, *mut sys::ibv_cq_init_attr_ex) -> *mut sys::ibv_cq_ex;
@@ -60,8 +60,7 @@ unsafe fn operation<T: Copy>(context: &Context, offset: usize) -> Option<T> {
 pub(super) fn attributes(context: &Context) -> Option<sys::ibv_device_attr_ex> {
     // SAFETY: the type is that of the field.
     let query: QueryDevice = unsafe { operation(context, offset_of!(VerbsContext, query_device_ex)) }?;
-    // SAFETY: all fields are integers, for which zero is a value.
-    let mut attributes: sys::ibv_device_attr_ex = unsafe { std::mem::zeroed() };
+    let mut attributes = sys::ibv_device_attr_ex::default();
     let size = size_of::<sys::ibv_device_attr_ex>();
     // SAFETY: R4; no input is given, and `size` bytes may be written: a library writes no more.
     let code = unsafe { query(context.raw(), std::ptr::null(), &raw mut attributes, size) };
@@ -69,22 +68,18 @@ pub(super) fn attributes(context: &Context) -> Option<sys::ibv_device_attr_ex> {
 }
 
 /// Creates an extended completion queue (`ibv_create_cq_ex(3)`) that can be read with `flags` (`IBV_WC_EX_WITH_*`).
-/// `EOPNOTSUPP`: not with this library, provider or device.
+/// `EOPNOTSUPP`: not with this library or provider. Null and an errno: not with this device.
 pub(super) fn completion_queue(context: &Context, entries: u32, flags: u64) -> io::Result<*mut sys::ibv_cq_ex> {
     // SAFETY: the type is that of the field.
     let create: Option<CreateCq> = unsafe { operation(context, offset_of!(VerbsContext, create_cq_ex)) };
-    let create = create.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
-    // SAFETY: integers and pointers, for which zero is a value.
-    let mut wanted: sys::ibv_cq_init_attr_ex = unsafe { std::mem::zeroed() };
-    (wanted.cqe, wanted.wc_flags) = (entries, flags);
+    let create = create.ok_or_else(unsupported)?;
+    let mut wanted = sys::ibv_cq_init_attr_ex { cqe: entries, wc_flags: flags, ..Default::default() };
     // SAFETY: R4; no channel, no cookie, no parent domain are given.
-    let queue = unsafe { create(context.raw(), &raw mut wanted) };
-    if queue.is_null() { Err(io::Error::last_os_error()) } else { Ok(queue) }
+    Ok(unsafe { create(context.raw(), &raw mut wanted) })
 }
 
 /// Reads the adapter's core clock, raw ticks (`ibv_query_rt_values_ex(3)`; providers put them into `tv_nsec`).
 pub(super) fn raw_clock(context: &Context) -> io::Result<u64> {
-    let unsupported = || io::Error::from_raw_os_error(libc::EOPNOTSUPP);
     // SAFETY: the type is that of the field.
     let query: Option<QueryValues> = unsafe { operation(context, offset_of!(VerbsContext, query_rt_values)) };
     let mut values = sys::ibv_values_ex { comp_mask: sys::IBV_VALUES_MASK_RAW_CLOCK, ..Default::default() };

@@ -47,7 +47,7 @@ pub use queues::{CompletesWork, TakesWork};
 pub use registration::Access;
 pub use srq::SharedReceiveQueue;
 pub use status::{Status, event_name};
-pub use ud::{AddressHandle, Datagram, UdQueuePair};
+pub use ud::{AddressHandle, UdQueuePair};
 
 use std::io;
 
@@ -83,7 +83,7 @@ pub mod async_event {
     pub const SRQ_ERR: u32 = sys::IBV_EVENT_SRQ_ERR;
 }
 
-/// What atomics of an adapter are atomic with (`enum ibv_atomic_cap`).
+/// What atomics of an adapter are atomic with (`enum ibv_atomic_cap`); other values: also with the processors'.
 pub mod atomic_cap {
     use super::sys;
 
@@ -91,8 +91,11 @@ pub mod atomic_cap {
     pub const NONE: u32 = sys::IBV_ATOMIC_NONE;
     /// Those of the other queue pairs of the adapter.
     pub const ADAPTER: u32 = sys::IBV_ATOMIC_HCA;
-    /// Also those of the host's processors.
-    pub const HOST: u32 = sys::IBV_ATOMIC_GLOB;
+}
+
+/// The error where the library, the provider or the adapter has no such operation.
+fn unsupported() -> io::Error {
+    io::Error::from_raw_os_error(libc::EOPNOTSUPP)
 }
 
 /// Turns the return value of a verb that answers 0 or an errno value into a result.

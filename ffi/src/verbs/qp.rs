@@ -6,9 +6,8 @@ use super::cq::CqHandle;
 use super::handle::Handle;
 use super::srq::SrqHandle;
 use super::sys;
-use super::{Access, CompletionQueue, ProtectionDomain, SharedReceiveQueue, TakesWork, errno};
+use super::{Access, CompletionQueue, ProtectionDomain, SharedReceiveQueue, TakesWork, errno, unsupported};
 use std::io;
-use std::mem;
 use std::ptr;
 use std::sync::Arc;
 use sys::ibv_qp_attr_mask as Mask;
@@ -138,18 +137,25 @@ impl QueuePair {
         let keep = Keep { _domain: Arc::clone(domain), _cq: Arc::clone(cq.handle()), _srq: Arc::clone(srq.handle()) };
         // SAFETY: R4: domain and queues are live, and `keep` keeps them alive; `init` is valid for the call.
         let handle = unsafe { Handle::new(sys::ibv_create_qp(domain.raw(), &raw mut init), keep) }.map_err(refusal)?;
-        // SAFETY: the context is open; its operations are set once, when it is opened.
-        let post = unsafe { (*domain.context().raw()).ops.post_send };
-        let post = post.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
+        let post = domain.context().operations().post_send.ok_or_else(unsupported)?;
         Ok(Self { handle, post, max_inline: init.cap.max_inline_data })
     }
+}
 
-    fn modify(&mut self, attr: &mut sys::ibv_qp_attr, mask: Mask) -> io::Result<()> {
-        // SAFETY: R4, and `attr` is valid for the call; the kernel checks the transition.
-        errno(unsafe { sys::ibv_modify_qp(self.handle.raw(), attr, mask.0 as i32) })
+impl<K> Handle<sys::ibv_qp, K> {
+    #[inline]
+    pub(super) fn number(&self) -> u32 {
+        // SAFETY: R4, the queue pair is live; the field is set when it is created.
+        unsafe { (*self.raw()).qp_num }
     }
 
-    fn enter(&mut self, state: u32) -> io::Result<()> {
+    pub(super) fn modify(&mut self, attr: &mut sys::ibv_qp_attr, mask: Mask) -> io::Result<()> {
+        // SAFETY: R4, and `attr` is valid for the call; the kernel checks the transition.
+        errno(unsafe { sys::ibv_modify_qp(self.raw(), attr, mask.0 as i32) })
+    }
+
+    /// Moves to a state that takes no attributes.
+    pub(super) fn enter(&mut self, state: u32) -> io::Result<()> {
         let mut attr = blank();
         attr.qp_state = state;
         self.modify(&mut attr, Mask::IBV_QP_STATE)
@@ -159,8 +165,7 @@ impl QueuePair {
 impl TakesWork for QueuePair {
     #[inline]
     fn number(&self) -> u32 {
-        // SAFETY: R4, the queue pair is live; the field is set when it is created.
-        unsafe { (*self.handle.raw()).qp_num }
+        self.handle.number()
     }
 
     fn max_inline(&self) -> u32 {
@@ -178,14 +183,14 @@ impl TakesWork for QueuePair {
         attr.port_num = port;
         attr.pkey_index = pkey_index;
         attr.qp_access_flags = access.bits();
-        self.modify(
+        self.handle.modify(
             &mut attr,
             Mask::IBV_QP_STATE | Mask::IBV_QP_PORT | Mask::IBV_QP_PKEY_INDEX | Mask::IBV_QP_ACCESS_FLAGS,
         )
     }
 
     fn reset(&mut self) -> io::Result<()> {
-        self.enter(sys::ibv_qp_state::IBV_QPS_RESET)
+        self.handle.enter(sys::ibv_qp_state::IBV_QPS_RESET)
     }
 
     fn ready_to_receive(&mut self, path: &Path, to: &Reception) -> io::Result<()> {
@@ -197,7 +202,7 @@ impl TakesWork for QueuePair {
         attr.max_dest_rd_atomic = to.max_dest_rd_atomic;
         attr.min_rnr_timer = to.rnr_timer;
         attr.ah_attr = address_vector(path);
-        self.modify(
+        self.handle.modify(
             &mut attr,
             Mask::IBV_QP_STATE
                 | Mask::IBV_QP_AV
@@ -217,7 +222,7 @@ impl TakesWork for QueuePair {
         attr.retry_cnt = to.retry_count;
         attr.rnr_retry = to.rnr_retry;
         attr.max_rd_atomic = to.max_rd_atomic;
-        self.modify(
+        self.handle.modify(
             &mut attr,
             Mask::IBV_QP_STATE
                 | Mask::IBV_QP_SQ_PSN
@@ -229,7 +234,7 @@ impl TakesWork for QueuePair {
     }
 
     fn fail(&mut self) -> io::Result<()> {
-        self.enter(sys::ibv_qp_state::IBV_QPS_ERR)
+        self.handle.enter(sys::ibv_qp_state::IBV_QPS_ERR)
     }
 }
 
@@ -239,16 +244,12 @@ fn refusal(error: io::Error) -> io::Error {
 }
 
 pub(super) fn blank() -> sys::ibv_qp_attr {
-    // SAFETY: every field of `ibv_qp_attr` is an integer or a union of integers, for which zero is a value.
-    unsafe { mem::zeroed() }
+    sys::ibv_qp_attr::default()
 }
 
 pub(super) fn address_vector(path: &Path) -> sys::ibv_ah_attr {
-    // SAFETY: every field of `ibv_ah_attr` is an integer or a union of integers, for which zero is a value.
-    let mut vector: sys::ibv_ah_attr = unsafe { mem::zeroed() };
-    vector.dlid = path.lid;
-    vector.sl = path.service_level;
-    vector.port_num = path.port;
+    let (dlid, sl, port_num) = (path.lid, path.service_level, path.port);
+    let mut vector = sys::ibv_ah_attr { dlid, sl, port_num, ..Default::default() };
     if let Some(gid) = path.gid {
         vector.is_global = 1;
         vector.grh.dgid.raw = gid;

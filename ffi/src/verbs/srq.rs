@@ -4,7 +4,7 @@
 
 use super::handle::Handle;
 use super::sys;
-use super::{Arena, ProtectionDomain};
+use super::{Arena, ProtectionDomain, unsupported};
 use std::io;
 use std::ptr;
 use std::sync::Arc;
@@ -35,9 +35,7 @@ impl SharedReceiveQueue {
         let mut init = sys::ibv_srq_init_attr { srq_context: ptr::null_mut(), attr };
         // SAFETY: the domain is live (R4) and `init` valid for the call.
         let handle = unsafe { Handle::new(sys::ibv_create_srq(domain.raw(), &raw mut init), Arc::clone(domain)) }?;
-        // SAFETY: the context is open; its operations are set once, when it is opened.
-        let post = unsafe { (*domain.context().raw()).ops.post_srq_recv };
-        let post = post.ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
+        let post = domain.context().operations().post_srq_recv.ok_or_else(unsupported)?;
         Ok(Self { handle: Arc::new(handle), post, chain: Chain::new(batch) })
     }
 

@@ -22,7 +22,6 @@ pub(super) struct Reader {
     start: unsafe extern "C" fn(Queue, *mut sys::ibv_poll_cq_attr) -> i32,
     next: unsafe extern "C" fn(Queue) -> i32,
     end: unsafe extern "C" fn(Queue),
-    opcode: unsafe extern "C" fn(Queue) -> sys::ibv_wc_opcode::Type,
     vendor_err: unsafe extern "C" fn(Queue) -> u32,
     byte_len: unsafe extern "C" fn(Queue) -> u32,
     imm_data: unsafe extern "C" fn(Queue) -> u32,
@@ -43,7 +42,6 @@ impl Reader {
             start: queue.start_poll?,
             next: queue.next_poll?,
             end: queue.end_poll?,
-            opcode: queue.read_opcode?,
             vendor_err: queue.read_vendor_err?,
             byte_len: queue.read_byte_len?,
             imm_data: queue.read_imm_data?,
@@ -101,13 +99,8 @@ impl Reader {
         let (wr_id, status) = unsafe { ((*queue).wr_id, (*queue).status) };
         // SAFETY: between start and end, as the caller says. A failed completion's other fields are undefined, unused.
         let (start, imm, qp_num, flags) = unsafe {
-            let start = Start {
-                wr_id,
-                status,
-                opcode: (self.opcode)(queue),
-                vendor_err: (self.vendor_err)(queue),
-                byte_len: (self.byte_len)(queue),
-            };
+            let (vendor_err, byte_len) = ((self.vendor_err)(queue), (self.byte_len)(queue));
+            let start = Start { wr_id, status, vendor_err, byte_len };
             *stamp = (self.completion_ts)(queue);
             (start, (self.imm_data)(queue), (self.qp_num)(queue), (self.wc_flags)(queue))
         };

@@ -129,10 +129,7 @@ mod tests {
         assert_eq!(Status(sys::ibv_wc_status::IBV_WC_TM_RNDV_INCOMPLETE).name(), "TM_RNDV_INCOMPLETE");
         assert_eq!(event_name(sys::IBV_EVENT_PORT_ERR), "PORT_ERR");
         assert_eq!(event_name(sys::IBV_EVENT_WQ_FATAL), "WQ_FATAL");
-    }
-
-    #[test]
-    fn a_status_no_header_knows_is_shown_with_its_number() {
+        // One that no header knows is shown with its number.
         assert_eq!(Status(77).to_string(), "IBV_WC_unknown (77)");
     }
 }

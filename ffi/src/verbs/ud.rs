@@ -6,9 +6,8 @@
 use super::handle::Handle;
 use super::qp::{address_vector, blank};
 use super::sys;
-use super::{Arena, CompletesWork as _, CompletionQueue, Context, Path, ProtectionDomain, Status, errno};
+use super::{Arena, CompletesWork as _, CompletionQueue, Context, Path, ProtectionDomain, Status, errno, unsupported};
 use std::io;
-use std::mem;
 use std::ptr;
 use std::sync::Arc;
 use sys::ibv_qp_attr_mask as Mask;
@@ -28,10 +27,6 @@ type Operations = (
     unsafe extern "C" fn(*mut sys::ibv_qp, *mut sys::ibv_send_wr, *mut *mut sys::ibv_send_wr) -> i32,
     unsafe extern "C" fn(*mut sys::ibv_qp, *mut sys::ibv_recv_wr, *mut *mut sys::ibv_recv_wr) -> i32,
 );
-
-/// A datagram that came in: its first bytes, as many as it had.
-#[derive(Debug, Clone)]
-pub struct Datagram(pub Vec<u8>);
 
 /// The way to a peer's port (`ibv_create_ah(3)`). Some adapters (soft-RoCE, `irdma`, `bnxt_re`) look it up by number
 /// when the datagram leaves, so the queue pair holds it until the send has completed ([`UdQueuePair::send`]).
@@ -84,9 +79,8 @@ impl UdQueuePair {
         (size, depth): (usize, u32),
         qkey: u32,
     ) -> io::Result<Self> {
-        // SAFETY: the context is open; its operations are set once, when it is opened.
-        let ops = unsafe { (*context.raw()).ops };
-        let ops = ops.post_send.zip(ops.post_recv).ok_or_else(|| io::Error::from_raw_os_error(libc::EOPNOTSUPP))?;
+        let ops = context.operations();
+        let ops = ops.post_send.zip(ops.post_recv).ok_or_else(unsupported)?;
         let cq = CompletionQueue::new(context, 2 * depth, 16)?;
         let mut init = sys::ibv_qp_init_attr {
             qp_context: ptr::null_mut(),
@@ -118,12 +112,9 @@ impl UdQueuePair {
     /// # Errors
     /// The errno of the verb; `EINVAL` of adapters that set no queue pair twice (`irdma`). It is of no use then.
     pub fn restart(&mut self) -> io::Result<()> {
-        let mut attr = blank();
-        attr.qp_state = sys::ibv_qp_state::IBV_QPS_ERR;
         // A queue pair that is in that state already, or in none that can be left for it, is reset all the same.
-        let _ = self.modify(&mut attr, Mask::IBV_QP_STATE);
-        attr.qp_state = sys::ibv_qp_state::IBV_QPS_RESET;
-        self.modify(&mut attr, Mask::IBV_QP_STATE)?;
+        let _ = self.handle.enter(sys::ibv_qp_state::IBV_QPS_ERR);
+        self.handle.enter(sys::ibv_qp_state::IBV_QPS_RESET)?;
         // What is left of the old life takes room that the new one needs.
         while !self.cq.poll()?.is_empty() {}
         self.life = (self.life + 1) & LIFE.1;
@@ -134,8 +125,7 @@ impl UdQueuePair {
     /// The queue pair number, 24 bits.
     #[must_use]
     pub fn number(&self) -> u32 {
-        // SAFETY: R4, the queue pair is live; the field is set when it is created.
-        unsafe { (*self.handle.raw()).qp_num }
+        self.handle.number()
     }
 
     /// RESET to ready to send, with all receives posted.
@@ -146,22 +136,16 @@ impl UdQueuePair {
         attr.port_num = port;
         attr.pkey_index = pkey_index;
         attr.qkey = self.qkey;
-        self.modify(&mut attr, Mask::IBV_QP_STATE | Mask::IBV_QP_PORT | Mask::IBV_QP_PKEY_INDEX | Mask::IBV_QP_QKEY)?;
-        attr.qp_state = sys::ibv_qp_state::IBV_QPS_RTR;
-        self.modify(&mut attr, Mask::IBV_QP_STATE)?;
+        let what = Mask::IBV_QP_STATE | Mask::IBV_QP_PORT | Mask::IBV_QP_PKEY_INDEX | Mask::IBV_QP_QKEY;
+        self.handle.modify(&mut attr, what)?;
+        self.handle.enter(sys::ibv_qp_state::IBV_QPS_RTR)?;
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_RTS;
-        attr.sq_psn = 0;
-        self.modify(&mut attr, Mask::IBV_QP_STATE | Mask::IBV_QP_SQ_PSN)?;
+        self.handle.modify(&mut attr, Mask::IBV_QP_STATE | Mask::IBV_QP_SQ_PSN)?;
         (0..u64::from(self.depth)).try_for_each(|slot| self.post_receive(slot))
     }
 
     fn id(&self, slot: u64) -> u64 {
         (self.life << LIFE.0) | slot
-    }
-
-    fn modify(&mut self, attr: &mut sys::ibv_qp_attr, mask: Mask) -> io::Result<()> {
-        // SAFETY: R4, and `attr` is valid for the call.
-        errno(unsafe { sys::ibv_modify_qp(self.handle.raw(), attr, mask.0 as i32) })
     }
 
     fn post_receive(&mut self, slot: u64) -> io::Result<()> {
@@ -195,13 +179,14 @@ impl UdQueuePair {
     fn post_send(&mut self, slot: u32, way: &AddressHandle, number: u32, bytes: &[u8]) -> io::Result<()> {
         let no_slot = || io::Error::from_raw_os_error(libc::ENOBUFS);
         let mut span = self.outgoing.write(slot as usize, bytes).ok_or_else(no_slot)?;
-        // SAFETY: every field is an integer, a pointer or a union of those, for which zero is a value.
-        let mut request: sys::ibv_send_wr = unsafe { mem::zeroed() };
-        request.wr_id = self.id(u64::from(slot));
-        request.sg_list = (&raw mut span).cast();
-        request.num_sge = 1;
-        request.opcode = sys::ibv_wr_opcode::IBV_WR_SEND;
-        request.send_flags = sys::ibv_send_flags::IBV_SEND_SIGNALED.0;
+        let mut request = sys::ibv_send_wr {
+            wr_id: self.id(u64::from(slot)),
+            sg_list: (&raw mut span).cast(),
+            num_sge: 1,
+            opcode: sys::ibv_wr_opcode::IBV_WR_SEND,
+            send_flags: sys::ibv_send_flags::IBV_SEND_SIGNALED.0,
+            ..Default::default()
+        };
         request.wr.ud = sys::ibv_send_wr__bindgen_ty_2__bindgen_ty_3 {
             ah: way.0.raw(),
             remote_qpn: number,
@@ -212,11 +197,12 @@ impl UdQueuePair {
         errno(unsafe { (self.ops.0)(self.handle.raw(), &raw mut request, &raw mut bad) })
     }
 
-    /// Takes completions: gives each datagram to `take`, and posts its slot again. Never blocks. Returns their number.
+    /// Takes completions: gives the bytes of each datagram, as many as came and fit, to `take`, and posts its slot
+    /// again. Never blocks. Returns the number of datagrams.
     ///
     /// # Errors
     /// A request failed ([`Self::restart`] the queue pair), a slot was not posted again, or the queue is broken.
-    pub fn receive(&mut self, mut take: impl FnMut(Datagram)) -> io::Result<usize> {
+    pub fn receive(&mut self, mut take: impl FnMut(&[u8])) -> io::Result<usize> {
         let completed: Vec<_> = self.cq.poll()?.iter().map(|c| (c.id(), c.status().0, c.len() as usize)).collect();
         let (mut received, mut failed) = (0, None);
         for (id, status, len) in completed {
@@ -234,7 +220,7 @@ impl UdQueuePair {
                 let mut bytes = vec![0; len.saturating_sub(GRH).min(self.size)];
                 if self.receives.read(slot as usize, GRH, &mut bytes) {
                     received += 1;
-                    take(Datagram(bytes));
+                    take(&bytes);
                 }
                 self.post_receive(u64::from(slot))?;
             }

@@ -12,8 +12,7 @@ use engine::peer::PeerName;
 use engine::select::address::{self, AddressError, PortAddress, PortEntry};
 use engine::select::partners::partners;
 use engine::transport::Directory;
-use ibex_ffi::openmpi::modex;
-use ibex_ffi::openmpi::process::{Name, Process};
+use ibex_ffi::openmpi::process::{self, Name, Process};
 
 use super::messages;
 use super::variables::now;
@@ -28,7 +27,7 @@ static PUBLISHED: Mutex<Vec<PortAddress>> = Mutex::new(Vec::new());
 
 /// Publishes the ports of this process, in the order of the numbers that peers give them.
 pub(crate) fn publish(ports: &[PortEntry]) -> Result<(), i32> {
-    modex::publish(KEY, &address::encode_ports(ports))?;
+    process::publish(KEY, &address::encode_ports(ports))?;
     set_published(ports.iter().map(|entry| entry.address).collect());
     Ok(())
 }
@@ -47,17 +46,17 @@ fn set_published(addresses: Vec<PortAddress>) {
 
 /// Publishes whether this process has chosen ibex' PML, whose messages no other PML receives. The last call counts.
 pub(crate) fn publish_pml(is_chosen: bool) -> Result<(), i32> {
-    modex::publish(PML_KEY, &[if is_chosen { VERSION } else { 0 }])
+    process::publish(PML_KEY, &[if is_chosen { VERSION } else { 0 }])
 }
 
 /// Returns whether a process has published that it has chosen ibex' PML, in the same version.
 pub(crate) fn has_pml(peer: PeerName) -> bool {
-    modex::fetch(PML_KEY, to_openmpi(peer)).is_some_and(|said| said.first() == Some(&VERSION))
+    process::fetch(PML_KEY, to_openmpi(peer)).is_some_and(|said| said.first() == Some(&VERSION))
 }
 
 /// Returns the ports that `peer` has published; `None` if it does not run ibex or found no port.
 pub(crate) fn ports_of(peer: PeerName) -> Option<Result<Vec<PortEntry>, AddressError>> {
-    modex::fetch(KEY, to_openmpi(peer)).map(|blob| address::decode_ports(&blob))
+    process::fetch(KEY, to_openmpi(peer)).map(|blob| address::decode_ports(&blob))
 }
 
 pub(crate) fn process(peer: PeerName) -> Option<Process> {

@@ -58,12 +58,6 @@ pub(in crate::openmpi) unsafe fn host_name(process: *const sys::opal_proc_t) -> 
     unsafe { sys::opal_get_proc_hostname(process) }
 }
 
-/// Whether the job was started with fault tolerance: never in 4.1.
-#[must_use]
-pub fn is_fault_tolerant() -> bool {
-    false
-}
-
 pub(super) type Received = sys::mca_btl_base_descriptor_t;
 
 /// Calls the callback of a tag, if one is registered, with a received message. 4.1 tells callbacks no sender.

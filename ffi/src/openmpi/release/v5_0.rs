@@ -61,13 +61,6 @@ pub(in crate::openmpi) unsafe fn host_name(process: *const sys::opal_proc_t) -> 
     unsafe { name(process) }
 }
 
-/// Whether the job was started with fault tolerance (`mpirun --with-ft ulfm`).
-#[must_use]
-pub fn is_fault_tolerant() -> bool {
-    // SAFETY: reads a flag that Open MPI sets from its parameters before it initialises components.
-    unsafe { sys::ibex_is_fault_tolerant() }
-}
-
 pub(super) type Received = sys::mca_btl_base_receive_descriptor_t;
 
 /// Calls the callback of a tag, if one is registered, with a received message. `sender` returns the sender's endpoint.
