@@ -5,7 +5,12 @@
 
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
+use std::net::{IpAddr, Ipv6Addr};
+
+/// Bits before the IPv4 address in a mapped address (`::ffff:a.b.c.d`).
+const MAPPED: u8 = 96;
+/// Prefix length of every IPv6 subnet (RFC 4291, 2.5.4). The interface would say 128 for an address from DHCP.
+const IPV6: u8 = 64;
 
 /// Most addresses that a port publishes.
 pub const TCP_ADDRESSES: usize = 4;
@@ -36,6 +41,15 @@ pub fn all() -> io::Result<Vec<Interface>> {
         Interface { address: found.ip(), name: found.name, subnet_length }
     };
     Ok(usable.map(interface).collect())
+}
+
+/// The prefix length of the IP subnet of `gid`, by which peers pair ports ([`crate::select::address`]); 0: unknown, as
+/// no interface of this host (or container) has its address.
+#[must_use]
+pub fn subnet_length(gid: [u8; 16], interfaces: &[Interface]) -> u8 {
+    let Some(ipv4) = Ipv6Addr::from(gid).to_ipv4_mapped() else { return IPV6 };
+    let owner = interfaces.iter().find(|interface| interface.address == IpAddr::V4(ipv4));
+    owner.map_or(0, |owner| MAPPED + owner.subnet_length.min(32))
 }
 
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -231,5 +245,28 @@ mod tests {
         for bad in ["10.0.0.0/33", "10.0.0/8", "eth0/24", "10.0.0.0/", "::1/129", "an_interface_with_a_long_name"] {
             assert_eq!(malformed(&format!("eth0,{bad}")), Some(bad));
         }
+    }
+
+    fn subnet_of(gid: &str) -> u8 {
+        let interface = |address: &str, subnet_length| Interface {
+            name: "eth0".to_owned(),
+            address: address.parse().expect("an address"),
+            subnet_length,
+        };
+        let interfaces = [interface("10.1.0.1", 16), interface("10.2.0.1", 24), interface("2001:db8::1", 128)];
+        subnet_length(gid.parse::<Ipv6Addr>().expect("an address").octets(), &interfaces)
+    }
+
+    #[test]
+    fn an_ipv4_subnet_is_as_the_netmask_of_the_interface_says_and_unknown_where_none_has_the_address() {
+        assert_eq!(
+            (subnet_of("::ffff:10.1.0.1"), subnet_of("::ffff:10.2.0.1"), subnet_of("::ffff:10.1.0.2")),
+            (112, 120, 0)
+        );
+    }
+
+    #[test]
+    fn an_ipv6_subnet_has_64_bits_whatever_the_interface_says() {
+        assert_eq!((subnet_of("2001:db8::1"), subnet_of("2001:db8::2"), subnet_of("fe80::1")), (64, 64, 64));
     }
 }

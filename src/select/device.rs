@@ -5,9 +5,8 @@
 use crate::interfaces;
 use crate::limits;
 use crate::select::address::{LINK_ETHERNET, LINK_INFINIBAND, PortAddress};
-use crate::select::choose::{self, Chosen, Considered, DeviceInfo, PartitionKey, PortInfo, Selection};
+use crate::select::choose::{self, Chosen, Considered, DeviceInfo, PartitionKey, PortInfo};
 use crate::select::gid::GidInfo;
-use crate::select::subnet;
 use crate::tunables::Tunables;
 use ibex_ffi::verbs::{self, Context, GidEntry, link_layer};
 use std::io;
@@ -114,15 +113,8 @@ pub struct Survey {
     pub devices: Vec<DeviceInfo>,
     /// Every port, and the decision about it.
     pub considered: Vec<Considered>,
-    complaint: String,
-}
-
-impl Survey {
     /// The message if there is no port to use: findings and advice, in several lines.
-    #[must_use]
-    pub fn complaint(&self) -> String {
-        self.complaint.clone()
-    }
+    pub complaint: String,
 }
 
 /// Examines every device of this machine and chooses the ports to use. Opens and closes devices; creates no queue.
@@ -138,13 +130,9 @@ pub fn survey(tunables: &Tunables) -> Survey {
     // Without interfaces ports are paired in order.
     let interfaces = interfaces::all().unwrap_or_default();
     let ports = selection.chosen().filter_map(|chosen| port_choice(chosen, &devices, &interfaces)).collect();
-    let report = report(&selection);
+    let report = selection.to_string().lines().map(str::to_owned).collect();
     let complaint = selection.no_port_message();
     Survey { ports, report, complaint, warnings: selection.warnings, devices, considered: selection.considered }
-}
-
-fn report(selection: &Selection) -> Vec<String> {
-    selection.to_string().lines().map(str::to_owned).collect()
 }
 
 #[cold]
@@ -168,7 +156,11 @@ fn port_choice(chosen: &Chosen, devices: &[DeviceInfo], interfaces: &[interfaces
         // None is chosen beyond `gid::LAST_INDEX`.
         gid_index: chosen.gid.index as u8,
         gid: chosen.gid.gid,
-        subnet_length: if port.link_layer == LINK_ETHERNET { subnet::length(chosen.gid.gid, interfaces) } else { 0 },
+        subnet_length: if port.link_layer == LINK_ETHERNET {
+            interfaces::subnet_length(chosen.gid.gid, interfaces)
+        } else {
+            0
+        },
         gid_type: chosen.gid.gid_type,
         mtu: chosen.mtu,
     })
@@ -188,17 +180,14 @@ fn describe_all(names: &[String], pkey_index: u64) -> Vec<DeviceInfo> {
 }
 
 fn describe(name: &str, pkey_index: u64) -> DeviceInfo {
-    let mut info = DeviceInfo { name: name.to_owned(), distance: None, unusable: None, ports: Vec::new() };
-    let opened = Context::open(name).and_then(|context| {
-        let attributes = context.attributes()?;
-        Ok((context, attributes))
-    });
+    let mut info = DeviceInfo { name: name.to_owned(), ..DeviceInfo::default() };
+    let opened = Context::open(name).and_then(|context| Ok((context.attributes()?, context)));
     match opened {
-        Ok((context, _)) if !context.is_rdma() => {
+        Ok((_, context)) if !context.is_rdma() => {
             info.unusable =
                 Some("it is not an RDMA adapter (iWARP and usNIC have no InfiniBand queue pairs)".to_owned());
         }
-        Ok((context, attributes)) => {
+        Ok((attributes, context)) => {
             info.ports = (1..=attributes.ports).filter_map(|port| describe_port(&context, port, pkey_index)).collect();
         }
         Err(error) => info.unusable = Some(refusal(name, &error)),

@@ -9,6 +9,5 @@ pub mod device;
 pub mod gid;
 pub mod key;
 pub mod partners;
-pub mod subnet;
 
 pub use device::{PortChoice, Survey, survey};

@@ -101,7 +101,7 @@ pub(crate) struct Gid {
 
 pub(crate) fn look(parameters: &Parameters) -> Adapters {
     let survey = device::survey(&parameters.tunables);
-    let complaint = if survey.ports.is_empty() { survey.complaint() } else { String::new() };
+    let complaint = if survey.ports.is_empty() { survey.complaint.clone() } else { String::new() };
     let each = survey.devices.iter().map(|device| adapter(device, &survey)).collect();
     let parameters = parameters.set.iter().map(|(name, value)| format!("{name}={value}")).collect();
     Adapters { parameters, each, warnings: survey.warnings, complaint }

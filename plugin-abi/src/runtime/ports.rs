@@ -119,7 +119,7 @@ fn open_all<M>(
     if survey.ports.is_empty() {
         // A user who did not name ibex gets no message on a machine without an adapter.
         if now::verbosity() > 0 || (request.is_asked_for)() {
-            messages::no_port(&survey.complaint());
+            messages::no_port(&survey.complaint);
         }
         return Vec::new();
     }

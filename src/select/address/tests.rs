@@ -125,10 +125,6 @@ fn every_field_is_checked_before_use() {
         let refusal = PortAddress::decode(&PortAddress { lid, ..infiniband(1) }.encode()).expect_err("no unicast LID");
         assert!(matches!(refusal, AddressError::Field { field: "LID", .. }), "{refusal}");
     }
-}
-
-#[test]
-fn an_entry_without_a_key_is_refused() {
     let mut bytes = encode_ports(&[entry(ethernet())]);
     bytes[128..].fill(0);
     assert!(matches!(decode_ports(&bytes), Err(AddressError::Field { field: "key", .. })));

@@ -101,7 +101,7 @@ pub(crate) fn completed(events: &[Got]) -> Vec<(u64, Result<(), Status>)> {
 pub(crate) fn choice(tunables: &Tunables) -> PortChoice {
     let device = std::env::var("IBEX_DEVICE").expect("IBEX_DEVICE names the RDMA device to test on");
     let survey = survey(&Tunables { if_include: device.clone(), ..tunables.clone() });
-    survey.ports.first().unwrap_or_else(|| panic!("{device}: {}", survey.complaint())).clone()
+    survey.ports.first().unwrap_or_else(|| panic!("{device}: {}", survey.complaint)).clone()
 }
 
 /// Opens the port once more, for `rank`: the next that has published nothing yet.
