@@ -21,7 +21,7 @@
 //!   [`ProtocolSpec`]. No listener is called for [`Event::Transfer`].
 //! - **N4** A listener's function may be called with its `param` until the listener has been removed.
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -286,8 +286,8 @@ struct Called {
 /// The table of a communicator. The holder of a reference keeps N1 while it uses the table ([`Listeners::of`]).
 pub(crate) struct Listeners {
     called: [Cell<Called>; Event::ALL.len()],
-    /// No borrow outlives a line here, so a callback may change the lists.
-    of: [RefCell<Vec<Listener>>; Event::ALL.len()],
+    /// No reference to a list is held while a listener is called, because a callback may change the lists.
+    of: [Cell<Vec<Listener>>; Event::ALL.len()],
 }
 
 /// Sets the PML that raises these events from now on; `None`: there is none.
@@ -525,7 +525,7 @@ impl Listeners {
         const NOTHING: Called = Called { function: None, handle: 0, param: null_mut() };
         Listeners {
             called: [const { Cell::new(NOTHING) }; Event::ALL.len()],
-            of: [const { RefCell::new(Vec::new()) }; Event::ALL.len()],
+            of: [const { Cell::new(Vec::new()) }; Event::ALL.len()],
         }
     }
 
@@ -548,47 +548,49 @@ impl Listeners {
     }
 
     fn add(&self, event: Event, listener: Listener) {
-        self.of[event as usize].borrow_mut().push(listener);
-        self.follow(event);
+        self.change(event, |list| list.push(listener));
     }
 
     fn set_alone(&self, event: Event, handle: i64, alone: Function) {
-        for listener in self.of[event as usize].borrow_mut().iter_mut().filter(|listener| listener.handle == handle) {
-            listener.alone = alone;
-        }
-        self.follow(event);
+        self.change(event, |list| {
+            list.iter_mut().filter(|listener| listener.handle == handle).for_each(|listener| listener.alone = alone);
+        });
     }
 
-    fn follow(&self, event: Event) {
-        let list = &self.of[event as usize];
-        let called = match list.borrow().as_slice() {
+    /// Changes the list of an event, and with it what is called.
+    fn change<T>(&self, event: Event, change: impl FnOnce(&mut Vec<Listener>) -> T) -> T {
+        let place = &self.of[event as usize];
+        let mut list = place.take();
+        let result = change(&mut list);
+        let (function, handle, param) = match list.as_slice() {
             [Listener { handle, alone, param, .. }] if *handle != TAKEN.handle => (Some(*alone), *handle, *param),
             all if all.iter().all(Listener::is_taken) => (None, 0, null_mut()),
-            _ => (Some(call_each as Function), 0, std::ptr::from_ref(list).cast_mut().cast()),
+            _ => (Some(call_each as Function), 0, std::ptr::from_ref(place).cast_mut().cast()),
         };
-        let (function, handle, param) = called;
+        place.set(list);
         self.called[event as usize].set(Called { function, handle, param });
+        result
     }
 
     /// Removes the listener with this handle. Within a callback, which may be called from an iteration over the list,
     /// [`TAKEN`] takes its place. Returns the number of listeners removed.
     fn take(&self, event: Event, handle: i64, is_within: bool) -> usize {
-        let mut list = self.of[event as usize].borrow_mut();
-        let mut taken = 0;
-        for listener in list.iter_mut().filter(|listener| listener.handle == handle) {
-            *listener = TAKEN;
-            taken += 1;
-        }
-        if !is_within {
-            list.retain(|listener| !listener.is_taken());
-        }
-        drop(list);
-        self.follow(event);
-        taken
+        self.change(event, |list| {
+            let mut taken = 0;
+            for listener in list.iter_mut().filter(|listener| listener.handle == handle) {
+                *listener = TAKEN;
+                taken += 1;
+            }
+            if !is_within {
+                list.retain(|listener| !listener.is_taken());
+            }
+            taken
+        })
     }
 
     fn count(&self) -> usize {
-        self.of.iter().map(|list| list.borrow().iter().filter(|listener| !listener.is_taken()).count()).sum()
+        let of = |event| self.change(event, |list| list.iter().filter(|listener| !listener.is_taken()).count());
+        Event::ALL.into_iter().map(of).sum()
     }
 
     #[inline(always)]
@@ -635,14 +637,15 @@ unsafe fn call(function: Function, handle: i64, param: *mut c_void, id: isize, s
     }
 }
 
-/// Calls each of several listeners. A callback may change the list, so it is not borrowed during a call.
+/// Calls each of several listeners. A callback may change the list, so each is copied before it is called.
 unsafe extern "C" fn call_each(_: i64, id: isize, spec: *mut Spec, list: *mut c_void) -> c_int {
     // SAFETY: N4: the table's list for this event; N1: nobody else uses it.
-    let list = unsafe { &*list.cast_const().cast::<RefCell<Vec<Listener>>>() };
+    let list = unsafe { &*list.cast_const().cast::<Cell<Vec<Listener>>>() };
     // SAFETY: N3.
     unsafe { (*spec).stamp = 0 };
     let mut place = 0;
-    let at = |place: usize| list.borrow().get(place).copied();
+    // SAFETY: N1; the reference ends before a listener is called.
+    let at = |place: usize| unsafe { &*list.as_ptr() }.get(place).copied();
     while let Some(Listener { handle, function, param, .. }) = at(place) {
         // SAFETY: N3, of this function's caller; N4: the listener is in the list.
         unsafe { call(function, handle, param, id, spec) };
