@@ -50,10 +50,9 @@ pub(crate) fn another_ibex(refusal: &dyn Display) {
 }
 
 pub(crate) fn parameter(error: &dyn Display) {
-    let text = format!(
+    of_host(&format!(
         "ibex: {error}.\nibex takes no part in this job; the job goes on with its other transports, if it has any."
-    );
-    of_host(&text);
+    ));
 }
 
 pub(crate) fn parameter_of_pml(error: &dyn Display) {
@@ -65,8 +64,7 @@ pub(crate) fn written_parameter(error: &dyn Display, used: u64) {
 }
 
 pub(crate) fn no_port(complaint: &str) {
-    let text = format!("ibex found no port it can use, and takes no part in this job.\n{complaint}");
-    of_host(&text);
+    of_host(&format!("ibex found no port it can use, and takes no part in this job.\n{complaint}"));
 }
 
 pub(crate) fn port_not_opened(host: &str, error: &dyn Display) {
@@ -109,24 +107,21 @@ pub(crate) fn callback_failed(event: &str, code: i32) {
 }
 
 pub(crate) fn not_published(code: i32) {
-    let text = format!(
+    of_host(&format!(
         "ibex could not publish its ports to the other processes (Open MPI's code {code}), and takes no part in this job.\n\
          The process manager (PMIx) did not take them: check that mpirun is of the same Open MPI as the program."
-    );
-    of_host(&text);
+    ));
 }
 
 pub(crate) fn unreadable_peer(peer: PeerName, host: &str, error: &dyn Display) {
     static SAID: AtomicBool = AtomicBool::new(false);
-    if SAID.swap(true, Ordering::Relaxed) {
-        return;
+    if !SAID.swap(true, Ordering::Relaxed) {
+        channel::banner(&format!(
+            "rank {} on host {host} runs an ibex that this one cannot talk to: {error}\n\
+             The two use other transports, if there are any. Install the same ibex on every host of the job.",
+            peer.rank
+        ));
     }
-    let text = format!(
-        "rank {} on host {host} runs an ibex that this one cannot talk to: {error}\n\
-         The two use other transports, if there are any. Install the same ibex on every host of the job.",
-        peer.rank
-    );
-    channel::banner(&text);
 }
 
 /// No port reaches the receiver of a message. The PML then ends the job.
@@ -158,13 +153,12 @@ pub(crate) fn cannot_register(size: usize, port: &str) {
     // `None`: the driver may have asked for more than the memory itself, so the number of bytes is unknown.
     let error = io::Error::from_raw_os_error(libc::ENOMEM);
     let advice = limits::advice(&error, None).unwrap_or_default();
-    let text = format!(
+    channel::banner(&format!(
         "ibex could not register {size} bytes with {port}: {error}. ibex copies messages instead, which is slower;\n\
          a window (MPI_Win_create, MPI_Win_allocate) needs the registration and fails.\n\
          {advice}.\n\
          Do this on every host, also for the service that starts the processes."
-    );
-    channel::banner(&text);
+    ));
 }
 
 /// A connection failed. The caller then notifies Open MPI, which ends the job.

@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_opened_once_for_two_faces_and_closed_by_the_last() {
+    fn ports_are_opened_once_for_two_faces_closed_by_the_last_and_then_opened_anew() {
         let (open, mut opened) = (AtomicI32::new(0), 0);
         let mut in_use = InUse::new();
         let btl = take_all(&mut in_use, &open, &mut opened);
@@ -241,6 +241,8 @@ mod tests {
         assert_eq!((in_use.is_empty(), open.load(Ordering::Relaxed)), (false, 2), "the other face uses them");
         drop(pml);
         assert_eq!((in_use.is_empty(), open.load(Ordering::Relaxed)), (true, 0));
+        let again = take_all(&mut in_use, &open, &mut opened);
+        assert_eq!((opened, open.load(Ordering::Relaxed), again.len()), (2, 2, 2));
     }
 
     #[test]
@@ -253,15 +255,6 @@ mod tests {
         assert_eq!(open.load(Ordering::Relaxed), 2);
         pml.pop();
         assert_eq!((in_use.is_empty(), open.load(Ordering::Relaxed)), (false, 1));
-    }
-
-    #[test]
-    fn after_the_last_face_has_gone_ports_are_opened_anew() {
-        let (open, mut opened) = (AtomicI32::new(0), 0);
-        let mut in_use = InUse::new();
-        drop(take_all(&mut in_use, &open, &mut opened));
-        let again = take_all(&mut in_use, &open, &mut opened);
-        assert_eq!((opened, open.load(Ordering::Relaxed), again.len()), (2, 2, 2));
     }
 
     #[test]
