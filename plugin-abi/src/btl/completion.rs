@@ -163,10 +163,12 @@ pub(crate) unsafe fn operations_done(done: &OperationChain) {
     }
 }
 
+/// Calls Open MPI back for a completed operation, tells tools, and gives the record back.
+///
 /// # Safety
 /// `operation` is one of this module's, and no request has it as its token any more.
 #[inline]
-unsafe fn operation_done(
+pub(super) unsafe fn operation_done(
     module: &Module,
     operation: *mut Operation,
     to: EndpointId,
@@ -188,7 +190,7 @@ unsafe fn operation_done(
 /// # Safety
 /// The record is one of this module's, and the caller owns it.
 #[inline]
-unsafe fn give_back(module: &Module, operation: *mut Operation) {
+pub(super) unsafe fn give_back(module: &Module, operation: *mut Operation) {
     // `None`: the port is entered further up the stack, which does not happen, as the engine does not call back.
     if let Some(state) = module.enter() {
         // SAFETY: the caller owns the record, which is one of this module's.

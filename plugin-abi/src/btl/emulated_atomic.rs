@@ -27,6 +27,7 @@ use ibex_ffi::openmpi::sys;
 
 use super::atomic::{btl_atomic_cswap, btl_atomic_fop};
 use super::atomic_message::{Message, OPERAND, SIZE, Word, done, performed};
+use super::completion::{give_back, operation_done};
 use super::descriptor::pool::Descriptor;
 use super::endpoint::endpoint;
 use super::module::Module;
@@ -115,7 +116,7 @@ pub(super) unsafe fn start(
         let code = send(module, call.peer, &Message { word, number, address, from: me, port: module.index });
         if code < 0 && waiting().remove(&number).is_some() {
             // SAFETY: the record is this module's, and has just been taken out of the table.
-            unsafe { give_back(module, operation) };
+            unsafe { give_back(module, operation.as_ptr()) };
             return code;
         }
         if let Some((watched, moment)) = watched {
@@ -138,15 +139,6 @@ fn watched(
     let (operation, local) = (watch::operation_number(), call.local_address.addr() as u64);
     let (bytes, peer) = (OPERAND as u64, watch::rank(peer()));
     Some((Watched { kind, operation, local, remote, bytes, peer }, events::host_timestamp()))
-}
-
-/// # Safety
-/// The record is this module's, and was taken out of the table, so nothing names it.
-unsafe fn give_back(module: &Module, operation: NonNull<Operation>) {
-    if let Some(state) = module.enter() {
-        // SAFETY: the caller says that it was taken out of the table, so nothing names it.
-        unsafe { state.operations.give_back(operation.as_ptr()) };
-    }
 }
 
 fn send(module: &Module, peer: *mut sys::mca_btl_base_endpoint_t, message: &Message) -> c_int {
@@ -267,16 +259,10 @@ fn describe(module: &Module, of: impl FnOnce(&mut Port) -> EndpointId) -> String
 fn answered(number: u64, value: u64) {
     let Some(Waiting(operation)) = waiting().remove(&number) else { return };
     // SAFETY: the record was taken out of the table, so nobody else uses it.
-    let &Operation { call, watched, .. } = unsafe { operation.as_ref() };
-    // SAFETY: M3: the operation was not complete until now, and this is its only callback.
+    let call = unsafe { (*operation.as_ptr()).call };
+    // SAFETY: M3: the operation was not complete until now. M1: its module, perhaps not that of the answer.
     unsafe {
         write_result(&call, value);
-        call.call(sys::OPAL_SUCCESS);
+        operation_done(Module::from_raw(call.btl), operation.as_ptr(), endpoint(call.peer), Ok(()), None);
     }
-    if call.is_watched {
-        // SAFETY: `is_watched` is set only after the field was written.
-        watch::done(unsafe { watched.assume_init_ref() }, Ok(()), None);
-    }
-    // SAFETY: taken out of the table, and its callback has run. M1: its module, perhaps not that of the answer.
-    unsafe { give_back(Module::from_raw(call.btl), operation) };
 }

@@ -67,28 +67,23 @@ pub(crate) fn endpoint(pointer: *mut sys::mca_btl_base_endpoint_t) -> EndpointId
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::{Mutex, PoisonError};
 
-    /// Held by a test that makes ranges, because a range that one test frees may be mapped by another.
-    static RANGES: Mutex<()> = Mutex::new(());
+    fn mappings() -> String {
+        std::fs::read_to_string("/proc/self/maps").expect("the kernel lists the mappings")
+    }
 
+    /// One test, because a range that is freed may be mapped by another.
     #[test]
-    fn an_endpoint_survives_the_way_through_open_mpi() {
-        let _alone = RANGES.lock().unwrap_or_else(PoisonError::into_inner);
-        let range = EndpointRange::new().expect("addresses");
+    fn endpoints_survive_the_way_through_open_mpi_at_addresses_of_nothing_else_which_are_given_back() {
+        let ranges = [EndpointRange::new().expect("addresses"), EndpointRange::new().expect("addresses")];
+        let range = &ranges[0];
         for index in [0, 1, 70_000, (1 << 24) - 2] {
             let pointer = range.pointer(EndpointId::from_index(index));
             assert!(!pointer.is_null());
             assert_eq!(endpoint(pointer), EndpointId::from_index(index));
         }
         assert_eq!(endpoint(null_mut()), EndpointId::from_index(u32::MAX));
-    }
-
-    #[test]
-    fn no_endpoint_has_the_address_of_anything_else() {
-        let _alone = RANGES.lock().unwrap_or_else(PoisonError::into_inner);
-        let ranges = [EndpointRange::new().expect("addresses"), EndpointRange::new().expect("addresses")];
-        let maps = std::fs::read_to_string("/proc/self/maps").expect("the kernel lists the mappings");
+        let maps = mappings();
         for range in &ranges {
             let start = range.start.as_ptr().addr();
             let holds = |line: &&str| {
@@ -102,14 +97,9 @@ mod tests {
         let first = EndpointId::from_index(0);
         assert_ne!(ranges[0].pointer(first), ranges[1].pointer(first));
         assert!(ranges[0].pointer(first).addr() > 1 << 16, "unlike the small numbers that other BTLs use");
-    }
-
-    #[test]
-    fn a_range_is_given_back() {
-        let _alone = RANGES.lock().unwrap_or_else(PoisonError::into_inner);
+        drop(ranges);
         let start = EndpointRange::new().expect("addresses").start.as_ptr().addr();
-        let maps = std::fs::read_to_string("/proc/self/maps").expect("the kernel lists the mappings");
         let wanted = format!("{start:x}-{:x} ---p", start + LENGTH);
-        assert!(!maps.contains(&wanted), "{wanted}");
+        assert!(!mappings().contains(&wanted), "{wanted}");
     }
 }

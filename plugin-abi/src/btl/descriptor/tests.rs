@@ -12,6 +12,7 @@ const EAGER: usize = 1024;
 const LARGE: usize = 4096;
 
 /// Slots at invented addresses, which nobody accesses; records the calls.
+#[derive(Default)]
 struct Invented {
     next: u64,
     grown: Vec<(u32, u32)>,
@@ -24,14 +25,7 @@ struct Invented {
 
 impl Invented {
     fn new() -> Self {
-        Invented {
-            next: 1 << 20,
-            grown: Vec::new(),
-            reclaimed: 0,
-            exhausted: false,
-            done: Vec::new(),
-            refused: Vec::new(),
-        }
+        Invented { next: 1 << 20, ..Invented::default() }
     }
 }
 
@@ -74,12 +68,8 @@ fn slots_that_cannot_be_had_from_the_start_are_an_error() {
 }
 
 #[test]
-fn open_mpis_part_of_a_descriptor_stands_first() {
+fn a_descriptor_begins_with_open_mpis_part_and_fills_four_cache_lines_at_most() {
     assert_eq!(std::mem::offset_of!(Descriptor, base), 0);
-}
-
-#[test]
-fn a_descriptor_fills_four_cache_lines_at_most() {
     assert!(size_of::<Descriptor>() <= 256, "{}", size_of::<Descriptor>());
 }
 
