@@ -10,14 +10,6 @@
 #include "ompi/group/group.h"
 #include "release.h"
 
-void *ibex_tool_comm_world(void);
-int ibex_tool_comm_is_valid(void *comm);
-uint64_t ibex_tool_comm_number(void *comm);
-int ibex_tool_comm_set_number(void *comm, uint64_t number, uint64_t (*on_duplicated)(uint64_t, void *), void (*on_freed)(uint64_t));
-uint32_t ibex_tool_comm_ranks(void *comm, int *of_job, uint32_t count);
-void *ibex_tool_byte(void);
-void ibex_tool_abort(int code);
-
 static int keyval = MPI_KEYVAL_INVALID;
 
 /* Functions of communicator.rs: `duplicated` returns the number of a communicator's duplicate, 0 for none. */

@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tracked communicators: their ranks, what they are copies of, and whether they have been freed (`communicator.c`).
 //! Each has a number, as an attribute of ibex. MPI calls back when it duplicates such a communicator, whose copy gets a
-//! number of its own, or frees it. Called by `peruse/`. Grade: setup. Threads: any; the lock of the table is not held
-//! during calls of MPI, which calls back. Tests: `tests/tool/peruse.c`, `hw-tests/tools/peruse_communicators.c`.
+//! number of its own, or frees it; `peruse/` is told. Called by `peruse/`. Grade: setup. Threads: any; the lock of the
+//! table is not held during calls of MPI, which calls back. Tests: `tests/tool/peruse.c`,
+//! `hw-tests/tools/peruse_communicators.c`.
 
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use super::peruse;
 use crate::runtime::listeners;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -26,7 +28,8 @@ unsafe impl Sync for Comm {}
 pub(crate) struct Byte(pub(crate) *mut c_void);
 
 unsafe extern "C" {
-    safe fn ibex_tool_comm_world() -> Comm;
+    #[link_name = "ibex_tool_comm_world"]
+    pub(super) safe fn world() -> Comm;
     safe fn ibex_tool_comm_is_valid(comm: Comm) -> c_int;
     fn ibex_tool_comm_number(comm: Comm) -> u64;
     fn ibex_tool_comm_set_number(
@@ -36,26 +39,10 @@ unsafe extern "C" {
         on_freed: extern "C" fn(u64),
     ) -> c_int;
     fn ibex_tool_comm_ranks(comm: Comm, of_job: *mut c_int, count: u32) -> u32;
-    safe fn ibex_tool_byte() -> Byte;
-    safe fn ibex_tool_abort(code: c_int);
-}
-
-/// Functions of PERUSE that are called for a tracked communicator.
-#[derive(Clone, Copy)]
-pub(super) struct FollowedBy {
-    /// Returns the handles that shall follow a copy of it.
-    pub(super) propagated: fn(&TrackedComm) -> Vec<i64>,
-    /// Called with a new copy, which has its followers.
-    pub(super) copied: fn(&Arc<TrackedComm>),
-    /// Called with the number of a freed one; `None`: all are freed.
-    pub(super) freed: fn(Option<u64>),
-}
-
-static FOLLOWED_BY: OnceLock<FollowedBy> = OnceLock::new();
-
-/// Sets the functions to call. To be called before the first communicator is tracked.
-pub(super) fn followed_by(who: FollowedBy) {
-    FOLLOWED_BY.get_or_init(|| who);
+    #[link_name = "ibex_tool_byte"]
+    pub(super) safe fn byte() -> Byte;
+    #[link_name = "ibex_tool_abort"]
+    pub(super) safe fn abort(code: c_int);
 }
 
 #[derive(Debug)]
@@ -89,10 +76,6 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 
 fn tracked() -> MutexGuard<'static, BTreeMap<u64, Arc<TrackedComm>>> {
     TRACKED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-pub(crate) fn world() -> Comm {
-    ibex_tool_comm_world()
 }
 
 /// Returns whether MPI has this communicator. MPI is initialised and not finalised.
@@ -140,25 +123,15 @@ pub(crate) fn followed_by_handle(handle: i64) -> Vec<Arc<TrackedComm>> {
     tracked().values().filter(|copy| copy.followers.contains(&handle)).cloned().collect()
 }
 
-pub(crate) fn byte() -> Byte {
-    ibex_tool_byte()
-}
-
-pub(crate) fn abort(code: c_int) {
-    ibex_tool_abort(code);
-}
-
 /// MPI calls this when it duplicates a tracked communicator. The handles that are to be propagated follow the copy.
 extern "C" fn duplicated(number: u64, comm: Comm) -> u64 {
     crate::runtime::guard::fence("tracking a communicator", 0, || {
         let Some(original) = tracked().get(&number).cloned() else { return 0 };
-        let followers: Arc<[i64]> = FOLLOWED_BY.get().map_or(Vec::new(), |who| (who.propagated)(&original)).into();
+        let followers = peruse::propagated(&original).into();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let copy = TrackedComm::new(number, comm, Arc::clone(&original.ranks), followers);
         tracked().insert(number, Arc::clone(&copy));
-        if let Some(who) = FOLLOWED_BY.get() {
-            (who.copied)(&copy);
-        }
+        peruse::copied(&copy);
         number
     })
 }
@@ -171,9 +144,7 @@ extern "C" fn freed(number: u64) {
         for gone in tracked().values().filter(|known| all || known.number == number) {
             gone.is_freed.store(true, Ordering::SeqCst);
         }
-        if let Some(who) = FOLLOWED_BY.get() {
-            (who.freed)((!all).then_some(number));
-        }
+        peruse::communicator_freed((!all).then_some(number));
         if let Some(gone) = gone {
             // SAFETY: MPI is deleting its attributes, and frees it afterwards.
             unsafe { listeners::forget(gone.comm.0.cast()) };

@@ -12,27 +12,6 @@
 #include "opal/mca/base/mca_base_var_enum.h"
 #include "release.h"
 
-int ibex_tool_mpi_t_is_initialized(void);
-int ibex_tool_may_call(void);
-const volatile uint32_t *ibex_tool_init_count(void);
-int ibex_tool_mpi_is_usable(void);
-int ibex_tool_mpi_was_initialized(void);
-int ibex_tool_mpi_was_finalized(void);
-int ibex_tool_may_call_mpi(void);
-void *ibex_tool_datatype(int kind);
-uint64_t ibex_tool_context(const void *obj_handle, int *is_valid);
-int ibex_tool_tell_when_freed(const void *obj_handle, void (*on_freed)(uint64_t));
-int ibex_tool_category(int index, char *name, int room);
-int ibex_tool_info_get(void *info, const char *key, char *value, int room);
-int ibex_tool_info_new(void **info);
-int ibex_tool_info_set(void *info, const char *key, const char *value);
-void *ibex_tool_info_null(void);
-void *ibex_tool_enum_new(const char *name, const char *const *items, int count);
-int ibex_tool_code(int code);
-void ibex_tool_explain_codes(void);
-int ibex_tool_verbosity(int level);
-int ibex_tool_bind(int communicator);
-
 /* Number of calls of MPI_T_init_thread minus that of MPI_T_finalize. Null in an MPI that hides its symbols. */
 extern volatile uint32_t ompi_mpit_init_count __attribute__((weak));
 
@@ -59,14 +38,6 @@ const volatile uint32_t *ibex_tool_init_count(void)
     return &ompi_mpit_init_count != NULL ? &ompi_mpit_init_count : &hidden;
 }
 
-int ibex_tool_mpi_is_usable(void)
-{
-    int initialized = 0, finalized = 0;
-    PMPI_Initialized(&initialized);
-    PMPI_Finalized(&finalized);
-    return initialized && !finalized;
-}
-
 int ibex_tool_mpi_was_initialized(void)
 {
     int initialized = 0;
@@ -80,6 +51,11 @@ int ibex_tool_mpi_was_finalized(void)
     int finalized = 0;
     PMPI_Finalized(&finalized);
     return finalized;
+}
+
+int ibex_tool_mpi_is_usable(void)
+{
+    return ibex_tool_mpi_was_initialized() && !ibex_tool_mpi_was_finalized();
 }
 
 /* Whether this thread may call MPI now, by the thread level: no other thread may be calling it at the same time. */

@@ -27,7 +27,9 @@ unsafe impl Sync for Enum {}
 unsafe extern "C" {
     safe fn ibex_tool_mpi_t_is_initialized() -> c_int;
     safe fn ibex_tool_may_call() -> c_int;
-    safe fn ibex_tool_init_count() -> *const u32;
+    /// Returns the address of the count that [`may_call`] compares with 0. It is always valid.
+    #[link_name = "ibex_tool_init_count"]
+    pub(crate) safe fn init_count() -> *const u32;
     safe fn ibex_tool_mpi_is_usable() -> c_int;
     safe fn ibex_tool_mpi_was_initialized() -> c_int;
     safe fn ibex_tool_mpi_was_finalized() -> c_int;
@@ -42,7 +44,9 @@ unsafe extern "C" {
     safe fn ibex_tool_info_null() -> Info;
     fn ibex_tool_enum_new(name: *const c_char, items: *const *const c_char, count: c_int) -> Enum;
     safe fn ibex_tool_code(code: c_int) -> c_int;
-    safe fn ibex_tool_explain_codes();
+    /// Adds the codes of `include/ibex_mpi_t.h` to `MPI_Error_string`. MPI is initialised and not finalised.
+    #[link_name = "ibex_tool_explain_codes"]
+    pub(crate) safe fn explain_codes();
     safe fn ibex_tool_verbosity(level: c_int) -> c_int;
     safe fn ibex_tool_bind(communicator: c_int) -> c_int;
 }
@@ -65,11 +69,6 @@ impl Code {
     }
 }
 
-/// Adds the codes of `include/ibex_mpi_t.h` to `MPI_Error_string`. MPI is initialised and not finalised.
-pub(crate) fn explain_codes() {
-    ibex_tool_explain_codes();
-}
-
 /// Returns whether `MPI_T_init_thread` has been called more often than `MPI_T_finalize`.
 #[inline]
 pub(crate) fn is_initialized() -> bool {
@@ -84,11 +83,6 @@ pub(super) fn initialized() -> Result<(), Code> {
 #[inline]
 pub(crate) fn may_call() -> bool {
     ibex_tool_may_call() != 0
-}
-
-/// Returns the address of the count that [`may_call`] compares with 0. It is always valid.
-pub(crate) fn init_count() -> *const u32 {
-    ibex_tool_init_count()
 }
 
 pub(crate) fn mpi_is_usable() -> bool {

@@ -8,7 +8,7 @@
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::OnceLock;
 
-use engine::events::{self, SourceId, TABLE, TypeId, Value};
+use engine::events::{self, ConvertedTimestamp, SourceId, TABLE, TypeId, Value};
 
 use super::arguments::{Null, Out, give_text, room};
 use super::host::{self, Code, Datatype, Enum, Info, initialized};
@@ -24,8 +24,12 @@ const FORMER_PREFIX: &str = "btl_ibex_";
 
 /// Exports each call under both names. A `delivering` call delivers waiting events at its end, a `plain` call does not.
 macro_rules! calls {
-    (@end delivering) => { require_none::deliver() };
-    (@end plain) => {};
+    (@end delivering $code:ident) => {
+        if $code == Code::Success.number() {
+            require_none::deliver();
+        }
+    };
+    (@end plain $code:ident) => {};
     ($( $(#[$doc:meta])* $end:ident fn $name:ident, $profiled:ident($($argument:ident: $type:ty),*) $body:block )*) => { $(
         $(#[$doc])*
         ///
@@ -34,19 +38,9 @@ macro_rules! calls {
         #[unsafe(no_mangle)]
         #[allow(non_snake_case, reason = "the standard's name")]
         pub(super) unsafe extern "C" fn $profiled($($argument: $type),*) -> c_int {
-            if copies::is_refused() {
-                return Code::NotSupported.number();
-            }
-            // A panic is a defect of ibex, not of the tool; the standard has no code for it.
-            let code: Result<(), Answer> = fence(stringify!($name), Err(Answer::Code(Code::Invalid)), || $body);
-            match code {
-                Ok(()) => {
-                    calls!(@end $end);
-                    Code::Success.number()
-                }
-                Err(Answer::Code(code)) => code.number(),
-                Err(Answer::Mpi(number)) => number,
-            }
+            let code = answer(stringify!($name), || $body);
+            calls!(@end $end code);
+            code
         }
 
         $(#[$doc])*
@@ -62,9 +56,27 @@ macro_rules! calls {
     )* };
 }
 
-enum Answer {
+pub(super) enum Answer {
     Code(Code),
     Mpi(c_int),
+}
+
+/// Runs the body of a call, unless the interface is not initialised or this ibex is not the first; returns its code.
+#[inline(always)]
+pub(super) fn answer(name: &'static str, body: impl FnOnce() -> Result<(), Answer>) -> c_int {
+    if copies::is_refused() {
+        return Code::NotSupported.number();
+    }
+    // A panic is a defect of ibex, not of the tool; the standard has no code for it.
+    let run = || {
+        initialized()?;
+        body()
+    };
+    match fence(name, Err(Answer::Code(Code::Invalid)), run) {
+        Ok(()) => Code::Success.number(),
+        Err(Answer::Code(code)) => code.number(),
+        Err(Answer::Mpi(number)) => number,
+    }
 }
 
 impl From<Code> for Answer {
@@ -87,7 +99,7 @@ fn event_type(index: c_int) -> Result<TypeId, Code> {
     usize::try_from(index).ok().and_then(TypeId::from_index).ok_or(Code::InvalidIndex)
 }
 
-pub(super) fn source(index: c_int) -> Result<SourceId, Code> {
+fn source(index: c_int) -> Result<SourceId, Code> {
     usize::try_from(index).ok().and_then(SourceId::from_index).ok_or(Code::InvalidIndex)
 }
 
@@ -107,7 +119,6 @@ fn events_in(category: c_int) -> Result<usize, Answer> {
 
 calls! {
     delivering fn MPI_T_event_get_num, PMPI_T_event_get_num(num_events: Out<'_, c_int>) {
-        initialized()?;
         Ok(num_events.fill(TABLE.len() as c_int)?)
     }
 
@@ -117,7 +128,6 @@ calls! {
         datatypes: *mut Datatype, displacements: *mut isize, num_elements: Out<'_, c_int>, enumtype: Out<'_, Enum>,
         info: Out<'_, Info>, desc: *mut c_char, desc_len: *mut c_int, bind: Out<'_, c_int>
     ) {
-        initialized()?;
         let event_type = event_type(event_index)?;
         let row = event_type.row();
         // SAFETY: the caller says that each length is null or can be read.
@@ -153,7 +163,6 @@ calls! {
     delivering fn MPI_T_event_get_index, PMPI_T_event_get_index(
         name: *const c_char, event_index: Out<'_, c_int>
     ) {
-        initialized()?;
         required(name)?;
         event_index.required()?;
         // SAFETY: not null; the caller says that it is a string.
@@ -167,7 +176,6 @@ calls! {
     delivering fn MPI_T_event_handle_alloc, PMPI_T_event_handle_alloc(
         event_index: c_int, obj_handle: *mut c_void, info: Info, event_registration: Out<'_, RegistrationHandle>
     ) {
-        initialized()?;
         event_registration.required()?;
         let event_type = event_type(event_index)?;
         // SAFETY: the caller says that `obj_handle` is null or an object of the type's kind, and `info` valid or null.
@@ -179,7 +187,6 @@ calls! {
     delivering fn MPI_T_event_handle_set_info, PMPI_T_event_handle_set_info(
         event_registration: RegistrationHandle, info: Info
     ) {
-        initialized()?;
         // SAFETY: the caller says that `info` is valid or null.
         Ok(unsafe { registration::set_info(event_registration, info) }?)
     }
@@ -188,7 +195,6 @@ calls! {
     delivering fn MPI_T_event_handle_get_info, PMPI_T_event_handle_get_info(
         event_registration: RegistrationHandle, info_used: Out<'_, Info>
     ) {
-        initialized()?;
         info_used.required()?;
         let info = registration::info(event_registration)?;
         Ok(info_used.fill(info)?)
@@ -199,7 +205,6 @@ calls! {
         event_registration: RegistrationHandle, cb_safety: c_int, info: Info, user_data: *mut c_void,
         event_cb_function: Option<EventFunction>
     ) {
-        initialized()?;
         let _ = info;
         let level = registration::level(cb_safety)?;
         Ok(registration::register(event_registration, level, user_data, event_cb_function)?)
@@ -209,7 +214,6 @@ calls! {
     delivering fn MPI_T_event_callback_set_info, PMPI_T_event_callback_set_info(
         event_registration: RegistrationHandle, cb_safety: c_int, info: Info
     ) {
-        initialized()?;
         let _ = info;
         Ok(registration::check_callback(event_registration, registration::level(cb_safety)?)?)
     }
@@ -218,7 +222,6 @@ calls! {
     delivering fn MPI_T_event_callback_get_info, PMPI_T_event_callback_get_info(
         event_registration: RegistrationHandle, cb_safety: c_int, info_used: Out<'_, Info>
     ) {
-        initialized()?;
         info_used.required()?;
         registration::check_callback(event_registration, registration::level(cb_safety)?)?;
         Ok(info_used.fill(Info::with(&[]))?)
@@ -228,7 +231,6 @@ calls! {
     delivering fn MPI_T_event_handle_free, PMPI_T_event_handle_free(
         event_registration: RegistrationHandle, user_data: *mut c_void, free_cb_function: Option<FreeFunction>
     ) {
-        initialized()?;
         Ok(registration::free(event_registration, user_data, free_cb_function)?)
     }
 
@@ -236,7 +238,6 @@ calls! {
     delivering fn MPI_T_event_set_dropped_handler, PMPI_T_event_set_dropped_handler(
         event_registration: RegistrationHandle, dropped_cb_function: Option<DroppedFunction>
     ) {
-        initialized()?;
         Ok(registration::set_dropped(event_registration, dropped_cb_function)?)
     }
 
@@ -244,7 +245,6 @@ calls! {
     plain fn MPI_T_event_read, PMPI_T_event_read(
         event_instance: InstancePointer, element_index: c_int, buffer: *mut c_void
     ) {
-        initialized()?;
         let value = event_instance.read(|instance| {
             required(buffer)?;
             usize::try_from(element_index).ok().and_then(|index| instance.value(index)).ok_or(Code::InvalidIndex)
@@ -262,7 +262,6 @@ calls! {
 
     /// Copies all elements of an event to their displacements, within its callback. Hot.
     plain fn MPI_T_event_copy, PMPI_T_event_copy(event_instance: InstancePointer, buffer: *mut c_void) {
-        initialized()?;
         let mut bytes = [0; events::WORDS * 8];
         let extent = event_instance.read(|instance| {
             required(buffer)?;
@@ -278,7 +277,6 @@ calls! {
     plain fn MPI_T_event_get_timestamp, PMPI_T_event_get_timestamp(
         event_instance: InstancePointer, event_timestamp: Out<'_, i64>
     ) {
-        initialized()?;
         let timestamp = event_instance.timestamp()? as i64;
         Ok(event_timestamp.fill(timestamp)?)
     }
@@ -286,13 +284,11 @@ calls! {
     plain fn MPI_T_event_get_source, PMPI_T_event_get_source(
         event_instance: InstancePointer, source_index: Out<'_, c_int>
     ) {
-        initialized()?;
         let source = event_instance.source()?.index() as c_int;
         Ok(source_index.fill(source)?)
     }
 
     delivering fn MPI_T_source_get_num, PMPI_T_source_get_num(num_sources: Out<'_, c_int>) {
-        initialized()?;
         Ok(num_sources.fill(events::source_count() as c_int)?)
     }
 
@@ -300,7 +296,6 @@ calls! {
         source_index: c_int, name: *mut c_char, name_len: *mut c_int, desc: *mut c_char, desc_len: *mut c_int,
         ordering: Out<'_, c_int>, ticks_per_second: Out<'_, i64>, max_ticks: Out<'_, i64>, info: Out<'_, Info>
     ) {
-        initialized()?;
         let about = events::source_info(source(source_index)?);
         // SAFETY: the caller says that each pointer is null or valid; lengths are read, and texts cut to them.
         unsafe {
@@ -320,7 +315,6 @@ calls! {
     plain fn MPI_T_source_get_timestamp, PMPI_T_source_get_timestamp(
         source_index: c_int, timestamp: Out<'_, i64>
     ) {
-        initialized()?;
         timestamp.required()?;
         let now = events::timestamp(source(source_index)?).ok_or(Code::NotSupported)?;
         Ok(timestamp.fill(now as i64)?)
@@ -329,7 +323,6 @@ calls! {
     delivering fn MPI_T_category_get_num_events, PMPI_T_category_get_num_events(
         cat_index: c_int, num_events: Out<'_, c_int>
     ) {
-        initialized()?;
         num_events.required()?;
         let count = events_in(cat_index)?;
         Ok(num_events.fill(count as c_int)?)
@@ -339,7 +332,6 @@ calls! {
     delivering fn MPI_T_category_get_events, PMPI_T_category_get_events(
         cat_index: c_int, len: c_int, indices: *mut c_int
     ) {
-        initialized()?;
         let room = usize::try_from(len).map_err(|_| Code::Invalid)?;
         if room > 0 {
             required(indices)?;
@@ -350,4 +342,24 @@ calls! {
         }
         Ok(())
     }
+}
+
+/// A call that MPI's documents do not have: converts `timestamp` of a source, as of an adapter's event, to the clock of
+/// the sources whose names begin with `host:`. `error` gets the largest possible error, in ticks of the host's clock,
+/// in either direction.
+#[unsafe(no_mangle)]
+pub(super) extern "C" fn ibex_source_to_host(
+    source_index: c_int,
+    timestamp: i64,
+    host_timestamp: Out<'_, i64>,
+    error: Out<'_, i64>,
+) -> c_int {
+    answer("ibex_source_to_host", || {
+        let source = source(source_index)?;
+        let ticks = u64::try_from(timestamp).map_err(|_| Code::Invalid)?;
+        host_timestamp.required()?;
+        let ConvertedTimestamp { ticks, error: bound } = events::to_host(source, ticks).ok_or(Code::NotSupported)?;
+        error.give(|| i64::try_from(bound).unwrap_or(i64::MAX));
+        Ok(host_timestamp.fill(i64::try_from(ticks).unwrap_or(i64::MAX))?)
+    })
 }

@@ -10,8 +10,8 @@ use std::ffi::c_int;
 
 use engine::events::{self, Safety};
 
-use super::host::{self, Code, initialized};
-use crate::runtime::copies;
+use super::host::{self, Code};
+use super::mpi_t::answer;
 use crate::runtime::guard::fence;
 use crate::runtime::watch;
 
@@ -31,16 +31,6 @@ pub(super) fn required_safety() -> Safety {
 /// `ibex_events_flush`: delivers all waiting events, to callbacks of every level.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn ibex_events_flush() -> c_int {
-    if copies::is_refused() {
-        return Code::NotSupported.number();
-    }
-    let flush = || {
-        initialized()?;
-        // Nothing can be delivered within a callback.
-        if events::flush(Safety::None) { Ok(()) } else { Err(Code::Invalid) }
-    };
-    match fence("ibex_events_flush", Err(Code::Invalid), flush) {
-        Ok(()) => Code::Success.number(),
-        Err(code) => code.number(),
-    }
+    // Nothing can be delivered within a callback.
+    answer("ibex_events_flush", || if events::flush(Safety::None) { Ok(()) } else { Err(Code::Invalid.into()) })
 }

@@ -137,6 +137,12 @@ fn free(registration: RegistrationHandle) {
     assert_eq!(ibex_events_flush(), 0);
 }
 
+fn raise(events: usize) {
+    for _ in 0..events {
+        events::raise(Safety::MpiRestricted, XferEnd::default);
+    }
+}
+
 fn user(seen: &Mutex<Seen>) -> *mut c_void {
     std::ptr::from_ref(seen).cast_mut().cast()
 }
@@ -166,24 +172,6 @@ fn a_callback_may_free_its_own_registration() {
     events::raise(Safety::MpiRestricted, PortAsync::default);
     let seen = seen.into_inner().expect("no panic");
     assert_eq!((seen.events.len(), seen.freed), (1, 1));
-}
-
-#[test]
-fn what_a_buffer_has_no_room_for_is_told_with_the_data_of_the_callback_of_that_level() {
-    let _alone = alone();
-    let seen = Mutex::new(Seen::default());
-    let registration = registered(c"btl_ibex_xfer_end", 2, user(&seen), on_xfer_end);
-    let handle = events::all().pop().expect("just made");
-    handle.set_buffered(true);
-    set_dropped(registration, Some(on_dropped));
-    let room = handle.room();
-    for _ in 0..room + 5 {
-        events::raise(Safety::MpiRestricted, XferEnd::default);
-    }
-    events::deliver(usize::MAX, Safety::MpiRestricted);
-    free(registration);
-    let seen = seen.into_inner().expect("no panic");
-    assert_eq!((seen.events.len(), &seen.dropped[..]), (room, &[(5, 1)][..]));
 }
 
 #[test]

@@ -17,7 +17,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::events::{self, EventInstance, Options, Safety, TypeId, Value};
 
-use super::code::Code;
+use super::Code;
 use super::lock::{self, InUpcall};
 use super::supported::{RaisedBy, SupportedEvent};
 use crate::runtime::listeners::{self, Event, Function, Listener, Spec, Upcall};
@@ -142,6 +142,7 @@ fn lose_object(handle: &EventHandle) {
     handles().entry(handle.number).and_modify(|entry| *entry = None);
 }
 
+/// Returns the handles that shall follow a copy of a tracked communicator.
 pub(in crate::tool) fn propagated(original: &TrackedComm) -> Vec<i64> {
     let follows = |handle: &&Arc<EventHandle>| {
         let watches = handle.tracked.number == original.number || original.followers.contains(&handle.number);
@@ -150,6 +151,7 @@ pub(in crate::tool) fn propagated(original: &TrackedComm) -> Vec<i64> {
     handles().values().flatten().filter(follows).map(|handle| handle.number).collect()
 }
 
+/// Listens to a new copy, which has its followers.
 pub(in crate::tool) fn copied(copy: &Arc<TrackedComm>) {
     let follows: Vec<_> = copy.followers.iter().filter_map(|number| find(*number).ok()).collect();
     for handle in follows {

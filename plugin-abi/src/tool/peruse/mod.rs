@@ -5,7 +5,6 @@
 //! communicator, then the rest. Grade: setup. Threads: any. Tests: `tests.rs` (events that fire),
 //! `tests/tool/peruse.c`, and those of each file.
 
-mod code;
 mod event_handle;
 mod lock;
 mod supported;
@@ -18,15 +17,37 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use super::arguments::Out;
-use super::communicator::{self, Comm, FollowedBy};
+use super::arguments::{Null, Out};
+use super::communicator::{self, Comm};
 use super::host;
 use crate::runtime::copies;
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{self, Function};
-use code::Code;
 use event_handle::{Callback, EventHandle};
+pub(super) use event_handle::{communicator_freed, copied, propagated};
 use supported::INVALID;
+
+/// Codes that the functions return.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(i32)]
+enum Code {
+    Init = 1,
+    Generic = 2,
+    Event = 4,
+    EventHandle = 5,
+    Parameter = 6,
+    MpiInit = 7,
+    Comm = 8,
+    MpiObject = 9,
+    Lock = 10,
+    LockNotGrantable = 12,
+}
+
+impl From<Null> for Code {
+    fn from(Null: Null) -> Code {
+        Code::Parameter
+    }
+}
 
 static INITIALIZED: AtomicBool = AtomicBool::new(false);
 
@@ -89,11 +110,6 @@ extern "C" fn PERUSE_Init() -> c_int {
         if !host::mpi_is_usable() {
             return Err(Code::MpiInit);
         }
-        communicator::followed_by(FollowedBy {
-            propagated: event_handle::propagated,
-            copied: event_handle::copied,
-            freed: event_handle::communicator_freed,
-        });
         listeners::called_by(event_handle::UPCALL);
         // SAFETY: MPI is usable. (`MPI_COMM_WORLD` is freed last; its end ends those that are never freed, too.)
         unsafe { communicator::track(communicator::world()) }.ok_or(Code::Generic)?;

@@ -6,12 +6,6 @@ use crate::tool::mpi_t::{MPI_T_event_get_num, MPI_T_event_handle_get_info, MPI_T
 
 const MANY: usize = 1000;
 
-fn raise(events: usize) {
-    for _ in 0..events {
-        events::raise(Safety::MpiRestricted, XferEnd::default);
-    }
-}
-
 /// Makes a registration whose callback may do anything, and records its events.
 fn anywhere(seen: &Mutex<Seen>) -> RegistrationHandle {
     let registration = registered(c"btl_ibex_xfer_end", 0, user(seen), on_xfer_end);
