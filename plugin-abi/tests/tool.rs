@@ -10,22 +10,20 @@ use std::process::{Command, Output};
 
 use built::{Place, done, library};
 
-fn source(name: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/tool").join(name)
-}
-
-fn compiled(name: &str, test: &str, options: &[&str]) -> PathBuf {
-    let place = format!("-L{}", library().display());
-    compiled_with(name, test, &[&[&place, "-libex"], options].concat())
-}
-
-fn compiled_with(name: &str, test: &str, options: &[&str]) -> PathBuf {
-    let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join(format!("tool-{name}-{test}"));
-    let mut command = Command::new("mpicc");
-    command.args(["-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&program).arg(source(&format!("{name}.c")));
-    command.arg(format!("-I{}/include", env!("CARGO_MANIFEST_DIR"))).args(options);
+/// Compiles a file of this package for a tool of ibex, into a file of this name. Returns its path.
+fn compile(language: &[&str], source: &str, name: &str, options: &[&str]) -> PathBuf {
+    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let package = env!("CARGO_MANIFEST_DIR");
+    let mut command = Command::new(language[0]);
+    command.args(&language[1..]).args(["-Wall", "-Wextra", "-Werror", "-pthread", "-o"]).arg(&output);
+    command.arg(format!("{package}/{source}")).arg(format!("-I{package}/include")).args(options);
+    command.arg(format!("-L{}", library().display())).arg("-libex");
     done(&command);
-    program
+    output
+}
+
+fn compiled(name: &str, test: &str) -> PathBuf {
+    compile(&["mpicc"], &format!("tests/tool/{name}.c"), &format!("tool-{name}-{test}"), &[])
 }
 
 fn program(path: &Path) -> Command {
@@ -41,22 +39,22 @@ fn program(path: &Path) -> Command {
 
 #[test]
 fn every_call_answers_the_standards_code_in_every_phase_of_mpi() {
-    done(&program(&compiled("calls", "codes", &[])));
+    done(&program(&compiled("calls", "codes")));
 }
 
 #[test]
 fn the_interface_is_initialised_as_often_as_it_was_and_registrations_outlive_it() {
-    done(&program(&compiled("phases", "phases", &[])));
+    done(&program(&compiled("phases", "phases")));
 }
 
 #[test]
 fn every_call_may_be_made_from_several_threads_at_once() {
-    done(&program(&compiled("threads", "threads", &[])));
+    done(&program(&compiled("threads", "threads")));
 }
 
 #[test]
 fn every_function_of_peruse_answers_the_specifications_code() {
-    done(&program(&compiled("peruse", "codes", &[])));
+    done(&program(&compiled("peruse", "codes")));
 }
 
 #[test]
@@ -76,24 +74,24 @@ fn done_with_component(test: &str, command: &mut Command) -> Output {
 
 #[test]
 fn the_events_are_in_the_category_of_the_transport_where_it_is_loaded() {
-    done_with_component("category", program(&compiled("calls", "category", &[])).arg("component"));
+    done_with_component("category", program(&compiled("calls", "category")).arg("component"));
 }
 
 #[test]
 fn counts_have_a_value_per_source_and_registrations_the_defaults_the_user_set() {
-    let mut command = program(&compiled("variables", "variables", &[]));
+    let mut command = program(&compiled("variables", "variables"));
     command.env("OMPI_MCA_btl_ibex_event_buffered", "1").env("OMPI_MCA_btl_ibex_event_buffer", "1000");
     done_with_component("variables", &mut command);
 }
 
 #[test]
 fn what_a_tool_writes_to_a_control_variable_before_mpi_init_holds_and_nothing_can_be_written_once_it_is_unloaded() {
-    done_with_component("written", &mut program(&compiled("parameters", "written", &[])));
+    done_with_component("written", &mut program(&compiled("parameters", "written")));
 }
 
 #[test]
 fn what_a_tool_has_written_and_is_not_permitted_is_refused_by_mpi_init_as_from_the_environment() {
-    let output = done_with_component("refused", program(&compiled("parameters", "refused", &[])).arg("refused"));
+    let output = done_with_component("refused", program(&compiled("parameters", "refused")).arg("refused"));
     let said = String::from_utf8_lossy(&output.stderr);
     for part in ["btl_ibex_service_level is 16, but may be 0 to 15", "ibex takes no part in this job"] {
         assert!(said.contains(part), "{part} is missing in: {said}");
@@ -114,14 +112,8 @@ fn the_page_on_writing_a_tool_is_the_program_that_is_tested() {
 
 #[test]
 fn the_tool_of_the_page_runs_without_a_device_as_well() {
-    let built = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tool-of-the-page");
-    let mut command = Command::new("mpicc");
-    command.args(["-Wall", "-Wextra", "-Werror", "-o"]).arg(&built);
-    command.arg(Path::new(env!("CARGO_MANIFEST_DIR")).join("../hw-tests/tools/writing_a_tool.c"));
-    command.arg(format!("-I{}/include", env!("CARGO_MANIFEST_DIR")));
-    command.arg(format!("-L{}", library().display())).arg("-libex");
-    done(&command);
-    let output = done(program(&built).env("OMPI_MCA_btl", "self"));
+    let tool = compile(&["mpicc"], "../hw-tests/tools/writing_a_tool.c", "tool-of-the-page", &[]);
+    let output = done(program(&tool).env("OMPI_MCA_btl", "self"));
     let said = String::from_utf8_lossy(&output.stdout);
     assert!(said.contains("rank 0, peer 0: 0 messages of 0 bytes sent"), "{said}");
 }
@@ -129,35 +121,25 @@ fn the_tool_of_the_page_runs_without_a_device_as_well() {
 #[test]
 fn two_tools_in_one_process_do_not_disturb_each_other_and_one_may_intercept_the_others_calls() {
     let place = env!("CARGO_TARGET_TMPDIR");
-    for (tool, options) in [("one", &["-DTOOL=one", "-DINTERCEPTS"][..]), ("two", &["-DTOOL=two"])] {
-        let mut command = Command::new("mpicc");
-        command.args(["-Wall", "-Wextra", "-Werror", "-shared", "-fPIC", "-o"]);
-        command.arg(format!("{place}/libtool-{tool}.so")).args(options).arg(source("tool_library.c"));
-        command.arg(format!("-I{}/include", env!("CARGO_MANIFEST_DIR")));
-        command.arg(format!("-L{}", library().display())).arg("-libex");
-        done(&command);
-    }
-    // The tools first, because the linker takes the first definition.
-    let ibex = format!("-L{}", library().display());
-    let options = [&format!("-L{place}"), "-ltool-one", "-ltool-two", &ibex, "-libex", "-Wl,-rpath", place];
-    done(&program(&compiled_with("two_tools", "tools", &options)));
+    let shared = ["mpicc", "-shared", "-fPIC"];
+    compile(&shared, "tests/tool/tool_library.c", "libtool-one.so", &["-DTOOL=one", "-DINTERCEPTS"]);
+    compile(&shared, "tests/tool/tool_library.c", "libtool-two.so", &["-DTOOL=two"]);
+    // The tools before ibex, because the linker takes the first definition.
+    let options = [&format!("-L{place}"), "-ltool-one", "-ltool-two", "-Wl,-rpath", place];
+    done(&program(&compile(&["mpicc"], "tests/tool/two_tools.c", "tool-two_tools-tools", &options)));
 }
 
 #[test]
 fn the_header_is_strict_c99_and_cplusplus_before_and_after_that_of_mpi() {
-    let object = Path::new(env!("CARGO_TARGET_TMPDIR")).join("tool-header.o");
     let cplusplus = ["mpicxx", "-DOMPI_SKIP_MPICXX", "-x", "c++", "-std=c++11", "-pedantic"];
     for language in [&["mpicc", "-std=c99", "-pedantic"][..], &["mpicc", "-std=c11", "-pedantic"], &cplusplus] {
         for order in ["-DMPI_H_FIRST", "-UMPI_H_FIRST"] {
-            let mut command = Command::new(language[0]);
-            command.args(&language[1..]).args([order, "-Wall", "-Wextra", "-Werror", "-c", "-o"]).arg(&object);
-            command.arg(source("header.c")).arg(format!("-I{}/include", env!("CARGO_MANIFEST_DIR")));
-            done(&command);
+            compile(language, "tests/tool/header.c", "tool-header.o", &[order, "-c"]);
         }
     }
 }
 
 #[test]
 fn a_tool_may_intercept_a_call_by_its_name_and_go_on_by_the_profiling_name() {
-    done(&program(&compiled("profiled", "names", &[])));
+    done(&program(&compiled("profiled", "names")));
 }

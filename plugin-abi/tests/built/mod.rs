@@ -28,15 +28,17 @@ pub(crate) fn library() -> &'static Path {
 pub(crate) fn done(command: &Command) -> Output {
     let mut limited = Command::new("timeout");
     limited.args(["-k", "5", "1200"]).arg(command.get_program()).args(command.get_args());
-    for (name, value) in command.get_envs() {
-        if let Some(value) = value {
-            limited.env(name, value);
-        }
-    }
-    let output = limited.output().unwrap_or_else(|error| panic!("{limited:?}: {error}"));
-    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    limited.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let (output, said) = run(limited);
     assert!(output.status.success(), "{command:?}: {}\n{said}", output.status);
     output
+}
+
+/// Runs a command. Returns also all that it has printed.
+fn run(mut command: Command) -> (Output, String) {
+    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    (output, said)
 }
 
 /// Directory of one test, with the component in it; removed at the end.
@@ -73,8 +75,7 @@ impl Place {
             command.env_remove(name);
         }
         self.show_to(&mut command);
-        let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+        let (output, said) = run(command);
         (output.status.code(), said)
     }
 

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* Callbacks that do nothing, for programs of this folder that check the results of calls. */
+/* Callbacks for programs of this folder that check the results of calls: they do nothing, or count their calls. */
 #ifndef IBEX_TESTS_CALLBACKS_H
 #define IBEX_TESTS_CALLBACKS_H
 
@@ -15,6 +15,12 @@ static inline void on_dropped(MPI_Count count, MPI_T_event_registration registra
                               void *user)
 {
     (void) count, (void) registration, (void) source, (void) safety, (void) user;
+}
+
+static inline void count_free(MPI_T_event_registration registration, MPI_T_cb_safety safety, void *count)
+{
+    (void) registration, (void) safety;
+    ++*(int *) count;
 }
 
 #endif

@@ -7,12 +7,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-static void on_free(MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user)
-{
-    (void) registration, (void) safety;
-    ++*(int *) user;
-}
-
 /* Every call fails in this way while the interface is not initialised, whatever other errors it has. */
 static void not_initialized(void)
 {
@@ -52,16 +46,7 @@ static void not_initialized(void)
     EXPECT(code, MPI_T_category_get_events(-1, -1, NULL));
 }
 
-/* Checks that a key has this value. Freeing the info object shows that the caller owns it. */
-static void has(MPI_Info info, const char *key, const char *wanted)
-{
-    char value[16] = "";
-    int there = 0;
-    MPI_Info_get(info, key, sizeof value - 1, value, &there);
-    HOLDS(there && strcmp(value, wanted) == 0);
-}
-
-/* Checks the number of keys of an info object, which exists while MPI can make one; frees it. */
+/* Checks the number of keys of an info object, which exists while MPI can make one. Frees it, as it is the caller's. */
 static void is_fresh(MPI_Info info, int mpi_is_usable, int wanted)
 {
     int keys = -1;
@@ -262,7 +247,7 @@ static void registrations(int mpi_is_usable)
     EXPECT(MPI_SUCCESS, MPI_T_event_set_dropped_handler(one, on_dropped));
     EXPECT(MPI_SUCCESS, MPI_T_event_set_dropped_handler(one, NULL));
 
-    EXPECT(MPI_SUCCESS, MPI_T_event_handle_free(one, &freed, on_free));
+    EXPECT(MPI_SUCCESS, MPI_T_event_handle_free(one, &freed, count_free));
     HOLDS(freed == 1);
     EXPECT(MPI_SUCCESS, MPI_T_event_handle_free(two, NULL, NULL));
     used = MPI_INFO_NULL;
@@ -274,7 +259,7 @@ static void registrations(int mpi_is_usable)
         EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_set_info(bad[i], 0, MPI_INFO_NULL));
         EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_callback_get_info(bad[i], 0, &used));
         EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_set_dropped_handler(bad[i], on_dropped));
-        EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_free(bad[i], &freed, on_free));
+        EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_free(bad[i], &freed, count_free));
     }
     HOLDS(freed == 1 && used == MPI_INFO_NULL);
 }
@@ -292,11 +277,11 @@ static void cannot_be_guessed(void)
         MPI_T_event_registration near[] = {(MPI_T_event_registration) guess, (MPI_T_event_registration) ((char *) others[1] + guess),
                                            (MPI_T_event_registration) ((char *) others[1] - guess)};
         for (int i = 0; i < 3; ++i)
-            EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_free(near[i], &freed, on_free));
+            EXPECT(MPI_T_ERR_INVALID_HANDLE, MPI_T_event_handle_free(near[i], &freed, count_free));
     }
     EXPECT(MPI_SUCCESS, ibex_events_flush());
     for (int i = 0; i < 3; ++i)
-        EXPECT(MPI_SUCCESS, MPI_T_event_handle_free(others[i], &freed, on_free));
+        EXPECT(MPI_SUCCESS, MPI_T_event_handle_free(others[i], &freed, count_free));
     HOLDS(freed == 3);
 }
 
@@ -380,20 +365,21 @@ static void texts(void)
     }
 }
 
-/* `wanted` categories have events; any number if negative, because the component may have been unloaded. */
+/* `wanted` categories have events, and the transport's control and performance variables with them; any number if
+ * negative, because the component may have been unloaded. */
 static void categories(int wanted)
 {
-    int count, events, types, with = 0;
+    int count, events, types, cvars, pvars, with = 0;
     MPI_T_category_get_num(&count);
     EXPECT(MPI_SUCCESS, MPI_T_event_get_num(&types));
     int *indices = malloc((types + 1) * sizeof *indices);
     for (int i = 0; i < count; ++i) {
         /* MPI keeps the numbers of unloaded components, and reports them as invalid. */
-        int code = MPI_T_category_get_info(i, NULL, NULL, NULL, NULL, NULL, NULL, NULL);
+        int code = MPI_T_category_get_info(i, NULL, NULL, NULL, NULL, &cvars, &pvars, NULL);
         EXPECT(code, MPI_T_category_get_num_events(i, &events));
         if (code != MPI_SUCCESS)
             continue;
-        HOLDS(events == 0 || events == types);
+        HOLDS(events == 0 || (events == types && cvars > 40 && pvars > 30));
         indices[events] = -7;
         EXPECT(MPI_SUCCESS, MPI_T_category_get_events(i, types + 1, indices));
         for (int e = 0; e < events; ++e)

@@ -3,8 +3,10 @@
 #ifndef IBEX_TESTS_EXPECT_H
 #define IBEX_TESTS_EXPECT_H
 
+#include <mpi.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <string.h>
 
 static atomic_int wrong;
 
@@ -24,5 +26,14 @@ static atomic_int wrong;
             ++wrong;                                                                                  \
         }                                                                                             \
     } while (0)
+
+/* Checks that a key of an info object has this value. */
+static inline void has(MPI_Info info, const char *key, const char *wanted)
+{
+    char value[16] = "";
+    int there = 0;
+    MPI_Info_get(info, key, sizeof value - 1, value, &there);
+    HOLDS(there && strcmp(value, wanted) == 0);
+}
 
 #endif
