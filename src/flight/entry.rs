@@ -2,8 +2,7 @@
 //! The entries of the ring: their kinds, and each in words. The number of a kind never changes; a new one is added at
 //! the end. Path: cold. Tests: `tests.rs`.
 
-use super::layout::sum;
-use super::words::{pack, unpack};
+use super::layout::{pack, sum, unpack};
 use ibex_ffi::verbs::{Status, event_name};
 use std::fmt;
 use std::io;
@@ -89,10 +88,8 @@ impl Entry {
             | u64::from(self.port) << 16
             | u64::from(self.detail) << 24
             | u64::from(self.peer) << 32;
-        let [a, b, c, d] = self.numbers;
-        let words = [self.time, what, a, b, c, d];
-        let [time, what, a, b, c, d] = words;
-        [time, what, a, b, c, d, sum([self.number].into_iter().chain(words))]
+        let (time, [a, b, c, d]) = (self.time, self.numbers);
+        [time, what, a, b, c, d, sum([self.number, time, what, a, b, c, d])]
     }
 
     pub(super) fn decode(number: u64, words: [u64; 7]) -> Option<Entry> {

@@ -3,7 +3,7 @@
 //! leaves its file. Each process that begins removes the oldest files of dead processes of its user, down to [`MOST`].
 //! Path: setup. Threads: any; if several remove the same file, one succeeds. Tests: `tests.rs`.
 
-use super::words::started;
+use super::layout::started;
 use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};

@@ -7,7 +7,6 @@
 //! file; [`leftovers`] finds files, and removes the oldest unneeded ones. The recorder is always on, so only code that
 //! runs rarely, or takes long anyway, writes entries. Path: cold. Threads: any, without a lock. Tests: `tests.rs`.
 
-mod counts;
 mod entry;
 mod layout;
 pub mod leftovers;
@@ -16,10 +15,8 @@ mod read;
 mod recorder;
 #[cfg(test)]
 mod tests;
-mod words;
 
-pub use counts::{EVENTS, show};
 pub use entry::{Entry, Kind, NO_PORT, NOBODY};
 pub use peers::{PeerFlight, PeerState, show_peer};
 pub use read::{Flight, FlightError, PortFlight};
-pub use recorder::{Process, begin, end, keep, name_port, record};
+pub use recorder::{EVENTS, Process, begin, end, keep, name_port, record, show};

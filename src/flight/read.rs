@@ -2,11 +2,11 @@
 //! Reads a file of the flight recorder, of a living process or a dead one, for the command. The file may contain
 //! anything: its size, magic, version and sum are checked before any of it is used. Path: setup. Tests: `tests.rs`.
 
-use super::counts::EVENTS;
 use super::entry::Entry;
-use super::layout::{self, BLOCK, ENTRIES, ENTRY, GID, MAGIC, NAME, PORT_NAME, PORTS, REASON, VERSION, WORDS, at};
+use super::layout::{self, BLOCK, ENTRIES, ENTRY, GID, MAGIC, NAME, PORT_NAME, PORTS, REASON, VERSION, WORDS};
+use super::layout::{at, started, unpack};
 use super::peers::{self, PeerFlight};
-use super::words::{started, unpack};
+use super::recorder::EVENTS;
 use crate::counters::COUNTERS;
 use std::fs::File;
 use std::io::{self, Read};

@@ -5,9 +5,12 @@
 //! any code calls [`record`]. Path: cold. Threads: any. Tests: `tests.rs`.
 
 use super::entry::{Entry, Kind, NOBODY};
-use super::layout::{self, ENTRIES, ENTRY, GID, MAGIC, NAME, PORT_NAME, PORTS, REASON, VERSION, WORDS, at};
+use super::layout::{
+    self, BLOCK, ENTRIES, ENTRY, GID, MAGIC, NAME, PORT_NAME, PORTS, REASON, VERSION, WORDS, at, pack, started,
+};
 use super::leftovers;
-use super::words::{pack, started};
+use crate::counters::{COUNTERS, Counters};
+use crate::events;
 use ibex_ffi::clock::monotonic;
 use ibex_ffi::shared;
 use std::fs;
@@ -178,4 +181,37 @@ pub fn record((kind, detail): (Kind, u8), port: u8, peer: u32, numbers: [u64; 4]
     if let Some(recorder) = current() {
         recorder.write(&Entry { number: 0, time: monotonic(), kind: kind as u16, port, detail, peer, numbers });
     }
+}
+
+/// The counts of events over all sources, in the process's own block, behind the time of the copy.
+pub const EVENTS: [&str; 4] = ["events_raised", "events_delivered", "events_dropped", "events_late"];
+
+const _: () = assert!(EVENTS.len() < BLOCK);
+
+/// Copies counts of a port, for `ibex top`, and of events, unless the last copy is less than `pause` ns old. A port
+/// calls this when it checks its connections, so counting costs nothing more. Returns whether it copied.
+#[cold]
+pub fn show(port: u8, counters: &Counters, pause: u64) -> bool {
+    let (Some(recorder), port) = (current(), usize::from(port)) else { return false };
+    let Some(block) = recorder.words.get(at::COUNTED + port * BLOCK..).filter(|_| port < PORTS) else { return false };
+    let now = monotonic();
+    if now.saturating_sub(block[0].load(Ordering::Relaxed)) < pause {
+        return false;
+    }
+    for (row, word) in COUNTERS.iter().zip(&block[1..BLOCK]) {
+        // The adapter's own count is a file of the kernel, and reading it is a system call.
+        let value = if row.name == "receiver_not_ready" { 0 } else { (row.read)(counters) };
+        word.store(value, Ordering::Relaxed);
+    }
+    let mut sums = [0; EVENTS.len()];
+    for counts in (0..events::source_count()).filter_map(events::SourceId::from_index).map(events::counts) {
+        let each = [counts.raised, counts.delivered, counts.dropped, counts.late];
+        sums.iter_mut().zip(each).for_each(|(sum, each)| *sum += each);
+    }
+    for (index, sum) in sums.into_iter().enumerate() {
+        recorder.set(at::COUNTED + PORTS * BLOCK + 1 + index, sum);
+    }
+    recorder.set(at::COUNTED + PORTS * BLOCK, now);
+    block[0].store(now, Ordering::Release);
+    true
 }

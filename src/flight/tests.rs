@@ -28,10 +28,11 @@ impl Drop for Folder {
 
 const PROCESS: Process<'_> = Process { job: 7, rank: 3, host: "n2" };
 
-fn recorder(folder: &Folder) -> (Recorder, PathBuf) {
+fn recorder(test: &str) -> (Folder, Recorder, PathBuf) {
+    let folder = Folder::new(test);
     let recorder = Recorder::create(&folder.0, &PROCESS).expect("there is room");
     let path = leftovers::find(&folder.0).first().expect("its file").path.clone();
-    (recorder, path)
+    (folder, recorder, path)
 }
 
 fn entry(kind: Kind, number: u64) -> Entry {
@@ -40,8 +41,7 @@ fn entry(kind: Kind, number: u64) -> Entry {
 
 #[test]
 fn what_is_recorded_is_read_with_who_and_where() {
-    let folder = Folder::new("read");
-    let (recorder, path) = recorder(&folder);
+    let (_folder, recorder, path) = recorder("read");
     recorder.name_port(1, "mlx5_1:1", std::array::from_fn(|byte| byte as u8));
     recorder.write(&entry(Kind::ReceiverNotReady, 1024));
     recorder.write(&entry(Kind::ConnectionFailed, 0x1a2b));
@@ -58,8 +58,7 @@ fn what_is_recorded_is_read_with_who_and_where() {
 
 #[test]
 fn a_ring_that_goes_round_has_the_last_entries_in_order() {
-    let folder = Folder::new("round");
-    let (recorder, path) = recorder(&folder);
+    let (_folder, recorder, path) = recorder("round");
     let count = ENTRIES as u64 * 2 + 10;
     (0..count).for_each(|number| recorder.write(&entry(Kind::StallBegun, number)));
     let flight = Flight::read(&path).expect("it is sound");
@@ -69,8 +68,7 @@ fn a_ring_that_goes_round_has_the_last_entries_in_order() {
 
 #[test]
 fn an_entry_that_is_not_whole_is_left_out_and_counted() {
-    let folder = Folder::new("torn");
-    let (recorder, path) = recorder(&folder);
+    let (_folder, recorder, path) = recorder("torn");
     (0..4).for_each(|number| recorder.write(&entry(Kind::StallBegun, number)));
     // One entry was only begun, and one has words of another.
     recorder.words[at::RING + ENTRY].store(0, Ordering::Relaxed);
@@ -82,8 +80,7 @@ fn an_entry_that_is_not_whole_is_left_out_and_counted() {
 
 #[test]
 fn threads_write_beside_each_other() {
-    let folder = Folder::new("threads");
-    let (recorder, path) = recorder(&folder);
+    let (_folder, recorder, path) = recorder("threads");
     std::thread::scope(|scope| {
         for thread in 0..4 {
             let recorder = &recorder;
@@ -98,8 +95,7 @@ fn threads_write_beside_each_other() {
 
 #[test]
 fn what_is_no_file_of_a_recorder_is_refused_with_the_reason() {
-    let folder = Folder::new("foreign");
-    let (_, path) = recorder(&folder);
+    let (_folder, _, path) = recorder("foreign");
     let sound = fs::read(&path).expect("it is there");
     let refusal = |bytes: &[u8]| {
         fs::write(&path, bytes).expect("the test's own");
@@ -142,8 +138,7 @@ fn peer(rank: u32, port: u8) -> PeerFlight {
 
 #[test]
 fn a_peer_has_a_row_with_all_that_was_posted_to_it_whatever_its_connections_were() {
-    let folder = Folder::new("peers");
-    let (recorder, path) = recorder(&folder);
+    let (_folder, recorder, path) = recorder("peers");
     let of_4 = peer(4, 1);
     for (time, posted) in [(10, 100), (20, u64::from(u32::MAX)), (30, 49)] {
         recorder.show_peer(&PeerFlight { posted, ..of_4 }, time);
@@ -162,8 +157,7 @@ fn a_peer_has_a_row_with_all_that_was_posted_to_it_whatever_its_connections_were
 
 #[test]
 fn peers_that_have_no_room_are_left_out_and_that_is_told() {
-    let folder = Folder::new("more-peers");
-    let (recorder, path) = recorder(&folder);
+    let (_folder, recorder, path) = recorder("more-peers");
     (0..PEERS as u32).for_each(|rank| recorder.show_peer(&peer(rank, 0), 1));
     let flight = Flight::read(&path).expect("it is sound");
     assert_eq!((flight.peers.len(), flight.has_more_peers), (PEERS, false));
@@ -175,8 +169,7 @@ fn peers_that_have_no_room_are_left_out_and_that_is_told() {
 
 #[test]
 fn no_bytes_behind_a_sound_header_are_too_much_for_a_reader() {
-    let folder = Folder::new("bytes");
-    let (recorder, path) = recorder(&folder);
+    let (_folder, recorder, path) = recorder("bytes");
     let mut state = 1_u64;
     for word in &recorder.words[at::ENTRIES..] {
         state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
@@ -194,11 +187,10 @@ fn no_bytes_behind_a_sound_header_are_too_much_for_a_reader() {
 
 #[test]
 fn a_file_goes_at_a_clean_end_and_stays_where_something_failed() {
-    let folder = Folder::new("end");
-    let (recorder, path) = recorder(&folder);
+    let (folder, recorder, path) = recorder("end");
     recorder.close();
     assert!(!path.exists() && leftovers::find(&folder.0).is_empty());
-    let (recorder, path) = self::recorder(&folder);
+    let (_again, recorder, path) = self::recorder("end");
     assert_eq!(recorder.keep("ibex does without a port of softhca0"), path);
     recorder.keep("a peer is lost");
     recorder.close();
@@ -207,8 +199,7 @@ fn a_file_goes_at_a_clean_end_and_stays_where_something_failed() {
 
 #[test]
 fn of_dead_processes_the_newest_files_are_kept_and_of_living_ones_all() {
-    let folder = Folder::new("leftovers");
-    let (_recorder, path) = recorder(&folder);
+    let (folder, _recorder, path) = recorder("leftovers");
     // No process has such an id.
     let dead = |job: u32| folder.0.join(leftovers::file_name(job, 0, u32::MAX - job));
     for job in 0..leftovers::MOST as u32 + 5 {
