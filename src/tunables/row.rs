@@ -123,18 +123,9 @@ impl Row {
         }
     }
 
-    /// Returns the value, if there is one and it is permitted.
+    /// Returns the value, if there is one, it is of the row's type, and it is permitted.
     pub(super) fn checked<'value>(&self, value: Option<&'value Value>) -> Result<&'value Value, OutOfBounds> {
         let value = value.ok_or_else(|| OutOfBounds::new(self, "missing".to_owned(), self.permitted()))?;
-        self.check(value)?;
-        Ok(value)
-    }
-
-    /// Checks one value against this row.
-    ///
-    /// # Errors
-    /// [`OutOfBounds`] if the value is of another type than the row, or not permitted.
-    pub fn check(&self, value: &Value) -> Result<(), OutOfBounds> {
         let permitted = match (self.kind, value) {
             (Kind::Count { min, max, .. }, Value::Count(given)) => (min..=max).contains(given),
             (Kind::Text { choices, .. }, Value::Text(given)) => {
@@ -143,7 +134,7 @@ impl Row {
             (Kind::Flag { .. }, Value::Flag(_)) => true,
             _ => false,
         };
-        if permitted { Ok(()) } else { Err(OutOfBounds::value(self, value)) }
+        if permitted { Ok(value) } else { Err(OutOfBounds::value(self, value)) }
     }
 
     /// Returns the permitted count nearest to `given`, which may be at most `most`, and the refusal; `None`: permitted.
