@@ -13,10 +13,8 @@ use crate::select::key::Key;
 
 const MAGIC: [u8; 4] = *b"ibHi";
 const VERSION: u8 = 3;
+/// A flag; the other ones are the values of [`Declined`].
 const CONFIRMED: u8 = 1;
-const DECLINED: u8 = 2;
-const TAKEN: u8 = 4;
-const UNMET: u8 = 8;
 const ADDRESS: usize = 52;
 /// Offset of the seal, which covers all bytes before it.
 const SEAL: usize = ADDRESS + PortAddress::SIZE;
@@ -53,31 +51,20 @@ pub struct QpInfo {
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Declined {
     /// It is being connected with another one, which may still fail.
-    ForNow,
+    ForNow = 2,
     /// It is connected with another one, or was given up.
-    Taken,
+    Taken = 4,
     /// Datagrams do not arrive between the two.
-    Unmet,
+    Unmet = 8,
 }
 
 impl Declined {
-    fn flag(this: Option<Self>) -> u8 {
-        match this {
-            None => 0,
-            Some(Declined::ForNow) => DECLINED,
-            Some(Declined::Taken) => TAKEN,
-            Some(Declined::Unmet) => UNMET,
-        }
-    }
-
     fn of(flags: u8) -> Result<Option<Self>, HelloError> {
-        match flags & !CONFIRMED {
-            0 => Ok(None),
-            DECLINED => Ok(Some(Declined::ForNow)),
-            TAKEN => Ok(Some(Declined::Taken)),
-            UNMET => Ok(Some(Declined::Unmet)),
-            _ => Err(HelloError::Field { field: "flags", value: flags.into() }),
-        }
+        let flag = flags & !CONFIRMED;
+        let reason =
+            [Declined::ForNow, Declined::Taken, Declined::Unmet].into_iter().find(|reason| *reason as u8 == flag);
+        check("flags", reason.is_some() || flag == 0, flags.into())?;
+        Ok(reason)
     }
 }
 
@@ -155,7 +142,7 @@ impl Hello {
         let mut bytes = [0; Self::SIZE];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4] = VERSION;
-        bytes[5] = if self.confirmed { CONFIRMED } else { 0 } | Declined::flag(self.declined);
+        bytes[5] = if self.confirmed { CONFIRMED } else { 0 } | self.declined.map_or(0, |reason| reason as u8);
         bytes[6] = self.source.port;
         bytes[7] = self.destination_port;
         let words = [
@@ -166,6 +153,7 @@ impl Hello {
             (32, self.qp.psn),
             (36, self.heard_epoch),
             (40, self.heard_qpn),
+            (48, self.qp.endpoint),
         ];
         for (place, word) in words {
             bytes[place..place + 4].copy_from_slice(&word.to_le_bytes());
@@ -173,7 +161,6 @@ impl Hello {
         bytes[16..24].copy_from_slice(&self.destination_instance.to_le_bytes());
         bytes[44] = self.qp.initiator_depth;
         bytes[45] = self.qp.responder_resources;
-        bytes[48..52].copy_from_slice(&self.qp.endpoint.to_le_bytes());
         bytes[ADDRESS..SEAL].copy_from_slice(&self.source.address.encode());
         let seal = key.seal(&bytes[..SEAL]);
         bytes[SEAL..].copy_from_slice(&seal);

@@ -81,18 +81,12 @@ mod tests {
     }
 
     #[test]
-    fn on_the_same_host_every_published_address_is_tried() {
-        let list = [ip("10.0.0.1"), ip("127.0.0.1")];
-        let tried = candidates(list.iter().map(|address| mapped(*address)), true, &list);
-        assert_eq!(tried, list);
-    }
-
-    #[test]
-    fn on_another_host_our_own_addresses_are_not_tried() {
+    fn every_published_address_is_tried_but_our_own_ones_only_on_the_same_host() {
         let theirs = ["172.17.0.1", "10.0.0.2", "127.0.0.1", "2001:db8::2"].map(ip);
         let ours = ["172.17.0.1", "10.0.0.1"].map(ip);
-        let tried = candidates(theirs.iter().map(|address| mapped(*address)), false, &ours);
-        assert_eq!(tried, [ip("10.0.0.2"), ip("2001:db8::2")]);
+        let tried = |same_host| candidates(theirs.map(mapped).into_iter(), same_host, &ours);
+        assert_eq!(tried(true), theirs);
+        assert_eq!(tried(false), [ip("10.0.0.2"), ip("2001:db8::2")]);
     }
 
     #[test]

@@ -38,21 +38,17 @@ const LINKS: usize = 4;
 /// Most connections that one poll accepts.
 const ACCEPTS: usize = 64;
 
-/// Counts of a carrier, for the port's performance variables and verbose output.
+/// Counts of a carrier, for the port's performance variables.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub struct TcpCounters {
     /// Connections accepted.
     pub accepted: u64,
-    /// Own connections that were opened.
-    pub connected: u64,
     /// Connections ended because they brought no hello, or one that was not for us.
     pub garbage: u64,
     /// Connections ended because no hello came in time, or too many waited.
     pub silent: u64,
     /// Connections ended because the peer that they name has no handshake in progress, or too many connections.
     pub needless: u64,
-    /// Times that the kernel gave no connection or socket (for example because of too many open files).
-    pub refused_by_kernel: u64,
 }
 
 /// The TCP carrier of one port.
@@ -131,7 +127,6 @@ impl TcpCarrier {
                 self.links.push(link);
             }
             Err(error) => {
-                self.counters.refused_by_kernel += u64::from(error.kind() != io::ErrorKind::ConnectionRefused);
                 self.outcomes.insert(peer.instance, outcome(&error));
             }
         }
@@ -148,11 +143,10 @@ impl TcpCarrier {
         let mut index = 0;
         while index < self.links.len() {
             let link = &mut self.links[index];
-            let (stood, known) = (link.is_open(), link.peer().is_some());
+            let known = link.peer.is_some();
             let end = link.advance(&self.key, now, &mut |hello| deliver(Ok(hello)));
-            self.counters.connected += u64::from(link.is_ours() && !stood && link.is_open());
             match end {
-                Ok(()) if !known && link.peer().is_some() && self.displaces(index) => {}
+                Ok(()) if !known && link.peer.is_some() && self.displaces(index) => {}
                 Ok(()) => index += 1,
                 Err(end) => {
                     let link = self.links.swap_remove(index);
@@ -161,7 +155,7 @@ impl TcpCarrier {
             }
         }
         // An open connection outdates the result of an earlier attempt.
-        for peer in self.links.iter().filter(|link| link.is_open()).filter_map(Link::peer) {
+        for peer in self.links.iter().filter(|link| link.is_open()).filter_map(|link| link.peer) {
             self.outcomes.remove(&peer);
         }
     }
@@ -169,7 +163,7 @@ impl TcpCarrier {
     /// How far TCP reaches this peer, as of the last poll.
     #[must_use]
     pub fn reach(&self, peer: &PortAddress) -> Reach {
-        let mut links = self.links.iter().filter(|link| link.peer() == Some(peer.instance)).peekable();
+        let mut links = self.links.iter().filter(|link| link.peer == Some(peer.instance)).peekable();
         let trying = links.peek().is_some();
         if links.any(Link::is_open) {
             return Reach::Open;
@@ -182,7 +176,7 @@ impl TcpCarrier {
     /// Ends the connections to this peer, after pending hellos are written; the handshake needs them no more.
     pub fn close(&mut self, peer: &PortAddress) {
         let now = Instant::now();
-        for link in self.links.iter_mut().filter(|link| link.peer() == Some(peer.instance)) {
+        for link in self.links.iter_mut().filter(|link| link.peer == Some(peer.instance)) {
             link.close(now);
         }
         self.outcomes.remove(&peer.instance);
@@ -192,9 +186,9 @@ impl TcpCarrier {
     /// Sends on our own connection if it is open; else on all connections that the peer made, since one of them may
     /// belong to a stranger with a recorded hello; else on the one being made. False if there is none.
     fn send_on_links(&mut self, instance: u64, frame: &Frame) -> bool {
-        let links = || self.links.iter().filter(|link| link.peer() == Some(instance) && link.takes_hellos());
+        let links = || self.links.iter().filter(|link| link.peer == Some(instance) && link.takes_hellos());
         let Some(best) = links().map(Link::rank).max() else { return false };
-        let chosen = |link: &&mut Link| link.peer() == Some(instance) && link.takes_hellos() && link.rank() == best;
+        let chosen = |link: &&mut Link| link.peer == Some(instance) && link.takes_hellos() && link.rank() == best;
         for link in self.links.iter_mut().filter(chosen) {
             // The next poll, which reads the connection, finds an error.
             let _ = link.send(*frame);
@@ -207,16 +201,13 @@ impl TcpCarrier {
             match self.listeners.accept() {
                 Ok((stream, from)) => {
                     self.counters.accepted += 1;
-                    match Link::accepted(stream, from, Instant::now()) {
-                        Ok(link) => self.links.push(link),
-                        Err(_) => self.counters.refused_by_kernel += 1,
-                    }
+                    // Without it the peer connects again.
+                    self.links.extend(Link::accepted(stream, from, Instant::now()));
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
                 Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => {}
                 Err(_) => {
                     // Most likely too many open files: the next poll tries again, with some files closed.
-                    self.counters.refused_by_kernel += 1;
                     self.show_out_strangers(STRANGERS / 2);
                     break;
                 }
@@ -227,12 +218,12 @@ impl TcpCarrier {
 
     /// Ends the oldest connections without a hello, if there are more than `most`.
     fn show_out_strangers(&mut self, most: usize) {
-        let strangers = self.links.iter().filter(|link| link.peer().is_none()).count();
+        let strangers = self.links.iter().filter(|link| link.peer.is_none()).count();
         let mut surplus = strangers.saturating_sub(most);
         self.counters.silent += surplus as u64;
         // Newer ones are at the end, except a few that `swap_remove` moved forward.
         self.links.retain(|link| {
-            let shown_out = surplus > 0 && link.peer().is_none();
+            let shown_out = surplus > 0 && link.peer.is_none();
             surplus -= usize::from(shown_out);
             !shown_out
         });
@@ -241,7 +232,7 @@ impl TcpCarrier {
     /// Ends connections whose named peer has no handshake in progress; the port has handled their hellos by now.
     fn end_needless(&mut self, now: Instant) {
         let expected = &self.expected;
-        let needless = |link: &&mut Link| link.peer().is_some_and(|peer| !expected.contains(&peer));
+        let needless = |link: &&mut Link| link.peer.is_some_and(|peer| !expected.contains(&peer));
         for link in self.links.iter_mut().filter(needless).filter(|link| link.is_settled()) {
             self.counters.needless += u64::from(!link.is_ours());
             link.close(now);
@@ -250,14 +241,14 @@ impl TcpCarrier {
 
     /// Ends the oldest connection of a peer if the one at `index`, which has just named the peer, is one too many.
     fn displaces(&mut self, index: usize) -> bool {
-        let peer = self.links[index].peer();
-        let same = |link: &Link| link.peer() == peer && !link.is_ours();
+        let peer = self.links[index].peer;
+        let same = |link: &Link| link.peer == peer && !link.is_ours();
         if self.links.iter().filter(|link| same(link)).count() <= LINKS {
             return false;
         }
         let oldest = (0..self.links.len())
             .filter(|other| same(&self.links[*other]))
-            .min_by_key(|other| self.links[*other].since());
+            .min_by_key(|other| self.links[*other].since);
         if let Some(oldest) = oldest {
             // A connection that is being closed was counted when the closing began.
             self.counters.needless += u64::from(self.links.swap_remove(oldest).is_settled());
@@ -269,13 +260,13 @@ impl TcpCarrier {
         match end {
             End::Garbage(why) => {
                 self.counters.garbage += 1;
-                deliver(Err(Refusal { from: link.from(), why }));
+                deliver(Err(Refusal { from: link.from, why }));
             }
             End::Turned => self.counters.garbage += 1,
             End::Silent => self.counters.silent += 1,
             End::Closed => {}
             End::Failed(reach) => {
-                if let Some(peer) = link.peer() {
+                if let Some(peer) = link.peer {
                     self.outcomes.insert(peer, reach);
                 }
             }

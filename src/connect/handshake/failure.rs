@@ -3,6 +3,7 @@
 //! handshake makes the reason, the port the message. Path: setup. Threads: plain data. Tests: `tests.rs`.
 
 use std::fmt;
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use super::super::{Paths, Reach};
@@ -43,25 +44,18 @@ impl Failure {
     /// The whole message: the peer, the local port (`rxe0:1`), what was tried and how often, and advice.
     #[must_use]
     pub fn message(&self, peer: PeerName, local_port: &str, remote: &PortAddress) -> String {
-        format!("no connection from port {local_port} to peer {peer}: {}", FailureText { failure: self, remote })
+        format!("no connection from port {local_port} to peer {peer}: {}", fmt::from_fn(|f| self.explain(remote, f)))
     }
-}
 
-struct FailureText<'a> {
-    failure: &'a Failure,
-    remote: &'a PortAddress,
-}
-
-impl fmt::Display for FailureText<'_> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Failure { reason, paths, ud_sent, tcp_sent, heard, reach, silent } = *self.failure;
+    fn explain(&self, remote: &PortAddress, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Failure { reason, paths, ud_sent, tcp_sent, heard, reach, silent } = *self;
         if reason == FailureReason::NoCarrier {
             return write!(
                 f,
                 "the handshake has nothing to go by (datagram queue pair of the peer: {}; its TCP port: {}): \
                  set btl_ibex_connect_via to auto, or use another BTL between these hosts",
-                present(self.remote.ud_qpn),
-                present(self.remote.tcp_port.into()),
+                present(remote.ud_qpn),
+                present(remote.tcp_port.into()),
             );
         }
         match reason {
@@ -70,12 +64,13 @@ impl fmt::Display for FailureText<'_> {
         }
         write!(f, " (sent: ")?;
         if paths.ud || ud_sent > 0 {
-            write!(f, "{ud_sent} datagrams to queue pair {:#x} at {}, ", self.remote.ud_qpn, self.remote)?;
+            write!(f, "{ud_sent} datagrams to queue pair {:#x} at {remote}, ", remote.ud_qpn)?;
         }
         if paths.tcp || tcp_sent > 0 {
-            write!(f, "{tcp_sent} packets over TCP to ")?;
-            self.tcp_addresses(f)?;
-            write!(f, ", {}", reach_text(reach))?;
+            let addresses =
+                remote.ip_addresses().map(|address| SocketAddr::new(address.to_canonical(), remote.tcp_port));
+            let addresses: Vec<String> = addresses.map(|address| address.to_string()).collect();
+            write!(f, "{tcp_sent} packets over TCP to {}, {}", addresses.join(" or "), reach_text(reach))?;
         } else {
             write!(f, "none over TCP, which it does not offer or btl_ibex_connect_via does not permit")?;
         }
@@ -89,17 +84,6 @@ impl fmt::Display for FailureText<'_> {
             )?,
         }
         write!(f, " If it computes for long without calling MPI, set btl_ibex_connect_timeout above that time.")
-    }
-}
-
-impl FailureText<'_> {
-    fn tcp_addresses(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let port = self.remote.tcp_port;
-        for (index, address) in self.remote.ip_addresses().enumerate() {
-            let separator = if index == 0 { "" } else { " or " };
-            write!(f, "{separator}{}", std::net::SocketAddr::new(address.to_canonical(), port))?;
-        }
-        Ok(())
     }
 }
 

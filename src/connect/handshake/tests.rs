@@ -244,13 +244,19 @@ fn a_process_can_connect_to_itself() {
     assert_eq!(step, Step::default());
 }
 
+/// A handshake of this node with the other one, after a number of earlier ones.
+fn asking(rank: u32, epochs: u32) -> (Node, Handshake) {
+    let instances = [0xa0, 0xb0];
+    let mut node = Node::new(rank, instances[rank as usize]);
+    node.epochs = epochs;
+    node.connect(instances[1 - rank as usize], BOTH, Duration::ZERO, &Tunables::default());
+    let handshake = node.handshake.take().expect("made");
+    (node, handshake)
+}
+
 fn one_heard() -> (Node, Handshake, Hello) {
-    let (mut zero, mut one) = (Node::new(0, 0xa0), Node::new(1, 0xb0));
-    zero.connect(0xb0, BOTH, Duration::ZERO, &Tunables::default());
-    one.epochs = 4;
-    one.connect(0xa0, BOTH, Duration::ZERO, &Tunables::default());
-    let hello = one.handshake.as_ref().expect("made").hello(&one.me);
-    let mut handshake = zero.handshake.take().expect("made");
+    let ((zero, mut handshake), (one, theirs)) = (asking(0, 0), asking(1, 4));
+    let hello = theirs.hello(&one.me);
     let step = handshake.on_hello(&zero.me, &hello, Carrier::Ud, MS);
     assert!(step.program.is_some() && step.send == Some(Via::Ud) && !step.confirmed, "{step:?}");
     (zero, handshake, hello)
@@ -266,41 +272,29 @@ fn data_confirms_once_and_only_a_queue_pair_that_is_set() {
     assert!(handshake.on_data(MS));
     assert!(!handshake.on_data(MS));
     assert!(handshake.is_confirmed() && handshake.due().is_none());
-    let mut unset = Node::new(0, 0xa0);
-    unset.connect(0xb0, BOTH, Duration::ZERO, &Tunables::default());
-    assert!(!unset.handshake.expect("made").on_data(MS));
+    assert!(!asking(0, 0).1.on_data(MS));
 }
 
 #[test]
-fn hellos_for_and_from_other_lives_are_ignored() {
+fn hellos_for_and_from_other_lives_and_late_and_conflicting_ones_are_ignored() {
     let (node, mut handshake, hello) = one_heard();
-    let for_another = Hello { destination_instance: 0xdead, ..hello };
-    assert_eq!(handshake.on_hello(&node.me, &for_another, Carrier::Ud, MS), ignored(Ignored::NotForUs));
     let mut from_another = hello;
     from_another.source.address.instance = 0xdead;
-    assert_eq!(handshake.on_hello(&node.me, &from_another, Carrier::Ud, MS), ignored(Ignored::OtherInstance));
-}
-
-#[test]
-fn late_and_conflicting_hellos_are_ignored() {
-    let (node, mut handshake, hello) = one_heard();
-    let late = Hello { qp: QpInfo { epoch: 4, ..hello.qp }, ..hello };
-    assert_eq!(handshake.on_hello(&node.me, &late, Carrier::Ud, MS), ignored(Ignored::Late));
-    for qp in [QpInfo { qpn: 0x999, ..hello.qp }, QpInfo { psn: 0x999, ..hello.qp }] {
-        let conflict = Hello { qp, ..hello };
-        assert_eq!(handshake.on_hello(&node.me, &conflict, Carrier::Ud, MS), ignored(Ignored::Conflict));
+    for (hello, reason) in [
+        (Hello { destination_instance: 0xdead, ..hello }, Ignored::NotForUs),
+        (from_another, Ignored::OtherInstance),
+        (Hello { qp: QpInfo { epoch: 4, ..hello.qp }, ..hello }, Ignored::Late),
+        (Hello { qp: QpInfo { qpn: 0x999, ..hello.qp }, ..hello }, Ignored::Conflict),
+        (Hello { qp: QpInfo { psn: 0x999, ..hello.qp }, ..hello }, Ignored::Conflict),
+    ] {
+        assert_eq!(handshake.on_hello(&node.me, &hello, Carrier::Ud, MS), ignored(reason));
     }
 }
 
 #[test]
 fn only_a_hello_that_names_this_connections_queue_pair_and_epoch_answers_it() {
     let (node, _, hello) = one_heard();
-    let asking = || {
-        let mut node = Node::new(0, 0xa0);
-        node.epochs = 4;
-        node.connect(0xb0, BOTH, Duration::ZERO, &Tunables::default());
-        node.handshake.take().expect("made")
-    };
+    let asking = || asking(0, 4).1;
     let local = asking().local();
     // The device may reuse the number of a destroyed queue pair, so the number alone proves nothing.
     for heard_qpn in [0, local.qpn, local.qpn + 1] {
@@ -349,9 +343,7 @@ fn a_confirmed_hello_gets_no_answer_and_a_doubled_one_one_each() {
 
 #[test]
 fn tries_double_their_pause_up_to_a_second_and_tcp_joins_after_four() {
-    let mut node = Node::new(0, 0xa0);
-    node.connect(0xb0, BOTH, Duration::ZERO, &Tunables::default());
-    let mut handshake = node.handshake.take().expect("made");
+    let (_, mut handshake) = asking(0, 0);
     let mut tries = Vec::new();
     for _ in 0..8 {
         let now = handshake.due().expect("asking");

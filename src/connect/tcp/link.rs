@@ -51,14 +51,14 @@ enum State {
 pub(super) struct Link {
     stream: TcpStream,
     state: State,
-    since: Instant,
+    /// Time at which it entered its state.
+    pub(super) since: Instant,
     /// Address of the peer that made it; `None` if we made it.
-    from: Option<SocketAddr>,
+    pub(super) from: Option<SocketAddr>,
     /// Instance of the peer's port; `None` until the first hello of an accepted connection.
-    peer: Option<u64>,
+    pub(super) peer: Option<u64>,
     /// Addresses still to be tried, the next one last.
     rest: Vec<SocketAddr>,
-    ours: bool,
     /// Whether the peer has proved its identity on this connection.
     heard: bool,
     /// Whether an earlier address refused, which says more about the peer than silence.
@@ -80,7 +80,7 @@ impl Link {
             match begin(address) {
                 Ok(stream) => {
                     let link = Link::new(stream, State::Connecting, now);
-                    return Ok(Link { peer: Some(peer), rest: addresses, ours: true, ..link });
+                    return Ok(Link { peer: Some(peer), rest: addresses, ..link });
                 }
                 Err(error) => last = error,
             }
@@ -101,7 +101,6 @@ impl Link {
             from: None,
             peer: None,
             rest: Vec::new(),
-            ours: false,
             heard: false,
             refused: false,
             input: [0; Hello::SIZE],
@@ -112,18 +111,6 @@ impl Link {
         }
     }
 
-    pub(super) fn peer(&self) -> Option<u64> {
-        self.peer
-    }
-
-    pub(super) fn from(&self) -> Option<SocketAddr> {
-        self.from
-    }
-
-    pub(super) fn since(&self) -> Instant {
-        self.since
-    }
-
     /// Whether it is open and not to be closed.
     pub(super) fn is_settled(&self) -> bool {
         self.state == State::Open
@@ -131,7 +118,7 @@ impl Link {
 
     /// Rank among the connections to one peer: ours that is open, another open one, one that is not open yet.
     pub(super) fn rank(&self) -> u8 {
-        u8::from(self.is_open()) + u8::from(self.is_open() && self.ours)
+        u8::from(self.is_open()) + u8::from(self.is_open() && self.is_ours())
     }
 
     pub(super) fn is_open(&self) -> bool {
@@ -139,7 +126,7 @@ impl Link {
     }
 
     pub(super) fn is_ours(&self) -> bool {
-        self.ours
+        self.from.is_none()
     }
 
     pub(super) fn takes_hellos(&self) -> bool {
@@ -278,7 +265,7 @@ impl Link {
         if matches!(self.state, State::Closing | State::Closed) {
             return Err(End::Closed);
         }
-        if self.ours && !self.heard {
+        if self.is_ours() && !self.heard {
             // The host that accepted and closed it need not be the peer's: another host may have the same address.
             return self.next_address(error, now);
         }

@@ -93,8 +93,7 @@ fn while_a_handshake_is_under_way_one_peer_holds_no_more_than_a_few_connections(
         replay.read_exact(&mut got).expect("the answer");
         assert_eq!(got, answer);
     }
-    let peer = a.address;
-    b.carrier.close(&peer);
+    b.carrier.close(&a.address);
     until_all_are_ended(&mut b, &mut replays);
 }
 
@@ -120,7 +119,7 @@ fn a_stranger_has_the_same_time_in_silence_with_half_a_hello_and_byte_by_byte() 
             b.poll();
         }
         let link = &mut b.carrier.links[0];
-        let begin = link.since();
+        let begin = link.since;
         let mut end_after = |time| link.advance(&KEY, begin + time, &mut |_| panic!("it was not whole"));
         assert_eq!(end_after(STRANGER_PATIENCE), Ok(()), "{sent} bytes");
         assert_eq!(end_after(STRANGER_PATIENCE + Duration::from_millis(1)), Err(End::Silent), "{sent} bytes");
