@@ -5,15 +5,11 @@
 //! bytes until it gets a connection. Owned by the port. Hot: [`Connections::get_mut`]. All else is setup grade.
 //! Threads: the port's. Tests: below.
 
-pub(super) mod admission;
-pub(super) mod closing;
 pub(super) mod connection;
 pub(super) mod failure;
 pub(super) mod handshakes;
-pub(super) mod parted;
 pub(super) mod probe;
 pub(super) mod retransmission;
-pub(super) mod rnr_timer;
 pub(super) mod search;
 
 use self::connection::Connection;

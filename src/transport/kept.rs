@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Failover data for a caller with several ports: messages of a failed connection that never reached the adapter, and
 //! the connections that failed with possibly lost messages. Filled by `port/waiting.rs` and `port/fail.rs`, read by
-//! `port/rail.rs`. Grade: setup. Plain data. Tests: `port/tests/rails.rs`.
+//! `port/divert.rs`. Grade: setup. Plain data. Tests: `port/tests/rails.rs`.
 
 use super::adapter::QueuePair;
 use super::completion::Token;

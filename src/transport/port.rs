@@ -17,7 +17,6 @@ mod open;
 mod parting;
 mod partner;
 mod poll;
-mod rail;
 mod send;
 mod shown;
 #[cfg(any(test, feature = "stand-in"))]
@@ -26,6 +25,9 @@ mod waiting;
 
 #[cfg(test)]
 mod tests;
+
+use admission::Admission;
+use closing::Closing;
 
 pub use error::PortError;
 pub use poll::Polled;
@@ -38,12 +40,9 @@ use super::adapter::verbs::Verbs;
 use super::adapter::{Adapter, SendSlots as _};
 use super::completion::{Batch, Undelivered};
 use super::connections::Connections;
-use super::connections::admission::Admission;
-use super::connections::closing::Closing;
 use super::connections::failure::Failure;
 use super::connections::handshakes::Handshakes;
-use super::connections::parted::Parted;
-use super::connections::probe::Probes;
+use super::connections::probe::{Parted, Probes};
 use super::kept::Kept;
 use super::rx::Rx;
 use super::tx::Tx;

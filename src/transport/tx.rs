@@ -7,7 +7,6 @@
 //! marked, else pending grade. Threads: the port's. Tests: `tx/tests.rs`.
 
 pub(super) mod bounce;
-pub(super) mod full_queue;
 pub mod posted;
 pub(super) mod request;
 pub(super) mod send_queue;
@@ -197,17 +196,26 @@ impl<S: SendSlots> Tx<S> {
         (batch, undelivered): (&mut Batch, &mut Undelivered),
         takes: &mut impl TakesRequests,
     ) {
-        let Some(done) = queue.retire(id.low()) else { return self.is_late(id) };
-        self.credits += done;
-        self.is_freed |= done > 0;
-        if !queue.bounced.is_empty() {
-            self.bounce.take_back(&mut queue.bounced, id.low());
+        if !self.free_through(queue, id.low()) {
+            return self.is_late(id);
         }
         while let Some((_, token)) = self.posted.pop_through(&mut queue.tokens, id.low()) {
             if !takes.takes_request(token) {
                 undelivered.deliver(batch, Completion::Request { token, to: id.endpoint(), outcome: Ok(()) });
             }
         }
+    }
+
+    /// Retires the request numbered `through` and all before it but for their tokens. False if it is not in flight.
+    #[inline]
+    fn free_through<Q: QueuePair>(&mut self, queue: &mut SendQueue<Q>, through: u32) -> bool {
+        let Some(done) = queue.retire(through) else { return false };
+        self.credits += done;
+        self.is_freed |= done > 0;
+        if !queue.bounced.is_empty() {
+            self.bounce.take_back(&mut queue.bounced, through);
+        }
+        true
     }
 
     /// Retires a failed send, and as successes the requests before it on its connection. Returns its token (0 if it has
@@ -219,9 +227,9 @@ impl<S: SendSlots> Tx<S> {
         id: WrId,
         undelivered: &mut Undelivered,
     ) -> Option<Token> {
-        self.credits += queue.retire(id.low())?;
-        self.is_freed = true;
-        self.bounce.take_back(&mut queue.bounced, id.low());
+        if !self.free_through(queue, id.low()) {
+            return None;
+        }
         let mut failed = Token(0);
         while let Some((sequence, token)) = self.posted.pop_through(&mut queue.tokens, id.low()) {
             if sequence == id.low() {
@@ -250,10 +258,9 @@ impl<S: SendSlots> Tx<S> {
         (to, through): (EndpointId, u32),
         undelivered: &mut Undelivered,
     ) {
-        let Some(done) = queue.retire(through) else { return };
-        self.credits += done;
-        self.is_freed |= done > 0;
-        self.bounce.take_back(&mut queue.bounced, through);
+        if !self.free_through(queue, through) {
+            return;
+        }
         while let Some((_, token)) = self.posted.pop_through(&mut queue.tokens, through) {
             undelivered.push(Completion::Request { token, to, outcome: Ok(()) });
         }
@@ -411,7 +418,7 @@ impl<S: SendSlots> Tx<S> {
         let work = Work::Send { spans: &spans, immediate };
         let attempt = self.post_now(queue, to, (Signal::Always, token), counters, work);
         match attempt {
-            Attempt::Posted => Bounce::<S>::posted(&filled, sequence, &mut queue.bounced),
+            Attempt::Posted => queue.bounced.push_back((sequence, filled.slot)),
             _ => self.bounce.give_back(&filled),
         }
         attempt

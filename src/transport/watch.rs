@@ -139,14 +139,13 @@ pub(crate) fn connection_established(peer: u32, port: u8, (queue_pair, remote_qu
 
 /// Reports an event of the adapter. `number` is the port's number on its device, `port` its index in the process.
 pub(crate) fn asynchronous(event: AsyncEvent, number: u8, port: u8) {
-    if event.port == 0 || event.port == number {
-        let kind = if event.port == 0 { Kind::DeviceEvent } else { Kind::PortEvent };
-        flight::record((kind, 0), port, NOBODY, [event.kind.into(), 0, 0, 0]);
-    }
+    let record = |kind| flight::record((kind, 0), port, NOBODY, [event.kind.into(), 0, 0, 0]);
     let port = u32::from(port);
     if event.port == 0 {
+        record(Kind::DeviceEvent);
         stage(|| DeviceAsync { event: event.kind, port });
     } else if event.port == number {
+        record(Kind::PortEvent);
         stage(|| PortAsync { event: event.kind, port });
     }
 }

@@ -4,7 +4,7 @@
 
 use super::retransmission::Retransmission;
 use crate::peer::PeerName;
-use crate::transport::tx::full_queue::{ATTEMPTS, LEAST_TIME};
+use crate::transport::tx::send_queue::{ATTEMPTS, LEAST_TIME};
 use ibex_ffi::verbs::{PostError, Status};
 use std::fmt;
 

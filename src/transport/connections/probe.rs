@@ -1,9 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Probes of idle peers. A dead peer shows only when a request to it fails. If the runtime does not end the job
+//! When peers are probed. A dead peer shows only when a request to it fails. If the runtime does not end the job
 //! (`mpirun --enable-recovery`), a rank that merely waits for a dead peer would wait for ever. `port/connect.rs` checks
-//! whether probes are due; off unless `btl_ibex_probe_interval` is set. Setup grade. Threads: the port's. Tests: the
-//! device tests in `hw-tests`.
+//! whether probes of idle peers are due; off unless `btl_ibex_probe_interval` is set. `port/parting.rs` probes peers
+//! that have left all communicators. Setup grade. Threads: the port's. Tests: the device tests in `hw-tests`, and
+//! `port/tests/partings.rs`.
 
+use crate::transport::work_request::EndpointId;
 use std::time::Duration;
 
 #[derive(Debug)]
@@ -28,17 +30,42 @@ impl Probes {
     }
 }
 
+/// Time until the first probe; it doubles with each probe.
+const FIRST: Duration = Duration::from_secs(1);
+
+const LONGEST: Duration = Duration::from_secs(64);
+
+/// A parted peer whose connection still exists.
+#[derive(Debug)]
+pub(crate) struct Parted {
+    pub(crate) peer: EndpointId,
+    due: Duration,
+    wait: Duration,
+}
+
+impl Parted {
+    pub(crate) fn new(peer: EndpointId, now: Duration) -> Self {
+        Parted { peer, due: now + FIRST, wait: FIRST }
+    }
+
+    /// Whether a probe is due now. Once true, false for twice as long as before.
+    pub(crate) fn is_due(&mut self, now: Duration) -> bool {
+        if now < self.due {
+            return false;
+        }
+        self.wait = (self.wait * 2).min(LONGEST);
+        self.due = now + self.wait;
+        true
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn an_interval_of_zero_never_comes_due() {
+    fn probes_come_due_once_an_interval_and_with_none_never() {
         assert!(!Probes::new(Duration::ZERO).are_due(Duration::from_hours(1)));
-    }
-
-    #[test]
-    fn probes_come_due_once_an_interval() {
         let mut probes = Probes::new(Duration::from_secs(2));
         let due = [1, 2, 3, 4, 5].map(|second| probes.are_due(Duration::from_secs(second)));
         assert_eq!(due, [false, true, false, true, false]);

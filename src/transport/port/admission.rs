@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Accepts or refuses hellos, and reports refusals. Called by `connect.rs` for each packet of the carriers, which have
 //! checked its seal (`select/key.rs`). Only processes of the job can make the seal, so a stranger cannot cause a modex
-//! look-up, which may have to ask another host. Setup grade. Threads: the port's. Tests: `hw-tests`.
+//! look-up, which may have to ask another host. Setup grade. Threads: the port's. Tests: below, and `hw-tests`.
 
 use super::Port;
 use crate::connect::Refusal;
@@ -9,8 +9,53 @@ use crate::connect::hello::Hello;
 use crate::counters::add;
 use crate::select::address::PortEntry;
 use crate::transport::adapter::Adapter;
-use crate::transport::connections::admission::Once;
 use crate::transport::work_request::EndpointId;
+use std::time::Duration;
+
+/// Pause after a failed modex look-up. A peer repeats its hello.
+const LOOKUP_PAUSE: Duration = Duration::from_secs(1);
+
+bitflags::bitflags! {
+    /// Messages that a verbose user gets once.
+    #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+    pub(super) struct Once: u8 {
+        /// Bytes arrived that are no hello for this port.
+        const UNREADABLE = 1;
+        /// A hello named a port that no process has published.
+        const NOT_IN_JOB = 2;
+        /// A hello named another instance of a port.
+        const OTHER_INSTANCE = 4;
+        /// A connection that a peer began was not made.
+        const NOT_MADE = 8;
+        /// A peer answered with another port than the one that addresses pair.
+        const OTHER_PARTNER = 16;
+    }
+}
+
+/// Limits for unknown senders: the rate of modex look-ups for names in hellos, and the messages about them.
+#[derive(Debug, Default)]
+pub(super) struct Admission {
+    /// Time of the next look-up at the earliest.
+    next_lookup: Duration,
+    said: Once,
+}
+
+impl Admission {
+    pub(super) fn may_look_up(&self, now: Duration) -> bool {
+        now >= self.next_lookup
+    }
+
+    pub(super) fn was_in_vain(&mut self, now: Duration) {
+        self.next_lookup = now + LOOKUP_PAUSE;
+    }
+
+    /// Whether this is the first message of its kind.
+    pub(super) fn is_first(&mut self, kind: Once) -> bool {
+        let is_first = !self.said.contains(kind);
+        self.said.insert(kind);
+        is_first
+    }
+}
 
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(super) enum Stranger {
@@ -86,5 +131,26 @@ impl<A: Adapter> Port<A> {
         if self.directory.verbosity() > 0 && self.admission.is_first(once) {
             self.directory.tell(&format!("{}: {} (said once; btl_ibex_verbose)", self.attributes.place(), line()));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn after_a_lookup_in_vain_there_is_none_for_a_second() {
+        let mut admission = Admission::default();
+        let at = Duration::from_millis;
+        assert!(admission.may_look_up(at(0)));
+        admission.was_in_vain(at(500));
+        assert_eq!([1499, 1500].map(|time| admission.may_look_up(at(time))), [false, true]);
+    }
+
+    #[test]
+    fn each_kind_of_line_is_said_once() {
+        let mut admission = Admission::default();
+        assert!(admission.is_first(Once::NOT_MADE) && admission.is_first(Once::UNREADABLE));
+        assert!(!admission.is_first(Once::NOT_MADE));
     }
 }

@@ -1,6 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Closes a connection: its queue pair enters the error state, is drained, and only then destroyed.
 //!
+//! On some adapters, destroying a queue pair discards its unpolled completions, receives included, whose slots would
+//! then be lost. So it is drained first: its last request, the end marker, is flushed after all others; then the port
+//! polls the completion queue once to its end, because receives may be flushed later than sends. Some adapters flush
+//! late or never, so each queue pair has a deadline ([`DRAINING`]).
+//!
 //! Until the queue pair is destroyed its requests keep their tokens, credits and bounce buffers: the adapter may still
 //! read or write their memory. Its completions until then count: requests that were delivered before succeed. Called by
 //! the other files of the port when a peer is forgotten or a connection replaced; `connect.rs` checks closing queue
@@ -8,10 +13,10 @@
 
 use super::Port;
 use crate::counters::subtract;
-use crate::transport::adapter::{Adapter, CompletionQueue as _, QueuePair as _};
+use crate::transport::adapter::{Adapter, CompletionQueue as _, QueuePair};
 use crate::transport::completion::{Completion, Failed};
-use crate::transport::connections::closing::{ClosingQueue, Taken};
 use crate::transport::connections::connection::Connection;
+use crate::transport::tx::send_queue::SendQueue;
 use crate::transport::work_request::{EndpointId, WrId};
 use ibex_ffi::verbs::Status;
 use std::sync::atomic::Ordering;
@@ -19,6 +24,88 @@ use std::time::Duration;
 
 /// Longest time for draining a queue pair: an adapter needs far less to flush it.
 const DRAINING: Duration = Duration::from_secs(1);
+
+/// How far the completion queue was polled.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Taken {
+    pub(super) empty_polls: u64,
+    pub(super) completions: u64,
+}
+
+impl Taken {
+    /// Whether the port has since polled all entries that a queue of `capacity` entries held at `earlier`.
+    fn is_past(&self, earlier: &Taken, capacity: u32) -> bool {
+        self.empty_polls != earlier.empty_polls || self.completions >= earlier.completions + u64::from(capacity)
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct ClosingQueue<Q> {
+    /// Its former endpoint.
+    pub(super) of: EndpointId,
+    pub(super) queue: SendQueue<Q>,
+    pub(super) is_marked: bool,
+    end: Duration,
+    /// How far the port had polled when the marker came or the deadline passed.
+    over: Option<Taken>,
+}
+
+#[derive(Debug)]
+pub(super) struct Closing<Q> {
+    queues: Vec<ClosingQueue<Q>>,
+}
+
+impl<Q: QueuePair> Closing<Q> {
+    pub(super) fn new() -> Self {
+        Closing { queues: Vec::new() }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.queues.is_empty()
+    }
+
+    /// Whether a queue pair of this number belonged to this endpoint, and is not destroyed.
+    pub(super) fn has(&self, of: EndpointId, number: u32) -> bool {
+        self.queues.iter().any(|closing| closing.of == of && closing.queue.qp().number() == number)
+    }
+
+    /// Returns the closing queue in which a request of this number is in flight. At most one has it, and no connection
+    /// in use ([`SendQueue::succeed`]).
+    pub(super) fn with(&mut self, of: EndpointId, number: u32) -> Option<&mut SendQueue<Q>> {
+        let queue = |closing: &ClosingQueue<Q>| closing.of == of && closing.queue.has(number);
+        self.queues.iter_mut().find(|closing| queue(closing)).map(|closing| &mut closing.queue)
+    }
+
+    /// Adds a queue pair in error that belonged to endpoint `of`, to be drained until `end`.
+    pub(super) fn put(&mut self, of: EndpointId, queue: SendQueue<Q>, end: Duration) {
+        self.queues.push(ClosingQueue { of, queue, is_marked: false, end, over: None });
+    }
+
+    pub(super) fn unmarked(&mut self) -> impl Iterator<Item = &mut ClosingQueue<Q>> {
+        self.queues.iter_mut().filter(|closing| !closing.is_marked)
+    }
+
+    /// Notes the end marker of the queue pair of this number. Returns its endpoint and its queue.
+    pub(super) fn flushed(&mut self, qp_num: u32, taken: Taken) -> Option<(EndpointId, &mut SendQueue<Q>)> {
+        let closing = self.queues.iter_mut().find(|closing| closing.queue.qp().number() == qp_num)?;
+        closing.over.get_or_insert(taken);
+        Some((closing.of, &mut closing.queue))
+    }
+
+    /// Removes the queue pairs that can be destroyed: all their completions were polled, or the deadline has passed and
+    /// the completion queue was polled once more.
+    pub(super) fn take_over(&mut self, now: Duration, taken: Taken, capacity: u32) -> Vec<ClosingQueue<Q>> {
+        for closing in self.queues.iter_mut().filter(|closing| closing.end <= now) {
+            closing.over.get_or_insert(taken);
+        }
+        let is_over = |closing: &mut ClosingQueue<Q>| closing.over.is_some_and(|over| taken.is_past(&over, capacity));
+        self.queues.extract_if(.., is_over).collect()
+    }
+
+    pub(super) fn take_all(&mut self) -> Vec<ClosingQueue<Q>> {
+        std::mem::take(&mut self.queues)
+    }
+}
 
 impl<A: Adapter> Port<A> {
     /// Gives up a peer's queue pair. Its waiting requests fail at once, its posted ones when the adapter flushes them.

@@ -85,16 +85,22 @@ impl<A: Adapter> Port<A> {
             let why = format!("it published no address for its port {remote_port}; is ibex loaded there?");
             return self.fail(to, Cause::Connect(why));
         };
-        match self.new_connection(to, &remote, asked) {
-            Ok(mut connection) => {
-                self.search(to, &mut connection, &remote.address);
-                self.connections.put(to, connection);
-                self.handshakes.activate(to, remote.address);
-                self.countdown = 1;
-                self.on_timers();
-            }
-            Err(why) => self.fail(to, Cause::Connect(why)),
+        if self.connect(to, &remote, asked).is_ok() {
+            self.countdown = 1;
+            self.on_timers();
         }
+    }
+
+    /// Gives an endpoint a connection, and begins its handshake. If that fails, the connection fails.
+    fn connect(&mut self, to: EndpointId, remote: &PortEntry, asked: bool) -> Result<EndpointId, Stranger> {
+        let mut connection = self.new_connection(to, remote, asked).map_err(|why| {
+            self.fail(to, Cause::Connect(why));
+            Stranger::Failed
+        })?;
+        self.search(to, &mut connection, &remote.address);
+        self.connections.put(to, connection);
+        self.handshakes.activate(to, remote.address);
+        Ok(to)
     }
 
     /// Makes a queue pair and a handshake for an endpoint, for a request or because the peer `asked`.
@@ -166,23 +172,7 @@ impl<A: Adapter> Port<A> {
         self.hear(hello, carrier)?;
         let known = self.connections.known(hello.source.name, hello.source.port);
         let known = known.filter(|known| self.connections.get(*known).is_some());
-        known.map_or_else(|| self.admit(hello).and_then(|(to, entry)| self.answer(to, &entry)), Ok)
-    }
-
-    /// Begins a connection that the peer asks for.
-    fn answer(&mut self, to: EndpointId, entry: &PortEntry) -> Result<EndpointId, Stranger> {
-        match self.new_connection(to, entry, true) {
-            Ok(mut connection) => {
-                self.search(to, &mut connection, &entry.address);
-                self.connections.put(to, connection);
-                self.handshakes.activate(to, entry.address);
-                Ok(to)
-            }
-            Err(why) => {
-                self.fail(to, Cause::Connect(why));
-                Err(Stranger::Failed)
-            }
-        }
+        known.map_or_else(|| self.admit(hello).and_then(|(to, entry)| self.connect(to, &entry, true)), Ok)
     }
 
     /// Begins a successor of a connection in use that the peer says it has given up.

@@ -4,17 +4,16 @@
 //! hello. Setup grade. Threads: the port's. Tests: `tests.rs`, and `hw-tests`.
 
 use super::Port;
+use super::admission::Once;
 use crate::connect::Via;
 use crate::connect::handshake::{Failure, Program, Step};
 use crate::connect::ud::path;
 use crate::counters::{add, raise};
 use crate::select::address::PortAddress;
 use crate::transport::adapter::{Adapter, QueuePair as _};
-use crate::transport::connections::admission::Once;
 use crate::transport::connections::connection::{Connection, Phase};
 use crate::transport::connections::failure::Cause;
-use crate::transport::connections::retransmission::Retransmission;
-use crate::transport::connections::rnr_timer::RnrTimer;
+use crate::transport::connections::retransmission::{Retransmission, RnrTimer};
 use crate::transport::watch;
 use crate::transport::work_request::EndpointId;
 use ibex_ffi::verbs::{Reception, Transition};

@@ -2,6 +2,8 @@
 //! Opens a port of a device: its protection domain, its queues and their memory, and the carriers of hellos. Called by
 //! the plugin when it is initialised. Setup grade. Tests: below, and `hw-tests`.
 
+use super::admission::Admission;
+use super::closing::Closing;
 use super::{ASYNC_INTERVAL, Atomics, Attributes, Directory, Diversion, Port, PortError, Setup};
 use crate::connect::carriers::NetworkCarriers;
 use crate::connect::{Identity, host};
@@ -13,8 +15,6 @@ use crate::transport::adapter::verbs::{SharedReceives, SlotMemory, Verbs};
 use crate::transport::adapter::{Adapter, CompletionQueue as _, QueuePair as _};
 use crate::transport::completion::{Batch, Undelivered};
 use crate::transport::connections::Connections;
-use crate::transport::connections::admission::Admission;
-use crate::transport::connections::closing::Closing;
 use crate::transport::connections::handshakes::{Handshakes, Ourselves};
 use crate::transport::connections::probe::Probes;
 use crate::transport::kept::Kept;
@@ -315,7 +315,7 @@ impl<A: Adapter> Port<A> {
             next_shown: 0,
             probes: Probes::new(Duration::from_secs(tunables.probe_interval)),
             parted: Vec::new(),
-            admission: Admission::new(),
+            admission: Admission::default(),
             diversion: Diversion::default(),
             kept: Kept::default(),
             untold: Vec::new(),
@@ -359,10 +359,7 @@ mod tests {
         assert_eq!(receives(1024, 128, 255), Some(127));
         assert_eq!(receives(1024, 100, 255), Some(100));
         assert_eq!(receives(32_767, 1_048_576, 32_767), Some(16_383));
-    }
-
-    #[test]
-    fn queues_with_fewer_than_sixteen_receives_or_sends_are_too_short() {
+        // Queues for fewer than sixteen receives or sends are too short.
         assert_eq!(receives(1024, 32_768, 32), Some(16));
         assert_eq!(receives(1024, 32_768, 31), None);
         assert_eq!(receives(1024, 15, 4096), None);

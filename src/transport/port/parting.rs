@@ -6,7 +6,7 @@
 
 use super::Port;
 use crate::transport::adapter::Adapter;
-use crate::transport::connections::parted::Parted;
+use crate::transport::connections::probe::Parted;
 use crate::transport::tx::request::Request;
 use crate::transport::work_request::EndpointId;
 use std::time::Duration;

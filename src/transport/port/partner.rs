@@ -18,7 +18,7 @@
 //! Threads: the port's. Tests: `tests/partners.rs`, and the device tests in `hw-tests`.
 
 use super::Port;
-use super::admission::Stranger;
+use super::admission::{Once, Stranger};
 use crate::connect::Carrier;
 use crate::connect::handshake::FIRST_PAUSE;
 use crate::connect::hello::{Declined, Hello};
@@ -27,7 +27,6 @@ use crate::counters::add;
 use crate::peer::PeerName;
 use crate::select::address::{LINK_INFINIBAND, PortAddress, PortEntry};
 use crate::transport::adapter::{Adapter, QueuePair as _};
-use crate::transport::connections::admission::Once;
 use crate::transport::connections::connection::{Connection, Phase};
 use crate::transport::connections::failure::Cause;
 use crate::transport::connections::search::{Search, Verdict};

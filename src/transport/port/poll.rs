@@ -52,14 +52,8 @@ impl<A: Adapter> Port<A> {
 
     /// Like [`Self::poll`], while a tool listens: with the adapter's stamps ([`Batch::stamp`]) if a tool wants them.
     #[cold]
-    #[inline(never)]
     pub fn poll_watched(&mut self, batch: &mut Batch) -> usize {
-        self.release(batch);
-        if self.wants_stamps() {
-            self.poll_with::<true>(batch, TakesNone).reported
-        } else {
-            self.poll_with::<false>(batch, TakesNone).reported
-        }
+        self.poll_direct_watched(batch, TakesNone).reported
     }
 
     fn wants_stamps(&self) -> bool {

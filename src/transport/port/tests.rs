@@ -290,24 +290,17 @@ fn what_the_flight_recorder_is_shown_of_a_peer_is_what_its_connection_knows() {
 }
 
 #[test]
-fn a_device_that_dies_fails_every_connection() {
-    let mut pair = Pair::connected();
-    let kind = async_event::DEVICE_FATAL;
-    pair.a.script.state().async_events.push_back(AsyncEvent { kind, port: 0 });
-    (0..=ASYNC_INTERVAL).for_each(|_| pair.a.poll());
-    assert_eq!(pair.a.failures(), 1);
-    let failure = pair.a.port.failure(pair.a.peer).expect("it failed").to_string();
-    assert!(failure.contains("IBV_EVENT_DEVICE_FATAL"), "{failure}");
-}
-
-#[test]
-fn a_device_is_asked_for_events_after_a_time_however_few_polls_there_were() {
-    let mut pair = Pair::connected();
-    let kind = async_event::DEVICE_FATAL;
-    pair.a.script.state().async_events.push_back(AsyncEvent { kind, port: 0 });
-    pair.a.script.state().now += ASYNC_PERIOD;
-    (0..CLOCK_INTERVAL).for_each(|_| pair.a.poll());
-    assert_eq!(pair.a.failures(), 1);
+fn a_device_that_dies_fails_every_connection_and_is_asked_after_a_time_however_few_polls_there_were() {
+    for (time, polls) in [(Duration::ZERO, ASYNC_INTERVAL + 1), (ASYNC_PERIOD, CLOCK_INTERVAL)] {
+        let mut pair = Pair::connected();
+        let kind = async_event::DEVICE_FATAL;
+        pair.a.script.state().async_events.push_back(AsyncEvent { kind, port: 0 });
+        pair.a.script.state().now += time;
+        (0..polls).for_each(|_| pair.a.poll());
+        assert_eq!(pair.a.failures(), 1);
+        let failure = pair.a.port.failure(pair.a.peer).expect("it failed").to_string();
+        assert!(failure.contains("IBV_EVENT_DEVICE_FATAL"), "{failure}");
+    }
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(crate) struct Bounce<S> {
 /// A filled buffer that is not yet posted or given back.
 #[derive(Debug)]
 pub(crate) struct Filled {
-    slot: u32,
+    pub(crate) slot: u32,
     pub(crate) span: LocalSpan,
 }
 
@@ -45,27 +45,17 @@ impl<S: SendSlots> Bounce<S> {
         Some(Filled { slot, span })
     }
 
-    pub(crate) fn posted(filled: &Filled, sequence: u32, in_use: &mut InUse) {
-        in_use.push_back((sequence, filled.slot));
-    }
-
     pub(crate) fn give_back(&mut self, filled: &Filled) {
         self.free.push(filled.slot);
     }
-
-    /// Takes back the buffers of the requests up to the one numbered `through`, which are done.
-    pub(crate) fn take_back(&mut self, in_use: &mut InUse, through: u32) {
-        let free = &mut self.free;
-        take_back(in_use, through, |slot| free.push(slot));
-    }
 }
 
-fn take_back(in_use: &mut InUse, through: u32, mut free: impl FnMut(u32)) {
-    while let Some(&(sequence, slot)) = in_use.front()
-        && is_done(sequence, through)
-    {
-        in_use.pop_front();
-        free(slot);
+impl<S> Bounce<S> {
+    /// Takes back the buffers of the requests up to the one numbered `through`, which are done.
+    pub(crate) fn take_back(&mut self, in_use: &mut InUse, through: u32) {
+        while let Some((_, slot)) = in_use.pop_front_if(|(sequence, _)| is_done(*sequence, through)) {
+            self.free.push(slot);
+        }
     }
 }
 
@@ -76,12 +66,10 @@ mod tests {
     #[test]
     fn buffers_come_back_up_to_the_request_that_is_done_and_numbers_may_wrap() {
         let mut in_use = InUse::from([(u32::MAX - 1, 7), (u32::MAX, 8), (1, 9)]);
-        let mut free = Vec::new();
-        take_back(&mut in_use, u32::MAX - 2, |slot| free.push(slot));
-        assert_eq!((free.as_slice(), in_use.len()), (&[][..], 3));
-        take_back(&mut in_use, 0, |slot| free.push(slot));
-        assert_eq!((free.as_slice(), in_use.len()), (&[7, 8][..], 1));
-        take_back(&mut in_use, 5, |slot| free.push(slot));
-        assert_eq!((free.as_slice(), in_use.len()), (&[7, 8, 9][..], 0));
+        let mut bounce = Bounce { slots: (), free: Vec::new() };
+        for (through, free) in [(u32::MAX - 2, &[][..]), (0, &[7, 8]), (5, &[7, 8, 9])] {
+            bounce.take_back(&mut in_use, through);
+            assert_eq!((bounce.free.as_slice(), in_use.len()), (free, 3 - free.len()));
+        }
     }
 }

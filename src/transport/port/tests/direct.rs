@@ -4,10 +4,18 @@
 use super::*;
 use crate::transport::completion::{Arrived, Batch, TakesMessages, TakesRequests};
 
-/// Consumes messages up to one of this length, and records the lengths of all messages that it is offered.
+#[derive(Default)]
+struct Noted {
+    /// Lengths of the messages, and tokens of the requests, that were offered.
+    asked: Vec<u32>,
+    /// Reports that the port is busy.
+    busy: u32,
+}
+
+/// Consumes messages up to one of this length.
 struct Until<'a> {
     length: u32,
-    asked: &'a mut Vec<u32>,
+    noted: &'a mut Noted,
 }
 
 impl TakesMessages for Until<'_> {
@@ -18,14 +26,18 @@ impl TakesMessages for Until<'_> {
     }
 
     fn takes(&mut self, arrived: Arrived) -> bool {
-        self.asked.push(arrived.len);
+        self.noted.asked.push(arrived.len);
         arrived.len != self.length
+    }
+
+    fn is_busy(&mut self) {
+        self.noted.busy += 1;
     }
 }
 
 impl TakesRequests for Until<'_> {
     fn takes_request(&mut self, token: Token) -> bool {
-        self.asked.push(token.0 as u32);
+        self.noted.asked.push(token.0 as u32);
         true
     }
 }
@@ -52,11 +64,11 @@ fn after_the_first_message_that_is_left_none_is_taken_and_all_slots_come_back() 
     let (posted, released) = pair.b.port.rx.slots();
     let all = posted as usize + released;
     deliver(&pair.b, &[1, 2, 3, 4]);
-    let (mut batch, mut asked) = (Batch::new(), Vec::new());
-    let polled = pair.b.port.poll_direct(&mut batch, Until { length: 3, asked: &mut asked });
+    let (mut batch, mut noted) = (Batch::new(), Noted::default());
+    let polled = pair.b.port.poll_direct(&mut batch, Until { length: 3, noted: &mut noted });
     assert_eq!((polled.taken, polled.reported), (2, 2));
-    assert_eq!((asked.as_slice(), lengths(&batch)), (&[1, 2, 3][..], vec![3, 4]));
-    let polled = pair.b.port.poll_direct(&mut batch, Until { length: 0, asked: &mut asked });
+    assert_eq!((noted.asked.as_slice(), lengths(&batch)), (&[1, 2, 3][..], vec![3, 4]));
+    let polled = pair.b.port.poll_direct(&mut batch, Until { length: 0, noted: &mut noted });
     assert_eq!((polled.taken, polled.reported), (0, 0));
     let (posted, released) = pair.b.port.rx.slots();
     assert_eq!(posted as usize + released, all);
@@ -68,9 +80,9 @@ fn no_message_is_taken_before_one_that_waits_to_be_reported() {
     deliver(&pair.b, &[1]);
     pair.b.port.reap(&mut |_| false);
     deliver(&pair.b, &[2]);
-    let (mut batch, mut asked) = (Batch::new(), Vec::new());
-    let polled = pair.b.port.poll_direct(&mut batch, Until { length: 0, asked: &mut asked });
-    assert_eq!((polled.taken, lengths(&batch), asked.len()), (0, vec![1, 2], 0));
+    let (mut batch, mut noted) = (Batch::new(), Noted::default());
+    let polled = pair.b.port.poll_direct(&mut batch, Until { length: 0, noted: &mut noted });
+    assert_eq!((polled.taken, lengths(&batch), noted.asked.len()), (0, vec![1, 2], 0));
 }
 
 #[test]
@@ -80,50 +92,25 @@ fn a_request_is_taken_behind_a_message_that_was_left() {
     deliver(&pair.b, &[1]);
     let index = pair.b.script.connected().expect("they are connected");
     assert!(pair.b.script.complete(index, Status::SUCCESS));
-    let (mut batch, mut asked) = (Batch::new(), Vec::new());
-    let polled = pair.b.port.poll_direct(&mut batch, Until { length: 1, asked: &mut asked });
-    assert_eq!((polled.taken, lengths(&batch), asked), (0, vec![1], vec![1, 7]));
+    let (mut batch, mut noted) = (Batch::new(), Noted::default());
+    let polled = pair.b.port.poll_direct(&mut batch, Until { length: 1, noted: &mut noted });
+    assert_eq!((polled.taken, lengths(&batch), noted.asked), (0, vec![1], vec![1, 7]));
     assert_eq!(pair.b.ended(), []);
-}
-
-/// Consumes all messages, and counts the reports that the port is busy.
-struct Busy<'a>(&'a mut u32);
-
-impl TakesMessages for Busy<'_> {
-    type Requests = Self;
-
-    fn requests(&mut self) -> &mut Self {
-        self
-    }
-
-    fn takes(&mut self, _: Arrived) -> bool {
-        true
-    }
-
-    fn is_busy(&mut self) {
-        *self.0 += 1;
-    }
-}
-
-impl TakesRequests for Busy<'_> {
-    fn takes_request(&mut self, _: Token) -> bool {
-        true
-    }
 }
 
 #[test]
 fn a_port_is_busy_while_most_polls_find_a_message_and_not_while_they_find_none() {
     let mut pair = Pair::connected();
-    let (mut batch, mut looks) = (Batch::new(), 0);
+    let mut batch = Batch::new();
     let mut rounds = |pair: &mut Pair, messages: u32| {
-        looks = 0;
+        let mut noted = Noted::default();
         for round in 0..8 * EMPTY_POLL {
             if round % 4 < messages {
                 deliver(&pair.b, &[1]);
             }
-            let _ = pair.b.port.poll_direct(&mut batch, Busy(&mut looks));
+            let _ = pair.b.port.poll_direct(&mut batch, Until { length: 0, noted: &mut noted });
         }
-        looks
+        noted.busy
     };
     assert_eq!(rounds(&mut pair, 0), 0);
     assert!((5..=8).contains(&rounds(&mut pair, 4)));

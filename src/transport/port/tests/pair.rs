@@ -49,11 +49,6 @@ pub(super) struct Side {
 }
 
 impl Side {
-    fn new(rank: u32, published: &Published, tunables: &Tunables, atomics: Atomics) -> Self {
-        let address = PortAddress { instance: 7 + u64::from(rank), tcp_port: 0, ..ethernet() };
-        Side::of((rank, 0), address, published, tunables, atomics)
-    }
-
     /// The port `port_number` of `rank`, at `address`; its partner is the other side's port of the same number.
     pub(super) fn of(
         (rank, port_number): (u32, u8),
@@ -158,8 +153,10 @@ impl Pair {
     /// Like [`Pair::apart`], of adapters with these atomics.
     pub(super) fn with(atomics: Atomics) -> Self {
         let (published, tunables) = (Published::default(), Tunables::default());
-        let a = Side::new(0, &published, &tunables, atomics);
-        let b = Side::new(1, &published, &tunables, atomics);
+        let [a, b] = [0, 1].map(|rank| {
+            let address = PortAddress { instance: 7 + u64::from(rank), tcp_port: 0, ..ethernet() };
+            Side::of((rank, 0), address, &published, &tunables, atomics)
+        });
         Pair { a, b }
     }
 

@@ -39,27 +39,16 @@ impl Side {
 }
 
 #[test]
-fn who_asks_whether_a_port_is_ready_has_it_connect() {
+fn a_port_that_is_asked_connects_and_is_ready_while_it_has_a_link_and_until_its_connection_fails() {
     let mut pair = Pair::apart();
     assert!(!pair.a.port.is_ready(pair.a.peer));
     pair.carry();
     assert!(pair.a.port.is_ready(pair.a.peer));
     assert_eq!((state(&pair.a), pair.a.port.partner(pair.a.peer)), (QpState::ReadyToSend, Some(0)));
-}
-
-#[test]
-fn a_port_without_a_link_is_not_ready_until_it_is_back() {
-    let mut pair = Pair::connected();
-    pair.a.set_link(async_event::PORT_ERR);
-    assert!(!pair.a.port.is_ready(pair.a.peer));
-    pair.a.set_link(async_event::PORT_ACTIVE);
-    assert!(pair.a.port.is_ready(pair.a.peer));
-}
-
-#[test]
-fn a_connection_that_failed_is_not_ready() {
-    let mut pair = Pair::connected();
-    pair.a.send(2).expect("it goes");
+    for (kind, is_ready) in [(async_event::PORT_ERR, false), (async_event::PORT_ACTIVE, true)] {
+        pair.a.set_link(kind);
+        assert_eq!(pair.a.port.is_ready(pair.a.peer), is_ready);
+    }
     pair.a.fail_first();
     assert!(!pair.a.port.is_ready(pair.a.peer));
 }
@@ -114,26 +103,21 @@ fn without_a_caller_with_several_ports_all_that_waits_comes_back_failed_and_noth
 }
 
 #[test]
-fn a_message_that_the_adapter_had_may_be_lost_with_its_connection() {
-    let mut pair = Pair::connected();
-    pair.a.port.keep_unposted(KEPT);
-    pair.a.send(2).expect("it goes");
-    assert!(!pair.a.port.has_lost(pair.a.peer));
-    pair.a.fail_first();
-    assert!(pair.a.port.has_lost(pair.a.peer));
-}
-
-#[test]
-fn nothing_is_lost_with_a_connection_whose_messages_were_delivered() {
-    let mut pair = Pair::connected();
-    pair.a.port.keep_unposted(KEPT);
-    pair.a.send(2).expect("it goes");
-    pair.a.script.complete(0, Status::SUCCESS);
-    pair.a.poll();
-    pair.a.port.queue(pair.a.peer, Request::NOTHING).expect("it may wait");
-    pair.a.poll();
-    pair.a.fail_first();
-    assert!(!pair.a.port.has_lost(pair.a.peer));
+fn a_message_that_the_adapter_had_may_be_lost_with_its_connection_unless_it_was_delivered() {
+    for is_delivered in [false, true] {
+        let mut pair = Pair::connected();
+        pair.a.port.keep_unposted(KEPT);
+        pair.a.send(2).expect("it goes");
+        if is_delivered {
+            pair.a.script.complete(0, Status::SUCCESS);
+            pair.a.poll();
+            pair.a.port.queue(pair.a.peer, Request::NOTHING).expect("it may wait");
+            pair.a.poll();
+        }
+        assert!(!pair.a.port.has_lost(pair.a.peer));
+        pair.a.fail_first();
+        assert_eq!(pair.a.port.has_lost(pair.a.peer), !is_delivered);
+    }
 }
 
 #[test]
