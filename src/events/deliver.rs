@@ -2,23 +2,20 @@
 //! Deferred delivery: of events that this thread has staged and that ports' sources hold, then of buffers (`drain.rs`);
 //! and the end of freed registrations (`free.rs`). Called from progress, where no lock is held ([`progress`]). Path:
 //! hot where events flow: no allocation; the registry's lock is held for a moment, never while a callback runs.
-//! Threads: any. Tests: `tests/buffers.rs`, `tests/ports.rs`.
+//! Threads: any. Tests: `tests/buffers.rs`, `tests/ports.rs`, `tests/flush.rs`.
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use super::clock::HostClock;
-use super::drain;
-use super::ended_threads;
+use super::drain::{self, Emptying, Until};
 use super::event_type::Safety;
 use super::free::finish_freed_in;
-use super::interest_mask::{self, CLOCKS, NEARLY_FULL, PORTS};
-use super::port_source::{PolledBatch, PortSource};
+use super::interest_mask::{self, BUFFERS, CLOCKS, NEARLY_FULL, PORTS};
+use super::port_source::{PolledBatch, PortSource, tracked_clocks};
 use super::registration::Recipients;
 use super::registry;
-use super::source;
-use super::source_info::SourceId;
+use super::source::{self, SourceId};
 use super::thread::{self, Delivery};
-use super::tracked_clocks;
 
 /// The ports' sources that hold events, a bit each.
 static HOLDING: AtomicU64 = AtomicU64::new(0);
@@ -104,7 +101,7 @@ pub(super) fn deliver_counted(budget: usize, safety: Safety) -> usize {
 
 /// Delivers all waiting events of this thread and of the ports, then calls `empty` for those in buffers, and finishes
 /// freed registrations. Within a callback it does nothing, and returns `None`.
-pub(super) fn deliver_with<R>(safety: Safety, empty: impl Fn(&mut Delivery<'_>) -> R) -> Option<R> {
+fn deliver_with<R>(safety: Safety, empty: impl Fn(&mut Delivery<'_>) -> R) -> Option<R> {
     thread::with(&mut (), |thread, ()| {
         if thread.is_delivering() {
             return None;
@@ -142,11 +139,6 @@ pub fn catch_up(safety: Safety) {
     catch_up_within(safety, CATCH_UP_NS);
 }
 
-/// Like [`catch_up`], for all earlier events, however long they are held.
-pub(super) fn catch_up_wholly(safety: Safety) {
-    catch_up_within(safety, LONGEST_HELD_NS);
-}
-
 fn ports() -> impl Iterator<Item = &'static PortSource> {
     (0..source::count()).filter_map(|index| SourceId(index as u16).source().port())
 }
@@ -176,7 +168,7 @@ pub fn catch_up_all(safety: Safety) {
     // Two rounds after the limit: a thread that was already delivering may have looked for events too early.
     let mut rounds = 0;
     while rounds < 2 && !thread::is_delivering() {
-        let is_held = ended_threads::is_any() || ports().any(PortSource::holds_events);
+        let is_held = thread::have_ended_threads_events() || ports().any(PortSource::holds_events);
         if is_held {
             rounds += u32::from(clock.now() >= limit);
             deliver(0, safety);
@@ -207,7 +199,7 @@ fn deliver_ports(delivery: &mut Delivery<'_>, safety: Safety) {
         return;
     }
     interest_mask::clear_pending(PORTS | NEARLY_FULL);
-    let tracked = tracked_clocks::tracked();
+    let tracked = tracked_clocks();
     let calls = CALLS.load(Ordering::Relaxed);
     let mut holding = HOLDING.swap(0, Ordering::SeqCst) | tracked;
     while holding != 0 {
@@ -231,4 +223,45 @@ pub(super) fn deliver_port_all(source: SourceId, safety: Safety) {
             port.deliver(true, |instance| delivery.dispatch(instance, safety, Recipients::Ordered));
         }
     });
+}
+
+/// Delivers the staged events of this thread, the due events of the ports, and all buffers, unless another thread is
+/// emptying them: where a tool itself has called and no MPI call is on the stack, the only place for callbacks of the
+/// level [`Safety::None`]. New events that such a callback raises wait for the next call. Does nothing within a
+/// callback. `safety` is the level that callbacks must have here. Setup.
+pub fn deliver_pending(safety: Safety) {
+    if interest_mask::has_pending() {
+        deliver_now(safety);
+    }
+}
+
+/// Like [`deliver_pending`], for all earlier events: waits until the ports' events are due (some milliseconds) and for
+/// delivering threads, so the caller must hold no lock that a callback may take. Returns false within a callback.
+#[must_use]
+pub fn flush(safety: Safety) -> bool {
+    if thread::is_delivering() {
+        return false;
+    }
+    catch_up_within(safety, LONGEST_HELD_NS);
+    // Then the events that these threads have taken from a port are delivered.
+    wait_for_callbacks();
+    while !deliver_now(safety) {
+        std::thread::yield_now();
+    }
+    true
+}
+
+#[cold]
+fn deliver_now(safety: Safety) -> bool {
+    deliver_with(safety, |delivery| empty_all(delivery, safety)).unwrap_or(true)
+}
+
+/// Delivers the events that are in buffers now. False if another thread does, or has not finished adding one.
+fn empty_all(delivery: &mut Delivery<'_>, safety: Safety) -> bool {
+    let Some(mut emptying) = Emptying::try_new() else { return false };
+    if !interest_mask::is_pending(BUFFERS) {
+        return true;
+    }
+    let (_, is_unfinished) = emptying.empty(delivery, usize::MAX, Until::now(), safety, None);
+    !is_unfinished
 }

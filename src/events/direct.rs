@@ -19,8 +19,7 @@ use super::interest_mask;
 use super::matching_table::{self, MatchingEvent};
 use super::registration::Registration;
 use super::ring::Head;
-use super::source::{self, MATCHING};
-use super::source_info::SourceId;
+use super::source::{self, MATCHING, SourceId};
 
 /// Number of the thread that is in a callback now; 0: none.
 static WITHIN: AtomicUsize = AtomicUsize::new(0);

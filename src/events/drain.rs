@@ -4,8 +4,8 @@
 //! with the earliest event ([`Order`]) is next. A buffer without such a callback does not hold back the others. One
 //! thread at a time empties buffers ([`Emptying`]), so that callbacks that are not thread-safe may run.
 //!
-//! Called by `deliver.rs`, `flush.rs` and `free.rs`. Path: hot where events flow: allocates only for more buffers than
-//! ever before. Threads: any; no thread waits for its lock. Tests: `tests/buffers.rs`, `tests/order.rs`.
+//! Called by `deliver.rs` and `free.rs`. Path: hot where events flow: allocates only for more buffers than ever before.
+//! Threads: any; no thread waits for its lock. Tests: `tests/buffers.rs`, `tests/order.rs`.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -201,7 +201,7 @@ impl Buffers {
                 break;
             }
             let Some(callback) = entry.calls.fit(safety) else { break };
-            let Some(instance) = registration.ring.pop(|_| registration.used) else { break };
+            let Some(instance) = registration.ring.pop(registration.used) else { break };
             if let Some(next) = order.first(registration) {
                 earliest.0.0 = next;
                 drop(earliest);

@@ -81,6 +81,13 @@ macro_rules! elements {
                 $( put(&mut words, at.next().copied().unwrap_or(0), self.$element); )*
                 words
             }
+
+            /// Makes an event of a type with these elements.
+            #[must_use]
+            #[inline]
+            pub fn instance(&self, event_type: TypeId, source: SourceId, timestamp: u64) -> EventInstance {
+                EventInstance { event_type, source, timestamp, words: self.words() }
+            }
         }
     };
 }

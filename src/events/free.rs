@@ -76,13 +76,12 @@ fn finish(thread: &Thread, emptying: &mut Emptying, mut pending: PendingFree, sa
             return Some(pending);
         }
         // No callback is fit here or where it was freed: the rest is lost.
-        while let Some(instance) = registration.ring.pop(|_| registration.used) {
+        while let Some(instance) = registration.ring.pop(registration.used) {
             instance.source.source().count_dropped_later(1);
             registration.count_dropped(instance.source, 1);
         }
         pending.entry.calls.report_drops_finally(&registration, safety);
         delivery.deliver_staged();
-        registration.set_freed();
     }
     if let Some(on_free) = pending.on_free.take() {
         on_free(&registration, safety);

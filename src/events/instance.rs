@@ -3,7 +3,7 @@
 //! by reference. Path: hot while a tool listens. Threads: plain data. Tests: `tests/table.rs`.
 
 use super::event_type::{ElementType, TypeId, Value, Words};
-use super::source_info::SourceId;
+use super::source::SourceId;
 
 /// Most events that one completion or one call raises with one timestamp.
 pub(super) const GROUP_MAX: usize = 3;

@@ -8,7 +8,7 @@
 use super::elements::{displacements, elements, extent, put};
 use super::event_type::{Element, ElementType, EventType, StampedBy, TypeId, WORDS, Words};
 use super::instance::EventInstance;
-use super::source_info::SourceId;
+use super::source::SourceId;
 use super::table::place;
 
 pub(super) const USED: usize = MatchingEvent::EXTENT.div_ceil(8);
@@ -88,21 +88,4 @@ pub(super) const fn row(place_in_matching: usize) -> EventType {
     };
     let (bound, stamp) = (place(elements, "context"), StampedBy::Raiser);
     EventType { name, description, level, elements, displacements, extent, bound, stamp }
-}
-
-impl MatchingEvent {
-    /// Makes the event.
-    #[must_use]
-    #[inline]
-    pub fn instance(&self, event_type: TypeId, source: SourceId, timestamp: u64) -> EventInstance {
-        EventInstance { event_type, source, timestamp, words: self.words() }
-    }
-}
-
-impl ProtocolEvent {
-    /// Makes the event.
-    #[must_use]
-    pub fn instance(&self, event_type: TypeId, source: SourceId, timestamp: u64) -> EventInstance {
-        EventInstance { event_type, source, timestamp, words: self.words() }
-    }
 }

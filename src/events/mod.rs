@@ -20,9 +20,7 @@ mod deliver;
 mod direct;
 mod drain;
 mod elements;
-mod ended_threads;
 mod event_type;
-mod flush;
 mod free;
 mod instance;
 mod interest_mask;
@@ -39,24 +37,24 @@ mod registry;
 mod reorder_buffer;
 mod ring;
 mod source;
-mod source_info;
 mod sync;
 mod table;
 #[cfg(all(test, not(loom)))]
 mod tests;
 mod thread;
-mod tracked_clocks;
 mod unwrap;
 
 pub use clock::{HostClock, HostTimestamp, host_timestamp};
 pub use clock_correlation::{ClockSample, ConvertedTimestamp};
-pub use deliver::{begin_batch, catch_up, catch_up_all, deliver, deliver_due, end_batch, progress, wait_for_callbacks};
+pub use deliver::{
+    begin_batch, catch_up, catch_up_all, deliver, deliver_due, deliver_pending, end_batch, flush, progress,
+    wait_for_callbacks,
+};
 pub use direct::{
     call, count_told_again, has_threads, is_within, keep, keep_quickly, matching_source, raising_threads, set_threads,
     stamp,
 };
 pub use event_type::{Element, ElementType, EventType, Safety, StampedBy, TypeId, Value, WORDS, Words};
-pub use flush::{deliver_pending, flush, is_delivering};
 pub use free::{free, free_by_tool};
 pub use instance::EventInstance;
 pub(crate) use interest_mask::ordered_interest;
@@ -67,10 +65,11 @@ pub use port_source::{PolledBatch, PortClock, ReadClock};
 pub use raise::{EventGroup, raise, stage};
 pub use registration::{Callback, DroppedCallback, FreeCallback, Options, Registration, RegistrationId};
 pub use registry::{AlreadyFreed, all, find, register, set_active, set_callback, set_dropped};
-pub use source::{Counts, count as source_count, counts, info as source_info, timestamp};
-pub use source_info::{SOURCES, SourceId, SourceInfo};
+pub use source::{
+    Counts, SOURCES, SourceId, SourceInfo, count as source_count, counts, info as source_info, timestamp,
+};
 pub use table::*;
-pub use thread::this_thread;
+pub use thread::{is_delivering, this_thread};
 
 /// Finds a type by its name without the prefix `ibex_`.
 #[must_use]
@@ -84,7 +83,7 @@ pub fn type_named(name: &str) -> Option<TypeId> {
 pub fn open_port(clock: PortClock) -> Option<SourceId> {
     let source = source::open(Box::new(port_source::PortSource::new(clock)))?;
     if source.source().port().is_some_and(port_source::PortSource::is_short) {
-        tracked_clocks::track(source);
+        port_source::track_clock(source);
     }
     Some(source)
 }
@@ -98,7 +97,7 @@ pub fn open_unstamped_port(name: &str, gid: [u8; 16]) {
 pub fn close_port(source: SourceId, safety: Safety) {
     deliver::deliver_port_all(source, safety);
     if let Some(port) = source.source().port() {
-        tracked_clocks::untrack(source);
+        port_source::untrack_clock(source);
         port.close();
     }
 }

@@ -10,14 +10,16 @@
 
 use std::net::Ipv6Addr;
 use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
 
 use arrayvec::ArrayVec;
 
 use super::clock::HostClock;
 use super::clock_correlation::{ClockCorrelation, ClockSample, ConvertedTimestamp};
 use super::instance::{EventInstance, GROUP_MAX};
+use super::interest_mask::{self, CLOCKS};
 use super::reorder_buffer::{Refused, ReorderBuffer};
-use super::source_info::SourceInfo;
+use super::source::{SourceId, SourceInfo};
 use super::sync::{AtomicBool, Ordering};
 use super::unwrap::Unwrap;
 
@@ -268,5 +270,43 @@ struct Delivering<'a>(&'a AtomicBool);
 impl Drop for Delivering<'_> {
     fn drop(&mut self) {
         self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+/// The ports' sources whose adapter's clock wraps so fast that it is sampled at every poll while a tool listens, a bit
+/// each. While there are such a port and such a tool, the bit [`CLOCKS`] of the interest mask is set.
+static TRACKED: AtomicU64 = AtomicU64::new(0);
+
+pub(super) fn track_clock(source: SourceId) {
+    TRACKED.fetch_or(1 << source.index(), Ordering::SeqCst);
+    tool_listens();
+}
+
+pub(super) fn untrack_clock(source: SourceId) {
+    TRACKED.fetch_and(!(1 << source.index()), Ordering::SeqCst);
+}
+
+pub(super) fn tool_listens() {
+    if TRACKED.load(Ordering::SeqCst) != 0 {
+        interest_mask::set_pending(CLOCKS);
+    }
+}
+
+/// The ports whose clocks are to be sampled now, a bit each. Clears [`CLOCKS`] if there is none, or no tool listens.
+#[inline]
+pub(super) fn tracked_clocks() -> u64 {
+    let tracked = TRACKED.load(Ordering::SeqCst);
+    if interest_mask::is_pending(CLOCKS) && (tracked == 0 || !interest_mask::has_interest()) {
+        no_tool_listens();
+    }
+    tracked
+}
+
+/// Clears [`CLOCKS`], unless a tool has just begun to listen.
+#[cold]
+fn no_tool_listens() {
+    interest_mask::clear_pending(CLOCKS);
+    if interest_mask::has_interest() {
+        tool_listens();
     }
 }

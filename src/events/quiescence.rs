@@ -51,10 +51,8 @@ impl DeliveringThreads {
         all.len()
     }
 
-    pub(super) fn remove(&self, counter: &Arc<DeliveryCounter>) -> usize {
-        let mut all = lock(&self.0);
-        all.retain(|other| !Arc::ptr_eq(other, counter));
-        all.len()
+    pub(super) fn remove(&self, counter: &Arc<DeliveryCounter>) {
+        lock(&self.0).retain(|other| !Arc::ptr_eq(other, counter));
     }
 
     /// Returns the threads that are delivering now. Threads that enter later see all that was written before this call.

@@ -16,9 +16,9 @@ use super::instance::{EventInstance, GROUP_MAX};
 use super::interest_mask::{self, InterestMask, interest};
 use super::registration::Recipients;
 use super::reorder_buffer::Refused;
-use super::source_info::SourceId;
+use super::source::SourceId;
 use super::table::Payload;
-use super::thread::{Thread, drop_instance, with};
+use super::thread::{drop_instance, with};
 
 /// Events with one timestamp: one clock reading, delivered one after the other. Made and raised at once.
 #[derive(Debug)]
@@ -57,7 +57,7 @@ impl EventGroup {
     #[inline]
     pub fn raise(mut self, timestamp: impl FnOnce() -> HostTimestamp, safety: Safety) {
         if !self.instances.is_empty() {
-            raise_now(&mut self.instances, timestamp(), safety);
+            raise_now(&mut self.instances, timestamp(), safety, Recipients::All);
         }
     }
 
@@ -94,22 +94,17 @@ impl EventGroup {
     }
 }
 
-/// Delivers events now, or after the staged ones; then finishes the registrations that their callbacks freed.
-#[inline]
-fn raise_in(thread: &Thread, instances: &[EventInstance], safety: Safety, recipients: Recipients) {
-    if thread.raise(instances, safety, recipients) && interest_mask::has_pending_frees() {
-        finish_freed_in(thread, safety);
-    }
-}
-
 #[cold]
 #[inline(never)]
-fn raise_now(instances: &mut [EventInstance], timestamp: HostTimestamp, safety: Safety) {
+fn raise_now(instances: &mut [EventInstance], timestamp: HostTimestamp, safety: Safety, recipients: Recipients) {
     with(instances, |thread, instances| {
         for instance in instances.iter_mut() {
             thread.stamp(instance, timestamp);
         }
-        raise_in(thread, instances, safety, Recipients::All);
+        // Now, or after the staged ones; then the registrations are finished that the callbacks freed.
+        if thread.raise(instances, safety, recipients) && interest_mask::has_pending_frees() {
+            finish_freed_in(thread, safety);
+        }
     });
 }
 
@@ -122,16 +117,9 @@ fn immediate_of(instances: &[EventInstance]) -> ArrayVec<EventInstance, GROUP_MA
 #[inline(never)]
 fn raise_immediate(instances: &[EventInstance], safety: Safety) {
     let mut mine = immediate_of(instances);
-    if mine.is_empty() {
-        return;
+    if !mine.is_empty() {
+        raise_now(&mut mine, host_timestamp(), safety, Recipients::Immediate);
     }
-    let timestamp = host_timestamp();
-    with(&mut mine[..], |thread, instances| {
-        for instance in instances.iter_mut() {
-            thread.stamp(instance, timestamp);
-        }
-        raise_in(thread, instances, safety, Recipients::Immediate);
-    });
 }
 
 #[cold]

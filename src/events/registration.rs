@@ -5,12 +5,12 @@
 //! any. Tests: `tests/registrations.rs`, `tests/free.rs`.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use super::event_type::{Safety, TypeId};
 use super::instance::EventInstance;
 use super::ring::Ring;
-use super::source_info::{SOURCES, SourceId};
+use super::source::{SOURCES, SourceId};
 
 /// Name of a registration; never given twice in a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -69,10 +69,6 @@ impl Recipients {
     }
 }
 
-const LIVE: u8 = 0;
-const CLOSING: u8 = 1;
-const FREED: u8 = 2;
-
 struct DropCounts {
     lost: [AtomicU64; SOURCES],
     told: [AtomicU64; SOURCES],
@@ -90,7 +86,7 @@ pub struct Registration {
     pub(super) ring: Ring,
     pub(super) used: usize,
     buffered: AtomicBool,
-    state: AtomicU8,
+    live: AtomicBool,
     /// Whether a thread is taking events from the buffer.
     pub(super) draining: AtomicBool,
     pub(super) revision: AtomicU64,
@@ -109,7 +105,7 @@ impl Registration {
             ring: Ring::new(options.room),
             used: event_type.row().extent.div_ceil(8),
             buffered: AtomicBool::new(options.buffered),
-            state: AtomicU8::new(LIVE),
+            live: AtomicBool::new(true),
             draining: AtomicBool::new(false),
             revision: AtomicU64::new(0),
             unreported_drops: AtomicBool::new(false),
@@ -150,16 +146,12 @@ impl Registration {
     /// Whether it accepts events. Sequentially consistent with `quiescence.rs`.
     #[inline]
     pub(super) fn is_live(&self) -> bool {
-        self.state.load(Ordering::SeqCst) == LIVE
+        self.live.load(Ordering::SeqCst)
     }
 
-    /// Stops accepting events, because it is freed. Returns false if it was freed already.
-    pub(super) fn begin_closing(&self) -> bool {
-        self.state.compare_exchange(LIVE, CLOSING, Ordering::SeqCst, Ordering::SeqCst).is_ok()
-    }
-
-    pub(super) fn set_freed(&self) {
-        self.state.store(FREED, Ordering::SeqCst);
+    /// Stops accepting events, because it is freed.
+    pub(super) fn close(&self) {
+        self.live.store(false, Ordering::SeqCst);
     }
 
     #[inline]

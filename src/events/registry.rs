@@ -10,10 +10,10 @@ use std::sync::{Arc, LazyLock, Mutex, MutexGuard, PoisonError};
 use super::clock::HostClock;
 use super::event_type::{Safety, TypeId};
 use super::interest_mask;
+use super::port_source;
 use super::quiescence::{DeliveringThreads, GracePeriod};
 use super::registration::{Callback, Callbacks, DroppedCallback, FreeCallback, Options, Registration, RegistrationId};
 use super::table::COUNT;
-use super::tracked_clocks;
 
 /// The registration has been freed already.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -86,18 +86,17 @@ impl Registry {
         LIST_VERSIONS[event_type.index()].store(word, Ordering::SeqCst);
         interest_mask::set_interest(event_type, immediate, ordered);
         if word != 0 && event_type.place_in_matching().is_none() {
-            tracked_clocks::tool_listens();
+            port_source::tool_listens();
         }
         old
     }
 }
 
-fn change(registration: &Registration, change: impl FnOnce(&mut Callbacks)) -> Result<(), AlreadyFreed> {
+/// Changes an entry. `change` returns the callback that it replaced, which is dropped without the lock.
+fn change<T>(registration: &Registration, change: impl FnOnce(&mut Entry) -> T) -> Result<(), AlreadyFreed> {
     let mut registry = registry();
     let entry = registry.all.iter_mut().find(|entry| entry.registration.id == registration.id).ok_or(AlreadyFreed)?;
-    let mut calls = (*entry.calls).clone();
-    change(&mut calls);
-    let before = std::mem::replace(&mut entry.calls, Arc::new(calls));
+    let replaced = change(entry);
     entry.registration.revision.fetch_add(1, Ordering::SeqCst);
     let old = registry.renew(registration.event_type);
     drop(registry);
@@ -105,7 +104,7 @@ fn change(registration: &Registration, change: impl FnOnce(&mut Callbacks)) -> R
         // The new callbacks may be fit for the waiting events.
         interest_mask::set_pending(interest_mask::BUFFERS);
     }
-    drop((before, old));
+    drop((replaced, old));
     Ok(())
 }
 
@@ -146,10 +145,7 @@ pub fn set_callback(
     level: Safety,
     callback: Option<Callback>,
 ) -> Result<(), AlreadyFreed> {
-    let mut old = None;
-    let changed = change(registration, |calls| old = calls.set(level, callback));
-    drop(old);
-    changed
+    change(registration, |entry| Arc::make_mut(&mut entry.calls).set(level, callback))
 }
 
 /// Sets, replaces or removes the callback for lost events.
@@ -157,10 +153,7 @@ pub fn set_callback(
 /// # Errors
 /// [`AlreadyFreed`].
 pub fn set_dropped(registration: &Registration, callback: Option<DroppedCallback>) -> Result<(), AlreadyFreed> {
-    let mut old = None;
-    let changed = change(registration, |calls| old = std::mem::replace(&mut calls.dropped, callback));
-    drop(old);
-    changed
+    change(registration, |entry| std::mem::replace(&mut Arc::make_mut(&mut entry.calls).dropped, callback))
 }
 
 /// Activates or deactivates a registration, which keeps its callbacks and its buffer.
@@ -168,13 +161,7 @@ pub fn set_dropped(registration: &Registration, callback: Option<DroppedCallback
 /// # Errors
 /// [`AlreadyFreed`].
 pub fn set_active(registration: &Registration, active: bool) -> Result<(), AlreadyFreed> {
-    let mut registry = registry();
-    let entry = registry.all.iter_mut().find(|entry| entry.registration.id == registration.id).ok_or(AlreadyFreed)?;
-    entry.active = active;
-    let old = registry.renew(registration.event_type);
-    drop(registry);
-    drop(old);
-    Ok(())
+    change(registration, |entry| entry.active = active)
 }
 
 /// Removes a registration: it gets no event from now on, and `free.rs` finishes it once no thread can see it any more.
@@ -183,20 +170,15 @@ pub(super) fn remove(
     safety: Safety,
     on_free: Option<FreeCallback>,
 ) -> Result<(), AlreadyFreed> {
-    let old = {
-        let mut registry = registry();
-        let index =
-            registry.all.iter().position(|entry| entry.registration.id == registration.id).ok_or(AlreadyFreed)?;
-        if !registration.begin_closing() {
-            return Err(AlreadyFreed);
-        }
-        let entry = registry.all.remove(index);
-        let old = registry.renew(registration.event_type);
-        let grace_period = DELIVERING.grace_period();
-        registry.pending_frees.push(PendingFree { entry, grace_period, on_free, safety });
-        interest_mask::set_pending(interest_mask::FREES);
-        old
-    };
+    let mut registry = registry();
+    let index = registry.all.iter().position(|entry| entry.registration.id == registration.id).ok_or(AlreadyFreed)?;
+    registration.close();
+    let entry = registry.all.remove(index);
+    let old = registry.renew(registration.event_type);
+    let grace_period = DELIVERING.grace_period();
+    registry.pending_frees.push(PendingFree { entry, grace_period, on_free, safety });
+    interest_mask::set_pending(interest_mask::FREES);
+    drop(registry);
     drop(old);
     Ok(())
 }

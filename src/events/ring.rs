@@ -10,7 +10,7 @@
 
 use super::event_type::{TypeId, WORDS, Words};
 use super::instance::EventInstance;
-use super::source_info::SourceId;
+use super::source::SourceId;
 use super::sync::{AtomicU64, Ordering};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -179,23 +179,22 @@ impl Ring {
         })
     }
 
-    /// Removes the oldest instance; `None` as for [`Self::first`]. `used` gives the number of words of a type.
+    /// Removes the oldest instance, whose first `used` words matter; `None` as for [`Self::first`].
     #[inline]
-    pub(super) fn pop(&self, used: impl Fn(TypeId) -> usize) -> Option<EventInstance> {
+    pub(super) fn pop(&self, used: usize) -> Option<EventInstance> {
         let position = self.head.0.load(Ordering::Relaxed);
         let slot = self.slot(position);
         if slot.sequence.load(Ordering::Acquire) != position + 1 {
             return None;
         }
         let head = Head(slot.head.load(Ordering::Relaxed));
-        let event_type = head.event_type();
         let mut instance = EventInstance {
-            event_type,
+            event_type: head.event_type(),
             source: head.source(),
             timestamp: slot.timestamp.load(Ordering::Relaxed),
             words: [0; WORDS],
         };
-        each_used(used(event_type), |index| instance.words[index] = slot.words[index].load(Ordering::Relaxed));
+        each_used(used, |index| instance.words[index] = slot.words[index].load(Ordering::Relaxed));
         // Pairs with the acquire in `push`: a producer fills the slot again only after this read. The head comes last,
         // as `is_empty` concludes from it that the instance is out.
         slot.sequence.store(position + self.mask + 1, Ordering::Release);
@@ -256,9 +255,9 @@ mod tests {
             assert_eq!(ring.push(&instance(99), 0, WORDS), Err(Full));
             assert_eq!(ring.len(), 8);
             for number in 0..8 {
-                assert_eq!(ring.pop(|_| WORDS), Some(instance(lap * 8 + number)));
+                assert_eq!(ring.pop(WORDS), Some(instance(lap * 8 + number)));
             }
-            assert_eq!(ring.pop(|_| WORDS), None);
+            assert_eq!(ring.pop(WORDS), None);
             assert!(ring.is_empty());
         }
     }
@@ -278,13 +277,13 @@ mod tests {
             // `push` takes the other half.
             assert_eq!(ring.push(&instance(100), 0, WORDS), Ok(()));
             for number in 0..4 {
-                let out = ring.pop(|_| 3).expect("one is in");
+                let out = ring.pop(3).expect("one is in");
                 assert_eq!(
                     (out.timestamp, out.words[2], out.source),
                     (lap * 4 + number, lap * 4 + number, SourceId(2))
                 );
             }
-            assert_eq!(ring.pop(|_| WORDS), Some(instance(100)));
+            assert_eq!(ring.pop(WORDS), Some(instance(100)));
         }
         assert!(ring.is_empty());
     }
@@ -298,7 +297,7 @@ mod tests {
         }
         for number in [7, 9] {
             assert_eq!(ring.first(), Some(First { number, timestamp: 10 * number }));
-            assert_eq!(ring.pop(|_| WORDS), Some(instance(10 * number)));
+            assert_eq!(ring.pop(WORDS), Some(instance(10 * number)));
         }
         assert_eq!(ring.first(), None);
     }
@@ -307,7 +306,7 @@ mod tests {
     fn only_the_words_in_use_are_carried() {
         let ring = Ring::new(2);
         assert_eq!(ring.push(&instance(7), 0, 3), Ok(()));
-        let out = ring.pop(|_| 3).expect("one is in");
+        let out = ring.pop(3).expect("one is in");
         assert_eq!((&out.words[..3], out.words[11]), (&[7; 3][..], 0));
     }
 
@@ -334,7 +333,7 @@ mod tests {
             }
             loop {
                 let last = running.load(Ordering::Acquire) == 0;
-                while let Some(out) = ring.pop(|_| WORDS) {
+                while let Some(out) = ring.pop(WORDS) {
                     let before = &mut seen[usize::from(out.source.0)];
                     assert!(out.timestamp > *before, "in its thread's order");
                     assert_eq!(out.words, [out.timestamp; WORDS], "not torn");

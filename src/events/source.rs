@@ -4,20 +4,32 @@
 //!
 //! Numbers are permanent: a thread that ends leaves its source to the next thread, and a reopened port gets its source
 //! back. When all numbers for threads are in use, further threads share one source, which is marked as unordered. Path:
-//! counting is hot while a tool listens; the rest setup. Threads: any. Tests: `tests/sources.rs`.
+//! counting is hot while a tool listens; the rest setup. Threads: any. Tests: `tests/threads.rs`.
 
 use std::net::Ipv6Addr;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use super::clock::HostClock;
 use super::port_source::PortSource;
-use super::source_info::{SOURCES, SourceId, SourceInfo};
+
+/// Number of sources that there may be.
+pub const SOURCES: usize = 64;
 
 /// Number of sources for one thread each.
 const THREADS: usize = 40;
 
+/// The number of a source.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct SourceId(pub(super) u16);
+
 impl SourceId {
+    /// Its number.
+    #[must_use]
+    pub fn index(self) -> usize {
+        usize::from(self.0)
+    }
+
     /// The source with this number; `None` if there is none yet.
     #[must_use]
     pub fn from_index(index: usize) -> Option<SourceId> {
@@ -28,6 +40,21 @@ impl SourceId {
     pub(super) fn source(self) -> &'static Source {
         &TABLE[usize::from(self.0) % SOURCES]
     }
+}
+
+/// The description of a source for tools.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SourceInfo {
+    /// Name, such as `host:0` or `mlx5_0:1`.
+    pub name: String,
+    /// What the source is.
+    pub description: String,
+    /// Whether its events are delivered in the order of their timestamps, always.
+    pub ordered: bool,
+    /// Rate of its clock.
+    pub ticks_per_second: u64,
+    /// Greatest timestamp that it can have.
+    pub max_ticks: u64,
 }
 
 /// Counts of a source's events. An event that no registration wants is not raised.
@@ -233,27 +260,30 @@ pub fn timestamp(source: SourceId) -> Option<u64> {
     }
 }
 
+/// The sources that there are.
+fn known() -> &'static [Source] {
+    &TABLE[..COUNT.load(Ordering::Acquire)]
+}
+
 /// Assigns a source to a thread. Returns it, and the timestamp after which it continues. Setup.
 pub(super) fn assign_to_thread() -> (SourceId, u64) {
-    let _table = TABLE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
+    let _table = lock_table();
     let is_thread = |source: &Source| matches!(source.kind.get(), Some(SourceKind::Thread));
-    let known = COUNT.load(Ordering::Acquire);
-    for (index, source) in TABLE.iter().enumerate().take(known) {
+    for (index, source) in known().iter().enumerate() {
         if is_thread(source) && !source.assigned.swap(true, Ordering::Acquire) {
             return (SourceId(index as u16), source.last.load(Ordering::Relaxed));
         }
     }
-    let threads = TABLE.iter().take(known).filter(|source| is_thread(source)).count();
+    let threads = known().iter().filter(|source| is_thread(source)).count();
     if threads < THREADS
         && let Some(id) = add(SourceKind::Thread)
     {
         id.source().assigned.store(true, Ordering::Relaxed);
         return (id, 0);
     }
-    let shared = TABLE.iter().take(known).position(|source| matches!(source.kind.get(), Some(SourceKind::Shared)));
-    let id = shared.map(|index| SourceId(index as u16)).or_else(|| add(SourceKind::Shared));
+    let shared = (0..count()).map(|index| SourceId(index as u16)).find(|id| is_shared(*id));
     // `add_port` leaves room for the shared source.
-    (id.unwrap_or(SourceId(0)), 0)
+    (shared.or_else(|| add(SourceKind::Shared)).unwrap_or(SourceId(0)), 0)
 }
 
 pub(super) fn release(id: SourceId, last: u64) {
@@ -268,9 +298,8 @@ pub(super) fn is_shared(id: SourceId) -> bool {
 
 /// Opens the source of a port: a new one, or the former one of the same port; `None` if there are too many. Setup.
 pub(super) fn open(port: Box<PortSource>) -> Option<SourceId> {
-    let _table = TABLE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
-    let known = COUNT.load(Ordering::Acquire);
-    for (index, source) in TABLE.iter().enumerate().take(known) {
+    let _table = lock_table();
+    for (index, source) in known().iter().enumerate() {
         if let Some(old) = source.port()
             && old.is_same_as(&port)
         {
@@ -278,17 +307,13 @@ pub(super) fn open(port: Box<PortSource>) -> Option<SourceId> {
             return Some(SourceId(index as u16));
         }
     }
-    // Source 0 is a thread's: tools may have asked for it before there was any.
-    if known == 0 {
-        add(SourceKind::Thread);
-    }
     add_port(SourceKind::Port(port))
 }
 
 /// Opens the source of a port whose adapter does not stamp completions. It has no events. Setup.
 pub(super) fn open_unstamped(name: &str, of: Ipv6Addr) {
-    let _table = TABLE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
-    for source in TABLE.iter().take(COUNT.load(Ordering::Acquire)) {
+    let _table = lock_table();
+    for source in known() {
         if let Some(SourceKind::Unstamped(known, gid)) = source.kind.get()
             && known == name
         {
@@ -296,35 +321,34 @@ pub(super) fn open_unstamped(name: &str, of: Ipv6Addr) {
             return;
         }
     }
-    if COUNT.load(Ordering::Acquire) == 0 {
-        add(SourceKind::Thread);
-    }
     let _ = add_port(SourceKind::Unstamped(name.to_owned(), Mutex::new(of)));
 }
 
-/// Called with `TABLE_LOCK` held.
+fn lock_table() -> MutexGuard<'static, ()> {
+    TABLE_LOCK.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Called with the table locked.
 fn add_port(kind: SourceKind) -> Option<SourceId> {
-    let known = COUNT.load(Ordering::Acquire);
     let is_of_port = |source: &&Source| source.kind.get().is_some_and(SourceKind::is_of_port);
-    let ports = TABLE.iter().take(known).filter(is_of_port).count();
-    if ports < SOURCES - THREADS - 2 { add(kind) } else { None }
+    if known().iter().filter(is_of_port).count() < SOURCES - THREADS - 2 { add(kind) } else { None }
 }
 
 pub(super) fn of_matching() -> SourceId {
     static MADE: OnceLock<SourceId> = OnceLock::new();
     *MADE.get_or_init(|| {
-        let _table = TABLE_LOCK.lock().unwrap_or_else(PoisonError::into_inner);
-        if COUNT.load(Ordering::Acquire) == 0 {
-            add(SourceKind::Thread);
-        }
+        let _table = lock_table();
         // `add_port` and the limit of thread sources leave room for it.
         add(SourceKind::Matching).unwrap_or(SourceId(0))
     })
 }
 
-/// Called with `TABLE_LOCK` held.
+/// Called with the table locked. Source 0 is a thread's: tools may have asked for it before there was any.
 fn add(kind: SourceKind) -> Option<SourceId> {
-    let index = COUNT.load(Ordering::Acquire);
+    if known().is_empty() && !matches!(kind, SourceKind::Thread) {
+        add(SourceKind::Thread);
+    }
+    let index = known().len();
     let source = TABLE.get(index)?;
     source.kind.set(kind).ok()?;
     COUNT.store(index + 1, Ordering::Release);

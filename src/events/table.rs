@@ -7,7 +7,9 @@
 
 use super::elements::{displacements, elements, extent, put};
 use super::event_type::{Element, ElementType, EventType, StampedBy, TypeId, WORDS, Words};
+use super::instance::EventInstance;
 use super::matching_table::{self, MATCHING_TYPES};
+use super::source::SourceId;
 
 /// The elements of one event, ready to be recorded.
 pub trait Payload {

@@ -4,7 +4,7 @@
 //!
 //! A thread delivers one event at a time. It stages events that are raised within a callback, or while the caller holds
 //! a lock (`stage` in `raise.rs`), and delivers them afterwards, in order. So a source stays ordered, callbacks do not
-//! nest, and none runs under a lock of ibex. Another thread delivers those of a thread that ends (`ended_threads.rs`).
+//! nest, and none runs under a lock of ibex. Another thread delivers those of a thread that ends ([`EndedThread`]).
 //!
 //! Path: hot while a tool listens: no allocation, one locked instruction (for buffered events one more, and one per
 //! buffer); the registry's lock at a thread's first event and after a change of registrations. Threads: each its own.
@@ -17,15 +17,13 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::clock::HostTimestamp;
 use super::direct;
-use super::ended_threads::EndedThread;
 use super::event_type::{Safety, TypeId};
 use super::instance::EventInstance;
 use super::interest_mask;
 use super::quiescence::{DeliveryCounter, GracePeriod};
 use super::registration::{Recipients, Registration};
-use super::registry::{self, DELIVERING, Entry, LIST_VERSIONS, Snapshot};
-use super::source;
-use super::source_info::SourceId;
+use super::registry::{self, DELIVERING, LIST_VERSIONS, Snapshot};
+use super::source::{self, SourceId};
 use super::sync::Arc;
 use super::table::COUNT;
 
@@ -97,7 +95,9 @@ pub fn this_thread() -> u32 {
     with(&mut (), |thread, ()| thread.source.index() as u32)
 }
 
-pub(super) fn is_delivering() -> bool {
+/// Whether a callback runs in this thread.
+#[must_use]
+pub fn is_delivering() -> bool {
     with(&mut (), |thread, ()| thread.is_delivering())
 }
 
@@ -224,7 +224,7 @@ impl Drop for Thread {
         let (staged, source) = (self.staged.take(), (!self.shared).then_some((self.source, self.last.get())));
         let ended = EndedThread { staged, source };
         if !ended.staged.is_empty() {
-            ended.leave();
+            ended_threads().push_back(ended);
         }
     }
 }
@@ -280,7 +280,7 @@ impl<'a> Delivery<'a> {
         if !interest_mask::has_staging_thread() {
             return;
         }
-        while let Some(mut ended) = EndedThread::take() {
+        while let Some(mut ended) = take_ended_thread() {
             interest_mask::remove_staging_thread();
             while let Some((instance, safety, recipients)) = ended.staged.pop_front() {
                 self.dispatch(&instance, safety, recipients);
@@ -298,6 +298,39 @@ impl Drop for Delivery<'_> {
     }
 }
 
+/// Events that were still staged when their thread ended, and which must not call callbacks any more, because the
+/// tool's thread-local values may be gone. The next thread that delivers takes them, in each thread's order. Only then
+/// may a new thread reuse the source.
+struct EndedThread {
+    /// At least one event.
+    staged: VecDeque<Staged>,
+    /// Source and last timestamp of the thread, freed after the events; `None` if it shared its source.
+    source: Option<(SourceId, u64)>,
+}
+
+static ENDED: Mutex<VecDeque<EndedThread>> = Mutex::new(VecDeque::new());
+
+fn ended_threads() -> MutexGuard<'static, VecDeque<EndedThread>> {
+    ENDED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Takes the events of the thread that ended first. The caller delivers them; dropping the result frees the source.
+fn take_ended_thread() -> Option<EndedThread> {
+    ended_threads().pop_front()
+}
+
+pub(super) fn have_ended_threads_events() -> bool {
+    !ended_threads().is_empty()
+}
+
+impl Drop for EndedThread {
+    fn drop(&mut self) {
+        if let Some((source, last)) = self.source {
+            source::release(source, last);
+        }
+    }
+}
+
 /// Puts an event into a registration's buffer, or counts it as lost if that is full. Called by the control flow of the
 /// event's source, within a delivery. `number` is the same in all buffers, given before the event enters the first.
 #[inline]
@@ -312,19 +345,11 @@ fn put_into_buffer(registration: &Registration, instance: &EventInstance, number
     interest_mask::set_pending(interest_mask::BUFFERS);
 }
 
-fn wanting<'list>(
-    list: &'list [Entry],
-    instance: &EventInstance,
-    recipients: Recipients,
-) -> impl Iterator<Item = &'list Registration> {
-    let registrations = list.iter().map(|entry| &*entry.registration);
-    registrations.filter(move |registration| registration.wants(instance, recipients))
-}
-
 #[cold]
 pub(super) fn drop_instance(instance: &EventInstance, recipients: Recipients) {
     let Some(Snapshot { list, .. }) = registry::snapshot(instance.event_type) else { return };
-    for registration in wanting(&list, instance, recipients) {
+    let registrations = list.iter().map(|entry| &entry.registration);
+    for registration in registrations.filter(|registration| registration.wants(instance, recipients)) {
         instance.source.source().count_dropped_later(1);
         registration.count_dropped(instance.source, 1);
         interest_mask::set_pending(interest_mask::BUFFERS);

@@ -2,11 +2,8 @@
 //! Buffered delivery: order, full buffers, and that every loss is counted and reported.
 
 use super::*;
-use crate::events::deliver::deliver_counted;
-use crate::events::*;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
 
 fn told(registration: &Registration) -> Arc<Mutex<Vec<u64>>> {
     let told = Arc::new(Mutex::new(Vec::new()));
@@ -19,9 +16,7 @@ fn told(registration: &Registration) -> Arc<Mutex<Vec<u64>>> {
 
 #[test]
 fn buffered_events_wait_for_progress_with_the_time_at_which_they_happened() {
-    let _alone = alone();
-    let seen = Seen::default();
-    let registration = listen(buffered(8), seen.callback());
+    let (_alone, seen, registration) = listening(buffered(8));
     let before = HostClock::get().now();
     (1..=3).for_each(raise_number);
     let after = HostClock::get().now();
@@ -48,9 +43,7 @@ fn a_budget_bounds_what_is_delivered_at_once_and_nobody_is_forgotten() {
 
 #[test]
 fn a_full_buffer_drops_the_newest_counts_them_and_tells_once() {
-    let _alone = alone();
-    let seen = Seen::default();
-    let registration = listen(buffered(4), seen.callback());
+    let (_alone, seen, registration) = listening(buffered(4));
     let told = told(&registration);
     (1..=7).for_each(raise_number);
     assert_eq!(registration.dropped(), 3);
@@ -105,9 +98,7 @@ fn a_loss_is_told_before_what_was_raised_after_it_and_to_whom_a_callback_is_fit(
 
 #[test]
 fn a_buffer_that_is_switched_off_delivers_what_waits_before_what_comes() {
-    let _alone = alone();
-    let seen = Seen::default();
-    let registration = listen(buffered(8), seen.callback());
+    let (_alone, seen, registration) = listening(buffered(8));
     raise_number(1);
     registration.set_buffered(false);
     raise_number(2);

@@ -3,10 +3,7 @@
 
 use super::held_up::Thread;
 use super::*;
-use crate::events::*;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::channel;
 
 fn unrestricted(room: usize, callback: Callback) -> Arc<Registration> {
     listen_to(NUMBERED, Safety::None, Options { room, ..Options::default() }, callback)
@@ -14,9 +11,8 @@ fn unrestricted(room: usize, callback: Callback) -> Arc<Registration> {
 
 #[test]
 fn a_callback_that_may_do_anything_gets_all_that_waits_where_a_tool_has_called_and_nowhere_else() {
-    let _alone = alone();
-    let seen = Seen::default();
-    let registration = unrestricted(2048, seen.callback());
+    let (_alone, seen, registration) =
+        listening_to(NUMBERED, Safety::None, Options { room: 2048, ..Options::default() });
     (1..=2000).for_each(raise_number);
     deliver_all();
     assert_eq!((seen.numbers().len(), registration.waiting()), (0, 2000));

@@ -2,9 +2,7 @@
 //! Freeing: no callback follows the free callback, from within a callback and while other threads deliver.
 
 use super::*;
-use crate::events::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex};
 
 fn noting(freed: &Arc<AtomicU64>) -> FreeCallback {
     let freed = Arc::clone(freed);

@@ -15,13 +15,13 @@ mod ports;
 mod raise;
 mod registrations;
 mod reorder_buffer;
-mod sources;
 mod table;
 mod threads;
 mod unwrap;
 
 use crate::events::deliver::deliver_counted;
 use crate::events::*;
+use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -53,6 +53,13 @@ impl Seen {
     pub(super) fn numbers(&self) -> Vec<u64> {
         self.lock().iter().map(|instance| instance.words[0] & 0xffff_ffff).collect()
     }
+}
+
+/// Number of events that are earlier than the one before of the same source.
+pub(super) fn steps_back(instances: &[EventInstance]) -> usize {
+    let mut last = HashMap::new();
+    let before = |one: &EventInstance| last.insert(one.source, one.timestamp);
+    instances.iter().map(before).zip(instances).filter(|(before, one)| *before > Some(one.timestamp)).count()
 }
 
 /// Holds a callback in another thread until the test lets it go.
@@ -102,6 +109,21 @@ pub(super) fn listen_to(of: TypeId, level: Safety, options: Options, callback: C
     let registration = register(of, options);
     set_callback(&registration, level, Some(callback)).expect("it is not freed");
     registration
+}
+
+/// The engine for the test itself, and a registration whose events are seen.
+pub(super) fn listening_to(
+    of: TypeId,
+    level: Safety,
+    options: Options,
+) -> (MutexGuard<'static, ()>, Seen, Arc<Registration>) {
+    let (alone, seen) = (alone(), Seen::default());
+    let registration = listen_to(of, level, options, seen.callback());
+    (alone, seen, registration)
+}
+
+pub(super) fn listening(options: Options) -> (MutexGuard<'static, ()>, Seen, Arc<Registration>) {
+    listening_to(NUMBERED, Safety::ThreadSafe, options)
 }
 
 pub(super) fn buffered(room: usize) -> Options {

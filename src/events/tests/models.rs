@@ -6,7 +6,7 @@ use crate::events::event_type::WORDS;
 use crate::events::instance::EventInstance;
 use crate::events::quiescence::{DeliveringThreads, DeliveryCounter};
 use crate::events::ring::Ring;
-use crate::events::source_info::SourceId;
+use crate::events::source::SourceId;
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::thread;
@@ -31,10 +31,10 @@ fn two_that_put_in_and_one_that_takes_out_lose_nothing_uncounted_and_tear_nothin
             .collect();
         let mut out = Vec::new();
         for _ in 0..3 {
-            out.extend(ring.pop(|_| 1));
+            out.extend(ring.pop(1));
         }
         let refused: usize = put.into_iter().map(|thread| thread.join().expect("no panic")).sum();
-        out.extend(std::iter::from_fn(|| ring.pop(|_| 1)));
+        out.extend(std::iter::from_fn(|| ring.pop(1)));
         assert_eq!(out.len() + refused, 4);
         for source in 1..=2 {
             let stamps: Vec<_> = out.iter().filter(|one| one.source.0 == source).map(|one| one.timestamp).collect();

@@ -2,39 +2,8 @@
 //! The events of a source are delivered from buffers in the order in which they happened, whatever their registrations.
 
 use super::*;
-use crate::events::deliver::deliver_counted;
-use crate::events::*;
 use proptest::prelude::*;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-
-/// The events that several registrations got, in the order of the calls.
-#[derive(Clone, Default)]
-struct Together(Arc<Mutex<Vec<(SourceId, u64)>>>);
-
-impl Together {
-    fn registration(&self, event_type: TypeId, level: Safety, options: Options) -> Arc<Registration> {
-        let registration = register(event_type, options);
-        let seen = Arc::clone(&self.0);
-        let callback: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
-            seen.lock().expect("no panic").push((instance.source, instance.timestamp));
-        });
-        set_callback(&registration, level, Some(callback)).expect("it is not freed");
-        registration
-    }
-
-    fn len(&self) -> usize {
-        self.0.lock().expect("no panic").len()
-    }
-
-    /// Number of events that are earlier than the one before of the same source.
-    fn steps_back(&self) -> usize {
-        let mut last = HashMap::new();
-        let seen = self.0.lock().expect("no panic");
-        seen.iter().filter(|(source, time)| last.insert(*source, *time).is_some_and(|before| before > *time)).count()
-    }
-}
 
 fn matching(place: usize) -> TypeId {
     TypeId::of_matching(place).expect("there is one")
@@ -79,7 +48,7 @@ proptest! {
         };
         let port = open_port(clock).expect("there is room");
         // Neither kind holds back the others: events for callbacks that may do anything, and events delivered in place.
-        let (here, in_place, elsewhere) = (Together::default(), Together::default(), Together::default());
+        let (here, in_place, elsewhere) = (Seen::default(), Seen::default(), Seen::default());
         let event_type = |which| match which {
             0 => DeviceAsync::TYPE,
             1 => PortAsync::TYPE,
@@ -90,12 +59,13 @@ proptest! {
         let registrations: Vec<_> = wanted
             .iter()
             .map(|&(which, is_here, is_buffered)| {
-                let (together, level) = match (is_here, is_buffered) {
+                let (seen, level) = match (is_here, is_buffered) {
                     (true, true) => (&here, Safety::ThreadSafe),
                     (true, false) => (&in_place, Safety::ThreadSafe),
                     (false, _) => (&elsewhere, Safety::None),
                 };
-                together.registration(event_type(which), level, Options { buffered: is_buffered, ..buffered(4096) })
+                let options = Options { buffered: is_buffered, ..buffered(4096) };
+                listen_to(event_type(which), level, options, seen.callback())
             })
             .collect();
         for (step, count) in steps {
@@ -114,7 +84,7 @@ proptest! {
         let waiting = |registrations: &[Arc<Registration>]| registrations.iter().map(|one| one.waiting()).sum::<u64>();
         close_port(port, Safety::MpiRestricted);
         prop_assert!(flush(Safety::None));
-        prop_assert_eq!([&here, &in_place, &elsewhere].map(Together::steps_back), [0; 3]);
+        prop_assert_eq!([&here, &in_place, &elsewhere].map(|seen| steps_back(&seen.lock())), [0; 3]);
         prop_assert_eq!(waiting(&registrations), 0);
         prop_assert_eq!(registrations.iter().map(|one| one.dropped()).sum::<u64>(), 0);
     }
@@ -124,9 +94,9 @@ proptest! {
 fn beside_threads_that_raise_buffers_are_emptied_in_the_order_of_each() {
     const EACH: usize = if cfg!(miri) { 50 } else { 20_000 };
     let _alone = alone();
-    let together = Together::default();
+    let together = Seen::default();
     let registrations = [DeviceAsync::TYPE, PortAsync::TYPE, DeviceAsync::TYPE]
-        .map(|event_type| together.registration(event_type, Safety::ThreadSafe, buffered(1024)));
+        .map(|event_type| listen_to(event_type, Safety::ThreadSafe, buffered(1024), together.callback()));
     let running = AtomicUsize::new(3);
     std::thread::scope(|scope| {
         for _ in 0..3 {
@@ -147,39 +117,35 @@ fn beside_threads_that_raise_buffers_are_emptied_in_the_order_of_each() {
         }
     });
     assert!(flush(Safety::ThreadSafe));
-    assert_eq!(together.steps_back(), 0);
+    assert_eq!(steps_back(&together.lock()), 0);
     let lost: u64 = registrations.iter().map(|one| one.dropped()).sum();
-    assert_eq!(together.len() + lost as usize, 3 * (EACH + EACH / 2));
+    assert_eq!(together.lock().len() + lost as usize, 3 * (EACH + EACH / 2));
 }
 
 #[test]
 fn what_a_freed_registration_has_comes_after_what_others_have_of_before() {
     let _alone = alone();
-    let together = Together::default();
-    let options = buffered(8);
-    let first = together.registration(DeviceAsync::TYPE, Safety::ThreadSafe, options);
-    let _second = together.registration(PortAsync::TYPE, Safety::ThreadSafe, options);
+    let together = Seen::default();
+    let first = listen(buffered(8), together.callback());
+    let _second = listen_to(PortAsync::TYPE, Safety::ThreadSafe, buffered(8), together.callback());
     raise(Safety::MpiRestricted, PortAsync::default);
     raise_number(1);
     raise(Safety::MpiRestricted, PortAsync::default);
     free(&first, Safety::ThreadSafe, None).expect("live");
     deliver_all();
-    assert_eq!((together.len(), together.steps_back()), (3, 0));
+    let seen = together.lock();
+    assert_eq!((seen.len(), steps_back(&seen)), (3, 0));
 }
 
 #[test]
 fn a_callback_that_changes_another_leaves_the_rest_to_the_new_one_in_order() {
     let _alone = alone();
-    let together = Together::default();
-    let changed = together.registration(PortAsync::TYPE, Safety::ThreadSafe, buffered(8));
+    let together = Seen::default();
+    let changed = listen_to(PortAsync::TYPE, Safety::ThreadSafe, buffered(8), together.callback());
     let (later, also) = (together.clone(), Arc::clone(&changed));
     let changing: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
-        later.0.lock().expect("no panic").push((instance.source, instance.timestamp));
-        let again = later.clone();
-        let callback: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
-            again.0.lock().expect("no panic").push((instance.source, instance.timestamp));
-        });
-        set_callback(&also, Safety::ThreadSafe, Some(callback)).expect("it is not freed");
+        later.lock().push(*instance);
+        set_callback(&also, Safety::ThreadSafe, Some(later.callback())).expect("it is not freed");
     });
     let _changes = listen(buffered(8), changing);
     for _ in 0..3 {
@@ -187,18 +153,19 @@ fn a_callback_that_changes_another_leaves_the_rest_to_the_new_one_in_order() {
         raise(Safety::MpiRestricted, PortAsync::default);
     }
     assert_eq!(deliver_all(), 6);
-    assert_eq!((together.len(), together.steps_back()), (6, 0));
+    let seen = together.lock();
+    assert_eq!((seen.len(), steps_back(&seen)), (6, 0));
     assert_eq!(changed.waiting(), 0);
 }
 
 #[test]
 fn what_is_put_into_buffers_while_they_are_emptied_waits_for_the_next_time() {
     let _alone = alone();
-    let together = Together::default();
-    let _first = together.registration(DeviceAsync::TYPE, Safety::ThreadSafe, buffered(8));
-    let (seen, raised) = (Arc::clone(&together.0), Mutex::new(false));
+    let together = Seen::default();
+    let _first = listen(buffered(8), together.callback());
+    let (seen, raised) = (together.clone(), Mutex::new(false));
     let raising: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
-        seen.lock().expect("no panic").push((instance.source, instance.timestamp));
+        seen.lock().push(*instance);
         if !std::mem::replace(&mut *raised.lock().expect("no panic"), true) {
             raise_number(1);
             raise(Safety::MpiRestricted, PortAsync::default);
@@ -207,5 +174,6 @@ fn what_is_put_into_buffers_while_they_are_emptied_waits_for_the_next_time() {
     let _second = listen_to(PortAsync::TYPE, Safety::ThreadSafe, buffered(8), raising);
     (0..2).for_each(|_| raise(Safety::MpiRestricted, PortAsync::default));
     assert_eq!((deliver_all(), deliver_all()), (2, 2));
-    assert_eq!((together.len(), together.steps_back()), (4, 0));
+    let seen = together.lock();
+    assert_eq!((seen.len(), steps_back(&seen)), (4, 0));
 }

@@ -3,11 +3,8 @@
 
 use super::held_up::Thread;
 use super::*;
-use crate::events::*;
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::mpsc::channel;
-use std::sync::{Arc, Mutex};
 
 /// An adapter whose clock is the host's monotonic one, times a drift, with a narrow mask.
 #[derive(Clone)]
@@ -119,9 +116,7 @@ fn a_port_without_stamps_has_a_source_of_no_event_that_says_its_gid() {
 
 #[test]
 fn who_is_about_to_stop_listening_is_shown_what_is_held() {
-    let _alone = alone();
-    let seen = Seen::default();
-    let registration = listen_puts(Options::default(), &seen);
+    let (_alone, seen, registration) = listening_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default());
     let port = open_port(Adapter::new(48).clock("test_catch_up:1", 50_000, false)).expect("room");
     put_complete(port, 1000, 7);
     catch_up(Safety::ThreadSafe);
@@ -164,9 +159,7 @@ fn who_waits_for_all_that_has_happened_waits_for_what_another_thread_has_in_hand
 
 #[test]
 fn completions_out_of_order_are_delivered_in_order_and_too_late_ones_counted() {
-    let _alone = alone();
-    let seen = Seen::default();
-    let registration = listen_puts(Options::default(), &seen);
+    let (_alone, seen, registration) = listening_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default());
     let port = open_port(Adapter::new(48).clock("test_late:1", 1_000_000_000, false)).expect("room");
     let before = counts(port);
     for (raw, number) in [(1000, 0), (1300, 3), (1100, 1), (1200, 2)] {
@@ -223,9 +216,7 @@ fn who_takes_events_as_they_happen_has_them_at_once_and_in_that_order_and_all_ot
 
 #[test]
 fn what_was_read_of_a_queue_is_delivered_by_the_next_look_once_all_of_it_is_raised() {
-    let _alone = alone();
-    let seen = Seen::default();
-    let _registration = listen_puts(Options::default(), &seen);
+    let (_alone, seen, _registration) = listening_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default());
     let port = open_port(Adapter::new(48).clock("test_settled:1", 3_600_000_000_000, false)).expect("room");
     let take = || begin_batch(port).expect("a port's");
     let first = take();
@@ -248,9 +239,7 @@ fn what_was_read_of_a_queue_is_delivered_by_the_next_look_once_all_of_it_is_rais
 
 #[test]
 fn a_held_event_is_delivered_when_the_window_has_passed_though_nothing_else_comes() {
-    let _alone = alone();
-    let seen = Seen::default();
-    let _registration = listen_puts(Options::default(), &seen);
+    let (_alone, seen, _registration) = listening_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default());
     let port = open_port(Adapter::new(48).clock("test_held:1", 200_000, false)).expect("room");
     put_complete(port, 1000, 7);
     while seen.numbers().is_empty() {
@@ -270,9 +259,7 @@ fn compute(adapter: &Adapter) {
 
 #[test]
 fn a_stamp_that_may_be_of_an_earlier_lap_is_replaced_by_the_hosts_time_until_the_queue_was_emptied_again() {
-    let _alone = alone();
-    let seen = Seen::default();
-    let _registration = listen_puts(Options::default(), &seen);
+    let (_alone, seen, _registration) = listening_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default());
     let adapter = Adapter::new(26);
     let port = open_port(adapter.clock("test_laps:1", 0, true)).expect("room");
     compute(&adapter);
@@ -295,17 +282,6 @@ fn a_stamp_that_may_be_of_an_earlier_lap_is_replaced_by_the_hosts_time_until_the
         assert!(began.elapsed() < std::time::Duration::from_mins(2), "no stamp is placed any more");
     }
     close_port(port, Safety::ThreadSafe);
-}
-
-#[test]
-fn a_port_that_is_opened_again_has_its_source_again() {
-    let _alone = alone();
-    let first = open_port(Adapter::new(48).clock("test_again:1", 0, true)).expect("room");
-    assert!(timestamp(first).is_some());
-    close_port(first, Safety::ThreadSafe);
-    let again = open_port(Adapter::new(48).clock("test_again:1", 0, true)).expect("room");
-    assert_eq!(first, again);
-    close_port(again, Safety::ThreadSafe);
 }
 
 #[test]
@@ -435,9 +411,7 @@ fn several_threads_that_poll_two_ports_with_narrow_masks_see_every_event_in_orde
 
 #[test]
 fn a_timestamp_is_found_on_the_hosts_clock_within_the_bound_where_the_adapter_can_be_asked() {
-    let _alone = alone();
-    let seen = Seen::default();
-    let _registration = listen_puts(Options::default(), &seen);
+    let (_alone, seen, _registration) = listening_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default());
     for ask in [true, false] {
         let adapter = Adapter::new(40);
         let port = open_port(adapter.clock(&format!("test_fit_{ask}:1"), 0, ask)).expect("room");

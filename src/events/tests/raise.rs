@@ -2,8 +2,7 @@
 //! Raising within one thread: order, nesting, and what a callback may do.
 
 use super::*;
-use crate::events::*;
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::OnceLock;
 
 #[test]
 fn what_a_callback_raises_comes_after_the_event_it_was_called_for_at_every_registration() {
@@ -19,8 +18,7 @@ fn what_a_callback_raises_comes_after_the_event_it_was_called_for_at_every_regis
     let _after = listen(Options::default(), seen.callback());
     raise_number(1);
     assert_eq!(seen.numbers(), [1, 2, 3]);
-    let stamps: Vec<_> = seen.lock().iter().map(|instance| instance.timestamp).collect();
-    assert!(stamps.is_sorted(), "{stamps:?}");
+    assert!(seen.lock().is_sorted_by_key(|instance| instance.timestamp));
 }
 
 #[test]
@@ -52,9 +50,7 @@ fn raise_as_of(moment: HostTimestamp, event: u32) {
 
 #[test]
 fn what_is_raised_as_of_an_earlier_moment_does_not_go_back_in_time() {
-    let _alone = alone();
-    let seen = Seen::default();
-    let _registration = listen(Options::default(), seen.callback());
+    let (_alone, seen, _registration) = listening(Options::default());
     let before = host_timestamp();
     raise_number(1);
     raise_as_of(before, 2);
@@ -64,9 +60,7 @@ fn what_is_raised_as_of_an_earlier_moment_does_not_go_back_in_time() {
 
 #[test]
 fn a_thread_does_not_go_back_behind_the_last_event_of_who_had_its_source_before() {
-    let _alone = alone();
-    let seen = Seen::default();
-    let _registration = listen(Options::default(), seen.callback());
+    let (_alone, seen, _registration) = listening(Options::default());
     // Another thread of this process may take the source in between.
     let inherited = (0..50).any(|_| {
         let before = host_timestamp();
@@ -82,9 +76,7 @@ fn a_thread_does_not_go_back_behind_the_last_event_of_who_had_its_source_before(
 
 #[test]
 fn a_staged_event_is_shown_to_who_is_about_to_stop_listening() {
-    let _alone = alone();
-    let seen = Seen::default();
-    let registration = listen(Options::default(), seen.callback());
+    let (_alone, seen, registration) = listening(Options::default());
     stage(Safety::ThreadSafe, || DeviceAsync { event: 7, port: 0 });
     catch_up(Safety::ThreadSafe);
     free(&registration, Safety::ThreadSafe, None).expect("live");
@@ -113,9 +105,7 @@ fn a_callback_that_raises_more_than_may_wait_loses_the_rest_and_all_is_counted()
 
 #[test]
 fn a_staged_event_is_delivered_by_progress_and_before_what_is_raised_later() {
-    let _alone = alone();
-    let seen = Seen::default();
-    let _registration = listen(Options::default(), seen.callback());
+    let (_alone, seen, _registration) = listening(Options::default());
     let stage_number = |event| stage(Safety::MpiRestricted, || DeviceAsync { event, port: 0 });
     stage_number(1);
     assert_eq!(seen.numbers(), []);
@@ -125,8 +115,7 @@ fn a_staged_event_is_delivered_by_progress_and_before_what_is_raised_later() {
     stage_number(3);
     raise_number(4);
     assert_eq!(seen.numbers(), [1, 2, 3, 4]);
-    let stamps: Vec<_> = seen.lock().iter().map(|instance| instance.timestamp).collect();
-    assert!(stamps.is_sorted(), "{stamps:?}");
+    assert!(seen.lock().is_sorted_by_key(|instance| instance.timestamp));
 }
 
 #[test]
@@ -146,9 +135,7 @@ fn a_callback_may_register_another_which_gets_what_comes_after() {
 
 #[test]
 fn a_callback_may_deliver_and_nothing_happens_twice() {
-    let _alone = alone();
-    let seen = Seen::default();
-    let buffer = listen(buffered(8), seen.callback());
+    let (_alone, seen, buffer) = listening(buffered(8));
     let callback: Callback =
         Arc::new(|_: &EventInstance, _: &Registration, _| assert_eq!(deliver_all(), 0, "not from within"));
     let _registration = listen(Options::default(), callback);
@@ -178,9 +165,7 @@ fn a_callback_that_panics_leaves_the_engine_usable() {
 
 #[test]
 fn the_counts_of_the_source_add_up() {
-    let _alone = alone();
-    let seen = Seen::default();
-    let _direct = listen(Options::default(), seen.callback());
+    let (_alone, seen, _direct) = listening(Options::default());
     let _buffered = listen(buffered(4), seen.callback());
     raise_number(0);
     let source = seen.lock()[0].source;

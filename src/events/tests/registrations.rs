@@ -2,10 +2,7 @@
 //! Registrations: which of them gets an event, by which callback.
 
 use super::*;
-use crate::events::deliver::deliver_counted;
 use crate::events::registration::Callbacks;
-use crate::events::*;
-use std::sync::Arc;
 
 #[test]
 fn a_site_is_active_exactly_while_a_callback_listens() {
@@ -78,9 +75,7 @@ fn one_registered_at_the_highest_level_alone_is_called_everywhere_and_told_what_
 
 #[test]
 fn an_event_where_no_callback_is_fit_waits_for_a_place_where_one_is() {
-    let _alone = alone();
-    let seen = Seen::default();
-    let registration = listen_to(NUMBERED, Safety::MpiRestricted, Options::default(), seen.callback());
+    let (_alone, seen, registration) = listening_to(NUMBERED, Safety::MpiRestricted, Options::default());
     raise(Safety::ThreadSafe, || DeviceAsync { event: 1, port: 0 });
     raise(Safety::AsyncSignalSafe, || DeviceAsync { event: 2, port: 0 });
     assert_eq!((seen.numbers().len(), registration.waiting()), (0, 2));

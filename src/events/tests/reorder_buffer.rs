@@ -4,7 +4,7 @@
 use crate::events::event_type::TypeId;
 use crate::events::instance::EventInstance;
 use crate::events::reorder_buffer::{Refused, ReorderBuffer};
-use crate::events::source_info::SourceId;
+use crate::events::source::SourceId;
 use proptest::prelude::*;
 
 fn at(timestamp: u64, number: u64) -> EventInstance {

@@ -35,13 +35,19 @@ fn elements_lie_where_c_would_put_them() {
     assert_eq!(row.extent, size_of::<Expected>());
     assert_eq!(RegistrationMiss::TYPE.row().extent, 20, "without what C would pad it by");
     for row in &TABLE {
-        let mut end = 0;
+        let mut end = 0_usize;
         for (element, &at) in row.elements.iter().zip(row.displacements) {
-            assert!(at >= end && at.is_multiple_of(element.element_type.size()), "{} {}", row.name, element.name);
-            end = at + element.element_type.size();
+            let size = element.element_type.size();
+            assert_eq!(at, end.next_multiple_of(size), "{} {}", row.name, element.name);
+            end = at + size;
         }
         assert!(row.extent == end && row.extent <= WORDS * 8, "{}", row.name);
     }
+}
+
+fn values(instance: &EventInstance) -> String {
+    let elements = 0..instance.event_type.row().elements.len();
+    elements.map(|index| instance.value(index).expect("an element").to_string()).collect::<Vec<_>>().join(" ")
 }
 
 #[test]
@@ -60,11 +66,9 @@ fn every_element_reads_back_what_was_put_in_negative_numbers_too() {
         port: 11,
         thread: 12,
     };
-    let source = SourceId::from_index(0).expect("there is always one");
-    let instance = EventInstance { event_type: XferEnd::TYPE, source, timestamp: 9, words: event.words() };
-    let values: Vec<_> = (0..12).map(|index| instance.value(index).expect("twelve elements").to_string()).collect();
+    let instance = event.instance(XferEnd::TYPE, matching_source(), 9);
     let expected = "18364758544493064720 2 3 4 18446744073709551615 6 -7 -2147483648 1 2147483648 11 12";
-    assert_eq!(values.join(" "), expected);
+    assert_eq!(values(&instance), expected);
     assert_eq!(instance.value(12), None);
 
     let mut bytes = [0xff; 70];
@@ -88,49 +92,28 @@ fn a_bound_type_names_the_communicator_by_one_of_its_elements() {
 }
 
 #[test]
-fn the_protocol_of_a_message_lies_where_c_would_put_it() {
-    #[repr(C)]
-    struct Expected {
-        id: u64,
-        message: u64,
-        bytes: u64,
-        context: u32,
-        protocol: u32,
-        reason: u32,
-        port: u32,
-        queue_pair: u32,
-        rails: u32,
-    }
-    let event_type = type_named("comm_req_protocol").expect("it exists");
-    assert_eq!(event_type.place_in_matching(), Some(PROTOCOL));
-    let row = event_type.row();
-    let expected = [
-        offset_of!(Expected, id),
-        offset_of!(Expected, message),
-        offset_of!(Expected, bytes),
-        offset_of!(Expected, context),
-        offset_of!(Expected, protocol),
-        offset_of!(Expected, reason),
-        offset_of!(Expected, port),
-        offset_of!(Expected, queue_pair),
-        offset_of!(Expected, rails),
-    ];
-    assert_eq!((row.displacements, row.extent), (&expected[..], size_of::<Expected>()));
-    let (port, queue_pair) = (u32::MAX, 7);
-    let event = ProtocolEvent {
+fn the_elements_of_matching_events_are_read_back_in_their_order_too() {
+    let event = MatchingEvent {
         id: 1 << 40,
-        message: 2,
-        bytes: 3,
-        context: 4,
-        protocol: 5,
-        reason: 6,
-        port,
-        queue_pair,
-        rails: 8,
+        bytes: 2,
+        buffer: 3,
+        peer: -4,
+        tag: -5,
+        operation: 1,
+        context: 7,
+        posted: 8,
+        unexpected: 9,
+        count: 10,
     };
-    let instance = event.instance(event_type, matching_source(), 9);
-    let values: Vec<_> = (0..9).map(|index| instance.value(index).expect("nine elements").to_string()).collect();
-    assert_eq!(values.join(" "), format!("{} 2 3 4 5 6 {port} 7 8", 1_u64 << 40));
+    let arrived = type_named("comm_msg_arrived").expect("it exists");
+    assert_eq!(arrived.place_in_matching(), Some(8));
+    assert_eq!(values(&event.instance(arrived, matching_source(), 5)), "1099511627776 2 3 -4 -5 1 7 8 9 10");
+    let (id, port, queue_pair) = (1 << 40, u32::MAX, 7);
+    let event =
+        ProtocolEvent { id, message: 2, bytes: 3, context: 4, protocol: 5, reason: 6, port, queue_pair, rails: 8 };
+    let protocol = type_named("comm_req_protocol").expect("it exists");
+    assert_eq!(protocol.place_in_matching(), Some(PROTOCOL));
+    assert_eq!(values(&event.instance(protocol, matching_source(), 9)), "1099511627776 2 3 4 5 6 4294967295 7 8");
 }
 
 #[test]

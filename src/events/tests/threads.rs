@@ -2,21 +2,10 @@
 //! Several threads raise: each source stays ordered at every registration, and every loss is counted.
 
 use super::*;
-use crate::events::*;
-use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Number of events that each thread raises: more than any buffer holds.
 const EACH: u32 = if cfg!(miri) { 600 } else { 5000 };
-
-/// Checks that the timestamps of each source rise in the order of delivery.
-fn check_order(instances: &[EventInstance]) {
-    let mut last: HashMap<SourceId, u64> = HashMap::new();
-    for instance in instances {
-        let before = last.insert(instance.source, instance.timestamp).unwrap_or(0);
-        assert!(instance.timestamp >= before, "source {} went back", instance.source.index());
-    }
-}
 
 #[test]
 fn every_source_is_ordered_at_every_registration_under_load() {
@@ -44,7 +33,7 @@ fn every_source_is_ordered_at_every_registration_under_load() {
     deliver_all();
     for (registration, seen) in [(&one, &direct), (&two, &waiting)] {
         let instances = seen.lock();
-        check_order(&instances);
+        assert_eq!(steps_back(&instances), 0);
         let mut next = HashMap::new();
         for word in instances.iter().map(|instance| instance.words[0] & 0xffff_ffff) {
             let before = next.insert(word >> 20, word);
@@ -74,15 +63,13 @@ fn a_callback_that_is_not_thread_safe_runs_from_delivery_alone_once_two_threads_
 
 #[test]
 fn a_thread_that_ends_leaves_its_source_to_the_next_and_time_goes_on() {
-    let _alone = alone();
-    let seen = Seen::default();
-    let _registration = listen(Options::default(), seen.callback());
+    let (_alone, seen, _registration) = listening(Options::default());
     for number in 0..100 {
         std::thread::spawn(move || raise_number(number)).join().expect("no panic");
     }
     let instances = seen.lock();
     assert_eq!(instances.len(), 100);
-    check_order(&instances);
+    assert_eq!(steps_back(&instances), 0);
     assert!(source_count() < 30, "{} sources for threads that were one at a time", source_count());
 }
 
@@ -96,9 +83,7 @@ fn stage_number(event: u32) {
 
 #[test]
 fn what_waits_in_a_thread_that_ends_is_delivered_by_another_and_no_buffer_is_needed() {
-    let _alone = alone();
-    let seen = Seen::default();
-    let registration = listen(Options { room: 2, ..Options::default() }, seen.callback());
+    let (_alone, seen, registration) = listening(Options { room: 2, ..Options::default() });
     let sources = source_count();
     for thread in 0..50 {
         std::thread::spawn(move || (0..10).for_each(|event| stage_number(10 * thread + event)))
@@ -110,14 +95,12 @@ fn what_waits_in_a_thread_that_ends_is_delivered_by_another_and_no_buffer_is_nee
     assert_eq!(seen.numbers(), (0..500).collect::<Vec<_>>());
     assert_eq!((registration.dropped(), registration.waiting()), (0, 0));
     assert!(source_count() <= sources + 1, "a source is used again once its events are delivered");
-    check_order(&seen.lock());
+    assert_eq!(steps_back(&seen.lock()), 0);
 }
 
 #[test]
 fn what_threads_leave_is_delivered_before_a_registration_is_freed() {
-    let _alone = alone();
-    let seen = Seen::default();
-    let registration = listen(Options::default(), seen.callback());
+    let (_alone, seen, registration) = listening(Options::default());
     stage_elsewhere(3);
     catch_up_all(Safety::ThreadSafe);
     free(&registration, Safety::ThreadSafe, None).expect("once");
@@ -137,15 +120,13 @@ fn the_events_of_a_source_are_shown_in_order_whatever_their_types_though_there_a
     progress(Safety::MpiRestricted);
     raise(Safety::MpiRestricted, PutStarted::default);
     let instances = seen.lock();
-    check_order(&instances);
+    assert_eq!(steps_back(&instances), 0);
     assert_eq!(instances.len(), 4);
 }
 
 #[test]
 fn what_is_staged_is_behind_what_its_thread_has_raised_and_before_what_it_raises_then() {
-    let _alone = alone();
-    let seen = Seen::default();
-    let registration = listen(Options { room: 4, ..Options::default() }, seen.callback());
+    let (_alone, seen, registration) = listening(Options { room: 4, ..Options::default() });
     std::thread::scope(|scope| {
         scope.spawn(|| {
             raise_number(0);
@@ -165,9 +146,7 @@ fn what_is_staged_is_behind_what_its_thread_has_raised_and_before_what_it_raises
 
 #[test]
 fn more_threads_than_there_are_sources_share_one_that_says_it_is_unordered() {
-    let _alone = alone();
-    let seen = Seen::default();
-    let _registration = listen(Options::default(), seen.callback());
+    let (_alone, seen, _registration) = listening(Options::default());
     let group = std::sync::Barrier::new(60);
     std::thread::scope(|scope| {
         for number in 0..60 {
@@ -188,4 +167,39 @@ fn more_threads_than_there_are_sources_share_one_that_says_it_is_unordered() {
     for (source, count) in of {
         assert_eq!(source_info(source).ordered, count == 2, "{}: {count}", source_info(source).name);
     }
+}
+
+#[test]
+fn there_is_always_a_source_and_it_tells_the_hosts_time() {
+    let first = SourceId::from_index(0).expect("always one");
+    let before = HostClock::get().now();
+    let now = timestamp(first).filter(|_| source_info(first).name.starts_with("host"));
+    assert!(now.is_none_or(|now| now >= before && now <= HostClock::get().now()));
+    assert!(SourceId::from_index(source_count()).is_none());
+}
+
+#[test]
+fn an_event_of_a_thread_is_of_the_host_and_stamped_between_two_readings_of_its_clock() {
+    let (_alone, seen, _registration) = listening(Options::default());
+    let before = HostClock::get().now();
+    raise_number(1);
+    let instance = seen.lock()[0];
+    assert!(instance.timestamp >= before && instance.timestamp <= HostClock::get().now());
+    let info = source_info(instance.source);
+    assert!(info.name.starts_with("host:") && info.ordered, "{info:?}");
+    assert_eq!(info.ticks_per_second, HostClock::get().ticks_per_second());
+    assert_eq!(to_host(instance.source, 5), Some(ConvertedTimestamp { ticks: 5, error: 0 }));
+}
+
+#[test]
+fn a_source_that_threads_have_one_after_the_other_does_not_say_that_it_is_one_threads() {
+    let (_alone, seen, _registration) = listening(Options::default());
+    // More threads than there are sources for threads, so at least one gets the source of another.
+    for _ in 0..SOURCES {
+        std::thread::spawn(|| raise_number(1)).join().expect("no panic");
+    }
+    let sources: Vec<SourceId> = seen.lock().iter().map(|instance| instance.source).collect();
+    let again = sources.iter().find(|source| sources.iter().filter(|other| other == source).count() > 1);
+    let info = source_info(*again.expect("one that was left"));
+    assert!(info.ordered && info.description.contains("one thread at a time; a thread that ends leaves"), "{info:?}");
 }
