@@ -143,7 +143,7 @@ fn is_bounded(senders: u32, timer: u64) {
         turned_away as f64 / time.as_secs_f64(),
         crowd.behind() / u64::from(senders),
     );
-    // By the timers that the connections got, one after the other: src/transport/connections/rnr_timer.rs.
+    // By the timers that the connections got, one after the other: src/transport/connections/retransmission.rs.
     let a_second = 5000.0 * (1.0 + (f64::from(senders) / 3.0).max(1.0).ln());
     let bound = (a_second * time.as_secs_f64()) as u64 + u64::from(senders);
     assert!((1..=bound).contains(&turned_away), "turned away {turned_away} times, at most {bound} expected");
