@@ -55,6 +55,7 @@ use std::ops::Bound;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+pub mod state;
 #[cfg(test)]
 mod tests;
 

@@ -18,11 +18,11 @@ use std::ptr::NonNull;
 
 use engine::counters::add_shared;
 use engine::messenger::flow_control::Way;
+use engine::messenger::flow_control::state::RECORD;
 use engine::messenger::header::Header;
 use engine::messenger::link::{Account, Link};
 
 use super::arrived::Arrived;
-use super::bounds::RECORD;
 use super::communicator::Communicator;
 use super::instance::{Pml, State};
 use super::request::Request;

@@ -11,6 +11,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use engine::messenger::flow_control::state::Flow;
 use engine::messenger::link::Link;
 use engine::messenger::matching::{Contexts, Envelope};
 use engine::messenger::transfer_id::Transfers;
@@ -19,7 +20,6 @@ use engine::transport::EndpointId;
 
 use super::arrived::Arrived;
 use super::backlog::Backlog;
-use super::bounds::Flow;
 use super::buffer::SendBuffers;
 use super::communicator::Communicator;
 use super::parting::Foreign;
@@ -99,7 +99,7 @@ pub(crate) struct State {
     pub(crate) requests: Requests,
     pub(crate) contexts: Contexts<NonNull<Communicator>, (Envelope, Arrived)>,
     pub(crate) transfers: Transfers<NonNull<Request>>,
-    pub(crate) flow: Flow,
+    pub(crate) flow: Flow<NonNull<Request>>,
     pub(crate) buffers: Vec<SendBuffers>,
     pub(crate) peers: HashMap<PeerName, Link>,
     pub(crate) several: Several,
@@ -267,6 +267,9 @@ impl Rail {
 /// Maximum number of send buffers of each size per port; unit tests exceed it.
 const MOST_BUFFERS: u32 = if cfg!(test) { 4 } else { 256 };
 
+/// Number of unanswered announcements to a peer in a communicator: about 128 KiB at the receiver. Unit tests fill it.
+const WINDOW: u32 = if cfg!(test) { 8 } else { 1024 };
+
 /// Gives all rails the same sizes, because messages may move between ports, and makes the ports keep unposted messages.
 fn make_alike(rails: &mut [Rail]) {
     let copy_size = rails.iter().map(|rail| rail.copy_size).min().unwrap_or_default();
@@ -287,7 +290,7 @@ impl Pml {
         let buffers = |rail: &Rail| SendBuffers::new(rail.copy_size, rail.receive_size, MOST_BUFFERS);
         let shown = rails.first().map(|rail| rail.port().counters()).unwrap_or_default();
         let state = State {
-            flow: Flow::new(settings.unexpected_memory, shown),
+            flow: Flow::new(settings.unexpected_memory, WINDOW, shown),
             requests: Requests::new(settings.functions),
             contexts: Contexts::new(),
             transfers: Transfers::default(),

@@ -13,8 +13,8 @@
 //!   (performance variables), `flight` (the flight recorder).
 //! - Several ports: `rails` (which port), `striped` (long messages by all), `moving` (failover). Processes of the same
 //!   host: `shared_memory`, `local`, `backlog`, `getting`. Messages of this process to itself: `oneself`.
-//! - Peers: `peer` (looks one up), `parting` (processes of other jobs that leave). Records: `bounds`, `buffer`,
-//!   `token`, `several`, `first_receive`, `watched_reads`.
+//! - Peers: `peer` (looks one up), `parting` (processes of other jobs that leave). Records: `buffer`, `token`,
+//!   `several`, `first_receive`, `watched_reads`.
 //!
 //! `engine::messenger` has the parts without MPI: matching, headers, the protocols' state machines, links.
 //!
@@ -43,7 +43,6 @@
 mod accept;
 mod arrived;
 mod backlog;
-mod bounds;
 mod buffer;
 mod communicator;
 mod component;

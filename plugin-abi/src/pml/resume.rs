@@ -6,11 +6,11 @@
 
 use std::ptr::NonNull;
 
+use engine::messenger::flow_control::state::RECORD;
 use engine::messenger::flow_control::{Way, Word};
 use engine::messenger::link::{Account, Link};
 use ibex_ffi::openmpi::release;
 
-use super::bounds::RECORD;
 use super::finish::finish;
 use super::instance::{Pml, State};
 use super::request::{Request, Transfer};

@@ -4,15 +4,15 @@
 //! Registered with the component, so `ompi_info` and tools see them even if the PML is not selected; they are 0 then. A
 //! tool may reset a watermark: its handle then starts from the current level (MPI 4.1, 15.3.7); the handles of other
 //! tools do not change. Grade: setup. Threads: any, without entering the PML; no signal handler, because a read takes
-//! locks of Open MPI and ibex. Tests: `lengths.rs`, `bounds.rs`, `hw-tests/tools/mpi_t_queues.c`.
+//! locks of Open MPI and ibex. Tests: `lengths.rs` and `state.rs` in `src/messenger`, `hw-tests/tools/mpi_t_queues.c`.
 
 use std::ffi::{c_int, c_void};
 
+use engine::messenger::flow_control::state::ROOM;
 use engine::messenger::matching::lengths::{Of, Shown};
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::openmpi::variable::{self, Bind, Class, Performance, Wanted, Width};
 
-use super::bounds::ROOM;
 use super::communicator::Communicator;
 use crate::runtime::{guard, listeners};
 

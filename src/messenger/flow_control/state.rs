@@ -1,30 +1,29 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! State of flow control, and its bounds that are not parameters.
+//! Flow control of one process: its state as receiver and as sender, and what tools see of it.
 //!
-//! Used by `flow` and `resume`. Grade: pending. Threads: the one that has entered the PML; [`ROOM`]: any. Tests: below.
+//! Used by `pml/flow.rs` and `pml/resume.rs`. Grade: pending. Threads: the owner's; [`ROOM`]: any. Tests: below.
 
 use std::collections::HashMap;
-use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use engine::counters::Counters;
-use engine::messenger::flow_control::{Kept, Limits, Outgoing};
-use engine::messenger::link::{Account, Link};
-use engine::messenger::matching::lengths::Level;
+use super::{Kept, Limits, Outgoing};
+use crate::counters::Counters;
+use crate::messenger::link::{Account, Link};
+use crate::messenger::matching::lengths::Level;
 
-use super::request::Request;
-
-/// Memory that is left for unexpected messages, bytes. For tools: in any thread, with or without a PML.
-pub(crate) struct Room {
+/// Memory that is left for unexpected messages, bytes. For tools: in any thread, with or without a messenger.
+#[derive(Debug)]
+pub struct Room {
     bound: AtomicU64,
     kept: Level,
 }
 
-pub(crate) static ROOM: Room = Room { bound: AtomicU64::new(0), kept: Level::new() };
+/// That of this process.
+pub static ROOM: Room = Room { bound: AtomicU64::new(0), kept: Level::new() };
 
 impl Room {
-    /// Begins anew, for a PML that permits `bound` bytes.
+    /// Begins anew, for a messenger that permits `bound` bytes.
     fn begin(&self, bound: u64) {
         self.bound.store(bound, Ordering::Relaxed);
         self.kept.forget();
@@ -34,56 +33,64 @@ impl Room {
         self.bound.load(Ordering::Relaxed).saturating_sub(kept)
     }
 
-    pub(crate) fn now(&self) -> u64 {
+    /// Returns what is left now.
+    #[must_use]
+    pub fn now(&self) -> u64 {
         self.left(self.kept.show(0)[0])
     }
 
     /// Returns the minimum since the last reset.
-    pub(crate) fn least(&self) -> u64 {
+    #[must_use]
+    pub fn least(&self) -> u64 {
         self.left(self.kept.show(0)[1])
     }
 
-    /// Returns the minimum since the PML began.
-    pub(crate) fn least_ever(&self) -> u64 {
+    /// Returns the minimum since the messenger began.
+    #[must_use]
+    pub fn least_ever(&self) -> u64 {
         self.left(self.kept.most_ever(0))
     }
 
     /// Resets the minimum and returns it.
-    pub(crate) fn begin_anew(&self) -> u64 {
+    pub fn begin_anew(&self) -> u64 {
         self.left(self.kept.begin_anew(0))
     }
 }
 
-/// Flow control of this process as receiver and as sender.
-pub(crate) struct Flow {
-    pub(crate) kept: Kept<Account>,
-    pub(crate) outgoing: Outgoing<Account, NonNull<Request>>,
-    pub(crate) holders: Holders,
-    pub(crate) shown: Arc<Counters>,
+/// Flow control of this process. `R` names a send.
+#[derive(Debug)]
+pub struct Flow<R> {
+    /// As receiver.
+    pub kept: Kept<Account>,
+    /// As sender.
+    pub outgoing: Outgoing<Account, R>,
+    /// Where the links to its peers are stored.
+    pub holders: Holders,
+    /// Counters of its first port, where tools read how often it held senders back.
+    pub shown: Arc<Counters>,
     /// Whether a send has found the port's queue full since this process last took all messages.
-    pub(crate) is_behind: bool,
+    pub is_behind: bool,
 }
 
 /// Number of bytes to one peer that may wait for the port: sixteen of the longest eager messages, or many short ones.
 const WAITING: u64 = 192 << 10;
 
-/// Number of unanswered announcements to a peer in a communicator: about 128 KiB at the receiver. Unit tests fill it.
-const WINDOW: u32 = if cfg!(test) { 8 } else { 1024 };
-
 /// Number of bytes that a message takes beside its data while it waits for the port or for its receive.
-pub(crate) const RECORD: u64 = 128;
+pub const RECORD: u64 = 128;
 
-impl Flow {
-    /// Makes the state of a process that stores at most `bound` bytes and publishes its counts in `shown`.
-    pub(crate) fn new(bound: u64, shown: Arc<Counters>) -> Self {
+impl<R> Flow<R> {
+    /// Makes the state of a process that stores at most `bound` bytes, announces at most `window` messages to a peer in
+    /// a communicator, and publishes its counts in `shown`.
+    #[must_use]
+    pub fn new(bound: u64, window: u32, shown: Arc<Counters>) -> Self {
         ROOM.begin(bound);
-        let limits = Limits { kept: bound, waiting: WAITING.min(bound), window: WINDOW };
+        let limits = Limits { kept: bound, waiting: WAITING.min(bound), window };
         let (kept, outgoing) = (Kept::new(limits), Outgoing::new(limits));
         Flow { kept, outgoing, holders: Holders::default(), shown, is_behind: false }
     }
 
     /// Forgets a peer that has gone, and the links to it.
-    pub(crate) fn forget(&mut self, account: Account, links: &[Link]) {
+    pub fn forget(&mut self, account: Account, links: &[Link]) {
         self.kept.forget(account);
         self.outgoing.forget(account);
         for link in links {
@@ -91,7 +98,8 @@ impl Flow {
         }
     }
 
-    pub(crate) fn show(&self) {
+    /// Shows tools the memory of unexpected messages.
+    pub fn show(&self) {
         self.shown.unexpected_memory.store(self.kept.bytes(), Ordering::Relaxed);
         ROOM.kept.set(self.kept.bytes());
     }
@@ -99,20 +107,22 @@ impl Flow {
 
 /// For each link, the communicators that have stored it, to mark it when the peer holds back: rank by context number.
 /// The entry of a communicator that has gone stays until its number is reused.
-#[derive(Default)]
-pub(crate) struct Holders(HashMap<Link, HashMap<u32, i32>>);
+#[derive(Debug, Default)]
+pub struct Holders(HashMap<Link, HashMap<u32, i32>>);
 
 impl Holders {
-    pub(crate) fn note(&mut self, link: Link, context: u32, rank: i32) {
+    /// Notes that a communicator has stored a link, to this rank.
+    pub fn note(&mut self, link: Link, context: u32, rank: i32) {
         self.0.entry(link).or_default().insert(context, rank);
     }
 
     /// Returns the context numbers of the communicators that have stored a link, each with the rank.
-    pub(crate) fn of(&self, link: Link) -> impl Iterator<Item = (u32, i32)> {
+    pub fn of(&self, link: Link) -> impl Iterator<Item = (u32, i32)> {
         self.0.get(&link).into_iter().flatten().map(|(context, rank)| (*context, *rank))
     }
 
-    pub(crate) fn forget(&mut self, link: Link) {
+    /// Forgets a link.
+    pub fn forget(&mut self, link: Link) {
         self.0.remove(&link);
     }
 }
@@ -120,12 +130,12 @@ impl Holders {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::transport::EndpointId;
+    use crate::transport::EndpointId;
 
     #[test]
     fn the_least_that_was_left_is_nothing_where_more_was_kept_than_permitted_and_begins_anew_where_it_is_reset() {
         let room = Room { bound: AtomicU64::new(0), kept: Level::new() };
-        assert_eq!((room.now(), room.least_ever()), (0, 0), "no PML");
+        assert_eq!((room.now(), room.least_ever()), (0, 0), "no messenger");
         room.begin(1000);
         assert_eq!((room.now(), room.least(), room.least_ever()), (1000, 1000, 1000));
         for kept in [300, 1200, 100] {
@@ -137,7 +147,7 @@ mod tests {
         room.kept.set(0);
         assert_eq!((room.now(), room.least(), room.least_ever()), (1000, 600, 0));
         room.begin(500);
-        assert_eq!((room.now(), room.least(), room.least_ever()), (500, 500, 500), "another PML");
+        assert_eq!((room.now(), room.least(), room.least_ever()), (500, 500, 500), "another messenger");
     }
 
     #[test]
