@@ -15,5 +15,6 @@ pub mod flow_control;
 pub mod header;
 pub mod link;
 pub mod matching;
+pub mod rails;
 pub mod rendezvous;
 pub mod transfer_id;

@@ -13,12 +13,12 @@ use engine::messenger::header::{EAGER_SIZE, Header, Match, PortKey};
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
 use engine::messenger::transfer_id::TransferId;
+use engine::transport::Immediate;
 
 use super::arrived::{self, Arrived, Body, SHORT};
 use super::communicator::Communicator;
 use super::instance::{Pml, State};
 use super::request::{Owner, Request};
-use super::several::ByRail;
 use super::watch::{self, Came};
 use super::{accept, flow, passage, pieces, reading, resume};
 use crate::runtime::listeners::Listeners;
@@ -31,6 +31,15 @@ pub(crate) struct Incoming {
     pub(crate) start: *const u8,
     pub(crate) length: usize,
     pub(crate) sender: Sender,
+}
+
+/// How a message arrived.
+#[derive(Clone, Copy)]
+pub(crate) struct ByRail {
+    pub(crate) rail: usize,
+    /// Names the sender; not verified.
+    pub(crate) immediate: Immediate,
+    pub(crate) qp_num: u32,
 }
 
 impl ByRail {

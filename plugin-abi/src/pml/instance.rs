@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use engine::messenger::flow_control::state::Flow;
 use engine::messenger::link::Link;
 use engine::messenger::matching::{Contexts, Envelope};
+use engine::messenger::rails::{Quiet, Sent, Several};
 use engine::messenger::transfer_id::Transfers;
 use engine::peer::PeerName;
 use engine::transport::EndpointId;
@@ -22,10 +23,9 @@ use super::arrived::Arrived;
 use super::backlog::Backlog;
 use super::buffer::SendBuffers;
 use super::communicator::Communicator;
+use super::moving::Held;
 use super::parting::Foreign;
-use super::rails::Quiet;
 use super::request::{Request, RequestFunctions, Requests};
-use super::several::{Sent, Several};
 use super::shared_memory::SharedMemory;
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::{Entered, Exclusive};
@@ -102,7 +102,7 @@ pub(crate) struct State {
     pub(crate) flow: Flow<NonNull<Request>>,
     pub(crate) buffers: Vec<SendBuffers>,
     pub(crate) peers: HashMap<PeerName, Link>,
-    pub(crate) several: Several,
+    pub(crate) several: Several<Held>,
     pub(crate) foreign: Foreign,
     /// Sends whose next fragment waits for a send buffer.
     pub(crate) starved: VecDeque<NonNull<Request>>,

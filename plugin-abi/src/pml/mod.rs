@@ -14,7 +14,7 @@
 //! - Several ports: `rails` (which port), `striped` (long messages by all), `moving` (failover). Processes of the same
 //!   host: `shared_memory`, `local`, `backlog`, `getting`. Messages of this process to itself: `oneself`.
 //! - Peers: `peer` (looks one up), `parting` (processes of other jobs that leave). Records: `buffer`, `token`,
-//!   `several`, `first_receive`, `watched_reads`.
+//!   `first_receive`, `watched_reads`.
 //!
 //! `engine::messenger` has the parts without MPI: matching, headers, the protocols' state machines, links.
 //!
@@ -77,7 +77,6 @@ mod request;
 mod resume;
 mod routing;
 mod send;
-mod several;
 mod shared_memory;
 mod striped;
 mod token;

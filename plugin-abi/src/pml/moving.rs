@@ -12,18 +12,27 @@ use std::sync::Arc;
 use engine::messenger::failover::Merging;
 use engine::messenger::header::{Header, MAX_SIZE};
 use engine::messenger::link::Link;
+use engine::messenger::rails::Peer;
 use engine::transport::{Cause, Failure, Immediate, Token, Unposted, WhenDiverted};
 
 use super::buffer::{Content, SendBuffer};
-use super::incoming::{self, Incoming, Sender};
+use super::incoming::{self, ByRail, Incoming, Sender};
 use super::instance::{Pml, Rail, State};
 use super::request::Request;
-use super::several::{ByRail, Held, Peer};
 use super::token::{self, Record};
 use super::transmit::{self, Transmitted};
 use super::{rails, transfers};
 use crate::runtime::token::Tag;
+use crate::runtime::watch::Completed;
 use crate::runtime::{failures, messages, poller};
+
+/// Copy of a message that arrived too early, in the reorder buffer.
+pub(crate) struct Held {
+    bytes: Box<[u8]>,
+    by: ByRail,
+    /// Completion that reported the message, while a tool listens.
+    completed: Option<Completed>,
+}
 
 /// Moves peers because the port of a rail has lost its link, or has it again.
 #[cold]
@@ -320,8 +329,8 @@ fn release(pml: &Pml, state: &mut State, peer: usize) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::several::Several;
     use super::*;
+    use engine::messenger::rails::Several;
     use engine::transport::EndpointId;
 
     #[test]

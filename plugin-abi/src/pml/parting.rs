@@ -9,13 +9,13 @@
 use std::collections::HashMap;
 
 use engine::messenger::link::Link;
+use engine::messenger::rails::Sent;
 use engine::peer::PeerName;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
 use super::instance::{Pml, Rail, State};
 use super::rails;
-use super::several::Sent;
 use crate::runtime::modex;
 
 /// Notes whether a new process belongs to another job.

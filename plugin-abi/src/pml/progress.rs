@@ -17,10 +17,9 @@ use engine::transport::{Arrived, Completion, EndpointId, Failed, Polled, TakesMe
 use ibex_ffi::openmpi::sys;
 
 use super::buffer::{Content, SendBuffer};
-use super::incoming::{self, Incoming, PutAside, Sender};
+use super::incoming::{self, ByRail, Incoming, PutAside, Sender};
 use super::instance::{Pml, Rail, State, pml};
 use super::request::{Request, Transfer};
-use super::several::ByRail;
 use super::token::{self, Record};
 use super::{finish, local, moving, pieces, reading, resume, transfers, transmit};
 use crate::runtime::device::Port;

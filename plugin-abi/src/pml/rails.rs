@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! With several ports: which of them reach a peer, and which one its messages use.
 //!
-//! The home differs by peer, so that the ports share the load. The records are those of `several`. With one port,
-//! [`links_to`] and [`part`] are used, and functions that test for it, such as [`route`]. [`Quiet`] decides whether a
-//! round polls the rails as well as shared memory, because a poll of a rail costs as much as one of shared memory.
-//! Grade: hot for [`note`], [`route`] and [`Quiet`], else setup. Threads: the one that has entered the PML; for
-//! [`note`], a port. Tests: below.
+//! The home differs by peer, so that the ports share the load. `engine::messenger::rails` has the records. With one
+//! port, [`links_to`] and [`part`] are used, and functions that test for it, such as [`route`]. Grade: hot for [`note`]
+//! and [`route`], else setup. Threads: the one that has entered the PML; for [`note`], a port. Tests: `pml/tests.rs`,
+//! and `rail_down.c` in `hw-tests/mpi`.
 
 use engine::messenger::link::{Account, Link};
+use engine::messenger::rails::Peer;
 use engine::peer::PeerName;
 use engine::select::address;
 use ibex_ffi::openmpi::process::Process;
 
 use super::instance::{Pml, Rail, State};
-use super::several::Peer;
 use crate::runtime::device::Port;
 use crate::runtime::modex;
 
@@ -157,51 +156,5 @@ pub(crate) fn note(rail: &Rail, port: &mut Port, link: Link, is_posted: bool) {
     sent.count = sent.count.wrapping_add(1);
     if is_posted {
         port.note_message(link.to());
-    }
-}
-
-/// Number of rounds in which the rails have reported nothing.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Quiet {
-    rounds: u32,
-}
-
-/// Number of rounds without a report after which rails are polled less often.
-const PATIENCE: u32 = 1000;
-
-/// Number of rounds between two polls of the rails from then on.
-const ONE_IN: u32 = 16;
-
-impl Quiet {
-    /// Begins a round. Returns whether rails are polled in it.
-    #[inline]
-    pub(crate) fn are_due(&mut self) -> bool {
-        self.rounds = if self.rounds < PATIENCE + ONE_IN { self.rounds + 1 } else { PATIENCE + 1 };
-        self.rounds <= PATIENCE || self.rounds == PATIENCE + ONE_IN
-    }
-
-    /// Notes the number of events of a poll of the rails.
-    #[inline]
-    pub(crate) fn have_reported(&mut self, count: usize) {
-        if count > 0 {
-            self.rounds = 0;
-        }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn rails_are_polled_in_each_round_while_they_are_busy_and_then_in_one_of_sixteen() {
-        let mut rails = Quiet::default();
-        assert!((0..PATIENCE).all(|_| rails.are_due()));
-        let due = (0..16 * 10).filter(|_| rails.are_due()).count();
-        assert_eq!(due, 10);
-        rails.have_reported(0);
-        assert!(!rails.are_due());
-        rails.have_reported(1);
-        assert!((0..PATIENCE).all(|_| rails.are_due()));
     }
 }

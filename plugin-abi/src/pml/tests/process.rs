@@ -8,6 +8,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use engine::messenger::link::Link;
+use engine::messenger::rails::Peer;
 use engine::peer::PeerName;
 use engine::transport::Completion;
 use ibex_ffi::openmpi::{release, sys};
@@ -16,7 +17,6 @@ use super::super::communicator::Communicator;
 use super::super::incoming::deliver;
 use super::super::instance::{OF_TEST, Pml, Rail, Settings};
 use super::super::persistent::FUNCTIONS;
-use super::super::several::Peer;
 use super::super::{flow, progress};
 use super::{libmpi, shared_memory};
 use crate::runtime::device::fabric::{Fabric, Sizes};
