@@ -12,6 +12,7 @@
 
 pub mod failover;
 pub mod flow_control;
+pub mod foreign;
 pub mod header;
 pub mod link;
 pub mod matching;

@@ -12,6 +12,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use engine::messenger::flow_control::state::Flow;
+use engine::messenger::foreign::Foreign;
 use engine::messenger::link::Link;
 use engine::messenger::matching::{Contexts, Envelope};
 use engine::messenger::rails::{Quiet, Sent, Several};
@@ -24,7 +25,6 @@ use super::backlog::Backlog;
 use super::buffer::SendBuffers;
 use super::communicator::Communicator;
 use super::moving::Held;
-use super::parting::Foreign;
 use super::request::{Request, RequestFunctions, Requests};
 use super::shared_memory::SharedMemory;
 use crate::runtime::device::Port;
