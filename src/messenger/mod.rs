@@ -10,6 +10,7 @@
 //! address 0 says that the message cannot be read; no memory has that address. ARCHITECTURE.md, "The PML", has a
 //! diagram of each protocol.
 
+pub mod arrived;
 pub mod failover;
 pub mod flow_control;
 pub mod foreign;

@@ -7,13 +7,13 @@
 
 use std::ptr::NonNull;
 
+use engine::messenger::arrived::{Arrived, Body};
 use engine::messenger::header::{Header, Memory, PortKey};
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
 use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::sys;
 
-use super::arrived::{Arrived, Body};
 use super::finish::{Outcome, finish, note, note_not_put};
 use super::flight::Step;
 use super::instance::{Pml, State};
@@ -204,18 +204,18 @@ pub(crate) unsafe fn arrived(
     // SAFETY: P1: the receive is matched and not finished. `message` owns the bytes until this returns.
     unsafe {
         match body {
-            Body::Short { length, bytes } => {
+            Body::Short(length, bytes) => {
                 whole::<true>(state, request, envelope, bytes.as_ptr(), usize::from(length));
             }
-            Body::Whole { bytes } => whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len()),
-            Body::Synchronous { bytes, sender } => {
+            Body::Whole(bytes) => whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len()),
+            Body::Synchronous(bytes, sender) => {
                 routing::control(pml, state, from, &Header::Acknowledge { request: sender.0 });
                 whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len());
             }
-            Body::Announced { sender, memory } => {
+            Body::Announced(sender, memory) => {
                 announced(pml, state, request, envelope, (from, sender), (memory, &[]));
             }
-            Body::AnnouncedKeyed { sender, memory, keys } => {
+            Body::AnnouncedKeyed(sender, memory, keys) => {
                 announced(pml, state, request, envelope, (from, sender), (memory, &keys));
             }
         }

@@ -11,13 +11,13 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
+use engine::messenger::arrived::Arrived;
 use engine::messenger::header::EagerSender;
 use engine::messenger::link::Link;
 use engine::messenger::matching::lengths::{Lengths, Shown};
 use engine::messenger::matching::{Envelope, Matching, Message, Pattern, ReceiveHandle, Searched};
 use ibex_ffi::openmpi::sys;
 
-use super::arrived::Arrived;
 use super::first_receive::{FirstReceive, Posted};
 use super::request::Request;
 use crate::runtime::device::Port;

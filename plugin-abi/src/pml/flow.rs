@@ -8,31 +8,25 @@
 //! holds back, all its links are marked, because a communicator may still have an earlier home.
 //!
 //! **Shared memory.** These peers have accounts as well, and messages that wait in `backlog` count like messages that
-//! wait for the port. An eager message by shared memory names only its sender's rank; `arrived` looks the process up in
-//! the communicator once the bound is exceeded.
+//! wait for the port. An eager message by shared memory names only its sender's rank; `incoming` looks the process up
+//! in the communicator once the bound is exceeded.
 //!
-//! Called by `protocol`, `incoming`, `arrived`, `accept`, `receive`, `probe`, `context`, `resume`. Grade: pending.
-//! Threads: the one that has entered the PML, and no port. Tests: `unexpected_memory.c` in `hw-tests/mpi`.
+//! Called by `protocol`, `incoming`, `accept`, `receive`, `probe`, `context`, `resume`. Grade: pending. Threads: the
+//! one that has entered the PML, and no port. Tests: `unexpected_memory.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 
 use engine::counters::add_shared;
+use engine::messenger::arrived::Arrived;
 use engine::messenger::flow_control::Way;
 use engine::messenger::flow_control::state::RECORD;
 use engine::messenger::header::Header;
 use engine::messenger::link::{Account, Link};
 
-use super::arrived::Arrived;
 use super::communicator::Communicator;
 use super::instance::{Pml, State};
 use super::request::Request;
 use super::{flight, rails, routing};
-
-impl Arrived {
-    fn cost(&self) -> u64 {
-        RECORD + self.allocated() as u64
-    }
-}
 
 // ---- the receiver's side --------------------------------------------------------------------------------------------
 

@@ -1,26 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decodes the messages that arrive for the PML, and passes each to the module that handles its kind. Ignores messages
-//! that are too short or of an unknown kind.
+//! Decodes the messages that arrive for the PML, and passes each to the module that handles its kind. Keeps those that
+//! no receive matches, and holds their senders back beyond the bound. Ignores messages that are too short or of an
+//! unknown kind.
 //!
 //! Called by `progress`, `moving` and `local` for each message, in order of arrival. Grade: hot for whole messages.
 //! Threads: the one that has entered the PML; with a port only in `is_taken` and `is_taken_or_put_aside`. Tests:
-//! `hw-tests/mpi`.
+//! `pml/tests.rs`, and `unexpected_memory.c` and others in `hw-tests/mpi`.
 
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
+use engine::messenger::arrived::{Arrived, Body, Came};
 use engine::messenger::header::{EAGER_SIZE, Header, Match, PortKey};
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
 use engine::messenger::transfer_id::TransferId;
 use engine::transport::Immediate;
 
-use super::arrived::{self, Arrived, Body, SHORT};
 use super::communicator::Communicator;
 use super::instance::{Pml, State};
 use super::request::{Owner, Request};
-use super::watch::{self, Came};
-use super::{accept, flow, passage, pieces, reading, resume};
+use super::{accept, flow, passage, peer, pieces, reading, resume, watch};
 use crate::runtime::listeners::Listeners;
 use crate::runtime::token::Tag;
 
@@ -183,8 +183,8 @@ pub(crate) unsafe fn put_aside(pml: &Pml, state: &mut State, aside: &PutAside) {
         (Ok(request), _) => unsafe { accept::whole::<true>(state, request, envelope, bytes.as_ptr(), length) },
         // SAFETY: P1: in `state.contexts`, so alive.
         (Err(id), _) => unsafe {
-            let message = Arrived { from: Link::UNKNOWN, id, body: copy(bytes) };
-            arrived::insert(pml, state, communicator, (envelope, message), || Some(Link::UNKNOWN));
+            let message = Arrived { from: Link::UNKNOWN, id, body: Body::copy(bytes) };
+            keep(pml, state, communicator, (envelope, message), || Some(Link::UNKNOWN));
         },
     }
 }
@@ -196,17 +196,6 @@ unsafe fn is_of_watched_call(request: NonNull<Request>, length: usize) -> bool {
     request.owner == Owner::WatchedCall && length <= request.extent.length
 }
 
-fn copy(bytes: &[u8]) -> Body {
-    let mut short = [0; SHORT];
-    match short.get_mut(..bytes.len()) {
-        Some(place) => {
-            place.copy_from_slice(bytes);
-            Body::Short { length: bytes.len() as u8, bytes: short }
-        }
-        None => Body::Whole { bytes: bytes.into() },
-    }
-}
-
 #[inline(never)]
 pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
     // SAFETY: the bytes may be read and do not move until this returns, as this function requires.
@@ -214,22 +203,22 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
     let answer = || incoming.sender(pml);
     match header {
         Header::Eager(of) => {
-            let kept = || Arrived { from: Link::UNKNOWN, id: 0, body: copy(bytes) };
+            let kept = || Arrived { from: Link::UNKNOWN, id: 0, body: Body::copy(bytes) };
             whole(pml, state, of, bytes, (kept, answer));
         }
         Header::Synchronous(of, request) => {
             let Some(from) = answer() else { return };
-            let body = Body::Synchronous { bytes: bytes.into(), sender: TransferId(request) };
+            let body = Body::Synchronous(bytes.into(), TransferId(request));
             deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, id: 0, body });
         }
         Header::Announce(of, request, memory) => {
             let Some(from) = answer() else { return };
-            let body = Body::Announced { sender: TransferId(request), memory };
+            let body = Body::Announced(TransferId(request), memory);
             deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, id: 0, body });
         }
         Header::AnnounceKeyed(of, request, memory) => {
             let Some(from) = answer() else { return };
-            let body = Body::AnnouncedKeyed { sender: TransferId(request), memory, keys: PortKey::decode(bytes) };
+            let body = Body::AnnouncedKeyed(TransferId(request), memory, PortKey::decode(bytes));
             deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, id: 0, body });
         }
         Header::ClearToSend { request, receive, why, length } => {
@@ -272,7 +261,7 @@ fn whole(
 ) {
     let envelope = Envelope::new(of.rank, of.tag);
     let Some(communicator) = state.contexts.get(of.context).copied() else {
-        return arrived::keep_early(pml, state, of.context, (envelope, kept()), sender);
+        return keep_early(pml, state, of.context, (envelope, kept()), sender);
     };
     // SAFETY: P1: in `state.contexts`, so alive; P3.
     let communicator = unsafe { communicator.as_ref() };
@@ -289,7 +278,7 @@ fn whole(
         Ok(request) => unsafe { accept::whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len()) },
         // SAFETY: P1: in `state.contexts`, so alive.
         Err(id) => unsafe {
-            arrived::insert(pml, state, communicator, (envelope, Arrived { from, id, ..kept() }), sender);
+            keep(pml, state, communicator, (envelope, Arrived { from, id, ..kept() }), sender);
         },
     }
 }
@@ -298,7 +287,7 @@ pub(crate) fn deliver(pml: &Pml, state: &mut State, context: u32, envelope: Enve
     let from = message.from;
     let sender = || Some(from);
     let Some(communicator) = state.contexts.get(context).copied() else {
-        return arrived::keep_early(pml, state, context, (envelope, message), sender);
+        return keep_early(pml, state, context, (envelope, message), sender);
     };
     // SAFETY: P1: in `state.contexts`, so alive; P3.
     let communicator = unsafe { communicator.as_ref() };
@@ -309,7 +298,44 @@ pub(crate) fn deliver(pml: &Pml, state: &mut State, context: u32, envelope: Enve
         Ok(request) => unsafe { accept::arrived(pml, state, request, envelope, message) },
         // SAFETY: P1: in `state.contexts`, so alive.
         Err(id) => unsafe {
-            arrived::insert(pml, state, communicator, (envelope, Arrived { id, ..message }), sender);
+            keep(pml, state, communicator, (envelope, Arrived { id, ..message }), sender);
         },
     }
+}
+
+/// Stores a message that no receive matched. If `sender` returns [`Link::UNKNOWN`] (shared memory, or stored early),
+/// looks the rank up in the communicator.
+pub(crate) unsafe fn keep(
+    pml: &Pml,
+    state: &mut State,
+    communicator: &Communicator,
+    (envelope, message): (Envelope, Arrived),
+    sender: impl FnOnce() -> Option<Link>,
+) {
+    flow::keep(pml, state, &message, |state| match sender()? {
+        // SAFETY: P1: `communicator` is alive, as this function requires.
+        Link::UNKNOWN => unsafe { peer::known(state, communicator.comm, envelope.source()) },
+        from => Some(from),
+    });
+    // SAFETY: P1: `communicator` is alive, as this function requires; P3.
+    unsafe {
+        watch::insert_unexpected(communicator, envelope, message);
+        if communicator.has_posted() {
+            flow::found_nothing(pml, state, communicator.context);
+        }
+    }
+}
+
+/// Stores a message whose communicator this process has not added yet. An unknown sender can be held back only when the
+/// communicator is added.
+#[cold]
+fn keep_early(
+    pml: &Pml,
+    state: &mut State,
+    context: u32,
+    (envelope, message): (Envelope, Arrived),
+    sender: impl FnOnce() -> Option<Link>,
+) {
+    flow::keep(pml, state, &message, |_| sender().filter(|from| *from != Link::UNKNOWN));
+    state.contexts.keep(context, (envelope, message));
 }

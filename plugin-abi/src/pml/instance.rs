@@ -11,6 +11,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use engine::messenger::arrived::Arrived;
 use engine::messenger::flow_control::state::Flow;
 use engine::messenger::foreign::Foreign;
 use engine::messenger::link::Link;
@@ -20,7 +21,6 @@ use engine::messenger::transfer_id::Transfers;
 use engine::peer::PeerName;
 use engine::transport::EndpointId;
 
-use super::arrived::Arrived;
 use super::backlog::Backlog;
 use super::buffer::SendBuffers;
 use super::communicator::Communicator;

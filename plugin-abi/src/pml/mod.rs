@@ -4,8 +4,8 @@
 //! - What Open MPI calls: `component` (life of the PML), `context` (adds and removes processes and communicators),
 //!   `send`, `receive`, `probe`, `persistent`. Their objects: `request`, `communicator`, `members`, `datatype`.
 //! - The process: `instance` (the state, and who may use it), `progress` (polls the ports).
-//! - Receive side: `incoming` (decodes a message), `accept` (delivers it to its receive), `arrived` (stores an
-//!   unexpected one), `reading` and `pieces` (long ones).
+//! - Receive side: `incoming` (decodes a message, and keeps an unexpected one), `accept` (delivers it to its
+//!   receive), `reading` and `pieces` (long ones).
 //! - Send side: `protocol` (chooses the protocol), `routing` and `transmit` (post), `flow` and `resume` (flow control),
 //!   `finish` (completes requests).
 //! - Tools: `watch` and `transfers` (raise the events; `passage`: the protocol of a message), `listening` (opens and
@@ -41,7 +41,6 @@
 //! the port or link given with it, has `length` bytes, and only the caller has it, not the adapter (R2).
 
 mod accept;
-mod arrived;
 mod backlog;
 mod buffer;
 mod communicator;

@@ -7,21 +7,20 @@
 
 use std::ptr::NonNull;
 
+use engine::messenger::arrived::{Arrived, Body, Came, SHORT};
 use engine::messenger::header::{MAX_SIZE, Memory};
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
 use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::sys;
 
-use super::arrived::{self, Arrived, Body, SHORT};
 use super::communicator::Communicator;
 use super::datatype::{self, Convertor, Data, Extent};
 use super::finish::{Outcome, finish, note, note_not_put};
 use super::instance::{Pml, State};
 use super::request::{Mode, Request, Role, Transfer};
 use super::transfers::Bytes;
-use super::watch::{self, Came};
-use super::{passage, transmit};
+use super::{incoming, passage, transmit, watch};
 use crate::runtime::variables::now;
 
 /// Number of bytes that are copied at a time if both sides have gaps.
@@ -55,12 +54,12 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
     } else {
         r.transfer = Transfer::Announced { registered: None, others: Vec::new(), counted: false };
         let memory = Memory { key: 0, address: 0, length: r.extent.length as u64 };
-        Body::Announced { sender: state.transfers.begin(request), memory }
+        Body::Announced(state.transfers.begin(request), memory)
     };
     let message = Arrived { from: Link::ONESELF, id, body };
     // SAFETY: P1: not finished, so its communicator lives; P3.
     unsafe {
-        arrived::insert(pml, state, communicator, (envelope, message), || Some(Link::ONESELF));
+        incoming::keep(pml, state, communicator, (envelope, message), || Some(Link::ONESELF));
         if is_copied {
             watch::ends(&mut *request.as_ptr(), Bytes::None.posted());
             finish(state, request);
@@ -105,13 +104,13 @@ unsafe fn meet(state: &mut State, send: NonNull<Request>, receive: NonNull<Reque
 unsafe fn copied(data: &Data, extent: Extent) -> Option<Body> {
     let mut short = [0; SHORT];
     if extent.length <= SHORT {
-        let body = |bytes| Body::Short { length: extent.length as u8, bytes };
         // SAFETY: P2: the data may be read; `short` is at least as long as the message.
-        return unsafe { datatype::take(data, extent, short.as_mut_ptr()) }.then(|| body(short));
+        let is_taken = unsafe { datatype::take(data, extent, short.as_mut_ptr()) };
+        return is_taken.then_some(Body::Short(extent.length as u8, short));
     }
     let mut bytes = vec![0; extent.length].into_boxed_slice();
     // SAFETY: P2: the data may be read; `bytes` is as long as the message.
-    unsafe { datatype::take(data, extent, bytes.as_mut_ptr()) }.then_some(Body::Whole { bytes })
+    unsafe { datatype::take(data, extent, bytes.as_mut_ptr()) }.then_some(Body::Whole(bytes))
 }
 
 /// Copies the first `length` bytes of a message. Returns false if it cannot copy all of them.

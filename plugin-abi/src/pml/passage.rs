@@ -6,11 +6,11 @@
 //! could read. Called where the protocol is chosen. Grade: pending. Threads: the one that has entered the PML, and no
 //! port. Tests: below, and `hw-tests/tools/mpi_t_protocols.c`.
 
+use engine::messenger::arrived::{Arrived, Body};
 use engine::messenger::header::{EAGER_SIZE, Header, Match, Memory};
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
 
-use super::arrived::{Arrived, Body};
 use super::communicator::Communicator;
 use super::instance::{Pml, Rail, State, pml};
 use super::request::{Mode, Request, Role};
@@ -163,15 +163,15 @@ pub(crate) fn came(
 ) -> Option<Passage> {
     let from = message.from;
     let memory = match &message.body {
-        Body::Short { .. } | Body::Whole { .. } => {
+        Body::Short(..) | Body::Whole(_) => {
             return Some(came_whole(pml, state, of, from, (EAGER_SIZE, message.length())));
         }
-        Body::Synchronous { .. } => {
+        Body::Synchronous(..) => {
             let (communicator, envelope) = of;
             let header = synchronous(communicator.context, envelope.source(), envelope.tag());
             return Some(came_whole(pml, state, of, from, (header, message.length())));
         }
-        Body::Announced { memory, .. } | Body::AnnouncedKeyed { memory, .. } => memory,
+        Body::Announced(_, memory) | Body::AnnouncedKeyed(_, memory, _) => memory,
     };
     if from == Link::ONESELF {
         return Some(ONESELF);

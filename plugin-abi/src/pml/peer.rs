@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds the link to a peer: from its rank in a communicator to the endpoint of a port.
 //!
-//! Called by `send`, `persistent`, `arrived` and `passage` when a rank has no link yet; makes no connection. Grade:
+//! Called by `send`, `persistent`, `incoming` and `passage` when a rank has no link yet; makes no connection. Grade:
 //! setup. Threads: any; enters a port only with nothing else entered. Tests: the MPI programs of `hw-tests`.
 
 use engine::messenger::link::Link;

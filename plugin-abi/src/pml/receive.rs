@@ -6,10 +6,10 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
+use engine::messenger::arrived::Arrived;
 use engine::messenger::matching::{ANY_TAG, Envelope, Message, MessageHandle, Pattern};
 use ibex_ffi::openmpi::sys;
 
-use super::arrived::Arrived;
 use super::communicator::Communicator;
 use super::datatype::Data;
 use super::finish::{self, finish};

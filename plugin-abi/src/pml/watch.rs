@@ -18,10 +18,10 @@ use std::ffi::c_int;
 use std::hint::cold_path;
 use std::ptr::{NonNull, null_mut};
 
+use engine::messenger::arrived::{Arrived, Came};
 use engine::messenger::matching::{Envelope, Message, MessageHandle, Pattern};
 use ibex_ffi::openmpi::{release, sys};
 
-use super::arrived::Arrived;
 use super::communicator::{Communicator, Queues};
 use super::datatype::Data;
 use super::request::{Owner, Request, Role, Told};
@@ -311,19 +311,6 @@ pub(crate) unsafe fn piece_sent(of: &mut Request, (offset, length): (u64, usize)
         if is_last {
             ends(of, if begins_now { Bytes::None.posted() } else { moved });
         }
-    }
-}
-
-/// Length of a message that has arrived, and of the part that came with its header, bytes.
-#[derive(Clone, Copy)]
-pub(crate) struct Came {
-    pub(crate) all: usize,
-    pub(crate) here: usize,
-}
-
-impl Came {
-    pub(crate) const fn whole(length: usize) -> Came {
-        Came { all: length, here: length }
     }
 }
 

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A message that has arrived, decoded and copied: as it is kept until a receive matches it.
+//!
+//! Made by `pml/incoming.rs`, and by `pml/oneself.rs` for messages of this process. Grade: pending; long messages
+//! allocate. Threads: plain data. Tests: below.
+
+use super::flow_control::state::RECORD;
+use super::header::{Memory, PortKey};
+use super::link::Link;
+use super::transfer_id::TransferId;
+
+/// A message without its envelope.
+#[derive(Debug)]
+pub struct Arrived {
+    /// Link to its sender; may be [`Link::UNKNOWN`].
+    pub from: Link,
+    /// Number that tools know the message by; 0 before its first event.
+    pub id: u64,
+    /// What has come of it.
+    pub body: Body,
+}
+
+/// Longest data that is stored without an allocation, bytes.
+pub const SHORT: usize = 40;
+
+/// What has come of a message.
+#[derive(Debug)]
+pub enum Body {
+    /// All the data; so many bytes of the array.
+    Short(u8, [u8; SHORT]),
+    /// All the data.
+    Whole(Box<[u8]>),
+    /// All the data. The sender waits until the match is acknowledged.
+    Synchronous(Box<[u8]>, TransferId),
+    /// An announcement. The data can be read, unless its address is 0.
+    Announced(TransferId, Memory),
+    /// An announcement with the keys of several ports.
+    AnnouncedKeyed(TransferId, Memory, Box<[PortKey]>),
+}
+
+impl Body {
+    /// Copies all the data of a message.
+    #[inline]
+    #[must_use]
+    pub fn copy(bytes: &[u8]) -> Self {
+        let mut short = [0; SHORT];
+        match short.get_mut(..bytes.len()) {
+            Some(place) => {
+                place.copy_from_slice(bytes);
+                Body::Short(bytes.len() as u8, short)
+            }
+            None => Body::Whole(bytes.into()),
+        }
+    }
+}
+
+/// Length of a message that has arrived, and of the part that came with its header, bytes.
+#[derive(Clone, Copy, Debug)]
+pub struct Came {
+    /// Length of the message.
+    pub all: usize,
+    /// Length of that part.
+    pub here: usize,
+}
+
+impl Came {
+    /// That of a message that came whole.
+    #[inline]
+    #[must_use]
+    pub const fn whole(length: usize) -> Came {
+        Came { all: length, here: length }
+    }
+}
+
+impl Arrived {
+    /// Returns the length of the message, bytes.
+    #[inline]
+    #[must_use]
+    pub fn length(&self) -> usize {
+        match &self.body {
+            Body::Short(length, _) => usize::from(*length),
+            Body::Whole(bytes) | Body::Synchronous(bytes, _) => bytes.len(),
+            Body::Announced(_, memory) | Body::AnnouncedKeyed(_, memory, _) => memory.length as usize,
+        }
+    }
+
+    /// Returns that length, and how much has come.
+    #[inline]
+    #[must_use]
+    pub fn came(&self) -> Came {
+        let all = self.length();
+        let is_announced = matches!(self.body, Body::Announced(..) | Body::AnnouncedKeyed(..));
+        Came { all, here: if is_announced { 0 } else { all } }
+    }
+
+    /// Returns how much memory the message takes, as flow control counts it, bytes.
+    #[inline]
+    #[must_use]
+    pub fn cost(&self) -> u64 {
+        let allocated = match &self.body {
+            Body::Whole(bytes) | Body::Synchronous(bytes, _) => bytes.len(),
+            Body::AnnouncedKeyed(_, _, keys) => size_of_val::<[PortKey]>(keys),
+            Body::Short(..) | Body::Announced(..) => 0,
+        };
+        RECORD + allocated as u64
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_kept_of_a_message_fits_a_cache_line() {
+        assert!(size_of::<Arrived>() <= 64, "{}", size_of::<Arrived>());
+    }
+}
