@@ -33,7 +33,7 @@ pub(crate) unsafe fn whole<const TOLD: bool>(
     length: usize,
 ) {
     // SAFETY: P1: the receive is matched and not finished; P3.
-    let room = unsafe { request.as_ref() }.extent.length;
+    let room = unsafe { request.as_ref() }.core.extent.length;
     if length > room {
         // SAFETY: P1: the receive is matched and not finished; `from` has `length` bytes, as this function requires.
         return unsafe { truncated::<TOLD>(state, request, envelope, from, length) };
@@ -56,7 +56,7 @@ unsafe fn truncated<const TOLD: bool>(
     let outcome = Outcome { source: envelope.source(), tag: envelope.tag(), length, error };
     // SAFETY: P1: the receive is matched and not finished; P3. `from` has more bytes than `room`.
     unsafe {
-        let room = request.as_ref().extent.length;
+        let room = request.as_ref().core.extent.length;
         put::<TOLD>(state, request, &outcome, from, room);
     }
 }
@@ -80,7 +80,7 @@ unsafe fn put<const TOLD: bool>(
         if TOLD {
             watch::begins(r, Bytes::All.completed());
         }
-        if !datatype::put(&r.data, r.extent, from, wanted) {
+        if !datatype::put(&r.core.data, r.core.extent, from, wanted) {
             note_not_put(r);
         }
         if TOLD {
@@ -110,7 +110,7 @@ pub(crate) unsafe fn whole_watched(
         note(r, &outcome);
         watch::told(listeners, r, Event::XferBegin);
         watch::told_moved(listeners, r, Event::XferBegin, Bytes::All.completed());
-        if !datatype::put(&r.data, r.extent, from, length) {
+        if !datatype::put(&r.core.data, r.core.extent, from, length) {
             note_not_put(r);
         }
         watch::told(listeners, r, Event::XferEnd);
@@ -136,7 +136,7 @@ pub(crate) unsafe fn announced(
     // SAFETY: P1: the receive is matched and not finished; P3.
     let extent = unsafe {
         note_match(request, envelope, memory.length as usize);
-        request.as_ref().extent
+        request.as_ref().core.extent
     };
     let wanted = memory.length.min(extent.length as u64);
     if wanted == 0 {
@@ -226,6 +226,6 @@ pub(crate) unsafe fn arrived(
 unsafe fn note_match(request: NonNull<Request>, envelope: Envelope, length: usize) {
     // SAFETY: P1: the receive is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    let error = if length > r.extent.length { sys::MPI_ERR_TRUNCATE as i32 } else { sys::OPAL_SUCCESS };
+    let error = if length > r.core.extent.length { sys::MPI_ERR_TRUNCATE as i32 } else { sys::OPAL_SUCCESS };
     note(r, &Outcome { source: envelope.source(), tag: envelope.tag(), length, error });
 }

@@ -55,7 +55,7 @@ pub(crate) fn note_not_put(request: &mut Request) {
 pub(crate) unsafe fn finish(state: &mut State, request: NonNull<Request>) {
     // SAFETY: P1: the request is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    if r.owner == Owner::Call {
+    if r.shell.owner == Owner::Call {
         r.set_finished(true);
     } else {
         // SAFETY: P1: not finished, no transfer in progress, and not used in the PML after this.
@@ -69,41 +69,41 @@ pub(crate) unsafe fn finish(state: &mut State, request: NonNull<Request>) {
 unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
     // SAFETY: P1: the request is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    debug_assert!(matches!(r.transfer, Transfer::None), "nothing is under way");
-    if r.attached.is_null() {
+    debug_assert!(matches!(r.core.transfer, Transfer::None), "nothing is under way");
+    if r.shell.attached.is_null() {
         // SAFETY: P1: not finished; P3. The copy of a buffered send raises no `Complete`: its original has raised it.
         unsafe { watch::request(r, Event::Complete) };
     }
-    if r.owner == Owner::WatchedCall {
-        r.convertor = None;
+    if r.shell.owner == Owner::WatchedCall {
+        r.core.convertor = None;
         r.set_finished(true);
         return;
     }
-    if let Role::Send(_) = r.role {
+    if let Role::Send(_) = r.core.role {
         // SAFETY: P1: the request is not finished, so its communicator is alive.
         let source = unsafe { (*r.comm()).c_my_rank };
         // Tag and source are set for sends, too: callbacks of osc/pt2pt use a send's tag to find out what it was for.
-        let outcome = Outcome { source, tag: r.tag, length: r.extent.length, error: sys::OPAL_SUCCESS };
+        let outcome = Outcome { source, tag: r.core.tag, length: r.core.extent.length, error: sys::OPAL_SUCCESS };
         note(r, &outcome);
     }
-    if !r.attached.is_null() {
+    if !r.shell.attached.is_null() {
         // SAFETY: Open MPI gave this memory for this message, which has been sent.
-        unsafe { libmpi::mca_pml_base_bsend_request_free(r.attached.cast()) };
-        r.attached = null_mut();
+        unsafe { libmpi::mca_pml_base_bsend_request_free(r.shell.attached.cast()) };
+        r.shell.attached = null_mut();
     }
-    r.convertor = None;
-    if r.owner == Owner::Mpi && r.base().req_complete_cb.is_none() {
+    r.core.convertor = None;
+    if r.shell.owner == Owner::Mpi && r.base().req_complete_cb.is_none() {
         // SAFETY: P1: not yet complete for MPI, its status filled in. Without a callback this only wakes the waiter.
         return unsafe { libmpi::ibex_request_complete(Request::as_raw(request)) };
     }
-    r.next = null_mut();
+    r.shell.next = null_mut();
     state.has_more = true;
     let Chain { first, last } = &mut state.finished;
     if first.is_null() {
         *first = request.as_ptr();
     } else {
         // SAFETY: P1: `last` is on the chain `state.finished`; P3.
-        unsafe { (**last).next = request.as_ptr() };
+        unsafe { (**last).shell.next = request.as_ptr() };
     }
     *last = request.as_ptr();
 }
@@ -119,11 +119,11 @@ pub(crate) fn tell(pml: &Pml) {
         let Some(request) = NonNull::new(state.finished.first) else { return };
         // SAFETY: P1: the request is on `state.finished`, so not given back yet; P3.
         let r = unsafe { &mut *request.as_ptr() };
-        state.finished.first = r.next;
+        state.finished.first = r.shell.next;
         // From here on, freeing the request also gives it back (`persistent.rs`).
         r.set_finished(true);
         let callback = r.base().req_complete_cb.take();
-        if r.owner == Owner::Nobody {
+        if r.shell.owner == Owner::Nobody {
             // SAFETY: P1: finished, freed by MPI, and no longer on the chain.
             unsafe { give_back(state, request) };
             continue;
@@ -153,13 +153,13 @@ pub(crate) fn tell(pml: &Pml) {
 pub(crate) unsafe fn give_back(mut state: Entered<'_, State>, request: NonNull<Request>) {
     // SAFETY: P1: the request is given back only below; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    let references = r.has_references.then(|| (r.comm(), r.data.datatype));
+    let references = r.shell.has_references.then(|| (r.comm(), r.core.data.datatype));
     if references.is_some() {
-        r.has_references = false;
+        r.shell.has_references = false;
         // SAFETY: P1: MPI has freed the request, so nobody uses Open MPI's part of it.
         unsafe { libmpi::ibex_request_fini(r.base()) };
     }
-    r.convertor = None;
+    r.core.convertor = None;
     watch::forget(r);
     // SAFETY: P1: finished or never begun, and nothing refers to it any more, as this function requires.
     unsafe { state.requests.give_back(request) };

@@ -34,9 +34,9 @@ pub(crate) enum Step {
 
 /// Returns the number of bytes that a request sends, or takes of its message.
 fn bytes(request: &mut Request) -> u64 {
-    let length = request.extent.length;
-    let bytes = if request.role == Role::Receive { request.base().req_status._ucount.min(length) } else { length };
-    bytes as u64
+    let length = request.core.extent.length;
+    let is_receive = request.core.role == Role::Receive;
+    (if is_receive { request.base().req_status._ucount.min(length) } else { length }) as u64
 }
 
 #[cold]
@@ -52,13 +52,14 @@ pub(crate) unsafe fn note(request: &mut Request, step: &Step) {
         Step::Fetched(number, bytes) => (Kind::RendezvousEnded, FETCHED, number, bytes),
         Step::Copied => (Kind::RendezvousEnded, COPIED, TransferId(0), all),
     };
-    let peer = if request.role == Role::Receive { request.base().req_status.MPI_SOURCE } else { request.peer };
+    let is_receive = request.core.role == Role::Receive;
+    let peer = if is_receive { request.base().req_status.MPI_SOURCE } else { request.core.peer };
     // SAFETY: P1: the request is not finished, so its communicator lives.
     let context = unsafe { release::context(request.comm()) };
     // A receive has a link only if it reads.
-    let has_link = request.role != Role::Receive || kind == Kind::RendezvousEnded && detail == FETCHED;
-    let is_by_port = has_link && request.link.as_local().is_none();
-    let port = if is_by_port { request.link.rail() as u8 } else { NO_PORT };
+    let has_link = !is_receive || kind == Kind::RendezvousEnded && detail == FETCHED;
+    let is_by_port = has_link && request.core.link.as_local().is_none();
+    let port = if is_by_port { request.core.link.rail() as u8 } else { NO_PORT };
     record((kind, detail), port, peer.cast_unsigned(), [number.0.into(), bytes, context.into(), 0]);
 }
 
@@ -80,11 +81,11 @@ mod tests {
     #[test]
     fn a_receive_takes_the_bytes_of_its_message_as_far_as_it_has_room() {
         let mut request = Request::unused();
-        request.extent.length = 100;
+        request.core.extent.length = 100;
         for (role, of_message, wanted) in
             [(Role::Receive, 40, 40), (Role::Receive, 140, 100), (Role::Send(Mode::Standard), 0, 100)]
         {
-            request.role = role;
+            request.core.role = role;
             request.base().req_status._ucount = of_message;
             assert_eq!(bytes(&mut request), wanted);
         }

@@ -113,11 +113,11 @@ fn ask_for_more(pml: &Pml, state: &mut State, context: u32) {
 #[inline(never)]
 pub(crate) fn way(pml: &Pml, state: &mut State, communicator: &Communicator, request: &Request) -> Way {
     let context = communicator.context;
-    let account = rails::account(pml, state, request.link);
-    let way = state.flow.outgoing.way(account, context, request.tag);
+    let account = rails::account(pml, state, request.core.link);
+    let way = state.flow.outgoing.way(account, context, request.core.tag);
     let passes = way != Way::Pends && state.flow.outgoing.may_pass(account, context);
-    let link = rails::in_communicator(pml, request.link);
-    communicator.set_link(request.peer, if passes { link } else { link.marked() });
+    let link = rails::in_communicator(pml, request.core.link);
+    communicator.set_link(request.core.peer, if passes { link } else { link.marked() });
     if let Way::Announced { .. } = way {
         add_shared(&state.flow.shown.announced_held_back, 1);
     }

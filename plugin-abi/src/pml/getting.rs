@@ -35,16 +35,16 @@ pub(crate) unsafe fn begin(
     let (Some(shared), Some(from)) = (pml.shared_memory(), link.as_local()) else { return false };
     // SAFETY: P1: the receive is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    r.link = link;
-    r.transfer = Transfer::Getting { sender, length: wanted };
-    let (to, data) = ((r.extent.start, wanted as usize), request.as_ptr().cast());
+    r.core.link = link;
+    r.core.transfer = Transfer::Getting { sender, length: wanted };
+    let (to, data) = ((r.core.extent.start, wanted as usize), request.as_ptr().cast());
     // SAFETY: P1: the receive is not finished; P3.
     unsafe { watch::begins(r, Bytes::None.posted()) };
     // SAFETY: P2: the BTL writes the memory until it calls `done`, and the receive is finished only there.
     let is_begun = pml.within(state, || unsafe { shared.get(from, to, memory.address, Some(done), data) });
     if !is_begun {
         // SAFETY: P1: the receive is not finished, since `done` is not called if nothing is read; P3.
-        unsafe { (*request.as_ptr()).transfer = Transfer::None };
+        unsafe { (*request.as_ptr()).core.transfer = Transfer::None };
     }
     is_begun
 }
@@ -71,19 +71,19 @@ unsafe extern "C" fn done(
 unsafe fn finished(pml: &Pml, state: &mut State, request: NonNull<Request>, is_read: bool) {
     // SAFETY: P1: the receive is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    let Transfer::Getting { sender, length } = r.transfer else { return };
-    r.transfer = Transfer::None;
+    let Transfer::Getting { sender, length } = r.core.transfer else { return };
+    r.core.transfer = Transfer::None;
     if is_read {
         // SAFETY: P1: the receive is not finished; P3.
         unsafe {
             watch::ends(r, Bytes::Of { offset: 0, length }.posted());
             flight::note(r, &Step::Fetched(sender, length));
         }
-        routing::control(pml, state, r.link, &Header::Finished { request: sender.0, length });
+        routing::control(pml, state, r.core.link, &Header::Finished { request: sender.0, length });
         // SAFETY: P1: the receive has all the data that it wants, and no transfer in progress.
         unsafe { finish(state, request) };
     } else {
         // SAFETY: P1: a matched receive, now with no transfer in progress.
-        unsafe { pieces::ask(pml, state, request, (r.link, sender), (length, 0)) };
+        unsafe { pieces::ask(pml, state, request, (r.core.link, sender), (length, 0)) };
     }
 }

@@ -193,7 +193,7 @@ pub(crate) unsafe fn put_aside(pml: &Pml, state: &mut State, aside: &PutAside) {
 unsafe fn is_of_watched_call(request: NonNull<Request>, length: usize) -> bool {
     // SAFETY: P1: the receive is not finished; P3.
     let request = unsafe { request.as_ref() };
-    request.owner == Owner::WatchedCall && length <= request.extent.length
+    request.shell.owner == Owner::WatchedCall && length <= request.core.extent.length
 }
 
 #[inline(never)]

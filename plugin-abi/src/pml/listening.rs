@@ -103,7 +103,7 @@ pub(crate) unsafe fn has_programs(count: usize, requests: *mut *mut sys::ompi_re
         // request is made.
         unsafe {
             let request = Request::from_raw(requests.add(index).read());
-            request.is_some_and(|request| is_programs((*request.as_ptr()).tag))
+            request.is_some_and(|request| is_programs((*request.as_ptr()).core.tag))
         }
     })
 }

@@ -109,8 +109,8 @@ unsafe fn notify(count: usize, requests: Place) {
         let Some(mut request) = (unsafe { Request::from_raw(requests.add(index).read()) }) else { continue };
         // SAFETY: P1: MPI still holds this request; P3.
         let request = unsafe { request.as_mut() };
-        if request.is_to_notify && request.base().req_state == sys::OMPI_REQUEST_INACTIVE {
-            request.is_to_notify = false;
+        if request.shell.is_to_notify && request.base().req_state == sys::OMPI_REQUEST_INACTIVE {
+            request.shell.is_to_notify = false;
             // SAFETY: P3; a persistent request holds a reference to its communicator, which is therefore alive.
             unsafe { watch::request(request, Event::Notify) };
         }

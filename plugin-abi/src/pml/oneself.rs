@@ -29,31 +29,31 @@ const PIECE: usize = 32 * 1024;
 pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: P1: only the caller has it; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    r.link = Link::ONESELF;
+    r.core.link = Link::ONESELF;
     // SAFETY: P1: not finished, so its communicator lives; P4: a call of MPI has it, so it is still the PML's.
     let communicator = unsafe { Communicator::of(r.comm()) };
-    let envelope = Envelope::new(communicator.rank, r.tag);
+    let envelope = Envelope::new(communicator.rank, r.core.tag);
     // SAFETY: P1: the send is not finished; P3.
     unsafe { watch::begins_by(r, Bytes::All.posted(), |_| Some(passage::ONESELF)) };
     let told = (|_: &Request| Some(passage::ONESELF), || {});
     // SAFETY: P3; P1: the send is not finished, so its communicator lives.
-    let id = match unsafe { watch::take_posted(communicator, envelope, Came::whole(r.extent.length), told) } {
+    let id = match unsafe { watch::take_posted(communicator, envelope, Came::whole(r.core.extent.length), told) } {
         // SAFETY: P1: a posted receive that this message matches; the send has no transfer in progress.
         Ok(receive) => return unsafe { meet(state, request, receive, envelope) },
         Err(id) => id,
     };
     let longest = pml.rails().first().map_or(0, |rail| now::eager_limit(rail.copy_size) - MAX_SIZE);
-    let is_copied = r.role == Role::Send(Mode::Standard) && r.extent.length <= longest;
+    let is_copied = r.core.role == Role::Send(Mode::Standard) && r.core.extent.length <= longest;
     let body = if is_copied {
         // SAFETY: P2: the data may be read until the send is finished.
-        let Some(body) = (unsafe { copied(&r.data, r.extent) }) else {
-            transmit::cannot_pack(state, r.extent.length);
+        let Some(body) = (unsafe { copied(&r.core.data, r.core.extent) }) else {
+            transmit::cannot_pack(state, r.core.extent.length);
             return;
         };
         body
     } else {
-        r.transfer = Transfer::Announced { registered: None, others: Vec::new(), counted: false };
-        let memory = Memory { key: 0, address: 0, length: r.extent.length as u64 };
+        r.core.transfer = Transfer::Announced { registered: None, others: Vec::new(), counted: false };
+        let memory = Memory { key: 0, address: 0, length: r.core.extent.length as u64 };
         Body::Announced(state.transfers.begin(request), memory)
     };
     let message = Arrived { from: Link::ONESELF, id, body };
@@ -72,7 +72,7 @@ pub(crate) unsafe fn receive(state: &mut State, receive: NonNull<Request>, envel
     let Some(send) = state.transfers.end(sender) else { return };
     // SAFETY: P1: the send was in `state.transfers` until now, and the receive is matched and not finished; P3.
     unsafe {
-        (*send.as_ptr()).transfer = Transfer::None;
+        (*send.as_ptr()).core.transfer = Transfer::None;
         meet(state, send, receive, envelope);
     }
 }
@@ -84,13 +84,13 @@ pub(crate) unsafe fn receive(state: &mut State, receive: NonNull<Request>, envel
 unsafe fn meet(state: &mut State, send: NonNull<Request>, receive: NonNull<Request>, envelope: Envelope) {
     // SAFETY: P1: both are not finished; P3: they are two different requests.
     let (s, r) = unsafe { (&mut *send.as_ptr(), &mut *receive.as_ptr()) };
-    let (length, room) = (s.extent.length, r.extent.length);
+    let (length, room) = (s.core.extent.length, r.core.extent.length);
     let error = if length > room { sys::MPI_ERR_TRUNCATE as i32 } else { sys::OPAL_SUCCESS };
     // SAFETY: P1: both are not finished; P2; P3.
     unsafe {
         note(r, &Outcome { source: envelope.source(), tag: envelope.tag(), length, error });
         watch::begins(r, Bytes::All.posted());
-        if !copy((&s.data, s.extent), (&r.data, r.extent), length.min(room)) {
+        if !copy((&s.core.data, s.core.extent), (&r.core.data, r.core.extent), length.min(room)) {
             note_not_put(r);
         }
         watch::ends(s, Bytes::None.posted());

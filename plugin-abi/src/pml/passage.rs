@@ -75,21 +75,21 @@ pub(crate) unsafe fn tell_at_once(listeners: &Listeners, id: u64, spec: &Spec) {
 
 /// Returns the passage of a send whose message is sent whole, or waits for the port.
 pub(crate) fn sent(pml: &Pml, state: &mut State, request: &Request, waits: bool) -> Passage {
-    let link = rails::route(pml, state, request.link);
+    let link = rails::route(pml, state, request.core.link);
     let header = header_of(request);
-    let has_gaps = request.extent.start.is_null();
-    let how = at_once((header, request.extent.length), has_gaps, waits, inline_of(pml.rails().get(link.rail())));
+    let has_gaps = request.core.extent.start.is_null();
+    let how = at_once((header, request.core.extent.length), has_gaps, waits, inline_of(pml.rails().get(link.rail())));
     by(pml, link, how, 1)
 }
 
 /// Returns the length of the header of a message that is sent whole.
 fn header_of(request: &Request) -> usize {
-    if request.role != Role::Send(Mode::Synchronous) {
+    if request.core.role != Role::Send(Mode::Synchronous) {
         return EAGER_SIZE;
     }
     // SAFETY: P1: the send is not finished, so its communicator lives. It has listeners, so it is the PML's.
     let communicator = unsafe { Communicator::of(request.comm()) };
-    synchronous(communicator.context, communicator.rank, request.tag)
+    synchronous(communicator.context, communicator.rank, request.core.tag)
 }
 
 /// Returns the length of the header of a synchronous message.
@@ -179,7 +179,7 @@ pub(crate) fn came(
     if from.as_local().is_some() {
         return Some(SHARED_MEMORY);
     }
-    Some(by(pml, from, not_read(memory, receive.extent.length, receive.extent.start.is_null())?, 1))
+    Some(by(pml, from, not_read(memory, receive.core.extent.length, receive.core.extent.start.is_null())?, 1))
 }
 
 /// [`unreadable`] for a receive of `room` bytes; `None` if the receiver may read the message.

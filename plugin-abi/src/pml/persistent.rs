@@ -107,7 +107,7 @@ pub(super) unsafe fn start(request: NonNull<Request>) -> c_int {
     let r = unsafe { &mut *request.as_ptr() };
     watch::forget(r);
     // Each arm activates only where no error can follow, because an active request must complete.
-    let state = match r.role {
+    let state = match r.core.role {
         Role::Receive => {
             let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
             activate(r);
@@ -116,7 +116,7 @@ pub(super) unsafe fn start(request: NonNull<Request>) -> c_int {
             state
         }
         Role::Send(Mode::Buffered) => {
-            let outgoing = Outgoing { data: r.data, to: r.peer, tag: r.tag, comm: r.comm() };
+            let outgoing = Outgoing { data: r.core.data, to: r.core.peer, tag: r.core.tag, comm: r.comm() };
             // SAFETY: P4: the arguments with which it was made; it holds references to their communicator and datatype.
             let (mut state, copy) = match unsafe { send::copy_and_enter(pml, &outgoing) } {
                 Ok(entered) => entered,
@@ -134,7 +134,7 @@ pub(super) unsafe fn start(request: NonNull<Request>) -> c_int {
         }
         Role::Send(_) => {
             // SAFETY: P4: a rank of a communicator that lives, because the request holds a reference.
-            let link = unsafe { peer::link(pml, r.comm(), r.peer) };
+            let link = unsafe { peer::link(pml, r.comm(), r.core.peer) };
             let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
             activate(r);
             // SAFETY: P1: filled in, with no transfer in progress; P3.
@@ -147,7 +147,7 @@ pub(super) unsafe fn start(request: NonNull<Request>) -> c_int {
 }
 
 fn activate(request: &mut Request) {
-    request.is_to_notify = true;
+    request.shell.is_to_notify = true;
     request.set_finished(false);
     request.base().req_complete = null_mut();
     request.base().req_state = sys::OMPI_REQUEST_ACTIVE;
@@ -175,7 +175,7 @@ unsafe extern "C" fn request_free(place: *mut *mut sys::ompi_request_t) -> c_int
         } else {
             // SAFETY: P3; the request's reference keeps the communicator alive.
             unsafe { watch::freed(r, false) };
-            r.owner = Owner::Nobody;
+            r.shell.owner = Owner::Nobody;
         }
         sys::OPAL_SUCCESS
     })
@@ -191,7 +191,7 @@ unsafe extern "C" fn request_cancel(request: *mut sys::ompi_request_t, _flag: c_
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         // SAFETY: P1: MPI holds it; P3.
         unsafe {
-            if (*request.as_ptr()).role == Role::Receive {
+            if (*request.as_ptr()).core.role == Role::Receive {
                 receive::cancel(&mut state, request);
             }
         }

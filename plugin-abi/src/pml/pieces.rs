@@ -14,7 +14,7 @@ use engine::messenger::transfer_id::TransferId;
 
 use super::backlog::{Payload, Then};
 use super::buffer::{Content, SendBuffer, SendBuffers};
-use super::datatype::{Convertor, Extent};
+use super::datatype::{Convertor, Data, Extent};
 use super::finish::{finish, note_not_put};
 use super::flight::Step;
 use super::instance::{Pml, Rail, State};
@@ -42,7 +42,7 @@ pub(crate) unsafe fn ask(
     let receiver = state.transfers.begin(request);
     // SAFETY: P1: the receive is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    r.transfer = Transfer::Gathering { id: receiver, state: Gathering::new(wanted) };
+    r.core.transfer = Transfer::Gathering { id: receiver, state: Gathering::new(wanted) };
     let header = Header::ClearToSend { request: sender.0, receive: receiver.0, why, length: wanted };
     routing::control(pml, state, from, &header);
 }
@@ -52,7 +52,7 @@ pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *co
     let Some(request) = state.transfers.get(receiver) else { return };
     // SAFETY: P1: in `state.transfers`; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    let Transfer::Gathering { id, state: gathering } = &mut r.transfer else { return };
+    let Transfer::Gathering { id, state: gathering } = &mut r.core.transfer else { return };
     let (offset, length) = gathering.take(length as u64);
     let (id, is_complete) = (*id, gathering.is_complete());
     let moved = Bytes::Of { offset, length }.completed();
@@ -60,21 +60,21 @@ pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *co
         // SAFETY: P1: the receive is not finished; P3.
         unsafe { watch::begins(r, moved) };
     }
-    if r.extent.start.is_null() {
+    if r.core.extent.start.is_null() {
         // One convertor for all fragments: it continues where the last one ended. Without one the rest is only counted.
         if offset == 0 {
             // SAFETY: P2: the user's buffer may be written until the receive is finished.
-            r.convertor = unsafe { Convertor::unpacking(&r.data) };
+            r.core.convertor = unsafe { Convertor::unpacking(&r.core.data) };
         }
         // SAFETY: `from` has at least `length` bytes, as `take` returns no more than the fragment has.
-        let is_put = r.convertor.as_mut().is_some_and(|convertor| unsafe { convertor.unpack(from, length as usize) });
+        let is_put = r.core.convertor.as_mut().is_some_and(|to| unsafe { to.unpack(from, length as usize) });
         if !is_put {
-            r.convertor = None;
+            r.core.convertor = None;
             note_not_put(r);
         }
     } else {
         // SAFETY: P2: the receive asked for no more bytes than it has room for; `from` has at least `length` bytes.
-        unsafe { r.extent.start.add(offset as usize).copy_from_nonoverlapping(from, length as usize) };
+        unsafe { r.core.extent.start.add(offset as usize).copy_from_nonoverlapping(from, length as usize) };
     }
     if is_complete {
         state.transfers.end(id);
@@ -82,8 +82,8 @@ pub(crate) unsafe fn received(state: &mut State, receiver: TransferId, from: *co
         unsafe {
             watch::ends(r, if offset == 0 { Bytes::None.completed() } else { moved });
             flight::note(r, &Step::Copied);
-            r.transfer = Transfer::None;
-            r.convertor = None;
+            r.core.transfer = Transfer::None;
+            r.core.convertor = None;
             finish(state, request);
         }
     } else if offset > 0 {
@@ -102,8 +102,8 @@ pub(crate) fn wanted(
     let Some(request) = state.transfers.get(sender) else { return };
     // SAFETY: P1: in `state.transfers`; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    let length = r.extent.length as u64;
-    if !matches!(r.transfer, Transfer::Announced { .. }) || !(1..=length).contains(&asked) {
+    let length = r.core.extent.length as u64;
+    if !matches!(r.core.transfer, Transfer::Announced { .. }) || !(1..=length).contains(&asked) {
         transmit::failed_for(state, &messages::asked_for(asked, length));
         return;
     }
@@ -113,14 +113,14 @@ pub(crate) fn wanted(
     // SAFETY: P1: the send is not finished.
     unsafe { flight::note(r, &Step::Answered { number: sender, wants_copies: true }) };
     let sending = Transfer::Sending { state: Sending::new(asked, MOST), receiver, is_starved: false };
-    let announced = std::mem::replace(&mut r.transfer, sending);
+    let announced = std::mem::replace(&mut r.core.transfer, sending);
     if let Transfer::Announced { registered: Some(_), .. } = announced {
-        let link = r.link;
+        let link = r.core.link;
         // SAFETY: P1: the send is not finished; P3.
         unsafe { watch::goes(r, |_| Some(passage::wanted(pml, state, link, why))) };
     }
     // SAFETY: R3: the receiver will not read the message.
-    unsafe { striped::put_back(pml, r.link, announced) };
+    unsafe { striped::put_back(pml, r.core.link, announced) };
     // SAFETY: P1: a send whose transfer is `Sending`, and which is not in `state.starved`.
     unsafe { send(pml, state, request) };
     resume::answered(pml, state, counted);
@@ -133,13 +133,13 @@ pub(crate) fn wanted(
 unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: P1: the send is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    if let Some(to) = r.link.as_local() {
+    if let Some(to) = r.core.link.as_local() {
         // SAFETY: P1: its transfer is `Sending`, and it is not in `state.starved`.
         return unsafe { send_locally(pml, state, request, to) };
     }
-    while let Transfer::Sending { state: sending, receiver, is_starved } = &mut r.transfer {
+    while let Transfer::Sending { state: sending, receiver, is_starved } = &mut r.core.transfer {
         let Some(offset) = sending.next_offset() else { return };
-        let link = rails::route(pml, state, r.link);
+        let link = rails::route(pml, state, r.core.link);
         let Some(rail) = pml.rails().get(link.rail()) else { return };
         let Some(mut port) = rail.enter() else { return };
         let Some(buffer) = state.buffers[link.rail()].take_large(&mut port) else {
@@ -160,12 +160,12 @@ unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
         let length = unsafe {
             let start = (*buffer.as_ptr()).start();
             start.copy_from_nonoverlapping(header.as_ptr(), header.len());
-            pack(&mut r.convertor, r.extent.start, (&r.data, r.extent.length), offset, (start.add(header.len()), room))
+            pack(&mut r.core.convertor, (&r.core.data, r.core.extent), offset, (start.add(header.len()), room))
         };
         if length == 0 {
             // SAFETY: P3, R2: just taken from these buffers, and not sent.
             unsafe { state.buffers[link.rail()].give_back(buffer) };
-            transmit::cannot_pack(state, r.extent.length);
+            transmit::cannot_pack(state, r.core.extent.length);
             return;
         }
         sending.sent(length as u64);
@@ -194,7 +194,7 @@ unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
 unsafe fn send_unregistered(pml: &Pml, state: &mut State, request: NonNull<Request>, (link, rail): (Link, &Rail)) {
     // SAFETY: P1: the send is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    let Transfer::Sending { state: sending, receiver, .. } = &mut r.transfer else { return };
+    let Transfer::Sending { state: sending, receiver, .. } = &mut r.core.transfer else { return };
     let Some(offset) = sending.next_offset().filter(|_| !sending.is_under_way()) else { return };
     let header = Header::Fragment { receive: receiver.0, offset }.encode();
     let header = header.as_slice();
@@ -203,9 +203,9 @@ unsafe fn send_unregistered(pml: &Pml, state: &mut State, request: NonNull<Reque
     let room = &mut bytes[header.len()..];
     let room = (room.as_mut_ptr(), room.len());
     // SAFETY: P2; `room` is our own memory.
-    let length = unsafe { pack(&mut r.convertor, r.extent.start, (&r.data, r.extent.length), offset, room) };
+    let length = unsafe { pack(&mut r.core.convertor, (&r.core.data, r.core.extent), offset, room) };
     if length == 0 {
-        transmit::cannot_pack(state, r.extent.length);
+        transmit::cannot_pack(state, r.core.extent.length);
         return;
     }
     sending.sent(length as u64);
@@ -237,24 +237,24 @@ unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, 
     let r = unsafe { &mut *request.as_ptr() };
     let Some(shared) = pml.shared_memory() else { return };
     let room = shared.room();
-    while let Transfer::Sending { state: sending, receiver, .. } = &mut r.transfer {
+    while let Transfer::Sending { state: sending, receiver, .. } = &mut r.core.transfer {
         let Some(offset) = sending.next_offset() else { return };
         let header = Header::Fragment { receive: receiver.0, offset };
-        let (length, payload) = if r.extent.start.is_null() {
-            let mut bytes = vec![0; room.min(r.extent.length - offset as usize)];
-            let (data, place) = ((&r.data, r.extent.length), (bytes.as_mut_ptr(), bytes.len()));
+        let (length, payload) = if r.core.extent.start.is_null() {
+            let mut bytes = vec![0; room.min(r.core.extent.length - offset as usize)];
+            let place = (bytes.as_mut_ptr(), bytes.len());
             // SAFETY: P2; `place` is our own memory.
-            let length = unsafe { pack(&mut r.convertor, r.extent.start, data, offset, place) };
+            let length = unsafe { pack(&mut r.core.convertor, (&r.core.data, r.core.extent), offset, place) };
             bytes.truncate(length);
             (length, Payload::Packed(bytes))
         } else {
-            let length = (r.extent.length - offset as usize).min(room);
+            let length = (r.core.extent.length - offset as usize).min(room);
             // SAFETY: P2: within the message, which has more than `offset` bytes.
-            let start = unsafe { r.extent.start.add(offset as usize) };
+            let start = unsafe { r.core.extent.start.add(offset as usize) };
             (length, Payload::InPlace(Extent { start, length }))
         };
         if length == 0 {
-            transmit::cannot_pack(state, r.extent.length);
+            transmit::cannot_pack(state, r.core.extent.length);
             return;
         }
         sending.sent(length as u64);
@@ -263,8 +263,8 @@ unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, 
         // SAFETY: P1: the send is not finished; P3.
         unsafe { watch::piece_sent(r, (offset, length), is_last) };
         if is_done {
-            r.transfer = Transfer::None;
-            r.convertor = None;
+            r.core.transfer = Transfer::None;
+            r.core.convertor = None;
             // SAFETY: P1: all is sent, and no fragment waits.
             return unsafe { finish(state, request) };
         }
@@ -277,8 +277,7 @@ unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, 
 /// P2: the data of a send, which has more than `offset` bytes. `to` may be written for `room` bytes.
 unsafe fn pack(
     convertor: &mut Option<Convertor>,
-    start: *mut u8,
-    (data, total): (&super::datatype::Data, usize),
+    (data, Extent { start, length: total }): (&Data, Extent),
     offset: u64,
     (to, room): (*mut u8, usize),
 ) -> usize {
@@ -300,10 +299,10 @@ unsafe fn pack(
 pub(crate) unsafe fn piece_done(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: P1: a send with a fragment in flight is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    let Transfer::Sending { state: sending, is_starved, .. } = &mut r.transfer else { return };
+    let Transfer::Sending { state: sending, is_starved, .. } = &mut r.core.transfer else { return };
     if sending.done() {
-        r.transfer = Transfer::None;
-        r.convertor = None;
+        r.core.transfer = Transfer::None;
+        r.core.convertor = None;
         // SAFETY: P1: all is sent, so no fragment is in flight or waits for a buffer.
         unsafe { finish(state, request) };
     } else if state.starved.is_empty() {
@@ -325,7 +324,7 @@ pub(crate) fn feed_starved(pml: &Pml, state: &mut State) {
         let Some(request) = state.starved.pop_front() else { return };
         // SAFETY: P1: it was in `state.starved`, so its transfer is `Sending`; it is not there any more; P3.
         unsafe {
-            if let Transfer::Sending { is_starved, .. } = &mut (*request.as_ptr()).transfer {
+            if let Transfer::Sending { is_starved, .. } = &mut (*request.as_ptr()).core.transfer {
                 *is_starved = false;
             }
             send(pml, state, request);
@@ -344,8 +343,8 @@ mod tests {
     /// Makes a request of a blocking call for `LENGTH` bytes; `start` is null for data with gaps.
     fn request(role: Role, start: *mut u8, transfer: Transfer) -> Box<Request> {
         let mut request = Box::new(Request::unused());
-        (request.role, request.owner, request.transfer) = (role, Owner::Call, transfer);
-        request.extent = Extent { start, length: LENGTH };
+        (request.core.role, request.shell.owner, request.core.transfer) = (role, Owner::Call, transfer);
+        request.core.extent = Extent { start, length: LENGTH };
         request
     }
 
@@ -360,7 +359,7 @@ mod tests {
             let sender = state.transfers.begin(NonNull::from(&mut *send));
             wanted(&pml, &mut state, (sender, TransferId(7)), (asked, 0));
             assert!(state.has_failed);
-            assert!(matches!(send.transfer, Transfer::Announced { .. }), "nothing is sent");
+            assert!(matches!(send.core.transfer, Transfer::Announced { .. }), "nothing is sent");
         }
     }
 
@@ -376,7 +375,7 @@ mod tests {
         let mut comm: sys::ompi_communicator_t = unsafe { std::mem::zeroed() };
         receive.base().req_mpi_object.comm = &raw mut comm;
         let receiver = state.transfers.begin(NonNull::from(&mut *receive));
-        receive.transfer = Transfer::Gathering { id: receiver, state: gathering };
+        receive.core.transfer = Transfer::Gathering { id: receiver, state: gathering };
         let piece = [1; LENGTH];
         // SAFETY: P1: the receive lives until the end of the test; `piece` has 40 bytes.
         unsafe { received(&mut state, receiver, piece.as_ptr(), 40) };

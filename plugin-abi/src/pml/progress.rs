@@ -351,7 +351,7 @@ fn handle_request(
 unsafe fn sent_without_buffer(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: P1: the send is not finished; `Sending`: this was a fragment, else the whole message.
     unsafe {
-        match &(*request.as_ptr()).transfer {
+        match &(*request.as_ptr()).core.transfer {
             Transfer::Sending { .. } => pieces::piece_done(pml, state, request),
             _ => resume::message_sent(pml, state, request),
         }

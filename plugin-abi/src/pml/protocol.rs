@@ -29,11 +29,11 @@ pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Reques
     }
     // SAFETY: P1: only the caller has the request; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    r.link = rails::route(pml, state, link);
+    r.core.link = rails::route(pml, state, link);
     // SAFETY: P1: not finished, so its communicator lives; P4: a call of MPI has it, so it is still the PML's.
     let communicator = unsafe { Communicator::of(r.comm()) };
     // If not, the link is marked or the peer has moved: `flow::way` stores the link anew.
-    let is_noted = communicator.link(r.peer) == rails::in_communicator(pml, r.link);
+    let is_noted = communicator.link(r.core.peer) == rails::in_communicator(pml, r.core.link);
     let is_free = state.flow.outgoing.is_free() && is_noted;
     let way = if is_free { Way::Free } else { flow::way(pml, state, communicator, r) };
     // SAFETY: P1: filled in, not begun, and only the caller has it.
@@ -44,13 +44,13 @@ pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Reques
 pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Way) {
     // SAFETY: P1: only the caller has the request; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    let link = r.link;
+    let link = r.core.link;
     // SAFETY: P1: not finished, so its communicator lives; the PML still has it, as this function requires.
     let communicator = unsafe { Communicator::of(r.comm()) };
-    let of = Match { context: communicator.context, rank: communicator.rank, tag: r.tag };
+    let of = Match { context: communicator.context, rank: communicator.rank, tag: r.core.tag };
     let Some(eager_limit) = transmit::eager_limit(pml, link) else { return };
-    let is_synchronous = r.role == Role::Send(Mode::Synchronous);
-    let is_long = r.extent.length > eager_limit;
+    let is_synchronous = r.core.role == Role::Send(Mode::Synchronous);
+    let is_long = r.core.extent.length > eager_limit;
     if way == Way::Pends {
         return flow::pend(pml, state, link, of.context, request);
     }
@@ -66,7 +66,7 @@ pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>,
         },
         Way::Free | Way::Pends => {}
     }
-    let (data, extent) = (r.data, r.extent);
+    let (data, extent) = (r.core.data, r.core.extent);
     let data = (&data, extent);
     // SAFETY: P1: not finished; P3. Its data is handed to the port below.
     unsafe { watch::begins(r, Bytes::All.posted()) };
@@ -74,7 +74,7 @@ pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>,
         let sender = state.transfers.begin(request);
         // SAFETY: P1: the send is not finished.
         unsafe { flight::note(r, &Step::Announced(sender)) };
-        r.transfer = Transfer::Announced { registered: None, others: Vec::new(), counted: false };
+        r.core.transfer = Transfer::Announced { registered: None, others: Vec::new(), counted: false };
         let header = Header::Synchronous(of, sender.0);
         // SAFETY: P2: the data may be read until the send is finished, which the receiver's answer does.
         unsafe { routing::message(pml, state, link, &header, data, None) }
@@ -119,8 +119,8 @@ unsafe fn announce(
     let r = unsafe { &mut *request.as_ptr() };
     // SAFETY: P1: the send is not finished.
     unsafe { flight::note(r, &Step::Announced(sender)) };
-    let rail = pml.rails().get(r.link.rail());
-    let Extent { start, length } = r.extent;
+    let rail = pml.rails().get(r.core.link.rail());
+    let Extent { start, length } = r.core.extent;
     let access = sys::MCA_RCACHE_ACCESS_REMOTE_READ;
     let address = start.expose_provenance() as u64;
     let registered = NonNull::new(start).filter(|_| is_long).zip(rail).and_then(|(start, rail)| {
@@ -140,10 +140,10 @@ unsafe fn announce(
     };
     let others = match registered {
         // SAFETY: P2, M3: the memory may be read until the send is finished, and its registrations end before.
-        Some(_) => unsafe { striped::register(pml, state, r.link, r.extent) },
+        Some(_) => unsafe { striped::register(pml, state, r.core.link, r.core.extent) },
         None => Vec::new(),
     };
-    let (link, rails) = (r.link, 1 + others.len());
+    let (link, rails) = (r.core.link, 1 + others.len());
     // No transfer begins yet: copies begin with the first, and the receiver's answer is the first sign of a read.
     // SAFETY: P1: not finished; P3.
     unsafe { watch::goes(r, |_| Some(passage::announced(pml, link, (memory, why), rails))) };
@@ -154,5 +154,5 @@ unsafe fn announce(
         }
         _ => _ = routing::control(pml, state, link, &Header::Announce(of, sender.0, memory)),
     }
-    r.transfer = Transfer::Announced { registered, others, counted };
+    r.core.transfer = Transfer::Announced { registered, others, counted };
 }

@@ -74,18 +74,18 @@ pub(crate) unsafe fn begin(
         let rail = pml.rails().get(link.rail())?;
         let access = sys::MCA_RCACHE_ACCESS_LOCAL_WRITE;
         // SAFETY: P2, M3: the memory is mapped until the receive is finished, and `take` ends the registration before.
-        let registered = unsafe { rail.port().memory().register(r.extent.start.cast(), wanted as usize, access) }?;
+        let registered = unsafe { rail.port().memory().register(r.core.extent.start.cast(), wanted as usize, access) }?;
         Some((Lane { link, key, registered }, rail.port().attributes().mbps, piece.min(rail.read_limit)))
     });
     let Some(reading) = Reading::new(wanted, lanes) else { return false };
-    r.link = link;
-    r.transfer =
+    r.core.link = link;
+    r.core.transfer =
         Transfer::Reading(Reads { state: reading, sender, from: link, address: memory.address, watched: None });
     // SAFETY: P1: the receive is not finished, and its transfer is `Reading` now; P3.
     unsafe {
         watch::begins_by(r, Bytes::None.posted(), |r| read_by(pml, r));
         let watched = WatchedReads::of(r, memory.address, wanted);
-        if let Transfer::Reading(reads) = &mut r.transfer {
+        if let Transfer::Reading(reads) = &mut r.core.transfer {
             reads.watched = watched;
         }
         post(pml, state, request);
@@ -94,7 +94,7 @@ pub(crate) unsafe fn begin(
 }
 
 fn read_by(pml: &Pml, request: &Request) -> Option<Passage> {
-    let Transfer::Reading(reads) = &request.transfer else { return None };
+    let Transfer::Reading(reads) = &request.core.transfer else { return None };
     let mut lanes = reads.state.paths();
     let rails = lanes.len();
     Some(passage::by(pml, lanes.next()?.link, (Protocol::Read, Reason::Size), rails))
@@ -104,11 +104,11 @@ fn read_by(pml: &Pml, request: &Request) -> Option<Passage> {
 unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: P1: a receive that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    let Transfer::Reading(reads) = &mut r.transfer else { return };
+    let Transfer::Reading(reads) = &mut r.core.transfer else { return };
     let (lanes, mut at) = (reads.state.paths().len(), 0);
     while at < lanes {
         // SAFETY: P1: a receive that is being read; its data starts at `extent.start`.
-        let is_posted = unsafe { post_on(pml, reads, at, r.extent.start, request) };
+        let is_posted = unsafe { post_on(pml, reads, at, r.core.extent.start, request) };
         // If the lane has failed, all other lanes take its reads.
         at = if is_posted { at + 1 } else { 0 };
     }
@@ -168,7 +168,7 @@ unsafe fn ask_for_copies(pml: &Pml, state: &mut State, request: NonNull<Request>
 unsafe fn take(pml: &Pml, request: NonNull<Request>) -> Option<Reads> {
     // SAFETY: P1: a receive that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    let Transfer::Reading(reads) = std::mem::replace(&mut r.transfer, Transfer::None) else { return None };
+    let Transfer::Reading(reads) = std::mem::replace(&mut r.core.transfer, Transfer::None) else { return None };
     for lane in reads.state.paths() {
         if let Some(rail) = pml.rails().get(lane.link.rail()) {
             // SAFETY: R3: no read is in flight.
@@ -188,7 +188,7 @@ pub(crate) unsafe fn read_done(
 ) {
     // SAFETY: P1: the receive is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
-    let Transfer::Reading(reads) = &mut r.transfer else { return };
+    let Transfer::Reading(reads) = &mut r.core.transfer else { return };
     let lane = reads.state.paths().map(|lane| lane.link).enumerate().find(|(_, link)| link.rail() == rail);
     let Some((at, link)) = lane else { return };
     if outcome.is_err() {
@@ -241,15 +241,15 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId) {
     let r = unsafe { &mut *request.as_ptr() };
     // SAFETY: P1: the send is not finished.
     let counted = unsafe { resume::counted(r) };
-    let transfer = std::mem::replace(&mut r.transfer, Transfer::None);
-    let moved = Bytes::Of { offset: 0, length: r.extent.length as u64 }.completed();
+    let transfer = std::mem::replace(&mut r.core.transfer, Transfer::None);
+    let moved = Bytes::Of { offset: 0, length: r.core.extent.length as u64 }.completed();
     // SAFETY: P1: the send is not finished, and its transfer ends here; P3; R3: the receiver has read.
     unsafe {
         // The adapter does not report a peer's reads, so both events are raised now. Those of a whole message were
         // raised when it was posted.
         watch::begins(r, Bytes::None.completed());
         watch::ends(r, moved);
-        striped::put_back(pml, r.link, transfer);
+        striped::put_back(pml, r.core.link, transfer);
         flight::note(r, &Step::Answered { number: sender, wants_copies: false });
         finish(state, request);
     }

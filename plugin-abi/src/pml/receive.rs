@@ -84,7 +84,7 @@ unsafe fn receive<const WATCHED: bool>(pml: &Pml, wanted: &Wanted, status: *mut 
         let posting = match listeners {
             None => post_as(pml, &mut state, request, pattern()),
             Some(listeners) => {
-                (*request.as_ptr()).owner = Owner::WatchedCall;
+                (*request.as_ptr()).shell.owner = Owner::WatchedCall;
                 introduce(request, wanted);
                 post_watched(pml, &mut state, request, pattern(), listeners)
             }
@@ -98,7 +98,7 @@ unsafe fn introduce(request: NonNull<Request>, wanted: &Wanted) {
     // SAFETY: P1: only the caller has it; P4: MPI's communicator.
     unsafe {
         let r = &mut *request.as_ptr();
-        let of = (watch::RECEIVE, r.extent.length);
+        let of = (watch::RECEIVE, r.core.extent.length);
         let spec = watch::spec(wanted.comm, &wanted.data, (wanted.from, wanted.tag), of);
         watch::introduce(r, number(), spec);
     }
@@ -165,7 +165,7 @@ unsafe fn receive_nonblocking<const WATCHED: bool>(
             }
         };
         if let Posting::Waits(name) = posting {
-            (*request.as_ptr()).posted = name;
+            (*request.as_ptr()).shell.posted = name;
         }
     }
     leave(pml, state);
@@ -245,13 +245,13 @@ unsafe fn of_message(data: Data, message: *mut *mut sys::ompi_message_t) -> (Wan
 pub(crate) unsafe fn fill(request: NonNull<Request>, wanted: &Wanted, owner: Owner) {
     // SAFETY: P1: only the caller has it.
     let r = unsafe { &mut *request.as_ptr() };
-    r.role = Role::Receive;
-    r.owner = owner;
+    r.core.role = Role::Receive;
+    r.shell.owner = owner;
     // SAFETY: P4: MPI's datatype lives.
-    r.extent = unsafe { wanted.data.extent() };
+    r.core.extent = unsafe { wanted.data.extent() };
     // Only requests that MPI or a tool sees, and convertors, use these fields.
-    if owner != Owner::Call || r.extent.start.is_null() {
-        (r.peer, r.tag, r.data) = (wanted.from, wanted.tag, wanted.data);
+    if owner != Owner::Call || r.core.extent.start.is_null() {
+        (r.core.peer, r.core.tag, r.core.data) = (wanted.from, wanted.tag, wanted.data);
     }
     r.base().req_mpi_object.comm = wanted.comm;
     r.set_finished(false);
@@ -261,8 +261,8 @@ pub(crate) unsafe fn fill(request: NonNull<Request>, wanted: &Wanted, owner: Own
 pub(crate) unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: P1: filled in, and only the caller has it; P3: no other thread sees it while the PML is entered.
     unsafe {
-        let (peer, tag, comm) = ((*request.as_ptr()).peer, (*request.as_ptr()).tag, (*request.as_ptr()).comm());
-        let pattern = Pattern::new(peer, tag);
+        let comm = (*request.as_ptr()).comm();
+        let pattern = Pattern::new((*request.as_ptr()).core.peer, (*request.as_ptr()).core.tag);
         let posting = match Listeners::of(comm) {
             None => post_as(pml, state, request, pattern),
             Some(listeners) => {
@@ -271,7 +271,7 @@ pub(crate) unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request
             }
         };
         if let Posting::Waits(name) = posting {
-            (*request.as_ptr()).posted = name;
+            (*request.as_ptr()).shell.posted = name;
         }
     }
 }
@@ -374,7 +374,7 @@ pub(super) unsafe fn take(pml: &Pml, state: &mut State, request: NonNull<Request
         match queues.take(handle) {
             Some(message) => {
                 let r = &mut *request.as_ptr();
-                (r.peer, r.tag) = (message.envelope.source(), message.envelope.tag());
+                (r.core.peer, r.core.tag) = (message.envelope.source(), message.envelope.tag());
                 watch::request(r, Event::Activate);
                 let communicator = Communicator::of(comm);
                 watch::match_probed(r, &message, |receive, found| {
@@ -448,7 +448,7 @@ pub(crate) unsafe fn cancel(state: &mut State, request: NonNull<Request>) {
     }
     // SAFETY: P3; the communicator is still the PML's. A receive that was matched at once has the name of an earlier
     // use, but `cancel` compares the request as well.
-    if unsafe { Communicator::of(r.comm()).cancel(r.posted, request) } {
+    if unsafe { Communicator::of(r.comm()).cancel(r.shell.posted, request) } {
         let outcome =
             finish::Outcome { source: sys::MPI_ANY_SOURCE, tag: sys::MPI_ANY_TAG, length: 0, error: sys::OPAL_SUCCESS };
         // SAFETY: P1: it is in no queue any more, and not finished; P3.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A request: Open MPI's part, then the PML's record of a send or a receive. MPI never sees that of a blocking call.
 //!
-//! Grade: hot. Threads: the one that has entered the PML; for `is_finished` and Open MPI's part, any. Tests: the MPI
-//! programs of `hw-tests`.
+//! The record has three parts: who holds the request ([`Shell`]), what the protocols need ([`Core`]), and what tools
+//! know of it ([`Watched`]). Grade: hot. Threads: the one that has entered the PML; for `is_finished` and Open MPI's
+//! part, any. Tests: below, and the MPI programs of `hw-tests`.
 
 use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
@@ -69,34 +70,51 @@ pub(crate) enum Transfer {
 
 #[repr(C, align(16))]
 pub(crate) struct Request {
+    /// Has the communicator, the status and the callback.
     base: sys::ompi_request_t,
+    pub(crate) shell: Shell,
+    pub(crate) core: Core,
+    pub(crate) watched: Watched,
+}
+
+#[repr(C)]
+pub(crate) struct Shell {
     /// Next request on the free list, or on the chain of finished requests.
     pub(crate) next: *mut Request,
-    is_finished: AtomicBool,
-    pub(crate) owner: Owner,
-    pub(crate) role: Role,
+    /// Attached memory of a buffered send, freed when the message has been sent; else null.
+    pub(crate) attached: *mut u8,
+    /// Name by which a posted receive is cancelled.
+    pub(crate) posted: u64,
+    /// Puts `owner` beside the core's `role`: a receive writes both by one instruction.
+    _padding: [u8; 4],
+    /// Whether a persistent request was started, and no event has reported the end of its wait.
+    pub(crate) is_to_notify: bool,
     /// Whether the request holds references to its communicator and datatype.
     pub(crate) has_references: bool,
+    is_finished: AtomicBool,
+    pub(crate) owner: Owner,
+}
+
+#[repr(C)]
+pub(crate) struct Core {
+    pub(crate) role: Role,
+    pub(crate) told: Told,
     /// Rank of the peer, or `MPI_ANY_SOURCE`.
     pub(crate) peer: i32,
     pub(crate) tag: i32,
-    pub(crate) data: Data,
     pub(crate) extent: Extent,
-    /// Name by which a posted receive is cancelled.
-    pub(crate) posted: u64,
+    pub(crate) data: Data,
     /// Link to the peer, of sends and transfers.
     pub(crate) link: Link,
     pub(crate) transfer: Transfer,
     pub(crate) convertor: Option<Convertor>,
-    /// Attached memory of a buffered send, freed when the message has been sent; else null.
-    pub(crate) attached: *mut u8,
+}
+
+pub(crate) struct Watched {
     /// Number that tools know the request by; 0 before its first event.
     pub(crate) id: u64,
     /// Arguments of the MPI call, as events report them; valid unless `id` is 0.
     pub(crate) spec: Spec,
-    pub(crate) told: Told,
-    /// Whether a persistent request was started, and no event has reported the end of its wait.
-    pub(crate) is_to_notify: bool,
     /// Numbers of the receive and of its message, for the protocol event. Valid only if the first equals `id`.
     pub(crate) message: (u64, u64),
 }
@@ -119,7 +137,7 @@ impl Owner {
 // SAFETY: a request on a free list is not on the chain of finished requests, which also uses `next`. It has neither a
 // transfer nor a convertor, so any thread may use it.
 unsafe impl Linked for Request {
-    const NEXT: usize = offset_of!(Request, next);
+    const NEXT: usize = offset_of!(Request, shell.next);
 }
 
 /// Functions of a request, for Open MPI.
@@ -175,28 +193,28 @@ impl Request {
     pub(super) fn unused() -> Self {
         // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
         let base = unsafe { std::mem::zeroed() };
-        Request {
-            base,
+        let shell = Shell {
             next: null_mut(),
+            attached: null_mut(),
+            posted: 0,
+            _padding: [0; 4],
+            is_to_notify: false,
+            has_references: false,
             is_finished: AtomicBool::new(false),
             owner: Owner::Nobody,
+        };
+        let core = Core {
             role: Role::Receive,
-            has_references: false,
+            told: Told::Nothing,
             peer: 0,
             tag: 0,
-            data: Data { buffer: null_mut(), count: 0, datatype: null_mut() },
             extent: Extent { start: null_mut(), length: 0 },
-            posted: 0,
+            data: Data { buffer: null_mut(), count: 0, datatype: null_mut() },
             link: Link::UNKNOWN,
             transfer: Transfer::None,
             convertor: None,
-            attached: null_mut(),
-            id: 0,
-            spec: Spec::EMPTY,
-            told: Told::Nothing,
-            is_to_notify: false,
-            message: (0, 0),
-        }
+        };
+        Request { base, shell, core, watched: Watched { id: 0, spec: Spec::EMPTY, message: (0, 0) } }
     }
 
     /// Returns the request behind Open MPI's pointer; `None` if it belongs to another component.
@@ -226,13 +244,25 @@ impl Request {
     /// Whether the request is finished. If so, the received data is visible (Acquire).
     #[inline]
     pub(crate) fn is_finished(&self) -> bool {
-        self.is_finished.load(Ordering::Acquire)
+        self.shell.is_finished.load(Ordering::Acquire)
     }
 
     #[inline]
     pub(crate) fn set_finished(&self, is_finished: bool) {
-        self.is_finished.store(is_finished, Ordering::Release);
+        self.shell.is_finished.store(is_finished, Ordering::Release);
     }
 }
 
 const _: () = assert!(offset_of!(Request, base) == 0, "Open MPI's part stands first");
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_short_receive_uses_one_line_behind_open_mpis_part() {
+        let (line, end) = (size_of::<sys::ompi_request_t>(), offset_of!(Request, core.extent) + size_of::<Extent>());
+        assert_eq!((offset_of!(Request, shell.next), end), (line, line + 64));
+        assert_eq!(offset_of!(Request, core.role), offset_of!(Request, shell.owner) + 1);
+    }
+}

@@ -34,7 +34,8 @@ unsafe fn go_on(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Wa
             finish(state, request);
         } else {
             // The peer may have another home now.
-            (*request.as_ptr()).link = rails::route(pml, state, (*request.as_ptr()).link);
+            let link = &mut (*request.as_ptr()).core.link;
+            *link = rails::route(pml, state, *link);
             protocol::go(pml, state, request, way);
         }
     }
@@ -47,8 +48,9 @@ unsafe fn go_on(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Wa
 pub(crate) unsafe fn message_sent(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: P1: the send is not finished and has no other transfer in progress; P3.
     let (link, length) = unsafe {
-        let of = ((*request.as_ptr()).link, (*request.as_ptr()).extent.length);
-        watch::ends_by(&mut *request.as_ptr(), Bytes::None.completed(), |r| Some(passage::sent(pml, state, r, true)));
+        let r = &mut *request.as_ptr();
+        let of = (r.core.link, r.core.extent.length);
+        watch::ends_by(r, Bytes::None.completed(), |r| Some(passage::sent(pml, state, r, true)));
         finish(state, request);
         of
     };
@@ -63,11 +65,11 @@ pub(crate) unsafe fn message_sent(pml: &Pml, state: &mut State, request: NonNull
 
 /// Returns link and communicator of a send that was announced and counts towards the window of flow control.
 pub(crate) unsafe fn counted(request: &Request) -> Option<(Link, u32)> {
-    if !matches!(request.transfer, Transfer::Announced { counted: true, .. }) {
+    if !matches!(request.core.transfer, Transfer::Announced { counted: true, .. }) {
         return None;
     }
     // SAFETY: P1: the send is not finished, so Open MPI's communicator is alive, even if the PML's has gone.
-    Some((request.link, unsafe { release::context(request.comm()) }))
+    Some((request.core.link, unsafe { release::context(request.comm()) }))
 }
 
 /// Continues pending sends after the answer to an announced message that was `counted`.

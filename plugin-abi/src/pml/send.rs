@@ -237,7 +237,7 @@ unsafe fn begun(pml: &Pml, mut state: Entered<'_, State>, outgoing: &Outgoing, (
     unsafe {
         fill(request, outgoing, Mode::Standard, Owner::WatchedCall);
         watch::set_id(request, id);
-        (*request.as_ptr()).told = Told::Begun;
+        (*request.as_ptr()).core.told = Told::Begun;
         protocol::begin(pml, &mut state, request, link);
         wait(pml, state, request);
     }
@@ -259,7 +259,7 @@ unsafe fn wait<'pml>(pml: &'pml Pml, mut state: Entered<'pml, State>, request: N
         let r = &mut *request.as_ptr();
         watch::request(r, Event::Notify);
         watch::forget(r);
-        r.convertor = None;
+        r.core.convertor = None;
         state.requests.give_back(request);
     }
     leave_call(pml, state);
@@ -379,7 +379,7 @@ pub(crate) unsafe fn send_copy(pml: &Pml, state: &mut State, outgoing: &Outgoing
     unsafe {
         fill(request, outgoing, Mode::Standard, Owner::Nobody);
         let r = &mut *request.as_ptr();
-        (r.extent, r.attached) = (copy.extent, copy.attached);
+        (r.core.extent, r.shell.attached) = (copy.extent, copy.attached);
         watch::set_id(request, id);
         begin(pml, state, request, copy.link);
     }
@@ -392,12 +392,12 @@ pub(crate) unsafe fn send_copy(pml: &Pml, state: &mut State, outgoing: &Outgoing
 pub(crate) unsafe fn fill(request: NonNull<Request>, outgoing: &Outgoing, mode: Mode, owner: Owner) {
     // SAFETY: P1: only the caller has the request.
     let r = unsafe { &mut *request.as_ptr() };
-    r.role = Role::Send(mode);
-    r.owner = owner;
-    r.peer = outgoing.to;
-    r.tag = outgoing.tag;
-    r.data = outgoing.data;
-    r.attached = null_mut();
+    r.core.role = Role::Send(mode);
+    r.shell.owner = owner;
+    r.core.peer = outgoing.to;
+    r.core.tag = outgoing.tag;
+    r.core.data = outgoing.data;
+    r.shell.attached = null_mut();
     r.base().req_mpi_object.comm = outgoing.comm;
     r.set_finished(false);
     if !owner.is_call() {
@@ -405,7 +405,7 @@ pub(crate) unsafe fn fill(request: NonNull<Request>, outgoing: &Outgoing, mode: 
         unsafe { hold(r) };
     }
     // SAFETY: P4: MPI's datatype lives.
-    r.extent = unsafe { outgoing.data.extent() };
+    r.core.extent = unsafe { outgoing.data.extent() };
 }
 
 /// Makes a request one that MPI may hold: active, with references to its communicator and datatype.
@@ -413,8 +413,8 @@ pub(crate) unsafe fn fill(request: NonNull<Request>, outgoing: &Outgoing, mode: 
 /// # Safety
 /// P1: a request that is filled in; its communicator and datatype live.
 pub(crate) unsafe fn hold(request: &mut Request) {
-    request.has_references = true;
-    let (comm, datatype) = (request.comm(), request.data.datatype);
+    request.shell.has_references = true;
+    let (comm, datatype) = (request.comm(), request.core.data.datatype);
     // SAFETY: communicator and datatype live, as this function requires.
     unsafe { libmpi::ibex_request_hold(request.base(), comm, datatype) };
 }
@@ -440,7 +440,7 @@ pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Reques
     // SAFETY: P1: filled in, not begun, and only the caller has it; P3.
     unsafe {
         let r = &mut *request.as_ptr();
-        if r.attached.is_null() {
+        if r.shell.attached.is_null() {
             watch::request(r, Event::Activate);
         }
         match link {

@@ -96,21 +96,21 @@ fn give(step: TypeId, told: XferBegin, by: Option<Completed>) {
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn tell(request: &mut Request, step: TypeId, moved: Moved) {
-    let (id, comm) = (request.id, request.comm());
-    let (of, message) = request.message;
-    let (source, tag, peer, total, goes) = match request.role {
+    let (id, comm) = (request.watched.id, request.comm());
+    let (of, message) = request.watched.message;
+    let (source, tag, peer, total, goes) = match request.core.role {
         Role::Receive => {
-            let room = request.extent.length;
+            let room = request.core.extent.length;
             let status = &request.base().req_status;
             (status.MPI_SOURCE, status.MPI_TAG, status.MPI_SOURCE, status._ucount, status._ucount.min(room))
         }
         Role::Send(_) => {
-            let length = request.extent.length;
+            let length = request.core.extent.length;
             // SAFETY: P1: the request is not finished, so its communicator lives.
-            (unsafe { (*comm).c_my_rank }, request.tag, request.peer, length, length)
+            (unsafe { (*comm).c_my_rank }, request.core.tag, request.core.peer, length, length)
         }
     };
-    let message = if request.role != Role::Receive {
+    let message = if request.core.role != Role::Receive {
         id
     } else if of == id {
         message
@@ -124,7 +124,7 @@ pub(crate) unsafe fn tell(request: &mut Request, step: TypeId, moved: Moved) {
     };
     // SAFETY: P1: the request is not finished, so its communicator lives.
     let peer = unsafe { process(comm, peer) };
-    let Spec { context, operation, .. } = request.spec;
+    let Spec { context, operation, .. } = request.watched.spec;
     let (request, total, direction) = (id, total as u64, operation as u32);
     let told = XferBegin {
         request,

@@ -52,11 +52,11 @@ pub(crate) unsafe fn request(request: &mut Request, event: Event) {
 #[inline(never)]
 unsafe fn tell(listeners: &Listeners, request: &mut Request, event: Event) {
     // A blocking call that began before a tool listened has not noted its arguments.
-    if listeners.wants(event) && request.owner != Owner::Call {
-        if request.id == 0 {
+    if listeners.wants(event) && request.shell.owner != Owner::Call {
+        if request.watched.id == 0 {
             introduce_itself(request, number());
         }
-        listeners.tell(event, request.id, &mut request.spec);
+        listeners.tell(event, request.watched.id, &mut request.watched.spec);
     }
 }
 
@@ -77,28 +77,28 @@ pub(crate) unsafe fn freed(request: &mut Request, is_complete: bool) {
 /// [`request`], with the listeners of its communicator at hand. Fast if the request has a number.
 #[inline(always)]
 pub(crate) unsafe fn told(listeners: &Listeners, request: &mut Request, event: Event) {
-    if request.id == 0 {
+    if request.watched.id == 0 {
         // SAFETY: P3; the communicator lives, and the listeners are its.
         return unsafe { tell(listeners, request, event) };
     }
-    listeners.tell(event, request.id, &mut request.spec);
+    listeners.tell(event, request.watched.id, &mut request.watched.spec);
 }
 
 /// Gives a request its number for tools, and its specification.
 #[inline(always)]
 pub(crate) fn introduce(request: &mut Request, id: u64, spec: Spec) {
-    (request.id, request.spec, request.told) = (id, spec, Told::Nothing);
+    (request.watched.id, request.watched.spec, request.core.told) = (id, spec, Told::Nothing);
 }
 
 /// [`introduce`] for a request that has noted its call's arguments.
 #[cold]
 #[inline(never)]
 fn introduce_itself(request: &mut Request, id: u64) {
-    let operation = if request.role == Role::Receive { RECEIVE } else { SEND };
-    let (envelope, length) = ((request.peer, request.tag), request.extent.length);
+    let operation = if request.core.role == Role::Receive { RECEIVE } else { SEND };
+    let (envelope, length) = ((request.core.peer, request.core.tag), request.core.extent.length);
     // SAFETY: P3; the communicator lives, which all callers require of theirs.
-    let spec = unsafe { spec(request.comm(), &request.data, envelope, (operation, length)) };
-    (request.id, request.spec) = (id, spec);
+    let spec = unsafe { spec(request.comm(), &request.core.data, envelope, (operation, length)) };
+    (request.watched.id, request.watched.spec) = (id, spec);
 }
 
 /// Returns the specification of a request of `length` bytes; `operation`: [`SEND`] or [`RECEIVE`].
@@ -138,10 +138,10 @@ unsafe fn spec_of_message(comm: *mut sys::ompi_communicator_t, envelope: Envelop
 pub(crate) unsafe fn id(mut request: NonNull<Request>) -> u64 {
     // SAFETY: P3.
     let request = unsafe { request.as_mut() };
-    if request.id == 0 {
+    if request.watched.id == 0 {
         introduce_itself(request, number());
     }
-    request.id
+    request.watched.id
 }
 
 /// Gives a send, before it begins, the number of the request whose message it carries.
@@ -154,8 +154,8 @@ pub(crate) unsafe fn set_id(mut request: NonNull<Request>, id: u64) {
 
 #[inline(always)]
 pub(crate) fn forget(request: &mut Request) {
-    request.id = 0;
-    request.told = Told::Nothing;
+    request.watched.id = 0;
+    request.core.told = Told::Nothing;
 }
 
 /// Raises the event that the first data of a request's message is about to be sent or stored. Does nothing for an
@@ -169,8 +169,8 @@ pub(crate) unsafe fn begins(of: &mut Request, moved: Moved) {
 /// [`begins`]; reports the passage of the data, if `how` returns it now.
 #[inline]
 pub(crate) unsafe fn begins_by(of: &mut Request, moved: Moved, how: impl FnOnce(&Request) -> Option<Passage>) {
-    if of.told == Told::Nothing && of.owner != Owner::Call {
-        of.told = Told::Begun;
+    if of.core.told == Told::Nothing && of.shell.owner != Owner::Call {
+        of.core.told = Told::Begun;
         // SAFETY: P1: the request is not finished; P3.
         unsafe { request_by(of, Event::XferBegin, moved, how) };
     }
@@ -186,8 +186,8 @@ pub(crate) unsafe fn ends(of: &mut Request, moved: Moved) {
 /// [`ends`]; reports the passage of the data, if `how` returns it now.
 #[inline]
 pub(crate) unsafe fn ends_by(of: &mut Request, moved: Moved, how: impl FnOnce(&Request) -> Option<Passage>) {
-    if of.told != Told::Ended && of.owner != Owner::Call {
-        of.told = Told::Ended;
+    if of.core.told != Told::Ended && of.shell.owner != Owner::Call {
+        of.core.told = Told::Ended;
         // SAFETY: P1: the request is not finished; P3.
         unsafe { request_by(of, Event::XferEnd, moved, how) };
     }
@@ -209,9 +209,9 @@ unsafe fn request_by(request: &mut Request, event: Event, moved: Moved, how: imp
 /// Raises the transfer event of a step of a request, with its bytes, if a tool wants it.
 #[inline(always)]
 pub(crate) unsafe fn told_moved(listeners: &Listeners, request: &mut Request, event: Event, moved: Moved) {
-    if listeners.wants(Event::Transfer) && request.owner != Owner::Call {
+    if listeners.wants(Event::Transfer) && request.shell.owner != Owner::Call {
         cold_path();
-        if request.id == 0 {
+        if request.watched.id == 0 {
             introduce_itself(request, number());
         }
         if let Some(step) = transfers::step(event) {
@@ -234,12 +234,12 @@ pub(crate) unsafe fn goes(request: &mut Request, how: impl FnOnce(&Request) -> O
 
 #[inline(always)]
 unsafe fn goes_as(listeners: &Listeners, request: &mut Request, how: impl FnOnce(&Request) -> Option<Passage>) {
-    if listeners.wants(Event::Protocol) && request.owner != Owner::Call {
+    if listeners.wants(Event::Protocol) && request.shell.owner != Owner::Call {
         cold_path();
         let Some(passage) = how(request) else { return };
-        let bytes = match request.role {
+        let bytes = match request.core.role {
             Role::Receive => request.base().req_status._ucount,
-            Role::Send(_) => request.extent.length,
+            Role::Send(_) => request.core.extent.length,
         };
         // SAFETY: P1: the request is not finished; P3.
         unsafe { tell_passage(listeners, request, bytes, passage) };
@@ -249,13 +249,13 @@ unsafe fn goes_as(listeners: &Listeners, request: &mut Request, how: impl FnOnce
 #[cold]
 #[inline(never)]
 unsafe fn tell_passage(listeners: &Listeners, request: &mut Request, bytes: usize, passage: Passage) {
-    if request.id == 0 {
+    if request.watched.id == 0 {
         introduce_itself(request, number());
     }
-    let (of, message) = request.message;
-    let message = if of == request.id { message } else { 0 };
-    let mut told = ProtocolSpec { spec: Spec { bytes: bytes as u64, ..request.spec }, message, passage };
-    listeners.tell_protocol(request.id, &mut told);
+    let (of, message) = request.watched.message;
+    let message = if of == request.watched.id { message } else { 0 };
+    let mut told = ProtocolSpec { spec: Spec { bytes: bytes as u64, ..request.watched.spec }, message, passage };
+    listeners.tell_protocol(request.watched.id, &mut told);
 }
 
 /// Whether a tool wants events that name the message of a receive.
@@ -274,13 +274,13 @@ unsafe fn has_message(
     (id, length): (u64, usize),
     how: impl FnOnce(&Request) -> Option<Passage>,
 ) {
-    if receive.owner == Owner::Call {
+    if receive.shell.owner == Owner::Call {
         return;
     }
-    if receive.id == 0 {
+    if receive.watched.id == 0 {
         introduce_itself(receive, number());
     }
-    receive.message = (receive.id, id);
+    receive.watched.message = (receive.watched.id, id);
     if listeners.wants(Event::Protocol)
         && let Some(passage) = how(receive)
     {
@@ -302,7 +302,7 @@ pub(crate) unsafe fn piece_sent(of: &mut Request, (offset, length): (u64, usize)
     let moved = Bytes::Of { offset, length: length as u64 }.posted();
     // SAFETY: P1: the request is not finished; P3.
     unsafe {
-        let begins_now = offset == 0 && of.told == Told::Nothing;
+        let begins_now = offset == 0 && of.core.told == Told::Nothing;
         if begins_now {
             begins(of, moved);
         } else if !is_last {
@@ -409,10 +409,10 @@ pub(crate) unsafe fn take_unexpected(
     let search = number();
     // SAFETY: P1: the receive is not finished, so its communicator lives; P3.
     unsafe {
-        listeners.tell(Event::SearchUnexpectedBegin, search, &mut of.spec);
+        listeners.tell(Event::SearchUnexpectedBegin, search, &mut of.watched.spec);
         let is_any = communicator.queues().unexpected() > 0;
         let found = if is_any { communicator.take_unexpected(pattern) } else { None };
-        listeners.tell(Event::SearchUnexpectedEnd, search, &mut of.spec);
+        listeners.tell(Event::SearchUnexpectedEnd, search, &mut of.watched.spec);
         let found = found?;
         let length = found.message.length();
         let id = tell_of_message(communicator, Event::RemoveUnexpected, (found.message.id, found.envelope, length));

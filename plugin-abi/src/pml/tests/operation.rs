@@ -99,18 +99,18 @@ impl Operation {
 
     fn owner(&self) -> Owner {
         // SAFETY: P1: the request lives until the operation is dropped.
-        unsafe { (*self.request.as_ptr()).owner }
+        unsafe { (*self.request.as_ptr()).shell.owner }
     }
 
     pub(super) fn is_finished(&self) -> bool {
         // SAFETY: P1: the request lives until the operation is dropped.
-        let request = unsafe { &mut *self.request.as_ptr() };
-        if request.owner.is_call() { request.is_finished() } else { request.base().req_complete.addr() == COMPLETED }
+        let (is_call, request) = (self.owner().is_call(), unsafe { &mut *self.request.as_ptr() });
+        if is_call { request.is_finished() } else { request.base().req_complete.addr() == COMPLETED }
     }
 
     pub(super) fn is_under_way(&self) -> bool {
         // SAFETY: P1: the request lives until the operation is dropped.
-        !matches!(unsafe { &(*self.request.as_ptr()).transfer }, Transfer::None)
+        !matches!(unsafe { &(*self.request.as_ptr()).core.transfer }, Transfer::None)
     }
 
     pub(super) fn status(&self) -> Status {
@@ -142,7 +142,7 @@ impl Operation {
             let mut state = self.pml.enter().expect("nobody is inside");
             // SAFETY: P1: the request was taken from this PML, is finished, and nothing refers to it.
             unsafe {
-                (*self.request.as_ptr()).convertor = None;
+                (*self.request.as_ptr()).core.convertor = None;
                 state.requests.give_back(self.request);
             }
         } else {
