@@ -54,24 +54,6 @@ impl Body {
     }
 }
 
-/// Length of a message that has arrived, and of the part that came with its header, bytes.
-#[derive(Clone, Copy, Debug)]
-pub struct Came {
-    /// Length of the message.
-    pub all: usize,
-    /// Length of that part.
-    pub here: usize,
-}
-
-impl Came {
-    /// That of a message that came whole.
-    #[inline]
-    #[must_use]
-    pub const fn whole(length: usize) -> Came {
-        Came { all: length, here: length }
-    }
-}
-
 impl Arrived {
     /// Returns the length of the message, bytes.
     #[inline]
@@ -84,13 +66,13 @@ impl Arrived {
         }
     }
 
-    /// Returns that length, and how much has come.
+    /// Returns that length, and that of the part that came with its header.
     #[inline]
     #[must_use]
-    pub fn came(&self) -> Came {
+    pub fn lengths(&self) -> (usize, usize) {
         let all = self.length();
         let is_announced = matches!(self.body, Body::Announced(..) | Body::AnnouncedKeyed(..));
-        Came { all, here: if is_announced { 0 } else { all } }
+        (all, if is_announced { 0 } else { all })
     }
 
     /// Returns how much memory the message takes, as flow control counts it, bytes.

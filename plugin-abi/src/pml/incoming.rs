@@ -10,7 +10,7 @@
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use engine::messenger::arrived::{Arrived, Body, Came};
+use engine::messenger::arrived::{Arrived, Body};
 use engine::messenger::header::{EAGER_SIZE, Header, Match, PortKey};
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
@@ -168,7 +168,7 @@ pub(crate) unsafe fn put_aside(pml: &Pml, state: &mut State, aside: &PutAside) {
         Some(listeners) => unsafe {
             let (of, from) = ((communicator, envelope), Link::UNKNOWN);
             let how = |_: &Request| Some(passage::came_whole(pml, state, of, from, (EAGER_SIZE, length)));
-            watch::take_posted_watched(listeners, communicator, envelope, Came::whole(length), (how, || {}))
+            watch::take_posted_watched(listeners, communicator, envelope, (length, length), (how, || {}))
         },
         // A callback has removed the last listener meanwhile.
         // SAFETY: P1: in `state.contexts`, so alive; P3.
@@ -273,7 +273,7 @@ fn whole(
     // With several ports, the event of an unexpected message names the link by which it came.
     let keeping = || from = sender().unwrap_or(Link::UNKNOWN);
     // SAFETY: P1: in `state.contexts`, so alive; P3.
-    match unsafe { watch::take_posted(communicator, envelope, Came::whole(bytes.len()), (how, keeping)) } {
+    match unsafe { watch::take_posted(communicator, envelope, (bytes.len(), bytes.len()), (how, keeping)) } {
         // SAFETY: P1: the receive was posted and is now matched.
         Ok(request) => unsafe { accept::whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len()) },
         // SAFETY: P1: in `state.contexts`, so alive.
@@ -293,7 +293,7 @@ pub(crate) fn deliver(pml: &Pml, state: &mut State, context: u32, envelope: Enve
     let communicator = unsafe { communicator.as_ref() };
     let how = |receive: &Request| passage::came(pml, state, (communicator, envelope), &message, receive);
     // SAFETY: P1: in `state.contexts`, so alive; P3.
-    match unsafe { watch::take_posted(communicator, envelope, message.came(), (how, || {})) } {
+    match unsafe { watch::take_posted(communicator, envelope, message.lengths(), (how, || {})) } {
         // SAFETY: P1: the receive was posted and is now matched.
         Ok(request) => unsafe { accept::arrived(pml, state, request, envelope, message) },
         // SAFETY: P1: in `state.contexts`, so alive.

@@ -7,7 +7,7 @@
 
 use std::ptr::NonNull;
 
-use engine::messenger::arrived::{Arrived, Body, Came, SHORT};
+use engine::messenger::arrived::{Arrived, Body, SHORT};
 use engine::messenger::header::{MAX_SIZE, Memory};
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
@@ -35,9 +35,9 @@ pub(crate) unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request
     let envelope = Envelope::new(communicator.rank, r.core.tag);
     // SAFETY: P1: the send is not finished; P3.
     unsafe { watch::begins_by(r, Bytes::All.posted(), |_| Some(passage::ONESELF)) };
-    let told = (|_: &Request| Some(passage::ONESELF), || {});
+    let (length, told) = (r.core.extent.length, (|_: &Request| Some(passage::ONESELF), || {}));
     // SAFETY: P3; P1: the send is not finished, so its communicator lives.
-    let id = match unsafe { watch::take_posted(communicator, envelope, Came::whole(r.core.extent.length), told) } {
+    let id = match unsafe { watch::take_posted(communicator, envelope, (length, length), told) } {
         // SAFETY: P1: a posted receive that this message matches; the send has no transfer in progress.
         Ok(receive) => return unsafe { meet(state, request, receive, envelope) },
         Err(id) => id,

@@ -18,7 +18,7 @@ use std::ffi::c_int;
 use std::hint::cold_path;
 use std::ptr::{NonNull, null_mut};
 
-use engine::messenger::arrived::{Arrived, Came};
+use engine::messenger::arrived::Arrived;
 use engine::messenger::matching::{Envelope, Message, MessageHandle, Pattern};
 use ibex_ffi::openmpi::{release, sys};
 
@@ -314,20 +314,21 @@ pub(crate) unsafe fn piece_sent(of: &mut Request, (offset, length): (u64, usize)
     }
 }
 
-/// Takes out the receive that an arrived message matches; without one, returns the message's number for tools. While a
-/// tool asks for passages, reports this one if `how` returns it now, or calls `kept` if no receive matches.
+/// Takes out the receive that an arrived message matches; without one, returns the message's number for tools.
+/// `lengths`: of the message, and of the part that came with its header. While a tool asks for passages, reports this
+/// one if `how` returns it now, or calls `kept` if no receive matches.
 #[inline]
 pub(crate) unsafe fn take_posted(
     communicator: &Communicator,
     envelope: Envelope,
-    came: Came,
+    lengths: (usize, usize),
     (how, kept): (impl FnOnce(&Request) -> Option<Passage>, impl FnOnce()),
 ) -> Result<NonNull<Request>, u64> {
     // SAFETY: P3; P1: the communicator lives.
     unsafe {
         match Listeners::of(communicator.comm) {
             None => communicator.take_posted(envelope).ok_or(0),
-            Some(listeners) => take_posted_watched(listeners, communicator, envelope, came, (how, kept)),
+            Some(listeners) => take_posted_watched(listeners, communicator, envelope, lengths, (how, kept)),
         }
     }
 }
@@ -337,7 +338,7 @@ pub(crate) unsafe fn take_posted_watched(
     listeners: &Listeners,
     communicator: &Communicator,
     envelope: Envelope,
-    Came { all: length, here }: Came,
+    (length, here): (usize, usize),
     (how, kept): (impl FnOnce(&Request) -> Option<Passage>, impl FnOnce()),
 ) -> Result<NonNull<Request>, u64> {
     let id = numbers(2);
