@@ -168,8 +168,7 @@ unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
             transmit::cannot_pack(state, r.core.extent.length);
             return;
         }
-        sending.sent(length as u64);
-        let is_last = sending.is_all();
+        let is_last = sending.sent(length as u64);
         // SAFETY: P3, R2: the buffer belongs to this port, has that many bytes, and is ours alone.
         let sent = unsafe { transmit::send(&mut port, link, buffer, header.len() + length, Content::Piece(request)) };
         transmit::note(pml, rail, &mut port, link, sent);
@@ -208,8 +207,7 @@ unsafe fn send_unregistered(pml: &Pml, state: &mut State, request: NonNull<Reque
         transmit::cannot_pack(state, r.core.extent.length);
         return;
     }
-    sending.sent(length as u64);
-    let is_last = sending.is_all();
+    let is_last = sending.sent(length as u64);
     if !moving::queue(pml, link, (bytes.into(), (header.len() + length) as u32), token::sent(request)) {
         transmit::failed(state);
         return;
@@ -257,8 +255,7 @@ unsafe fn send_locally(pml: &Pml, state: &mut State, request: NonNull<Request>, 
             transmit::cannot_pack(state, r.core.extent.length);
             return;
         }
-        sending.sent(length as u64);
-        let is_last = sending.is_all();
+        let is_last = sending.sent(length as u64);
         let is_done = state.backlog.send(shared, to, &header, payload, Then::Piece(request)) && sending.done();
         // SAFETY: P1: the send is not finished; P3.
         unsafe { watch::piece_sent(r, (offset, length), is_last) };

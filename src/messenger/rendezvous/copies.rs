@@ -33,15 +33,10 @@ impl Sending {
         (self.sent < self.wanted && self.under_way < self.most).then_some(self.sent)
     }
 
-    /// Counts a piece of `bytes` that was sent.
-    pub fn sent(&mut self, bytes: u64) {
+    /// Counts a piece of `bytes` that was sent. Returns true if it was the last.
+    pub fn sent(&mut self, bytes: u64) -> bool {
         self.sent += bytes;
         self.under_way += 1;
-    }
-
-    /// Whether all wanted bytes were sent.
-    #[must_use]
-    pub fn is_all(&self) -> bool {
         self.sent >= self.wanted
     }
 
@@ -51,10 +46,10 @@ impl Sending {
         self.under_way > 0
     }
 
-    /// Counts a piece that the adapter has completed. Returns true if it was the last.
+    /// Counts a piece that the adapter has completed. Returns true if no other is to come.
     pub fn done(&mut self) -> bool {
         self.under_way -= 1;
-        self.under_way == 0 && self.is_all()
+        self.under_way == 0 && self.sent >= self.wanted
     }
 }
 
