@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The messenger: point-to-point messages over the ports of [`crate::transport`]. Tag matching, the headers on the
-//! wire, and one state machine for each protocol.
+//! wire, one state machine for each protocol, and the records of rails, flow control and unexpected messages.
 //!
 //! Knows no adapter and no MPI library: the caller posts the messages and reads that these parts choose, registers
 //! memory, and reports completions. Called by the PML (`plugin-abi/src/pml`). Grades and threads: in each file.

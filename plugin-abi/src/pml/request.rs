@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A request: Open MPI's part, then the PML's record of a send or a receive. MPI never sees that of a blocking call.
 //!
-//! The record has three parts: who holds the request ([`Shell`]), what the protocols need ([`Core`]), and what tools
-//! know of it ([`Watched`]). Grade: hot. Threads: the one that has entered the PML; for `is_finished` and Open MPI's
-//! part, any. Tests: below, and the MPI programs of `hw-tests`.
+//! The record says who holds the request ([`Shell`]), what the protocols need ([`Core`]), and what tools know of it.
+//! Grade: hot. Threads: the one that has entered the PML; for `is_finished` and Open MPI's part, any. Tests: below, and
+//! the MPI programs of `hw-tests`.
 
 use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
@@ -74,7 +74,12 @@ pub(crate) struct Request {
     base: sys::ompi_request_t,
     pub(crate) shell: Shell,
     pub(crate) core: Core,
-    pub(crate) watched: Watched,
+    /// Number that tools know the request by; 0 before its first event.
+    pub(crate) id: u64,
+    /// Arguments of the MPI call, as events report them; valid unless `id` is 0.
+    pub(crate) spec: Spec,
+    /// Numbers of the receive and of its message, for the protocol event. Valid only if the first equals `id`.
+    pub(crate) message: (u64, u64),
 }
 
 #[repr(C)]
@@ -108,15 +113,6 @@ pub(crate) struct Core {
     pub(crate) link: Link,
     pub(crate) transfer: Transfer,
     pub(crate) convertor: Option<Convertor>,
-}
-
-pub(crate) struct Watched {
-    /// Number that tools know the request by; 0 before its first event.
-    pub(crate) id: u64,
-    /// Arguments of the MPI call, as events report them; valid unless `id` is 0.
-    pub(crate) spec: Spec,
-    /// Numbers of the receive and of its message, for the protocol event. Valid only if the first equals `id`.
-    pub(crate) message: (u64, u64),
 }
 
 /// Events of a transfer that were raised.
@@ -214,7 +210,7 @@ impl Request {
             transfer: Transfer::None,
             convertor: None,
         };
-        Request { base, shell, core, watched: Watched { id: 0, spec: Spec::EMPTY, message: (0, 0) } }
+        Request { base, shell, core, id: 0, spec: Spec::EMPTY, message: (0, 0) }
     }
 
     /// Returns the request behind Open MPI's pointer; `None` if it belongs to another component.

@@ -96,8 +96,8 @@ fn give(step: TypeId, told: XferBegin, by: Option<Completed>) {
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn tell(request: &mut Request, step: TypeId, moved: Moved) {
-    let (id, comm) = (request.watched.id, request.comm());
-    let (of, message) = request.watched.message;
+    let (id, comm) = (request.id, request.comm());
+    let (of, message) = request.message;
     let (source, tag, peer, total, goes) = match request.core.role {
         Role::Receive => {
             let room = request.core.extent.length;
@@ -124,7 +124,7 @@ pub(crate) unsafe fn tell(request: &mut Request, step: TypeId, moved: Moved) {
     };
     // SAFETY: P1: the request is not finished, so its communicator lives.
     let peer = unsafe { process(comm, peer) };
-    let Spec { context, operation, .. } = request.watched.spec;
+    let Spec { context, operation, .. } = request.spec;
     let (request, total, direction) = (id, total as u64, operation as u32);
     let told = XferBegin {
         request,

@@ -53,10 +53,10 @@ pub(crate) unsafe fn request(request: &mut Request, event: Event) {
 unsafe fn tell(listeners: &Listeners, request: &mut Request, event: Event) {
     // A blocking call that began before a tool listened has not noted its arguments.
     if listeners.wants(event) && request.shell.owner != Owner::Call {
-        if request.watched.id == 0 {
+        if request.id == 0 {
             introduce_itself(request, number());
         }
-        listeners.tell(event, request.watched.id, &mut request.watched.spec);
+        listeners.tell(event, request.id, &mut request.spec);
     }
 }
 
@@ -77,17 +77,17 @@ pub(crate) unsafe fn freed(request: &mut Request, is_complete: bool) {
 /// [`request`], with the listeners of its communicator at hand. Fast if the request has a number.
 #[inline(always)]
 pub(crate) unsafe fn told(listeners: &Listeners, request: &mut Request, event: Event) {
-    if request.watched.id == 0 {
+    if request.id == 0 {
         // SAFETY: P3; the communicator lives, and the listeners are its.
         return unsafe { tell(listeners, request, event) };
     }
-    listeners.tell(event, request.watched.id, &mut request.watched.spec);
+    listeners.tell(event, request.id, &mut request.spec);
 }
 
 /// Gives a request its number for tools, and its specification.
 #[inline(always)]
 pub(crate) fn introduce(request: &mut Request, id: u64, spec: Spec) {
-    (request.watched.id, request.watched.spec, request.core.told) = (id, spec, Told::Nothing);
+    (request.id, request.spec, request.core.told) = (id, spec, Told::Nothing);
 }
 
 /// [`introduce`] for a request that has noted its call's arguments.
@@ -98,7 +98,7 @@ fn introduce_itself(request: &mut Request, id: u64) {
     let (envelope, length) = ((request.core.peer, request.core.tag), request.core.extent.length);
     // SAFETY: P3; the communicator lives, which all callers require of theirs.
     let spec = unsafe { spec(request.comm(), &request.core.data, envelope, (operation, length)) };
-    (request.watched.id, request.watched.spec) = (id, spec);
+    (request.id, request.spec) = (id, spec);
 }
 
 /// Returns the specification of a request of `length` bytes; `operation`: [`SEND`] or [`RECEIVE`].
@@ -138,10 +138,10 @@ unsafe fn spec_of_message(comm: *mut sys::ompi_communicator_t, envelope: Envelop
 pub(crate) unsafe fn id(mut request: NonNull<Request>) -> u64 {
     // SAFETY: P3.
     let request = unsafe { request.as_mut() };
-    if request.watched.id == 0 {
+    if request.id == 0 {
         introduce_itself(request, number());
     }
-    request.watched.id
+    request.id
 }
 
 /// Gives a send, before it begins, the number of the request whose message it carries.
@@ -154,7 +154,7 @@ pub(crate) unsafe fn set_id(mut request: NonNull<Request>, id: u64) {
 
 #[inline(always)]
 pub(crate) fn forget(request: &mut Request) {
-    request.watched.id = 0;
+    request.id = 0;
     request.core.told = Told::Nothing;
 }
 
@@ -211,7 +211,7 @@ unsafe fn request_by(request: &mut Request, event: Event, moved: Moved, how: imp
 pub(crate) unsafe fn told_moved(listeners: &Listeners, request: &mut Request, event: Event, moved: Moved) {
     if listeners.wants(Event::Transfer) && request.shell.owner != Owner::Call {
         cold_path();
-        if request.watched.id == 0 {
+        if request.id == 0 {
             introduce_itself(request, number());
         }
         if let Some(step) = transfers::step(event) {
@@ -249,13 +249,13 @@ unsafe fn goes_as(listeners: &Listeners, request: &mut Request, how: impl FnOnce
 #[cold]
 #[inline(never)]
 unsafe fn tell_passage(listeners: &Listeners, request: &mut Request, bytes: usize, passage: Passage) {
-    if request.watched.id == 0 {
+    if request.id == 0 {
         introduce_itself(request, number());
     }
-    let (of, message) = request.watched.message;
-    let message = if of == request.watched.id { message } else { 0 };
-    let mut told = ProtocolSpec { spec: Spec { bytes: bytes as u64, ..request.watched.spec }, message, passage };
-    listeners.tell_protocol(request.watched.id, &mut told);
+    let (of, message) = request.message;
+    let message = if of == request.id { message } else { 0 };
+    let mut told = ProtocolSpec { spec: Spec { bytes: bytes as u64, ..request.spec }, message, passage };
+    listeners.tell_protocol(request.id, &mut told);
 }
 
 /// Whether a tool wants events that name the message of a receive.
@@ -277,10 +277,10 @@ unsafe fn has_message(
     if receive.shell.owner == Owner::Call {
         return;
     }
-    if receive.watched.id == 0 {
+    if receive.id == 0 {
         introduce_itself(receive, number());
     }
-    receive.watched.message = (receive.watched.id, id);
+    receive.message = (receive.id, id);
     if listeners.wants(Event::Protocol)
         && let Some(passage) = how(receive)
     {
@@ -410,10 +410,10 @@ pub(crate) unsafe fn take_unexpected(
     let search = number();
     // SAFETY: P1: the receive is not finished, so its communicator lives; P3.
     unsafe {
-        listeners.tell(Event::SearchUnexpectedBegin, search, &mut of.watched.spec);
+        listeners.tell(Event::SearchUnexpectedBegin, search, &mut of.spec);
         let is_any = communicator.queues().unexpected() > 0;
         let found = if is_any { communicator.take_unexpected(pattern) } else { None };
-        listeners.tell(Event::SearchUnexpectedEnd, search, &mut of.watched.spec);
+        listeners.tell(Event::SearchUnexpectedEnd, search, &mut of.spec);
         let found = found?;
         let length = found.message.length();
         let id = tell_of_message(communicator, Event::RemoveUnexpected, (found.message.id, found.envelope, length));

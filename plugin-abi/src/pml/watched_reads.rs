@@ -33,13 +33,13 @@ impl WatchedReads {
     #[inline]
     pub(crate) unsafe fn of(request: &mut Request, remote: u64, wanted: u64) -> Option<Box<WatchedReads>> {
         let interest = events::interest();
-        if request.watched.id == 0 || !(interest.has(GetStarted::TYPE) || interest.has(GetComplete::TYPE)) {
+        if request.id == 0 || !(interest.has(GetStarted::TYPE) || interest.has(GetComplete::TYPE)) {
             return None;
         }
         // SAFETY: P1: the receive is not finished, so its communicator lives; it is matched, so it has a source; P3.
         let peer = unsafe { transfers::process(request.comm(), request.base().req_status.MPI_SOURCE) };
         let local = request.core.extent.start.expose_provenance() as u64;
-        Some(Box::new(WatchedReads { first: numbers(wanted), request: request.watched.id, local, remote, peer }))
+        Some(Box::new(WatchedReads { first: numbers(wanted), request: request.id, local, remote, peer }))
     }
 
     /// Raises the event of a read that is about to be posted.
