@@ -171,8 +171,11 @@ impl fmt::Display for Outcome {
 
 /// Returns the last lines of both streams, each after a line with its name.
 pub(crate) fn printed(stdout: &str, stderr: &str) -> String {
-    let streams = [("stdout", stdout), ("stderr", stderr)].into_iter().filter(|(_, text)| !text.trim().is_empty());
-    streams.map(|(name, text)| format!("\n--- {name} ---\n{}", last_lines(text, 60))).collect()
+    let one = |name: &str, text: &str| match text.trim() {
+        "" => String::new(),
+        _ => format!("\n--- {name} ---\n{}", last_lines(text, 60)),
+    };
+    one("stdout", stdout) + &one("stderr", stderr)
 }
 
 fn last_lines(text: &str, count: usize) -> String {

@@ -3,7 +3,7 @@
 //! the summaries have; the earliest event of the open blocks comes next unless an unopened block begins before it. So
 //! only blocks that overlap in time are in memory, usually one per thread. Events without a time come first; faults
 //! without a place come last. To keep each thread's own order, an event counts as no earlier than the previous events
-//! of its thread. Called by `reader.rs`. Path: pending. Threads: one. Tests: tests/folder.rs, tests/round_trip.rs.
+//! of its thread. Called by `reader.rs`. Path: pending. Threads: one. Tests: `tests/folder.rs`, `tests/round_trip.rs`.
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
