@@ -128,7 +128,7 @@ macro_rules! table_with_transfers {
                     request: U64 "The number of the request, as in its `comm_req` events; 0 below another PML.";
                     message: U64 "The number of the message in this process, in all its events and in no other message's: the one in its `comm_msg` events; for a sent message the number of its request.";
                     offset: U64 "The offset of the fragment in the message, bytes.";
-                    bytes: U64 "The bytes of the message in the fragment. Each byte counts in one event: a message of one fragment has all in its begin and none in its end; a message that is read has none in its begin.";
+                    bytes: U64 "The bytes of the message in the fragment. Each byte counts in one event: a message of one fragment has all in its begin and none in its end; a message that is read has none in its begin, and in all only those for which the receive has room.";
                     total: U64 "The bytes of the whole message, as sent; the receive may have room for fewer.";
                     context: U32 "The context number of the communicator; 4294967295 below another PML.";
                     source: I32 "The sender's rank in the communicator; -1 below another PML.";

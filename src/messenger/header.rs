@@ -255,7 +255,7 @@ pub enum Header {
     Finished {
         /// Number of the request at the process that this header goes to.
         request: u32,
-        /// Number of bytes.
+        /// Number of bytes, at most that of the message: as many as the receive has room for.
         length: u64,
     },
     /// A synchronous message was matched.

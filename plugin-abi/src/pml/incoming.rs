@@ -228,9 +228,9 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
             // SAFETY: `bytes` may be read. `received` looks the number up, so a wrong one does no harm.
             unsafe { pieces::received(state, TransferId(receive), bytes.as_ptr(), bytes.len()) };
         }
-        Header::Finished { request, .. } | Header::Acknowledge { request } => {
-            reading::finished(pml, state, TransferId(request));
-        }
+        Header::Finished { request, length } => reading::finished(pml, state, TransferId(request), length),
+        // The bytes came with the message, whose transfer has been told.
+        Header::Acknowledge { request } => reading::finished(pml, state, TransferId(request), 0),
         Header::Flow(word) => {
             if let Some(from) = answer() {
                 resume::heard(pml, state, from, word);

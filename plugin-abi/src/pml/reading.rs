@@ -234,15 +234,16 @@ unsafe fn end(pml: &Pml, state: &mut State, request: NonNull<Request>, last: Mov
     unsafe { finish(state, request) };
 }
 
-/// Finishes a send that this process announced: the receiver has read what it wants, or has matched a short message.
-pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId) {
+/// Finishes a send that this process announced: the receiver has read `length` bytes, as many as its receive has room
+/// for, or has matched a short message.
+pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId, length: u64) {
     let Some(request) = state.transfers.end(sender) else { return };
     // SAFETY: P1: in `state.transfers` until now; P3.
     let r = unsafe { &mut *request.as_ptr() };
     // SAFETY: P1: the send is not finished.
     let counted = unsafe { resume::counted(r) };
     let transfer = std::mem::replace(&mut r.core.transfer, Transfer::None);
-    let moved = Bytes::Of { offset: 0, length: r.core.extent.length as u64 }.completed();
+    let moved = Bytes::Of { offset: 0, length: length.min(r.core.extent.length as u64) }.completed();
     // SAFETY: P1: the send is not finished, and its transfer ends here; P3; R3: the receiver has read.
     unsafe {
         // The adapter does not report a peer's reads, so both events are raised now. Those of a whole message were

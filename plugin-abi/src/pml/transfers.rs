@@ -13,6 +13,7 @@ use engine::messenger::matching::Envelope;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
+use super::libmpi::{ibex_comm_is_inter, ibex_comm_member};
 use super::request::{Request, Role};
 use super::watch::RECEIVE;
 use crate::runtime::listeners::{Event, Spec};
@@ -77,7 +78,7 @@ pub(crate) unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> 
         if !Communicator::of(comm).has(rank) {
             return u32::MAX;
         }
-        sys::ibex_comm_member(comm, sys::ibex_comm_is_inter(comm), rank) as u32
+        ibex_comm_member(comm, ibex_comm_is_inter(comm), rank) as u32
     }
 }
 

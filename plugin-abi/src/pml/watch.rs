@@ -309,7 +309,8 @@ pub(crate) unsafe fn piece_sent(of: &mut Request, (offset, length): (u64, usize)
             continues(of, moved);
         }
         if is_last {
-            ends(of, if begins_now { Bytes::None.posted() } else { moved });
+            let nothing_more = Bytes::Of { offset: offset + length as u64, length: 0 }.posted();
+            ends(of, if begins_now { nothing_more } else { moved });
         }
     }
 }

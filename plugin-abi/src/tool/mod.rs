@@ -21,6 +21,6 @@ mod peruse;
 mod registration;
 mod require_none;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub(crate) use host::explain_codes;

@@ -31,9 +31,14 @@ unsafe extern "C" {
 
 static ALONE: Mutex<()> = Mutex::new(());
 
-/// Locks out other tests, and initialises the interface.
+/// Locks out other tests with registrations.
+pub(crate) fn lock() -> MutexGuard<'static, ()> {
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// [`lock`], and initialises the interface.
 pub(super) fn alone() -> MutexGuard<'static, ()> {
-    let guard = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let guard = lock();
     if !super::host::is_initialized() {
         let mut provided = 0;
         // SAFETY: the MPI's function with room for its answer; 0 is MPI_THREAD_SINGLE.

@@ -119,6 +119,15 @@ pub(crate) unsafe fn ibex_communicator_release(comm: *mut ompi_communicator_t) {
     }
 }
 
+pub(crate) unsafe fn ibex_comm_is_inter(_: *const ompi_communicator_t) -> c_int {
+    0
+}
+
+/// A member has the same rank in its job.
+pub(crate) unsafe fn ibex_comm_member(_: *const ompi_communicator_t, _: c_int, rank: c_int) -> u64 {
+    rank as u64
+}
+
 pub(crate) unsafe fn ibex_comm_peer(_: *mut ompi_communicator_t, rank: c_int) -> *mut opal_proc_t {
     PROCESSES.with(|processes| (&raw const processes[rank as usize]).cast_mut())
 }

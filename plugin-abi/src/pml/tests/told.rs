@@ -1,15 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests the events of sends: when their transfers begin and end, and their protocols. Listens only to the sending
-//! process, because the events of arriving messages name a datatype of Open MPI's.
+//! Tests the events of sends: when their transfers begin and end, their bytes, and their protocols. Listens only to the
+//! sending process, because the events of arriving messages name a datatype of Open MPI's.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
+use std::iter::once;
+use std::mem::take;
 use std::ptr::null;
 use std::rc::Rc;
+use std::sync::{Arc, Mutex};
+
+use engine::events::{self, EventInstance, Options, Registration, Safety, Value};
 
 use super::super::request::Owner;
 use super::*;
-use crate::runtime::listeners::{Event, Listener, Listeners, Protocol, ProtocolSpec, Reason, Spec};
+use crate::runtime::listeners::{Event, Listener, Listeners, NOBODY, Protocol, ProtocolSpec, Reason, Spec};
+use crate::runtime::watch::SAFETY;
+use crate::tool;
 
 /// An event of a request; of [`Event::Protocol`], its content.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -140,4 +147,53 @@ fn each_send_of_who_is_held_back_begins_once_and_then_ends_also_an_empty_one() {
     for (id, told) in announced(Protocol::Inline).chain(announced(Protocol::Pieces)) {
         assert_eq!(of(*id), [Of(Activate), *told, Of(XferBegin), Of(XferEnd), Of(Complete)]);
     }
+}
+
+/// Type, offset and bytes of a transfer event.
+type Step = (&'static str, u64, u64);
+
+/// Sends a long message to a receive with this `room`. Returns the transfer events of the send. `refusing` as in
+/// [`long`].
+fn steps(refusing: Option<usize>, room: usize) -> Vec<Step> {
+    let _alone = tool::tests::lock();
+    let steps = Arc::<Mutex<Vec<Step>>>::default();
+    let registrations = ["xfer_begin", "xfer_continue", "xfer_end"].map(|name| {
+        let steps = Arc::clone(&steps);
+        let note = move |event: &EventInstance, _: &Registration, _: Safety| {
+            let [Some(Value::U64(offset)), Some(Value::U64(bytes))] = [2, 3].map(|element| event.value(element)) else {
+                panic!("an offset and bytes");
+            };
+            steps.lock().expect("no panic").push((name, offset, bytes));
+        };
+        let registration = events::register(events::type_named(name).expect("it exists"), Options::default());
+        events::set_callback(&registration, Safety::ThreadSafe, Some(Arc::new(note))).expect("it is not freed");
+        registration
+    });
+    let world = World::new(TWO);
+    let table = Listeners::of_test(once((Event::Transfer, NOBODY)));
+    world.listen(0, 0, Rc::as_ptr(&table));
+    if let Some(refusing) = refusing {
+        world.fabric.refuse_memory(refusing, true);
+    }
+    let send = world.send(0, (1, 0, 7), Mode::Standard, WATCHED, &content(3, LONG)).expect("it is announced");
+    let receive = world.receive(1, For { comm: 0, from: Some(0), tag: Some(7) }, How::CALL, room);
+    world.settle();
+    assert!(send.is_finished() && receive.is_finished());
+    world.listen(0, 0, null());
+    events::catch_up(SAFETY);
+    for registration in registrations {
+        events::free(&registration, SAFETY, None).expect("it is not freed");
+    }
+    take(&mut *steps.lock().expect("no panic"))
+}
+
+#[test]
+fn the_events_of_a_send_count_what_its_receive_had_room_for_and_of_copies_what_was_sent() {
+    for room in [0, READ as usize - 1, 2 * READ as usize + 1, LONG] {
+        assert_eq!(steps(None, room), [("xfer_begin", 0, 0), ("xfer_end", 0, room as u64)]);
+    }
+    let copied = steps(Some(0), 8);
+    let sent = copied[0].2;
+    assert!((8..LONG as u64).contains(&sent), "{copied:?}");
+    assert_eq!(copied, [("xfer_begin", 0, sent), ("xfer_end", sent, 0)]);
 }
