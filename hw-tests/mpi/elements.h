@@ -26,14 +26,19 @@ struct arrival {
 struct operation {
     uint64_t operation, local, remote, bytes;
     uint32_t peer, status;
-    // Only in ibex_get_complete, behind the elements that it shares with ibex_put_complete.
-    uint64_t request;
+    union {
+        uint32_t thread_of_put; // only in ibex_put_complete
+        struct {                // only in ibex_get_complete
+            uint64_t request;
+            uint32_t thread;
+        };
+    };
 };
 
 // Elements of ibex_atomic_*.
 struct atomic {
     uint64_t operation, local, remote, bytes;
-    uint32_t kind, peer, status;
+    uint32_t kind, peer, status, thread;
 };
 
 // Elements of ibex_flush_*.

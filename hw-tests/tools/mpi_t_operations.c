@@ -67,6 +67,15 @@ static void look_at_sources(void) {
     }
 }
 
+// A port tells the end of an operation; the thread that handled it is one of its elements.
+static bool names_its_thread(const struct seen *seen) {
+    const struct operation *operation = &seen->data.operation;
+    uint32_t thread = seen->kind == ATOMIC_COMPLETE ? seen->data.atomic.thread
+                      : seen->kind == GET_COMPLETE  ? operation->thread
+                                                    : operation->thread_of_put;
+    return thread < SEEN_SOURCES && is_of_host[thread];
+}
+
 static void ends_are_stamped(const char *how, void (*wait)(void), unsigned kinds) {
     int ends[KINDS] = {0}, by_host[KINDS] = {0};
     check_case("what ends while %s is of the adapter's time%s", how, kinds == ENDS ? "" : ", beside events of the host's");
@@ -86,6 +95,7 @@ static void ends_are_stamped(const char *how, void (*wait)(void), unsigned kinds
         for (int i = 0; i < seen_count(&tool); i++) {
             ends[tool.all[i].kind]++;
             by_host[tool.all[i].kind] += is_of_host[tool.all[i].source];
+            check_true("the thread", !(ENDS >> tool.all[i].kind & 1) || names_its_thread(&tool.all[i]));
         }
         for (int kind = 0; kind < KINDS; kind++)
             if (ENDS >> kind & 1) {

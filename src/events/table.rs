@@ -186,6 +186,7 @@ table_with_transfers! {
         bytes: U64 "The number of bytes.";
         peer: U32 "The rank of the other process in the job.";
         status: U32 "The adapter's status (`enum ibv_wc_status`): 0 is success.";
+        thread: U32 "The source of the thread that handled it (an index for `MPI_T_source_get_info`).";
     }
     GetStarted = get_started: stamp Host, bound "", level 4,
         "ibex posts an RDMA read: a one-sided operation, or of a message, from the sender's memory to the receiver's."
@@ -206,6 +207,7 @@ table_with_transfers! {
         peer: U32 "The rank of the other process in the job.";
         status: U32 "The adapter's status (`enum ibv_wc_status`): 0 is success.";
         request: U64 "The number of the receive whose message it reads, as in the `xfer` events; 0: a one-sided operation.";
+        thread: U32 "The source of the thread that handled it (an index for `MPI_T_source_get_info`).";
     }
     AtomicStarted = atomic_started: stamp Host, bound "", level 4, "ibex accepts an atomic operation on memory of a peer."
     {
@@ -226,6 +228,7 @@ table_with_transfers! {
         kind: U32 "0: fetch and add; 1: compare and swap.";
         peer: U32 "The rank of the other process in the job.";
         status: U32 "The adapter's status (`enum ibv_wc_status`): 0 is success.";
+        thread: U32 "The source of the thread that handled it (an index for `MPI_T_source_get_info`).";
     }
 
     FlushStarted = flush_started: stamp Host, bound "", level 4,

@@ -72,10 +72,11 @@ pub(crate) fn done(watched: &Watched, outcome: Result<(), Failed>, stamp: Stamp)
     let Watched { operation, local, remote, bytes, peer, .. } = *watched;
     let status = outcome.map_or_else(|failed| failed.status, |()| Status::SUCCESS).0;
     let mut together = EventGroup::new(events::interest());
-    let atomic = |kind| AtomicComplete { operation, local, remote, bytes, kind, peer, status };
+    let (request, thread) = (0, events::this_thread());
+    let atomic = |kind| AtomicComplete { operation, local, remote, bytes, kind, peer, status, thread };
     match watched.kind {
-        Kind::Put => together.add(|| PutComplete { operation, local, remote, bytes, peer, status }),
-        Kind::Get => together.add(|| GetComplete { operation, local, remote, bytes, peer, status, request: 0 }),
+        Kind::Put => together.add(|| PutComplete { operation, local, remote, bytes, peer, status, thread }),
+        Kind::Get => together.add(|| GetComplete { operation, local, remote, bytes, peer, status, request, thread }),
         Kind::FetchAdd => together.add(|| atomic(0)),
         Kind::CompareSwap => together.add(|| atomic(1)),
     }

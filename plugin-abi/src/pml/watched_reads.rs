@@ -62,8 +62,8 @@ impl WatchedReads {
         let WatchedReads { request, peer, .. } = *self;
         let (operation, local, remote, bytes) = self.place(part);
         let status = outcome.map_or_else(|failed| failed.status, |()| Status::SUCCESS).0;
-        let mut group = EventGroup::new(events::interest());
-        group.add(|| GetComplete { operation, local, remote, bytes, peer, status, request });
+        let (mut group, thread) = (EventGroup::new(events::interest()), events::this_thread());
+        group.add(|| GetComplete { operation, local, remote, bytes, peer, status, request, thread });
         watch::stage(group, transfers::completion());
     }
 
