@@ -48,8 +48,12 @@ impl Line {
     /// Makes the measurement of a test over a transport; the value must have the test's unit and be above 0.
     fn measured(self, program: &str, transport: Transport, test: &Test) -> Result<Measurement> {
         let Self { test: name, bytes, unit, value, spread, seconds, .. } = self;
-        if unit != test.metric.unit() || value <= 0.0 || !value.is_finite() {
-            bail!("{program} gives {value} {unit} for {name} of {bytes} bytes");
+        let expected = test.metric.unit();
+        if unit != expected || value <= 0.0 || !value.is_finite() {
+            bail!(
+                "{program} gives {value} {unit} for {name} of {bytes} bytes, and a value above 0 {expected} was expected; \
+                 is the program of this release of ibex?"
+            );
         }
         Ok(Measurement { test: name, transport, bytes, value, spread, seconds })
     }

@@ -304,8 +304,10 @@ mod tests {
         assert_eq!((measured.bytes, measured.value, measured.spread, measured.seconds), (8, 46.5, 1.25, Some(0.2)));
         assert_eq!(measurement("[host:1] a remark", Transport::Tcp, &tests).unwrap(), None);
         assert!(measurement("{half a line", Transport::Tcp, &tests).is_err());
-        assert!(measurement(&line.replace("us", "ms"), Transport::Tcp, &tests).is_err());
-        assert!(measurement(&line.replace("46.5", "0.00"), Transport::Tcp, &tests).is_err());
+        for (right, wrong, gives) in [("us", "ms", "46.5 ms"), ("46.5", "0.00", "0 us")] {
+            let error = measurement(&line.replace(right, wrong), Transport::Tcp, &tests).unwrap_err().to_string();
+            assert!(error.contains(&format!("{gives} for latency of 8 bytes, and a value above 0 us")), "{error}");
+        }
         assert!(measurement(line, Transport::Tcp, &[catalogue::test("bandwidth").unwrap()]).is_err());
     }
 }
