@@ -23,7 +23,7 @@ pub use catalogue::{Kind, Transport};
 pub use nodes::{Here, Hosts, Job, Nodes, Outcome, Stream, Where, is_here, is_in_path, of_allocation, pair};
 pub use numbers::size;
 pub use plan::Plan;
-pub use plan::available::available;
+pub use plan::available::{available, refuse_missing};
 pub use plan::wanted::Wanted;
 pub use programs::event_counts::Counts;
 pub use report::events::{Cost, Message, NamedCounts, Ratio};

@@ -57,6 +57,7 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     let wanted = Wanted { events: arguments.events, ..arguments.wanted.clone() };
     // Refuses a wrong plan before minutes of building.
     Plan::chosen(kind, &wanted)?;
+    ibex_bench::refuse_missing(&wanted, &ibex_bench::is_in_path)?;
     build(&workspace, kind, arguments.events)?;
     let deliveries = arguments.events.then(|| deliveries_per_second(&workspace)).transpose()?;
 

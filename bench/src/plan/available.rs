@@ -21,6 +21,23 @@ pub fn available(place: Where, wanted: &Wanted, all: &[Transport], has: &dyn Fn(
     of_machine(place, wanted, all, has, &open_mpi)
 }
 
+/// Refuses transports that were asked for by name and that this machine cannot measure; not those over ibex, which may
+/// be built afterwards.
+///
+/// # Errors
+/// One of them is missing.
+pub fn refuse_missing(wanted: &Wanted, has: &dyn Fn(&str) -> bool) -> Result<()> {
+    let others: Vec<Transport> = wanted.transports.iter().copied().filter(|transport| !transport.is_ibex()).collect();
+    if others.is_empty() { Ok(()) } else { all_there(&others, has, &OpenMpi::here(&[])?) }
+}
+
+fn all_there(transports: &[Transport], has: &dyn Fn(&str) -> bool, open_mpi: &OpenMpi) -> Result<()> {
+    transports.iter().try_for_each(|transport| match missing(*transport, has, open_mpi) {
+        Some(reason) => bail!("{} cannot be measured, as {reason}", transport.name()),
+        None => Ok(()),
+    })
+}
+
 /// Names the default measurements that a first table leaves out, in one line.
 fn left_out_of_first_table(kind: Kind, plan: &Plan, wanted: &Wanted) -> Option<String> {
     let tests = TESTS.iter().filter(|test| kind.has(test) && !plan.tests.iter().any(|one| one.name == test.name));
@@ -58,12 +75,12 @@ fn of_machine(
         Wanted { full: true, .. } => all.to_vec(),
         _ => kind.few_transports(),
     };
+    all_there(&wanted.transports, has, open_mpi)?;
     let (mut left, mut left_out) = (Vec::new(), Vec::new());
     for transport in transports {
         let unfit = || unfit(transport, kind, open_mpi).filter(|_| !is_asked).map(str::to_owned);
         match missing(transport, has, open_mpi).or_else(unfit) {
             None => left.push(transport),
-            Some(reason) if is_asked => bail!("{} cannot be measured, as {reason}", transport.name()),
             Some(reason) => left_out.push(LeftOut { what: transport.name().to_owned(), reason }),
         }
     }
@@ -179,6 +196,11 @@ mod tests {
         assert!(refused(&wanted(&[Transport::Ibex], &["instructions"])).contains("valgrind"));
         assert!(plan(&wanted(&[Transport::Ibex, Transport::Tcp], &["latency"]), &[]).unwrap().left_out.is_empty());
         assert!(plan(&wanted(&[Transport::Ibex], &["instructions"]), &["valgrind"]).is_ok());
+    }
+
+    #[test]
+    fn before_a_build_ibex_is_not_missing() {
+        assert!(refuse_missing(&wanted(&[Transport::Ibex, Transport::IbexBtl], &[]), &|_| false).is_ok());
     }
 
     #[test]
