@@ -31,7 +31,7 @@ enum {
     MOST_LAPS = 1 << 16,      // iterations of a latency run
     OUTSTANDING = 8192,       // messages in flight
     OTHERS = 10000,           // communicators that are there meanwhile
-    RATE_MOST_BYTES = 4096,   // message_rate is for small messages
+    RATE_MOST_BYTES = 4096,   // rates are of small messages
     USAGE_EXIT = 2,
     TAG_DATA = 1,
     TAG_ACK = 2,
@@ -352,27 +352,43 @@ static void usage(FILE *to) {
         fprintf(to, "%s%s", i ? "," : "", tests[i].name);
     fprintf(to,
             " (default: all)\n"
-            "  --sizes LIST           bytes, with K or M for 1024 or 1048576 (default: %s). Bandwidth and\n"
-            "                         one-sided tests leave 0 out, message_rate leaves out sizes above %d\n"
-            "  --seconds-per-row S    time for the samples of one row, above 0 (default: 0.1, and twice as long\n"
-            "                         until that changes the median by less than 5 %%); slow rows take longer, as\n"
-            "                         each has at least %d samples\n"
+            "  --sizes LIST           up to %d numbers of bytes, 0 to %dM, with K or M for 1024 or 1048576\n"
+            "                         (default: %s). Only latency and rates are measured\n"
+            "                         with 0 bytes, and rates with at most %d\n"
+            "  --seconds-per-row S    time for the samples of one row, above 0 and up to 3600 (default: 0.1, and twice\n"
+            "                         as long until that changes the median by less than 5 %%); slow rows take longer,\n"
+            "                         as each has at least %d samples\n"
             "  --window N             messages in flight, even, 2 to 1024 (default: 64)\n"
             "  --help\n",
-            usual_sizes, RATE_MOST_BYTES, LEAST_SAMPLES);
+            MAX_SIZES, MOST_BYTES >> 20, usual_sizes, RATE_MOST_BYTES, LEAST_SAMPLES);
 }
 
-static bool parse_tests(char *text) {
+static bool has_size(const struct test *test, int bytes) {
+    return (bytes > 0 || test->zero_bytes) && (test->value != MESSAGES || bytes <= RATE_MOST_BYTES);
+}
+
+static bool has_rows(void) {
+    bool any = false;
+    for (int t = 0; t < TEST_COUNT; t++)
+        for (int i = 0; i < options.size_count; i++)
+            any |= options.selected[t] && has_size(&tests[t], options.sizes[i]);
+    return any;
+}
+
+static bool parse_tests(const char *text) {
     memset(options.selected, 0, sizeof options.selected);
-    for (char *name = strtok(text, ","); name; name = strtok(NULL, ",")) {
+    for (;; text++) {
+        size_t length = strcspn(text, ",");
         int i = 0;
-        while (i < TEST_COUNT && strcmp(name, tests[i].name) != 0)
+        while (i < TEST_COUNT && (strncmp(text, tests[i].name, length) != 0 || tests[i].name[length]))
             i++;
         if (i == TEST_COUNT)
             return false;
         options.selected[i] = true;
+        text += length;
+        if (!*text)
+            return true;
     }
-    return true;
 }
 
 static bool parse_window(const char *text) {
@@ -388,11 +404,11 @@ static int parse_options(int argc, char **argv) {
                                           {"window", required_argument, NULL, 'w'},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
-    int option;
+    int option, place = 0;
     bool good = parse_numbers(usual_sizes, 0, MOST_BYTES, options.sizes, MAX_SIZES, &options.size_count);
     memset(options.selected, 1, sizeof options.selected);
     opterr = rank == 0;
-    while (good && (option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+    while (good && (option = getopt_long(argc, argv, "", known, &place)) != -1) {
         if (option == 'h') {
             if (rank == 0)
                 usage(stdout);
@@ -406,9 +422,15 @@ static int parse_options(int argc, char **argv) {
             good = parse_seconds(optarg, &options.seconds_per_row);
         else
             good = option == 'w' && parse_window(optarg);
+        if (!good && option != '?')
+            refuse("ibex_mpi_bench", known[place].name, optarg);
     }
-    if (good && optind == argc)
+    if (good && optind < argc)
+        refuse("ibex_mpi_bench", NULL, argv[optind]);
+    else if (good && has_rows())
         return -1;
+    else if (good && rank == 0)
+        fprintf(stderr, "ibex_mpi_bench: none of these tests has one of these sizes: there is nothing to measure\n");
     if (rank == 0)
         usage(stderr);
     return USAGE_EXIT;
@@ -485,7 +507,7 @@ int main(int argc, char **argv) {
                 make_others();
             for (int i = 0; options.selected[t] && i < options.size_count; i++) {
                 int bytes = options.sizes[i];
-                if ((bytes == 0 && !tests[t].zero_bytes) || (tests[t].value == MESSAGES && bytes > RATE_MOST_BYTES))
+                if (!has_size(&tests[t], bytes))
                     continue;
                 if (is_one_sided(&tests[t]))
                     check_one_sided(bytes);

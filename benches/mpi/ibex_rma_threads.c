@@ -203,10 +203,10 @@ static int parse_options(int argc, char **argv) {
                                           {"seconds-per-row", required_argument, NULL, 'r'},
                                           {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
-    int option;
+    int option, place = 0;
     bool good = true;
     opterr = rank == 0;
-    while (good && (option = getopt_long(argc, argv, "", known, NULL)) != -1) {
+    while (good && (option = getopt_long(argc, argv, "", known, &place)) != -1) {
         if (option == 'h') {
             if (rank == 0)
                 usage(stdout);
@@ -218,9 +218,13 @@ static int parse_options(int argc, char **argv) {
             good = parse_numbers(optarg, 1, MOST_BYTES, options.sizes, MAX_LIST, &options.size_count);
         else
             good = option == 'r' && parse_seconds(optarg, &options.seconds_per_row);
+        if (!good && option != '?')
+            refuse("ibex_rma_threads", known[place].name, optarg);
     }
     if (good && optind == argc)
         return -1;
+    if (good)
+        refuse("ibex_rma_threads", NULL, argv[optind]);
     if (rank == 0)
         usage(stderr);
     return USAGE_EXIT;

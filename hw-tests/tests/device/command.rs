@@ -60,6 +60,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::on_emulated("the doctor finds nothing on a sound host", is_silent),
         Test::on_emulated("info gives the reasons that a job gives", same_reasons),
         Test::on_emulated("parameters that do not exist are refused with the one that is meant", refused),
+        Test::on_emulated("the bench's program names the word that it refuses", names_what_it_refuses),
     ];
     let benches = [
         Test::on_emulated("a user measures ibex beside other transports within a host", within_a_host)
@@ -106,6 +107,18 @@ fn refused(site: &mut Site) -> Result<()> {
     let outcome = run(site, SOUND, "\"$@\"", &["info", "--mca", "btl_ibex_if_inclide", "x"])?;
     ensure!(!outcome.success() && outcome.stderr.contains("btl_ibex_if_include is meant"), "{outcome}");
     Ok(())
+}
+
+fn names_what_it_refuses(site: &mut Site) -> Result<()> {
+    let refusals: [(&[&str], &str); 4] = [
+        (&["--sizes", "8,4G"], "--sizes cannot be '8,4G'"),
+        (&["--tests", "latency,rate"], "--tests cannot be 'latency,rate'"),
+        (&["--tests", "message_rate", "--sizes", "8K"], "there is nothing to measure"),
+        (&["8"], "'8' is no option"),
+    ];
+    refusals.iter().try_for_each(|(arguments, said)| {
+        Launch::new("ibex_mpi_bench", 2).arguments(arguments).is_refused_with(site, &[said]).map(drop)
+    })
 }
 
 /// A short bench on node 0, which prints its report.
