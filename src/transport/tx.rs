@@ -18,7 +18,7 @@ mod tests;
 use self::bounce::Bounce;
 use self::posted::Posted;
 use self::request::{NOTHING, Operation, Request};
-use self::send_queue::SendQueue;
+use self::send_queue::{SendQueue, Turn};
 use super::adapter::{QueuePair, SendSlots, Work};
 use super::completion::{Batch, Completion, Failed, TakesRequests, Token, Undelivered};
 use super::work_request::{EndpointId, WrId};
@@ -62,6 +62,8 @@ pub(super) enum First {
     None,
     /// Its token, and the number of requests that still wait.
     Posted(Token, usize),
+    /// It was a turn with this token, which the caller has now.
+    Turn(Token),
     Wait,
     /// It is the first in the queue again.
     Refused(PostError),
@@ -298,6 +300,7 @@ impl<S: SendSlots> Tx<S> {
         }
     }
 
+    /// Queues a request. Returns false for a turn that follows another one: its caller has been waiting.
     #[cold]
     pub(super) fn wait<Q: QueuePair>(
         &mut self,
@@ -305,11 +308,12 @@ impl<S: SendSlots> Tx<S> {
         to: EndpointId,
         request: Request,
         counters: &Counters,
-    ) {
-        queue.wait(request);
-        add(&counters.queued, 1);
+    ) -> bool {
+        let begins = queue.wait(request);
+        add(&counters.queued, u64::from(begins));
         add(&counters.waiting, 1);
         self.enlist(queue, to);
+        begins
     }
 
     pub(super) fn enlist<Q: QueuePair>(&mut self, queue: &mut SendQueue<Q>, to: EndpointId) {
@@ -363,16 +367,21 @@ impl<S: SendSlots> Tx<S> {
         };
         let outcome = match attempt {
             Attempt::Posted => {
-                if request.message_tag().is_some() {
-                    queue.note_message();
-                }
                 subtract(&counters.waiting, 1);
-                First::Posted(token, queue.waiting())
+                if request.is_turn() {
+                    queue.turn = Turn::Taken;
+                    First::Turn(token)
+                } else {
+                    if request.message_tag().is_some() {
+                        queue.note_message();
+                    }
+                    First::Posted(token, queue.waiting())
+                }
             }
             Attempt::Wait => First::Wait,
             Attempt::Refused(error) => First::Refused(error),
         };
-        if !matches!(outcome, First::Posted(..)) {
+        if matches!(outcome, First::Wait | First::Refused(_)) {
             queue.put_back(request);
         }
         queue.set_limit();
@@ -400,6 +409,7 @@ impl<S: SendSlots> Tx<S> {
             }
             Operation::PutInline { bytes, remote } => Work::WriteInline { bytes: (&**bytes).into(), remote: *remote },
             Operation::Other(work) => *work,
+            Operation::Turn { .. } => return Attempt::Posted,
         };
         self.post_now(queue, to, asked, counters, work)
     }

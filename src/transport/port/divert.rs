@@ -111,12 +111,16 @@ impl<A: Adapter> Port<A> {
     }
 
     /// Takes, in order, the messages with the kept tag that wait for a connection to be made, or did when it failed.
+    /// Drops a turn of such messages.
     pub fn take_unposted(&mut self, to: EndpointId) -> Vec<Unposted> {
         let mut taken = self.kept.take(to);
         let tag = self.kept.tag;
-        let connecting = self.connections.get_mut(to).filter(|connection| connection.phase() == Phase::Connecting);
-        if let Some(connection) = connecting {
-            let waiting = connection.queue.take_waiting(|request| tag.is_some() && request.message_tag() == tag);
+        if let Some(connection) = self.connections.get_mut(to) {
+            let is_connecting = connection.phase() == Phase::Connecting;
+            let leaves = |request: &Request| {
+                tag.is_some() && request.message_tag() == tag && (is_connecting || request.is_turn())
+            };
+            let waiting = connection.queue.take_waiting(leaves);
             subtract(&self.counters.waiting, waiting.len() as u64);
             taken.extend(waiting.into_iter().filter_map(Unposted::of));
         }

@@ -72,6 +72,7 @@ impl<A: Adapter> Port<A> {
         }
         if self.tx.take_freed() && self.tx.peers_waiting() > 0 {
             self.work_backlog();
+            self.undelivered.drain(batch);
         }
         Polled { taken: count, reported: batch.completions().len() }
     }

@@ -26,7 +26,7 @@ pub enum Sent {
     /// The adapter has the message.
     Posted,
     /// It was not posted or queued: there is no connection yet, no room, or other requests wait. [`Port::queue_send`]
-    /// and [`Port::queue_bytes`] queue it.
+    /// and [`Port::queue_bytes`] queue it; [`Port::queue_turn`] tells when it may be posted.
     Busy,
 }
 

@@ -9,6 +9,7 @@ mod pair;
 mod partings;
 mod partners;
 mod rails;
+mod turns;
 
 use super::*;
 use crate::flight::PeerState;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The backlog: requests queued for each peer, in order, without loss, and posted when there is room. `send.rs` queues
-//! puts, gets and atomics here, the plugin queues sends; `poll.rs` works the backlog when there is room. While a
-//! request waits for a peer, all later ones queue behind it. Only this file checks whether a peer acknowledges nothing
-//! for long (`tx/send_window.rs`). Pending grade: it allocates. Threads: the port's. Tests: `tests.rs`, `hw-tests`.
+//! puts, gets and atomics here, the plugin queues sends, or a turn for sends that it keeps itself; `poll.rs` works the
+//! backlog when there is room. While a request waits for a peer, all later ones queue behind it, except those of a
+//! caller whose turn it is. Only this file checks whether a peer acknowledges nothing for long (`tx/send_window.rs`).
+//! Pending grade: it allocates. Threads: the port's. Tests: `tests.rs`, `hw-tests`.
 
 use super::{Port, Refused};
 use crate::counters::{add, subtract};
@@ -80,6 +81,44 @@ impl<A: Adapter> Port<A> {
         Ok(())
     }
 
+    /// Queues a turn of messages with this tag, which the caller keeps, unless one is queued. `token` comes back with a
+    /// poll once the peer is connected, the requests before the turn are posted, and there is room. Then the caller
+    /// posts its messages: after [`Port::begin_turn`] until there is no room and it queues the next turn, or until all
+    /// are posted and it calls [`Port::end_turn`].
+    ///
+    /// # Errors
+    /// [`Refused`] if the connection has failed. If it fails later, the turn is dropped with the messages that the port
+    /// keeps ([`Port::keep_unposted`]), or `token` comes back as failed.
+    #[cold]
+    pub fn queue_turn(&mut self, to: EndpointId, tag: u8, token: Token) -> Result<(), Refused> {
+        if !self.connections.get(to).is_some_and(|connection| connection.queue.awaits_turn()) {
+            self.queue(to, Request { token, operation: Operation::Turn { tag } })?;
+        }
+        // There may be room: the port had no other reason to refuse a message.
+        self.tx.expect_room();
+        Ok(())
+    }
+
+    /// Lets the caller post to this peer in its turn, before the requests that wait, even if the peer is diverted.
+    #[cold]
+    pub fn begin_turn(&mut self, to: EndpointId) {
+        if let Some(connection) = self.connections.get_mut(to).filter(|connection| connection.is_made()) {
+            connection.queue.begin_turn();
+        }
+    }
+
+    /// Ends the caller's turn; no message that it keeps waits for this peer any more.
+    #[cold]
+    pub fn end_turn(&mut self, to: EndpointId, token: Token) {
+        if let Some(connection) = self.connections.get_mut(to)
+            && connection.queue.end_turn()
+        {
+            let waiting = connection.queue.waiting();
+            watch::unqueued(self.connections.rank(to), self.index(), token, waiting);
+            self.tx.expect_room();
+        }
+    }
+
     fn may_queue(&self, to: EndpointId, when: WhenDiverted) -> Result<(), Refused> {
         if self.connections.is_diverted(to) && when == WhenDiverted::Refuse { Err(Refused) } else { Ok(()) }
     }
@@ -144,10 +183,12 @@ impl<A: Adapter> Port<A> {
         self.check(to)?;
         let Some(connection) = self.connections.get_mut(to) else { return Err(Refused) };
         let token = request.token;
-        self.tx.wait(&mut connection.queue, to, request, &self.counters);
+        let begins = self.tx.wait(&mut connection.queue, to, request, &self.counters);
         self.countdown = self.countdown.min(self.look_interval);
         let waiting = connection.queue.waiting();
-        watch::queued(self.connections.rank(to), self.index(), token, waiting);
+        if begins {
+            watch::queued(self.connections.rank(to), self.index(), token, waiting);
+        }
         Ok(())
     }
 
@@ -189,6 +230,11 @@ impl<A: Adapter> Port<A> {
                 First::Wait => return true,
                 First::Posted(token, waiting) => {
                     watch::unqueued(self.connections.rank(to), self.index(), token, waiting);
+                }
+                First::Turn(token) => {
+                    self.undelivered.push(Completion::Request { token, to, outcome: Ok(()) });
+                    // The room that is left is the caller's.
+                    return true;
                 }
                 First::Refused(error) if self.may_find_room(to, error) => return true,
                 First::Refused(error) => {

@@ -32,6 +32,8 @@ pub(crate) enum Operation {
     Other(Work<'static>),
     /// An RDMA write of bytes that fit a work request.
     PutInline { bytes: Box<[MaybeUninit<u8>]>, remote: RemoteSpan },
+    /// A place for messages with this tag, which the caller keeps ([`crate::transport::Port::queue_turn`]).
+    Turn { tag: u8 },
 }
 
 #[derive(Debug)]
@@ -44,11 +46,15 @@ impl Request {
     /// A request that moves no bytes; its completion shows that all requests before it are done.
     pub(crate) const NOTHING: Request = Request { token: Token(0), operation: Operation::Other(NOTHING) };
 
-    /// Returns the tag of a message; `None` for any other operation.
+    /// Returns the tag of a message or turn; `None` for any other operation.
     pub(crate) fn message_tag(&self) -> Option<u8> {
         match self.operation {
-            Operation::Send { tag, .. } | Operation::SendBytes { tag, .. } => Some(tag),
+            Operation::Send { tag, .. } | Operation::SendBytes { tag, .. } | Operation::Turn { tag } => Some(tag),
             _ => None,
         }
+    }
+
+    pub(crate) fn is_turn(&self) -> bool {
+        matches!(self.operation, Operation::Turn { .. })
     }
 }

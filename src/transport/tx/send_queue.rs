@@ -39,6 +39,17 @@ impl QueueFull {
     }
 }
 
+/// The turn of a caller that keeps messages for the peer itself ([`crate::transport::Port::queue_turn`]).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// It keeps none.
+    None,
+    /// It waits for its turn, which is among the waiting requests.
+    Queued,
+    /// It has its turn, and has not ended it.
+    Taken,
+}
+
 #[derive(Debug)]
 pub(crate) struct SendQueue<Q> {
     qp: Q,
@@ -57,6 +68,7 @@ pub(crate) struct SendQueue<Q> {
     named: u32,
     is_open: bool,
     in_backlog: bool,
+    pub(super) turn: Turn,
     pub(super) tokens: List,
     pub(super) bounced: InUse,
     /// Requests that could not be posted yet, in order. While there are any, every new request goes behind them.
@@ -78,6 +90,7 @@ impl<Q: QueuePair> SendQueue<Q> {
             named: Immediate::endpoint_bits(u32::MAX),
             is_open: false,
             in_backlog: false,
+            turn: Turn::None,
             tokens: List::new(),
             bounced: InUse::new(),
             waiting: VecDeque::new(),
@@ -227,9 +240,33 @@ impl<Q: QueuePair> SendQueue<Q> {
         self.waiting.len()
     }
 
-    pub(super) fn wait(&mut self, request: Request) {
+    /// Queues a request. Returns false for a turn that follows another one: its caller has been waiting.
+    pub(super) fn wait(&mut self, request: Request) -> bool {
+        let begins = !request.is_turn() || std::mem::replace(&mut self.turn, Turn::Queued) == Turn::None;
         self.waiting.push_back(request);
         self.set_limit();
+        begins
+    }
+
+    pub(crate) fn awaits_turn(&self) -> bool {
+        self.turn == Turn::Queued
+    }
+
+    /// Lets the caller post in its turn, before the requests that wait, even if new ones are diverted.
+    pub(crate) fn begin_turn(&mut self) {
+        if self.turn == Turn::Taken && !self.is_full() {
+            self.limit = self.retired.wrapping_add(self.window.size());
+        }
+    }
+
+    /// Ends the caller's turn. Returns false if it had none.
+    pub(crate) fn end_turn(&mut self) -> bool {
+        let ends = self.turn == Turn::Taken;
+        if ends {
+            self.turn = Turn::None;
+            self.set_limit();
+        }
+        ends
     }
 
     pub(super) fn take_first(&mut self) -> Option<Request> {
@@ -243,6 +280,9 @@ impl<Q: QueuePair> SendQueue<Q> {
     /// Takes all waiting requests for which `leaves` holds, in order.
     pub(crate) fn take_waiting(&mut self, leaves: impl Fn(&Request) -> bool) -> Vec<Request> {
         let (taken, rest): (Vec<_>, Vec<_>) = std::mem::take(&mut self.waiting).into_iter().partition(leaves);
+        if taken.iter().any(Request::is_turn) {
+            self.turn = Turn::None;
+        }
         self.waiting = rest.into();
         self.set_limit();
         taken
@@ -254,7 +294,7 @@ impl<Q: QueuePair> SendQueue<Q> {
         self.posted = old.posted.wrapping_add(1);
         (self.retired, self.signalled, self.messages) = (self.posted, self.posted, self.posted);
         self.waiting = std::mem::take(&mut old.waiting);
-        self.in_backlog = old.in_backlog;
+        (self.in_backlog, self.turn) = (old.in_backlog, old.turn);
         self.set_limit();
     }
 

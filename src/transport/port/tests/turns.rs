@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Turns of a caller that keeps its messages: when one comes, what the caller may post in it, and how it ends.
+
+use super::*;
+use ibex_ffi::verbs::InlineSpan;
+
+const TAG: u8 = 5;
+const TURN: u64 = 77;
+const TURNS: [(u64, Result<(), Failed>); 1] = [(TURN, Ok(()))];
+
+impl Side {
+    fn queue_turn(&mut self) {
+        self.port.queue_turn(self.peer, TAG, Token(TURN)).expect("it may wait");
+    }
+
+    /// Posts messages until there is no room. Returns their number.
+    fn post_all(&mut self) -> usize {
+        let post = |_: &u32| {
+            let sent = self.port.send_inline(self.peer, TAG, [1_u8][..].into(), InlineSpan::EMPTY);
+            sent.expect("connected") == Sent::Posted
+        };
+        (0..2 * DEPTH).take_while(post).count()
+    }
+
+    fn posted(&self) -> usize {
+        self.script.posted(0).len()
+    }
+
+    /// The adapter completes the oldest request, and the port is polled.
+    fn complete(&mut self) {
+        assert!(self.script.complete(0, Status::SUCCESS));
+        self.poll();
+    }
+
+    /// Takes the tokens of the turns among the requests that ended since the last call.
+    fn turns(&mut self) -> usize {
+        self.ended().into_iter().filter(|(token, _)| *token == TURN).count()
+    }
+
+    fn queued(&self) -> u64 {
+        self.port.counters().queued.load(Ordering::Relaxed)
+    }
+}
+
+/// Two ports, one with a full send queue.
+fn full() -> Pair {
+    let mut pair = Pair::connected();
+    (100..100 + u64::from(DEPTH)).for_each(|token| pair.a.send(token).expect("it may wait"));
+    assert_eq!((pair.a.posted(), pair.a.post_all()), (DEPTH as usize, 0));
+    pair
+}
+
+#[test]
+fn a_turn_connects_two_ports_and_comes_when_they_are_connected() {
+    let mut pair = Pair::apart();
+    pair.a.queue_turn();
+    pair.a.queue_turn();
+    pair.carry();
+    assert_eq!(pair.a.ended(), TURNS, "one is queued at a time");
+    pair.a.port.begin_turn(pair.a.peer);
+    assert_eq!(pair.a.post_all(), DEPTH as usize);
+}
+
+#[test]
+fn a_turn_comes_with_the_poll_that_finds_room() {
+    let mut pair = full();
+    pair.a.queue_turn();
+    pair.a.poll();
+    assert_eq!(pair.a.turns(), 0);
+    pair.a.complete();
+    assert_eq!(pair.a.turns(), 1);
+}
+
+#[test]
+fn a_turn_is_behind_what_waits_already_and_before_what_waits_since() {
+    let mut pair = full();
+    pair.a.send(10).expect("it may wait");
+    pair.a.queue_turn();
+    pair.a.send(11).expect("it may wait");
+    pair.a.complete();
+    assert_eq!((pair.a.posted(), pair.a.turns()), (DEPTH as usize, 0), "10 was posted");
+    pair.a.complete();
+    assert_eq!((pair.a.posted(), pair.a.turns()), (DEPTH as usize - 1, 1));
+    assert_eq!(pair.a.post_all(), 0, "11 waits");
+    pair.a.port.begin_turn(pair.a.peer);
+    assert_eq!(pair.a.post_all(), 1);
+    pair.a.queue_turn();
+    pair.a.complete();
+    assert_eq!((pair.a.posted(), pair.a.turns()), (DEPTH as usize, 0), "11 was posted");
+    pair.a.complete();
+    assert_eq!(pair.a.turns(), 1);
+}
+
+#[test]
+fn turns_one_after_the_other_count_as_one_request_that_waits() {
+    let mut pair = full();
+    let before = pair.a.queued();
+    for _ in 0..3 {
+        pair.a.queue_turn();
+        pair.a.complete();
+        assert_eq!(pair.a.turns(), 1);
+        pair.a.port.begin_turn(pair.a.peer);
+        assert_eq!(pair.a.post_all(), 1);
+    }
+    assert_eq!(pair.a.queued(), before + 1);
+    pair.a.port.end_turn(pair.a.peer, Token(TURN));
+    pair.a.queue_turn();
+    assert_eq!(pair.a.queued(), before + 2);
+}
+
+#[test]
+fn in_its_turn_a_caller_posts_to_a_diverted_peer() {
+    let mut pair = Pair::connected();
+    pair.a.port.divert_all(|_| false);
+    assert_eq!(pair.a.post_all(), 0);
+    pair.a.queue_turn();
+    pair.a.poll();
+    assert_eq!((pair.a.ended(), pair.a.post_all()), (TURNS.to_vec(), 0));
+    pair.a.port.begin_turn(pair.a.peer);
+    assert_eq!(pair.a.post_all(), DEPTH as usize);
+    pair.a.port.end_turn(pair.a.peer, Token(TURN));
+    (0..DEPTH).for_each(|_| pair.a.complete());
+    assert_eq!(pair.a.post_all(), 0);
+}
+
+#[test]
+fn who_has_no_turn_begins_none() {
+    let mut pair = Pair::connected();
+    pair.a.port.divert_all(|_| false);
+    pair.a.port.begin_turn(pair.a.peer);
+    assert_eq!(pair.a.post_all(), 0);
+}
+
+#[test]
+fn a_turn_fails_with_its_connection_or_goes_with_the_messages_that_the_port_keeps() {
+    for keeps in [false, true] {
+        let mut pair = full();
+        if keeps {
+            pair.a.port.keep_unposted(TAG);
+        }
+        pair.a.queue_turn();
+        pair.a.script.complete(0, Status::RETRY_EXCEEDED);
+        pair.a.script.complete_all(0, Status::FLUSHED);
+        (0..2).for_each(|_| pair.a.poll());
+        assert_eq!(pair.a.failures(), 1);
+        let turns: Vec<_> = pair.a.ended().into_iter().filter(|(token, _)| *token == TURN).collect();
+        assert_eq!(turns, if keeps { vec![] } else { vec![(TURN, UNPOSTED)] });
+        assert_eq!(pair.a.port.queue_turn(pair.a.peer, TAG, Token(TURN)), Err(Refused));
+    }
+}
+
+#[test]
+fn a_turn_is_dropped_with_the_messages_that_are_taken_out() {
+    let mut pair = full();
+    pair.a.port.keep_unposted(TAG);
+    pair.a.queue_turn();
+    assert!(pair.a.port.take_unposted(pair.a.peer).is_empty());
+    pair.a.complete();
+    assert_eq!((pair.a.turns(), pair.a.port.counters().waiting.load(Ordering::Relaxed)), (0, 0));
+    assert_eq!(pair.a.post_all(), 1);
+}
