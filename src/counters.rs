@@ -83,10 +83,10 @@ counters! {
     get_bytes: Aggregate "bytes" "Bytes of the RDMA reads started.";
     atomic: Counter "operations" "64-bit fetch-and-adds and compare-and-swaps started.";
     receives_used_up: Counter "events" "Times this process found all its posted receives used up.";
-    queued: Counter "requests" "Sends, puts, gets and atomics that had to wait inside ibex: not connected yet, or no free entry.";
+    queued: Counter "requests" "Sends, puts, gets and atomics that had to wait inside ibex: not connected yet, or no free entry. Sends of the PML that wait for a peer together count as one.";
     held_back: Counter "times" "Times a peer with requests waiting had acknowledged none for 5 ms, and was sent no more until it did: it computes and has no receive slot left, its link is silent, or one-sided requests take so long.";
     held_back_time: Timer "us" "For how long peers were so held back, added up over peers.";
-    waiting: Level "requests" "Requests waiting inside ibex now.";
+    waiting: Level "requests" "Requests waiting inside ibex now. Sends of the PML that wait for a peer together count as one.";
     send_memory: Size "bytes" "Memory registered for send slots and bounce buffers.";
     receive_memory: Size "bytes" "Memory registered for receive slots.";
     huge_memory: Size "bytes" "Memory of receive slots and send slots in explicit huge pages.";

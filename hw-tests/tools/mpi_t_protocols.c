@@ -297,7 +297,7 @@ static void by_shared_memory(void) {
     to_oneself();
 }
 
-// The first message between two processes waits for their connection, and is copied; its receiver cannot see that.
+// The first message between two processes waits for their connection, and then goes like any other.
 static void the_first(void) {
     check_case("the first message waits for the connection");
     count = 0;
@@ -306,8 +306,7 @@ static void the_first(void) {
     else
         MPI_OK(MPI_Recv(got, 2, MPI_INT, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     context = 0;
-    goes(the_one(check.rank == 1, false, false, 8), check.rank == 0 || !has_inline ? COPIED : INLINE,
-         check.rank == 0 || !has_inline ? ADAPTER : SIZE);
+    goes(the_one(check.rank == 1, false, false, 8), has_inline ? INLINE : COPIED, has_inline ? SIZE : ADAPTER);
     check_end_case();
 }
 

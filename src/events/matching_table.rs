@@ -43,7 +43,7 @@ elements! {
         bytes: U64 "The bytes of the message; the receive buffer may be smaller.";
         context: U32 "The context number of the communicator.";
         protocol: U32 "How its bytes go. 0: inside the work request; 1: copied to a buffer of ibex, sent, and copied from one; 2: announced, and read by the receiver; 3: announced, and sent in copied pieces; 4: by the memory that the processes of a host share; 5: copied within this process. A receiver cannot tell 0 from 1 and goes by the length.";
-        reason: U32 "Why so. 0: for its length; 1: a synchronous send; 2: a datatype with gaps, here or there; 3: memory that could not be registered; 4: the receiver holds its senders back; 5: the adapter cannot do better, or not now: there is no connection yet, or no room; 6: it is to this process; 7: the other process is on this host.";
+        reason: U32 "Why so. 0: for its length; 1: no longer given; 2: a datatype with gaps, here or there; 3: memory that could not be registered; 4: the receiver holds its senders back; 5: the adapter cannot do better; 6: it is to this process; 7: the other process is on this host.";
         port: U32 "The index of the port among those of this process, from 0; of several the first. 4294967295: none, or it is not known.";
         queue_pair: U32 "The number of this side's queue pair on that port. 0: none, or it is not known: there may be no connection yet.";
         rails: U32 "By how many ports it goes. Of a send that the receiver reads: by how many it was announced; the receiver's event has by how many it is read.";

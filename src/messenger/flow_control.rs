@@ -4,25 +4,26 @@
 //! [`Kept`] is the receiver's side, one per process. It adds up the bytes of unexpected messages. Beyond the bound the
 //! receiver holds back each sender that adds to them (`HoldBack`); below half of the bound it lets those senders go on
 //! (`GoOn`). Both carry a number; the highest counts, in whichever order they arrive. A process never holds itself
-//! back. [`Outgoing`] is the sender's side: it decides how each message is sent ([`Way`]). While no peer holds back and
-//! no message is queued, a send costs one test ([`Outgoing::is_free`]).
+//! back. [`Outgoing`] is the sender's side: it decides how each message is sent ([`Way`]), and has those that pend. While
+//! no peer holds back and no message pends, a send costs one test ([`Outgoing::is_free`]).
 //!
 //! ```text
 //! sender, of one peer                        short message       long message
 //! free                                       eager               announced
-//! free, but too much waits for the port      pends               pends
+//! free, but the port has no room             pends               pends
 //! held back                                  announced, counted  announced, counted
 //!   and `window` of a communicator counted   pends               pends
 //! ```
 //!
 //! An announced message costs its receiver a header, and stays in the user's buffer until it is matched. A pending
 //! message costs its sender only the request. Messages of one communicator keep their order, also when pending ones are
-//! sent; other communicators do not wait for them.
+//! sent; other communicators do not wait for them. A message that finds no room is the first that pends, and all later
+//! ones to its peer pend behind it until their turn; the port says when that is. The communicators then take turns.
 //!
 //! **The most that a receiver keeps** is the sum of: the bound; the slots of its shared receive queue; per sender, the
-//! messages that it posted or queued before `HoldBack` reached it, at most its send queue and [`Limits::waiting`],
-//! because a sender with a full queue polls; per sender and communicator a window of headers, or more where the
-//! receiver asked for more.
+//! messages that it posted before `HoldBack` reached it, at most its send queue, because a sender takes all that has
+//! arrived before its pending messages have their turn; per sender and communicator a window of headers, or more where
+//! the receiver asked for more.
 //!
 //! **Why no message waits for ever:**
 //! 1. A process inside MPI takes every message that its ports have received. Beyond the bound it makes senders
@@ -30,10 +31,10 @@
 //! 2. Only the first message of a send can be announced instead of sent, or pend. `ClearToSend`, `Finished`,
 //!    `Acknowledge`, fragments and the messages of this file are sent at once: each answers a matched message, or there
 //!    is a fixed number of them per peer and communicator.
-//! 3. Messages of the MPI library itself (negative tags: collectives) never pend, and no receive takes both these and
-//!    the program's messages. So a collective makes progress beside any flood.
-//! 4. A message that pends because too much waits for the port is sent when the queued messages have gone. By rule 1
-//!    that happens once the receiver is inside MPI.
+//! 3. Messages of the MPI library itself (negative tags: collectives) pend only for room, in a queue of their own, and
+//!    no receive takes both these and the program's messages. So a collective makes progress beside any flood.
+//! 4. A message that pends for room is sent when the port has some. By rule 1 that happens once the receiver is inside
+//!    MPI.
 //! 5. A message that pends because its window is full waits until an announced message is answered, or until the
 //!    receiver asks. Its sender reports the pending messages (`Pending`). The receiver asks for more (`More`) when a
 //!    receive or a probe of the communicator finds no message, when a message arrives that no receive takes while
@@ -45,9 +46,10 @@
 //! again. A matched probe removes messages from this queue without answering them. So the receiver also asks when a
 //! matched probe empties the queue, and when `Pending` arrives while the queue is empty.
 //!
-//! **Cost**: that of a finished send does not depend on the number of pending messages and peers. A `HoldBack` or
-//! `GoOn` costs one step per communicator in which messages to that peer pend or are announced. Called by
-//! `pml/flow.rs`, which sends these messages. Grade: pending. Threads: the owner's. Tests: `flow_control/tests.rs`.
+//! **Cost**: that of a message does not depend on the number of pending messages and peers. A `HoldBack` or `GoOn`, and
+//! a message whose turn it is, costs at most one step per communicator in which messages to that peer pend or are
+//! announced. Called by `pml/flow.rs`, which sends these messages. Grade: pending. Threads: the owner's. Tests:
+//! `flow_control/tests.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::Hash;
@@ -64,18 +66,8 @@ mod tests;
 pub struct Limits {
     /// Bytes of unexpected messages beyond which the receiver holds their senders back.
     pub kept: u64,
-    /// Bytes queued for the port to one peer from which on further messages to this peer pend.
-    pub waiting: u64,
     /// Number of announced and unanswered messages of a communicator to one peer from which on further ones pend.
     pub window: u32,
-}
-
-impl Limits {
-    /// Whether messages pend while `waiting` bytes are queued for the port. Never at 0, whatever the limit: only the
-    /// departure of a queued message resumes pending ones.
-    fn is_too_much(&self, waiting: u64) -> bool {
-        waiting > 0 && waiting >= self.waiting
-    }
 }
 
 /// A `HoldBack` or `GoOn` for a peer.
@@ -179,20 +171,26 @@ pub enum Way {
     Pends,
 }
 
+/// Messages that keep their order: in a communicator, those of the program (false) or of the MPI library (true).
+type Stream = (u32, bool);
+
+const fn stream(context: u32, tag: i32) -> Stream {
+    (context, tag < 0)
+}
+
 /// A sender's state for a peer to which some messages cannot be sent freely.
 #[derive(Debug)]
 struct Peer<R> {
     is_held_back: bool,
-    /// Bytes queued for the port.
-    waiting: u64,
-    /// Announced and pending messages, by communicator. A queue without any is removed.
-    queues: BTreeMap<u32, Queue<R>>,
-    pending: usize,
-    /// Communicator of the last message that [`Outgoing::next_to`] has returned.
-    turn: u32,
+    /// Whether a message found no room, so that all pend until their turn.
+    is_full: bool,
+    /// Announced and pending messages. A queue without any is removed.
+    queues: BTreeMap<Stream, Queue<R>>,
+    /// Stream of the last message that [`Outgoing::next_in_turn`] has returned.
+    last: Stream,
 }
 
-/// The messages to one peer in one communicator.
+/// The messages of one stream to one peer.
 #[derive(Debug)]
 struct Queue<R> {
     unanswered: u32,
@@ -205,7 +203,7 @@ struct Queue<R> {
 /// The sender's side. `P` names a peer, `R` a send.
 #[derive(Debug)]
 pub struct Outgoing<P, R> {
-    limits: Limits,
+    window: u32,
     peers: FxHashMap<P, Peer<R>>,
     /// Number of each peer's last `HoldBack` or `GoOn`; it outlives the peer's entry in `peers`.
     heard: FxHashMap<P, u64>,
@@ -215,7 +213,7 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
     /// Starts with nothing sent.
     #[must_use]
     pub fn new(limits: Limits) -> Self {
-        Outgoing { limits, peers: FxHashMap::default(), heard: FxHashMap::default() }
+        Outgoing { window: limits.window, peers: FxHashMap::default(), heard: FxHashMap::default() }
     }
 
     /// Whether every message to every peer goes [`Way::Free`].
@@ -228,63 +226,81 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
     /// Decides how the next message is sent, and counts it if it is [`Way::Announced`] and counted.
     pub fn way(&mut self, peer: P, context: u32, tag: i32) -> Way {
         let Some(known) = self.peers.get_mut(&peer) else { return Way::Free };
-        if tag < 0 {
-            return if known.is_held_back { Way::Announced { counted: false } } else { Way::Free };
-        }
-        if known.has_pending(context) { Way::Pends } else { known.way_of_next(context, self.limits) }
+        let of = stream(context, tag);
+        if known.is_full || known.has_pending(of) { Way::Pends } else { known.way_of_next(of, self.window) }
     }
 
     /// Whether the next message of this communicator may skip this module: the peer does not hold back, and none pends.
     #[must_use]
     pub fn may_pass(&self, peer: P, context: u32) -> bool {
-        self.peers.get(&peer).is_none_or(|known| !known.is_held_back && !known.has_pending(context))
+        let passes = |known: &Peer<R>| ![false, true].into_iter().any(|of| known.has_pending((context, of)));
+        self.peers.get(&peer).is_none_or(|known| !known.is_held_back && passes(known))
     }
 
-    /// Adds a message behind the pending ones.
-    pub fn pend(&mut self, peer: P, context: u32, send: R) {
+    /// Adds a message behind the pending ones. Returns whether the caller has to send `Pending` ([`Outgoing::tells`]).
+    pub fn pend(&mut self, peer: P, context: u32, tag: i32, send: R) -> bool {
+        let (known, of) = (self.peers.entry(peer).or_default(), stream(context, tag));
+        known.queue(of, self.window).pending.push_back(send);
+        known.tells(of)
+    }
+
+    /// Takes a message back that was to be sent and found no room: it is the first of its stream that pends.
+    pub fn found_no_room(&mut self, peer: P, context: u32, tag: i32, send: R) {
         let known = self.peers.entry(peer).or_default();
-        known.pending += 1;
-        known.queue(context, self.limits.window).pending.push_back(send);
+        known.is_full = true;
+        known.queue(stream(context, tag), self.window).pending.push_front(send);
+    }
+
+    /// Whether messages to the peer pend until their turn.
+    #[must_use]
+    pub fn is_full(&self, peer: P) -> bool {
+        self.peers.get(&peer).is_some_and(|known| known.is_full)
     }
 
     /// Whether the caller has to send `Pending` now: the peer holds this process back, messages pend, and no `Pending`
     /// was sent since the peer last asked for more. Notes it as sent.
     pub fn tells(&mut self, peer: P, context: u32) -> bool {
-        let Some(known) = self.peers.get_mut(&peer).filter(|known| known.is_held_back) else { return false };
-        let Some(queue) = known.queues.get_mut(&context) else { return false };
-        !queue.pending.is_empty() && !std::mem::replace(&mut queue.is_told, true)
+        self.peers.get_mut(&peer).is_some_and(|known| known.tells((context, false)))
     }
 
-    /// Returns the next pending message that can be sent now, and how. The caller repeats this until `None`, and then
-    /// calls [`Outgoing::tells`].
+    /// Returns the next pending message of the program that can be sent now, and how. The caller repeats this until
+    /// `None`, and then calls [`Outgoing::tells`].
     pub fn next(&mut self, peer: P, context: u32) -> Option<(R, Way)> {
-        let next = self.peers.get_mut(&peer)?.next(context, self.limits);
+        let known = self.peers.get_mut(&peer).filter(|known| !known.is_full)?;
+        let next = known.next((context, false), self.window);
         self.forget_if_free(peer);
         next
     }
 
-    /// Like [`Outgoing::next`], of any communicator, in turns. Repeated after [`Outgoing::went`] until `None`.
-    pub fn next_to(&mut self, peer: P) -> Option<(R, Way)> {
-        let known = self.peers.get_mut(&peer)?;
-        known.turn = known.next_turn()?;
-        let next = known.next(known.turn, self.limits);
-        self.forget_if_free(peer);
-        next
+    /// Returns the next message to a peer whose turn it is, of the communicators in turns. The caller repeats this until
+    /// `None`, and then calls [`Outgoing::has_room`], or until [`Outgoing::found_no_room`].
+    pub fn next_in_turn(&mut self, peer: P) -> Option<(R, Way)> {
+        let known = self.peers.get_mut(&peer).filter(|known| known.is_full)?;
+        known.last = known.next_stream()?;
+        known.next(known.last, self.window)
+    }
+
+    /// Notes that no message to the peer pends for room any more.
+    pub fn has_room(&mut self, peer: P) {
+        if let Some(known) = self.peers.get_mut(&peer) {
+            known.is_full = false;
+            self.forget_if_free(peer);
+        }
     }
 
     /// Notes that the peer answered a counted announcement.
     pub fn answered(&mut self, peer: P, context: u32) {
         let Some(known) = self.peers.get_mut(&peer) else { return };
-        if let Some(queue) = known.queues.get_mut(&context) {
+        if let Some(queue) = known.queues.get_mut(&(context, false)) {
             queue.unanswered = queue.unanswered.saturating_sub(1);
-            known.forget_if_idle(context);
+            known.forget_if_idle((context, false));
             self.forget_if_free(peer);
         }
     }
 
     /// Notes that the peer asked for more.
     pub fn more(&mut self, peer: P, context: u32) {
-        if let Some(queue) = self.peers.get_mut(&peer).and_then(|known| known.queues.get_mut(&context)) {
+        if let Some(queue) = self.peers.get_mut(&peer).and_then(|known| known.queues.get_mut(&(context, false))) {
             queue.window = queue.window.saturating_mul(2);
             queue.is_told = false;
         }
@@ -300,24 +316,10 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         *last = word.number;
         let known = self.peers.entry(peer).or_default();
         known.is_held_back = word.holds_back;
-        let pending = known.queues.iter().filter(|(_, queue)| !queue.pending.is_empty());
-        let pending = pending.map(|(context, _)| *context).collect();
+        let pending = known.queues.iter().filter(|((_, of_library), queue)| !of_library && !queue.pending.is_empty());
+        let pending = pending.map(|((context, _), _)| *context).collect();
         self.forget_if_free(peer);
         Some(pending)
-    }
-
-    /// Adds a message of `bytes` to those queued for the port.
-    pub fn waits(&mut self, peer: P, bytes: u64) {
-        self.peers.entry(peer).or_default().waiting += bytes;
-    }
-
-    /// Subtracts a queued message that has gone. Returns true if pending messages may go now ([`Outgoing::next_to`]).
-    pub fn went(&mut self, peer: P, bytes: u64) -> bool {
-        let Some(known) = self.peers.get_mut(&peer) else { return false };
-        known.waiting = known.waiting.saturating_sub(bytes);
-        let go = known.pending > 0 && !known.is_held_back && !self.limits.is_too_much(known.waiting);
-        self.forget_if_free(peer);
-        go
     }
 
     /// Removes a peer that has gone, and its queues.
@@ -336,28 +338,39 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
 
 impl<R> Default for Peer<R> {
     fn default() -> Self {
-        Peer { is_held_back: false, waiting: 0, queues: BTreeMap::new(), pending: 0, turn: 0 }
+        Peer { is_held_back: false, is_full: false, queues: BTreeMap::new(), last: (0, false) }
     }
 }
 
 impl<R> Peer<R> {
     fn is_free(&self) -> bool {
-        !self.is_held_back && self.waiting == 0 && self.queues.is_empty()
+        !self.is_held_back && !self.is_full && self.queues.is_empty()
     }
 
-    fn has_pending(&self, context: u32) -> bool {
-        self.queues.get(&context).is_some_and(|queue| !queue.pending.is_empty())
+    fn has_pending(&self, of: Stream) -> bool {
+        self.queues.get(&of).is_some_and(|queue| !queue.pending.is_empty())
     }
 
-    fn queue(&mut self, context: u32, window: u32) -> &mut Queue<R> {
-        self.queues.entry(context).or_insert_with(|| Queue::new(window))
+    fn queue(&mut self, of: Stream, window: u32) -> &mut Queue<R> {
+        self.queues.entry(of).or_insert_with(|| Queue::new(window))
     }
 
-    fn way_of_next(&mut self, context: u32, limits: Limits) -> Way {
-        if !self.is_held_back {
-            return if limits.is_too_much(self.waiting) { Way::Pends } else { Way::Free };
+    fn tells(&mut self, of: Stream) -> bool {
+        // Messages of the MPI library do not wait for the peer.
+        if !self.is_held_back || of.1 {
+            return false;
         }
-        let queue = self.queue(context, limits.window);
+        let Some(queue) = self.queues.get_mut(&of) else { return false };
+        !queue.pending.is_empty() && !std::mem::replace(&mut queue.is_told, true)
+    }
+
+    fn way_of_next(&mut self, of: Stream, window: u32) -> Way {
+        match (self.is_held_back, of.1) {
+            (false, _) => return Way::Free,
+            (true, true) => return Way::Announced { counted: false },
+            (true, false) => {}
+        }
+        let queue = self.queue(of, window);
         if queue.unanswered >= queue.window {
             return Way::Pends;
         }
@@ -365,32 +378,33 @@ impl<R> Peer<R> {
         Way::Announced { counted: true }
     }
 
-    fn next(&mut self, context: u32, limits: Limits) -> Option<(R, Way)> {
-        if !self.has_pending(context) {
+    fn next(&mut self, of: Stream, window: u32) -> Option<(R, Way)> {
+        if !self.has_pending(of) {
             return None;
         }
-        let way = self.way_of_next(context, limits);
+        let way = self.way_of_next(of, window);
         if way == Way::Pends {
             return None;
         }
-        let send = self.queues.get_mut(&context)?.pending.pop_front()?;
-        self.pending -= 1;
-        self.forget_if_idle(context);
+        let send = self.queues.get_mut(&of)?.pending.pop_front()?;
+        self.forget_if_idle(of);
         Some((send, way))
     }
 
-    /// Returns the communicator whose turn it is among those with pending messages.
-    fn next_turn(&self) -> Option<u32> {
-        let later = self.queues.range((Bound::Excluded(self.turn), Bound::Unbounded));
-        let mut in_turn = later.chain(&self.queues);
-        in_turn.find(|(_, queue)| !queue.pending.is_empty()).map(|(context, _)| *context)
+    /// Returns the stream whose turn it is among those with a pending message that need not wait for the peer.
+    fn next_stream(&self) -> Option<Stream> {
+        let may_go = |(of, queue): &(&Stream, &Queue<R>)| {
+            !queue.pending.is_empty() && (!self.is_held_back || of.1 || queue.unanswered < queue.window)
+        };
+        let later = self.queues.range((Bound::Excluded(self.last), Bound::Unbounded));
+        later.chain(&self.queues).find(may_go).map(|(of, _)| *of)
     }
 
     /// Removes a queue without messages. A later queue begins with the window of [`Limits`] again.
-    fn forget_if_idle(&mut self, context: u32) {
+    fn forget_if_idle(&mut self, of: Stream) {
         let is_idle = |queue: &Queue<R>| queue.unanswered == 0 && queue.pending.is_empty();
-        if self.queues.get(&context).is_some_and(is_idle) {
-            self.queues.remove(&context);
+        if self.queues.get(&of).is_some_and(is_idle) {
+            self.queues.remove(&of);
         }
     }
 }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Messages that wait for room in shared memory, in order, each with its request. `local` sends them.
+//! Messages without data and fragments that wait for room in shared memory, in order. `local` sends them.
 //!
-//! Contiguous data is not copied, because its request lives until the message is sent. Called by `routing`, `pieces`
-//! and `local`. Grade: pending. Threads: the one that has entered the PML. Tests: `pml/tests.rs`, and
-//! `hw-tests/tests/device/local.rs`.
+//! The messages that begin a send pend (`flow`) until their turn, which waits here. Contiguous data is not copied,
+//! because its request lives until the fragment is sent. Called by `routing`, `pieces` and `local`. Grade: pending.
+//! Threads: the one that has entered the PML. Tests: `pml/tests.rs`, and `hw-tests/tests/device/local.rs`.
 
 use std::collections::VecDeque;
 use std::ptr::NonNull;
@@ -18,10 +18,10 @@ use super::shared_memory::{EAGER, OTHER, SharedMemory};
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Then {
     Nothing,
-    /// Finish this send: it was its whole message.
-    Finish(NonNull<Request>),
     /// Continue this send: it was a fragment.
     Piece(NonNull<Request>),
+    /// Send messages that pend: it was none.
+    Turn,
 }
 
 pub(crate) enum Payload {
@@ -41,7 +41,6 @@ impl Payload {
 }
 
 struct Waiting {
-    tag: u8,
     header: Box<[u8]>,
     payload: Payload,
     then: Then,
@@ -68,7 +67,8 @@ impl Backlog {
         self.queues.get(to as usize).is_some_and(|queue| !queue.is_empty())
     }
 
-    fn push(&mut self, to: u32, message: Waiting) {
+    fn push(&mut self, shared: &SharedMemory, to: u32, message: Waiting) {
+        shared.hold_up(to, true);
         let place = to as usize;
         if self.queues.len() <= place {
             self.queues.resize_with(place + 1, VecDeque::new);
@@ -82,7 +82,7 @@ impl Backlog {
         let queue = self.queues.get_mut(to as usize)?;
         let first = queue.front()?;
         // SAFETY: P2: the memory of a send that is not finished; or a packed copy, or no bytes.
-        if !unsafe { shared.send(to, first.tag, &first.header, first.payload.extent()) } {
+        if first.then != Then::Turn && !unsafe { shared.send(to, OTHER, &first.header, first.payload.extent()) } {
             return None;
         }
         let then = first.then;
@@ -94,7 +94,7 @@ impl Backlog {
         Some(then)
     }
 
-    /// Sends a message, or queues it behind others. True: it has been sent, and `then` is not done.
+    /// Sends a message that begins no send, or queues it behind others. True: it has been sent, and `then` is not done.
     pub(crate) fn send(
         &mut self,
         shared: &SharedMemory,
@@ -103,21 +103,37 @@ impl Backlog {
         payload: Payload,
         then: Then,
     ) -> bool {
-        let encoded = header.encode();
-        let mut bytes = [0; size_of::<u32>() + MAX_SIZE];
-        let is_eager = matches!(header, Header::Eager(_));
-        let before = if is_eager { 0 } else { size_of::<u32>() };
-        let length = before + encoded.as_slice().len();
-        bytes[..before].copy_from_slice(&shared.me.to_le_bytes()[..before]);
-        bytes[before..length].copy_from_slice(encoded.as_slice());
-        let tag = if is_eager { EAGER } else { OTHER };
-        let header = &bytes[..length];
+        let (tag, bytes, length) = head(shared, header);
         // SAFETY: P2: the memory of a send that is not finished; or a packed copy, or no bytes.
-        if !self.waits_for(to) && unsafe { shared.send(to, tag, header, payload.extent()) } {
+        if !self.waits_for(to) && unsafe { shared.send(to, tag, &bytes[..length], payload.extent()) } {
             return true;
         }
-        shared.hold_up(to, true);
-        self.push(to, Waiting { tag, header: header.into(), payload, then });
+        self.push(shared, to, Waiting { header: bytes[..length].into(), payload, then });
         false
     }
+
+    /// Queues the turn of messages that pend.
+    pub(crate) fn queue_turn(&mut self, shared: &SharedMemory, to: u32) {
+        let (header, payload) = (Box::default(), Payload::InPlace(Extent::EMPTY));
+        self.push(shared, to, Waiting { header, payload, then: Then::Turn });
+    }
+}
+
+/// Sends a message, whether others wait or not. Returns false if there is no room.
+pub(crate) unsafe fn send_now(shared: &SharedMemory, to: u32, header: &Header, data: Extent) -> bool {
+    let (tag, bytes, length) = head(shared, header);
+    // SAFETY: P2: the data may be read during the call.
+    unsafe { shared.send(to, tag, &bytes[..length], data) }
+}
+
+/// Returns the tag of a message and what stands before its data: the first bytes, as many as the number says.
+fn head(shared: &SharedMemory, header: &Header) -> (u8, [u8; size_of::<u32>() + MAX_SIZE], usize) {
+    let encoded = header.encode();
+    let mut bytes = [0; size_of::<u32>() + MAX_SIZE];
+    let is_eager = matches!(header, Header::Eager(_));
+    let before = if is_eager { 0 } else { size_of::<u32>() };
+    let length = before + encoded.as_slice().len();
+    bytes[..before].copy_from_slice(&shared.me.to_le_bytes()[..before]);
+    bytes[before..length].copy_from_slice(encoded.as_slice());
+    (if is_eager { EAGER } else { OTHER }, bytes, length)
 }

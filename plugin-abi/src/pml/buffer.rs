@@ -17,10 +17,8 @@ use crate::runtime::free_list::{FreeList, Linked};
 /// Contents of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// A message whose completion nobody waits for.
+    /// A message, for whose completion nobody waits.
     Silent,
-    /// The message of this request.
-    Message(NonNull<Request>),
     /// A fragment of this request's message.
     Piece(NonNull<Request>),
 }

@@ -7,9 +7,8 @@
 //! anew, marked or not. A look-up stores a link only if none is stored yet (`Communicator::set_found`). When a peer
 //! holds back, all its links are marked, because a communicator may still have an earlier home.
 //!
-//! **Shared memory.** These peers have accounts as well, and messages that wait in `backlog` count like messages that
-//! wait for the port. An eager message by shared memory names only its sender's rank; `incoming` looks the process up
-//! in the communicator once the bound is exceeded.
+//! **Shared memory.** These peers have accounts as well. An eager message by shared memory names only its sender's
+//! rank; `incoming` looks the process up in the communicator once the bound is exceeded.
 //!
 //! Called by `protocol`, `incoming`, `accept`, `receive`, `probe`, `context`, `resume`. Grade: pending. Threads: the
 //! one that has entered the PML, and no port. Tests: `unexpected_memory.c` in `hw-tests/mpi`.
@@ -19,13 +18,12 @@ use std::ptr::NonNull;
 use engine::counters::add_shared;
 use engine::messenger::arrived::Arrived;
 use engine::messenger::flow_control::Way;
-use engine::messenger::flow_control::state::RECORD;
 use engine::messenger::header::Header;
 use engine::messenger::link::{Account, Link};
 
 use super::communicator::Communicator;
 use super::instance::{Pml, State};
-use super::request::Request;
+use super::request::{Core, Request};
 use super::{flight, rails, routing};
 
 // ---- the receiver's side --------------------------------------------------------------------------------------------
@@ -124,25 +122,26 @@ pub(crate) fn way(pml: &Pml, state: &mut State, communicator: &Communicator, req
     way
 }
 
-/// Queues a send whose data stays in the user's buffer for now.
+/// Queues a send behind those that pend; its data stays in the user's buffer.
 #[cold]
 #[inline(never)]
-pub(crate) fn pend(pml: &Pml, state: &mut State, link: Link, context: u32, request: NonNull<Request>) {
+pub(crate) fn pend(pml: &Pml, state: &mut State, context: u32, request: NonNull<Request>) {
+    // SAFETY: P1: only the caller has the request; P3.
+    let (link, tag) = unsafe { (request.as_ref().core.link, request.as_ref().core.tag) };
     let account = rails::account(pml, state, link);
-    state.flow.outgoing.pend(account, context, request);
-    tell(pml, state, account, context);
-}
-
-/// Tells a peer that sends pend, if it has not been told since it last asked for more.
-pub(crate) fn tell(pml: &Pml, state: &mut State, account: Account, context: u32) {
-    if state.flow.outgoing.tells(account, context) {
+    if state.flow.outgoing.pend(account, context, tag, request) {
         say(pml, state, account, &Header::Pending(context));
     }
 }
 
-/// Accounts for a message that waits for the port or for shared memory.
-pub(crate) fn waits(pml: &Pml, state: &mut State, link: Link, length: usize) {
+/// Queues a send that found no room before those that pend, until their turn.
+#[cold]
+#[inline(never)]
+pub(crate) fn found_no_room(pml: &Pml, state: &mut State, communicator: &Communicator, request: NonNull<Request>) {
+    // SAFETY: P1: only the caller has the request; P3.
+    let &Core { link, tag, peer, .. } = unsafe { &request.as_ref().core };
+    communicator.set_link(peer, rails::in_communicator(pml, link).marked());
     let account = rails::account(pml, state, link);
-    state.flow.outgoing.waits(account, length as u64 + RECORD);
-    state.flow.is_behind = true;
+    state.flow.outgoing.found_no_room(account, communicator.context, tag, request);
+    routing::queue_turn(pml, state, link);
 }

@@ -160,11 +160,11 @@ fn send_waiting(pml: &Pml, state: &mut State, shared: &SharedMemory) -> usize {
     let mut count = 0;
     for to in 0..state.backlog.places() {
         while let Some(then) = state.backlog.send_first(shared, to) {
-            count += 1;
+            // A turn is no event: messages that find no room have one with each poll.
+            count += usize::from(then != Then::Turn);
             match then {
                 Then::Nothing => {}
-                // SAFETY: P1: this was the whole message of a send, which is finished only now.
-                Then::Finish(request) => unsafe { resume::message_sent(pml, state, request) },
+                Then::Turn => resume::has_turn(state, Link::local(to)),
                 // SAFETY: P1: this was a fragment of a send, which is therefore not finished.
                 Then::Piece(request) => unsafe { pieces::piece_done(pml, state, request) },
             }

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use engine::messenger::failover::Merging;
 use engine::messenger::header::{Header, MAX_SIZE};
-use engine::messenger::link::Link;
+use engine::messenger::link::{Account, Link};
 use engine::messenger::rails::Peer;
 use engine::transport::{Cause, Failure, Immediate, Token, Unposted, WhenDiverted};
 
@@ -21,7 +21,7 @@ use super::instance::{Pml, Rail, State};
 use super::request::Request;
 use super::token::{self, Record};
 use super::transmit::{self, Transmitted};
-use super::{rails, transfers};
+use super::{rails, routing, transfers};
 use crate::runtime::token::Tag;
 use crate::runtime::watch::Completed;
 use crate::runtime::{failures, messages, poller};
@@ -151,7 +151,11 @@ fn move_to(pml: &Pml, state: &mut State, peer: usize, to: Link) -> bool {
         let sent = rail.sent(&mut port, to.to());
         (sent.count, sent.is_home) = (0, true);
     }
-    messages.into_iter().all(|message| send_again(pml, state, (from, to), message))
+    let has_sent = messages.into_iter().all(|message| send_again(pml, state, (from, to), message));
+    if state.flow.outgoing.is_full(Account(state.several.peers[peer].links[0])) {
+        routing::queue_turn(pml, state, to);
+    }
+    has_sent
 }
 
 /// Announces a move to the peer, by a message that is not counted.
@@ -172,6 +176,7 @@ fn leave(pml: &Pml, from: Link) -> Option<(u32, Unsent)> {
     let rail = pml.rails().get(from.rail())?;
     let mut port = rail.enter()?;
     let (mut moves, mut messages) = (Vec::new(), Vec::new());
+    port.end_turn(from.to(), token::turn());
     for message in port.take_unposted(from.to()) {
         match &message {
             Unposted::Bytes { bytes, length, .. } if is_move(&bytes[..*length as usize]) => {
@@ -218,8 +223,8 @@ pub(crate) unsafe fn send_buffer_again(
     };
     let is_sent = match content {
         Content::Piece(request) => send_piece_again(pml, to, bytes, request),
-        Content::Message(request) => queue(pml, to, (bytes.into(), length), token::sent(request)),
-        Content::Silent => queue(pml, to, (bytes.into(), length), Token(0)),
+        // The port queues no message that is in a buffer.
+        Content::Silent => false,
     };
     // SAFETY: P3, R2: the buffer belongs to the port of `from`, and is ours alone.
     unsafe { state.buffers[from.rail()].give_back(buffer) };

@@ -44,16 +44,12 @@ pub(crate) fn by_home(pml: &Pml, state: &mut State, link: Link, how: (Protocol, 
 }
 
 /// Returns protocol and reason of a message that is sent whole: `header` bytes, then `length` bytes of data.
-const fn at_once((header, length): (usize, usize), has_gaps: bool, waits: bool, inline: usize) -> (Protocol, Reason) {
+const fn at_once((header, length): (usize, usize), has_gaps: bool, inline: usize) -> (Protocol, Reason) {
     if header + length > inline {
         // `Adapter`: it takes not even a header inside a work request.
         return (Protocol::Copied, if inline < EAGER_SIZE { Reason::Adapter } else { Reason::Size });
     }
-    match (has_gaps, waits) {
-        (true, _) => (Protocol::Copied, Reason::Gaps),
-        (false, true) => (Protocol::Copied, Reason::Adapter),
-        (false, false) => (Protocol::Inline, Reason::Size),
-    }
+    if has_gaps { (Protocol::Copied, Reason::Gaps) } else { (Protocol::Inline, Reason::Size) }
 }
 
 /// Returns the length of the longest message inside a work request of a rail, header included, bytes.
@@ -68,17 +64,17 @@ pub(crate) unsafe fn tell_at_once(listeners: &Listeners, id: u64, spec: &Spec) {
     let Some(pml) = pml() else { return };
     // SAFETY: P3; the specification's communicator is alive, as this function requires.
     let link = unsafe { Communicator::of(spec.comm) }.link(spec.peer);
-    let how = at_once((EAGER_SIZE, spec.bytes as usize), false, false, inline_of(pml.rails().get(link.rail())));
+    let how = at_once((EAGER_SIZE, spec.bytes as usize), false, inline_of(pml.rails().get(link.rail())));
     let mut told = ProtocolSpec { spec: *spec, message: 0, passage: by(pml, link, how, 1) };
     listeners.tell_protocol(id, &mut told);
 }
 
-/// Returns the passage of a send whose message is sent whole, or waits for the port.
-pub(crate) fn sent(pml: &Pml, state: &mut State, request: &Request, waits: bool) -> Passage {
+/// Returns the passage of a send whose message is sent whole.
+pub(crate) fn sent(pml: &Pml, state: &mut State, request: &Request) -> Passage {
     let link = rails::route(pml, state, request.core.link);
     let header = header_of(request);
     let has_gaps = request.core.extent.start.is_null();
-    let how = at_once((header, request.core.extent.length), has_gaps, waits, inline_of(pml.rails().get(link.rail())));
+    let how = at_once((header, request.core.extent.length), has_gaps, inline_of(pml.rails().get(link.rail())));
     by(pml, link, how, 1)
 }
 
@@ -143,13 +139,13 @@ pub(crate) fn came_whole(
     (header, length): (usize, usize),
 ) -> Passage {
     let Some(from) = sender(pml, state, communicator, envelope, from) else {
-        let how = at_once((header, length), false, false, inline_of(pml.rails().first()));
+        let how = at_once((header, length), false, inline_of(pml.rails().first()));
         return Passage { rails: 1, ..nowhere(how.0, how.1) };
     };
     if from == Link::ONESELF {
         return ONESELF;
     }
-    let how = at_once((header, length), false, false, inline_of(pml.rails().get(from.rail())));
+    let how = at_once((header, length), false, inline_of(pml.rails().get(from.rail())));
     by(pml, from, how, 1)
 }
 
@@ -221,14 +217,13 @@ mod tests {
 
     #[test]
     fn a_message_goes_inside_its_work_request_if_it_fits_and_is_copied_else_for_a_reason() {
-        let how = |length, has_gaps, waits, inline| at_once((12, length), has_gaps, waits, inline);
-        assert_eq!(how(8, false, false, 64), (Protocol::Inline, Reason::Size));
-        assert_eq!(how(52, false, false, 64), (Protocol::Inline, Reason::Size));
-        assert_eq!(how(53, false, false, 64), (Protocol::Copied, Reason::Size));
-        assert_eq!(how(8, true, false, 64), (Protocol::Copied, Reason::Gaps));
-        assert_eq!(how(53, true, false, 64), (Protocol::Copied, Reason::Size));
-        assert_eq!(how(8, false, true, 64), (Protocol::Copied, Reason::Adapter));
-        assert_eq!(how(0, false, false, 0), (Protocol::Copied, Reason::Adapter));
+        let how = |length, has_gaps, inline| at_once((12, length), has_gaps, inline);
+        assert_eq!(how(8, false, 64), (Protocol::Inline, Reason::Size));
+        assert_eq!(how(52, false, 64), (Protocol::Inline, Reason::Size));
+        assert_eq!(how(53, false, 64), (Protocol::Copied, Reason::Size));
+        assert_eq!(how(8, true, 64), (Protocol::Copied, Reason::Gaps));
+        assert_eq!(how(53, true, 64), (Protocol::Copied, Reason::Size));
+        assert_eq!(how(0, false, 0), (Protocol::Copied, Reason::Adapter));
     }
 
     #[test]

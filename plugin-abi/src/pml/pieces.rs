@@ -13,7 +13,7 @@ use engine::messenger::rendezvous::copies::{Gathering, Sending};
 use engine::messenger::transfer_id::TransferId;
 
 use super::backlog::{Payload, Then};
-use super::buffer::{Content, SendBuffer, SendBuffers};
+use super::buffer::{SendBuffer, SendBuffers};
 use super::datatype::{Convertor, Data, Extent};
 use super::finish::{finish, note_not_put};
 use super::flight::Step;
@@ -170,7 +170,7 @@ unsafe fn send(pml: &Pml, state: &mut State, request: NonNull<Request>) {
         }
         let is_last = sending.sent(length as u64);
         // SAFETY: P3, R2: the buffer belongs to this port, has that many bytes, and is ours alone.
-        let sent = unsafe { transmit::send(&mut port, link, buffer, header.len() + length, Content::Piece(request)) };
+        let sent = unsafe { transmit::piece(&mut port, link, buffer, header.len() + length, request) };
         transmit::note(pml, rail, &mut port, link, sent);
         drop(port);
         // SAFETY: R2: the port refused the buffer, which is its own and ours alone, and has that many bytes.

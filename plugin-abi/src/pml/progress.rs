@@ -2,9 +2,10 @@
 //! Progress: polls the rails, handles their completions, and calls Open MPI when nothing is entered any more.
 //!
 //! [`poll`] handles a batch of completions in order, with the PML entered, so messages keep their order although Open
-//! MPI's callbacks come back here. [`leave`] leaves the PML, and then calls callbacks, passes frames to the BTL, and
-//! ends the job if it must. Called by Open MPI ([`pml_progress`]), blocking calls, and the BTL's waits ([`begin`]).
-//! Grade: hot. Threads: any; one polls at a time. Tests: the MPI programs of `hw-tests`.
+//! MPI's callbacks come back here. [`leave`] sends pending messages whose turn it is, leaves the PML, and then calls
+//! callbacks, passes frames to the BTL, and ends the job if it must. Called by Open MPI ([`pml_progress`]), blocking
+//! calls, and the BTL's waits ([`begin`]). Grade: hot. Threads: any; one polls at a time. Tests: the MPI programs of
+//! `hw-tests`.
 
 use std::ffi::c_int;
 use std::hint::cold_path;
@@ -21,7 +22,8 @@ use super::incoming::{self, ByRail, Incoming, PutAside, Sender};
 use super::instance::{Pml, Rail, State, pml};
 use super::request::{Request, Transfer};
 use super::token::{self, Record};
-use super::{finish, local, moving, pieces, reading, resume, transfers, transmit};
+use super::transfers::Bytes;
+use super::{finish, local, moving, passage, pieces, reading, resume, transfers, transmit, watch};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::failures;
@@ -70,34 +72,34 @@ fn round(pml: &Pml) -> c_int {
     count as c_int
 }
 
-/// Takes one batch of completions from each rail, or all if a send has found its queue full. Returns their number.
+/// Takes one batch of completions from each rail. Returns their number.
 #[inline(never)]
 pub(crate) fn poll(pml: &Pml, state: &mut State) -> usize {
-    let count = poll_here::<false>(pml, state);
-    if state.flow.is_behind { count + catch_up(pml, state) } else { count }
+    poll_here::<false>(pml, state)
 }
 
-/// Maximum number of batches in [`catch_up`]: more than a receive queue holds.
+/// Maximum number of batches in [`have_turns`]: more than a receive queue holds.
 const BATCHES: usize = 256;
 
-/// Polls until nothing is left. A sender that polled only until its own queue has room would flood its peer: the
-/// message by which the peer holds it back stands behind others.
+/// Sends the pending messages whose turn it is, once a poll finds nothing any more. A sender that did not take all that
+/// has arrived would flood its peer: the message by which the peer holds it back stands behind others.
 #[cold]
 #[inline(never)]
-fn catch_up(pml: &Pml, state: &mut State) -> usize {
+fn have_turns(pml: &Pml, state: &mut State) {
     let empty = || pml.rails().iter().map(|rail| rail.port().counters().empty_polls.load(Ordering::Relaxed)).sum();
-    state.flow.is_behind = false;
-    let (mut count, mut before): (usize, u64) = (0, empty());
+    let mut before: u64 = empty();
     for _ in 0..BATCHES {
         state.rails.have_reported(1);
-        count += poll_here::<false>(pml, state);
+        poll_here::<false>(pml, state);
         let after = empty();
         if after - before == pml.rails().len() as u64 {
             break;
         }
         before = after;
     }
-    count
+    for link in std::mem::take(&mut state.flow.turns) {
+        resume::in_turn(pml, state, link);
+    }
 }
 
 /// [`poll`] of one batch, inlined into its callers. `TOLD`: in a blocking receive while a tool listens.
@@ -328,7 +330,7 @@ fn handle_request(
     state: &mut State,
     rail: usize,
     token: Token,
-    _to: EndpointId,
+    to: EndpointId,
     outcome: Result<(), Failed>,
 ) -> bool {
     if RecordKind::of(token).face() != Face::Pml {
@@ -341,7 +343,9 @@ fn handle_request(
             Some(Record::Read(request)) => reading::read_done(pml, state, request, rail, outcome),
             Some(Record::Sent(request)) if outcome.is_ok() => sent_without_buffer(pml, state, request),
             Some(Record::Sent(_)) => _ = transmit::failed(state),
-            None => {}
+            Some(Record::Turn) if outcome.is_ok() => resume::has_turn(state, Link::new(rail, to)),
+            // The failure of the peer was reported before.
+            Some(Record::Turn) | None => {}
         }
     }
     true
@@ -351,10 +355,12 @@ fn handle_request(
 unsafe fn sent_without_buffer(pml: &Pml, state: &mut State, request: NonNull<Request>) {
     // SAFETY: P1: the send is not finished; `Sending`: this was a fragment, else the whole message.
     unsafe {
-        match &(*request.as_ptr()).core.transfer {
-            Transfer::Sending { .. } => pieces::piece_done(pml, state, request),
-            _ => resume::message_sent(pml, state, request),
+        let r = &mut *request.as_ptr();
+        if matches!(r.core.transfer, Transfer::Sending { .. }) {
+            return pieces::piece_done(pml, state, request);
         }
+        watch::ends_by(r, Bytes::None.completed(), |r| Some(passage::sent(pml, state, r)));
+        finish::finish(state, request);
     }
 }
 
@@ -372,14 +378,13 @@ unsafe fn sent(pml: &Pml, state: &mut State, rail: usize, buffer: NonNull<SendBu
     }
     match content {
         Content::Silent => {}
-        // SAFETY: P1: a send that is not finished; this was its whole message.
-        Content::Message(request) => unsafe { resume::message_sent(pml, state, request) },
         // SAFETY: P1: a send that is not finished; this was one of its fragments.
         Content::Piece(request) => unsafe { pieces::piece_done(pml, state, request) },
     }
 }
 
-/// Leaves the PML, then calls callbacks, passes frames to the BTL, and ends the job if it must.
+/// Sends messages whose turn it is, leaves the PML, then calls callbacks, passes frames to the BTL, and ends the job if
+/// it must.
 #[inline]
 pub(crate) fn leave(pml: &Pml, state: Entered<'_, State>) {
     if state.has_more {
@@ -435,6 +440,9 @@ fn leave_call_for_more(pml: &Pml, mut state: Entered<'_, State>) {
 #[cold]
 #[inline(never)]
 fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
+    if !state.flow.turns.is_empty() {
+        have_turns(pml, &mut state);
+    }
     state.has_more = false;
     let (for_btl, operations, has_failed) = (state.for_btl.take_all(), state.operations.take(), state.has_failed);
     let mut is_to_tell = !state.finished.first.is_null();

@@ -36,66 +36,67 @@ pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Reques
     let is_noted = communicator.link(r.core.peer) == rails::in_communicator(pml, r.core.link);
     let is_free = state.flow.outgoing.is_free() && is_noted;
     let way = if is_free { Way::Free } else { flow::way(pml, state, communicator, r) };
+    if way == Way::Pends {
+        return flow::pend(pml, state, communicator.context, request);
+    }
     // SAFETY: P1: filled in, not begun, and only the caller has it.
     unsafe { go(pml, state, request, way) };
 }
 
-/// Sends a message in the way that flow control has chosen, or lets it pend.
-pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Way) {
+/// Sends a message in the way that flow control has chosen. Returns false if it finds no room: then it pends.
+pub(crate) unsafe fn go(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Way) -> bool {
     // SAFETY: P1: only the caller has the request; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let link = r.core.link;
     // SAFETY: P1: not finished, so its communicator lives; the PML still has it, as this function requires.
     let communicator = unsafe { Communicator::of(r.comm()) };
     let of = Match { context: communicator.context, rank: communicator.rank, tag: r.core.tag };
-    let Some(eager_limit) = transmit::eager_limit(pml, link) else { return };
-    let is_synchronous = r.core.role == Role::Send(Mode::Synchronous);
+    let Some(eager_limit) = transmit::eager_limit(pml, link) else { return true };
     let is_long = r.core.extent.length > eager_limit;
-    if way == Way::Pends {
-        return flow::pend(pml, state, link, of.context, request);
-    }
-    match way {
+    if is_long || way != Way::Free {
+        // A window bounds the announcements to a peer that holds back, which may therefore wait for the port.
+        if way == Way::Free && !has_room(pml, state, link) {
+            flow::found_no_room(pml, state, communicator, request);
+            return false;
+        }
         // SAFETY: P1: filled in, not begun, and only the caller has it.
-        Way::Announced { counted } => unsafe {
-            return announce(pml, state, request, (of, is_long, counted), Reason::HeldBack);
-        },
-        // A synchronous message may not wait for the port, because its completion there is not reported.
-        // SAFETY: P1: filled in, not begun, and only the caller has it.
-        Way::Free if is_long || is_synchronous && !has_room(pml, state, link) => unsafe {
-            return announce(pml, state, request, (of, is_long, false), Reason::Synchronous);
-        },
-        Way::Free | Way::Pends => {}
+        unsafe { announce(pml, state, request, (of, is_long, way == Way::Announced { counted: true })) };
+        return true;
     }
     let (data, extent) = (r.core.data, r.core.extent);
-    let data = (&data, extent);
     // SAFETY: P1: not finished; P3. Its data is handed to the port below.
     unsafe { watch::begins(r, Bytes::All.posted()) };
-    let transmitted = if is_synchronous {
-        let sender = state.transfers.begin(request);
-        // SAFETY: P1: the send is not finished.
-        unsafe { flight::note(r, &Step::Announced(sender)) };
-        r.core.transfer = Transfer::Announced { registered: None, others: Vec::new(), counted: false };
-        let header = Header::Synchronous(of, sender.0);
-        // SAFETY: P2: the data may be read until the send is finished, which the receiver's answer does.
-        unsafe { routing::message(pml, state, link, &header, data, None) }
-    } else {
-        // SAFETY: P2: the data may be read until the send is finished.
-        unsafe { routing::message(pml, state, link, &Header::Eager(of), data, Some(request)) }
-    };
-    if transmitted == Transmitted::Posted || transmitted == Transmitted::Waits && is_synchronous {
-        let waits = transmitted == Transmitted::Waits;
-        // SAFETY: P1: the send is not finished; P3.
-        unsafe {
-            watch::ends_by(&mut *request.as_ptr(), Bytes::None.posted(), |r| Some(passage::sent(pml, state, r, waits)));
-        };
+    let sender = (r.core.role == Role::Send(Mode::Synchronous)).then(|| state.transfers.begin(request));
+    let header = sender.map_or(Header::Eager(of), |sender| Header::Synchronous(of, sender.0));
+    // The receiver's answer finishes a synchronous send.
+    let finishes = if sender.is_some() { None } else { Some(request) };
+    // SAFETY: P2: the data may be read until the send is finished.
+    match (unsafe { routing::message(pml, state, link, &header, (&data, extent), finishes) }, sender) {
+        (Transmitted::NoRoom, sender) => {
+            if let Some(sender) = sender {
+                state.transfers.end(sender);
+            }
+            flow::found_no_room(pml, state, communicator, request);
+            return false;
+        }
+        (Transmitted::Failed, _) => _ = transmit::failed(state),
+        (Transmitted::Waits, None) => {}
+        (Transmitted::Posted | Transmitted::Waits, sender) => {
+            // SAFETY: P1: the send is not finished; P3.
+            let r = unsafe { &mut *request.as_ptr() };
+            // SAFETY: P1: the adapter or the port has the whole message, and nothing else refers to the request.
+            unsafe {
+                watch::ends_by(r, Bytes::None.posted(), |r| Some(passage::sent(pml, state, r)));
+                if let Some(sender) = sender {
+                    flight::note(r, &Step::Announced(sender));
+                    r.core.transfer = Transfer::Announced { registered: None, others: Vec::new(), counted: false };
+                } else {
+                    finish::finish(state, request);
+                }
+            }
+        }
     }
-    match transmitted {
-        // SAFETY: P1: the adapter has the whole message, and nothing else refers to the request.
-        Transmitted::Posted if !is_synchronous => unsafe { finish::finish(state, request) },
-        Transmitted::Waits if !is_synchronous => flow::waits(pml, state, link, extent.length),
-        Transmitted::Posted | Transmitted::Waits => {}
-        Transmitted::Failed => _ = transmit::failed(state),
-    }
+    true
 }
 
 fn has_room(pml: &Pml, state: &State, link: Link) -> bool {
@@ -105,14 +106,13 @@ fn has_room(pml: &Pml, state: &State, link: Link) -> bool {
     pml.rails().get(link.rail()).and_then(Rail::enter).is_some_and(|port| port.has_room(link.to()))
 }
 
-/// Announces a message, and registers its memory if it is long. `why`: the reason to announce a short one.
+/// Announces a message, and registers its memory if it is long.
 #[inline(never)]
 unsafe fn announce(
     pml: &Pml,
     state: &mut State,
     request: NonNull<Request>,
     (of, is_long, counted): (Match, bool, bool),
-    why: Reason,
 ) {
     let sender = state.transfers.begin(request);
     // SAFETY: P1: only the caller has the request; P3.
@@ -128,7 +128,7 @@ unsafe fn announce(
         unsafe { rail.port().memory().register(start.as_ptr().cast(), length, access) }
     });
     let why = match (is_long, start.is_null()) {
-        (false, _) => why,
+        (false, _) => Reason::HeldBack,
         (true, true) => Reason::Gaps,
         (true, false) => Reason::NotRegistered,
     };

@@ -1,65 +1,77 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Continues pending sends: an earlier message was answered or sent, or the receiver asks for more or lets go.
+//! Continues pending sends: there is room, an earlier message was answered, or the receiver asks for more or lets go.
 //!
 //! Called by `incoming`, `reading`, `pieces`, `progress` and `local`. Grade: pending. Threads: the one that has entered
-//! the PML. Tests: `unexpected_memory.c` in `hw-tests/mpi`.
+//! the PML. Tests: `pml/tests.rs`, and `unexpected_memory.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 
-use engine::messenger::flow_control::state::RECORD;
 use engine::messenger::flow_control::{Way, Word};
+use engine::messenger::header::Header;
 use engine::messenger::link::{Account, Link};
 use ibex_ffi::openmpi::release;
 
 use super::finish::finish;
-use super::instance::{Pml, State};
+use super::instance::{Pml, Rail, State};
 use super::request::{Request, Transfer};
-use super::transfers::Bytes;
-use super::{flow, passage, protocol, rails, watch};
+use super::{protocol, rails, routing, token};
 
-/// Sends as many pending messages of a communicator as flow control permits.
+/// Sends as many pending messages of a communicator as flow control permits. Tells the peer if some are left, unless it
+/// has been told since it last asked for more.
 fn resume(pml: &Pml, state: &mut State, account: Account, context: u32) {
     while let Some((request, way)) = state.flow.outgoing.next(account, context) {
         // SAFETY: P1: `next` returns a send that was pending, so it is not finished.
         unsafe { go_on(pml, state, request, way) };
     }
-    flow::tell(pml, state, account, context);
+    if state.flow.outgoing.tells(account, context) {
+        routing::control(pml, state, account.0, &Header::Pending(context));
+    }
 }
 
-unsafe fn go_on(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Way) {
+/// Sends a message that was pending. Returns false if it finds no room.
+unsafe fn go_on(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Way) -> bool {
     // SAFETY: P1: the send is not finished, so Open MPI's communicator is alive; P3.
     unsafe {
         if (*(*request.as_ptr()).comm()).c_pml_comm.is_null() {
             // `MPI_Finalize` has removed the communicator, so nobody waits for this send.
             finish(state, request);
-        } else {
-            // The peer may have another home now.
-            let link = &mut (*request.as_ptr()).core.link;
-            *link = rails::route(pml, state, *link);
-            protocol::go(pml, state, request, way);
+            return true;
         }
+        // The peer may have another home now.
+        let link = &mut (*request.as_ptr()).core.link;
+        *link = rails::route(pml, state, *link);
+        protocol::go(pml, state, request, way)
     }
 }
 
-/// Finishes a send whose message waited and has been sent, and continues pending ones.
-///
-/// # Safety
-/// P1: a send that is not finished and has no other transfer in progress.
-pub(crate) unsafe fn message_sent(pml: &Pml, state: &mut State, request: NonNull<Request>) {
-    // SAFETY: P1: the send is not finished and has no other transfer in progress; P3.
-    let (link, length) = unsafe {
-        let r = &mut *request.as_ptr();
-        let of = (r.core.link, r.core.extent.length);
-        watch::ends_by(r, Bytes::None.completed(), |r| Some(passage::sent(pml, state, r, true)));
-        finish(state, request);
-        of
-    };
+/// Notes that it is the turn of pending messages by this link. Sends them when nothing has arrived any more
+/// ([`super::progress::leave`]).
+pub(crate) fn has_turn(state: &mut State, link: Link) {
+    state.flow.turns.push(link);
+    state.has_more = true;
+}
+
+/// Sends pending messages by a link whose turn it is, as many as find room.
+pub(crate) fn in_turn(pml: &Pml, state: &mut State, link: Link) {
+    // If the peer has another home now, its messages have their turn there.
+    if rails::route(pml, state, link) != link {
+        return;
+    }
     let account = rails::account(pml, state, link);
-    if state.flow.outgoing.went(account, length as u64 + RECORD) {
-        while let Some((request, way)) = state.flow.outgoing.next_to(account) {
-            // SAFETY: P1: `next_to` returns a send that was pending, so it is not finished.
-            unsafe { go_on(pml, state, request, way) };
+    // By shared memory there is no port.
+    let port = || pml.rails().get(link.rail()).and_then(Rail::enter);
+    if let Some(mut port) = port() {
+        port.begin_turn(link.to());
+    }
+    while let Some((request, way)) = state.flow.outgoing.next_in_turn(account) {
+        // SAFETY: P1: `next_in_turn` returns a send that was pending, so it is not finished.
+        if !unsafe { go_on(pml, state, request, way) } {
+            return;
         }
+    }
+    state.flow.outgoing.has_room(account);
+    if let Some(mut port) = port() {
+        port.end_turn(link.to(), token::turn());
     }
 }
 

@@ -10,10 +10,9 @@ use engine::messenger::link::Link;
 use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::sys;
 
-use super::datatype::{Data, Extent};
+use super::datatype::Extent;
 use super::instance::{Pml, State};
 use super::request::Transfer;
-use super::transmit::{self, Transmitted};
 use super::{rails, routing};
 use crate::runtime::memory::Registered;
 
@@ -79,14 +78,8 @@ pub(crate) fn announce(
         Some(PortKey { port: u32::from(rail.port().index()), key: registered.rkey() })
     };
     let keys = PortKey::encode(&registered.filter_map(key).collect::<Vec<_>>());
-    let extent = Extent { start: keys.as_ptr().cast_mut(), length: keys.len() };
-    // `routing` does not look at `data` if the extent is contiguous.
-    let data = Data { buffer: std::ptr::null_mut(), count: 0, datatype: std::ptr::null_mut() };
-    let header = Header::AnnounceKeyed(of, sender.0, memory);
-    // SAFETY: P2: the keys live during the call; by shared memory, which needs more, no announcement has keys.
-    if unsafe { routing::message(pml, state, link, &header, (&data, extent), None) } == Transmitted::Failed {
-        transmit::failed(state);
-    }
+    let header = Header::AnnounceKeyed(of, sender.0, memory).encode();
+    routing::bytes(pml, state, link, &[header.as_slice(), &keys].concat());
 }
 
 /// Ends the registrations of an announced message.

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tokens of the PML: they stand for its two kinds of record, send buffers and requests.
+//! Tokens of the PML: they stand for its two kinds of record, send buffers and requests, or for a turn.
 //!
-//! Made in `transmit`, `pieces` and `moving`; read in `progress` and `moving`. Grade: hot. Threads: any. Tests: below.
+//! Made in `transmit`, `resume`, `pieces` and `moving`; read in `progress` and `moving`. Grade: hot. Threads: any.
+//! Tests: below.
 
-use std::ptr::NonNull;
+use std::ptr::{NonNull, null_mut};
 
 use engine::transport::Token;
 
@@ -26,6 +27,8 @@ pub(crate) enum Record {
     Read(NonNull<Request>),
     /// A request, whose message or fragment was sent without a buffer.
     Sent(NonNull<Request>),
+    /// None: it is the turn of messages that pend.
+    Turn,
 }
 
 #[inline]
@@ -42,6 +45,11 @@ pub(crate) fn sent(request: NonNull<Request>) -> Token {
     REQUEST.token(request.as_ptr(), SENT)
 }
 
+/// Makes the token of a turn.
+pub(crate) fn turn() -> Token {
+    BUFFER.token(null_mut::<SendBuffer>(), 0)
+}
+
 #[inline]
 pub(crate) fn as_buffer(token: Token) -> Option<NonNull<SendBuffer>> {
     if RecordKind::of(token) == BUFFER { token::record(token) } else { None }
@@ -51,7 +59,7 @@ pub(crate) fn as_buffer(token: Token) -> Option<NonNull<SendBuffer>> {
 #[inline]
 pub(crate) fn record(token: Token) -> Option<Record> {
     match RecordKind::of(token) {
-        BUFFER => token::record(token).map(Record::Buffer),
+        BUFFER => Some(token::record(token).map_or(Record::Turn, Record::Buffer)),
         REQUEST if token::number(token) == SENT => token::record(token).map(Record::Sent),
         REQUEST => token::record(token).map(Record::Read),
         _ => None,
@@ -70,9 +78,7 @@ mod tests {
         let place = NonNull::without_provenance(0x2000.try_into().expect("not 0"));
         assert_eq!(record(buffer(place)), Some(Record::Buffer(place)));
         let other = RecordKind::new(Face::Btl, 0).token(place.as_ptr(), 0);
-        assert_eq!((record(other), record(Token(OF_NOBODY))), (None, None));
+        assert_eq!((record(other), record(turn()), as_buffer(turn())), (None, Some(Record::Turn), None));
+        assert_ne!(turn(), Token(0), "which the engine never returns");
     }
-
-    /// A token of the PML without a record.
-    const OF_NOBODY: u64 = 2;
 }

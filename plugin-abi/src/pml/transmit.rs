@@ -2,10 +2,10 @@
 //! Gives messages to the port of one link: inside the work request, from a send buffer, or as a copy in the engine's
 //! queue. `routing` and `moving` choose the link, and another one if it fails.
 //!
-//! The request of a message that waits is finished only when the adapter has the message, because the caller of a send
-//! may not return to MPI for long. If a peer is lost ([`State::has_failed`]), the job ends once nothing is entered.
-//! Grade: hot. Threads: the one that has entered the PML; [`at_once`] and [`inline`]: any. Tests: the MPI programs of
-//! `hw-tests`.
+//! The engine queues what answers a peer, fragments, and messages for which no send buffer can be had. Their requests
+//! are finished only when the adapter has them, because the caller of a send may not return to MPI for long. If a peer
+//! is lost ([`State::has_failed`]), the job ends once nothing is entered. Grade: hot. Threads: the one that has entered
+//! the PML; [`at_once`] and [`inline`]: any. Tests: the MPI programs of `hw-tests`.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use engine::messenger::rendezvous::read::Part;
 use engine::transport::{Sent, Token, WhenDiverted};
 use ibex_ffi::verbs::{InlineSpan, LocalSpan, RemoteSpan};
 
-use super::buffer::{Content, SendBuffer};
+use super::buffer::{Content, SendBuffer, SendBuffers};
 use super::datatype::{self, Data, Extent};
 use super::instance::{Pml, Rail, State, pml};
 use super::request::Request;
@@ -30,8 +30,10 @@ use crate::runtime::variables::now;
 pub(crate) enum Transmitted {
     /// The adapter has the message.
     Posted,
-    /// The message waits; its request, if any, is finished when it is sent.
+    /// The port has a copy that waits; its request, if any, is finished when it is sent.
     Waits,
+    /// Nothing is sent: there is no connection yet, no room, or other requests wait.
+    NoRoom,
     /// The peer is lost, or the data cannot be packed.
     Failed,
 }
@@ -91,6 +93,15 @@ pub(crate) fn control_by(pml: &Pml, link: Link, header: &[u8]) -> Transmitted {
     transmitted
 }
 
+/// Queues the turn of messages that pend.
+pub(crate) fn queue_turn_by(pml: &Pml, link: Link) -> Transmitted {
+    let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) else { return Transmitted::Failed };
+    match port.queue_turn(link.to(), Tag::PML.0, token::turn()) {
+        Ok(()) => Transmitted::NoRoom,
+        Err(_) => Transmitted::Failed,
+    }
+}
+
 /// Queues a message in the engine: the first bytes of the array, as many as the number says.
 pub(crate) fn queue(port: &mut Port, link: Link, bytes: (Arc<[u8]>, u32), token: Token) -> Transmitted {
     match port.queue_bytes(link.to(), Tag::PML.0, bytes, token, WhenDiverted::Wait) {
@@ -120,13 +131,13 @@ pub(crate) unsafe fn read(
 
 /// Counts a message that was given to a port, with several rails.
 pub(crate) fn note(pml: &Pml, rail: &Rail, port: &mut Port, link: Link, transmitted: Transmitted) {
-    if pml.has_several() && transmitted != Transmitted::Failed {
+    if pml.has_several() && matches!(transmitted, Transmitted::Posted | Transmitted::Waits) {
         rails::note(rail, port, link, transmitted == Transmitted::Posted);
     }
 }
 
 /// Sends header and data, together no longer than the rail's eager limit, by this link. `request` is finished when the
-/// message has waited and has been sent.
+/// port's copy has been sent.
 pub(crate) unsafe fn message_by(
     pml: &Pml,
     state: &mut State,
@@ -137,39 +148,47 @@ pub(crate) unsafe fn message_by(
 ) -> Transmitted {
     let Some(rail) = pml.rails().get(link.rail()) else { return Transmitted::Failed };
     let Some(mut port) = rail.enter() else { return Transmitted::Failed };
-    let is_contiguous = !extent.start.is_null();
     // SAFETY: P2: the data may be read during the call.
-    if is_contiguous && unsafe { inline_apart(&mut port, link, header, extent) } {
-        note(pml, rail, &mut port, link, Transmitted::Posted);
-        return Transmitted::Posted;
-    }
-    let length = header.len() + extent.length;
-    if let Some(buffer) = state.buffers[link.rail()].take(&mut port, length) {
-        // SAFETY: P3, R2: just taken, so ours alone, and at least `length` bytes long; P2: the data may be read.
-        if !unsafe { fill((*buffer.as_ptr()).start(), header, data, extent) } {
-            // SAFETY: P3, R2: just taken from these buffers, and not sent.
-            unsafe { state.buffers[link.rail()].give_back(buffer) };
-            return cannot_pack(state, extent.length);
-        }
-        let content = request.map_or(Content::Silent, Content::Message);
-        // SAFETY: P3, R2: the buffer belongs to this port, has `length` bytes, and is ours alone.
-        let transmitted = unsafe { send(&mut port, link, buffer, length, content) };
-        note(pml, rail, &mut port, link, transmitted);
-        if transmitted == Transmitted::Failed {
-            // SAFETY: P3, R2: the port refused it, so the adapter never had it.
-            unsafe { state.buffers[link.rail()].give_back(buffer) };
-        }
-        return transmitted;
-    }
-    let mut bytes = vec![0; length];
-    // SAFETY: `bytes` is as long as header and data; P2: the data may be read.
-    if !unsafe { fill(bytes.as_mut_ptr(), header, data, extent) } {
-        return cannot_pack(state, extent.length);
-    }
-    let token = request.map_or(Token(0), token::sent);
-    let transmitted = queue(&mut port, link, (Arc::from(bytes), length as u32), token);
+    let transmitted = unsafe { give(state, &mut port, link, header, (data, extent), request) };
     note(pml, rail, &mut port, link, transmitted);
     transmitted
+}
+
+#[inline(always)]
+unsafe fn give(
+    state: &mut State,
+    port: &mut Port,
+    link: Link,
+    header: &[u8],
+    (data, extent): (&Data, Extent),
+    request: Option<NonNull<Request>>,
+) -> Transmitted {
+    let is_contiguous = !extent.start.is_null();
+    // SAFETY: P2: the data may be read during the call.
+    if is_contiguous && unsafe { inline_apart(port, link, header, extent) } {
+        return Transmitted::Posted;
+    }
+    if !port.has_room(link.to()) {
+        return Transmitted::NoRoom;
+    }
+    let length = header.len() + extent.length;
+    let buffers = &mut state.buffers[link.rail()];
+    let Some(buffer) = buffers.take(port, length) else {
+        let mut bytes = vec![0; length];
+        // SAFETY: `bytes` is as long as header and data; P2: the data may be read.
+        if !unsafe { fill(bytes.as_mut_ptr(), header, data, extent) } {
+            return cannot_pack(state, extent.length);
+        }
+        return queue(port, link, (Arc::from(bytes), length as u32), request.map_or(Token(0), token::sent));
+    };
+    // SAFETY: P3, R2: just taken, so ours alone, and at least `length` bytes long; P2: the data may be read.
+    if !unsafe { fill((*buffer.as_ptr()).start(), header, data, extent) } {
+        // SAFETY: P3, R2: just taken from these buffers, and not sent.
+        unsafe { buffers.give_back(buffer) };
+        return cannot_pack(state, extent.length);
+    }
+    // SAFETY: P3, R2: the buffer was taken from these, has `length` bytes, and is ours alone.
+    if unsafe { post(buffers, port, link, buffer, length) } { Transmitted::Posted } else { Transmitted::NoRoom }
 }
 
 /// Sends header and contiguous data from a send buffer. Returns false if that cannot be done now.
@@ -179,12 +198,26 @@ pub(crate) unsafe fn copied(state: &mut State, port: &mut Port, link: Link, head
     let buffers = &mut state.buffers[link.rail()];
     let Some(buffer) = buffers.take(port, length) else { return false };
     // SAFETY: P3, R2: just taken, so ours alone, and at least `length` bytes long; P2: the data may be read.
-    let b = unsafe {
-        let b = &mut *buffer.as_ptr();
-        b.start().copy_from_nonoverlapping(header.as_ptr(), header.len());
-        b.start().add(header.len()).copy_from_nonoverlapping(extent.start, extent.length);
-        b
-    };
+    unsafe {
+        let start = (*buffer.as_ptr()).start();
+        start.copy_from_nonoverlapping(header.as_ptr(), header.len());
+        start.add(header.len()).copy_from_nonoverlapping(extent.start, extent.length);
+        post(buffers, port, link, buffer, length)
+    }
+}
+
+/// Sends the first `length` bytes of a buffer as a message. If that cannot be done now, returns false, and the buffer
+/// to `buffers`.
+#[inline(always)]
+unsafe fn post(
+    buffers: &mut SendBuffers,
+    port: &mut Port,
+    link: Link,
+    buffer: NonNull<SendBuffer>,
+    length: usize,
+) -> bool {
+    // SAFETY: P3, R2: the buffer is ours alone.
+    let b = unsafe { &mut *buffer.as_ptr() };
     b.content = Content::Silent;
     let is_posted =
         port.send(link.to(), Tag::PML.0, &[b.filled(length)], token::buffer(buffer), false) == Ok(Sent::Posted);
@@ -195,25 +228,23 @@ pub(crate) unsafe fn copied(state: &mut State, port: &mut Port, link: Link, head
     is_posted
 }
 
-/// Sends the first `length` bytes of a buffer. If the adapter has them at once, only the end of a fragment is reported.
-pub(crate) unsafe fn send(
+/// Sends the first `length` bytes of a buffer, which are a fragment of this request's message.
+pub(crate) unsafe fn piece(
     port: &mut Port,
     link: Link,
     buffer: NonNull<SendBuffer>,
     length: usize,
-    content: Content,
+    request: NonNull<Request>,
 ) -> Transmitted {
     // SAFETY: P3, R2: the buffer is ours alone.
     let b = unsafe { &mut *buffer.as_ptr() };
     let (spans, tag, token) = ([b.filled(length)], Tag::PML.0, token::buffer(buffer));
-    let is_piece = matches!(content, Content::Piece(_));
-    b.content = if is_piece { content } else { Content::Silent };
-    match port.send(link.to(), tag, &spans, token, is_piece) {
+    b.content = Content::Piece(request);
+    match port.send(link.to(), tag, &spans, token, true) {
         Ok(Sent::Posted) => return Transmitted::Posted,
         Ok(Sent::Busy) => {}
         Err(_) => return Transmitted::Failed,
     }
-    b.content = content;
     match port.queue_send(link.to(), tag, &spans, token, WhenDiverted::Wait) {
         Ok(()) => Transmitted::Waits,
         Err(_) => Transmitted::Failed,

@@ -125,13 +125,14 @@ pub(crate) enum Protocol {
 #[repr(u32)]
 pub(crate) enum Reason {
     Size,
+    /// Traces of former versions have it.
     Synchronous,
     /// The sender's or the receiver's datatype has gaps.
     Gaps,
     NotRegistered,
     /// The receiver holds its senders back (flow control).
     HeldBack,
-    /// The adapter does not support the better protocol, has no connection to the peer yet, or has no room.
+    /// The adapter does not support the better protocol, or no port is left that can read.
     Adapter,
     Oneself,
     SameHost,

@@ -68,14 +68,11 @@ pub struct Flow<R> {
     pub holders: Holders,
     /// Counters of its first port, where tools read how often it held senders back.
     pub shown: Arc<Counters>,
-    /// Whether a send has found the port's queue full since this process last took all messages.
-    pub is_behind: bool,
+    /// Links whose turn it is: their peers' pending messages may find room now.
+    pub turns: Vec<Link>,
 }
 
-/// Number of bytes to one peer that may wait for the port: sixteen of the longest eager messages, or many short ones.
-const WAITING: u64 = 192 << 10;
-
-/// Number of bytes that a message takes beside its data while it waits for the port or for its receive.
+/// Number of bytes that a message takes beside its data while it waits for its receive.
 pub const RECORD: u64 = 128;
 
 impl<R> Flow<R> {
@@ -84,9 +81,9 @@ impl<R> Flow<R> {
     #[must_use]
     pub fn new(bound: u64, window: u32, shown: Arc<Counters>) -> Self {
         ROOM.begin(bound);
-        let limits = Limits { kept: bound, waiting: WAITING.min(bound), window };
+        let limits = Limits { kept: bound, window };
         let (kept, outgoing) = (Kept::new(limits), Outgoing::new(limits));
-        Flow { kept, outgoing, holders: Holders::default(), shown, is_behind: false }
+        Flow { kept, outgoing, holders: Holders::default(), shown, turns: Vec::new() }
     }
 
     /// Forgets a peer that has gone, and the links to it.

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 use std::cell::Cell;
 use std::collections::HashMap;
 
-const LIMITS: Limits = Limits { kept: 100, waiting: 30, window: 2 };
+const LIMITS: Limits = Limits { kept: 100, window: 2 };
 const COUNTED: Way = Way::Announced { counted: true };
 const PEER: u8 = 7;
 
@@ -30,9 +30,8 @@ fn a_peer_that_was_held_back_announces_a_window_and_then_keeps_messages_to_itsel
     assert!(!outgoing.is_free() && !outgoing.may_pass(PEER, 0));
     assert_eq!([0; 3].map(|_| outgoing.way(PEER, 0, 5)), [COUNTED, COUNTED, Way::Pends]);
     assert!(!outgoing.tells(PEER, 0));
-    outgoing.pend(PEER, 0, 1);
-    outgoing.pend(PEER, 0, 2);
-    assert_eq!([0; 2].map(|_| outgoing.tells(PEER, 0)), [true, false], "once");
+    assert_eq!([1, 2].map(|send| outgoing.pend(PEER, 0, 5, send)), [true, false], "once");
+    assert!(!outgoing.tells(PEER, 0));
     assert_eq!(outgoing.way(PEER, 0, -5), Way::Announced { counted: false }, "the library's own");
     assert_eq!(outgoing.way(PEER, 1, 5), COUNTED, "another communicator");
     assert_eq!(outgoing.next(PEER, 0), None);
@@ -46,10 +45,7 @@ fn who_is_asked_for_more_announces_as_many_again() {
     let mut outgoing = Outgoing::new(LIMITS);
     hold_back(&mut outgoing, 1);
     assert_eq!([0; 2].map(|_| outgoing.way(PEER, 0, 5)), [COUNTED; 2]);
-    for send in 0..4 {
-        outgoing.pend(PEER, 0, send);
-    }
-    assert!(outgoing.tells(PEER, 0));
+    assert_eq!([0, 1, 2, 3].map(|send| outgoing.pend(PEER, 0, 5, send)), [true, false, false, false]);
     outgoing.more(PEER, 0);
     assert_eq!([0; 3].map(|_| outgoing.next(PEER, 0).map(|(send, _)| send)), [Some(0), Some(1), None]);
     assert!(outgoing.tells(PEER, 0), "two still pend");
@@ -66,7 +62,7 @@ fn who_may_go_on_sends_what_pended_in_order_before_anything_else() {
     hold_back(&mut outgoing, 1);
     for send in 0..4 {
         if outgoing.way(PEER, 0, 5) == Way::Pends {
-            outgoing.pend(PEER, 0, send);
+            outgoing.pend(PEER, 0, 5, send);
         }
     }
     assert_eq!(outgoing.heard(PEER, Word { number: 2, holds_back: false }), Some(vec![0]));
@@ -97,14 +93,15 @@ fn who_may_go_on_is_as_free_as_before_he_was_held_back() {
     let mut outgoing = Outgoing::new(LIMITS);
     hold_back(&mut outgoing, 1);
     assert_eq!([0; 2].map(|_| outgoing.way(PEER, 0, 5)), [COUNTED; 2]);
-    outgoing.pend(PEER, 0, 1);
-    outgoing.waits(PEER, 8);
+    outgoing.pend(PEER, 0, 5, 1);
     assert!(outgoing.heard(PEER, Word { number: 2, holds_back: false }).is_some());
     assert_eq!((outgoing.next(PEER, 0), outgoing.next(PEER, 0)), (Some((1, Way::Free)), None));
+    outgoing.found_no_room(PEER, 0, 5, 1);
     outgoing.answered(PEER, 0);
     outgoing.answered(PEER, 0);
-    assert!(!outgoing.is_free(), "a message waits for the port");
-    assert!(!outgoing.went(PEER, 8));
+    assert!(!outgoing.is_free(), "a message pends for room");
+    assert_eq!((outgoing.next_in_turn(PEER), outgoing.next_in_turn(PEER)), (Some((1, Way::Free)), None));
+    outgoing.has_room(PEER);
     assert!(outgoing.is_free());
     assert_eq!(outgoing.heard(PEER, Word { number: 1, holds_back: true }), None, "it was said before the last");
     assert!(outgoing.is_free());
@@ -113,65 +110,74 @@ fn who_may_go_on_is_as_free_as_before_he_was_held_back() {
 #[test]
 fn a_peer_that_is_held_back_is_not_free_though_nothing_is_on_its_way() {
     let mut outgoing = Outgoing::<u8, u32>::new(LIMITS);
-    outgoing.waits(PEER, 8);
+    outgoing.found_no_room(PEER, 0, 5, 1);
     hold_back(&mut outgoing, 1);
-    assert!(!outgoing.went(PEER, 8));
+    assert_eq!(outgoing.next_in_turn(PEER), Some((1, COUNTED)));
+    outgoing.has_room(PEER);
     assert!(!outgoing.is_free());
     assert_eq!(outgoing.way(PEER, 0, 5), COUNTED);
     assert!(outgoing.heard(PEER, Word { number: 2, holds_back: false }).is_some());
-    assert!(!outgoing.is_free(), "one is not answered");
+    assert!(!outgoing.is_free(), "two are not answered");
+    outgoing.answered(PEER, 0);
     outgoing.answered(PEER, 0);
     assert!(outgoing.is_free());
 }
 
 #[test]
-fn when_too_much_waits_for_the_port_the_rest_pends_until_that_has_gone() {
+fn behind_a_message_that_finds_no_room_all_to_its_peer_pend_until_their_turn() {
     let mut outgoing = Outgoing::<u8, u32>::new(LIMITS);
-    outgoing.waits(PEER, 20);
     assert_eq!(outgoing.way(PEER, 0, 5), Way::Free);
-    outgoing.waits(PEER, 20);
+    outgoing.found_no_room(PEER, 0, 5, 1);
+    let ways =
+        [(PEER, 0, 5), (PEER, 1, 5), (PEER, 0, -5), (9, 0, 5)].map(|(peer, of, tag)| outgoing.way(peer, of, tag));
+    assert_eq!(ways, [Way::Pends, Way::Pends, Way::Pends, Way::Free], "another peer does not wait");
+    assert!(!outgoing.pend(PEER, 0, 5, 2), "the peer has nothing to do with it");
+    assert!(!outgoing.may_pass(PEER, 0) && outgoing.is_full(PEER));
+    assert_eq!(outgoing.next(PEER, 0), None, "it is not their turn");
+    assert_eq!(outgoing.next_in_turn(PEER), Some((1, Way::Free)));
+    outgoing.found_no_room(PEER, 0, 5, 1);
     assert_eq!(outgoing.way(PEER, 0, 5), Way::Pends);
-    outgoing.pend(PEER, 0, 1);
-    assert!(!outgoing.tells(PEER, 0), "the peer has nothing to do with it");
-    assert_eq!(outgoing.way(9, 0, 5), Way::Free, "another peer");
-    assert_eq!((outgoing.next(PEER, 0), outgoing.went(PEER, 20)), (None, true));
-    assert_eq!(outgoing.way(PEER, 0, 5), Way::Pends, "behind the one that pends");
-    assert_eq!((outgoing.next_to(PEER), outgoing.next_to(PEER)), (Some((1, Way::Free)), None));
-    assert_eq!(outgoing.way(PEER, 0, 5), Way::Free);
-    assert!(!outgoing.went(PEER, 20));
-    assert!(outgoing.is_free());
+    assert_eq!([0; 3].map(|_| outgoing.next_in_turn(PEER).map(|(send, _)| send)), [Some(1), Some(2), None]);
+    outgoing.has_room(PEER);
+    assert!(outgoing.is_free() && !outgoing.is_full(PEER));
+    assert_eq!(outgoing.next_in_turn(PEER), None);
 }
 
 #[test]
-fn nothing_pends_for_a_port_that_nothing_waits_for_whatever_the_bound() {
-    let mut outgoing = Outgoing::<u8, u32>::new(Limits { waiting: 0, ..LIMITS });
-    assert_eq!(outgoing.way(PEER, 0, 5), Way::Free);
-    outgoing.waits(PEER, 20);
-    assert_eq!(outgoing.way(PEER, 0, 5), Way::Pends);
-    outgoing.pend(PEER, 0, 1);
-    assert!(outgoing.went(PEER, 20));
-    assert_eq!(outgoing.next(PEER, 0), Some((1, Way::Free)));
-}
-
-#[test]
-fn communicators_take_turns_when_what_waited_has_gone() {
+fn whose_peer_holds_back_while_messages_pend_for_room_announces_a_window_of_them_in_turn() {
     let mut outgoing = Outgoing::<u8, u32>::new(LIMITS);
-    outgoing.waits(PEER, LIMITS.waiting + 1);
-    for (context, send) in [(3, 1), (5, 2), (3, 3), (9, 4)] {
-        outgoing.pend(PEER, context, send);
+    outgoing.found_no_room(PEER, 0, 5, 1);
+    for (tag, send) in [(5, 2), (5, 3), (-5, 4)] {
+        assert!(!outgoing.pend(PEER, 0, tag, send));
     }
-    assert!(outgoing.went(PEER, 1 + LIMITS.waiting / 2));
-    let gone: Vec<u32> = std::iter::from_fn(|| outgoing.next_to(PEER)).map(|(send, _)| send).collect();
-    assert_eq!(gone, [1, 2, 4, 3]);
+    assert_eq!(outgoing.heard(PEER, Word { number: 1, holds_back: true }), Some(vec![0]));
+    assert_eq!((outgoing.next(PEER, 0), outgoing.tells(PEER, 0)), (None, true));
+    let gone: Vec<_> = std::iter::from_fn(|| outgoing.next_in_turn(PEER)).collect();
+    assert_eq!(gone, [(4, Way::Announced { counted: false }), (1, COUNTED), (2, COUNTED)]);
+    outgoing.has_room(PEER);
+    assert!(!outgoing.is_full(PEER) && !outgoing.tells(PEER, 0));
+    outgoing.answered(PEER, 0);
+    assert_eq!((outgoing.next(PEER, 0), outgoing.next(PEER, 0)), (Some((3, COUNTED)), None));
+}
+
+#[test]
+fn communicators_have_their_turns_one_after_the_other() {
+    let mut outgoing = Outgoing::<u8, u32>::new(LIMITS);
+    outgoing.found_no_room(PEER, 3, 5, 1);
+    for (context, tag, send) in [(5, 5, 2), (3, 5, 3), (9, 5, 4), (3, -5, 5)] {
+        outgoing.pend(PEER, context, tag, send);
+    }
+    let gone: Vec<u32> = std::iter::from_fn(|| outgoing.next_in_turn(PEER)).map(|(send, _)| send).collect();
+    assert_eq!(gone, [1, 5, 2, 4, 3]);
 }
 
 #[test]
 fn of_a_peer_that_has_gone_nothing_is_kept() {
     let (mut outgoing, mut kept) = (Outgoing::<u8, u32>::new(LIMITS), Kept::new(LIMITS));
     hold_back(&mut outgoing, 1);
-    outgoing.waits(PEER, 8);
-    outgoing.pend(PEER, 3, 1);
+    outgoing.pend(PEER, 3, 5, 1);
     assert_eq!((outgoing.way(PEER, 4, 5), outgoing.way(9, 4, 5)), (COUNTED, Way::Free));
+    outgoing.found_no_room(PEER, 4, 5, 2);
     kept.keep(LIMITS.kept + 1);
     assert!(kept.hold_back(PEER).is_some());
     kept.pends(PEER, 3);
@@ -209,21 +215,21 @@ fn looks<T>(work: impl FnOnce() -> T) -> u32 {
 }
 
 #[test]
-fn a_send_that_has_gone_costs_the_same_whatever_pends_to_however_many_peers() {
+fn a_message_costs_the_same_whatever_pends_to_however_many_peers() {
     let mut outgoing = Outgoing::new(LIMITS);
     let mut kept = Kept::new(LIMITS);
     for peer in (0..1000).map(Counted) {
-        outgoing.waits(peer, LIMITS.waiting + 2);
+        outgoing.found_no_room(peer, 0, 5, 0);
         for context in 0..100 {
-            outgoing.pend(peer, context, context);
+            outgoing.pend(peer, context, 5, context);
             kept.pends(peer, context);
         }
     }
     let peer = Counted(500);
     // Each table costs a hash, and a comparison with one or two other peers.
-    assert!(looks(|| assert!(!outgoing.went(peer, 1))) <= 10);
-    assert!(looks(|| assert!(outgoing.went(peer, 2))) <= 10);
-    assert!(looks(|| assert!(outgoing.next_to(peer).is_some())) <= 40);
+    assert!(looks(|| assert_eq!(outgoing.way(peer, 7, 5), Way::Pends)) <= 10);
+    assert!(looks(|| assert!(outgoing.next_in_turn(peer).is_some())) <= 10);
+    assert!(looks(|| outgoing.has_room(peer)) <= 20);
     assert!(looks(|| outgoing.heard(peer, Word { number: 1, holds_back: true })) <= 10);
     assert!(looks(|| outgoing.answered(peer, 7)) <= 10);
     assert!(looks(|| kept.ask_for_more(1000)) == 0, "nobody is to be asked");
@@ -263,7 +269,7 @@ enum Step {
     Send { tag: i32 },
     /// The program posts a receive for this tag.
     Receive { tag: i32 },
-    /// The port sends the first message that is queued for it.
+    /// The port sends its first message, which makes room.
     Post,
     /// The first message in flight to the receiver, or to the sender, arrives.
     Deliver { to_receiver: bool },
@@ -296,14 +302,15 @@ enum Back {
 const BYTES: u64 = 10;
 
 fn limits() -> impl Strategy<Value = Limits> {
-    (0..150_u64, 0..50_u64, 1..4_u32).prop_map(|(kept, waiting, window)| Limits { kept, waiting, window })
+    (0..150_u64, 1..4_u32).prop_map(|(kept, window)| Limits { kept, window })
 }
 
 struct Model {
     outgoing: Outgoing<u8, (i32, u32)>,
     kept: Kept<u8>,
-    /// Messages queued for the sender's port.
+    /// Messages that the sender's port has, and from how many on it has no room for messages that are not announced.
     port: VecDeque<Forth>,
+    room: usize,
     forth: VecDeque<Forth>,
     back: VecDeque<Back>,
     unexpected: Vec<Forth>,
@@ -322,11 +329,12 @@ fn tag_of(message: Forth) -> i32 {
 }
 
 impl Model {
-    fn new(limits: Limits) -> Self {
+    fn new(limits: Limits, room: usize) -> Self {
         Model {
             outgoing: Outgoing::new(limits),
             kept: Kept::new(limits),
             port: VecDeque::new(),
+            room,
             forth: VecDeque::new(),
             back: VecDeque::new(),
             unexpected: Vec::new(),
@@ -344,43 +352,42 @@ impl Model {
         self.go((tag, number), way);
     }
 
-    fn go(&mut self, (tag, number): (i32, u32), way: Way) {
+    /// Returns false if there is no room.
+    fn go(&mut self, (tag, number): (i32, u32), way: Way) -> bool {
         match way {
-            Way::Free => {
-                self.outgoing.waits(PEER, BYTES);
-                self.port.push_back(Forth::Whole(tag, number));
+            Way::Free if self.port.len() >= self.room => {
+                self.outgoing.found_no_room(PEER, 0, tag, (tag, number));
+                return false;
             }
+            Way::Free => self.port.push_back(Forth::Whole(tag, number)),
             Way::Announced { counted } => self.port.push_back(Forth::Announced(tag, number, counted)),
             Way::Pends => {
-                self.outgoing.pend(PEER, 0, (tag, number));
-                self.tell();
+                if self.outgoing.pend(PEER, 0, tag, (tag, number)) {
+                    self.port.push_back(Forth::Pending);
+                }
             }
         }
-    }
-
-    fn tell(&mut self) {
-        if self.outgoing.tells(PEER, 0) {
-            self.port.push_back(Forth::Pending);
-        }
+        true
     }
 
     fn post(&mut self) {
         let Some(word) = self.port.pop_front() else { return };
         self.forth.push_back(word);
-        if let Forth::Whole(..) = word
-            && self.outgoing.went(PEER, BYTES)
-        {
-            while let Some((send, way)) = self.outgoing.next_to(PEER) {
-                self.go(send, way);
+        while let Some((send, way)) = self.outgoing.next_in_turn(PEER) {
+            if !self.go(send, way) {
+                return;
             }
         }
+        self.outgoing.has_room(PEER);
     }
 
     fn resume(&mut self) {
         while let Some((send, way)) = self.outgoing.next(PEER, 0) {
             self.go(send, way);
         }
-        self.tell();
+        if self.outgoing.tells(PEER, 0) {
+            self.port.push_back(Forth::Pending);
+        }
     }
 
     fn ask_for_more(&mut self) {
@@ -493,9 +500,10 @@ proptest! {
     #[test]
     fn no_receive_waits_for_a_message_that_was_sent_and_none_overtakes_another(
         limits in limits(),
+        room in 1..6_usize,
         steps in prop::collection::vec(step(), 0..300),
     ) {
-        let (mut model, mut wanted, mut sent) = (Model::new(limits), HashMap::new(), HashMap::new());
+        let (mut model, mut wanted, mut sent) = (Model::new(limits, room), HashMap::new(), HashMap::new());
         for one in steps {
             model.step(one);
             match one {
@@ -518,10 +526,15 @@ proptest! {
         limits in limits(),
         count in 1..400_u32,
         way_back in 1..10_u32,
+        room in 1..6_usize,
+        at_once in 1..8_u32,
     ) {
-        let mut model = Model::new(limits);
+        let mut model = Model::new(limits, room);
         for number in 0..count {
             model.step(Step::Send { tag: 1 });
+            if number % at_once != 0 {
+                continue;
+            }
             model.step(Step::Post);
             model.step(Step::Deliver { to_receiver: true });
             if number % way_back == 0 {
@@ -530,7 +543,7 @@ proptest! {
         }
         model.settle();
         // The bound, the messages sent before the sender learned of it, and a window.
-        let most = limits.kept + BYTES * u64::from(way_back + 2 + limits.window);
+        let most = limits.kept + BYTES * (u64::from(way_back + 2 + limits.window) + room as u64);
         prop_assert!(model.most_kept <= most, "{} bytes", model.most_kept);
         for _ in 0..count {
             model.step(Step::Receive { tag: 1 });

@@ -125,6 +125,29 @@ fn a_send_that_goes_as_copies_begins_with_the_first_and_where_it_was_to_be_read_
 }
 
 #[test]
+fn a_send_that_waits_for_room_goes_inside_its_work_request_when_its_turn_comes() {
+    let world = World::new(TWO);
+    let listening = Listening::to(&world, 0);
+    // The first waits for the connection, the others behind it: more than a queue pair takes.
+    let send = |message| world.send(0, (1, 0, 7), Mode::Standard, WATCHED, &content(message, 8));
+    let sends: Vec<_> = (0..3 * SIZES.depth as usize).map(|message| send(message).expect("it waits")).collect();
+    world.settle();
+    for (message, send) in sends.iter().enumerate() {
+        assert!(send.is_finished());
+        let receive = world.receive(1, For { comm: 0, from: Some(0), tag: Some(7) }, How::CALL, 8);
+        check(&receive, (0, 7), &content(message, 8));
+    }
+    let all = listening.all.take();
+    let inline = Goes(Protocol::Inline, Reason::Size);
+    for (id, _) in all.iter().filter(|(_, told)| *told == Of(Activate)) {
+        let of: Vec<_> = all.iter().filter(|(of, _)| of == id).map(|(_, told)| *told).collect();
+        assert_eq!(of, [Of(Activate), Of(XferBegin), inline, Of(XferEnd), Of(Complete)]);
+    }
+    assert_eq!(all.len(), 5 * sends.len());
+    world.is_at_rest();
+}
+
+#[test]
 fn each_send_of_who_is_held_back_begins_once_and_then_ends_also_an_empty_one() {
     let world = World::new(Shape { unexpected_memory: 600, ..TWO });
     let listening = Listening::to(&world, 0);
