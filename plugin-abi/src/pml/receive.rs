@@ -165,7 +165,7 @@ unsafe fn receive_nonblocking<const WATCHED: bool>(
             }
         };
         if let Posting::Waits(name) = posting {
-            (*request.as_ptr()).shell.posted = name;
+            (*request.as_ptr()).core.posted = name;
         }
     }
     leave(pml, state);
@@ -271,7 +271,7 @@ pub(crate) unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request
             }
         };
         if let Posting::Waits(name) = posting {
-            (*request.as_ptr()).shell.posted = name;
+            (*request.as_ptr()).core.posted = name;
         }
     }
 }
@@ -448,7 +448,7 @@ pub(crate) unsafe fn cancel(state: &mut State, request: NonNull<Request>) {
     }
     // SAFETY: P3; the communicator is still the PML's. A receive that was matched at once has the name of an earlier
     // use, but `cancel` compares the request as well.
-    if unsafe { Communicator::of(r.comm()).cancel(r.shell.posted, request) } {
+    if unsafe { Communicator::of(r.comm()).cancel(r.core.posted, request) } {
         let outcome =
             finish::Outcome { source: sys::MPI_ANY_SOURCE, tag: sys::MPI_ANY_TAG, length: 0, error: sys::OPAL_SUCCESS };
         // SAFETY: P1: it is in no queue any more, and not finished; P3.

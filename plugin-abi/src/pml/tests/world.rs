@@ -167,7 +167,7 @@ impl World {
             } else if let receive::Posting::Waits(name) =
                 receive::post_as(pml, &mut state, request, receive::pattern(from, tag))
             {
-                (*request.as_ptr()).shell.posted = name;
+                (*request.as_ptr()).core.posted = name;
             }
         }
         progress::leave(pml, state);
