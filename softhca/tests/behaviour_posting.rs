@@ -90,7 +90,7 @@ fn without_shared_receive_queues_making_one_fails_as_the_adapter_says() {
             ways.srq_errno = errno;
         });
         let pd = hca.alloc_pd();
-        assert_eq!(hca.create_srq(&pd, 4, 1, 0, 0).err(), Some(expected));
+        assert_eq!(hca.create_srq(&pd, 4, 1, 0, None).err(), Some(expected));
     }
 }
 
@@ -152,9 +152,9 @@ fn limits_are_kept_and_a_queue_pair_beyond_them_has_the_adapters_error() {
         assert_eq!(cq.cqe(), 7);
         assert_eq!(hca.create_cq(8, None, 0, 0).err(), Some(EINVAL));
         assert_eq!(cq.resize(8), Err(EINVAL));
-        assert!(hca.create_srq(&pd, 4, 1, 0, 0).is_ok());
-        assert_eq!(hca.create_srq(&pd, 5, 1, 0, 0).err(), Some(EINVAL));
-        assert_eq!(hca.create_srq(&pd, 4, 2, 0, 0).err(), Some(EINVAL));
+        assert!(hca.create_srq(&pd, 4, 1, 0, None).is_ok());
+        assert_eq!(hca.create_srq(&pd, 5, 1, 0, None).err(), Some(EINVAL));
+        assert_eq!(hca.create_srq(&pd, 4, 2, 0, None).err(), Some(EINVAL));
         let most = QpCap { max_send_wr: 8, max_recv_wr: 8, max_send_sge: 1, max_recv_sge: 1, max_inline_data: 16 };
         let make = |cap| queue_pair(&hca, &pd, qp_type::RC, (&cq, &cq), None, cap);
         for beyond in [

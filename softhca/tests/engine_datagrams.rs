@@ -6,8 +6,8 @@ mod engine_support;
 use std::sync::Arc;
 
 use engine_support::{QKEY, Settings, Side, adapter, global, lid, none, pair, wait};
-use softhca::engine::codes::{qp_type, send_flags, wc_flags};
-use softhca::engine::{AhAttr, Errno, Hca, SendWr, Wc};
+use softhca::engine::codes::{qp_type, wc_flags};
+use softhca::engine::{AhAttr, Errno, Hca, Wc};
 
 const MULTICAST_QPN: u32 = 0xff_ffff;
 
@@ -31,37 +31,27 @@ fn group(last: u8) -> [u8; 16] {
 fn send_to_group(from: &Side, gid: [u8; 16], qkey: u32) {
     let address = global(gid, 0xc001);
     let ah = from.hca.create_ah(&from.pd, &address).unwrap();
-    from.datagram_with(&ah, MULTICAST_QPN, qkey);
+    from.datagram_with(&ah, MULTICAST_QPN, qkey, 8);
     assert_eq!(wait(&from.send_cq).status, 0);
 }
 
 #[test]
 fn datagrams_carry_forty_bytes_before_them_and_are_lost_silently() {
     let hca = adapter();
-    let settings = Settings { kind: qp_type::UD, ..Settings::default() };
-    let (mut a, b) = pair(&hca, 8192, &settings);
+    let (mut a, b) = pair(&hca, 8192, &settings());
     a.fill(0, 4096, 5);
-    let mut dgid = [0_u8; 16];
-    dgid.copy_from_slice(&hca.spec().ports[0].gids[0].raw);
+    let dgid = hca.spec().ports[0].gids[0].raw;
     for (is_global, len) in [(false, 8), (true, 8), (true, 200), (true, 4096)] {
         let attr = AhAttr { is_global: u8::from(is_global), ..global(dgid, 1) };
         let ah = hca.create_ah(&a.pd, &attr).unwrap();
-        let sge = [a.sge(0, len)];
-        let wr = SendWr {
-            flags: send_flags::SIGNALED,
-            sge: &sge,
-            ah: Some(&ah),
-            remote_qpn: b.qp.number(),
-            remote_qkey: QKEY,
-            ..SendWr::empty()
-        };
-        a.qp.post_send(&wr).unwrap(); // nobody takes it
-        assert_eq!(wait(&a.send_cq).status, 0);
-        a.qp.post_send(&SendWr { remote_qkey: QKEY + 1, ..wr }).unwrap(); // the wrong key
-        assert_eq!(wait(&a.send_cq).status, 0);
+        // Nobody takes it, or it has the wrong key.
+        for qkey in [QKEY, QKEY + 1] {
+            a.datagram_with(&ah, b.qp.number(), qkey, len);
+            assert_eq!(wait(&a.send_cq).status, 0);
+        }
         b.recv(1, 0, 8192);
         assert!(none(&b.recv_cq));
-        a.qp.post_send(&wr).unwrap();
+        a.datagram_with(&ah, b.qp.number(), QKEY, len);
         let got = wait(&b.recv_cq);
         assert_eq!((got.byte_len, got.slid, got.src_qp), (len as u32 + 40, 1, a.qp.number()));
         assert_eq!(got.flags & wc_flags::GRH != 0, is_global);
@@ -147,18 +137,12 @@ fn datagrams_from_many_threads_arrive_whole_and_in_their_senders_order_or_are_co
             .map(|thread| {
                 let (hca, settings, to) = (&hca, &settings, receiver.qp.number());
                 scope.spawn(move || {
-                    let side = ready(hca, settings);
-                    let address = lid(1);
-                    let ah = hca.create_ah(&side.pd, &address).unwrap();
+                    let mut side = ready(hca, settings);
+                    let ah = hca.create_ah(&side.pd, &lid(1)).unwrap();
+                    side.memory[..4].copy_from_slice(&thread.to_ne_bytes());
                     for number in 0..EACH {
-                        let data = [thread, number];
-                        let sge = [softhca::engine::Sge { addr: data.as_ptr() as u64, len: 8, lkey: 0 }];
-                        let flags = send_flags::INLINE | send_flags::SIGNALED;
-                        let (remote_qpn, remote_qkey) = (to, QKEY);
-                        let ah = Some(&ah);
-                        side.qp
-                            .post_send(&SendWr { flags, sge: &sge, ah, remote_qpn, remote_qkey, ..SendWr::empty() })
-                            .unwrap();
+                        side.memory[4..8].copy_from_slice(&number.to_ne_bytes());
+                        side.datagram(&ah, to);
                         assert_eq!(wait(&side.send_cq).status, 0);
                     }
                 })

@@ -6,24 +6,20 @@ mod engine_support;
 
 use std::time::{Duration, Instant};
 
-use engine_support::{Folder, Process, Settings, Side, join, none, wait};
+use engine_support::{Folder, Process, Settings, Side, join, joined, wait};
 use softhca::engine::codes::{wc_status, wr_opcode};
 
-const PART: &str = "SOFTHCA_TEST_PART";
-const FOLDER: &str = "SOFTHCA_TEST_FOLDER";
 const BYTES: usize = 1 << 20;
 
-fn other(part: &str, folder: &Folder) -> Process {
-    Process::start("the_other_side", [(PART, part.as_ref()), (FOLDER, folder.0.as_os_str())])
-}
-
-fn connect(other: &mut Process, side: &Side) -> (u64, u32) {
-    let heard = other.hear();
-    let numbers: Vec<u64> = heard.split(' ').map(|number| number.parse().unwrap()).collect();
+/// Two connected sides, the second in another process; and address and key of its memory.
+fn connected(part: &str, folder: &Folder) -> (Side, Process, u64, u32) {
+    let mut other = Process::start_in("the_other_side", folder);
+    let side = Side::new(&join(&folder.0), 2 * BYTES, &settings());
+    let numbers: Vec<u64> = other.hear().split(' ').map(|number| number.parse().unwrap()).collect();
     side.connect(numbers[0] as u32, &settings());
-    other.tell(side.qp.number());
+    other.tell(format!("{} {part}", side.qp.number()));
     assert_eq!(other.hear(), "connected");
-    (numbers[1], numbers[2] as u32)
+    (side, other, numbers[1], numbers[2] as u32)
 }
 
 fn settings() -> Settings {
@@ -33,14 +29,14 @@ fn settings() -> Settings {
 #[test]
 #[ignore = "started by the other tests of this file, as their second process"]
 fn the_other_side() {
-    let (part, folder) = (std::env::var(PART).unwrap(), std::env::var(FOLDER).unwrap());
-    let side = Side::new(&join(folder.as_ref()), BYTES, &settings());
+    let side = Side::new(&joined(), BYTES, &settings());
     side.init(&settings());
     for i in 0..64 {
         side.recv(i, 0, BYTES);
     }
     println!("say: {} {} {}", side.qp.number(), side.addr(), side.mr.key());
-    let peer = std::io::stdin().lines().next().unwrap().unwrap();
+    let line = std::io::stdin().lines().next().unwrap().unwrap();
+    let (peer, part) = line.split_once(' ').unwrap();
     side.ready(peer.parse().unwrap(), &settings());
     println!("say: connected");
     if part == "sleep" {
@@ -63,9 +59,7 @@ fn the_other_side() {
 #[test]
 fn two_processes_exchange_messages_of_all_sizes() {
     let folder = Folder::new();
-    let mut other = other("echo", &folder);
-    let mut side = Side::new(&join(&folder.0), 2 * BYTES, &settings());
-    connect(&mut other, &side);
+    let (mut side, mut other, ..) = connected("echo", &folder);
     for (turn, len) in [0, 8, 24, 25, 256, 257, 5000, BYTES].into_iter().cycle().take(800).enumerate() {
         side.fill(0, len, turn as u8);
         side.recv(7, BYTES, BYTES);
@@ -82,9 +76,7 @@ fn two_processes_exchange_messages_of_all_sizes() {
 #[test]
 fn rdma_and_atomics_reach_a_process_that_sleeps() {
     let folder = Folder::new();
-    let mut other = other("sleep", &folder);
-    let mut side = Side::new(&join(&folder.0), BYTES, &settings());
-    let (remote, key) = connect(&mut other, &side);
+    let (mut side, _other, remote, key) = connected("sleep", &folder);
     side.fill(0, 1000, 1);
     let rdma = |opcode, at: usize, len: usize| {
         side.rdma(opcode, at, len, remote, key);
@@ -103,9 +95,7 @@ fn rdma_and_atomics_reach_a_process_that_sleeps() {
 fn a_killed_peer_costs_the_retries_and_no_more() {
     for len in [8, 1000] {
         let folder = Folder::new();
-        let mut other = other("sleep", &folder);
-        let side = Side::new(&join(&folder.0), BYTES, &settings());
-        connect(&mut other, &side);
+        let (side, mut other, ..) = connected("sleep", &folder);
         side.send(1, 0, len);
         assert_eq!(wait(&side.send_cq).status, 0);
         other.child.kill().unwrap();
@@ -120,19 +110,4 @@ fn a_killed_peer_costs_the_retries_and_no_more() {
         side.send(3, 0, len);
         assert_eq!(wait(&side.send_cq).status, wc_status::WR_FLUSH_ERR);
     }
-}
-
-#[test]
-fn what_a_killed_process_held_is_free_for_the_next() {
-    let folder = Folder::new();
-    for _ in 0..3 {
-        let mut other = other("sleep", &folder);
-        let side = Side::new(&join(&folder.0), BYTES, &settings());
-        connect(&mut other, &side);
-        side.qp.destroy().unwrap();
-        assert!(none(&side.send_cq));
-    }
-    let hca = join(&folder.0);
-    let side = Side::new(&hca, BYTES, &settings());
-    assert!(none(&side.send_cq));
 }

@@ -6,9 +6,9 @@ mod engine_support;
 
 use std::sync::Arc;
 
-use engine_support::{Process, RIGHTS, Settings, Side, adapter, init, join, lid, none, pair, wait};
+use engine_support::{Process, Settings, Side, adapter, init, joined, lid, none, pair, wait};
 use softhca::engine::codes::{event, qp_state, qp_type, send_flags, wc_opcode, wc_status, wr_opcode};
-use softhca::engine::{Cq, Errno, Hca, Mr, Pd, Qp, RecvWr, SendWr, Sge, Srq, Xrcd, XrcdOpen};
+use softhca::engine::{Errno, Hca, Qp, RecvWr, SendWr, Xrcd, XrcdOpen};
 
 #[test]
 fn a_shared_queue_gives_its_limit_event_once() {
@@ -90,36 +90,17 @@ fn a_shared_queue_grows_and_shrinks_around_the_requests_in_it() {
 
 const PRIVATE: XrcdOpen = XrcdOpen { file: None, create: true, exclusive: false };
 
-struct Answering {
-    pd: Pd,
-    domain: Xrcd,
-    cq: Cq,
-    srq: Srq,
-    qp: Qp,
-    mr: Mr,
-    memory: Box<[u8]>,
+/// The answering end, whose receives complete to `recv_cq`, and its domain.
+fn answering(hca: &Arc<Hca>, how: XrcdOpen) -> (Side, Xrcd) {
+    let (mut side, domain) = (Side::new(hca, 4096, &Settings::default()), hca.open_xrcd(how).unwrap());
+    side.qp.destroy().unwrap();
+    side.srq = Some(hca.create_srq(&side.pd, 4, 1, 5, Some((&domain, &side.recv_cq))).unwrap());
+    side.qp = hca.create_xrc_recv(&domain, 6).unwrap();
+    (side, domain)
 }
 
-impl Answering {
-    fn new(hca: &Arc<Hca>, how: XrcdOpen) -> Answering {
-        let (pd, domain, cq) = (hca.alloc_pd(), hca.open_xrcd(how).unwrap(), hca.create_cq(64, None, 0, 0).unwrap());
-        let srq = hca.create_xrc_srq(&pd, &domain, &cq, 4, 1, 5).unwrap();
-        let qp = hca.create_xrc_recv(&domain, 6).unwrap();
-        let memory = vec![0_u8; 4096].into_boxed_slice();
-        let addr = memory.as_ptr() as u64;
-        let mr = pd.reg_mr(addr, 4096, addr, RIGHTS).unwrap();
-        Answering { pd, domain, cq, srq, qp, mr, memory }
-    }
-
-    fn recv(&self, srq: &Srq, wr_id: u64, len: u32) -> Result<(), Errno> {
-        let sge = [Sge { addr: self.memory.as_ptr() as u64, len, lkey: self.mr.key() }];
-        srq.post_recv([RecvWr { wr_id, sge: &sge }])
-    }
-
-    fn byte(&self, at: usize) -> u8 {
-        // SAFETY: inside the buffer; volatile, because the adapter writes it behind the compiler's back.
-        unsafe { std::ptr::from_ref(&self.memory[at]).read_volatile() }
-    }
+fn srqn(side: &Side) -> u32 {
+    side.srq.as_ref().unwrap().number()
 }
 
 fn initiating(hca: &Arc<Hca>) -> Side {
@@ -148,45 +129,45 @@ fn send(from: &Side, wr_id: u64, len: usize, remote_srqn: u32) {
 #[test]
 fn the_request_says_which_shared_queue_takes_it() {
     let hca = adapter();
-    let (mut a, b) = (initiating(&hca), Answering::new(&hca, PRIVATE));
+    let (mut a, (b, domain)) = (initiating(&hca), answering(&hca, PRIVATE));
     connect(&a.qp, &b.qp);
     let other_cq = hca.create_cq(16, None, 0, 0).unwrap();
-    let other = hca.create_xrc_srq(&b.pd, &b.domain, &other_cq, 4, 1, 7).unwrap();
-    b.recv(&b.srq, 1, 4096).unwrap();
-    b.recv(&other, 2, 4096).unwrap();
+    let other = hca.create_srq(&b.pd, 4, 1, 7, Some((&domain, &other_cq))).unwrap();
+    b.recv(1, 0, 4096);
+    let sge = [b.sge(0, 4096)];
     for (len, seed) in [(8, 3), (4000, 9)] {
         a.fill(0, len, seed);
+        other.post_recv([RecvWr { wr_id: 2, sge: &sge }]).unwrap();
         send(&a, 11, len, other.number());
         let got = wait(&other_cq);
         assert_eq!((got.wr_id, got.qp_num, got.byte_len), (2, b.qp.number(), len as u32));
         assert!((0..len).all(|i| b.byte(i) == seed.wrapping_add(i as u8)));
         assert_eq!(wait(&a.send_cq).status, 0);
-        b.recv(&other, 2, 4096).unwrap();
     }
-    assert!(none(&b.cq));
-    send(&a, 12, 8, b.srq.number());
-    assert_eq!((wait(&b.cq).wr_id, wait(&a.send_cq).wr_id), (1, 12));
+    assert!(none(&b.recv_cq));
+    send(&a, 12, 8, srqn(&b));
+    assert_eq!((wait(&b.recv_cq).wr_id, wait(&a.send_cq).wr_id), (1, 12));
 }
 
 #[test]
 fn a_sender_waits_for_the_queue_it_names_and_memory_is_that_of_its_domain() {
     let hca = adapter();
-    let (a, b) = (initiating(&hca), Answering::new(&hca, PRIVATE));
+    let (a, b) = (initiating(&hca), answering(&hca, PRIVATE).0);
     connect(&a.qp, &b.qp);
-    send(&a, 1, 300, b.srq.number());
+    send(&a, 1, 300, srqn(&b));
     assert!(none(&a.send_cq));
-    b.recv(&b.srq, 2, 4096).unwrap();
-    assert_eq!((wait(&a.send_cq).wr_id, wait(&b.cq).wr_id), (1, 2));
+    b.recv(2, 0, 4096);
+    assert_eq!((wait(&a.send_cq).wr_id, wait(&b.recv_cq).wr_id), (1, 2));
 
     let sge = [a.sge(0, 8)];
     let wr = SendWr {
         opcode: wr_opcode::ATOMIC_FETCH_AND_ADD,
         flags: send_flags::SIGNALED,
         sge: &sge,
-        remote_addr: b.memory.as_ptr() as u64,
+        remote_addr: b.addr(),
         rkey: b.mr.key(),
         compare_add: 7,
-        remote_srqn: b.srq.number(),
+        remote_srqn: srqn(&b),
         ..SendWr::empty()
     };
     a.qp.post_send(&wr).unwrap();
@@ -200,12 +181,12 @@ fn a_sender_waits_for_the_queue_it_names_and_memory_is_that_of_its_domain() {
 fn a_queue_that_is_not_of_the_domain_or_is_gone_ends_the_connection() {
     let hca = adapter();
     for is_gone in [false, true] {
-        let (a, b) = (initiating(&hca), Answering::new(&hca, PRIVATE));
-        let stranger = Answering::new(&hca, PRIVATE);
+        let (a, b) = (initiating(&hca), answering(&hca, PRIVATE).0);
+        let stranger = answering(&hca, PRIVATE).0;
         connect(&a.qp, &b.qp);
-        let number = if is_gone { b.srq.number() } else { stranger.srq.number() };
+        let number = if is_gone { srqn(&b) } else { srqn(&stranger) };
         if is_gone {
-            b.srq.destroy().unwrap();
+            b.srq.as_ref().unwrap().destroy().unwrap();
         }
         send(&a, 1, 8, number);
         assert_eq!(wait(&a.send_cq).status, wc_status::REM_INV_REQ_ERR);
@@ -217,20 +198,22 @@ fn a_queue_that_is_not_of_the_domain_or_is_gone_ends_the_connection() {
 #[test]
 fn what_has_arrived_is_the_shared_queues_whatever_becomes_of_the_connection() {
     let hca = adapter();
-    let (a, b) = (initiating(&hca), Answering::new(&hca, PRIVATE));
+    let (a, (b, domain)) = (initiating(&hca), answering(&hca, PRIVATE));
     connect(&a.qp, &b.qp);
     for turn in 0..4 {
-        b.recv(&b.srq, turn, 64).unwrap();
-        send(&a, turn, 8, b.srq.number());
+        b.recv(turn, 0, 64);
+        send(&a, turn, 8, srqn(&b));
     }
     b.qp.destroy().unwrap();
-    assert_eq!(b.recv(&b.srq, 9, 64), Err(Errno(libc::ENOMEM)), "all four are taken until they are polled");
-    assert_eq!((0..4).map(|_| wait(&b.cq).wr_id).collect::<Vec<_>>(), [0, 1, 2, 3]);
-    b.recv(&b.srq, 9, 64).unwrap();
-    b.srq.destroy().unwrap();
-    assert!(none(&b.cq));
-    b.cq.destroy().unwrap();
-    b.domain.close().unwrap();
+    let (srq, sge) = (b.srq.as_ref().unwrap(), [b.sge(0, 64)]);
+    let full = srq.post_recv([RecvWr { wr_id: 9, sge: &sge }]);
+    assert_eq!(full, Err(Errno(libc::ENOMEM)), "all four are taken until they are polled");
+    assert_eq!((0..4).map(|_| wait(&b.recv_cq).wr_id).collect::<Vec<_>>(), [0, 1, 2, 3]);
+    b.recv(9, 0, 64);
+    srq.destroy().unwrap();
+    assert!(none(&b.recv_cq));
+    b.recv_cq.destroy().unwrap();
+    domain.close().unwrap();
 }
 
 #[test]
@@ -239,18 +222,18 @@ fn a_domain_is_shared_by_its_file_and_closes_when_nothing_is_in_it() {
     let named = XrcdOpen { file: Some((1, 2)), create: false, exclusive: false };
     let open = |how| hca.open_xrcd(how).err();
     assert_eq!(open(named), Some(Errno(libc::EAGAIN)), "nobody has it open");
-    let (a, b) = (initiating(&hca), Answering::new(&hca, XrcdOpen { create: true, ..named }));
+    let (a, (b, domain)) = (initiating(&hca), answering(&hca, XrcdOpen { create: true, ..named }));
     assert_eq!(open(XrcdOpen { create: true, exclusive: true, ..named }), Some(Errno(libc::EINVAL)));
-    let again = Answering::new(&hca, named);
+    let (again, as_well) = answering(&hca, named);
     connect(&a.qp, &b.qp);
-    again.recv(&again.srq, 1, 64).unwrap();
-    send(&a, 1, 8, again.srq.number());
-    assert_eq!(wait(&again.cq).wr_id, 1, "a queue that was made through another handle of the domain");
-    assert_eq!(b.domain.close(), Err(Errno(libc::EBUSY)));
-    for side in [b, again] {
+    again.recv(1, 0, 64);
+    send(&a, 1, 8, srqn(&again));
+    assert_eq!(wait(&again.recv_cq).wr_id, 1, "a queue that was made through another handle of the domain");
+    assert_eq!(domain.close(), Err(Errno(libc::EBUSY)));
+    for (side, domain) in [(b, domain), (again, as_well)] {
         side.qp.destroy().unwrap();
-        side.srq.destroy().unwrap();
-        side.domain.close().unwrap();
+        side.srq.as_ref().unwrap().destroy().unwrap();
+        domain.close().unwrap();
     }
     assert_eq!(open(named), Some(Errno(libc::EAGAIN)), "it went with its last user");
 }
@@ -258,7 +241,7 @@ fn a_domain_is_shared_by_its_file_and_closes_when_nothing_is_in_it() {
 #[test]
 fn the_ends_have_only_what_their_kind_has() {
     let hca = adapter();
-    let (a, b) = (initiating(&hca), Answering::new(&hca, PRIVATE));
+    let (a, b) = (initiating(&hca), answering(&hca, PRIVATE).0);
     connect(&a.qp, &b.qp);
     assert_eq!(a.qp.post_recv(&RecvWr { wr_id: 1, sge: &[] }), Err(Errno(libc::EINVAL)));
     assert_eq!(b.qp.post_recv(&RecvWr { wr_id: 1, sge: &[] }), Err(Errno(libc::EINVAL)));
@@ -268,26 +251,25 @@ fn the_ends_have_only_what_their_kind_has() {
 
 /// The domain that the two processes of the next test share.
 const SHARED: XrcdOpen = XrcdOpen { file: Some((7, 7)), create: true, exclusive: false };
-const FOLDER: &str = "SOFTHCA_TEST_FOLDER";
 
 #[test]
 fn the_connection_may_end_in_another_process_than_the_queue() {
     let hca = adapter();
-    let (mut a, b) = (initiating(&hca), Answering::new(&hca, SHARED));
-    let mut other = Process::start("the_end_of_the_connection", [(FOLDER, hca.folder.0.as_os_str())]);
+    let (mut a, b) = (initiating(&hca), answering(&hca, SHARED).0);
+    let mut other = Process::start_in("the_end_of_the_connection", &hca.folder);
     ready(&a.qp, other.hear().parse().unwrap(), false);
     // Longer than what travels in a completion: the other process cannot copy it, so it waits for the sender's timer.
     a.fill(0, 3000, 8);
-    send(&a, 1, 3000, b.srq.number());
-    b.recv(&b.srq, 2, 4096).unwrap();
+    send(&a, 1, 3000, srqn(&b));
+    b.recv(2, 0, 4096);
     other.tell(a.qp.number());
     assert_eq!(other.hear(), "connected");
-    assert_eq!((wait(&a.send_cq).status, wait(&b.cq).wr_id), (0, 2));
+    assert_eq!((wait(&a.send_cq).status, wait(&b.recv_cq).wr_id), (0, 2));
     assert!((0..3000).all(|i| b.byte(i) == 8_u8.wrapping_add(i as u8)));
     for (turn, len) in [8, 200, 3000].into_iter().enumerate() {
-        b.recv(&b.srq, turn as u64, 4096).unwrap();
-        send(&a, 1, len, b.srq.number());
-        let got = wait(&b.cq);
+        b.recv(turn as u64, 0, 4096);
+        send(&a, 1, len, srqn(&b));
+        let got = wait(&b.recv_cq);
         assert_eq!((got.wr_id, got.byte_len, wait(&a.send_cq).status), (turn as u64, len as u32, 0));
     }
     assert!(other.ends());
@@ -296,8 +278,7 @@ fn the_connection_may_end_in_another_process_than_the_queue() {
 #[test]
 #[ignore = "started by the test above, as its second process"]
 fn the_end_of_the_connection() {
-    let folder = std::env::var_os(FOLDER).expect("started by another test");
-    let hca = join(std::path::Path::new(&folder));
+    let hca = joined();
     let domain = hca.open_xrcd(SHARED).unwrap();
     let qp = hca.create_xrc_recv(&domain, 0).unwrap();
     println!("say: {}", qp.number());

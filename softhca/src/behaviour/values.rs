@@ -137,13 +137,6 @@ impl NoSrq {
     }
 }
 
-impl AtomicAccess {
-    /// Returns the error number of posting an atomic.
-    pub fn post_errno(self) -> i32 {
-        if self == AtomicAccess::Eopnotsupp { libc::EOPNOTSUPP } else { libc::EINVAL }
-    }
-}
-
 impl Lost {
     /// Whether requests of purged completions are lost.
     pub fn purged(self) -> bool {

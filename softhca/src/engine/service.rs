@@ -23,7 +23,7 @@ use crate::engine::faults::timeline;
 use crate::engine::memory::{Process, Region, layout, process};
 use crate::engine::qp::table;
 use crate::engine::recv::xrc;
-use crate::engine::send::retry::{retry, retry_early};
+use crate::engine::send::retry::retry;
 use crate::engine::{Errno, Fabric, FabricSpec, Result, clock, mr, qp};
 
 impl Fabric {
@@ -50,6 +50,16 @@ impl Fabric {
         bury_all(&fabric);
         start(&fabric)?;
         Ok(fabric)
+    }
+
+    /// Buries the dead, and looks over what they may have left.
+    /// # Panics
+    /// Something shared is in use by no living process, or neither in use nor free.
+    pub fn audit(&self) {
+        bury_all(self);
+        let alive: Vec<u32> = self.all_tokens().collect();
+        qp::table::audit(self, &alive);
+        self.audit_heap(&alive);
     }
 }
 
@@ -107,7 +117,7 @@ fn run(fabric: &Fabric) {
         fabric.pipes.send(pipe, record);
     }
     for index in sends {
-        if let Some(when) = retry(fabric, index) {
+        if let Some(when) = retry(fabric, index, false) {
             fabric.timers.retry_at(index, when);
         }
     }
@@ -173,23 +183,30 @@ fn run_all(fabric: &Fabric) {
                     table::fail_all_with(fabric, offset);
                 }
                 Deferred::Bury(token) => bury(fabric, token),
-                Deferred::Retry(index) => retry_early(fabric, index),
+                Deferred::Retry(index) => {
+                    retry(fabric, index, true);
+                }
             }
         }
     }
 }
 
-/// Frees everything of a dead process. Harmless if it lives, or if another process has done it.
+/// Finishes what a dead process has begun, and frees everything of it; afterwards nothing shared names it, so that its
+/// slot may get the same generation again some day. Harmless if it lives, or if another process has done it.
 pub(crate) fn bury(fabric: &Fabric, token: u32) {
     if token == fabric.token() || fabric.pid_of(token).is_none() || !fabric.is_dead(token) {
         return;
     }
     let _burial = fabric.region().exclusively(|| {
         if fabric.pid_of(token).is_some() {
+            qp::table::inherit_from(fabric, token);
             qp::table::release_all_of(fabric, token);
             mr::table::release_all_of(fabric, token);
             xrc::release_all_of(fabric, token);
             fabric.release_memory_of(token);
+            if fabric.header().atomics.0.is_of(token) {
+                drop(fabric.header().atomics.0.lock(fabric));
+            }
             pipes::remove(fabric.folder(), fabric.slot_of(token).doorbell.get());
             fabric.slot_of(token).free();
         }

@@ -138,7 +138,7 @@ impl Side {
         let pd = hca.alloc_pd();
         let send_cq = hca.create_cq(settings.cqe, None, 1, 0).unwrap();
         let recv_cq = hca.create_cq(settings.cqe, None, 2, 0).unwrap();
-        let srq = settings.srq.then(|| hca.create_srq(&pd, settings.wr, 1, 0, 3).unwrap());
+        let srq = settings.srq.then(|| hca.create_srq(&pd, settings.wr, 1, 3, None).unwrap());
         let (wr, kind) = (settings.wr, settings.kind);
         let cap = QpCap { max_send_wr: wr, max_recv_wr: wr, max_send_sge: 2, max_recv_sge: 2, max_inline_data: 64 };
         let qp = queue_pair(hca, &pd, kind, (&send_cq, &recv_cq), srq.as_ref(), cap).unwrap();
@@ -189,11 +189,11 @@ impl Side {
 
     /// Sends a datagram of 8 bytes to a queue pair with the usual key.
     pub fn datagram(&self, ah: &Ah, remote_qpn: u32) {
-        self.datagram_with(ah, remote_qpn, QKEY);
+        self.datagram_with(ah, remote_qpn, QKEY, 8);
     }
 
-    pub fn datagram_with(&self, ah: &Ah, remote_qpn: u32, remote_qkey: u32) {
-        let (sge, flags) = ([self.sge(0, 8)], send_flags::SIGNALED);
+    pub fn datagram_with(&self, ah: &Ah, remote_qpn: u32, remote_qkey: u32, len: usize) {
+        let (sge, flags) = ([self.sge(0, len)], send_flags::SIGNALED);
         let wr = SendWr { flags, sge: &sge, ah: Some(ah), remote_qpn, remote_qkey, ..SendWr::empty() };
         self.qp.post_send(&wr).unwrap();
     }
@@ -321,7 +321,18 @@ pub struct Process {
     said: Receiver<String>,
 }
 
+const FOLDER: &str = "SOFTHCA_TEST_FOLDER";
+
+/// In a process of `Process::start_in`: its folder, joined.
+pub fn joined() -> Arc<Hca> {
+    join(Path::new(&std::env::var_os(FOLDER).expect("started by another test")))
+}
+
 impl Process {
+    pub fn start_in(test: &str, folder: &Folder) -> Process {
+        Process::start(test, [(FOLDER, folder.0.as_os_str())])
+    }
+
     pub fn start<'a>(test: &str, variables: impl IntoIterator<Item = (&'a str, &'a OsStr)>) -> Process {
         let mut child = Command::new(std::env::current_exe().unwrap())
             .args(["--ignored", "--exact", "--nocapture", test])

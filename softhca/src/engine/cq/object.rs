@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use crate::engine::adapter::{Use, Users};
 use crate::engine::codes::event;
 use crate::engine::cq::CqShared;
-use crate::engine::cq::ring::{CARRIES, IS_RECV, KEPT, PER_ENTRY, STAGED, VOID};
+use crate::engine::cq::ring::{CARRIES, Cqe, IS_RECV, KEPT, PER_ENTRY, STAGED, VOID};
 use crate::engine::fabric::pipes::{ABOUT_CQ, Mailbox};
 use crate::engine::memory::layout::MAX_CARRIED;
 use crate::engine::qp::{QpShared, place};
@@ -30,7 +30,7 @@ impl Cq {
     /// the adapter gives it at once if completions were not polled.
     pub fn arm(&self, solicited_only: bool) {
         let fill = &self.shared.filling;
-        let held = fill.lock.lock(&self.hca.fabric);
+        let held = self.shared.lock_filling(&self.hca.fabric);
         if !solicited_only && let Some(ready_ns) = self.unread_that_is_told() {
             fill.armed.set(0);
             drop(held);
@@ -62,26 +62,20 @@ impl Cq {
         let fresh = fabric.allocate(u64::from(size) * PER_ENTRY)?;
         let old = {
             let _polling = cq.emptying.poll_lock.lock(fabric);
-            let _filling = cq.filling.lock.lock(fabric);
+            let _filling = cq.lock_filling(fabric);
             let (head, tail) = (cq.emptying.head.get(), cq.filling.tail.get());
             if tail.wrapping_sub(head) > size {
                 fabric.release(fresh);
                 return Err(Errno(libc::EINVAL));
             }
-            let (old, old_size) = (cq.entries.get(), u64::from(cq.mask.get()) + 1);
-            let region = fabric.region();
-            for index in (0..tail.wrapping_sub(head)).map(|step| u64::from(head.wrapping_add(step))) {
-                let (from, to) = (index & (old_size - 1), index & (u64::from(size) - 1));
-                let parts = [(0, 64), (64, 64), (128, u64::from(MAX_CARRIED))];
-                for (before, bytes) in parts {
-                    let source = region.bytes(old + before * old_size + from * bytes);
-                    let target = region.bytes(fresh + before * u64::from(size) + to * bytes);
-                    // SAFETY: both places are inside their rings, which both locks give to us (rule M2).
-                    unsafe { std::ptr::copy_nonoverlapping(source, target, bytes as usize) };
-                }
+            let old = cq.entries.get();
+            for index in (0..tail.wrapping_sub(head)).map(|step| head.wrapping_add(step)) {
+                copy_entry(fabric, (old, cq.mask.get(), index), (fresh, size - 1, index));
             }
-            cq.mask.set(size - 1);
+            // If this process dies within these, the fillers of others stay inside of either ring.
+            cq.mask.set(cq.mask.get().min(size - 1));
             cq.entries.publish(fresh);
+            cq.mask.publish(size - 1);
             cq.filling.head_seen.set(head);
             old
         };
@@ -149,9 +143,7 @@ impl CqShared {
     /// nobody will see them. Gives the request of each to `each`.
     pub(crate) fn withdraw(&self, fabric: &Fabric, qpn: u32, queue: u64, mut each: impl FnMut(u32)) {
         let _polling = self.emptying.poll_lock.lock(fabric);
-        let mut index = self.emptying.head.get();
-        while self.entry(fabric, index).seq.seen() == index.wrapping_add(1) {
-            let entry = self.entry(fabric, index);
+        for (_, entry) in self.unpolled(fabric) {
             let is_recv = entry.word.get() & (IS_RECV | KEPT) == IS_RECV && entry.qpn.get() != VOID;
             let into = entry.wr_id.get();
             if is_recv && if into == 0 { entry.qpn.get() & 0xff_ffff == qpn } else { into == queue } {
@@ -159,8 +151,14 @@ impl CqShared {
                 entry.qpn.set(VOID);
                 entry.wr_id.set(0);
             }
-            index = index.wrapping_add(1);
         }
+    }
+
+    /// Returns the completions that wait, with their indices. The caller holds `poll_lock`.
+    fn unpolled(&self, fabric: &Fabric) -> impl Iterator<Item = (u32, &'static Cqe)> {
+        let head = self.emptying.head.get();
+        let all = (0..).map(move |step| head.wrapping_add(step)).map(move |index| (index, self.entry(fabric, index)));
+        all.take_while(|(index, entry)| entry.seq.seen() == index.wrapping_add(1))
     }
 
     /// Keeps the completions of `qp`, which is about to be destroyed or reset: copies the payload of each to its
@@ -168,9 +166,7 @@ impl CqShared {
     pub(crate) fn keep(&self, fabric: &Fabric, qp: &QpShared) {
         let _polling = self.emptying.poll_lock.lock(fabric);
         let number = qp.name();
-        let mut index = self.emptying.head.get();
-        while self.entry(fabric, index).seq.seen() == index.wrapping_add(1) {
-            let entry = self.entry(fabric, index);
+        for (index, entry) in self.unpolled(fabric) {
             let word = entry.word.get();
             // A receive of XRC belongs to its shared queue.
             let is_own = entry.qpn.get() == number && (word & IS_RECV == 0 || entry.wr_id.get() == 0);
@@ -183,25 +179,27 @@ impl CqShared {
             } else if is_own {
                 entry.word.set(word | KEPT);
             }
-            index = index.wrapping_add(1);
         }
     }
 
     /// Removes completions that nobody will see from the ring; those behind them move up.
     pub(crate) fn compact(&self, fabric: &Fabric) {
         let _polling = self.emptying.poll_lock.lock(fabric);
-        let _filling = self.filling.lock.lock(fabric);
+        let _filling = self.lock_filling(fabric);
         let (head, tail) = (self.emptying.head.get(), self.filling.tail.get());
+        let (ring, mask) = (self.entries.get(), self.mask.get());
         let mut to = head;
-        let mut from = head;
-        while from != tail {
-            if !self.is_void(fabric, from) {
-                if to != from {
-                    self.move_entry(fabric, from, to);
-                }
-                to = to.wrapping_add(1);
+        for from in (0..tail.wrapping_sub(head)).map(|step| head.wrapping_add(step)) {
+            if self.is_void(fabric, from) {
+                continue;
             }
-            from = from.wrapping_add(1);
+            if to != from {
+                let entry = self.entry(fabric, to);
+                entry.seq.publish(0);
+                copy_entry(fabric, (ring, mask, from), (ring, mask, to));
+                entry.seq.publish(to.wrapping_add(1));
+            }
+            to = to.wrapping_add(1);
         }
         self.filling.tail.set(to);
         while to != tail {
@@ -211,26 +209,24 @@ impl CqShared {
     }
 
     /// Whether the queue pair of a completion is gone, and the completion with it.
-    fn is_void(&self, fabric: &Fabric, index: u32) -> bool {
+    #[cold]
+    pub(super) fn is_void(&self, fabric: &Fabric, index: u32) -> bool {
         let entry = self.entry(fabric, index);
         let (number, word) = (entry.qpn.get(), entry.word.get());
-        let qp = place(fabric, number);
-        let is_current = qp.name() == number;
+        let is_current = place(fabric, number).name() == number;
+        // A receive of XRC belongs to its shared queue, a kept completion to the program.
         let is_of_xrc = word & IS_RECV != 0 && entry.wr_id.get() != 0;
         number == VOID || !(is_current || is_of_xrc || word & KEPT != 0)
     }
+}
 
-    fn move_entry(&self, fabric: &Fabric, from: u32, to: u32) {
-        let (entry, size) = (self.entry(fabric, to), u64::from(self.mask.get()) + 1);
-        entry.seq.publish(0);
-        let (region, base) = (fabric.region(), self.entries.get());
-        let at = |index: u32| u64::from(index) & (size - 1);
-        for (before, bytes) in [(0, 64), (64, 64), (128, u64::from(MAX_CARRIED))] {
-            let source = region.bytes(base + before * size + at(from) * bytes);
-            let target = region.bytes(base + before * size + at(to) * bytes);
-            // SAFETY: both places are inside the ring, which both locks give to us (rule M2), and they differ.
-            unsafe { std::ptr::copy_nonoverlapping(source, target, bytes as usize) };
-        }
-        entry.seq.publish(to.wrapping_add(1));
+/// Copies a completion from a place to another one; each is a ring, its mask and an index. The caller holds both locks.
+fn copy_entry(fabric: &Fabric, from: (u64, u32, u32), to: (u64, u32, u32)) {
+    for (before, bytes) in [(0, 64), (64, 64), (128, u64::from(MAX_CARRIED))] {
+        let place = |(ring, mask, index): (u64, u32, u32)| {
+            fabric.region().bytes(ring + before * (u64::from(mask) + 1) + u64::from(index & mask) * bytes)
+        };
+        // SAFETY: both places are inside their rings, which both locks give to us (rule M2), and they differ.
+        unsafe { std::ptr::copy_nonoverlapping(place(from), place(to), bytes as usize) };
     }
 }

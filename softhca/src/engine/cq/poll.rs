@@ -5,7 +5,7 @@
 
 use crate::engine::codes::{qp_type, wc_flags, wc_status};
 use crate::engine::cq::CqShared;
-use crate::engine::cq::ring::{CARRIES, Cqe, GRH_BYTES, IS_RECV, KEPT, STAGED, STAMPED, VOID};
+use crate::engine::cq::ring::{CARRIES, Cqe, GRH_BYTES, IS_RECV, KEPT, STAGED, STAMPED};
 use crate::engine::qp::inbox::Stretch;
 use crate::engine::qp::{QpShared, fail_later, place};
 use crate::engine::recv::RecvQueue;
@@ -75,12 +75,8 @@ impl Cq {
         let number = entry.qpn.get();
         let qp = place(fabric, number);
         let word = entry.word.get();
-        if qp.name() != number {
-            // A receive of XRC belongs to its shared queue, a kept completion to the program.
-            let is_of_xrc = word & IS_RECV != 0 && entry.wr_id.get() != 0;
-            if number == VOID || !(is_of_xrc || word & KEPT != 0) {
-                return false;
-            }
+        if qp.name() != number && cq.is_void(fabric, index) {
+            return false;
         }
         let src = entry.src.get();
         let path = entry.path.get();

@@ -4,7 +4,8 @@
 //! steady exchange one cache line per completion changes hands: the entry, in which up to 24 bytes of payload travel.
 //! Longer payloads wait in the receiver's `inbox` or, when it is full, beside the entry (to 256 bytes). Thread rule:
 //! fillers hold `lock`, the poller `poll_lock`. An entry is the filler's until its number is published in `seq`, then
-//! the poller's until `head` moves. Never hold `lock` and take another.
+//! the poller's until `head` moves. Never hold `lock` and take another. A completion exists from when `tail` counts it:
+//! if its filler dies then, whoever inherits the lock publishes it.
 
 use crate::engine::codes::{wc_opcode, wc_status};
 use crate::engine::fabric::pipes::{ABOUT_CQ, Record};
@@ -12,6 +13,7 @@ use crate::engine::fabric::timers::Deferred;
 use crate::engine::memory::layout::MAX_CARRIED;
 use crate::engine::memory::{Held, Shared, SharedLock, W32, W64};
 use crate::engine::qp::inbox::Stretch;
+use crate::engine::qp::{QpShared, place};
 use crate::engine::{Fabric, clock};
 
 #[derive(Clone, Copy, Default)]
@@ -85,13 +87,16 @@ pub(super) struct Extra {
 
 pub(super) const PER_ENTRY: u64 = 64 + 64 + MAX_CARRIED as u64;
 
+/// `Filling::armed`: a filler is giving the event.
+const TELLING: u32 = 3;
+
 #[repr(C, align(64))]
 pub(super) struct Filling {
     pub(super) lock: SharedLock,
     pub(super) tail: W32,
     /// `head` as last read: fillers look again only when the ring seems full.
     pub(super) head_seen: W32,
-    /// What gives an event: 0 nothing, 1 the next completion, 2 the next solicited one.
+    /// What gives an event: 0 nothing, 1 the next completion, 2 the next solicited one; or `TELLING`.
     pub(super) armed: W32,
     pub(super) failed: W32,
 }
@@ -130,6 +135,16 @@ unsafe impl Shared for Extra {}
 // SAFETY: words and such structures only, repr(C), zero is valid.
 unsafe impl Shared for CqShared {}
 
+/// Notes at the queue pair that its oldest send, the `wqe`-th, or its receive in hand has completed.
+#[inline]
+fn has_completed(qp: &QpShared, is_recv: bool, wqe: u32) {
+    if is_recv {
+        qp.resp.in_hand.publish(0);
+    } else {
+        qp.sq.done.publish(wqe);
+    }
+}
+
 pub(crate) struct Reserved<'a> {
     cq: &'a CqShared,
     held: Held<'a>,
@@ -162,11 +177,47 @@ impl CqShared {
         }
     }
 
+    /// Takes the fillers' lock.
+    #[inline]
+    pub(super) fn lock_filling(&self, fabric: &Fabric) -> Held<'_> {
+        let held = self.filling.lock.lock(fabric);
+        if held.is_inherited {
+            self.publish_last(fabric);
+        }
+        held
+    }
+
+    /// Publishes the last completion if the filler who wrote it has died before.
+    #[cold]
+    fn publish_last(&self, fabric: &Fabric) {
+        let tail = self.filling.tail.get();
+        let last = tail.wrapping_sub(1);
+        let entry = self.entry(fabric, last);
+        if self.emptying.head.seen() != tail && entry.seq.get() != tail {
+            let qp = place(fabric, entry.qpn.get());
+            if qp.name() == entry.qpn.get() {
+                has_completed(qp, entry.word.get() & IS_RECV != 0, entry.wqe.get());
+            }
+            entry.seq.publish(tail);
+        }
+    }
+
+    /// A process has died while it completed requests here: gives the event that it may not have given, or one too many.
+    #[cold]
+    pub(crate) fn inherit(&self, fabric: &Fabric) {
+        let held = self.lock_filling(fabric);
+        let is_told = self.filling.armed.swap(0) != 0;
+        drop(held);
+        if is_told {
+            self.notify(fabric, 0);
+        }
+    }
+
     /// Reserves the next place; `None` if the queue has overrun.
     #[inline]
     pub(crate) fn reserve(&self, fabric: &Fabric) -> Option<Reserved<'_>> {
         let fill = &self.filling;
-        let held = fill.lock.lock(fabric);
+        let held = self.lock_filling(fabric);
         let index = fill.tail.get();
         if index.wrapping_sub(fill.head_seen.get()) > self.mask.get() {
             fill.head_seen.set(self.emptying.head.seen());
@@ -209,12 +260,12 @@ impl Reserved<'_> {
         }
     }
 
-    /// Publishes the completion of a request of queue pair `from` (number, epoch above); notifies an owner who armed.
+    /// Publishes the completion of a request of `qp`, and notes there that it is done; notifies an owner who armed.
     #[inline]
-    pub(crate) fn commit(self, fabric: &Fabric, from: u32, c: &Completion) {
+    pub(crate) fn commit(self, fabric: &Fabric, qp: &QpShared, c: &Completion) {
         let cq = self.cq;
         let entry = cq.entry(fabric, self.index);
-        entry.qpn.set(from);
+        entry.qpn.set(qp.name());
         entry.wr_id.set(c.wr_id);
         let recv = if c.is_recv { IS_RECV } else { 0 };
         let stamping = cq.stamping.get() != 0;
@@ -230,18 +281,20 @@ impl Reserved<'_> {
             let at_ns = clock::now().max(c.ready_ns);
             extra.at_ns.set(at_ns);
             if let Some(trace) = fabric.trace.as_ref().filter(|_| cq.flags.get() != 0) {
-                trace.write(&fabric.devices()[cq.device.get() as usize], from & 0xff_ffff, c, at_ns);
+                trace.write(&fabric.devices()[cq.device.get() as usize], qp.qpn.get(), c, at_ns);
             }
             extra.ready_ns.set(c.ready_ns);
         }
-        entry.seq.publish(self.index.wrapping_add(1));
         let fill = &cq.filling;
-        fill.tail.set(self.index.wrapping_add(1));
+        fill.tail.publish(self.index.wrapping_add(1));
+        has_completed(qp, c.is_recv, c.wqe);
+        entry.seq.publish(self.index.wrapping_add(1));
         let armed = fill.armed.get();
-        if armed != 0 && (armed == 1 || c.solicited || c.status != wc_status::SUCCESS) {
-            fill.armed.set(0);
+        if armed == 1 || (armed == 2 && (c.solicited || c.status != wc_status::SUCCESS)) {
+            fill.armed.set(TELLING);
             drop(self.held);
             cq.notify(fabric, c.ready_ns);
+            fill.armed.replace(TELLING, 0);
         }
     }
 }

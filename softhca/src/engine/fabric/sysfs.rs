@@ -30,6 +30,7 @@ pub(crate) fn make(folder: &Path, devices: &[DeviceSpec]) -> io::Result<()> {
         return Ok(());
     }
     let draft = folder.join(format!("sysfs.{}", std::process::id()));
+    let _left_by_one_that_was_killed = fs::remove_dir_all(&draft);
     fs::create_dir_all(draft.join("class/infiniband"))?;
     make_counters(folder, devices)?;
     for (index, spec) in devices.iter().enumerate() {
@@ -94,7 +95,7 @@ fn describe_port(folder: &Path, port: &PortSpec, rows: usize) -> io::Result<()> 
                 _ => {}
             }
         } else {
-            write(folder, &kind, gid_type_text(gid.kind))?;
+            write(folder, &kind, if gid.kind == gid_kind::ROCE_V2 { "RoCE v2" } else { "IB/RoCE v1" })?;
         }
     }
     for (index, pkey) in port.pkeys.iter().enumerate() {
@@ -125,10 +126,6 @@ fn write(folder: &Path, file: &str, line: &str) -> io::Result<()> {
     let draft = path.with_extension(std::process::id().to_string());
     fs::write(&draft, text)?;
     fs::rename(draft, path)
-}
-
-fn gid_type_text(kind: u8) -> &'static str {
-    if kind == gid_kind::ROCE_V2 { "RoCE v2" } else { "IB/RoCE v1" }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use crate::engine::fabric::pipes::{ABOUT_COMMAND, Record};
 use crate::engine::faults::rule::{FaultAction, FaultRule};
 use crate::engine::memory::layout::{MAX_COMMANDS, command_at};
 use crate::engine::memory::{Shared, W64};
+use crate::engine::qp::table;
 use crate::engine::{Change, Errno, Fabric, Gid, Result, clock};
 
 /// A rule as it lies in shared memory: what, where, with which numbers; its times; a GID.
@@ -85,7 +86,7 @@ impl Fabric {
 
 fn append(fabric: &Fabric, rule: &FaultRule) -> Result<u32> {
     let header = fabric.header();
-    let _held = header.tables.lock(fabric);
+    let _held = table::lock(fabric);
     let number = header.commands.get();
     if number >= MAX_COMMANDS {
         return Err(Errno(libc::ENOSPC));

@@ -56,7 +56,9 @@ pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
                 }
                 *down = then;
             }
-            FaultAction::Event(kind, _) if is_about_objects(kind) => fail_objects(fabric, *device, kind),
+            FaultAction::Event(kind @ (event::QP_FATAL | event::CQ_ERR | event::SRQ_ERR), _) => {
+                fail_objects(fabric, *device, kind);
+            }
             FaultAction::Event(kind, change) => {
                 if let Some(change) = change {
                     change_port(fabric, *device, *port, change);
@@ -150,10 +152,6 @@ fn port_record(kind: u32, port: u8) -> Record {
     Record { about, id, event: kind, cookie: 0 }
 }
 
-fn is_about_objects(event: u32) -> bool {
-    matches!(event, event::QP_FATAL | event::CQ_ERR | event::SRQ_ERR)
-}
-
 /// Raises `event` about every object of its kind that a queue pair of `device` uses, and stops those queue pairs.
 fn fail_objects(fabric: &Fabric, device: usize, event: u32) {
     let own = || table::all(fabric).filter(|qp| qp.owner.get() == fabric.token() && qp.device.get() == device as u32);
@@ -212,7 +210,7 @@ fn change_port(fabric: &Fabric, device: usize, port: u8, change: Change) {
 fn follow(fabric: &Fabric, device: u32, port: u32, change: Change) {
     let own = table::all(fabric).filter(|qp| qp.owner.get() == fabric.token() && qp.state.get() >= RTR);
     for qp in own {
-        let _sends = qp.sq.lock.lock(fabric);
+        let _sends = qp.lock_sends(fabric);
         let is_here = (qp.device.get(), qp.port.get()) == (device, port);
         let spec = fabric.port(qp.device.get() as usize, qp.port.get());
         match change {

@@ -56,7 +56,9 @@ fn lid(fabric: &Fabric, device: u32, port: u32) -> Option<u16> {
     (1..=count).contains(&(port as usize)).then(|| fabric.port(device as usize, port).lid)
 }
 
-fn judge(fabric: &Fabric, qp: &QpShared, to: (u32, u32), len: u32, peer: Option<&QpShared>) -> Verdict {
+/// Judges a packet to a port (adapter, number), and if it is no datagram to this queue pair.
+#[cold]
+pub(crate) fn judge(fabric: &Fabric, qp: &QpShared, to: (u32, u32), len: u32, peer: Option<&QpShared>) -> Verdict {
     let (device, port) = (qp.device.get(), qp.port.get());
     let (from_lid, to_lid) = (lid(fabric, device, port), lid(fabric, to.0, to.1));
     let scene = Scene { device, port: Some(port), qp_type: Some(qp.kind.get()), from_lid, to_lid };
@@ -82,16 +84,6 @@ fn judge(fabric: &Fabric, qp: &QpShared, to: (u32, u32), len: u32, peer: Option<
         }
     }
     if twice { Verdict::Twice(ready_ns) } else { Verdict::Pass(ready_ns) }
-}
-
-#[cold]
-pub(crate) fn on_packet(fabric: &Fabric, qp: &QpShared, peer: &QpShared, len: u32) -> Verdict {
-    judge(fabric, qp, (peer.device.get(), peer.port.get()), len, Some(peer))
-}
-
-#[cold]
-pub(crate) fn on_datagram(fabric: &Fabric, qp: &QpShared, to: (u32, u32), len: u32) -> Verdict {
-    judge(fabric, qp, to, len, None)
 }
 
 /// Time at which a message that leaves now arrives, by the model: the sender's link carries one message at a time.

@@ -67,7 +67,7 @@ const _: () = assert!(COMMANDS_AT + MAX_COMMANDS as u64 * 64 <= MRS_AT);
 const _: () = assert!(MRS_AT + MAX_MRS as u64 * 64 <= QPS_AT);
 
 /// Changes whenever a shared structure does.
-const MAGIC: u64 = 0x736f_6674_6863_0006;
+const MAGIC: u64 = 0x736f_6674_6863_0007;
 
 /// A multicast group: its address and the indices of its queue pairs plus one.
 #[repr(C)]
@@ -93,7 +93,7 @@ pub(crate) struct Header {
     magic: W64,
     /// `CLOCK_MONOTONIC` nanoseconds when the fabric began.
     pub(crate) began_ns: W64,
-    /// Guards the tables: process slots, free queue pairs, groups.
+    /// Guards the tables: queue pairs, groups, domains, commands. Taken by `qp::table::lock`.
     pub(crate) tables: SharedLock,
     /// Last number of a domain, channel or queue.
     next_id: W32,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The processes of a fabric: this one, the others, and whether they live; `service` buries the dead.
-//! Owns the slots of processes in the region, and this process' mapping of it. A *token* names a process for ever: slot
-//! index plus one in the low 16 bits, the slot's generation above, so that a slot used again is not taken for the
-//! former process. Called by: everything that works in the region; lock (does the holder live). Grade: `token`,
+//! Owns the slots of processes in the region, and this process' mapping of it. A *token* names a process until it is
+//! buried: slot index plus one in the low 16 bits, the slot's generation above, so that a slot used again is not taken
+//! for the former process. Called by: everything that works in the region; lock (does the holder live). Grade: `token`,
 //! `region` and `other_pid` are hot (loads); the rest is setup, and the slow side of locks. Thread rule: any thread.
 //! Tests: below.
 
@@ -19,6 +19,7 @@ use crate::engine::{Errno, Result};
 pub(crate) struct Slot {
     /// 0 while free.
     pid: W32,
+    /// 0 only if it was never used: then neither was any behind it.
     generation: W32,
     /// Start time in clock ticks since boot (`proc_pid_stat(5)`): with the pid it names a process for ever.
     started: W64,
@@ -85,7 +86,7 @@ pub(crate) fn enter(region: &Region) -> Result<u32> {
     for index in 0..MAX_PROCESSES {
         let slot: &Slot = region.at(slot_at(index));
         if slot.pid.get() == 0 {
-            let generation = (slot.generation.get() + 1) & 0xffff;
+            let generation = slot.generation.get() % 0xffff + 1;
             slot.generation.set(generation);
             slot.started.set(began);
             slot.mrs_used.set(0);
@@ -160,12 +161,11 @@ impl Process {
         self.region.at(slot_at(slot_index(token)))
     }
 
-    /// Tokens of the processes that have a slot. Slots are taken from the lowest, so none above a never used one was
-    /// used.
+    /// Tokens of the processes that have a slot.
     pub(crate) fn all_tokens(&self) -> impl Iterator<Item = u32> {
         let slots = (0..MAX_PROCESSES).map(|index| (index, self.region.at::<Slot>(slot_at(index))));
         slots
-            .take_while(|(_, slot)| slot.pid.get() != 0 || slot.generation.get() != 0)
+            .take_while(|(_, slot)| slot.generation.get() != 0)
             .filter(|(_, slot)| slot.pid.get() != 0)
             .map(|(index, slot)| token(index, slot.generation.get()))
     }
@@ -185,6 +185,22 @@ mod tests {
     use std::ptr;
 
     use super::*;
+
+    #[test]
+    fn a_slot_that_was_used_very_often_hides_none_behind_it() {
+        let folder = std::env::temp_dir().join(format!("softhca-slots-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let region = Region::open(&folder).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        let (first, second) = (enter(&region).unwrap(), enter(&region).unwrap());
+        let process = Process::new(region, second);
+        process.slot_of(first).generation.set(0xffff);
+        process.slot_of(first).free();
+        let wrapped = enter(process.region()).unwrap();
+        process.slot_of(wrapped).free();
+        assert_eq!(process.all_tokens().collect::<Vec<_>>(), [second]);
+        assert_eq!(process.pid_of(first | 0xffff << 16), None, "not of the last use");
+    }
 
     /// Runs in a child, because the limit is a process'; its exit status says what it saw.
     #[test]

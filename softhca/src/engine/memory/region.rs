@@ -158,6 +158,9 @@ macro_rules! word {
             pub(crate) fn replace(&self, old: $plain, new: $plain) -> bool {
                 self.0.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             }
+            pub(crate) fn raise(&self, least: $plain) {
+                self.0.fetch_max(least, Ordering::AcqRel);
+            }
             pub(crate) fn swap(&self, value: $plain) -> $plain {
                 self.0.swap(value, Ordering::AcqRel)
             }

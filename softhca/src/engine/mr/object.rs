@@ -9,7 +9,7 @@ use crate::engine::adapter::Use;
 use crate::engine::codes::{OPTIONAL_ACCESS, access};
 use crate::engine::faults::verdict::on_register;
 use crate::engine::memory::layout::mr_at;
-use crate::engine::mr::table::{LOCAL, MrEntry, Range, TAKEN, take_entry};
+use crate::engine::mr::table::{LOCAL, MrEntry, Range, TAKEN, is_bound_to, take_entry};
 use crate::engine::{Errno, Hca, Pd, Result};
 
 /// A memory region.
@@ -52,7 +52,7 @@ impl Mr {
     fn begin_end(&self, entry: &MrEntry) -> bool {
         // A thread that binds a window counts it first, and then looks at the key.
         entry.key.swap(TAKEN);
-        let is_bound = entry.windows.add(0) != 0;
+        let is_bound = entry.windows.add(0) != 0 && is_bound_to(&self.hca.fabric, self.key >> 8);
         if is_bound {
             entry.key.publish(self.key);
         }
@@ -70,7 +70,7 @@ impl Mr {
         if !self.begin_end(entry) {
             return Err(Errno(libc::EBUSY));
         }
-        entry.key.publish(0);
+        entry.free();
         fabric.locked.unlock(*pages);
         *holds = None;
         Ok(())

@@ -93,6 +93,12 @@ impl MrEntry {
         (len <= size && offset <= size - len).then(|| self.addr.get() + offset)
     }
 
+    /// A free entry has no owner, so that the burial of its last one does not take it from the next.
+    pub(super) fn free(&self) {
+        self.owner.set(0);
+        self.key.publish(0);
+    }
+
     /// Sets everything but the key. Nobody may find the entry meanwhile.
     pub(super) fn describe(&self, fabric: &Fabric, pd: u32, range: &Range, flags: u32) {
         self.pd.set(pd);
@@ -108,6 +114,7 @@ impl MrEntry {
 }
 
 /// Fills a free entry and returns its key. Each process looks from its own place on, so that they rarely meet.
+/// If it dies before it has written its token to the entry, that is lost, until the fabric ends.
 pub(super) fn take_entry(fabric: &Fabric, fill: impl FnOnce(&MrEntry)) -> Result<u32> {
     let region = fabric.region();
     let slot = fabric.slot_of(fabric.token());
@@ -115,11 +122,12 @@ pub(super) fn take_entry(fabric: &Fabric, fill: impl FnOnce(&MrEntry)) -> Result
     for step in 0..MAX_MRS - 1 {
         let index = 1 + (first - 1 + step) % (MAX_MRS - 1);
         let entry: &MrEntry = region.at(mr_at(index));
-        if entry.key.get() == 0 && entry.key.replace(0, TAKEN) {
-            // Set before others can see the entry: the process that buries this one looks so far.
-            if slot.mrs_used.get() < step + 1 {
-                slot.mrs_used.set(step + 1);
-            }
+        if entry.key.get() != 0 {
+            continue;
+        }
+        // Set before the entry is taken: the process that buries this one looks so far.
+        slot.mrs_used.raise(step + 1);
+        if entry.key.replace(0, TAKEN) {
             fill(entry);
             let generation = (entry.generation.get() + 1) & 0xff;
             entry.generation.set(generation);
@@ -131,13 +139,20 @@ pub(super) fn take_entry(fabric: &Fabric, fill: impl FnOnce(&MrEntry)) -> Result
     Err(Errno(libc::ENOMEM))
 }
 
+/// Returns the entries up to the last one that process `token` has taken.
+fn used_by(fabric: &Fabric, token: u32) -> impl Iterator<Item = &'static MrEntry> {
+    let index = move |step| 1 + (slot_index(token) * 256 + step) % (MAX_MRS - 1);
+    (0..fabric.slot_of(token).mrs_used.get()).map(move |step| fabric.region().at(mr_at(index(step))))
+}
+
 pub(crate) fn release_all_of(fabric: &Fabric, token: u32) {
-    let region = fabric.region();
-    let slot = fabric.slot_of(token);
-    for step in 0..slot.mrs_used.get() {
-        let entry: &MrEntry = region.at(mr_at(1 + (slot_index(token) * 256 + step) % (MAX_MRS - 1)));
-        if entry.owner.get() == token && entry.key.get() != 0 {
-            entry.key.publish(0);
-        }
-    }
+    used_by(fabric, token).filter(|entry| entry.owner.get() == token).for_each(MrEntry::free);
+}
+
+/// Whether a window of this process is bound to region `index`, or may be: a peer that died within an invalidation has
+/// left it counted.
+#[cold]
+pub(super) fn is_bound_to(fabric: &Fabric, index: u32) -> bool {
+    let may_be = |window: &MrEntry| window.bound_to.get() == index || window.key.get() == TAKEN;
+    used_by(fabric, fabric.token()).any(|entry| entry.kind.get() != REGION && may_be(entry))
 }

@@ -55,7 +55,7 @@ impl Mw {
         let entry: &MrEntry = fabric.region().at(mr_at(self.key >> 8));
         entry.take();
         entry.unbind(fabric);
-        entry.key.publish(0);
+        entry.free();
         Ok(())
     }
 }
@@ -166,14 +166,10 @@ fn attach(fabric: &Fabric, window: &MrEntry, qpn: u32, b: &Binding) -> bool {
 }
 
 /// The window of type 2 that `key` names, if queue pair `qpn` of domain `pd` may invalidate it.
-fn invalidable(fabric: &Fabric, key: u32, pd: u32, qpn: u32) -> Option<&'static MrEntry> {
+pub(crate) fn invalidable(fabric: &Fabric, key: u32, pd: u32, qpn: u32) -> Option<&'static MrEntry> {
     entry_of(fabric, key).filter(|window| {
         window.kind.get() == 2 && window.is_bound() && window.pd.get() == pd && window.qpn.get() == qpn
     })
-}
-
-pub(crate) fn may_invalidate(fabric: &Fabric, key: u32, pd: u32, qpn: u32) -> bool {
-    invalidable(fabric, key, pd, qpn).is_some()
 }
 
 /// Frees the window of type 2 that `key` names, if it was bound by this queue pair.

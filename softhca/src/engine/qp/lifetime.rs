@@ -49,14 +49,10 @@ impl Hca {
         qp.send_cq.set(init.send_cq.offset);
         qp.recv_cq.set(if init.kind == XRC_SEND { 0 } else { init.recv_cq.offset });
         qp.srq.set(init.srq.map_or(0, |srq| srq.offset));
-        let give_back = |_: &Errno| table::give_back(fabric, number, self.device);
-        qp.sq.begin(fabric, &cap, self.limits().max_msg_sz).inspect_err(give_back)?;
-        if has_receives {
-            qp.rq
-                .begin(fabric, cap.max_recv_wr, cap.max_recv_sge, init.pd.id, false)
-                .inspect_err(|_| qp.sq.end(fabric))
-                .inspect_err(give_back)?;
-        }
+        let (wr, sge) = (cap.max_recv_wr, cap.max_recv_sge);
+        let receives = || if has_receives { qp.rq.begin(fabric, wr, sge, init.pd.id, false) } else { Ok(()) };
+        let begun = qp.sq.begin(fabric, &cap, self.limits().max_msg_sz).and_then(|()| receives());
+        begun.inspect_err(|_| table::release(fabric, number & 0xffff))?;
         if matches!(init.kind, RC | UC) {
             qp.inbox.begin(fabric);
         }
@@ -72,8 +68,6 @@ impl Qp {
         let fabric = &*hca.fabric;
         qp.kind.set(kind);
         qp.state.set(RESET);
-        qp.owner.set(fabric.token());
-        qp.device.set(hca.device as u32);
         qp.port.set(1);
         qp.epoch.set((qp.epoch.get() + 1) & 0xff);
         qp.cookie.set(cookie);
@@ -108,12 +102,12 @@ impl Qp {
         let Some(_ended) = uses.take() else { return Ok(()) };
         self.hca.events.forget(ABOUT_QP, self.number);
         {
-            let _answers = self.shared.resp.lock.lock(fabric);
+            let _answers = self.shared.lock_answers(fabric);
             let state = self.shared.state.get();
             self.shared.state.publish(RESET);
             self.before_leaving(state);
         }
-        table::release(fabric, self.shared);
+        table::release(fabric, self.shared.index());
         self.after_leaving();
         Ok(())
     }
@@ -135,7 +129,7 @@ impl Qp {
             && is_connected
         {
             let _held = queue.lock_taking(fabric);
-            queue.take(fabric);
+            queue.take(fabric, qp);
         }
     }
 

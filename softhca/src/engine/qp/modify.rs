@@ -33,7 +33,7 @@ impl Qp {
         let (fabric, qp) = (&*self.hca.fabric, self.shared);
         let mut waiting_peer = None;
         {
-            let _sends = qp.sq.lock.lock(fabric);
+            let _sends = qp.lock_sends(fabric);
             let now = qp.state.get();
             let spec = self.hca.spec();
             let limits = self.hca.limits();
@@ -55,7 +55,7 @@ impl Qp {
                     execution::fail(fabric, qp);
                 }
             } else {
-                let _answers = qp.resp.lock.lock(fabric);
+                let _answers = qp.lock_answers(fabric);
                 if to == RESET {
                     qp.state.publish(RESET);
                     self.before_leaving(now);

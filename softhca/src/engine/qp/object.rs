@@ -14,7 +14,7 @@ use crate::engine::cq::CqShared;
 use crate::engine::fabric::timers::Deferred;
 use crate::engine::faults::verdict::on_post;
 use crate::engine::memory::layout::Group;
-use crate::engine::qp::QpShared;
+use crate::engine::qp::{QpShared, table};
 use crate::engine::recv::RecvQueue;
 use crate::engine::send::post;
 use crate::engine::service::run_deferred;
@@ -77,7 +77,7 @@ impl Qp {
             on_post(fabric, self.shared)?;
         }
         let result = {
-            let _held = self.shared.sq.lock.lock(fabric);
+            let _held = self.shared.lock_sends(fabric);
             post::post(fabric, self.shared, wr)
         };
         run_deferred(fabric);
@@ -103,7 +103,7 @@ impl Qp {
             state
         };
         if state == ERR {
-            let _answers = qp.resp.lock.lock(fabric);
+            let _answers = qp.lock_answers(fabric);
             qp.fail_receives(fabric);
         } else if qp.rq.wanted.get() != 0 && qp.rq.wanted.swap(0) != 0 {
             fabric.defer(Deferred::Retry(qp.dest_qpn.get() & 0xffff));
@@ -119,7 +119,19 @@ impl Qp {
         if self.shared.kind.get() != UD || gid[0] != 0xff {
             return Err(Errno(libc::EINVAL));
         }
-        join(&self.hca.fabric, self.shared.index(), gid)
+        let (groups, key, me) = (&self.hca.fabric.header().groups, key_of(gid), self.shared.index() + 1);
+        let _tables = table::lock(&self.hca.fabric);
+        let is = |group: &&Group| group.key() == key;
+        let is_empty = |group: &&Group| group.members.iter().all(|member| member.get() == 0);
+        let group = groups.iter().find(is).or_else(|| groups.iter().find(is_empty)).ok_or(Errno(libc::ENOMEM))?;
+        if is(&group) && group.members.iter().any(|member| member.get() == me) {
+            return Ok(());
+        }
+        let place = group.members.iter().find(|member| member.get() == 0).ok_or(Errno(libc::ENOMEM))?;
+        group.gid[0].set(key[0]);
+        group.gid[1].set(key[1]);
+        place.publish(me);
+        Ok(())
     }
 
     /// Leaves a multicast group.
@@ -137,6 +149,7 @@ impl Qp {
         qp.sq.clear();
         qp.resp.psn.set(0);
         qp.resp.established.set(0);
+        qp.resp.in_hand.set(0);
         qp.inbox.clear();
         if qp.srq.get() == 0 {
             qp.rq.clear(fabric);
@@ -175,30 +188,11 @@ pub(super) fn is_member(fabric: &Fabric, index: u32) -> bool {
     fabric.header().groups.iter().any(|group| group.members.iter().any(|member| member.get() == index + 1))
 }
 
-pub(super) fn join(fabric: &Fabric, index: u32, gid: &[u8; 16]) -> Result<()> {
-    let key = key_of(gid);
-    let header = fabric.header();
-    let _tables = header.tables.lock(fabric);
-    let is = |group: &&Group| group.key() == key;
-    let is_empty = |group: &&Group| group.members.iter().all(|member| member.get() == 0);
-    let group =
-        header.groups.iter().find(is).or_else(|| header.groups.iter().find(is_empty)).ok_or(Errno(libc::ENOMEM))?;
-    let me = index + 1;
-    if is(&group) && group.members.iter().any(|member| member.get() == me) {
-        return Ok(());
-    }
-    let place = group.members.iter().find(|member| member.get() == 0).ok_or(Errno(libc::ENOMEM))?;
-    group.gid[0].set(key[0]);
-    group.gid[1].set(key[1]);
-    place.publish(me);
-    Ok(())
-}
-
 /// Queue pair `index` leaves the group `gid`, or all; returns whether it was in one.
 pub(super) fn leave(fabric: &Fabric, index: u32, gid: Option<&[u8; 16]>) -> bool {
     let header = fabric.header();
     let key = gid.map(key_of);
-    let _tables = header.tables.lock(fabric);
+    let _tables = table::lock(fabric);
     let mut left = false;
     for group in header.groups.iter().filter(|group| key.is_none_or(|key| key == group.key())) {
         for member in group.members.iter().filter(|member| member.get() == index + 1) {

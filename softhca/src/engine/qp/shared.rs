@@ -2,7 +2,8 @@
 //! Queue pairs as they lie in the region. Called by: send and wire (both ends of a request), the rest of this folder.
 //! Grade: hot: the structure's first two lines change on modify only, so both sides keep them cached. Thread rule, the
 //! order of locks: `sq.lock` of one queue pair, then `resp.lock` of one, then a receive queue's, then a completion
-//! queue's. `state` changes under `resp.lock`.
+//! queue's. `state` changes under `resp.lock`. Both are taken by `lock_sends` and `lock_answers`, which finish what a
+//! process that died with the lock has left half done.
 
 use crate::behaviour::Behaviour;
 use crate::engine::Fabric;
@@ -13,9 +14,9 @@ use crate::engine::fabric::pipes::{ABOUT_QP, Record};
 use crate::engine::fabric::sysfs::Count;
 use crate::engine::fabric::timers::Deferred;
 use crate::engine::memory::layout::{QP_BYTES, qp_at};
-use crate::engine::memory::{Shared, SharedLock, W32, W64};
+use crate::engine::memory::{Held, Shared, SharedLock, W32, W64};
 use crate::engine::qp::inbox::Inbox;
-use crate::engine::recv::RecvQueue;
+use crate::engine::recv::{RecvQueue, xrc};
 use crate::engine::send::queue::SendQueue;
 
 /// Bits of a partition key: its number, and whether the holder may talk to all members or to full ones only.
@@ -29,14 +30,19 @@ pub(crate) struct Responder {
     /// Packet sequence number expected next.
     pub(crate) psn: W32,
     pub(crate) established: W32,
+    /// The receive request that was taken and has not completed: its name in a completion plus one; 0 for none.
+    pub(crate) in_hand: W32,
+    /// Of an `XRC_RECV`: the number of the shared queue that it is of.
+    pub(crate) srqn: W32,
 }
 
 #[repr(C, align(64))]
 pub(crate) struct QpShared {
-    /// 0 while the place is free.
+    /// 0 while there is no queue pair.
     pub(crate) qpn: W32,
     pub(crate) kind: W32,
     pub(crate) state: W32,
+    /// Token of the process; 0 while the place is free.
     pub(crate) owner: W32,
     pub(crate) device: W32,
     pub(crate) port: W32,
@@ -159,6 +165,52 @@ impl QpShared {
         fabric.count(self.device.get(), self.port.get(), what);
     }
 
+    /// Takes `sq.lock`.
+    #[inline]
+    pub(crate) fn lock_sends(&self, fabric: &Fabric) -> Held<'_> {
+        let held = self.sq.lock.lock(fabric);
+        if held.is_inherited && self.qpn.get() != 0 && self.send_cq.get() != 0 {
+            self.send_cq(fabric).inherit(fabric);
+        }
+        held
+    }
+
+    /// Takes `resp.lock`.
+    #[inline]
+    pub(crate) fn lock_answers(&self, fabric: &Fabric) -> Held<'_> {
+        let held = self.resp.lock.lock(fabric);
+        if held.is_inherited && self.qpn.get() != 0 {
+            self.inherit(fabric);
+        }
+        held
+    }
+
+    /// The process that delivered to this queue pair has died: puts its receive request back, unless that was about to
+    /// complete, and flushes the rest if it was to.
+    #[cold]
+    fn inherit(&self, fabric: &Fabric) {
+        if self.recv_cq.get() != 0 {
+            let queue = self.recv_queue(fabric);
+            queue.inherit(fabric);
+            self.recv_cq(fabric).inherit(fabric);
+            self.put_back(fabric, queue);
+        } else if let Some((entry, _held)) = xrc::find(fabric, self.resp.srqn.get(), self.xrcd.get()) {
+            self.put_back(fabric, entry.queue(fabric));
+        }
+        if self.state.get() == ERR {
+            self.fail_receives(fabric);
+        }
+    }
+
+    /// Puts the request in hand, which is of `queue` and was taken for a message that did not arrive, back into it.
+    #[cold]
+    pub(crate) fn put_back(&self, fabric: &Fabric, queue: &RecvQueue) {
+        match self.resp.in_hand.swap(0) {
+            0 => {}
+            name => queue.put_back(fabric, name.wrapping_sub(1)),
+        }
+    }
+
     /// Enters the error state and flushes receives. The caller holds `resp.lock`, and sees to the sends after it.
     pub(crate) fn fail_receives(&self, fabric: &Fabric) {
         let before = self.state.get();
@@ -175,9 +227,9 @@ impl QpShared {
         }
         // Under the poster's lock: a request posted at this moment is either flushed here or sees the state.
         let _posting = self.rq.posting.lock.lock(fabric);
-        while let Some(wqe) = self.rq.take(fabric) {
+        while let Some(wqe) = self.rq.take(fabric, self) {
             if let Some(reserved) = self.recv_cq(fabric).reserve(fabric) {
-                reserved.commit(fabric, self.name(), &failed_recv(wc_status::WR_FLUSH_ERR, wqe, 0));
+                reserved.commit(fabric, self, &failed_recv(wc_status::WR_FLUSH_ERR, wqe, 0));
             }
         }
     }

@@ -2,12 +2,15 @@
 //! The table of queue pairs: takes places, gives them back, and looks through them; and stops queue pairs because of
 //! what happened at the wire or to a completion queue, or because their program has read an event. Places never become
 //! anything else, so a stale number finds a queue pair that says it is another. A number is the place's index (16 bits)
-//! and its generation (8 bits). Called by: lifetime, service (a dead process' queue pairs, deferred work), adapter,
-//! timeline. Grade: setup. Thread rule: the region's lock of the tables; stop a queue pair without a shared lock.
+//! and its generation (8 bits). A place has an owner from when it is taken until it is given back; numbers and list of
+//! the free ones follow from that. Called by: lifetime, service (a dead process' queue pairs, deferred work), adapter,
+//! timeline. Grade: setup. Thread rule: the region's lock of the tables, taken by `lock`; stop a queue pair without a
+//! shared lock.
 
 use crate::engine::codes::qp_state::RESET;
 use crate::engine::codes::qp_type::XRC_RECV;
-use crate::engine::memory::layout::{MAX_QPS, qp_at};
+use crate::engine::memory::layout::MAX_QPS;
+use crate::engine::memory::{Held, W32};
 use crate::engine::qp::{QpShared, object, place, table};
 use crate::engine::send::execution;
 use crate::engine::{Errno, Fabric, Result};
@@ -17,55 +20,103 @@ const FIRST_INDEX: u32 = 64;
 /// Number of places that are used before any is used again.
 const FRESH: u32 = 1024;
 
-pub(crate) fn all(fabric: &Fabric) -> impl Iterator<Item = &'static QpShared> {
-    let region = fabric.region();
-    let used = fabric.header().qps_used.seen();
-    (0..used).map(|index| region.at::<QpShared>(qp_at(FIRST_INDEX + index))).filter(|qp| qp.qpn.get() != 0)
+/// All places that were ever used, each with its index.
+fn places(fabric: &Fabric) -> impl Iterator<Item = (u32, &'static QpShared)> {
+    (FIRST_INDEX..FIRST_INDEX + fabric.header().qps_used.seen()).map(|index| (index, place(fabric, index)))
 }
 
-pub(crate) fn release_all_of(fabric: &Fabric, token: u32) {
-    for qp in all(fabric).filter(|qp| qp.owner.get() == token) {
-        release(fabric, qp);
+pub(crate) fn all(fabric: &Fabric) -> impl Iterator<Item = &'static QpShared> {
+    places(fabric).map(|(_, qp)| qp).filter(|qp| qp.qpn.get() != 0)
+}
+
+/// Takes the lock of the tables. If its last holder died with it, makes numbers and list of the free places anew.
+pub(crate) fn lock(fabric: &Fabric) -> Held<'static> {
+    let header = fabric.header();
+    let held = header.tables.lock(fabric);
+    if held.is_inherited {
+        [&header.qps_free, &header.qps_free_last].into_iter().chain(&header.qps_of).for_each(|word| word.set(0));
+        for (index, qp) in places(fabric) {
+            if qp.owner.get() == 0 {
+                list(fabric, index);
+            } else {
+                header.qps_of[qp.device.get() as usize].add(1);
+            }
+        }
+    }
+    held
+}
+
+/// Lists a free place as the last one.
+fn list(fabric: &Fabric, index: u32) {
+    let header = fabric.header();
+    place(fabric, index).next_free.set(0);
+    match header.qps_free_last.get() {
+        0 => header.qps_free.set(index + 1),
+        last => place(fabric, last - 1).next_free.set(index + 1),
+    }
+    header.qps_free_last.set(index + 1);
+}
+
+/// Finishes what process `token`, which is dead, has begun at queue pairs of others: afterwards none of their locks
+/// names it.
+pub(crate) fn inherit_from(fabric: &Fabric, token: u32) {
+    for qp in all(fabric).filter(|qp| qp.owner.get() != token) {
+        if qp.sq.lock.is_of(token) {
+            drop(qp.lock_sends(fabric));
+        }
+        if qp.resp.lock.is_of(token) {
+            drop(qp.lock_answers(fabric));
+        }
     }
 }
 
-/// Removes the queue pair: when this returns, no thread can find it or is still working on it.
-pub(super) fn release(fabric: &Fabric, qp: &QpShared) {
-    object::leave(fabric, qp.index(), None);
-    let (index, device) = (qp.index(), qp.device.get() as usize);
+/// Frees the queue pairs of a dead process, and places that it had taken for one.
+pub(crate) fn release_all_of(fabric: &Fabric, token: u32) {
+    for (index, _) in places(fabric).filter(|(_, qp)| qp.owner.get() == token) {
+        release(fabric, index);
+    }
+}
+
+/// Removes the queue pair, or one that is half made: when this returns, no thread can find it or still works on it.
+pub(super) fn release(fabric: &Fabric, index: u32) {
+    let qp = place(fabric, index);
+    object::leave(fabric, index, None);
+    qp.state.publish(RESET);
     {
-        let _sends = qp.sq.lock.lock(fabric);
-        let _answers = qp.resp.lock.lock(fabric);
-        qp.state.publish(RESET);
+        let _sends = qp.lock_sends(fabric);
+        let _answers = qp.lock_answers(fabric);
         qp.qpn.publish(0);
         qp.sq.end(fabric);
         qp.rq.end(fabric);
         qp.inbox.end(fabric);
     }
-    give_back(fabric, index, device);
+    let _tables = lock(fabric);
+    qp.owner.set(0);
+    let count = &fabric.header().qps_of[qp.device.get() as usize];
+    count.set(count.get() - 1);
+    list(fabric, index);
 }
 
-/// Frees the place of this index (or number), which counts for `device` and no thread knows.
-pub(super) fn give_back(fabric: &Fabric, number: u32, device: usize) {
-    let index = number & 0xffff;
-    let region = fabric.region();
+/// Panics unless each place is counted for one of these processes, or listed once as free.
+pub(crate) fn audit(fabric: &Fabric, alive: &[u32]) {
+    let _tables = lock(fabric);
     let header = fabric.header();
-    let _tables = header.tables.lock(fabric);
-    let count = &header.qps_of[device];
-    count.set(count.get() - 1);
-    region.at::<QpShared>(qp_at(index)).next_free.set(0);
-    match header.qps_free_last.get() {
-        0 => header.qps_free.set(index + 1),
-        last => region.at::<QpShared>(qp_at(last - 1)).next_free.set(index + 1),
+    let next = |index: &u32| place(fabric, *index).next_free.get().checked_sub(1);
+    let free: Vec<u32> = std::iter::successors(header.qps_free.get().checked_sub(1), next).collect();
+    assert_eq!(free.last().copied(), header.qps_free_last.get().checked_sub(1), "the last free place");
+    for (index, owner) in places(fabric).map(|(index, qp)| (index, qp.owner.get())) {
+        let listed = free.iter().filter(|free| **free == index).count();
+        let is_right = if owner == 0 { listed == 1 } else { listed == 0 && alive.contains(&owner) };
+        assert!(is_right, "place {index} is listed {listed} times as free, and is of process {owner:#x}");
     }
-    header.qps_free_last.set(index + 1);
+    let (counted, used) = (header.qps_of.iter().map(W32::get).sum::<u32>() as usize, places(fabric).count());
+    assert_eq!(counted + free.len(), used, "places in use, and free ones");
 }
 
 /// Takes a free place, if possible one that has been free for long, and its new number; ENOMEM if there is none.
 pub(super) fn take(fabric: &Fabric, device: usize) -> Result<(&'static QpShared, u32)> {
-    let region = fabric.region();
     let header = fabric.header();
-    let _tables = header.tables.lock(fabric);
+    let _tables = lock(fabric);
     let count = &header.qps_of[device];
     if count.get() >= fabric.devices()[device].limits.max_qp as u32 {
         return Err(Errno(libc::ENOMEM));
@@ -80,7 +131,7 @@ pub(super) fn take(fabric: &Fabric, device: usize) -> Result<(&'static QpShared,
         if first == 0 {
             return Err(Errno(libc::ENOMEM));
         }
-        let next = region.at::<QpShared>(qp_at(first - 1)).next_free.get();
+        let next = place(fabric, first - 1).next_free.get();
         header.qps_free.set(next);
         if next == 0 {
             header.qps_free_last.set(0);
@@ -88,7 +139,9 @@ pub(super) fn take(fabric: &Fabric, device: usize) -> Result<(&'static QpShared,
         first - 1
     };
     count.set(count.get() + 1);
-    let qp: &QpShared = region.at(qp_at(index));
+    let qp = place(fabric, index);
+    qp.device.set(device as u32);
+    qp.owner.publish(fabric.token());
     let generation = (qp.generation.get() + 1) & 0xff;
     qp.generation.set(generation);
     Ok((qp, index | (generation << 16)))
@@ -111,7 +164,7 @@ pub(crate) fn waiting_for(fabric: &Fabric, srq: u64) -> Vec<u32> {
 /// Enters the error state and flushes both queues. The caller holds no lock.
 pub(crate) fn flush_sends(fabric: &Fabric, index: u32) {
     let qp = place(fabric, index);
-    let _held = qp.sq.lock.lock(fabric);
+    let _held = qp.lock_sends(fabric);
     if qp.qpn.get() != 0 && qp.state.get() != RESET {
         execution::fail(fabric, qp);
     }

@@ -4,13 +4,15 @@
 //! the takers' and the constant ones lie on different cache lines. Takers look at the poster's line only when the
 //! requests they knew of are used up, and at a request only if some request may be too short for the message. Thread
 //! rule: posters hold `posting.lock`; takers of a shared queue hold `taking.lock`, those of a queue pair's own its
-//! responder lock. A request is the taker's from the publication of `posted` until its owner's poll frees it.
+//! responder lock. A request is the taker's from the publication of `posted` until its owner's poll frees it; until it
+//! completes, the taker's queue pair has a note of it, by which it is put back if the taker dies.
 
 use crate::engine::codes::{access, event};
 use crate::engine::copy::Pieces;
 use crate::engine::fabric::pipes::{ABOUT_SRQ, Record};
 use crate::engine::memory::{Held, Shared, SharedLock, W32, W64};
 use crate::engine::mr::table;
+use crate::engine::qp::{QpShared, place};
 use crate::engine::{Errno, Fabric, RecvWr, Result, Sge};
 
 /// A request as it lies in the ring (rule M2: plain; its poster's, then its taker's); its pieces follow.
@@ -40,6 +42,8 @@ struct Taking {
     taken: W32,
     /// `posted` as last read.
     posted_seen: W32,
+    /// Shared queue: index of the queue pair for which a request was last taken.
+    taker: W32,
 }
 
 #[repr(C, align(64))]
@@ -119,7 +123,7 @@ impl RecvQueue {
     pub(crate) fn resize(&self, fabric: &Fabric, capacity: u32, outgrown: &mut Vec<u64>) -> Result<()> {
         let capacity = capacity.next_power_of_two();
         let _posting = self.posting.lock.lock(fabric);
-        let _taking = self.taking.lock.lock(fabric);
+        let _taking = self.lock_taking(fabric);
         let posted = self.posting.posted.get();
         if posted.wrapping_sub(self.posting.freed.get()) > capacity {
             return Err(Errno(libc::EINVAL));
@@ -241,12 +245,27 @@ impl RecvQueue {
     /// Locks a shared queue for takers; those of a queue pair's own hold the responder lock.
     #[inline]
     pub(crate) fn lock_taking(&self, fabric: &Fabric) -> Option<Held<'_>> {
-        (self.order.get() != 0).then(|| self.taking.lock.lock(fabric))
+        (self.order.get() != 0).then(|| {
+            let held = self.taking.lock.lock(fabric);
+            if held.is_inherited {
+                self.forget_untaken(fabric);
+            }
+            held
+        })
     }
 
-    /// Takes the oldest request, if there is one; returns its name in a completion.
+    /// A taker has died: forgets its note of a request that it has not taken.
+    #[cold]
+    fn forget_untaken(&self, fabric: &Fabric) {
+        let (taken, note) = (self.taking.taken.get(), &place(fabric, self.taking.taker.get()).resp.in_hand);
+        if taken != self.posting.posted.seen() && note.get() == self.order_of(fabric, taken).get() + 1 {
+            note.set(0);
+        }
+    }
+
+    /// Takes the oldest request, if there is one, for a message to `qp`, which notes it; returns its name in a completion.
     #[inline]
-    pub(crate) fn take(&self, fabric: &Fabric) -> Option<u32> {
+    pub(crate) fn take(&self, fabric: &Fabric, qp: &QpShared) -> Option<u32> {
         let taken = self.taking.taken.get();
         if taken == self.taking.posted_seen.get() {
             self.taking.posted_seen.set(self.posting.posted.seen());
@@ -254,8 +273,37 @@ impl RecvQueue {
                 return None;
             }
         }
-        self.taking.taken.set(taken.wrapping_add(1));
-        if self.order.get() == 0 { Some(taken.wrapping_add(1)) } else { Some(self.order_of(fabric, taken).get()) }
+        let next = taken.wrapping_add(1);
+        let wqe = if self.order.get() == 0 {
+            next
+        } else {
+            self.taking.taker.set(qp.index());
+            self.order_of(fabric, taken).get()
+        };
+        // Noted before it is taken: if this process dies in between, the note is forgotten, or puts nothing back.
+        qp.resp.in_hand.publish(wqe.wrapping_add(1));
+        self.taking.taken.publish(next);
+        Some(wqe)
+    }
+
+    /// A process has died that took a request here or put one back: no lock names it afterwards.
+    #[cold]
+    pub(crate) fn inherit(&self, fabric: &Fabric) {
+        drop(self.posting.lock.lock(fabric));
+        drop(self.lock_taking(fabric));
+    }
+
+    /// Has a request that was taken, and will not complete, taken again: of a shared queue after all others.
+    #[cold]
+    pub(crate) fn put_back(&self, fabric: &Fabric, wqe: u32) {
+        if self.order.get() == 0 {
+            return self.taking.taken.publish(wqe.wrapping_sub(1));
+        }
+        let _held = self.posting.lock.lock(fabric);
+        let posted = self.posting.posted.get();
+        self.order_of(fabric, posted).set(wqe);
+        self.posting.freed.set(self.posting.freed.get().wrapping_add(1));
+        self.posting.posted.publish(posted.wrapping_add(1));
     }
 
     /// Returns how many requests are left, for takers.

@@ -28,38 +28,6 @@ pub struct Srq {
 }
 
 impl Srq {
-    pub(crate) fn new(
-        hca: &Arc<Hca>,
-        pd: &Pd,
-        max_wr: u32,
-        max_sge: u32,
-        limit: u32,
-        cookie: u64,
-        xrc: Option<(&Xrcd, &Cq)>,
-    ) -> Result<Srq> {
-        let fabric = &hca.fabric;
-        let offset = fabric.allocate(size_of::<RecvQueue>() as u64)?;
-        let shared: &RecvQueue = fabric.region().at(offset);
-        shared.begin(fabric, max_wr, max_sge, pd.id, true).inspect_err(|_| fabric.release(offset))?;
-        let tells = hca.behaviour().async_events.raises(event::SRQ_LIMIT_REACHED);
-        shared.context.set(if tells { hca.events.id } else { 0 });
-        shared.id.set(fabric.next_id() & 0xff_ffff);
-        shared.cookie.set(cookie);
-        shared.limit.set(limit);
-        let mut held = vec![pd.users.enter()];
-        let enter = |(domain, cq): (&Xrcd, &Cq)| {
-            held.extend([domain.users.enter(), cq.users.enter()]);
-            xrc::enter(fabric, domain.id, pd.id, offset, cq.offset).inspect_err(|_| {
-                shared.end(fabric);
-                fabric.release(offset);
-            })
-        };
-        let xrc = xrc.map(enter).transpose()?;
-        hca.events.expect(ABOUT_SRQ, shared.id.get());
-        let (users, outgrown) = Default::default();
-        Ok(Srq { hca: Arc::clone(hca), xrc, offset, shared, uses: Mutex::new(Some(held)), users, outgrown })
-    }
-
     /// Posts requests until one is refused.
     /// # Errors
     /// ENOMEM (full) or EINVAL (too many pieces), of the last request taken from `wrs`.
@@ -113,67 +81,68 @@ impl Srq {
         self.xrc.unwrap_or_else(|| self.shared.id.get())
     }
 
-    /// Takes it out of the table, and its completions that were not polled out of its completion queue.
-    fn leave_xrc(&self) {
-        let Some(number) = self.xrc else { return };
-        let fabric = &self.hca.fabric;
-        let cq = xrc::completion_queue(fabric, number);
-        xrc::leave(fabric, number);
-        cq.withdraw(fabric, 0, self.offset, |_| {});
-    }
-
     /// # Errors
     /// EBUSY while a queue pair uses it.
     pub fn destroy(&self) -> Result<()> {
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         self.users.are_gone()?;
         if let Some(_ended) = uses.take() {
+            let fabric = &self.hca.fabric;
             self.hca.events.forget(ABOUT_SRQ, self.shared.id.get());
-            self.leave_xrc();
-            self.shared.end(&self.hca.fabric);
-            for block in self.outgrown.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
-                self.hca.fabric.release(block);
+            if let Some(number) = self.xrc {
+                // Nobody will see its completions that were not polled.
+                let cq = xrc::entry(fabric, number).cq(fabric);
+                xrc::leave(fabric, number);
+                cq.withdraw(fabric, 0, self.offset, |_| {});
             }
-            self.hca.fabric.release(self.offset);
+            self.shared.end(fabric);
+            for block in self.outgrown.lock().unwrap_or_else(PoisonError::into_inner).drain(..) {
+                fabric.release(block);
+            }
+            fabric.release(self.offset);
         }
         Ok(())
     }
 }
 
 impl Hca {
-    /// Creates a shared receive queue.
+    /// Creates a shared receive queue; with `xrc` for XRC connections of this domain, whose receives complete there.
     /// # Errors
-    /// EINVAL, ENOMEM.
-    pub fn create_srq(self: &Arc<Self>, pd: &Pd, max_wr: u32, max_sge: u32, limit: u32, cookie: u64) -> Result<Srq> {
-        self.may_share_receives(max_wr, max_sge)?;
-        if limit > max_wr {
-            return Err(Errno(libc::EINVAL));
-        }
-        Srq::new(self, pd, max_wr, max_sge, limit, cookie, None)
-    }
-
-    fn may_share_receives(&self, max_wr: u32, max_sge: u32) -> Result<()> {
+    /// EINVAL, ENOMEM, or what the adapter says if it has none.
+    pub fn create_srq(
+        self: &Arc<Self>,
+        pd: &Pd,
+        max_wr: u32,
+        max_sge: u32,
+        cookie: u64,
+        xrc: Option<(&Xrcd, &Cq)>,
+    ) -> Result<Srq> {
         let (limits, ways) = (self.limits(), self.behaviour());
         if !ways.srq {
             return Err(Errno(ways.srq_errno.number()));
         }
-        let fits = max_wr != 0 && max_wr <= limits.max_srq_wr as u32 && max_sge <= limits.max_srq_sge as u32;
-        if fits { Ok(()) } else { Err(Errno(libc::EINVAL)) }
-    }
-
-    /// Creates a shared receive queue that XRC connections of `domain` reach; its receives complete to `cq`.
-    /// # Errors
-    /// EINVAL, ENOMEM.
-    pub fn create_xrc_srq(
-        self: &Arc<Self>,
-        pd: &Pd,
-        domain: &Xrcd,
-        cq: &Cq,
-        max_wr: u32,
-        max_sge: u32,
-        cookie: u64,
-    ) -> Result<Srq> {
-        self.may_share_receives(max_wr, max_sge)?;
-        Srq::new(self, pd, max_wr, max_sge, 0, cookie, Some((domain, cq)))
+        if max_wr == 0 || max_wr > limits.max_srq_wr as u32 || max_sge > limits.max_srq_sge as u32 {
+            return Err(Errno(libc::EINVAL));
+        }
+        let fabric = &self.fabric;
+        let offset = fabric.allocate(size_of::<RecvQueue>() as u64)?;
+        let shared: &RecvQueue = fabric.region().at(offset);
+        shared.begin(fabric, max_wr, max_sge, pd.id, true).inspect_err(|_| fabric.release(offset))?;
+        let tells = ways.async_events.raises(event::SRQ_LIMIT_REACHED);
+        shared.context.set(if tells { self.events.id } else { 0 });
+        shared.id.set(fabric.next_id() & 0xff_ffff);
+        shared.cookie.set(cookie);
+        let mut held = vec![pd.users.enter()];
+        let enter = |(domain, cq): (&Xrcd, &Cq)| {
+            held.extend([domain.users.enter(), cq.users.enter()]);
+            xrc::enter(fabric, domain.id, pd.id, offset, cq.offset).inspect_err(|_| {
+                shared.end(fabric);
+                fabric.release(offset);
+            })
+        };
+        let xrc = xrc.map(enter).transpose()?;
+        self.events.expect(ABOUT_SRQ, shared.id.get());
+        let (users, outgrown) = Default::default();
+        Ok(Srq { hca: Arc::clone(self), xrc, offset, shared, uses: Mutex::new(Some(held)), users, outgrown })
     }
 }

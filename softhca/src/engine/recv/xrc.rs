@@ -12,6 +12,7 @@ use crate::engine::adapter::Users;
 use crate::engine::cq::CqShared;
 use crate::engine::memory::layout::{MAX_XRC_QUEUES, OpenDomain, xrc_queue_at};
 use crate::engine::memory::{Held, Shared, SharedLock, W32, W64};
+use crate::engine::qp::table;
 use crate::engine::recv::RecvQueue;
 use crate::engine::{Errno, Fabric, Hca, Result};
 
@@ -26,7 +27,7 @@ pub(crate) struct XrcQueue {
     pub(crate) pd: W32,
     /// The queue, and the completion queue of its receives.
     pub(crate) queue: W64,
-    pub(crate) cq: W64,
+    cq: W64,
 }
 
 // SAFETY: words only, repr(C), zero is a free place.
@@ -37,20 +38,25 @@ const _: () = assert!(size_of::<XrcQueue>() == 64);
 /// Bits of a number that are the index of the entry; the rest, to 24, are the generation.
 const INDEX_BITS: u32 = MAX_XRC_QUEUES.trailing_zeros();
 
-fn entry(fabric: &Fabric, index: u32) -> &'static XrcQueue {
-    fabric.region().at(xrc_queue_at(index))
+/// Returns the entry of this number, or index.
+pub(crate) fn entry(fabric: &Fabric, number: u32) -> &'static XrcQueue {
+    fabric.region().at(xrc_queue_at(number & (MAX_XRC_QUEUES - 1)))
 }
 
 /// Returns the queue of this number, if it is of this domain; it does not go away while the lock is held.
 pub(crate) fn find(fabric: &Fabric, number: u32, domain: u32) -> Option<(&'static XrcQueue, Held<'static>)> {
-    let entry = entry(fabric, number & (MAX_XRC_QUEUES - 1));
+    let entry = entry(fabric, number);
     let held = entry.lock.lock(fabric);
+    if held.is_inherited && entry.number.get() != 0 {
+        entry.queue(fabric).inherit(fabric);
+        entry.cq(fabric).inherit(fabric);
+    }
     (number != 0 && entry.number.get() == number && entry.domain.get() == domain).then_some((entry, held))
 }
 
 /// Enters the queue at `queue` under a new number of `domain` and returns the number; ENOMEM if no entry is free.
 pub(crate) fn enter(fabric: &Fabric, domain: u32, pd: u32, queue: u64, cq: u64) -> Result<u32> {
-    let _tables = fabric.header().tables.lock(fabric);
+    let _tables = table::lock(fabric);
     let (index, entry) = (0..MAX_XRC_QUEUES)
         .map(|index| (index, entry(fabric, index)))
         .find(|(_, entry)| entry.number.get() == 0)
@@ -70,36 +76,37 @@ pub(crate) fn enter(fabric: &Fabric, domain: u32, pd: u32, queue: u64, cq: u64) 
 
 /// Removes the queue of this number: when this returns, no thread finds it or delivers to it.
 pub(crate) fn leave(fabric: &Fabric, number: u32) {
-    let entry = entry(fabric, number & (MAX_XRC_QUEUES - 1));
+    let entry = entry(fabric, number);
     let _held = entry.lock.lock(fabric);
     if entry.number.get() == number {
         entry.number.publish(0);
     }
 }
 
-/// Gives up the queues of a dead process, and the domains that it had open.
+/// Finishes what a dead process has begun at queues of others; gives up its own, and the domains that it had open.
 pub(crate) fn release_all_of(fabric: &Fabric, token: u32) {
     for index in 0..MAX_XRC_QUEUES {
         let entry = entry(fabric, index);
+        if entry.lock.is_of(token) {
+            drop(find(fabric, index, 0));
+        }
         if entry.number.get() != 0 && entry.owner.get() == token {
             leave(fabric, entry.number.get());
         }
     }
-    let header = fabric.header();
-    let _tables = header.tables.lock(fabric);
-    for domain in header.domains.iter().filter(|domain| domain.owner.get() == token) {
+    let _tables = table::lock(fabric);
+    for domain in fabric.header().domains.iter().filter(|domain| domain.owner.get() == token) {
         domain.owner.publish(0);
     }
-}
-
-/// Returns the completion queue of the queue of this number, which its owner has not given up.
-pub(crate) fn completion_queue(fabric: &Fabric, number: u32) -> &'static CqShared {
-    fabric.region().at(entry(fabric, number & (MAX_XRC_QUEUES - 1)).cq.get())
 }
 
 impl XrcQueue {
     pub(crate) fn queue(&self, fabric: &Fabric) -> &'static RecvQueue {
         fabric.region().at(self.queue.get())
+    }
+
+    pub(crate) fn cq(&self, fabric: &Fabric) -> &'static CqShared {
+        fabric.region().at(self.cq.get())
     }
 }
 
@@ -129,9 +136,8 @@ impl Xrcd {
     pub fn close(&self) -> Result<()> {
         self.users.are_gone()?;
         if let Some(place) = self.place {
-            let header = self.hca.fabric.header();
-            let _tables = header.tables.lock(&self.hca.fabric);
-            header.domains[place].owner.publish(0);
+            let _tables = table::lock(&self.hca.fabric);
+            self.hca.fabric.header().domains[place].owner.publish(0);
         }
         Ok(())
     }
@@ -147,7 +153,7 @@ impl Hca {
         let mut place = None;
         if let Some(file) = how.file {
             let header = fabric.header();
-            let _tables = header.tables.lock(fabric);
+            let _tables = table::lock(fabric);
             let is_it = |domain: &&OpenDomain| {
                 domain.owner.get() != 0
                     && domain.device.get() == self.device as u32

@@ -106,9 +106,7 @@ pub(super) fn complete(
     status: u32,
     ready_ns: u64,
 ) {
-    let sq = &qp.sq;
-    let done = sq.done.get().wrapping_add(1);
-    sq.done.set(done);
+    let done = qp.sq.done.get().wrapping_add(1);
     let said = flags & send_flags::SIGNALED != 0 || qp.signal_all.get() != 0 || status != wc_status::SUCCESS;
     if said && let Some(reserved) = qp.send_cq(fabric).reserve(fabric) {
         let completion = Completion {
@@ -120,7 +118,9 @@ pub(super) fn complete(
             ready_ns,
             ..Completion::default()
         };
-        reserved.commit(fabric, qp.name(), &completion);
+        reserved.commit(fabric, qp, &completion);
+    } else {
+        qp.sq.done.set(done);
     }
     if status != wc_status::SUCCESS && status != wc_status::WR_FLUSH_ERR {
         stop(fabric, qp, status);
@@ -140,7 +140,7 @@ fn stop(fabric: &Fabric, qp: &QpShared, status: u32) {
     if is_reliable(qp.kind.get()) {
         fail(fabric, qp);
     } else {
-        let answers = qp.resp.lock.lock(fabric);
+        let answers = qp.lock_answers(fabric);
         if qp.state.get() == RTS {
             qp.state.publish(SQE);
         }
@@ -152,7 +152,7 @@ fn stop(fabric: &Fabric, qp: &QpShared, status: u32) {
 /// Enters the error state; the caller holds `sq.lock`.
 #[cold]
 pub(crate) fn fail(fabric: &Fabric, qp: &QpShared) {
-    let answers = qp.resp.lock.lock(fabric);
+    let answers = qp.lock_answers(fabric);
     qp.fail_receives(fabric);
     drop(answers);
     flush(fabric, qp);
@@ -161,14 +161,12 @@ pub(crate) fn fail(fabric: &Fabric, qp: &QpShared) {
 #[cold]
 pub(super) fn flush(fabric: &Fabric, qp: &QpShared) {
     let sq = &qp.sq;
-    sq.wait.set(NOTHING);
-    sq.deadline.set(clock::NEVER);
-    if qp.withheld.get() != 0 {
-        return;
-    }
-    while sq.done.get() != sq.posted.get() {
+    while qp.withheld.get() == 0 && sq.done.get() != sq.posted.get() {
         // SAFETY: a request between `done` and `posted` was written, under the lock that the caller holds.
         let kept = unsafe { sq.request(fabric, sq.done.get()).read() };
         complete(fabric, qp, kept.wr_id, kept.what.opcode, kept.what.flags, kept.len, wc_status::WR_FLUSH_ERR, 0);
     }
+    // Last: if this process dies before, the owner's timer goes on.
+    sq.wait.set(NOTHING);
+    sq.deadline.set(clock::NEVER);
 }

@@ -4,7 +4,7 @@
 //! that is right runs no code of refusals, except that atomics look once at the adapter. Thread rule: `sq.lock` of the
 //! queue pair. Values are in the byte order of the host unless said otherwise.
 
-use crate::behaviour::SendBeforeRts;
+use crate::behaviour::{AtomicAccess, SendBeforeRts};
 use crate::engine::codes::qp_state::{ERR, RTS, SQD, SQE};
 use crate::engine::codes::qp_type::{UD, XRC_SEND};
 use crate::engine::codes::{send_flags, wc_status, wr_opcode};
@@ -162,7 +162,8 @@ pub(super) fn judge(fabric: &Fabric, qp: &QpShared, wr: &SendWr, state: u32) -> 
         return Err(EINVAL);
     }
     if may_lack_atomics(wr.opcode) && limits.atomics == Atomics::None {
-        return Err(Errno(ways.atomic_access_without_cap.post_errno()));
+        let is_known = ways.atomic_access_without_cap == AtomicAccess::Eopnotsupp;
+        return Err(if is_known { Errno(libc::EOPNOTSUPP) } else { EINVAL });
     }
     if wr.sge.len() > qp.sq.max_sge.get() as usize {
         return Err(Errno(ways.errno_sge.number()));

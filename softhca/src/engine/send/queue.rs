@@ -18,7 +18,7 @@ pub(crate) struct SendQueue {
     pub(crate) lock: SharedLock,
     /// Number of requests ever posted, executed, and freed (by the poll of a completion).
     pub(super) posted: W32,
-    pub(super) done: W32,
+    pub(crate) done: W32,
     pub(crate) freed: W32,
     pub(super) size: W32,
     pub(super) stride: W32,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests that wait: for a receiver, for an answer, or for their turn behind one that does. They are stored in the
 //! queue, in shared memory, where the peer's process can execute them, too. Called by: post, modify, deferred work of
-//! threads that make a waiting request possible (`retry_early`), the service thread (timers). Grade: pending. Thread
+//! threads that make a waiting request possible, the service thread (timers). Grade: pending. Thread
 //! rule: `sq.lock` of the queue pair guards stored requests (rule M2 of region).
 
 use crate::engine::codes::qp_state::{ERR, RTS, SQD, SQE};
@@ -127,9 +127,11 @@ pub(super) fn take_turns(fabric: &Fabric, qp: &QpShared) {
 #[cold]
 pub(super) fn wait(fabric: &Fabric, qp: &QpShared, outcome: Outcome, waited: u32, due: bool) -> bool {
     let sq = &qp.sq;
+    // 4.096 us * 2^timeout; 0 means for ever.
+    let answer_ns = if qp.timeout.get() == 0 { clock::NEVER } else { 4096 << qp.timeout.get().min(31) };
     let (kind, limit, pause, status) = match outcome {
         Outcome::NotReady(ns) => (RECEIVER, qp.rnr_retry.get(), ns, wc_status::RNR_RETRY_EXC_ERR),
-        _ => (ANSWER, qp.retry_cnt.get(), answer_time(qp.timeout.get()), wc_status::RETRY_EXC_ERR),
+        _ => (ANSWER, qp.retry_cnt.get(), answer_ns, wc_status::RETRY_EXC_ERR),
     };
     let begins = waited != kind;
     if !begins && !due {
@@ -159,20 +161,17 @@ pub(super) fn wait(fabric: &Fabric, qp: &QpShared, outcome: Outcome, waited: u32
     true
 }
 
-/// 4.096 us * 2^timeout, in nanoseconds; 0 means for ever.
-fn answer_time(timeout: u32) -> u64 {
-    if timeout == 0 { clock::NEVER } else { 4096 << timeout.min(31) }
-}
-
-/// Runs the queue if its timer has run out; returns when to look again, if at all.
-pub(crate) fn retry(fabric: &Fabric, index: u32) -> Option<u64> {
+/// Runs the queue if its timer has run out, or before (`early`), because something has changed. The caller holds no
+/// lock. Returns when to look again, if at all.
+pub(crate) fn retry(fabric: &Fabric, index: u32, early: bool) -> Option<u64> {
     let qp = place(fabric, index);
-    let _held = qp.sq.lock.lock(fabric);
+    let _held = qp.lock_sends(fabric);
     if qp.qpn.get() == 0 || qp.sq.wait.get() == NOTHING {
         return None;
     }
-    if qp.sq.deadline.get() <= clock::now() {
-        run(fabric, qp, true);
+    // A process that has stopped the queue pair may have died before it flushed.
+    if early || qp.state.get() == ERR || qp.sq.deadline.get() <= clock::now() {
+        run(fabric, qp, !early);
     }
     (qp.sq.wait.get() != NOTHING).then(|| look_again(qp.sq.deadline.get()))
 }
@@ -181,13 +180,4 @@ pub(crate) fn retry(fabric: &Fabric, index: u32) -> Option<u64> {
 /// the oldest request and set a deadline for the next one.
 fn look_again(deadline: u64) -> u64 {
     deadline.min(clock::after(LOOK_NS))
-}
-
-/// Tries the sends of a queue pair before their time, because something has changed. The caller holds no lock.
-pub(crate) fn retry_early(fabric: &Fabric, index: u32) {
-    let qp = place(fabric, index);
-    let _held = qp.sq.lock.lock(fabric);
-    if qp.qpn.get() != 0 && qp.sq.wait.get() != NOTHING {
-        run(fabric, qp, false);
-    }
 }

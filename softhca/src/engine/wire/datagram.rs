@@ -12,7 +12,7 @@ use crate::engine::codes::{gid_kind, link_layer, wc_flags, wc_status};
 use crate::engine::cq::Completion;
 use crate::engine::cq::ring::GRH_BYTES;
 use crate::engine::fabric::sysfs::Count;
-use crate::engine::faults::verdict::{Verdict, on_datagram};
+use crate::engine::faults::verdict::{Verdict, judge};
 use crate::engine::qp::{QpShared, fail_later, object, place};
 use crate::engine::spec::dgid;
 use crate::engine::wire::responder::{Peer, scripted};
@@ -22,6 +22,8 @@ use crate::engine::wire::{Message, Outcome, receive};
 const MULTICAST_QPN: u32 = 0xff_ffff;
 /// With this bit in the key of a request, the queue pair's own key is sent.
 const OWN_QKEY: u32 = 1 << 31;
+/// What a receiver's adapter reports of the sender's number, where it does so wrongly: two of the upper 8 bits.
+const WRONG_SENDER: u32 = 0x18_ffff;
 
 pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     let to = m.to;
@@ -40,7 +42,7 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     }
     let (mut ready_ns, mut copies) = (0, 1);
     if fabric.has_faults || fabric.has_model {
-        match on_datagram(fabric, qp, (to.device, to.port), m.len) {
+        match judge(fabric, qp, (to.device, to.port), m.len, None) {
             Verdict::Pass(ready) => ready_ns = ready,
             Verdict::Twice(ready) => (ready_ns, copies) = (ready, 2),
             Verdict::Status(status) => return scripted(fabric, qp, status),
@@ -79,7 +81,7 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
 fn deliver(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_ns: u64) {
     let to = m.to;
     let qkey = if to.qkey & OWN_QKEY == 0 { to.qkey } else { qp.qkey.get() };
-    let _held = peer.resp.lock.lock(fabric);
+    let _held = peer.lock_answers(fabric);
     let takes = peer.qpn.get() != 0
         && peer.kind.get() == UD
         && peer.state.get().wrapping_sub(RTR) <= SQE - RTR
@@ -94,6 +96,7 @@ fn deliver(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_n
     let Some(wqe) = receive::take(fabric, peer, queue) else { return peer.count(fabric, Count::OutOfBuffer) };
     let (device, port) = (qp.device.get() as usize, qp.port.get() as usize);
     let from = fabric.port(device, port as u32);
+    let is_told = peer.behaviour(fabric).src_qp_top_bits == SrcQp::Right;
     let header = (to.address.is_global != 0).then(|| grh(fabric, qp, m));
     let arrival = receive::arrival(qp, peer, m, wqe, ready_ns);
     let arrival = Completion {
@@ -102,19 +105,11 @@ fn deliver(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_n
         sl: to.address.sl,
         slid: from.lid,
         pkey_index: peer.pkey_index() as u8,
-        src_qp: said_sender(fabric, peer, arrival.src_qp),
+        src_qp: arrival.src_qp & if is_told { u32::MAX } else { WRONG_SENDER },
         ..arrival
     };
     // A request without room ends with a length error at the receiver; the sender does not learn it.
     receive::land(fabric, peer, queue, m, &arrival, GRH_BYTES, header.as_ref());
-}
-
-/// The sender's number as the receiver's adapter reports it; a wrong one keeps two of the upper 8 bits.
-fn said_sender(fabric: &Fabric, peer: &Peer, number: u32) -> u32 {
-    match peer.behaviour(fabric).src_qp_top_bits {
-        SrcQp::Right => number,
-        SrcQp::Wrong => number & 0x18_ffff,
-    }
 }
 
 /// The global route header as on InfiniBand; for an IPv4 GID of `RoCE` v2, 20 zero bytes and an IPv4 header.

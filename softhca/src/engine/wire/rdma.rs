@@ -46,13 +46,16 @@ pub(crate) fn write(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, re
             // SAFETY: the memory of a request under way, and what its key gives to the adapter (`target`).
             .and_then(|pid| unsafe { copy::copy(Memory { pid, pieces: place.as_slice() }, m.memory) });
         if let Err(errno) = moved {
+            if taken.is_some() {
+                peer.put_back(fabric, peer.queue(fabric));
+            }
             return unreached(fabric, peer, errno);
         }
     }
     if let Some(wqe) = taken
         && let Some(reserved) = peer.cq(fabric).reserve(fabric)
     {
-        reserved.commit(fabric, peer.name(), &receive::arrival(qp, peer, m, wqe, ready_ns));
+        reserved.commit(fabric, peer, &receive::arrival(qp, peer, m, wqe, ready_ns));
     }
     Outcome::done(wc_status::SUCCESS)
 }

@@ -21,12 +21,12 @@ use crate::engine::{Errno, Fabric, copy};
 #[inline]
 pub(crate) fn take(fabric: &Fabric, peer: &Peer, queue: &RecvQueue) -> Option<u32> {
     let held = queue.lock_taking(fabric);
-    let mut wqe = queue.take(fabric);
+    let mut wqe = queue.take(fabric, peer);
     if wqe.is_none() && is_reliable(peer.kind.get()) {
         // Set before looking again: a thread that posts in between sees it, or we see its request.
         peer.rq.wanted.swap(1);
         queue.wanted.swap(1);
-        wqe = queue.take(fabric);
+        wqe = queue.take(fabric, peer);
     }
     if held.is_some() && queue.limit.get() != 0 {
         queue.check_limit(fabric);
@@ -34,22 +34,18 @@ pub(crate) fn take(fabric: &Fabric, peer: &Peer, queue: &RecvQueue) -> Option<u3
     wqe
 }
 
+/// Receives a send; one that invalidates takes a memory window of the receiver away before it completes.
 #[inline]
 pub(crate) fn receive(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u64) -> Outcome {
-    let queue = peer.queue(fabric);
-    let Some(wqe) = take(fabric, peer, queue) else { return not_ready(fabric, qp, peer) };
-    land(fabric, peer, queue, m, &arrival(qp, peer, m, wqe, ready_ns), 0, None)
-}
-
-/// Receives a send that invalidates a memory window of the receiver, before its completion.
-#[cold]
-pub(crate) fn receive_invalidating(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u64) -> Outcome {
-    if !window::may_invalidate(fabric, m.what.imm, peer.domain(), peer.qpn.get()) {
+    let invalidates = m.what.opcode == wr_opcode::SEND_WITH_INV;
+    if invalidates && window::invalidable(fabric, m.what.imm, peer.domain(), peer.qpn.get()).is_none() {
         return no_access(fabric, peer);
     }
     let queue = peer.queue(fabric);
     let Some(wqe) = take(fabric, peer, queue) else { return not_ready(fabric, qp, peer) };
-    window::invalidate(fabric, m.what.imm, peer.domain(), peer.qpn.get());
+    if invalidates {
+        window::invalidate(fabric, m.what.imm, peer.domain(), peer.qpn.get());
+    }
     land(fabric, peer, queue, m, &arrival(qp, peer, m, wqe, ready_ns), 0, None)
 }
 
@@ -108,16 +104,25 @@ pub(crate) fn land(
             let mut piece = Pieces::new();
             piece.push(place as u64, u64::from(m.len));
             // SAFETY: room of this length in an entry that is ours; the memory is another process's.
-            if unsafe { copy::copy(Memory { pid: None, pieces: piece.as_slice() }, m.memory) }.is_err() {
-                return Outcome::Lost; // the sender's process is gone, its request with it
+            let copied = unsafe { copy::copy(Memory { pid: None, pieces: piece.as_slice() }, m.memory) };
+            if let Err(errno) = copied {
+                drop(reserved);
+                return undelivered(fabric, peer, queue, errno);
             }
         }
     }
     if let Some(grh) = grh {
         reserved.set_grh(fabric, grh);
     }
-    reserved.commit(fabric, peer.name(), arrival);
+    reserved.commit(fabric, peer, arrival);
     Outcome::done(wc_status::SUCCESS)
+}
+
+/// Answers where the payload cannot be copied, as the sender's process is gone: the request stays posted.
+#[cold]
+fn undelivered(fabric: &Fabric, peer: &Peer, queue: &RecvQueue, errno: Errno) -> Outcome {
+    peer.put_back(fabric, queue);
+    cannot_copy(fabric, peer, errno)
 }
 
 /// Finds room in the inbox for a message of this process' memory to another process, too long for a completion.
@@ -151,13 +156,13 @@ fn look(
         return Ok(());
     }
     let body = copy::window(pieces.as_slice(), u64::from(lead), u64::from(m.len));
-    match fabric.other_pid(peer.process()) {
+    let copied = fabric
+        .other_pid(peer.process())
         // SAFETY: the memory of a request under way, and of a posted receive.
-        Ok(pid) => match unsafe { copy::copy(Memory { pid, pieces: body.as_slice() }, m.memory) } {
-            Ok(()) => Ok(()),
-            Err(Errno(libc::EFAULT)) => unusable(),
-            Err(errno) => Err(cannot_copy(fabric, peer, errno)),
-        },
-        Err(errno) => Err(cannot_copy(fabric, peer, errno)),
+        .and_then(|pid| unsafe { copy::copy(Memory { pid, pieces: body.as_slice() }, m.memory) });
+    match copied {
+        Ok(()) => Ok(()),
+        Err(Errno(libc::EFAULT)) => unusable(),
+        Err(errno) => Err(undelivered(fabric, peer, queue, errno)),
     }
 }

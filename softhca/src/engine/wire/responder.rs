@@ -35,7 +35,7 @@ impl Peer<'_> {
 
     #[inline]
     pub(crate) fn cq(&self, fabric: &Fabric) -> &'static CqShared {
-        fabric.region().at(self.xrc.map_or_else(|| self.qp.recv_cq.get(), |xrc| xrc.cq.get()))
+        self.xrc.map_or_else(|| self.qp.recv_cq(fabric), |xrc| xrc.cq(fabric))
     }
 
     /// Returns the protection domain that keys must be of.
@@ -112,7 +112,7 @@ pub(crate) fn cannot_copy(fabric: &Fabric, peer: &Peer, errno: Errno) -> Outcome
 pub(super) fn refuse(fabric: &Fabric, peer: &Peer, wqe: u32, status: u32) {
     peer.count(fabric, Count::ResponderError);
     if let Some(reserved) = peer.cq(fabric).reserve(fabric) {
-        reserved.commit(fabric, peer.name(), &failed_recv(status, wqe, peer.xrc_queue()));
+        reserved.commit(fabric, peer, &failed_recv(status, wqe, peer.xrc_queue()));
     }
     peer.fail_receives(fabric);
     fail_later(fabric, peer);

@@ -6,8 +6,7 @@ use crate::engine::codes::qp_state::{RTR, SQE};
 use crate::engine::codes::qp_type::{UD, XRC_SEND};
 use crate::engine::codes::{answering, event, is_reliable, wc_status, wr_opcode};
 use crate::engine::fabric::sysfs::Count;
-use crate::engine::faults::verdict;
-use crate::engine::faults::verdict::Verdict;
+use crate::engine::faults::verdict::{Verdict, judge};
 use crate::engine::qp::{QpShared, place};
 use crate::engine::recv::xrc;
 use crate::engine::wire::responder::{Peer, deny, lost, not_ready, scripted};
@@ -20,7 +19,7 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     }
     let number = qp.dest_qpn.get();
     let peer = place(fabric, number);
-    let held = peer.resp.lock.lock(fabric);
+    let held = peer.lock_answers(fabric);
     let is_reached = peer.qpn.get() == number
         && peer.dest_qpn.get() == qp.qpn.get()
         && peer.state.get().wrapping_sub(RTR) <= SQE - RTR
@@ -36,7 +35,7 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     }
     let mut ready_ns = 0;
     if fabric.has_faults || fabric.has_model {
-        match verdict::on_packet(fabric, qp, peer, m.len) {
+        match judge(fabric, qp, (peer.device.get(), peer.port.get()), m.len, Some(peer)) {
             // The second packet of `Twice` is known by its number, and answered without being executed again.
             Verdict::Pass(ready) => ready_ns = ready,
             Verdict::Twice(ready) => {
@@ -79,8 +78,9 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     match outcome {
         Outcome::Done { status: wc_status::SUCCESS, .. } => {
             let next = (psn + packets) & 0xff_ffff;
-            qp.sq.psn.set(next);
+            // In this order: if this process dies in between, the packet is one of the past, which is answered.
             peer.resp.psn.set(next);
+            qp.sq.psn.publish(next);
             Outcome::Done { status: wc_status::SUCCESS, ready_ns }
         }
         Outcome::Done { .. } | Outcome::NotReady(_) | Outcome::Lost => outcome,
@@ -90,9 +90,10 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
 #[inline]
 fn execute(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u64) -> Outcome {
     match m.what.opcode {
-        wr_opcode::SEND | wr_opcode::SEND_WITH_IMM => receive::receive(fabric, qp, peer, m, ready_ns),
+        wr_opcode::SEND | wr_opcode::SEND_WITH_IMM | wr_opcode::SEND_WITH_INV => {
+            receive::receive(fabric, qp, peer, m, ready_ns)
+        }
         wr_opcode::RDMA_WRITE | wr_opcode::RDMA_WRITE_WITH_IMM => rdma::write(fabric, qp, peer, m, ready_ns),
-        wr_opcode::SEND_WITH_INV => receive::receive_invalidating(fabric, qp, peer, m, ready_ns),
         wr_opcode::RDMA_READ => rdma::read(fabric, qp, peer, m),
         _ => rdma::atomic(fabric, qp, peer, m),
     }
@@ -101,6 +102,7 @@ fn execute(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u
 /// Executes a request that names a shared receive queue, which must be of the domain of the queue pair.
 #[inline(never)]
 fn execute_xrc(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_ns: u64) -> Outcome {
+    peer.resp.srqn.set(m.to.srqn);
     match xrc::find(fabric, m.to.srqn, peer.xrcd.get()) {
         // Neither memory is this process': the sender's own timer does it.
         Some((queue, _held)) if m.memory.pid.is_some() && queue.owner.get() != fabric.token() => Outcome::Lost,

@@ -11,7 +11,7 @@ use crate::engine::{Errno, Result, Srq, Xrcd, XrcdOpen};
 use crate::sys::{
     IBV_SRQ_INIT_ATTR_CQ, IBV_SRQ_INIT_ATTR_PD, IBV_SRQ_INIT_ATTR_RESERVED, IBV_SRQ_INIT_ATTR_TYPE,
     IBV_SRQ_INIT_ATTR_XRCD, IBV_SRQ_LIMIT, IBV_SRQ_MAX_WR, IBV_SRQT_BASIC, IBV_SRQT_XRC, IBV_XRCD_INIT_ATTR_FD,
-    IBV_XRCD_INIT_ATTR_OFLAGS, IBV_XRCD_INIT_ATTR_RESERVED, ibv_context, ibv_pd, ibv_srq, ibv_srq_attr,
+    IBV_XRCD_INIT_ATTR_OFLAGS, IBV_XRCD_INIT_ATTR_RESERVED, ibv_context, ibv_cq, ibv_pd, ibv_srq, ibv_srq_attr,
     ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_xrcd, ibv_xrcd_init_attr,
 };
 use crate::verbs::context::adapter;
@@ -31,44 +31,30 @@ pub(crate) struct SharedQueue {
 /// `ibv_create_srq(3)`: writes the granted sizes back.
 pub(crate) unsafe extern "C" fn ibv_create_srq(pd: *mut ibv_pd, init: *mut ibv_srq_init_attr) -> *mut ibv_srq {
     // SAFETY: `pd` is allocated, and `init` readable and writable (rule V).
-    pointer(unsafe { create(pd, (*init).srq_context, &mut (*init).attr) })
+    pointer(unsafe { create(pd, (*init).srq_context, &mut (*init).attr, None) })
 }
 
-unsafe fn create(pd: *mut ibv_pd, user: *mut c_void, attr: &mut ibv_srq_attr) -> Result<*mut ibv_srq> {
-    // SAFETY: `pd` is allocated, as the callers of `ibv_create_srq` and `create_srq_ex` say, and so its context open.
-    let (domain, hca) = unsafe { (SoftPd::of(pd), adapter((*pd).context)) };
-    let event_number = events::reserve();
-    let engine = hca.create_srq(&domain.engine, attr.max_wr, attr.max_sge, 0, event_number)?;
-    Ok(hand_out(pd, user, attr, engine, event_number))
-}
-
-unsafe fn create_xrc(init: &mut ibv_srq_init_attr_ex) -> Result<*mut ibv_srq> {
-    if init.xrcd.is_null() || init.cq.is_null() {
-        return Err(Errno(libc::EINVAL));
-    }
-    // SAFETY: what the attributes name lives, as the caller of `create_srq_ex` says; so does the domain's context.
-    let (pd, hca, xrcd, cq) = unsafe {
-        let hca = adapter((*init.pd).context);
-        (SoftPd::of(init.pd), hca, SoftXrcd::of(init.xrcd), &SoftCq::of(init.cq.cast()).engine)
+/// Makes a queue; with `xrc` for connections of that domain, whose receives complete there.
+/// # Safety
+/// `pd` is allocated; the domain and the queue that `xrc` names are not destroyed.
+unsafe fn create(
+    pd: *mut ibv_pd,
+    user: *mut c_void,
+    attr: &mut ibv_srq_attr,
+    xrc: Option<(*mut ibv_xrcd, *mut ibv_cq)>,
+) -> Result<*mut ibv_srq> {
+    // SAFETY: the caller says that the domain, and so its context, and what `xrc` names live.
+    let (context, hca, domain, xrc) = unsafe {
+        let xrc = xrc.map(|(xrcd, cq)| (SoftXrcd::of(xrcd), &SoftCq::of(cq.cast()).engine));
+        ((*pd).context, adapter((*pd).context), SoftPd::of(pd), xrc)
     };
-    let event_number = events::reserve();
-    let engine = hca.create_xrc_srq(&pd.engine, xrcd, cq, init.attr.max_wr, init.attr.max_sge, event_number)?;
-    Ok(hand_out(init.pd, init.srq_context, &mut init.attr, engine, event_number))
-}
-
-fn hand_out(pd: *mut ibv_pd, user: *mut c_void, attr: &mut ibv_srq_attr, engine: Srq, number: u64) -> *mut ibv_srq {
+    let number = events::reserve();
+    let engine = hca.create_srq(&domain.engine, attr.max_wr, attr.max_sge, number, xrc)?;
     (attr.max_wr, attr.max_sge, _) = engine.query();
-    let public = ibv_srq {
-        // SAFETY: both callers made the queue in this domain.
-        context: unsafe { (*pd).context },
-        srq_context: user,
-        pd,
-        handle: engine.number(),
-        ..ibv_srq::default()
-    };
+    let public = ibv_srq { context, srq_context: user, pd, handle: engine.number(), ..ibv_srq::default() };
     let srq = SoftSrq::hand_out(public, SharedQueue { engine, number });
     events::enter(number, srq);
-    srq
+    Ok(srq)
 }
 
 /// `ibv_create_srq_ex(3)` for what the inline function does not itself turn into [`ibv_create_srq`].
@@ -82,14 +68,14 @@ pub(crate) unsafe extern "C" fn create_srq_ex(_ctx: *mut ibv_context, init: *mut
         Err(Errno(libc::EINVAL))
     } else if kind == IBV_SRQT_BASIC {
         // SAFETY: the mask says that there is a domain.
-        unsafe { create(init.pd, init.srq_context, &mut init.attr) }
+        unsafe { create(init.pd, init.srq_context, &mut init.attr, None) }
     } else if kind != IBV_SRQT_XRC {
         Err(Errno(libc::EOPNOTSUPP))
-    } else if mask & for_xrc != for_xrc {
+    } else if mask & for_xrc != for_xrc || init.xrcd.is_null() || init.cq.is_null() {
         Err(Errno(libc::EINVAL))
     } else {
-        // SAFETY: the mask says what is there; null is looked for.
-        unsafe { create_xrc(init) }
+        // SAFETY: the mask says what is there, and neither is null.
+        unsafe { create(init.pd, init.srq_context, &mut init.attr, Some((init.xrcd, init.cq))) }
     };
     pointer(result)
 }
