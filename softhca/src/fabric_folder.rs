@@ -143,6 +143,19 @@ fn is_stale(folder: &Path, maker: u32) -> bool {
     }
 }
 
+/// Returns the newest libsofthca.so: of an installation or package, beside the command, or in cargo's `deps` below it.
+/// # Errors
+/// There is none.
+pub fn library_of(command: &Path) -> anyhow::Result<PathBuf> {
+    let beside = command.parent().unwrap_or(Path::new("/"));
+    let paths = ["", "deps", "../lib", "../lib/softhca", "../lib64/softhca"]
+        .map(|folder| beside.join(folder).join("libsofthca.so"));
+    let found = paths.into_iter().filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path))).max();
+    found.map(|(_, path)| path).with_context(|| {
+        format!("libsofthca.so is not in {}: build it with `cargo build -p softhca`", beside.display())
+    })
+}
+
 /// Returns the configuration that the environment names.
 /// # Errors
 /// It cannot be read or is wrong, or there is no such profile.

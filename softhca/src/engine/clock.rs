@@ -63,7 +63,13 @@ mod tests {
 
     #[test]
     fn drift_offset_and_mask_apply_in_this_order() {
-        let spec = ClockSpec { frequency_hz: 1_000_000, offset: 10, drift_ppm: 100.0, mask_bits: 8 };
-        assert_eq!(ticks(&spec, 1_000_000_000), (1_000_000 + 100 + 10) % 256);
+        for (frequency_hz, offset, drift_ppm, mask_bits, expected) in [
+            (1_000_000, 10, 100.0, 8, (1_000_000 + 100 + 10) % 256),
+            (156_250_000, 0, -50_000.0, 64, 148_437_500),
+            (1_000_000_000, 1 << 60, 0.0, 64, 1_000_000_000 + (1 << 60)),
+        ] {
+            let spec = ClockSpec { frequency_hz, offset, drift_ppm, mask_bits };
+            assert_eq!(ticks(&spec, 1_000_000_000), expected);
+        }
     }
 }

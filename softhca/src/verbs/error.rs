@@ -14,35 +14,20 @@ pub(crate) fn set_errno(number: c_int) {
 
 /// For verbs that return 0 or an error number; `errno` is set too, as the real library does.
 pub(crate) fn number(result: Result<()>) -> c_int {
-    match result {
-        Ok(()) => 0,
-        Err(errno) => {
-            set_errno(errno.0);
-            errno.0
-        }
-    }
+    result.inspect_err(|errno| set_errno(errno.0)).map_or_else(|errno| errno.0, |()| 0)
 }
 
 /// For verbs that return a pointer: null with `errno`, which an error without a number leaves as it was.
 pub(crate) fn pointer<T>(result: Result<*mut T>) -> *mut T {
-    match result {
-        Ok(object) => object,
-        Err(errno) => {
-            if errno.0 != 0 {
-                set_errno(errno.0);
-            }
-            std::ptr::null_mut()
+    result.unwrap_or_else(|errno| {
+        if errno.0 != 0 {
+            set_errno(errno.0);
         }
-    }
+        std::ptr::null_mut()
+    })
 }
 
 /// For verbs that return 0 or -1 with `errno`.
 pub(crate) fn minus_one(result: Result<()>) -> c_int {
-    match result {
-        Ok(()) => 0,
-        Err(errno) => {
-            set_errno(errno.0);
-            -1
-        }
-    }
+    if number(result) == 0 { 0 } else { -1 }
 }

@@ -14,7 +14,9 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use anyhow::{Context, Result, ensure};
 use softhca::config::Config;
-use softhca::fabric_folder::{begin_run, is_fabric_name, make_private, named_folder, remove_stale_runs, run_folder};
+use softhca::fabric_folder::{
+    begin_run, is_fabric_name, library_of, make_private, named_folder, remove_stale_runs, run_folder,
+};
 use softhca::profiles::Name;
 
 const FABRIC: &str = "SOFTHCA_FABRIC";
@@ -49,7 +51,7 @@ pub(crate) fn run(
 ) -> Result<ExitCode> {
     let config_path = config.map(std::path::absolute).transpose()?;
     let config = config_path.as_deref().map(|path| Config::read(path, profile)).transpose()?;
-    let library = library()?;
+    let library = library_of(&std::env::current_exe()?)?;
     let folder = folder(fabric.or_else(|| config.as_ref().and_then(|config| config.fabric.as_deref())))?;
     let libraries = folder.path.join("lib");
     std::fs::create_dir_all(&libraries)?;
@@ -100,21 +102,6 @@ fn private_name() -> Result<PathBuf> {
     let mut random = [0_u8; 8];
     std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut random)?;
     Ok(run_folder(std::process::id(), u64::from_ne_bytes(random)))
-}
-
-/// The newest libsofthca.so: of an installation or package, beside this command, or in cargo's `deps` below it.
-fn library() -> Result<PathBuf> {
-    let command = std::env::current_exe()?;
-    let beside = command.parent().unwrap_or(Path::new("/"));
-    ["", "deps", "../lib", "../lib/softhca", "../lib64/softhca"]
-        .map(|folder| beside.join(folder).join("libsofthca.so"))
-        .into_iter()
-        .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
-        .max()
-        .map(|(_, path)| path)
-        .with_context(|| {
-            format!("libsofthca.so is not in {}: build it with `cargo build -p softhca`", beside.display())
-        })
 }
 
 fn in_front(first: &OsStr, variable: &str) -> OsString {

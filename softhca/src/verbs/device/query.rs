@@ -259,13 +259,9 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
     count as isize
 }
 
-/// Types of a GID as rdma-core's own tools know them.
-const TYPE_IB_ROCE_V1: u32 = 0;
-const TYPE_ROCE_V2: u32 = 1;
-
-/// `ibv_query_gid_type`, which `ibv_devinfo` asks.
+/// `ibv_query_gid_type`, which `ibv_devinfo` asks: 1 for `RoCE` v2, 0 for all others.
 pub(crate) unsafe extern "C" fn ibv_query_gid_type(ctx: *mut ibv_context, port: u8, index: u32, to: *mut u32) -> c_int {
-    let known = |gid: Gid| if gid.kind == gid_kind::ROCE_V2 { TYPE_ROCE_V2 } else { TYPE_IB_ROCE_V1 };
+    let known = |gid: Gid| u32::from(gid.kind == gid_kind::ROCE_V2);
     // SAFETY: `ctx` is open, and `to` writable (rule V).
     minus_one(unsafe { gid(adapter(ctx), u32::from(port), index).map(|gid| to.write(known(gid))) })
 }

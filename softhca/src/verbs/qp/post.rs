@@ -191,16 +191,12 @@ mod tests {
     }
 
     #[test]
-    fn immediate_data_is_read_where_there_is_some() {
-        let mut made = made(wr_opcode::SEND_WITH_IMM, &[]);
+    fn of_other_members_only_those_of_the_opcode_are_read() {
+        let mut made_imm = made(wr_opcode::SEND_WITH_IMM, &[]);
         // SAFETY: a field of a local.
-        unsafe { (&raw mut (*made.as_mut_ptr()).__bindgen_anon_1.imm_data).write(9) };
+        unsafe { (&raw mut (*made_imm.as_mut_ptr()).__bindgen_anon_1.imm_data).write(9) };
         // SAFETY: a request for such a queue pair.
-        assert_eq!(unsafe { request(qp_type::RC, made.as_ptr()) }.imm, 9);
-    }
-
-    #[test]
-    fn a_write_is_read_with_its_place_alone() {
+        assert_eq!(unsafe { request(qp_type::RC, made_imm.as_ptr()) }.imm, 9);
         let mut made = made(wr_opcode::RDMA_WRITE, &[]);
         // SAFETY: a field of a local.
         unsafe { (&raw mut (*made.as_mut_ptr()).wr.rdma).write(Rdma { remote_addr: 4096, rkey: 3 }) };
