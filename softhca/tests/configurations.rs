@@ -30,130 +30,71 @@ impl Chance {
         ((x ^ (x >> 31)) % limit as u64) as usize
     }
 
-    fn of<'a>(&mut self, list: &[&'a str]) -> &'a str {
-        list[self.below(list.len())]
+    fn of<'a>(&mut self, list: &'a str) -> &'a str {
+        let nth = self.below(list.split('|').count());
+        list.split('|').nth(nth).unwrap()
     }
 }
 
-const INTEGERS: &[&str] = &[
-    "0",
-    "1",
-    "2",
-    "3",
-    "64",
-    "1000",
-    "20000000",
-    "60000000000",
-    "4294967295",
-    "31536000000000000",
-    "-1",
-    "255",
-    "256",
-    "49151",
-    "65535",
-    "65536",
-    "4294967296",
-    "9223372036854775807",
-    "-9223372036854775808",
-    "18446744073709551615",
-];
-const FLOATS: &[&str] =
-    &["0.0", "0.5", "1.0", "100.0", "0.001", "1e6", "-0.0", "1e-300", "1e300", "-1.0", "inf", "-inf", "nan", "3"];
-const GUIDS: &[&str] = &[
-    "\"0x5e00000000000100\"",
-    "\"0xfffffffffffffffd\"",
-    "\"0xffffffffffffffff\"",
-    "\"0x0\"",
-    "\"0x\"",
-    "\"+e00:0000:0000:0001\"",
-    "7",
-];
-const NAMES: &[&str] = &["\"a\"", "\"softhca1\"", "\"\"", "\"a b\"", "\"../x\"", "\"\\u0000\"", "\"ü\"", "4"];
-const LAYERS: &[&str] = &["\"infiniband\"", "\"ethernet\"", "\"token ring\""];
-const GIDS: &[&str] = &[
-    "[{ gid = \"fe80::1\", index = 300 }, \"fe80::2\"]",
-    "[{ gid = \"10.0.0.1\", type = \"RoCE v1\" }]",
-    "[{ gid = \"fe80::1\", index = 4294967295 }]",
-    "[{ index = 3 }]",
-    "[\"fe80::1\"]",
-    "[\"10.0.0.1\", \"10.0.0.1\"]",
-    "[]",
-    "[\"::\"]",
-    "[\"ff02::1\"]",
-    "[4]",
-];
-const MTUS: &[&str] = &["256", "4096", "1500"];
-const STATES: &[&str] = &["\"active\"", "\"down\"", "\"up\""];
-const STATUSES: &[&str] = &["\"REM_ACCESS_ERR\"", "\"IBV_WC_WR_FLUSH_ERR\"", "\"tm_err\"", "\"SUCCESS\"", "\"\""];
-const EVENTS: &[&str] = &["\"PORT_ERR\"", "\"QP_FATAL\"", "\"IBV_EVENT_CLIENT_REREGISTER\"", "\"COMM_EST\""];
-const ERRNOS: &[&str] = &["\"ENOMEM\"", "\"EIO\"", "\"0\""];
-const PKEYS: &[&str] = &["[0xffff]", "[0]", "[]", "[65536]"];
+const INTEGERS: &str = "0|1|2|3|64|1000|20000000|60000000000|4294967295|31536000000000000|-1|255|256|49151|65535|65536|\
+    4294967296|9223372036854775807|-9223372036854775808|18446744073709551615";
+const FLOATS: &str = "0.0|0.5|1.0|100.0|0.001|1e6|-0.0|1e-300|1e300|-1.0|inf|-inf|nan|3";
+const GUIDS: &str =
+    r#""0x5e00000000000100"|"0xfffffffffffffffd"|"0xffffffffffffffff"|"0x0"|"0x"|"+e00:0000:0000:0001"|7"#;
+const NAMES: &str = r#""a"|"softhca1"|""|"a b"|"../x"|"\u0000"|"ü"|4"#;
+const LAYERS: &str = r#""infiniband"|"ethernet"|"token ring""#;
+const GIDS: &str = concat!(
+    r#"[{ gid = "fe80::1", index = 300 }, "fe80::2"]|[{ gid = "10.0.0.1", type = "RoCE v1" }]|"#,
+    r#"[{ gid = "fe80::1", index = 4294967295 }]|[{ index = 3 }]|["fe80::1"]|["10.0.0.1", "10.0.0.1"]|[]|["::"]|"#,
+    r#"["ff02::1"]|[4]"#,
+);
+const MTUS: &str = "256|4096|1500";
+const STATES: &str = r#""active"|"down"|"up""#;
+const STATUSES: &str = r#""REM_ACCESS_ERR"|"IBV_WC_WR_FLUSH_ERR"|"tm_err"|"SUCCESS"|"""#;
+const EVENTS: &str = r#""PORT_ERR"|"QP_FATAL"|"IBV_EVENT_CLIENT_REREGISTER"|"COMM_EST""#;
+const ERRNOS: &str = r#""ENOMEM"|"EIO"|"0""#;
+const PKEYS: &str = "[0xffff]|[0]|[]|[65536]";
 
-const PROFILES: &[&str] = &["\"mlx5\"", "\"rxe\"", "\"irdma\"", "\"bnxt_re\"", "\"minimal\"", "\"mlx4\""];
-const PREFIXES: &[&str] = &["\"fe80:0000:0000:0001\"", "\"0xfe80000000000001\"", "\"fe80\""];
-const FLAGS: &[&str] = &["true", "false", "1"];
-const NUMBERS: &[&str] = &["\"einval\"", "\"ENOMEM\"", "\"unset\"", "\"eopnotsupp\"", "\"EIO\""];
-const WORDS: &[&str] =
-    &["\"no\"", "\"skip\"", "\"compact\"", "\"both\"", "\"accepted\"", "\"wqe\"", "\"exact\"", "\"disabled\""];
-const GROUPS: &[&str] = &["[]", "[\"port\", \"qp\"]", "[\"everything\"]"];
-const ATOMICS: &[&str] = &["\"none\"", "\"hca\"", "\"some\""];
-const GID: &[&str] = &["\"fe80::7\"", "\"::\"", "\"gid\""];
+const PROFILES: &str = r#""mlx5"|"rxe"|"irdma"|"bnxt_re"|"minimal"|"mlx4""#;
+const PREFIXES: &str = r#""fe80:0000:0000:0001"|"0xfe80000000000001"|"fe80""#;
+const FLAGS: &str = "true|false|1";
+const NUMBERS: &str = r#""einval"|"ENOMEM"|"unset"|"eopnotsupp"|"EIO""#;
+const WORDS: &str = r#""no"|"skip"|"compact"|"both"|"accepted"|"wqe"|"exact"|"disabled""#;
+const GROUPS: &str = r#"[]|["port", "qp"]|["everything"]"#;
+const ATOMICS: &str = r#""none"|"hca"|"some""#;
+const GID: &str = r#""fe80::7"|"::"|"gid""#;
 
-type Key = (&'static str, &'static [&'static str]);
+/// Keys, and their values.
+type Keys = (&'static str, &'static str);
 
-const DEVICE: &[Key] = &[
-    ("name", NAMES),
+const DEVICE: &[Keys] = &[
+    ("name fw_ver", NAMES),
     ("link_layer", LAYERS),
     ("node_guid", GUIDS),
-    ("vendor_id", INTEGERS),
-    ("vendor_part_id", INTEGERS),
-    ("fw_ver", NAMES),
-    ("numa_node", INTEGERS),
-    ("latency_ns", INTEGERS),
+    ("vendor_id vendor_part_id numa_node latency_ns speed", INTEGERS),
     ("bandwidth_gbps", FLOATS),
-    ("speed", INTEGERS),
     ("profile", PROFILES),
 ];
-const LIMITS: &[Key] = &[
-    ("max_qp", INTEGERS),
-    ("max_qp_wr", INTEGERS),
-    ("max_cqe", INTEGERS),
-    ("max_sge", INTEGERS),
-    ("max_inline", INTEGERS),
-    ("max_msg_sz", INTEGERS),
-    ("gid_table_len", INTEGERS),
-    ("atomics", ATOMICS),
-];
-const BEHAVIOUR: &[Key] = &[
-    ("atomic_access_without_cap", NUMBERS),
-    ("optional_access", NUMBERS),
-    ("purge_cq_on_destroy", WORDS),
-    ("srq_wr_lost_on_destroy", WORDS),
-    ("srq", FLAGS),
-    ("cq_ex", FLAGS),
-    ("ah_by_index", FLAGS),
+const LIMITS: &[Keys] =
+    &[("max_qp max_qp_wr max_cqe max_sge max_inline max_msg_sz gid_table_len", INTEGERS), ("atomics", ATOMICS)];
+const BEHAVIOUR: &[Keys] = &[
+    ("atomic_access_without_cap optional_access create_qp_errno_on_limit errno_sge", NUMBERS),
+    ("purge_cq_on_destroy srq_wr_lost_on_destroy inline_grant send_before_rts fork", WORDS),
+    ("srq cq_ex ah_by_index retry7_endless", FLAGS),
     ("async_events", GROUPS),
-    ("create_qp_errno_on_limit", NUMBERS),
-    ("errno_sge", NUMBERS),
-    ("inline_grant", WORDS),
-    ("send_before_rts", WORDS),
-    ("retry7_endless", FLAGS),
-    ("fork", WORDS),
     ("refused_timestamp_bits", INTEGERS),
 ];
-const CLOCK: &[Key] =
-    &[("frequency_hz", INTEGERS), ("offset", INTEGERS), ("drift_ppm", FLOATS), ("mask_bits", INTEGERS)];
-const PORT: &[Key] = &[
+const CLOCK: &[Keys] = &[("frequency_hz offset mask_bits", INTEGERS), ("drift_ppm", FLOATS)];
+const PORT: &[Keys] = &[
     ("subnet_prefix", PREFIXES),
     ("network", NAMES),
-    ("lid", INTEGERS),
-    ("sm_lid", INTEGERS),
+    ("lid sm_lid", INTEGERS),
     ("mtu", MTUS),
     ("state", STATES),
     ("gids", GIDS),
     ("pkeys", PKEYS),
 ];
-const ACTIONS: &[(&str, &[Key])] = &[
+const ACTIONS: &[(&str, &[Keys])] = &[
     ("drop", &[]),
     ("delay", &[("delay_ns", INTEGERS)]),
     ("duplicate", &[]),
@@ -162,25 +103,17 @@ const ACTIONS: &[(&str, &[Key])] = &[
     ("post-send-error", &[("errno", ERRNOS)]),
     ("registration-error", &[("errno", ERRNOS)]),
     ("cq-overrun", &[]),
-    ("link-down", &[("at_ns", INTEGERS), ("for_ns", INTEGERS)]),
+    ("link-down", &[("at_ns for_ns", INTEGERS)]),
     ("link-up", &[("at_ns", INTEGERS)]),
     ("event", &[("event", EVENTS), ("at_ns", INTEGERS)]),
-    ("event", &[("event", &["\"LID_CHANGE\""]), ("at_ns", INTEGERS), ("lid", INTEGERS)]),
-    ("event", &[("event", &["\"GID_CHANGE\""]), ("at_ns", INTEGERS), ("gid", GID), ("gid_index", INTEGERS)]),
-    ("event", &[("event", &["\"PKEY_CHANGE\""]), ("at_ns", INTEGERS), ("pkey", INTEGERS), ("pkey_index", INTEGERS)]),
+    ("event", &[("event", "\"LID_CHANGE\""), ("at_ns lid", INTEGERS)]),
+    ("event", &[("event", "\"GID_CHANGE\""), ("at_ns gid_index", INTEGERS), ("gid", GID)]),
+    ("event", &[("event", "\"PKEY_CHANGE\""), ("at_ns pkey pkey_index", INTEGERS)]),
 ];
-const SELECTION: &[Key] = &[
-    ("device", NAMES),
-    ("port", INTEGERS),
-    ("from_lid", INTEGERS),
-    ("nth", INTEGERS),
-    ("count", INTEGERS),
-    ("fraction", FLOATS),
-    ("seed", INTEGERS),
-];
+const SELECTION: &[Keys] = &[("device", NAMES), ("port from_lid nth count seed", INTEGERS), ("fraction", FLOATS)];
 
-fn some(text: &mut String, chance: &mut Chance, keys: &[Key], one_in: usize) {
-    for (key, values) in keys {
+fn some(text: &mut String, chance: &mut Chance, keys: &[Keys], one_in: usize) {
+    for (key, values) in keys.iter().flat_map(|(keys, values)| keys.split(' ').map(move |key| (key, values))) {
         if chance.below(one_in) == 0 {
             writeln!(text, "{key} = {}", chance.of(values)).unwrap();
         }
@@ -217,7 +150,7 @@ fn file(chance: &mut Chance) -> String {
         let at = chance.below(text.len());
         if text.is_char_boundary(at) {
             text.truncate(at);
-            text.push_str(chance.of(&["=", "[[", "\"", "\u{0}", "{"]));
+            text.push_str(chance.of("=|[[|\"|\u{0}|{"));
         }
     }
     text

@@ -1,85 +1,24 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The core clock: width, drift and offset of its own for each adapter, and the times in completions.
+//! The times in completions, and in the trace.
 
 mod engine_support;
 
 use std::sync::Arc;
 
-use engine_support::{Adapter, Folder, Settings, Side, described, spec, wait};
-use softhca::engine::codes::qp_state;
-use softhca::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, ClockSpec, Cq, Fabric, Hca};
-
-const SECOND: u64 = 1_000_000_000;
-
-fn adapter(clock: ClockSpec) -> Adapter {
-    described(|spec| spec.devices[0].clock = clock)
-}
+use engine_support::{Settings, Side, adapter, described, wait};
+use softhca::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Cq, Hca};
 
 fn host(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
     // SAFETY: `time` is a place for the answer.
     assert_eq!(unsafe { libc::clock_gettime(clock, &raw mut time) }, 0);
-    time.tv_sec as u64 * SECOND + time.tv_nsec as u64
+    time.tv_sec as u64 * 1_000_000_000 + time.tv_nsec as u64
 }
 
 fn around<T>(clock: libc::clockid_t, read: impl FnOnce() -> T) -> (u64, T, u64) {
     let before = host(clock);
     let value = read();
     (before, value, host(clock))
-}
-
-#[test]
-fn a_clock_follows_the_hosts_by_its_frequency_drift_and_offset() {
-    for (frequency_hz, drift_ppm, offset) in
-        [(SECOND, 0.0, 0), (156_250_000, 0.0, 77), (SECOND, 250.0, 0), (SECOND, -50_000.0, 1 << 60)]
-    {
-        let hca = adapter(ClockSpec { frequency_hz, offset, drift_ppm, mask_bits: 64 });
-        let (before, ticks, after) = around(libc::CLOCK_MONOTONIC, || hca.read_clock());
-        let expected = |ns: u64| {
-            let seconds = ns as f64 / SECOND as f64;
-            seconds * frequency_hz as f64 * (1.0 + drift_ppm / 1e6)
-        };
-        let ticks = ticks.wrapping_sub(offset) as f64;
-        // A microsecond aside for rounding.
-        let slack = frequency_hz as f64 / 1e6;
-        assert!(
-            ticks >= expected(before) - slack && ticks <= expected(after) + slack,
-            "{frequency_hz} Hz, {drift_ppm} ppm: {ticks} is not between {} and {}",
-            expected(before),
-            expected(after)
-        );
-    }
-}
-
-#[test]
-fn two_adapters_of_a_fabric_have_clocks_of_their_own() {
-    let folder = Folder::new();
-    let mut spec = spec(&folder.0);
-    let mut other = spec.devices[0].clone();
-    other.ports[0].lid = 2;
-    other.clock = ClockSpec { offset: 1 << 50, ..ClockSpec::USUAL };
-    spec.devices.push(other);
-    let fabric = Fabric::join(spec).unwrap();
-    let (first, second) = (fabric.open(0).unwrap(), fabric.open(1).unwrap());
-    let (before, ticks, after) = (first.read_clock(), second.read_clock(), first.read_clock());
-    assert!((before..=after).contains(&(ticks - (1 << 50))));
-}
-
-#[test]
-fn a_narrow_clock_wraps_and_differences_go_on() {
-    let hca = adapter(ClockSpec { mask_bits: 16, ..ClockSpec::USUAL }); // 65.536 us
-    let (mut last, mut wraps, mut ticks) = (hca.read_clock(), 0, 0);
-    let (began, first) = (host(libc::CLOCK_MONOTONIC), last);
-    while wraps < 20 {
-        let now = hca.read_clock();
-        assert!(now < 1 << 16);
-        wraps += u32::from(now < last);
-        ticks += now.wrapping_sub(last) & 0xffff;
-        last = now;
-    }
-    let took = host(libc::CLOCK_MONOTONIC) - began;
-    // Whole turns are missed where the machine pauses this test; nothing is counted that did not pass.
-    assert!(ticks <= took + 1000 && ticks >= 19 << 16, "{ticks} ticks from {first} in {took} ns");
 }
 
 fn timed(hca: &Arc<Hca>, flags: u32) -> (Side, Side, Cq) {
@@ -89,13 +28,12 @@ fn timed(hca: &Arc<Hca>, flags: u32) -> (Side, Side, Cq) {
     a.replace((&cq, &cq), None);
     a.connect(b.qp.number(), &settings);
     b.connect(a.qp.number(), &settings);
-    assert_eq!(a.qp.state(), qp_state::RTS);
     (a, b, cq)
 }
 
 #[test]
 fn completions_carry_when_they_completed_not_when_they_were_polled() {
-    let hca = adapter(ClockSpec::USUAL);
+    let hca = adapter();
     let (a, b, cq) = timed(&hca, CQ_TIMESTAMP_RAW | CQ_TIMESTAMP_WALL);
     b.recv(1, 0, 64);
     let wall = host(libc::CLOCK_REALTIME);
@@ -110,6 +48,20 @@ fn completions_carry_when_they_completed_not_when_they_were_polled() {
     let (early, late) = (wall.0 - 500_000, wall.1 + 500_000);
     assert!((early..=late).contains(&done.ts_wall), "{} in {early}..={late}", done.ts_wall);
     assert_eq!(wait(&b.recv_cq).ts_raw, 0, "a queue that was not asked for times has none");
+}
+
+#[test]
+fn a_completion_between_polls_without_and_with_times_has_that_of_the_change() {
+    let hca = adapter();
+    let (a, b, cq) = timed(&hca, CQ_TIMESTAMP_RAW);
+    (0..2).for_each(|_| b.recv(1, 0, 64));
+    assert_eq!(cq.poll_each(1, |_, _| ()), 0);
+    a.send(2, 0, 8);
+    let (before, between, changed) = (hca.read_clock(), wait(&cq), hca.read_clock());
+    assert!((before..=changed).contains(&between.ts_raw));
+    assert_eq!(between.ts_wall, 0, "the queue was not asked for the time of day");
+    a.send(3, 0, 8);
+    assert!(wait(&cq).ts_raw >= changed, "its own");
 }
 
 #[test]

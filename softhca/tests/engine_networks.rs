@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which ports reach each other: several adapters of one or both kinds, several fabrics, networks, and partition keys.
+//! Which ports reach each other: several adapters of one or both kinds, networks, and partition keys; and ports whose
+//! tables a script changes.
 
 mod engine_support;
 
 use std::sync::Arc;
 
 use engine_support::{Adapter, Folder, Settings, Side, described, global, lid, none, spec, wait};
-use softhca::engine::codes::{attr_mask as m, gid_kind, link_layer, qp_type, wc_status};
-use softhca::engine::{AhAttr, Errno, Fabric, FabricSpec, Gid, Hca, QpAttr};
+use softhca::behaviour::Events;
+use softhca::engine::codes::{attr_mask as m, event, gid_kind, link_layer, qp_type, wc_status};
+use softhca::engine::faults::{FaultAction, FaultRule};
+use softhca::engine::{AhAttr, Change, Errno, Fabric, FabricSpec, Gid, Hca, QpAttr};
 
 fn gid(last: u8) -> [u8; 16] {
     let mut raw = [0; 16];
@@ -89,29 +92,6 @@ fn adapters_of_different_link_layers_share_a_fabric_and_do_not_meet() {
     }
 }
 
-#[test]
-fn two_fabrics_do_not_meet_though_all_their_names_are_the_same() {
-    let (one, other) = (Folder::new(), Folder::new());
-    let infiniband = link_layer::INFINIBAND;
-    let (here, there) = (adapters(&one, &[infiniband; 2]), adapters(&other, &[infiniband; 2]));
-    let settings = quick();
-    let side = |hca: &Arc<Hca>| Side::new(hca, 4096, &settings);
-    let (a, b, c, d) = (side(&here[0]), side(&here[1]), side(&there[0]), side(&there[1]));
-    assert_eq!((a.qp.number(), b.qp.number()), (c.qp.number(), d.qp.number()));
-    for (from, to, n) in [(&a, &b, 1), (&b, &a, 0), (&c, &d, 1), (&d, &c, 0)] {
-        from.init(&settings);
-        from.ready_towards(to.qp.number(), &settings, address(n, infiniband));
-    }
-    d.recv(1, 0, 64);
-    a.send(2, 0, 8);
-    assert!(none(&a.send_cq), "its own peer has no receive request yet");
-    b.recv(4, 0, 64);
-    assert_eq!((wait(&a.send_cq).status, wait(&b.recv_cq).wr_id), (0, 4));
-    assert!(none(&d.recv_cq), "what the one fabric sends does not arrive in the other");
-    c.send(3, 0, 8);
-    assert_eq!((wait(&c.send_cq).status, wait(&d.recv_cq).wr_id), (0, 1));
-}
-
 fn in_networks(folder: &Folder, networks: [&str; 3]) -> Vec<Arc<Hca>> {
     let mut spec = spec(&folder.0);
     let one = spec.devices[0].clone();
@@ -134,16 +114,8 @@ fn ports_of_different_networks_do_not_reach_each_other() {
     let folder = Folder::new();
     let all = in_networks(&folder, ["a", "b", "a"]);
     for (i, j) in [(0, 2), (2, 0), (1, 1), (0, 1), (1, 2)] {
-        let settings = quick();
-        let (from, to) = (Side::new(&all[i], 4096, &settings), Side::new(&all[j], 4096, &settings));
-        for (side, peer, at) in [(&from, &to, j), (&to, &from, i)] {
-            side.init(&settings);
-            side.ready_towards(peer.qp.number(), &settings, lid(at as u16 + 1));
-        }
-        to.recv(1, 0, 64);
-        from.send(1, 0, 8);
         let is_one = i % 2 == j % 2;
-        assert_eq!(wait(&from.send_cq).status == 0, is_one, "{i} to {j}");
+        assert_eq!(send(&all, [link_layer::INFINIBAND; 2], i, j) == wc_status::SUCCESS, is_one, "{i} to {j}");
     }
 }
 
@@ -191,7 +163,7 @@ fn may_talk(a: usize, b: usize) -> bool {
 #[test]
 fn connections_are_within_a_partition_and_have_a_full_member() {
     let hca = adapter();
-    let settings = Settings { retry_cnt: 0, timeout: 4, ..Settings::default() };
+    let settings = quick();
     for (i, j) in (0..KEYS.len()).flat_map(|i| (0..KEYS.len()).map(move |j| (i, j))) {
         let (a, b) = (side(&hca, &settings, i), side(&hca, &settings, j));
         a.ready(b.qp.number(), &settings);
@@ -218,4 +190,109 @@ fn datagrams_of_another_partition_are_not_taken() {
         assert_eq!(wait(&a.send_cq).status, 0, "the sender never knows");
         assert_eq!(none(&b.recv_cq), !may_talk(i, j), "{:#x} to {:#x}", KEYS[i], KEYS[j]);
     }
+}
+
+/// The usual adapter with a second GID, whose port undergoes `change` after some seconds.
+fn changing(folder: &Folder, seconds: u64, kind: u32, change: Change) -> FabricSpec {
+    let mut spec = spec(&folder.0);
+    spec.devices[0].ports[0].gids.push(Gid { raw: gid(2), kind: gid_kind::IB });
+    let action = FaultAction::Event(kind, Some(change));
+    spec.faults.push(FaultRule { at_ns: seconds * 1_000_000_000, ..FaultRule::always(action) });
+    spec
+}
+
+/// A connection to LID 1 from the second GID; `None` if the port has changed before it was made.
+fn connect(hca: &Arc<Hca>) -> Option<(Side, Side)> {
+    let settings = &quick();
+    let (a, b) = (Side::new(hca, 4096, settings), Side::new(hca, 4096, settings));
+    for (side, peer) in [(&a, &b), (&b, &a)] {
+        side.init(settings);
+        let dgid = hca.spec().ports[0].gids[0].raw;
+        let mut address = global(dgid, 1);
+        address.grh.sgid_index = 1;
+        hca.create_ah(&side.pd, &address).ok()?.destroy().unwrap();
+        side.ready_towards(peer.qp.number(), settings, address);
+    }
+    b.recv(1, 0, 64);
+    a.send(1, 0, 8);
+    (wait(&a.send_cq).status == 0).then_some((a, b))
+}
+
+/// How a message ends on a connection made before the change, after the change was reported.
+fn after(kind: u32, change: Change, vanish_kills: bool) -> (Arc<Hca>, Side, u32) {
+    for seconds in [1, 4, 16, 64] {
+        let folder = Folder::new();
+        let mut spec = changing(&folder, seconds, kind, change);
+        spec.devices[0].behaviour.gid_vanish_kills_rc = vanish_kills;
+        let hca = Fabric::join(spec).unwrap().open(0).unwrap();
+        let Some((a, b)) = connect(&hca) else { continue };
+        assert_eq!(hca.read_async_event().unwrap().kind, kind);
+        wait(&b.recv_cq);
+        b.recv(2, 0, 64);
+        a.send(2, 0, 8);
+        let status = wait(&a.send_cq).status;
+        return (hca, a, status);
+    }
+    panic!("the port always changed before a connection was made");
+}
+
+#[test]
+fn a_port_that_changes_its_lid_is_not_reached_by_the_old_one() {
+    let (hca, a, status) = after(event::LID_CHANGE, Change::Lid(9), false);
+    assert_eq!(status, wc_status::RETRY_EXC_ERR);
+    assert_eq!(hca.port(1).unwrap().lid, 9);
+    let settings = Settings { kind: qp_type::UD, ..quick() };
+    let (from, to) = (Side::new(&hca, 4096, &settings), Side::new(&hca, 4096, &settings));
+    from.connect(0, &settings);
+    to.connect(0, &settings);
+    for (dlid, arrives) in [(1, false), (9, true)] {
+        to.recv(1, 0, 64);
+        let ah = hca.create_ah(&from.pd, &lid(dlid)).unwrap();
+        from.datagram(&ah, to.qp.number());
+        assert_eq!(wait(&from.send_cq).status, 0);
+        assert_eq!(!none(&to.recv_cq), arrives, "to LID {dlid}");
+    }
+    drop(a);
+}
+
+#[test]
+fn a_gid_that_vanishes_stops_the_connections_of_adapters_that_look_it_up_for_each_packet() {
+    for kills in [true, false] {
+        let (hca, a, status) = after(event::GID_CHANGE, Change::Gid(1, Gid::default()), kills);
+        assert_eq!(status, if kills { wc_status::RETRY_EXC_ERR } else { 0 });
+        assert!(hca.port(1).unwrap().gids[1].is_empty());
+        let mut gone = global([0; 16], 1);
+        gone.grh.sgid_index = 1;
+        assert!(hca.create_ah(&a.pd, &gone).is_err(), "nothing can be sent from an empty row");
+    }
+}
+
+#[test]
+fn a_partition_key_that_changes_takes_its_connections_into_another_partition() {
+    // Both ends use the row: of two limited members of a partition neither talks to the other.
+    let (hca, _, status) = after(event::PKEY_CHANGE, Change::Pkey(0, 0x7fff), false);
+    assert_eq!(status, wc_status::RETRY_EXC_ERR);
+    assert_eq!(hca.port(1).unwrap().pkeys, [0x7fff]);
+}
+
+#[test]
+fn another_subnet_manager_is_shown_and_changes_no_connection() {
+    for kind in [event::SM_CHANGE, event::CLIENT_REREGISTER] {
+        let (hca, _, status) = after(kind, Change::SmLid(7), false);
+        assert_eq!((status, hca.port(1).unwrap().sm_lid), (0, 7));
+    }
+}
+
+#[test]
+fn a_change_is_made_though_its_event_is_not_raised() {
+    let folder = Folder::new();
+    let mut spec = changing(&folder, 0, event::LID_CHANGE, Change::Lid(9));
+    spec.devices[0].behaviour.async_events =
+        toml::from_str::<std::collections::BTreeMap<String, Events>>("of = [\"port\"]").unwrap()["of"];
+    // Told after the change, by the same thread.
+    let last = FaultRule::always(FaultAction::Event(event::PORT_ACTIVE, None));
+    spec.faults.push(FaultRule { at_ns: 1_000_000_000, ..last });
+    let hca = Fabric::join(spec).unwrap().open(0).unwrap();
+    assert_eq!(hca.read_async_event().unwrap().kind, event::PORT_ACTIVE);
+    assert_eq!(hca.port(1).unwrap().lid, 9);
 }

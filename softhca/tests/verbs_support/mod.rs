@@ -16,16 +16,8 @@ use softhca::sys::{
 const LIBRARY: &str = "SOFTHCA_TEST_LIBRARY";
 
 pub fn own_library() -> String {
-    let beside = PathBuf::from(env!("CARGO_BIN_EXE_softhca"));
-    let beside = beside.parent().unwrap();
-    [beside.join("deps/libsofthca.so"), beside.join("libsofthca.so")]
-        .into_iter()
-        .filter_map(|path| Some((path.metadata().ok()?.modified().ok()?, path)))
-        .max()
-        .expect("cargo builds libsofthca.so for the tests of this package")
-        .1
-        .to_string_lossy()
-        .into_owned()
+    let library = softhca::fabric_folder::library_of(Path::new(env!("CARGO_BIN_EXE_softhca")));
+    library.unwrap().to_string_lossy().into_owned()
 }
 
 /// Makes the command of an ignored test of this program, in the fabric in this folder.
