@@ -94,7 +94,9 @@ fn is_killed() {
             &|| plain.send_cq.destroy().unwrap(),
         ];
         let (before, rest) = steps.split_at(peers[4] as usize);
-        before.iter().for_each(|step| step());
+        for step in before {
+            step();
+        }
         println!("say: the next");
         told();
         rest[0]();
