@@ -364,7 +364,8 @@ static void usage(FILE *to) {
 }
 
 static bool has_size(const struct test *test, int bytes) {
-    return (bytes > 0 || test->zero_bytes) && (test->value != MESSAGES || bytes <= RATE_MOST_BYTES);
+    int least = test->zero_bytes ? 0 : 1;
+    return bytes >= least && (test->value != MESSAGES || bytes <= RATE_MOST_BYTES);
 }
 
 static bool has_rows(void) {
