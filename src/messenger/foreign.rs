@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Processes of other jobs, from spawn, connect or accept: which of them no communicator has any more.
 //!
-//! Used by `pml/parting.rs`, which ends the connections to them. Grade: setup. Threads: the owner's. Tests: below.
+//! Used by `pml/context.rs`, which ends the connections to them. Grade: setup. Threads: the owner's. Tests: below.
 
 use std::collections::HashMap;
 

@@ -3,8 +3,9 @@
 //!
 //! Sets the receive's status: `MPI_ERR_TRUNCATE` and the whole length if the message is too long, `MPI_ERR_INTERN` if
 //! its data cannot be unpacked. Called by `receive` and `incoming`. Grade: hot for whole messages. Threads: the one
-//! that has entered the PML. Tests: `pt2pt_truncation.c` and others in `hw-tests/mpi`.
+//! that has entered the PML. Tests: `pt2pt_truncation.c` and others in `hw-tests/mpi`, `device/local.rs` in `hw-tests`.
 
+use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
 use engine::messenger::arrived::{Arrived, Body};
@@ -16,11 +17,12 @@ use ibex_ffi::openmpi::sys;
 
 use super::finish::{Outcome, finish, note, note_not_put};
 use super::flight::Step;
-use super::instance::{Pml, State};
+use super::instance::{Pml, State, pml};
 use super::passage::{Protocol, Reason};
-use super::request::Request;
+use super::request::{Request, Transfer};
 use super::transfers::Bytes;
-use super::{datatype, flight, flow, getting, oneself, passage, pieces, reading, routing, watch};
+use super::{datatype, flight, flow, oneself, passage, pieces, reading, routing, watch};
+use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners};
 
 /// Delivers a whole message to a receive. `TOLD`: raises events.
@@ -157,7 +159,7 @@ pub(crate) unsafe fn announced(
         // SAFETY: P1: a matched receive into contiguous memory, with no transfer in progress.
         let is_read = unsafe {
             if from.as_local().is_some() {
-                getting::begin(pml, state, request, message, wanted)
+                get(pml, state, request, message, wanted)
             } else {
                 reading::begin(pml, state, request, message, (keys, wanted))
             }
@@ -228,4 +230,74 @@ unsafe fn note_match(request: NonNull<Request>, envelope: Envelope, length: usiz
     let r = unsafe { &mut *request.as_ptr() };
     let error = if length > r.core.extent.length { sys::MPI_ERR_TRUNCATE as i32 } else { sys::OPAL_SUCCESS };
     note(r, &Outcome { source: envelope.source(), tag: envelope.tag(), length, error });
+}
+
+/// Begins a single-copy read within the host: the shared-memory BTL reads the first `wanted` bytes (at least 1) of a
+/// message from the sender's memory to the buffer, mostly within the call. Returns false if the BTL cannot.
+///
+/// # Safety
+/// P1: a matched receive into contiguous memory, with no transfer in progress.
+unsafe fn get(
+    pml: &Pml,
+    state: &mut State,
+    request: NonNull<Request>,
+    (link, sender, memory): (Link, TransferId, Memory),
+    wanted: u64,
+) -> bool {
+    let (Some(shared), Some(from)) = (pml.shared_memory(), link.as_local()) else { return false };
+    // SAFETY: P1: the receive is not finished; P3.
+    let r = unsafe { &mut *request.as_ptr() };
+    r.core.link = link;
+    r.core.transfer = Transfer::Getting { sender, length: wanted };
+    let (to, data) = ((r.core.extent.start, wanted as usize), request.as_ptr().cast());
+    // SAFETY: P1: the receive is not finished; P3.
+    unsafe { watch::begins(r, Bytes::None.posted()) };
+    // SAFETY: P2: the BTL writes the memory until it calls `got`, and the receive is finished only there.
+    let is_begun = pml.within(state, || unsafe { shared.get(from, to, memory.address, Some(got), data) });
+    if !is_begun {
+        // SAFETY: P1: the receive is not finished, since `got` is not called if nothing is read; P3.
+        unsafe { (*request.as_ptr()).core.transfer = Transfer::None };
+    }
+    is_begun
+}
+
+/// `mca_btl_base_rdma_completion_fn_t`: the BTL has read the message, or has failed to.
+unsafe extern "C" fn got(
+    _btl: *mut sys::mca_btl_base_module_t,
+    _endpoint: *mut sys::mca_btl_base_endpoint_t,
+    _to: *mut c_void,
+    _handle: *mut sys::mca_btl_base_registration_handle_t,
+    _context: *mut c_void,
+    data: *mut c_void,
+    status: c_int,
+) {
+    fence("the end of a read", (), || {
+        let (Some(pml), Some(request)) = (pml(), NonNull::new(data.cast::<Request>())) else { return };
+        // SAFETY: P1: `data` is the receive that [`get`] passed to the BTL, which calls this once.
+        pml.with_state(|state| unsafe { has_got(pml, state, request, status == sys::OPAL_SUCCESS) });
+    });
+}
+
+/// Finishes a receive whose message the BTL has read. If the kernel forbids that, asks for copies.
+///
+/// # Safety
+/// P1: a receive whose transfer is `Getting`.
+unsafe fn has_got(pml: &Pml, state: &mut State, request: NonNull<Request>, is_read: bool) {
+    // SAFETY: P1: the receive is not finished; P3.
+    let r = unsafe { &mut *request.as_ptr() };
+    let Transfer::Getting { sender, length } = r.core.transfer else { return };
+    r.core.transfer = Transfer::None;
+    if is_read {
+        // SAFETY: P1: the receive is not finished; P3.
+        unsafe {
+            watch::ends(r, Bytes::Of { offset: 0, length }.posted());
+            flight::note(r, &Step::Fetched(sender, length));
+        }
+        routing::control(pml, state, r.core.link, &Header::Finished { request: sender.0, length });
+        // SAFETY: P1: the receive has all the data that it wants, and no transfer in progress.
+        unsafe { finish(state, request) };
+    } else {
+        // SAFETY: P1: a matched receive, now with no transfer in progress.
+        unsafe { pieces::ask(pml, state, request, (r.core.link, sender), (length, 0)) };
+    }
 }

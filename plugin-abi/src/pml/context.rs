@@ -2,21 +2,28 @@
 //! `pml_add_procs`, `pml_del_procs`, `pml_add_comm` and `pml_del_comm`: add and remove processes and communicators.
 //!
 //! Open MPI calls `pml_del_comm` when the last reference goes, in `MPI_Finalize` whatever is pending, or never; so it
-//! drops unexpected messages, and `pmlm_finalize` drops the rest. Context numbers are reused. Grade: setup. Threads:
-//! any. Tests: `hw-tests/mpi`.
+//! drops unexpected messages, and `pmlm_finalize` drops the rest. Context numbers are reused.
+//!
+//! **Processes of other jobs**, from spawn, connect or accept. Without a common communicator nothing can be sent to one,
+//! and it may end without notice. So this process parts from it (`Port::part`) with the last communicator, and forgets
+//! it when its connections have gone; until then the two can meet again. Grade: setup. Threads: any. Tests:
+//! `hw-tests/mpi`; of the partings: `connect_cycles.c`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 
+use engine::messenger::link::Link;
+use engine::messenger::rails::Sent;
+use engine::peer::PeerName;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::{release, sys};
 
 use super::communicator::Communicator;
 use super::incoming::deliver;
-use super::instance::{Rail, pml};
+use super::instance::{Pml, Rail, State, pml};
 use super::listening::follow;
 use super::progress::leave;
-use super::{component, flow, local, members, parting, rails};
+use super::{component, flow, local, members, rails};
 use crate::runtime::guard::fence;
 use crate::runtime::{listeners, modex};
 use crate::tool;
@@ -52,7 +59,7 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
         // SAFETY: P4: Open MPI has filled the communicator in.
         unsafe {
             (*comm).c_pml_comm = communicator.as_ptr().cast();
-            parting::joined(pml, &mut state, comm, context);
+            joined(pml, &mut state, comm, context);
         }
         for (envelope, message) in kept {
             flow::give_up(pml, &mut state, &message);
@@ -94,7 +101,7 @@ pub(crate) unsafe extern "C" fn pml_del_comm(comm: *mut sys::ompi_communicator_t
             for message in communicator.into_queues().into_remains().messages {
                 flow::give_up(pml, &mut state, &message.message);
             }
-            parting::left(pml, &mut state, context);
+            left(pml, &mut state, context);
         }
         leave(pml, state);
         // Last, because once this has returned another thread may get the same context number.
@@ -117,7 +124,7 @@ pub(crate) unsafe extern "C" fn pml_add_procs(procs: *mut *mut sys::ompi_proc_t,
                 return sys::OPAL_ERR_UNREACH;
             }
             if let Some(pml) = pml() {
-                parting::add(pml, process);
+                added(pml, process);
             }
         }
         // SAFETY: P4: `count` processes; the function reports those with another PML, and does not keep the name.
@@ -154,4 +161,76 @@ pub(crate) unsafe extern "C" fn pml_del_procs(procs: *mut *mut sys::ompi_proc_t,
         unsafe { local::remove(pml, std::slice::from_raw_parts(procs, count)) };
         sys::OPAL_SUCCESS
     })
+}
+
+/// Notes whether a new process belongs to another job.
+fn added(pml: &Pml, process: Process) {
+    if Process::me().is_some_and(|me| me.name().job != process.name().job)
+        && let Some(mut state) = pml.enter()
+    {
+        state.foreign.is_met = true;
+    }
+}
+
+/// Cancels the parting from the members of a new communicator.
+///
+/// # Safety
+/// P4: `comm` is a communicator that Open MPI has filled in.
+unsafe fn joined(pml: &Pml, state: &mut State, comm: *mut sys::ompi_communicator_t, context: u32) {
+    if !state.foreign.is_met {
+        return;
+    }
+    let Some(me) = Process::me().map(|me| modex::from_openmpi(me.name())) else { return };
+    // SAFETY: P4: `comm` is filled in, and has these ranks in its peers' group.
+    let names =
+        unsafe { 0..sys::ibex_comm_members(comm, 1) }.map(|rank| unsafe { sys::ibex_comm_member(comm, 1, rank) });
+    let names = names.map(|name| PeerName { job: (name >> 32) as u32, rank: name as u32 });
+    let members: Box<[PeerName]> = names.filter(|name| name.job != me.job).collect();
+    if members.is_empty() {
+        return;
+    }
+    for name in &members {
+        for link in state.foreign.parted.remove(name).unwrap_or_default() {
+            if let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) {
+                port.rejoin(link.to());
+            }
+        }
+    }
+    state.foreign.join(context, members);
+}
+
+/// Parts from members of a removed communicator that share no other one with this process.
+fn left(pml: &Pml, state: &mut State, context: u32) {
+    if !state.foreign.is_met {
+        return;
+    }
+    for name in state.foreign.leave(context) {
+        let links = rails::part(state, name);
+        for link in &links {
+            if let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) {
+                port.part(link.to());
+            }
+        }
+        state.foreign.parted.insert(name, links);
+    }
+    sweep(pml, state);
+}
+
+/// Forgets processes whose connections have gone since the parting.
+fn sweep(pml: &Pml, state: &mut State) {
+    let has_gone = |link: &Link| {
+        let port = pml.rails().get(link.rail()).and_then(Rail::enter);
+        port.is_none_or(|port| port.has_gone(link.to()))
+    };
+    let gone: Vec<_> = state.foreign.parted.extract_if(|_, links| links.iter().all(has_gone)).collect();
+    for (name, links) in gone {
+        rails::remove(state, name);
+        for link in links {
+            if let Some(rail) = pml.rails().get(link.rail())
+                && let Some(mut port) = rail.enter()
+            {
+                *rail.sent(&mut port, link.to()) = Sent::default();
+            }
+        }
+    }
 }

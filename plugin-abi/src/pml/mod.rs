@@ -12,9 +12,8 @@
 //!   closes the fast paths when tools start or stop listening), `notify` (reports the end of waits), `variables`
 //!   (performance variables), `flight` (the flight recorder).
 //! - Several ports: `rails` (which port), `striped` (long messages by all), `moving` (failover). Processes of the same
-//!   host: `shared_memory`, `local`, `backlog`, `getting`. Messages of this process to itself: `oneself`.
-//! - Peers: `peer` (looks one up), `parting` (processes of other jobs that leave). Records: `buffer`, `token`,
-//!   `first_receive`, `watched_reads`.
+//!   host: `shared_memory`, `local`, `backlog`. Messages of this process to itself: `oneself`.
+//! - `peer` looks a peer up. Records: `buffer`, `token`, `first_receive`.
 //!
 //! `engine::messenger` has the parts without MPI: matching, headers, the protocols' state machines, links.
 //!
@@ -51,7 +50,6 @@ mod finish;
 mod first_receive;
 mod flight;
 mod flow;
-mod getting;
 mod incoming;
 mod instance;
 mod libmpi;
@@ -61,7 +59,6 @@ mod members;
 mod moving;
 mod notify;
 mod oneself;
-mod parting;
 mod passage;
 mod peer;
 mod persistent;
@@ -83,7 +80,6 @@ mod transfers;
 mod transmit;
 mod variables;
 mod watch;
-mod watched_reads;
 
 #[cfg(test)]
 mod tests;

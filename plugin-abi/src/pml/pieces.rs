@@ -2,7 +2,7 @@
 //! Sends a long message as copied fragments, and unpacks them in order: if either side's data has gaps, or its memory
 //! cannot be registered. The state machine is `engine::messenger::rendezvous::copies`.
 //!
-//! Called by `accept`, `incoming`, `getting`, `reading`, `local` and `progress`. Grade: pending. Threads: the one that
+//! Called by `accept`, `incoming`, `reading`, `local` and `progress`. Grade: pending. Threads: the one that
 //! has entered the PML. Tests: below, `pml/tests.rs`, and `pt2pt_datatypes.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;

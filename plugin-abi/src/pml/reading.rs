@@ -4,17 +4,19 @@
 //!
 //! Other ports repeat the reads of a failed port; if none is left, the receiver asks for copies (`pieces`). The state
 //! machine is `engine::messenger::rendezvous::read`. Called by `accept`, `incoming` and `progress`. Grade: pending.
-//! Threads: the one that has entered the PML. Tests: `pml/tests.rs`.
+//! Threads: the one that has entered the PML. Tests: `pml/tests.rs`; of the events: `mpi_t_transfers.c` in
+//! `hw-tests/tools`, and `events.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 
+use engine::events::{self, EventGroup, GetComplete, GetStarted, Payload};
 use engine::messenger::header::{Header, Memory, PortKey};
 use engine::messenger::link::Link;
 use engine::messenger::rendezvous::read::{Part, Reading};
 use engine::messenger::transfer_id::TransferId;
 use engine::transport::Failed;
 use ibex_ffi::openmpi::sys;
-use ibex_ffi::verbs::RemoteSpan;
+use ibex_ffi::verbs::{RemoteSpan, Status};
 
 use super::finish::finish;
 use super::flight::Step;
@@ -22,9 +24,9 @@ use super::instance::{Pml, Rail, State};
 use super::passage::{self, Passage, Protocol, Reason};
 use super::request::{Request, Transfer};
 use super::transfers::{Bytes, Moved};
-use super::watched_reads::WatchedReads;
-use super::{flight, moving, pieces, resume, routing, striped, transmit, watch};
+use super::{flight, moving, pieces, resume, routing, striped, transfers, transmit, watch};
 use crate::runtime::memory::Registered;
+use crate::runtime::watch::{SAFETY, numbers};
 
 /// Shortest and longest read while several ports read a message, bytes. A port may have a lower limit.
 const PIECE: std::ops::RangeInclusive<u64> = 32 << 10..=1 << 20;
@@ -255,4 +257,65 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId, length:
         finish(state, request);
     }
     resume::answered(pml, state, counted);
+}
+
+/// Reads of a message whose events a tool wants: `ibex_get_started` when a read is posted, `ibex_get_complete` when its
+/// completion is polled, with the adapter's timestamp. Has the elements that these events share.
+#[derive(Clone, Copy, Debug)]
+struct WatchedReads {
+    /// Number of the read at offset 0. The number of another read is greater by twice its offset.
+    first: u64,
+    request: u64,
+    /// Address of the receive's data.
+    local: u64,
+    /// Address of the data in the sender's memory.
+    remote: u64,
+    /// Rank of the sender in the job.
+    peer: u32,
+}
+
+impl WatchedReads {
+    /// Makes the record of a receive that is about to read `wanted` bytes from `remote`; `None` if no tool wants it.
+    #[inline]
+    unsafe fn of(request: &mut Request, remote: u64, wanted: u64) -> Option<Box<WatchedReads>> {
+        let interest = events::interest();
+        if request.id == 0 || !(interest.has(GetStarted::TYPE) || interest.has(GetComplete::TYPE)) {
+            return None;
+        }
+        // SAFETY: P1: the receive is not finished, so its communicator lives; it is matched, so it has a source; P3.
+        let peer = unsafe { transfers::process(request.comm(), request.base().req_status.MPI_SOURCE) };
+        let local = request.core.extent.start.expose_provenance() as u64;
+        Some(Box::new(WatchedReads { first: numbers(wanted), request: request.id, local, remote, peer }))
+    }
+
+    /// Raises the event of a read that is about to be posted.
+    #[cold]
+    fn started(&self, part: Part) {
+        let WatchedReads { request, peer, .. } = *self;
+        let (operation, local, remote, bytes) = self.place(part);
+        events::stage(SAFETY, || GetStarted { operation, local, remote, bytes, peer, request });
+    }
+
+    /// Raises the event of a read that the port refused, because its connection has failed.
+    #[cold]
+    fn refused(&self, part: Part) {
+        self.done(part, Err(Failed { status: Status::FLUSHED, posted: false }));
+    }
+
+    /// Raises the event of a read that has completed or failed.
+    #[cold]
+    fn done(&self, part: Part, outcome: Result<(), Failed>) {
+        let WatchedReads { request, peer, .. } = *self;
+        let (operation, local, remote, bytes) = self.place(part);
+        let status = outcome.map_or_else(|failed| failed.status, |()| Status::SUCCESS).0;
+        let (mut group, thread) = (EventGroup::new(events::interest()), events::this_thread());
+        group.add(|| GetComplete { operation, local, remote, bytes, peer, status, request, thread });
+        crate::runtime::watch::stage(group, transfers::completion());
+    }
+
+    /// Returns the number of the read of a part, the part's local and remote address, and its length in bytes.
+    fn place(&self, Part { offset, length }: Part) -> (u64, u64, u64, u64) {
+        let (local, remote) = (self.local.wrapping_add(offset), self.remote.wrapping_add(offset));
+        (self.first.wrapping_add(2 * offset), local, remote, length.into())
+    }
 }
