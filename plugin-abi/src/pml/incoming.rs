@@ -20,7 +20,7 @@ use engine::transport::Immediate;
 use super::communicator::Communicator;
 use super::instance::{Pml, State};
 use super::request::{Owner, Request};
-use super::{accept, flow, passage, peer, pieces, reading, resume, watch};
+use super::{accept, flow, passage, peer, pieces, reading, watch};
 use crate::runtime::listeners::Listeners;
 use crate::runtime::token::Tag;
 
@@ -233,7 +233,7 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
         Header::Acknowledge { request } => reading::finished(pml, state, TransferId(request), 0),
         Header::Flow(word) => {
             if let Some(from) = answer() {
-                resume::heard(pml, state, from, word);
+                flow::heard(pml, state, from, word);
             }
         }
         Header::Pending(context) => {
@@ -243,7 +243,7 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
         }
         Header::More(context) => {
             if let Some(from) = answer() {
-                resume::more(pml, state, from, context);
+                flow::more(pml, state, from, context);
             }
         }
         // `moving` handles it; a process with one port sends none.

@@ -2,7 +2,7 @@
 //! Opens and closes the fast paths of short messages when tools start or stop listening.
 //!
 //! While a tool listens to any communicator, [`super::instance::unwatched`] returns `None`, which blocking receives
-//! test, and `notify.rs` watches the end of waits. On a communicator that a tool listens to, short sends find no link
+//! test, and waits are watched. On a communicator that a tool listens to, short sends find no link
 //! ([`Communicator::short_cut`]), and polls find a blocker in the first receive slot ([`Communicator::set_watched`]).
 //! Called by `component` ([`offer`]), and through the [`Raiser`] by `runtime/listeners.rs`. Grade: setup. Threads: any;
 //! changes are made with the PML entered.
@@ -11,8 +11,15 @@
 //! nothing entered; not at the end of libmpi's own calls, for collective operations and the like, where a callback that
 //! communicates could do harm. The program's messages have a tag of at least 0, or `MPI_ANY_TAG`; those of libmpi have
 //! other negative tags. Grade: pending. Tests: `hw-tests/tools/mpi_t_matching.c`.
+//!
+//! **The end of a wait.** A wait or test frees an ordinary request, which calls the PML (`persistent.rs`); a persistent
+//! one only becomes inactive. So while a tool listens, Open MPI's table of wait and test functions holds ours
+//! ([`watch_waits`]): they call the former function, then raise the event for such requests, and deliver due events.
+//! Grade: setup; our functions: on the path of watched requests. Tests: below; `hw-tests/mpi/events.c`.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering, fence as fence_of_memory};
 
 use engine::events;
 use engine::messenger::matching::ANY_TAG;
@@ -20,16 +27,17 @@ use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
 use super::instance::{Pml, pml, set_watched, unwatched};
-use super::notify;
 use super::request::Request;
-use crate::runtime::listeners::{self, Listeners, Raiser};
-use crate::runtime::watch;
+use super::watch;
+use crate::runtime::guard::fence;
+use crate::runtime::listeners::{self, Event, Listeners, Raiser};
+use crate::runtime::watch as serving;
 
 /// Registers this PML as the component that raises the events, if it was selected (`is_chosen`), or withdraws it.
 pub(crate) fn offer(is_chosen: bool) {
     listeners::raised_by(is_chosen.then_some(Raiser { change, watch, follow: follow_one, queues }));
     if !is_chosen {
-        return notify::watch_waits(false);
+        return watch_waits(false);
     }
     if pml().is_some_and(Pml::has_threads) {
         events::set_threads();
@@ -58,7 +66,7 @@ fn watch(is_watched: bool) -> bool {
         && is_new
     {
         set_watched(pml, is_watched);
-        notify::watch_waits(is_watched);
+        watch_waits(is_watched);
     }
     is_new
 }
@@ -87,8 +95,8 @@ pub(crate) unsafe fn follow(communicator: &Communicator) {
 /// Delivers due events at the end of a blocking call with this tag.
 #[inline(always)]
 pub(crate) fn returns(tag: i32) {
-    if watch::is_due() && is_programs(tag) {
-        watch::serve();
+    if serving::is_due() && is_programs(tag) {
+        serving::serve();
     }
 }
 
@@ -97,7 +105,7 @@ fn is_programs(tag: i32) -> bool {
 }
 
 /// Whether at least one of these requests is the PML's and belongs to the program (not to libmpi).
-pub(crate) unsafe fn has_programs(count: usize, requests: *mut *mut sys::ompi_request_t) -> bool {
+unsafe fn has_programs(count: usize, requests: *mut *mut sys::ompi_request_t) -> bool {
     (0..count).any(|index| {
         // SAFETY: P4: the array; P1: MPI holds its requests. The PML is not entered, but a tag is written only when its
         // request is made.
@@ -106,4 +114,167 @@ pub(crate) unsafe fn has_programs(count: usize, requests: *mut *mut sys::ompi_re
             request.is_some_and(|request| is_programs((*request.as_ptr()).core.tag))
         }
     })
+}
+
+/// Open MPI's `ompi_request_fns_t`, as an array of pointers: other threads may read an entry while it is replaced.
+type Table = [AtomicPtr<c_void>; FUNCTIONS];
+
+const FUNCTIONS: usize = size_of::<sys::ompi_request_fns_t>() / size_of::<*mut c_void>();
+
+/// An entry of Open MPI's table.
+struct Replaced {
+    /// Function before ours; null if ours was never installed.
+    former: AtomicPtr<c_void>,
+    /// Whether ours is installed, directly or below a hook that another library installed later.
+    is_in: AtomicBool,
+}
+
+impl Replaced {
+    const fn never() -> Self {
+        Replaced { former: AtomicPtr::new(null_mut()), is_in: AtomicBool::new(false) }
+    }
+}
+
+static REPLACED: [Replaced; FUNCTIONS] = [const { Replaced::never() }; FUNCTIONS];
+
+fn watch_waits(is_watched: bool) {
+    // SAFETY: Open MPI's table lives as long as the process, and Open MPI only reads it once MPI is initialised; all
+    // accesses of ours are atomic.
+    let table = unsafe { &*(&raw const sys::ompi_request_functions).cast::<Table>() };
+    // SAFETY: both types are `FUNCTIONS` function pointers.
+    let ours = unsafe { std::mem::transmute::<sys::ompi_request_fns_t, [*mut c_void; FUNCTIONS]>(OURS) };
+    exchange(table, &REPLACED, ours, is_watched);
+}
+
+/// Installs `ours` in the table (`is_watched`), or restores the former functions. If another library has hooked an
+/// entry meanwhile, ours stays below its hook: installed above it, the two would call each other for ever.
+fn exchange(table: &Table, replaced: &[Replaced; FUNCTIONS], ours: [*mut c_void; FUNCTIONS], is_watched: bool) {
+    for ((place, replaced), ours) in table.iter().zip(replaced).zip(ours) {
+        // One thread at a time is here. Release pairs with the fence in `former`, whose caller has found `ours`.
+        let (now, is_in) = (place.load(Ordering::Relaxed), replaced.is_in.load(Ordering::Relaxed));
+        if is_watched && !is_in {
+            replaced.former.store(now, Ordering::Relaxed);
+            replaced.is_in.store(true, Ordering::Relaxed);
+            place.store(ours, Ordering::Release);
+        } else if !is_watched && now == ours {
+            place.store(replaced.former.load(Ordering::Relaxed), Ordering::Release);
+            replaced.is_in.store(false, Ordering::Relaxed);
+        }
+    }
+}
+
+fn former() -> sys::ompi_request_fns_t {
+    // Pairs with the Release store of `ours`, which this thread has called.
+    fence_of_memory(Ordering::Acquire);
+    let functions = REPLACED.each_ref().map(|replaced| replaced.former.load(Ordering::Relaxed));
+    // SAFETY: each pointer came from the same entry of such a table, or is null, which is `None`.
+    unsafe { std::mem::transmute::<[*mut c_void; FUNCTIONS], sys::ompi_request_fns_t>(functions) }
+}
+
+const OURS: sys::ompi_request_fns_t = sys::ompi_request_fns_t {
+    req_test: Some(test),
+    req_test_any: Some(test_any),
+    req_test_all: Some(test_all),
+    req_test_some: Some(test_some),
+    req_wait: Some(wait),
+    req_wait_any: Some(wait_any),
+    req_wait_all: Some(wait_all),
+    req_wait_some: Some(wait_some),
+};
+
+type Place = *mut *mut sys::ompi_request_t;
+type Status = *mut sys::ompi_status_public_t;
+
+/// Calls the former function and then raises the events.
+unsafe fn after(count: usize, requests: Place, call: impl FnOnce(&sys::ompi_request_fns_t) -> Option<c_int>) -> c_int {
+    // SAFETY: P4: MPI's array. Asked before the call, because that frees the ordinary requests that are complete.
+    let is_programs = unsafe { has_programs(count, requests) };
+    let code = call(&former()).unwrap_or(sys::OPAL_ERROR);
+    // SAFETY: P4: MPI's array; the former function has set the entries of freed requests to `MPI_REQUEST_NULL`.
+    fence("the end of a wait", (), || unsafe { notify(count, requests) });
+    if is_programs {
+        fence("the end of a wait", (), serving::serve);
+    }
+    code
+}
+
+unsafe fn notify(count: usize, requests: Place) {
+    let Some(pml) = pml() else { return };
+    let Some(_state) = pml.enter() else { return };
+    for index in 0..count {
+        // SAFETY: P4: `index` is within the array.
+        let Some(mut request) = (unsafe { Request::from_raw(requests.add(index).read()) }) else { continue };
+        // SAFETY: P1: MPI still holds this request; P3.
+        let request = unsafe { request.as_mut() };
+        if request.shell.is_to_notify && request.base().req_state == sys::OMPI_REQUEST_INACTIVE {
+            request.shell.is_to_notify = false;
+            // SAFETY: P3; a persistent request holds a reference to its communicator, which is therefore alive.
+            unsafe { watch::request(request, Event::Notify) };
+        }
+    }
+}
+
+/// Defines our functions: each calls [`after`] with the former function and its array of requests.
+macro_rules! ours {
+    ($($name:ident is $former:ident of $count:expr, $requests:ident: ($($argument:ident: $type:ty),*);)*) => { $(
+        unsafe extern "C" fn $name($($argument: $type),*) -> c_int {
+            // SAFETY: P4: libmpi passes an array of that many requests.
+            unsafe { after($count, $requests, |former| Some((former.$former?)($($argument),*))) }
+        }
+    )* };
+}
+
+ours! {
+    test is req_test of 1, place: (place: Place, completed: *mut c_int, status: Status);
+    test_any is req_test_any of count, all: (count: usize, all: Place, index: *mut c_int, completed: *mut c_int, status: Status);
+    test_all is req_test_all of count, all: (count: usize, all: Place, completed: *mut c_int, statuses: Status);
+    test_some is req_test_some of count, all: (count: usize, all: Place, ended: *mut c_int, indices: *mut c_int, statuses: Status);
+    wait is req_wait of 1, place: (place: Place, status: Status);
+    wait_any is req_wait_any of count, all: (count: usize, all: Place, index: *mut c_int, status: Status);
+    wait_all is req_wait_all of count, all: (count: usize, all: Place, statuses: Status);
+    wait_some is req_wait_some of count, all: (count: usize, all: Place, ended: *mut c_int, indices: *mut c_int, statuses: Status);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn table(from: usize) -> [*mut c_void; FUNCTIONS] {
+        std::array::from_fn(|index| std::ptr::without_provenance_mut(from + index))
+    }
+
+    #[test]
+    fn what_another_has_hooked_in_between_stays_and_ours_is_not_put_above_it() {
+        let [first, ours, hooked] = [100, 200, 300].map(table);
+        let (places, replaced) = (first.map(AtomicPtr::new), [const { Replaced::never() }; FUNCTIONS]);
+        let now = || places.each_ref().map(|place| place.load(Ordering::Relaxed));
+        exchange(&places, &replaced, ours, false);
+        assert_eq!(now(), first);
+        for _ in 0..2 {
+            exchange(&places, &replaced, ours, true);
+            assert_eq!(now(), ours);
+        }
+        exchange(&places, &replaced, ours, false);
+        assert_eq!(now(), first);
+        exchange(&places, &replaced, ours, true);
+        places[0].store(hooked[0], Ordering::Relaxed);
+        for is_watched in [false, true, false] {
+            exchange(&places, &replaced, ours, is_watched);
+            assert_eq!(now()[0], hooked[0]);
+        }
+        assert_eq!(now()[1..], first[1..]);
+    }
+
+    #[test]
+    fn a_function_that_was_hooked_while_nobody_watched_is_called_by_ours() {
+        let [first, ours, hooked] = [100, 200, 300].map(table);
+        let (places, replaced) = (first.map(AtomicPtr::new), [const { Replaced::never() }; FUNCTIONS]);
+        exchange(&places, &replaced, ours, true);
+        exchange(&places, &replaced, ours, false);
+        places[0].store(hooked[0], Ordering::Relaxed);
+        exchange(&places, &replaced, ours, true);
+        assert_eq!(replaced[0].former.load(Ordering::Relaxed), hooked[0]);
+        exchange(&places, &replaced, ours, false);
+        assert_eq!(places[0].load(Ordering::Relaxed), hooked[0]);
+    }
 }

@@ -16,7 +16,7 @@ use super::backlog::Then;
 use super::incoming::{self, Incoming, Sender};
 use super::instance::{Pml, State, pml};
 use super::shared_memory::{EAGER, OTHER, SharedMemory};
-use super::{pieces, resume};
+use super::{flow, pieces};
 use crate::runtime::guard::fence;
 use crate::runtime::variables::now;
 use crate::runtime::{messages, modex};
@@ -164,7 +164,7 @@ fn send_waiting(pml: &Pml, state: &mut State, shared: &SharedMemory) -> usize {
             count += usize::from(then != Then::Turn);
             match then {
                 Then::Nothing => {}
-                Then::Turn => resume::has_turn(state, Link::local(to)),
+                Then::Turn => flow::has_turn(state, Link::local(to)),
                 // SAFETY: P1: this was a fragment of a send, which is therefore not finished.
                 Then::Piece(request) => unsafe { pieces::piece_done(pml, state, request) },
             }

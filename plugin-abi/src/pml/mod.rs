@@ -6,13 +6,13 @@
 //! - The process: `instance` (the state, and who may use it), `progress` (polls the ports).
 //! - Receive side: `incoming` (decodes a message, and keeps an unexpected one), `accept` (delivers it to its
 //!   receive), `reading` and `pieces` (long ones).
-//! - Send side: `protocol` (chooses the protocol), `routing` and `transmit` (post), `flow` and `resume` (flow control),
-//!   `finish` (completes requests).
+//! - Send side: `protocol` (chooses the protocol), `routing` and `transmit` (post), `flow` (flow control), `finish`
+//!   (completes requests).
 //! - Tools: `watch` and `transfers` (raise the events; `passage`: the protocol of a message), `listening` (opens and
-//!   closes the fast paths when tools start or stop listening), `notify` (reports the end of waits), `variables`
-//!   (performance variables), `flight` (the flight recorder).
-//! - Several ports: `rails` (which port), `striped` (long messages by all), `moving` (failover). Processes of the same
-//!   host: `shared_memory`, `local`, `backlog`. Messages of this process to itself: `oneself`.
+//!   closes the fast paths when tools start or stop listening, and reports the end of waits), `variables` (performance
+//!   variables), `flight` (the flight recorder).
+//! - Several ports: `rails` (which port; long messages by all), `moving` (failover). Processes of the same host:
+//!   `shared_memory`, `local`, `backlog`. Messages of this process to itself: `oneself`.
 //! - `peer` looks a peer up. Records: `buffer`, `token`, `first_receive`.
 //!
 //! `engine::messenger` has the parts without MPI: matching, headers, the protocols' state machines, links.
@@ -57,7 +57,6 @@ mod listening;
 mod local;
 mod members;
 mod moving;
-mod notify;
 mod oneself;
 mod passage;
 mod peer;
@@ -70,11 +69,9 @@ mod rails;
 mod reading;
 mod receive;
 mod request;
-mod resume;
 mod routing;
 mod send;
 mod shared_memory;
-mod striped;
 mod token;
 mod transfers;
 mod transmit;

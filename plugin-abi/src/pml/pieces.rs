@@ -21,7 +21,7 @@ use super::instance::{Pml, Rail, State};
 use super::request::{Request, Transfer};
 use super::transfers::Bytes;
 use super::transmit::{self, Transmitted};
-use super::{flight, moving, passage, rails, resume, routing, striped, token, watch};
+use super::{flight, flow, moving, passage, rails, routing, token, watch};
 use crate::runtime::messages;
 
 /// Maximum number of fragments of a message in flight.
@@ -109,7 +109,7 @@ pub(crate) fn wanted(
     }
     state.transfers.end(sender);
     // SAFETY: P1: the send is not finished.
-    let counted = unsafe { resume::counted(r) };
+    let counted = unsafe { flow::counted(r) };
     // SAFETY: P1: the send is not finished.
     unsafe { flight::note(r, &Step::Answered { number: sender, wants_copies: true }) };
     let sending = Transfer::Sending { state: Sending::new(asked, MOST), receiver, is_starved: false };
@@ -120,10 +120,10 @@ pub(crate) fn wanted(
         unsafe { watch::goes(r, |_| Some(passage::wanted(pml, state, link, why))) };
     }
     // SAFETY: R3: the receiver will not read the message.
-    unsafe { striped::put_back(pml, r.core.link, announced) };
+    unsafe { rails::put_back(pml, r.core.link, announced) };
     // SAFETY: P1: a send whose transfer is `Sending`, and which is not in `state.starved`.
     unsafe { send(pml, state, request) };
-    resume::answered(pml, state, counted);
+    flow::answered(pml, state, counted);
 }
 
 /// Sends as many fragments as may be in flight. Without a free buffer the send waits for one, in [`State::starved`].

@@ -23,7 +23,7 @@ use super::instance::{Pml, Rail, State, pml};
 use super::request::{Request, Transfer};
 use super::token::{self, Record};
 use super::transfers::Bytes;
-use super::{finish, local, moving, passage, pieces, reading, resume, transfers, transmit, watch};
+use super::{finish, flow, local, moving, passage, pieces, reading, transfers, transmit, watch};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::failures;
@@ -98,7 +98,7 @@ fn have_turns(pml: &Pml, state: &mut State) {
         before = after;
     }
     for link in std::mem::take(&mut state.flow.turns) {
-        resume::in_turn(pml, state, link);
+        flow::in_turn(pml, state, link);
     }
 }
 
@@ -343,7 +343,7 @@ fn handle_request(
             Some(Record::Read(request)) => reading::read_done(pml, state, request, rail, outcome),
             Some(Record::Sent(request)) if outcome.is_ok() => sent_without_buffer(pml, state, request),
             Some(Record::Sent(_)) => _ = transmit::failed(state),
-            Some(Record::Turn) if outcome.is_ok() => resume::has_turn(state, Link::new(rail, to)),
+            Some(Record::Turn) if outcome.is_ok() => flow::has_turn(state, Link::new(rail, to)),
             // The failure of the peer was reported before.
             Some(Record::Turn) | None => {}
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Chooses the protocol of a send that has a request, and begins it: eager, synchronous, announced or pending.
 //!
-//! Called by `send`, and by `resume` for sends that were pending. Grade: hot for a copied message, else pending.
+//! Called by `send`, and by `flow` for sends that were pending. Grade: hot for a copied message, else pending.
 //! Threads: the one that has entered the PML, and no port. Tests: `pt2pt_modes.c` and others in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
@@ -19,7 +19,7 @@ use super::passage::{self, Reason};
 use super::request::{Mode, Request, Role, Transfer};
 use super::transfers::Bytes;
 use super::transmit::{self, Transmitted};
-use super::{finish, flight, flow, oneself, rails, routing, striped, watch};
+use super::{finish, flight, flow, oneself, rails, routing, watch};
 
 /// Begins a send by `link`.
 pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Request>, link: Link) {
@@ -140,7 +140,7 @@ unsafe fn announce(
     };
     let others = match registered {
         // SAFETY: P2, M3: the memory may be read until the send is finished, and its registrations end before.
-        Some(_) => unsafe { striped::register(pml, state, r.core.link, r.core.extent) },
+        Some(_) => unsafe { rails::register(pml, state, r.core.link, r.core.extent) },
         None => Vec::new(),
     };
     let (link, rails) = (r.core.link, 1 + others.len());
@@ -150,7 +150,7 @@ unsafe fn announce(
     match registered {
         Some(registered) if pml.has_several() => {
             let registered = std::iter::once((link.rail(), registered)).chain(others.iter().copied());
-            striped::announce(pml, state, link, (of, sender, memory), registered);
+            rails::announce(pml, state, link, (of, sender, memory), registered);
         }
         _ => _ = routing::control(pml, state, link, &Header::Announce(of, sender.0, memory)),
     }

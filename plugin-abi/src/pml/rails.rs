@@ -1,19 +1,28 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! With several ports: which of them reach a peer, and which one its messages use.
+//! With several ports: which of them reach a peer, which one its messages use, and which read a long message.
 //!
 //! The home differs by peer, so that the ports share the load. `engine::messenger::rails` has the records. With one
-//! port, [`links_to`] and [`part`] are used, and functions that test for it, such as [`route`]. Grade: hot for [`note`]
-//! and [`route`], else setup. Threads: the one that has entered the PML; for [`note`], a port. Tests: `pml/tests.rs`,
-//! and `rail_down.c` in `hw-tests/mpi`.
+//! port, [`links_to`] and [`part`] are used, and functions that test for it, such as [`route`]. A long message is
+//! announced with the keys of several ports; the receiver reads (`reading`) by those of its ports that are connected to
+//! one of them ([`ways`]), and the others begin to connect, for the next message. Grade: hot for [`note`] and
+//! [`route`], pending for long messages, else setup. Threads: the one that has entered the PML; for [`note`], a port.
+//! Tests: `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
 
+use engine::messenger::header::{Header, Match, Memory, PortKey};
 use engine::messenger::link::{Account, Link};
 use engine::messenger::rails::Peer;
+use engine::messenger::transfer_id::TransferId;
 use engine::peer::PeerName;
 use engine::select::address;
 use ibex_ffi::openmpi::process::Process;
+use ibex_ffi::openmpi::sys;
 
+use super::datatype::Extent;
 use super::instance::{Pml, Rail, State};
+use super::request::Transfer;
+use super::routing;
 use crate::runtime::device::Port;
+use crate::runtime::memory::Registered;
 use crate::runtime::modex;
 
 /// Returns the link that messages to the peer of `link` use now.
@@ -156,5 +165,86 @@ pub(crate) fn note(rail: &Rail, port: &mut Port, link: Link, is_posted: bool) {
     sent.count = sent.count.wrapping_add(1);
     if is_posted {
         port.note_message(link.to());
+    }
+}
+
+/// Shortest message that several ports read, bytes: two reads of the least length.
+pub(crate) const SHORTEST: usize = 64 << 10;
+
+/// Index of a rail, and a registration with its port.
+pub(crate) type OfRail = (usize, Registered);
+
+/// Returns the links by which a message can be read now, with the sender's keys; for a message shorter than
+/// [`SHORTEST`] one, preferably that of the announcement.
+pub(super) fn ways(pml: &Pml, state: &mut State, from: Link, keys: &[PortKey], wanted: u64) -> Vec<(Link, u32)> {
+    let Some(peer) = of(pml, state, from) else { return Vec::new() };
+    let links = state.several.peers[peer].links.iter().copied();
+    let mut ways: Vec<(Link, u32)> = links
+        .filter_map(|link| {
+            let mut port = pml.rails().get(link.rail())?.enter()?;
+            let remote = u32::from(port.partner(link.to())?);
+            let key = keys.iter().find(|key| key.port == remote)?.key;
+            let is_usable = !port.is_down() && has_not_failed(&port, link);
+            // The port that announced the message is connected, or is about to be.
+            (is_usable && (link.rail() == from.rail() || port.is_ready(link.to()))).then_some((link, key))
+        })
+        .collect();
+    if wanted < SHORTEST as u64 {
+        ways.sort_by_key(|(link, _)| link.rail() != from.rail());
+        ways.truncate(1);
+    }
+    ways
+}
+
+/// Registers a message with the other ports that reach its receiver, if it is long enough to be read by several.
+///
+/// # Safety
+/// P2, M3: the data of a send, whose registrations [`put_back`] ends before the send is finished.
+pub(crate) unsafe fn register(pml: &Pml, state: &mut State, home: Link, extent: Extent) -> Vec<OfRail> {
+    if !pml.has_several() || extent.length < SHORTEST {
+        return Vec::new();
+    }
+    let Some(peer) = of(pml, state, home) else { return Vec::new() };
+    let links = state.several.peers[peer].links.iter().filter(|link| link.rail() != home.rail());
+    let registered = links.filter(|link| is_usable(pml, **link)).filter_map(|link| {
+        let rail = pml.rails().get(link.rail())?;
+        let access = sys::MCA_RCACHE_ACCESS_REMOTE_READ;
+        // SAFETY: P2, M3: mapped until the send is finished, and [`put_back`] ends the registration before.
+        let registered = unsafe { rail.port().memory().register(extent.start.cast(), extent.length, access) };
+        Some((link.rail(), registered?))
+    });
+    registered.collect()
+}
+
+/// Announces a message that these ports can read. A key travels with the number of its port, because `routing` may send
+/// the announcement by another port.
+pub(crate) fn announce(
+    pml: &Pml,
+    state: &mut State,
+    link: Link,
+    (of, sender, memory): (Match, TransferId, Memory),
+    registered: impl Iterator<Item = OfRail>,
+) {
+    let key = |(rail, registered): OfRail| {
+        let rail = pml.rails().get(rail)?;
+        Some(PortKey { port: u32::from(rail.port().index()), key: registered.rkey() })
+    };
+    let keys = PortKey::encode(&registered.filter_map(key).collect::<Vec<_>>());
+    let header = Header::AnnounceKeyed(of, sender.0, memory).encode();
+    routing::bytes(pml, state, link, &[header.as_slice(), &keys].concat());
+}
+
+/// Ends the registrations of an announced message.
+///
+/// # Safety
+/// R3: the receiver has read the message, or will not read it.
+pub(crate) unsafe fn put_back(pml: &Pml, home: Link, transfer: Transfer) {
+    let Transfer::Announced { registered, others, .. } = transfer else { return };
+    let home = registered.map(|registered| (home.rail(), registered));
+    for (rail, registered) in home.into_iter().chain(others) {
+        if let Some(rail) = pml.rails().get(rail) {
+            // SAFETY: R3: the receiver has read the message, or will not read it.
+            unsafe { rail.port().memory().put_back(registered) };
+        }
     }
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads a long message from the sender's memory into the user's buffer: by the port that announced it, or by several
-//! ports at once (`striped`).
+//! ports at once (`rails`).
 //!
 //! Other ports repeat the reads of a failed port; if none is left, the receiver asks for copies (`pieces`). The state
 //! machine is `engine::messenger::rendezvous::read`. Called by `accept`, `incoming` and `progress`. Grade: pending.
@@ -24,7 +24,7 @@ use super::instance::{Pml, Rail, State};
 use super::passage::{self, Passage, Protocol, Reason};
 use super::request::{Request, Transfer};
 use super::transfers::{Bytes, Moved};
-use super::{flight, moving, pieces, resume, routing, striped, transfers, transmit, watch};
+use super::{flight, flow, moving, pieces, rails, routing, transfers, transmit, watch};
 use crate::runtime::memory::Registered;
 use crate::runtime::watch::{SAFETY, numbers};
 
@@ -65,7 +65,7 @@ pub(crate) unsafe fn begin(
     (link, sender, memory): (Link, TransferId, Memory),
     (keys, wanted): (&[PortKey], u64),
 ) -> bool {
-    let ways = if keys.is_empty() { vec![(link, memory.key)] } else { striped::ways(pml, state, link, keys, wanted) };
+    let ways = if keys.is_empty() { vec![(link, memory.key)] } else { rails::ways(pml, state, link, keys, wanted) };
     // SAFETY: P1: a receive that is not finished; P3.
     let r = unsafe { &mut *request.as_ptr() };
     let piece = match ways.len() as u64 {
@@ -243,7 +243,7 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId, length:
     // SAFETY: P1: in `state.transfers` until now; P3.
     let r = unsafe { &mut *request.as_ptr() };
     // SAFETY: P1: the send is not finished.
-    let counted = unsafe { resume::counted(r) };
+    let counted = unsafe { flow::counted(r) };
     let transfer = std::mem::replace(&mut r.core.transfer, Transfer::None);
     let moved = Bytes::Of { offset: 0, length: length.min(r.core.extent.length as u64) }.completed();
     // SAFETY: P1: the send is not finished, and its transfer ends here; P3; R3: the receiver has read.
@@ -252,11 +252,11 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId, length:
         // raised when it was posted.
         watch::begins(r, Bytes::None.completed());
         watch::ends(r, moved);
-        striped::put_back(pml, r.core.link, transfer);
+        rails::put_back(pml, r.core.link, transfer);
         flight::note(r, &Step::Answered { number: sender, wants_copies: false });
         finish(state, request);
     }
-    resume::answered(pml, state, counted);
+    flow::answered(pml, state, counted);
 }
 
 /// Reads of a message whose events a tool wants: `ibex_get_started` when a read is posted, `ibex_get_complete` when its

@@ -16,8 +16,8 @@ use ibex_ffi::openmpi::sys;
 
 use super::datatype::{Convertor, Data, Extent};
 use super::libmpi;
+use super::rails::OfRail;
 use super::reading::Reads;
-use super::striped::OfRail;
 use crate::runtime::free_list::{FreeList, Linked};
 use crate::runtime::listeners::Spec;
 use crate::runtime::memory::Registered;

@@ -33,7 +33,7 @@ pub(crate) fn bytes(pml: &Pml, state: &mut State, link: Link, message: &[u8]) ->
     by_home(pml, state, link, |link| transmit::control_by(pml, link, message))
 }
 
-/// Queues the turn of messages to a peer that pend for room ([`super::resume::has_turn`]).
+/// Queues the turn of messages to a peer that pend for room ([`super::flow::has_turn`]).
 pub(crate) fn queue_turn(pml: &Pml, state: &mut State, link: Link) {
     match (link.as_local(), pml.shared_memory()) {
         (Some(to), Some(shared)) => state.backlog.queue_turn(shared, to),

@@ -8,8 +8,8 @@ use super::operation::Bytes;
 use super::steps::{Step, TAGS, Wanted, step};
 use super::*;
 use crate::pml::instance::JOB_HAS_ENDED;
+use crate::pml::rails::SHORTEST;
 use crate::pml::request::Owner;
-use crate::pml::striped::SHORTEST;
 use proptest::prelude::*;
 
 /// Lengths around the shortest message that several ports read, bytes.
