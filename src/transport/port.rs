@@ -10,15 +10,12 @@ mod admission;
 mod closing;
 mod connect;
 mod divert;
-mod error;
 mod establish;
 mod fail;
 mod open;
-mod parting;
 mod partner;
 mod poll;
 mod send;
-mod shown;
 #[cfg(any(test, feature = "stand-in"))]
 mod stand_in;
 mod waiting;
@@ -29,7 +26,7 @@ mod tests;
 use admission::Admission;
 use closing::Closing;
 
-pub use error::PortError;
+pub use open::PortError;
 pub use poll::Polled;
 pub use send::{Refused, Sent};
 #[cfg(any(test, feature = "stand-in"))]

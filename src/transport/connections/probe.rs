@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! When peers are probed. A dead peer shows only when a request to it fails. If the runtime does not end the job
 //! (`mpirun --enable-recovery`), a rank that merely waits for a dead peer would wait for ever. `port/connect.rs` checks
-//! whether probes of idle peers are due; off unless `btl_ibex_probe_interval` is set. `port/parting.rs` probes peers
+//! whether probes of idle peers are due; off unless `btl_ibex_probe_interval` is set. `port/closing.rs` probes peers
 //! that have left all communicators. Setup grade. Threads: the port's. Tests: the device tests in `hw-tests`, and
 //! `port/tests/partings.rs`.
 

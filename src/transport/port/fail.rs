@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fails a connection: reports it once, with the reason, and then fails all its requests. Called by the port's other
-//! files; calls only `waiting.rs`, `closing.rs` and `shown.rs`. Setup grade. Threads: the port's. Tests: `tests.rs`.
+//! files; calls only `waiting.rs` and `closing.rs`. Shows the flight recorder the peers, this one's failure included.
+//! Setup grade. Threads: the port's. Tests: `tests.rs`.
 
 use super::Port;
 use crate::counters::{add, subtract};
-use crate::flight;
+use crate::flight::{self, PeerFlight, PeerState};
 use crate::transport::adapter::{Adapter, QueuePair as _};
 use crate::transport::completion::Completion;
 use crate::transport::connections::connection::Phase;
@@ -13,6 +14,9 @@ use crate::transport::connections::retransmission::Retransmission;
 use crate::transport::watch;
 use crate::transport::work_request::EndpointId;
 use std::io;
+
+/// Number of peers that are shown at a time.
+const AT_ONCE: usize = 64;
 
 impl<A: Adapter> Port<A> {
     /// Gives a connection up: reports it once, fails its waiting requests, and lets the adapter flush the posted ones.
@@ -84,5 +88,46 @@ impl<A: Adapter> Port<A> {
     #[must_use]
     pub fn take_untold(&mut self) -> Vec<String> {
         std::mem::take(&mut self.untold)
+    }
+
+    /// Copies the state of some peers to the flight recorder's file, for `ibex top` and `ibex explain --live`: a bounded
+    /// number each time, so that thousands of peers cost no more at once. Called after the counters were copied.
+    pub(super) fn show_peers(&mut self) {
+        let count = self.connections.count();
+        for _ in 0..count.min(AT_ONCE) {
+            let next = if (self.next_shown as usize) < count { self.next_shown } else { 0 };
+            self.next_shown = next + 1;
+            self.show_peer(EndpointId::from_index(next));
+        }
+    }
+
+    fn show_peer(&self, to: EndpointId) {
+        if let Some(peer) = self.peer_shown(to) {
+            flight::show_peer(&peer);
+        }
+    }
+
+    pub(super) fn peer_shown(&self, to: EndpointId) -> Option<PeerFlight> {
+        let (peer, connection) = (self.connections.name(to)?, self.connections.get(to)?);
+        let (queue, retransmission) = (&connection.queue, connection.retransmission);
+        let state = match connection.phase() {
+            Phase::Connecting => PeerState::Connecting,
+            Phase::Ready => PeerState::Ready,
+            Phase::Diverted => PeerState::Diverted,
+            Phase::Failed => PeerState::Failed,
+        };
+        Some(PeerFlight {
+            peer,
+            port: self.index(),
+            state,
+            queue_pairs: (connection.number(), connection.handshake.remote_queue_pair()),
+            posted: queue.posted().into(),
+            in_flight: queue.in_flight(),
+            waiting: u32::try_from(queue.waiting()).unwrap_or(u32::MAX),
+            asked: connection.handshake.times_asked(),
+            timeout: retransmission.exponent,
+            retries: retransmission.retries,
+            time: 0,
+        })
     }
 }

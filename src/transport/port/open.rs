@@ -4,10 +4,11 @@
 
 use super::admission::Admission;
 use super::closing::Closing;
-use super::{ASYNC_INTERVAL, Atomics, Attributes, Directory, Diversion, Port, PortError, Setup};
+use super::{ASYNC_INTERVAL, Atomics, Attributes, Directory, Diversion, Port, Setup};
 use crate::connect::carriers::NetworkCarriers;
 use crate::connect::{Identity, host};
 use crate::counters::{Counters, add};
+use crate::limits;
 use crate::select::PortChoice;
 use crate::select::address::PortAddress;
 use crate::select::key::Key;
@@ -329,6 +330,38 @@ impl<A: Adapter> Port<A> {
             source: parts.source,
         }
     }
+}
+
+/// A port could not be opened, or got no memory.
+#[derive(Debug, thiserror::Error)]
+#[error("{place}: {doing} failed: {error}{}", advice(error, *bytes))]
+pub struct PortError {
+    /// Device and port.
+    pub place: String,
+    /// The operation that failed, with its numbers.
+    pub doing: String,
+    /// Memory that the operation takes; `None` if only the adapter's driver knows.
+    pub bytes: Option<u64>,
+    /// The error of the adapter or the kernel.
+    pub error: io::Error,
+}
+
+fn advice(error: &io::Error, bytes: Option<u64>) -> String {
+    if let Some(advice) = limits::advice(error, bytes) {
+        return format!(". {advice}");
+    }
+    let advice = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            ". This user may not use the device: see the permissions of /dev/infiniband/uverbs*; the rdma-core package's \
+             udev rules open them to all users"
+        }
+        io::ErrorKind::InvalidInput => {
+            ". The adapter cannot do what was asked: see its limits with `ibv_devinfo -v` and lower the parameter"
+        }
+        io::ErrorKind::NotFound => ". The device has gone since it was listed",
+        _ => "",
+    };
+    advice.to_owned()
 }
 
 #[cfg(test)]
