@@ -47,10 +47,10 @@ pub struct Look<'a> {
     pub is_busy: bool,
 }
 
-/// The carriers of hellos.
+/// The carriers of hellos. The defaults are those of carriers without TCP that keep nothing.
 pub trait Carriers: Send {
     /// Notes that a handshake with the port at `peer` begins.
-    fn expect(&mut self, peer: &PortAddress);
+    fn expect(&mut self, _peer: &PortAddress) {}
 
     /// Sends a sealed hello to the port at `peer`, along `path`; like a datagram it may be lost.
     fn send(&mut self, peer: &PortAddress, path: &Path, via: Via, frame: &[u8; Hello::SIZE]);
@@ -59,22 +59,28 @@ pub trait Carriers: Send {
     fn receive(&mut self, look: Look<'_>, counters: &Counters) -> Arrivals;
 
     /// How far TCP reaches the port at `peer`.
-    fn reach(&self, peer: &PortAddress) -> Reach;
+    fn reach(&self, _peer: &PortAddress) -> Reach {
+        Reach::Unused
+    }
 
     /// Drops the path to the port with this `instance`: its handshake, or the last hello to it, is over.
-    fn forget(&mut self, instance: u64);
+    fn forget(&mut self, _instance: u64) {}
 
     /// Notes that the handshake with the port at `peer` is over.
-    fn settle(&mut self, peer: &PortAddress);
+    fn settle(&mut self, _peer: &PortAddress) {}
 
     /// Number of the datagram queue pair now; 0: none.
     fn ud_qpn(&self) -> u32;
 
     /// Whether this process can be connected to by TCP.
-    fn has_tcp(&self) -> bool;
+    fn has_tcp(&self) -> bool {
+        false
+    }
 
     /// Why the last datagram could not be sent, or none can be sent any more.
-    fn error(&self) -> Option<&io::Error>;
+    fn error(&self) -> Option<&io::Error> {
+        None
+    }
 
     /// Warning for the user about how the carriers were opened.
     fn warning(&self) -> Option<&str> {

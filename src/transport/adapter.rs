@@ -81,7 +81,9 @@ pub trait SendSlots: Send {
     fn bytes(&self) -> u64;
 
     /// Number of these bytes that are in explicit huge pages.
-    fn explicit_bytes(&self) -> u64;
+    fn explicit_bytes(&self) -> u64 {
+        0
+    }
 
     /// Returns a whole slot; `None` beyond the last.
     fn span(&self, slot: u32) -> Option<LocalSpan>;

@@ -62,7 +62,9 @@ pub trait CompletesWork: Send {
     ///
     /// # Errors
     /// As [`Self::poll`]; `EOPNOTSUPP` where the adapter does not stamp.
-    fn poll_stamped(&mut self) -> io::Result<(&[WorkCompletion], &[u64])>;
+    fn poll_stamped(&mut self) -> io::Result<(&[WorkCompletion], &[u64])> {
+        Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
+    }
 
     /// How many completions a poll takes at most.
     fn batch(&self) -> usize;

@@ -7,7 +7,7 @@ mod script;
 use super::{Adapter, CompletionQueue, QueuePair, ReceiveQueue, SendSlots, Work};
 use crate::connect::carriers::{Arrivals, Carriers, Look};
 use crate::connect::hello::Hello;
-use crate::connect::{Carrier, Reach, Via};
+use crate::connect::{Carrier, Via};
 use crate::counters::Counters;
 use crate::select::PortChoice;
 use crate::select::address::PortAddress;
@@ -202,10 +202,6 @@ impl CompletionQueue for ScriptedCq {
         Ok(&self.taken)
     }
 
-    fn poll_stamped(&mut self) -> io::Result<(&[WorkCompletion], &[u64])> {
-        Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
-    }
-
     fn batch(&self) -> usize {
         self.batch
     }
@@ -262,10 +258,6 @@ impl SendSlots for ScriptedSlots {
         u64::from(self.size) * u64::from(self.count)
     }
 
-    fn explicit_bytes(&self) -> u64 {
-        0
-    }
-
     fn span(&self, slot: u32) -> Option<LocalSpan> {
         (slot < self.count).then_some(LocalSpan::EMPTY)
     }
@@ -279,8 +271,6 @@ impl SendSlots for ScriptedSlots {
 pub(crate) struct ScriptedCarriers(Script);
 
 impl Carriers for ScriptedCarriers {
-    fn expect(&mut self, _peer: &PortAddress) {}
-
     fn send(&mut self, peer: &PortAddress, _path: &Path, via: Via, frame: &[u8; Hello::SIZE]) {
         let mut state = self.0.state();
         state.sent.push((*peer, *frame));
@@ -294,23 +284,11 @@ impl Carriers for ScriptedCarriers {
         Arrivals { hellos, refusals: Vec::new() }
     }
 
-    fn reach(&self, _peer: &PortAddress) -> Reach {
-        Reach::Unused
-    }
-
-    fn forget(&mut self, _instance: u64) {}
-
-    fn settle(&mut self, _peer: &PortAddress) {}
-
     fn ud_qpn(&self) -> u32 {
         self.0.state().ud_qpn
     }
 
     fn has_tcp(&self) -> bool {
         self.0.state().has_tcp
-    }
-
-    fn error(&self) -> Option<&io::Error> {
-        None
     }
 }

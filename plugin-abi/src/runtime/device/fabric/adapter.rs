@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use engine::connect::carriers::{Arrivals, Carriers, Look};
 use engine::connect::hello::Hello;
-use engine::connect::{Carrier, Reach, Via};
+use engine::connect::{Carrier, Via};
 use engine::counters::Counters;
 use engine::select::PortChoice;
 use engine::select::address::PortAddress;
@@ -193,10 +193,6 @@ impl CompletionQueue for Completions {
         Ok(&self.taken)
     }
 
-    fn poll_stamped(&mut self) -> io::Result<(&[WorkCompletion], &[u64])> {
-        Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP))
-    }
-
     fn batch(&self) -> usize {
         BATCH
     }
@@ -270,10 +266,6 @@ impl SendSlots for Sends {
         self.slots.size() as u64 * u64::from(self.slots.count())
     }
 
-    fn explicit_bytes(&self) -> u64 {
-        0
-    }
-
     fn span(&self, slot: u32) -> Option<LocalSpan> {
         self.slots.span(slot, self.lkey)
     }
@@ -291,8 +283,6 @@ pub(crate) struct Datagrams {
 }
 
 impl Carriers for Datagrams {
-    fn expect(&mut self, _peer: &PortAddress) {}
-
     fn send(&mut self, peer: &PortAddress, _path: &Path, _via: Via, frame: &[u8; Hello::SIZE]) {
         let mut state = self.fabric.state();
         if let Some(to) = state.ports.iter_mut().find(|port| port.instance == peer.instance) {
@@ -308,23 +298,7 @@ impl Carriers for Datagrams {
         Arrivals { hellos, refusals: Vec::new() }
     }
 
-    fn reach(&self, _peer: &PortAddress) -> Reach {
-        Reach::Unused
-    }
-
-    fn forget(&mut self, _instance: u64) {}
-
-    fn settle(&mut self, _peer: &PortAddress) {}
-
     fn ud_qpn(&self) -> u32 {
         self.fabric.state().ports[self.port].instance as u32
-    }
-
-    fn has_tcp(&self) -> bool {
-        false
-    }
-
-    fn error(&self) -> Option<&io::Error> {
-        None
     }
 }
