@@ -142,6 +142,21 @@ fn a_message_that_is_too_long_is_cut_and_its_receive_says_so() {
     world.is_at_rest();
 }
 
+/// Receives the first `count` messages of tag 1 from process 0 to process 1, whose lengths are the first of [`LENGTHS`].
+fn receive_all(world: &World, sends: &[Operation], count: usize) {
+    for message in 0..count {
+        let length = LENGTHS[message % 8];
+        let receive = world.receive(1, For { comm: 0, from: Some(0), tag: Some(1) }, How::CALL, length);
+        if !receive.is_finished() {
+            world.settle();
+        }
+        check(&receive, (0, 1), &content(message, length));
+    }
+    world.settle();
+    assert!(sends.iter().all(Operation::is_finished));
+    world.is_at_rest();
+}
+
 /// Number of messages of a flood: more than a window of announcements, which has 8 in unit tests.
 const MANY: usize = if cfg!(miri) { 40 } else { 1500 };
 
@@ -159,26 +174,15 @@ fn who_floods_a_process_that_wants_nothing_is_held_back_and_free_again_when_all_
     }
     world.settle();
     assert!(sends.iter().any(|send| !send.is_finished()), "nobody was held back");
-    for message in 0..MANY {
-        let length = LENGTHS[message % 8];
-        let receive = world.receive(1, For { comm: 0, from: Some(0), tag: Some(1) }, How::CALL, length);
-        if !receive.is_finished() {
-            world.settle();
-        }
-        check(&receive, (0, 1), &content(message, length));
-    }
-    world.settle();
-    assert!(sends.iter().all(Operation::is_finished));
-    world.is_at_rest();
+    receive_all(&world, &sends, MANY);
 }
 
 #[test]
 fn a_receive_gets_its_message_though_more_are_before_it_than_a_window_has_and_nobody_wants_those() {
     let world = World::new(Shape { unexpected_memory: 600, ..TWO });
-    let before = |message: usize| LENGTHS[message % 8];
     let mut sends = Vec::new();
     for message in 0..24 {
-        sends.extend(world.send(0, (1, 0, 1), Mode::Standard, How::CALL, &content(message, before(message))));
+        sends.extend(world.send(0, (1, 0, 1), Mode::Standard, How::CALL, &content(message, LENGTHS[message % 8])));
         if message % 4 == 0 {
             world.settle();
         }
@@ -190,14 +194,5 @@ fn a_receive_gets_its_message_though_more_are_before_it_than_a_window_has_and_no
     let receive = world.receive(1, For { comm: 0, from: None, tag: Some(2) }, How::CALL, 8);
     world.settle();
     check(&receive, (0, 2), &wanted);
-    for message in 0..24 {
-        let receive = world.receive(1, For { comm: 0, from: None, tag: Some(1) }, How::CALL, before(message));
-        if !receive.is_finished() {
-            world.settle();
-        }
-        check(&receive, (0, 1), &content(message, before(message)));
-    }
-    world.settle();
-    assert!(sends.iter().all(Operation::is_finished));
-    world.is_at_rest();
+    receive_all(&world, &sends, 24);
 }

@@ -90,20 +90,15 @@ proptest! {
 const MATCH: Match = Match { context: 3, rank: 2, tag: 7 };
 
 #[test]
-fn the_common_header_has_these_12_bytes() {
-    assert_eq!(Header::Eager(MATCH).encode().as_slice(), [0x11, 3, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0]);
-}
-
-#[test]
-fn the_short_form_has_these_8_bytes() {
-    let of = Match { tag: -2, ..MATCH };
-    assert_eq!(Header::Synchronous(of, 9).encode().as_slice(), [2, 2, 0, 3, 0, 0xfe, 0xff, 0xff, 9, 0, 0, 0]);
-}
-
-#[test]
-fn every_field_of_the_common_header_has_its_bytes() {
-    let of = Match { context: 0x0010_0001, rank: 0x0102_0304, tag: -1_073_741_822 };
-    assert_eq!(Header::Eager(of).encode().as_slice(), [0x11, 1, 0, 0x10, 4, 3, 2, 1, 2, 0, 0, 0xc0]);
+fn every_field_of_the_eager_header_and_of_the_short_form_has_its_bytes() {
+    let far = Match { context: 0x0010_0001, rank: 0x0102_0304, tag: -1_073_741_822 };
+    for (header, bytes) in [
+        (Header::Eager(MATCH), [0x11, 3, 0, 0, 2, 0, 0, 0, 7, 0, 0, 0]),
+        (Header::Eager(far), [0x11, 1, 0, 0x10, 4, 3, 2, 1, 2, 0, 0, 0xc0]),
+        (Header::Synchronous(Match { tag: -2, ..MATCH }, 9), [2, 2, 0, 3, 0, 0xfe, 0xff, 0xff, 9, 0, 0, 0]),
+    ] {
+        assert_eq!(header.encode().as_slice(), bytes, "{header:?}");
+    }
 }
 
 #[test]
