@@ -7,11 +7,12 @@
 //! **Processes of other jobs**, from spawn, connect or accept. Without a common communicator nothing can be sent to one,
 //! and it may end without notice. So this process parts from it (`Port::part`) with the last communicator, and forgets
 //! it when its connections have gone; until then the two can meet again. Grade: setup. Threads: any. Tests:
-//! `hw-tests/mpi`; of the partings: `connect_cycles.c`.
+//! below, and `hw-tests/mpi`; of the partings: `connect_cycles.c`; of the events: `mpi_t_communicators.c`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 
+use engine::events::{self, CommunicatorCreated, CommunicatorFreed, Payload};
 use engine::messenger::link::Link;
 use engine::messenger::rails::Sent;
 use engine::peer::PeerName;
@@ -23,8 +24,9 @@ use super::incoming::deliver;
 use super::instance::{Pml, Rail, State, pml};
 use super::listening::follow;
 use super::progress::leave;
-use super::{component, flow, local, members, rails};
+use super::{component, flow, local, rails};
 use crate::runtime::guard::fence;
+use crate::runtime::watch::SAFETY;
 use crate::runtime::{listeners, modex};
 use crate::tool;
 
@@ -40,7 +42,7 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
         let communicator = NonNull::from(Box::leak(communicator));
         // SAFETY: P4: a new communicator; `pml_del_comm` or `is_not_followed` calls `listeners::ends` before it goes.
         unsafe {
-            members::created(comm);
+            created(comm);
             listeners::begins(comm);
         }
         let Some(mut state) = pml.enter() else {
@@ -79,7 +81,7 @@ unsafe fn is_not_followed(comm: *mut sys::ompi_communicator_t, communicator: Non
     let communicator = unsafe { Box::from_raw(communicator.as_ptr()) };
     // SAFETY: P4: Open MPI's communicator lives, as this function requires.
     unsafe { listeners::ends(comm) };
-    members::freed(communicator.context);
+    freed(communicator.context);
 }
 
 pub(crate) unsafe extern "C" fn pml_del_comm(comm: *mut sys::ompi_communicator_t) -> c_int {
@@ -106,7 +108,7 @@ pub(crate) unsafe extern "C" fn pml_del_comm(comm: *mut sys::ompi_communicator_t
         leave(pml, state);
         // Last, because once this has returned another thread may get the same context number.
         if let Some(context) = was_there {
-            members::freed(context);
+            freed(context);
         }
         sys::OPAL_SUCCESS
     })
@@ -232,5 +234,127 @@ fn sweep(pml: &Pml, state: &mut State) {
                 *rail.sent(&mut port, link.to()) = Sent::default();
             }
         }
+    }
+}
+
+/// Members of an event: with consecutive ranks, from `first` on: the processes `process`, `process + stride` and so on of a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Run {
+    first: u32,
+    count: u32,
+    process: u32,
+    stride: i32,
+    job: u32,
+}
+
+impl Run {
+    /// Adds the process to the run if it is the next one. Returns whether it did.
+    fn takes(&mut self, (job, process): (u32, u32)) -> bool {
+        if job != self.job {
+            return false;
+        }
+        let last = i64::from(self.process) + i64::from(self.stride) * i64::from(self.count - 1);
+        let step = i64::from(process) - last;
+        let Ok(stride) = i32::try_from(step) else { return false };
+        if self.count > 1 && stride != self.stride {
+            return false;
+        }
+        (self.stride, self.count) = (stride, self.count + 1);
+        true
+    }
+}
+
+/// Divides members (job, and rank in the job) into runs.
+fn runs(members: impl Iterator<Item = (u32, u32)>) -> Vec<Run> {
+    let mut runs: Vec<Run> = Vec::new();
+    for (first, (job, process)) in (0..).zip(members) {
+        if !runs.last_mut().is_some_and(|run| run.takes((job, process))) {
+            runs.push(Run { first, count: 1, process, stride: 0, job });
+        }
+    }
+    runs
+}
+
+/// Reports a new communicator, before any event of its messages. An event has members whose ranks in the job form an
+/// arithmetic progression, so most communicators take one event. Nothing is entered, because callbacks run here.
+///
+/// # Safety
+/// P4: `comm` is a communicator that Open MPI has filled in.
+unsafe fn created(comm: *mut sys::ompi_communicator_t) {
+    if events::interest().has(CommunicatorCreated::TYPE) {
+        // SAFETY: P4: `comm` is filled in, as this function requires.
+        unsafe { tell_created(comm) };
+    }
+}
+
+/// # Safety
+/// P4: `comm` is a communicator that Open MPI has filled in.
+#[cold]
+#[inline(never)]
+unsafe fn tell_created(comm: *mut sys::ompi_communicator_t) {
+    // SAFETY: P4: `comm` is filled in, as this function requires.
+    let (context, rank, is_inter) =
+        unsafe { (release::context(comm), (*comm).c_my_rank, sys::ibex_comm_is_inter(comm) != 0) };
+    for side in 0..=u32::from(is_inter) {
+        let is_remote = side as i32;
+        // SAFETY: P4: `comm` is filled in, as this function requires.
+        let size = unsafe { sys::ibex_comm_members(comm, is_remote) };
+        // SAFETY: P4: `comm` is filled in; the rank is below the size of the group.
+        let member = |rank| unsafe { sys::ibex_comm_member(comm, is_remote, rank) };
+        let members = (0..size).map(member).map(|name| ((name >> 32) as u32, name as u32));
+        for Run { first, count, process, stride, job } in runs(members) {
+            let (kind, size) = (u32::from(is_inter), size as u32);
+            let event = CommunicatorCreated { context, kind, rank, size, side, first, count, process, stride, job };
+            events::raise(SAFETY, || event);
+        }
+    }
+}
+
+/// Reports the end of a communicator, after all events of its messages.
+fn freed(context: u32) {
+    events::raise(SAFETY, || CommunicatorFreed { context });
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns runs as the events report them: first, count, process, stride, job.
+    fn told(members: &[(u32, u32)]) -> Vec<(u32, u32, u32, i32, u32)> {
+        let all = runs(members.iter().copied());
+        // Each member is in exactly one run, at its place.
+        let again = all.iter().flat_map(|run| {
+            (0..run.count).map(|at| {
+                let process = i64::from(run.process) + i64::from(run.stride) * i64::from(at);
+                (run.job, u32::try_from(process).expect("a rank"))
+            })
+        });
+        assert_eq!(again.collect::<Vec<_>>(), members);
+        all.iter().map(|run| (run.first, run.count, run.process, run.stride, run.job)).collect()
+    }
+
+    fn of_job(job: u32, ranks: impl IntoIterator<Item = u32>) -> Vec<(u32, u32)> {
+        ranks.into_iter().map(|rank| (job, rank)).collect()
+    }
+
+    #[test]
+    fn an_arithmetic_progression_is_one_run_whatever_its_length_and_direction() {
+        assert_eq!(told(&of_job(7, 0..1000)), [(0, 1000, 0, 1, 7)]);
+        assert_eq!(told(&of_job(7, (0..10).rev())), [(0, 10, 9, -1, 7)]);
+        assert_eq!(told(&of_job(7, (1..10).step_by(2))), [(0, 5, 1, 2, 7)]);
+        assert_eq!(told(&of_job(7, [5])), [(0, 1, 5, 0, 7)]);
+        assert_eq!(told(&[]), []);
+    }
+
+    #[test]
+    fn what_is_none_is_several_and_so_are_processes_of_several_jobs() {
+        assert_eq!(told(&of_job(1, [0, 1, 2, 4, 6, 5])), [(0, 3, 0, 1, 1), (3, 2, 4, 2, 1), (5, 1, 5, 0, 1)]);
+        let two = [of_job(1, 0..3), of_job(2, 3..5)].concat();
+        assert_eq!(told(&two), [(0, 3, 0, 1, 1), (3, 2, 3, 1, 2)]);
+        // A progression across two jobs, and steps that do not fit a stride.
+        assert_eq!(told(&[(1, 0), (2, 1), (1, 2)]), [(0, 1, 0, 0, 1), (1, 1, 1, 0, 2), (2, 1, 2, 0, 1)]);
+        let far = of_job(1, [0, u32::MAX - 1, 0]);
+        assert_eq!(told(&far).len(), 3);
+        assert_eq!(told(&of_job(1, [0, i32::MAX as u32])), [(0, 2, 0, i32::MAX, 1)]);
     }
 }

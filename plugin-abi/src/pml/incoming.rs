@@ -20,7 +20,7 @@ use engine::transport::Immediate;
 use super::communicator::Communicator;
 use super::instance::{Pml, State};
 use super::request::{Owner, Request};
-use super::{accept, flow, passage, peer, pieces, reading, watch};
+use super::{accept, flow, passage, pieces, rails, reading, watch};
 use crate::runtime::listeners::Listeners;
 use crate::runtime::token::Tag;
 
@@ -314,7 +314,7 @@ pub(crate) unsafe fn keep(
 ) {
     flow::keep(pml, state, &message, |state| match sender()? {
         // SAFETY: P1: `communicator` is alive, as this function requires.
-        Link::UNKNOWN => unsafe { peer::known(state, communicator.comm, envelope.source()) },
+        Link::UNKNOWN => unsafe { rails::known(state, communicator.comm, envelope.source()) },
         from => Some(from),
     });
     // SAFETY: P1: `communicator` is alive, as this function requires; P3.

@@ -21,9 +21,9 @@ use engine::messenger::transfer_id::Transfers;
 use engine::peer::PeerName;
 use engine::transport::EndpointId;
 
-use super::backlog::Backlog;
 use super::buffer::SendBuffers;
 use super::communicator::Communicator;
+use super::local::Backlog;
 use super::moving::Held;
 use super::request::{Request, RequestFunctions, Requests};
 use super::shared_memory::SharedMemory;

@@ -2,7 +2,7 @@
 //! The PML: Open MPI's component for MPI's point-to-point messages. Its interface is `ompi/mca/pml/pml.h`.
 //!
 //! - What Open MPI calls: `component` (life of the PML), `context` (adds and removes processes and communicators),
-//!   `send`, `receive`, `probe`, `persistent`. Their objects: `request`, `communicator`, `members`, `datatype`.
+//!   `send`, `receive`, `probe`, `persistent`. Their objects: `request`, `communicator`, `datatype`.
 //! - The process: `instance` (the state, and who may use it), `progress` (polls the ports).
 //! - Receive side: `incoming` (decodes a message, and keeps an unexpected one), `accept` (delivers it to its
 //!   receive), `reading` and `pieces` (long ones).
@@ -11,9 +11,9 @@
 //! - Tools: `watch` and `transfers` (raise the events; `passage`: the protocol of a message), `listening` (opens and
 //!   closes the fast paths when tools start or stop listening, and reports the end of waits), `variables` (performance
 //!   variables), `flight` (the flight recorder).
-//! - Several ports: `rails` (which port; long messages by all), `moving` (failover). Processes of the same host:
-//!   `shared_memory`, `local`, `backlog`. Messages of this process to itself: `oneself`.
-//! - `peer` looks a peer up. Records: `buffer`, `token`, `first_receive`.
+//! - Several ports: `rails` (looks peers up; which port; long messages by all), `moving` (failover). Processes of the same host:
+//!   `shared_memory`, `local`. Messages of this process to itself: `oneself`.
+//! - Records: `buffer`, `token`, `first_receive`.
 //!
 //! `engine::messenger` has the parts without MPI: matching, headers, the protocols' state machines, links.
 //!
@@ -40,7 +40,6 @@
 //! the port or link given with it, has `length` bytes, and only the caller has it, not the adapter (R2).
 
 mod accept;
-mod backlog;
 mod buffer;
 mod communicator;
 mod component;
@@ -55,11 +54,9 @@ mod instance;
 mod libmpi;
 mod listening;
 mod local;
-mod members;
 mod moving;
 mod oneself;
 mod passage;
-mod peer;
 mod persistent;
 mod pieces;
 mod probe;

@@ -13,8 +13,8 @@ use engine::messenger::matching::Envelope;
 
 use super::communicator::Communicator;
 use super::instance::{Pml, Rail, State, pml};
+use super::rails;
 use super::request::{Mode, Request, Role};
-use super::{peer, rails};
 use crate::runtime::listeners::{Listeners, ProtocolSpec, Spec};
 pub(crate) use crate::runtime::listeners::{Passage, Protocol, Reason};
 use crate::runtime::modex;
@@ -199,12 +199,12 @@ fn sender(pml: &Pml, state: &mut State, communicator: &Communicator, envelope: E
         return Some(link.unmarked());
     }
     // SAFETY: the caller has this communicator from `State::contexts` (P1) or a live request.
-    let known = unsafe { peer::known(state, communicator.comm, envelope.source()) };
+    let known = unsafe { rails::known(state, communicator.comm, envelope.source()) };
     if known.is_some() || pml.has_several() {
         return known;
     }
     // SAFETY: the caller has this communicator from `State::contexts` (P1) or a live request.
-    let process = unsafe { peer::process(communicator.comm, envelope.source()) }?;
+    let process = unsafe { rails::process(communicator.comm, envelope.source()) }?;
     let name = modex::from_openmpi(process.name());
     let link = *rails::links_to(pml, name).ok()?.first()?;
     state.peers.insert(name, link);

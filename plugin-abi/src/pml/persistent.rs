@@ -16,7 +16,7 @@ use super::progress::leave;
 use super::receive::{self, Wanted, post};
 use super::request::{Mode, Owner, Request, RequestFunctions, Role};
 use super::send::{self, Outgoing, hold};
-use super::{libmpi, peer, watch};
+use super::{libmpi, rails, watch};
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::Event;
 
@@ -134,7 +134,7 @@ pub(super) unsafe fn start(request: NonNull<Request>) -> c_int {
         }
         Role::Send(_) => {
             // SAFETY: P4: a rank of a communicator that lives, because the request holds a reference.
-            let link = unsafe { peer::link(pml, r.comm(), r.core.peer) };
+            let link = unsafe { rails::link(pml, r.comm(), r.core.peer) };
             let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
             activate(r);
             // SAFETY: P1: filled in, with no transfer in progress; P3.

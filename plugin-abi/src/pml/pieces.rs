@@ -12,12 +12,12 @@ use engine::messenger::link::Link;
 use engine::messenger::rendezvous::copies::{Gathering, Sending};
 use engine::messenger::transfer_id::TransferId;
 
-use super::backlog::{Payload, Then};
 use super::buffer::{SendBuffer, SendBuffers};
 use super::datatype::{Convertor, Data, Extent};
 use super::finish::{finish, note_not_put};
 use super::flight::Step;
 use super::instance::{Pml, Rail, State};
+use super::local::{Payload, Then};
 use super::request::{Request, Transfer};
 use super::transfers::Bytes;
 use super::transmit::{self, Transmitted};

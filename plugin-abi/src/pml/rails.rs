@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! With several ports: which of them reach a peer, which one its messages use, and which read a long message.
+//! The link to a peer, from its rank in a communicator ([`link`]). With several ports: which of them reach the peer,
+//! which one its messages use, and which read a long message.
 //!
 //! The home differs by peer, so that the ports share the load. `engine::messenger::rails` has the records. With one
-//! port, [`links_to`] and [`part`] are used, and functions that test for it, such as [`route`]. A long message is
+//! port, [`link`], [`links_to`] and [`part`] are used, and functions that test for it, such as [`route`]. A long message is
 //! announced with the keys of several ports; the receiver reads (`reading`) by those of its ports that are connected to
 //! one of them ([`ways`]), and the others begin to connect, for the next message. Grade: hot for [`note`] and
-//! [`route`], pending for long messages, else setup. Threads: the one that has entered the PML; for [`note`], a port.
-//! Tests: `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
+//! [`route`], pending for long messages, else setup. Threads: the one that has entered the PML; for [`note`], a port;
+//! [`link`]: any, with nothing entered. Tests: `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
 
 use engine::messenger::header::{Header, Match, Memory, PortKey};
 use engine::messenger::link::{Account, Link};
@@ -17,13 +18,87 @@ use engine::select::address;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
+use super::communicator::Communicator;
 use super::datatype::Extent;
 use super::instance::{Pml, Rail, State};
 use super::request::Transfer;
-use super::routing;
+use super::{component, libmpi, routing};
 use crate::runtime::device::Port;
 use crate::runtime::memory::Registered;
-use crate::runtime::modex;
+use crate::runtime::variables::now;
+use crate::runtime::{messages, modex};
+
+/// Returns the link to a rank, and stores it; `None` if no port of this process reaches it.
+#[inline]
+pub(crate) unsafe fn link(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Link> {
+    // SAFETY: P4, P1: `comm` is alive and was added, as this function requires.
+    let communicator = unsafe { Communicator::of(comm) };
+    let link = communicator.link(rank);
+    if link != Link::UNKNOWN {
+        return Some(link.unmarked());
+    }
+    // SAFETY: P4, P1: `comm` is alive and was added, as this function requires.
+    let link = unsafe { find(pml, comm, rank) }?;
+    pml.enter()?.flow.holders.note(link, communicator.context, rank);
+    communicator.set_found(rank, link);
+    Some(link)
+}
+
+/// Returns the link to a rank whose process was looked up, or is reached by shared memory.
+pub(crate) unsafe fn known(state: &State, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Link> {
+    // SAFETY: P1: `comm` is alive and was added, as this function requires.
+    let process = unsafe { process(comm, rank) }?;
+    state.peers.get(&modex::from_openmpi(process.name())).copied()
+}
+
+/// Returns the process of a rank. `None`: the communicator has no such rank, which a faulty peer may name.
+pub(crate) unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Process> {
+    // SAFETY: P4, P1: `comm` is alive and was added, as this function requires; it has this rank.
+    unsafe {
+        if Communicator::of(comm).has(rank) { Process::from_raw(libmpi::ibex_comm_peer(comm, rank)) } else { None }
+    }
+}
+
+#[cold]
+#[inline(never)]
+unsafe fn find(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Link> {
+    // SAFETY: P4, P1: `comm` is alive and was added, as this function requires.
+    let process = unsafe { process(comm, rank) }?;
+    let peer = modex::from_openmpi(process.name());
+    if let Some(link) = pml.enter()?.peers.get(&peer) {
+        return Some(*link);
+    }
+    if Process::me().is_some_and(|me| me.name() == process.name()) {
+        pml.enter()?.peers.insert(peer, Link::ONESELF);
+        return Some(Link::ONESELF);
+    }
+    if !component::is_same(process) {
+        return None;
+    }
+    let link = links_to(pml, peer);
+    match link {
+        Ok(links) => {
+            if now::verbosity() > 0 {
+                let places = links.iter().filter_map(|link| Some(pml.rails().get(link.rail())?.port().place()));
+                let places: Vec<String> = places.map(ToString::to_string).collect();
+                messages::verbose(&format!("rank {} is reached by {}", peer.rank, places.join(", ")));
+            }
+            let mut state = pml.enter()?;
+            let link = if pml.has_several() {
+                let peer = add(pml, &mut state, peer, links);
+                state.several.peers[peer].home.of_several()
+            } else {
+                links[0]
+            };
+            state.peers.insert(peer, link);
+            Some(link)
+        }
+        Err(why) => {
+            messages::no_way(peer, &process.host(), &why);
+            None
+        }
+    }
+}
 
 /// Returns the link that messages to the peer of `link` use now.
 #[inline]

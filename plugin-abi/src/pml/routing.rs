@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sends messages to a peer: by shared memory (`backlog`), or by the port that is the peer's home now. If that port
+//! Sends messages to a peer: by shared memory (`local`), or by the port that is the peer's home now. If that port
 //! fails, sends by another one.
 //!
 //! Called by `protocol` and `flow`, and by all modules that answer a peer. Grade: hot for [`message`], else pending.
@@ -10,9 +10,9 @@ use std::ptr::NonNull;
 use engine::messenger::header::Header;
 use engine::messenger::link::Link;
 
-use super::backlog::{Payload, Then, send_now};
 use super::datatype::{self, Data, Extent};
 use super::instance::{Pml, State};
+use super::local::{Payload, Then, send_now};
 use super::request::Request;
 use super::transmit::{self, Transmitted};
 use super::{moving, rails};

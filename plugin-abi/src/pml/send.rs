@@ -17,7 +17,7 @@ use super::datatype::{self, Data, Extent};
 use super::instance::{Pml, State, pml, unwatched};
 use super::progress::{leave, leave_call, poll, until};
 use super::request::{Mode, Owner, Request, Role, Told};
-use super::{finish, libmpi, listening, passage, peer, protocol, transfers, transmit, watch};
+use super::{finish, libmpi, listening, passage, protocol, rails, transfers, transmit, watch};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::guard::fence;
@@ -317,7 +317,7 @@ pub(super) unsafe fn start<'pml>(
         return unsafe { buffered(pml, outgoing, owner) };
     }
     // SAFETY: P4: MPI's communicator, and a rank of it.
-    let link = unsafe { peer::link(pml, outgoing.comm, outgoing.to) };
+    let link = unsafe { rails::link(pml, outgoing.comm, outgoing.to) };
     let Some(mut state) = pml.enter() else { return Err(sys::OPAL_ERR_OUT_OF_RESOURCE) };
     let request = state.requests.take();
     // SAFETY: P1: just taken; P4, as this function requires.
@@ -363,7 +363,7 @@ pub(crate) unsafe fn copy_and_enter<'pml>(
 ) -> Result<(Entered<'pml, State>, BufferedCopy), c_int> {
     // SAFETY: P4, as this function requires.
     let ((extent, attached), link) =
-        unsafe { (attach(&outgoing.data, outgoing.data.extent())?, peer::link(pml, outgoing.comm, outgoing.to)) };
+        unsafe { (attach(&outgoing.data, outgoing.data.extent())?, rails::link(pml, outgoing.comm, outgoing.to)) };
     let Some(state) = pml.enter() else {
         // SAFETY: `attach` has just returned this memory.
         unsafe { libmpi::mca_pml_base_bsend_request_free(attached.cast()) };

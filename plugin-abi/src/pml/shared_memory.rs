@@ -2,8 +2,7 @@
 //! Open MPI's shared-memory BTL, as the PML uses it: sends, reads from other processes' memory, polls.
 //!
 //! `btl_sendi` is the only send function that is used, because it copies the message before it returns, or fails; no
-//! later message overtakes it. Messages that wait for room are in `backlog`. Called by `send`, `backlog`, `accept` and
-//! `local`. Grade: hot. Threads: any; the BTL supports that. Tests: below, and `hw-tests/tests/device/local.rs`.
+//! later message overtakes it. Messages that wait for room are in `local`. Called by `send`, `accept` and `local`. Grade: hot. Threads: any; the BTL supports that. Tests: below, and `hw-tests/tests/device/local.rs`.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;

@@ -8,6 +8,16 @@
 
 use super::slab::{Links, NONE, Slab};
 
+/// Number of entries that a search compares in vain before it builds the index that it needs. So a queue whose head is
+/// always the match, as when messages and receives come in the same order, stays a list at any length.
+pub(super) const LONG: u32 = 16;
+
+/// Number of entries to which a queue has shrunk when it drops its indexes. The entries between the two limits pay for
+/// building them.
+pub(super) const SHORT: u32 = 4;
+
+const _: () = assert!(SHORT < LONG / 2, "a queue between the two pays for its indexes");
+
 /// Value of `chain` in an entry that is not the oldest of its key.
 const YOUNGER: u32 = NONE - 1;
 

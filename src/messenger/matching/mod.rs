@@ -31,7 +31,6 @@ mod posted;
 mod slab;
 #[cfg(test)]
 mod tests;
-mod threshold;
 mod unexpected;
 
 pub use contexts::{Contexts, Refused};

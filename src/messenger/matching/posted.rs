@@ -5,10 +5,9 @@
 //! negative tags have a list of their own, because no message could go to a receive of either list. Used by
 //! [`super::Matching`]. Path: hot. Threads: one at a time. Tests: `tests/`.
 
-use super::index::Index;
+use super::index::{Index, LONG, SHORT};
 use super::pattern::{Envelope, Pattern, SPECIFIED, class, class_of, side};
 use super::slab::{Handle, List, NONE, Slab};
-use super::threshold::{LONG, SHORT};
 
 #[derive(Debug, Clone, Copy)]
 struct Receive<R> {

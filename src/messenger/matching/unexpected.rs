@@ -6,10 +6,9 @@
 //! third list, which no search looks at, has the messages that matched probes returned. Used by [`super::Matching`].
 //! Path: hot. Threads: one at a time. Tests: `tests/`.
 
-use super::index::Index;
+use super::index::{Index, LONG, SHORT};
 use super::pattern::{Envelope, Pattern, SPECIFIED, class, class_of, side};
 use super::slab::{Entry, Handle, List, NONE, Slab};
-use super::threshold::{LONG, SHORT};
 
 /// All classes but the last have an index.
 const WAYS: usize = class::ANY;

@@ -4,11 +4,61 @@
 //! and it has few or many different envelopes.
 
 use super::Numbered;
-use super::model::{Entry, Model};
 use crate::messenger::matching::{
     ANY_SOURCE, ANY_TAG, Arrival, Envelope, Message, MessageHandle, Pattern, Posting, ReceiveHandle, Remains,
 };
 use proptest::prelude::*;
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Entry {
+    source: i32,
+    tag: i32,
+    number: u32,
+}
+
+/// The matching as two lists, searched from the front: a literal model of MPI's text.
+#[derive(Debug, Default)]
+struct Model {
+    receives: Vec<Entry>,
+    messages: Vec<Entry>,
+}
+
+fn takes(receive: Entry, message: Entry) -> bool {
+    (receive.source == ANY_SOURCE || receive.source == message.source)
+        && (receive.tag == message.tag || receive.tag == ANY_TAG && message.tag >= 0)
+}
+
+impl Model {
+    fn probe(&self, receive: Entry) -> Option<Entry> {
+        self.messages.iter().copied().find(|message| takes(receive, *message))
+    }
+
+    fn take(&mut self, receive: Entry) -> Option<Entry> {
+        let at = self.messages.iter().position(|message| takes(receive, *message))?;
+        Some(self.messages.remove(at))
+    }
+
+    fn post(&mut self, receive: Entry) -> Option<Entry> {
+        let taken = self.take(receive);
+        if taken.is_none() {
+            self.receives.push(receive);
+        }
+        taken
+    }
+
+    fn arrive(&mut self, message: Entry) -> Option<Entry> {
+        let Some(at) = self.receives.iter().position(|receive| takes(*receive, message)) else {
+            self.messages.push(message);
+            return None;
+        };
+        Some(self.receives.remove(at))
+    }
+
+    fn withdraw(list: &mut Vec<Entry>, number: u32) -> Option<Entry> {
+        let at = list.iter().position(|entry| entry.number == number)?;
+        Some(list.remove(at))
+    }
+}
 
 #[derive(Debug, Clone, Copy)]
 enum Step {

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the matching: each rule alone (`rules.rs`), the table (`contexts.rs`), how the work grows (`steps.rs`),
-//! and random histories (`histories.rs`) against lists that are obviously right (`model.rs`).
+//! and random histories against lists that are obviously right (`histories.rs`).
 
 mod contexts;
 mod histories;
-mod model;
 mod rules;
 mod steps;
 
