@@ -40,13 +40,6 @@ static inline uint32_t ibex_context_of(const ompi_communicator_t *comm)
     return IBEX_EXTENDED_CONTEXTS + (uint32_t) (number % IBEX_EXTENDED_CONTEXTS);
 }
 
-/* What is in the table of communicators while a number is agreed on; before 5.0.4 a communicator with a number. */
-#ifdef OMPI_COMM_SENTINEL
-#    define IBEX_COMM_SENTINEL ((uintptr_t) OMPI_COMM_SENTINEL)
-#else
-#    define IBEX_COMM_SENTINEL ((uintptr_t) NULL)
-#endif
-
 /* Has a convertor copy by `copy`: the data is the processor's. Every convertor copies by such a function. */
 static inline void ibex_convertor_copies_by(opal_convertor_t *convertor, memcpy_fct_t copy)
 {

@@ -9,8 +9,7 @@ use std::mem::MaybeUninit;
 use std::sync::atomic::{AtomicU16, Ordering};
 
 use engine::events;
-use engine::transport::Refused;
-use engine::transport::{EndpointId, Token};
+use engine::transport::{EndpointId, Refused, Token};
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::{InlineSpan, LocalSpan, RemoteSpan};
 

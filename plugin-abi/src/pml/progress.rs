@@ -26,16 +26,12 @@ use super::transfers::Bytes;
 use super::{finish, flow, local, moving, passage, pieces, reading, transfers, transmit, watch};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
-use crate::runtime::failures;
 use crate::runtime::frame::Frame;
 use crate::runtime::guard::{self, fence};
-use crate::runtime::token::Face;
-
 pub(crate) use crate::runtime::idle::Idle;
-use crate::runtime::poller;
-use crate::runtime::token::RecordKind;
-use crate::runtime::token::Tag;
+use crate::runtime::token::{Face, RecordKind, Tag};
 use crate::runtime::watch::{Completed, SAFETY};
+use crate::runtime::{failures, poller};
 
 /// `pml_progress`. Returns the number of events.
 pub(crate) unsafe extern "C" fn pml_progress() -> c_int {

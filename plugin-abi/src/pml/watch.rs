@@ -53,10 +53,7 @@ pub(crate) unsafe fn request(request: &mut Request, event: Event) {
 unsafe fn tell(listeners: &Listeners, request: &mut Request, event: Event) {
     // A blocking call that began before a tool listened has not noted its arguments.
     if listeners.wants(event) && request.shell.owner != Owner::Call {
-        if request.id == 0 {
-            introduce_itself(request, number());
-        }
-        listeners.tell(event, request.id, &mut request.spec);
+        listeners.tell(event, number_of(request), &mut request.spec);
     }
 }
 
@@ -137,7 +134,12 @@ unsafe fn spec_of_message(comm: *mut sys::ompi_communicator_t, envelope: Envelop
 /// Returns the number by which tools know a request.
 pub(crate) unsafe fn id(mut request: NonNull<Request>) -> u64 {
     // SAFETY: P3.
-    let request = unsafe { request.as_mut() };
+    number_of(unsafe { request.as_mut() })
+}
+
+/// [`id`], which a request without a number gets now.
+#[inline(always)]
+fn number_of(request: &mut Request) -> u64 {
     if request.id == 0 {
         introduce_itself(request, number());
     }
@@ -211,9 +213,7 @@ unsafe fn request_by(request: &mut Request, event: Event, moved: Moved, how: imp
 pub(crate) unsafe fn told_moved(listeners: &Listeners, request: &mut Request, event: Event, moved: Moved) {
     if listeners.wants(Event::Transfer) && request.shell.owner != Owner::Call {
         cold_path();
-        if request.id == 0 {
-            introduce_itself(request, number());
-        }
+        number_of(request);
         if let Some(step) = transfers::step(event) {
             // SAFETY: P1: the request is not finished; P3.
             unsafe { transfers::tell(request, step, moved) };
@@ -249,13 +249,10 @@ unsafe fn goes_as(listeners: &Listeners, request: &mut Request, how: impl FnOnce
 #[cold]
 #[inline(never)]
 unsafe fn tell_passage(listeners: &Listeners, request: &mut Request, bytes: usize, passage: Passage) {
-    if request.id == 0 {
-        introduce_itself(request, number());
-    }
-    let (of, message) = request.message;
-    let message = if of == request.id { message } else { 0 };
+    let (id, (of, message)) = (number_of(request), request.message);
+    let message = if of == id { message } else { 0 };
     let mut told = ProtocolSpec { spec: Spec { bytes: bytes as u64, ..request.spec }, message, passage };
-    listeners.tell_protocol(request.id, &mut told);
+    listeners.tell_protocol(id, &mut told);
 }
 
 /// Whether a tool wants events that name the message of a receive.
@@ -277,10 +274,7 @@ unsafe fn has_message(
     if receive.shell.owner == Owner::Call {
         return;
     }
-    if receive.id == 0 {
-        introduce_itself(receive, number());
-    }
-    receive.message = (receive.id, id);
+    receive.message = (number_of(receive), id);
     if listeners.wants(Event::Protocol)
         && let Some(passage) = how(receive)
     {

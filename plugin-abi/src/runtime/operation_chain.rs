@@ -102,8 +102,7 @@ impl TakesMessages for &mut OperationChain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::runtime::token::Face;
-    use crate::runtime::token::{OPERATION, RecordKind};
+    use crate::runtime::token::{Face, OPERATION, RecordKind};
 
     /// Aligned as an operation's record.
     #[repr(C, align(16))]

@@ -9,71 +9,36 @@ use proptest::prelude::*;
 /// One step of a history. An index is taken modulo the number of processes, ports, queue pairs or receives.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Step {
-    Send {
-        from: usize,
-        to: usize,
-        comm: usize,
-        tag: usize,
-        length: usize,
-        mode: Mode,
-        how: How,
-    },
-    Receive {
-        at: usize,
-        wanted: Wanted,
-        how: How,
-        room: usize,
-    },
+    /// Sends a message.
+    Send { from: usize, to: usize, comm: usize, tag: usize, length: usize, mode: Mode, how: How },
+    /// Posts a receive with a buffer of `room` bytes.
+    Receive { at: usize, wanted: Wanted, how: How, room: usize },
     /// Starts a persistent request.
     Start(usize),
     /// `takes`: a matched probe, which takes the message out.
-    Probe {
-        at: usize,
-        wanted: Wanted,
-        takes: bool,
-    },
+    Probe { at: usize, wanted: Wanted, takes: bool },
     /// Receives the oldest message that a probe took out.
-    ReceiveProbed {
-        how: How,
-        room: usize,
-    },
+    ReceiveProbed { how: How, room: usize },
     /// Cancels a receive; `under_way`: a matched one.
-    Cancel {
-        which: usize,
-        under_way: bool,
-    },
+    Cancel { which: usize, under_way: bool },
     /// Frees the request of a send, which may be in progress.
     Free(usize),
     /// Frees a communicator in which only matched probes have messages left, and makes another one.
     FreeComm(usize),
     /// The fabric carries `count` requests of a queue pair.
-    Carry {
-        queue_pair: usize,
-        count: usize,
-    },
-    Acknowledge {
-        queue_pair: usize,
-        count: usize,
-    },
+    Carry { queue_pair: usize, count: usize },
+    /// The peers acknowledge `count` requests of a queue pair.
+    Acknowledge { queue_pair: usize, count: usize },
+    /// A process polls.
     Poll(usize),
     /// The fabric and all processes move until nothing happens any more.
     Settle,
     /// A port refuses to register memory, or accepts it again.
-    Refuse {
-        port: usize,
-        refuses: bool,
-    },
+    Refuse { port: usize, refuses: bool },
     /// The link of a port goes down or up, if there are several. `is_told`: its process polls until it has noticed.
-    Link {
-        port: usize,
-        is_up: bool,
-        is_told: bool,
-    },
+    Link { port: usize, is_up: bool, is_told: bool },
     /// The next queue pair with a request fails, once, in worlds where one fails. `reads`: one with nothing but reads.
-    Fail {
-        queue_pair: usize,
-        reads: bool,
-    },
+    Fail { queue_pair: usize, reads: bool },
 }
 
 /// The communicator, source and tag of a receive or probe. Source and tag 0 are wildcards; others count from 1.
