@@ -11,11 +11,16 @@ fn main() {
     openmpi::bind();
 }
 
+/// Ends a build that cannot continue.
+fn fail(message: &str) -> ! {
+    for line in message.lines() {
+        println!("cargo::error={line}");
+    }
+    std::process::exit(1)
+}
+
 #[path = "build/verbs.rs"]
 mod verbs;
-
-#[path = "build/refusal.rs"]
-mod refusal;
 
 #[cfg(feature = "openmpi")]
 #[path = "build/openmpi.rs"]

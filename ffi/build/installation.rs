@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::refusal::fail;
+use crate::fail;
 
 struct Series {
     major: u32,

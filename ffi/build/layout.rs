@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use crate::refusal::fail;
+use crate::fail;
 
 /// Those types, by their names in C. One that a release series lacks is in no bindings, and used by nobody.
 const TYPES: [&str; 28] = [

@@ -3,8 +3,8 @@
 
 use std::path::{Path, PathBuf};
 
+use crate::fail;
 use crate::installation::Installation;
-use crate::refusal::fail;
 use crate::{layout, verbs};
 
 /// What a component uses of Open MPI, as bindgen's regular expressions.

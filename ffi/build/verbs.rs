@@ -3,7 +3,7 @@
 
 use std::path::PathBuf;
 
-use crate::refusal::fail;
+use crate::fail;
 
 /// Constants that the code names as members of their enumeration.
 const BITS: &str = "ibv_(access_flags|qp_attr_mask|wc_flags|send_flags)";

@@ -24,14 +24,12 @@ use super::hello::{Hello, QpInfo};
 use super::{Carrier, Identity, Paths, Reach, Via};
 use crate::tunables::Tunables;
 
-mod failure;
 mod port_attempt;
 mod step;
 #[cfg(test)]
 mod tests;
 
-pub use failure::{Failure, FailureReason};
-pub use step::{Ignored, Program, Step};
+pub use step::{Failure, FailureReason, Ignored, Program, Step};
 
 /// Pause after the first try; doubles with each. Longer than a peer in MPI takes to answer, short beside a job's start.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(50);

@@ -122,17 +122,8 @@ mod tests {
 
     fn is_global(here: &PortAddress, there: &PortAddress) -> bool {
         let PortAddress { link_layer, lid, gid, gid_type, mtu, .. } = *here;
-        let choice = PortChoice {
-            device: String::new(),
-            port: 1,
-            link_layer,
-            lid,
-            gid_index: 0,
-            gid,
-            subnet_length: 0,
-            gid_type,
-            mtu,
-        };
+        let (device, port, gid_index, subnet_length) = (String::new(), 1, 0, 0);
+        let choice = PortChoice { device, port, link_layer, lid, gid_index, gid, subnet_length, gid_type, mtu };
         path(&choice, &Tunables::default(), there, 1).gid.is_some()
     }
 

@@ -71,14 +71,9 @@ impl<Q: QueuePair> Connections<Q> {
             return known;
         }
         let id = EndpointId::from_index(self.endpoints.len() as u32);
-        self.endpoints.push(Endpoint {
-            name,
-            remote_port,
-            is_forgotten: false,
-            is_diverted,
-            connection: None,
-            failure: None,
-        });
+        let endpoint =
+            Endpoint { name, remote_port, is_forgotten: false, is_diverted, connection: None, failure: None };
+        self.endpoints.push(endpoint);
         self.names.insert((name, remote_port), id);
         id
     }

@@ -5,7 +5,7 @@
 //! element that is split. Grade: hot for contiguous data, else pending. Threads: any. Tests: below, and
 //! `pt2pt_datatypes.c` in `hw-tests/mpi`.
 
-use std::ffi::c_void;
+use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
 use ibex_ffi::openmpi::sys;
@@ -61,24 +61,24 @@ pub(crate) struct Convertor(Box<sys::opal_convertor_t>);
 impl Convertor {
     /// # Safety
     /// P2: the data may be read while the convertor lives.
-    pub(crate) unsafe fn packing(data: &Data) -> Option<Self> {
-        let mut convertor = Box::<sys::opal_convertor_t>::new_uninit();
+    pub(crate) unsafe fn packing(&Data { buffer, count, datatype }: &Data) -> Option<Self> {
         // SAFETY: the call constructs the convertor in place; P2: the data may be read; its datatype lives.
-        let code =
-            unsafe { libmpi::ibex_convertor_send(convertor.as_mut_ptr(), data.datatype, data.count, data.buffer) };
-        // SAFETY: the call constructs it even if it fails.
-        let convertor = Convertor(unsafe { convertor.assume_init() });
-        (code == sys::OPAL_SUCCESS).then_some(convertor)
+        unsafe { Self::made(|place| libmpi::ibex_convertor_send(place, datatype, count, buffer)) }
     }
 
     /// # Safety
     /// P2: the data may be written while the convertor lives.
-    pub(crate) unsafe fn unpacking(data: &Data) -> Option<Self> {
-        let mut convertor = Box::<sys::opal_convertor_t>::new_uninit();
+    pub(crate) unsafe fn unpacking(&Data { buffer, count, datatype }: &Data) -> Option<Self> {
         // SAFETY: the call constructs the convertor in place; P2: the data may be written; its datatype lives.
-        let code =
-            unsafe { libmpi::ibex_convertor_receive(convertor.as_mut_ptr(), data.datatype, data.count, data.buffer) };
-        // SAFETY: the call constructs it even if it fails.
+        unsafe { Self::made(|place| libmpi::ibex_convertor_receive(place, datatype, count, buffer)) }
+    }
+
+    /// # Safety
+    /// `construct` constructs a convertor in place, even if it fails.
+    unsafe fn made(construct: impl FnOnce(*mut sys::opal_convertor_t) -> c_int) -> Option<Self> {
+        let mut convertor = Box::<sys::opal_convertor_t>::new_uninit();
+        let code = construct(convertor.as_mut_ptr());
+        // SAFETY: `construct` has constructed it, as this function requires.
         let convertor = Convertor(unsafe { convertor.assume_init() });
         (code == sys::OPAL_SUCCESS).then_some(convertor)
     }

@@ -49,12 +49,8 @@ fn hold_back(pml: &Pml, state: &mut State, sender: Option<Link>) {
     if let Some(word) = state.flow.kept.hold_back(account) {
         add_shared(&state.flow.shown.senders_held_back, 1);
         flight::held_back(pml, account.0, state.flow.kept.bytes());
-        say(pml, state, account, &Header::Flow(word));
+        routing::control(pml, state, account.0, &Header::Flow(word));
     }
-}
-
-fn say(pml: &Pml, state: &mut State, Account(link): Account, header: &Header) {
-    routing::control(pml, state, link, header);
 }
 
 /// Accounts for an unexpected message that is stored no longer: it has found its receive, or is dropped.
@@ -72,7 +68,7 @@ fn let_go(pml: &Pml, state: &mut State) {
     let (peers, word) = state.flow.kept.let_go();
     flight::let_go(state.flow.kept.bytes());
     for peer in peers {
-        say(pml, state, peer, &Header::Flow(word));
+        routing::control(pml, state, peer.0, &Header::Flow(word));
     }
 }
 
@@ -102,7 +98,7 @@ pub(crate) fn found_nothing(pml: &Pml, state: &mut State, context: u32) {
 #[inline(never)]
 fn ask_for_more(pml: &Pml, state: &mut State, context: u32) {
     for peer in state.flow.kept.ask_for_more(context) {
-        say(pml, state, peer, &Header::More(context));
+        routing::control(pml, state, peer.0, &Header::More(context));
     }
 }
 
@@ -132,7 +128,7 @@ pub(crate) fn pend(pml: &Pml, state: &mut State, context: u32, request: NonNull<
     let (link, tag) = unsafe { (request.as_ref().core.link, request.as_ref().core.tag) };
     let account = rails::account(pml, state, link);
     if state.flow.outgoing.pend(account, context, tag, request) {
-        say(pml, state, account, &Header::Pending(context));
+        routing::control(pml, state, account.0, &Header::Pending(context));
     }
 }
 

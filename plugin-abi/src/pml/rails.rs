@@ -191,16 +191,12 @@ pub(crate) fn add(pml: &Pml, state: &mut State, name: PeerName, mut links: Vec<L
     links.rotate_left(first);
     let home = links.iter().copied().find(|link| is_usable(pml, *link)).unwrap_or(links[0]);
     let peer = state.several.add(name, Peer { links: links.into(), home, segment: 0, merging: None });
-    settle(pml, home);
-    peer
-}
-
-fn settle(pml: &Pml, home: Link) {
     if let Some(rail) = pml.rails().get(home.rail())
         && let Some(mut port) = rail.enter()
     {
         rail.sent(&mut port, home.to()).is_home = true;
     }
+    peer
 }
 
 /// Whether messages can use this link now: its port is up, and the connection is there or may still be made.

@@ -211,23 +211,10 @@ impl SharedMemory {
         if length > limit || !self.reads() {
             return false;
         }
-        let (btl, order) = (self.btl.as_ptr(), c_int::from(NO_ORDER));
+        let (btl, endpoint, order) = (self.btl.as_ptr(), peer.endpoint, c_int::from(NO_ORDER));
         // SAFETY: P2: the memory may be written until `done` is called; the BTL needs no handles (checked in `new`).
         let code = unsafe {
-            get(
-                btl,
-                peer.endpoint,
-                to.cast(),
-                address,
-                null_mut(),
-                null_mut(),
-                length,
-                0,
-                order,
-                done,
-                null_mut(),
-                data,
-            )
+            get(btl, endpoint, to.cast(), address, null_mut(), null_mut(), length, 0, order, done, null_mut(), data)
         };
         match code {
             sys::OPAL_SUCCESS => return true,

@@ -126,20 +126,8 @@ pub(crate) unsafe fn tell(request: &mut Request, step: TypeId, moved: Moved) {
     // SAFETY: P1: the request is not finished, so its communicator lives.
     let peer = unsafe { process(comm, peer) };
     let Spec { context, operation, .. } = request.spec;
-    let (request, total, direction) = (id, total as u64, operation as u32);
-    let told = XferBegin {
-        request,
-        message,
-        offset,
-        bytes,
-        total,
-        context,
-        source,
-        tag,
-        direction,
-        peer,
-        ..XferBegin::default()
-    };
+    let (request, total, direction, rest) = (id, total as u64, operation as u32, XferBegin::default());
+    let told = XferBegin { request, message, offset, bytes, total, context, source, tag, direction, peer, ..rest };
     give(step, told, completion().filter(|_| moved.is_completed));
 }
 
@@ -150,19 +138,9 @@ pub(crate) unsafe fn tell_at_once(id: u64, spec: &Spec, step: TypeId) {
     // SAFETY: P1: the communicator lives, as this function requires, and was added to the PML.
     let (source, peer) = unsafe { ((*spec.comm).c_my_rank, process(spec.comm, spec.peer)) };
     let (offset, bytes) = if step == XferBegin::TYPE { (0, spec.bytes) } else { (spec.bytes, 0) };
-    let told = XferBegin {
-        request: id,
-        message: id,
-        offset,
-        bytes,
-        total: spec.bytes,
-        context: spec.context,
-        source,
-        tag: spec.tag,
-        direction: spec.operation as u32,
-        peer,
-        ..XferBegin::default()
-    };
+    let Spec { bytes: total, context, tag, operation, .. } = *spec;
+    let (request, message, direction, rest) = (id, id, operation as u32, XferBegin::default());
+    let told = XferBegin { request, message, offset, bytes, total, context, source, tag, direction, peer, ..rest };
     give(step, told, None);
 }
 

@@ -123,19 +123,17 @@ fn unknown_kinds_and_flags_are_refused() {
 
 #[test]
 fn a_field_out_of_its_range_is_refused() {
-    let long = Header::Synchronous(Match { rank: 1 << 20, ..MATCH }, 1).encode();
-    let mut negative_rank = long.as_slice().to_vec();
-    negative_rank[7] |= 0x80;
-    let mut could_be_short = long.as_slice().to_vec();
-    could_be_short[6] = 0;
-    let beyond = Header::Finished { request: 1, length: 2 }.encode();
-    let mut reserved = beyond.as_slice().to_vec();
-    reserved[3] = 1;
-    let memory = Memory { key: 1, address: u64::MAX - 5, length: 5 };
-    let mut past_the_end = Header::Announce(MATCH, 1, memory).encode().as_slice().to_vec();
-    past_the_end[24] += 1;
-    for message in [negative_rank, could_be_short, reserved, past_the_end] {
-        assert_eq!(Header::decode(&message), Err(Malformed::Value), "{message:?}");
+    let long = Header::Synchronous(Match { rank: 1 << 20, ..MATCH }, 1);
+    let up_to_the_end = Header::Announce(MATCH, 1, Memory { key: 1, address: u64::MAX - 5, length: 5 });
+    for (what, header, at, bits) in [
+        ("a negative rank", long, 7, 0x80),
+        ("a rank that fits the short form", long, 6, 0x10),
+        ("a reserved byte", Header::Finished { request: 1, length: 2 }, 3, 1),
+        ("memory past the end", up_to_the_end, 24, 3),
+    ] {
+        let mut message = header.encode().as_slice().to_vec();
+        message[at] ^= bits;
+        assert_eq!(Header::decode(&message), Err(Malformed::Value), "{what}");
     }
 }
 

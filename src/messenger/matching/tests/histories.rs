@@ -112,6 +112,7 @@ fn entry_of(Message { envelope, message }: Message<u32>) -> Entry {
     Entry { source: envelope.source(), tag: envelope.tag(), number: message }
 }
 
+#[derive(Default)]
 struct History {
     matching: Numbered,
     model: Model,
@@ -201,13 +202,7 @@ impl History {
 }
 
 fn run(phases: &[Vec<Step>]) {
-    let mut history = History {
-        matching: Numbered::new(),
-        model: Model::default(),
-        aside: Vec::new(),
-        handles: Handles::default(),
-        next: 0,
-    };
+    let mut history = History::default();
     for step in phases.iter().flatten() {
         history.step(*step);
     }

@@ -4,13 +4,9 @@
 use super::{Numbered, arrive, insert, post, unexpected};
 use crate::messenger::matching::{ANY_SOURCE, ANY_TAG, Message, MessageHandle, Pattern, ReceiveHandle};
 
-fn matching() -> Numbered {
-    Numbered::new()
-}
-
 #[test]
 fn a_receive_that_names_source_and_tag_takes_no_other_message() {
-    let mut matching = matching();
+    let mut matching = Numbered::new();
     insert(&mut matching, 1, 5, 1);
     assert_eq!(arrive(&mut matching, 1, 6, 10), None);
     assert_eq!(arrive(&mut matching, 2, 5, 11), None);
@@ -20,7 +16,7 @@ fn a_receive_that_names_source_and_tag_takes_no_other_message() {
 
 #[test]
 fn messages_of_one_sender_are_received_in_their_order_whether_or_not_they_were_expected() {
-    let mut matching = matching();
+    let mut matching = Numbered::new();
     unexpected(&mut matching, 1, 5, 10);
     unexpected(&mut matching, 1, 5, 11);
     assert_eq!(post(&mut matching, 1, 5, 1), Some(10));
@@ -35,7 +31,7 @@ fn messages_of_one_sender_are_received_in_their_order_whether_or_not_they_were_e
 fn a_message_goes_to_the_receive_posted_first_whichever_wildcards_each_has() {
     let patterns = [(1, 5), (ANY_SOURCE, 5), (1, ANY_TAG), (ANY_SOURCE, ANY_TAG)];
     for first in 0..patterns.len() {
-        let mut matching = matching();
+        let mut matching = Numbered::new();
         for turn in 0..patterns.len() {
             let (source, tag) = patterns[(first + turn) % patterns.len()];
             insert(&mut matching, source, tag, turn as u32);
@@ -47,7 +43,7 @@ fn a_message_goes_to_the_receive_posted_first_whichever_wildcards_each_has() {
 
 #[test]
 fn a_receive_from_any_source_takes_the_message_that_arrived_first() {
-    let mut matching = matching();
+    let mut matching = Numbered::new();
     unexpected(&mut matching, 3, 5, 10);
     unexpected(&mut matching, 1, 5, 11);
     assert_eq!(post(&mut matching, ANY_SOURCE, 5, 1), Some(10));
@@ -57,7 +53,7 @@ fn a_receive_from_any_source_takes_the_message_that_arrived_first() {
 #[test]
 fn any_tag_takes_tag_0_and_no_negative_one() {
     for source in [1, ANY_SOURCE] {
-        let mut matching = matching();
+        let mut matching = Numbered::new();
         unexpected(&mut matching, 1, -2, 10);
         unexpected(&mut matching, 1, i32::MIN, 11);
         insert(&mut matching, source, ANY_TAG, 1);
@@ -70,7 +66,7 @@ fn any_tag_takes_tag_0_and_no_negative_one() {
 
 #[test]
 fn tags_and_ranks_have_32_bits() {
-    let mut matching = matching();
+    let mut matching = Numbered::new();
     insert(&mut matching, 0x10001, 5, 1);
     insert(&mut matching, 1, 0x10005, 2);
     insert(&mut matching, i32::MAX, i32::MAX, 3);
@@ -82,7 +78,7 @@ fn tags_and_ranks_have_32_bits() {
 
 #[test]
 fn a_probe_shows_what_a_receive_would_have_and_leaves_it() {
-    let mut matching = matching();
+    let mut matching = Numbered::new();
     assert_eq!(matching.probe(Pattern::new(ANY_SOURCE, ANY_TAG)).found, None);
     unexpected(&mut matching, 2, 5, 10);
     unexpected(&mut matching, 2, 6, 11);
@@ -95,7 +91,7 @@ fn a_probe_shows_what_a_receive_would_have_and_leaves_it() {
 
 #[test]
 fn a_message_of_a_matched_probe_is_for_its_handle_alone() {
-    let mut matching = matching();
+    let mut matching = Numbered::new();
     unexpected(&mut matching, 2, 5, 10);
     unexpected(&mut matching, 2, 5, 11);
     let handle = matching.matched_probe(Pattern::new(2, 5)).found.unwrap().message;
@@ -111,7 +107,7 @@ fn a_message_of_a_matched_probe_is_for_its_handle_alone() {
 
 #[test]
 fn a_handle_of_an_unexpected_message_stays_good_through_a_matched_probe() {
-    let mut matching = matching();
+    let mut matching = Numbered::new();
     let handle = unexpected(&mut matching, 2, 5, 10);
     *matching.message_mut(handle).unwrap() = 20;
     assert_eq!(matching.matched_probe(Pattern::new(2, 5)).found.unwrap().message, handle);
@@ -120,7 +116,7 @@ fn a_handle_of_an_unexpected_message_stays_good_through_a_matched_probe() {
 
 #[test]
 fn a_message_that_its_sender_withdraws_is_received_by_nobody() {
-    let mut matching = matching();
+    let mut matching = Numbered::new();
     let handle = unexpected(&mut matching, 2, 5, 10);
     unexpected(&mut matching, 2, 5, 11);
     assert_eq!(matching.take(handle).unwrap().message, 10);
@@ -130,7 +126,7 @@ fn a_message_that_its_sender_withdraws_is_received_by_nobody() {
 
 #[test]
 fn a_cancelled_receive_takes_nothing_and_one_that_was_matched_is_not_cancelled() {
-    let mut matching = matching();
+    let mut matching = Numbered::new();
     let first = insert(&mut matching, 1, 5, 1);
     let second = insert(&mut matching, 1, 5, 2);
     let third = insert(&mut matching, 1, 5, 3);
@@ -148,7 +144,7 @@ fn a_cancelled_receive_takes_nothing_and_one_that_was_matched_is_not_cancelled()
 
 #[test]
 fn a_message_is_made_only_if_it_waits() {
-    let mut matching = matching();
+    let mut matching = Numbered::new();
     insert(&mut matching, 1, 5, 1);
     let envelope = crate::messenger::matching::Envelope::new(1, 5);
     let _ = matching.arrive(envelope, || panic!("a receive is posted"));
@@ -157,7 +153,7 @@ fn a_message_is_made_only_if_it_waits() {
 
 #[test]
 fn a_communicator_that_goes_gives_back_what_waited_in_it() {
-    let mut matching = matching();
+    let mut matching = Numbered::new();
     insert(&mut matching, 1, 5, 1);
     insert(&mut matching, ANY_SOURCE, -2, 2);
     unexpected(&mut matching, 2, 7, 10);
