@@ -4,9 +4,9 @@
 //! Open MPI calls `pml_del_comm` when the last reference goes, in `MPI_Finalize` whatever is pending, or never; so it
 //! drops unexpected messages, and `pmlm_finalize` drops the rest. Context numbers are reused.
 //!
-//! **Processes of other jobs**, from spawn, connect or accept. Without a common communicator nothing can be sent to one,
-//! and it may end without notice. So this process parts from it (`Port::part`) with the last communicator, and forgets
-//! it when its connections have gone; until then the two can meet again. Grade: setup. Threads: any. Tests:
+//! **Processes of other jobs**, from spawn, connect or accept. Without a common communicator nothing can be sent to
+//! one, and it may end without notice. So this process parts from it (`Port::part`) with the last communicator, and
+//! forgets it when its connections have gone; until then the two can meet again. Grade: setup. Threads: any. Tests:
 //! below, and `hw-tests/mpi`; of the partings: `connect_cycles.c`; of the events: `mpi_t_communicators.c`.
 
 use std::ffi::{c_int, c_void};
@@ -237,7 +237,7 @@ fn sweep(pml: &Pml, state: &mut State) {
     }
 }
 
-/// Members of an event: with consecutive ranks, from `first` on: the processes `process`, `process + stride` and so on of a job.
+/// Members of an event, whose ranks follow `first`: the processes `process`, `process + stride` and so on of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     first: u32,

@@ -11,8 +11,8 @@
 //! - Tools: `watch` and `transfers` (raise the events; `passage`: the protocol of a message), `listening` (opens and
 //!   closes the fast paths when tools start or stop listening, and reports the end of waits), `variables` (performance
 //!   variables), `flight` (the flight recorder).
-//! - Several ports: `rails` (looks peers up; which port; long messages by all), `moving` (failover). Processes of the same host:
-//!   `shared_memory`, `local`. Messages of this process to itself: `oneself`.
+//! - Several ports: `rails` (looks peers up; which port; long messages by all), `moving` (failover). Processes of the
+//!   same host: `shared_memory`, `local`. Messages of this process to itself: `oneself`.
 //! - Records: `buffer`, `token`, `first_receive`.
 //!
 //! `engine::messenger` has the parts without MPI: matching, headers, the protocols' state machines, links.

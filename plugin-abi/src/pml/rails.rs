@@ -3,9 +3,9 @@
 //! which one its messages use, and which read a long message.
 //!
 //! The home differs by peer, so that the ports share the load. `engine::messenger::rails` has the records. With one
-//! port, [`link`], [`links_to`] and [`part`] are used, and functions that test for it, such as [`route`]. A long message is
-//! announced with the keys of several ports; the receiver reads (`reading`) by those of its ports that are connected to
-//! one of them ([`ways`]), and the others begin to connect, for the next message. Grade: hot for [`note`] and
+//! port, [`link`], [`links_to`] and [`part`] are used, and functions that test for it, like [`route`]. A long message
+//! is announced with the keys of several ports; the receiver reads (`reading`) by those of its ports that are connected
+//! to one of them ([`ways`]), and the others begin to connect, for the next message. Grade: hot for [`note`] and
 //! [`route`], pending for long messages, else setup. Threads: the one that has entered the PML; for [`note`], a port;
 //! [`link`]: any, with nothing entered. Tests: `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
 

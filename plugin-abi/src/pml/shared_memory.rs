@@ -2,7 +2,8 @@
 //! Open MPI's shared-memory BTL, as the PML uses it: sends, reads from other processes' memory, polls.
 //!
 //! `btl_sendi` is the only send function that is used, because it copies the message before it returns, or fails; no
-//! later message overtakes it. Messages that wait for room are in `local`. Called by `send`, `accept` and `local`. Grade: hot. Threads: any; the BTL supports that. Tests: below, and `hw-tests/tests/device/local.rs`.
+//! later message overtakes it. Messages that wait for room are in `local`. Called by `send`, `accept` and `local`.
+//! Grade: hot. Threads: any; the BTL supports that. Tests: below, and `hw-tests/tests/device/local.rs`.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;

@@ -142,7 +142,7 @@ fn a_message_that_is_too_long_is_cut_and_its_receive_says_so() {
     world.is_at_rest();
 }
 
-/// Receives the first `count` messages of tag 1 from process 0 to process 1, whose lengths are the first of [`LENGTHS`].
+/// Receives `count` messages of tag 1 from process 0 to process 1, whose lengths are the first eight of [`LENGTHS`].
 fn receive_all(world: &World, sends: &[Operation], count: usize) {
     for message in 0..count {
         let length = LENGTHS[message % 8];

@@ -57,7 +57,7 @@ unsafe fn tell(listeners: &Listeners, request: &mut Request, event: Event) {
     }
 }
 
-/// Raises the events of a request that MPI frees. If it is complete and not persistent, its wait ends here (`notify`).
+/// Raises the events of a request that MPI frees. If it is complete and not persistent, its wait ends here.
 #[inline(always)]
 pub(crate) unsafe fn freed(request: &mut Request, is_complete: bool) {
     // SAFETY: P3; the communicator lives, and the listeners are its.

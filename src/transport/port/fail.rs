@@ -90,8 +90,8 @@ impl<A: Adapter> Port<A> {
         std::mem::take(&mut self.untold)
     }
 
-    /// Copies the state of some peers to the flight recorder's file, for `ibex top` and `ibex explain --live`: a bounded
-    /// number each time, so that thousands of peers cost no more at once. Called after the counters were copied.
+    /// Copies the state of some peers to the flight recorder's file, for `ibex top` and `ibex explain --live`: so many
+    /// each time that thousands of peers cost no more at once. Called after the port's counters were copied.
     pub(super) fn show_peers(&mut self) {
         let count = self.connections.count();
         for _ in 0..count.min(AT_ONCE) {
