@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The parts of `cargo xtask test` that need a device: which tests run on which device, and the runs. The tests are the
 //! target `device` of hw-tests, which gets its selection by variables. It runs one test at a time and leaves about half
-//! of two processors idle, so with `--all` the tests on emulated adapters run beside those on soft-RoCE and with Open
-//! MPI 5. Called by [`super`]. Grade: setup. Tests: below.
+//! of two processors idle, so the tests on emulated adapters run beside those on soft-RoCE and with Open MPI 5. Called by
+//! [`super`]. Grade: setup. Tests: below.
 
 use super::Arguments;
 use super::tally::{Lane, Tally};
@@ -114,8 +114,7 @@ pub(super) fn run(
             tally.tests(&format!("device tests on {}", run.device), &mut command(&program, &surroundings, run));
         }
     };
-    // The quick tier needs one lane: it is short.
-    let (others, first): (Vec<_>, Vec<_>) = runs.iter().partition(|run| arguments.all && run.device == SOFT_ROCE);
+    let (others, first): (Vec<_>, Vec<_>) = runs.iter().partition(|run| run.device == SOFT_ROCE);
     for _ in 0..arguments.again {
         let mut lanes: Vec<Lane<'_>> = vec![Box::new(|tally| on(&first, tally))];
         if !others.is_empty() {
