@@ -396,13 +396,13 @@ pub(crate) fn leave_call(pml: &Pml, state: Entered<'_, State>) {
 pub(crate) fn until<'pml>(
     pml: &'pml Pml,
     mut state: Entered<'pml, State>,
-    is_finished: impl Fn() -> bool,
+    is_finished: impl Fn(&mut State) -> bool,
     poll: impl Fn(&Pml, &mut State) -> usize,
 ) -> Entered<'pml, State> {
     let mut idle = Idle::new();
     loop {
         let count = poll(pml, &mut state);
-        if is_finished() {
+        if is_finished(&mut state) {
             return state;
         }
         leave_call(pml, state);
@@ -411,7 +411,7 @@ pub(crate) fn until<'pml>(
         }
         // This call had entered the PML, so no call above it on the stack has.
         state = pml.enter().expect("nothing calls back from inside");
-        if is_finished() {
+        if is_finished(&mut state) {
             return state;
         }
     }

@@ -389,9 +389,8 @@ unsafe fn wait<'pml, const TOLD: bool>(
     is_matched: bool,
     status: *mut sys::ompi_status_public_t,
 ) -> c_int {
-    // SAFETY: P1: it belongs to this call; P3.
-    let is_finished = || unsafe { request.pointer().as_ref() }.is_finished();
-    if !(is_matched && is_finished()) {
+    let is_finished = |state: &mut State| state.requests.get(request).is_finished();
+    if !(is_matched && is_finished(&mut state)) {
         state = until(pml, state, is_finished, poll_here::<TOLD>);
     }
     let r = state.requests.get(request);

@@ -249,9 +249,8 @@ unsafe fn begun(pml: &Pml, mut state: Entered<'_, State>, outgoing: &Outgoing, (
 /// # Safety
 /// P1: the request was begun and belongs to this call; its communicator lives.
 unsafe fn wait<'pml>(pml: &'pml Pml, mut state: Entered<'pml, State>, request: Handle) {
-    // SAFETY: P1: it belongs to this call; P3.
-    let is_finished = || unsafe { request.pointer().as_ref() }.is_finished();
-    if !is_finished() {
+    let is_finished = |state: &mut State| state.requests.get(request).is_finished();
+    if !is_finished(&mut state) {
         state = until(pml, state, is_finished, poll);
     }
     watch::request(&mut state, request, Event::Notify);
@@ -289,10 +288,9 @@ unsafe fn send_nonblocking(outgoing: &Outgoing, mode: Mode, place: *mut *mut sys
     let begun = unsafe { start(pml, outgoing, mode, Owner::Mpi) };
     match begun {
         Ok((state, request)) => {
-            let request = request.map(|request| Request::as_raw(request.pointer()));
             // SAFETY: P4: the out parameter, written before the PML is left, so before a callback sees the request.
             // Without a request it gets Open MPI's request that is always complete, which is never freed.
-            unsafe { place.write(request.unwrap_or_else(|| libmpi::ibex_request_empty())) };
+            unsafe { place.write(request.map_or_else(|| libmpi::ibex_request_empty(), Request::as_raw)) };
             leave(pml, state);
             sys::OPAL_SUCCESS
         }
