@@ -166,8 +166,8 @@ fn poll_rail<const SEVERAL: bool, const TOLD: bool, const WATCHED: bool>(
     };
     if TOLD && let Some(aside) = &aside {
         drop(port);
-        // The PML was not left since the message was put aside, so its communicator is still there.
-        incoming::put_aside(pml, state, aside);
+        // SAFETY: P3: the PML was not left since the message was put aside.
+        unsafe { incoming::put_aside(pml, state, aside) };
         if reported == 0 {
             return done;
         }

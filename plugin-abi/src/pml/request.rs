@@ -176,7 +176,9 @@ impl Requests {
         unsafe { self.free.give_back(request.pointer().as_ptr()) };
     }
 
+    /// Returns a request while these are borrowed, and so nobody else has a reference to it.
     #[inline(always)]
+    #[allow(clippy::unused_self, reason = "the borrow permits it")]
     pub(crate) fn get(&mut self, request: Handle) -> &mut Request {
         // SAFETY: P1: its memory lives as long as the PML; P3: nobody else uses it while these requests are borrowed.
         unsafe { &mut *request.pointer().as_ptr() }

@@ -386,12 +386,7 @@ pub(crate) fn take_posted_watched(
 }
 
 /// Stores an unexpected message, and raises its event.
-pub(crate) fn insert_unexpected(
-    state: &mut State,
-    communicator: &Communicator,
-    envelope: Envelope,
-    message: Arrived,
-) {
+pub(crate) fn insert_unexpected(state: &mut State, communicator: &Communicator, envelope: Envelope, message: Arrived) {
     let (id, length) = (message.id, message.length());
     communicator.insert_unexpected(state, envelope, message);
     tell_of_message(communicator, Event::InsertUnexpected, (id, envelope, length));
