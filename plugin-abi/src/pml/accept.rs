@@ -17,152 +17,106 @@ use ibex_ffi::openmpi::sys;
 
 use super::finish::{Outcome, finish, note, note_not_put};
 use super::flight::Step;
+use super::handle::Handle;
 use super::instance::{Pml, State, pml};
 use super::passage::{Protocol, Reason};
 use super::request::{Request, Transfer};
 use super::transfers::Bytes;
-use super::{datatype, flight, flow, oneself, passage, pieces, reading, routing, watch};
+use super::{flight, flow, oneself, passage, pieces, reading, routing, watch};
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners};
 
 /// Delivers a whole message to a receive. `TOLD`: raises events.
 #[inline(always)]
-pub(crate) unsafe fn whole<const TOLD: bool>(
-    state: &mut State,
-    request: NonNull<Request>,
-    envelope: Envelope,
-    from: *const u8,
-    length: usize,
-) {
-    // SAFETY: P1: the receive is matched and not finished; P3.
-    let room = unsafe { request.as_ref() }.core.extent.length;
-    if length > room {
-        // SAFETY: P1: the receive is matched and not finished; `from` has `length` bytes, as this function requires.
-        return unsafe { truncated::<TOLD>(state, request, envelope, from, length) };
+pub(crate) fn whole<const TOLD: bool>(state: &mut State, request: Handle, envelope: Envelope, bytes: &[u8]) {
+    if bytes.len() > state.requests.core(request).extent.length {
+        return truncated::<TOLD>(state, request, envelope, bytes);
     }
-    let outcome = Outcome { source: envelope.source(), tag: envelope.tag(), length, error: sys::OPAL_SUCCESS };
-    // SAFETY: P1: the receive is matched and not finished, and has room; `from` has `length` bytes.
-    unsafe { put::<TOLD>(state, request, &outcome, from, length) };
+    put::<TOLD>(state, request, &outcome(envelope, bytes.len(), sys::OPAL_SUCCESS), bytes);
+}
+
+#[inline(always)]
+fn outcome(envelope: Envelope, length: usize, error: i32) -> Outcome {
+    Outcome { source: envelope.source(), tag: envelope.tag(), length, error }
 }
 
 #[cold]
 #[inline(never)]
-unsafe fn truncated<const TOLD: bool>(
-    state: &mut State,
-    request: NonNull<Request>,
-    envelope: Envelope,
-    from: *const u8,
-    length: usize,
-) {
-    let error = sys::MPI_ERR_TRUNCATE as i32;
-    let outcome = Outcome { source: envelope.source(), tag: envelope.tag(), length, error };
-    // SAFETY: P1: the receive is matched and not finished; P3. `from` has more bytes than `room`.
-    unsafe {
-        let room = request.as_ref().core.extent.length;
-        put::<TOLD>(state, request, &outcome, from, room);
-    }
+fn truncated<const TOLD: bool>(state: &mut State, request: Handle, envelope: Envelope, bytes: &[u8]) {
+    let outcome = outcome(envelope, bytes.len(), sys::MPI_ERR_TRUNCATE as i32);
+    put::<TOLD>(state, request, &outcome, bytes);
 }
 
-/// Copies the first `wanted` bytes of a message to the user's buffer, and finishes the receive.
-///
-/// # Safety
-/// P1: the message matches this receive, which has room for `wanted` bytes. They may be read at `from`.
+/// Copies a message to the user's buffer, as far as that has room, and finishes the receive.
 #[inline(always)]
-unsafe fn put<const TOLD: bool>(
-    state: &mut State,
-    request: NonNull<Request>,
-    outcome: &Outcome,
-    from: *const u8,
-    wanted: usize,
-) {
-    // SAFETY: P1: the receive is not finished before the call at the end; P2; P3. `from` has `wanted` bytes.
-    unsafe {
-        let r = &mut *request.as_ptr();
-        note(r, outcome);
-        if TOLD {
-            watch::begins(r, Bytes::All.completed());
-        }
-        if !datatype::put(&r.core.data, r.core.extent, from, wanted) {
-            note_not_put(r);
-        }
-        if TOLD {
-            watch::ends(r, Bytes::None.completed());
-        }
-        finish(state, request);
+fn put<const TOLD: bool>(state: &mut State, request: Handle, outcome: &Outcome, bytes: &[u8]) {
+    note(state.requests.get(request), outcome);
+    if TOLD {
+        watch::begins(state, request, Bytes::All.completed());
     }
+    let r = state.requests.get(request);
+    if !r.core.put(bytes) {
+        note_not_put(r);
+    }
+    if TOLD {
+        watch::ends(state, request, Bytes::None.completed());
+    }
+    finish(state, request);
 }
 
-/// [`whole`] for the receive of a blocking call, while a tool listens.
-///
-/// # Safety
-/// P1: the message matches this receive, which has room for the `length` bytes at `from`; P3. The listeners are those
-/// of the receive's communicator.
+/// [`whole`] for the receive of a blocking call that has room for the message, while a tool listens to its communicator.
 #[inline(always)]
-pub(crate) unsafe fn whole_watched(
+pub(crate) fn whole_watched(
+    state: &mut State,
     listeners: &Listeners,
-    request: NonNull<Request>,
+    request: Handle,
     envelope: Envelope,
-    from: *const u8,
-    length: usize,
+    bytes: &[u8],
 ) {
-    let outcome = Outcome { source: envelope.source(), tag: envelope.tag(), length, error: sys::OPAL_SUCCESS };
-    // SAFETY: P1: the receive is not finished; P2: it has room for the `length` bytes at `from`; P3.
-    unsafe {
-        let r = &mut *request.as_ptr();
-        note(r, &outcome);
-        watch::told(listeners, r, Event::XferBegin);
-        watch::told_moved(listeners, r, Event::XferBegin, Bytes::All.completed());
-        if !datatype::put(&r.core.data, r.core.extent, from, length) {
-            note_not_put(r);
-        }
-        watch::told(listeners, r, Event::XferEnd);
-        watch::told_moved(listeners, r, Event::XferEnd, Bytes::None.completed());
-        watch::told(listeners, r, Event::Complete);
-        r.set_finished(true);
+    note(state.requests.get(request), &outcome(envelope, bytes.len(), sys::OPAL_SUCCESS));
+    watch::told(state, listeners, request, Event::XferBegin);
+    watch::told_moved(state, listeners, request, Event::XferBegin, Bytes::All.completed());
+    let r = state.requests.get(request);
+    if !r.core.put(bytes) {
+        note_not_put(r);
     }
+    watch::told(state, listeners, request, Event::XferEnd);
+    watch::told_moved(state, listeners, request, Event::XferEnd, Bytes::None.completed());
+    watch::told(state, listeners, request, Event::Complete);
+    state.requests.get(request).set_finished(true);
 }
 
 /// Begins the transfer of an announced message to a receive.
-pub(crate) unsafe fn announced(
+pub(crate) fn announced(
     pml: &Pml,
     state: &mut State,
-    request: NonNull<Request>,
+    request: Handle,
     envelope: Envelope,
     (from, sender): (Link, TransferId),
     (memory, keys): (Memory, &[PortKey]),
 ) {
     if from == Link::ONESELF {
-        // SAFETY: P1: the receive is matched and not finished.
-        return unsafe { oneself::receive(state, request, envelope, sender) };
+        return oneself::receive(state, request, envelope, sender);
     }
-    // SAFETY: P1: the receive is matched and not finished; P3.
-    let extent = unsafe {
-        note_match(request, envelope, memory.length as usize);
-        request.as_ref().core.extent
-    };
+    let (r, length) = (state.requests.get(request), memory.length as usize);
+    let extent = r.core.extent;
+    let error = if length > extent.length { sys::MPI_ERR_TRUNCATE as i32 } else { sys::OPAL_SUCCESS };
+    note(r, &outcome(envelope, length, error));
     let wanted = memory.length.min(extent.length as u64);
     if wanted == 0 {
-        // SAFETY: P1: the receive is not finished; P3.
-        unsafe {
-            watch::begins(&mut *request.as_ptr(), Bytes::All.completed());
-            watch::ends(&mut *request.as_ptr(), Bytes::None.completed());
-        }
+        watch::begins(state, request, Bytes::All.completed());
+        watch::ends(state, request, Bytes::None.completed());
         routing::control(pml, state, from, &Header::Finished { request: sender.0, length: 0 });
-        // SAFETY: P1: the receive is not finished, and no data is to come.
-        return unsafe { finish(state, request) };
+        return finish(state, request);
     }
-    // SAFETY: P1: the receive is not finished; P3.
-    unsafe { flight::note(&mut *request.as_ptr(), &Step::Begins(sender, wanted)) };
+    flight::note(state, request, &Step::Begins(sender, wanted));
     let mut why = Reason::Gaps;
     if memory.address != 0 && !extent.start.is_null() {
         let message = (from, sender, memory);
-        // SAFETY: P1: a matched receive into contiguous memory, with no transfer in progress.
-        let is_read = unsafe {
-            if from.as_local().is_some() {
-                get(pml, state, request, message, wanted)
-            } else {
-                reading::begin(pml, state, request, message, (keys, wanted))
-            }
+        let is_read = if from.as_local().is_some() {
+            get(pml, state, request, message, wanted)
+        } else {
+            reading::begin(pml, state, request, message, (keys, wanted))
         };
         if is_read {
             return;
@@ -170,93 +124,57 @@ pub(crate) unsafe fn announced(
         why = Reason::NotRegistered;
         // By shared memory the passage is the same with and without CMA, and the match has reported it.
         if from.as_local().is_none() {
-            // SAFETY: P1: the receive is not finished; P3.
-            unsafe {
-                let how = (Protocol::Pieces, why);
-                watch::goes(&mut *request.as_ptr(), |_| Some(passage::by_home(pml, state, from, how)));
-            }
+            let how = (Protocol::Pieces, why);
+            watch::goes(state, request, |state, _| Some(passage::by_home(pml, state, from, how)));
         }
     }
-    // SAFETY: P1: a matched receive with no transfer in progress.
-    unsafe { pieces::ask(pml, state, request, (from, sender), (wanted, passage::code(why))) };
+    pieces::ask(pml, state, request, (from, sender), (wanted, passage::code(why)));
 }
 
 /// Delivers an unexpected message to a receive.
-pub(crate) unsafe fn unexpected(
-    pml: &Pml,
-    state: &mut State,
-    request: NonNull<Request>,
-    envelope: Envelope,
-    message: Arrived,
-) {
+pub(crate) fn unexpected(pml: &Pml, state: &mut State, request: Handle, envelope: Envelope, message: Arrived) {
     flow::give_up(pml, state, &message);
-    // SAFETY: P1: the receive is matched and not finished.
-    unsafe { arrived(pml, state, request, envelope, message) };
+    arrived(pml, state, request, envelope, message);
 }
 
 /// Delivers a decoded message to a receive.
-pub(crate) unsafe fn arrived(
-    pml: &Pml,
-    state: &mut State,
-    request: NonNull<Request>,
-    envelope: Envelope,
-    message: Arrived,
-) {
+pub(crate) fn arrived(pml: &Pml, state: &mut State, request: Handle, envelope: Envelope, message: Arrived) {
     let Arrived { from, body, .. } = message;
-    // SAFETY: P1: the receive is matched and not finished. `message` owns the bytes until this returns.
-    unsafe {
-        match body {
-            Body::Short(length, bytes) => {
-                whole::<true>(state, request, envelope, bytes.as_ptr(), usize::from(length));
-            }
-            Body::Whole(bytes) => whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len()),
-            Body::Synchronous(bytes, sender) => {
-                routing::control(pml, state, from, &Header::Acknowledge { request: sender.0 });
-                whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len());
-            }
-            Body::Announced(sender, memory) => {
-                announced(pml, state, request, envelope, (from, sender), (memory, &[]));
-            }
-            Body::AnnouncedKeyed(sender, memory, keys) => {
-                announced(pml, state, request, envelope, (from, sender), (memory, &keys));
-            }
+    match body {
+        Body::Short(length, bytes) => whole::<true>(state, request, envelope, &bytes[..usize::from(length)]),
+        Body::Whole(bytes) => whole::<true>(state, request, envelope, &bytes),
+        Body::Synchronous(bytes, sender) => {
+            routing::control(pml, state, from, &Header::Acknowledge { request: sender.0 });
+            whole::<true>(state, request, envelope, &bytes);
+        }
+        Body::Announced(sender, memory) => announced(pml, state, request, envelope, (from, sender), (memory, &[])),
+        Body::AnnouncedKeyed(sender, memory, keys) => {
+            announced(pml, state, request, envelope, (from, sender), (memory, &keys));
         }
     }
 }
 
-#[inline(always)]
-unsafe fn note_match(request: NonNull<Request>, envelope: Envelope, length: usize) {
-    // SAFETY: P1: the receive is not finished; P3.
-    let r = unsafe { &mut *request.as_ptr() };
-    let error = if length > r.core.extent.length { sys::MPI_ERR_TRUNCATE as i32 } else { sys::OPAL_SUCCESS };
-    note(r, &Outcome { source: envelope.source(), tag: envelope.tag(), length, error });
-}
-
 /// Begins a single-copy read within the host: the shared-memory BTL reads the first `wanted` bytes (at least 1) of a
-/// message from the sender's memory to the buffer, mostly within the call. Returns false if the BTL cannot.
-///
-/// # Safety
-/// P1: a matched receive into contiguous memory, with no transfer in progress.
-unsafe fn get(
+/// message from the sender's memory to the contiguous buffer of a receive, mostly within the call. Returns false if the
+/// BTL cannot.
+fn get(
     pml: &Pml,
     state: &mut State,
-    request: NonNull<Request>,
+    request: Handle,
     (link, sender, memory): (Link, TransferId, Memory),
     wanted: u64,
 ) -> bool {
     let (Some(shared), Some(from)) = (pml.shared_memory(), link.as_local()) else { return false };
-    // SAFETY: P1: the receive is not finished; P3.
-    let r = unsafe { &mut *request.as_ptr() };
-    r.core.link = link;
-    r.core.transfer = Transfer::Getting { sender, length: wanted };
-    let (to, data) = ((r.core.extent.start, wanted as usize), request.as_ptr().cast());
-    // SAFETY: P1: the receive is not finished; P3.
-    unsafe { watch::begins(r, Bytes::None.posted()) };
+    let core = state.requests.core(request);
+    core.link = link;
+    core.transfer = Transfer::Getting { sender, length: wanted };
+    let (to, data) = ((core.extent.start, wanted as usize), request.pointer().as_ptr().cast());
+    watch::begins(state, request, Bytes::None.posted());
     // SAFETY: P2: the BTL writes the memory until it calls `got`, and the receive is finished only there.
     let is_begun = pml.within(state, || unsafe { shared.get(from, to, memory.address, Some(got), data) });
     if !is_begun {
-        // SAFETY: P1: the receive is not finished, since `got` is not called if nothing is read; P3.
-        unsafe { (*request.as_ptr()).core.transfer = Transfer::None };
+        // `got` is not called if nothing is read.
+        state.requests.core(request).transfer = Transfer::None;
     }
     is_begun
 }
@@ -274,30 +192,23 @@ unsafe extern "C" fn got(
     fence("the end of a read", (), || {
         let (Some(pml), Some(request)) = (pml(), NonNull::new(data.cast::<Request>())) else { return };
         // SAFETY: P1: `data` is the receive that [`get`] passed to the BTL, which calls this once.
-        pml.with_state(|state| unsafe { has_got(pml, state, request, status == sys::OPAL_SUCCESS) });
+        let request = unsafe { Handle::new(request) };
+        pml.with_state(|state| has_got(pml, state, request, status == sys::OPAL_SUCCESS));
     });
 }
 
 /// Finishes a receive whose message the BTL has read. If the kernel forbids that, asks for copies.
-///
-/// # Safety
-/// P1: a receive whose transfer is `Getting`.
-unsafe fn has_got(pml: &Pml, state: &mut State, request: NonNull<Request>, is_read: bool) {
-    // SAFETY: P1: the receive is not finished; P3.
-    let r = unsafe { &mut *request.as_ptr() };
-    let Transfer::Getting { sender, length } = r.core.transfer else { return };
-    r.core.transfer = Transfer::None;
+fn has_got(pml: &Pml, state: &mut State, request: Handle, is_read: bool) {
+    let core = state.requests.core(request);
+    let (link, Transfer::Getting { sender, length }) = (core.link, &core.transfer) else { return };
+    let (sender, length) = (*sender, *length);
+    core.transfer = Transfer::None;
     if is_read {
-        // SAFETY: P1: the receive is not finished; P3.
-        unsafe {
-            watch::ends(r, Bytes::Of { offset: 0, length }.posted());
-            flight::note(r, &Step::Fetched(sender, length));
-        }
-        routing::control(pml, state, r.core.link, &Header::Finished { request: sender.0, length });
-        // SAFETY: P1: the receive has all the data that it wants, and no transfer in progress.
-        unsafe { finish(state, request) };
+        watch::ends(state, request, Bytes::Of { offset: 0, length }.posted());
+        flight::note(state, request, &Step::Fetched(sender, length));
+        routing::control(pml, state, link, &Header::Finished { request: sender.0, length });
+        finish(state, request);
     } else {
-        // SAFETY: P1: a matched receive, now with no transfer in progress.
-        unsafe { pieces::ask(pml, state, request, (r.core.link, sender), (length, 0)) };
+        pieces::ask(pml, state, request, (link, sender), (length, 0));
     }
 }

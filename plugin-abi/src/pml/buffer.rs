@@ -10,7 +10,7 @@ use std::ptr::{NonNull, null_mut};
 
 use ibex_ffi::verbs::LocalSpan;
 
-use super::request::Request;
+use super::handle::Handle;
 use crate::runtime::device::Port;
 use crate::runtime::free_list::{FreeList, Linked};
 
@@ -20,7 +20,7 @@ pub(crate) enum Content {
     /// A message, for whose completion nobody waits.
     Silent,
     /// A fragment of this request's message.
-    Piece(NonNull<Request>),
+    Piece(Handle),
 }
 
 #[repr(C, align(64))]

@@ -19,11 +19,12 @@ use engine::messenger::matching::{Envelope, Matching, Message, Pattern, ReceiveH
 use ibex_ffi::openmpi::sys;
 
 use super::first_receive::{FirstReceive, Posted};
-use super::request::Request;
+use super::handle::Handle;
+use super::instance::State;
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::{Entered, Exclusive};
 
-pub(crate) type Queues = Matching<NonNull<Request>, Arrived>;
+pub(crate) type Queues = Matching<Handle, Arrived>;
 
 /// Name of the receive in the first slot, for [`Communicator::cancel`]. No receive in the queue has it.
 const FIRST: u64 = u64::MAX;
@@ -89,6 +90,15 @@ impl Communicator {
     pub(crate) unsafe fn of<'call>(comm: *mut sys::ompi_communicator_t) -> &'call Communicator {
         // SAFETY: between these calls `c_pml_comm` is a leaked box, which changes only inside its cells.
         unsafe { &*(*comm).c_pml_comm.cast::<c_void>().cast::<Communicator>() }
+    }
+
+    /// [`Self::of`] a live communicator that this PML may not have, or no longer; `None`: it has not.
+    ///
+    /// # Safety
+    /// Open MPI's communicator lives. `pml_del_comm` is not called for it while the result is used.
+    pub(crate) unsafe fn if_added<'call>(comm: *mut sys::ompi_communicator_t) -> Option<&'call Communicator> {
+        // SAFETY: null, or a leaked box (see `of`), which stays while the result is used, as this function requires.
+        unsafe { (*comm).c_pml_comm.cast::<c_void>().cast::<Communicator>().as_ref() }
     }
 
     pub(crate) fn has(&self, rank: i32) -> bool {
@@ -168,40 +178,51 @@ impl Communicator {
     /// # Safety
     /// A live communicator. `pml_del_comm` is not called for it while the result is used.
     pub(crate) unsafe fn shown_of<'call>(comm: *mut sys::ompi_communicator_t) -> Option<Shown<'call>> {
-        // SAFETY: the box was stored there before MPI's caller got the communicator, and `pml_del_comm` does not take
-        // it meanwhile, as this function requires. Only its atomics are read here.
-        let communicator = unsafe { (*comm).c_pml_comm.cast::<c_void>().cast::<Communicator>().as_ref() }?;
+        // SAFETY: as this function requires. The box was stored before MPI's caller got the communicator, and only its
+        // atomics are read here.
+        let communicator = unsafe { Self::if_added(comm) }?;
         Some(Shown { lengths: &communicator.lengths, has_first: communicator.place().is_taken() })
     }
 }
 
-/// Queues, and the receive in the first slot. The unsafe functions of this block all require P3: the caller has entered
-/// the PML, and has no other reference to the queues.
+/// Queues, and the receive in the first slot: for who has entered the PML (P3).
 impl Communicator {
-    pub(crate) unsafe fn has_posted(&self) -> bool {
-        // SAFETY: P3.
-        self.place().is_taken() || unsafe { self.queues() }.posted() > 0
+    /// Returns the queues while the entered state is borrowed, and so nobody else has a reference to them.
+    #[inline]
+    pub(crate) fn queues<'call>(&'call self, _entered: &'call mut State) -> &'call mut Queues {
+        // SAFETY: P3: only the holder of the state uses the queues, and it is borrowed as long as they are.
+        unsafe { &mut *self.queues.get() }
+    }
+
+    pub(crate) fn has_posted(&self, entered: &mut State) -> bool {
+        self.place().is_taken() || self.queues(entered).posted() > 0
+    }
+
+    /// Returns the number of unexpected messages.
+    #[inline]
+    pub(crate) fn unexpected(&self, entered: &mut State) -> u32 {
+        self.queues(entered).unexpected()
     }
 
     /// Returns the numbers of posted receives and of unexpected messages.
+    ///
+    /// # Safety
+    /// P3: the PML is entered, and nobody has a reference to the queues. A listener that is called has no state.
     pub(crate) unsafe fn lengths(&self) -> [u32; 2] {
-        // SAFETY: P3.
-        let queues = unsafe { self.queues() };
+        // SAFETY: P3: nobody has another reference, as this function requires.
+        let queues = unsafe { &*self.queues.get() };
         [queues.posted() + u32::from(self.place().is_taken()), queues.unexpected()]
     }
 
-    pub(crate) unsafe fn insert_unexpected(&self, envelope: Envelope, message: Arrived) {
-        let bytes = message.length();
-        // SAFETY: P3.
-        let queues = unsafe { self.queues() };
+    pub(crate) fn insert_unexpected(&self, entered: &mut State, envelope: Envelope, message: Arrived) {
+        let (bytes, queues) = (message.length(), self.queues(entered));
         let _ = queues.insert_unexpected(envelope, message);
         self.lengths.inserted(queues.unexpected(), bytes);
     }
 
     /// Takes out the first unexpected message that matches a receive.
-    pub(crate) unsafe fn take_unexpected(&self, pattern: Pattern) -> Option<Message<Arrived>> {
-        // SAFETY: P3.
-        let queues = unsafe { self.queues() };
+    pub(crate) fn take_unexpected(&self, entered: &mut State, pattern: Pattern) -> Option<Message<Arrived>> {
+        let queues = self.queues(entered);
         let Searched { found, attempts } = queues.search_unexpected(pattern);
         self.lengths.searched(attempts);
         if let Some(found) = &found {
@@ -211,48 +232,35 @@ impl Communicator {
     }
 
     /// Counts a message of `bytes` that a matched probe has taken out.
-    pub(crate) unsafe fn has_taken(&self, bytes: usize) {
-        // SAFETY: P3.
-        self.lengths.removed(unsafe { self.queues() }.unexpected(), bytes);
-    }
-
-    #[inline]
-    #[allow(clippy::mut_from_ref, reason = "what permits it is that the PML is entered once at a time")]
-    pub(crate) unsafe fn queues(&self) -> &mut Queues {
-        // SAFETY: P3; the caller has no other reference.
-        unsafe { &mut *self.queues.get() }
+    pub(crate) fn has_taken(&self, entered: &mut State, bytes: usize) {
+        self.lengths.removed(self.unexpected(entered), bytes);
     }
 
     /// Posts a receive that no unexpected message matches. Returns its name.
     #[inline(always)]
-    pub(crate) unsafe fn post(&self, pattern: Pattern, request: NonNull<Request>) -> u64 {
-        // SAFETY: P3.
-        if !self.first.is_taken() && unsafe { self.queues() }.posted() == 0 {
+    pub(crate) fn post(&self, entered: &mut State, pattern: Pattern, request: Handle) -> u64 {
+        if !self.first.is_taken() && self.queues(entered).posted() == 0 {
             self.first.set(Posted { pattern, request });
             FIRST
         } else {
-            // SAFETY: P3.
-            unsafe { self.post_behind(pattern, request) }
+            self.post_behind(entered, pattern, request)
         }
     }
 
     /// [`Self::post`] in a communicator that a tool may be listening to.
     #[inline(always)]
-    pub(crate) unsafe fn post_watched(&self, pattern: Pattern, request: NonNull<Request>) -> u64 {
-        // SAFETY: P3.
-        if self.is_watched() && !self.aside.is_taken() && unsafe { self.queues() }.posted() == 0 {
+    pub(crate) fn post_watched(&self, entered: &mut State, pattern: Pattern, request: Handle) -> u64 {
+        if self.is_watched() && !self.aside.is_taken() && self.queues(entered).posted() == 0 {
             self.aside.set(Posted { pattern, request });
             FIRST
         } else {
-            // SAFETY: P3.
-            unsafe { self.post(pattern, request) }
+            self.post(entered, pattern, request)
         }
     }
 
     #[inline(never)]
-    unsafe fn post_behind(&self, pattern: Pattern, request: NonNull<Request>) -> u64 {
-        // SAFETY: P3.
-        let queues = unsafe { self.queues() };
+    fn post_behind(&self, entered: &mut State, pattern: Pattern, request: Handle) -> u64 {
+        let queues = self.queues(entered);
         let name = queues.insert_posted(pattern, request).bits();
         // The receive in the first slot counts for the maximum.
         self.lengths.posted(queues.posted(), self.place().is_taken());
@@ -261,27 +269,24 @@ impl Communicator {
 
     /// Takes out the receive that a message matches: first the one in the slot, which is older than those in the queue.
     #[inline(always)]
-    pub(crate) unsafe fn take_posted(&self, envelope: Envelope) -> Option<NonNull<Request>> {
+    pub(crate) fn take_posted(&self, entered: &mut State, envelope: Envelope) -> Option<Handle> {
         if let Some(request) = self.first.take_for(envelope) {
             return Some(request);
         }
-        // SAFETY: P3.
-        unsafe { self.take_queued(envelope) }
+        self.take_queued(entered, envelope)
     }
 
     #[inline(never)]
-    unsafe fn take_queued(&self, envelope: Envelope) -> Option<NonNull<Request>> {
+    fn take_queued(&self, entered: &mut State, envelope: Envelope) -> Option<Handle> {
         if self.is_watched() {
             return None;
         }
-        // SAFETY: P3.
-        unsafe { self.search_posted(envelope) }
+        self.search_posted(entered, envelope)
     }
 
     #[inline(never)]
-    unsafe fn search_posted(&self, envelope: Envelope) -> Option<NonNull<Request>> {
-        // SAFETY: P3.
-        let queues = unsafe { self.queues() };
+    fn search_posted(&self, entered: &mut State, envelope: Envelope) -> Option<Handle> {
+        let queues = self.queues(entered);
         let Searched { found, attempts } = queues.search_posted(envelope);
         self.lengths.searched(attempts);
         if found.is_some() {
@@ -292,25 +297,26 @@ impl Communicator {
 
     /// Whether a tool listens to this communicator and the receive in the slot matches this message.
     #[inline(always)]
-    pub(crate) unsafe fn is_for_first_watched(&self, envelope: Envelope) -> bool {
+    pub(crate) fn is_for_first_watched(&self, _entered: &mut State, envelope: Envelope) -> bool {
         self.is_watched() && self.aside.takes(envelope)
     }
 
     /// [`Self::take_posted`] in a communicator that a tool may be listening to.
     #[inline(always)]
-    pub(crate) unsafe fn take_posted_watched(&self, envelope: Envelope) -> Option<NonNull<Request>> {
+    pub(crate) fn take_posted_watched(&self, entered: &mut State, envelope: Envelope) -> Option<Handle> {
         if !self.is_watched() {
-            // SAFETY: P3.
-            return unsafe { self.take_posted(envelope) };
+            return self.take_posted(entered, envelope);
         }
         if let Some(request) = self.aside.take_for(envelope) {
             return Some(request);
         }
-        // SAFETY: P3.
-        unsafe { self.search_posted(envelope) }
+        self.search_posted(entered, envelope)
     }
 
     /// Moves the receive in the first slot when a tool starts or stops listening, and sets or removes the blocker.
+    ///
+    /// # Safety
+    /// P3: the PML is entered. Who changes listeners has no state.
     pub(crate) unsafe fn set_watched(&self, is_watched: bool) {
         if self.is_watched() == is_watched {
             return;
@@ -323,15 +329,12 @@ impl Communicator {
         self.is_watched.store(is_watched, Ordering::Relaxed);
     }
 
-    /// Takes a posted receive out. False: it has been matched. Compares the request as well, because the name of a
-    /// request whose receive was matched at once is an old one, and may be another receive's by now.
-    ///
-    /// # Safety
-    /// `name` is the last that `post` returned for this request.
-    pub(crate) unsafe fn cancel(&self, name: u64, request: NonNull<Request>) -> bool {
+    /// Takes a posted receive out. False: it has been matched. `name`: the last that `post` returned for this request.
+    /// Compares the request as well, because the name of a request whose receive was matched at once is an old one, and
+    /// may be another receive's by now.
+    pub(crate) fn cancel(&self, entered: &mut State, name: u64, request: Handle) -> bool {
         if name != FIRST {
-            // SAFETY: P3.
-            let queues = unsafe { self.queues() };
+            let queues = self.queues(entered);
             let is_taken = queues.cancel(ReceiveHandle::from_bits(name), request);
             self.lengths.posted(queues.posted(), false);
             return is_taken;
@@ -347,97 +350,118 @@ impl Communicator {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pml::instance::Pml;
     use engine::connect::Random;
     use engine::messenger::matching::{ANY_SOURCE, ANY_TAG};
     use engine::transport::EndpointId;
 
-    /// An address that no request has.
-    fn request(number: usize) -> NonNull<Request> {
-        NonNull::without_provenance((number * 0x1000).try_into().expect("not 0"))
+    /// The name of no request, which the queues do not look at.
+    fn request(number: usize) -> Handle {
+        // SAFETY: P1: nobody asks for the request of this name.
+        unsafe { Handle::new(NonNull::without_provenance((number * 0x1000).try_into().expect("not 0"))) }
     }
 
     fn communicator() -> Box<Communicator> {
         Communicator::new(NonNull::dangling(), 2, 0, 3)
     }
 
-    fn post(comm: &Communicator, pattern: Pattern, number: usize) -> u64 {
-        // SAFETY: P3: the test's only thread uses the communicator.
-        unsafe { comm.post(pattern, request(number)) }
+    /// A communicator of a PML of its own.
+    struct Only {
+        pml: Box<Pml>,
+        comm: Box<Communicator>,
     }
 
-    fn taken(comm: &Communicator, source: i32, tag: i32) -> Option<NonNull<Request>> {
-        // SAFETY: P3: the test's only thread uses the communicator.
-        unsafe { comm.take_posted(Envelope::new(source, tag)) }
-    }
+    impl Only {
+        fn new() -> Self {
+            Only { pml: Pml::of_no_rails(false), comm: communicator() }
+        }
 
-    fn cancels(comm: &Communicator, name: u64, number: usize) -> bool {
-        // SAFETY: P3: the test's only thread uses the communicator.
-        unsafe { comm.cancel(name, request(number)) }
-    }
+        fn state(&self) -> Entered<'_, State> {
+            self.pml.enter().expect("nobody is inside")
+        }
 
-    fn watch(comm: &Communicator, is_watched: bool) {
-        // SAFETY: P3: the test's only thread uses the communicator.
-        unsafe { comm.set_watched(is_watched) };
+        fn post(&self, pattern: Pattern, number: usize) -> u64 {
+            self.comm.post(&mut self.state(), pattern, request(number))
+        }
+
+        fn taken(&self, source: i32, tag: i32) -> Option<Handle> {
+            self.comm.take_posted(&mut self.state(), Envelope::new(source, tag))
+        }
+
+        fn taken_watched(&self, source: i32, tag: i32) -> Option<Handle> {
+            self.comm.take_posted_watched(&mut self.state(), Envelope::new(source, tag))
+        }
+
+        fn is_for_first_watched(&self) -> bool {
+            self.comm.is_for_first_watched(&mut self.state(), Envelope::new(0, 7))
+        }
+
+        fn cancels(&self, name: u64, number: usize) -> bool {
+            self.comm.cancel(&mut self.state(), name, request(number))
+        }
+
+        fn watch(&self, is_watched: bool) {
+            // SAFETY: P3: the test's only thread uses the communicator.
+            unsafe { self.comm.set_watched(is_watched) };
+        }
+
+        fn lengths(&self) -> [u32; 2] {
+            // SAFETY: P3: the test's only thread uses the communicator.
+            unsafe { self.comm.lengths() }
+        }
     }
 
     #[test]
     fn messages_go_to_receives_in_posting_order_whether_they_are_queued_or_not() {
-        let comm = communicator();
+        let comm = Only::new();
         let any = Pattern::new(ANY_SOURCE, ANY_TAG);
-        post(&comm, Pattern::new(0, 7), 1);
-        post(&comm, any, 2);
-        post(&comm, Pattern::new(0, 7), 3);
-        assert_eq!(taken(&comm, 1, 7), Some(request(2)));
-        assert_eq!(taken(&comm, 0, 7), Some(request(1)));
+        comm.post(Pattern::new(0, 7), 1);
+        comm.post(any, 2);
+        comm.post(Pattern::new(0, 7), 3);
+        assert_eq!(comm.taken(1, 7), Some(request(2)));
+        assert_eq!(comm.taken(0, 7), Some(request(1)));
         // The slot is free, but a younger receive must not be put there.
-        post(&comm, any, 4);
-        assert_eq!(taken(&comm, 0, 7), Some(request(3)));
-        assert_eq!(taken(&comm, 0, 7), Some(request(4)));
-        assert_eq!(taken(&comm, 0, 7), None);
+        comm.post(any, 4);
+        assert_eq!(comm.taken(0, 7), Some(request(3)));
+        assert_eq!(comm.taken(0, 7), Some(request(4)));
+        assert_eq!(comm.taken(0, 7), None);
     }
 
     #[test]
     fn while_a_tool_listens_no_short_cut_is_taken_and_the_order_is_kept() {
-        let comm = communicator();
-        let watch = |is_watched| watch(&comm, is_watched);
-        // SAFETY: P3: nobody else uses it.
-        let slowly = |source, tag| unsafe { comm.take_posted_watched(Envelope::new(source, tag)) };
+        let comm = Only::new();
+        let slowly = |source, tag| comm.taken_watched(source, tag);
         let any = Pattern::new(ANY_SOURCE, ANY_TAG);
-        let first = post(&comm, Pattern::new(0, 7), 1);
-        watch(true);
-        watch(true);
-        let second = post(&comm, any, 2);
-        post(&comm, any, 3);
-        assert_eq!(taken(&comm, 0, 7), None);
+        let first = comm.post(Pattern::new(0, 7), 1);
+        comm.watch(true);
+        comm.watch(true);
+        let second = comm.post(any, 2);
+        comm.post(any, 3);
+        assert_eq!(comm.taken(0, 7), None);
         assert_eq!([slowly(1, 7), slowly(0, 7)], [Some(request(2)), Some(request(1))]);
-        assert!(!cancels(&comm, first, 1) && !cancels(&comm, second, 2));
-        watch(false);
-        assert_eq!([taken(&comm, 0, 7), taken(&comm, 0, 7)], [Some(request(3)), None]);
+        assert!(!comm.cancels(first, 1) && !comm.cancels(second, 2));
+        comm.watch(false);
+        assert_eq!([comm.taken(0, 7), comm.taken(0, 7)], [Some(request(3)), None]);
         // A receive moves back to the first slot when the tool stops listening, and can be cancelled before and after.
-        let name = post(&comm, any, 4);
-        watch(true);
-        watch(false);
-        post(&comm, any, 5);
-        assert_eq!([taken(&comm, 0, 7), taken(&comm, 0, 7)], [Some(request(4)), Some(request(5))]);
-        assert!(!cancels(&comm, name, 4));
-        let name = post(&comm, any, 6);
-        watch(true);
-        assert!(cancels(&comm, name, 6));
+        let name = comm.post(any, 4);
+        comm.watch(true);
+        comm.watch(false);
+        comm.post(any, 5);
+        assert_eq!([comm.taken(0, 7), comm.taken(0, 7)], [Some(request(4)), Some(request(5))]);
+        assert!(!comm.cancels(name, 4));
+        let name = comm.post(any, 6);
+        comm.watch(true);
+        assert!(comm.cancels(name, 6));
         assert_eq!(slowly(0, 7), None);
         // The first receive that is posted while a tool listens is in no queue either; those after it are.
-        // SAFETY: P3: nobody else uses it.
-        let posted = |number| unsafe { comm.post_watched(any, request(number)) };
+        let posted = |number| comm.comm.post_watched(&mut comm.state(), any, request(number));
         assert_eq!([posted(7), posted(8)].map(|name| name == FIRST), [true, false]);
-        // SAFETY: P3: nobody else uses it.
-        let (lengths, is_for_first) = unsafe { (comm.lengths(), comm.is_for_first_watched(Envelope::new(0, 7))) };
-        assert_eq!((lengths, is_for_first), ([2, 0], true));
-        watch(false);
-        // SAFETY: P3: nobody else uses it.
-        assert_eq!(unsafe { comm.lengths() }, [2, 0]);
-        watch(true);
+        assert_eq!((comm.lengths(), comm.is_for_first_watched()), ([2, 0], true));
+        comm.watch(false);
+        assert_eq!(comm.lengths(), [2, 0]);
+        comm.watch(true);
         assert_eq!([slowly(0, 7), slowly(0, 7), slowly(0, 7)], [Some(request(7)), Some(request(8)), None]);
-        // SAFETY: P3: nobody else uses it.
-        assert!(!unsafe { comm.is_for_first_watched(Envelope::new(0, 7)) });
+        assert!(!comm.is_for_first_watched());
     }
 
     #[test]
@@ -474,29 +498,28 @@ mod tests {
 
     #[test]
     fn whether_a_receive_waits_is_known_while_a_tool_listens() {
-        let comm = communicator();
-        // SAFETY: P3: nobody else uses it.
-        let waits = || unsafe { comm.has_posted() };
-        watch(&comm, true);
+        let comm = Only::new();
+        let waits = || comm.comm.has_posted(&mut comm.state());
+        comm.watch(true);
         assert!(!waits());
-        watch(&comm, false);
-        post(&comm, Pattern::new(0, 7), 1);
+        comm.watch(false);
+        comm.post(Pattern::new(0, 7), 1);
         assert!(waits());
-        watch(&comm, true);
+        comm.watch(true);
         assert!(waits());
     }
 
     #[test]
     fn a_receive_is_cancelled_once_and_not_after_it_was_matched() {
-        let comm = communicator();
-        let names = [1, 2].map(|number| post(&comm, Pattern::new(1, number as i32), number));
-        let cancel = |at: usize| cancels(&comm, names[at], at + 1);
+        let comm = Only::new();
+        let names = [1, 2].map(|number| comm.post(Pattern::new(1, number as i32), number));
+        let cancel = |at: usize| comm.cancels(names[at], at + 1);
         assert_eq!([cancel(0), cancel(0), cancel(1), cancel(1)], [true, false, true, false]);
-        let name = post(&comm, Pattern::new(1, 1), 3);
-        assert_eq!(taken(&comm, 1, 1), Some(request(3)));
-        assert!(!cancels(&comm, name, 3));
-        post(&comm, Pattern::new(1, 1), 4);
-        assert!(!cancels(&comm, name, 3), "another receive is in the slot now");
+        let name = comm.post(Pattern::new(1, 1), 3);
+        assert_eq!(comm.taken(1, 1), Some(request(3)));
+        assert!(!comm.cancels(name, 3));
+        comm.post(Pattern::new(1, 1), 4);
+        assert!(!comm.cancels(name, 3), "another receive is in the slot now");
     }
 
     #[test]
@@ -506,7 +529,7 @@ mod tests {
         for seed in 0..300 {
             let mut random = Random::new(seed);
             let mut below = |limit: usize| random.below(limit as u64) as usize;
-            let comms = [communicator(), communicator()];
+            let comms = [Only::new(), Only::new()];
             // Posted receives of each communicator in order; communicator and last name of each request. The name stays
             // when a receive is matched at once.
             let mut waiting: [Vec<usize>; 2] = Default::default();
@@ -517,17 +540,17 @@ mod tests {
                 match below(4) {
                     0 if waiting.iter().all(|requests| !requests.contains(&one)) => {
                         of[one] = at;
-                        names[one] = post(&comms[at], any, one + 1);
+                        names[one] = comms[at].post(any, one + 1);
                         waiting[at].push(one);
                     }
                     1 if waiting.iter().all(|requests| !requests.contains(&one)) => of[one] = at,
                     2 => {
                         let expected = (!waiting[at].is_empty()).then(|| waiting[at].remove(0));
-                        assert_eq!(taken(&comms[at], 0, 7), expected.map(|one| request(one + 1)), "seed {seed}");
+                        assert_eq!(comms[at].taken(0, 7), expected.map(|one| request(one + 1)), "seed {seed}");
                     }
                     _ => {
                         let place = waiting[of[one]].iter().position(|waits| *waits == one);
-                        let is_cancelled = cancels(&comms[of[one]], names[one], one + 1);
+                        let is_cancelled = comms[of[one]].cancels(names[one], one + 1);
                         assert_eq!(is_cancelled, place.is_some(), "seed {seed}");
                         place.map(|place| waiting[of[one]].remove(place));
                     }

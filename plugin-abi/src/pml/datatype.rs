@@ -11,6 +11,7 @@ use std::ptr::NonNull;
 use ibex_ffi::openmpi::sys;
 
 use super::libmpi;
+use super::request::Core;
 
 /// The arguments of an MPI call that describe the data.
 #[derive(Clone, Copy)]
@@ -115,6 +116,82 @@ impl Drop for Convertor {
     fn drop(&mut self) {
         // SAFETY: constructed in place, and not used afterwards.
         unsafe { libmpi::ibex_convertor_destruct(&raw mut *self.0) };
+    }
+}
+
+/// The user's bytes of a request. P2 holds for them from [`Core::set_extent`] and [`Core::set_data`] until the request is
+/// finished. Data with gaps has a convertor for all its fragments, which continues where the last one ended.
+impl Core {
+    /// # Safety
+    /// P2: until the request is finished these bytes may be read (send) or written (receive).
+    #[inline(always)]
+    pub(crate) unsafe fn set_extent(&mut self, extent: Extent) {
+        self.extent = extent;
+    }
+
+    /// # Safety
+    /// P2: until the request is finished this data may be read (send) or written (receive).
+    #[inline(always)]
+    pub(crate) unsafe fn set_data(&mut self, data: Data) {
+        self.data = data;
+    }
+
+    /// Copies the beginning of a message to the receive buffer, as far as that has room. Returns false if it cannot
+    /// unpack all of it.
+    #[inline(always)]
+    pub(crate) fn put(&self, from: &[u8]) -> bool {
+        // SAFETY: P2: the receive has room for so many bytes.
+        unsafe { put(&self.data, self.extent, from.as_ptr(), from.len().min(self.extent.length)) }
+    }
+
+    /// Copies all the data of a send to `to`, which is as long. Returns false if it cannot be packed.
+    #[inline]
+    pub(crate) fn take_all(&self, to: &mut [u8]) -> bool {
+        // SAFETY: P2: the data of a send; `to` is as long.
+        to.len() == self.extent.length && unsafe { take(&self.data, self.extent, to.as_mut_ptr()) }
+    }
+
+    /// Copies a fragment to the receive buffer, from `offset` on, where the last one ended. Returns false if it has no
+    /// room, or cannot be unpacked; then no later fragment is, either.
+    pub(crate) fn put_at(&mut self, offset: u64, from: &[u8]) -> bool {
+        let offset = offset as usize;
+        if from.len() > self.extent.length.saturating_sub(offset) {
+            return false;
+        }
+        if self.extent.start.is_null() {
+            if offset == 0 {
+                // SAFETY: P2: the receive buffer.
+                self.convertor = unsafe { Convertor::unpacking(&self.data) };
+            }
+            // SAFETY: `from` is readable; the convertor of a receive unpacks.
+            let unpacks = |to: &mut Convertor| unsafe { to.unpack(from.as_ptr(), from.len()) };
+            let is_put = self.convertor.as_mut().is_some_and(unpacks);
+            if !is_put {
+                self.convertor = None;
+            }
+            return is_put;
+        }
+        // SAFETY: P2: there is room for these bytes, and `from` is not the user's memory.
+        unsafe { self.extent.start.add(offset).copy_from_nonoverlapping(from.as_ptr(), from.len()) };
+        true
+    }
+
+    /// Packs a fragment of a send, from `offset` on, where the last one ended, as long as it is and `to` has room.
+    /// Returns its length, bytes; 0: it cannot be packed.
+    pub(crate) fn take_at(&mut self, offset: u64, to: &mut [u8]) -> usize {
+        if self.extent.start.is_null() {
+            if self.convertor.is_none() {
+                // SAFETY: P2: the data of a send.
+                self.convertor = unsafe { Convertor::packing(&self.data) };
+            }
+            // SAFETY: `to` is writable; the convertor of a send packs.
+            return self.convertor.as_mut().map_or(0, |from| unsafe { from.pack(to.as_mut_ptr(), to.len()) });
+        }
+        let offset = offset as usize;
+        let length = self.extent.length.saturating_sub(offset).min(to.len());
+        // SAFETY: P2: the send has so many bytes from `offset` on, and `to` is not the user's memory.
+        unsafe { to.as_mut_ptr().copy_from_nonoverlapping(self.extent.start.wrapping_add(offset), length) };
+        length
     }
 }
 

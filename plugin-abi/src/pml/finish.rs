@@ -9,6 +9,7 @@ use std::ptr::{NonNull, null_mut};
 
 use ibex_ffi::openmpi::sys;
 
+use super::handle::Handle;
 use super::instance::{Chain, Pml, State};
 use super::request::{Owner, Request, Role, Transfer};
 use super::{libmpi, watch};
@@ -47,33 +48,27 @@ pub(crate) fn note_not_put(request: &mut Request) {
     }
 }
 
-/// Finishes a request: wakes its waiter now, or in [`tell`] if the request has a callback.
-///
-/// # Safety
-/// P1: a request that is not finished and has no transfer in progress; only its owner uses it afterwards.
+/// Finishes a request that has no transfer in progress: wakes its waiter now, or in [`tell`] if the request has a
+/// callback. Only its owner uses it afterwards (P1).
 #[inline]
-pub(crate) unsafe fn finish(state: &mut State, request: NonNull<Request>) {
-    // SAFETY: P1: the request is not finished; P3.
-    let r = unsafe { &mut *request.as_ptr() };
+pub(crate) fn finish(state: &mut State, request: Handle) {
+    let r = state.requests.get(request);
     if r.shell.owner == Owner::Call {
         r.set_finished(true);
     } else {
-        // SAFETY: P1: not finished, no transfer in progress, and not used in the PML after this.
-        unsafe { finish_of_mpi(state, request) };
+        finish_of_mpi(state, request);
     }
 }
 
-/// # Safety
-/// P1: a request that is not finished and has no transfer in progress; the PML does not use it afterwards.
 #[inline(never)]
-unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
-    // SAFETY: P1: the request is not finished; P3.
-    let r = unsafe { &mut *request.as_ptr() };
+fn finish_of_mpi(state: &mut State, request: Handle) {
+    let r = state.requests.get(request);
     debug_assert!(matches!(r.core.transfer, Transfer::None), "nothing is under way");
+    // The copy of a buffered send raises no `Complete`: its original has raised it.
     if r.shell.attached.is_null() {
-        // SAFETY: P1: not finished; P3. The copy of a buffered send raises no `Complete`: its original has raised it.
-        unsafe { watch::request(r, Event::Complete) };
+        watch::request(state, request, Event::Complete);
     }
+    let r = state.requests.get(request);
     if r.shell.owner == Owner::WatchedCall {
         r.core.convertor = None;
         r.set_finished(true);
@@ -98,14 +93,14 @@ unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
     }
     r.shell.next = null_mut();
     state.has_more = true;
-    let Chain { first, last } = &mut state.finished;
+    let (request, Chain { first, last }) = (request.pointer().as_ptr(), &mut state.finished);
     if first.is_null() {
-        *first = request.as_ptr();
+        *first = request;
     } else {
         // SAFETY: P1: `last` is on the chain `state.finished`; P3.
-        unsafe { (**last).shell.next = request.as_ptr() };
+        unsafe { (**last).shell.next = request };
     }
-    *last = request.as_ptr();
+    *last = request;
 }
 
 /// Completes the requests on the chain, in order, with nothing entered. A callback may call this again, and wait for
@@ -116,14 +111,16 @@ unsafe fn finish_of_mpi(state: &mut State, request: NonNull<Request>) {
 pub(crate) fn tell(pml: &Pml) {
     loop {
         let Some(mut state) = pml.enter() else { return };
-        let Some(request) = NonNull::new(state.finished.first) else { return };
-        // SAFETY: P1: the request is on `state.finished`, so not given back yet; P3.
-        let r = unsafe { &mut *request.as_ptr() };
-        state.finished.first = r.shell.next;
+        let Some(first) = NonNull::new(state.finished.first) else { return };
+        // SAFETY: P1: a request on the chain.
+        let request = unsafe { Handle::new(first) };
+        let r = state.requests.get(request);
+        let (next, owner) = (r.shell.next, r.shell.owner);
         // From here on, freeing the request also gives it back (`persistent.rs`).
         r.set_finished(true);
         let callback = r.base().req_complete_cb.take();
-        if r.shell.owner == Owner::Nobody {
+        state.finished.first = next;
+        if owner == Owner::Nobody {
             // SAFETY: P1: finished, freed by MPI, and no longer on the chain.
             unsafe { give_back(state, request) };
             continue;
@@ -131,15 +128,12 @@ pub(crate) fn tell(pml: &Pml) {
         drop(state);
         // SAFETY: P1: its status is filled in, and only this callback may free it, which returns other than 0 then.
         let is_taken = callback.is_some_and(|callback| unsafe { callback(Request::as_raw(request)) } != 0);
-        if !is_taken && let Some(_state) = pml.enter() {
+        if !is_taken && let Some(mut state) = pml.enter() {
+            // A callback that was set for the request's next use: `ibex_request_complete` would call it now.
+            let next = state.requests.get(request).base().req_complete_cb.take();
             // SAFETY: P1: the callback returned 0, so it has not freed the request; P3: no other thread can now.
-            unsafe {
-                let r = &mut *request.as_ptr();
-                // A callback that was set for the request's next use: `ibex_request_complete` would call it now.
-                let next = r.base().req_complete_cb.take();
-                libmpi::ibex_request_complete(Request::as_raw(request));
-                r.base().req_complete_cb = next;
-            }
+            unsafe { libmpi::ibex_request_complete(Request::as_raw(request)) };
+            state.requests.get(request).base().req_complete_cb = next;
         }
     }
 }
@@ -150,9 +144,8 @@ pub(crate) fn tell(pml: &Pml) {
 /// # Safety
 /// P1: the request is finished or was never begun, and nothing refers to it any more.
 #[inline]
-pub(crate) unsafe fn give_back(mut state: Entered<'_, State>, request: NonNull<Request>) {
-    // SAFETY: P1: the request is given back only below; P3.
-    let r = unsafe { &mut *request.as_ptr() };
+pub(crate) unsafe fn give_back(mut state: Entered<'_, State>, request: Handle) {
+    let r = state.requests.get(request);
     let references = r.shell.has_references.then(|| (r.comm(), r.core.data.datatype));
     if references.is_some() {
         r.shell.has_references = false;

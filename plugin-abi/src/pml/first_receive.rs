@@ -10,12 +10,13 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use engine::messenger::matching::{Envelope, Pattern};
 
+use super::handle::Handle;
 use super::request::Request;
 
 #[derive(Clone, Copy)]
 pub(crate) struct Posted {
     pub(crate) pattern: Pattern,
-    pub(crate) request: NonNull<Request>,
+    pub(crate) request: Handle,
 }
 
 pub(crate) struct FirstReceive {
@@ -37,12 +38,13 @@ impl FirstReceive {
 
     /// Takes the receive out if it matches this message, without a copy of the pattern.
     #[inline(always)]
-    pub(crate) fn take_for(&self, envelope: Envelope) -> Option<NonNull<Request>> {
+    pub(crate) fn take_for(&self, envelope: Envelope) -> Option<Handle> {
         let request = NonNull::new(self.request.load(Ordering::Relaxed))?;
         // SAFETY: P3: only the thread that has entered the PML writes the pattern; the reference ends with this call.
         if unsafe { &*self.pattern.as_ptr() }.takes(envelope) {
             self.clear();
-            return Some(request);
+            // SAFETY: P1: what `set` has stored, because the blocker matches no message.
+            return Some(unsafe { Handle::new(request) });
         }
         None
     }
@@ -53,16 +55,17 @@ impl FirstReceive {
         self.is_taken() && unsafe { &*self.pattern.as_ptr() }.takes(envelope)
     }
 
-    /// Returns the receive, and leaves it there.
-    pub(crate) fn get(&self) -> Option<Posted> {
-        let request = NonNull::new(self.request.load(Ordering::Relaxed))?;
-        Some(Posted { pattern: self.pattern.get(), request })
+    /// Returns the receive, and leaves it there. The blocker is none.
+    fn get(&self) -> Option<Posted> {
+        let request = NonNull::new(self.request.load(Ordering::Relaxed)).filter(|_| self.pattern.get() != nothing())?;
+        // SAFETY: P1: what `set` has stored, because it is not the blocker.
+        Some(Posted { pattern: self.pattern.get(), request: unsafe { Handle::new(request) } })
     }
 
     #[inline(always)]
     pub(crate) fn set(&self, Posted { pattern, request }: Posted) {
         self.pattern.set(pattern);
-        self.request.store(request.as_ptr(), Ordering::Relaxed);
+        self.request.store(request.pointer().as_ptr(), Ordering::Relaxed);
     }
 
     #[inline(always)]
@@ -83,7 +86,8 @@ impl FirstReceive {
     /// Fills the slot with a blocker, which matches no message. Returns the receive that was there.
     pub(crate) fn block(&self) -> Option<Posted> {
         let former = self.get();
-        self.set(Posted { pattern: nothing(), request: NonNull::dangling() });
+        self.pattern.set(nothing());
+        self.request.store(NonNull::dangling().as_ptr(), Ordering::Relaxed);
         former
     }
 }

@@ -9,7 +9,8 @@ use engine::messenger::link::Link;
 use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::release;
 
-use super::instance::{Pml, Rail};
+use super::handle::Handle;
+use super::instance::{Pml, Rail, State};
 use super::request::{Request, Role};
 
 /// Details of an entry: how a rendezvous ends, or which side of it begins.
@@ -41,7 +42,8 @@ fn bytes(request: &mut Request) -> u64 {
 
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn note(request: &mut Request, step: &Step) {
+pub(crate) fn note(state: &mut State, request: Handle, step: &Step) {
+    let request = state.requests.get(request);
     let all = bytes(request);
     let (kind, detail, number, bytes) = match *step {
         Step::Announced(number) => (Kind::RendezvousBegun, SENT, number, all),

@@ -13,8 +13,6 @@
 //! Called by the PML's other files. Grade: pending. Threads: the one that has entered the PML, and no port. Tests:
 //! `pml/tests.rs`, and `unexpected_memory.c` in `hw-tests/mpi`.
 
-use std::ptr::NonNull;
-
 use engine::counters::add_shared;
 use engine::messenger::arrived::Arrived;
 use engine::messenger::flow_control::{Way, Word};
@@ -24,8 +22,9 @@ use ibex_ffi::openmpi::release;
 
 use super::communicator::Communicator;
 use super::finish::finish;
+use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
-use super::request::{Core, Request, Transfer};
+use super::request::{Core, Transfer};
 use super::{flight, protocol, rails, routing, token};
 
 // ---- the receiver's side --------------------------------------------------------------------------------------------
@@ -76,10 +75,10 @@ fn let_go(pml: &Pml, state: &mut State) {
 pub(crate) fn pending(pml: &Pml, state: &mut State, sender: Link, context: u32) {
     let account = rails::account(pml, state, sender);
     state.flow.kept.pends(account, context);
-    // SAFETY: P1: in `state.contexts`, so alive; P3.
-    let wants = state.contexts.get(context).is_some_and(|communicator| unsafe {
-        let communicator = communicator.as_ref();
-        communicator.has_posted() || communicator.queues().unexpected() == 0
+    let wants = state.contexts.get(context).copied().is_some_and(|communicator| {
+        // SAFETY: P1: in `state.contexts`, so alive.
+        let communicator = unsafe { communicator.as_ref() };
+        communicator.has_posted(state) || communicator.unexpected(state) == 0
     });
     if wants {
         ask_for_more(pml, state, context);
@@ -107,13 +106,14 @@ fn ask_for_more(pml: &Pml, state: &mut State, context: u32) {
 /// Decides how a send goes while flow control limits a peer, or the communicator's link is old; stores the link.
 #[cold]
 #[inline(never)]
-pub(crate) fn way(pml: &Pml, state: &mut State, communicator: &Communicator, request: &Request) -> Way {
+pub(crate) fn way(pml: &Pml, state: &mut State, communicator: &Communicator, request: Handle) -> Way {
     let context = communicator.context;
-    let account = rails::account(pml, state, request.core.link);
-    let way = state.flow.outgoing.way(account, context, request.core.tag);
+    let &mut Core { link, tag, peer, .. } = state.requests.core(request);
+    let account = rails::account(pml, state, link);
+    let way = state.flow.outgoing.way(account, context, tag);
     let passes = way != Way::Pends && state.flow.outgoing.may_pass(account, context);
-    let link = rails::in_communicator(pml, request.core.link);
-    communicator.set_link(request.core.peer, if passes { link } else { link.marked() });
+    let link = rails::in_communicator(pml, link);
+    communicator.set_link(peer, if passes { link } else { link.marked() });
     if let Way::Announced { .. } = way {
         add_shared(&state.flow.shown.announced_held_back, 1);
     }
@@ -123,11 +123,16 @@ pub(crate) fn way(pml: &Pml, state: &mut State, communicator: &Communicator, req
 /// Queues a send behind those that pend; its data stays in the user's buffer.
 #[cold]
 #[inline(never)]
-pub(crate) fn pend(pml: &Pml, state: &mut State, context: u32, request: NonNull<Request>) {
-    // SAFETY: P1: only the caller has the request; P3.
-    let (link, tag) = unsafe { (request.as_ref().core.link, request.as_ref().core.tag) };
+pub(crate) fn pend(pml: &Pml, state: &mut State, context: u32, request: Handle) {
+    let &mut Core { link, tag, .. } = state.requests.core(request);
     let account = rails::account(pml, state, link);
-    if state.flow.outgoing.pend(account, context, tag, request) {
+    let tells = state.flow.outgoing.pend(account, context, tag, request);
+    tell(pml, state, (account, context), tells);
+}
+
+/// Tells a peer that messages of a communicator pend, if flow control `tells` it.
+fn tell(pml: &Pml, state: &mut State, (account, context): (Account, u32), tells: bool) {
+    if tells {
         routing::control(pml, state, account.0, &Header::Pending(context));
     }
 }
@@ -135,9 +140,8 @@ pub(crate) fn pend(pml: &Pml, state: &mut State, context: u32, request: NonNull<
 /// Queues a send that found no room before those that pend, until their turn.
 #[cold]
 #[inline(never)]
-pub(crate) fn found_no_room(pml: &Pml, state: &mut State, communicator: &Communicator, request: NonNull<Request>) {
-    // SAFETY: P1: only the caller has the request; P3.
-    let &Core { link, tag, peer, .. } = unsafe { &request.as_ref().core };
+pub(crate) fn found_no_room(pml: &Pml, state: &mut State, communicator: &Communicator, request: Handle) {
+    let &mut Core { link, tag, peer, .. } = state.requests.core(request);
     communicator.set_link(peer, rails::in_communicator(pml, link).marked());
     let account = rails::account(pml, state, link);
     state.flow.outgoing.found_no_room(account, communicator.context, tag, request);
@@ -148,28 +152,26 @@ pub(crate) fn found_no_room(pml: &Pml, state: &mut State, communicator: &Communi
 /// has been told since it last asked for more.
 fn resume(pml: &Pml, state: &mut State, account: Account, context: u32) {
     while let Some((request, way)) = state.flow.outgoing.next(account, context) {
-        // SAFETY: P1: `next` returns a send that was pending, so it is not finished.
-        unsafe { go_on(pml, state, request, way) };
+        go_on(pml, state, request, way);
     }
-    if state.flow.outgoing.tells(account, context) {
-        routing::control(pml, state, account.0, &Header::Pending(context));
-    }
+    let tells = state.flow.outgoing.tells(account, context);
+    tell(pml, state, (account, context), tells);
 }
 
 /// Sends a message that was pending. Returns false if it finds no room.
-unsafe fn go_on(pml: &Pml, state: &mut State, request: NonNull<Request>, way: Way) -> bool {
-    // SAFETY: P1: the send is not finished, so Open MPI's communicator is alive; P3.
-    unsafe {
-        if (*(*request.as_ptr()).comm()).c_pml_comm.is_null() {
-            // `MPI_Finalize` has removed the communicator, so nobody waits for this send.
-            finish(state, request);
-            return true;
-        }
-        // The peer may have another home now.
-        let link = &mut (*request.as_ptr()).core.link;
-        *link = rails::route(pml, state, *link);
-        protocol::go(pml, state, request, way)
+fn go_on(pml: &Pml, state: &mut State, request: Handle, way: Way) -> bool {
+    let r = state.requests.get(request);
+    let link = r.core.link;
+    // SAFETY: P1: the send pended, so it is not finished, and Open MPI's communicator is alive.
+    if unsafe { (*r.comm()).c_pml_comm.is_null() } {
+        // `MPI_Finalize` has removed the communicator, so nobody waits for this send.
+        finish(state, request);
+        return true;
     }
+    // The peer may have another home now.
+    let link = rails::route(pml, state, link);
+    state.requests.core(request).link = link;
+    protocol::go(pml, state, request, way)
 }
 
 /// Notes that it is the turn of pending messages by this link. Sends them when nothing has arrived any more
@@ -192,8 +194,7 @@ pub(crate) fn in_turn(pml: &Pml, state: &mut State, link: Link) {
         port.begin_turn(link.to());
     }
     while let Some((request, way)) = state.flow.outgoing.next_in_turn(account) {
-        // SAFETY: P1: `next_in_turn` returns a send that was pending, so it is not finished.
-        if !unsafe { go_on(pml, state, request, way) } {
+        if !go_on(pml, state, request, way) {
             return;
         }
     }
@@ -204,12 +205,13 @@ pub(crate) fn in_turn(pml: &Pml, state: &mut State, link: Link) {
 }
 
 /// Returns link and communicator of a send that was announced and counts towards the window of flow control.
-pub(crate) unsafe fn counted(request: &Request) -> Option<(Link, u32)> {
-    if !matches!(request.core.transfer, Transfer::Announced { counted: true, .. }) {
+pub(crate) fn counted(state: &mut State, request: Handle) -> Option<(Link, u32)> {
+    let r = state.requests.get(request);
+    if !matches!(r.core.transfer, Transfer::Announced { counted: true, .. }) {
         return None;
     }
     // SAFETY: P1: the send is not finished, so Open MPI's communicator is alive, even if the PML's has gone.
-    Some((request.core.link, unsafe { release::context(request.comm()) }))
+    Some((r.core.link, unsafe { release::context(r.comm()) }))
 }
 
 /// Continues pending sends after the answer to an announced message that was `counted`.

@@ -18,18 +18,18 @@ use engine::messenger::transfer_id::TransferId;
 use engine::transport::Immediate;
 
 use super::communicator::Communicator;
+use super::handle::Handle;
 use super::instance::{Pml, State};
-use super::request::{Owner, Request};
+use super::request::Owner;
 use super::{accept, flow, passage, pieces, rails, reading, watch};
 use crate::runtime::listeners::Listeners;
 use crate::runtime::token::Tag;
 
 /// A message in a receive slot, or in shared memory.
 #[derive(Clone, Copy)]
-pub(crate) struct Incoming {
-    /// Address of the header; valid until the slot is released.
-    pub(crate) start: *const u8,
-    pub(crate) length: usize,
+pub(crate) struct Incoming<'slot> {
+    /// The message, header included.
+    pub(crate) bytes: &'slot [u8],
     pub(crate) sender: Sender,
 }
 
@@ -58,16 +58,7 @@ pub(crate) enum Sender {
     Known(Link),
 }
 
-impl Incoming {
-    /// Returns the message, header included.
-    ///
-    /// # Safety
-    /// The bytes may be read and do not move while the returned slice is used.
-    pub(crate) unsafe fn bytes<'slot>(&self) -> &'slot [u8] {
-        // SAFETY: R1: the adapter has filled the slot, and does not write to it before its release, which is later.
-        unsafe { std::slice::from_raw_parts(self.start, self.length) }
-    }
-
+impl Incoming<'_> {
     /// Returns the link for an answer; `None` as in [`ByRail::link`].
     pub(crate) fn sender(&self, pml: &Pml) -> Option<Link> {
         match self.sender {
@@ -77,33 +68,34 @@ impl Incoming {
     }
 }
 
+/// Returns the bytes of a message in a receive slot, header included.
+///
+/// # Safety
+/// R1, R2: the slot is the PML's while the returned slice is used.
+#[inline(always)]
+pub(crate) unsafe fn bytes_of<'slot>(arrived: engine::transport::Arrived) -> &'slot [u8] {
+    let start = std::ptr::with_exposed_provenance(arrived.addr as usize);
+    // SAFETY: R1: the adapter has filled the slot, and does not write to it before its release, which is later.
+    unsafe { std::slice::from_raw_parts(start, arrived.len as usize) }
+}
+
 /// Delivers a whole message in place, while the port is entered, if a receive is posted for it. Returns whether it did.
 #[inline(always)]
 pub(crate) unsafe fn is_taken(state: &mut State, arrived: engine::transport::Arrived) -> bool {
-    if arrived.immediate.tag() != Tag::PML.0 {
-        return false;
-    }
-    let start = std::ptr::with_exposed_provenance(arrived.addr as usize);
-    // SAFETY: the bytes may be read, as this function requires.
-    unsafe { is_taken_whole(state, start, arrived.len as usize) }
+    // SAFETY: R1, R2: the bytes may be read, as this function requires.
+    arrived.immediate.tag() == Tag::PML.0 && is_taken_whole(state, unsafe { bytes_of(arrived) })
 }
 
 /// [`is_taken`] for a message of the PML.
 #[inline(always)]
-pub(crate) unsafe fn is_taken_whole(state: &mut State, start: *const u8, length: usize) -> bool {
-    if length < EAGER_SIZE {
-        return false;
-    }
-    // SAFETY: at least `EAGER_SIZE` bytes may be read, at any alignment.
-    let header = unsafe { start.cast::<[u8; EAGER_SIZE]>().read() };
-    let Some(of) = Match::from_eager(&header) else { return false };
-    let Some(communicator) = state.contexts.get(of.context) else { return false };
+pub(crate) fn is_taken_whole(state: &mut State, bytes: &[u8]) -> bool {
+    let Some((header, bytes)) = bytes.split_first_chunk::<EAGER_SIZE>() else { return false };
+    let Some(of) = Match::from_eager(header) else { return false };
+    let Some(communicator) = state.contexts.get(of.context).copied() else { return false };
     let envelope = Envelope::new(of.rank, of.tag);
-    // SAFETY: P1: in `state.contexts`, so alive; P3.
-    let Some(request) = (unsafe { communicator.as_ref().take_posted(envelope) }) else { return false };
-    let (start, length) = (start.wrapping_add(EAGER_SIZE), length - EAGER_SIZE);
-    // SAFETY: P1: the receive was posted and is now matched. The bytes may be read.
-    unsafe { accept::whole::<false>(state, request, envelope, start, length) };
+    // SAFETY: P1: in `state.contexts`, so alive.
+    let Some(request) = (unsafe { communicator.as_ref() }).take_posted(state, envelope) else { return false };
+    accept::whole::<false>(state, request, envelope, bytes);
     true
 }
 
@@ -126,28 +118,25 @@ pub(crate) unsafe fn is_taken_or_put_aside(
     arrived: engine::transport::Arrived,
     aside: &mut Option<PutAside>,
 ) -> bool {
-    let start: *const u8 = std::ptr::with_exposed_provenance(arrived.addr as usize);
-    let length = arrived.len as usize;
-    if arrived.immediate.tag() != Tag::PML.0 || length < EAGER_SIZE {
+    if arrived.immediate.tag() != Tag::PML.0 {
         return false;
     }
-    // SAFETY: at least `EAGER_SIZE` bytes may be read, at any alignment.
-    let header = unsafe { start.cast::<[u8; EAGER_SIZE]>().read() };
-    let Some(of) = Match::from_eager(&header) else { return false };
-    let Some(&communicator) = state.contexts.get(of.context) else { return false };
-    let envelope = Envelope::new(of.rank, of.tag);
-    let (start, length) = (start.wrapping_add(EAGER_SIZE), length - EAGER_SIZE);
-    // SAFETY: P1: in `state.contexts`, so alive; P3.
-    if length <= PUT_ASIDE && aside.is_none() && unsafe { communicator.as_ref().is_for_first_watched(envelope) } {
+    // SAFETY: R1, R2: the bytes may be read, as this function requires.
+    let bytes = unsafe { bytes_of(arrived) };
+    let Some((header, bytes)) = bytes.split_first_chunk::<EAGER_SIZE>() else { return false };
+    let Some(of) = Match::from_eager(header) else { return false };
+    let Some(communicator) = state.contexts.get(of.context).copied() else { return false };
+    let (envelope, length) = (Envelope::new(of.rank, of.tag), bytes.len());
+    // SAFETY: P1: in `state.contexts`, so alive.
+    let receiver = unsafe { communicator.as_ref() };
+    if length <= PUT_ASIDE && aside.is_none() && receiver.is_for_first_watched(state, envelope) {
         let put = aside.insert(PutAside { communicator, envelope, length, bytes: MaybeUninit::uninit() });
-        // SAFETY: `start` has `length` bytes, and `put.bytes` has room for `PUT_ASIDE`.
-        unsafe { put.bytes.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(start, length) };
+        // SAFETY: `put.bytes` has room for `PUT_ASIDE` bytes.
+        unsafe { put.bytes.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), length) };
         return true;
     }
-    // SAFETY: P1: in `state.contexts`, so alive; P3.
-    let Some(request) = (unsafe { communicator.as_ref().take_posted(envelope) }) else { return false };
-    // SAFETY: P1: the receive was posted and is now matched. The bytes may be read.
-    unsafe { accept::whole::<false>(state, request, envelope, start, length) };
+    let Some(request) = receiver.take_posted(state, envelope) else { return false };
+    accept::whole::<false>(state, request, envelope, bytes);
     true
 }
 
@@ -164,42 +153,36 @@ pub(crate) unsafe fn put_aside(pml: &Pml, state: &mut State, aside: &PutAside) {
         (communicator, Listeners::of(communicator.comm), std::slice::from_raw_parts(bytes, length))
     };
     let taken = match listeners {
-        // SAFETY: P1: in `state.contexts`, so alive; P3.
-        Some(listeners) => unsafe {
+        Some(listeners) => {
             let (of, from) = ((communicator, envelope), Link::UNKNOWN);
-            let how = |_: &Request| Some(passage::came_whole(pml, state, of, from, (EAGER_SIZE, length)));
-            watch::take_posted_watched(listeners, communicator, envelope, (length, length), (how, || {}))
-        },
+            let how = |state: &mut State, _| Some(passage::came_whole(pml, state, of, from, (EAGER_SIZE, length)));
+            let told = (how, |_: &mut State| {});
+            watch::take_posted_watched(state, listeners, communicator, envelope, (length, length), told)
+        }
         // A callback has removed the last listener meanwhile.
-        // SAFETY: P1: in `state.contexts`, so alive; P3.
-        None => unsafe { communicator.take_posted_watched(envelope) }.ok_or(0),
+        None => communicator.take_posted_watched(state, envelope).ok_or(0),
     };
     match (taken, listeners) {
-        // SAFETY: P1: the receive was posted and is now matched; P3. The listeners are its communicator's.
-        (Ok(request), Some(listeners)) if unsafe { is_of_watched_call(request, length) } => unsafe {
-            accept::whole_watched(listeners, request, envelope, bytes.as_ptr(), length);
-        },
-        // SAFETY: P1: the receive was posted and is now matched.
-        (Ok(request), _) => unsafe { accept::whole::<true>(state, request, envelope, bytes.as_ptr(), length) },
-        // SAFETY: P1: in `state.contexts`, so alive.
-        (Err(id), _) => unsafe {
+        (Ok(request), Some(listeners)) if is_of_watched_call(state, request, length) => {
+            accept::whole_watched(state, listeners, request, envelope, bytes);
+        }
+        (Ok(request), _) => accept::whole::<true>(state, request, envelope, bytes),
+        (Err(id), _) => {
             let message = Arrived { from: Link::UNKNOWN, id, body: Body::copy(bytes) };
             keep(pml, state, communicator, (envelope, message), || Some(Link::UNKNOWN));
-        },
+        }
     }
 }
 
 #[inline(always)]
-unsafe fn is_of_watched_call(request: NonNull<Request>, length: usize) -> bool {
-    // SAFETY: P1: the receive is not finished; P3.
-    let request = unsafe { request.as_ref() };
+fn is_of_watched_call(state: &mut State, request: Handle, length: usize) -> bool {
+    let request = state.requests.get(request);
     request.shell.owner == Owner::WatchedCall && length <= request.core.extent.length
 }
 
 #[inline(never)]
-pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
-    // SAFETY: the bytes may be read and do not move until this returns, as this function requires.
-    let Ok((header, bytes)) = Header::decode(unsafe { incoming.bytes() }) else { return };
+pub(crate) fn message(pml: &Pml, state: &mut State, incoming: Incoming<'_>) {
+    let Ok((header, bytes)) = Header::decode(incoming.bytes) else { return };
     let answer = || incoming.sender(pml);
     match header {
         Header::Eager(of) => {
@@ -225,8 +208,8 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, incoming: Incoming) {
             pieces::wanted(pml, state, (TransferId(request), TransferId(receive)), (length, why));
         }
         Header::Fragment { receive, .. } => {
-            // SAFETY: `bytes` may be read. `received` looks the number up, so a wrong one does no harm.
-            unsafe { pieces::received(state, TransferId(receive), bytes.as_ptr(), bytes.len()) };
+            // `received` looks the number up, so a wrong one does no harm.
+            pieces::received(state, TransferId(receive), bytes);
         }
         Header::Finished { request, length } => reading::finished(pml, state, TransferId(request), length),
         // The bytes came with the message, whose transfer has been told.
@@ -263,23 +246,18 @@ fn whole(
     let Some(communicator) = state.contexts.get(of.context).copied() else {
         return keep_early(pml, state, of.context, (envelope, kept()), sender);
     };
-    // SAFETY: P1: in `state.contexts`, so alive; P3.
+    // SAFETY: P1: in `state.contexts`, so alive.
     let communicator = unsafe { communicator.as_ref() };
     let mut from = Link::UNKNOWN;
     let of = (communicator, envelope);
-    let how = |_: &Request| {
+    let how = |state: &mut State, _| {
         Some(passage::came_whole(pml, state, of, sender().unwrap_or(Link::UNKNOWN), (EAGER_SIZE, bytes.len())))
     };
     // With several ports, the event of an unexpected message names the link by which it came.
-    let keeping = || from = sender().unwrap_or(Link::UNKNOWN);
-    // SAFETY: P1: in `state.contexts`, so alive; P3.
-    match unsafe { watch::take_posted(communicator, envelope, (bytes.len(), bytes.len()), (how, keeping)) } {
-        // SAFETY: P1: the receive was posted and is now matched.
-        Ok(request) => unsafe { accept::whole::<true>(state, request, envelope, bytes.as_ptr(), bytes.len()) },
-        // SAFETY: P1: in `state.contexts`, so alive.
-        Err(id) => unsafe {
-            keep(pml, state, communicator, (envelope, Arrived { from, id, ..kept() }), sender);
-        },
+    let keeping = |_: &mut State| from = sender().unwrap_or(Link::UNKNOWN);
+    match watch::take_posted(state, communicator, envelope, (bytes.len(), bytes.len()), (how, keeping)) {
+        Ok(request) => accept::whole::<true>(state, request, envelope, bytes),
+        Err(id) => keep(pml, state, communicator, (envelope, Arrived { from, id, ..kept() }), sender),
     }
 }
 
@@ -289,23 +267,18 @@ pub(crate) fn deliver(pml: &Pml, state: &mut State, context: u32, envelope: Enve
     let Some(communicator) = state.contexts.get(context).copied() else {
         return keep_early(pml, state, context, (envelope, message), sender);
     };
-    // SAFETY: P1: in `state.contexts`, so alive; P3.
+    // SAFETY: P1: in `state.contexts`, so alive.
     let communicator = unsafe { communicator.as_ref() };
-    let how = |receive: &Request| passage::came(pml, state, (communicator, envelope), &message, receive);
-    // SAFETY: P1: in `state.contexts`, so alive; P3.
-    match unsafe { watch::take_posted(communicator, envelope, message.lengths(), (how, || {})) } {
-        // SAFETY: P1: the receive was posted and is now matched.
-        Ok(request) => unsafe { accept::arrived(pml, state, request, envelope, message) },
-        // SAFETY: P1: in `state.contexts`, so alive.
-        Err(id) => unsafe {
-            keep(pml, state, communicator, (envelope, Arrived { id, ..message }), sender);
-        },
+    let how = |state: &mut State, receive| passage::came(pml, state, (communicator, envelope), &message, receive);
+    match watch::take_posted(state, communicator, envelope, message.lengths(), (how, |_: &mut State| {})) {
+        Ok(request) => accept::arrived(pml, state, request, envelope, message),
+        Err(id) => keep(pml, state, communicator, (envelope, Arrived { id, ..message }), sender),
     }
 }
 
 /// Stores a message that no receive matched. If `sender` returns [`Link::UNKNOWN`] (shared memory, or stored early),
 /// looks the rank up in the communicator.
-pub(crate) unsafe fn keep(
+pub(crate) fn keep(
     pml: &Pml,
     state: &mut State,
     communicator: &Communicator,
@@ -313,16 +286,13 @@ pub(crate) unsafe fn keep(
     sender: impl FnOnce() -> Option<Link>,
 ) {
     flow::keep(pml, state, &message, |state| match sender()? {
-        // SAFETY: P1: `communicator` is alive, as this function requires.
+        // SAFETY: P1: `communicator` is alive, so Open MPI's is.
         Link::UNKNOWN => unsafe { rails::known(state, communicator.comm, envelope.source()) },
         from => Some(from),
     });
-    // SAFETY: P1: `communicator` is alive, as this function requires; P3.
-    unsafe {
-        watch::insert_unexpected(communicator, envelope, message);
-        if communicator.has_posted() {
-            flow::found_nothing(pml, state, communicator.context);
-        }
+    watch::insert_unexpected(state, communicator, envelope, message);
+    if communicator.has_posted(state) {
+        flow::found_nothing(pml, state, communicator.context);
     }
 }
 

@@ -23,6 +23,7 @@ use engine::transport::EndpointId;
 
 use super::buffer::SendBuffers;
 use super::communicator::Communicator;
+use super::handle::Handle;
 use super::local::Backlog;
 use super::moving::Held;
 use super::request::{Request, RequestFunctions, Requests};
@@ -98,14 +99,14 @@ unsafe impl Send for Pml {}
 pub(crate) struct State {
     pub(crate) requests: Requests,
     pub(crate) contexts: Contexts<NonNull<Communicator>, (Envelope, Arrived)>,
-    pub(crate) transfers: Transfers<NonNull<Request>>,
-    pub(crate) flow: Flow<NonNull<Request>>,
+    pub(crate) transfers: Transfers<Handle>,
+    pub(crate) flow: Flow<Handle>,
     pub(crate) buffers: Vec<SendBuffers>,
     pub(crate) peers: HashMap<PeerName, Link>,
     pub(crate) several: Several<Held>,
     pub(crate) foreign: Foreign,
     /// Sends whose next fragment waits for a send buffer.
-    pub(crate) starved: VecDeque<NonNull<Request>>,
+    pub(crate) starved: VecDeque<Handle>,
     pub(crate) backlog: Backlog,
     pub(crate) rails: Quiet,
     pub(crate) finished: Chain,

@@ -74,9 +74,9 @@ fn watch(is_watched: bool) -> bool {
 /// # Safety
 /// P3: the PML is entered. A live communicator of MPI's.
 unsafe fn follow_one(comm: *mut sys::ompi_communicator_t) {
-    // SAFETY: P3; `c_pml_comm` is null until `pml_add_comm` (which calls `follow`), then our box, alive.
+    // SAFETY: P3; `comm` lives, and is added by `pml_add_comm` (which calls `follow`).
     unsafe {
-        if let Some(communicator) = (*comm).c_pml_comm.cast::<c_void>().cast::<Communicator>().as_ref() {
+        if let Some(communicator) = Communicator::if_added(comm) {
             follow(communicator);
         }
     }
@@ -111,7 +111,7 @@ unsafe fn has_programs(count: usize, requests: *mut *mut sys::ompi_request_t) ->
         // request is made.
         unsafe {
             let request = Request::from_raw(requests.add(index).read());
-            request.is_some_and(|request| is_programs((*request.as_ptr()).core.tag))
+            request.is_some_and(|request| is_programs((*request.pointer().as_ptr()).core.tag))
         }
     })
 }
@@ -200,16 +200,14 @@ unsafe fn after(count: usize, requests: Place, call: impl FnOnce(&sys::ompi_requ
 
 unsafe fn notify(count: usize, requests: Place) {
     let Some(pml) = pml() else { return };
-    let Some(_state) = pml.enter() else { return };
+    let Some(mut state) = pml.enter() else { return };
     for index in 0..count {
         // SAFETY: P4: `index` is within the array.
-        let Some(mut request) = (unsafe { Request::from_raw(requests.add(index).read()) }) else { continue };
-        // SAFETY: P1: MPI still holds this request; P3.
-        let request = unsafe { request.as_mut() };
-        if request.shell.is_to_notify && request.base().req_state == sys::OMPI_REQUEST_INACTIVE {
-            request.shell.is_to_notify = false;
-            // SAFETY: P3; a persistent request holds a reference to its communicator, which is therefore alive.
-            unsafe { watch::request(request, Event::Notify) };
+        let Some(request) = (unsafe { Request::from_raw(requests.add(index).read()) }) else { continue };
+        let r = state.requests.get(request);
+        if r.shell.is_to_notify && r.base().req_state == sys::OMPI_REQUEST_INACTIVE {
+            r.shell.is_to_notify = false;
+            watch::request(&mut state, request, Event::Notify);
         }
     }
 }

@@ -20,9 +20,9 @@ use ibex_ffi::openmpi::release::{Receiver, received_by};
 use ibex_ffi::openmpi::sys;
 
 use super::datatype::Extent;
+use super::handle::Handle;
 use super::incoming::{self, Incoming, Sender};
 use super::instance::{Pml, State, pml};
-use super::request::Request;
 use super::shared_memory::{EAGER, OTHER, SharedMemory};
 use super::{flow, pieces};
 use crate::runtime::guard::fence;
@@ -103,10 +103,11 @@ pub(super) unsafe fn arrived(
             return;
         }
         if count == 1 {
-            // SAFETY: P4: the message has one segment.
-            let (start, length) = unsafe { ((*segments).seg_addr.pval.cast::<u8>(), (*segments).seg_len as usize) };
-            // SAFETY: P4: the BTL has received these bytes.
-            pml.with_state(|state| unsafe { deal(pml, state, tag, start, length) });
+            // SAFETY: P4: the message has one segment, whose bytes the BTL has received.
+            let bytes = unsafe {
+                std::slice::from_raw_parts((*segments).seg_addr.pval.cast::<u8>(), (*segments).seg_len as usize)
+            };
+            pml.with_state(|state| deal(pml, state, tag, bytes));
         } else {
             let mut bytes = Vec::new();
             for index in 0..count {
@@ -120,39 +121,26 @@ pub(super) unsafe fn arrived(
                     });
                 }
             }
-            // SAFETY: `bytes` lives until this returns.
-            pml.with_state(|state| unsafe { deal(pml, state, tag, bytes.as_ptr(), bytes.len()) });
+            pml.with_state(|state| deal(pml, state, tag, &bytes));
         }
     });
 }
 
-/// Size of the sender's place, bytes.
-const PLACE: usize = size_of::<u32>();
-
 #[inline(always)]
-unsafe fn deal(pml: &Pml, state: &mut State, tag: u8, start: *const u8, length: usize) {
+fn deal(pml: &Pml, state: &mut State, tag: u8, bytes: &[u8]) {
     if tag == EAGER {
-        // SAFETY: `start` may be read for `length` bytes, as this function requires.
-        unsafe {
-            if !incoming::is_taken_whole(state, start, length) {
-                let incoming = Incoming { start, length, sender: Sender::Known(Link::UNKNOWN) };
-                incoming::message(pml, state, incoming);
-            }
+        if !incoming::is_taken_whole(state, bytes) {
+            incoming::message(pml, state, Incoming { bytes, sender: Sender::Known(Link::UNKNOWN) });
         }
         return;
     }
-    if length < PLACE {
-        return;
-    }
-    // SAFETY: at least `PLACE` bytes may be read, at any alignment.
-    let place = u32::from_le_bytes(unsafe { start.cast::<[u8; PLACE]>().read() });
+    // The sender's place.
+    let Some((place, bytes)) = bytes.split_first_chunk() else { return };
+    let place = u32::from_le_bytes(*place);
     if !pml.shared_memory().is_some_and(|shared| shared.reaches(place)) {
         return;
     }
-    let sender = Sender::Known(Link::local(place));
-    let incoming = Incoming { start: start.wrapping_add(PLACE), length: length - PLACE, sender };
-    // SAFETY: the bytes after the place may be read.
-    unsafe { incoming::message(pml, state, incoming) };
+    incoming::message(pml, state, Incoming { bytes, sender: Sender::Known(Link::local(place)) });
 }
 
 /// Receives messages from processes of this host, and sends those that wait. Returns the number of both.
@@ -173,8 +161,7 @@ fn send_waiting(pml: &Pml, state: &mut State, shared: &SharedMemory) -> usize {
             match then {
                 Then::Nothing => {}
                 Then::Turn => flow::has_turn(state, Link::local(to)),
-                // SAFETY: P1: this was a fragment of a send, which is therefore not finished.
-                Then::Piece(request) => unsafe { pieces::piece_done(pml, state, request) },
+                Then::Piece(request) => pieces::piece_done(pml, state, request),
             }
         }
     }
@@ -197,7 +184,7 @@ pub(crate) unsafe fn remove(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
 pub(crate) enum Then {
     Nothing,
     /// Continue this send: it was a fragment.
-    Piece(NonNull<Request>),
+    Piece(Handle),
     /// Send messages that pend: it was none.
     Turn,
 }

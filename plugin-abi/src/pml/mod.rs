@@ -13,31 +13,34 @@
 //!   variables), `flight` (the flight recorder).
 //! - Several ports: `rails` (looks peers up; which port; long messages by all), `moving` (failover). Processes of the
 //!   same host: `shared_memory`, `local`. Messages of this process to itself: `oneself`.
-//! - Records: `buffer`, `token`, `first_receive`.
+//! - Records: `handle`, `buffer`, `token`, `first_receive`.
 //!
 //! `engine::messenger` has the parts without MPI: matching, headers, the protocols' state machines, links.
 //!
 //! Safety. A thread *has entered the PML* while it holds `Entered<State>` or a `&mut State` borrowed from it. Unsafe
 //! blocks of this folder cite the rules of the crate's head and these:
-//! - **P1** A request is alive from `State::requests.take` to `State::requests.give_back`. `give_back` needs the PML
-//!   entered, and a request that is finished or was never begun and that nothing refers to any more. So a thread that
-//!   has entered the PML may dereference each request that it finds in a queue of a communicator, in
-//!   `State::transfers`, in a chain or list of `State`, in a token that the engine returns, or that its call owns.
-//!   While a request is not finished its communicator and datatype live, too. The communicators in `State::contexts`
-//!   are alive.
+//! - **P1** The memory of requests lives as long as the PML, so a `Handle` leads to it at any time. A request is alive
+//!   from `State::requests.take` to `State::requests.give_back`, which needs one that is finished or was never begun
+//!   and that nothing refers to any more. So the handles in the queues of communicators, in `State`, in tokens that the
+//!   engine returns, and those that a call owns are of requests that are alive. While a request is not finished, its
+//!   communicator and datatype live, too. After `finish::finish` only its owner uses a request. The communicators in
+//!   `State::contexts` are alive.
 //! - **P2** The memory that the data of a request or a call describes may be read (send) or written (receive) until the
 //!   request is finished or the call returns. MPI forbids the program to touch it meanwhile (MPI 4.1, section 3.7.2).
 //! - **P3** `State` and all that is reached from it (requests, queues and listeners of communicators, send buffers,
-//!   batches) is used only by the thread that has entered the PML. A `&mut Request` made from a pointer is the only one
-//!   while it is used.
+//!   batches) is used only by the thread that has entered the PML. A `&mut State` is the proof of it. References to a
+//!   request (`State::requests.get`) and to the queues of a communicator borrow the state, so they are the only ones. A
+//!   `&mut Request` made from a pointer is the only one while it is used.
 //! - **P4** The arguments of a function that Open MPI calls are valid as `pml.h` and MPI require.
 //!
+//! A function that gets a handle, safe or not, gets that of a request that is not finished; if it is to begin or to be
+//! posted, it is filled in, and only the caller has it (P1). A message given with a receive matches it.
+//!
 //! An unsafe function without a `# Safety` section requires of its caller: The PML is entered if the function gets a
-//! `Request`, `Listeners` or a `&Communicator` (P3). A request is not finished; if it is to begin or to be posted, it
-//! is filled in, and only the caller has it (P1). A message given with a receive matches it. A communicator lives, and
-//! was added to the PML and not removed; listeners are its own. Arguments of MPI and Open MPI are valid (P4). Data,
-//! extents, messages, and pointers with a length may be read or written during the call (P2). A send buffer belongs to
-//! the port or link given with it, has `length` bytes, and only the caller has it, not the adapter (R2).
+//! `Request`, `Listeners` or a `&Communicator` (P3). A communicator lives, and was added to the PML and not removed;
+//! listeners are its own. Arguments of MPI and Open MPI are valid (P4). Data, extents, messages, and pointers with a
+//! length may be read or written during the call (P2). A send buffer belongs to the port or link given with it, has
+//! `length` bytes, and only the caller has it, not the adapter (R2).
 
 mod accept;
 mod buffer;
@@ -49,6 +52,7 @@ mod finish;
 mod first_receive;
 mod flight;
 mod flow;
+mod handle;
 mod incoming;
 mod instance;
 mod libmpi;

@@ -16,9 +16,9 @@ use engine::messenger::rails::Peer;
 use engine::transport::{Cause, Failure, Immediate, Token, Unposted, WhenDiverted};
 
 use super::buffer::{Content, SendBuffer};
+use super::handle::Handle;
 use super::incoming::{self, ByRail, Incoming, Sender};
 use super::instance::{Pml, Rail, State};
-use super::request::Request;
 use super::token::{self, Record};
 use super::transmit::{self, Transmitted};
 use super::{rails, routing, transfers};
@@ -233,7 +233,7 @@ pub(crate) unsafe fn send_buffer_again(
 
 /// Sends a fragment from ordinary memory, in parts, because it is longer than a message that may wait there. The last
 /// part has the token of the fragment.
-fn send_piece_again(pml: &Pml, to: Link, piece: &[u8], request: NonNull<Request>) -> bool {
+fn send_piece_again(pml: &Pml, to: Link, piece: &[u8], request: Handle) -> bool {
     let Some(rail) = pml.rails().get(to.rail()) else { return false };
     let Ok((Header::Fragment { receive, offset }, data)) = Header::decode(piece) else { return false };
     let room = rail.copy_size - MAX_SIZE;
@@ -276,11 +276,9 @@ pub(crate) fn count(state: &mut State, rail: usize, from: Immediate) {
 
 /// Handles a message, and those in the reorder buffer that waited for it.
 #[inline(never)]
-pub(crate) unsafe fn message(pml: &Pml, state: &mut State, message: Incoming, by: ByRail) {
+pub(crate) fn message(pml: &Pml, state: &mut State, message: Incoming<'_>, by: ByRail) {
     let ByRail { rail, immediate, .. } = by;
-    // SAFETY: the bytes may be read and do not move until this returns, as this function requires.
-    let bytes = unsafe { message.bytes() };
-    if let Ok((Header::Moved { segment, count }, _)) = Header::decode(bytes) {
+    if let Ok((Header::Moved { segment, count }, _)) = Header::decode(message.bytes) {
         return moved(pml, state, by, (segment, count));
     }
     let end = state.several.end(rail, immediate.endpoint());
@@ -288,16 +286,14 @@ pub(crate) unsafe fn message(pml: &Pml, state: &mut State, message: Incoming, by
         if end.is_some() || is_there(pml, rail, immediate) {
             count(state, rail, immediate);
         }
-        // SAFETY: the bytes may be read, as this function requires.
-        return unsafe { incoming::message(pml, state, message) };
+        return incoming::message(pml, state, message);
     }
     let Some(peer) = state.several.end(rail, immediate.endpoint()).and_then(|end| end.peer()) else { return };
     let Some(merging) = &mut state.several.peers[peer].merging else { return };
     if !merging.arrived(rail) {
-        return merging.hold(rail, Held { bytes: bytes.into(), by, completed: transfers::completion() });
+        return merging.hold(rail, Held { bytes: message.bytes.into(), by, completed: transfers::completion() });
     }
-    // SAFETY: the bytes may be read, as this function requires.
-    unsafe { incoming::message(pml, state, message) };
+    incoming::message(pml, state, message);
     release(pml, state, peer);
 }
 
@@ -326,9 +322,7 @@ fn release(pml: &Pml, state: &mut State, peer: usize) {
     while let Some(held) = state.several.peers[peer].merging.as_mut().and_then(Merging::release) {
         let Held { bytes, by, completed } = held;
         transfers::completed(completed);
-        let message = Incoming { start: bytes.as_ptr(), length: bytes.len(), sender: Sender::ByRail(by) };
-        // SAFETY: the copy lives until the call returns.
-        unsafe { incoming::message(pml, state, message) };
+        incoming::message(pml, state, Incoming { bytes: &bytes, sender: Sender::ByRail(by) });
     }
 }
 
@@ -344,11 +338,9 @@ mod tests {
         let mut state = pml.enter().expect("nobody is inside");
         state.several = Several::new(2);
         let immediate = Immediate::new(0, (1 << 24) - 2);
-        let (by, bytes) = (ByRail { rail: 1, immediate, qp_num: 9 }, [0; 4]);
-        let incoming = Incoming { start: bytes.as_ptr(), length: bytes.len(), sender: Sender::ByRail(by) };
+        let by = ByRail { rail: 1, immediate, qp_num: 9 };
         assert!(!may_be_taken(&state, by.rail, immediate));
-        // SAFETY: `bytes` lives until the end of the test.
-        unsafe { message(&pml, &mut state, incoming, by) };
+        message(&pml, &mut state, Incoming { bytes: &[0; 4], sender: Sender::ByRail(by) }, by);
         let ends = [EndpointId::from_index(0), immediate.endpoint()].map(|to| state.several.end(by.rail, to).is_some());
         assert_eq!(ends, [false; 2]);
     }

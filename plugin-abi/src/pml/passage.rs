@@ -12,6 +12,7 @@ use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
 
 use super::communicator::Communicator;
+use super::handle::Handle;
 use super::instance::{Pml, Rail, State, pml};
 use super::rails;
 use super::request::{Mode, Request, Role};
@@ -70,12 +71,12 @@ pub(crate) unsafe fn tell_at_once(listeners: &Listeners, id: u64, spec: &Spec) {
 }
 
 /// Returns the passage of a send whose message is sent whole.
-pub(crate) fn sent(pml: &Pml, state: &mut State, request: &Request) -> Passage {
-    let link = rails::route(pml, state, request.core.link);
-    let header = header_of(request);
-    let has_gaps = request.core.extent.start.is_null();
-    let how = at_once((header, request.core.extent.length), has_gaps, inline_of(pml.rails().get(link.rail())));
-    by(pml, link, how, 1)
+pub(crate) fn sent(pml: &Pml, state: &mut State, send: Handle) -> Passage {
+    let send = state.requests.get(send);
+    let (header, extent, link) = (header_of(send), send.core.extent, send.core.link);
+    let link = rails::route(pml, state, link);
+    let inline = inline_of(pml.rails().get(link.rail()));
+    by(pml, link, at_once((header, extent.length), extent.start.is_null(), inline), 1)
 }
 
 /// Returns the length of the header of a message that is sent whole.
@@ -155,7 +156,7 @@ pub(crate) fn came(
     state: &mut State,
     of: (&Communicator, Envelope),
     message: &Arrived,
-    receive: &Request,
+    receive: Handle,
 ) -> Option<Passage> {
     let from = message.from;
     let memory = match &message.body {
@@ -175,7 +176,8 @@ pub(crate) fn came(
     if from.as_local().is_some() {
         return Some(SHARED_MEMORY);
     }
-    Some(by(pml, from, not_read(memory, receive.core.extent.length, receive.core.extent.start.is_null())?, 1))
+    let extent = state.requests.core(receive).extent;
+    Some(by(pml, from, not_read(memory, extent.length, extent.start.is_null())?, 1))
 }
 
 /// [`unreadable`] for a receive of `room` bytes; `None` if the receiver may read the message.

@@ -5,12 +5,13 @@
 //! Threads: any. Tests: below, `pml/tests.rs`, and `pt2pt_requests.c` in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 
 use ibex_ffi::openmpi::sys;
 
 use super::datatype::Data;
 use super::finish::{self, finish};
+use super::handle::Handle;
 use super::instance::{pml, unwatched};
 use super::progress::leave;
 use super::receive::{self, Wanted, post};
@@ -64,7 +65,7 @@ pub(crate) unsafe extern "C" fn pml_irecv_init(
         // SAFETY: P1: just taken; P4: MPI's arguments, and `place` is its out parameter.
         unsafe {
             receive::fill(request, &wanted, Owner::Mpi);
-            hold(&mut *request.as_ptr());
+            hold(&mut *request.pointer().as_ptr());
             make_persistent(request);
             place.write(Request::as_raw(request));
         }
@@ -72,15 +73,15 @@ pub(crate) unsafe extern "C" fn pml_irecv_init(
     })
 }
 
-fn take() -> Option<NonNull<Request>> {
+fn take() -> Option<Handle> {
     Some(pml()?.enter()?.requests.take())
 }
 
 /// # Safety
 /// P1: a request that is filled in; only the caller has it.
-pub(super) unsafe fn make_persistent(request: NonNull<Request>) {
+pub(super) unsafe fn make_persistent(request: Handle) {
     // SAFETY: P1: filled in, and only the caller has it.
-    unsafe { libmpi::ibex_request_persist((*request.as_ptr()).base()) };
+    unsafe { libmpi::ibex_request_persist(Request::as_raw(request)) };
 }
 
 /// `pml_start`, and `req_start` of each request.
@@ -101,18 +102,17 @@ pub(crate) unsafe extern "C" fn pml_start(count: usize, requests: *mut *mut sys:
 
 /// # Safety
 /// P4: a persistent request that is inactive.
-pub(super) unsafe fn start(request: NonNull<Request>) -> c_int {
+pub(super) unsafe fn start(request: Handle) -> c_int {
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
     // SAFETY: P1: MPI holds it, inactive, and the PML does not refer to it: it is ours though the PML is not entered.
-    let r = unsafe { &mut *request.as_ptr() };
+    let r = unsafe { &mut *request.pointer().as_ptr() };
     watch::forget(r);
     // Each arm activates only where no error can follow, because an active request must complete.
     let state = match r.core.role {
         Role::Receive => {
             let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
             activate(r);
-            // SAFETY: P1: filled in, with no transfer in progress; P3.
-            unsafe { post(pml, &mut state, request) };
+            post(pml, &mut state, request);
             state
         }
         Role::Send(Mode::Buffered) => {
@@ -123,13 +123,11 @@ pub(super) unsafe fn start(request: NonNull<Request>) -> c_int {
                 Err(code) => return code,
             };
             activate(r);
-            // SAFETY: P1: no transfer in progress; P3; P4: the arguments with which it was made, and their copy.
-            unsafe {
-                watch::request(r, Event::Activate);
-                let id = if unwatched().is_some() { 0 } else { watch::id(request) };
-                send::send_copy(pml, &mut state, &outgoing, copy, id);
-                finish(&mut state, request);
-            }
+            watch::request(&mut state, request, Event::Activate);
+            let id = if unwatched().is_some() { 0 } else { watch::id(&mut state, request) };
+            // SAFETY: P4: the arguments with which it was made, and their copy.
+            unsafe { send::send_copy(pml, &mut state, &outgoing, copy, id) };
+            finish(&mut state, request);
             state
         }
         Role::Send(_) => {
@@ -137,8 +135,7 @@ pub(super) unsafe fn start(request: NonNull<Request>) -> c_int {
             let link = unsafe { rails::link(pml, r.comm(), r.core.peer) };
             let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
             activate(r);
-            // SAFETY: P1: filled in, with no transfer in progress; P3.
-            unsafe { send::begin(pml, &mut state, request, link) };
+            send::begin(pml, &mut state, request, link);
             state
         }
     };
@@ -162,19 +159,15 @@ unsafe extern "C" fn request_free(place: *mut *mut sys::ompi_request_t) -> c_int
         // SAFETY: P4: `place` is the out parameter.
         unsafe { place.write(libmpi::ibex_request_null()) };
         let (Some(request), Some(pml)) = (request, pml()) else { return sys::OPAL_ERROR };
-        let Some(state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-        // SAFETY: P1: MPI held it until now; P3: nobody completes it meanwhile.
-        let r = unsafe { &mut *request.as_ptr() };
+        let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
+        let r = state.requests.get(request);
         // A callback, which may free its request, is called when `is_finished` is set and `req_complete` is not.
-        if r.base().req_complete.addr() == COMPLETED || r.is_finished() {
-            // SAFETY: P3; P1: the request is finished or was never begun, and has a reference to its communicator.
-            unsafe {
-                watch::freed(r, true);
-                finish::give_back(state, request);
-            }
+        let is_complete = r.base().req_complete.addr() == COMPLETED || r.is_finished();
+        watch::freed(r, is_complete);
+        if is_complete {
+            // SAFETY: P1: the request is finished or was never begun, and MPI held it until now.
+            unsafe { finish::give_back(state, request) };
         } else {
-            // SAFETY: P3; the request's reference keeps the communicator alive.
-            unsafe { watch::freed(r, false) };
             r.shell.owner = Owner::Nobody;
         }
         sys::OPAL_SUCCESS
@@ -189,11 +182,8 @@ unsafe extern "C" fn request_cancel(request: *mut sys::ompi_request_t, _flag: c_
             return sys::OPAL_SUCCESS;
         };
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
-        // SAFETY: P1: MPI holds it; P3.
-        unsafe {
-            if (*request.as_ptr()).core.role == Role::Receive {
-                receive::cancel(&mut state, request);
-            }
+        if state.requests.core(request).role == Role::Receive {
+            receive::cancel(&mut state, request);
         }
         leave(pml, state);
         sys::OPAL_SUCCESS
@@ -217,13 +207,16 @@ mod tests {
         let outgoing = Outgoing { data, to: 0, tag: 3, comm: &raw mut comm };
         let request = take().expect("the PML is there, and nobody is inside");
         // SAFETY: P1: just taken, and the PML lives until the end of the test; P4: arguments as MPI would pass them.
-        let (code, of_mpi) = unsafe {
+        let code = unsafe {
             send::fill(request, &outgoing, Mode::Buffered, Owner::Mpi);
             make_persistent(request);
-            (start(request), (*request.as_ptr()).base())
+            start(request)
         };
         assert_eq!(code, sys::OMPI_ERR_BUFFER, "no buffer is attached");
+        let mut state = pml().and_then(Pml::enter).expect("the PML is there, and nobody is inside");
+        let of_mpi = state.requests.get(request).base();
         assert_eq!((of_mpi.req_state, of_mpi.req_complete.addr()), (sys::OMPI_REQUEST_INACTIVE, COMPLETED));
+        drop(state);
         // SAFETY: no other test uses the process' PML.
         unsafe { instance::end() };
     }

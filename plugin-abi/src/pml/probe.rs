@@ -15,9 +15,15 @@ use super::communicator::{Communicator, Queues};
 use super::instance::{Pml, pml};
 use super::progress::{Idle, leave, poll};
 use super::receive::say;
-use super::watch::{self, Probed};
-use super::{flow, libmpi};
+use super::{flow, libmpi, watch};
 use crate::runtime::guard::fence;
+
+/// The arguments of a probe.
+struct Probed {
+    from: i32,
+    tag: i32,
+    comm: *mut sys::ompi_communicator_t,
+}
 
 /// A message that was found; it has a handle if it was taken out.
 pub(super) struct Found {
@@ -28,39 +34,33 @@ pub(super) struct Found {
 
 impl Probed {
     /// Polls once and searches. `takes`: takes the message out.
-    pub(super) unsafe fn look(&self, pml: &Pml, takes: bool) -> Option<Found> {
+    unsafe fn look(&self, pml: &Pml, takes: bool) -> Option<Found> {
         let mut state = pml.enter()?;
         poll(pml, &mut state);
-        let (pattern, probed) = (Pattern::new(self.from, self.tag), *self);
+        let (pattern, of) = (Pattern::new(self.from, self.tag), (self.from, self.tag));
+        // SAFETY: P4: MPI's communicator.
+        let communicator = unsafe { Communicator::of(self.comm) };
         let found = if takes {
             let search = |queues: &mut Queues| {
                 let message = queues.matched_probe(pattern).found?;
                 let length = queues.message_mut(message.message).map_or(0, |arrived| arrived.length());
                 Some((message, length))
             };
-            // SAFETY: P3; P4: MPI's communicator.
-            unsafe {
-                watch::probe(probed, search).map(|(message, length)| {
-                    Communicator::of(self.comm).has_taken(length);
-                    watch::taken(self.comm, message.envelope, message.message);
-                    Found { envelope: message.envelope, length, handle: Some(message.message.bits()) }
-                })
-            }
+            watch::probe(&mut state, communicator, of, search).map(|(message, length)| {
+                communicator.has_taken(&mut state, length);
+                watch::taken(&mut state, communicator, message.envelope, message.message);
+                Found { envelope: message.envelope, length, handle: Some(message.message.bits()) }
+            })
         } else {
             let search = |queues: &mut Queues| {
                 let message = queues.probe(pattern).found?;
                 Some(Found { envelope: message.envelope, length: message.message.length(), handle: None })
             };
-            // SAFETY: P3; P4: MPI's communicator.
-            unsafe { watch::probe(probed, search) }
+            watch::probe(&mut state, communicator, of, search)
         };
         // A matched probe does not answer its message, so it asks for more as well if the queue is empty now.
-        // SAFETY: P3; P4: MPI's communicator.
-        unsafe {
-            let communicator = Communicator::of(self.comm);
-            if found.is_none() || takes && communicator.queues().unexpected() == 0 {
-                flow::found_nothing(pml, &mut state, communicator.context);
-            }
+        if found.is_none() || takes && communicator.unexpected(&mut state) == 0 {
+            flow::found_nothing(pml, &mut state, communicator.context);
         }
         leave(pml, state);
         found

@@ -18,9 +18,10 @@ use engine::transport::{Arrived, Completion, EndpointId, Failed, Polled, TakesMe
 use ibex_ffi::openmpi::sys;
 
 use super::buffer::{Content, SendBuffer};
+use super::handle::Handle;
 use super::incoming::{self, ByRail, Incoming, PutAside, Sender};
 use super::instance::{Pml, Rail, State, pml};
-use super::request::{Request, Transfer};
+use super::request::Transfer;
 use super::token::{self, Record};
 use super::transfers::Bytes;
 use super::{finish, flow, local, moving, passage, pieces, reading, transfers, transmit, watch};
@@ -165,7 +166,7 @@ fn poll_rail<const SEVERAL: bool, const TOLD: bool, const WATCHED: bool>(
     };
     if TOLD && let Some(aside) = &aside {
         drop(port);
-        // SAFETY: P3: the PML is entered, without a break since the message was put aside.
+        // SAFETY: P3: the PML was not left since the message was put aside.
         unsafe { incoming::put_aside(pml, state, aside) };
         if reported == 0 {
             return done;
@@ -291,15 +292,14 @@ fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion
                 return false;
             }
             let start = std::ptr::with_exposed_provenance(addr as usize);
+            // SAFETY: R1, R2: the bytes are in a receive slot that is posted again only after the batch is released.
+            let bytes = unsafe { std::slice::from_raw_parts(start, len as usize) };
             let by = ByRail { rail, immediate, qp_num };
-            let incoming = Incoming { start, length: len as usize, sender: Sender::ByRail(by) };
-            // SAFETY: R2: the bytes are in a receive slot that is posted again only after the batch is released.
-            unsafe {
-                if pml.has_several() {
-                    moving::message(pml, state, incoming, by);
-                } else {
-                    incoming::message(pml, state, incoming);
-                }
+            let incoming = Incoming { bytes, sender: Sender::ByRail(by) };
+            if pml.has_several() {
+                moving::message(pml, state, incoming, by);
+            } else {
+                incoming::message(pml, state, incoming);
             }
             true
         }
@@ -332,32 +332,28 @@ fn handle_request(
     if RecordKind::of(token).face() != Face::Pml {
         return false;
     }
-    // SAFETY: P1: the engine returns each token once, and this one was made by the PML for this rail.
-    unsafe {
-        match token::record(token) {
-            Some(Record::Buffer(buffer)) => sent(pml, state, rail, buffer, outcome),
-            Some(Record::Read(request)) => reading::read_done(pml, state, request, rail, outcome),
-            Some(Record::Sent(request)) if outcome.is_ok() => sent_without_buffer(pml, state, request),
-            Some(Record::Sent(_)) => _ = transmit::failed(state),
-            Some(Record::Turn) if outcome.is_ok() => flow::has_turn(state, Link::new(rail, to)),
-            // The failure of the peer was reported before.
-            Some(Record::Turn) | None => {}
-        }
+    match token::record(token) {
+        // SAFETY: R2: the engine returns each token once, and the PML made this one for a buffer of this rail.
+        Some(Record::Buffer(buffer)) => unsafe { sent(pml, state, rail, buffer, outcome) },
+        Some(Record::Read(request)) => reading::read_done(pml, state, request, rail, outcome),
+        Some(Record::Sent(request)) if outcome.is_ok() => sent_without_buffer(pml, state, request),
+        Some(Record::Sent(_)) => _ = transmit::failed(state),
+        Some(Record::Turn) if outcome.is_ok() => flow::has_turn(state, Link::new(rail, to)),
+        // The failure of the peer was reported before.
+        Some(Record::Turn) | None => {}
     }
     true
 }
 
 /// Handles the end of a message, or of a fragment, that was sent without a send buffer.
-unsafe fn sent_without_buffer(pml: &Pml, state: &mut State, request: NonNull<Request>) {
-    // SAFETY: P1: the send is not finished; `Sending`: this was a fragment, else the whole message.
-    unsafe {
-        let r = &mut *request.as_ptr();
-        if matches!(r.core.transfer, Transfer::Sending { .. }) {
-            return pieces::piece_done(pml, state, request);
-        }
-        watch::ends_by(r, Bytes::None.completed(), |r| Some(passage::sent(pml, state, r)));
-        finish::finish(state, request);
+fn sent_without_buffer(pml: &Pml, state: &mut State, request: Handle) {
+    // `Sending`: this was a fragment, else the whole message.
+    if matches!(state.requests.core(request).transfer, Transfer::Sending { .. }) {
+        return pieces::piece_done(pml, state, request);
     }
+    let how = |state: &mut State, request| Some(passage::sent(pml, state, request));
+    watch::ends_by(state, request, Bytes::None.completed(), how);
+    finish::finish(state, request);
 }
 
 /// Handles the completion of a buffer.
@@ -374,8 +370,7 @@ unsafe fn sent(pml: &Pml, state: &mut State, rail: usize, buffer: NonNull<SendBu
     }
     match content {
         Content::Silent => {}
-        // SAFETY: P1: a send that is not finished; this was one of its fragments.
-        Content::Piece(request) => unsafe { pieces::piece_done(pml, state, request) },
+        Content::Piece(request) => pieces::piece_done(pml, state, request),
     }
 }
 
@@ -401,13 +396,13 @@ pub(crate) fn leave_call(pml: &Pml, state: Entered<'_, State>) {
 pub(crate) fn until<'pml>(
     pml: &'pml Pml,
     mut state: Entered<'pml, State>,
-    is_finished: impl Fn() -> bool,
+    is_finished: impl Fn(&mut State) -> bool,
     poll: impl Fn(&Pml, &mut State) -> usize,
 ) -> Entered<'pml, State> {
     let mut idle = Idle::new();
     loop {
         let count = poll(pml, &mut state);
-        if is_finished() {
+        if is_finished(&mut state) {
             return state;
         }
         leave_call(pml, state);
@@ -416,7 +411,7 @@ pub(crate) fn until<'pml>(
         }
         // This call had entered the PML, so no call above it on the stack has.
         state = pml.enter().expect("nothing calls back from inside");
-        if is_finished() {
+        if is_finished(&mut state) {
             return state;
         }
     }

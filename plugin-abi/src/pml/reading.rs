@@ -7,8 +7,6 @@
 //! Threads: the one that has entered the PML. Tests: `pml/tests.rs`; of the events: `mpi_t_transfers.c` in
 //! `hw-tests/tools`, and `events.c` in `hw-tests/mpi`.
 
-use std::ptr::NonNull;
-
 use engine::events::{self, EventGroup, GetComplete, GetStarted, Payload};
 use engine::messenger::header::{Header, Memory, PortKey};
 use engine::messenger::link::Link;
@@ -20,9 +18,10 @@ use ibex_ffi::verbs::{RemoteSpan, Status};
 
 use super::finish::finish;
 use super::flight::Step;
+use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
 use super::passage::{self, Passage, Protocol, Reason};
-use super::request::{Request, Transfer};
+use super::request::{Core, Request, Transfer};
 use super::transfers::{Bytes, Moved};
 use super::{flight, flow, moving, pieces, rails, routing, transfers, transmit, watch};
 use crate::runtime::memory::Registered;
@@ -53,21 +52,17 @@ struct Lane {
     registered: Registered,
 }
 
-/// Starts to read the first `wanted` bytes, at least 1, of the message of a matched receive, by all ports that can.
-/// Returns false if no port can, or none can register the receive's memory.
-///
-/// # Safety
-/// P1: a matched receive into contiguous memory, with no transfer in progress.
-pub(crate) unsafe fn begin(
+/// Starts to read the first `wanted` bytes, at least 1, of a message to the contiguous buffer of its receive, by all
+/// ports that can. Returns false if no port can, or none can register the receive's memory.
+pub(crate) fn begin(
     pml: &Pml,
     state: &mut State,
-    request: NonNull<Request>,
+    request: Handle,
     (link, sender, memory): (Link, TransferId, Memory),
     (keys, wanted): (&[PortKey], u64),
 ) -> bool {
     let ways = if keys.is_empty() { vec![(link, memory.key)] } else { rails::ways(pml, state, link, keys, wanted) };
-    // SAFETY: P1: a receive that is not finished; P3.
-    let r = unsafe { &mut *request.as_ptr() };
+    let core = state.requests.core(request);
     let piece = match ways.len() as u64 {
         0 | 1 => u32::MAX,
         ways => (wanted / (ways * READS)).clamp(*PIECE.start(), *PIECE.end()).next_multiple_of(4096) as u32,
@@ -76,55 +71,52 @@ pub(crate) unsafe fn begin(
         let rail = pml.rails().get(link.rail())?;
         let access = sys::MCA_RCACHE_ACCESS_LOCAL_WRITE;
         // SAFETY: P2, M3: the memory is mapped until the receive is finished, and `take` ends the registration before.
-        let registered = unsafe { rail.port().memory().register(r.core.extent.start.cast(), wanted as usize, access) }?;
+        let registered = unsafe { rail.port().memory().register(core.extent.start.cast(), wanted as usize, access) }?;
         Some((Lane { link, key, registered }, rail.port().attributes().mbps, piece.min(rail.read_limit)))
     });
     let Some(reading) = Reading::new(wanted, lanes) else { return false };
-    r.core.link = link;
-    r.core.transfer =
+    core.link = link;
+    core.transfer =
         Transfer::Reading(Reads { state: reading, sender, from: link, address: memory.address, watched: None });
-    // SAFETY: P1: the receive is not finished, and its transfer is `Reading` now; P3.
-    unsafe {
-        watch::begins_by(r, Bytes::None.posted(), |r| read_by(pml, r));
-        let watched = WatchedReads::of(r, memory.address, wanted);
-        if let Transfer::Reading(reads) = &mut r.core.transfer {
-            reads.watched = watched;
-        }
-        post(pml, state, request);
+    watch::begins_by(state, request, Bytes::None.posted(), |state, receive| read_by(pml, state.requests.core(receive)));
+    let r = state.requests.get(request);
+    // SAFETY: P1: the receive is not finished.
+    let watched = unsafe { WatchedReads::of(r, memory.address, wanted) };
+    if let Transfer::Reading(reads) = &mut r.core.transfer {
+        reads.watched = watched;
     }
+    post(pml, state, request);
     true
 }
 
-fn read_by(pml: &Pml, request: &Request) -> Option<Passage> {
-    let Transfer::Reading(reads) = &request.core.transfer else { return None };
+fn read_by(pml: &Pml, receive: &Core) -> Option<Passage> {
+    let Transfer::Reading(reads) = &receive.transfer else { return None };
     let mut lanes = reads.state.paths();
     let rails = lanes.len();
     Some(passage::by(pml, lanes.next()?.link, (Protocol::Read, Reason::Size), rails))
 }
 
 /// Posts as many reads of a message as may be in flight, on every lane.
-unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request>) {
-    // SAFETY: P1: a receive that is not finished; P3.
-    let r = unsafe { &mut *request.as_ptr() };
-    let Transfer::Reading(reads) = &mut r.core.transfer else { return };
+fn post(pml: &Pml, state: &mut State, request: Handle) {
+    let core = state.requests.core(request);
+    let (start, Transfer::Reading(reads)) = (core.extent.start, &mut core.transfer) else { return };
     let (lanes, mut at) = (reads.state.paths().len(), 0);
     while at < lanes {
-        // SAFETY: P1: a receive that is being read; its data starts at `extent.start`.
-        let is_posted = unsafe { post_on(pml, reads, at, r.core.extent.start, request) };
+        // SAFETY: P2: a receive that is being read to `start`.
+        let is_posted = unsafe { post_on(pml, reads, at, start, request) };
         // If the lane has failed, all other lanes take its reads.
         at = if is_posted { at + 1 } else { 0 };
     }
     if reads.state.is_stuck() && !reads.state.is_under_way() {
-        // SAFETY: P1: a receive that is being read, and no read is in flight.
-        unsafe { ask_for_copies(pml, state, request) };
+        ask_for_copies(pml, state, request);
     }
 }
 
 /// Posts reads on one lane. Returns false if the lane has failed.
 ///
 /// # Safety
-/// P1: a receive that is being read to `start`; each lane's port has registered the memory there.
-unsafe fn post_on(pml: &Pml, reads: &mut Reads, at: usize, start: *mut u8, request: NonNull<Request>) -> bool {
+/// P2: a receive that is being read to `start`; each lane's port has registered the memory there.
+unsafe fn post_on(pml: &Pml, reads: &mut Reads, at: usize, start: *mut u8, request: Handle) -> bool {
     let Reads { state: reading, address, watched, .. } = reads;
     let Some(&Lane { link, key, registered }) = reading.paths().nth(at) else { return true };
     let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) else { return true };
@@ -146,31 +138,24 @@ unsafe fn post_on(pml: &Pml, reads: &mut Reads, at: usize, start: *mut u8, reque
     true
 }
 
-/// Asks the sender for copies of the whole message, because no port is left that can read it.
-///
-/// # Safety
-/// P1: a receive that is being read, and no read is in flight.
+/// Asks the sender for copies of the whole message, because no port is left that can read it, and no read is in flight.
 #[cold]
-unsafe fn ask_for_copies(pml: &Pml, state: &mut State, request: NonNull<Request>) {
-    // SAFETY: P1: a receive without a read in flight; P3.
-    if let Some(reads) = unsafe { take(pml, request) } {
-        // SAFETY: P1: a matched receive without a transfer in progress; P3.
-        unsafe {
-            let (from, why) = (reads.from, Reason::Adapter);
-            watch::goes(&mut *request.as_ptr(), |_| Some(passage::by_home(pml, state, from, (Protocol::Pieces, why))));
-            pieces::ask(pml, state, request, (from, reads.sender), (reads.state.length(), passage::code(why)));
-        }
+fn ask_for_copies(pml: &Pml, state: &mut State, request: Handle) {
+    // SAFETY: R3: no read is in flight.
+    if let Some(reads) = unsafe { take(pml, state.requests.core(request)) } {
+        let (from, why) = (reads.from, Reason::Adapter);
+        let how = (Protocol::Pieces, why);
+        watch::goes(state, request, |state, _| Some(passage::by_home(pml, state, from, how)));
+        pieces::ask(pml, state, request, (from, reads.sender), (reads.state.length(), passage::code(why)));
     }
 }
 
 /// Takes the reads out of a receive, and ends its registrations.
 ///
 /// # Safety
-/// P1: a receive without a read in flight; P3: the PML is entered.
-unsafe fn take(pml: &Pml, request: NonNull<Request>) -> Option<Reads> {
-    // SAFETY: P1: a receive that is not finished; P3.
-    let r = unsafe { &mut *request.as_ptr() };
-    let Transfer::Reading(reads) = std::mem::replace(&mut r.core.transfer, Transfer::None) else { return None };
+/// R3: no read is in flight.
+unsafe fn take(pml: &Pml, receive: &mut Core) -> Option<Reads> {
+    let Transfer::Reading(reads) = std::mem::replace(&mut receive.transfer, Transfer::None) else { return None };
     for lane in reads.state.paths() {
         if let Some(rail) = pml.rails().get(lane.link.rail()) {
             // SAFETY: R3: no read is in flight.
@@ -181,16 +166,8 @@ unsafe fn take(pml: &Pml, request: NonNull<Request>) -> Option<Reads> {
 }
 
 /// Handles the completion of a read by this rail.
-pub(crate) unsafe fn read_done(
-    pml: &Pml,
-    state: &mut State,
-    request: NonNull<Request>,
-    rail: usize,
-    outcome: Result<(), Failed>,
-) {
-    // SAFETY: P1: the receive is not finished; P3.
-    let r = unsafe { &mut *request.as_ptr() };
-    let Transfer::Reading(reads) = &mut r.core.transfer else { return };
+pub(crate) fn read_done(pml: &Pml, state: &mut State, request: Handle, rail: usize, outcome: Result<(), Failed>) {
+    let Transfer::Reading(reads) = &mut state.requests.core(request).transfer else { return };
     let lane = reads.state.paths().map(|lane| lane.link).enumerate().find(|(_, link)| link.rail() == rail);
     let Some((at, link)) = lane else { return };
     if outcome.is_err() {
@@ -208,54 +185,40 @@ pub(crate) unsafe fn read_done(
         }
         let moved = Bytes::Of { offset: part.offset, length: u64::from(part.length) }.completed();
         if reads.state.is_done() {
-            // SAFETY: P1: a receive that is being read, and this was the last read.
-            return unsafe { end(pml, state, request, moved) };
+            return end(pml, state, request, moved);
         }
-        // SAFETY: P1: a receive that is not finished; P3.
-        unsafe { watch::continues(r, moved) };
+        watch::continues(state, request, moved);
     }
-    // SAFETY: P1: a receive that is being read.
-    unsafe { post(pml, state, request) };
+    post(pml, state, request);
 }
 
 /// Finishes a receive whose message has been read; `last` are the bytes of the last read.
-///
-/// # Safety
-/// P1: a receive that was being read, without a read in flight.
-unsafe fn end(pml: &Pml, state: &mut State, request: NonNull<Request>, last: Moved) {
-    // SAFETY: P1: a receive without a read in flight; P3.
-    let Some(reads) = (unsafe { take(pml, request) }) else { return };
-    // SAFETY: P1: a receive that is not finished; P3.
-    unsafe {
-        watch::ends(&mut *request.as_ptr(), last);
-        flight::note(&mut *request.as_ptr(), &Step::Fetched(reads.sender, reads.state.length()));
-    }
+fn end(pml: &Pml, state: &mut State, request: Handle, last: Moved) {
+    // SAFETY: R3: no read is in flight.
+    let Some(reads) = (unsafe { take(pml, state.requests.core(request)) }) else { return };
+    watch::ends(state, request, last);
+    flight::note(state, request, &Step::Fetched(reads.sender, reads.state.length()));
     let header = Header::Finished { request: reads.sender.0, length: reads.state.length() };
     routing::control(pml, state, reads.from, &header);
-    // SAFETY: P1: the receive has all its data, and no read is in flight.
-    unsafe { finish(state, request) };
+    finish(state, request);
 }
 
 /// Finishes a send that this process announced: the receiver has read `length` bytes, as many as its receive has room
 /// for, or has matched a short message.
 pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId, length: u64) {
     let Some(request) = state.transfers.end(sender) else { return };
-    // SAFETY: P1: in `state.transfers` until now; P3.
-    let r = unsafe { &mut *request.as_ptr() };
-    // SAFETY: P1: the send is not finished.
-    let counted = unsafe { flow::counted(r) };
-    let transfer = std::mem::replace(&mut r.core.transfer, Transfer::None);
-    let moved = Bytes::Of { offset: 0, length: length.min(r.core.extent.length as u64) }.completed();
-    // SAFETY: P1: the send is not finished, and its transfer ends here; P3; R3: the receiver has read.
-    unsafe {
-        // The adapter does not report a peer's reads, so both events are raised now. Those of a whole message were
-        // raised when it was posted.
-        watch::begins(r, Bytes::None.completed());
-        watch::ends(r, moved);
-        rails::put_back(pml, r.core.link, transfer);
-        flight::note(r, &Step::Answered { number: sender, wants_copies: false });
-        finish(state, request);
-    }
+    let counted = flow::counted(state, request);
+    let core = state.requests.core(request);
+    let (link, transfer) = (core.link, std::mem::replace(&mut core.transfer, Transfer::None));
+    let moved = Bytes::Of { offset: 0, length: length.min(core.extent.length as u64) }.completed();
+    // The adapter does not report a peer's reads, so both events are raised now. Those of a whole message were raised
+    // when it was posted.
+    watch::begins(state, request, Bytes::None.completed());
+    watch::ends(state, request, moved);
+    // SAFETY: R3: the receiver has read.
+    unsafe { rails::put_back(pml, link, transfer) };
+    flight::note(state, request, &Step::Answered { number: sender, wants_copies: false });
+    finish(state, request);
     flow::answered(pml, state, counted);
 }
 

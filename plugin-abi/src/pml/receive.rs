@@ -4,7 +4,6 @@
 //! Grade: hot. Threads: any. Tests: `pt2pt_matching.c` and others in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::NonNull;
 
 use engine::messenger::arrived::Arrived;
 use engine::messenger::matching::{ANY_TAG, Envelope, Message, MessageHandle, Pattern};
@@ -13,6 +12,7 @@ use ibex_ffi::openmpi::sys;
 use super::communicator::Communicator;
 use super::datatype::Data;
 use super::finish::{self, finish};
+use super::handle::Handle;
 use super::instance::{Pml, State, pml, unwatched};
 use super::progress::{leave, leave_call, poll_here, until};
 use super::request::{Owner, Request, Role};
@@ -78,30 +78,30 @@ unsafe fn receive<const WATCHED: bool>(pml: &Pml, wanted: &Wanted, status: *mut 
     let request = state.requests.take();
     let pattern = || pattern(wanted.from, wanted.tag);
     // SAFETY: P1: just taken by this call; P3; P4, as this function requires.
-    unsafe {
+    let listeners = unsafe {
         fill(request, wanted, Owner::Call);
-        let listeners = if WATCHED { Listeners::of(wanted.comm) } else { None };
-        let posting = match listeners {
-            None => post_as(pml, &mut state, request, pattern()),
-            Some(listeners) => {
-                (*request.as_ptr()).shell.owner = Owner::WatchedCall;
-                introduce(request, wanted);
-                post_watched(pml, &mut state, request, pattern(), listeners)
-            }
-        };
-        wait::<WATCHED>(pml, state, request, matches!(posting, Posting::Matched), status)
-    }
+        if WATCHED { Listeners::of(wanted.comm) } else { None }
+    };
+    let posting = match listeners {
+        None => post_as(pml, &mut state, request, pattern()),
+        Some(listeners) => {
+            let r = state.requests.get(request);
+            r.shell.owner = Owner::WatchedCall;
+            // SAFETY: P4, as this function requires.
+            unsafe { introduce(r, wanted) };
+            post_watched(pml, &mut state, request, pattern(), listeners)
+        }
+    };
+    // SAFETY: P1: it belongs to this call; P4, as this function requires.
+    unsafe { wait::<WATCHED>(pml, state, request, matches!(posting, Posting::Matched), status) }
 }
 
 #[inline(always)]
-unsafe fn introduce(request: NonNull<Request>, wanted: &Wanted) {
-    // SAFETY: P1: only the caller has it; P4: MPI's communicator.
-    unsafe {
-        let r = &mut *request.as_ptr();
-        let of = (watch::RECEIVE, r.core.extent.length);
-        let spec = watch::spec(wanted.comm, &wanted.data, (wanted.from, wanted.tag), of);
-        watch::introduce(r, number(), spec);
-    }
+unsafe fn introduce(request: &mut Request, wanted: &Wanted) {
+    let of = (watch::RECEIVE, request.core.extent.length);
+    // SAFETY: P4: MPI's communicator lives.
+    let spec = unsafe { watch::spec(wanted.comm, &wanted.data, (wanted.from, wanted.tag), of) };
+    watch::introduce(request, number(), spec);
 }
 
 pub(crate) unsafe extern "C" fn pml_irecv(
@@ -152,22 +152,21 @@ unsafe fn receive_nonblocking<const WATCHED: bool>(
     let request = state.requests.take();
     let pattern = || pattern(wanted.from, wanted.tag);
     // SAFETY: P1: just taken; P3: no other thread sees it while the PML is entered; P4, as this function requires.
-    unsafe {
+    let listeners = unsafe {
         fill(request, wanted, Owner::Mpi);
-        hold(&mut *request.as_ptr());
+        hold(state.requests.get(request));
         place.write(Request::as_raw(request));
-        let listeners = if WATCHED { Listeners::of(wanted.comm) } else { None };
-        let posting = match listeners {
-            None => post_as(pml, &mut state, request, pattern()),
-            Some(listeners) => {
-                introduce(request, wanted);
-                post_watched(pml, &mut state, request, pattern(), listeners)
-            }
-        };
-        if let Posting::Waits(name) = posting {
-            (*request.as_ptr()).core.posted = name;
+        if WATCHED { Listeners::of(wanted.comm) } else { None }
+    };
+    let posting = match listeners {
+        None => post_as(pml, &mut state, request, pattern()),
+        Some(listeners) => {
+            // SAFETY: P4, as this function requires.
+            unsafe { introduce(state.requests.get(request), wanted) };
+            post_watched(pml, &mut state, request, pattern(), listeners)
         }
-    }
+    };
+    posting.note(&mut state, request);
     leave(pml, state);
     sys::OPAL_SUCCESS
 }
@@ -215,7 +214,7 @@ pub(crate) unsafe extern "C" fn pml_imrecv(
         // SAFETY: P1: just taken; P3; P4, also for `place`; the message holds a reference to the communicator.
         unsafe {
             fill(request, &wanted, Owner::Mpi);
-            hold(&mut *request.as_ptr());
+            hold(state.requests.get(request));
             place.write(Request::as_raw(request));
             take(pml, &mut state, request, handle);
         }
@@ -242,38 +241,36 @@ unsafe fn of_message(data: Data, message: *mut *mut sys::ompi_message_t) -> (Wan
 /// # Safety
 /// P1: only the caller has the request; P4: `wanted` has MPI's arguments.
 #[inline(always)]
-pub(crate) unsafe fn fill(request: NonNull<Request>, wanted: &Wanted, owner: Owner) {
+pub(crate) unsafe fn fill(request: Handle, wanted: &Wanted, owner: Owner) {
     // SAFETY: P1: only the caller has it.
-    let r = unsafe { &mut *request.as_ptr() };
+    let r = unsafe { &mut *request.pointer().as_ptr() };
     r.core.role = Role::Receive;
     r.shell.owner = owner;
-    // SAFETY: P4: MPI's datatype lives.
-    r.core.extent = unsafe { wanted.data.extent() };
+    // SAFETY: P4: MPI's datatype lives, and MPI lends the data.
+    unsafe { r.core.set_extent(wanted.data.extent()) };
     // Only requests that MPI or a tool sees, and convertors, use these fields.
     if owner != Owner::Call || r.core.extent.start.is_null() {
-        (r.core.peer, r.core.tag, r.core.data) = (wanted.from, wanted.tag, wanted.data);
+        (r.core.peer, r.core.tag) = (wanted.from, wanted.tag);
+        // SAFETY: P4: MPI lends the data.
+        unsafe { r.core.set_data(wanted.data) };
     }
     r.base().req_mpi_object.comm = wanted.comm;
     r.set_finished(false);
 }
 
 /// Posts a receive, or gives it its unexpected message. It may be finished when this returns.
-pub(crate) unsafe fn post(pml: &Pml, state: &mut State, request: NonNull<Request>) {
-    // SAFETY: P1: filled in, and only the caller has it; P3: no other thread sees it while the PML is entered.
-    unsafe {
-        let comm = (*request.as_ptr()).comm();
-        let pattern = Pattern::new((*request.as_ptr()).core.peer, (*request.as_ptr()).core.tag);
-        let posting = match Listeners::of(comm) {
-            None => post_as(pml, state, request, pattern),
-            Some(listeners) => {
-                watch::id(request);
-                post_watched(pml, state, request, pattern, listeners)
-            }
-        };
-        if let Posting::Waits(name) = posting {
-            (*request.as_ptr()).core.posted = name;
+pub(crate) fn post(pml: &Pml, state: &mut State, request: Handle) {
+    let r = state.requests.get(request);
+    let pattern = Pattern::new(r.core.peer, r.core.tag);
+    // SAFETY: P1: not finished, so its communicator lives; P3.
+    let posting = match unsafe { Listeners::of(r.comm()) } {
+        None => post_as(pml, state, request, pattern),
+        Some(listeners) => {
+            watch::id(state, request);
+            post_watched(pml, state, request, pattern, listeners)
         }
-    }
+    };
+    posting.note(state, request);
 }
 
 pub(super) enum Posting {
@@ -281,6 +278,16 @@ pub(super) enum Posting {
     Waits(u64),
     /// It was matched, and may be finished or given back.
     Matched,
+}
+
+impl Posting {
+    /// Notes the name of a receive that waits.
+    #[inline(always)]
+    pub(super) fn note(self, state: &mut State, request: Handle) {
+        if let Posting::Waits(name) = self {
+            state.requests.core(request).posted = name;
+        }
+    }
 }
 
 /// [`Pattern::new`], which computes no masks if there are no wildcards.
@@ -304,88 +311,70 @@ fn with_wildcards(from: i32, tag: i32) -> Pattern {
 }
 
 #[inline(always)]
-pub(super) unsafe fn post_as(pml: &Pml, state: &mut State, request: NonNull<Request>, pattern: Pattern) -> Posting {
-    // SAFETY: P1: only the caller has it, and its communicator lives; P3.
-    unsafe {
-        let communicator = Communicator::of((*request.as_ptr()).comm());
-        if communicator.queues().unexpected() > 0 {
-            return post_after_search(pml, state, request, communicator, pattern);
-        }
-        Posting::Waits(communicator.post(pattern, request))
+pub(super) fn post_as(pml: &Pml, state: &mut State, request: Handle, pattern: Pattern) -> Posting {
+    let communicator = communicator(state, request);
+    if communicator.unexpected(state) > 0 {
+        return post_after_search(pml, state, request, communicator, pattern);
     }
+    Posting::Waits(communicator.post(state, pattern, request))
+}
+
+/// Returns the communicator of a receive that a call of MPI's is about to post.
+#[inline(always)]
+fn communicator<'call>(state: &mut State, request: Handle) -> &'call Communicator {
+    // SAFETY: P1: not finished, so its communicator lives; P4: a call of MPI has it, so it is still the PML's.
+    unsafe { Communicator::of(state.requests.get(request).comm()) }
 }
 
 #[inline(never)]
-unsafe fn post_after_search(
+fn post_after_search(
     pml: &Pml,
     state: &mut State,
-    request: NonNull<Request>,
+    request: Handle,
     communicator: &Communicator,
     pattern: Pattern,
 ) -> Posting {
-    // SAFETY: P1: only the caller has it, and its communicator lives; P3.
-    unsafe {
-        let Some(message) = communicator.take_unexpected(pattern) else {
-            flow::found_nothing(pml, state, communicator.context);
-            return Posting::Waits(communicator.post(pattern, request));
-        };
-        accept::unexpected(pml, state, request, message.envelope, message.message);
-    }
+    let Some(message) = communicator.take_unexpected(state, pattern) else {
+        flow::found_nothing(pml, state, communicator.context);
+        return Posting::Waits(communicator.post(state, pattern, request));
+    };
+    accept::unexpected(pml, state, request, message.envelope, message.message);
     Posting::Matched
 }
 
 /// [`post_as`] for a receive that has a number, while a tool listens to its communicator.
 #[inline(always)]
-unsafe fn post_watched(
-    pml: &Pml,
-    state: &mut State,
-    request: NonNull<Request>,
-    pattern: Pattern,
-    listeners: &Listeners,
-) -> Posting {
-    // SAFETY: P1: only the caller has it, and its communicator lives; P3.
-    unsafe {
-        let r = &mut *request.as_ptr();
-        let communicator = Communicator::of(r.comm());
-        watch::told(listeners, r, Event::Activate);
-        let is_any = communicator.queues().unexpected() > 0;
-        let how = |receive: &Request, found: &Message<Arrived>| {
-            passage::came(pml, state, (communicator, found.envelope), &found.message, receive)
-        };
-        let Some(message) = watch::take_unexpected(listeners, communicator, r, pattern, how) else {
-            if is_any {
-                flow::found_nothing(pml, state, communicator.context);
-            }
-            let name = communicator.post_watched(pattern, request);
-            watch::told(listeners, &mut *request.as_ptr(), Event::InsertPosted);
-            return Posting::Waits(name);
-        };
-        accept::unexpected(pml, state, request, message.envelope, message.message);
-        Posting::Matched
-    }
+fn post_watched(pml: &Pml, state: &mut State, request: Handle, pattern: Pattern, listeners: &Listeners) -> Posting {
+    let communicator = communicator(state, request);
+    watch::told(state, listeners, request, Event::Activate);
+    let is_any = communicator.unexpected(state) > 0;
+    let how = |state: &mut State, receive: Handle, found: &Message<Arrived>| {
+        passage::came(pml, state, (communicator, found.envelope), &found.message, receive)
+    };
+    let Some(message) = watch::take_unexpected(state, listeners, communicator, request, pattern, how) else {
+        if is_any {
+            flow::found_nothing(pml, state, communicator.context);
+        }
+        let name = communicator.post_watched(state, pattern, request);
+        watch::told(state, listeners, request, Event::InsertPosted);
+        return Posting::Waits(name);
+    };
+    accept::unexpected(pml, state, request, message.envelope, message.message);
+    Posting::Matched
 }
 
 /// Gives a receive the message of a matched probe.
-pub(super) unsafe fn take(pml: &Pml, state: &mut State, request: NonNull<Request>, handle: MessageHandle) {
-    // SAFETY: P1: only the caller has it, its communicator lives, and no transfer is in progress; P3.
-    unsafe {
-        let comm = (*request.as_ptr()).comm();
-        let queues = Communicator::of(comm).queues();
-        match queues.take(handle) {
-            Some(message) => {
-                let r = &mut *request.as_ptr();
-                (r.core.peer, r.core.tag) = (message.envelope.source(), message.envelope.tag());
-                watch::request(r, Event::Activate);
-                let communicator = Communicator::of(comm);
-                watch::match_probed(r, &message, |receive, found| {
-                    passage::came(pml, state, (communicator, found.envelope), &found.message, receive)
-                });
-                accept::unexpected(pml, state, request, message.envelope, message.message);
-            }
-            // The message was received before, which MPI forbids.
-            None => finish(state, request),
-        }
-    }
+pub(super) fn take(pml: &Pml, state: &mut State, request: Handle, handle: MessageHandle) {
+    let communicator = communicator(state, request);
+    // If not, the message was received before, which MPI forbids.
+    let Some(message) = communicator.queues(state).take(handle) else { return finish(state, request) };
+    let core = state.requests.core(request);
+    (core.peer, core.tag) = (message.envelope.source(), message.envelope.tag());
+    watch::request(state, request, Event::Activate);
+    watch::match_probed(state, request, &message, |state, receive, found| {
+        passage::came(pml, state, (communicator, found.envelope), &found.message, receive)
+    });
+    accept::unexpected(pml, state, request, message.envelope, message.message);
 }
 
 /// Waits for a blocking receive to finish, and gives it back. Returns its error code. `TOLD`: raises events.
@@ -396,30 +385,28 @@ pub(super) unsafe fn take(pml: &Pml, state: &mut State, request: NonNull<Request
 unsafe fn wait<'pml, const TOLD: bool>(
     pml: &'pml Pml,
     mut state: Entered<'pml, State>,
-    request: NonNull<Request>,
+    request: Handle,
     is_matched: bool,
     status: *mut sys::ompi_status_public_t,
 ) -> c_int {
-    // SAFETY: P1: it belongs to this call; P3.
-    let is_finished = || unsafe { request.as_ref() }.is_finished();
-    if !(is_matched && is_finished()) {
+    let is_finished = |state: &mut State| state.requests.get(request).is_finished();
+    if !(is_matched && is_finished(&mut state)) {
         state = until(pml, state, is_finished, poll_here::<TOLD>);
     }
-    // SAFETY: P1: finished, and it belongs to this call; its communicator lives; P3; P4: `status`.
-    let error = unsafe {
-        let ended = &(*request.as_ptr()).base().req_status;
-        let error = ended.MPI_ERROR;
-        say(status, ended);
-        if TOLD {
-            let r = &mut *request.as_ptr();
-            if let Some(listeners) = Listeners::of(r.comm()) {
-                watch::told(listeners, r, Event::Notify);
-            }
-            watch::forget(r);
+    let r = state.requests.get(request);
+    let (comm, ended) = (r.comm(), &r.base().req_status);
+    let error = ended.MPI_ERROR;
+    // SAFETY: P4: `status`, as this function requires.
+    unsafe { say(status, ended) };
+    if TOLD {
+        // SAFETY: P1: its communicator lives, as this function requires; P3.
+        if let Some(listeners) = unsafe { Listeners::of(comm) } {
+            watch::told(&mut state, listeners, request, Event::Notify);
         }
-        state.requests.give_back(request);
-        error
-    };
+        watch::forget(state.requests.get(request));
+    }
+    // SAFETY: P1: finished, and it belongs to this call.
+    unsafe { state.requests.give_back(request) };
     leave_call(pml, state);
     error
 }
@@ -435,29 +422,21 @@ pub(crate) unsafe fn say(status: *mut sys::ompi_status_public_t, ended: &sys::om
     }
 }
 
-/// Cancels a receive that has not matched, and finishes it.
-///
-/// # Safety
-/// P1: a receive that MPI holds, posted or not.
-pub(crate) unsafe fn cancel(state: &mut State, request: NonNull<Request>) {
-    // SAFETY: P1: MPI holds it; P3.
-    let r = unsafe { &mut *request.as_ptr() };
-    // SAFETY: P1: the request's reference keeps the communicator alive.
-    if unsafe { (*r.comm()).c_pml_comm.is_null() } {
-        return;
-    }
-    // SAFETY: P3; the communicator is still the PML's. A receive that was matched at once has the name of an earlier
-    // use, but `cancel` compares the request as well.
-    if unsafe { Communicator::of(r.comm()).cancel(r.core.posted, request) } {
+/// Cancels a receive of MPI's, posted or not, that has not matched, and finishes it.
+pub(crate) fn cancel(state: &mut State, request: Handle) {
+    let r = state.requests.get(request);
+    let name = r.core.posted;
+    // SAFETY: P1: the request's reference keeps Open MPI's communicator alive; P3.
+    let Some(communicator) = (unsafe { Communicator::if_added(r.comm()) }) else { return };
+    // A receive that was matched at once has the name of an earlier use, but this compares the request as well.
+    if communicator.cancel(state, name, request) {
         let outcome =
             finish::Outcome { source: sys::MPI_ANY_SOURCE, tag: sys::MPI_ANY_TAG, length: 0, error: sys::OPAL_SUCCESS };
-        // SAFETY: P1: it is in no queue any more, and not finished; P3.
-        unsafe {
-            watch::request(r, Event::RemovePosted);
-            watch::request(r, Event::Cancel);
-            finish::note(r, &outcome);
-            r.base().req_status._cancelled = 1;
-            finish(state, request);
-        }
+        watch::request(state, request, Event::RemovePosted);
+        watch::request(state, request, Event::Cancel);
+        let r = state.requests.get(request);
+        finish::note(r, &outcome);
+        r.base().req_status._cancelled = 1;
+        finish(state, request);
     }
 }

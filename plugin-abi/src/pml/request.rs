@@ -15,6 +15,7 @@ use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::sys;
 
 use super::datatype::{Convertor, Data, Extent};
+use super::handle::Handle;
 use super::libmpi;
 use super::rails::OfRail;
 use super::reading::Reads;
@@ -158,19 +159,34 @@ impl Requests {
 
     /// Takes a request. Its fields have the values of its last use.
     #[inline]
-    pub(crate) fn take(&mut self) -> NonNull<Request> {
-        match self.free.take() {
+    pub(crate) fn take(&mut self) -> Handle {
+        let request = match self.free.take() {
             Some(request) => request,
             None => self.grow(),
-        }
+        };
+        // SAFETY: P1: one of these requests.
+        unsafe { Handle::new(request) }
     }
 
     /// # Safety
     /// P1: the request was taken from here. It is finished or was never begun, and nothing refers to it any more.
     #[inline]
-    pub(crate) unsafe fn give_back(&mut self, request: NonNull<Request>) {
+    pub(crate) unsafe fn give_back(&mut self, request: Handle) {
         // SAFETY: P1: taken from this list, and nothing refers to it any more.
-        unsafe { self.free.give_back(request.as_ptr()) };
+        unsafe { self.free.give_back(request.pointer().as_ptr()) };
+    }
+
+    /// Returns a request while these are borrowed, and so nobody else has a reference to it.
+    #[inline(always)]
+    #[allow(clippy::unused_self, reason = "the borrow permits it")]
+    pub(crate) fn get(&mut self, request: Handle) -> &mut Request {
+        // SAFETY: P1: its memory lives as long as the PML; P3: nobody else uses it while these requests are borrowed.
+        unsafe { &mut *request.pointer().as_ptr() }
+    }
+
+    #[inline(always)]
+    pub(crate) fn core(&mut self, request: Handle) -> &mut Core {
+        &mut self.get(request).core
     }
 
     #[cold]
@@ -214,16 +230,15 @@ impl Request {
     }
 
     /// Returns the request behind Open MPI's pointer; `None` if it belongs to another component.
-    pub(crate) unsafe fn from_raw(raw: *mut sys::ompi_request_t) -> Option<NonNull<Request>> {
+    pub(crate) unsafe fn from_raw(raw: *mut sys::ompi_request_t) -> Option<Handle> {
         let raw = NonNull::new(raw)?;
-        // SAFETY: P4: `raw` is live.
-        let of_pml = unsafe { (*raw.as_ptr()).req_type } == sys::OMPI_REQUEST_PML;
-        of_pml.then(|| raw.cast())
+        // SAFETY: P4: `raw` is live; P1: one of this type is the PML's.
+        unsafe { ((*raw.as_ptr()).req_type == sys::OMPI_REQUEST_PML).then(|| Handle::new(raw.cast())) }
     }
 
     #[inline]
-    pub(crate) fn as_raw(request: NonNull<Request>) -> *mut sys::ompi_request_t {
-        request.as_ptr().cast()
+    pub(crate) fn as_raw(request: Handle) -> *mut sys::ompi_request_t {
+        request.pointer().as_ptr().cast()
     }
 
     #[inline]

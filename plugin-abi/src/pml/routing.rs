@@ -5,15 +5,13 @@
 //! Called by `protocol` and `flow`, and by all modules that answer a peer. Grade: hot for [`message`], else pending.
 //! Threads: the one that has entered the PML. Tests: `rail_down.c` in `hw-tests/mpi`.
 
-use std::ptr::NonNull;
-
 use engine::messenger::header::Header;
 use engine::messenger::link::Link;
 
-use super::datatype::{self, Data, Extent};
+use super::datatype::Extent;
+use super::handle::Handle;
 use super::instance::{Pml, State};
 use super::local::{Payload, Then, send_now};
-use super::request::Request;
 use super::transmit::{self, Transmitted};
 use super::{moving, rails};
 
@@ -55,50 +53,39 @@ fn by_home(pml: &Pml, state: &mut State, link: Link, give: impl Fn(Link) -> Tran
     }
 }
 
-/// Sends header and data, together no longer than the rail's eager limit. `request` is finished when the port has taken
-/// a copy of the message that had to wait, and has sent it.
-///
-/// # Safety
-/// `extent` describes `data`, which may be read during the call.
-pub(crate) unsafe fn message(
+/// Sends header and data of a send, together no longer than the rail's eager limit. If the message has to wait, the
+/// port takes a copy, and the end of that message `finishes` the request.
+pub(crate) fn message(
     pml: &Pml,
     state: &mut State,
     link: Link,
     header: &Header,
-    (data, extent): (&Data, Extent),
-    request: Option<NonNull<Request>>,
+    request: Handle,
+    finishes: bool,
 ) -> Transmitted {
     if let Some(to) = link.as_local() {
-        // SAFETY: P2: the data may be read during the call.
-        return unsafe { locally(pml, state, to, header, (data, extent)) };
+        return locally(pml, state, to, header, request);
     }
     let link = rails::route(pml, state, link);
-    // SAFETY: P2: the data may be read during the call.
-    unsafe { transmit::message_by(pml, state, link, header.encode().as_slice(), (data, extent), request) }
+    transmit::message_by(pml, state, link, header.encode().as_slice(), request, finishes)
 }
 
 /// [`message`] by shared memory.
 #[inline(never)]
-unsafe fn locally(
-    pml: &Pml,
-    state: &mut State,
-    to: u32,
-    header: &Header,
-    (data, mut extent): (&Data, Extent),
-) -> Transmitted {
+fn locally(pml: &Pml, state: &mut State, to: u32, header: &Header, request: Handle) -> Transmitted {
     let Some(shared) = pml.shared_memory() else { return transmit::failed(state) };
     if state.backlog.waits_for(to) {
         return Transmitted::NoRoom;
     }
-    let mut packed = Vec::new();
+    let core = state.requests.core(request);
+    let (mut extent, mut packed) = (core.extent, Vec::new());
     if extent.start.is_null() {
         packed.resize(extent.length, 0);
-        // SAFETY: P2: the data may be read during the call; `packed` is as long as the message.
-        if !unsafe { datatype::take(data, extent, packed.as_mut_ptr()) } {
+        if !core.take_all(&mut packed) {
             return transmit::cannot_pack(state, extent.length);
         }
         extent.start = packed.as_mut_ptr();
     }
-    // SAFETY: P2: the data may be read during the call, or it is `packed`.
+    // SAFETY: P2: the data of a send that is not finished, or `packed`.
     if unsafe { send_now(shared, to, header, extent) } { Transmitted::Posted } else { Transmitted::NoRoom }
 }

@@ -6,7 +6,7 @@
 //! Threads: any. Tests: `pt2pt_modes.c` and others in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 
 use engine::messenger::header::MAX_SIZE;
 use engine::messenger::link::Link;
@@ -14,6 +14,7 @@ use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
 use super::datatype::{self, Data, Extent};
+use super::handle::Handle;
 use super::instance::{Pml, State, pml, unwatched};
 use super::progress::{leave, leave_call, poll, until};
 use super::request::{Mode, Owner, Request, Role, Told};
@@ -233,14 +234,13 @@ unsafe fn copied_apart(state: &mut State, port: &mut Port, link: Link, header: &
 #[inline(never)]
 unsafe fn begun(pml: &Pml, mut state: Entered<'_, State>, outgoing: &Outgoing, (id, link): (u64, Link)) {
     let request = state.requests.take();
-    // SAFETY: P1: just taken by this call; P3; P4, as this function requires.
-    unsafe {
-        fill(request, outgoing, Mode::Standard, Owner::WatchedCall);
-        watch::set_id(request, id);
-        (*request.as_ptr()).core.told = Told::Begun;
-        protocol::begin(pml, &mut state, request, link);
-        wait(pml, state, request);
-    }
+    // SAFETY: P1: just taken by this call; P4, as this function requires.
+    unsafe { fill(request, outgoing, Mode::Standard, Owner::WatchedCall) };
+    watch::set_id(&mut state, request, id);
+    state.requests.core(request).told = Told::Begun;
+    protocol::begin(pml, &mut state, request, link);
+    // SAFETY: P1: begun, and it belongs to this call; P4, as this function requires.
+    unsafe { wait(pml, state, request) };
     listening::returns(outgoing.tag);
 }
 
@@ -248,20 +248,17 @@ unsafe fn begun(pml: &Pml, mut state: Entered<'_, State>, outgoing: &Outgoing, (
 ///
 /// # Safety
 /// P1: the request was begun and belongs to this call; its communicator lives.
-unsafe fn wait<'pml>(pml: &'pml Pml, mut state: Entered<'pml, State>, request: NonNull<Request>) {
-    // SAFETY: P1: it belongs to this call; P3.
-    let is_finished = || unsafe { request.as_ref() }.is_finished();
-    if !is_finished() {
+unsafe fn wait<'pml>(pml: &'pml Pml, mut state: Entered<'pml, State>, request: Handle) {
+    let is_finished = |state: &mut State| state.requests.get(request).is_finished();
+    if !is_finished(&mut state) {
         state = until(pml, state, is_finished, poll);
     }
-    // SAFETY: P1: finished, and it belongs to this call; its communicator lives; P3.
-    unsafe {
-        let r = &mut *request.as_ptr();
-        watch::request(r, Event::Notify);
-        watch::forget(r);
-        r.core.convertor = None;
-        state.requests.give_back(request);
-    }
+    watch::request(&mut state, request, Event::Notify);
+    let r = state.requests.get(request);
+    watch::forget(r);
+    r.core.convertor = None;
+    // SAFETY: P1: finished, and it belongs to this call, which does not use it any more.
+    unsafe { state.requests.give_back(request) };
     leave_call(pml, state);
 }
 
@@ -302,7 +299,7 @@ unsafe fn send_nonblocking(outgoing: &Outgoing, mode: Mode, place: *mut *mut sys
 }
 
 /// Result of a send that has begun: the entered PML, and the request if MPI or a tool is to see it.
-pub(super) type Begun<'pml> = (Entered<'pml, State>, Option<NonNull<Request>>);
+pub(super) type Begun<'pml> = (Entered<'pml, State>, Option<Handle>);
 
 /// Begins a send. Its request may be finished when this returns.
 #[inline(always)]
@@ -321,10 +318,8 @@ pub(super) unsafe fn start<'pml>(
     let Some(mut state) = pml.enter() else { return Err(sys::OPAL_ERR_OUT_OF_RESOURCE) };
     let request = state.requests.take();
     // SAFETY: P1: just taken; P4, as this function requires.
-    unsafe {
-        fill(request, outgoing, mode, owner);
-        begin(pml, &mut state, request, link);
-    }
+    unsafe { fill(request, outgoing, mode, owner) };
+    begin(pml, &mut state, request, link);
     Ok((state, Some(request)))
 }
 
@@ -338,13 +333,13 @@ unsafe fn buffered<'pml>(pml: &'pml Pml, outgoing: &Outgoing, owner: Owner) -> R
         return Ok((state, None));
     }
     let request = state.requests.take();
-    // SAFETY: P1: just taken, with no transfer in progress; P3; P4, as this function requires.
-    unsafe {
-        fill(request, outgoing, Mode::Buffered, owner);
-        watch::request(&mut *request.as_ptr(), Event::Activate);
-        send_copy(pml, &mut state, outgoing, copy, watch::id(request));
-        finish::finish(&mut state, request);
-    }
+    // SAFETY: P1: just taken; P4, as this function requires.
+    unsafe { fill(request, outgoing, Mode::Buffered, owner) };
+    watch::request(&mut state, request, Event::Activate);
+    let id = watch::id(&mut state, request);
+    // SAFETY: P4, as this function requires; the copy is that of `outgoing`.
+    unsafe { send_copy(pml, &mut state, outgoing, copy, id) };
+    finish::finish(&mut state, request);
     Ok((state, Some(request)))
 }
 
@@ -375,28 +370,29 @@ pub(crate) unsafe fn copy_and_enter<'pml>(
 /// Sends a copy. Tools know it by `id`.
 pub(crate) unsafe fn send_copy(pml: &Pml, state: &mut State, outgoing: &Outgoing, copy: BufferedCopy, id: u64) {
     let request = state.requests.take();
-    // SAFETY: P1: just taken; P3; P4, as this function requires.
-    unsafe {
-        fill(request, outgoing, Mode::Standard, Owner::Nobody);
-        let r = &mut *request.as_ptr();
-        (r.core.extent, r.shell.attached) = (copy.extent, copy.attached);
-        watch::set_id(request, id);
-        begin(pml, state, request, copy.link);
-    }
+    // SAFETY: P1: just taken; P4, as this function requires.
+    unsafe { fill(request, outgoing, Mode::Standard, Owner::Nobody) };
+    let r = state.requests.get(request);
+    r.shell.attached = copy.attached;
+    // SAFETY: P2: the copy is freed when the request is finished.
+    unsafe { r.core.set_extent(copy.extent) };
+    watch::set_id(state, request, id);
+    begin(pml, state, request, copy.link);
 }
 
 /// Fills a send in without beginning it.
 ///
 /// # Safety
 /// P1: only the caller has the request; P4: `outgoing` has MPI's arguments.
-pub(crate) unsafe fn fill(request: NonNull<Request>, outgoing: &Outgoing, mode: Mode, owner: Owner) {
+pub(crate) unsafe fn fill(request: Handle, outgoing: &Outgoing, mode: Mode, owner: Owner) {
     // SAFETY: P1: only the caller has the request.
-    let r = unsafe { &mut *request.as_ptr() };
+    let r = unsafe { &mut *request.pointer().as_ptr() };
     r.core.role = Role::Send(mode);
     r.shell.owner = owner;
     r.core.peer = outgoing.to;
     r.core.tag = outgoing.tag;
-    r.core.data = outgoing.data;
+    // SAFETY: P2: MPI's data.
+    unsafe { r.core.set_data(outgoing.data) };
     r.shell.attached = null_mut();
     r.base().req_mpi_object.comm = outgoing.comm;
     r.set_finished(false);
@@ -404,8 +400,8 @@ pub(crate) unsafe fn fill(request: NonNull<Request>, outgoing: &Outgoing, mode: 
         // SAFETY: P4: MPI's communicator and datatype live.
         unsafe { hold(r) };
     }
-    // SAFETY: P4: MPI's datatype lives.
-    r.core.extent = unsafe { outgoing.data.extent() };
+    // SAFETY: P4: MPI's datatype lives; P2: MPI's data.
+    unsafe { r.core.set_extent(outgoing.data.extent()) };
 }
 
 /// Makes a request one that MPI may hold: active, with references to its communicator and datatype.
@@ -436,16 +432,12 @@ pub(crate) unsafe fn attach(data: &Data, extent: Extent) -> Result<(Extent, *mut
 }
 
 /// Begins a send by `link`: posts it, or lets it wait. It may be finished when this returns.
-pub(crate) unsafe fn begin(pml: &Pml, state: &mut State, request: NonNull<Request>, link: Option<Link>) {
-    // SAFETY: P1: filled in, not begun, and only the caller has it; P3.
-    unsafe {
-        let r = &mut *request.as_ptr();
-        if r.shell.attached.is_null() {
-            watch::request(r, Event::Activate);
-        }
-        match link {
-            Some(link) => protocol::begin(pml, state, request, link),
-            None => _ = transmit::failed(state),
-        }
+pub(crate) fn begin(pml: &Pml, state: &mut State, request: Handle, link: Option<Link>) {
+    if state.requests.get(request).shell.attached.is_null() {
+        watch::request(state, request, Event::Activate);
+    }
+    match link {
+        Some(link) => protocol::begin(pml, state, request, link),
+        None => _ = transmit::failed(state),
     }
 }

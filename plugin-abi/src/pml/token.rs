@@ -2,14 +2,14 @@
 //! Tokens of the PML: they stand for its two kinds of record, send buffers and requests, or for a turn.
 //!
 //! Made in `transmit`, `flow`, `pieces` and `moving`; read in `progress` and `moving`. Grade: hot. Threads: any.
-//! Tests: below.
+//! Tests: below. Safety: the engine returns only tokens that it was given, and those of the PML are made here.
 
 use std::ptr::{NonNull, null_mut};
 
 use engine::transport::Token;
 
 use super::buffer::SendBuffer;
-use super::request::Request;
+use super::handle::Handle;
 use crate::runtime::token::{self, Face, RecordKind};
 
 const BUFFER: RecordKind = RecordKind::new(Face::Pml, 0);
@@ -24,9 +24,9 @@ pub(crate) enum Record {
     /// A send buffer.
     Buffer(NonNull<SendBuffer>),
     /// A request, whose read has ended.
-    Read(NonNull<Request>),
+    Read(Handle),
     /// A request, whose message or fragment was sent without a buffer.
-    Sent(NonNull<Request>),
+    Sent(Handle),
     /// None: it is the turn of messages that pend.
     Turn,
 }
@@ -36,13 +36,13 @@ pub(crate) fn buffer(buffer: NonNull<SendBuffer>) -> Token {
     BUFFER.token(buffer.as_ptr(), 0)
 }
 
-pub(crate) fn read(request: NonNull<Request>) -> Token {
-    REQUEST.token(request.as_ptr(), READ)
+pub(crate) fn read(request: Handle) -> Token {
+    REQUEST.token(request.pointer().as_ptr(), READ)
 }
 
 /// Makes the token of a message without a buffer.
-pub(crate) fn sent(request: NonNull<Request>) -> Token {
-    REQUEST.token(request.as_ptr(), SENT)
+pub(crate) fn sent(request: Handle) -> Token {
+    REQUEST.token(request.pointer().as_ptr(), SENT)
 }
 
 /// Makes the token of a turn.
@@ -60,8 +60,11 @@ pub(crate) fn as_buffer(token: Token) -> Option<NonNull<SendBuffer>> {
 pub(crate) fn record(token: Token) -> Option<Record> {
     match RecordKind::of(token) {
         BUFFER => Some(token::record(token).map_or(Record::Turn, Record::Buffer)),
-        REQUEST if token::number(token) == SENT => token::record(token).map(Record::Sent),
-        REQUEST => token::record(token).map(Record::Read),
+        REQUEST => {
+            // SAFETY: P1: only handles become tokens of this kind, and the engine returns no others (head of the file).
+            let request = unsafe { Handle::new(token::record(token)?) };
+            Some(if token::number(token) == SENT { Record::Sent(request) } else { Record::Read(request) })
+        }
         _ => None,
     }
 }
@@ -72,9 +75,10 @@ mod tests {
 
     #[test]
     fn a_token_says_what_it_is_of() {
-        let place: NonNull<Request> = NonNull::without_provenance(0x1000.try_into().expect("not 0"));
-        assert_eq!(record(read(place)), Some(Record::Read(place)));
-        assert_eq!(record(sent(place)), Some(Record::Sent(place)));
+        // SAFETY: P1: nobody asks for the request of this name.
+        let request = unsafe { Handle::new(NonNull::without_provenance(0x1000.try_into().expect("not 0"))) };
+        assert_eq!(record(read(request)), Some(Record::Read(request)));
+        assert_eq!(record(sent(request)), Some(Record::Sent(request)));
         let place = NonNull::without_provenance(0x2000.try_into().expect("not 0"));
         assert_eq!(record(buffer(place)), Some(Record::Buffer(place)));
         let other = RecordKind::new(Face::Btl, 0).token(place.as_ptr(), 0);

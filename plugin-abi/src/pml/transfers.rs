@@ -96,7 +96,7 @@ fn give(step: TypeId, told: XferBegin, by: Option<Completed>) {
 /// Raises the event of a step of a request's transfer. The request has a number for tools.
 #[cold]
 #[inline(never)]
-pub(crate) unsafe fn tell(request: &mut Request, step: TypeId, moved: Moved) {
+pub(crate) fn tell(request: &mut Request, step: TypeId, moved: Moved) {
     let (id, comm) = (request.id, request.comm());
     let (of, message) = request.message;
     let (source, tag, peer, total, goes) = match request.core.role {

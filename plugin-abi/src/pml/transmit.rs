@@ -17,9 +17,10 @@ use engine::transport::{Sent, Token, WhenDiverted};
 use ibex_ffi::verbs::{InlineSpan, LocalSpan, RemoteSpan};
 
 use super::buffer::{Content, SendBuffer, SendBuffers};
-use super::datatype::{self, Data, Extent};
+use super::datatype::Extent;
+use super::handle::Handle;
 use super::instance::{Pml, Rail, State, pml};
-use super::request::Request;
+use super::request::Core;
 use super::{rails, token};
 use crate::runtime::device::Port;
 use crate::runtime::messages;
@@ -120,7 +121,7 @@ pub(crate) unsafe fn read(
     Part { offset, length }: Part,
     (to, lkey): (*mut u8, u32),
     from: RemoteSpan,
-    request: NonNull<Request>,
+    request: Handle,
 ) -> bool {
     let addr = to.wrapping_add(offset as usize).expose_provenance() as u64;
     // SAFETY: R3, R2, P2: until the read is done, the part is registered and belongs to the adapter.
@@ -136,35 +137,27 @@ pub(crate) fn note(pml: &Pml, rail: &Rail, port: &mut Port, link: Link, transmit
     }
 }
 
-/// Sends header and data, together no longer than the rail's eager limit, by this link. `request` is finished when the
-/// port's copy has been sent.
-pub(crate) unsafe fn message_by(
+/// [`super::routing::message`] by this link.
+pub(crate) fn message_by(
     pml: &Pml,
     state: &mut State,
     link: Link,
     header: &[u8],
-    (data, extent): (&Data, Extent),
-    request: Option<NonNull<Request>>,
+    request: Handle,
+    finishes: bool,
 ) -> Transmitted {
     let Some(rail) = pml.rails().get(link.rail()) else { return Transmitted::Failed };
     let Some(mut port) = rail.enter() else { return Transmitted::Failed };
-    // SAFETY: P2: the data may be read during the call.
-    let transmitted = unsafe { give(state, &mut port, link, header, (data, extent), request) };
+    let transmitted = give(state, &mut port, link, header, request, finishes);
     note(pml, rail, &mut port, link, transmitted);
     transmitted
 }
 
 #[inline(always)]
-unsafe fn give(
-    state: &mut State,
-    port: &mut Port,
-    link: Link,
-    header: &[u8],
-    (data, extent): (&Data, Extent),
-    request: Option<NonNull<Request>>,
-) -> Transmitted {
+fn give(state: &mut State, port: &mut Port, link: Link, header: &[u8], request: Handle, finishes: bool) -> Transmitted {
+    let extent = state.requests.core(request).extent;
     let is_contiguous = !extent.start.is_null();
-    // SAFETY: P2: the data may be read during the call.
+    // SAFETY: P2: the data of a send that is not finished.
     if is_contiguous && unsafe { inline_apart(port, link, header, extent) } {
         return Transmitted::Posted;
     }
@@ -175,14 +168,15 @@ unsafe fn give(
     let buffers = &mut state.buffers[link.rail()];
     let Some(buffer) = buffers.take(port, length) else {
         let mut bytes = vec![0; length];
-        // SAFETY: `bytes` is as long as header and data; P2: the data may be read.
-        if !unsafe { fill(bytes.as_mut_ptr(), header, data, extent) } {
+        if !fill(&mut bytes, header, state.requests.core(request)) {
             return cannot_pack(state, extent.length);
         }
-        return queue(port, link, (Arc::from(bytes), length as u32), request.map_or(Token(0), token::sent));
+        let token = if finishes { token::sent(request) } else { Token(0) };
+        return queue(port, link, (Arc::from(bytes), length as u32), token);
     };
-    // SAFETY: P3, R2: just taken, so ours alone, and at least `length` bytes long; P2: the data may be read.
-    if !unsafe { fill((*buffer.as_ptr()).start(), header, data, extent) } {
+    // SAFETY: P3, R1, R2: just taken, so ours alone, and at least `length` bytes long.
+    let bytes = unsafe { std::slice::from_raw_parts_mut((*buffer.as_ptr()).start(), length) };
+    if !fill(bytes, header, state.requests.core(request)) {
         // SAFETY: P3, R2: just taken from these buffers, and not sent.
         unsafe { buffers.give_back(buffer) };
         return cannot_pack(state, extent.length);
@@ -234,7 +228,7 @@ pub(crate) unsafe fn piece(
     link: Link,
     buffer: NonNull<SendBuffer>,
     length: usize,
-    request: NonNull<Request>,
+    request: Handle,
 ) -> Transmitted {
     // SAFETY: P3, R2: the buffer is ours alone.
     let b = unsafe { &mut *buffer.as_ptr() };
@@ -251,13 +245,11 @@ pub(crate) unsafe fn piece(
     }
 }
 
-/// Copies header and data to `to`. Returns false if the data cannot be packed.
-unsafe fn fill(to: *mut u8, header: &[u8], data: &Data, extent: Extent) -> bool {
-    // SAFETY: `to` has room for header and data; P2: the data may be read.
-    unsafe {
-        to.copy_from_nonoverlapping(header.as_ptr(), header.len());
-        datatype::take(data, extent, to.add(header.len()))
-    }
+/// Copies header and data of a send to `to`, which is as long as both. Returns false if the data cannot be packed.
+fn fill(to: &mut [u8], header: &[u8], send: &Core) -> bool {
+    let (before, data) = to.split_at_mut(header.len());
+    before.copy_from_slice(header);
+    send.take_all(data)
 }
 
 /// Notes that the job must end: a peer is lost, or the reason was printed.

@@ -10,13 +10,11 @@
 //! that change a request or a message. Grade: pending; [`tell`] is on the path of a watched message. Threads: the one
 //! that has entered the PML. Tests: `hw-tests/tools/peruse_requests.c`.
 //!
-//! Safety: each unsafe function requires that the PML is entered (P3), that the communicator lives and was added to the
-//! PML (P1, P4), and that listeners are its own. One that reports a match or a transfer also requires that the request
-//! is not finished (P1).
+//! Safety: communicators live and were added to the PML (P1, P4), and listeners are those of the given communicator.
 
 use std::ffi::c_int;
 use std::hint::cold_path;
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 
 use engine::messenger::arrived::Arrived;
 use engine::messenger::matching::{Envelope, Message, MessageHandle, Pattern};
@@ -24,6 +22,8 @@ use ibex_ffi::openmpi::{release, sys};
 
 use super::communicator::{Communicator, Queues};
 use super::datatype::Data;
+use super::handle::Handle;
+use super::instance::State;
 use super::request::{Owner, Request, Role, Told};
 use super::transfers::{self, Bytes, Moved};
 use crate::runtime::listeners::{Event, Listeners, Passage, ProtocolSpec, Spec};
@@ -37,20 +37,31 @@ fn saturated(count: usize) -> c_int {
     c_int::try_from(count).unwrap_or(c_int::MAX)
 }
 
+/// Returns the listeners to a request's communicator.
+#[inline(always)]
+fn listeners_of<'call>(request: &Request) -> Option<&'call Listeners> {
+    // SAFETY: P1: the request is not finished, or holds a reference, so its communicator lives; P3.
+    unsafe { Listeners::of(request.comm()) }
+}
+
+#[inline(always)]
+fn listeners_to<'call>(communicator: &Communicator) -> Option<&'call Listeners> {
+    // SAFETY: P1: the communicator lives; P3.
+    unsafe { Listeners::of(communicator.comm) }
+}
+
 /// Raises an event of a request.
 #[inline(always)]
-pub(crate) unsafe fn request(request: &mut Request, event: Event) {
-    // SAFETY: P3; the communicator lives, so its listeners do.
-    unsafe {
-        if let Some(listeners) = Listeners::of(request.comm()) {
-            tell(listeners, request, event);
-        }
+pub(crate) fn request(state: &mut State, request: Handle, event: Event) {
+    let request = state.requests.get(request);
+    if let Some(listeners) = listeners_of(request) {
+        tell(listeners, request, event);
     }
 }
 
 #[cold]
 #[inline(never)]
-unsafe fn tell(listeners: &Listeners, request: &mut Request, event: Event) {
+fn tell(listeners: &Listeners, request: &mut Request, event: Event) {
     // A blocking call that began before a tool listened has not noted its arguments.
     if listeners.wants(event) && request.shell.owner != Owner::Call {
         listeners.tell(event, number_of(request), &mut request.spec);
@@ -59,24 +70,21 @@ unsafe fn tell(listeners: &Listeners, request: &mut Request, event: Event) {
 
 /// Raises the events of a request that MPI frees. If it is complete and not persistent, its wait ends here.
 #[inline(always)]
-pub(crate) unsafe fn freed(request: &mut Request, is_complete: bool) {
-    // SAFETY: P3; the communicator lives, and the listeners are its.
-    unsafe {
-        if let Some(listeners) = Listeners::of(request.comm()) {
-            if is_complete && !request.base().req_persistent {
-                tell(listeners, request, Event::Notify);
-            }
-            tell(listeners, request, Event::Free);
+pub(crate) fn freed(request: &mut Request, is_complete: bool) {
+    if let Some(listeners) = listeners_of(request) {
+        if is_complete && !request.base().req_persistent {
+            tell(listeners, request, Event::Notify);
         }
+        tell(listeners, request, Event::Free);
     }
 }
 
 /// [`request`], with the listeners of its communicator at hand. Fast if the request has a number.
 #[inline(always)]
-pub(crate) unsafe fn told(listeners: &Listeners, request: &mut Request, event: Event) {
+pub(crate) fn told(state: &mut State, listeners: &Listeners, request: Handle, event: Event) {
+    let request = state.requests.get(request);
     if request.id == 0 {
-        // SAFETY: P3; the communicator lives, and the listeners are its.
-        return unsafe { tell(listeners, request, event) };
+        return tell(listeners, request, event);
     }
     listeners.tell(event, request.id, &mut request.spec);
 }
@@ -93,7 +101,7 @@ pub(crate) fn introduce(request: &mut Request, id: u64, spec: Spec) {
 fn introduce_itself(request: &mut Request, id: u64) {
     let operation = if request.core.role == Role::Receive { RECEIVE } else { SEND };
     let (envelope, length) = ((request.core.peer, request.core.tag), request.core.extent.length);
-    // SAFETY: P3; the communicator lives, which all callers require of theirs.
+    // SAFETY: P1: the request is not finished, so its communicator lives.
     let spec = unsafe { spec(request.comm(), &request.core.data, envelope, (operation, length)) };
     (request.id, request.spec) = (id, spec);
 }
@@ -112,29 +120,32 @@ pub(crate) unsafe fn spec(
     Spec { comm, buf, count, datatype, peer, tag, operation, context, bytes: length as u64, stamp: 0 }
 }
 
-/// Returns the specification of a message of `length` bytes that has arrived.
+/// Returns the specification of a message, or of a search, of bytes that are in no buffer yet.
 #[inline(always)]
-unsafe fn spec_of_message(comm: *mut sys::ompi_communicator_t, envelope: Envelope, length: usize) -> Spec {
+fn spec_of_bytes(communicator: &Communicator, (peer, tag): (i32, i32), length: usize) -> Spec {
     Spec {
-        comm,
+        comm: communicator.comm,
         buf: null_mut(),
         count: saturated(length),
         // SAFETY: takes the address of an object that Open MPI never frees.
         datatype: unsafe { sys::ibex_byte() },
-        peer: envelope.source(),
-        tag: envelope.tag(),
+        peer,
+        tag,
         operation: RECEIVE,
-        // SAFETY: P1: `comm` lives, as this function requires.
-        context: unsafe { release::context(comm) },
+        context: communicator.context,
         bytes: length as u64,
         stamp: 0,
     }
 }
 
+#[inline(always)]
+fn spec_of_message(communicator: &Communicator, envelope: Envelope, length: usize) -> Spec {
+    spec_of_bytes(communicator, (envelope.source(), envelope.tag()), length)
+}
+
 /// Returns the number by which tools know a request.
-pub(crate) unsafe fn id(mut request: NonNull<Request>) -> u64 {
-    // SAFETY: P3.
-    number_of(unsafe { request.as_mut() })
+pub(crate) fn id(state: &mut State, request: Handle) -> u64 {
+    number_of(state.requests.get(request))
 }
 
 /// [`id`], which a request without a number gets now.
@@ -147,10 +158,9 @@ fn number_of(request: &mut Request) -> u64 {
 }
 
 /// Gives a send, before it begins, the number of the request whose message it carries.
-pub(crate) unsafe fn set_id(mut request: NonNull<Request>, id: u64) {
+pub(crate) fn set_id(state: &mut State, send: Handle, id: u64) {
     if id != 0 {
-        // SAFETY: P3.
-        introduce_itself(unsafe { request.as_mut() }, id);
+        introduce_itself(state.requests.get(send), id);
     }
 }
 
@@ -163,149 +173,166 @@ pub(crate) fn forget(request: &mut Request) {
 /// Raises the event that the first data of a request's message is about to be sent or stored. Does nothing for an
 /// unwatched blocking call, which gives its request back without resetting it.
 #[inline]
-pub(crate) unsafe fn begins(of: &mut Request, moved: Moved) {
-    // SAFETY: P1: the request is not finished; P3.
-    unsafe { begins_by(of, moved, |_| None) };
+pub(crate) fn begins(state: &mut State, of: Handle, moved: Moved) {
+    begins_by(state, of, moved, |_, _| None);
 }
 
 /// [`begins`]; reports the passage of the data, if `how` returns it now.
 #[inline]
-pub(crate) unsafe fn begins_by(of: &mut Request, moved: Moved, how: impl FnOnce(&Request) -> Option<Passage>) {
-    if of.core.told == Told::Nothing && of.shell.owner != Owner::Call {
-        of.core.told = Told::Begun;
-        // SAFETY: P1: the request is not finished; P3.
-        unsafe { request_by(of, Event::XferBegin, moved, how) };
+pub(crate) fn begins_by(
+    state: &mut State,
+    of: Handle,
+    moved: Moved,
+    how: impl FnOnce(&mut State, Handle) -> Option<Passage>,
+) {
+    let request = state.requests.get(of);
+    if request.core.told == Told::Nothing && request.shell.owner != Owner::Call {
+        request.core.told = Told::Begun;
+        request_by(state, of, Event::XferBegin, moved, how);
     }
 }
 
 /// Raises the event that the adapter has the last data, or that it is stored.
 #[inline]
-pub(crate) unsafe fn ends(of: &mut Request, moved: Moved) {
-    // SAFETY: P1: the request is not finished; P3.
-    unsafe { ends_by(of, moved, |_| None) };
+pub(crate) fn ends(state: &mut State, of: Handle, moved: Moved) {
+    ends_by(state, of, moved, |_, _| None);
 }
 
 /// [`ends`]; reports the passage of the data, if `how` returns it now.
 #[inline]
-pub(crate) unsafe fn ends_by(of: &mut Request, moved: Moved, how: impl FnOnce(&Request) -> Option<Passage>) {
-    if of.core.told != Told::Ended && of.shell.owner != Owner::Call {
-        of.core.told = Told::Ended;
-        // SAFETY: P1: the request is not finished; P3.
-        unsafe { request_by(of, Event::XferEnd, moved, how) };
+pub(crate) fn ends_by(
+    state: &mut State,
+    of: Handle,
+    moved: Moved,
+    how: impl FnOnce(&mut State, Handle) -> Option<Passage>,
+) {
+    let request = state.requests.get(of);
+    if request.core.told != Told::Ended && request.shell.owner != Owner::Call {
+        request.core.told = Told::Ended;
+        request_by(state, of, Event::XferEnd, moved, how);
     }
 }
 
 /// [`request`]; before it, reports the passage of the data, if `how` returns it.
 #[inline(always)]
-unsafe fn request_by(request: &mut Request, event: Event, moved: Moved, how: impl FnOnce(&Request) -> Option<Passage>) {
-    // SAFETY: P1: the request is not finished; P3.
-    unsafe {
-        if let Some(listeners) = Listeners::of(request.comm()) {
-            goes_as(listeners, request, how);
-            tell(listeners, request, event);
-            told_moved(listeners, request, event, moved);
-        }
+fn request_by(
+    state: &mut State,
+    of: Handle,
+    event: Event,
+    moved: Moved,
+    how: impl FnOnce(&mut State, Handle) -> Option<Passage>,
+) {
+    if let Some(listeners) = listeners_of(state.requests.get(of)) {
+        goes_as(state, listeners, of, how);
+        tell(listeners, state.requests.get(of), event);
+        told_moved(state, listeners, of, event, moved);
     }
 }
 
 /// Raises the transfer event of a step of a request, with its bytes, if a tool wants it.
 #[inline(always)]
-pub(crate) unsafe fn told_moved(listeners: &Listeners, request: &mut Request, event: Event, moved: Moved) {
+pub(crate) fn told_moved(state: &mut State, listeners: &Listeners, of: Handle, event: Event, moved: Moved) {
+    let request = state.requests.get(of);
     if listeners.wants(Event::Transfer) && request.shell.owner != Owner::Call {
         cold_path();
         number_of(request);
         if let Some(step) = transfers::step(event) {
-            // SAFETY: P1: the request is not finished; P3.
-            unsafe { transfers::tell(request, step, moved) };
+            transfers::tell(request, step, moved);
         }
     }
 }
 
 /// Reports the passage of a request's message, if `how` returns it.
 #[inline]
-pub(crate) unsafe fn goes(request: &mut Request, how: impl FnOnce(&Request) -> Option<Passage>) {
-    // SAFETY: P1: the request is not finished; P3.
-    unsafe {
-        if let Some(listeners) = Listeners::of(request.comm()) {
-            goes_as(listeners, request, how);
-        }
+pub(crate) fn goes(state: &mut State, of: Handle, how: impl FnOnce(&mut State, Handle) -> Option<Passage>) {
+    if let Some(listeners) = listeners_of(state.requests.get(of)) {
+        goes_as(state, listeners, of, how);
     }
 }
 
 #[inline(always)]
-unsafe fn goes_as(listeners: &Listeners, request: &mut Request, how: impl FnOnce(&Request) -> Option<Passage>) {
-    if listeners.wants(Event::Protocol) && request.shell.owner != Owner::Call {
+fn goes_as(
+    state: &mut State,
+    listeners: &Listeners,
+    of: Handle,
+    how: impl FnOnce(&mut State, Handle) -> Option<Passage>,
+) {
+    if listeners.wants(Event::Protocol) && state.requests.get(of).shell.owner != Owner::Call {
         cold_path();
-        let Some(passage) = how(request) else { return };
+        let Some(passage) = how(state, of) else { return };
+        let request = state.requests.get(of);
         let bytes = match request.core.role {
             Role::Receive => request.base().req_status._ucount,
             Role::Send(_) => request.core.extent.length,
         };
-        // SAFETY: P1: the request is not finished; P3.
-        unsafe { tell_passage(listeners, request, bytes, passage) };
+        tell_passage(listeners, request, bytes, passage);
     }
 }
 
 #[cold]
 #[inline(never)]
-unsafe fn tell_passage(listeners: &Listeners, request: &mut Request, bytes: usize, passage: Passage) {
+fn tell_passage(listeners: &Listeners, request: &mut Request, bytes: usize, passage: Passage) {
     let (id, (of, message)) = (number_of(request), request.message);
     let message = if of == id { message } else { 0 };
     let mut told = ProtocolSpec { spec: Spec { bytes: bytes as u64, ..request.spec }, message, passage };
     listeners.tell_protocol(id, &mut told);
 }
 
-/// Whether a tool wants events that name the message of a receive.
+/// Notes the message `id`, of `length` bytes, that a receive has matched, if a tool wants events that name it. Reports
+/// its passage, if a tool wants it and `how` returns it now.
 #[inline(always)]
-fn asks_for_message(listeners: &Listeners) -> bool {
-    listeners.wants(Event::Protocol) || listeners.wants(Event::Transfer)
+fn has_message(
+    state: &mut State,
+    listeners: &Listeners,
+    receive: Handle,
+    message: (u64, usize),
+    how: impl FnOnce(&mut State, Handle) -> Option<Passage>,
+) {
+    if listeners.wants(Event::Protocol) || listeners.wants(Event::Transfer) {
+        note_message(state, listeners, receive, message, how);
+    }
 }
 
-/// Notes the message `id`, of `length` bytes, that a receive has matched. Reports its passage, if a tool wants it and
-/// `how` returns it now.
 #[cold]
 #[inline(never)]
-unsafe fn has_message(
+fn note_message(
+    state: &mut State,
     listeners: &Listeners,
-    receive: &mut Request,
+    of: Handle,
     (id, length): (u64, usize),
-    how: impl FnOnce(&Request) -> Option<Passage>,
+    how: impl FnOnce(&mut State, Handle) -> Option<Passage>,
 ) {
+    let receive = state.requests.get(of);
     if receive.shell.owner == Owner::Call {
         return;
     }
     receive.message = (number_of(receive), id);
     if listeners.wants(Event::Protocol)
-        && let Some(passage) = how(receive)
+        && let Some(passage) = how(state, of)
     {
-        // SAFETY: P1: the receive is not finished; P3.
-        unsafe { tell_passage(listeners, receive, length, passage) };
+        tell_passage(listeners, state.requests.get(of), length, passage);
     }
 }
 
 /// Raises the event of a fragment, neither the first nor the last, that the adapter has or that is stored.
 #[inline]
-pub(crate) unsafe fn continues(of: &mut Request, moved: Moved) {
-    // SAFETY: P1: the request is not finished; P3.
-    unsafe { request_by(of, Event::XferContinue, moved, |_| None) };
+pub(crate) fn continues(state: &mut State, of: Handle, moved: Moved) {
+    request_by(state, of, Event::XferContinue, moved, |_, _| None);
 }
 
 /// Raises the events of a fragment of a send that the adapter has.
 #[inline]
-pub(crate) unsafe fn piece_sent(of: &mut Request, (offset, length): (u64, usize), is_last: bool) {
+pub(crate) fn piece_sent(state: &mut State, of: Handle, (offset, length): (u64, usize), is_last: bool) {
     let moved = Bytes::Of { offset, length: length as u64 }.posted();
-    // SAFETY: P1: the request is not finished; P3.
-    unsafe {
-        let begins_now = offset == 0 && of.core.told == Told::Nothing;
-        if begins_now {
-            begins(of, moved);
-        } else if !is_last {
-            continues(of, moved);
-        }
-        if is_last {
-            let nothing_more = Bytes::Of { offset: offset + length as u64, length: 0 }.posted();
-            ends(of, if begins_now { nothing_more } else { moved });
-        }
+    let begins_now = offset == 0 && state.requests.core(of).told == Told::Nothing;
+    if begins_now {
+        begins(state, of, moved);
+    } else if !is_last {
+        continues(state, of, moved);
+    }
+    if is_last {
+        let nothing_more = Bytes::Of { offset: offset + length as u64, length: 0 }.posted();
+        ends(state, of, if begins_now { nothing_more } else { moved });
     }
 }
 
@@ -313,168 +340,131 @@ pub(crate) unsafe fn piece_sent(of: &mut Request, (offset, length): (u64, usize)
 /// `lengths`: of the message, and of the part that came with its header. While a tool asks for passages, reports this
 /// one if `how` returns it now, or calls `kept` if no receive matches.
 #[inline]
-pub(crate) unsafe fn take_posted(
+pub(crate) fn take_posted(
+    state: &mut State,
     communicator: &Communicator,
     envelope: Envelope,
     lengths: (usize, usize),
-    (how, kept): (impl FnOnce(&Request) -> Option<Passage>, impl FnOnce()),
-) -> Result<NonNull<Request>, u64> {
-    // SAFETY: P3; P1: the communicator lives.
-    unsafe {
-        match Listeners::of(communicator.comm) {
-            None => communicator.take_posted(envelope).ok_or(0),
-            Some(listeners) => take_posted_watched(listeners, communicator, envelope, lengths, (how, kept)),
-        }
+    told: (impl FnOnce(&mut State, Handle) -> Option<Passage>, impl FnOnce(&mut State)),
+) -> Result<Handle, u64> {
+    match listeners_to(communicator) {
+        None => communicator.take_posted(state, envelope).ok_or(0),
+        Some(listeners) => take_posted_watched(state, listeners, communicator, envelope, lengths, told),
     }
 }
 
 #[inline(always)]
-pub(crate) unsafe fn take_posted_watched(
+pub(crate) fn take_posted_watched(
+    state: &mut State,
     listeners: &Listeners,
     communicator: &Communicator,
     envelope: Envelope,
     (length, here): (usize, usize),
-    (how, kept): (impl FnOnce(&Request) -> Option<Passage>, impl FnOnce()),
-) -> Result<NonNull<Request>, u64> {
+    (how, kept): (impl FnOnce(&mut State, Handle) -> Option<Passage>, impl FnOnce(&mut State)),
+) -> Result<Handle, u64> {
     let id = numbers(2);
     let search = id + 2;
-    // SAFETY: P1: a posted receive of this communicator, which lives; P3.
-    unsafe {
-        let mut spec = spec_of_message(communicator.comm, envelope, length);
-        listeners.tell(Event::Arrived, id, &mut spec);
-        if listeners.wants(Event::Transfer) {
-            transfers::arrived(id, &spec, envelope, here);
-        }
-        listeners.tell(Event::SearchPostedBegin, search, &mut spec);
-        let found = communicator.take_posted_watched(envelope);
-        listeners.tell(Event::SearchPostedEnd, search, &mut spec);
-        let Some(mut found) = found else {
-            if listeners.wants(Event::Protocol) {
-                kept();
-            }
-            return Err(id);
-        };
-        told(listeners, found.as_mut(), Event::RemovePosted);
-        listeners.tell(Event::MatchPosted, id, &mut spec);
-        if asks_for_message(listeners) {
-            has_message(listeners, found.as_mut(), (id, length), how);
-        }
-        Ok(found)
+    let mut spec = spec_of_message(communicator, envelope, length);
+    listeners.tell(Event::Arrived, id, &mut spec);
+    if listeners.wants(Event::Transfer) {
+        // SAFETY: P1: the communicator lives.
+        unsafe { transfers::arrived(id, &spec, envelope, here) };
     }
+    listeners.tell(Event::SearchPostedBegin, search, &mut spec);
+    let found = communicator.take_posted_watched(state, envelope);
+    listeners.tell(Event::SearchPostedEnd, search, &mut spec);
+    let Some(found) = found else {
+        if listeners.wants(Event::Protocol) {
+            kept(state);
+        }
+        return Err(id);
+    };
+    told(state, listeners, found, Event::RemovePosted);
+    listeners.tell(Event::MatchPosted, id, &mut spec);
+    has_message(state, listeners, found, (id, length), how);
+    Ok(found)
 }
 
 /// Stores an unexpected message, and raises its event.
-pub(crate) unsafe fn insert_unexpected(communicator: &Communicator, envelope: Envelope, message: Arrived) {
+pub(crate) fn insert_unexpected(state: &mut State, communicator: &Communicator, envelope: Envelope, message: Arrived) {
     let (id, length) = (message.id, message.length());
-    // SAFETY: P3; P1: the communicator lives.
-    unsafe {
-        communicator.insert_unexpected(envelope, message);
-        tell_of_message(communicator, Event::InsertUnexpected, (id, envelope, length));
-    }
+    communicator.insert_unexpected(state, envelope, message);
+    tell_of_message(communicator, Event::InsertUnexpected, (id, envelope, length));
 }
 
 #[inline]
-unsafe fn tell_of_message(
-    communicator: &Communicator,
-    event: Event,
-    (id, envelope, length): (u64, Envelope, usize),
-) -> u64 {
-    // SAFETY: P3; P1: the communicator lives.
-    unsafe {
-        if let Some(listeners) = Listeners::of(communicator.comm) {
-            // A message that arrived while nobody listened has no number yet.
-            let id = if id == 0 { number() } else { id };
-            let mut spec = spec_of_message(communicator.comm, envelope, length);
-            listeners.tell(event, id, &mut spec);
-            return id;
-        }
-    }
+fn tell_of_message(communicator: &Communicator, event: Event, (id, envelope, length): (u64, Envelope, usize)) -> u64 {
+    let Some(listeners) = listeners_to(communicator) else { return id };
+    // A message that arrived while nobody listened has no number yet.
+    let id = if id == 0 { number() } else { id };
+    listeners.tell(event, id, &mut spec_of_message(communicator, envelope, length));
     id
 }
 
 /// Takes out the unexpected message that a numbered receive of this communicator matches, and raises the events of the
 /// search. Reports the passage of the message, if `how` returns it now.
 #[inline(always)]
-pub(crate) unsafe fn take_unexpected(
+pub(crate) fn take_unexpected(
+    state: &mut State,
     listeners: &Listeners,
     communicator: &Communicator,
-    of: &mut Request,
+    of: Handle,
     pattern: Pattern,
-    how: impl FnOnce(&Request, &Message<Arrived>) -> Option<Passage>,
+    how: impl FnOnce(&mut State, Handle, &Message<Arrived>) -> Option<Passage>,
 ) -> Option<Message<Arrived>> {
     let search = number();
-    // SAFETY: P1: the receive is not finished, so its communicator lives; P3.
-    unsafe {
-        listeners.tell(Event::SearchUnexpectedBegin, search, &mut of.spec);
-        let is_any = communicator.queues().unexpected() > 0;
-        let found = if is_any { communicator.take_unexpected(pattern) } else { None };
-        listeners.tell(Event::SearchUnexpectedEnd, search, &mut of.spec);
-        let found = found?;
-        let length = found.message.length();
-        let id = tell_of_message(communicator, Event::RemoveUnexpected, (found.message.id, found.envelope, length));
-        request(of, Event::MatchUnexpected);
-        if asks_for_message(listeners) {
-            has_message(listeners, of, (id, length), |receive| how(receive, &found));
-        }
-        Some(found)
-    }
+    listeners.tell(Event::SearchUnexpectedBegin, search, &mut state.requests.get(of).spec);
+    let is_any = communicator.unexpected(state) > 0;
+    let found = if is_any { communicator.take_unexpected(state, pattern) } else { None };
+    listeners.tell(Event::SearchUnexpectedEnd, search, &mut state.requests.get(of).spec);
+    let found = found?;
+    let length = found.message.length();
+    let id = tell_of_message(communicator, Event::RemoveUnexpected, (found.message.id, found.envelope, length));
+    request(state, of, Event::MatchUnexpected);
+    has_message(state, listeners, of, (id, length), |state, receive| how(state, receive, &found));
+    Some(found)
 }
 
-#[derive(Clone, Copy)]
-pub(crate) struct Probed {
-    pub(crate) from: i32,
-    pub(crate) tag: i32,
-    pub(crate) comm: *mut sys::ompi_communicator_t,
-}
-
-/// Runs the `search` of a probe through the unexpected messages, and raises its events.
-pub(crate) unsafe fn probe<T>(probed: Probed, search: impl FnOnce(&mut Queues) -> T) -> T {
-    let Probed { from, tag, comm } = probed;
-    // SAFETY: P3; P4: `comm` lives. The datatype is the address of an object that Open MPI never frees.
-    unsafe {
-        let communicator = Communicator::of(comm);
-        let Some(listeners) = Listeners::of(comm) else { return search(communicator.queues()) };
-        let (id, datatype, context) = (number(), sys::ibex_byte(), release::context(comm));
-        let mut spec = Spec { comm, datatype, peer: from, tag, operation: RECEIVE, context, ..Spec::EMPTY };
-        listeners.tell(Event::SearchUnexpectedBegin, id, &mut spec);
-        let found = search(communicator.queues());
-        listeners.tell(Event::SearchUnexpectedEnd, id, &mut spec);
-        found
-    }
+/// Runs the `search` of a probe for this source and tag through the unexpected messages, and raises its events.
+pub(crate) fn probe<T>(
+    state: &mut State,
+    communicator: &Communicator,
+    of: (i32, i32),
+    search: impl FnOnce(&mut Queues) -> T,
+) -> T {
+    let Some(listeners) = listeners_to(communicator) else { return search(communicator.queues(state)) };
+    let (id, mut spec) = (number(), spec_of_bytes(communicator, of, 0));
+    listeners.tell(Event::SearchUnexpectedBegin, id, &mut spec);
+    let found = search(communicator.queues(state));
+    listeners.tell(Event::SearchUnexpectedEnd, id, &mut spec);
+    found
 }
 
 /// Raises the event of a message that a matched probe has taken out.
-pub(crate) unsafe fn taken(comm: *mut sys::ompi_communicator_t, envelope: Envelope, handle: MessageHandle) {
-    // SAFETY: P3; P4: `comm` lives.
-    unsafe {
-        let communicator = Communicator::of(comm);
-        if let Some(message) = communicator.queues().message_mut(handle) {
-            let (id, length) = (message.id, message.length());
-            let told = tell_of_message(communicator, Event::RemoveUnexpected, (id, envelope, length));
-            if told != id {
-                // The events of its receive name the same number.
-                if let Some(message) = communicator.queues().message_mut(handle) {
-                    message.id = told;
-                }
+pub(crate) fn taken(state: &mut State, communicator: &Communicator, envelope: Envelope, handle: MessageHandle) {
+    if let Some(message) = communicator.queues(state).message_mut(handle) {
+        let (id, length) = (message.id, message.length());
+        let told = tell_of_message(communicator, Event::RemoveUnexpected, (id, envelope, length));
+        if told != id {
+            // The events of its receive name the same number.
+            if let Some(message) = communicator.queues(state).message_mut(handle) {
+                message.id = told;
             }
         }
     }
 }
 
 /// Raises the events of a receive that gets the message of a matched probe.
-pub(crate) unsafe fn match_probed(
-    receive: &mut Request,
+pub(crate) fn match_probed(
+    state: &mut State,
+    receive: Handle,
     found: &Message<Arrived>,
-    how: impl FnOnce(&Request, &Message<Arrived>) -> Option<Passage>,
+    how: impl FnOnce(&mut State, Handle, &Message<Arrived>) -> Option<Passage>,
 ) {
-    // SAFETY: P1: the receive is not finished; P3.
-    unsafe {
-        if let Some(listeners) = Listeners::of(receive.comm()) {
-            tell(listeners, receive, Event::MatchUnexpected);
-            if asks_for_message(listeners) {
-                let of = (found.message.id, found.message.length());
-                has_message(listeners, receive, of, |receive| how(receive, found));
-            }
-        }
+    let request = state.requests.get(receive);
+    if let Some(listeners) = listeners_of(request) {
+        tell(listeners, request, Event::MatchUnexpected);
+        let of = (found.message.id, found.message.length());
+        has_message(state, listeners, receive, of, |state, receive| how(state, receive, found));
     }
 }

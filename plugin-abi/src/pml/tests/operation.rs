@@ -8,6 +8,7 @@
 use std::mem::{forget, replace};
 use std::ptr::NonNull;
 
+use super::super::handle::Handle;
 use super::super::instance::{JOB_HAS_ENDED, OF_TEST, Pml};
 use super::super::persistent::COMPLETED;
 use super::super::request::{Owner, Request, Transfer};
@@ -79,7 +80,7 @@ impl Drop for Bytes {
 
 pub(super) struct Operation {
     pml: &'static Pml,
-    pub(super) request: NonNull<Request>,
+    pub(super) request: Handle,
     pub(super) bytes: Bytes,
 }
 
@@ -93,38 +94,38 @@ pub(super) struct Status {
 }
 
 impl Operation {
-    pub(super) fn new(pml: &'static Pml, request: NonNull<Request>, bytes: Bytes) -> Self {
+    pub(super) fn new(pml: &'static Pml, request: Handle, bytes: Bytes) -> Self {
         Operation { pml, request, bytes }
     }
 
-    fn owner(&self) -> Owner {
-        // SAFETY: P1: the request lives until the operation is dropped.
-        unsafe { (*self.request.as_ptr()).shell.owner }
+    /// Looks at the request, or changes it.
+    fn with<T>(&self, look: impl FnOnce(&mut Request) -> T) -> T {
+        look(self.pml.enter().expect("nobody is inside").requests.get(self.request))
     }
 
     pub(super) fn is_finished(&self) -> bool {
-        // SAFETY: P1: the request lives until the operation is dropped.
-        let (is_call, request) = (self.owner().is_call(), unsafe { &mut *self.request.as_ptr() });
-        if is_call { request.is_finished() } else { request.base().req_complete.addr() == COMPLETED }
+        self.with(|request| {
+            let is_call = request.shell.owner.is_call();
+            if is_call { request.is_finished() } else { request.base().req_complete.addr() == COMPLETED }
+        })
     }
 
     pub(super) fn is_under_way(&self) -> bool {
-        // SAFETY: P1: the request lives until the operation is dropped.
-        !matches!(unsafe { &(*self.request.as_ptr()).core.transfer }, Transfer::None)
+        self.with(|request| !matches!(request.core.transfer, Transfer::None))
     }
 
     pub(super) fn status(&self) -> Status {
-        // SAFETY: P1: the request is finished, so the PML no longer refers to it.
-        let status = unsafe { &(*self.request.as_ptr()).base().req_status };
-        let (source, tag, error, is_cancelled) =
-            (status.MPI_SOURCE, status.MPI_TAG, status.MPI_ERROR, status._cancelled != 0);
-        Status { source, tag, length: status._ucount, error, is_cancelled }
+        self.with(|request| {
+            let status = &request.base().req_status;
+            let (source, tag, error, is_cancelled) =
+                (status.MPI_SOURCE, status.MPI_TAG, status.MPI_ERROR, status._cancelled != 0);
+            Status { source, tag, length: status._ucount, error, is_cancelled }
+        })
     }
 
     /// Makes a finished persistent request inactive, as `MPI_Wait` does.
     pub(super) fn deactivate(&self) {
-        // SAFETY: P1: the request is finished, so the PML no longer refers to it.
-        unsafe { (*self.request.as_ptr()).base().req_state = sys::OMPI_REQUEST_INACTIVE };
+        self.with(|request| request.base().req_state = sys::OMPI_REQUEST_INACTIVE);
     }
 
     /// Gives the request up, finished or not (`MPI_Request_free`). Returns the buffer, which an unfinished send reads.
@@ -137,14 +138,12 @@ impl Operation {
 
     fn give_back(&mut self) {
         OF_TEST.set(Some(self.pml));
-        if self.owner().is_call() {
+        if self.with(|request| request.shell.owner.is_call()) {
             assert!(self.is_finished(), "a blocking call ends before it is forgotten");
+            self.with(|request| request.core.convertor = None);
             let mut state = self.pml.enter().expect("nobody is inside");
             // SAFETY: P1: the request was taken from this PML, is finished, and nothing refers to it.
-            unsafe {
-                (*self.request.as_ptr()).core.convertor = None;
-                state.requests.give_back(self.request);
-            }
+            unsafe { state.requests.give_back(self.request) };
         } else {
             let mut raw = Request::as_raw(self.request);
             // SAFETY: P4: a live request that MPI holds, whose functions are the PML's.

@@ -160,15 +160,14 @@ impl World {
         unsafe {
             receive::fill(request, &described, how.owner);
             if !how.owner.is_call() {
-                send::hold(&mut *request.as_ptr());
+                send::hold(state.requests.get(request));
             }
             if how.is_persistent {
                 persistent::make_persistent(request);
-            } else if let receive::Posting::Waits(name) =
-                receive::post_as(pml, &mut state, request, receive::pattern(from, tag))
-            {
-                (*request.as_ptr()).core.posted = name;
             }
+        }
+        if !how.is_persistent {
+            receive::post_as(pml, &mut state, request, receive::pattern(from, tag)).note(&mut state, request);
         }
         progress::leave(pml, state);
         let operation = Operation::new(pml, request, bytes);
@@ -223,8 +222,7 @@ impl World {
     pub(super) fn cancel(&self, at: usize, operation: &Operation) {
         let pml = self.stand_for(at);
         let mut state = pml.enter().expect("nobody is inside");
-        // SAFETY: P1: the receive was posted, and its operation lives.
-        unsafe { receive::cancel(&mut state, operation.request) };
+        receive::cancel(&mut state, operation.request);
         progress::leave(pml, state);
     }
 
