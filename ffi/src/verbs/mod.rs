@@ -15,39 +15,27 @@
 //!   an `Arc` to everything that the object was made from (context, protection domain, queues). Any thread may use a
 //!   handle (the verbs manual pages: all verbs are thread safe). Failures of destroy verbs in `Drop` are ignored.
 
-mod arena;
-mod completion;
 mod context;
-mod cq;
-mod domain;
 mod extended;
-mod fork;
 mod handle;
-mod mapping;
-mod pages;
-mod qp;
+mod memory;
 mod queues;
-mod registration;
-mod slots;
-mod srq;
-mod stamped;
 mod status;
 mod sys;
-mod ud;
 
-pub use arena::Arena;
-pub use completion::WorkCompletion;
 pub use context::{AsyncEvent, Clock, Context, DeviceAttributes, GidEntry, PortAttributes, devices};
-pub use cq::CompletionQueue;
-pub use domain::{InlineSpan, LocalSpan, MemoryRegion, ProtectionDomain, RemoteSpan};
-pub use fork::{ForkStatus, fork_init, fork_status};
-pub use pages::{HugePages, PageKind};
-pub use qp::{Path, PostError, QueuePair, QueuePairLimits, Reception, Transition, Work, Wr};
+pub use memory::arena::Arena;
+pub use memory::domain::{InlineSpan, LocalSpan, MemoryRegion, ProtectionDomain, RemoteSpan};
+pub use memory::fork::{ForkStatus, fork_init, fork_status};
+pub use memory::pages::{HugePages, PageKind};
+pub use memory::registration::Access;
+pub use queues::completion::WorkCompletion;
+pub use queues::cq::CompletionQueue;
+pub use queues::qp::{Path, PostError, QueuePair, QueuePairLimits, Reception, Transition, Work, Wr};
+pub use queues::srq::SharedReceiveQueue;
+pub use queues::ud::{AddressHandle, UdQueuePair};
 pub use queues::{CompletesWork, TakesWork};
-pub use registration::Access;
-pub use srq::SharedReceiveQueue;
 pub use status::{Status, event_name};
-pub use ud::{AddressHandle, UdQueuePair};
 
 use std::io;
 

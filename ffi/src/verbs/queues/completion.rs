@@ -2,8 +2,7 @@
 //! Work completions: the adapter's report of a finished work request. The provider writes them as a whole (`cq.rs`) or
 //! by fields (`stamped.rs`), the engine reads them. Hot; plain values. Tests: below, and device tests in `hw-tests`.
 
-use super::Status;
-use super::sys;
+use crate::verbs::{Status, sys};
 
 pub(super) struct Start {
     pub(super) wr_id: u64,

@@ -3,12 +3,11 @@
 //! own buffers) and by the plugin (user memory, through Open MPI's registration cache). Setup grade, any thread; a span
 //! is a plain value on the hot path. Tests: device tests in `hw-tests`.
 
-use super::handle::Handle;
 use super::mapping::{Mapped, Mapping};
 use super::pages::HugePages;
 use super::registration::{self, Relaxation};
-use super::sys;
-use super::{Access, Context};
+use crate::verbs::handle::Handle;
+use crate::verbs::{Access, Context, sys};
 use std::io;
 use std::marker::PhantomData;
 use std::mem::MaybeUninit;
@@ -37,7 +36,7 @@ impl ProtectionDomain {
         Ok(Arc::new(Self { mappings, handle, relaxation, context: Arc::clone(context) }))
     }
 
-    pub(super) fn raw(&self) -> *mut sys::ibv_pd {
+    pub(in crate::verbs) fn raw(&self) -> *mut sys::ibv_pd {
         self.handle.raw()
     }
 
@@ -138,7 +137,7 @@ impl MemoryRegion {
 /// ```
 #[derive(Clone, Copy)]
 #[repr(transparent)]
-pub struct LocalSpan(pub(super) sys::ibv_sge);
+pub struct LocalSpan(pub(in crate::verbs) sys::ibv_sge);
 
 impl LocalSpan {
     /// A span of no bytes, which needs no registration.
@@ -245,7 +244,7 @@ impl InlineSpan<'_> {
 
     /// As a work request names it, with `IBV_SEND_INLINE`.
     #[inline]
-    pub(super) fn sge(self) -> sys::ibv_sge {
+    pub(in crate::verbs) fn sge(self) -> sys::ibv_sge {
         sys::ibv_sge { addr: self.start as u64, length: self.len as u32, lkey: 0 }
     }
 }

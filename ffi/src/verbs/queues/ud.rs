@@ -3,10 +3,11 @@
 //! `ibex::connect::ud`. Setup grade; one thread at a time (`&mut`). Completion queue and slots are its own. Sources:
 //! `ibv_create_ah(3)`, `ibv_post_send(3)`. Tests: device tests in `hw-tests`; `ud/sends.rs`.
 
-use super::handle::Handle;
 use super::qp::{address_vector, blank};
-use super::sys;
-use super::{Arena, CompletesWork as _, CompletionQueue, Context, Path, ProtectionDomain, Status, errno, unsupported};
+use crate::verbs::handle::Handle;
+use crate::verbs::{
+    Arena, CompletesWork as _, CompletionQueue, Context, Path, ProtectionDomain, Status, errno, sys, unsupported,
+};
 use std::io;
 use std::ptr;
 use std::sync::Arc;

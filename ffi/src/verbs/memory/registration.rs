@@ -2,8 +2,8 @@
 //! Access rights of registered memory, and the verb that registers it: ibex's own memory (`mapping.rs`) and a program's
 //! (`domain.rs`). Setup grade, any thread. Tests: below, and device tests in `hw-tests`.
 
-use super::handle::Handle;
-use super::sys;
+use crate::verbs::handle::Handle;
+use crate::verbs::sys;
 use std::ffi::c_void;
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};

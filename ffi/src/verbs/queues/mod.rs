@@ -2,7 +2,14 @@
 //! Traits of the transport's two queues, implemented by [`super::QueuePair`], [`super::CompletionQueue`] and the
 //! scripted adapter of the engine's tests. Hot: `post`, `poll`; the rest: setup grade. One thread at a time (`&mut`).
 
-use super::{Access, Path, PostError, Reception, Transition, Work, WorkCompletion, Wr};
+pub(super) mod completion;
+pub(super) mod cq;
+pub(super) mod qp;
+pub(super) mod srq;
+mod stamped;
+pub(super) mod ud;
+
+use crate::verbs::{Access, Path, PostError, Reception, Transition, Work, WorkCompletion, Wr};
 use std::io;
 
 /// What the transport asks of a queue pair.

@@ -2,10 +2,9 @@
 //! Completion queues. Polled by the engine, hot: one indirect call into the provider. The array polled into lives in
 //! the queue, so that an empty poll writes nothing. One thread at a time (`&mut`). Tests: `hw-tests`.
 
-use super::handle::Handle;
 use super::stamped::{self, Reader};
-use super::sys;
-use super::{CompletesWork, Context, WorkCompletion, extended, unsupported};
+use crate::verbs::handle::Handle;
+use crate::verbs::{CompletesWork, Context, WorkCompletion, extended, sys, unsupported};
 use std::io;
 use std::ptr;
 use std::sync::Arc;

@@ -2,10 +2,10 @@
 //! Memory from the kernel for ibex's own use (`pages.rs`), registered with an adapter for its whole life. Its
 //! protection domain owns it (`domain.rs`). Setup grade; any thread. Sizes in bytes. Tests: device tests in `hw-tests`.
 
-use super::handle::Handle;
 use super::pages::{HugePages, PageKind, Pages};
 use super::registration::{self, Access, Relaxation};
-use super::sys;
+use crate::verbs::handle::Handle;
+use crate::verbs::sys;
 use std::io;
 use std::ptr::NonNull;
 

@@ -6,7 +6,7 @@
 
 use super::mapping::Mapped;
 use super::slots::{ALIGNMENT, Slots};
-use super::{Access, HugePages, LocalSpan, PageKind, ProtectionDomain};
+use crate::verbs::{Access, HugePages, LocalSpan, PageKind, ProtectionDomain};
 use std::io;
 use std::sync::Arc;
 

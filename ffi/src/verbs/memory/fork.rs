@@ -2,8 +2,7 @@
 //! Whether `fork` is safe for registered memory, and how libibverbs makes it so (`ibv_fork_init(3)`,
 //! `ibv_is_fork_initialized(3)`). Called by `ibex::fork` before any registration. Setup; any thread. Tests: `hw-tests`.
 
-use super::errno;
-use super::sys;
+use crate::verbs::{errno, sys};
 use std::io;
 
 /// What happens to memory that an adapter uses while the process forks.

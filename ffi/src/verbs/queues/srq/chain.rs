@@ -3,8 +3,7 @@
 //! (hot: filling an entry stores its identifier and span). Requests point to one another and to their spans, so all are
 //! reached through raw pointers only. One thread at a time (`&mut`). Tests: below, also under Miri.
 
-use super::super::sys;
-use crate::verbs::LocalSpan;
+use crate::verbs::{LocalSpan, sys};
 use std::io;
 use std::ptr::{self, NonNull};
 

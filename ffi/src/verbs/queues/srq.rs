@@ -2,9 +2,8 @@
 //! Shared receive queues: one pool of receive slots for all queue pairs of a port. The engine posts in batches, hot:
 //! one call into the provider, no allocation (`srq/chain.rs`). One thread at a time (`&mut`). Tests: `hw-tests`.
 
-use super::handle::Handle;
-use super::sys;
-use super::{Arena, ProtectionDomain, unsupported};
+use crate::verbs::handle::Handle;
+use crate::verbs::{Arena, ProtectionDomain, sys, unsupported};
 use std::io;
 use std::ptr;
 use std::sync::Arc;

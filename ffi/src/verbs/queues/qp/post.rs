@@ -3,9 +3,8 @@
 //! request on the stack and one indirect call into the provider. One thread at a time (`&mut`). Immediate data is given
 //! in host order and travels in network order. Tests: device tests in `hw-tests`; below, also under Miri.
 
-use super::super::sys;
 use super::QueuePair;
-use crate::verbs::{InlineSpan, LocalSpan, RemoteSpan};
+use crate::verbs::{InlineSpan, LocalSpan, RemoteSpan, sys};
 use std::io;
 use std::mem::{MaybeUninit, offset_of};
 use std::ptr;

@@ -3,10 +3,9 @@
 //! 1, 10.3). `qp/post.rs` posts to them. Grade: setup. One thread at a time (`&mut`). Tests: `hw-tests`.
 
 use super::cq::CqHandle;
-use super::handle::Handle;
 use super::srq::SrqHandle;
-use super::sys;
-use super::{Access, CompletionQueue, ProtectionDomain, SharedReceiveQueue, TakesWork, errno, unsupported};
+use crate::verbs::handle::Handle;
+use crate::verbs::{Access, CompletionQueue, ProtectionDomain, SharedReceiveQueue, TakesWork, errno, sys, unsupported};
 use std::io;
 use std::ptr;
 use std::sync::Arc;

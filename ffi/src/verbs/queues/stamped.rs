@@ -6,7 +6,7 @@
 //! Path: hot while a tool wants stamps. One thread at a time (`&mut`). Tests: `hw-tests`.
 
 use super::completion::{Start, WorkCompletion};
-use super::sys;
+use crate::verbs::sys;
 use std::io;
 
 /// What is asked for of every completion.
