@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Safe verbs: objects that own their verbs resources, and posts and completions without overhead. Called by the
-//! engine, plugin-abi and the command. The rules that every unsafe block of this module refers to, for memory:
+//! Safe verbs: objects that own their verbs resources, and posts and completions without overhead. Devices and handles
+//! are here, registered memory in `memory/`, queues in `queues/`. Called by the engine, plugin-abi and the command. The
+//! rules that every unsafe block of this module refers to, for memory:
 //!
 //! - **R1** No Rust reference is ever made to bytes an adapter may touch, but one to an atomic for the length of an
-//!   access. What the adapter does to memory counts as atomic accesses.
+//!   access. The adapter's accesses count as atomic.
 //! - **R2** Such bytes belong to the device from the post of a work request until its completion. Where only the
-//!   engine's books say which these are, ffi accesses them atomically (`slots.rs`): a wrong book garbles a message.
+//!   engine's records name them, ffi accesses them atomically (`memory/slots.rs`): a wrong record garbles a message.
 //! - **R3** A registration outlives every work request that names it. Memory of ibex's own belongs to its protection
 //!   domain, which every queue holds; for other memory it is the promise with which a [`LocalSpan`] is made.
 //!
@@ -41,7 +42,7 @@ use std::io;
 
 /// Link layers (`IBV_LINK_LAYER_*`).
 pub mod link_layer {
-    /// Not said; means InfiniBand on old kernels.
+    /// Not specified: InfiniBand on old kernels.
     pub const UNSPECIFIED: u8 = 0;
     /// InfiniBand: LID addressing.
     pub const INFINIBAND: u8 = 1;
@@ -71,26 +72,26 @@ pub mod async_event {
     pub const SRQ_ERR: u32 = sys::IBV_EVENT_SRQ_ERR;
 }
 
-/// What atomics of an adapter are atomic with (`enum ibv_atomic_cap`); other values: also with the processors'.
+/// Accesses with which an adapter's atomics are atomic (`enum ibv_atomic_cap`); other values: the processors', too.
 pub mod atomic_cap {
     use super::sys;
 
-    /// It has none.
+    /// The adapter has no atomics.
     pub const NONE: u32 = sys::IBV_ATOMIC_NONE;
-    /// Those of the other queue pairs of the adapter.
+    /// Atomics of other queue pairs of the adapter.
     pub const ADAPTER: u32 = sys::IBV_ATOMIC_HCA;
 }
 
-/// The error where the library, the provider or the adapter has no such operation.
+/// The error of an operation that the library, the provider or the adapter lacks.
 fn unsupported() -> io::Error {
     io::Error::from_raw_os_error(libc::EOPNOTSUPP)
 }
 
-/// Turns the return value of a verb that answers 0 or an errno value into a result.
+/// Converts the return value of a verb, 0 or an errno value, to a result.
 fn errno(code: i32) -> io::Result<()> {
     match code {
         0 => Ok(()),
-        // Some providers answer -1 and set errno; most answer the errno itself.
+        // Some providers return -1 and set errno; most return the errno itself.
         -1 => Err(io::Error::last_os_error()),
         code => Err(io::Error::from_raw_os_error(code.abs())),
     }

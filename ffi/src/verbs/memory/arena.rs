@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An arena: memory of ibex's own, mapped, registered, and divided into slots of one size (`slots.rs`). Used by the
 //! engine for receive slots, send slots and handshake datagrams. Made at setup or when a pool grows; naming a slot is
-//! hot. The protection domain has the memory, and every queue keeps its domain, so no work request outlives the memory
-//! it names (R3). Sizes in bytes. Tests: device tests in `hw-tests`; of the slots in `slots.rs`.
+//! hot. The protection domain owns the memory, and every queue keeps its domain, so no work request outlives the memory
+//! that it names (R3). Sizes in bytes. Tests: device tests in `hw-tests`; of the slots in `slots.rs`.
 
 use super::mapping::Mapped;
 use super::slots::{ALIGNMENT, Slots};
@@ -17,26 +17,26 @@ pub struct Arena {
     rkey: u32,
     bytes: usize,
     kind: PageKind,
-    /// Has the memory.
+    /// Owns the memory.
     _domain: Arc<ProtectionDomain>,
 }
 
-// SAFETY: the memory is tied to no thread, and neither is the domain that has it.
+// SAFETY: the memory is tied to no thread, and neither is the domain that owns it.
 unsafe impl Send for Arena {}
 
 impl Arena {
     /// Maps and registers `count` slots of `slot` bytes each, for this process' sends and receives, on ordinary pages.
     ///
     /// # Errors
-    /// `ENOMEM` where memory, or the limit of locked memory (`ulimit -l`), does not suffice.
+    /// `ENOMEM`: too little memory, or the process may lock too little (`ulimit -l`).
     pub fn new(domain: &Arc<ProtectionDomain>, slot: usize, count: usize) -> io::Result<Arena> {
         Self::with(domain, slot, count, Access::LOCAL_WRITE, HugePages::No)
     }
 
-    /// Maps and registers `count` slots of `slot` bytes each, with `access`, on huge pages as far as `pages` says.
+    /// Maps and registers `count` slots of `slot` bytes each, with `access`, on huge pages if `pages` permits.
     ///
     /// # Errors
-    /// As for [`Arena::new`].
+    /// As [`Arena::new`].
     pub fn with(
         domain: &Arc<ProtectionDomain>,
         slot: usize,
@@ -54,37 +54,37 @@ impl Arena {
         Ok(Arena { slots, lkey, rkey, bytes, kind, _domain: Arc::clone(domain) })
     }
 
-    /// How many slots there are.
+    /// Number of slots.
     #[must_use]
     pub fn count(&self) -> usize {
         self.slots.count()
     }
 
-    /// The key by which peers name the arena's memory, where they were given access.
+    /// Remote key of the memory, for peers if `access` includes them.
     #[must_use]
     pub fn rkey(&self) -> u32 {
         self.rkey
     }
 
-    /// Bytes that are registered.
+    /// Number of registered bytes.
     #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// The pages they lie in.
+    /// The kind of their pages.
     #[must_use]
     pub fn pages(&self) -> PageKind {
         self.kind
     }
 
-    /// Bytes that are registered in explicit huge pages: all, or none.
+    /// Number of registered bytes in explicit huge pages: all, or 0.
     #[must_use]
     pub fn explicit_bytes(&self) -> usize {
         if self.kind == PageKind::Explicit { self.bytes } else { 0 }
     }
 
-    /// The span of slot `index`, or `None` beyond the last. It may outlive the arena.
+    /// The span of slot `index`; `None` beyond the last. It may outlive the arena.
     #[must_use]
     #[inline]
     pub fn span(&self, index: usize) -> Option<LocalSpan> {
@@ -93,20 +93,20 @@ impl Arena {
         Some(unsafe { LocalSpan::new(addr, self.slots.size() as u32, self.lkey) })
     }
 
-    /// Where slot `index` starts, or `None` beyond the last.
+    /// The address of slot `index`; `None` beyond the last.
     #[must_use]
     #[inline]
     pub fn address(&self, index: usize) -> Option<u64> {
         self.slots.address(index)
     }
 
-    /// Copies `bytes` to slot `index`, cut off at its end; returns their span. A send under way may mix old and new.
+    /// Copies as many of `bytes` as fit to slot `index`; returns their span. A send in flight may mix old and new.
     pub fn write(&mut self, index: usize, bytes: &[u8]) -> Option<LocalSpan> {
         let copied = self.slots.write(index, bytes)?;
         Some(self.span(index)?.first(copied as u32))
     }
 
-    /// Copies slot `index` from `offset` on, a multiple of 8. False: no such bytes. May see a part of what comes in.
+    /// Copies slot `index` from `offset` on, a multiple of 8. False: no such bytes. May see a message half written.
     #[must_use]
     pub fn read(&self, index: usize, offset: usize, into: &mut [u8]) -> bool {
         self.slots.read(index, offset, into)

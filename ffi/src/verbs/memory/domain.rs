@@ -55,7 +55,7 @@ impl ProtectionDomain {
         Ok(mapped)
     }
 
-    /// Whether the adapter has refused to register memory with relaxed ordering, which it then got without.
+    /// Whether the adapter has refused relaxed ordering, so that memory is registered without it.
     #[must_use]
     pub fn refuses_relaxed_ordering(&self) -> bool {
         self.relaxation.is_refused()
@@ -64,11 +64,11 @@ impl ProtectionDomain {
     /// Registers `len` bytes at `addr` (`ibv_reg_mr(3)`). Any thread; a system call.
     ///
     /// # Errors
-    /// `ENOMEM` where the limit of locked memory is reached, `EFAULT` where the range is not mapped.
+    /// `ENOMEM`: the limit of locked memory is reached. `EFAULT`: the range is not mapped.
     ///
     /// # Safety
     /// While the registration lives, the adapter may read the range, and write it if `access` lets it: the range must
-    /// stay mapped to the same pages, and no Rust reference to it may be used for what that access contradicts (R1).
+    /// stay mapped to the same pages, and no Rust reference to it may conflict with this access (R1).
     pub unsafe fn register(self: &Arc<Self>, addr: usize, len: usize, access: Access) -> io::Result<MemoryRegion> {
         // SAFETY: R4: `_domain` keeps the domain alive; the range is the caller's promise.
         let handle = unsafe { registration::register(self.raw(), addr as *mut _, len, access, &self.relaxation) }?;
@@ -153,7 +153,7 @@ impl LocalSpan {
         LocalSpan(sys::ibv_sge { addr, length: len, lkey })
     }
 
-    /// Where it starts.
+    /// Its address.
     #[must_use]
     pub const fn addr(&self) -> u64 {
         self.0.addr
@@ -172,7 +172,7 @@ impl LocalSpan {
         self.0.lkey
     }
 
-    /// Its first `len` bytes; the whole where it is shorter.
+    /// Its first `len` bytes, or all if it is shorter.
     #[must_use]
     pub const fn first(self, len: u32) -> Self {
         let length = if len < self.0.length { len } else { self.0.length };
@@ -194,7 +194,7 @@ pub struct InlineSpan<'a> {
     of: PhantomData<&'a [MaybeUninit<u8>]>,
 }
 
-// SAFETY: as a slice of bytes that nobody writes, of which it has the lifetime.
+// SAFETY: like a shared slice of bytes, whose lifetime it has.
 unsafe impl Send for InlineSpan<'_> {}
 
 impl InlineSpan<'_> {
@@ -225,24 +225,24 @@ impl InlineSpan<'_> {
         self.len == 0
     }
 
-    /// Where it starts.
+    /// Its address.
     #[must_use]
     #[inline]
     pub const fn as_ptr(&self) -> *const u8 {
         self.start.cast()
     }
 
-    /// A copy of the bytes, for a post that is yet to come.
+    /// Copies the bytes for a later post.
     #[must_use]
     pub fn copied(&self) -> Box<[MaybeUninit<u8>]> {
         let mut copy = Box::new_uninit_slice(self.len);
-        // SAFETY: readable (`new`; of an empty span no byte is read), and the box is new and as long.
+        // SAFETY: the bytes may be read (`new`; an empty span has none), and the new box is as long.
         unsafe { self.start.copy_to_nonoverlapping(copy.as_mut_ptr().cast(), self.len) };
         // SAFETY: every byte is a `MaybeUninit`, for which anything is a value.
         unsafe { copy.assume_init() }
     }
 
-    /// As a work request names it, with `IBV_SEND_INLINE`.
+    /// Its entry in the gather list of a work request with `IBV_SEND_INLINE`.
     #[inline]
     pub(in crate::verbs) fn sge(self) -> sys::ibv_sge {
         sys::ibv_sge { addr: self.start as u64, length: self.len as u32, lkey: 0 }

@@ -5,10 +5,10 @@
 use crate::verbs::{errno, sys};
 use std::io;
 
-/// What happens to memory that an adapter uses while the process forks.
+/// The effect of a fork on memory that an adapter uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ForkStatus {
-    /// The first write after the fork takes the page from under the adapter.
+    /// The first write to a page after the fork gives the process another page than the adapter has.
     Disabled,
     /// libibverbs keeps such pages out of children.
     Enabled,
@@ -16,7 +16,7 @@ pub enum ForkStatus {
     Unneeded,
 }
 
-/// What happens to registered memory at a fork, as things are now. Asks the kernel the first time.
+/// The effect that a fork would have now. Asks the kernel the first time.
 #[must_use]
 pub fn fork_status() -> ForkStatus {
     // SAFETY: takes nothing, and may be called at any time.
@@ -27,10 +27,10 @@ pub fn fork_status() -> ForkStatus {
     }
 }
 
-/// Has libibverbs keep all memory that is registered from now on out of children (`MADV_DONTFORK`).
+/// Makes libibverbs keep all memory that is registered from now on out of children (`MADV_DONTFORK`).
 ///
 /// # Errors
-/// `EINVAL` where memory has been registered in this process before, `ENOSYS` where the kernel has no such advice.
+/// `EINVAL`: this process has registered memory before. `ENOSYS`: the kernel has no such advice.
 pub fn fork_init() -> io::Result<()> {
     // SAFETY: takes nothing; libibverbs refuses it once it is too late.
     errno(unsafe { sys::ibv_fork_init() })

@@ -18,7 +18,7 @@ pub(super) struct Mapping {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Mapped {
     pub(super) base: NonNull<u8>,
-    /// What is registered: at least what was asked for.
+    /// Number of registered bytes, at least as many as wanted.
     pub(super) bytes: usize,
     pub(super) kind: PageKind,
     pub(super) lkey: u32,
@@ -29,7 +29,7 @@ pub(super) struct Mapped {
 unsafe impl Send for Mapping {}
 
 impl Mapping {
-    /// Maps `bytes` bytes, zero at first, on huge pages where those are `wanted` and had, and registers them.
+    /// Maps and registers `bytes` zero bytes, on huge pages if those are `wanted` and available.
     ///
     /// # Safety
     /// The domain is live, and outlives the mapping.
@@ -42,7 +42,7 @@ impl Mapping {
         if let Some(pages) = Pages::explicit(bytes, wanted) {
             // SAFETY: the caller says that the domain is live, and outlives the mapping.
             let mapping = unsafe { Mapping::of(domain, pages, access, relaxation) };
-            // They are more than was asked for, and so may be more than may be locked.
+            // Huge pages are more than `bytes`, perhaps more than the process may lock.
             if mapping.is_ok() {
                 return mapping;
             }
@@ -75,7 +75,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // Unmapped when no adapter reaches them any more (R3). If that fails they stay mapped.
+        // The adapter must not reach unmapped pages (R3). If deregistration fails they stay mapped.
         if let Some((region, pages)) = self.registered.take()
             && region.destroy().is_err()
         {

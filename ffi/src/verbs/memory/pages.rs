@@ -20,15 +20,15 @@ const HUGE: usize = 2 << 20;
 
 const POOL: &str = "/sys/kernel/mm/hugepages/hugepages-2048kB";
 
-/// Which huge pages memory may have.
+/// The huge pages that memory may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HugePages {
-    /// None that are asked for.
+    /// None, unless the kernel gives them unasked.
     No,
     /// Transparent ones.
     Transparent,
-    /// Explicit ones where so many processes could each take as many and leave half of the pool, while a quarter of it
-    /// stays free; else transparent ones.
+    /// Explicit ones if each of the processes could take as many and half of the pool would be left, and if a quarter
+    /// of it is left now; else transparent ones.
     Shared {
         /// Processes of the job on this host.
         processes: u32,
@@ -37,12 +37,12 @@ pub enum HugePages {
     Explicit,
 }
 
-/// Which pages memory has got.
+/// The pages that memory has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageKind {
-    /// What the kernel gives to those who do not ask.
+    /// Pages that the kernel gives without advice.
     Ordinary,
-    /// Transparent huge pages were asked for.
+    /// Pages with the advice to make them transparent huge pages.
     Transparent,
     /// Explicit huge pages.
     Explicit,
@@ -70,7 +70,7 @@ pub(super) struct Pages {
 unsafe impl Send for Pages {}
 
 impl Pages {
-    /// Explicit huge pages for `bytes` bytes, where `wanted` lets them be taken and the host has them.
+    /// Maps explicit huge pages for `bytes` bytes, if `wanted` permits them and the host has them.
     pub(super) fn explicit(bytes: usize, wanted: HugePages) -> Option<Pages> {
         let whole = filled(bytes)?;
         let may_be_taken = match wanted {
@@ -84,7 +84,7 @@ impl Pages {
         let base = map(whole, libc::MAP_HUGETLB | libc::MAP_HUGE_2MB).ok()?;
         let pages = Pages { base, bytes: whole, kind: PageKind::Explicit };
         let populated = pages.advise(libc::MADV_POPULATE_WRITE);
-        // Linux before 5.14 does not know it. Registration then populates them, or fails.
+        // Linux before 5.14 does not know this advice. Registration then populates the pages, or fails.
         let is_known = populated.as_ref().is_err_and(|error| error.raw_os_error() != Some(libc::EINVAL));
         if is_known {
             return None;
@@ -93,7 +93,7 @@ impl Pages {
         Some(pages)
     }
 
-    /// Pages for `bytes` bytes, transparent huge ones where they are wanted, would be filled, and the kernel gives any.
+    /// Maps pages for `bytes` bytes: transparent huge ones if they are wanted, would be filled, and the kernel has any.
     pub(super) fn new(bytes: usize, wanted: HugePages) -> io::Result<Pages> {
         let pages = if wanted == HugePages::No || bytes < HUGE || !has_transparent() {
             Pages { base: map(bytes, 0)?, bytes, kind: PageKind::Ordinary }
@@ -110,7 +110,7 @@ impl Pages {
         self.base
     }
 
-    /// How many bytes they have; of explicit huge pages more than were asked for.
+    /// Their size; explicit huge pages are larger than wanted.
     pub(super) fn bytes(&self) -> usize {
         self.bytes
     }
@@ -131,7 +131,7 @@ impl Pages {
     }
 
     fn advise(&self, advice: libc::c_int) -> io::Result<()> {
-        // SAFETY: the range is this value's; none of the advices that are given here changes what its bytes are.
+        // SAFETY: the range is this value's; none of the advices that this file gives changes its bytes.
         match unsafe { libc::madvise(self.base.as_ptr().cast(), self.bytes, advice) } {
             0 => Ok(()),
             _ => Err(io::Error::last_os_error()),
@@ -141,12 +141,12 @@ impl Pages {
 
 impl Drop for Pages {
     fn drop(&mut self) {
-        // SAFETY: mapped by this file, unmapped once; whoever gave out an address in it is gone.
+        // SAFETY: mapped by this file, unmapped once; nobody has an address in it any more.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
     }
 }
 
-/// The bytes of the huge pages that `bytes` fill but for an eighth; `None` where they would fill less.
+/// Size of the huge pages that `bytes` bytes fill, to seven eighths at least; `None`: they would fill less.
 fn filled(bytes: usize) -> Option<usize> {
     let whole = bytes.checked_next_multiple_of(HUGE)?;
     (bytes > 0 && whole - bytes <= bytes / 8).then_some(whole)
@@ -167,7 +167,7 @@ impl Pool {
         Some(Pool { pages: count("nr_hugepages")?, available })
     }
 
-    /// Whether each of `processes` could take so many and leave half of the pool, and a quarter of it is left now.
+    /// Whether each of `processes` could take so many and half of the pool would be left, and now a quarter is.
     fn spares(self, pages: usize, processes: u32) -> bool {
         let of_all = pages.saturating_mul(processes.max(1) as usize);
         of_all <= self.pages / 2 && pages + self.pages.div_ceil(4) <= self.available
@@ -192,25 +192,25 @@ fn map(bytes: usize, flags: libc::c_int) -> io::Result<NonNull<u8>> {
 
 fn map_aligned(bytes: usize) -> io::Result<NonNull<u8>> {
     let too_large = || io::Error::from_raw_os_error(libc::ENOMEM);
-    // SAFETY: asks for a number of the system's.
+    // SAFETY: asks the system for a number.
     let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
     let bytes = bytes.checked_next_multiple_of(page).ok_or_else(too_large)?;
     let base = map(bytes.checked_add(HUGE).ok_or_else(too_large)?, 0)?;
     let before = base.as_ptr().align_offset(HUGE);
     // SAFETY: less than `HUGE` further, inside the mapping.
     let start = unsafe { base.add(before) };
-    // SAFETY: what is before the start is this mapping's, in whole pages, and nobody's yet.
+    // SAFETY: the whole pages of this mapping before the start, which nobody uses yet.
     unsafe { unmap_some(base, before) };
-    // SAFETY: what is after the end is this mapping's, in whole pages, and nobody's yet.
+    // SAFETY: the whole pages of this mapping after the end, which nobody uses yet.
     unsafe { unmap_some(start.add(bytes), HUGE - before) };
     Ok(start)
 }
 
 /// # Safety
-/// The bytes are mapped, and in nobody's use.
+/// The bytes are mapped, and nobody uses them.
 unsafe fn unmap_some(start: NonNull<u8>, bytes: usize) {
     if bytes > 0 {
-        // SAFETY: the caller says that the bytes are mapped, and in nobody's use.
+        // SAFETY: the caller says that the bytes are mapped, and that nobody uses them.
         unsafe { libc::munmap(start.as_ptr().cast(), bytes) };
     }
 }

@@ -9,16 +9,16 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 bitflags::bitflags! {
-    /// What may be done to registered memory (`enum ibv_access_flags`). Local reads are always allowed.
+    /// Rights of access to registered memory (`enum ibv_access_flags`). Local reads are always allowed.
     #[derive(Debug, Clone, Copy, PartialEq, Eq)]
     pub struct Access: u32 {
-        /// The adapter may write here for this process: receives, reads' and atomics' results.
+        /// The adapter may write here for this process: received messages, results of reads and atomics.
         const LOCAL_WRITE = 1;
         /// Peers may write here.
         const REMOTE_WRITE = 2;
         /// Peers may read from here.
         const REMOTE_READ = 4;
-        /// Peers may do atomics here.
+        /// Peers may execute atomics here.
         const REMOTE_ATOMIC = 8;
         /// The adapter's writes may arrive in any order; a completion still comes after all earlier writes. An optional
         /// flag, which a kernel without it ignores. Not a right of queue pairs.
@@ -27,12 +27,12 @@ bitflags::bitflags! {
 }
 
 impl Access {
-    /// What a queue pair may allow its peer: all rights there are.
+    /// All rights that a queue pair may give to its peer.
     pub const RIGHTS: Access =
         Access::LOCAL_WRITE.union(Access::REMOTE_WRITE).union(Access::REMOTE_READ).union(Access::REMOTE_ATOMIC);
 }
 
-/// Whether an adapter takes memory with relaxed ordering, as far as is known.
+/// Whether an adapter is known to refuse memory with relaxed ordering.
 #[derive(Debug, Default)]
 pub(super) struct Relaxation {
     is_refused: AtomicBool,
@@ -40,7 +40,7 @@ pub(super) struct Relaxation {
 
 impl Relaxation {
     pub(super) fn is_refused(&self) -> bool {
-        // Relaxed: who learns of it late is refused once more.
+        // Relaxed: a thread that learns of it late is refused once more.
         self.is_refused.load(Ordering::Relaxed)
     }
 
@@ -64,7 +64,7 @@ impl Relaxation {
 /// Registers `bytes` bytes at `start` (`ibv_reg_mr(3)`).
 ///
 /// # Safety
-/// The domain is live, and outlives the registration (R4), in which the adapter may use the range as `access` says.
+/// The domain is live, and outlives the registration (R4). During it the adapter may use the range as `access` says.
 pub(super) unsafe fn register(
     domain: *mut sys::ibv_pd,
     start: *mut c_void,
@@ -73,8 +73,9 @@ pub(super) unsafe fn register(
     relaxation: &Relaxation,
 ) -> io::Result<Handle<sys::ibv_mr>> {
     relaxation.register(access, |access| {
-        // `ibv_reg_mr` is a macro in C, which calls this one where a flag may be optional: it leaves such flags out
-        // where the kernel knows of none. SAFETY: the caller says: the domain is live (R4), the range the adapter's.
+        // In C `ibv_reg_mr` is a macro, which calls this function if a flag may be optional: it omits flags that the
+        // kernel does not know. SAFETY: the caller says that the domain is live (R4), and that the adapter may use the
+        // range.
         let region = unsafe { sys::ibv_reg_mr_iova2(domain, start, bytes, start.addr() as u64, access.bits()) };
         // SAFETY: R4: just made from the domain, which the caller says outlives it.
         unsafe { Handle::new(region, ()) }

@@ -19,12 +19,12 @@ pub(super) struct Slots {
 }
 
 impl Slots {
-    /// The bytes that `count` slots of `slot` bytes take; `None` where there is no such number, or it is 0.
+    /// Size of `count` slots of `slot` bytes; `None` if it is 0 or exceeds `usize`.
     pub(super) fn bytes(slot: usize, count: usize) -> Option<usize> {
         stride(slot)?.checked_mul(count).filter(|&bytes| bytes > 0)
     }
 
-    /// Lays the slots out in the memory at `base`; `None` where [`Self::bytes`] has no answer.
+    /// Lays the slots out in the memory at `base`; `None` as [`Self::bytes`].
     ///
     /// # Safety
     /// As long as the value lives, [`Self::bytes`] initialised bytes are at `base`, a multiple of [`ALIGNMENT`]. No
@@ -43,18 +43,18 @@ impl Slots {
         self.slot
     }
 
-    /// Where slot `index` starts, or `None` beyond the last.
+    /// The address of slot `index`; `None` beyond the last.
     #[inline]
     pub(super) fn address(&self, index: usize) -> Option<u64> {
         (index < self.count).then(|| self.base.as_ptr() as u64 + (index * self.stride) as u64)
     }
 
     fn start(&self, index: usize) -> Option<NonNull<u8>> {
-        // SAFETY: inside the memory, whose size was worked out without an overflow (`bytes`).
+        // SAFETY: inside the memory, whose size was computed without an overflow (`bytes`).
         (index < self.count).then(|| unsafe { self.base.add(index * self.stride) })
     }
 
-    /// Copies `bytes` to slot `index`, cut off at its end. Returns how many were copied; `None` beyond the last slot.
+    /// Copies as many of `bytes` as fit to slot `index`. Returns how many; `None` beyond the last slot.
     pub(super) fn write(&mut self, index: usize, bytes: &[u8]) -> Option<usize> {
         let start = self.start(index)?;
         let bytes = &bytes[..bytes.len().min(self.slot)];
@@ -72,7 +72,7 @@ impl Slots {
         Some(bytes.len())
     }
 
-    /// Copies slot `index` from `offset` on, a multiple of 8, into `into`. False where slot or range is not there.
+    /// Copies slot `index` from `offset` on, a multiple of 8, into `into`. False if there is no such slot or range.
     #[must_use]
     pub(super) fn read(&self, index: usize, offset: usize, into: &mut [u8]) -> bool {
         let Some(start) = self.start(index) else { return false };

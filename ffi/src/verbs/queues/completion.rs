@@ -27,12 +27,12 @@ impl WorkCompletion {
         completion
     }
 
-    /// A completion of nothing: what a place has before the provider writes it.
+    /// An empty completion, for a place that the provider has not written yet.
     pub(super) fn blank() -> Self {
         WorkCompletion(sys::ibv_wc::default())
     }
 
-    /// Writes what is looked at of a `struct ibv_wc`: its first fields, and of the others those given.
+    /// Writes the fields of `struct ibv_wc` that ibex reads: the first ones, and the given others.
     #[inline]
     pub(super) fn set(&mut self, start: &Start, imm_data: u32, qp_num: u32, flags: u32) {
         let Start { wr_id, status, vendor_err, byte_len } = *start;
@@ -63,7 +63,7 @@ impl WorkCompletion {
         (Status(self.0.status), vendor)
     }
 
-    /// Bytes received. Of a UD datagram, with the 40 bytes of the GRH.
+    /// Bytes received; of a UD datagram including the 40 bytes of the GRH.
     #[must_use]
     #[inline]
     pub fn len(&self) -> u32 {
@@ -76,7 +76,7 @@ impl WorkCompletion {
         self.len() == 0
     }
 
-    /// The immediate data, in host order, where the message carried one.
+    /// The immediate data in host order, if the message carried any.
     #[must_use]
     #[inline]
     pub fn immediate(&self) -> Option<u32> {

@@ -62,10 +62,10 @@ impl CompletionQueue {
         Self::over(context, unsafe { Handle::new(raw, Arc::clone(context)) }?, batch)
     }
 
-    /// As [`Self::new`], of completions that can be read with the adapter's stamps too ([`Self::poll_stamped`]).
+    /// Like [`Self::new`]; its completions can also be read with the adapter's timestamps ([`Self::poll_stamped`]).
     ///
     /// # Errors
-    /// `EOPNOTSUPP` where the adapter does not stamp completions; else as [`Self::new`].
+    /// `EOPNOTSUPP` if the adapter does not stamp completions; else as [`Self::new`].
     pub fn stamping(context: &Arc<Context>, entries: u32, batch: usize) -> io::Result<Self> {
         let raw = extended::completion_queue(context, entries, stamped::FLAGS)?;
         // An extended queue begins as a plain one does (`ibv_cq_ex_to_cq`).
@@ -88,7 +88,7 @@ impl CompletionQueue {
         &self.handle
     }
 
-    /// Whether it can give the adapter's stamps.
+    /// Whether its completions can be read with timestamps.
     #[must_use]
     pub fn can_stamp(&self) -> bool {
         self.stamped.is_some()
@@ -111,7 +111,7 @@ impl CompletesWork for CompletionQueue {
         let room = self.completions.len() as i32;
         // SAFETY: R4; the array has `room` entries, and `WorkCompletion` is transparent over `ibv_wc`.
         let taken = unsafe { (self.poll)(self.handle.raw(), room, self.completions.as_mut_ptr().cast()) };
-        // Negative, or more than there was room for, is past the end.
+        // A number that is negative or exceeds the room is past the end.
         self.completions.get(..taken as usize).ok_or_else(broken)
     }
 
@@ -119,7 +119,7 @@ impl CompletesWork for CompletionQueue {
     fn poll_stamped(&mut self) -> io::Result<(&[WorkCompletion], &[u64])> {
         let stamped = self.stamped.as_mut().ok_or_else(unsupported)?;
         let queue = self.handle.raw().cast::<sys::ibv_cq_ex>();
-        // SAFETY: the queue is live (R4), the one the reader was made of, and `&mut self` keeps others away.
+        // SAFETY: the queue is live (R4), the one that the reader was made from, and `&mut self` keeps others away.
         let taken = unsafe { stamped.reader.read(queue, &mut self.completions, &mut stamped.stamps) }?;
         Ok((&self.completions[..taken], &stamped.stamps[..taken]))
     }

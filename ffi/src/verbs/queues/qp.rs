@@ -17,14 +17,14 @@ pub use post::{PostError, Work, Wr};
 
 type PostSend = unsafe extern "C" fn(*mut sys::ibv_qp, *mut sys::ibv_send_wr, *mut *mut sys::ibv_send_wr) -> i32;
 
-/// What a queue pair is asked to hold.
+/// Capacities of a new queue pair.
 #[derive(Debug, Clone, Copy)]
 pub struct QueuePairLimits {
     /// Send work requests outstanding.
     pub sends: u32,
     /// Spans of a send work request.
     pub spans: u32,
-    /// Bytes a work request may carry inline. Where the adapter cannot, it is halved until it can.
+    /// Bytes that a work request may carry inline; halved until the adapter accepts.
     pub inline: u32,
 }
 
@@ -33,9 +33,9 @@ pub struct QueuePairLimits {
 pub struct Path {
     /// The peer's queue pair.
     pub qp_num: u32,
-    /// The packet sequence number the peer starts with.
+    /// The packet sequence number with which the peer starts.
     pub psn: u32,
-    /// MTU code both sides use.
+    /// MTU code that both sides use.
     pub mtu: u32,
     /// The peer's local identifier; 0 on Ethernet.
     pub lid: u16,
@@ -51,12 +51,12 @@ pub struct Path {
     pub traffic_class: u8,
 }
 
-/// What this side does for the peer, for the move to ready-to-receive.
+/// Limits of this side as the responder, for the move to ready-to-receive.
 #[derive(Debug, Clone, Copy)]
 pub struct Reception {
-    /// Time this side asks senders to wait when it is not ready, as a code of IBTA table 46.
+    /// Time for which senders wait if this side has no receive posted, as a code of IBTA table 46.
     pub rnr_timer: u8,
-    /// Reads and atomics this side answers at a time.
+    /// Reads and atomics that this side answers at a time.
     pub max_dest_rd_atomic: u8,
 }
 
@@ -69,9 +69,9 @@ pub struct Transition {
     pub retry_count: u8,
     /// Tries on a receiver that is not ready; 7 means for ever.
     pub rnr_retry: u8,
-    /// Reads and atomics this side may have outstanding.
+    /// Reads and atomics that this side may have outstanding.
     pub max_rd_atomic: u8,
-    /// The packet sequence number this side starts with.
+    /// The packet sequence number with which this side starts.
     pub psn: u32,
 }
 
@@ -94,7 +94,7 @@ impl QueuePair {
     /// Makes a queue pair in the reset state.
     ///
     /// # Errors
-    /// The errno of `ibv_create_qp(3)`, such as `ENOMEM`; `EINVAL` where the provider set none.
+    /// The errno of `ibv_create_qp(3)`, such as `ENOMEM`; `EINVAL` if the provider set none.
     pub fn new(
         domain: &Arc<ProtectionDomain>,
         cq: &CompletionQueue,
@@ -237,7 +237,7 @@ impl TakesWork for QueuePair {
     }
 }
 
-/// Why a queue pair was not made. Some providers (`bnxt_re`) set no errno for what is beyond a limit of the adapter.
+/// Some providers (`bnxt_re`) set no errno if a queue pair exceeds a limit of the adapter.
 fn refusal(error: io::Error) -> io::Error {
     if error.raw_os_error() == Some(0) { io::Error::from_raw_os_error(libc::EINVAL) } else { error }
 }

@@ -25,7 +25,7 @@ pub struct SharedReceiveQueue {
 pub(super) type SrqHandle = Handle<sys::ibv_srq, Arc<ProtectionDomain>>;
 
 impl SharedReceiveQueue {
-    /// Creates a queue of at least `depth` entries, posted to at most `batch` at a time.
+    /// Creates a queue of at least `depth` entries; a post takes at most `batch`.
     ///
     /// # Errors
     /// The errno of the verb: `EINVAL` beyond `max_srq_wr`, `EOPNOTSUPP` or `ENOSYS` without support.
@@ -42,7 +42,7 @@ impl SharedReceiveQueue {
         &self.handle
     }
 
-    /// Posts receives into slots of an arena, at most a batch, under identifiers by `id`. Returns how many. Hot.
+    /// Posts receives into slots of an arena, at most a batch; `id` gives their identifiers. Returns how many. Hot.
     ///
     /// # Errors
     /// When none was posted: the verb's errno (`ENOMEM`: the queue is full), or `EINVAL` for a slot beyond the arena.

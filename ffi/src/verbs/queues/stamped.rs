@@ -9,7 +9,7 @@ use super::completion::{Start, WorkCompletion};
 use crate::verbs::sys;
 use std::io;
 
-/// What is asked for of every completion.
+/// The fields of every completion that ibex requests.
 pub(super) const FLAGS: u64 = (sys::IBV_WC_EX_WITH_BYTE_LEN
     | sys::IBV_WC_EX_WITH_IMM
     | sys::IBV_WC_EX_WITH_QP_NUM
@@ -31,7 +31,7 @@ pub(super) struct Reader {
 }
 
 impl Reader {
-    /// `None` where the provider left one out.
+    /// `None` if the provider lacks one of these functions.
     ///
     /// # Safety
     /// The queue is live, and was made with [`FLAGS`].
@@ -51,10 +51,10 @@ impl Reader {
         })
     }
 
-    /// Takes as many completions as there are and fit, with the raw ticks at which each was made. Returns how many.
+    /// Takes as many completions as there are and fit, with the raw timestamp of each. Returns how many.
     ///
     /// # Safety
-    /// The queue is live, the one that this reader was made of, and read by nobody else at the time.
+    /// The queue is live, the one that this reader was made from, and nobody else reads it at the time.
     pub(super) unsafe fn read(
         &self,
         queue: Queue,
@@ -62,7 +62,7 @@ impl Reader {
         stamps: &mut [u64],
     ) -> io::Result<usize> {
         let mut nothing = sys::ibv_poll_cq_attr { comp_mask: 0 };
-        // SAFETY: the caller says that the queue is live, this reader's, and read by nobody else.
+        // SAFETY: the caller says that the queue is live and this reader's, and that nobody else reads it.
         let mut code = unsafe { (self.start)(queue, &raw mut nothing) };
         if code == libc::ENOENT {
             return Ok(0);
@@ -72,7 +72,7 @@ impl Reader {
         }
         let room = completions.len().min(stamps.len());
         let mut taken = 0;
-        // One more step than what fits would lose a completion.
+        // A step beyond the room would lose a completion.
         while code == 0 && taken < room {
             // SAFETY: a completion is at hand: the start, or the last step, has said so.
             unsafe { self.take(queue, &mut completions[taken], &mut stamps[taken]) };
@@ -84,7 +84,7 @@ impl Reader {
         }
         // SAFETY: once after a start that succeeded.
         unsafe { (self.end)(queue) };
-        // What was taken before is good; a broken queue says so again.
+        // Completions before an error are valid; a broken queue reports it again.
         if code == 0 || code == libc::ENOENT || taken > 0 {
             Ok(taken)
         } else {
@@ -93,7 +93,7 @@ impl Reader {
     }
 
     /// # Safety
-    /// The queue is live, this reader's, and read by nobody else; between start and end.
+    /// The queue is live and this reader's, and nobody else reads it; between start and end.
     unsafe fn take(&self, queue: Queue, completion: &mut WorkCompletion, stamp: &mut u64) {
         // SAFETY: the two fields are written by start and next.
         let (wr_id, status) = unsafe { ((*queue).wr_id, (*queue).status) };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Unreliable-datagram queue pairs: small packets to any known address, used to set connections up. Called by
-//! `ibex::connect::ud`. Setup grade; one thread at a time (`&mut`). Completion queue and slots are its own. Sources:
-//! `ibv_create_ah(3)`, `ibv_post_send(3)`. Tests: device tests in `hw-tests`; `ud/sends.rs`.
+//! `ibex::connect::ud`. Setup grade; one thread at a time (`&mut`). Each has its own completion queue and slots.
+//! Sources: `ibv_create_ah(3)`, `ibv_post_send(3)`. Tests: device tests in `hw-tests`; `ud/sends.rs`.
 
 use super::qp::{address_vector, blank};
 use crate::verbs::handle::Handle;
@@ -21,7 +21,7 @@ use sends::Sends;
 const GRH: usize = 40;
 /// Set in the identifiers of receives; clear in those of sends.
 const RECEIVE: u64 = 1 << 63;
-/// Where in an identifier the queue pair's life begins, above the slot, and its bits.
+/// Position, above the slot, and mask of the queue pair's life in an identifier.
 const LIFE: (u32, u64) = (32, 0x7fff_ffff);
 
 type Operations = (
@@ -57,14 +57,14 @@ pub struct UdQueuePair {
     cq: CompletionQueue,
     receives: Arena,
     outgoing: Arena,
-    /// Slots of `outgoing` that are under way, with their address handles.
+    /// Slots of `outgoing` in flight, with their address handles.
     sends: Sends<AddressHandle>,
     size: usize,
     depth: u32,
     /// Port and partition key index.
     place: (u8, u16),
     qkey: u32,
-    /// Number of restarts. Completions of an earlier life, which some adapters leave in the queue, do not count.
+    /// Number of restarts. Completions of an earlier life, which some adapters leave in the queue, are ignored.
     life: u64,
 }
 
@@ -72,7 +72,7 @@ impl UdQueuePair {
     /// Makes a queue pair on `port`, ready for datagrams of up to `size` bytes, with `depth` slots each way.
     ///
     /// # Errors
-    /// The errno of the verb that failed; `EOPNOTSUPP` and `EINVAL` are those of adapters without UD.
+    /// The errno of the verb that failed; `EOPNOTSUPP` or `EINVAL` if the adapter has no UD.
     pub fn new(
         context: &Arc<Context>,
         domain: &Arc<ProtectionDomain>,
@@ -100,7 +100,7 @@ impl UdQueuePair {
         };
         // SAFETY: R4: domain and completion queue are live, and the fields keep them so; `init` is valid for the call.
         let handle = unsafe { Handle::new(sys::ibv_create_qp(domain.raw(), &raw mut init), Arc::clone(domain)) }?;
-        // After the queue pair, since their memory stays where an adapter turns out to have none.
+        // After the queue pair: without one their memory would stay mapped as long as the domain.
         let arena = |slot| Arena::new(domain, slot, depth as usize);
         let (receives, outgoing, sends) = (arena(GRH + size)?, arena(size)?, Sends::new(depth));
         let mut ud = Self { handle, ops, cq, receives, outgoing, sends, size, depth, place, qkey, life: 0 };
@@ -108,15 +108,15 @@ impl UdQueuePair {
         Ok(ud)
     }
 
-    /// Sets the queue pair anew after an error. Its number stays; datagrams under way either way are lost.
+    /// Starts the queue pair again after an error. Its number stays; datagrams in flight are lost, in both directions.
     ///
     /// # Errors
-    /// The errno of the verb; `EINVAL` of adapters that set no queue pair twice (`irdma`). It is of no use then.
+    /// The errno of the verb; `EINVAL`: the adapter cannot start a queue pair again (`irdma`), which is useless then.
     pub fn restart(&mut self) -> io::Result<()> {
-        // A queue pair that is in that state already, or in none that can be left for it, is reset all the same.
+        // Fails if the queue pair is in that state already, or cannot enter it; it can be reset all the same.
         let _ = self.handle.enter(sys::ibv_qp_state::IBV_QPS_ERR);
         self.handle.enter(sys::ibv_qp_state::IBV_QPS_RESET)?;
-        // What is left of the old life takes room that the new one needs.
+        // Completions of the old life take room that the new one needs.
         while !self.cq.poll()?.is_empty() {}
         self.life = (self.life + 1) & LIFE.1;
         self.sends.end_all();
@@ -129,7 +129,7 @@ impl UdQueuePair {
         self.handle.number()
     }
 
-    /// RESET to ready to send, with all receives posted.
+    /// Moves from reset to ready-to-send, and posts all receives.
     fn start(&mut self) -> io::Result<()> {
         let (port, pkey_index) = self.place;
         let mut attr = blank();
@@ -215,7 +215,7 @@ impl UdQueuePair {
                 self.sends.end(slot);
             }
             if status != Status::SUCCESS {
-                // The first to fail is the cause; the others are flushed for it.
+                // The first failure is the cause; the others were flushed because of it.
                 failed.get_or_insert((is_receive, status));
             } else if is_receive {
                 let mut bytes = vec![0; len.saturating_sub(GRH).min(self.size)];

@@ -15,7 +15,7 @@ struct Lent {
 }
 
 impl Lent {
-    /// `None` where this process may not change it, or the host has not so many left; says so.
+    /// `None`, with a message, if this process may not change it, or the host has not so many left.
     fn with(pages: usize) -> Option<Lent> {
         let lock = locked()?;
         let before: usize = fs::read_to_string(SIZE).ok()?.trim().parse().ok()?;
@@ -78,7 +78,7 @@ fn huge_pages_are_taken_where_they_would_be_filled_but_for_an_eighth() {
     assert_eq!(filled(usize::MAX), None);
 }
 
-/// What is left of a pool where these processes, one after the other, take 17 pages each where they are spared.
+/// Pages that are left of a pool when these processes, one after the other, have taken 17 each if the pool spares them.
 fn left(mut pool: Pool, processes: u32) -> usize {
     for _ in 0..processes {
         pool.available -= if pool.spares(17, processes) { 17 } else { 0 };

@@ -10,7 +10,7 @@ use std::mem::{MaybeUninit, offset_of};
 use std::ptr;
 use sys::ibv_send_flags as Flags;
 
-/// A post that did not happen: the errno of the provider.
+/// The errno with which the provider refused a post.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PostError(pub i32);
 
@@ -22,12 +22,12 @@ impl PostError {
     }
 }
 
-/// How a work request is posted.
+/// Identifier and signalling of a work request.
 #[derive(Debug, Clone, Copy)]
 pub struct Wr {
-    /// Comes back in its completion.
+    /// The identifier in its completion.
     pub id: u64,
-    /// Whether it completes into the queue when it succeeds. One that fails always does.
+    /// Whether its success has a completion. A failure always has one.
     pub signalled: bool,
 }
 
@@ -37,12 +37,12 @@ impl Wr {
     }
 }
 
-/// What a work request does. Sizes in bytes.
+/// The operation of a work request. Sizes in bytes.
 #[derive(Debug, Clone, Copy)]
 pub enum Work<'a> {
     /// A message gathered from one or two spans.
     Send {
-        /// Its bytes: the adapter's from the post to the completion.
+        /// Its bytes, which belong to the adapter from the post to the completion.
         spans: &'a [LocalSpan],
         /// Its immediate data, in host order.
         immediate: u32,
@@ -58,43 +58,43 @@ pub enum Work<'a> {
     },
     /// An RDMA write.
     Write {
-        /// From here.
+        /// Source.
         local: LocalSpan,
-        /// To there.
+        /// Destination.
         remote: RemoteSpan,
     },
     /// An RDMA write of bytes that are copied into the work request.
     WriteInline {
         /// The bytes.
         bytes: InlineSpan<'a>,
-        /// Where they go.
+        /// Destination.
         remote: RemoteSpan,
     },
     /// An RDMA read.
     Read {
-        /// To here.
+        /// Destination.
         local: LocalSpan,
-        /// From there.
+        /// Source.
         remote: RemoteSpan,
     },
     /// An atomic addition to 64 bits.
     FetchAdd {
-        /// Where their old value comes to, 8 bytes.
+        /// Destination of the former value, 8 bytes.
         local: LocalSpan,
         /// The 64 bits.
         remote: RemoteSpan,
-        /// What is added.
+        /// Summand.
         operand: u64,
     },
     /// An atomic compare-and-swap of 64 bits.
     CompareSwap {
-        /// Where their old value comes to, 8 bytes.
+        /// Destination of the former value, 8 bytes.
         local: LocalSpan,
         /// The 64 bits.
         remote: RemoteSpan,
-        /// What they must be.
+        /// Expected value.
         compare: u64,
-        /// What they become then.
+        /// New value.
         swap: u64,
     },
 }
@@ -177,12 +177,12 @@ impl QueuePair {
 
 #[cold]
 fn refused(code: i32) -> PostError {
-    // Some providers answer -1 and set errno.
+    // Some providers return -1 and set errno.
     PostError(if code == -1 { io::Error::last_os_error().raw_os_error().unwrap_or(libc::EIO) } else { code.abs() })
 }
 
 /// A work request in which only the fields of its opcode and the immediate data are set. Clearing the others, most of
-/// 128 bytes, would be a good part of what a post costs.
+/// 128 bytes, would be a good part of the cost of a post.
 ///
 /// Providers read only the fields of the opcode (`ibv_post_send(3)`), with two exceptions. Soft-RoCE and providers that
 /// post by a system call (`ibv_cmd_post_send`: hfi1, ipath) always read `imm_data`: it is set. Soft-RoCE also copies
@@ -190,7 +190,7 @@ fn refused(code: i32) -> PostError {
 /// stays unset. No code of Rust reads unset bytes.
 type Request = MaybeUninit<sys::ibv_send_wr>;
 
-/// All but the flags and what the opcode has.
+/// Fills in all fields but the flags and those of the opcode.
 #[inline]
 fn fill(request: &mut Request, wr: Wr, opcode: u32, spans: &[LocalSpan]) {
     let raw = request.as_mut_ptr();
@@ -215,7 +215,7 @@ fn fill_message(request: &mut Request, wr: Wr, flags: u32, spans: &[LocalSpan], 
     }
 }
 
-/// What a request without immediate data starts with: flags, and 0 for the data.
+/// Like [`fill`], with the flags and 0 as immediate data.
 #[inline]
 fn fill_without_immediate(request: &mut Request, wr: Wr, opcode: u32, flags: u32, spans: &[LocalSpan]) {
     const {

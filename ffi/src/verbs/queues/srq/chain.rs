@@ -10,13 +10,13 @@ use std::ptr::{self, NonNull};
 /// Work requests in a row, each of which names the next, and its one span.
 #[derive(Debug)]
 pub(super) struct Chain {
-    /// Both of a boxed slice of `length`, which is freed in `drop`. Apart, so that one counter steps through both.
+    /// Requests and spans are boxed slices of `length`, freed in `drop`; two, so that one counter steps through both.
     requests: NonNull<sys::ibv_recv_wr>,
     spans: NonNull<LocalSpan>,
     length: usize,
 }
 
-// SAFETY: the raw pointers in the requests point to nothing but requests and spans, which are the chain's own.
+// SAFETY: the raw pointers in the requests point to nothing but requests and spans, which the chain owns.
 unsafe impl Send for Chain {}
 
 impl Chain {
@@ -50,9 +50,9 @@ impl Chain {
         self.spans.as_ptr().wrapping_add(index)
     }
 
-    /// Has `post` post receives into these slots, as many as fit; `id` and `span` give identifiers and memory. `post`
-    /// gets the first request and where to name a refused one, and answers 0 or an errno value. Returns how many were
-    /// posted; if none, fails with that errno, or `EINVAL` for a slot without a span.
+    /// Posts receives into these slots by `post`, as many as fit; `id` and `span` give identifiers and memory. `post`
+    /// gets the first request and a place for the address of a refused one, and returns 0 or an errno value. Returns
+    /// the number of posted ones; if it is 0, fails with that errno, or with `EINVAL` for a slot without a span.
     #[inline]
     pub(super) fn post(
         &mut self,
@@ -70,7 +70,7 @@ impl Chain {
             unsafe { self.span(index).write(span) };
         }
         let Some(last) = count.checked_sub(1) else { return Ok(0) };
-        // The chain ends here for this once.
+        // The chain ends here for this post.
         let last = self.request(last);
         // SAFETY: a request of the chain, which is not posted yet.
         let next = unsafe { ptr::replace(&raw mut (*last).next, ptr::null_mut()) };
@@ -81,7 +81,7 @@ impl Chain {
         if code == 0 { Ok(count) } else { self.posted_before(bad, count, code) }
     }
 
-    /// How many of `count` requests were posted, of which `bad` was not.
+    /// Number of requests that were posted before `bad`, of `count`.
     #[cold]
     fn posted_before(&self, bad: *mut sys::ibv_recv_wr, count: usize, code: i32) -> io::Result<usize> {
         let posted = (1..count).find(|&index| self.request(index) == bad);
@@ -152,7 +152,7 @@ mod tests {
             });
             assert_eq!(posted, Ok(slots.len()));
             assert_eq!(shown, walked(slots));
-            // It may move between posts, as the queue that has it may.
+            // It may move between posts, as its queue may.
             chain = std::hint::black_box(chain);
         }
     }

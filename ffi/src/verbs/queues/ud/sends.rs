@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Slots in flight of a datagram queue pair, and what each needs until its completion. Owned by `ud.rs`. Setup grade;
-//! one thread at a time (`&mut`). Needs no device. Tests: at the end of the file.
+//! Slots in flight of a datagram queue pair, each with the address handle that it needs until its completion. Owned by
+//! `ud.rs`. Setup grade; one thread at a time (`&mut`). Needs no device. Tests: at the end of the file.
 
 use std::sync::Arc;
 
@@ -16,14 +16,14 @@ impl<W> Sends<W> {
         Sends { under_way: (0..depth).map(|_| None).collect(), free: (0..depth).rev().collect() }
     }
 
-    /// Takes a slot for a send that names `way`, and keeps that until [`Self::end`]. `None` while no slot is free.
+    /// Takes a slot for a send that names `way`, which it keeps until [`Self::end`]. `None`: no slot is free.
     pub(super) fn begin(&mut self, way: &Arc<W>) -> Option<u32> {
         let slot = self.free.pop()?;
         self.under_way[slot as usize] = Some(Arc::clone(way));
         Some(slot)
     }
 
-    /// The send of `slot` has completed, or was not posted. A slot that is not under way stays as it is.
+    /// Frees the slot of a send that has completed, or was not posted. Ignores a slot that is not in flight.
     pub(super) fn end(&mut self, slot: u32) {
         let ended = self.under_way.get_mut(slot as usize).and_then(Option::take);
         if ended.is_some() {
