@@ -13,9 +13,9 @@ use ibex_ffi::openmpi::convertor::Convertor;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::LocalSpan;
 
-use super::failures;
-use super::module::{Module, State};
-use super::token::{Record, record};
+use crate::btl::failures;
+use crate::btl::module::{Module, State};
+use crate::btl::token::{Record, record};
 use crate::runtime::device::Port;
 use crate::runtime::guard::fence;
 

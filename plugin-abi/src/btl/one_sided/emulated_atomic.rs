@@ -27,14 +27,14 @@ use ibex_ffi::openmpi::sys;
 
 use super::atomic::{btl_atomic_cswap, btl_atomic_fop};
 use super::atomic_message::{Message, OPERAND, SIZE, Word, done, performed};
-use super::completion::{give_back, operation_done};
-use super::descriptor::pool::Descriptor;
-use super::endpoint::endpoint;
-use super::module::Module;
 use super::operation::{CallbackArguments, Operation};
-use super::send::btl_send;
-use super::watch::{self, Kind, Watched};
-use super::{descriptor, failures};
+use crate::btl::completion::{give_back, operation_done};
+use crate::btl::endpoint::endpoint;
+use crate::btl::failures;
+use crate::btl::module::Module;
+use crate::btl::two_sided::descriptor::{self, pool::Descriptor};
+use crate::btl::two_sided::send::btl_send;
+use crate::btl::watch::{self, Kind, Watched};
 use crate::runtime::device::Port;
 use crate::runtime::guard::fence;
 use crate::runtime::{messages, modex};
@@ -209,7 +209,7 @@ impl Receiver for Asked {
 
 fn answer(module: &Module, request: &Message) {
     let asker = module.enter().map(|mut state| state.port.peer(request.from, request.port));
-    // Takes all that the answer needs first, so that it can be sent once the memory has changed.
+    // Takes the descriptor of the answer first, so that it can be sent once the memory has changed.
     let (Some(asker), Some(taken)) = (asker, take(module)) else {
         return unanswered(module, request, false);
     };

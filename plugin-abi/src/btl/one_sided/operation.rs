@@ -10,7 +10,7 @@ use std::ptr::{NonNull, null_mut};
 
 use ibex_ffi::openmpi::sys;
 
-use super::watch::Watched;
+use crate::btl::watch::Watched;
 use crate::runtime::free_list::{FreeList, Linked};
 
 #[repr(C, align(16))]

@@ -19,10 +19,10 @@ use ibex_ffi::openmpi::sys;
 
 use super::atomic_message::Word;
 use super::emulated_atomic;
-use super::module::Module;
 use super::operation::CallbackArguments;
 use super::rdma::RdmaRequest;
-use super::watch::Kind;
+use crate::btl::module::Module;
+use crate::btl::watch::Kind;
 use crate::runtime::guard::fence;
 use crate::runtime::memory::Registered;
 use crate::runtime::modex;

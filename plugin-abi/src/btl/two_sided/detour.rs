@@ -13,9 +13,9 @@ use engine::transport::{Cause, EndpointId, Failed, Sent, Token, WhenDiverted};
 use ibex_ffi::openmpi::sys;
 
 use super::descriptor::pool::{self, Descriptor};
-use super::module::{self, Module, State};
 use super::send::wait;
-use super::{failures, token};
+use crate::btl::module::{self, Module, State};
+use crate::btl::{failures, token};
 use crate::runtime::device::Port;
 use crate::runtime::failures::tell_but;
 use crate::runtime::guard::fence;
@@ -52,7 +52,7 @@ pub(crate) fn link_changed(module: &Module, is_up: bool) {
 }
 
 /// Ends the diversion of each peer to which no other port has unfinished messages, because ob1 needs the fragments of a
-/// message in order. Messages at a port without a link are not waited for.
+/// message in order. It does not wait for messages at a port without a link.
 fn come_back(module: &Module) {
     let busy = |name| {
         others(module)

@@ -17,9 +17,10 @@ use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::InlineSpan;
 
 use super::descriptor::pool::{Descriptor, Descriptors, bytes, spans};
-use super::endpoint::endpoint;
-use super::module::{INLINE_MAX, Module, State};
-use super::{descriptor, detour, token, watch};
+use super::{descriptor, detour};
+use crate::btl::endpoint::endpoint;
+use crate::btl::module::{INLINE_MAX, Module, State};
+use crate::btl::{token, watch};
 use crate::runtime::device::Port;
 use crate::runtime::guard::fence;
 

@@ -13,11 +13,11 @@ use engine::transport::{EndpointId, Refused, Token};
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::{InlineSpan, LocalSpan, RemoteSpan};
 
-use super::endpoint::endpoint;
-use super::module::{Module, State};
 use super::operation::CallbackArguments;
-use super::watch::{self, Kind, Watched};
-use super::{failures, token};
+use crate::btl::endpoint::endpoint;
+use crate::btl::module::{Module, State};
+use crate::btl::watch::{self, Kind, Watched};
+use crate::btl::{failures, token};
 use crate::runtime::device::Port;
 use crate::runtime::failures::tell;
 use crate::runtime::guard::fence;
@@ -61,7 +61,7 @@ impl RdmaRequest {
             if self.remote_handle.is_null() || !fits(module) {
                 return unfit;
             }
-            // SAFETY: M3, and the caller says what the handles cover; the remote one is not null.
+            // SAFETY: M3, and the caller says which bytes the handles cover; the remote one is not null.
             let ends = unsafe { self.ends() };
             let Some(mut state) = module.enter() else {
                 return sys::OPAL_ERR_OUT_OF_RESOURCE;
@@ -86,7 +86,7 @@ impl RdmaRequest {
         })
     }
 
-    /// [`Self::start`] while a tool listens: records what the operation is, and raises its event outside the port.
+    /// [`Self::start`] while a tool listens: records the kind of operation, and raises its event outside the port.
     ///
     /// # Safety
     /// M1, M3. `ends` are those of this request.

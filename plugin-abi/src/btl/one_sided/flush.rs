@@ -10,10 +10,10 @@ use std::ffi::c_int;
 use engine::events::{self, FlushComplete, FlushStarted};
 use ibex_ffi::openmpi::sys;
 
-use super::endpoint::endpoint;
-use super::module::Module;
-use super::progress::progress_one;
-use super::watch;
+use crate::btl::endpoint::endpoint;
+use crate::btl::module::Module;
+use crate::btl::progress::progress_one;
+use crate::btl::watch;
 use crate::runtime::guard::{self, fence};
 use crate::runtime::idle::Idle;
 use crate::runtime::watch::SAFETY;
@@ -33,7 +33,7 @@ pub(crate) unsafe extern "C" fn btl_flush(
 #[inline(always)]
 fn wait(module: &Module) -> c_int {
     if module.is_others_turn() {
-        // SAFETY: nothing is entered, so what progress calls back may enter any port.
+        // SAFETY: nothing is entered, so callbacks of progress may enter any port.
         unsafe { sys::opal_progress() };
     }
     let mut idle = Idle::new();
