@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The processor's time stamp counter, and the monotonic clock as a number. The caller must prove that the counter is
-//! usable as a clock (the engine's `events/clock.rs`). Path: hot (one instruction). Threads: any. Tests: the engine's.
+//! usable as a clock (`src/events/sources/clock.rs`). Path: hot (one instruction). Threads: any. Tests: the engine's.
 
 /// Whether there is one. Miri, which interprets tests, has none.
 pub const HAS_COUNTER: bool = cfg!(all(target_arch = "x86_64", not(miri)));

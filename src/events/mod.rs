@@ -1,75 +1,60 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The event engine: delivers ibex's events to tools. It knows no MPI; PERUSE and `MPI_T` are translations of it.
 //!
-//! A *type* ([`TABLE`]) has typed elements; an event is an [`EventInstance`] of fixed size. A *source* is one control
-//! flow with one clock: a thread with the host's ([`HostClock`]), or a port with the adapter's. A *registration*
-//! ([`Registration`]) gets the events of one type by up to four callbacks, one per level ([`Safety`]).
+//! A *type* (`types/`) has typed elements; an event is an [`EventInstance`] of fixed size. A *source* (`sources/`) is
+//! one control flow with one clock: a thread with the host's ([`HostClock`]), or a port with the adapter's. A
+//! *registration* (`registrations/`) gets the events of one type by up to four callbacks, one per level ([`Safety`]).
 //!
 //! A *site* is a place in ibex that may raise an event. It tests one word (`interest_mask.rs`). If a tool listens, ibex
-//! stamps the event, enters a delivery (`quiescence.rs`), walks the registrations (`registry.rs`), and calls or buffers
-//! (`ring.rs`). No lock is held while a callback runs, so it may register, free (itself too), read, or raise; the
-//! events that it raises are delivered after it, in order. [`stage`] raises where ibex holds a lock; [`progress`]
-//! delivers such events, as do [`deliver_pending`] and [`flush()`] in a tool's own call. The PML raises the matching
-//! events (`matching_table.rs`) without these steps (`direct.rs`).
+//! stamps the event (`raise.rs`) and delivers it (`delivery/`): it walks the registrations, and calls or buffers. No
+//! lock is held while a callback runs, so it may register, free (itself too), read, or raise; ibex delivers the events
+//! that it raises after it, in order. [`stage`] raises where ibex holds a lock; [`progress`] delivers such events, as
+//! do [`deliver_pending`] and [`flush()`] in a tool's own call. The PML raises the matching events
+//! (`types/matching_table.rs`) without these steps (`delivery/direct.rs`).
 //!
-//! Path: each file's; nothing registered: one load, one branch. Threads: any. Tests: `tests/`, models under loom.
+//! Path: each file's; nothing registered: one load, one branch. Threads: any. Paths in the folders' comments begin at
+//! their own folder or here. Tests: `tests/`, models under loom.
 
-mod clock;
-mod clock_correlation;
-mod deliver;
-mod direct;
-mod drain;
-mod elements;
-mod event_type;
-mod free;
-mod instance;
+mod delivery;
 mod interest_mask;
-mod matching_table;
 #[cfg(all(test, loom))]
 #[path = "tests/models.rs"]
 mod models;
-mod page;
-mod port_source;
-mod quiescence;
 mod raise;
-mod registration;
-mod registry;
-mod reorder_buffer;
-mod ring;
-mod source;
+mod registrations;
+mod sources;
 mod sync;
-mod table;
 #[cfg(all(test, not(loom)))]
 mod tests;
-mod thread;
-mod unwrap;
+mod types;
 
-pub use clock::{HostClock, HostTimestamp, host_timestamp};
-pub use clock_correlation::{ClockSample, ConvertedTimestamp};
-pub use deliver::{
+pub use delivery::deliver::{
     begin_batch, catch_up, catch_up_all, deliver, deliver_due, deliver_pending, end_batch, flush, progress,
     wait_for_callbacks,
 };
-pub use direct::{
+pub use delivery::direct::{
     call, count_told_again, has_threads, is_within, keep, keep_quickly, matching_source, raising_threads, set_threads,
     stamp,
 };
-pub use event_type::{Element, ElementType, EventType, Safety, StampedBy, TypeId, Value, WORDS, Words};
-pub use free::{free, free_by_tool};
-pub use instance::EventInstance;
+pub use delivery::thread::{is_delivering, this_thread};
 pub(crate) use interest_mask::ordered_interest;
 pub use interest_mask::{InterestMask, has_interest, interest, is_idle, is_nearly_full};
-pub use matching_table::{MATCHING_TYPES, MatchingEvent, PROTOCOL, ProtocolEvent};
-pub use page::markdown;
-pub use port_source::{PolledBatch, PortClock, ReadClock};
 pub use raise::{EventGroup, raise, stage};
-pub use registration::{Callback, DroppedCallback, FreeCallback, Options, Registration, RegistrationId};
-pub use registry::{AlreadyFreed, all, find, register, set_active, set_callback, set_dropped};
-pub use source::{
+pub use registrations::free::{free, free_by_tool};
+pub use registrations::registration::{Callback, DroppedCallback, FreeCallback, Options, Registration, RegistrationId};
+pub use registrations::registry::{AlreadyFreed, all, find, register, set_active, set_callback, set_dropped};
+pub use sources::clock::{HostClock, HostTimestamp, host_timestamp};
+pub use sources::clock_correlation::{ClockSample, ConvertedTimestamp};
+pub use sources::port_source::{PolledBatch, PortClock, ReadClock};
+pub use sources::source::{
     Counts, SOURCES, SourceId, SourceInfo, count as source_count, counts, info as source_info, timestamp,
 };
-pub use table::*;
-pub use thread::{is_delivering, this_thread};
+use sources::{port_source, source};
+pub use types::event_type::{Element, ElementType, EventType, Safety, StampedBy, TypeId, Value, WORDS, Words};
+pub use types::instance::EventInstance;
+pub use types::matching_table::{MATCHING_TYPES, MatchingEvent, PROTOCOL, ProtocolEvent};
+pub use types::page::markdown;
+pub use types::table::*;
 
 /// Finds a type by its name without the prefix `ibex_`.
 #[must_use]
@@ -95,7 +80,7 @@ pub fn open_unstamped_port(name: &str, gid: [u8; 16]) {
 
 /// Closes a port: delivers the events that its source holds, and reads its clock no more. Not within a callback.
 pub fn close_port(source: SourceId, safety: Safety) {
-    deliver::deliver_port_all(source, safety);
+    delivery::deliver::deliver_port_all(source, safety);
     if let Some(port) = source.source().port() {
         port_source::untrack_clock(source);
         port.close();

@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Raises events: the functions that sites call, up to the thread (`thread.rs`) or the port (`port_source.rs`). Use
+//! Raises events: the functions that sites call, up to the thread (`delivery/thread.rs`) or the source of the port. Use
 //! [`raise`] where callbacks may run, [`stage`] where a lock is held; for adapter-stamped events
 //! [`EventGroup::raise_stamped`] and [`EventGroup::stage_seen`], which deliver an event immediately, in the polling
 //! thread, to registrations for immediate delivery, and in the order of the port's source to all others.
 //!
-//! Path: hot while a tool listens; no lock but the port's. Threads: any. Tests: `tests/raise.rs`, `tests/ports.rs`.
+//! Path: hot while a tool listens; no lock but the port's. Threads: any. Tests: `tests/raise.rs`, `tests/sources/`.
 
 use arrayvec::ArrayVec;
 
-use super::clock::{HostTimestamp, host_timestamp};
-use super::deliver;
-use super::event_type::{Safety, TypeId};
-use super::free::finish_freed_in;
-use super::instance::{EventInstance, GROUP_MAX};
-use super::interest_mask::{self, InterestMask, interest};
-use super::registration::Recipients;
-use super::reorder_buffer::Refused;
-use super::source::SourceId;
-use super::table::Payload;
-use super::thread::{drop_instance, with};
+use super::delivery::deliver;
+use super::delivery::thread::{drop_instance, with};
+use super::interest_mask;
+use super::registrations::free::finish_freed_in;
+use super::registrations::registration::Recipients;
+use super::sources::reorder_buffer::Refused;
+use super::types::instance::GROUP_MAX;
+use super::{EventInstance, HostTimestamp, InterestMask, Payload, Safety, SourceId, TypeId, host_timestamp, interest};
 
 /// Events with one timestamp: one clock reading, delivered one after the other. Made and raised at once.
 #[derive(Debug)]

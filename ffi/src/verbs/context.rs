@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// The names of the RDMA devices of this machine.
 ///
 /// # Errors
-/// What `ibv_get_device_list(3)` gives: `ENOSYS` where the kernel has no RDMA support, `EPERM` without permission.
+/// As `ibv_get_device_list(3)`: `ENOSYS` if the kernel has no RDMA support, `EPERM` without permission.
 pub fn devices() -> io::Result<Vec<String>> {
     // SAFETY: an entry of the live list.
     with_devices(|list| list.iter().map(|device| unsafe { device_name(*device) }).collect())
@@ -35,7 +35,7 @@ fn with_devices<T>(call: impl FnOnce(&[*mut sys::ibv_device]) -> T) -> io::Resul
     Ok(result)
 }
 
-/// Used GID entries of a device that are asked for at once; where a device has more, they are asked for one by one.
+/// Most GID entries that one query returns; the entries of a device that uses more are queried one by one.
 const MOST_GIDS: usize = 4096;
 
 /// An opened device (`struct ibv_context`).
@@ -45,7 +45,7 @@ pub struct Context {
     sysfs: String,
 }
 
-/// What the engine needs of `struct ibv_device_attr`.
+/// The fields of `struct ibv_device_attr` that the engine needs.
 #[derive(Debug, Clone, Copy)]
 pub struct DeviceAttributes {
     /// Vendor and part, for messages.
@@ -66,7 +66,7 @@ pub struct DeviceAttributes {
     pub atomic_cap: u32,
 }
 
-/// What the engine needs of `struct ibv_port_attr`.
+/// The fields of `struct ibv_port_attr` that the engine needs.
 #[derive(Debug, Clone, Copy)]
 pub struct PortAttributes {
     /// `IBV_PORT_*`: 1 down, 2 initialising, 3 armed, 4 active.
@@ -96,7 +96,7 @@ pub struct GidEntry {
     pub gid: [u8; 16],
     /// `IBV_GID_TYPE_*`: 0 InfiniBand, 1 RoCE v1, 2 RoCE v2.
     pub kind: u32,
-    /// Interface index of the network device behind it; 0 where there is none.
+    /// Interface index of the network device behind it; 0 if there is none.
     pub interface: u32,
 }
 
@@ -105,7 +105,7 @@ pub struct GidEntry {
 pub struct Clock {
     /// Its rate.
     pub ticks_per_second: u64,
-    /// How many low bits of a stamp count.
+    /// Number of low bits of a timestamp that count.
     pub bits: u32,
 }
 
@@ -114,7 +114,7 @@ pub struct Clock {
 pub struct AsyncEvent {
     /// `IBV_EVENT_*`; some are in [`super::async_event`].
     pub kind: u32,
-    /// The port it is about, where it is about a port; else 0.
+    /// The port that it concerns; 0 if it concerns none.
     pub port: u8,
 }
 
@@ -122,7 +122,7 @@ impl Context {
     /// Opens a device by its name. Asynchronous events are made non-blocking to read.
     ///
     /// # Errors
-    /// `ENODEV` where no device has that name; else as `ibv_open_device(3)` (`EACCES` of `/dev/infiniband/uverbs*`).
+    /// `ENODEV` if no device has that name; else as `ibv_open_device(3)` (`EACCES` of `/dev/infiniband/uverbs*`).
     pub fn open(name: &str) -> io::Result<Arc<Context>> {
         let opened = with_devices(|list| {
             // SAFETY: an entry of the live list.
@@ -157,7 +157,7 @@ impl Context {
         &self.sysfs
     }
 
-    /// Whether its work is done by the kernel on the host's processors (soft-RoCE), not by an adapter. Reads sysfs.
+    /// Whether the kernel does its work on the host's processors (soft-RoCE). Reads sysfs.
     #[must_use]
     pub fn is_software(&self) -> bool {
         // `Documentation/ABI/stable/sysfs-class-infiniband`: a link to the device. A software device has no bus.
@@ -202,7 +202,7 @@ impl Context {
         })
     }
 
-    /// The clock with which the adapter stamps completions (`ibv_query_device_ex(3)`); `None` where it does not.
+    /// The clock with which the adapter stamps completions (`ibv_query_device_ex(3)`); `None` if it does not.
     #[must_use]
     pub fn clock(&self) -> Option<Clock> {
         let attributes = extended::attributes(self)?;
@@ -212,7 +212,7 @@ impl Context {
         (ticks_per_second > 0 && bits > 0).then_some(Clock { ticks_per_second, bits })
     }
 
-    /// What the adapter's clock shows, raw ticks; `None` where it cannot be asked. May be a system call.
+    /// The present time of the adapter's clock, raw ticks; `None` if it cannot be read. May be a system call.
     #[must_use]
     pub fn raw_clock(&self) -> Option<u64> {
         extended::raw_clock(self).ok()
@@ -221,7 +221,7 @@ impl Context {
     /// Asks for the attributes of port `port`, numbered from 1 (`ibv_query_port(3)`).
     ///
     /// # Errors
-    /// The errno of the verb; `EINVAL` for a port that is not there.
+    /// The errno of the verb; `EINVAL` for a port that does not exist.
     pub fn port(&self, port: u8) -> io::Result<PortAttributes> {
         let mut raw = sys::ibv_port_attr::default();
         // SAFETY: R4; the library writes its own `ibv_port_attr`, which only ever grew: it fits in the bindings'.
@@ -253,7 +253,7 @@ impl Context {
         }
     }
 
-    /// The entry of port `port`'s GID table at `index`, or `None` where it is empty.
+    /// The entry of port `port`'s GID table at `index`; `None` if it is empty.
     #[must_use]
     pub fn gid(&self, port: u8, index: u32) -> Option<GidEntry> {
         let mut raw = sys::ibv_gid_entry::default();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Functions that libibverbs has only inline, over `struct verbs_context`: extended attributes, queues and values. That
-//! structure lies before every context and grows at its front, so its end is laid out here; an older library has a
+//! structure lies before every context and grows at its front, so this file lays out its end; an older library has a
 //! smaller `sz`, the oldest has none (`infiniband/verbs.h`, `verbs_get_ctx_op`). Called by `context.rs` and `cq.rs`.
 //! Setup grade, but for [`raw_clock`]. Threads: any (R4). Tests: `hw-tests`.
 
@@ -33,7 +33,7 @@ struct VerbsContext {
     context: sys::ibv_context,
 }
 
-/// The operation at `offset` of the structure before `context`; `None` where this library, or the provider, has none.
+/// The operation at `offset` of the structure before `context`; `None` if this library or the provider lacks it.
 ///
 /// # Safety
 /// `T` is the type of the field there.
@@ -52,11 +52,11 @@ unsafe fn operation<T: Copy>(context: &Context, offset: usize) -> Option<T> {
     if size < size_of::<VerbsContext>() - offset {
         return None;
     }
-    // SAFETY: it is so large that it has the field.
+    // SAFETY: it is large enough to have the field.
     unsafe { field(offset).cast::<Option<T>>().read() }
 }
 
-/// The device's extended attributes (`ibv_query_device_ex(3)`); `None` where there are none.
+/// The device's extended attributes (`ibv_query_device_ex(3)`); `None` if there are none.
 pub(super) fn attributes(context: &Context) -> Option<sys::ibv_device_attr_ex> {
     // SAFETY: the type is that of the field.
     let query: QueryDevice = unsafe { operation(context, offset_of!(VerbsContext, query_device_ex)) }?;

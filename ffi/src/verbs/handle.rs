@@ -36,7 +36,7 @@ objects! {
     ibv_ah: ibv_destroy_ah;
 }
 
-/// Owner of an object. `K` keeps alive what the object was made from.
+/// Owner of an object. `K` keeps alive the objects from which it was made.
 pub(super) struct Handle<T: Object, K = ()> {
     raw: NonNull<T>,
     _keep: K,

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Safe verbs: objects that own their verbs resources, and posts and completions without overhead. Called by the
-//! engine, plugin-abi and the command. The rules that every unsafe block of this module refers to, for memory:
+//! Safe verbs: objects that own their verbs resources, and posts and completions without overhead. Devices and handles
+//! are here, registered memory in `memory/`, queues in `queues/`. Called by the engine, plugin-abi and the command. The
+//! rules that every unsafe block of this module refers to, for memory:
 //!
 //! - **R1** No Rust reference is ever made to bytes an adapter may touch, but one to an atomic for the length of an
-//!   access. What the adapter does to memory counts as atomic accesses.
+//!   access. The adapter's accesses count as atomic.
 //! - **R2** Such bytes belong to the device from the post of a work request until its completion. Where only the
-//!   engine's books say which these are, ffi accesses them atomically (`slots.rs`): a wrong book garbles a message.
+//!   engine's records name them, ffi accesses them atomically (`memory/slots.rs`): a wrong record garbles a message.
 //! - **R3** A registration outlives every work request that names it. Memory of ibex's own belongs to its protection
 //!   domain, which every queue holds; for other memory it is the promise with which a [`LocalSpan`] is made.
 //!
@@ -15,45 +16,33 @@
 //!   an `Arc` to everything that the object was made from (context, protection domain, queues). Any thread may use a
 //!   handle (the verbs manual pages: all verbs are thread safe). Failures of destroy verbs in `Drop` are ignored.
 
-mod arena;
-mod completion;
 mod context;
-mod cq;
-mod domain;
 mod extended;
-mod fork;
 mod handle;
-mod mapping;
-mod pages;
-mod qp;
+mod memory;
 mod queues;
-mod registration;
-mod slots;
-mod srq;
-mod stamped;
 mod status;
 mod sys;
-mod ud;
 
-pub use arena::Arena;
-pub use completion::WorkCompletion;
 pub use context::{AsyncEvent, Clock, Context, DeviceAttributes, GidEntry, PortAttributes, devices};
-pub use cq::CompletionQueue;
-pub use domain::{InlineSpan, LocalSpan, MemoryRegion, ProtectionDomain, RemoteSpan};
-pub use fork::{ForkStatus, fork_init, fork_status};
-pub use pages::{HugePages, PageKind};
-pub use qp::{Path, PostError, QueuePair, QueuePairLimits, Reception, Transition, Work, Wr};
+pub use memory::arena::Arena;
+pub use memory::domain::{InlineSpan, LocalSpan, MemoryRegion, ProtectionDomain, RemoteSpan};
+pub use memory::fork::{ForkStatus, fork_init, fork_status};
+pub use memory::pages::{HugePages, PageKind};
+pub use memory::registration::Access;
+pub use queues::completion::WorkCompletion;
+pub use queues::cq::CompletionQueue;
+pub use queues::qp::{Path, PostError, QueuePair, QueuePairLimits, Reception, Transition, Work, Wr};
+pub use queues::srq::SharedReceiveQueue;
+pub use queues::ud::{AddressHandle, UdQueuePair};
 pub use queues::{CompletesWork, TakesWork};
-pub use registration::Access;
-pub use srq::SharedReceiveQueue;
 pub use status::{Status, event_name};
-pub use ud::{AddressHandle, UdQueuePair};
 
 use std::io;
 
 /// Link layers (`IBV_LINK_LAYER_*`).
 pub mod link_layer {
-    /// Not said; means InfiniBand on old kernels.
+    /// Not specified: InfiniBand on old kernels.
     pub const UNSPECIFIED: u8 = 0;
     /// InfiniBand: LID addressing.
     pub const INFINIBAND: u8 = 1;
@@ -83,26 +72,26 @@ pub mod async_event {
     pub const SRQ_ERR: u32 = sys::IBV_EVENT_SRQ_ERR;
 }
 
-/// What atomics of an adapter are atomic with (`enum ibv_atomic_cap`); other values: also with the processors'.
+/// Accesses with which an adapter's atomics are atomic (`enum ibv_atomic_cap`); other values: the processors', too.
 pub mod atomic_cap {
     use super::sys;
 
-    /// It has none.
+    /// The adapter has no atomics.
     pub const NONE: u32 = sys::IBV_ATOMIC_NONE;
-    /// Those of the other queue pairs of the adapter.
+    /// Atomics of other queue pairs of the adapter.
     pub const ADAPTER: u32 = sys::IBV_ATOMIC_HCA;
 }
 
-/// The error where the library, the provider or the adapter has no such operation.
+/// The error of an operation that the library, the provider or the adapter lacks.
 fn unsupported() -> io::Error {
     io::Error::from_raw_os_error(libc::EOPNOTSUPP)
 }
 
-/// Turns the return value of a verb that answers 0 or an errno value into a result.
+/// Converts the return value of a verb, 0 or an errno value, to a result.
 fn errno(code: i32) -> io::Result<()> {
     match code {
         0 => Ok(()),
-        // Some providers answer -1 and set errno; most answer the errno itself.
+        // Some providers return -1 and set errno; most return the errno itself.
         -1 => Err(io::Error::last_os_error()),
         code => Err(io::Error::from_raw_os_error(code.abs())),
     }

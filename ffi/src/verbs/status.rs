@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Completion statuses and asynchronous events, as integers with names (`enum ibv_wc_status`, `enum ibv_event_type` of
-//! `infiniband/verbs.h`; IBTA volume 1, 11.6.2). Used where something failed; never hot.
+//! `infiniband/verbs.h`; IBTA volume 1, 11.6.2). Used after failures; never hot.
 
 use std::fmt;
 
@@ -10,18 +10,18 @@ use std::fmt;
 pub struct Status(pub u32);
 
 impl Status {
-    /// The work request did what it was asked.
+    /// The work request succeeded.
     pub const SUCCESS: Status = Status(0);
     /// The queue pair was in the error state: nothing was sent.
     pub const FLUSHED: Status = Status(5);
     /// The peer's adapter refused the access: wrong remote key, bounds or rights.
     pub const REMOTE_ACCESS: Status = Status(10);
-    /// The peer did not acknowledge in all the tries allowed.
+    /// The peer did not acknowledge within the permitted tries.
     pub const RETRY_EXCEEDED: Status = Status(12);
-    /// The peer had no receive posted in all the tries allowed.
+    /// The peer had no receive posted within the permitted tries.
     pub const RNR_RETRY_EXCEEDED: Status = Status(13);
 
-    /// The name the header gives it, without its prefix.
+    /// Its name in the header, without the prefix.
     #[must_use]
     pub fn name(self) -> &'static str {
         const NAMES: [&str; 24] = [
@@ -53,7 +53,7 @@ impl Status {
         NAMES.get(self.0 as usize).copied().unwrap_or("unknown")
     }
 
-    /// What it means for the one who runs the program, and what to do.
+    /// Its meaning for the user, and the remedy.
     #[must_use]
     pub fn advice(self) -> &'static str {
         match self {
@@ -129,7 +129,7 @@ mod tests {
         assert_eq!(Status(sys::ibv_wc_status::IBV_WC_TM_RNDV_INCOMPLETE).name(), "TM_RNDV_INCOMPLETE");
         assert_eq!(event_name(sys::IBV_EVENT_PORT_ERR), "PORT_ERR");
         assert_eq!(event_name(sys::IBV_EVENT_WQ_FATAL), "WQ_FATAL");
-        // One that no header knows is shown with its number.
+        // A status that no header knows is shown with its number.
         assert_eq!(Status(77).to_string(), "IBV_WC_unknown (77)");
     }
 }

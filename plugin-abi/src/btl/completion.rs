@@ -10,11 +10,11 @@ use std::ptr::null_mut;
 use engine::transport::{Batch, Completion, EndpointId, Failed};
 use ibex_ffi::openmpi::sys;
 
-use super::descriptor::pool::{Descriptor, take_registration};
-use super::detour::{self, Again};
 use super::module::Module;
-use super::operation::Operation;
+use super::one_sided::operation::Operation;
 use super::token::{Record, record};
+use super::two_sided::descriptor::pool::{Descriptor, take_registration};
+use super::two_sided::detour::{self, Again};
 use super::{failures, watch};
 use crate::runtime::operation_chain::{Link, OperationChain};
 
@@ -76,7 +76,7 @@ pub(crate) fn handle_non_message<const WATCHED: bool>(
 #[cold]
 #[inline(never)]
 unsafe fn not_sent(module: &Module, descriptor: *mut Descriptor, to: EndpointId, failed: Failed) -> Option<c_int> {
-    // SAFETY: M2, M3: the engine has given it back; what was posted is not sent again.
+    // SAFETY: M2, M3: the engine has given it back; a posted message is not sent again.
     match unsafe { detour::again(module, to, descriptor, failed) } {
         Again::UnderWay => return None,
         Again::Sent => return Some(sys::OPAL_SUCCESS),

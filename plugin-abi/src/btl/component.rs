@@ -14,8 +14,9 @@ use ibex_ffi::openmpi::{sys, variable};
 
 use super::functions::template;
 use super::module::{self, Module};
+use super::one_sided::emulated_atomic;
 use super::progress::{self, btl_progress};
-use super::{emulated_atomic, settings};
+use super::settings;
 use crate::runtime::component::{DATA, Shown, names_ibex, version};
 use crate::runtime::guard::{self, fence};
 use crate::runtime::ports::{self, Request};

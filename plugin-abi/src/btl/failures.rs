@@ -11,8 +11,8 @@ use engine::transport::{EndpointId, Failed};
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
-use super::detour;
 use super::module::Module;
+use super::two_sided::detour;
 use crate::runtime::{failures, guard, messages, modex};
 
 /// Prints the reason of a failed request, and returns the code for its callback.

@@ -11,7 +11,9 @@ use ibex_ffi::openmpi::sys;
 
 use super::endpoint::endpoint;
 use super::module::{self, Module};
-use super::{atomic, descriptor, detour, flush, procs, rdma, send};
+use super::one_sided::{atomic, flush, rdma};
+use super::procs;
+use super::two_sided::{descriptor, detour, send};
 use crate::runtime::guard::fence;
 use crate::runtime::memory::{HANDLE_SIZE, Registered};
 use crate::runtime::messages;

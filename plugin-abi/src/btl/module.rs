@@ -15,9 +15,9 @@ use engine::tunables::Tunables;
 use ibex_ffi::openmpi::release::REMOTE_COMPLETION;
 use ibex_ffi::openmpi::sys;
 
-use super::descriptor::pool::Descriptors;
 use super::endpoint::EndpointRange;
-use super::operation::Operations;
+use super::one_sided::operation::Operations;
+use super::two_sided::descriptor::pool::Descriptors;
 use crate::runtime::device::{Memory, Port};
 use crate::runtime::exclusive::{Entered, Exclusive};
 use crate::runtime::frame::Frames;
@@ -84,7 +84,7 @@ pub(crate) const FLAGS: u32 = sys::MCA_BTL_FLAGS_SEND
     | sys::MCA_BTL_FLAGS_ATOMIC_FOPS;
 
 /// Number of flushes that poll only their port, between two that call `opal_progress`: a program may call nothing but
-/// flush, while other processes wait for what only `opal_progress` moves.
+/// flush, while other processes wait for messages that only `opal_progress` moves.
 const FLUSHES: u32 = 31;
 
 /// Largest read in bytes for a software adapter: reads of this size, by default 4 at a time, stay in the processor's

@@ -6,8 +6,8 @@ use std::ptr::NonNull;
 
 use engine::transport::Token;
 
-use super::descriptor::pool::Descriptor;
-use super::operation::Operation;
+use super::one_sided::operation::Operation;
+use super::two_sided::descriptor::pool::Descriptor;
 use crate::runtime::token::{self, Face, OPERATION, RecordKind};
 
 const DESCRIPTOR: RecordKind = RecordKind::new(Face::Btl, 0);
@@ -41,7 +41,7 @@ pub(crate) fn record(token: Token) -> Option<Record> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::btl::operation::Operations;
+    use crate::btl::one_sided::operation::Operations;
 
     #[test]
     fn the_number_of_a_watched_operation_does_not_change_which_record_it_is() {

@@ -4,22 +4,16 @@
 //! There is one engine per process, so a test that registers first takes [`alone`]: one such test at a time, beginning
 //! without registrations. Other threads of the test process may exist, so callbacks are registered as thread-safe.
 
-mod buffers;
-mod clock_correlation;
-mod direct;
-mod flush;
+mod delivery;
 mod free;
 mod held_up;
-mod order;
-mod ports;
 mod raise;
 mod registrations;
-mod reorder_buffer;
+mod sources;
 mod table;
 mod threads;
-mod unwrap;
 
-use crate::events::deliver::deliver_counted;
+use crate::events::delivery::deliver::deliver_counted;
 use crate::events::*;
 use std::collections::HashMap;
 use std::sync::mpsc::{Receiver, Sender, channel};

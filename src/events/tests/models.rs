@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Loom's models of the concurrent parts: every interleaving of a few steps of the buffer and of the grace period.
 
-use crate::events::event_type::TypeId;
-use crate::events::event_type::WORDS;
-use crate::events::instance::EventInstance;
-use crate::events::quiescence::{DeliveringThreads, DeliveryCounter};
-use crate::events::ring::Ring;
-use crate::events::source::SourceId;
+use crate::events::delivery::quiescence::{DeliveringThreads, DeliveryCounter};
+use crate::events::registrations::ring::Ring;
+use crate::events::{EventInstance, SourceId, TypeId, WORDS};
 use loom::sync::Arc;
 use loom::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use loom::thread;

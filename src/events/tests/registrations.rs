@@ -2,7 +2,7 @@
 //! Registrations: which of them gets an event, by which callback.
 
 use super::*;
-use crate::events::registration::Callbacks;
+use crate::events::registrations::registration::Callbacks;
 
 #[test]
 fn a_site_is_active_exactly_while_a_callback_listens() {

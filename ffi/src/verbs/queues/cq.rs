@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Completion queues. Polled by the engine, hot: one indirect call into the provider. The array polled into lives in
+//! the queue, so that an empty poll writes nothing. One thread at a time (`&mut`). Tests: `hw-tests`.
+
+use super::stamped::{self, Reader};
+use crate::verbs::handle::Handle;
+use crate::verbs::{CompletesWork, Context, WorkCompletion, extended, sys, unsupported};
+use std::io;
+use std::ptr;
+use std::sync::Arc;
+
+type PollCq = unsafe extern "C" fn(*mut sys::ibv_cq, i32, *mut sys::ibv_wc) -> i32;
+
+/// A completion queue (`ibv_create_cq(3)`) without a completion channel: it is polled.
+///
+/// Completions lie in the queue's own array, so that none of them can be looked at after the next poll:
+///
+/// ```compile_fail,E0499
+/// # use ibex_ffi::verbs::CompletesWork as _;
+/// # fn look(queue: &mut ibex_ffi::verbs::CompletionQueue) -> std::io::Result<()> {
+/// let first = queue.poll()?;
+/// let second = queue.poll()?;
+/// println!("{first:?} {second:?}");
+/// # Ok(())
+/// # }
+/// ```
+///
+/// ```
+/// # use ibex_ffi::verbs::CompletesWork as _;
+/// # fn look(queue: &mut ibex_ffi::verbs::CompletionQueue) -> std::io::Result<()> {
+/// println!("{:?}", queue.poll()?);
+/// println!("{:?}", queue.poll()?);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Debug)]
+pub struct CompletionQueue {
+    handle: Arc<CqHandle>,
+    poll: PollCq,
+    completions: Box<[WorkCompletion]>,
+    stamped: Option<Stamped>,
+}
+
+#[derive(Debug)]
+struct Stamped {
+    reader: Reader,
+    stamps: Box<[u64]>,
+}
+
+/// The verbs object, shared with the queue pairs that complete into it.
+pub(super) type CqHandle = Handle<sys::ibv_cq, Arc<Context>>;
+
+impl CompletionQueue {
+    /// Creates a queue for at least `entries` completions, from which at most `batch` are taken at a time.
+    ///
+    /// # Errors
+    /// The errno of the verb: `EINVAL` beyond the device's `max_cqe`, `ENOMEM`.
+    pub fn new(context: &Arc<Context>, entries: u32, batch: usize) -> io::Result<Self> {
+        // SAFETY: the context is open (R4); no channel and no cookie are given.
+        let raw = unsafe { sys::ibv_create_cq(context.raw(), entries as i32, ptr::null_mut(), ptr::null_mut(), 0) };
+        // SAFETY: R4: the verb has just made it from `context`, which the handle keeps alive.
+        Self::over(context, unsafe { Handle::new(raw, Arc::clone(context)) }?, batch)
+    }
+
+    /// Like [`Self::new`]; its completions can also be read with the adapter's timestamps ([`Self::poll_stamped`]).
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` if the adapter does not stamp completions; else as [`Self::new`].
+    pub fn stamping(context: &Arc<Context>, entries: u32, batch: usize) -> io::Result<Self> {
+        let raw = extended::completion_queue(context, entries, stamped::FLAGS)?;
+        // An extended queue begins as a plain one does (`ibv_cq_ex_to_cq`).
+        // SAFETY: R4: the verb has just made it from `context`, which the handle keeps alive.
+        let handle = unsafe { Handle::new(raw.cast(), Arc::clone(context)) }?;
+        let mut queue = Self::over(context, handle, batch)?;
+        // SAFETY: just made, with those flags.
+        let reader = unsafe { Reader::new(raw) }.ok_or_else(unsupported)?;
+        queue.stamped = Some(Stamped { reader, stamps: vec![0; batch].into_boxed_slice() });
+        Ok(queue)
+    }
+
+    fn over(context: &Arc<Context>, handle: CqHandle, batch: usize) -> io::Result<Self> {
+        let poll = context.operations().poll_cq.ok_or_else(unsupported)?;
+        let completions = vec![WorkCompletion::blank(); batch].into_boxed_slice();
+        Ok(Self { handle: Arc::new(handle), poll, completions, stamped: None })
+    }
+
+    pub(super) fn handle(&self) -> &Arc<CqHandle> {
+        &self.handle
+    }
+
+    /// Whether its completions can be read with timestamps.
+    #[must_use]
+    pub fn can_stamp(&self) -> bool {
+        self.stamped.is_some()
+    }
+}
+
+impl CompletesWork for CompletionQueue {
+    fn capacity(&self) -> u32 {
+        // SAFETY: R4, the queue is live; the field is set when it is created.
+        unsafe { (*self.handle.raw()).cqe }.max(0) as u32
+    }
+
+    #[inline]
+    fn batch(&self) -> usize {
+        self.completions.len()
+    }
+
+    #[inline]
+    fn poll(&mut self) -> io::Result<&[WorkCompletion]> {
+        let room = self.completions.len() as i32;
+        // SAFETY: R4; the array has `room` entries, and `WorkCompletion` is transparent over `ibv_wc`.
+        let taken = unsafe { (self.poll)(self.handle.raw(), room, self.completions.as_mut_ptr().cast()) };
+        // A number that is negative or exceeds the room is past the end.
+        self.completions.get(..taken as usize).ok_or_else(broken)
+    }
+
+    #[inline(never)]
+    fn poll_stamped(&mut self) -> io::Result<(&[WorkCompletion], &[u64])> {
+        let stamped = self.stamped.as_mut().ok_or_else(unsupported)?;
+        let queue = self.handle.raw().cast::<sys::ibv_cq_ex>();
+        // SAFETY: the queue is live (R4), the one that the reader was made from, and `&mut self` keeps others away.
+        let taken = unsafe { stamped.reader.read(queue, &mut self.completions, &mut stamped.stamps) }?;
+        Ok((&self.completions[..taken], &stamped.stamps[..taken]))
+    }
+}
+
+#[cold]
+fn broken() -> io::Error {
+    io::Error::from_raw_os_error(libc::EIO)
+}

@@ -1,0 +1,313 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The source of a port whose adapter stamps completions. Extends each completion's timestamp beyond the adapter's mask
+//! (`unwrap.rs`), holds its event until it is due (`reorder_buffer.rs`), and delivers due events in one thread at a
+//! time, the first that calls [`PortSource::deliver`]; other threads leave their events to it. An event is due once the
+//! events of all completions polled with or before it are raised ([`PortSource::begin_batch`]). Also correlates the
+//! adapter's clock with the host's (`clock_correlation.rs`). Timestamps are never converted.
+//!
+//! Path: [`PortSource::submit`] hot while a tool listens; its lock is never held while a callback runs. Threads: any.
+//! Units: the adapter's ticks. Tests: `tests/sources/ports.rs`.
+
+use std::net::Ipv6Addr;
+use std::sync::Mutex;
+use std::sync::atomic::AtomicU64;
+
+use arrayvec::ArrayVec;
+
+use super::clock::HostClock;
+use super::clock_correlation::{ClockCorrelation, ClockSample, ConvertedTimestamp};
+use super::reorder_buffer::{Refused, ReorderBuffer};
+use super::source::{SourceId, SourceInfo};
+use super::unwrap::Unwrap;
+use crate::events::EventInstance;
+use crate::events::interest_mask::{self, CLOCKS};
+use crate::events::sync::{AtomicBool, Ordering};
+use crate::events::types::instance::GROUP_MAX;
+
+/// The events that were refused, by their index in the group, and why.
+type Refusals = ArrayVec<(usize, Refused), GROUP_MAX>;
+
+/// Reads the adapter's clock: raw ticks, or `None` if it cannot be read.
+pub type ReadClock = Box<dyn Fn() -> Option<u64> + Send + Sync>;
+
+/// A port's clock.
+pub struct PortClock {
+    /// Device and port, as `mlx5_0:1`.
+    pub name: String,
+    /// The GID in use, in network order.
+    pub gid: [u8; 16],
+    /// Rate of the adapter's core clock.
+    pub ticks_per_second: u64,
+    /// Number of bits of a stamp; it wraps after 2 to the power of these.
+    pub bits: u32,
+    /// Longest time for which an event is held back so that earlier ones go before it, nanoseconds.
+    pub window: u64,
+    /// Number of events that can be held back.
+    pub room: usize,
+    /// Reads the adapter's clock, if it can be read: called from any thread until [`crate::events::close_port`].
+    pub read_clock: Option<ReadClock>,
+}
+
+/// Host time between two samples of the relation of the clocks.
+const SPACING_NS: u64 = 100_000_000;
+
+/// A clock with a shorter period is sampled at every poll; the others need a sample only now and then.
+const SHORT_PERIOD_SECONDS: u64 = 3600;
+
+pub(in crate::events) struct PortSource {
+    name: String,
+    ticks_per_second: u64,
+    bits: u32,
+    guarded: Mutex<Guarded>,
+    delivering: AtomicBool,
+}
+
+/// Completions that a thread has polled and whose events are yet to be raised: the host's time just after the poll.
+#[derive(Debug)]
+#[must_use = "to be given back once all events are raised"]
+pub struct PolledBatch(u64);
+
+const OPEN_BATCHES: usize = 128;
+
+struct Guarded {
+    gid: Ipv6Addr,
+    unwrap: Unwrap,
+    reorder: ReorderBuffer,
+    correlation: ClockCorrelation,
+    read_clock: Option<ReadClock>,
+    /// Times at which the open batches began, oldest first.
+    open_batches: Vec<u64>,
+}
+
+impl PortSource {
+    pub(in crate::events) fn new(clock: PortClock) -> PortSource {
+        let host = HostClock::get();
+        let rate = clock.ticks_per_second.max(1) as f64 / host.ticks_per_second() as f64;
+        let window = host.ticks(clock.window);
+        let reorder = ReorderBuffer::new(clock.room, ((window as f64 * rate) as u64, window));
+        let guarded = Guarded {
+            gid: clock.gid.into(),
+            unwrap: Unwrap::new(clock.bits, rate),
+            reorder,
+            correlation: ClockCorrelation::new(1.0 / rate, host.ticks(SPACING_NS)),
+            read_clock: clock.read_clock,
+            open_batches: Vec::with_capacity(OPEN_BATCHES),
+        };
+        let source = PortSource {
+            name: clock.name,
+            ticks_per_second: clock.ticks_per_second.max(1),
+            bits: clock.bits,
+            guarded: Mutex::new(guarded),
+            delivering: AtomicBool::new(false),
+        };
+        // From here on the number of wraps of the clock is known.
+        source.locked().sample();
+        source
+    }
+
+    /// Whether the clock wraps so fast that it must be sampled often.
+    pub(in crate::events) fn is_short(&self) -> bool {
+        u64::MAX.checked_shr(64 - self.bits).is_some_and(|mask| mask / self.ticks_per_second < SHORT_PERIOD_SECONDS)
+    }
+
+    pub(super) fn is_same_as(&self, other: &PortSource) -> bool {
+        self.name == other.name && self.ticks_per_second == other.ticks_per_second && self.bits == other.bits
+    }
+
+    /// Reopens the port's source: its clock can be read again, and timestamps continue.
+    pub(super) fn reopen(&self, again: PortSource) {
+        let Guarded { gid, read_clock, .. } =
+            again.guarded.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut guarded = self.locked();
+        (guarded.gid, guarded.read_clock) = (gid, read_clock);
+        guarded.sample();
+    }
+
+    /// Stops reading the adapter's clock, because the port is closed.
+    pub(in crate::events) fn close(&self) {
+        let read_clock = self.locked().read_clock.take();
+        drop(read_clock);
+    }
+
+    fn locked(&self) -> std::sync::MutexGuard<'_, Guarded> {
+        self.guarded.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+
+    pub(super) fn info(&self) -> SourceInfo {
+        SourceInfo {
+            name: self.name.clone(),
+            description: format!(
+                "completions of port {}, stamped by the adapter's clock ({} bits, carried past their end), GID {}",
+                self.name,
+                self.bits,
+                self.locked().gid
+            ),
+            ordered: true,
+            ticks_per_second: self.ticks_per_second,
+            max_ticks: u64::MAX >> 1,
+        }
+    }
+
+    /// Takes events stamped `raw`, polled just now. Returns the events that it could not hold, and whether it holds so
+    /// many that they should be delivered soon. `None`, and holds none, if their time is not known.
+    #[inline]
+    pub(in crate::events) fn submit(&self, instances: &mut [EventInstance], raw: u64) -> Option<(Refusals, bool)> {
+        let host = HostClock::get().now();
+        let mut guarded = self.locked();
+        if guarded.unwrap.is_stale(host) {
+            let _ = guarded.sample();
+        }
+        let ticks = guarded.unwrap.unwrap(raw, host)?;
+        let mut refusals = Refusals::new_const();
+        for (index, instance) in instances.iter_mut().enumerate() {
+            instance.timestamp = ticks;
+            if let Err(refused) = guarded.reorder.hold(instance, host) {
+                let _ = refusals.try_push((index, refused));
+            }
+        }
+        Some((refusals, guarded.reorder.is_quarter_full()))
+    }
+
+    /// Begins a batch: a thread has polled completions, and submits their events until [`PortSource::end_batch`].
+    #[inline]
+    pub(in crate::events) fn begin_batch(&self) -> PolledBatch {
+        let mut guarded = self.locked();
+        let host = HostClock::get().now();
+        guarded.open_batches.push(host);
+        PolledBatch(host)
+    }
+
+    /// Ends a [batch](PortSource::begin_batch): all its events are submitted. So no event can still come that is
+    /// earlier than one submitted before the oldest open batch began.
+    #[inline]
+    pub(in crate::events) fn end_batch(&self, PolledBatch(since): PolledBatch) {
+        let mut guarded = self.locked();
+        if let Some(place) = guarded.open_batches.iter().position(|taken| *taken == since) {
+            guarded.open_batches.remove(place);
+        }
+        let until = guarded.open_batches.first().copied().unwrap_or_else(|| HostClock::get().now() + 1);
+        guarded.reorder.set_complete_until(until);
+    }
+
+    pub(in crate::events) fn holds_events(&self) -> bool {
+        self.locked().reorder.len() > 0
+    }
+
+    pub(in crate::events) fn is_delivered(&self) -> bool {
+        self.delivering.load(Ordering::SeqCst)
+    }
+
+    /// Passes the due events to `deliver`, or all events with `all`, unless another thread is doing so, which then
+    /// takes these too. Returns whether events are still held. No lock is held while `deliver` runs.
+    pub(in crate::events) fn deliver(&self, all: bool, mut deliver: impl FnMut(&EventInstance)) -> bool {
+        loop {
+            if self.delivering.swap(true, Ordering::SeqCst) {
+                return self.locked().reorder.len() > 0;
+            }
+            let delivering = Delivering(&self.delivering);
+            let host = HostClock::get().now();
+            let next = || {
+                let mut guarded = self.locked();
+                let more = !guarded.open_batches.is_empty();
+                if all { guarded.reorder.pop_earliest() } else { guarded.reorder.pop_due(host, more) }
+            };
+            while let Some(instance) = next() {
+                deliver(&instance);
+            }
+            drop(delivering);
+            // An event between the last look and the end of the delivery would wait for the next call: look again.
+            let guarded = self.locked();
+            let more = if all {
+                guarded.reorder.len() > 0
+            } else {
+                guarded.reorder.is_due(host, !guarded.open_batches.is_empty())
+            };
+            if !more {
+                return guarded.reorder.len() > 0;
+            }
+            drop(guarded);
+        }
+    }
+
+    pub(super) fn timestamp(&self) -> Option<u64> {
+        let mut guarded = self.locked();
+        if let Some(ticks) = guarded.sample() {
+            return Some(ticks);
+        }
+        guarded.correlation.to_adapter(HostClock::get().now()).map(|now| now.ticks)
+    }
+
+    /// Keeps the relation of the clocks fresh. Called by progress with the number of its calls so far; at every poll if
+    /// the clock [is short](PortSource::is_short).
+    pub(in crate::events) fn maintain(&self, calls: usize) {
+        let mut guarded = self.locked();
+        let host = HostClock::get().now();
+        guarded.unwrap.progressed(host, calls);
+        if guarded.correlation.wants(host) {
+            let _ = guarded.sample();
+        }
+    }
+
+    pub(in crate::events) fn to_host(&self, ticks: u64) -> Option<ConvertedTimestamp> {
+        self.locked().correlation.to_host(ticks)
+    }
+}
+
+impl Guarded {
+    fn sample(&mut self) -> Option<u64> {
+        let clock = HostClock::get();
+        let before = clock.now();
+        let raw = self.read_clock.as_ref()?()?;
+        let after = clock.now();
+        let ticks = self.unwrap.observe(raw, after, after - before);
+        self.correlation.add(ClockSample { before, ticks, after });
+        Some(ticks)
+    }
+}
+
+/// The right to deliver, given back also if a callback panics.
+struct Delivering<'a>(&'a AtomicBool);
+
+impl Drop for Delivering<'_> {
+    fn drop(&mut self) {
+        self.0.store(false, Ordering::SeqCst);
+    }
+}
+
+/// The ports' sources whose adapter's clock wraps so fast that it is sampled at every poll while a tool listens, a bit
+/// each. While there are such a port and such a tool, the bit [`CLOCKS`] of the interest mask is set.
+static TRACKED: AtomicU64 = AtomicU64::new(0);
+
+pub(in crate::events) fn track_clock(source: SourceId) {
+    TRACKED.fetch_or(1 << source.index(), Ordering::SeqCst);
+    tool_listens();
+}
+
+pub(in crate::events) fn untrack_clock(source: SourceId) {
+    TRACKED.fetch_and(!(1 << source.index()), Ordering::SeqCst);
+}
+
+pub(in crate::events) fn tool_listens() {
+    if TRACKED.load(Ordering::SeqCst) != 0 {
+        interest_mask::set_pending(CLOCKS);
+    }
+}
+
+/// The ports whose clocks are to be sampled now, a bit each. Clears [`CLOCKS`] if there is none, or no tool listens.
+#[inline]
+pub(in crate::events) fn tracked_clocks() -> u64 {
+    let tracked = TRACKED.load(Ordering::SeqCst);
+    if interest_mask::is_pending(CLOCKS) && (tracked == 0 || !interest_mask::has_interest()) {
+        no_tool_listens();
+    }
+    tracked
+}
+
+/// Clears [`CLOCKS`], unless a tool has just begun to listen.
+#[cold]
+fn no_tool_listens() {
+    interest_mask::clear_pending(CLOCKS);
+    if interest_mask::has_interest() {
+        tool_listens();
+    }
+}

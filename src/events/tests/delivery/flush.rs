@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Delivery in a tool's own call: callbacks that may do anything run there, and nowhere else.
+
+use crate::events::tests::held_up::Thread;
+use crate::events::tests::*;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+fn unrestricted(room: usize, callback: Callback) -> Arc<Registration> {
+    listen_to(NUMBERED, Safety::None, Options { room, ..Options::default() }, callback)
+}
+
+#[test]
+fn a_callback_that_may_do_anything_gets_all_that_waits_where_a_tool_has_called_and_nowhere_else() {
+    let (_alone, seen, registration) =
+        listening_to(NUMBERED, Safety::None, Options { room: 2048, ..Options::default() });
+    (1..=2000).for_each(raise_number);
+    deliver_all();
+    assert_eq!((seen.numbers().len(), registration.waiting()), (0, 2000));
+    deliver_pending(Safety::None);
+    assert_eq!(seen.numbers(), (1..=2000).collect::<Vec<_>>());
+    assert_eq!(registration.dropped(), 0);
+}
+
+#[test]
+fn what_callbacks_raise_themselves_waits_for_the_next_time() {
+    let _alone = alone();
+    let seen = Seen::default();
+    let also = seen.clone();
+    let again: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
+        also.lock().push(*instance);
+        raise_number(7);
+    });
+    let registration = unrestricted(64, again);
+    (1..=3).for_each(raise_number);
+    for rounds in 1..=3 {
+        assert!(flush(Safety::None));
+        assert_eq!((seen.numbers().len(), registration.waiting()), (3 * rounds, 3));
+    }
+    // Other threads' buffers hold up nothing.
+    drop(registration);
+}
+
+#[test]
+fn a_callback_that_takes_itself_away_leaves_the_rest_to_the_one_that_follows() {
+    let _alone = alone();
+    let (first, second) = (Seen::default(), Seen::default());
+    let (also, next) = (first.clone(), second.clone());
+    let changing: Callback = Arc::new(move |instance: &EventInstance, registration: &Registration, _| {
+        also.lock().push(*instance);
+        set_callback(registration, Safety::None, Some(next.callback())).expect("it is not freed");
+    });
+    let _registration = unrestricted(64, changing);
+    (1..=5).for_each(raise_number);
+    assert!(flush(Safety::None));
+    assert_eq!(first.numbers(), [1]);
+    assert_eq!(second.numbers(), [2, 3, 4, 5]);
+}
+
+#[test]
+fn within_a_callback_nothing_is_flushed() {
+    let _alone = alone();
+    let inner = Seen::default();
+    let _waiting = unrestricted(64, inner.callback());
+    let flushed = Arc::new(AtomicBool::new(true));
+    let told = Arc::clone(&flushed);
+    let asking: Callback = Arc::new(move |_: &EventInstance, _: &Registration, _| {
+        deliver_pending(Safety::None);
+        told.store(flush(Safety::None), Ordering::SeqCst);
+    });
+    let _asking = listen(Options::default(), asking);
+    raise_number(1);
+    assert!(!flushed.load(Ordering::SeqCst));
+    assert_eq!(inner.numbers().len(), 0);
+    assert!(flush(Safety::None));
+    assert_eq!(inner.numbers(), [1]);
+}
+
+#[test]
+fn a_flush_waits_for_the_thread_that_empties_buffers_and_serving_does_not() {
+    let _alone = alone();
+    let (gate, stay) = Gate::new();
+    let lingering: Callback = Arc::new(move |_: &EventInstance, _: &Registration, _| stay());
+    let lingers = listen(buffered(8), lingering);
+    raise_number(1);
+    let other = std::thread::spawn(|| deliver(usize::MAX, Safety::MpiRestricted));
+    gate.is_reached();
+    free(&lingers, Safety::ThreadSafe, None).expect("it is not freed");
+    let seen = Seen::default();
+    let _waiting = unrestricted(8, seen.callback());
+    raise_number(2);
+    deliver_pending(Safety::None);
+    assert_eq!(seen.numbers().len(), 0, "the other thread is at it");
+    let (says, said) = channel();
+    let flushing = std::thread::spawn(move || {
+        says.send(Thread::this()).expect("the test waits");
+        flush(Safety::None)
+    });
+    said.recv().expect("it runs").comes_no_further();
+    assert!(!flushing.is_finished(), "it did not wait");
+    gate.open();
+    assert!(flushing.join().expect("no panic"));
+    assert_eq!(seen.numbers(), [2]);
+    other.join().expect("no panic");
+}
