@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The name of a request: what the queues, the protocols and the engine's tokens hold of it.
+//! The handle of a request: what queues, protocols and the engine's tokens store of it.
 //!
-//! Who has entered the PML gets the request by its name ([`super::request::Requests::get`]), one at a time. A name that
-//! is used for too long leads to a request that is free or another's, which is a defect, but never to other memory.
-//! Grade: hot. Threads: any. Tests: those of the files that use it.
+//! The thread that has entered the PML gets the request from the state ([`super::request::Requests::get`]), one at a
+//! time. A handle that is used after its request was given back is a defect: it leads to a free request or to another
+//! use of it, but never to other memory. Grade: hot. Threads: any. Tests: those of the files that use it.
 
 use std::ptr::NonNull;
 
