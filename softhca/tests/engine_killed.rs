@@ -1,14 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A process that is killed at any instruction leaves nothing that others cannot go on from. The victim is another
 //! process of this test program, which sends to queue pairs of this one, makes objects and ends them: a number of
-//! steps. In one of them it is stopped by ptrace(2) after each instruction, and killed after a number of them; the
-//! numbers are spread evenly. `SOFTHCA_TEST_KILLS` says how many there are for each step: with more than instructions,
-//! which it prints, the search is complete.
+//! steps. In one of them the processor's trap flag calls a signal handler after each instruction, which kills the
+//! process after a number of them; the numbers are spread evenly. (With ptrace(2) each instruction would wait for two
+//! turns on the processors.) `SOFTHCA_TEST_KILLS` says how many numbers there are for each step: with more than
+//! instructions, which it prints, the search is complete.
 
 mod engine_support;
 
+use std::arch::asm;
 use std::ptr::null_mut;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine_support::{Folder, Process, Settings, Side, init, join, joined, lid, none, queue_pair, ready, wait};
 use softhca::engine::codes::{qp_state, qp_type, wr_opcode};
@@ -37,32 +40,37 @@ fn taken(cq: &Cq) -> u32 {
     cq.poll(&mut [Wc::default(); 64]) as u32
 }
 
-/// Steps thread `tid` of the victim, which waits for a line, and kills it after `count` instructions, or at its end.
-/// Returns how many there were.
-fn kill_after(victim: &mut Process, tid: i32, count: u64) -> u64 {
-    let is_stopped = || {
-        let mut status = 0;
-        // SAFETY: a place for the answer.
-        let found = unsafe { libc::waitpid(tid, &raw mut status, libc::__WALL) };
-        found == tid && libc::WIFSTOPPED(status)
-    };
-    // SAFETY: no memory of this process is passed.
-    let trace = |request| unsafe { libc::ptrace(request, tid, null_mut::<u8>(), null_mut::<u8>()) };
-    assert_eq!(trace(libc::PTRACE_SEIZE), 0, "ptrace: {}", std::io::Error::last_os_error());
-    trace(libc::PTRACE_INTERRUPT);
-    let (mut lives, mut done) = (is_stopped(), 0);
-    victim.tell(0);
-    while lives && done < count {
-        trace(libc::PTRACE_SINGLESTEP);
-        lives = is_stopped();
-        done += 1;
+/// Number of instructions that the victim has executed in its step, and after which it dies.
+static DONE: AtomicU64 = AtomicU64::new(0);
+static LAST: AtomicU64 = AtomicU64::new(u64::MAX);
+
+fn die() {
+    // SAFETY: no memory is passed.
+    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+}
+
+extern "C" fn count(_: libc::c_int) {
+    if DONE.fetch_add(1, Ordering::Relaxed) + 1 == LAST.load(Ordering::Relaxed) {
+        die();
     }
-    victim.child.kill().unwrap();
-    while lives {
-        lives = is_stopped();
+}
+
+/// Runs a step, and dies after `last` of its instructions, if it has so many.
+fn run(step: &dyn Fn(), last: u64) {
+    if last == 0 {
+        die();
     }
-    victim.child.wait().unwrap();
-    done
+    LAST.store(last, Ordering::Relaxed);
+    let handler: extern "C" fn(libc::c_int) = count;
+    // SAFETY: a handler that only counts, and kills; zero is a value of the other fields.
+    unsafe {
+        let action = libc::sigaction { sa_sigaction: handler as usize, ..std::mem::zeroed() };
+        assert_eq!(libc::sigaction(libc::SIGTRAP, &raw const action, null_mut()), 0);
+        asm!("pushfq", "or qword ptr [rsp], 0x100", "popfq");
+    }
+    step();
+    // SAFETY: the trap flag is off again.
+    unsafe { asm!("pushfq", "and qword ptr [rsp], ~0x100", "popfq") };
 }
 
 #[test]
@@ -71,9 +79,7 @@ fn is_killed() {
     let works = || {
         let hca = joined();
         let sides = [(); 2].map(|()| Side::new(&hca, BYTES, &settings(false)));
-        // SAFETY: no memory is passed.
-        let tid = unsafe { libc::gettid() };
-        println!("say: {tid} {} {}", sides[0].qp.number(), sides[1].qp.number());
+        println!("say: {} {}", sides[0].qp.number(), sides[1].qp.number());
         let peers = told();
         sides.iter().zip(&peers).for_each(|(side, peer)| side.connect(*peer as u32, &settings(false)));
         let [plain, shares] = &sides;
@@ -97,11 +103,9 @@ fn is_killed() {
         for step in before {
             step();
         }
-        println!("say: the next");
-        told();
-        rest[0]();
-        // SAFETY: no memory is passed.
-        unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+        run(rest[0], peers[5]);
+        println!("say: {}", DONE.load(Ordering::Relaxed));
+        die();
     };
     std::thread::spawn(works).join().unwrap();
 }
@@ -117,12 +121,13 @@ fn kill(folder: &Folder, hca: &Arc<Hca>, audit: &dyn Fn(), step: u64, count: u64
     ready(&takes, gives.qp.number(), &settings(true), lid(1));
     let mut victim = Process::start_in("is_killed", folder);
     let said = numbers(&victim.hear());
-    plain.connect(said[1] as u32, &settings(false));
-    shares.connect(said[2] as u32, &settings(true));
+    plain.connect(said[0] as u32, &settings(false));
+    shares.connect(said[1] as u32, &settings(true));
     (0..RECEIVES).for_each(|_| [&plain, &shares].into_iter().for_each(|side| side.recv(0, 0, BYTES)));
-    victim.tell(format!("{} {} {} {} {step}", plain.qp.number(), shares.qp.number(), plain.addr(), plain.mr.key()));
-    victim.hear();
-    let done = kill_after(&mut victim, said[0] as i32, count);
+    let (addr, key) = (plain.addr(), plain.mr.key());
+    victim.tell(format!("{} {} {addr} {key} {step} {count}", plain.qp.number(), shares.qp.number()));
+    let done = if count == u64::MAX { numbers(&victim.hear())[0] } else { count };
+    victim.child.wait().unwrap();
 
     gives.send(0, 0, 8); // others go on where it was, even before it is buried
     audit();

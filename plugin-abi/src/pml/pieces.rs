@@ -274,22 +274,18 @@ pub(crate) fn feed_starved(pml: &Pml, state: &mut State) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::pml::request::{Mode, Owner, Request, Role};
+    use crate::pml::request::{Mode, Owner, Role};
     use ibex_ffi::openmpi::sys;
 
     const LENGTH: usize = 100;
 
-    /// Makes a request of a blocking call for `LENGTH` bytes; `start` is null for data with gaps.
-    fn request(role: Role, start: *mut u8, transfer: Transfer) -> Box<Request> {
-        let mut request = Box::new(Request::unused());
-        (request.core.role, request.shell.owner, request.core.transfer) = (role, Owner::Call, transfer);
-        request.core.extent = Extent { start, length: LENGTH };
+    /// Takes a request of a blocking call for `LENGTH` bytes; `start` is null for data with gaps.
+    fn request(state: &mut State, role: Role, start: *mut u8, transfer: Transfer) -> Handle {
+        let request = state.requests.take();
+        let r = state.requests.get(request);
+        (r.core.role, r.shell.owner, r.core.transfer) = (role, Owner::Call, transfer);
+        r.core.extent = Extent { start, length: LENGTH };
         request
-    }
-
-    fn handle(request: &mut Request) -> Handle {
-        // SAFETY: P1: the request lives until the end of the test.
-        unsafe { Handle::new(NonNull::from(request)) }
     }
 
     #[test]
@@ -299,11 +295,11 @@ mod tests {
             let pml = Pml::of_no_rails(false);
             let mut state = pml.enter().expect("nobody is inside");
             let announced = Transfer::Announced { registered: None, others: Vec::new(), counted: false };
-            let mut send = request(Role::Send(Mode::Standard), bytes.as_mut_ptr(), announced);
-            let sender = state.transfers.begin(handle(&mut send));
+            let send = request(&mut state, Role::Send(Mode::Standard), bytes.as_mut_ptr(), announced);
+            let sender = state.transfers.begin(send);
             wanted(&pml, &mut state, (sender, TransferId(7)), (asked, 0));
             assert!(state.has_failed);
-            assert!(matches!(send.core.transfer, Transfer::Announced { .. }), "nothing is sent");
+            assert!(matches!(state.requests.core(send).transfer, Transfer::Announced { .. }), "nothing is sent");
         }
     }
 
@@ -314,17 +310,19 @@ mod tests {
         let mut gathering = Gathering::new(LENGTH as u64);
         // The first fragment, for which Open MPI had no convertor.
         gathering.take(40);
-        let mut receive = request(Role::Receive, std::ptr::null_mut(), Transfer::None);
+        let receive = request(&mut state, Role::Receive, std::ptr::null_mut(), Transfer::None);
         // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
         let mut comm: sys::ompi_communicator_t = unsafe { std::mem::zeroed() };
-        receive.base().req_mpi_object.comm = &raw mut comm;
-        let receiver = state.transfers.begin(handle(&mut receive));
-        receive.core.transfer = Transfer::Gathering { id: receiver, state: gathering };
+        let receiver = state.transfers.begin(receive);
+        let r = state.requests.get(receive);
+        r.base().req_mpi_object.comm = &raw mut comm;
+        r.core.transfer = Transfer::Gathering { id: receiver, state: gathering };
         let piece = [1; LENGTH];
         received(&mut state, receiver, &piece[..40]);
-        assert!(!receive.is_finished());
+        assert!(!state.requests.get(receive).is_finished());
         received(&mut state, receiver, &piece[..40]);
-        assert!(receive.is_finished());
-        assert_eq!(receive.base().req_status.MPI_ERROR, sys::MPI_ERR_INTERN as i32);
+        let r = state.requests.get(receive);
+        assert!(r.is_finished());
+        assert_eq!(r.base().req_status.MPI_ERROR, sys::MPI_ERR_INTERN as i32);
     }
 }
