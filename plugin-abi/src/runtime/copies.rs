@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether this libibex.so is the only one in the process, or the first.
+//! Finds out whether this libibex.so is the only one in the process, or the first.
 //!
 //! A tool may be linked with one file while Open MPI loads another as its component. The dynamic linker then resolves
 //! symbols that both export to the first file, while each copy keeps its own private state: a tool would call one copy,

@@ -160,7 +160,7 @@ impl Passage {
 pub(crate) struct ProtocolSpec {
     /// Specification of the request; only `bytes` is the message's.
     pub(crate) spec: Spec,
-    /// Number of the message of a receive.
+    /// For a receive: number of its message.
     pub(crate) message: u64,
     pub(crate) passage: Passage,
 }
@@ -231,7 +231,7 @@ struct Tables {
     /// Addresses of the PML's communicators, with or without listeners.
     comms: BTreeSet<usize>,
     everywhere: Vec<(Event, Listener)>,
-    /// Whether a callback has changed listeners and the PML has not followed the change yet ([`follow`]).
+    /// Whether a callback has changed listeners, so that [`follow`] is still to be called.
     is_behind: bool,
 }
 
@@ -344,7 +344,7 @@ fn change(mut body: impl FnMut(bool) -> Changed) {
     });
 }
 
-/// Runs `body` while no other thread is in here, and so no PML registers itself. A thread may call it recursively.
+/// Runs `body` while no other thread is inside this function, so no PML registers itself. May be called recursively.
 fn without_a_face(body: impl FnOnce()) {
     static ALONE: Mutex<()> = Mutex::new(());
     thread_local! {

@@ -19,7 +19,7 @@ pub struct Room {
     kept: Level,
 }
 
-/// That of this process.
+/// The memory left in this process.
 pub static ROOM: Room = Room { bound: AtomicU64::new(0), kept: Level::new() };
 
 impl Room {
@@ -66,7 +66,7 @@ pub struct Flow<R> {
     pub outgoing: Outgoing<Account, R>,
     /// Where the links to its peers are stored.
     pub holders: Holders,
-    /// Counters of its first port, where tools read how often it held senders back.
+    /// Counters of its first port: there tools read how often it held senders back.
     pub shown: Arc<Counters>,
     /// Links whose turn it is: their peers' pending messages may find room now.
     pub turns: Vec<Link>,
@@ -102,8 +102,8 @@ impl<R> Flow<R> {
     }
 }
 
-/// For each link, the communicators that have stored it, to mark it when the peer holds back: rank by context number.
-/// The entry of a communicator that has gone stays until its number is reused.
+/// For each link, the communicators that have stored it (context number, and the peer's rank), so that it can be marked
+/// there when the peer holds back. The entry of a freed communicator stays until its number is reused.
 #[derive(Debug, Default)]
 pub struct Holders(HashMap<Link, HashMap<u32, i32>>);
 

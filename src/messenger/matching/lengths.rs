@@ -45,7 +45,7 @@ impl Level {
         }
     }
 
-    /// Returns the number and the maximum since the last reset; both include `more` entries that it does not count.
+    /// Returns number and maximum since the last reset; both include `more` entries that the level does not count.
     #[must_use]
     pub fn show(&self, more: u64) -> [u64; 2] {
         let now = self.now.load(Ordering::Relaxed) + more;
@@ -66,7 +66,7 @@ impl Level {
     }
 }
 
-/// Quantity of a queue that has a level.
+/// The numbers of which tools can read the current value and the maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// Number of posted receives.

@@ -52,7 +52,7 @@ pub(crate) fn eager_limit(most: usize) -> usize {
     PLACES.permitted(EAGER_LIMIT, most as u64, messages::written_parameter) as usize
 }
 
-/// Returns the same as a tool may have written it, in bounds or not. Hot.
+/// Returns the stored eager limit, which a tool may have set to a value out of bounds. Hot.
 #[inline(always)]
 pub(crate) fn eager_limit_as_written() -> usize {
     PLACES.counts[EAGER_LIMIT].load(Ordering::Relaxed) as usize

@@ -43,7 +43,7 @@ fn an_instance_is_one_in_its_callback_and_its_thread_alone() {
     assert_eq!(code_of_reading(kept.expect("it was called")), Code::InvalidHandle.number());
 }
 
-/// Where a callback waits until another thread has freed its registration.
+/// Lets a callback wait until another thread has freed its registration.
 struct Meeting {
     inside: Barrier,
     freed: Barrier,
