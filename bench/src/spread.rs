@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 /// Name of the test or of the raw program, transport, and message size.
 pub(crate) type Cell<'a> = (&'a str, Transport, u64);
 
-/// Share of the median beyond which a spread says little.
+/// A spread above this share of the median is too wide.
 const TOO_WIDE: f64 = 0.25;
 
 #[derive(Clone, Copy, Debug, PartialEq)]

@@ -31,7 +31,7 @@ fn legend() -> String {
     format!("What events cost\n{}\n", all.map(line).collect::<String>())
 }
 
-/// Compares the first transport with each of the rest; where events are measured, each of the rest with the first.
+/// Gives the ratio of the first transport to each other one, or for events the ratio of each other one to the first.
 fn table(report: &Report, test: &Test) -> String {
     let transports = report.transports(test.name);
     let Some((first, rest)) = transports.split_first() else { return String::new() };
@@ -128,7 +128,7 @@ fn counts(cost: &Cost) -> String {
     format!("What became of the events\n{}\n", aligned(&lines))
 }
 
-/// Returns a line for each value that is in no table, or was not measured in every round.
+/// Returns a line for each value that no table has, or that not every round has measured.
 fn not_measured(report: &Report) -> Vec<String> {
     let left_out = report.left_out.iter().map(|one| format!("{}: left out, as {}", one.what, one.reason));
     let mut lines: Vec<String> = left_out.collect();

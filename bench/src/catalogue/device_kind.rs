@@ -13,7 +13,7 @@ pub enum Kind {
     SoftRoce,
     /// Emulated adapters: as fast as memory, on any machine.
     SoftHca,
-    /// An adapter.
+    /// A real adapter.
     Adapter,
 }
 

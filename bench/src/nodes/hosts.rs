@@ -40,7 +40,7 @@ const ANSWER: Duration = Duration::from_mins(5);
 /// Longest time for a side of a measurement.
 const SIDE: Duration = Duration::from_mins(5);
 
-/// Longest time for a server after its client, and after a client that failed.
+/// Longest time for a server to end after its client has ended, or failed.
 const AFTER: Duration = Duration::from_secs(10);
 const AT_ONCE: Duration = Duration::from_millis(500);
 
@@ -214,7 +214,7 @@ impl Answer {
     }
 }
 
-/// One line, because a csh as login shell takes no other. The watch does not hold the output.
+/// One line, because a csh as login shell accepts nothing else. The watching process does not keep the output open.
 fn server_script(sides: &Sides) -> String {
     let Sides { line, before, after, port, .. } = sides;
     let variables = variables(sides);

@@ -24,7 +24,7 @@ pub struct Plan {
     pub(crate) transports: Vec<Transport>,
     /// Message sizes, ascending; if none, each test has those of a first table.
     pub(crate) sizes: Vec<u64>,
-    /// Number of rounds of latencies, at least that of the rest.
+    /// Number of rounds of latencies: at least as many as of the rest.
     pub(crate) rounds: usize,
     rounds_of_the_rest: usize,
     rounds_of_instructions: usize,
@@ -43,16 +43,16 @@ pub(crate) struct LeftOut {
     pub(crate) reason: String,
 }
 
-/// Rounds of a first table, if there is time.
+/// Most rounds of a first table, if there is time.
 const MOST_ROUNDS: usize = 5;
 
-/// Rounds of a first table however long they take: fewer would not show how far they differ.
+/// Fewest rounds of a first table, however long they take: fewer would not show how far they differ.
 const LEAST_ROUNDS: usize = 3;
 
 /// Time by which the last round of a first table has to end.
 const TIME_OF_ROUNDS: Duration = Duration::from_mins(3);
 
-/// Time after which nothing is begun; the time between is for unsteady values.
+/// Time after which nothing is begun. After the rounds, the time until then is for unsteady values.
 const TIME_OF_ALL: Duration = Duration::from_secs(225);
 
 /// Enough to see that the counts repeat.

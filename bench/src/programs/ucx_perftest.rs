@@ -11,7 +11,7 @@ use crate::nodes::hosts::quoted;
 use crate::nodes::{Sides, Where};
 use anyhow::{Context, Result, bail};
 
-/// Option by which a `ucx_perftest` that is built with MPI does without; others refuse it.
+/// Option that keeps a `ucx_perftest` built with MPI from using it. One built without MPI refuses the option.
 const WITHOUT_MPI: &str = "$(ucx_perftest -h 2>&1 | grep -q -e '-P <' && echo -P 0)";
 
 /// Returns the two sides of a test, `times` as long as at first. They read the same batch of one run, which the shell

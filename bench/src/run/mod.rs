@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Carries out a plan, round by round. A failure is noted, and the rest goes on: a bench of minutes is not worth less
-//! for one value. A program that failed after a long time is not started again in later rounds. Values whose rounds lie
+//! Carries out a plan, round by round. A failure is noted, and the rest goes on: the other values of a long bench are
+//! still valid. A program that failed after a long time is not started again in later rounds. Values whose rounds lie
 //! far apart are measured again. `mpi` and `without_mpi` do one step, by a `runner`; [`found`] has the results. Called
 //! by the bench. Grade: setup. Single-threaded, but for the progress bar's own clock. Tests: below.
 

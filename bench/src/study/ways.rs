@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ways in which an experiment runs ibex: built without events, without a tool, and with tools that do less and
-//! more; in turns, and compared. Used by the experiments of [`super`]. Grade: setup. Tests: below.
+//! The ways in which an experiment runs ibex: built without events, without a tool, and with various tools. Runs them
+//! in turns, and compares their values. Used by the experiments of [`super`]. Grade: setup. Tests: below.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -70,7 +70,7 @@ pub(super) fn in_turns<T>(ways: &[Way], rounds: usize, mut run: impl FnMut(Way) 
 pub(super) struct InWay {
     pub(super) way: &'static str,
     pub(super) value: Distribution,
-    /// Its median over that of the base.
+    /// Its median, divided by that of the base.
     pub(super) over_first: Option<f64>,
 }
 

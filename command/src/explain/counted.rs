@@ -45,7 +45,7 @@ struct Peer {
     requests: u64,
     in_flight: u32,
     waiting: u32,
-    /// Number among the last entries of the flight recorder.
+    /// Number of waits that have begun, among the last entries of the flight recorder.
     waits_begun: usize,
     held_back: usize,
     /// Number of hellos sent to it.

@@ -25,7 +25,7 @@ pub(super) struct Place {
     pub(super) programs: PathBuf,
     /// Folder of manual pages and of completions for shells.
     pub(super) share: PathBuf,
-    /// Folder with a folder for each Open MPI, of the programs that `ibex bench` runs.
+    /// Folder that has, for each Open MPI, a folder of the programs that `ibex bench` runs.
     pub(super) bench: PathBuf,
     pub(super) manifests: PathBuf,
     /// Whether Open MPI looks there without a variable.

@@ -72,7 +72,7 @@ fn what_is_missing_has_the_names_of_that_system_and_the_command_to_run() {
         let error = ensure(&environment, None, &[Need::OpenMpi]).unwrap_err().to_string();
         assert!(error.contains(command) && error.contains(package), "{program}: {error}");
         assert!(error.contains("the verbs library") && !error.contains("libibverbs-dev"), "{program}: {error}");
-        // Two of Debian's packages are one package of other systems.
+        // Other systems have one package for two of Debian's.
         let line = error.lines().last().unwrap();
         assert!(line.split(' ').filter(|word| *word == "rdma-core").count() <= 1, "{line}");
         fs::remove_file(folder.path().join(program)).unwrap();

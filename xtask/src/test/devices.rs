@@ -96,7 +96,7 @@ pub(super) fn run(
     tally: &mut Tally,
 ) {
     let profile = if arguments.all { Profile::Release } else { Profile::Dev };
-    // Built before, beside the tests under Miri, unless these are the device tests alone.
+    // It has been built beside the tests under Miri already, unless only device tests run.
     if profile == Profile::Release && tally.timed("release build", || build::library(workspace)).is_none() {
         return;
     }
@@ -114,7 +114,7 @@ pub(super) fn run(
             tally.tests(&format!("device tests on {}", run.device), &mut command(&program, &surroundings, run));
         }
     };
-    // The quick tier needs one lane: it is short.
+    // One lane is enough for the quick tier, which is short.
     let (others, first): (Vec<_>, Vec<_>) = runs.iter().partition(|run| arguments.all && run.device == SOFT_ROCE);
     for _ in 0..arguments.again {
         let mut lanes: Vec<Lane<'_>> = vec![Box::new(|tally| on(&first, tally))];

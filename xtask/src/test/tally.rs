@@ -154,7 +154,7 @@ impl Tally {
         }
     }
 
-    /// Puts the name of the part before the next lines if other lanes print between them.
+    /// Prefixes the next lines with the name of the part if other lanes print between them.
     pub(super) fn name_lines(&mut self, name: &str) {
         if self.has_neighbours {
             self.before = format!("{name}: ");
