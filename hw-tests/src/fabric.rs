@@ -60,14 +60,14 @@ pub struct Fabric {
     /// Names, at least one.
     devices: Vec<String>,
     interface: String,
-    /// To the agents, by node.
+    /// Channels to the agents, by node.
     channels: Vec<Channel>,
     keeper: Keeper,
     /// Path of the command `softhca`, if the adapters are emulated.
     softhca: Option<PathBuf>,
 }
 
-/// What ends with the fabric.
+/// Owner of the processes that end with the fabric.
 enum Keeper {
     Local { _agent: LocalAgent },
     Virtual(boot::Machines),

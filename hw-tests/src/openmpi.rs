@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The installed Open MPI, and how its release series differ for programs that start jobs. ffi/src/openmpi has how they
-//! differ for the component. Setup grade; any thread. Tests: at the end of this file.
+//! The installed Open MPI, and the differences between release series for programs that start jobs. ffi/src/openmpi has
+//! the differences for the component. Setup grade; any thread. Tests: at the end of this file.
 
 use std::fmt;
 use std::path::Path;
@@ -95,7 +95,7 @@ impl Series {
         self == Self::V4_1
     }
 
-    /// Whether osc/rdma performs atomics by messages where the BTL has none (`btl_base_am_rdma.c`). Then an operation
+    /// Whether osc/rdma performs atomics by messages where the BTL has none (`btl_base_am_rdma.c`). If so, an operation
     /// outside of a window crashes the target in Open MPI's code.
     #[must_use]
     pub fn has_atomics_by_messages(self) -> bool {

@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
 const INIT: &str = include_str!("init.sh");
 /// Path of the statically linked busybox of Debian's `busybox-static`.
 pub(crate) const BUSYBOX: &str = "/usr/bin/busybox";
-/// The modules without which the guest cannot see its root, unless the kernel has them built in.
+/// Modules that the guest needs to reach its root, unless they are built into the kernel.
 const ROOT_MODULES: [&str; 5] = ["virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console"];
 
 #[derive(Clone, Debug)]
