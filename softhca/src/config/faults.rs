@@ -188,7 +188,7 @@ impl Fault {
         Ok(Some(Change::Pkey(index, key)))
     }
 
-    /// Refuses a port or an address that does not exist, because the rule would never apply.
+    /// Refuses a port or an address that does not exist, for which the rule would never apply.
     fn refuse_nowhere(&self, device: Option<usize>, devices: &[DeviceSpec]) -> Result<(), String> {
         let concerned = |index: usize| device.is_none_or(|only| only == index);
         let ports =

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    /// Bytes of a region of which only the start is there.
+    /// Bytes of a test's region, which has memory only at its start.
     const THERE: usize = 4096;
 
     struct Made(Region, *mut [W64]);
