@@ -6,7 +6,7 @@
 
 enum {
     TAG = 1,
-    /* Nanoseconds of an exchange that is good enough if time is short. */
+    /* An exchange of at most this many nanoseconds is good enough if time is short. */
     GOOD = 100000
 };
 

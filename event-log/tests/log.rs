@@ -43,7 +43,7 @@ fn each_event_is_a_line_and_each_pair_a_time_on_the_common_clock() {
     assert!(events.windows(2).all(|two| two[0].0 <= two[1].0), "in order of time: {log}");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs_f64();
     assert!((now - events[0].0).abs() < 120.0, "seconds since 1970: {log}");
-    // The pause between them was 30 ms or more, on two clocks of which one goes wrong by 1 %.
+    // The pause between them was 30 ms or more, on two clocks, one of which is wrong by 1 %.
     let pair = log.lines().find(|line| line.starts_with("# get_started - get_complete")).expect("statistics");
     let numbers: Vec<f64> = pair.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let [count, min, mean, max, total, open, unbegun] = numbers[..] else { panic!("{pair}") };
@@ -174,7 +174,7 @@ fn a_job_that_sent_nothing_through_ibex_is_told_so() {
 #[test]
 fn names_that_no_event_has_are_told_once_with_those_there_are() {
     for (rank, told) in [("0", 1), ("1", 0)] {
-        // The launcher's word, for a process that is asked before MPI is there.
+        // The launcher's variable, for a process that is asked before MPI is initialised.
         let environment = [("IBEX_LOG_EVENTS", "get_started,got:got;gone"), ("OMPI_COMM_WORLD_RANK", rank)];
         let ran = Ran::new(&[&application(), "fork"], &environment);
         let said = ran.said();
@@ -193,7 +193,7 @@ fn only_public_calls_are_used() {
     let mut nm = Command::new("nm");
     let listed = done(nm.args(["--dynamic", "--undefined-only"]).arg(place().join("libibex-log.so"))).stdout;
     let listed = String::from_utf8_lossy(&listed).into_owned();
-    // What the system's libraries have bears their version.
+    // Symbols of the system's libraries have a version.
     let names: Vec<&str> =
         listed.lines().filter_map(|line| line.split_whitespace().last()).filter(|name| !name.contains('@')).collect();
     assert!(names.contains(&"MPI_T_event_copy"), "{listed}");

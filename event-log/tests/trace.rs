@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The recorder around an application, on a mock of ibex (`mock/`): what was raised is in the trace, whatever becomes
-//! of the process. Needs Open MPI with its headers and commands, and no device.
+//! The recorder around an application, on a mock of ibex (`mock/`): all raised events are in the trace, however the
+//! process ends. Needs Open MPI with its headers and commands, and no device.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -66,7 +66,7 @@ fn each_event_is_in_the_trace_with_its_values_and_times_and_losses_are_told() {
     assert_eq!(told[21], ("ibex_late".to_owned(), 0, 3), "what was delivered only by freeing");
     let times: Vec<i64> = events.iter().map(|event| event.time.expect("its clock is known")).collect();
     assert!(times.is_sorted(), "{times:?}");
-    // The pause was 30 ms or more, on two clocks of which one goes wrong by 1 %.
+    // The pause was 30 ms or more, on two clocks, one of which is wrong by 1 %.
     let [least, most] = apart(&traced.said());
     assert!((least - 50_000..most + 50_000).contains(&(times[10] - times[0])), "{least} {most} {times:?}");
     let counts: Vec<_> = reader.counts().iter().map(|of| (of.events, of.lost)).collect();
@@ -92,7 +92,7 @@ fn what_several_threads_raise_is_there_once_each_in_each_ones_order() {
     assert_eq!((events.len(), last.len()), (20_001, 5), "four threads, and one event after MPI_Finalize");
 }
 
-/// How many threads recorded how many events each; all are in each one's order.
+/// Number of threads by their number of recorded events. Checks that the events of each thread are in order.
 fn by_thread(reader: &Reader) -> std::collections::BTreeMap<usize, usize> {
     let mut threads: std::collections::BTreeMap<u32, Vec<u64>> = std::collections::BTreeMap::new();
     for event in events(reader) {
@@ -242,7 +242,7 @@ fn text_and_trace_have_the_same_and_without_names_there_is_no_text() {
     let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     let reader = only(&both);
     let calendar = reader.head().calendar;
-    // Each has measured the calendar by itself: the events are compared.
+    // Each has measured the calendar by itself, so only the events are compared.
     let line = |event: &Event| {
         let (name, operation, value) = told(&reader, event);
         format!("host:0 {name} operation={operation} value={value}")
@@ -285,7 +285,7 @@ fn a_folder_that_cannot_be_made_is_told_and_the_application_runs() {
 
 #[test]
 fn a_disk_that_fills_up_ends_the_trace_and_each_event_is_in_it_or_counted() {
-    // A file system of 256 KiB, which the process alone sees; what it has written is copied out of it.
+    // A file system of 256 KiB that only the process sees; its files are copied out of it.
     let space = ["unshare", "--user", "--map-root-user", "--mount"];
     let script = "mkdir \"$IBEX_TRACE\" && mount -t tmpfs -o size=256k none \"$IBEX_TRACE\"";
     let probe = tempfolder("probe");
@@ -312,12 +312,12 @@ fn a_disk_that_fills_up_ends_the_trace_and_each_event_is_in_it_or_counted() {
     assert!(recorded > 10_000, "{recorded}");
 }
 
-/// Tells of a skipped test on the real standard error: the output of a test that passes is not shown.
+/// Reports a skipped test on the real standard error, because the output of a passed test is not shown.
 fn skip(why: &str) {
     let _ = writeln!(std::io::stderr(), "skip {why}");
 }
 
-/// Two ranks, the second with a monotonic clock of its own, and after `before`; `None`: no namespaces of times here.
+/// Two ranks, the second with its own monotonic clock, and after `before`; `None`: there are no time namespaces here.
 fn on_two_clocks(what: &str, before: &str, environment: &[(&str, &str)]) -> Option<Ran> {
     let probe = Command::new("unshare").args(["--time", "--monotonic", "5000", "true"]).output();
     if !probe.is_ok_and(|probe| probe.status.success()) {

@@ -56,7 +56,7 @@ fn otf2_print_counts_the_messages_and_bytes_that_the_job_has() {
     assert_eq!(records["MPI_ISEND_COMPLETE"].0, 5000);
     assert_eq!(records["MPI_IRECV_REQUEST"].0, 5000);
     assert_eq!(records["ENTER"].0, records["LEAVE"].0);
-    // Each side has as many phases as moments, less one.
+    // Each side has one phase less than moments.
     let moments = |message: &ibex_messages::Message| message.moments().count() - 2;
     let phases = job.messages.iter().map(moments).sum::<usize>();
     assert_eq!(records["ENTER"].0, phases + job.calls.len(), "and a call for each side");
@@ -99,7 +99,7 @@ fn calls_are_regions_of_their_threads_with_the_searches_in_them_and_pauses_are_t
         length,
         ..Search::made(0, at(begun), at(ended))
     };
-    // By the clock, the second ends after its call.
+    // By its clock, the second search ends after its call.
     job.searches =
         vec![search(Queue::Unexpected, -1, Some(3), 1100, 1900), search(Queue::Posted, -17, None, 4000, 5100)];
     job.pauses =

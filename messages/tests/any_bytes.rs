@@ -39,7 +39,7 @@ fn whatever_a_folder_has_is_read_and_what_is_wrong_is_told_with_its_place() {
             if damage != Damage::Doubled {
                 assert!(has_place.iter().any(|words| fault.contains(words)), "{damage:?} {seed}: {fault}");
             }
-            // Messages between the two other ranks are complete; of the rest one half is known.
+            // Messages between the two other ranks are complete; one half of each other message is known.
             let others = job.messages.iter().filter(|of| (of.sender, of.receiver) == (2, 0));
             assert_eq!(others.count(), 20, "{damage:?} {seed}");
             let first = job.messages.iter().filter(|of| of.send.is_some() || of.receive.is_some()).count();

@@ -449,7 +449,7 @@ fn a_message_whose_events_several_threads_raise_is_whole_in_whatever_order_their
     for number in 0..50 {
         let now = number * 100;
         let (to, from) = (envelope(1, 5, 64), envelope(0, 5, 64));
-        // Another thread than the sender's sees the end.
+        // A thread other than the sender's sees the end.
         let before = processes[0].events.len();
         processes[0].send(now, &to);
         processes[0].events[before + 3..].iter_mut().for_each(|event| event.1 = 1);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which MPI call waited for which message, from the events of simulated ranks.
+//! Tests which MPI call waited for which message, by the events of simulated ranks.
 
 mod simulated;
 

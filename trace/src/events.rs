@@ -88,7 +88,7 @@ impl Encoder {
     }
 }
 
-/// Distance between the columns of a type: an odd number of cache lines, since powers of two share few cache sets.
+/// Distance between the columns of a type: an odd number of cache lines, as powers of two would share few cache sets.
 fn stride(count: usize) -> usize {
     (count.div_ceil(8) | 1) * 8
 }
@@ -176,12 +176,12 @@ impl Block {
         self.thread
     }
 
-    /// Source and timestamp of an event.
+    /// Returns source and timestamp of an event.
     pub(crate) fn stamp(&self, event: usize) -> (u8, u64) {
         (self.sources[event], self.ticks[event])
     }
 
-    /// One of its events, with the time that the caller gives.
+    /// Returns one of the events, with the time that the caller gives.
     pub(crate) fn event(&self, layouts: &[Layout], event: usize, time: Option<i64>) -> Event {
         let event_type = self.types[event];
         let row = self.rows[event] as usize;

@@ -4,7 +4,7 @@
 
 use crate::parse::{Bytes, Malformed, push_varint};
 
-/// How many events a block may have.
+/// Most events of a block.
 pub const MOST_EVENTS: usize = 1 << 16;
 
 /// The summary of a block of events.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Cut off at every byte, every byte flipped, and the like: never a panic, never a wrong event without an error, and
-//! everything else is still given.
+//! Files cut off at every byte, with every byte flipped, and so on: never a panic, never a wrong event without an
+//! error, and all other events are still read.
 
 mod made;
 mod sealed;
@@ -29,7 +29,7 @@ fn small(finish: bool) -> Vec<u8> {
     made::trace(&made::head(0), 300, 40, finish)
 }
 
-/// Events but for their times, which may be less exact where samples of clocks are lost.
+/// Events without their times, which may be less exact if samples of clocks are lost.
 fn without_times(events: &[Event]) -> Vec<Event> {
     events.iter().map(|event| Event { time: None, ..*event }).collect()
 }
@@ -54,7 +54,7 @@ fn cut_off_at_any_byte_it_gives_the_whole_blocks_before_and_an_error() {
             assert!(before.len() >= most, "{length}");
             most = before.len();
         }
-        // Of a file that was not finished the last block has the last 20.
+        // In an unfinished file the last block has the last 20 events.
         assert_eq!(most, if finish { 300 } else { 280 });
     }
 }
@@ -120,7 +120,7 @@ fn an_error_says_which_block_where_and_what_can_be_read() {
     let (.., errors) = read(changed).expect("opened");
     let [Error::Damaged { block, offset, readable, .. }] = &errors[..] else { panic!("{errors:?}") };
     assert_eq!((*block, *offset), (Part::Block(4), starts[4] as u64));
-    // And the last samples.
+    // The other blocks are the head, the samples, and the last samples.
     assert_eq!((readable.before, readable.before + readable.after + 1), (4, blocks + 3));
     let text = errors[0].to_string();
     assert!(

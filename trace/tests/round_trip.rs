@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is written is read, by the index and without it.
+//! A trace is read as it was written, with the index and without it.
 
 mod made;
 
@@ -90,7 +90,7 @@ fn what_no_trace_can_hold_is_refused_with_a_reason() {
     assert!(Writer::new(Vec::new(), Path::new("x.ibex"), &head, Options::default()).is_err());
 }
 
-/// A disk that is full after so many bytes.
+/// A disk that is full after this many bytes.
 struct Full(usize);
 
 impl std::io::Write for Full {

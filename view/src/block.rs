@@ -22,7 +22,7 @@ impl Column {
         self.0.push(value as u8);
     }
 
-    /// Zigzag-encoded, so that small negative numbers are short, too.
+    /// Adds a number zigzag-encoded, so that small negative numbers are short, too.
     pub(crate) fn push_signed(&mut self, value: i64) {
         self.push(zigzag(value));
     }

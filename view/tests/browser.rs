@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pages in headless Chromium, which returns the page's description of itself (the element `self`), and draws pictures,
-//! which stay in the target folder's `tmp`.
+//! Pages in headless Chromium, which returns the page's description of itself (the element `self`) and draws pictures.
+//! These stay in `tmp` of the target folder.
 
 use ibex_messages::{
     Call, Connection, Fragment, Incident, IncidentKind, Job, Loss, Message, Operation, OperationKind, Protocol, Search,

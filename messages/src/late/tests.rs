@@ -163,7 +163,7 @@ fn a_message_waits_from_its_arrival_until_its_receiver_asks_for_it() {
     let mut announced = COMPUTING.job();
     announced.messages[0].receive.as_mut().unwrap().arrived = at(24);
     assert_eq!(waits(&announced), []);
-    // Without the call no time is known at which the program asked.
+    // Without the call it is unknown when the program asked for the message.
     let mut tested = Planted { transfer: (100, 110), ..COMPUTING }.job();
     assert_eq!(waits(&tested), [(LateWait, 110, 300)]);
     tested.messages[0].receive.as_mut().unwrap().call = None;

@@ -148,7 +148,7 @@ fn walk((sends, arrivals): (usize, usize), pairs: &mut Vec<(u32, u32)>, meet: im
         // The nearest position with enough consecutive matches.
         let found = (1..=AROUND).find_map(|left_out| {
             let splits = (0..=left_out).map(|of_sends| (of_sends, left_out - of_sends));
-            // Rather one side lacks halves than both.
+            // Prefers a gap on one side to gaps on both.
             let mut splits = splits.filter(|(one, other)| *one == 0 || *other == 0 || left_out <= 16);
             splits.find(|(of_sends, of_arrivals)| fit(send + of_sends, arrival + of_arrivals))
         });
