@@ -17,7 +17,7 @@ const TOO_WIDE: f64 = 0.25;
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rounds {
     pub(crate) value: f64,
-    /// Interquartile range; of one round, the spread that the measurement gives.
+    /// Interquartile range; for one round, the spread that the measurement gives.
     pub(crate) spread: f64,
 }
 

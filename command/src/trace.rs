@@ -164,7 +164,7 @@ fn recorder(words: &[OsString]) -> Result<PathBuf> {
     if let Some(name) = installed.name(OpenMpi::of(launcher.map(OsString::as_os_str)).as_ref())? {
         return Ok(installed.prefix.join("lib/ibex").join(name).join("libibex-log.so"));
     }
-    // Of the first installed Open MPI, or of a build tree.
+    // The first place is an installation's, the second a build tree's.
     let places = ["lib/libibex-log.so", "ibex/lib/libibex-log.so"].map(|place| installed.prefix.join(place));
     let found = places.iter().find_map(|place| fs::canonicalize(place).ok());
     found.with_context(|| {

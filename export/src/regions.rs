@@ -57,7 +57,7 @@ impl Regions {
         for (place, pause) in (0..).zip(&job.pauses) {
             add(threads.first_of(pause.rank), pause.from, pause.to, Region::Pause(place));
         }
-        // Of regions that begin together, the longest contains the others.
+        // If regions begin together, the longest contains the others.
         all.sort_unstable();
         let mut edges = Vec::with_capacity(2 * all.len());
         for of_one in all.chunk_by(|one, other| (one.0, one.1) == (other.0, other.1)) {

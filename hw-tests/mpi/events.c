@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Compares the events of seeded random patterns of messages and one-sided operations with what was exchanged: each
+// Compares the events of messages and one-sided operations, in seeded random patterns, with the exchanged data: each
 // message begins and ends once on each side, with continues between, and bytes add up; operations complete once; the
 // timestamps of each source are in order. If emulated adapters write a trace, also compares the events with the
 // requests that they executed. Registers by MPI_T before MPI_Init. Needs -libex.

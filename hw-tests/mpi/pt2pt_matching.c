@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Which message goes to which receive: any source and any tag, probe and matched probe, receives too short for their
+// Checks which message each receive gets: any source and any tag, probe and matched probe, receives too short for their
 // message, and cancelled requests; traffic.c has the order of many. Ranks form a ring (one rank talks to itself). Runs
 // with 1 or more ranks.
 #include "check.h"

@@ -5,7 +5,7 @@
 // MPI or its one-sided component refuses threads, cases are skipped; with IBEX_REQUIRE_THREADS=1 or
 // IBEX_REQUIRE_RMA_THREADS=1 they fail. Runs with 2 or more ranks.
 //
-// usage: threads [--threads N]      (default 4, up to 16; of each rank)
+// usage: threads [--threads N]      (of each rank: 4 if not set, 16 at most)
 #include "check.h"
 
 #include <pthread.h>

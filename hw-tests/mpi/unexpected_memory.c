@@ -2,9 +2,9 @@
 //
 // A flood of unexpected messages makes each process larger by only some MiB (VmHWM). The receiver makes no MPI call, or
 // probes for another message, or is in a collective, or floods the sender as well; then it receives all, and checks
-// order and contents. Sends are blocking, or nonblocking with a window under way. Senders that may not go on drop
-// nothing: they wait until the receiver receives, and a message that it asks for overtakes the others. Runs with 2 or
-// more ranks.
+// order and contents. Sends are blocking, or nonblocking with a window under way. A sender that is held back loses
+// nothing: it waits until the receiver receives, and a message that the receiver asks for overtakes the others. Runs
+// with 2 or more ranks.
 //
 // usage: unexpected_memory [--most MIB] [--messages N]
 //        (default 64 MiB per process, and 200000 messages in all if they have 8 bytes, else an eighth of that)

@@ -171,8 +171,8 @@ static void late_receiver(int tag, bool is_synchronous) {
     check_end_case();
 }
 
-// The receiver computes after MPI_Irecv: the sender of a long message waits; a short message waits by itself, which
-// only an adapter can tell.
+// The receiver computes after MPI_Irecv: the sender of a long message waits; a short message arrives and waits, which
+// only an adapter's timestamps show.
 static void computing_receiver(int tag, bool is_long) {
     begin_case(is_long ? "the receiver computes after MPI_Irecv, and the sender waits" : "the message comes while the receiver computes");
     long moment;

@@ -77,7 +77,7 @@ impl Fabric {
     /// Opens the usual fabric; see [`Options::new`].
     ///
     /// # Errors
-    /// Those of [`Fabric::open_with`].
+    /// As [`Fabric::open_with`].
     pub fn open(device: &Device, nodes: usize) -> anyhow::Result<Self> {
         Self::open_with(device, &Options::new(nodes))
     }

@@ -54,7 +54,7 @@ impl Series {
     /// Returns the series of the Open MPI in `PATH`.
     ///
     /// # Errors
-    /// Those of [`Series::installed`], and there is no Open MPI.
+    /// As [`Series::installed`]; also if there is no Open MPI.
     pub fn here() -> anyhow::Result<Self> {
         Self::installed()?.context("there is no Open MPI in PATH (Debian: openmpi-bin)")
     }

@@ -101,7 +101,7 @@ fn every_program_sees_a_link_go_down_and_come_up_by_command() {
             assert_eq!(program.ask("event 0"), told, "{command}");
         }
     }
-    // Down for a time, and told of both.
+    // The link is down for a time, and programs get both events.
     obeyed(&folder, "link-down softhca0 for_ns=1000000");
     for program in &mut programs {
         assert_eq!([program.ask("event 0"), program.ask("event 0")], [event::PORT_ERR, event::PORT_ACTIVE]);

@@ -182,7 +182,7 @@ fn the_model_holds_completions_back() {
     let began = Instant::now();
     a.send(1, 0, 1_000_000); // 8 ms at 1 Gb/s
     a.send(2, 0, 1_000_000);
-    // Taken when it is there, so not before its time.
+    // A message cannot be polled before its time of arrival.
     wait(&b.recv_cq);
     assert!(began.elapsed() >= Duration::from_millis(10), "{:?}", began.elapsed());
     wait(&b.recv_cq);

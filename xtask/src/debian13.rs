@@ -39,7 +39,7 @@ fn root(workspace: &Workspace) -> Result<PathBuf> {
     may_enter()?;
     let folder = workspace.target().join("debian13");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    // Of two simultaneous commands the second waits, and finds the root made.
+    // If two commands run at once, the second waits and finds the finished root.
     let lock = File::create(folder.join("lock")).context("cannot make the lock of the Debian 13 root")?;
     lock.lock().context("cannot lock the Debian 13 root")?;
     let packages = packages();

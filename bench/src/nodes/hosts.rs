@@ -46,7 +46,7 @@ const AT_ONCE: Duration = Duration::from_millis(500);
 
 const TOOLS: [&str; 4] = ["orted", "prted", "ib_send_lat", "ucx_perftest"];
 
-/// Daemons that mpirun starts on a host: of Open MPI 4.1, and of 5.
+/// Daemons that mpirun starts on a host: Open MPI 4.1's, and 5's.
 const DAEMONS: [&str; 2] = ["orted", "prted"];
 
 impl Hosts {

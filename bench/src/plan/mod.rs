@@ -94,7 +94,7 @@ impl Plan {
         Self { rounds, rounds_of_the_rest: rounds, rounds_of_instructions, is_short: false, ..plan }
     }
 
-    /// Whether another round follows `done` rounds, which took `passed`; of a first table only if it would end in time.
+    /// Whether another round follows `done` rounds, which took `passed`; in a first table, only if it will end in time.
     pub(crate) fn has_another_round(&self, done: usize, passed: Duration) -> bool {
         let has_time = || done < LEAST_ROUNDS || passed + passed / done as u32 <= TIME_OF_ROUNDS;
         done < self.rounds && (!self.is_short || has_time())

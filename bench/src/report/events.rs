@@ -2,7 +2,7 @@
 //! The part of a report that `--events` adds: the cost of events, as ratios to a build without them. The six ways
 //! ([`transport::EVENTS`]) take turns. A ratio compares two values of one round, which are seconds apart, so slower
 //! changes of the machine cancel. The report has the median over the rounds, and an interval that contains the true
-//! ratio with a probability of some 93 %: of five rounds from the least to the greatest, of eight or more from the
+//! ratio with a probability of some 93 %: for five rounds from the least to the greatest, for eight or more from the
 //! second least to the second greatest. Instructions, allocations and counts of events are exact. For the matching
 //! events, over the PML, the report has only instructions ([`transport::EVENTS_OF_MATCHING`]). Called by [`super`];
 //! read by [`crate::text`] and by the thresholds of `cargo xtask bench`. Grade: setup. Tests: below.

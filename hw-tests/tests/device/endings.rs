@@ -60,7 +60,7 @@ fn survivor_is_told(site: &mut Site, traffic: &str) -> Result<()> {
     gave_up_is_a_failure(&outcome)
 }
 
-/// Where probes are off ibex advises them, unless the runtime ends the job.
+/// If probes are off, ibex advises the user to enable them, unless the runtime ends the job.
 fn waiting_ranks_are_spoken_of(site: &mut Site) -> Result<()> {
     let advice = "--mca btl_ibex_probe_interval 10";
     for (option, is_said) in [("--enable-recovery", true), ("--tag-output", false)] {

@@ -71,7 +71,7 @@ fn hello(pair: &Pair, rank: u32, instance: u64, epoch: u32) -> Hello {
     }
 }
 
-/// Hellos of an unknown rank, of a later connection of a known rank, and of another instance of it.
+/// Hellos from an unknown rank, from a known rank's later connection, and from another instance of a known rank.
 fn lies(pair: &Pair) -> Vec<Hello> {
     let instance = pair.a.address().instance;
     vec![

@@ -45,7 +45,7 @@ words! {
     /// Requests of a shared receive queue that are lost with a queue pair.
     Lost {
         No = "no",
-        /// Those of purged completions.
+        /// Requests of purged completions.
         Purged = "purged",
         /// A request that was taken for a message under way, unless the queue pair was in ERR before.
         Taken = "taken",
@@ -75,7 +75,7 @@ words! {
     /// `errno` of a queue pair that cannot be made.
     CreateErrno {
         Einval = "einval" | "EINVAL",
-        /// What it was before.
+        /// `errno` keeps its value.
         Unset = "unset",
     }
 

@@ -64,7 +64,7 @@ pub struct Flow<R> {
     pub kept: Kept<Account>,
     /// As sender.
     pub outgoing: Outgoing<Account, R>,
-    /// Where the links to its peers are stored.
+    /// Storage of the links to its peers.
     pub holders: Holders,
     /// Counters of its first port: there tools read how often it held senders back.
     pub shown: Arc<Counters>,

@@ -61,7 +61,7 @@ pub(super) struct Cqe {
     pub(super) seq: W32,
     /// Queue pair number, and its epoch in the top 8 bits.
     pub(super) qpn: W32,
-    /// Sends: the program's number of the request. Receives: of XRC, the offset of its queue; else 0.
+    /// Sends: the program's number of the request. XRC receives: the offset of the queue. Other receives: 0.
     pub(super) wr_id: W64,
     /// Status, opcode, `wc_flags` (a byte each), and the flags above.
     pub(super) word: W32,

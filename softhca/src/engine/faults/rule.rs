@@ -21,7 +21,7 @@ pub enum Change {
     Pkey(u16, u16),
 }
 
-/// What happens when a rule applies.
+/// The fault that a rule causes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FaultAction {
     /// The packet is lost.
@@ -77,7 +77,7 @@ impl std::fmt::Display for FaultAction {
 /// One rule: its action, its scene, and how often it applies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FaultRule {
-    /// What happens.
+    /// The fault.
     pub action: FaultAction,
     /// When it happens, if it has a time: in nanoseconds since the fabric began.
     pub at_ns: u64,
@@ -93,7 +93,7 @@ pub struct FaultRule {
     pub to_lid: Option<u16>,
     /// The n-th that fits (from 1), and the `count - 1` after it.
     pub nth: Option<u64>,
-    /// How many from the n-th on; 0 for all.
+    /// How many faults from the n-th on; 0 for all.
     pub count: u64,
     /// Instead of `nth`: this fraction of all, 0 to 1.
     pub fraction: Option<f64>,

@@ -68,7 +68,7 @@ pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
             _ => {}
         }
     }
-    // Programs that are told find the port as it is now.
+    // Before the events, so that a program that gets one finds the port's new state.
     for (device, port) in changed {
         let state = if down.contains(&(device, port)) { port_state::DOWN } else { port_state::ACTIVE };
         set_port(fabric, device, port, state);

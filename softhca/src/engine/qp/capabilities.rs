@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The values from which a queue pair is created, and its sizes: checks that the adapter has them, and grants sizes.
-//! Called by: `verbs` (fills in a `QpInit`), lifetime. Grade: setup. Thread rule: any thread. Source of the rule `Wqe`:
-//! rdma-core `providers/mlx5/verbs.c` (`sq_overhead`, `mlx5_calc_send_wqe`, `mlx5_calc_sq_size`); of `SharedWithSge`:
-//! kernel `sw/rxe/rxe_qp.c` (`rxe_qp_init_req`).
+//! Called by: `verbs` (fills in a `QpInit`), lifetime. Grade: setup. Thread rule: any thread. The rule `Wqe` follows
+//! rdma-core `providers/mlx5/verbs.c` (`sq_overhead`, `mlx5_calc_send_wqe`, `mlx5_calc_sq_size`), `SharedWithSge` the
+//! kernel's `sw/rxe/rxe_qp.c` (`rxe_qp_init_req`).
 
 use crate::behaviour::{CreateErrno, InlineGrant};
 use crate::engine::codes::qp_type::{UD, XRC_SEND};
@@ -32,7 +32,7 @@ pub struct QpInit<'a> {
 const PIECE: u32 = 16;
 /// Unit of work queue entries and of the send queue, in bytes.
 const BLOCK: u32 = 64;
-/// Bytes before pieces or inline data in an entry, of a datagram and of other requests (binding a window takes most).
+/// Bytes before an entry's pieces or inline data: for a datagram, and for other requests (binding a window takes most).
 const BEFORE_DATAGRAM: u32 = 64;
 const BEFORE_OTHERS: u32 = 192;
 /// Inline data begins with its length.
