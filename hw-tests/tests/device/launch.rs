@@ -260,8 +260,8 @@ impl Launch {
 /// Variable by which programs multiply their counts of repetitions (hw-tests/mpi/check.h).
 const SCALE: &str = "IBEX_TEST_SCALE";
 
-/// Sets one variable for each rank, and runs the program: `NUMBER VARIABLE... PROGRAM...`. mpirun's own way (`mpirun
-/// PROGRAM : PROGRAM`) crashes on Debian 13.
+/// Sets one variable for each rank, and runs the program: `NUMBER VARIABLE... PROGRAM...`. On Debian 13 mpirun crashes
+/// if it gets several programs.
 const OF_RANK: &str = r#"
 number=$1; shift; rank=0
 while [ "$rank" -lt "$number" ]; do
