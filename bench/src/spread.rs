@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_are_unsteady_whose_quartiles_lie_apart_by_more_than_a_quarter_of_their_median() {
+    fn rounds_are_unsteady_if_their_quartiles_differ_by_more_than_a_quarter_of_the_median() {
         assert_eq!(rounds(&[10.0, 8.0, 12.0, 9.0, 11.5]), Rounds { value: 10.0, spread: 2.5 });
         assert!(!rounds(&[10.0, 8.0, 12.0, 9.0, 11.5]).is_unsteady());
         assert!(rounds(&[10.0, 8.0, 12.0, 9.0, 11.6]).is_unsteady());

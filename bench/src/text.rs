@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_whose_rounds_lie_far_apart_is_marked_with_its_ratio_and_what_a_mark_means_is_said() {
+    fn an_unsteady_value_and_its_ratio_are_marked_and_the_mark_is_explained() {
         let rounds = |transport, values: [f64; 3]| values.map(|value| measured("latency", transport, 8, value));
         let measurements = [rounds(Transport::Ibex, [50.0; 3]), rounds(Transport::Ucx, [50.0, 90.0, 100.0])].concat();
         let tests = [catalogue::test("latency").unwrap()];
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_of_failures_alone_says_what_failed_and_has_the_sizes_that_were_tried() {
+    fn a_report_with_only_failures_names_them_and_the_sizes() {
         let tests = [catalogue::test("latency").unwrap()];
         let mut report = summarise("rxe0", &tests, &[]);
         let failure = Failure {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_told_without_its_command_line_and_with_its_last_words() {
+    fn a_reason_is_printed_without_the_command_line_and_with_the_last_words() {
         let reason = "MPI over tcp failed: `mpirun -n 2` exited with status 1\n--- stderr ---\nx\nno route\n-----\n";
         assert_eq!(brief(reason), "MPI over tcp failed: exited with status 1 (no route)");
         assert_eq!(brief("the machine is too busy"), "the machine is too busy");

@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_has_what_was_recorded_and_what_is_missing() {
+    fn the_summary_lists_recorded_and_missing_files_and_events() {
         let file = |rank| File { rank: Some(rank), host: "n1".into(), ..File::default() };
         let mut recorded = Recorded {
             folder: "/run1".into(),

@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_puts_in_while_another_takes_out_comes_out_once_and_in_order() {
+    fn concurrent_writes_and_reads_deliver_each_event_once_and_in_order() {
         const EVENTS: u64 = if cfg!(miri) { 300 } else { 200_000 };
         let rings = Rings::new(Task::Trace, 64).expect("memory");
         std::thread::scope(|scope| {

@@ -44,7 +44,7 @@ fn told(reader: &Reader, event: &Event) -> (String, u64, i64) {
 }
 
 #[test]
-fn each_event_is_in_the_trace_with_its_values_and_times_and_losses_are_told() {
+fn each_event_is_in_the_trace_with_its_values_and_times_and_losses_are_counted() {
     let traced = traced("pairs");
     assert!(traced.output.status.success(), "{}", traced.said());
     let reader = only(&traced);
@@ -80,7 +80,7 @@ fn each_event_is_in_the_trace_with_its_values_and_times_and_losses_are_told() {
 }
 
 #[test]
-fn what_several_threads_raise_is_there_once_each_in_each_ones_order() {
+fn the_events_of_several_threads_are_in_the_trace_once_and_in_each_threads_order() {
     let traced = traced("threads");
     let reader = only(&traced);
     let mut last = std::collections::BTreeMap::new();
@@ -196,7 +196,7 @@ fn a_program_stops_the_recording_and_resumes_it_and_the_trace_says_where() {
 }
 
 #[test]
-fn a_program_has_recorded_what_waits() {
+fn a_program_can_have_waiting_events_written() {
     let traced = traced("flush");
     assert!(traced.said().contains("missing 0\n"), "{}", traced.said());
     assert_eq!(events(&only(&traced)).len(), 201);
@@ -212,7 +212,7 @@ fn a_process_that_is_forked_off_writes_nothing_and_one_that_exits_or_aborts_has_
 }
 
 #[test]
-fn a_process_that_is_killed_leaves_what_was_raised_a_moment_before() {
+fn a_killed_process_leaves_the_events_up_to_a_moment_before() {
     let traced = traced("killed-later");
     let reader = only(&traced);
     let events: Vec<_> = reader.events().collect();
@@ -262,7 +262,7 @@ fn text_and_trace_have_the_same_and_without_names_there_is_no_text() {
 }
 
 #[test]
-fn events_are_chosen_by_name_and_group_and_unknown_ones_are_told() {
+fn events_are_chosen_by_name_and_group_and_unknown_ones_are_reported() {
     let application = application();
     let traced = traced_with(&[&application, "pairs"], &[("IBEX_TRACE_EVENTS", "operations,gone")]);
     let names: Vec<String> = only(&traced).head().types.iter().map(|of| of.name.clone()).collect();
@@ -272,7 +272,7 @@ fn events_are_chosen_by_name_and_group_and_unknown_ones_are_told() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_told_and_the_application_runs() {
+fn a_folder_that_cannot_be_made_is_reported_and_the_application_runs() {
     let environment = [("IBEX_TRACE", "/dev/null/trace")];
     let traced = traced_with(&[&application(), "pairs"], &environment);
     let said = traced.said();
@@ -403,7 +403,7 @@ fn in_a_long_run_clocks_are_compared_at_intervals() {
 }
 
 #[test]
-fn where_no_datagram_goes_between_hosts_the_trace_says_so() {
+fn the_trace_says_if_no_datagram_passes_between_hosts() {
     let environment = [("IBEX_TRACE_CLOCKS_EVERY", "0.1"), ("APPLICATION_FILTERS", "1")];
     let Some(traced) = on_two_clocks("exchange-long", "true", &environment) else { return };
     let said = traced.said();

@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_at_a_moment_comes_before_it_and_what_ends_then_after() {
+    fn an_event_follows_simultaneous_begins_and_precedes_simultaneous_ends() {
         let mut job = Job::synthetic(2, 0, 0);
         job.calls = vec![call(0, 100, Some(150)), call(0, 150, Some(200))];
         job.pauses = vec![Pause { rank: 1, from: Time::new(120), to: None }];

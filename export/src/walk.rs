@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_on_a_lane_is_alone_there() {
+    fn items_of_a_lane_do_not_overlap() {
         let job = Job::synthetic(3, 2000, 9);
         let (steps, lanes) = steps(&job);
         let mut on: Vec<Option<Item>> = vec![None; lanes.len()];

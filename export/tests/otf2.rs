@@ -79,7 +79,7 @@ fn otf2s_python_module_matches_each_send_with_its_receive() {
 }
 
 #[test]
-fn calls_are_regions_of_their_threads_with_the_searches_in_them_and_pauses_are_told() {
+fn calls_are_regions_of_their_threads_with_the_searches_in_them_and_pauses_are_marked() {
     let scratch = Scratch::new("calls");
     let mut job = Job::synthetic(2, 200, 8);
     let first = job.span.expect("made").0.nanoseconds();
@@ -231,7 +231,7 @@ fn an_archive_is_as_long_as_its_events_where_nobody_says_how_long_the_job_was() 
 }
 
 #[test]
-fn what_only_one_side_saw_is_written_and_nothing_is_said_to_be_received_that_was_not() {
+fn messages_that_one_side_saw_are_written_and_none_is_received_that_was_not() {
     let scratch = Scratch::new("sides");
     let mut job = Job::synthetic(2, 100, 4);
     for message in &mut job.messages[..10] {

@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn soft_roce_and_adapter_names_are_told_apart() {
+    fn soft_roce_and_adapter_names_are_distinguished() {
         assert_eq!("soft-roce".parse::<Device>().unwrap(), Device::SoftRoce);
         assert_eq!("softhca".parse::<Device>().unwrap(), Device::SoftHca);
         for profile in PROFILES {

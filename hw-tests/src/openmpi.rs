@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_option_accepts_is_what_is_shown() {
+    fn the_option_accepts_the_series_that_it_shows() {
         for series in [Series::V4_1, Series::V5] {
             assert_eq!(series.to_string().parse::<Series>().unwrap(), series);
         }

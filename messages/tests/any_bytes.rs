@@ -22,7 +22,7 @@ fn read(damage: Damage, seed: u64) -> (Job, String) {
 }
 
 #[test]
-fn whatever_a_folder_has_is_read_and_what_is_wrong_is_told_with_its_place() {
+fn any_folder_is_read_and_each_fault_is_reported_with_its_place() {
     let whole = simulated::read("any-bytes-whole", &damaged::job(60), &[const { simulated::WHOLE }; 3]);
     assert_eq!((whole.messages.len(), whole.faults.len()), (60, 0), "{:?}", whole.faults);
     for damage in ALL {
@@ -49,7 +49,7 @@ fn whatever_a_folder_has_is_read_and_what_is_wrong_is_told_with_its_place() {
 }
 
 #[test]
-fn what_stands_before_a_damaged_block_is_shown_with_both_halves() {
+fn messages_before_a_damaged_block_have_both_halves() {
     for seed in 0..SEEDS {
         let folder = simulated::folder("any-bytes-before");
         let name = make(&folder, Damage::Doubled, seed);

@@ -47,7 +47,7 @@ fn dropped_packets_are_sent_again_until_the_retries_end() {
 }
 
 #[test]
-fn posting_and_registering_fail_as_told() {
+fn posting_and_registering_fail_as_a_rule_says() {
     let post = FaultRule { action: FaultAction::PostSend(libc::ENOMEM), nth: Some(1), count: 1, ..RULE };
     let register = FaultRule { action: FaultAction::RegMr(libc::EAGAIN), nth: Some(3), count: 1, ..RULE };
     let hca = adapter(&[post, register]);

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_of_a_message_fits_a_cache_line() {
+    fn an_arrived_message_fits_a_cache_line() {
         assert!(size_of::<Arrived>() <= 64, "{}", size_of::<Arrived>());
     }
 }

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_the_first_move_counts() {
+    fn messages_before_the_first_move_count() {
         let mut merging = Merging::new(2, 5);
         merging.moved(1, 1, 6);
         assert!(!merging.arrived(1));

@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_full_batch_has_no_room_for_comes_with_the_next_in_order() {
+    fn completions_beyond_a_full_batch_come_with_the_next_in_order() {
         let (mut batch, mut undelivered) = (Batch::new(), Undelivered::new());
         for peer in 0..Batch::CAPACITY as u32 + 2 {
             undelivered.deliver(&mut batch, failed(peer));

@@ -404,7 +404,7 @@ mod tests {
     }
 
     #[test]
-    fn where_a_clock_jumps_the_error_is_the_jump_and_elsewhere_it_is_not() {
+    fn the_error_contains_a_jump_of_the_clock_only_where_it_jumps() {
         let second = 1_000_000_000;
         // The clock is 40 millionths too fast, and 3 ms ahead after the fifth second.
         let shown = |n: i64| n * second + n * 40_000 + if n > 5 { 3_000_000 } else { 0 };

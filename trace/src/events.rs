@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_lacks_records_is_not_whole_and_a_foreign_one_is_told() {
+    fn an_event_that_lacks_records_is_incomplete_and_an_unknown_one_is_reported() {
         let layouts = layouts();
         let wide = layouts[3].pack(1, 5, &[u64::MAX; MOST_ELEMENTS]);
         let whole = |records, most, types, sources| {

@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_that_unpacks_to_more_than_is_said_is_refused() {
+    fn a_payload_that_unpacks_to_more_than_its_stated_size_is_refused() {
         let packed = zstd::bulk::compress(&vec![0; 100_000], 1).expect("packs");
         assert!(unpack(&packed, 1000).is_err());
         assert_eq!(unpack(&packed, 100_000).expect("unpacks").len(), 100_000);

@@ -271,7 +271,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_comes_out(
+        fn unpacking_returns_the_packed_values(
             signed in proptest::collection::vec(any::<bool>(), 0..=MOST_ELEMENTS),
             values in proptest::collection::vec(any_value(), MOST_ELEMENTS),
             (source, ticks) in any::<(u8, u64)>(),

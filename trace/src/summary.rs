@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_contradicts_itself_is_refused() {
+    fn a_summary_that_contradicts_itself_is_refused() {
         let refused = |change: fn(&mut Summary)| {
             let mut summary = summary();
             change(&mut summary);

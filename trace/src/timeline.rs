@@ -237,7 +237,7 @@ mod tests {
         }
 
         #[test]
-        fn exchanges_at_intervals_bound_what_clocks_do_that_drift_and_jump(
+        fn exchanges_at_intervals_bound_the_error_of_clocks_that_drift_and_jump(
             drift in proptest::collection::vec(-100e-6_f64..100e-6, 3),
             wander in proptest::collection::vec(-1e-6_f64..1e-6, 3),
             jump in (0..3_usize, 500_000_000_i64..11_000_000_000, 1_000_000_i64..3_000_000_000),

@@ -78,7 +78,7 @@ fn with_any_byte_flipped_all_other_blocks_are_given_and_an_error() {
 }
 
 #[test]
-fn without_its_head_nothing_has_a_meaning_and_that_is_told() {
+fn a_file_with_a_damaged_head_gives_an_error_and_no_event() {
     let mut bytes = small(true);
     bytes[60] ^= 4;
     let told = told(bytes);
@@ -87,7 +87,7 @@ fn without_its_head_nothing_has_a_meaning_and_that_is_told() {
 }
 
 #[test]
-fn empty_foreign_and_future_files_are_told_apart() {
+fn empty_foreign_and_future_files_are_distinguished() {
     let nothing = told(Vec::new());
     assert!(nothing.starts_with("t.ibex is empty: "), "{nothing}");
     let elf = told(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec());
@@ -108,7 +108,7 @@ fn empty_foreign_and_future_files_are_told_apart() {
 }
 
 #[test]
-fn an_error_says_which_block_where_and_what_can_be_read() {
+fn an_error_names_the_block_its_place_and_the_readable_part() {
     let bytes = small(true);
     let reader = Reader::from_bytes("t.ibex", bytes.clone()).expect("opened");
     let blocks = reader.summaries().count();
@@ -137,7 +137,7 @@ fn an_error_says_which_block_where_and_what_can_be_read() {
 }
 
 #[test]
-fn a_trailer_that_leads_elsewhere_costs_nothing_but_is_told() {
+fn a_wrong_trailer_costs_no_event_and_is_reported() {
     for offset in [0, 17, 1 << 40, u64::MAX] {
         let mut bytes = small(true);
         let trailer = bytes.len() - 24;
@@ -150,7 +150,7 @@ fn a_trailer_that_leads_elsewhere_costs_nothing_but_is_told() {
 }
 
 #[test]
-fn a_block_that_is_missing_or_comes_twice_is_told() {
+fn a_missing_or_repeated_block_is_reported() {
     let bytes = small(false);
     let starts: Vec<usize> =
         bytes.windows(4).enumerate().filter(|(_, four)| *four == b"\xb1OCK").map(|(at, _)| at).collect();
@@ -164,7 +164,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn what_a_writer_should_not_have_meant_does_not_make_it_panic(
+    fn a_sealed_block_with_senseless_contents_does_not_make_the_reader_panic(
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
         let mut bytes = small(true);

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_block_is_read_again() {
         let mut signed = Column::default();
         let values = [0, 1, -1, 63, 64, -64, -65, i64::MAX, i64::MIN];
         for value in values {

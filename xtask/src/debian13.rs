@@ -154,7 +154,7 @@ mod tests {
 
     /// Mounts a folder in an empty root, which has no programs, so the command is replaced.
     #[test]
-    fn what_is_mounted_in_a_root_is_seen_inside_and_not_outside() {
+    fn a_mount_in_a_root_is_visible_inside_and_not_outside() {
         if let Err(error) = may_enter() {
             let _ = writeln!(std::io::stderr(), "skip what is mounted in a root: {error:#}");
             return;

@@ -62,7 +62,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_client_learns_where_the_server_is_and_what_the_server_says_is_known() {
+    fn the_client_gets_the_servers_address_and_its_failure_has_the_servers_output() {
         let (_listener, port) = listener();
         let file = std::env::temp_dir().join(format!("ibex-bench-sides-{}", std::process::id()));
         let run = |status: u32| {

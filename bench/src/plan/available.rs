@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_left_out_and_said() {
+    fn missing_tests_and_transports_are_left_out_and_reported() {
         let plan = plan(&Wanted { full: true, ..Wanted::default() }, &["ib_send_lat"]).unwrap();
         let names: Vec<&str> = plan.transports.iter().map(|transport| transport.name()).collect();
         assert_eq!(names, ["ibex", "ibex-btl", "raw", "ucx", "tcp"]);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_by_name_is_not_left_out() {
+    fn a_test_or_transport_asked_for_by_name_is_not_left_out() {
         let refused = |wanted: &Wanted| plan(wanted, &[]).unwrap_err().to_string();
         assert!(refused(&wanted(&[Transport::Raw], &[])).contains("perftest"));
         assert!(refused(&wanted(&[Transport::Ibex], &["instructions"])).contains("valgrind"));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_by_name_leaves_nothing_out() {
+    fn a_plan_of_named_tests_reports_nothing_as_left_out() {
         let named = Wanted { tests: vec!["latency".to_owned()], sizes: vec![8], ..Wanted::default() };
         assert!(!said(&named).contains("tests") && !said(&named).contains("sizes"), "{}", said(&named));
         assert!(said(&named).contains("transports"));

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unsteady_alone_is_measured_again() {
+    fn only_unsteady_values_are_measured_again() {
         let plan = plan(Kind::SoftHca);
         let again = plan.again(|name, transport, bytes| {
             (name, transport, bytes) == ("put_latency", Transport::Ucx, 64)
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_events_cost_is_measured_the_six_ways_in_turns() {
+    fn the_cost_of_events_is_measured_in_the_six_ways_in_turn() {
         let tests = ["latency", "instructions"].into_iter().filter_map(crate::catalogue::test).collect();
         let plan = Plan::of_events(Kind::SoftHca, true, tests);
         let ways = |round, counted: bool| -> Vec<&str> {

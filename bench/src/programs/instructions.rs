@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_adapter_has_others_do_is_the_adapters() {
+    fn instructions_that_other_libraries_execute_for_the_adapter_count_as_the_adapters() {
         let named = |names: [&str; 2]| names.map(str::to_owned).into();
         let profile = Profile {
             objects: [("libsofthca.so", 500_000), ("libc.so.6", 184_000), ("libibex.so", 429_000)]
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_instructions_of_the_adapter_and_of_the_program_are_told_from_the_rest() {
+    fn instructions_are_split_among_the_adapter_the_program_and_the_rest() {
         let objects =
             [("libsofthca.so", 1_500_000), ("mca_pml_ob1.so", 600_000), (PROGRAM, 22_000), ("libc.so.6", 180_000)]
                 .map(|(file, count)| of_object(file, count));

@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_hosts_each_has_a_rank_and_they_know_what_ucx_is_told() {
+    fn two_hosts_have_a_rank_each_and_both_get_ucxs_variables() {
         let hosts = Hosts::by_ssh(["a", "b"].map(str::to_owned));
         let on = |transport| line(Where { hosts: Some(&hosts), interface: "10.0.0.0/24", ..place() }, transport);
         assert!(on(Transport::Ibex).contains("--host a:1,b:1") && !on(Transport::Ibex).contains("-x"));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tool_is_told_how_to_listen_and_is_there_over_either_component() {
+    fn the_tool_gets_its_mode_over_either_component() {
         let [plain, ways @ ..] = transport::EVENTS_OF_MATCHING;
         assert!(!line(place(), plain).contains("LD_PRELOAD"));
         let told = ["elsewhere", "watched", "peruse", "mpi_t", "buffered", "delivered", "nothing", "nothing"];

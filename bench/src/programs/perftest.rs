@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_rate_and_the_average_that_which_has_more_digits_gives_what_the_program_is_read_for() {
+    fn the_value_is_read_from_the_rate_or_the_average_whichever_has_more_digits() {
         for (what, output, reads, bytes, expected) in [
             ("the third of the latencies", SEND_LAT, Reads::TypicalLatency, 8, 76.31),
             ("a small bandwidth, from the rate", WRITE_BW, Reads::Bandwidth, 8, 0.007955 * 8.0),

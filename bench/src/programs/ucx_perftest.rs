@@ -82,7 +82,7 @@ message_rate,20000,0.102,0.398,0.398,19.19,19.19,2514797,2514790
     }
 
     #[test]
-    fn each_run_gives_what_its_test_reads() {
+    fn each_run_gives_the_values_that_its_test_reads() {
         let runs = [("latency", 8), ("bandwidth", 65536), ("message_rate", 8)];
         let values: Vec<f64> = runs.iter().map(|(name, bytes)| found(OUTPUT, name, *bytes).unwrap().value).collect();
         assert_eq!(values, [0.349, 17000.0 * MEGABYTES_OF_PERFTEST, 2_514_790.0]);

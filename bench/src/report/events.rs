@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_exact_and_what_has_nothing_to_be_compared_with_has_no_ratio() {
+    fn exact_values_and_values_without_a_counterpart_have_no_ratio() {
         let exact = rounds("instructions", Transport::Callbacks, 8, &[2.0, 2.0]);
         assert!(ratios(&exact, BASE).is_empty());
         assert!(ratios(&[measured("latency", Transport::Callbacks, 8, 1.0)], BASE).is_empty());
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_latency_more_is_slower_and_of_a_bandwidth_less() {
+    fn a_greater_latency_and_a_smaller_bandwidth_are_slower() {
         let slowdown = |test| ratios(&rounds(test, Transport::Callbacks, 8, &[0.5, 2.0, 4.0]), BASE)[0].slowdown();
         assert_eq!((slowdown("latency"), slowdown("bandwidth")), ((0.5, 4.0), (0.25, 2.0)));
     }

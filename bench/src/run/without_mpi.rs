@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_measured_ends_the_row() {
+    fn a_failed_measurement_ends_the_row() {
         let fails = |times| if times > 1 { bail!("gone") } else { Ok(1.0) };
         assert!(until_settled(fails, |value| *value, || true).is_err());
     }

@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ways_give_is_beside_each_other_with_its_ratio() {
+    fn a_table_has_the_values_of_all_ways_with_their_ratios() {
         let row = |test, bytes| sizes::Row { test, unit: "us", bytes, ways: ways(2.0, 3) };
         let page = by_size(&Sizes { rounds: 3, rows: vec![row("latency", 0), row("latency", 65536)] });
         assert!(

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_is_told_rank_and_duration() {
+    fn the_program_gets_rank_and_duration_of_its_fault() {
         assert_eq!(words().join(" "), "--late-sender 0:300 --late-receiver 3:200");
     }
 }

@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_events_of_searches_are_told_from_others() {
+    fn events_of_searches_are_distinguished_from_others() {
         assert_eq!(step("ibex_comm_search_unex_q_end"), Some((1, false)));
         assert_eq!(step("ibex_comm_search_posted_q_begin"), Some((0, true)));
         assert_eq!(step("ibex_comm_msg_arrived"), None);

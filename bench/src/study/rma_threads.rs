@@ -133,7 +133,7 @@ mod tests {
     const LINE: &str = r#"{"operation":"put","synchronisation":"flush_all","threads":16,"bytes":8,"unit":"operations/s","value":2.5e+06,"spread":1e+05,"samples":20,"window":64,"seconds":0.11}"#;
 
     #[test]
-    fn the_tool_listens_to_the_btl_whose_operations_puts_and_gets_are() {
+    fn the_tool_listens_to_the_btl_which_carries_puts_and_gets() {
         let of = |transport| command(place(), transport, &[1, 4], &[8, 512], 0.05).unwrap().join(" ");
         let plain = of(Transport::Unregistered);
         assert!(plain.contains("--mca pml ob1 --mca btl self,ibex") && plain.contains("--mca osc rdma"), "{plain}");

@@ -98,7 +98,7 @@ mod tests {
         [Way::without_events(Transport::Ibex), Way::new(NO_TOOL, Transport::Ibex), Way::new(PERUSE, Transport::Peruse)];
 
     #[test]
-    fn what_is_not_there_is_left_out_and_each_build_has_its_own_components() {
+    fn missing_ways_are_left_out_and_each_build_has_its_own_components() {
         let here = Where { without_events: None, ..place() };
         let ways = |place, has_tool| possible(&WAYS, place, has_tool).len();
         assert_eq!((ways(place(), true), ways(here, true), ways(here, false)), (3, 2, 1));

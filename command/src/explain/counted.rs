@@ -236,7 +236,7 @@ mod tests {
     use crate::top::tests::flight;
 
     #[test]
-    fn the_receipt_of_a_process_has_each_peer_and_port_and_what_is_unknown() {
+    fn the_receipt_of_a_process_has_each_peer_and_port_and_lists_unknown_values() {
         let flight = flight(1_000_000_000, &[("inline_sent", 12), ("inline_bytes", 96), ("queued", 2)]);
         let counted = Counted::of(&flight, 3_000_000_000);
         let json = serde_json::to_value(&counted).expect("JSON");

@@ -97,7 +97,7 @@ fn no_wait_is_longer_than_its_call_or_goes_on_beyond_the_match() {
 }
 
 #[test]
-fn who_computes_between_its_receive_and_its_wait_has_no_late_sender() {
+fn a_receiver_that_computes_between_receive_and_wait_has_no_late_sender() {
     for sent in [5, 20, 280] {
         let planted =
             Planted { protocol: Protocol::Copied, sent, sender: (sent, sent + 2), done: sent + 1, ..COMPUTING };
@@ -183,7 +183,7 @@ fn nobody_waits_where_both_compute_while_the_message_is_on_its_way() {
 }
 
 #[test]
-fn of_messages_that_a_call_waits_for_together_the_longest_wait_counts() {
+fn if_a_call_waits_for_several_messages_the_longest_wait_counts() {
     let planted = Planted { receiver: (300, 500), ..COMPUTING };
     let mut job = planted.job();
     for sent in [350, 480, 420] {

@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn both_copies_are_named_and_what_to_do() {
+    fn the_message_names_both_copies_and_a_remedy() {
         let text = Earlier { path: "/no/a.so".into(), this: "/no/b.so".into() }.to_string();
         assert!(text.contains("  first: /no/a.so\n") && text.contains("  later: /no/b.so\n"), "{text}");
         assert!(text.contains("cargo xtask install"), "{text}");

@@ -694,7 +694,7 @@ mod tests {
     }
 
     #[test]
-    fn each_is_told_in_turn_until_it_is_taken_away_also_by_a_callback() {
+    fn each_listener_is_called_in_turn_until_it_is_removed_even_by_a_callback() {
         let (listeners, mut told) = (Listeners::new(), Told::new());
         let param = (&raw mut told).cast::<c_void>();
         for handle in 1..=4 {
@@ -720,7 +720,7 @@ mod tests {
     }
 
     #[test]
-    fn where_no_face_raises_one_thread_at_a_time_changes_what_listens_and_may_do_so_within_a_change() {
+    fn one_thread_at_a_time_changes_the_lists_and_it_may_nest_its_changes() {
         let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -739,7 +739,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_is_alone_is_called_as_such_and_nothing_is_where_the_last_is_taken_within_a_callback() {
+    fn a_single_listener_is_called_through_its_own_function() {
         let (listeners, mut told) = (Listeners::new(), Told::new());
         let param = (&raw mut told).cast::<c_void>();
         let buf = std::ptr::from_ref(&listeners).cast_mut().cast();

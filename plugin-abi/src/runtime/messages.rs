@@ -272,7 +272,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_port_knows_is_said_with_its_numbers() {
+    fn messages_about_failed_operations_contain_their_numbers() {
         assert!(cannot_pack(71).contains("71 bytes cannot be packed"));
         assert!(asked_for(101, 100).contains("100 bytes asks for 101 bytes"));
         let not_done = atomic_refused("rank 1", 0x1000, 8);

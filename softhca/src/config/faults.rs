@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_command_is_said() {
+    fn the_error_of_a_command_names_the_fault() {
         for (action, place, keys, words) in [
             ("link-down", "softhca7", &[][..], "softhca0, softhca1"),
             ("link-down", "softhca0:2", &[], "port = 2"),

@@ -130,7 +130,7 @@ mod tests {
     use crate::transport::EndpointId;
 
     #[test]
-    fn the_least_that_was_left_is_nothing_where_more_was_kept_than_permitted_and_begins_anew_where_it_is_reset() {
+    fn the_least_room_is_zero_beyond_the_bound_and_begins_anew_with_a_reset() {
         let room = Room { bound: AtomicU64::new(0), kept: Level::new() };
         assert_eq!((room.now(), room.least_ever()), (0, 0), "no messenger");
         room.begin(1000);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_of_a_thousand_is_looked_for_where_it_is_and_nowhere_else() {
+    fn only_the_accounts_of_one_peer_are_searched_for_it() {
         let mut holders = Holders::default();
         let link = |peer| Link::new(0, EndpointId::from_index(peer));
         for peer in 0..1000 {

@@ -41,7 +41,7 @@ fn a_peer_that_was_held_back_announces_a_window_and_then_keeps_messages_to_itsel
 }
 
 #[test]
-fn who_is_asked_for_more_announces_as_many_again() {
+fn a_sender_that_is_asked_for_more_announces_as_many_messages_again() {
     let mut outgoing = Outgoing::new(LIMITS);
     hold_back(&mut outgoing, 1);
     assert_eq!([0; 2].map(|_| outgoing.way(PEER, 0, 5)), [COUNTED; 2]);
@@ -57,7 +57,7 @@ fn who_is_asked_for_more_announces_as_many_again() {
 }
 
 #[test]
-fn who_may_go_on_sends_what_pended_in_order_before_anything_else() {
+fn a_sender_that_may_go_on_first_sends_its_pending_messages_in_order() {
     let mut outgoing = Outgoing::new(LIMITS);
     hold_back(&mut outgoing, 1);
     for send in 0..4 {
@@ -89,7 +89,7 @@ fn the_last_word_counts_whichever_comes_last() {
 }
 
 #[test]
-fn who_may_go_on_is_as_free_as_before_he_was_held_back() {
+fn a_sender_that_may_go_on_is_as_free_as_before_it_was_held_back() {
     let mut outgoing = Outgoing::new(LIMITS);
     hold_back(&mut outgoing, 1);
     assert_eq!([0; 2].map(|_| outgoing.way(PEER, 0, 5)), [COUNTED; 2]);
@@ -124,7 +124,7 @@ fn a_peer_that_is_held_back_is_not_free_though_nothing_is_on_its_way() {
 }
 
 #[test]
-fn behind_a_message_that_finds_no_room_all_to_its_peer_pend_until_their_turn() {
+fn all_messages_to_a_peer_pend_behind_one_that_finds_no_room() {
     let mut outgoing = Outgoing::<u8, u32>::new(LIMITS);
     assert_eq!(outgoing.way(PEER, 0, 5), Way::Free);
     outgoing.found_no_room(PEER, 0, 5, 1);
@@ -144,7 +144,7 @@ fn behind_a_message_that_finds_no_room_all_to_its_peer_pend_until_their_turn() {
 }
 
 #[test]
-fn whose_peer_holds_back_while_messages_pend_for_room_announces_a_window_of_them_in_turn() {
+fn a_sender_held_back_while_messages_pend_for_room_announces_a_window_of_them_in_turn() {
     let mut outgoing = Outgoing::<u8, u32>::new(LIMITS);
     outgoing.found_no_room(PEER, 0, 5, 1);
     for (tag, send) in [(5, 2), (5, 3), (-5, 4)] {
@@ -172,7 +172,7 @@ fn communicators_have_their_turns_one_after_the_other() {
 }
 
 #[test]
-fn of_a_peer_that_has_gone_nothing_is_kept() {
+fn nothing_is_kept_of_a_peer_that_has_gone() {
     let (mut outgoing, mut kept) = (Outgoing::<u8, u32>::new(LIMITS), Kept::new(LIMITS));
     hold_back(&mut outgoing, 1);
     outgoing.pend(PEER, 3, 5, 1);
@@ -252,7 +252,7 @@ fn senders_are_held_back_beyond_the_bound_and_let_go_below_half_of_it() {
 }
 
 #[test]
-fn who_said_that_messages_pend_is_asked_once() {
+fn a_sender_with_pending_messages_is_asked_for_them_once() {
     let mut kept = Kept::new(LIMITS);
     kept.pends('a', 1);
     kept.pends('a', 1);

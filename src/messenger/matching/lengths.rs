@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_greatest_stays_and_a_receive_in_no_queue_counts_while_it_is_there() {
+    fn the_maximum_stays_and_a_receive_outside_the_queue_counts_while_it_lasts() {
         let lengths = Lengths::default();
         assert_eq!(levels(&lengths, true)[0], [1, 1]);
         for now in [1, 2, 1] {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_anew_is_the_level_that_is_now_and_what_it_was_before_is_kept() {
+    fn a_reset_maximum_begins_at_the_present_level_and_the_maximum_ever_stays() {
         let lengths = Lengths::default();
         let shown = Shown { lengths: &lengths, has_first: false };
         (1..=9).for_each(|now| lengths.inserted(now, 1));
@@ -222,7 +222,7 @@ mod tests {
     const GREATEST: u32 = if cfg!(miri) { 200 } else { 199_999 };
 
     #[test]
-    fn no_level_is_missed_that_is_there_when_the_greatest_begins_anew_in_another_thread() {
+    fn a_reset_in_another_thread_misses_no_maximum() {
         let lengths = Lengths::default();
         let shown = Shown { lengths: &lengths, has_first: false };
         let is_over = std::sync::atomic::AtomicBool::new(false);

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_shown_with_its_number_of_tries_and_the_time() {
+    fn a_time_out_is_printed_with_its_number_of_tries_and_its_time() {
         assert_eq!(Retransmission { exponent: 16, retries: 7 }.to_string(), "8 times 268.435ms (2^16 * 4.096 us)");
     }
 

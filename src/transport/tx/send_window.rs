@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_that_a_peer_is_held_back_is_told_once_and_ends_with_what_it_takes() {
+    fn the_time_of_a_hold_is_reported_once_and_ends_with_an_acknowledgement() {
         let mut window = held();
         assert_eq!(window.look(7, true, 32, at(9)), Held { begins: false, time: at(4) });
         assert_eq!(window.look(8, true, 32, at(10)), Held { begins: false, time: at(1) });

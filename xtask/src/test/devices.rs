@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_on_every_device_runs_on_the_first() {
+    fn tests_that_are_the_same_on_every_device_run_on_the_first() {
         let each = [
             (DEVICES[0], Selection::All),
             (DEVICES[1], Selection::DeviceDependent),
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn who_names_tests_gets_these_alone_of_either_tier() {
+    fn named_tests_run_alone_from_either_tier() {
         assert_eq!(asked("--only rail"), [run(DEVICES[0], Selection::All, 1)]);
         assert_eq!(asked("--only rail --only link --device soft-roce"), [run(SOFT_ROCE, Selection::All, 2)]);
         assert_eq!(asked("--mpi 5 --only rail"), [run(DEVICES[0], Selection::All, 1)]);

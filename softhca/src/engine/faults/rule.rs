@@ -192,7 +192,7 @@ mod tests {
     const RULE: FaultRule = FaultRule { seed: 7, ..FaultRule::always(FaultAction::Drop) };
 
     #[test]
-    fn a_rule_of_a_type_of_queue_pair_fits_what_that_type_sends() {
+    fn a_rule_for_a_type_of_queue_pair_fits_the_packets_of_that_type() {
         use crate::engine::codes::qp_type::{RC, UD};
         let scene = |qp_type| Scene { device: 0, port: Some(1), qp_type, from_lid: None, to_lid: None };
         let rule = FaultRule { qp_type: Some(UD), ..RULE };

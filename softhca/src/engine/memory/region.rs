@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cleared_is_zero_and_what_is_beside_it_stays() {
+    fn cleared_memory_is_zero_and_the_memory_beside_it_stays() {
         let made = Made::new();
         for word in 0..THERE as u64 / 8 {
             made.0.at::<W64>(word * 8).set(word + 1);

@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_of_the_matching_costs_what_it_adds_and_all_together_are_a_part_of_the_message() {
+    fn matching_events_are_judged_each_and_all_together() {
         let messages = vec![
             message(Transport::Ibex, 600.0, 0.0, 0.0),
             message(Transport::Watched, 650.0, 0.0, 0.0),

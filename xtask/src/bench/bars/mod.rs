@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_table_is_not_told_what_it_leaves_out() {
+    fn bars_that_a_first_table_leaves_out_are_not_printed() {
         let mut first = serde_json::to_value(report(&[])).expect("a report is JSON");
         first["brief"] = "only latency".into();
         assert_eq!(judged(Kind::SoftHca, &serde_json::from_value(first).expect("of a report")), "");

@@ -226,7 +226,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_value_whose_rounds_lie_far_apart_meets_no_bar_but_does_not_hide_a_size_that_misses_it() {
+    fn an_unsteady_value_meets_no_bar_and_does_not_hide_a_size_that_misses_it() {
         let bar = |of_4_kib: f64| {
             let mut unsteady = row("latency", "ucx", 8, 2.0);
             unsteady["spread"] = 1.0.into();
