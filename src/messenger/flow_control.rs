@@ -33,8 +33,7 @@
 //!    number of them per peer and communicator.
 //! 3. Messages of the MPI library itself (negative tags: collectives) pend only for room, in a queue of their own, and
 //!    no receive takes both these and the program's messages. So a collective makes progress beside any flood.
-//! 4. A message that pends for room is sent when the port has some. By rule 1 that happens once the receiver is inside
-//!    MPI.
+//! 4. A message that pends for room is sent when the port has some, by rule 1 once the receiver is inside MPI.
 //! 5. A message that pends because its window is full waits until an announced message is answered, or until the
 //!    receiver asks. Its sender reports the pending messages (`Pending`). The receiver asks for more (`More`) when a
 //!    receive or a probe of the communicator finds no message, when a message arrives that no receive takes while

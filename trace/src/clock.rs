@@ -205,9 +205,8 @@ impl Relation {
         Some(Interval { length, rate: length / said, doubt: from.error.saturating_add(to.error) as f64 / length })
     }
 
-    /// Bound of the clock's jump between a point and the next. There is one if the rate differs from that of all
-    /// intervals nearby by more than drift and sample errors allow. A single interval is compared with the nominal
-    /// rate.
+    /// Bound of the clock's jump between a point and the next. There is one if the rate differs from that of all nearby
+    /// intervals (from the nominal rate, if there are none) by more than drift and sample errors.
     fn jump(&self, place: usize) -> i64 {
         let Some(this) = self.interval(place, place + 1) else { return 0 };
         let nearby = [place.checked_sub(2), place.checked_sub(1), Some(place + 1), Some(place + 2)];

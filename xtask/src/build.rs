@@ -64,8 +64,7 @@ pub(crate) fn library(workspace: &Workspace) -> Result<()> {
 
 /// Builds `libibex.so` alone in release; with the logger and the command it would take three times as long.
 ///
-/// Other packages in the same build would add features to its dependencies; then each bench after an installation would
-/// build it anew.
+/// Other packages in the same build would add features to its dependencies; each bench would then build it anew.
 pub(crate) fn library_alone(workspace: &Workspace) -> Result<()> {
     step("Building libibex.so (release)");
     run(workspace.cargo_build().args(["--release", "--package", "ibex-plugin-abi"]))?;

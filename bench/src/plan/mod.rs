@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The plan of a bench: tests, rounds, sizes. A machine's speed drifts, so everything is measured in several rounds,
 //! and within a round all transports take turns at each size of each group of tests. With `--full`, latencies, which
-//! are short and judged closely, may have more rounds than the rest; without, there are as many rounds as fit in four
-//! minutes.
+//! are short and judged closely, may have more rounds than the rest; without, as many rounds as fit in four minutes.
 //!
 //! [`round`] has the steps of a round; [`wanted`] makes the plan from the user's options, [`available`] leaves out what
 //! is missing. Carried out by [`crate::run`]. Grade: setup. Tests: in each file.

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Gives the proxy application (examples/halo.c) faults of known rank and duration; checks if `ibex explain --waits`
-//! finds them. A fault is found if one of the longest waits of its kind in the report is for a message of the
-//! application, has the right duration, and names the right rank on the right side. Called by [`super`]. Grade: setup.
-//! Tests: below.
+//! finds them. A fault is found if one of the longest reported waits of its kind is for a message of the application,
+//! has the right duration, and names the right rank on the right side. Called by [`super`]. Grade: setup. Tests: below.
 
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;

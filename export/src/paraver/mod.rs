@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A job as a Paraver trace (BSC): `.prv` with the records, `.pcf` with names and colours, `.row` with names of
-//! objects.
+//! A job as a Paraver trace (BSC): `.prv` has the records, `.pcf` names and colours, `.row` the objects' names.
 //!
 //! Source: "Paraver: Parallel Program Visualization and Analysis tool, tracefile description" (BSC tools), and the
 //! parser of Paraver's kernel. Rules of the format: the header has the date, the last time, the nodes with their

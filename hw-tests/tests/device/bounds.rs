@@ -3,8 +3,7 @@
 //! succeeds, or is refused with the parameter's name and range.
 //!
 //! Each value is tried alone, and many at a time, in random sets that are the same in each run. A set has at most one
-//! parameter of loss, patience or connecting: several could keep ranks from connecting. Setup grade; one test at a
-//! time.
+//! parameter of loss, patience or connecting: several could keep ranks from connecting. Setup grade; one at a time.
 
 use crate::launch::{Launch, over_the_pml, says};
 use crate::site::Site;

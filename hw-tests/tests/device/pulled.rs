@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Faults in the middle of a job: the program reports that it is there, the test gives the emulated adapters a command
-//! (`softhca ctl`), and makes the file for which the program waits (hw-tests/mpi/check.h). Setup grade; one test at a
-//! time.
+//! (`softhca ctl`), and makes the file for which the program waits (hw-tests/mpi/check.h). Setup grade; one at a time.
 
 use crate::launch::Launch;
 use crate::site::{Site, counted, fault_to_come, faults_applied};

@@ -105,8 +105,7 @@ fn as_logged(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Pairs sends and arrivals, in order, by communicator, ranks and tag. Returns the time that each message took, and its
-/// ranks.
+/// Pairs sends and arrivals, in order, by communicator, ranks and tag. Returns each message's time and ranks.
 fn ways(folder: &Trace) -> Result<Vec<(i64, usize, usize)>> {
     let mut sends: HashMap<_, Vec<i64>> = HashMap::new();
     let mut arrivals: HashMap<_, Vec<i64>> = HashMap::new();

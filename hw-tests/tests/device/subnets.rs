@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Checks which ports two processes connect, and which ports they use at all, on emulated adapters of several networks.
-//! The ranks of a job have different adapters, like hosts that were cabled differently. Setup grade; one test at a
-//! time.
+//! The ranks of a job have different adapters, like hosts that were cabled differently. Setup grade; one at a time.
 
 use crate::launch::{Launch, says};
 use crate::site::Site;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the parts of an installation go: a user's home, or a chosen folder. Grade: setup. Called by [`super`]. Tests:
+//! The places of an installation's parts: a user's home, or a chosen folder. Called by [`super`]. Setup grade. Tests:
 //! tests.rs.
 //!
 //! ```text

@@ -260,7 +260,7 @@ impl Reserved<'_> {
         }
     }
 
-    /// Publishes the completion of a request of `qp`, which notes that it is done; notifies an owner who armed the
+    /// Publishes the completion of a request of `qp`, which notes that it is done; notifies the owner of an armed
     /// queue.
     #[inline]
     pub(crate) fn commit(self, fabric: &Fabric, qp: &QpShared, c: &Completion) {
