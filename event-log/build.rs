@@ -35,7 +35,7 @@ fn main() {
     // The libibex.so beside it, whatever LD_LIBRARY_PATH says: a second one would be a second transport.
     println!("cargo::rustc-cdylib-link-arg=-Wl,--disable-new-dtags,-rpath,$ORIGIN");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libibex-log.so");
-    // Open MPI's libraries are there until the process ends, and so must be what it was told to call.
+    // Open MPI's libraries stay until the process ends, and so must the callbacks that it knows.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
 }
 
@@ -59,7 +59,7 @@ fn bind(out: &Path, includes: &[String]) {
     }
 }
 
-/// A library with every function of the header, static and, in a folder where nobody looks for libraries, shared.
+/// A library with every function of the header: static, and shared in a folder where nobody looks for libraries.
 fn stand_in(out: &Path) {
     let header = std::fs::read_to_string(format!("{INCLUDE}/ibex_mpi_t.h")).expect("the header is there");
     let names = header.split("int NAME##").skip(1).filter_map(|rest| rest.split('(').next());
@@ -76,7 +76,7 @@ fn stand_in(out: &Path) {
     println!("cargo::rustc-cdylib-link-arg={}", library.display());
 }
 
-/// What the MPI compiler wrapper (`mpicc`, or the one `$MPICC` names) prints.
+/// Output of the MPI compiler wrapper (`mpicc`, or the one that `$MPICC` names).
 fn showme(option: &str) -> Vec<String> {
     let wrapper = std::env::var("MPICC").unwrap_or_else(|_| "mpicc".to_owned());
     let output = Command::new(&wrapper).arg(option).output();

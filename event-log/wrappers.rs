@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-/// Calls in which a process can wait for others, without `MPI_`. What this MPI does not have is left out.
+/// Calls in which a process can wait for others, without `MPI_`. Those that this MPI lacks are left out.
 pub(crate) const CALLS: &str = "
     Send Ssend Rsend Bsend Recv Sendrecv Sendrecv_replace Buffer_detach
     Wait Waitall Waitany Waitsome
@@ -22,7 +22,7 @@ pub(crate) const CALLS: &str = "
     File_write_all File_write_at_all File_write_ordered
 ";
 
-/// The names of the bound calls, in the order of the table, and a row for each from bindgen's declarations.
+/// Returns the names of the bound calls, in the order of the table, and a row for each from bindgen's declarations.
 pub(crate) fn rows(bound: &str) -> String {
     let (mut names, mut rows) = (String::new(), String::new());
     let bound: Vec<_> = CALLS.split_whitespace().filter_map(|name| Some((name, arguments(bound, name)?))).collect();
@@ -35,7 +35,7 @@ pub(crate) fn rows(bound: &str) -> String {
     format!("pub(crate) const NAMES: [&str; {}] = [{names}];\nwrappers! {{\n{rows}}}\n", bound.len())
 }
 
-/// The arguments with their types, as they stand in a declaration that returns an error code.
+/// Returns the arguments with their types, from a declaration that returns an error code.
 fn arguments(bound: &str, name: &str) -> Option<String> {
     let (_, rest) = bound.split_once(&format!("pub fn MPI_{name}("))?;
     let (arguments, rest) = rest.split_once(')')?;

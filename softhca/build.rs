@@ -47,7 +47,7 @@ fn main() {
     let map = out.join("libibverbs.map");
     std::fs::write(&map, script).expect("OUT_DIR can be written to");
     // For every target, not the shared object alone: the tests and the command link the same objects, and the linker
-    // refuses a `.symver` whose node it has not been told of.
+    // refuses a `.symver` with a node that no version script defines.
     println!("cargo::rustc-link-arg=-Wl,--version-script={}", map.display());
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libibverbs.so.1");
     // A process that has opened a device belongs to its fabric until it ends, and its service thread

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Quantiles, and the form of a number and a size in the report. Grade: setup. Tests: below.
+//! Computes quantiles, and formats numbers and sizes for the report. Grade: setup. Tests: below.
 
 /// Returns the quantile `at` in 0..=1 of ascending values, at least one, interpolated between neighbours.
 #[must_use]
@@ -9,7 +9,7 @@ pub(crate) fn quantile(ascending: &[f64], at: f64) -> f64 {
     ascending[below] + (ascending[above] - ascending[below]) * (position - position.floor())
 }
 
-/// Rounds to six significant digits: more than any of the measurements has.
+/// Rounds to six significant digits, which is more than any measurement has.
 pub(crate) fn rounded(value: f64) -> f64 {
     format!("{value:.5e}").parse().unwrap_or(value)
 }

@@ -11,13 +11,13 @@ use std::collections::BTreeMap;
 /// Name of the test or of the raw program, transport, and message size.
 pub(crate) type Cell<'a> = (&'a str, Transport, u64);
 
-/// Share of the median beyond which a spread says little.
+/// A spread above this share of the median is too wide.
 const TOO_WIDE: f64 = 0.25;
 
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Rounds {
     pub(crate) value: f64,
-    /// Interquartile range; of one round, the spread that the measurement gives.
+    /// Interquartile range; for one round, the spread that the measurement gives.
     pub(crate) spread: f64,
 }
 
@@ -56,7 +56,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_are_unsteady_whose_quartiles_lie_apart_by_more_than_a_quarter_of_their_median() {
+    fn rounds_are_unsteady_if_their_quartiles_differ_by_more_than_a_quarter_of_the_median() {
         assert_eq!(rounds(&[10.0, 8.0, 12.0, 9.0, 11.5]), Rounds { value: 10.0, spread: 2.5 });
         assert!(!rounds(&[10.0, 8.0, 12.0, 9.0, 11.5]).is_unsteady());
         assert!(rounds(&[10.0, 8.0, 12.0, 9.0, 11.6]).is_unsteady());

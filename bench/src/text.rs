@@ -31,7 +31,7 @@ fn legend() -> String {
     format!("What events cost\n{}\n", all.map(line).collect::<String>())
 }
 
-/// Compares the first transport with each of the rest; where events are measured, each of the rest with the first.
+/// Gives the ratio of the first transport to each other one, or for events the ratio of each other one to the first.
 fn table(report: &Report, test: &Test) -> String {
     let transports = report.transports(test.name);
     let Some((first, rest)) = transports.split_first() else { return String::new() };
@@ -128,7 +128,7 @@ fn counts(cost: &Cost) -> String {
     format!("What became of the events\n{}\n", aligned(&lines))
 }
 
-/// Returns a line for each value that is in no table, or was not measured in every round.
+/// Returns a line for each value that no table has, or that not every round has measured.
 fn not_measured(report: &Report) -> Vec<String> {
     let left_out = report.left_out.iter().map(|one| format!("{}: left out, as {}", one.what, one.reason));
     let mut lines: Vec<String> = left_out.collect();
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_whose_rounds_lie_far_apart_is_marked_with_its_ratio_and_what_a_mark_means_is_said() {
+    fn an_unsteady_value_and_its_ratio_are_marked_and_the_mark_is_explained() {
         let rounds = |transport, values: [f64; 3]| values.map(|value| measured("latency", transport, 8, value));
         let measurements = [rounds(Transport::Ibex, [50.0; 3]), rounds(Transport::Ucx, [50.0, 90.0, 100.0])].concat();
         let tests = [catalogue::test("latency").unwrap()];
@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn a_report_of_failures_alone_says_what_failed_and_has_the_sizes_that_were_tried() {
+    fn a_report_with_only_failures_names_them_and_the_sizes() {
         let tests = [catalogue::test("latency").unwrap()];
         let mut report = summarise("rxe0", &tests, &[]);
         let failure = Failure {
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn a_reason_is_told_without_its_command_line_and_with_its_last_words() {
+    fn a_reason_is_printed_without_the_command_line_and_with_the_last_words() {
         let reason = "MPI over tcp failed: `mpirun -n 2` exited with status 1\n--- stderr ---\nx\nno route\n-----\n";
         assert_eq!(brief(reason), "MPI over tcp failed: exited with status 1 (no route)");
         assert_eq!(brief("the machine is too busy"), "the machine is too busy");

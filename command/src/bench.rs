@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn the_programs_lie_beside_the_command_and_their_absence_says_what_to_do() {
+    fn the_programs_are_beside_the_command_and_their_absence_is_reported_with_advice() {
         let prefix = env::temp_dir().join(format!("ibex-command-bench-{}", std::process::id()));
         let under = |is_told| Installed::under(&prefix, "openmpi-4.1.4", None, is_told);
         let error = under(false).err().unwrap().to_string();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Known crashes of Open MPI, recognised by their backtrace. Used by `ibex doctor --output` and `ibex trace`. Grade:
+//! Recognises known crashes of Open MPI by their backtrace. Used by `ibex doctor --output` and `ibex trace`. Grade:
 //! setup. Tests: below; the crash itself in hw-tests/tests/device/recorder.rs.
 
 #[derive(Debug, PartialEq, Eq)]

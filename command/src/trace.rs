@@ -164,7 +164,7 @@ fn recorder(words: &[OsString]) -> Result<PathBuf> {
     if let Some(name) = installed.name(OpenMpi::of(launcher.map(OsString::as_os_str)).as_ref())? {
         return Ok(installed.prefix.join("lib/ibex").join(name).join("libibex-log.so"));
     }
-    // Of the first installed Open MPI, or of a build tree.
+    // The first place is an installation's, the second a build tree's.
     let places = ["lib/libibex-log.so", "ibex/lib/libibex-log.so"].map(|place| installed.prefix.join(place));
     let found = places.iter().find_map(|place| fs::canonicalize(place).ok());
     found.with_context(|| {
@@ -485,7 +485,7 @@ mod tests {
     }
 
     #[test]
-    fn the_summary_has_what_was_recorded_and_what_is_missing() {
+    fn the_summary_lists_recorded_and_missing_files_and_events() {
         let file = |rank| File { rank: Some(rank), host: "n1".into(), ..File::default() };
         let mut recorded = Recorded {
             folder: "/run1".into(),

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_trace_is_refused_in_words_that_name_it() {
+    fn a_path_that_is_no_trace_is_refused_by_name() {
         let error = read(Path::new("/nonexistent/trace")).unwrap_err().to_string();
         assert_eq!(error, "/nonexistent/trace is no folder; `ibex trace` writes one");
         let folder = std::env::temp_dir().join(format!("ibex-view-test.{}", std::process::id()));

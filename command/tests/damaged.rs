@@ -23,7 +23,7 @@ fn said(arguments: &[&str], what: (Damage, u64)) -> (bool, String) {
 }
 
 #[test]
-fn each_command_shows_what_can_be_read_and_tells_of_the_rest() {
+fn each_command_shows_the_readable_part_and_reports_the_rest() {
     for damage in ALL {
         for seed in 100..103 {
             let (folder, what) = (simulated::folder("damaged"), (damage, seed));

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_does_not_fit_a_record_is_known_as_such() {
+    fn a_type_that_does_not_fit_a_record_is_recognised() {
         let all: Vec<_> = (0..=WORDS).map(|word| (Some(U64), word * 8)).collect();
         assert!(made(&all[..WORDS]).fits());
         assert!(!made(&all).fits() && !made(&all[WORDS..]).fits());

@@ -232,7 +232,7 @@ mod tests {
     const LOCAL: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     #[test]
-    fn a_clock_that_is_asked_shows_what_it_does_between_the_question_and_the_answer() {
+    fn the_time_in_an_answer_lies_between_question_and_answer() {
         let (of, begun) = (Answering::open().expect("a socket"), Instant::now());
         let mut asking = asked(&of, &[LOCAL]);
         let now = || begun.elapsed().as_nanos() as i64;
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_of_another_job_is_not_answered_and_no_answer() {
+    fn datagrams_of_another_job_are_neither_answered_nor_taken_as_answers() {
         let (of, begun) = (Answering::open().expect("a socket"), Instant::now());
         let mut asking = asked(&of, &[LOCAL]);
         asking.word ^= 1;

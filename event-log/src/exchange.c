@@ -6,7 +6,7 @@
 
 enum {
     TAG = 1,
-    /* Nanoseconds of an exchange that is good enough if time is short. */
+    /* An exchange of at most this many nanoseconds is good enough if time is short. */
     GOOD = 100000
 };
 
@@ -54,8 +54,8 @@ int ibex_log_answer(int rank)
     return 0;
 }
 
-/* Asks a rank for the time of its clock, `rounds` times; stops earlier after `most` ns if one exchange was good, else
- * after twenty times as long. sample: that time, and this clock's before and after, of the fastest exchange. */
+/* Asks a rank for the time of its clock, `rounds` times; stops after `most` ns if one exchange was good, else after
+ * 20 times as long. `sample`: the fastest exchange's time of that clock, and of this one before and after. */
 int ibex_log_ask(int rank, int rounds, int64_t most, int64_t sample[3])
 {
     int64_t least = INT64_MAX, begin = 0;

@@ -5,8 +5,8 @@
 //! The first rank of each host asks rank 0 for its clock many times; the fastest round trip counts. All ranks of a host
 //! share its clock and its first rank's result. A job on one host exchanges nothing. All must take part, or others
 //! would wait for ever, so this happens only if the launcher states that all have the recorder (`IBEX_TRACE_CLOCKS=1`,
-//! set by `ibex trace`). The recorder hides the messages, of a communicator of its own ([`Hidden`]). Grade: setup, but
-//! for [`Hidden::hides`]: hot. Threads: the one that initialises MPI. Tests: below; tests/trace.rs.
+//! set by `ibex trace`). The messages use the recorder's own communicator, which it hides ([`Hidden`]). Grade: setup,
+//! but for [`Hidden::hides`]: hot. Threads: the one that initialises MPI. Tests: below; tests/trace.rs.
 
 use std::ffi::c_int;
 use std::hash::{DefaultHasher, Hash, Hasher};

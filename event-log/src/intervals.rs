@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_are_compared_again_and_again_and_who_is_not_answered_says_so_once() {
+    fn clocks_are_compared_repeatedly_and_a_missing_answer_is_reported_once() {
         let (to, from) = mpsc::channel();
         *FOUND.lock().expect("no panic") = Some(to);
         let answering = Arc::new(Answering::open().expect("a socket"));

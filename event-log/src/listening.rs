@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the logger and the recorder have in common: the registrations for the chosen types, the threads' rings, and the
+//! The common part of the logger and the recorder: the registrations for the chosen types, the threads' rings, and the
 //! writing thread. The registrations are freed while the program has stopped the logging: an event without one is not
 //! raised, so a stopped program has no cost. Called by `session.rs` and `recording.rs`. Grade: setup. Threads: any.
 //! Tests: tests/log.rs, tests/trace.rs.
@@ -68,7 +68,7 @@ impl Listening {
         }
     }
 
-    /// Frees the registrations but those that `stays` names; ibex delivers waiting events first. False: freed already.
+    /// Frees the registrations that need not stay (`stays`); ibex delivers waiting events first. False: freed already.
     pub(crate) fn stop(&self, stays: impl Fn(&str) -> bool) -> bool {
         let mut state = lock(&self.state);
         let is_on = state.phase == Phase::On;

@@ -51,7 +51,7 @@ fn text(buffer: &[c_char]) -> String {
     CStr::from_bytes_until_nul(&bytes).unwrap_or_default().to_string_lossy().into_owned()
 }
 
-/// `MPI_T_init_thread`, never finalised, as events occur until the process ends. A failure prints what is not `done`.
+/// Initialises `MPI_T` and never finalises it, since events occur until the process ends. Prints a failure with `done`.
 pub(crate) fn initialize(done: &str) -> Option<()> {
     let mut provided = 0;
     // MPI_THREAD_MULTIPLE is 3 in every MPI. It is needed because the writing thread queries sources.

@@ -217,7 +217,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn who_waited_in_a_queue_is_told_by_its_number_for_whom() {
+    fn the_number_of_an_entry_joins_its_insertion_and_removal() {
         let names = ["q_req_insert_in_posted_q", "q_req_remove_from_posted_q", "q_req_complete", "q_req_notify"];
         let types = names.map(|name| made(name, &["id", "operation"]));
         let mut pairs = among(&types);
@@ -234,7 +234,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_number_of_a_message_joins_what_began_with_what_ends() {
+    fn the_number_of_a_message_joins_its_begin_and_its_end() {
         let pair = &mut pairs()[0];
         for (kind, message, tag, time) in
             [(0, 1, 5, 100), (0, 2, 5, 200), (4, 1, 5, 250), (1, 2, 6, 300), (1, 1, 5, 700)]
@@ -260,7 +260,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_began_before_a_stop_ends_after_it_by_its_number_alone() {
+    fn a_begin_before_a_stop_finds_its_end_after_it_only_by_number() {
         let pair = &mut pairs()[0];
         pair.see(0, &values([7, 5, 1]), 0);
         pair.see(0, &values([0, 5, 1]), 10);
@@ -289,7 +289,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn what_is_open_is_bounded() {
+    fn the_number_of_open_begins_is_bounded() {
         let pair = &mut pairs()[0];
         let all = OPEN as u64 + 3;
         (1..=all).for_each(|message| pair.see(0, &values([message, 0, 0]), 0));

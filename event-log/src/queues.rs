@@ -38,7 +38,7 @@ mod tests {
     use crate::pairs::tests::made;
 
     #[test]
-    fn the_greatest_of_each_queue_is_told_where_events_say_how_long_it_is() {
+    fn the_maximum_of_each_queue_is_printed_if_events_have_its_length() {
         let types = [made("a", &["posted"]), made("b", &["other"])];
         let mut longest = Longest::new(&types);
         for (kind, length) in [(0, 3), (0, 7), (1, 99), (0, 2)] {

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn what_threads_have_recorded_is_in_the_trace_each_in_its_order() {
+    fn the_trace_has_the_events_of_each_thread_in_their_order() {
         let (rings, head, mut file) = (Rings::new(Task::Trace, 1 << 12).expect("memory"), head(), Vec::new());
         let layout = head.layouts()[0];
         let writer = Writer::new(&mut file, Path::new("memory"), &head, Options::default()).expect("begun");

@@ -29,7 +29,7 @@ const FURTHER: usize = 16;
 const FREE: u32 = 0;
 const TAKEN: u32 = 1;
 
-/// What is made of the events in the rings. A thread has a ring for each.
+/// The use of the events in the rings. A thread has one ring for each use.
 #[derive(Clone, Copy)]
 pub(crate) enum Task {
     Text,
@@ -166,7 +166,7 @@ impl Ring {
         unsafe { std::slice::from_raw_parts(self.slots.add(first), last - first) }
     }
 
-    /// Marks the first `count` waiting records as read.
+    /// Marks the first `count` waiting records as read, so that the owner may overwrite them.
     pub(crate) fn release(&self, count: usize) {
         let tail = self.tail.0.load(Ordering::Relaxed);
         self.tail.0.store(tail + count, Ordering::Release);
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_thread_puts_in_while_another_takes_out_comes_out_once_and_in_order() {
+    fn concurrent_writes_and_reads_deliver_each_event_once_and_in_order() {
         const EVENTS: u64 = if cfg!(miri) { 300 } else { 200_000 };
         let rings = Rings::new(Task::Trace, 64).expect("memory");
         std::thread::scope(|scope| {

@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_the_prefix_or_not_and_one_that_nothing_has_is_told() {
+    fn a_name_may_have_the_prefix_and_an_unknown_name_is_reported() {
         let types = ["ibex_xfer_begin", "ibex_xfer_end", "other"];
         let chosen = |text| Chosen::from(Some(text), "").choose(&types);
         assert_eq!(chosen("xfer_end,btl_ibex_xfer_begin"), (vec![0, 1], vec![]));
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn worlds_are_told_apart_and_the_first_is_0() {
+    fn worlds_are_distinguished_and_the_first_is_0() {
         assert_eq!(world(Some("1431502849"), false), 0);
         assert_eq!(world(Some("1431502850"), true), 2);
         assert_eq!((world(Some("prterun-n1-77@2"), true), world(Some("prterun-n1-77@1"), false)), (2, 0));

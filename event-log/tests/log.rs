@@ -43,7 +43,7 @@ fn each_event_is_a_line_and_each_pair_a_time_on_the_common_clock() {
     assert!(events.windows(2).all(|two| two[0].0 <= two[1].0), "in order of time: {log}");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs_f64();
     assert!((now - events[0].0).abs() < 120.0, "seconds since 1970: {log}");
-    // The pause between them was 30 ms or more, on two clocks of which one goes wrong by 1 %.
+    // The pause between them was 30 ms or more, on two clocks, one of which is wrong by 1 %.
     let pair = log.lines().find(|line| line.starts_with("# get_started - get_complete")).expect("statistics");
     let numbers: Vec<f64> = pair.split_whitespace().filter_map(|word| word.parse().ok()).collect();
     let [count, min, mean, max, total, open, unbegun] = numbers[..] else { panic!("{pair}") };
@@ -59,7 +59,7 @@ fn each_event_is_a_line_and_each_pair_a_time_on_the_common_clock() {
 }
 
 #[test]
-fn without_names_all_there_is_is_listed_and_nothing_written_down() {
+fn without_names_all_events_are_listed_and_none_is_logged() {
     for (what, events) in [("pairs", ""), ("threads", " ")] {
         let (_, log) = logged(what, events);
         for part in
@@ -92,7 +92,7 @@ fn a_program_stops_the_log_and_resumes_it_and_the_mpi_hears_of_it() {
 }
 
 #[test]
-fn a_program_has_written_what_waits() {
+fn a_program_can_have_waiting_lines_written() {
     let (said, log) = logged("flush", "get_started");
     assert!(said.contains("missing 0\n"), "{said}");
     assert_eq!(events(&log).len(), 200, "{log}");
@@ -122,7 +122,7 @@ fn a_program_that_begins_by_the_profiling_name_as_fortran_does_is_logged() {
 }
 
 #[test]
-fn a_process_that_is_killed_leaves_what_was_written() {
+fn a_killed_process_leaves_the_written_lines() {
     let ran = run("killed", "get_started");
     let log = ran.log();
     assert!(!ran.output.status.success());
@@ -153,7 +153,7 @@ fn linked_instead_of_preloaded_it_does_the_same() {
 }
 
 #[test]
-fn a_file_that_cannot_be_made_is_told_and_lines_go_to_standard_error() {
+fn a_file_that_cannot_be_made_is_reported_and_lines_go_to_standard_error() {
     let environment = [("IBEX_LOG_FILE", "/dev/null/log"), ("IBEX_LOG_EVENTS", "get_started")];
     let ran = Ran::new(&[&application(), "fork"], &environment);
     let said = ran.said();
@@ -164,7 +164,7 @@ fn a_file_that_cannot_be_made_is_told_and_lines_go_to_standard_error() {
 }
 
 #[test]
-fn a_job_that_sent_nothing_through_ibex_is_told_so() {
+fn a_job_that_sent_nothing_through_ibex_gets_a_message() {
     let (_, log) = logged("nothing", "get_started");
     assert!(log.contains("# none of these occurred. If ibex should have carried messages:"), "{log}");
     let (_, log) = logged("fork", "get_started");
@@ -172,9 +172,9 @@ fn a_job_that_sent_nothing_through_ibex_is_told_so() {
 }
 
 #[test]
-fn names_that_no_event_has_are_told_once_with_those_there_are() {
+fn unknown_names_are_reported_once_with_the_known_ones() {
     for (rank, told) in [("0", 1), ("1", 0)] {
-        // The launcher's word, for a process that is asked before MPI is there.
+        // The launcher's variable, for a process that is asked before MPI is initialised.
         let environment = [("IBEX_LOG_EVENTS", "get_started,got:got;gone"), ("OMPI_COMM_WORLD_RANK", rank)];
         let ran = Ran::new(&[&application(), "fork"], &environment);
         let said = ran.said();
@@ -193,7 +193,7 @@ fn only_public_calls_are_used() {
     let mut nm = Command::new("nm");
     let listed = done(nm.args(["--dynamic", "--undefined-only"]).arg(place().join("libibex-log.so"))).stdout;
     let listed = String::from_utf8_lossy(&listed).into_owned();
-    // What the system's libraries have bears their version.
+    // Symbols of the system's libraries have a version.
     let names: Vec<&str> =
         listed.lines().filter_map(|line| line.split_whitespace().last()).filter(|name| !name.contains('@')).collect();
     assert!(names.contains(&"MPI_T_event_copy"), "{listed}");

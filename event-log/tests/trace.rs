@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The recorder around an application, on a mock of ibex (`mock/`): what was raised is in the trace, whatever becomes
-//! of the process. Needs Open MPI with its headers and commands, and no device.
+//! The recorder around an application, on a mock of ibex (`mock/`): all raised events are in the trace, however the
+//! process ends. Needs Open MPI with its headers and commands, and no device.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -44,7 +44,7 @@ fn told(reader: &Reader, event: &Event) -> (String, u64, i64) {
 }
 
 #[test]
-fn each_event_is_in_the_trace_with_its_values_and_times_and_losses_are_told() {
+fn each_event_is_in_the_trace_with_its_values_and_times_and_losses_are_counted() {
     let traced = traced("pairs");
     assert!(traced.output.status.success(), "{}", traced.said());
     let reader = only(&traced);
@@ -66,7 +66,7 @@ fn each_event_is_in_the_trace_with_its_values_and_times_and_losses_are_told() {
     assert_eq!(told[21], ("ibex_late".to_owned(), 0, 3), "what was delivered only by freeing");
     let times: Vec<i64> = events.iter().map(|event| event.time.expect("its clock is known")).collect();
     assert!(times.is_sorted(), "{times:?}");
-    // The pause was 30 ms or more, on two clocks of which one goes wrong by 1 %.
+    // The pause was 30 ms or more, on two clocks, one of which is wrong by 1 %.
     let [least, most] = apart(&traced.said());
     assert!((least - 50_000..most + 50_000).contains(&(times[10] - times[0])), "{least} {most} {times:?}");
     let counts: Vec<_> = reader.counts().iter().map(|of| (of.events, of.lost)).collect();
@@ -80,7 +80,7 @@ fn each_event_is_in_the_trace_with_its_values_and_times_and_losses_are_told() {
 }
 
 #[test]
-fn what_several_threads_raise_is_there_once_each_in_each_ones_order() {
+fn the_events_of_several_threads_are_in_the_trace_once_and_in_each_threads_order() {
     let traced = traced("threads");
     let reader = only(&traced);
     let mut last = std::collections::BTreeMap::new();
@@ -92,7 +92,7 @@ fn what_several_threads_raise_is_there_once_each_in_each_ones_order() {
     assert_eq!((events.len(), last.len()), (20_001, 5), "four threads, and one event after MPI_Finalize");
 }
 
-/// How many threads recorded how many events each; all are in each one's order.
+/// Number of threads by their number of recorded events. Checks that the events of each thread are in order.
 fn by_thread(reader: &Reader) -> std::collections::BTreeMap<usize, usize> {
     let mut threads: std::collections::BTreeMap<u32, Vec<u64>> = std::collections::BTreeMap::new();
     for event in events(reader) {
@@ -196,7 +196,7 @@ fn a_program_stops_the_recording_and_resumes_it_and_the_trace_says_where() {
 }
 
 #[test]
-fn a_program_has_recorded_what_waits() {
+fn a_program_can_have_waiting_events_written() {
     let traced = traced("flush");
     assert!(traced.said().contains("missing 0\n"), "{}", traced.said());
     assert_eq!(events(&only(&traced)).len(), 201);
@@ -212,7 +212,7 @@ fn a_process_that_is_forked_off_writes_nothing_and_one_that_exits_or_aborts_has_
 }
 
 #[test]
-fn a_process_that_is_killed_leaves_what_was_raised_a_moment_before() {
+fn a_killed_process_leaves_the_events_up_to_a_moment_before() {
     let traced = traced("killed-later");
     let reader = only(&traced);
     let events: Vec<_> = reader.events().collect();
@@ -242,7 +242,7 @@ fn text_and_trace_have_the_same_and_without_names_there_is_no_text() {
     let mut lines: Vec<&str> = text.lines().filter(|line| !line.starts_with('#')).collect();
     let reader = only(&both);
     let calendar = reader.head().calendar;
-    // Each has measured the calendar by itself: the events are compared.
+    // Each has measured the calendar by itself, so only the events are compared.
     let line = |event: &Event| {
         let (name, operation, value) = told(&reader, event);
         format!("host:0 {name} operation={operation} value={value}")
@@ -262,7 +262,7 @@ fn text_and_trace_have_the_same_and_without_names_there_is_no_text() {
 }
 
 #[test]
-fn events_are_chosen_by_name_and_group_and_unknown_ones_are_told() {
+fn events_are_chosen_by_name_and_group_and_unknown_ones_are_reported() {
     let application = application();
     let traced = traced_with(&[&application, "pairs"], &[("IBEX_TRACE_EVENTS", "operations,gone")]);
     let names: Vec<String> = only(&traced).head().types.iter().map(|of| of.name.clone()).collect();
@@ -272,7 +272,7 @@ fn events_are_chosen_by_name_and_group_and_unknown_ones_are_told() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_told_and_the_application_runs() {
+fn a_folder_that_cannot_be_made_is_reported_and_the_application_runs() {
     let environment = [("IBEX_TRACE", "/dev/null/trace")];
     let traced = traced_with(&[&application(), "pairs"], &environment);
     let said = traced.said();
@@ -285,7 +285,7 @@ fn a_folder_that_cannot_be_made_is_told_and_the_application_runs() {
 
 #[test]
 fn a_disk_that_fills_up_ends_the_trace_and_each_event_is_in_it_or_counted() {
-    // A file system of 256 KiB, which the process alone sees; what it has written is copied out of it.
+    // A file system of 256 KiB that only the process sees; its files are copied out of it.
     let space = ["unshare", "--user", "--map-root-user", "--mount"];
     let script = "mkdir \"$IBEX_TRACE\" && mount -t tmpfs -o size=256k none \"$IBEX_TRACE\"";
     let probe = tempfolder("probe");
@@ -312,12 +312,12 @@ fn a_disk_that_fills_up_ends_the_trace_and_each_event_is_in_it_or_counted() {
     assert!(recorded > 10_000, "{recorded}");
 }
 
-/// Tells of a skipped test on the real standard error: the output of a test that passes is not shown.
+/// Reports a skipped test on the real standard error, because the output of a passed test is not shown.
 fn skip(why: &str) {
     let _ = writeln!(std::io::stderr(), "skip {why}");
 }
 
-/// Two ranks, the second with a monotonic clock of its own, and after `before`; `None`: no namespaces of times here.
+/// Two ranks, the second with its own monotonic clock, and after `before`; `None`: there are no time namespaces here.
 fn on_two_clocks(what: &str, before: &str, environment: &[(&str, &str)]) -> Option<Ran> {
     let probe = Command::new("unshare").args(["--time", "--monotonic", "5000", "true"]).output();
     if !probe.is_ok_and(|probe| probe.status.success()) {
@@ -403,7 +403,7 @@ fn in_a_long_run_clocks_are_compared_at_intervals() {
 }
 
 #[test]
-fn where_no_datagram_goes_between_hosts_the_trace_says_so() {
+fn the_trace_says_if_no_datagram_passes_between_hosts() {
     let environment = [("IBEX_TRACE_CLOCKS_EVERY", "0.1"), ("APPLICATION_FILTERS", "1")];
     let Some(traced) = on_two_clocks("exchange-long", "true", &environment) else { return };
     let said = traced.said();

@@ -55,7 +55,7 @@ struct Group {
 }
 
 impl Lanes {
-    /// `most`: largest number of lanes for each thread and use.
+    /// `most`: most lanes for each thread and use.
     pub(crate) fn new(most: u32) -> Lanes {
         Lanes { most, all: Vec::new(), of: HashMap::new(), refused: 0 }
     }

@@ -176,7 +176,7 @@ pub(crate) fn left(side: &SendSide) -> Option<Moment> {
     side.announced.map(|_| Moment::Announced).or(side.begun.map(|_| Moment::Begun))
 }
 
-/// The receive and the message come in either order before their match.
+/// Before their match, the receive and the message come in either order.
 fn of_receive(side: &ReceiveSide) -> Life {
     let call = in_order([(Moment::Activated, side.activated), (Moment::Posted, side.posted)]);
     let message = in_order([(Moment::Arrived, side.arrived), (Moment::Unexpected, side.unexpected)]);

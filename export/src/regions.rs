@@ -57,7 +57,7 @@ impl Regions {
         for (place, pause) in (0..).zip(&job.pauses) {
             add(threads.first_of(pause.rank), pause.from, pause.to, Region::Pause(place));
         }
-        // Of regions that begin together, the longest contains the others.
+        // If regions begin together, the longest contains the others.
         all.sort_unstable();
         let mut edges = Vec::with_capacity(2 * all.len());
         for of_one in all.chunk_by(|one, other| (one.0, one.1) == (other.0, other.1)) {
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_at_a_moment_comes_before_it_and_what_ends_then_after() {
+    fn an_event_follows_simultaneous_begins_and_precedes_simultaneous_ends() {
         let mut job = Job::synthetic(2, 0, 0);
         job.calls = vec![call(0, 100, Some(150)), call(0, 150, Some(200))];
         job.pauses = vec![Pause { rank: 1, from: Time::new(120), to: None }];

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Iterates over all events of a job in the order of time, without a list of them. The items of a job are ordered by
-//! their first times; a heap has the next step of every item in progress. Called by the formats that are ordered by
+//! their first times; a heap has the next step of each item in progress. Called by the formats that are ordered by
 //! time. Path: a million messages are twelve million steps. Threads: one. Times: nanoseconds since the job's first
 //! moment. Tests: below.
 
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_drawn_on_a_lane_is_alone_there() {
+    fn items_of_a_lane_do_not_overlap() {
         let job = Job::synthetic(3, 2000, 9);
         let (steps, lanes) = steps(&job);
         let mut on: Vec<Option<Item>> = vec![None; lanes.len()];

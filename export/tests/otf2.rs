@@ -56,7 +56,7 @@ fn otf2_print_counts_the_messages_and_bytes_that_the_job_has() {
     assert_eq!(records["MPI_ISEND_COMPLETE"].0, 5000);
     assert_eq!(records["MPI_IRECV_REQUEST"].0, 5000);
     assert_eq!(records["ENTER"].0, records["LEAVE"].0);
-    // Each side has as many phases as moments, less one.
+    // Each side has one phase less than moments.
     let moments = |message: &ibex_messages::Message| message.moments().count() - 2;
     let phases = job.messages.iter().map(moments).sum::<usize>();
     assert_eq!(records["ENTER"].0, phases + job.calls.len(), "and a call for each side");
@@ -79,7 +79,7 @@ fn otf2s_python_module_matches_each_send_with_its_receive() {
 }
 
 #[test]
-fn calls_are_regions_of_their_threads_with_the_searches_in_them_and_pauses_are_told() {
+fn calls_are_regions_of_their_threads_with_the_searches_in_them_and_pauses_are_marked() {
     let scratch = Scratch::new("calls");
     let mut job = Job::synthetic(2, 200, 8);
     let first = job.span.expect("made").0.nanoseconds();
@@ -99,7 +99,7 @@ fn calls_are_regions_of_their_threads_with_the_searches_in_them_and_pauses_are_t
         length,
         ..Search::made(0, at(begun), at(ended))
     };
-    // By the clock, the second ends after its call.
+    // By its clock, the second search ends after its call.
     job.searches =
         vec![search(Queue::Unexpected, -1, Some(3), 1100, 1900), search(Queue::Posted, -17, None, 4000, 5100)];
     job.pauses =
@@ -231,7 +231,7 @@ fn an_archive_is_as_long_as_its_events_where_nobody_says_how_long_the_job_was() 
 }
 
 #[test]
-fn what_only_one_side_saw_is_written_and_nothing_is_said_to_be_received_that_was_not() {
+fn messages_that_one_side_saw_are_written_and_none_is_received_that_was_not() {
     let scratch = Scratch::new("sides");
     let mut job = Job::synthetic(2, 100, 4);
     for message in &mut job.messages[..10] {

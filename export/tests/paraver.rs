@@ -329,7 +329,7 @@ fn a_message_has_its_events_of_peruse_as_flags_and_each_fragment_one() {
 }
 
 #[test]
-fn what_clocks_disagree_about_still_keeps_the_rules() {
+fn times_of_disagreeing_clocks_still_keep_the_rules() {
     let scratch = Scratch::new("paraver-clocks");
     let mut job = Job::synthetic(2, 300, 1);
     for message in &mut job.messages {

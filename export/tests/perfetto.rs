@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Perfetto traces: their frames by a few lines that know no message, the rest by the definitions of the Python package
-//! `perfetto`. Its trace processor takes no part, because the package would fetch that program.
+//! Perfetto traces: a few lines here decode their frames, the definitions of the Python package `perfetto` the rest.
+//! Its trace processor takes no part, because the package would fetch that program.
 
 mod readers;
 mod scratch;

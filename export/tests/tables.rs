@@ -50,7 +50,7 @@ fn parse(text: &str) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn csv_has_a_row_for_each_message_and_nothing_for_what_is_not_known() {
+fn csv_has_a_row_for_each_message_and_leaves_unknown_values_empty() {
     let (scratch, job) = (Scratch::new("csv"), job());
     let out = scratch.path("tables");
     export(&job, Format::Csv, &out).expect("written");
@@ -88,7 +88,7 @@ fn csv_has_a_row_for_each_message_and_nothing_for_what_is_not_known() {
 }
 
 #[test]
-fn parquet_has_what_the_job_has() {
+fn parquet_has_the_jobs_values() {
     let (scratch, job) = (Scratch::new("parquet"), job());
     let out = scratch.path("tables");
     export(&job, Format::Parquet, &out).expect("written");

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // One rank ends abnormally in traffic; the caller checks how and when the job ends. The others go on talking to the
-// dead rank: the first MPI error that one sees is printed (`survivor: ...`) and ends the job. A rank that sees none in
-// --seconds prints `not ok` and ends the job with status 3, or SIGALRM ends it. With `mpirun --enable-recovery` the
-// runtime does not end the job, so the error has to come from the transport. Needs 2 or more ranks.
+// dead rank: the first MPI error that one sees is printed (`survivor: ...`) and ends the job. A rank that sees no error
+// within --seconds prints `not ok` and ends the job with status 3, or SIGALRM ends it. With `mpirun --enable-recovery`
+// the runtime does not end the job, so the error has to come from the transport. Needs 2 or more ranks.
 //
 // usage: abnormal_exit HOW [--traffic small|large|flood|one_sided] [--after N] [--seconds S]
 //   HOW        _exit, exit (without MPI_Finalize), abort, kill (SIGKILL), segv, mpi_abort
-//   --traffic  what runs when it dies: exchanges of 8 B or 1 MiB, a flood nobody takes, or puts (default small)
+//   --traffic  what runs when it dies: exchanges of 8 B or 1 MiB, a flood that nobody receives, or puts (default small)
 //   --after    rounds before the last rank dies (default 50, 5 of 1 MiB)
 //   --seconds  how long the others try (default 60)
 #include "check.h"
@@ -123,7 +123,7 @@ int main(int argc, char **argv) {
             start = MPI_Wtime();
             alarm((unsigned)seconds + 10); // for calls that have no limit: SIGALRM ends this process
         }
-        give_up_after(start); // floods and puts may complete though nobody takes them
+        give_up_after(start); // floods and puts may complete though nobody receives them
         round_of_traffic(round, start);
     }
 }

@@ -19,9 +19,9 @@ extern void *__libc_realloc(void *, size_t);
 extern void *__libc_memalign(size_t, size_t);
 extern void __libc_free(void *);
 
-static _Thread_local bool counting; // of this thread: Open MPI's others may allocate
+static _Thread_local bool counting; // for this thread: Open MPI's own threads may allocate
 static atomic_long counted;
-static void *first_calls[MOST_FRAMES]; // that led to the first allocation
+static void *first_calls[MOST_FRAMES]; // addresses of the calls that led to the first allocation
 static int first_depth;
 
 static void count(void) {
@@ -129,7 +129,7 @@ static void windows(int rounds) {
     }
 }
 
-// Messages that come before their receives: the tables of these have to grow now, not while allocations are counted.
+// Messages that come before their receives: their tables have to grow now, not while allocations are counted.
 static void unexpected(void) {
     MPI_Request requests[WINDOW];
     unsigned long out = 0, in;

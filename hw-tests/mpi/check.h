@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What every MPI test program of this folder shares: named cases with one printed line each, byte patterns with guards
+// Shared by every MPI test program of this folder: named cases with one printed line each, byte patterns with guards
 // around them, and a summary. A program: check_start(), then check_case("name") ... checks ... check_end_case() any
 // number of times, and `return check_finish();`. A case is collective over MPI_COMM_WORLD, and all ranks agree on its
 // result. A rank prints `not ok` at once (a later hang cannot hide it); rank 0 prints `ok NAME` if no rank failed.
 //
-// Any thread may call check_fail() and what is built on it, the main thread the rest. Units: bytes and seconds.
-// IBEX_TEST_SCALE (default 1) multiplies the counts that programs pass through scaled().
+// Any thread may call check_fail() and the functions that use it; only the main thread may call the rest. Units: bytes
+// and seconds. IBEX_TEST_SCALE (default 1) multiplies the counts that programs pass through scaled().
 #ifndef IBEX_HW_TESTS_CHECK_H
 #define IBEX_HW_TESTS_CHECK_H
 
@@ -30,15 +30,15 @@ static struct {
     int rank, size;
     int passed, failed, skipped; // the same on every rank
     double scale;
-    char name[128];   // of the case that runs
-    atomic_int wrong; // mismatches seen by this rank in the case that runs
-    int arguments;    // that the program has taken
-    bool misread;     // one of them is no such number
+    char name[128];   // of the running case
+    atomic_int wrong; // mismatches that this rank has seen in the running case
+    int arguments;    // number that the program has taken
+    bool misread;     // an argument is not the number that it should be
 } check;
 
 static int left, right; // the neighbours of this rank in the ring of all ranks
 
-// Records a mismatch in the running case. `format` says what, what was expected and what was got.
+// Records a mismatch in the running case. `format` names the value, what was expected, and what it is.
 __attribute__((format(printf, 1, 2))) static inline void check_fail(const char *format, ...) {
     if (atomic_fetch_add(&check.wrong, 1) >= CHECK_LINES_PER_CASE)
         return;
@@ -153,7 +153,7 @@ static inline int check_finish(void) {
     return check.failed || (check.passed == 0 && check.skipped == 0) ? 1 : 0;
 }
 
-// A program takes its arguments by name, before or after MPI_Init, and then calls check_no_more().
+// Whether the flag `name` is given. A program takes each argument by name, then calls check_no_more().
 static inline bool check_flag(int argc, char **argv, const char *name) {
     for (int i = 1; i < argc; i++)
         if (strcmp(argv[i], name) == 0) {
@@ -174,7 +174,7 @@ static inline const char *check_option(int argc, char **argv, const char *name) 
     return value;
 }
 
-// The same, as a number from 0 to `most`; else `usual`.
+// The option `name` as a number from 0 to `most`; `usual` if it is not given.
 static inline int check_number(int argc, char **argv, const char *name, int usual, int most) {
     const char *value = check_option(argc, argv, name);
     int number = value ? atoi(value) : usual;
@@ -189,7 +189,7 @@ static inline void check_no_more(int argc) {
 }
 
 // A caller that acts on the adapters in the middle of a program names a file in IBEX_TEST_GO_ON, waits until each rank
-// says that it is in the middle, acts, and makes the file. Without it, programs just go on.
+// says that it is in the middle, acts, and makes the file. Without the variable, programs just go on.
 static inline bool check_may_go_on(void) {
     const char *file = getenv("IBEX_TEST_GO_ON");
     return !file || access(file, F_OK) == 0;
@@ -202,7 +202,7 @@ static inline void check_in_the_middle(void) {
     }
 }
 
-// Whether the cases are to be repeated, as the caller is not done. Every rank calls it, and all agree.
+// Whether to repeat the cases, because the caller is not done. Every rank calls it, and all agree.
 static inline bool check_again(void) {
     int again = !check_may_go_on();
     if (getenv("IBEX_TEST_GO_ON"))
@@ -303,7 +303,7 @@ static inline void *check_alloc(size_t bytes) {
 // Bytes an arena needs so that `bytes` at any offset below 64 fit between two guards.
 static inline size_t guarded_bytes(size_t bytes) { return bytes + 2 * CHECK_GUARD_BYTES + 64; }
 
-// Readies `bytes` at `offset` (0..63) of the arena for a receive: wrong contents inside, guards outside.
+// Prepares `bytes` at `offset` (0..63) of the arena for a receive: wrong contents inside, guards outside.
 static inline unsigned char *guarded_ready(unsigned char *arena, size_t bytes, size_t offset) {
     unsigned char *at = arena + CHECK_GUARD_BYTES + offset % 64;
     memset(at - CHECK_GUARD_BYTES, 0xa5, CHECK_GUARD_BYTES);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Every collective operation, blocking and nonblocking, at counts from none to long, from several roots, in place too;
-// then many nonblocking ones in flight beside messages. Values tell rank and index, so that each result is known
+// Every collective operation, blocking and nonblocking, with counts from 0 to many, from several roots, also in place;
+// then many nonblocking ones in flight beside messages. A value shows its rank and index, so each result is known
 // exactly. Runs with 1 or more ranks.
 #include "check.h"
 
@@ -128,7 +128,7 @@ static void all_to_all(bool nb, int count) {
         expect("alltoall", out + (size_t)r * (size_t)count, count, r, rank);
 }
 
-// From rank a to rank b go (a + 2b) % 5 shares of the count.
+// Rank a sends (a + 2b) % 5 shares of the count to rank b.
 static void all_to_all_uneven(bool nb, int count) {
     size_t bytes = (size_t)size * sizeof(int);
     int *sends = check_alloc(bytes), *takes = check_alloc(bytes), *from = check_alloc(bytes), *to = check_alloc(bytes);
@@ -261,7 +261,7 @@ static void other_operations(bool nb) {
     check_end_case();
 }
 
-// Rank `last` enters late, after its synchronous sends to all others were received: none may leave before that.
+// Rank `last` enters late, after its synchronous sends to all others were received. No rank may leave before that.
 static void barrier_holds(bool nb) {
     check_case("%s_barrier_holds_until_the_last_rank_enters", nb ? "nonblocking" : "blocking");
     for (int last = 0; last < size; last++) {

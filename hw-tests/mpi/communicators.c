@@ -2,12 +2,12 @@
 //
 // Communicators in hundreds with traffic in each, hundreds alive at once, splits with reversed ranks, equal messages in
 // different communicators, intercommunicators and their collectives, and neighbourhoods. Runs with 2 or more ranks;
-// with an argument 1 is enough.
+// with an argument, 1 rank is enough.
 //
 // usage: communicators [--many|--sessions]
-//   --many      tens of thousands are alive at once
-//   --sessions  those made from groups of MPI sessions, which have another place in the table of each process, carry
-//               messages around every protocol limit, collectives and duplicates, and later sessions make them again.
+//   --many      tens of thousands of communicators are alive at once
+//   --sessions  communicators made from groups of MPI sessions, which each process has at another place in its table,
+//               carry messages around every protocol limit, collectives and duplicates; later sessions make them again.
 //               Skipped where MPI has no sessions (Open MPI 4.1)
 #include "check.h"
 
@@ -253,7 +253,7 @@ static void a_session(int round) {
     MPI_Comm own = MPI_COMM_NULL, one, other, copy;
     MPI_OK(MPI_Session_init(MPI_INFO_NULL, MPI_ERRORS_RETURN, &session));
     MPI_OK(MPI_Group_from_session_pset(session, "mpi://WORLD", &world));
-    if ((check.rank + round) % 2 == 1) { // the next ones have another place here than elsewhere
+    if ((check.rank + round) % 2 == 1) { // the next ones get another place here than on other ranks
         MPI_OK(MPI_Group_from_session_pset(session, "mpi://SELF", &self));
         MPI_OK(MPI_Comm_create_from_group(self, "own", MPI_INFO_NULL, MPI_ERRORS_RETURN, &own));
         MPI_OK(MPI_Group_free(&self));

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Connections made and taken down many times within one job. Two groups meet through a port, part, and meet again; with
-// `spawn`, processes are started, talked to and let go. Traffic of all sizes is checked each time, also that between
-// the original ranks. Needs 2 or more ranks, `spawn` 1.
+// `spawn`, a job starts processes, exchanges messages with them and disconnects. Traffic of all sizes is checked each
+// time, also that between the original ranks. Needs 2 or more ranks, with `spawn` 1.
 //
 // Open MPI 4.1 with Debian's PMIx now and then hangs in `spawn`, in the child's PMIx_Init before it opens a transport;
-// so the program says how many processes there should be. `spawn` needs `mpirun --oversubscribe` or free slots, and a
+// so the program prints how many processes it starts. `spawn` needs `mpirun --oversubscribe` or free slots, and a
 // transport between jobs (not vader alone).
 //
 // usage: connect_cycles [ports|spawn] [--cycles N] [--children C] [--connections M]
@@ -65,7 +65,7 @@ static int child(MPI_Comm parent) {
     return wrong ? CHILD_FAILED : 0;
 }
 
-// Says how many processes are started now, so that the caller can tell how many never came.
+// Prints how many processes are started now, so that the caller can tell how many never came.
 static void say_processes(int number) {
     if (check.rank == 0)
         printf("processes %d\n", number);

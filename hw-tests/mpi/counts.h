@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Reads performance variables of ibex by name: counts_open() once after MPI_Init, count_of() any number of times,
-// counts_close() before MPI_Finalize (the other order crashes in Open MPI 4.1). Of a variable that only grows,
-// count_of() gives the growth since counts_open(). Main thread only.
+// counts_close() before MPI_Finalize (the other order crashes in Open MPI 4.1). If a variable only grows, count_of()
+// returns its growth since counts_open(). Main thread only.
 #ifndef IBEX_HW_TESTS_COUNTS_H
 #define IBEX_HW_TESTS_COUNTS_H
 

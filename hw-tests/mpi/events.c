@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Compares the events of seeded random patterns of messages and one-sided operations with what was exchanged: each
+// Compares the events of messages and one-sided operations, in seeded random patterns, with the exchanged data: each
 // message begins and ends once on each side, with continues between, and bytes add up; operations complete once; the
-// timestamps of each source are in order. With emulated adapters that write a trace, also with what these executed.
-// Registers by MPI_T before MPI_Init. Needs -libex.
+// timestamps of each source are in order. If emulated adapters write a trace, also compares the events with the
+// requests that they executed. Registers by MPI_T before MPI_Init. Needs -libex.
 //
 // usage: events [--seed S] [--patterns N] [--threads T] [--adapter NAME] [--trace exact|narrow]
-//   NAME: beginning of the names of sources that stamp completions, `none` for no adapter; T: threads that run patterns
-//   at once; exact: the adapters' clocks do not wrap, so each stamp is used; narrow: some stamps may be too old
+//   NAME: beginning of the names of the sources that stamp completions, or `none`; T: threads that run patterns at
+//   once; exact: the adapters' clocks do not wrap, so each stamp is used; narrow: some stamps may be too old
 #include "ibex_mpi_t.h"
 
 #include "trace.h"
@@ -49,7 +49,7 @@ static uint64_t state;
 
 static uint64_t random_number(void) { return pattern_word(state++, 0); }
 
-// Sizes about the limits of the protocols, small ones most.
+// Sizes around the limits of the protocols, most of them small.
 static size_t random_size(void) {
     static const size_t about[] = {0, 8, 100, 256, 4000, 12 << 10, 32 << 10, 64 << 10, 300000, 1 << 20, 3 << 20};
     uint64_t draw = random_number();
@@ -173,7 +173,7 @@ static void *run_patterns(void *first) {
     return NULL;
 }
 
-// The last events may wait for their turn among those of the adapter.
+// The last events may wait until earlier ones of the adapter have come.
 static int ends_seen(void) {
     int ends = 0;
     for (int i = 0; i < seen_count(&tool); i++)
@@ -189,14 +189,14 @@ static void wait_for_ends(int expected) {
     }
 }
 
-// What this rank has seen of a message, so far.
+// The events of a message that this rank has seen so far.
 struct account {
     int begun, ended;
     uint64_t bytes, message;
-    uint64_t continued_on, ended_on; // sources, a bit each
+    uint64_t continued_on, ended_on; // one bit per source
 };
 
-// Each source has its pieces in order: each thread is one, and each port.
+// Each source (a thread or a port) has its pieces in order.
 static void judge_piece(const struct seen *seen, const struct message *message, uint32_t context, struct account *account) {
     const struct transfer *piece = &seen->data.transfer;
     bool received = check.rank == message->to;
@@ -236,7 +236,7 @@ static void judge_transfers(const uint32_t contexts[COMMS]) {
     for (int i = 0; i < plan.messages; i++) {
         const struct message *message = &plan.message[i];
         int mine = message->from == check.rank || message->to == check.rank;
-        // With several threads a piece may come too late, or a thread end before it delivers it: compared below.
+        // With several threads a piece may come too late, or a thread may end before it delivers one: compared below.
         if (threads > 1 && mine && !(accounts[i].begun && accounts[i].ended && accounts[i].bytes == message->bytes)) {
             lost++;
             continue;
@@ -259,7 +259,7 @@ static int find_operation(struct seen *const *all, int count, uint64_t operation
     return place;
 }
 
-// Started once, then complete once, with success, and the same memory in both.
+// Each operation started once, and then completed once, with success and with the same memory.
 static int judge_operations(int started, int complete) {
     int waiting = 0, pairs = 0;
     struct seen **open = check_alloc(((size_t)seen_count(&tool) + 1) * sizeof *open);
@@ -406,9 +406,9 @@ int main(int argc, char **argv) {
     threads = check_number(argc, argv, "--threads", 1, MOST_THREADS);
     adapter = check_option(argc, argv, "--adapter");
     trace = check_option(argc, argv, "--trace");
-    // Only emulated adapters are known to have them all; another test has those of several threads.
+    // Only emulated adapters certainly have all kinds; another test has operations of several threads.
     one_sided = trace && threads == 1;
-    double began = monotonic(); // what is connected in MPI_Init is seen, too
+    double began = monotonic(); // connections made in MPI_Init are seen, too
     start(&argc, &argv);
     check_no_more(argc);
     plan.patterns = plan.patterns ? plan.patterns : scaled(300, 10);

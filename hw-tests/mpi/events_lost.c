@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Full buffers: what a tool with room for a few events gets and is told to have lost is together what another tool
-// sees, for each type and source; the performance variables agree; what it gets is in order. Needs -libex.
+// Full buffers: a tool has room for only a few events. Its events and the losses reported to it add up to the events of
+// another tool, for each type and source; the performance variables agree; the events come in order. Needs -libex.
 #include "ibex_mpi_t.h"
 
 #include "seen.h"
@@ -56,7 +56,7 @@ static bool is_same(const struct seen *a, const struct seen *b) {
            memcmp(&a->data, &b->data, sizeof(struct transfer)) == 0;
 }
 
-// What the narrow tool got of a type and source is, in this order, among what the whole one got.
+// The events of a type and source that the narrow tool got are among those of the whole one, in the same order.
 static long long judge_rest(int kind, int source, long long *all) {
     long long got = 0;
     int at = 0;
@@ -77,7 +77,7 @@ static long long judge_rest(int kind, int source, long long *all) {
     return got;
 }
 
-// What each variable is to say of each source.
+// The value that each variable must have for each source.
 enum { DROPPED, RAISED, DELIVERED, BUFFERED, COUNTS };
 static const char *const names[COUNTS] = {"btl_ibex_events_dropped", "btl_ibex_events_raised", "btl_ibex_events_delivered",
                                           "btl_ibex_events_buffered"};
@@ -94,7 +94,7 @@ static long long judge_types(void) {
             expected[DROPPED][source] += lost[kind][source];
             expected[RAISED][source] += all;
             expected[DELIVERED][source] += all + got;
-            expected[BUFFERED][source] += got; // what went into the buffer came out of it
+            expected[BUFFERED][source] += got; // each buffered event came out of the buffer
             total += lost[kind][source];
         }
     return total;

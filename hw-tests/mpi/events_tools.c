@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Several tools at once, and callbacks that do what a tool may do: two tools see the same of each source; a slow one
-// loses nothing; one frees its own handle, and is called no more; one registers another, which sees later events; one
-// calls the tool interface. From one thread or several. Needs -libex.
+// Several tools at once, and callbacks that do what a tool may do: two tools see the same events of each source; a slow
+// callback loses nothing; one frees its own handle, and is called no more; one registers another, which sees later
+// events; one calls the tool interface. With one thread or several. Needs -libex.
 //
 // usage: events_tools [--threads T]
 #include "ibex_mpi_t.h"

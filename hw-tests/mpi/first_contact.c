@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// The first messages between ranks, at one moment: a transport that connects at first use connects here, from both
-// sides at once. The ranks agree on the moment by the wall clock. A process can do this once, so the program is to be
-// run many times, with another --delay-us each time. Runs with 2 or more ranks.
+// The first messages between ranks, at the same moment: a transport that connects at first use has to connect here,
+// from both sides at once. The ranks agree on the moment by the wall clock. A process can do this only once, so run the
+// program many times, with another --delay-us each time. Runs with 2 or more ranks.
 //
 // usage: first_contact [pairs|blocking] [--delay-us D]
-//              all ranks send to all at once: empty, short and long messages
-//   pairs      each rank meets one new peer at each moment, from both sides
-//   blocking   a blocking send from the lower rank of each pair has left when it returns: the sender makes no progress
-//              until the receiver says by MPI_Publish_name that it has the message. That call moves no message
+//              (default) all ranks send to all at once: empty, short and long messages
+//   pairs      at each moment a rank and one new peer send to each other
+//   blocking   when a blocking send of the lower rank of a pair returns, its message has left: the sender makes no
+//              progress until the receiver says by MPI_Publish_name, which moves no message, that it has the message
 //   --delay-us the higher rank of a pair starts D microseconds late, to meet a handshake in the middle (default 0)
 #include "told.h"
 
@@ -23,14 +23,14 @@ static double wall_clock(void) {
     return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
 }
 
-// Waits, without MPI, until a whole quarter of a second at least a tenth away, plus `late_us`. Ranks that leave
-// MPI_Init at different times may choose other moments: then only the coincidence is lost.
+// Waits, without MPI, for the next multiple of a quarter of a second that is at least a tenth away, plus `late_us`.
+// Ranks that leave MPI_Init at different times may choose different ones; then they just do not coincide.
 static void moment(int late_us) {
     double now = wall_clock(), quarters = (now + 0.1) * 4;
     double at = ((double)(long long)quarters + 1) / 4 + late_us / 1e6;
     double nap = at - now - 0.003;
     nanosleep(&(struct timespec){0, nap > 0 ? (long)(nap * 1e9) : 0}, NULL);
-    while (wall_clock() < at) // to the microsecond, where the processor is free
+    while (wall_clock() < at) // exact to a microsecond if the processor is free
         continue;
 }
 
@@ -120,7 +120,7 @@ static void receive_first(int sender, int bytes) {
 static void blocking(void) {
     static const int eager[] = {0, 8, 200, 2000, 10000};
     int at = 0;
-    // A rank begins to send when all lower ranks have sent to it: until then nobody has spoken to those above.
+    // A rank begins to send when all lower ranks have sent to it: until then the ranks above it have no connection.
     for (int sender = 0; sender < check.size; sender++)
         for (int receiver = sender + 1; receiver < check.size; receiver++, at++) {
             if (check.rank == sender)

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Ranks fork in traffic: children exec at once, or live on while messages fly. Then the parent writes to buffers that
-// are registered, or about to be. If the kernel gives it a new page for that, the adapter goes on with the old one: the
-// receiver sees what the buffer held before, or the parent never sees what came. Runs with 2 or more ranks.
+// Ranks fork during traffic: children exec at once, or live on while messages are in flight. Then the parent writes to
+// buffers that are registered, or about to be. If the kernel gives it a new page for that, the adapter goes on with the
+// old one: the receiver sees old bytes of the buffer, or the parent never sees new ones. Runs with 2 or more ranks.
 #include "check.h"
 
 #include <signal.h>

@@ -2,9 +2,9 @@
 //
 // Long messages from and to memory that goes back to the kernel and is taken again at the same address, with other
 // pages. A registration that outlives its memory leads the adapter to the old pages: the receiver gets what the buffer
-// held in an earlier round, or never sees what came. Memory goes by each call that can do it
-// (docs/registered-memory.md). The registrations that ibex takes back are counted too, as an emulated adapter has no
-// pages of its own. Runs with 2 or more ranks.
+// held in an earlier round, or never sees what came. Memory is freed by each call that can do it
+// (docs/registered-memory.md). The program also counts the registrations that ibex takes back, because an emulated
+// adapter does not pin pages. Runs with 2 or more ranks.
 //
 // usage: freed_memory [--ucx before|after]
 //   --ucx  loads UCX before or after MPI_Init: it patches the functions that unmap memory, one more than Open MPI does
@@ -55,7 +55,7 @@ static unsigned char *mapped(void *where, int flags) {
     return mmap(where, LONG, PROT_READ | PROT_WRITE, MAP_ANONYMOUS | flags, -1, 0);
 }
 
-// A segment of `bytes`, which goes when it is detached.
+// A shared memory segment of `bytes`, which is removed when it is detached.
 static unsigned char *attached(void *where, size_t bytes, int flags) {
     int segment = shmget(IPC_PRIVATE, bytes, IPC_CREAT | 0600);
     unsigned char *memory = segment < 0 ? MAP_FAILED : shmat(segment, where, flags);
@@ -71,7 +71,7 @@ static unsigned char *taken(enum way way, unsigned char *before) {
     else if (way == UNMAPPED)
         memory = mapped(before, MAP_PRIVATE | (before ? MAP_FIXED : 0));
     else if (way == DETACHED) {
-        // The first page is a part of its own, and lies apart from the message.
+        // The first page is registered by itself, and lies apart from the message.
         memory = attached(before ? before - BEFORE : NULL, BEFORE + LONG, 0);
         if (memory != MAP_FAILED && mprotect(memory, PAGE, PROT_READ) == 0)
             memory += BEFORE;
@@ -84,7 +84,7 @@ static unsigned char *taken(enum way way, unsigned char *before) {
     return memory;
 }
 
-// Returns whether the pages have gone. Of the heap only the end can go, below what malloc has taken behind it.
+// Returns whether the pages were given back. The heap can give back only its end, up to the last block in use.
 static bool given_back(enum way way, unsigned char *memory) {
     unsigned char *other;
     switch (way) {
@@ -128,7 +128,7 @@ static void rounds_of(enum way way, int rounds) {
         in = taken(way, in);
         again += out == out_before && in == in_before;
         exchange(out, in, round);
-        // What is above goes first, as the heap shrinks from its end.
+        // The upper buffer goes first, as the heap shrinks from its end.
         unsigned char *upper = out > in ? out : in, *lower = out > in ? in : out;
         gone += given_back(way, upper);
         gone += given_back(way, lower);
@@ -138,7 +138,7 @@ static void rounds_of(enum way way, int rounds) {
            check.rank, ways[way], gone, 2 * rounds, again, counted);
     check_true("buffers went back to the kernel", gone > 0);
     check_true("their addresses were used again", again > 0);
-    // The last round's are taken back when the next memory is registered.
+    // Registrations of the last round are taken back when the next memory is registered.
     if (counted < gone - 2)
         check_fail("registrations taken back: expected at least %d, got %lld", gone - 2, counted);
 }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// MPI_Init and MPI_Finalize without traffic of the program between them: each rank reports for itself, rank 0 the
-// count. To be run many times, as what one run leaves behind shows in the next. Runs with 1 or more ranks.
+// MPI_Init and MPI_Finalize with no traffic of the program between them: each rank reports for itself, rank 0 the
+// count. To be run many times, because things that one run leaves behind disturb the next. Runs with 1 or more ranks.
 //
 // usage: init_finalize [--threads|--pending]
 //   --threads  asks for MPI_THREAD_MULTIPLE
-//   --pending  leaves requests, which MPI mostly calls erroneous: receives that nothing comes for, some freed, in
-//              freed communicators and in another; sends that nobody receives; persistent requests never started
+//   --pending  leaves requests, most of which MPI calls erroneous: receives without a message, some freed, in freed
+//              communicators and in another; sends that nobody receives; persistent requests never started
 #include "check.h"
 
 enum { SHORT = 100, LONG = 1 << 20 };

@@ -2,9 +2,9 @@
 //
 // The classical list of one-sided communication, in windows to which memory is attached while the list grows
 // (MPI_Win_create_dynamic). Every rank appends: it attaches an element, finds the last one, and puts a pointer to its
-// own there, unless another was faster. Then all read the list: every element is there once, those of a rank in the
-// order in which it appended them. Twice: with a shared lock around each access, and within one MPI_Win_lock_all, with
-// flushes. Runs with 2 or more ranks.
+// own there, unless another was faster. Then all read the list: every element is there once, and the elements of a rank
+// are in the order in which it appended them. Twice: with a shared lock around each access, and within one
+// MPI_Win_lock_all, with flushes. Runs with 2 or more ranks.
 //
 // usage: linked_list [--downwards] [--attached-first]
 //   --attached-first  all memory is attached before any rank appends
@@ -17,7 +17,7 @@
 // Each rank appends ELEMENTS to each of the lists; Open MPI takes 64 attachments unless osc_rdma_max_attach says more.
 enum { PAGE = 4096, NOBODY = -1, ELEMENTS = 24, ROUNDS = 8 };
 
-// Where an element is. The rank is written first, and decides who appends; the address may come later.
+// The place of an element. The rank is written first, and decides who appends; the address may come later.
 struct pointer {
     int64_t rank;
     MPI_Aint address;
@@ -178,7 +178,7 @@ int main(int argc, char **argv) {
         how = (enum how)h;
         check_case("a_list_in_memory_of_all_ranks_by_%s", how_names[h]);
         for (int i = 0; i < scaled(ROUNDS, 1); i++) {
-            // New memory for each list, mostly where that of the last one was.
+            // New memory for each list, mostly at the address of the last list's.
             arena = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
             if (arena == MAP_FAILED) {
                 check_fail("mmap of %zu bytes: expected memory, got none", bytes);

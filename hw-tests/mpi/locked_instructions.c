@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Whether a message of 8 bytes executes a locked instruction in libibex: one with a LOCK prefix, or an exchange with
-// memory. Below MPI_THREAD_MULTIPLE there must be none. A process beside rank 0 steps it by instructions (ptrace), and
-// looks at those within the library. Runs with 2 or more ranks, on x86-64.
+// Checks whether a message of 8 bytes executes a locked instruction in libibex: one with a LOCK prefix, or an exchange
+// with memory. Below MPI_THREAD_MULTIPLE there must be none. A process beside rank 0 single-steps it (ptrace), and
+// looks at the instructions within the library. Runs with 2 or more ranks, on x86-64.
 //
 // usage: locked_instructions [--threads]      (--threads: asks for MPI_THREAD_MULTIPLE, and there must be some)
 #include "check.h"
@@ -51,7 +51,7 @@ static bool is_locked(const unsigned char *code) {
     return lock || (exchange && code[at + 1] >> 6 != 3);
 }
 
-// Steps the parent from when it asks until it says that it is over.
+// Single-steps the parent from its request until it sets `is_over`.
 static int trace(pid_t parent) {
     struct report report = {0};
     char byte;

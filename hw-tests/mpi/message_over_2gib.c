@@ -7,7 +7,7 @@
 
 #include <sys/mman.h>
 
-enum { UNIT = 4093 }; // bytes of the datatype: no power of two, so that pieces never fall on its borders
+enum { UNIT = 4093 }; // bytes of the datatype: no power of two, so pieces do not end where an element ends
 
 static int last;
 

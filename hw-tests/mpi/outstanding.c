@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Very many sends outstanding to a receiver that does not receive: all arrive, in order, and each sender locks little
-// memory for them. The receiver waits until the senders have begun all sends, which it hears by MPI_Lookup_name: that
-// moves no message. Runs with 2 or more ranks; all send to rank 0.
+// Very many sends are outstanding to a receiver that does not receive: all arrive, in order, and each sender locks
+// little memory for them. The receiver waits until the senders have begun all sends; it learns this by MPI_Lookup_name,
+// which moves no message. Runs with 2 or more ranks; all send to rank 0.
 #include "counts.h"
 #include "told.h"
 
@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
     counts_open(&send_memory, 1);
 
     check_case("%d_sends_outstanding_arrive_in_order", many);
-    all(few, MEDIUM); // connects, and makes what is made once
+    all(few, MEDIUM); // connects, and allocates what is allocated once
     all(many, MEDIUM);
     check_end_case();
 

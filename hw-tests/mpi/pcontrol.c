@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Tells profiling libraries what to record (MPI_Pcontrol): messages of tags 1 and 3 between two ranks, but not those of
-// tag 2, nor the creation of the communicator of tag 3. A send of tag 4 and a receive of tag 5 begin while events are
-// recorded, and end while they are not. The caller looks at the trace.
+// Tells profiling libraries what to record (MPI_Pcontrol): the messages with tags 1 and 3 between two ranks, but not
+// those with tag 2, nor the creation of the communicator used for tag 3. A send with tag 4 and a receive with tag 5
+// begin while events are recorded, and end while they are not. The caller checks the trace.
 #include "check.h"
 
 enum { MESSAGES = 20, SHORT = 8, LONG = 1 << 20 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Seeded random receives, cancels and matched probes of rank 0 in several communicators, which are freed meanwhile. A
-// cancelled receive has no message, and another receive has it; any other receive has all of its message; a message of
+// cancelled receive gets no message; another receive gets it. Every other receive gets its whole message. A message of
 // a matched probe is received after its communicator was freed. Runs with 2 or more ranks; rank 1 sends, others wait.
 #include "check.h"
 
@@ -24,7 +24,7 @@ struct receive {
 };
 
 struct round {
-    struct random random; // of both sides: the plan
+    struct random random; // the same on both sides: makes the plan
     MPI_Comm comms[COMMUNICATORS];
     int count;
     struct message messages[MOST_MESSAGES];
@@ -156,7 +156,7 @@ static void receive_all(struct round *round, uint64_t seed) {
     for (int i = 0; i < round->count; i++)
         if (receives[i].state == WANTED)
             post(round, &round->messages[i], &receives[i]);
-    // What pends outlives the communicators.
+    // The pending requests outlive the communicators.
     free_communicators(round);
     for (int i = 0; i < round->count; i++) {
         MPI_Status status;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Messages whose bytes lie apart, small and large, from one layout to the same, to packed bytes and back, and between
-// two layouts of one signature. Each MPI datatype has a plain list of byte ranges beside it, to check without MPI that
-// every byte of the type is right and every byte between is untouched. Ranks form a ring. Runs with 1 or more ranks.
+// Messages whose data has gaps, small and large: from a layout to the same layout, to packed bytes and back, and
+// between two layouts with one signature. Each MPI datatype has a plain list of byte ranges beside it, to check without
+// MPI that every byte of the type is right and every gap is untouched. Ranks form a ring. Runs with 1 or more ranks.
 #include "check.h"
 
 #include <stddef.h>
@@ -32,7 +32,7 @@ static void add_range(struct layout *layout, size_t offset, size_t length) {
     layout->bytes += length;
 }
 
-// Commits the type and asks MPI for what the list of ranges says too.
+// Commits the type, and compares MPI's size and extent with the list of ranges.
 static struct layout *finished(struct layout *layout, size_t extent) {
     MPI_Aint lower, span;
     int bytes;
@@ -173,7 +173,7 @@ static void transfer(const void *from, int sends, MPI_Datatype sent, void *to, i
     if (!late)
         MPI_OK(MPI_Irecv(to, takes, taken, left, 1, MPI_COMM_WORLD, &requests[0]));
     MPI_OK(MPI_Isend(from, sends, sent, right, 1, MPI_COMM_WORLD, &requests[1]));
-    if (late) { // the token follows the message, which is then here without a receive
+    if (late) { // the token follows the message, so that has arrived before its receive
         MPI_OK(MPI_Sendrecv(NULL, 0, MPI_BYTE, right, 2, NULL, 0, MPI_BYTE, left, 2, MPI_COMM_WORLD,
                             MPI_STATUS_IGNORE));
         MPI_OK(MPI_Irecv(to, takes, taken, left, 1, MPI_COMM_WORLD, &requests[0]));

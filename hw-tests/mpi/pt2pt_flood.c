@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Floods of unexpected messages: the receiver makes no MPI call while tens of thousands of eager messages are sent to
-// it, then takes them, forwards or from the last tag to the first, and checks order and contents. Also all ranks flood
-// one, two flood each other, and messages are long. Runs with 2 or more ranks.
+// it, then receives them, in order or from the last tag to the first, and checks order and contents. Also all ranks
+// flood one, two flood each other, and messages are long. Runs with 2 or more ranks.
 #include "check.h"
 
 #include <time.h>

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Which message goes to which receive: any source and any tag, probe and matched probe, receives too short for their
+// Checks which message each receive gets: any source and any tag, probe and matched probe, receives too short for their
 // message, and cancelled requests; traffic.c has the order of many. Ranks form a ring (one rank talks to itself). Runs
 // with 1 or more ranks.
 #include "check.h"
@@ -15,7 +15,7 @@ enum { MIXED = sizeof mixed / sizeof *mixed };
 
 static uint64_t seed_of(int sender, int number) { return ((uint64_t)sender << 32) ^ (uint64_t)number; }
 
-// On return all that the left neighbour sent before its call is here, matched or unexpected.
+// On return all messages that the left neighbour sent before its call have arrived, matched or unexpected.
 static void left_has_sent(void) {
     MPI_OK(MPI_Sendrecv(NULL, 0, MPI_BYTE, right, TAG_TOKEN, NULL, 0, MPI_BYTE, left, TAG_TOKEN, MPI_COMM_WORLD,
                         MPI_STATUS_IGNORE));
@@ -135,8 +135,8 @@ static void matched_probes(void) {
     check_end_case();
 }
 
-// Open MPI's ob1 moves the whole of a zero-copy message into a receive that is too short, over any transport: only of
-// messages that every transport copies the bytes behind it can be checked. The arena has room for more.
+// Open MPI's ob1 writes a zero-copy message in full even if the receive is too short, over any transport. So the bytes
+// behind a receive can be checked only for messages that every transport copies. The arena has room for more.
 enum { ALWAYS_COPIED = 1000 };
 
 static void truncation(bool late) {
@@ -211,7 +211,7 @@ static void cancelled_receives(void) {
     check_end_case();
 }
 
-// MPI lets a cancelled send be sent all the same; either way exactly what its status says must be true.
+// MPI may send a cancelled message all the same; in both cases its status must be exactly true.
 static void cancelled_sends(void) {
     check_case("a_cancelled_send_is_either_gone_or_whole");
     for (int i = 0; i < MIXED; i++) {

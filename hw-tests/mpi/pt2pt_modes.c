@@ -15,7 +15,7 @@ static const struct mode {
     blocking_send send;
     started_send isend;
     bool ready; // the receive must be known to be posted
-    bool late;  // the sender does not wait for the receive to be posted, so it may be posted late
+    bool late;  // the sender does not wait for the receive, so that may be posted late
 } modes[] = {
     {"send", MPI_Send, NULL, false, false},    {"bsend", MPI_Bsend, NULL, false, true},
     {"ssend", MPI_Ssend, NULL, false, false},  {"rsend", MPI_Rsend, NULL, true, false},
@@ -27,7 +27,7 @@ enum { MAX_BYTES = 4 << 20, LARGE = 1 << 20, MAX_SIZES = 512, TAG_DATA = 7, TAG_
 
 static int sizes[MAX_SIZES], size_count;
 static unsigned char *send_arena, *receive_arena;
-static void *buffered; // of buffered sends
+static void *buffered; // attached memory for buffered sends
 static int buffered_bytes = 2 * MAX_BYTES, buffered_used;
 
 static int compare_ints(const void *a, const void *b) { return *(const int *)a - *(const int *)b; }
@@ -64,7 +64,7 @@ static void neighbours_ready(void) {
                         MPI_STATUS_IGNORE));
 }
 
-// On return all that the left neighbour sent before its call is here: the token follows on the same communicator.
+// On return all that the left neighbour sent before its call has arrived: the token follows on the same communicator.
 static void left_has_sent(void) {
     MPI_OK(MPI_Sendrecv(NULL, 0, MPI_BYTE, right, TAG_READY, NULL, 0, MPI_BYTE, left, TAG_READY, MPI_COMM_WORLD,
                         MPI_STATUS_IGNORE));

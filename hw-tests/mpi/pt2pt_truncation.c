@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Receives that are too short for their message: they end with MPI_ERR_TRUNCATE and the message's length, hold what
-// there is room for and nothing beyond, and what follows is whole. At sizes of every protocol, posted before and after
-// the message comes, in one piece and with gaps. Runs with 2 or more ranks; the first two exchange.
+// Receives that are too short for their message: they end with MPI_ERR_TRUNCATE and the message's length, write as much
+// as they have room for and nothing beyond, and the messages that follow are whole. At sizes of every protocol, posted
+// before and after the message comes, in one piece and with gaps. Runs with 2 or more ranks; the first two exchange.
 #include "check.h"
 
 enum { TAG = 3, FOLLOWING_TAG = 4, GAP = 2 };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Messages of every kind before and after a port goes down, or whatever else the caller does in the middle (check.h).
-// After the middle the ranks exchange all kinds several times, so that each protocol is used. Runs with 2 or more
+// Messages of every kind before and after something that the caller does in the middle (check.h), such as taking a port
+// down. After the middle the ranks exchange all kinds several times, so that each protocol is used. Runs with 2 or more
 // ranks; each exchanges messages with its neighbours.
 //
 // usage: rail_down [--connect] [--short] [--events NUMBER | --traffic LEAST-MOST]
@@ -55,7 +55,7 @@ static void all_kinds(const char *name) {
     check_end_case();
 }
 
-// No message is under way until the caller is done and ibex knows what has happened.
+// No message is under way until the caller is done and ibex has noticed what it did.
 static void idle(unsigned long long events) {
     unsigned long long taken = 0;
     while (!check_may_go_on() || taken < events) {
@@ -68,7 +68,7 @@ static void idle(unsigned long long events) {
     }
 }
 
-// Of each size AT_ONCE messages to the right neighbour, by the first bytes of one buffer.
+// AT_ONCE messages of each size to the right neighbour; each has the first bytes of the same buffer.
 static void all_sizes_at_once(int least, int most) {
     unsigned char *received = check_alloc((size_t)AT_ONCE * (size_t)most);
     for (int bytes = least; bytes <= most; bytes *= 2) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// One-sided operations that read and write at once, with every rank at the same memory, and locks that exclude each
-// other. Results are checked as a whole (the counter's end value) and one by one (no two ranks fetch the same ticket).
-// All of it twice: in a window over the program's own memory, and in one that MPI allocates. Between ranks of one node
-// Open MPI's osc/rdma reaches the latter through shared memory. Runs with 1 or more ranks.
+// One-sided operations that read and write atomically, by every rank on the same memory, and exclusive locks. Results
+// are checked as a whole (the counter's end value) and one by one (no two ranks fetch the same ticket). All this is
+// done twice: in a window over the program's own memory, and in one that MPI allocates. Between ranks of one node Open
+// MPI's osc/rdma reaches the latter through shared memory. Runs with 1 or more ranks.
 #include "check.h"
 
 #include <inttypes.h>
@@ -11,11 +11,11 @@
 enum { WINDOW_BYTES = 1 << 20 };
 
 static int rank, size;
-static const char *kind_name; // of the window
+static const char *kind_name; // name of the kind of window
 static MPI_Win window;
 static unsigned char *memory;
 
-// Clears this rank's window, everywhere before anyone goes on. Inside the lock_all epoch of main().
+// Clears this rank's window; no rank goes on before all have done so. Inside the lock_all epoch of main().
 static void clear_windows(void) {
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     memset(memory, 0, WINDOW_BYTES);
@@ -23,15 +23,15 @@ static void clear_windows(void) {
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
 }
 
-// All operations of all ranks are in the windows, and this rank may read its own.
+// On return all operations of all ranks are complete in the windows, and this rank may read its own window.
 static void all_done(void) {
     MPI_OK(MPI_Win_flush_all(window));
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     MPI_OK(MPI_Win_sync(window));
 }
 
-// For one type: every rank accumulates `count` items into every window, with the sum, the maximum, bits (integers) and
-// a replacement. Item i of rank r is r + i % 5 + 1 (small enough for one byte).
+// For one type: every rank accumulates `count` items into every window, by sum, by maximum, by bit operations
+// (integers) and by replacement. Item i of rank r is r + i % 5 + 1 (small enough for one byte).
 #define ACCUMULATE_OF(NAME, TYPE, MPI_TYPE, IS_INTEGER)                                                                \
     static void accumulate_##NAME(int count) {                                                                         \
         TYPE *mine = check_alloc((size_t)count * sizeof *mine), *here = (TYPE *)(void *)memory;                        \
@@ -182,7 +182,7 @@ static void tickets_in_flight(int each) {
     free(taken);
 }
 
-// Blocks of items: what each rank fetched and what is there in the end belong together.
+// Blocks of items: the fetched values and the final ones must be consistent.
 static void get_accumulate(int count, int each) {
     int64_t *ones = check_alloc((size_t)count * sizeof *ones), *before = check_alloc((size_t)count * sizeof *before);
     int64_t *here = (int64_t *)(void *)memory, last = -1;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// An atomic operation on memory of another rank that is in no window, and not there at all. It is erroneous: the job is
-// to end, and to say why. Runs with 2 ranks, and --mca mpi_param_check 0, as libmpi refuses the displacement otherwise.
+// An atomic operation on memory of another rank that is in no window and not even mapped. It is erroneous: the job must
+// end, and say why. Runs with 2 ranks, and --mca mpi_param_check 0, as libmpi refuses the displacement otherwise.
 #include "check.h"
 
 enum { NOWHERE = 4096 }; // below the lowest address that a process can map

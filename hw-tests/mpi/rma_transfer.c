@@ -2,7 +2,7 @@
 //
 // One-sided put and get: allocated, created and dynamic windows; fence, lock, lock-all with flushes, and
 // post-start-complete-wait; every size around a change of protocol, odd addresses, types with gaps, many operations in
-// one epoch, request-based operations. The target checks what lands, guards included. Ranks form a ring. Runs with 2 or
+// one epoch, request-based operations. The target checks its memory, guards included. Ranks form a ring. Runs with 2 or
 // more ranks. Between ranks of one node Open MPI's osc/rdma reaches an allocated window through shared memory.
 #include "check.h"
 
@@ -50,7 +50,7 @@ static void close_window(enum kind kind) {
         free(memory);
 }
 
-// From prepare_memory() to its end this rank may touch its own memory, and nobody else does.
+// Until prepare_memory() returns, this rank may access its own memory, and no other rank does.
 static void prepare_memory(enum epoch epoch) {
     if (epoch == LOCK)
         MPI_OK(MPI_Win_lock(MPI_LOCK_EXCLUSIVE, check.rank, 0, window));
@@ -101,7 +101,7 @@ static void close_epoch(enum epoch epoch, int round) {
 }
 
 static void one_size(enum epoch epoch, int bytes, int round) {
-    int offset = GUARD + round % 61; // of the put in the area
+    int offset = GUARD + round % 61; // offset of the put in the area
     prepare_memory(epoch);
     memset(memory + offset - GUARD, 0xa5, (size_t)bytes + 2 * GUARD);
     pattern_fill(memory + READABLE, (size_t)bytes + 8, seed_of(check.rank, round));

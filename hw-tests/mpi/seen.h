@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Listens to events of ibex by MPI_T, and keeps each in the order of delivery: for the programs events*.c, which
-// include ibex_mpi_t.h first and are linked with -libex. Any thread may have events; the main thread calls the rest.
+// include ibex_mpi_t.h first and are linked with -libex. Any thread may raise events; the main thread calls the rest.
 #ifndef IBEX_HW_TESTS_SEEN_H
 #define IBEX_HW_TESTS_SEEN_H
 
@@ -92,7 +92,7 @@ static inline int seen_count(struct tool *tool) {
     return count < tool->room ? count : tool->room;
 }
 
-// Runs `body` in so many threads at once, each with its number; the caller's is the first.
+// Runs `body` in `threads` threads at once, each with its number; the caller is the first.
 static inline void seen_in_threads(int threads, void *(*body)(void *)) {
     pthread_t others[MOST_THREADS];
     for (intptr_t i = 1; i < threads; i++)

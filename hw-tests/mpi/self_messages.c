@@ -2,7 +2,7 @@
 //
 // Messages of a rank to itself, contiguous or with gaps on either side, the receive posted first or late, at sizes
 // around every protocol limit. With `--by self` btl/self carries all of them. With `--cut` some are too long for their
-// receive, in each send mode: not for Open MPI's ob1, which writes beyond a receive's end. Runs with 1 or more ranks.
+// receive, in each send mode. Not for ob1, which writes beyond a receive's end. Runs with 1 or more ranks.
 //
 // usage: self_messages [--by self] [--cut]
 #include "counts.h"
@@ -118,7 +118,7 @@ int main(int argc, char **argv) {
         cut_all();
     if (by_self)
         counts_open(&posted, 1);
-    // Nothing but messages to oneself is sent between the two counts.
+    // Between the two counts a rank sends only to itself.
     unsigned long long before = by_self ? count_of(posted) : 0;
     check_case("messages_to_oneself_arrive_with_gaps_and_without");
     for (int kind = 0; kind < KINDS; kind++)

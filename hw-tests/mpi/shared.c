@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What ranks of a host share beside messages: the memory of MPI_Win_allocate_shared, which the neighbour writes by
-// itself and all increment by atomics, and the pointer of a file, at which all write records, in any order and in the
-// order of ranks. Runs with 1 or more ranks of one host.
+// Things other than messages that ranks of a host share: the memory of MPI_Win_allocate_shared, which a neighbour
+// writes directly and all increment by atomics, and a shared file pointer, at which all write records, in any order and
+// in the order of ranks. Runs with 1 or more ranks of one host.
 #include "check.h"
 
 enum { BYTES = 1 << 16, TICKETS = 500, RECORD = 1000, RECORDS = 50 };

@@ -7,19 +7,19 @@
 
 enum { BLOCK = 32, STRIDE = 36, MOST_BLOCKS = 1 << 16, MOST_MESSAGES = 240 };
 
-// A message, as both sides know it: blocks of what each rank has.
+// A message, as both sides know it: some of the blocks that each rank has.
 struct message {
     int first, blocks;
 };
 
 static struct message message_of(uint64_t round, int from, int to, int number) {
     struct random random = {pattern_word(round * 1000 + (uint64_t)from * 100 + (uint64_t)to, (uint64_t)number)};
-    // Of one length, so that they end together; or of any, a few short.
+    // All messages of one length, so that they end together; or random lengths, a few of them short.
     int any = random_below(&random, 8) ? MOST_BLOCKS : 64, blocks = round % 2 ? MOST_BLOCKS : 1 + random_below(&random, any);
     return (struct message){random_below(&random, MOST_BLOCKS - blocks + 1), blocks};
 }
 
-// In every second round all ranks send, a part each.
+// In every second round all ranks send, each a part of the messages.
 static int messages_of(uint64_t round, int from, int to) {
     struct random random = {pattern_word(round, (uint64_t)from * 64 + (uint64_t)to)};
     int most = scaled(MOST_MESSAGES, 40), all = (most < MOST_MESSAGES ? most : MOST_MESSAGES) / (check.size - 1);
@@ -72,7 +72,7 @@ static void exchange(uint64_t round, MPI_Datatype block, const unsigned char *so
     receives = count;
     if (round % 4 < 2)
         MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
-    // By turns to each rank, so that all of them are under way at once.
+    // To the ranks in turn, so that messages to all of them are under way at once.
     for (int number = 0; number < MOST_MESSAGES; number++)
         for (int to = 0; to < check.size; to++)
             if (number < messages_of(round, check.rank, to)) {

@@ -2,17 +2,17 @@
 //
 // MPI_THREAD_MULTIPLE with traffic from several threads of each rank at once: a tag or a communicator for each thread,
 // receivers that share one queue through matched probes, floods in both directions, and one-sided operations. If the
-// MPI or its one-sided component refuses threads, cases are skipped, or fail with IBEX_REQUIRE_THREADS=1 or
-// IBEX_REQUIRE_RMA_THREADS=1. Runs with 2 or more ranks.
+// MPI or its one-sided component refuses threads, cases are skipped; with IBEX_REQUIRE_THREADS=1 or
+// IBEX_REQUIRE_RMA_THREADS=1 they fail. Runs with 2 or more ranks.
 //
-// usage: threads [--threads N]      (default 4, up to 16; of each rank)
+// usage: threads [--threads N]      (of each rank: 4 if not set, 16 at most)
 #include "check.h"
 
 #include <pthread.h>
 
 enum { MOST_THREADS = 16, MAX_BYTES = 100000 };
 
-static int threads = 4; // of each rank
+static int threads = 4; // number in each rank
 
 static const int lengths[] = {8, 0, 64, 4000, 300, 13000, 1, 70000, MAX_BYTES};
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
@@ -81,7 +81,7 @@ static void *communicator_for_each_thread(void *argument) {
     return NULL;
 }
 
-// Half of the threads send to the right neighbour; the others take whatever comes, whichever thread sent it.
+// Half of the threads send to the right neighbour; the others receive any message, whichever thread sent it.
 static atomic_int taken[MOST_THREADS][4096];
 static atomic_int tickets;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What a rank tells another by names of the runtime (MPI_Publish_name), which moves no message. Main thread.
+// Lets a rank tell another one something by a published name (MPI_Publish_name), which moves no message. Main thread.
 #ifndef IBEX_HW_TESTS_TOLD_H
 #define IBEX_HW_TESTS_TOLD_H
 

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Compares events with what the emulated adapters did (docs/softhca.md, "The trace"): each event that an adapter
-// stamped is a completion of this process at that time, of that kind and size; each executed operation has its event.
+// Compares events with the requests that the emulated adapters executed (docs/softhca.md, "The trace"): each event with
+// an adapter's stamp has a completion of this process with its time, kind and size; each executed operation has its
+// event.
 #ifndef IBEX_HW_TESTS_TRACE_H
 #define IBEX_HW_TESTS_TRACE_H
 
@@ -25,7 +26,7 @@ static inline int trace_by_time(const void *left, const void *right) {
     return (a->ticks > b->ticks) - (a->ticks < b->ticks);
 }
 
-// The completions of one device by the queue pairs that events showed as connected, by time.
+// The completions of one device, sorted by time, by the queue pairs that events showed as connected.
 static inline struct completion *trace_read(struct tool *tool, const char *device, int *count) {
     char path[512], line[256];
     const char *folder = getenv("SOFTHCA_FABRIC");
@@ -83,7 +84,7 @@ static inline bool trace_is_of(const struct completion *completion, const struct
     case CONTINUE:
     case END: {
         const struct transfer *piece = &seen->data.transfer;
-        // A message of one piece has all its bytes in its begin, and what ends it is the same completion.
+        // A message of one piece has all its bytes in its begin, and the same completion ends it.
         bool in_one = seen->kind == END && piece->bytes == 0;
         uint64_t carried = in_one ? piece->total : piece->bytes;
         if (completion->opcode == RDMA_READ)
@@ -141,7 +142,7 @@ static inline int trace_unmatched(struct completion *all, int count, struct tool
 }
 
 // Compares all events of one port's source; `excused`: how many operations may have the host's stamp. Returns how many
-// completions were operations. All stamps are one constant from the truth: a multiple of what the clock counts up to.
+// completions were operations. All stamps differ from the truth by the same constant: a multiple of the clock's range.
 static inline int trace_judge_source(struct tool *tool, int index, const struct source *source, int *excused) {
     char device[64];
     snprintf(device, sizeof device, "%s", source->name);
@@ -169,7 +170,7 @@ static inline int trace_judge_source(struct tool *tool, int index, const struct 
                    best, seen_names[wrong->kind], (long long)wrong->timestamp);
     const struct completion *missed = NULL;
     for (int i = 0; i < count; i++) {
-        // A write of nothing is ibex's own: it asks whether the peer still answers.
+        // A write of no bytes is ibex's own: it asks the peer for an acknowledgement.
         bool is_operation = all[i].opcode >= RDMA_WRITE && all[i].opcode <= FETCH_ADD && all[i].bytes > 0;
         operations += is_operation;
         if (is_operation && !all[i].matched && unseen++ == 0)
@@ -189,7 +190,7 @@ static inline int trace_judge_source(struct tool *tool, int index, const struct 
     return operations;
 }
 
-// Compares everything; `exact`: no event may be lost, nor have the host's stamp where the adapter's was to be had.
+// Compares all; `exact`: no event may be lost, nor have the host's stamp if there was one of the adapter.
 static inline void trace_judge(struct tool *tool, bool exact) {
     int sources = 0, operations = 0, by_host = 0, of_adapter = 0;
     check_int("MPI_T_source_get_num", MPI_SUCCESS, MPI_T_source_get_num(&sources));

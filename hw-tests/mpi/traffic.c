@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Seeded random traffic over several communicators at once (the world, a duplicate, halves, an intercommunicator), by
-// one thread, or by several with communicators of their own. What each receive gets is compared with what MPI's rules
-// say (traffic_plan.h). Runs with 1 or more ranks: traffic [--seed S] [--messages N] [--threads T]
+// one thread, or by several with communicators of their own. The message of each receive is compared with the one that
+// MPI's rules demand (traffic_plan.h). Runs with 1 or more ranks: traffic [--seed S] [--messages N] [--threads T]
 #include "traffic_plan.h"
 
 #include <pthread.h>
@@ -25,7 +25,7 @@ struct lane {
     int most; // messages of a communicator in a round
     int channels;
     struct channel channel[COMMUNICATORS];
-    // What is under way: sends, and posted receives with where their statuses belong.
+    // Requests under way: sends, and posted receives with the places of their statuses.
     int count;
     MPI_Request requests[2 * MOST_REQUESTS];
     MPI_Status *statuses[2 * MOST_REQUESTS];
@@ -107,7 +107,7 @@ static void start_receive(struct lane *lane, struct channel *channel, int index)
     }
 }
 
-// Posts a receive that nothing is sent to among the others, and cancels it.
+// Posts a receive without a message among the others, and cancels it.
 static void cancel_one(struct channel *channel) {
     int word, cancelled = 0;
     MPI_Request request;
@@ -199,7 +199,7 @@ static void complete(struct lane *lane) {
         done += some;
     }
     for (int i = 0; i < lane->count; i++) {
-        // What is left are persistent requests.
+        // The remaining requests are persistent.
         if (lane->requests[i] != MPI_REQUEST_NULL)
             MPI_OK(MPI_Request_free(&keep[i]));
         free(lane->sent[i]);
@@ -216,7 +216,7 @@ static void round_of(struct lane *lane, int number) {
         make_receives(&channel->receives, &channel->plan, channel->me, &lane->random);
     }
     start_sends(lane, posted);
-    // All sends of all processes begin before anybody waits here, so that each probe finds its message.
+    // All processes begin all their sends before any of them waits here, so that each probe finds its message.
     for (int i = 0; i < lane->channels; i++) {
         if (random_below(&lane->random, 4) == 0)
             cancel_one(&lane->channel[i]);

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What a round of random traffic exchanges over one communicator, and which receive must get which message: the
-// reference that traffic.c compares MPI with. Every rank makes the same plan from the same seed. A participant is a
+// The messages of a round of random traffic on one communicator, and the receive that must get each of them: the
+// reference with which traffic.c compares MPI. Every rank makes the same plan from the same seed. A participant is a
 // process of the communicator; in an intercommunicator they are numbered group after group, and messages cross.
 //
-// Receives are posted class by class, the narrower before the wider (enum class). So as many receives as messages fit
-// in any order of senders, and MPI's rules leave only open which senders' messages a receive with any source gets.
-// resolve() takes that from the statuses, and predicts all else.
+// Receives are posted class by class, the narrower before the wider (enum class). So each message finds a receive,
+// whichever sender comes first, and MPI's rules leave only open which sender's message a receive from any source gets.
+// resolve() takes that from the statuses, and predicts the rest.
 #ifndef IBEX_HW_TESTS_TRAFFIC_PLAN_H
 #define IBEX_HW_TESTS_TRAFFIC_PLAN_H
 
@@ -14,18 +14,18 @@
 
 enum { ANY = -1, MOST_MESSAGES = 96, MOST_PARTICIPANTS = 64, TAGS = 4, BLOCK = 7, STRIDE = 11 };
 
-// Tags of all widths: what is sent under the last needs 31 bits.
+// Tags of all widths; those derived from the last need 31 bits.
 static const int tag_values[TAGS] = {0, 1, 70000, 0x7ffffff0};
 
 enum mode { STANDARD, SYNCHRONOUS, BUFFERED, MODES };
 
 struct message {
-    int from, to; // participants
+    int from, to; // numbers of participants
     int tag, bytes;
     enum mode mode;
     bool has_gaps, is_persistent; // at the sender
-    uint64_t seed;                // of its pattern
-    bool taken;                   // by a receive, as far as resolve() has come
+    uint64_t seed;                // seed of its pattern
+    bool taken;                   // by a receive that resolve() has handled
 };
 
 struct plan {
@@ -51,7 +51,7 @@ struct receives {
     struct receive each[MOST_MESSAGES];
 };
 
-// Mostly short; some on both sides of the limits of protocols; always with room for a whole number of blocks.
+// Mostly short; sometimes around the limits of the protocols; with gaps always a whole number of blocks.
 static inline int random_bytes(struct random *random, bool has_gaps) {
     static const int near[] = {0, 1, 8, 64, 256, 320, 4096, 12288, 16384, 32768, 65536, 262144};
     int bytes = random_below(random, 3) ? random_below(random, 600)
@@ -105,7 +105,7 @@ static inline void take_none(struct plan *plan) {
         plan->messages[i].taken = false;
 }
 
-// Room for the message that each receive gets, or for the longest that it may get.
+// Gives each receive room for its message, or for the longest one that it may get.
 static inline void give_room(struct receives *receives, struct plan *plan, int me, struct random *random) {
     take_none(plan);
     for (int i = 0; i < receives->count; i++) {
@@ -127,14 +127,14 @@ static inline void give_room(struct receives *receives, struct plan *plan, int m
 
 // As many receives as messages to `me`, in the order in which they are to be posted.
 static inline void make_receives(struct receives *receives, struct plan *plan, int me, struct random *random) {
-    int share = random_below(random, 5); // of four messages, so many are left to wider classes
+    int share = random_below(random, 5); // number of messages out of four that wider classes get
     receives->count = 0;
     take_none(plan);
     for (enum class class = EXACT; class <= OF_ALL; class ++) {
         int begin = receives->count;
         for (int i = 0; i < plan->count; i++) {
             struct message *message = &plan->messages[i];
-            // A taken message stands for another of the same source or tag, which this class leaves.
+            // If a message is taken already, this class leaves another one of the same source or tag.
             if (message->to != me || message->taken || (class != OF_ALL && random_below(random, 4) < share))
                 continue;
             struct receive *receive = &receives->each[receives->count++];
@@ -148,7 +148,7 @@ static inline void make_receives(struct receives *receives, struct plan *plan, i
             // One message of that kind is gone; which one only matters if the source is known.
             first_fitting(plan, me, receive)->taken = true;
         }
-        // Posted receives come first: a probe may wait for what this class alone cannot know.
+        // Posted receives come first: a probe may have to wait for messages that this class cannot know.
         for (int i = begin; i < receives->count; i++)
             for (int j = i; j > begin && receives->each[j].way < receives->each[j - 1].way; j--) {
                 struct receive swap = receives->each[j];

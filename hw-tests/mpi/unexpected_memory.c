@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// A flood of messages that nobody has asked for costs each process no more than some MiB above what it had before
-// (VmHWM). The receiver makes no MPI call, or probes for another message, or is in a collective, or floods the sender
-// as well; then it takes all, and checks order and contents. Sends are blocking, or nonblocking with a window under
-// way. Senders that may not go on drop nothing: they wait until the receiver receives, and a message that it asks for
-// comes past the others. Runs with 2 or more ranks.
+// A flood of unexpected messages makes each process larger by only some MiB (VmHWM). The receiver makes no MPI call, or
+// probes for another message, or is in a collective, or floods the sender as well; then it receives all, and checks
+// order and contents. Sends are blocking, or nonblocking with a window under way. A sender that is held back loses
+// nothing: it waits until the receiver receives, and a message that the receiver asks for overtakes the others. Runs
+// with 2 or more ranks.
 //
 // usage: unexpected_memory [--most MIB] [--messages N]
-//        (default 64 MiB a process, and 200000 messages in all of 8 bytes, an eighth of that of others)
+//        (default 64 MiB per process, and 200000 messages in all if they have 8 bytes, else an eighth of that)
 #include "check.h"
 
 #include <time.h>
@@ -18,7 +18,7 @@ static double idle;
 static int most, messages;
 static unsigned char *out; // WINDOW slots of the sender
 
-// MiB of a line of /proc/self/status.
+// The value of a line of /proc/self/status, MiB.
 static double status_mib(const char *field) {
     char line[256];
     double kib = 0;
@@ -110,7 +110,7 @@ static void pass(enum meanwhile what, double seconds) {
         }
 }
 
-// Number of messages of so many bytes, in all.
+// Number of messages in all if each has `bytes`.
 static int count_of_size(int bytes) {
     int count = scaled(bytes == 8 ? messages : messages / 8, 600);
     return count / (check.size - 1);
@@ -155,10 +155,10 @@ static void both_directions(int bytes) {
             sent++;
             continue;
         }
-        // All of the other's may be here before it has sent all of its own.
+        // All messages of the other may be here before this rank has sent all of its own.
         if (taken == count)
             continue;
-        // It cannot send more before the other takes some.
+        // It cannot send more before the other receives some.
         MPI_OK(MPI_Recv(in, LONGEST, MPI_BYTE, peer, TAG_FLOOD, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         check_filled(in, bytes, seed_of(peer, taken));
         taken++;
@@ -169,7 +169,7 @@ static void both_directions(int bytes) {
 }
 
 // Very many nonblocking sends, and behind them one that the receiver asks for first: by an early receive, by a late
-// one, and by probes. The program has the requests, so only the receiver's memory is checked.
+// one, and by probes. The requests take memory of the sender, so only the receiver's is checked.
 static void one_past_many(const char *how, int count, int bytes) {
     check_case("a_message_that_is_%s_comes_past_%d_of_%d_bytes", how, count, bytes);
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
@@ -198,7 +198,7 @@ static void one_past_many(const char *how, int count, int bytes) {
             pass(SLEEPS, 0.3);
             MPI_OK(MPI_Recv(&got, 1, MPI_INT, 1, TAG_OTHER, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         } else if (strcmp(how, "behind_matched_probes") == 0) {
-            // Those of the flood are taken out of the queue first, and received last.
+            // Matched probes take the flood's messages out of the queue first; they are received last.
             static MPI_Message held[4000];
             int holds = count < 4000 ? count : 4000;
             for (int i = 0; i < holds; i++)
@@ -230,7 +230,7 @@ static void one_past_many(const char *how, int count, int bytes) {
     check_end_case();
 }
 
-// Each rank sends to itself what it receives later, which MPI does not promise, and programs do.
+// Each rank sends to itself before it receives. MPI does not promise that this works, but programs do it.
 static void flood_to_oneself(int count, int bytes) {
     check_case("a_flood_of_%d_bytes_to_oneself", bytes);
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));

@@ -6,9 +6,9 @@
 //     planted TAG KIND LEAST MOST LOST
 //
 // in nanoseconds. KIND `nothing`: no rank waits; LEAST 0: a rank may wait, at most MOST. MOST is the time between clock
-// readings around the calls that begin and end the wait, LEAST half of it, LOST the time that both ranks together
-// waited for a processor: the wait may be shorter than LEAST by it, and other waits of that length may be found. The
-// late rank begins to compute when the other one says that it is about to wait.
+// readings around the calls that begin and end the wait, and LEAST half of it. LOST is the time that both ranks
+// together waited for a processor: the wait may be shorter than LEAST by that time, and other waits of that length may
+// be found. The late rank begins to compute when the other one says that it is about to wait.
 #include "steps.h"
 #include <time.h>
 
@@ -41,7 +41,7 @@ static void compute(int milliseconds) {
         ;
 }
 
-// Exchanges a number with the other rank. Collective.
+// Exchanges a number with the other rank, and returns the other's. Collective.
 static long theirs(long mine) {
     long theirs;
     MPI_OK(MPI_Sendrecv(&mine, 1, MPI_LONG, !check.rank, 1000, &theirs, 1, MPI_LONG, !check.rank, 1000, MPI_COMM_WORLD,
@@ -49,7 +49,7 @@ static long theirs(long mine) {
     return theirs;
 }
 
-// Returns the time from a moment of rank `waits` to a moment of the other rank. Collective.
+// Returns the time from the `moment` of rank `waits` to that of the other rank. Collective.
 static long between(int waits, long moment) {
     long other = theirs(moment);
     return check.rank == waits ? other - moment : moment - other;
@@ -63,7 +63,7 @@ static void print_planted(int tag, const char *kind, long least, long most) {
         printf("planted %d %s %ld %ld %ld\n", tag, kind, least, most, lost);
 }
 
-// `moment`: of rank `waits` when it begins to wait, of the other when it ends the wait.
+// `moment`: when rank `waits` begins to wait; on the other rank, when that ends the wait.
 static void plant(int tag, const char *kind, int waits, long moment) {
     long most = between(waits, moment);
     check_true("the wait has been planted", most >= LATE * 1000000L);
@@ -171,8 +171,8 @@ static void late_receiver(int tag, bool is_synchronous) {
     check_end_case();
 }
 
-// The receiver computes after MPI_Irecv: the sender of a long message waits; a short message waits by itself, which
-// only an adapter can tell.
+// The receiver computes after MPI_Irecv: the sender of a long message waits; a short message arrives and waits, which
+// only an adapter's timestamps show.
 static void computing_receiver(int tag, bool is_long) {
     begin_case(is_long ? "the receiver computes after MPI_Irecv, and the sender waits" : "the message comes while the receiver computes");
     long moment;
@@ -197,7 +197,7 @@ static void computing_receiver(int tag, bool is_long) {
 static void both_compute(int tag) {
     begin_case("both compute between a call and its wait");
     MPI_Request request;
-    // A receive that finds its message in shared memory completes at once: only its wait is late.
+    // A receive that finds its message in shared memory completes at once; only its wait comes late.
     if (check.rank == 0) {
         hear();
         MPI_OK(MPI_Isend(bytes[0], LONG, MPI_CHAR, 1, tag, MPI_COMM_WORLD, &request));

@@ -141,7 +141,7 @@ fn open_port() -> anyhow::Result<fs::File> {
     bail!("no virtio-serial port is named {PORT_NAME:?}; this is no guest of a fabric");
 }
 
-/// Lifts the limit of locked memory (adapters pin what they reach), and raises that of open files for many ranks.
+/// Lifts the limit of locked memory (for registrations), and raises that of open files (for many ranks).
 fn lift_limits() -> anyhow::Result<()> {
     let unlimited = Rlimit { current: None, maximum: None };
     setrlimit(Resource::Memlock, unlimited).context("lift the limit of locked memory")?;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Names of devices: what `--device` accepts, and which RDMA devices this machine has.
+//! Names of devices: those that `--device` accepts, and the RDMA devices of this machine.
 //!
 //! Called by [`crate::fabric`] and the commands. Setup grade, any thread. Tests: at the end of this file.
 
@@ -17,7 +17,7 @@ pub enum Device {
     SoftRoce,
     /// Emulated adapters for processes of this machine (`softhca`): two InfiniBand adapters, unless configured.
     SoftHca,
-    /// The same with the limits and behaviours of this profile (docs/softhca.md), where the configuration names none.
+    /// Emulated adapters of this profile (docs/softhca.md), where the configuration names none.
     SoftHcaAs(String),
     /// A device of this machine, by its name under `/sys/class/infiniband` (`mlx5_0`, `rxe0`).
     Local(String),
@@ -60,7 +60,7 @@ impl FromStr for Device {
 }
 
 impl Device {
-    /// Whether the device is emulated adapters, of any profile.
+    /// Whether the device is an emulated adapter, of any profile.
     #[must_use]
     pub fn is_emulated(&self) -> bool {
         matches!(self, Self::SoftHca | Self::SoftHcaAs(_))
@@ -171,7 +171,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn soft_roce_and_adapter_names_are_told_apart() {
+    fn soft_roce_and_adapter_names_are_distinguished() {
         assert_eq!("soft-roce".parse::<Device>().unwrap(), Device::SoftRoce);
         assert_eq!("softhca".parse::<Device>().unwrap(), Device::SoftHca);
         for profile in PROFILES {

@@ -60,14 +60,14 @@ pub struct Fabric {
     /// Names, at least one.
     devices: Vec<String>,
     interface: String,
-    /// To the agents, by node.
+    /// Channels to the agents, by node.
     channels: Vec<Channel>,
     keeper: Keeper,
     /// Path of the command `softhca`, if the adapters are emulated.
     softhca: Option<PathBuf>,
 }
 
-/// What ends with the fabric.
+/// Owner of the processes that end with the fabric.
 enum Keeper {
     Local { _agent: LocalAgent },
     Virtual(boot::Machines),
@@ -77,7 +77,7 @@ impl Fabric {
     /// Opens the usual fabric; see [`Options::new`].
     ///
     /// # Errors
-    /// Those of [`Fabric::open_with`].
+    /// As [`Fabric::open_with`].
     pub fn open(device: &Device, nodes: usize) -> anyhow::Result<Self> {
         Self::open_with(device, &Options::new(nodes))
     }

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn folders_of_one_name_are_apart_and_go_with_what_is_in_them() {
+    fn folders_of_one_name_are_separate_and_are_removed_with_their_contents() {
         let (one, other) = (Folder::new("hw-tests-folder").unwrap(), Folder::new("hw-tests-folder").unwrap());
         assert_ne!(one.path(), other.path());
         fs::write(one.file("content"), "").unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The installed Open MPI, and how its release series differ for programs that start jobs. ffi/src/openmpi has how they
-//! differ for the component. Setup grade; any thread. Tests: at the end of this file.
+//! The installed Open MPI, and the differences between release series for programs that start jobs. ffi/src/openmpi has
+//! the differences for the component. Setup grade; any thread. Tests: at the end of this file.
 
 use std::fmt;
 use std::path::Path;
@@ -54,7 +54,7 @@ impl Series {
     /// Returns the series of the Open MPI in `PATH`.
     ///
     /// # Errors
-    /// Those of [`Series::installed`], and there is no Open MPI.
+    /// As [`Series::installed`]; also if there is no Open MPI.
     pub fn here() -> anyhow::Result<Self> {
         Self::installed()?.context("there is no Open MPI in PATH (Debian: openmpi-bin)")
     }
@@ -95,7 +95,7 @@ impl Series {
         self == Self::V4_1
     }
 
-    /// Whether osc/rdma performs atomics by messages where the BTL has none (`btl_base_am_rdma.c`). Then an operation
+    /// Whether osc/rdma performs atomics by messages where the BTL has none (`btl_base_am_rdma.c`). If so, an operation
     /// outside of a window crashes the target in Open MPI's code.
     #[must_use]
     pub fn has_atomics_by_messages(self) -> bool {
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_option_accepts_is_what_is_shown() {
+    fn the_option_accepts_the_series_that_it_shows() {
         for series in [Series::V4_1, Series::V5] {
             assert_eq!(series.to_string().parse::<Series>().unwrap(), series);
         }

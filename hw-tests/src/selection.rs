@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which of the device tests run on a device: `cargo xtask test` tells their program. Setup grade; any thread.
+//! The selection of device tests to run: `cargo xtask test` passes it to their program. Setup grade; any thread.
 
 use anyhow::{Result, bail};
 use std::env;
@@ -12,7 +12,7 @@ pub const TESTS_VARIABLE: &str = "IBEX_TESTS";
 pub enum Selection {
     /// The tests of the quick tier.
     Quick,
-    /// The tests whose outcome may differ from that on another device.
+    /// The tests whose outcome may depend on the device.
     DeviceDependent,
     /// All tests.
     All,

@@ -25,10 +25,10 @@ struct process {
     uint32_t job, rank;
 };
 
-// A communicator, as far as events told of it.
+// A communicator, as events have described it.
 static struct known {
     bool is_there;
-    int created, freed, events; // how often it was made and freed; events of who is in it now
+    int created, freed, events; // how often it was made and freed; events about its present members
     struct created last;
     int sizes[2], told[2];
     struct process members[2][MOST_MEMBERS];
@@ -85,7 +85,7 @@ static uint32_t last_context = CONTEXTS;
 
 static struct process me;
 
-// What is known of a communicator, found by a message to oneself or to a process of the other group.
+// Returns the entry of a communicator. A receive, which is then cancelled, gives its context number.
 static struct known *of(MPI_Comm comm) {
     int rank, sizes[2] = {0, 0}, is_inter;
     MPI_Request requests[2];
@@ -220,7 +220,7 @@ static void used_again(void) {
     check_end_case();
 }
 
-// Of parents and children; `parent` is the intercommunicator between them.
+// Checks parents and children; `between` is the intercommunicator that connects them.
 static void of_two_jobs(MPI_Comm between) {
     MPI_Comm merged;
     struct known *of_between = members(between);

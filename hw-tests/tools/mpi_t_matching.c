@@ -4,10 +4,10 @@
 // which elements and times, for an early receiver, a late one and a late wait; for two tools at once; from buffers,
 // also full ones; to callbacks that may do anything; for registrations that free themselves. Rank 0 of 2 ranks sends.
 //
-// An event is a letter, so that a sequence is a word: of a request A activated, P posted, R taken from the posted, U
-// matched with an unexpected message, B E the transfer's begin and end, c its pieces between, X cancelled, C complete,
-// N notified, F freed; of a message a arrived, i inserted in the unexpected, r removed, m matched; [ ] a search of the
-// posted, ( ) of the unexpected.
+// A letter stands for an event, and a word for a sequence of events. Requests: A activated, P posted, R taken from the
+// posted, U matched with an unexpected message, B E the transfer's begin and end, c its pieces between, X cancelled, C
+// complete, N notified, F freed. Messages: a arrived, i inserted in the unexpected, r removed, m matched. Searches: [ ]
+// of the posted, ( ) of the unexpected.
 #include "../mpi/elements.h"
 #include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
@@ -150,7 +150,7 @@ static void elements(const void *buffer, int items, int bytes, int peer, int tag
     check_true("a request is no message", request != message);
 }
 
-// Of a blocking call, whose request MPI never has, and of one that MPI frees.
+// The first two are blocking calls, whose requests MPI never sees; MPI frees the requests of the others.
 static const char *const late = "a[]iA()rUBECN", *const sending = "ABECN", *const early = "A()Pa[]RmBECNF", *const sending_on = "ABECNF";
 
 static void early_receiver(int items, int peer, int tag) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// The events of an ordered source are told in the order in which they happened, whichever registrations they are for:
-// as they happen, from buffers, and where the tool calls. One tool listens to every type. 2 ranks.
+// The events of an ordered source are delivered in the order in which they happened, whatever their registrations: as
+// they happen, from buffers, and in calls of the tool. One tool listens to every type. 2 ranks.
 #include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
 

@@ -27,7 +27,7 @@ struct protocol_event {
     uint32_t context, protocol, reason, port, queue_pair, rails;
 };
 
-// Letters of the events: of a request activated, its protocol, complete; a message that has arrived.
+// Letters of the events: request activated, its protocol, request complete; message arrived, message removed.
 static const char letters[] = "ApCam";
 static const char *const names[] = {"ibex_comm_req_activate", "ibex_comm_req_protocol", "ibex_comm_req_complete", "ibex_comm_msg_arrived",
                                     "ibex_comm_msg_remove_from_unex_q"};
@@ -106,8 +106,8 @@ static int answered(int at) {
     return second < MOST ? second : at;
 }
 
-// The event of one request since the last call: between its beginning and end, with the number of the message that has
-// arrived; of a send that is asked for copies, the second of two. A buffered send may go after its end.
+// Returns the protocol event of the one request since the last call, the second if the receiver asked for copies. It
+// must lie between the request's beginning and end (a buffered send may go later), and name the arrived message.
 static const struct protocol_event *the_one(bool is_receive, bool is_buffered, bool is_asked, int bytes) {
     for (int is_there = 0, first = MOST; is_buffered && (first == MOST || (is_asked && answered(first) == first));) {
         MPI_OK(MPI_Iprobe(1 - check.rank, TAG, MPI_COMM_WORLD, &is_there, MPI_STATUS_IGNORE));
@@ -310,7 +310,7 @@ static void the_first(void) {
     check_end_case();
 }
 
-// Protocols of all requests in the communicator, in order; of two events of a request the second counts.
+// The protocols of all requests in the communicator, in order. If a request has two events, the second counts.
 static int all_told(struct expected *all, int most) {
     int found = 0;
     for (int at = next('p', 0, 0); at < MOST && found < most; at = next('p', at + 1, 0))
@@ -319,7 +319,7 @@ static int all_told(struct expected *all, int most) {
     return found;
 }
 
-// Compares how so many messages went: the receiver's view is the sender's except for what it cannot know.
+// Compares the protocols of `messages` messages on both sides; they differ only where the receiver cannot know.
 static void compare(int messages, enum protocol protocol, enum reason reason) {
     struct expected mine[TRIES], others[TRIES];
     int there = 0, found = all_told(mine, TRIES), seen = 0;

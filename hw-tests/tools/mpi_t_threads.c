@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// MPI_T events where several threads communicate while others register and free: a callback that is not fit for threads
-// runs in one at a time and gets all, what it misses is counted, and nothing of a registration is called after its free
-// function, which is called once. 2 ranks, MPI_THREAD_MULTIPLE.
+// MPI_T events where several threads communicate while others register and free. A callback that is not thread-safe
+// runs in one thread at a time, and each event is delivered to it or counted as lost. A registration's free function is
+// called once, and is the last call for it. 2 ranks, MPI_THREAD_MULTIPLE.
 #include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
 #include <pthread.h>
@@ -123,7 +123,7 @@ static void run(void) {
         pthread_join(talkers[i], NULL);
     for (int i = 0; i < TOOLS; i++)
         pthread_join(tools[i], NULL);
-    // An event that came too late for its place in the adapter's order is lost, and told.
+    // An event that came too late for its place in the adapter's order is dropped, and counted.
     wait_for(&roomy.events, &roomy.dropped, wanted);
     check_int("events, and those that came too late", wanted, roomy.events + roomy.dropped);
     check_true("few were late", roomy.dropped < wanted / 10);

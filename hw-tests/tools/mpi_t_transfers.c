@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Transfers where ibex does the matching: each message arrives once, and begins and ends once at both sides; its steps
-// have the numbers of the ibex_comm_* events of the same request and message, and bring all bytes once. With `stamped`,
-// ports are the sources of what completions bring, in order. A message that the receiver reads begins and ends for its
-// sender with the receiver's answer. 2 ranks.
+// have the numbers of the ibex_comm_* events of the same request and message, and transfer all bytes once. With
+// `stamped`, a port is the source of the events of its completions, which come in order. If the receiver reads a
+// message, the sender's transfer begins and ends with the receiver's answer. 2 ranks.
 #include "../mpi/elements.h"
 #include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
@@ -27,7 +27,7 @@ union element {
     unsigned char bytes[128];
 };
 
-// What events tell of a message on each side, by its tag.
+// The contents of a message's events on each side; the index is its tag.
 static struct side {
     uint64_t request, message, named_request, named_message, moved;
     int begun, ended, arrived, order_is_wrong;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// PERUSE on communicators of every kind: which peer a callback is told on one that was split, turned round, made of a
-// group or has two sides; that other communicators are not shown; that handles propagate to copies made by each call,
-// not to other communicators; and handles whose communicator is freed while they are active. 4 or more ranks.
+// PERUSE on communicators of every kind: callbacks get the right peer on those that were split, reversed or made from a
+// group, and on intercommunicators; a handle sees no other communicator; handles propagate to copies made by each call,
+// not to other communicators; communicators are freed while handles are active. 4 or more ranks.
 #include "../mpi/check.h"
 #include <peruse.h>
 
@@ -101,7 +101,7 @@ static void peers(const char *what, MPI_Comm comm, int to, int from) {
     check_true("no other communicator is shown", seen.comms[1] == NULL);
 }
 
-// Who has this rank on the other side, of the even and the odd ranks as sides.
+// The process with this rank in the other group; the even and the odd ranks form the two groups.
 static int across(int rank) {
     int others = check.rank % 2 ? (check.size + 1) / 2 : check.size / 2;
     return rank < others ? rank : MPI_PROC_NULL;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// What is in the user's buffer when PERUSE's callbacks are told of a receive's transfer: nothing of the message at its
-// begin, one fragment more with each that follows, all at its end. Whole messages, with gaps at either side or both,
-// and to oneself. 2 ranks.
+// Checks how much of a message is in the user's buffer when PERUSE reports a receive's transfer: nothing at the begin,
+// one fragment more at each continue, all at the end. For contiguous messages, for gaps at either or both sides, and
+// for messages to oneself. 2 ranks.
 #include "peruse_handle.h"
 #include <peruse.h>
 
@@ -13,7 +13,7 @@ enum { LENGTHS = sizeof lengths / sizeof *lengths };
 static MPI_Comm comm;
 static int to[2 * MOST], from[2 * MOST];
 
-// What is received, and what of it was in place at its begin, at each further fragment, and at its end.
+// The receive, and how many items were in place at its begin, at each further fragment, and at its end.
 static struct {
     int count, stride;
     int begun, continued, ended;

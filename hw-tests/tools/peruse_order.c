@@ -75,7 +75,7 @@ static void check_order(void) {
     called = 0;
 }
 
-// Expects each message so often from each tool, once what is on its way is shown; begins anew.
+// Shows the pending events, then checks how often each tool has seen each message, and clears the counts.
 static void seen(const char *what, int by_peruse, int by_mpi_t) {
     released(opened(PERUSE_IBEX_PUT_STARTED, comm, on_peruse, NULL));
     for (int tag = 0; tag < MESSAGES; tag++) {
@@ -111,7 +111,7 @@ static void events_are_called_as_they_happen(void) {
     check_end_case();
 }
 
-// Rank 1 has no receive until it was told of the message.
+// Rank 1 posts no receive until its callback has seen the message.
 static void messages_arrive_before_there_is_a_receive(void) {
     char begin = BEGIN, end = END, arrived = ARRIVED;
     MPI_Request request = MPI_REQUEST_NULL;

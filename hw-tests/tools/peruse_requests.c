@@ -4,10 +4,10 @@
 // and late receives, short, long, with gaps, by every mode, wildcards, probes, cancelled, persistent, cut short, to
 // oneself; a listener hears its own communicator alone. Rank 0 sends to rank 1. 2 ranks.
 //
-// An event is a letter, so that a sequence is a word: of a request A activated, P posted, R taken from the posted, U
-// matched with an unexpected message, B E the transfer's begin and end, c its pieces between, X cancelled, C complete,
-// N notified, F freed; of a message a arrived, i inserted in the unexpected, r removed, m matched; [ ] a search of the
-// posted, ( ) of the unexpected.
+// A letter stands for an event, and a word for a sequence of events. Requests: A activated, P posted, R taken from the
+// posted, U matched with an unexpected message, B E the transfer's begin and end, c its pieces between, X cancelled, C
+// complete, N notified, F freed. Messages: a arrived, i inserted in the unexpected, r removed, m matched. Searches: [ ]
+// of the posted, ( ) of the unexpected.
 #include "peruse_handle.h"
 #include <peruse.h>
 
@@ -64,7 +64,7 @@ static void ids_are_of_one_thing(void) {
     }
 }
 
-// Expects these events since the last time, pieces of a transfer counted as one.
+// Expects exactly these events since the last call; all pieces of a transfer count as one.
 static void expect(const char *what, const char *word) {
     char seen[MOST + 1];
     int length = 0;

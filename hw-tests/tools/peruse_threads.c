@@ -194,7 +194,7 @@ static int on_message(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *sp
     return MPI_SUCCESS;
 }
 
-// A tool must not call MPI with the lock: its callbacks are told that, and nothing hangs.
+// A tool must not call MPI with the lock: PERUSE_Lock then refuses its callbacks, and nothing hangs.
 static void a_thread_that_has_the_lock(void) {
     unsigned char out = 1, in = 0;
     check_case("the lock is not grantable to a callback of the thread that has it");
@@ -207,7 +207,7 @@ static void a_thread_that_has_the_lock(void) {
     check_int("refused", 0, refused);
     check_int("lock", PERUSE_SUCCESS, PERUSE_Lock());
     MPI_OK(MPI_Sendrecv(&out, 1, MPI_BYTE, to, 0, &in, 1, MPI_BYTE, from, 0, comms[0], MPI_STATUS_IGNORE));
-    // What has arrived may be shown here at last.
+    // Releasing the handle may show the messages that have arrived.
     check_int("release", PERUSE_SUCCESS, PERUSE_Event_release(&handle));
     check_int("unlock", PERUSE_SUCCESS, PERUSE_Unlock());
     check_int("granted", before, granted);

@@ -9,7 +9,7 @@
 
 enum { PEERS = 16, ELEMENTS = 16, TAG = 42, MESSAGES = 100, LONG = 1 << 20 };
 
-// What is counted, of messages sent [0] and received [1].
+// Counts of messages sent [0] and received [1].
 static struct {
     atomic_ulong messages, bytes;
 } counts[2][PEERS];

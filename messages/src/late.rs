@@ -3,9 +3,9 @@
 //!
 //! A process waits only inside an MPI call, and for a message only inside the call that completed its request
 //! (`MPI_Test` does not wait). By Scalasca's definitions:
-//! - *late sender*: from when the receiver is in that call and the receive has been called, until the send is called;
-//! - *late receiver*: from when the sender is in that call and the send has been called, until the receive is called.
-//!   Only for synchronous sends and rendezvous, because other sends do not wait for the receiver;
+//! - *late sender*: from when the receiver is in that call and has called the receive, until the sender calls the send;
+//! - *late receiver*: from when the sender is in that call and has called the send, until the receiver calls the
+//!   receive. Only for synchronous sends and rendezvous, because other sends do not wait for the receiver;
 //! - *no progress*: the same sends, after both calls, before or after the transfer, while the receiver is outside MPI.
 //!
 //! A message waits for its program (*late wait*) from when the receive has been called and the data is there, until the
@@ -33,7 +33,7 @@ struct Waited {
 }
 
 impl Job {
-    /// Returns waits in MPI calls, and late waits, ordered by the message, whose index each has. Empty without calls.
+    /// Returns waits in MPI calls, and late waits, each with its message's index, in that order. Empty without calls.
     #[must_use]
     pub fn message_waits(&self) -> Vec<(usize, Wait)> {
         let times = TimesInMpi::of(self);
@@ -106,7 +106,7 @@ impl Job {
     fn needs_its_receiver(&self, message: &Message, send: &SendSide, receive: &ReceiveSide) -> bool {
         match message.protocol {
             Some(Protocol::Inline | Protocol::Copied) => {
-                // Complete as soon as the adapter has it, unless it is synchronous.
+                // A short send is complete as soon as the adapter has it, unless it is synchronous.
                 let (error, before) =
                     (self.error(message), |moment: Option<Time>| Some(receive.matched?.since(moment?)));
                 before(send.ended).is_some_and(|before| before > error)
@@ -173,7 +173,7 @@ impl TimesInMpi {
                 before.1 = if overlaps { before.1.max(next.1) } else { before.1 };
                 overlaps
             });
-            // Unknown after the end of its trace.
+            // After the end of its trace this is unknown.
             if !of.is_whole {
                 let last = rank.last().map_or(Time::new(i64::MIN), |(_, ended)| *ended);
                 rank.push((last, Time::new(NEVER)));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Waits of no message: for connections, and for room in queues. Path: setup. Threads: plain data. Tests: below.
+//! Waits of no single message: for connections, and for room in queues. Path: setup. Threads: plain data. Tests: below.
 
 use std::collections::{HashMap, VecDeque};
 

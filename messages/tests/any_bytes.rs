@@ -22,7 +22,7 @@ fn read(damage: Damage, seed: u64) -> (Job, String) {
 }
 
 #[test]
-fn whatever_a_folder_has_is_read_and_what_is_wrong_is_told_with_its_place() {
+fn any_folder_is_read_and_each_fault_is_reported_with_its_place() {
     let whole = simulated::read("any-bytes-whole", &damaged::job(60), &[const { simulated::WHOLE }; 3]);
     assert_eq!((whole.messages.len(), whole.faults.len()), (60, 0), "{:?}", whole.faults);
     for damage in ALL {
@@ -39,7 +39,7 @@ fn whatever_a_folder_has_is_read_and_what_is_wrong_is_told_with_its_place() {
             if damage != Damage::Doubled {
                 assert!(has_place.iter().any(|words| fault.contains(words)), "{damage:?} {seed}: {fault}");
             }
-            // Messages between the two other ranks are complete; of the rest one half is known.
+            // Messages between the two other ranks are complete; one half of each other message is known.
             let others = job.messages.iter().filter(|of| (of.sender, of.receiver) == (2, 0));
             assert_eq!(others.count(), 20, "{damage:?} {seed}");
             let first = job.messages.iter().filter(|of| of.send.is_some() || of.receive.is_some()).count();
@@ -49,7 +49,7 @@ fn whatever_a_folder_has_is_read_and_what_is_wrong_is_told_with_its_place() {
 }
 
 #[test]
-fn what_stands_before_a_damaged_block_is_shown_with_both_halves() {
+fn messages_before_a_damaged_block_have_both_halves() {
     for seed in 0..SEEDS {
         let folder = simulated::folder("any-bytes-before");
         let name = make(&folder, Damage::Doubled, seed);

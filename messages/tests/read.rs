@@ -160,7 +160,7 @@ fn a_message_that_is_announced_before_there_is_a_connection_goes_by_the_one_that
 }
 
 #[test]
-fn what_is_sent_at_once_is_not_announced_nor_is_a_read_of_which_an_older_trace_tells_at_its_end() {
+fn an_eager_message_is_not_announced_nor_is_a_read_in_an_older_trace() {
     for protocol in [0, 1, 2, 4, 5] {
         let mut processes = vec![Process::default(), Process::default()];
         (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
@@ -176,7 +176,7 @@ fn what_is_sent_at_once_is_not_announced_nor_is_a_read_of_which_an_older_trace_t
 }
 
 #[test]
-fn an_operation_whose_adapter_is_behind_the_host_is_one_and_a_read_of_a_message_is_none() {
+fn an_operation_may_end_before_it_begins_by_its_clocks_and_a_read_of_a_message_is_none() {
     let mut process = Process::default();
     process.world(0, 1);
     for (operation, begun, ended, request) in [(3, 100, 150, 0), (5, 210, 200, 0), (8, 220, 230, 6)] {
@@ -228,7 +228,7 @@ fn mostly_right(job: &Job, truths: &[Truth], least: usize, wrong_at_most: usize)
 }
 
 #[test]
-fn lost_events_shift_nothing_and_are_told_of() {
+fn lost_events_shift_no_messages_and_are_reported() {
     for seed in 0..20 {
         let (mut processes, truths) = history(3, 400, seed);
         let mut numbers = Numbers(seed + 1000);
@@ -248,7 +248,7 @@ fn lost_events_shift_nothing_and_are_told_of() {
 }
 
 #[test]
-fn what_a_program_had_not_recorded_shifts_nothing_and_is_told_of() {
+fn a_stopped_recording_shifts_no_messages_and_is_reported() {
     let mut processes = vec![Process::default(), Process::default()];
     (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
     let (to, from) = (envelope(1, 5, 64), envelope(0, 5, 64));
@@ -449,7 +449,7 @@ fn a_message_whose_events_several_threads_raise_is_whole_in_whatever_order_their
     for number in 0..50 {
         let now = number * 100;
         let (to, from) = (envelope(1, 5, 64), envelope(0, 5, 64));
-        // Another thread than the sender's sees the end.
+        // A thread other than the sender's sees the end.
         let before = processes[0].events.len();
         processes[0].send(now, &to);
         processes[0].events[before + 3..].iter_mut().for_each(|event| event.1 = 1);

@@ -7,7 +7,7 @@ use ibex_messages::{Queue, Time};
 use simulated::{Process, RECV, START, WHOLE, envelope};
 
 #[test]
-fn a_search_lasts_from_its_begin_to_its_end_and_says_what_for() {
+fn a_search_lasts_from_its_begin_to_its_end_and_has_peer_and_tag() {
     const POSTED: [&str; 2] = ["comm_search_posted_q_begin", "comm_search_posted_q_end"];
     const UNEXPECTED: [&str; 2] = ["comm_search_unex_q_begin", "comm_search_unex_q_end"];
     let mut process = Process::default();
@@ -37,7 +37,7 @@ fn a_search_lasts_from_its_begin_to_its_end_and_says_what_for() {
 }
 
 #[test]
-fn a_search_is_of_the_message_that_it_is_for_and_what_follows_says_whether_it_was_found() {
+fn a_search_belongs_to_its_message_and_the_next_event_shows_whether_it_found_one() {
     let mut processes = vec![Process::default(); 2];
     (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
     let (to, from) = (envelope(1, 5, 64), envelope(0, 5, 64));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which MPI call waited for which message, from the events of simulated ranks.
+//! Tests which MPI call waited for which message, by the events of simulated ranks.
 
 mod simulated;
 
@@ -26,7 +26,7 @@ fn waits(job: &Job) -> Vec<(WaitKind, i64, i64)> {
 }
 
 #[test]
-fn the_call_that_tells_of_a_receive_has_waited_for_it() {
+fn the_call_that_reports_a_receive_has_waited_for_it() {
     let mut ranks = two();
     ranks[0].send(400, &TO);
     let id = ranks[1].post(50, &FROM);
@@ -78,7 +78,7 @@ fn a_probe_waits_for_the_message_that_is_received_next() {
 }
 
 #[test]
-fn of_a_call_whose_end_is_lost_nothing_is_known() {
+fn a_call_whose_end_is_lost_has_no_known_waits() {
     let mut ranks = two();
     ranks[0].send(400, &TO);
     ranks[0].send(900, &TO);

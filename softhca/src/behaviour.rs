@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How an adapter behaves where real adapters differ within what verbs allow: the keys of `[device.behaviour]` and
 //! their defaults. docs/softhca.md documents each key; `profiles` has the values of real adapters. Called by: the
-//! configuration (reads them), the engine and `verbs` (act by them). Grade: setup; the engine looks a behaviour up
-//! where a request fails, an object is made, a queue is armed or a datagram arrives, else never for a success.
+//! configuration (reads them), the engine and `verbs` (act by them). Grade: setup; the engine looks up a behaviour only
+//! if a request fails, an object is made, a queue is armed or a datagram arrives.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -49,19 +49,19 @@ macro_rules! keys {
 keys! {
     /// Whether sysfs has the adapter among the devices without a bus, like the kernel's software adapters.
     virtual_device: bool = false;
-    /// What asking for `REMOTE_ATOMIC` does where the adapter has no atomics.
+    /// Answer to a request for `REMOTE_ATOMIC` if the adapter has no atomics.
     atomic_access_without_cap: AtomicAccess = AtomicAccess::Einval;
-    /// What registering memory with flags of the optional range (relaxed ordering) does.
+    /// Answer to a registration with flags of the optional range (relaxed ordering).
     optional_access: OptionalAccess = OptionalAccess::Accepted;
-    /// What becomes of completions that were not polled when their queue pair is destroyed or reset.
+    /// Fate of unpolled completions when their queue pair is destroyed or reset.
     purge_cq_on_destroy: Purge = Purge::Skip;
-    /// Which requests of a shared receive queue a queue pair takes with it when it is destroyed or reset.
+    /// Requests of a shared receive queue that are lost when a queue pair is destroyed or reset.
     srq_wr_lost_on_destroy: Lost = Lost::No;
     /// Whether a queue pair that was in ERR, or was reset, can be used again.
     qp_recycle_via_reset: bool = true;
     /// Whether there are shared receive queues.
     srq: bool = true;
-    /// What making a shared receive queue fails with where there are none.
+    /// Error of making a shared receive queue if there are none.
     srq_errno: NoSrq = NoSrq::Eopnotsupp;
     /// Whether there are extended completion queues.
     cq_ex: bool = true;
@@ -71,7 +71,7 @@ keys! {
     timestamps: bool = true;
     /// Whether completions can carry times of the host's clock.
     wallclock: bool = true;
-    /// Where there are no timestamps: the bits of one that a query tells of nevertheless.
+    /// Without timestamps: the number of bits of one that a query reports nevertheless.
     refused_timestamp_bits: u8 = 0;
     /// Whether the adapter's clock can be read (`ibv_query_rt_values_ex`).
     rt_values: bool = true;
@@ -83,25 +83,25 @@ keys! {
     ah_by_index: bool = false;
     /// Whether `QP_LAST_WQE_REACHED` is raised.
     last_wqe_event: bool = true;
-    /// Whether a queue pair whose retries are used up raises `QP_FATAL`, too.
+    /// Whether a queue pair that has used up its retries also raises `QP_FATAL`.
     qp_fatal_on_retry_exc: bool = false;
     /// Which async events are raised.
     async_events: Events = Events::ALL;
-    /// Whether asking for an event of a completion queue gives it at once where completions wait that were not polled.
+    /// Whether arming a completion queue gives an event at once if unpolled completions wait in it.
     arm_tells_of_unread: bool = false;
-    /// Whether requests of a queue pair that its peer's access stopped are flushed only once its event is read.
+    /// Whether requests of a queue pair that an access of its peer has stopped are flushed only once its event is read.
     flush_needs_async_read: bool = false;
     /// Whether `ibv_poll_cq` writes `byte_len` and `vendor_err` of a send that succeeded.
     success_byte_len_on_send: ByteLen = ByteLen::Set;
     /// Whether the upper 8 bits of `src_qp` of a datagram are right.
     src_qp_top_bits: SrcQp = SrcQp::Right;
-    /// What making a queue pair beyond the limits leaves in `errno`.
+    /// Value of `errno` after making a queue pair beyond the limits has failed.
     create_qp_errno_on_limit: CreateErrno = CreateErrno::Einval;
-    /// What posting a send with too many pieces fails with.
+    /// Error of posting a send with too many pieces.
     errno_sge: PostErrno = PostErrno::Einval;
-    /// What posting a send with too much inline data fails with.
+    /// Error of posting a send with too much inline data.
     errno_inline: PostErrno = PostErrno::Einval;
-    /// What posting a send before RTS does.
+    /// Answer to a send that is posted before RTS.
     send_before_rts: SendBeforeRts = SendBeforeRts::Einval;
     /// Whether a retry count of 7 means for ever.
     retry7_endless: bool = false;
@@ -109,7 +109,7 @@ keys! {
     rnr7_endless: bool = true;
     /// Whether a connection stops when the GID that it sends from leaves the table.
     gid_vanish_kills_rc: bool = false;
-    /// How much inline data is granted.
+    /// Rule for the amount of inline data that is granted.
     inline_grant: InlineGrant = InlineGrant::Largest;
     /// Whether the kernel copies pinned pages at a fork.
     fork: Fork = Fork::Unneeded;

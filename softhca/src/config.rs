@@ -23,7 +23,7 @@ mod values;
 /// Number of GUIDs of a device: its own, and one for each port.
 const GUIDS: u64 = 1 + MAX_PORTS as u64;
 
-/// A configuration: everything about a fabric but where its folder is.
+/// A configuration: everything about a fabric except the place of its folder.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// The fabric's name, if the file gives one.
@@ -47,14 +47,14 @@ pub enum ConfigError {
         /// Why.
         source: std::io::Error,
     },
-    /// It can be read, and is wrong.
+    /// It can be read, but is wrong.
     #[error("{}:{line}: {message}", path.display())]
     Wrong {
         /// The file.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
-        /// What is wrong there.
+        /// The error.
         message: String,
     },
 }
@@ -63,7 +63,7 @@ impl Config {
     /// Reads `path`; devices that name no profile have this one.
     ///
     /// # Errors
-    /// It cannot be read, is no TOML, has unknown keys or values, or describes what cannot be.
+    /// It cannot be read, is no TOML, has unknown keys or values, or describes something impossible.
     pub fn read(path: &Path, profile: Option<profiles::Name>) -> Result<Config, ConfigError> {
         let text = std::fs::read_to_string(path)
             .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
@@ -74,10 +74,10 @@ impl Config {
         })
     }
 
-    /// Returns what is configured without a file: one adapter, of this profile.
+    /// Returns the configuration without a file: one adapter, of this profile.
     ///
     /// # Panics
-    /// Never: what is left out is in range.
+    /// Never: the defaults are in range.
     pub fn of_profile(profile: Option<profiles::Name>) -> Config {
         let device = adapters::complete(0, &Device::default(), &mut 0, profile);
         let device = device.expect("the defaults are in range");

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where a fabric is: a folder in /dev/shm that belongs to one user alone, which the environment of a process names:
-//! `SOFTHCA_FABRIC` (a folder, or a name; without it the user's default fabric). `SOFTHCA_CONFIG` (a file) and
-//! `SOFTHCA_PROFILE` (the profile of devices that name none) say what is in it. Called by: the library, in every
-//! process of the fabric, and the command. Grade: setup. Threads: any. Tests: `tests/stale_runs.rs`.
-//! A run (`softhca run` without a name) removes its folder at its end. The next run removes the folder of a killed one:
-//! every process of a run holds a lock of the file `run` in its folder, so a free lock means that none is left.
+//! The place of a fabric: a folder in /dev/shm that belongs to one user alone, and that the environment of a process
+//! names: `SOFTHCA_FABRIC` (a folder, or a name; without it the user's default fabric). `SOFTHCA_CONFIG` (a file) and
+//! `SOFTHCA_PROFILE` (the profile of devices that name none) describe its adapters. Called by: the library, in every
+//! process of the fabric, and the command. Grade: setup. Threads: any. Tests: `tests/stale_runs.rs`. `softhca run`
+//! without a name removes its folder at its end. The next run removes the folder of a killed one: every process of a
+//! run holds a lock of the file `run` in its folder, so a free lock means that none is left.
 
 use std::fs::File;
 use std::io;
@@ -63,7 +63,7 @@ fn run_prefix() -> String {
     named_folder("run-").to_string_lossy().rsplit('/').next().unwrap_or_default().to_owned()
 }
 
-/// Returns the folder for a run of process `pid`; `random` is for the case that numbers of processes come round.
+/// Returns the folder for a run of process `pid`; `random` tells it from an earlier process of that number.
 pub fn run_folder(pid: u32, random: u64) -> PathBuf {
     named_folder(&format!("run-{pid}-{random:016x}"))
 }
@@ -83,7 +83,7 @@ fn lock(file: &File, how: libc::c_int) -> io::Result<()> {
 }
 
 /// Marks `folder` as that of a run which lives as long as the descriptor is open: here, and in all programs started
-/// from here, which inherit it. Its number is high if possible, out of the way of what scripts open.
+/// from here, which inherit it. Its number is high if possible, away from the descriptors of scripts.
 /// # Errors
 /// The file cannot be made or locked.
 pub fn begin_run(folder: &Path) -> io::Result<OwnedFd> {
@@ -111,7 +111,7 @@ pub fn belong_to_run(folder: &Path) {
     }
 }
 
-/// Removes the folders that runs of this user left behind because they were killed, with all that they started.
+/// Removes the folders of this user's runs that were killed with all their programs.
 pub fn remove_stale_runs() {
     let prefix = run_prefix();
     let Ok(entries) = std::fs::read_dir("/dev/shm") else { return };
@@ -126,7 +126,7 @@ pub fn remove_stale_runs() {
     }
 }
 
-/// The process that made a run's folder, by what follows `run-` in its name; `None`: another fabric has that name.
+/// The process that made a run's folder, by the rest of its name after `run-`; `None`: another fabric has that name.
 fn maker_of(rest: &str) -> Option<u32> {
     let (pid, random) = rest.split_once('-')?;
     let is_random = random.len() == 16 && random.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -169,7 +169,7 @@ pub fn config() -> anyhow::Result<Config> {
     })
 }
 
-/// Returns the folder, and whether it is made on demand, in shared memory; otherwise it must exist.
+/// Returns the folder, and whether it is made on demand (in shared memory); otherwise it must exist.
 /// # Errors
 /// `SOFTHCA_FABRIC` is neither a path nor a name.
 pub fn place(config: &Config) -> anyhow::Result<(PathBuf, bool)> {

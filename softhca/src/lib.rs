@@ -6,7 +6,7 @@
 //!
 //! From the program inwards: `abi` (the exported symbols), `verbs` (the C structures of each object, and their
 //! translation), `engine` (the adapter itself: of C it knows the header's numbers and attributes, and no call).
-//! `config` reads the description of the adapters, `fabric_folder` says where a fabric is.
+//! `config` reads the description of the adapters, `fabric_folder` finds the folder of a fabric.
 
 #![expect(clippy::must_use_candidate, reason = "nobody but this package's tests and command links it")]
 

@@ -28,7 +28,7 @@ pub enum Atomics {
 /// Defines [`Limits`], and the table of the file in which every key may be left out.
 macro_rules! keys {
     ($($key:ident: $kind:ty = $usual:expr, $least:literal..=$most:expr;)*) => {
-        /// What an adapter can do.
+        /// The limits of an adapter.
         #[derive(Clone, Copy, Debug, PartialEq, Eq)]
         #[expect(missing_docs, reason = "the names are those of ibv_device_attr, ibv_port_attr and ibv_qp_cap")]
         pub struct Limits {
@@ -66,7 +66,7 @@ macro_rules! keys {
     };
 }
 
-// `gid_table_len` is 0 where a port has as many rows as it is given.
+// `gid_table_len` is 0 if a port has as many rows as the configuration gives.
 keys! {
     max_qp: i32 = MAX_QPS as i32 - 64, 1..=i32::MAX;
     max_qp_wr: i32 = 1 << 15, 1..=i32::MAX;

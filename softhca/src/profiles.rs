@@ -2,8 +2,8 @@
 //! Profiles: limits and behaviours of real adapters, by the name of their driver, each value with its source beside it.
 //! A profile is a `[[device]]` of the configuration file, in a file of its own (src/profiles). Sources are files of
 //! rdma-core (`providers/`, libibverbs) and of the kernel (`drivers/infiniband/`: `hw/`, `sw/`, `core/`); "field" is
-//! the output of programs on such adapters, "choice" a value that the sources leave open. docs/softhca.md has what a
-//! real adapter can and the emulated one cannot. Called by: the configuration. Grade: setup.
+//! the output of programs on such adapters, "choice" a value that the sources leave open. docs/softhca.md lists
+//! features of the real adapters that are not emulated. Called by: the configuration. Grade: setup.
 
 use serde::Deserialize;
 
@@ -51,7 +51,7 @@ impl std::str::FromStr for Name {
     }
 }
 
-/// Returns a device before its own keys: the profile of this name. All that a profile leaves out is the default.
+/// Returns the profile of this name, to which a device of the configuration adds its keys. Other keys have defaults.
 pub(crate) fn profile(name: Option<Name>) -> Device {
     let text = PROFILES.iter().find(|row| Some(row.1) == name).map_or("", |row| row.2);
     toml::from_str(text).expect("each profile is read by a test")

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Completions, and requests of a shared queue, of a queue pair that is destroyed or reset with work left.
+//! Destroys or resets queue pairs with work left, and checks their completions and their requests of a shared queue.
 
 mod engine_support;
 

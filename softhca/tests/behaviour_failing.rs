@@ -63,7 +63,7 @@ fn a_retry_count_of_seven_ends_or_never_does() {
 }
 
 #[test]
-fn the_last_request_of_a_shared_queue_is_told_of_where_the_adapter_does() {
+fn the_last_wqe_event_is_raised_if_the_adapter_raises_it() {
     for is_told in [false, true] {
         let hca = behaves(|ways| ways.last_wqe_event = is_told);
         let (_a, b) = pair(&hca, 4096, &Settings { srq: true, ..Settings::default() });
@@ -167,7 +167,7 @@ fn a_datagram_whose_address_handle_is_gone_stops_the_queue_pair_where_a_handle_i
 }
 
 #[test]
-fn the_sender_of_a_datagram_is_told_wrongly_where_the_adapter_masks_its_number() {
+fn the_src_qp_of_a_datagram_is_wrong_if_the_adapter_masks_it() {
     for ways in [SrcQp::Right, SrcQp::Wrong] {
         let (a, b, _hca) = datagrams(|behaviour| behaviour.src_qp_top_bits = ways);
         assert!(a.qp.number() > 0xffff, "otherwise it would not be seen");

@@ -101,7 +101,7 @@ fn every_program_sees_a_link_go_down_and_come_up_by_command() {
             assert_eq!(program.ask("event 0"), told, "{command}");
         }
     }
-    // Down for a time, and told of both.
+    // The link is down for a time, and programs get both events.
     obeyed(&folder, "link-down softhca0 for_ns=1000000");
     for program in &mut programs {
         assert_eq!([program.ask("event 0"), program.ask("event 0")], [event::PORT_ERR, event::PORT_ACTIVE]);
@@ -122,7 +122,7 @@ fn a_command_raises_events_and_changes_ports() {
 }
 
 #[test]
-fn who_joins_later_finds_what_was_commanded() {
+fn a_process_that_joins_later_finds_the_commanded_state() {
     let folder = fabric(TWO_ADAPTERS);
     for command in ["link-down softhca0", "event softhca0 LID_CHANGE lid=99", "link-up softhca1"] {
         obeyed(&folder, command);
@@ -148,7 +148,7 @@ fn a_run_takes_commands_from_within() {
 }
 
 #[test]
-fn what_is_wrong_with_a_command_is_said() {
+fn the_error_of_a_command_names_the_fault() {
     let folder = fabric("[[device]]\nname = \"rail\"\n");
     for (command, words) in [("link-down softhca0", "there are rail"), ("event rail PORT_GONE", "PORT_ERR")] {
         let said = refused(&folder, command);
@@ -201,7 +201,7 @@ fn a_process_that_does_not_obey_is_named() {
 }
 
 #[test]
-fn a_process_that_slept_while_a_link_was_down_is_told_that_it_went_and_came_back() {
+fn a_process_that_slept_while_a_link_was_down_gets_both_events() {
     let (_folder, mut program, config, fabric) = fabric_with_program();
     let rule = config.command("link-down", "softhca0", &["for_ns=1000".to_owned()]).unwrap();
     let given = program.while_stopped(|| fabric.command(&rule, Duration::from_millis(1)));
@@ -211,7 +211,7 @@ fn a_process_that_slept_while_a_link_was_down_is_told_that_it_went_and_came_back
 }
 
 #[test]
-fn how_often_a_fault_applied_is_told() {
+fn a_command_prints_how_often_each_fault_applied() {
     let rules = "[[device]]\n[[fault]]\naction = \"duplicate\"\nqp_type = \"rc\"\nnth = 2\ncount = 2\n\
                  [[fault]]\naction = \"drop\"\nnth = 1000\n[[fault]]\naction = \"link-up\"\nat_ns = 0\n";
     let folder = fabric(rules);

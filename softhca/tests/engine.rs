@@ -167,7 +167,7 @@ fn rdma_and_atomics_work_on_the_targets_memory() {
 }
 
 #[test]
-fn a_wrong_remote_key_stops_both_sides_and_is_told_to_the_target() {
+fn a_wrong_remote_key_stops_both_sides_and_raises_an_event_at_the_target() {
     let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings::default());
     a.rdma(wr_opcode::RDMA_WRITE, 0, 8, b.addr() + 4090, b.mr.key());
@@ -177,7 +177,7 @@ fn a_wrong_remote_key_stops_both_sides_and_is_told_to_the_target() {
 }
 
 #[test]
-fn unreliable_connections_lose_what_nobody_takes() {
+fn unreliable_connections_lose_messages_without_a_receive_request() {
     let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings { kind: qp_type::UC, ..Settings::default() });
     a.send(1, 0, 100);
@@ -262,7 +262,7 @@ fn objects_in_use_cannot_be_destroyed() {
 }
 
 #[test]
-fn a_drained_send_queue_ends_what_was_under_way_says_so_and_keeps_the_rest() {
+fn a_drained_send_queue_ends_requests_under_way_raises_its_event_and_keeps_the_rest() {
     let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings::default());
     let drained = QpAttr { qp_state: qp_state::SQD, en_sqd_async_notify: 1, ..QpAttr::default() };

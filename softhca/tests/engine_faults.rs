@@ -47,7 +47,7 @@ fn dropped_packets_are_sent_again_until_the_retries_end() {
 }
 
 #[test]
-fn posting_and_registering_fail_as_told() {
+fn posting_and_registering_fail_as_a_rule_says() {
     let post = FaultRule { action: FaultAction::PostSend(libc::ENOMEM), nth: Some(1), count: 1, ..RULE };
     let register = FaultRule { action: FaultAction::RegMr(libc::EAGAIN), nth: Some(3), count: 1, ..RULE };
     let hca = adapter(&[post, register]);
@@ -182,7 +182,7 @@ fn the_model_holds_completions_back() {
     let began = Instant::now();
     a.send(1, 0, 1_000_000); // 8 ms at 1 Gb/s
     a.send(2, 0, 1_000_000);
-    // Taken when it is there, so not before its time.
+    // A message cannot be polled before its time of arrival.
     wait(&b.recv_cq);
     assert!(began.elapsed() >= Duration::from_millis(10), "{:?}", began.elapsed());
     wait(&b.recv_cq);

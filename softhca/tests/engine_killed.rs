@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A process that is killed at any instruction leaves nothing that others cannot go on from. The victim is another
-//! process of this test program, which sends to queue pairs of this one, makes objects and ends them: a number of
-//! steps. In one of them the processor's trap flag calls a signal handler after each instruction, which kills the
-//! process after a number of them; the numbers are spread evenly. (With ptrace(2) each instruction would wait for two
-//! turns on the processors.) `SOFTHCA_TEST_KILLS` says how many numbers there are for each step: with more than
-//! instructions, which it prints, the search is complete.
+//! A process that is killed at any instruction leaves a fabric that others can use. The victim is another process of
+//! this test program. In a number of steps it sends to queue pairs of this one, makes objects and destroys them. In one
+//! step the processor's trap flag calls a signal handler after each instruction, which kills the process after a number
+//! of them; the numbers are spread evenly. (With ptrace(2) each instruction would wait twice for a processor.)
+//! `SOFTHCA_TEST_KILLS` is the number of kills for each step. If that exceeds the number of instructions, which the test
+//! prints, the search is complete.
 
 mod engine_support;
 
@@ -181,7 +181,7 @@ fn a_receive_stays_posted_if_its_senders_process_has_died_before_the_copy() {
         let folder = Folder::new();
         let hca = join(&folder.0);
         let side = Side::new(&hca, BYTES, &settings(srq));
-        // The number that comes next: as its process is not there yet, nobody watches for its end, and buries it.
+        // The next queue pair's number. Its process does not exist yet, so nobody watches for its end and buries it.
         side.connect(side.qp.number() + 1, &settings(srq));
         let mut other = Process::start_in("sends_what_waits", &folder);
         assert_eq!(other.hear(), (side.qp.number() + 1).to_string());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which ports reach each other: several adapters of one or both kinds, networks, and partition keys; and ports whose
-//! tables a script changes.
+//! Checks which ports reach each other, with several adapters of one or both kinds, networks, and partition keys, and
+//! if a script changes the tables of ports.
 
 mod engine_support;
 

@@ -196,7 +196,7 @@ fn a_queue_that_is_not_of_the_domain_or_is_gone_ends_the_connection() {
 }
 
 #[test]
-fn what_has_arrived_is_the_shared_queues_whatever_becomes_of_the_connection() {
+fn arrived_messages_belong_to_the_shared_queue_whatever_happens_to_the_connection() {
     let hca = adapter();
     let (a, (b, domain)) = (initiating(&hca), answering(&hca, PRIVATE));
     connect(&a.qp, &b.qp);
@@ -239,7 +239,7 @@ fn a_domain_is_shared_by_its_file_and_closes_when_nothing_is_in_it() {
 }
 
 #[test]
-fn the_ends_have_only_what_their_kind_has() {
+fn each_end_of_an_xrc_connection_has_only_the_queues_of_its_kind() {
     let hca = adapter();
     let (a, b) = (initiating(&hca), answering(&hca, PRIVATE).0);
     connect(&a.qp, &b.qp);

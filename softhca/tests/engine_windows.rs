@@ -125,7 +125,7 @@ fn another_queue_pair_of_the_domain_may_not_use_a_window_of_type_2() {
 }
 
 #[test]
-fn what_cannot_be_bound_or_invalidated_is_a_bind_error_and_stops_the_queue_pair() {
+fn a_forbidden_bind_or_invalidate_is_a_bind_error_and_stops_the_queue_pair() {
     let hca = adapter();
     let refused = |what: &str, work: &dyn Fn(&Side, &Mw, &Mr, u32) -> u32| {
         let (_a, b) = pair(&hca, 4096, &Settings::default());

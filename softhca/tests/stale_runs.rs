@@ -74,7 +74,7 @@ fn empty_folder(pid: u32) -> PathBuf {
 #[test]
 fn folders_of_runs_that_were_killed_go_with_the_next_run_and_those_of_live_ones_stay() {
     let mut alive = Run::start("cat");
-    // One whose program waits; one whose program has joined the fabric and closed all else that it inherited.
+    // The first program waits; the second has joined the fabric, and closed all other descriptors that it inherited.
     let mut waiting = Run::start("exec cat");
     let script = "for fd in /proc/$$/fd/2??; do eval \"exec ${fd##*/}>&-\"; done; exec stdbuf -oL ibv_asyncwatch";
     let mut joined = Run::start(&format!("exec bash -c '{script}'"));

@@ -20,7 +20,7 @@ fn described(context: &Context) -> (ibv_device_attr, u64, u64) {
 }
 
 #[test]
-fn a_profile_is_what_queries_say() {
+fn queries_return_the_profiles_values() {
     for profile in ["mlx5", "rxe", "irdma", "bnxt_re", "minimal"] {
         in_a_process("is_of_a_profile", "[[device]]\n", &[("SOFTHCA_PROFILE", profile)]);
     }
@@ -52,7 +52,7 @@ fn is_of_a_profile() {
 }
 
 #[test]
-fn an_extended_queue_is_refused_what_the_adapter_does_not_have() {
+fn an_extended_queue_cannot_have_features_that_the_adapter_lacks() {
     let of = |behaviour: &str| format!("[[device]]\n[device.behaviour]\n{behaviour}\n");
     in_a_process("refuses_what_completions_say", &of("standard_wc_flags = false"), &[("REFUSED", "64")]);
     in_a_process("refuses_what_completions_say", &of("timestamps = false"), &[("REFUSED", "2176")]);

@@ -49,7 +49,7 @@ fn every_symbol_of_the_real_library_is_exported_at_its_version_and_nothing_else(
     println!("{}: {} symbols; softhca: {}", real_library(), real.len(), own.len());
     assert!(missing.is_empty(), "missing: {missing:?}");
     assert!(LATER.iter().all(|name| own.contains(*name)), "{LATER:?}");
-    // Those that stand in for libc's where programs look for device files (src/abi/interpose.rs).
+    // These two stand in for libc's where programs look for device files (src/abi/interpose.rs).
     assert_eq!(more, ["access", "stat"]);
 }
 

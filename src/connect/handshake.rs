@@ -5,11 +5,11 @@
 //! adapter: the port calls it and executes the step. Both sides run the same machine. Either side may begin, or both at
 //! once, and packets may be lost, doubled, late or out of order.
 //!
-//! Each hello names the sender's queue pair, and the receiver's queue pair that the sender has *heard*: to which it has
-//! set its own. A hello that has heard our queue pair confirms us: we may send. So does data on the connection, because
-//! only a peer that has heard us can send it. A hello that is not marked confirmed gets an answer; a side that is not
-//! confirmed repeats its hello. The time from our first hello to the confirmation is never less than the path's round
-//! trip, so time-outs may be derived from it.
+//! Each hello names the sender's queue pair, and the receiver's queue pair that the sender has *heard*: the one to
+//! which it has set its own. A hello that names ours as heard confirms us: we may send. Data on the connection confirms
+//! us, too, because only a peer that has heard us can send it. A hello that is not marked confirmed gets an answer; a
+//! side that is not confirmed repeats its hello. The time from our first hello to the confirmation is never less than
+//! the path's round trip, so time-outs may be derived from it.
 //!
 //! An *epoch* counts the connections of a process. A newer epoch replaces our data of the peer; an older one is late.
 //! If the connection is in use, a hello with a newer epoch begins a *successor*: another machine beside this one, which
@@ -187,7 +187,7 @@ impl Handshake {
         same_life && self.peer.is_some_and(|(_, _, epoch)| hello.qp.epoch > epoch)
     }
 
-    /// Handles data on the connection's queue pair: the peer has set its own to ours. Returns true if that confirms.
+    /// Handles data on the connection's queue pair: the peer has set its own to ours. Returns true if that confirms us.
     pub fn on_data(&mut self, now: Duration) -> bool {
         self.peer.is_some() && self.confirm(now)
     }

@@ -50,9 +50,9 @@ pub struct QpInfo {
 /// Why a port refuses to connect with the asking port: it prefers another one of the same process.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum Declined {
-    /// It is being connected with another one, which may still fail.
+    /// It is being connected to another one, which may still fail.
     ForNow = 2,
-    /// It is connected with another one, or was given up.
+    /// It is connected to another one, or was given up.
     Taken = 4,
     /// Datagrams do not arrive between the two.
     Unmet = 8,

@@ -56,8 +56,8 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
     }
 }
 
-/// The addresses under which to try a peer that published `published`, in order: all of them on the same host. On
-/// another host an address that is also one of ours cannot be the peer's, because private networks of containers and
+/// The addresses at which to try a peer that published `published`, in order. On the same host these are all of them.
+/// On another host an address that is also one of ours cannot be the peer's, because private networks of containers and
 /// virtual machines have the same addresses on every host.
 #[must_use]
 pub fn candidates(published: impl Iterator<Item = Ipv6Addr>, same_host: bool, ours: &[IpAddr]) -> Vec<IpAddr> {

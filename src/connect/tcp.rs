@@ -96,7 +96,7 @@ impl TcpCarrier {
         self.counters
     }
 
-    /// Whether there is no connection, so that only new ones of others can come.
+    /// Whether there is no connection, so that only a peer can begin one.
     #[must_use]
     pub fn is_idle(&self) -> bool {
         self.links.is_empty()

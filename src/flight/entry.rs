@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The entries of the ring: their kinds, and each in words. The number of a kind never changes; a new one is added at
-//! the end. Path: cold. Tests: `tests.rs`.
+//! The entries of the ring: their kinds, and their text for people. The number of a kind never changes; a new kind is
+//! added at the end. Path: cold. Tests: `tests.rs`.
 
 use super::layout::{pack, sum, unpack};
 use ibex_ffi::verbs::{Status, event_name};
@@ -63,7 +63,7 @@ pub struct Entry {
     pub number: u64,
     /// Time by the host's monotonic clock, ns.
     pub time: u64,
-    /// Number of the kind, also of a kind that this program does not know.
+    /// Number of the kind; this program may not know it.
     pub kind: u16,
     /// Index of the port among the process's, or [`NO_PORT`].
     pub port: u8,

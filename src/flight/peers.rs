@@ -52,7 +52,7 @@ pub struct PeerFlight {
     pub queue_pairs: (u32, u32),
     /// Posted requests. When written: since the connection began, wrapping; when read: since the process began.
     pub posted: u64,
-    /// Number of these that are not known to be done.
+    /// Number of posted requests that are not known to be done.
     pub in_flight: u32,
     /// Number of requests that wait to be posted.
     pub waiting: u32,

@@ -55,7 +55,7 @@ impl Recorder {
         let pid = std::process::id();
         let path = folder.join(leftovers::file_name(process.job, process.rank, pid));
         let unfinished = folder.join(format!(".{}", leftovers::file_name(process.job, process.rank, pid)));
-        // Left by a process of the same id that died while it made its file.
+        // A process with the same id may have left it, if it died while it made its file.
         let _ = fs::remove_file(&unfinished);
         let words = shared::create(&unfinished, WORDS)?;
         let recorder = Recorder { words, path, pid, reason: Mutex::new(()) };

@@ -40,7 +40,7 @@ fn entry(kind: Kind, number: u64) -> Entry {
 }
 
 #[test]
-fn what_is_recorded_is_read_with_who_and_where() {
+fn a_reader_gets_the_recorded_entries_with_their_process_and_port() {
     let (_folder, recorder, path) = recorder("read");
     recorder.name_port(1, "mlx5_1:1", std::array::from_fn(|byte| byte as u8));
     recorder.write(&entry(Kind::ReceiverNotReady, 1024));
@@ -94,7 +94,7 @@ fn threads_write_beside_each_other() {
 }
 
 #[test]
-fn what_is_no_file_of_a_recorder_is_refused_with_the_reason() {
+fn other_files_are_refused_with_the_reason() {
     let (_folder, _, path) = recorder("foreign");
     let sound = fs::read(&path).expect("it is there");
     let refusal = |bytes: &[u8]| {
@@ -156,7 +156,7 @@ fn a_peer_has_a_row_with_all_that_was_posted_to_it_whatever_its_connections_were
 }
 
 #[test]
-fn peers_that_have_no_room_are_left_out_and_that_is_told() {
+fn peers_without_a_row_are_left_out_and_the_file_says_so() {
     let (_folder, recorder, path) = recorder("more-peers");
     (0..PEERS as u32).for_each(|rank| recorder.show_peer(&peer(rank, 0), 1));
     let flight = Flight::read(&path).expect("it is sound");
@@ -198,7 +198,7 @@ fn a_file_goes_at_a_clean_end_and_stays_where_something_failed() {
 }
 
 #[test]
-fn of_dead_processes_the_newest_files_are_kept_and_of_living_ones_all() {
+fn the_newest_files_of_dead_processes_and_all_files_of_living_ones_are_kept() {
     let (folder, _recorder, path) = recorder("leftovers");
     // No process has such an id.
     let dead = |job: u32| folder.0.join(leftovers::file_name(job, 0, u32::MAX - job));

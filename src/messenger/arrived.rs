@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A message that has arrived, decoded and copied: as it is kept until a receive matches it.
+//! An arrived message, decoded and copied, as the PML keeps it until a receive matches it.
 //!
 //! Made by `pml/incoming.rs`, and by `pml/oneself.rs` for messages of this process. Grade: pending; long messages
 //! allocate. Threads: plain data. Tests: below.
@@ -14,19 +14,19 @@ use super::transfer_id::TransferId;
 pub struct Arrived {
     /// Link to its sender; may be [`Link::UNKNOWN`].
     pub from: Link,
-    /// Number that tools know the message by; 0 before its first event.
+    /// Number by which tools know the message; 0 before its first event.
     pub id: u64,
-    /// What has come of it.
+    /// The part that has arrived.
     pub body: Body,
 }
 
 /// Longest data that is stored without an allocation, bytes.
 pub const SHORT: usize = 40;
 
-/// What has come of a message.
+/// The part of a message that has arrived.
 #[derive(Debug)]
 pub enum Body {
-    /// All the data; so many bytes of the array.
+    /// All the data: its length, and the array that begins with it.
     Short(u8, [u8; SHORT]),
     /// All the data.
     Whole(Box<[u8]>),
@@ -66,7 +66,7 @@ impl Arrived {
         }
     }
 
-    /// Returns that length, and that of the part that came with its header.
+    /// Returns the length of the message, and the length of the part that came with its header.
     #[inline]
     #[must_use]
     pub fn lengths(&self) -> (usize, usize) {
@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_kept_of_a_message_fits_a_cache_line() {
+    fn an_arrived_message_fits_a_cache_line() {
         assert!(size_of::<Arrived>() <= 64, "{}", size_of::<Arrived>());
     }
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The order of the messages of one process to another while they move from port to port. A process sends all its
+//! Keeps the order of the messages of one process to another while they move from port to port. A process sends all its
 //! messages to a peer by one port, which keeps their order, so messages carry no number. When that port goes down the
 //! messages *move*: the following ones, a *segment*, take another port. A segment begins with `Moved`: how often the
 //! messages have moved, and how many messages the previous segment had. The receiver counts the messages that it has
@@ -23,11 +23,11 @@ use std::collections::{HashMap, VecDeque};
 pub struct Merging<M> {
     /// The segment whose messages are handled now.
     now: u32,
-    /// Number of its messages that were handled.
+    /// Number of its messages that the receiver has handled.
     dealt_with: u32,
-    /// The segment of the messages that come by each port.
+    /// For each port, the segment of the messages that come by it.
     segments: Vec<u32>,
-    /// Known segments and their numbers of messages.
+    /// Segments whose number of messages is known, with that number.
     ends: Vec<(u32, u32)>,
     /// Messages of later segments, by segment, in order of arrival. No queue is empty.
     held: HashMap<u32, VecDeque<M>>,
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn what_came_before_the_first_move_counts() {
+    fn messages_before_the_first_move_count() {
         let mut merging = Merging::new(2, 5);
         merging.moved(1, 1, 6);
         assert!(!merging.arrived(1));

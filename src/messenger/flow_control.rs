@@ -4,8 +4,8 @@
 //! [`Kept`] is the receiver's side, one per process. It adds up the bytes of unexpected messages. Beyond the bound the
 //! receiver holds back each sender that adds to them (`HoldBack`); below half of the bound it lets those senders go on
 //! (`GoOn`). Both carry a number; the highest counts, in whichever order they arrive. A process never holds itself
-//! back. [`Outgoing`] is the sender's side: it decides how each message is sent ([`Way`]), and has those that pend. While
-//! no peer holds back and no message pends, a send costs one test ([`Outgoing::is_free`]).
+//! back. [`Outgoing`] is the sender's side: it decides how each message is sent ([`Way`]), and keeps the messages that
+//! pend. While no peer holds back and no message pends, a send costs one test ([`Outgoing::is_free`]).
 //!
 //! ```text
 //! sender, of one peer                        short message       long message
@@ -21,20 +21,19 @@
 //! ones to its peer pend behind it until their turn; the port says when that is. The communicators then take turns.
 //!
 //! **The most that a receiver keeps** is the sum of: the bound; the slots of its shared receive queue; per sender, the
-//! messages that it posted before `HoldBack` reached it, at most its send queue, because a sender takes all that has
-//! arrived before its pending messages have their turn; per sender and communicator a window of headers, or more where
-//! the receiver asked for more.
+//! messages that it posted before `HoldBack` reached it, at most one send queue of them, because a sender handles all
+//! arrived messages before it sends pending ones; per sender and communicator a window of headers, or more if the
+//! receiver asked for more.
 //!
 //! **Why no message waits for ever:**
 //! 1. A process inside MPI takes every message that its ports have received. Beyond the bound it makes senders
 //!    announce, but it refuses nothing. So a posted message arrives, however many processes flood each other.
-//! 2. Only the first message of a send can be announced instead of sent, or pend. `ClearToSend`, `Finished`,
-//!    `Acknowledge`, fragments and the messages of this file are sent at once: each answers a matched message, or there
-//!    is a fixed number of them per peer and communicator.
+//! 2. Only the message that begins a send can be announced, or pend. `ClearToSend`, `Finished`, `Acknowledge`,
+//!    fragments and the messages of this file are sent at once: each answers a matched message, or there is a fixed
+//!    number of them per peer and communicator.
 //! 3. Messages of the MPI library itself (negative tags: collectives) pend only for room, in a queue of their own, and
 //!    no receive takes both these and the program's messages. So a collective makes progress beside any flood.
-//! 4. A message that pends for room is sent when the port has some. By rule 1 that happens once the receiver is inside
-//!    MPI.
+//! 4. A message that pends for room is sent when the port has some, by rule 1 once the receiver is inside MPI.
 //! 5. A message that pends because its window is full waits until an announced message is answered, or until the
 //!    receiver asks. Its sender reports the pending messages (`Pending`). The receiver asks for more (`More`) when a
 //!    receive or a probe of the communicator finds no message, when a message arrives that no receive takes while
@@ -46,8 +45,8 @@
 //! again. A matched probe removes messages from this queue without answering them. So the receiver also asks when a
 //! matched probe empties the queue, and when `Pending` arrives while the queue is empty.
 //!
-//! **Cost**: that of a message does not depend on the number of pending messages and peers. A `HoldBack` or `GoOn`, and
-//! a message whose turn it is, costs at most one step per communicator in which messages to that peer pend or are
+//! **Cost**: the cost of a message does not depend on the number of pending messages and peers. A `HoldBack`, a `GoOn`,
+//! and a message sent in a turn cost at most one step per communicator in which messages to that peer pend or are
 //! announced. Called by `pml/flow.rs`, which sends these messages. Grade: pending. Threads: the owner's. Tests:
 //! `flow_control/tests.rs`.
 
@@ -66,7 +65,7 @@ mod tests;
 pub struct Limits {
     /// Bytes of unexpected messages beyond which the receiver holds their senders back.
     pub kept: u64,
-    /// Number of announced and unanswered messages of a communicator to one peer from which on further ones pend.
+    /// Most announced and unanswered messages of a communicator to one peer. Further ones pend.
     pub window: u32,
 }
 
@@ -186,7 +185,7 @@ struct Peer<R> {
     is_full: bool,
     /// Announced and pending messages. A queue without any is removed.
     queues: BTreeMap<Stream, Queue<R>>,
-    /// Stream of the last message that [`Outgoing::next_in_turn`] has returned.
+    /// Stream of the last message that [`Outgoing::next_in_turn`] returned.
     last: Stream,
 }
 
@@ -230,7 +229,7 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         if known.is_full || known.has_pending(of) { Way::Pends } else { known.way_of_next(of, self.window) }
     }
 
-    /// Whether the next message of this communicator may skip this module: the peer does not hold back, and none pends.
+    /// Whether the next message of this communicator may bypass this module: the peer does not hold back, none pends.
     #[must_use]
     pub fn may_pass(&self, peer: P, context: u32) -> bool {
         let passes = |known: &Peer<R>| ![false, true].into_iter().any(|of| known.has_pending((context, of)));
@@ -244,7 +243,7 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         known.tells(of)
     }
 
-    /// Takes a message back that was to be sent and found no room: it is the first of its stream that pends.
+    /// Takes back a message for which the port had no room: it is the first of its stream that pends.
     pub fn found_no_room(&mut self, peer: P, context: u32, tag: i32, send: R) {
         let known = self.peers.entry(peer).or_default();
         known.is_full = true;
@@ -272,8 +271,8 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         next
     }
 
-    /// Returns the next message to a peer whose turn it is, of the communicators in turns. The caller repeats this until
-    /// `None`, and then calls [`Outgoing::has_room`], or until [`Outgoing::found_no_room`].
+    /// Returns the next message to a peer whose turn it is; the communicators alternate. The caller repeats this until
+    /// `None`, and then calls [`Outgoing::has_room`]; or until it has to call [`Outgoing::found_no_room`].
     pub fn next_in_turn(&mut self, peer: P) -> Option<(R, Way)> {
         let known = self.peers.get_mut(&peer).filter(|known| known.is_full)?;
         known.last = known.next_stream()?;
@@ -391,7 +390,7 @@ impl<R> Peer<R> {
         Some((send, way))
     }
 
-    /// Returns the stream whose turn it is among those with a pending message that need not wait for the peer.
+    /// Returns the next stream in turn that has a pending message which need not wait for the peer.
     fn next_stream(&self) -> Option<Stream> {
         let may_go = |(of, queue): &(&Stream, &Queue<R>)| {
             !queue.pending.is_empty() && (!self.is_held_back || of.1 || queue.unanswered < queue.window)

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes of other jobs, from spawn, connect or accept: which of them no communicator has any more.
+//! Processes of other jobs, met by `MPI_Comm_spawn`, `_connect` or `_accept`: finds those that are in no communicator.
 //!
 //! Used by `pml/context.rs`, which ends the connections to them. Grade: setup. Threads: the owner's. Tests: below.
 
@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use super::link::Link;
 use crate::peer::PeerName;
 
-/// Processes of other jobs that share a communicator with this one, or were parted from.
+/// Processes of other jobs that share a communicator with this one, or from which it has parted.
 #[derive(Debug, Default)]
 pub struct Foreign {
     /// Whether this process has ever met one.
@@ -17,7 +17,7 @@ pub struct Foreign {
     members: HashMap<u32, Box<[PeerName]>>,
     /// Number of communicators of each process.
     counts: HashMap<PeerName, u32>,
-    /// Links to processes that were parted from; their connections may still exist.
+    /// Links to the processes from which this one has parted; their connections may still exist.
     pub parted: HashMap<PeerName, Vec<Link>>,
 }
 

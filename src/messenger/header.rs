@@ -66,9 +66,9 @@ const MOVED: u8 = 9;
 const FLOW: u8 = 10;
 const PENDING: u8 = 11;
 const MORE: u8 = 12;
-/// Of kinds 1 to 4: the long form.
+/// Flag of kinds 1 to 4: the long form.
 const LONG: u8 = 0x10;
-/// Of [`FLOW`]: `GoOn`; without it `HoldBack`.
+/// Flag of [`FLOW`]: set for `GoOn`, clear for `HoldBack`.
 const GRANTED: u8 = 0x10;
 
 /// Bits of a context in the long form.
@@ -267,7 +267,7 @@ pub enum Header {
     Moved {
         /// How often they have moved, this move included.
         segment: u32,
-        /// How many messages came by the port before, since the move to it; the receiver takes those first.
+        /// Number of messages in the previous segment. The receiver handles these first.
         count: u32,
     },
     /// `HoldBack` or `GoOn`.

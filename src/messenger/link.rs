@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Link: how a peer is reached. By a port of this process and its number for the peer, by shared memory, or as oneself.
-//! A link that a communicator stores may have marks, each with its own bit: it is one of several
-//! ([`Link::of_several`]), or short messages may not use it now ([`Link::marked`]). A fast path compares a link with
-//! its unmarked value, so a mark closes it without a further test. Called by the whole PML. Grade: hot. Threads: any.
-//! Plain data. Tests: below.
+//! A link says how a peer is reached: by a port of this process and the port's number for the peer, by shared memory,
+//! or because the peer is this process. A link that a communicator stores may have marks, each with its own bit: it is
+//! one of several ([`Link::of_several`]), or short messages may not use it now ([`Link::marked`]). A fast path compares
+//! a link with its unmarked value, so a mark closes it without a further test. Called by the whole PML. Grade: hot.
+//! Threads: any. Plain data. Tests: below.
 
 use crate::transport::EndpointId;
 
@@ -11,7 +11,7 @@ use crate::transport::EndpointId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Link(u64);
 
-/// Peer, for flow control: a link to it that stays the same when its messages use another one (`pml/rails.rs`).
+/// A peer in flow control: its first link, which stays the same when its messages use another one (`pml/rails.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Account(pub Link);
 
@@ -74,7 +74,7 @@ impl Link {
         Link(self.0 | OF_SEVERAL)
     }
 
-    /// Whether it has that mark, and short messages may use it.
+    /// Whether it has the mark of [`Self::of_several`], and short messages may use it.
     #[inline]
     #[must_use]
     pub const fn is_of_several(self) -> bool {

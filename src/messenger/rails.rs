@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records of the rails. With several: their peers and endpoints, and the counts of messages between this process and
-//! each of them. With shared memory: how often to poll the rails, as a poll of a rail costs as much as one of shared
-//! memory ([`Quiet`]).
+//! Records of the rails. [`Several`] has the peers and endpoints of several rails, and counts the messages to and from
+//! each peer. [`Quiet`] says how often to poll the rails beside shared memory, as a poll of either costs the same.
 //!
 //! Used by `pml/rails.rs`, `pml/moving.rs` and `pml/progress.rs`. Grade: hot for [`Several::end`],
 //! [`Several::end_mut`] and [`Quiet`], else setup. Threads: the owner's; for [`Sent`], the port's. Tests: below.
@@ -61,7 +60,7 @@ impl End {
 pub struct Several<M> {
     /// The peers, by their indices.
     pub peers: Vec<Peer<M>>,
-    /// The index of each.
+    /// The index of each peer.
     pub by_name: HashMap<PeerName, usize>,
     /// Indices in `peers` of peers that have gone.
     free: Vec<usize>,
@@ -69,7 +68,7 @@ pub struct Several<M> {
 }
 
 impl<M> Several<M> {
-    /// Makes the records of so many rails.
+    /// Makes the records of `rails` rails.
     #[must_use]
     pub fn new(rails: usize) -> Self {
         Several { peers: Vec::new(), by_name: HashMap::new(), free: Vec::new(), ends: vec![Vec::new(); rails] }

@@ -90,7 +90,7 @@ mod tests {
         assert_eq!(transfers.get(TransferId(77)), None);
     }
     #[test]
-    fn more_transfers_than_a_number_can_count_the_uses_of_are_told_apart() {
+    fn transfers_stay_distinct_when_the_count_of_uses_overflows() {
         let many = (1 << PLACE) + 2;
         let mut transfers = Transfers::default();
         let ids: Vec<_> = (0..many).map(|number| transfers.begin(number)).collect();

@@ -78,7 +78,7 @@ pub struct PortAddress {
     pub tcp_port: u16,
     /// The IP addresses of the host, IPv4 ones mapped into IPv6 (`::ffff:a.b.c.d`); unused ones are zero and come last.
     pub tcp_addresses: [[u8; 16]; TCP_ADDRESSES],
-    /// A random number of this instance of this port, never 0: it identifies a handshake for an earlier instance.
+    /// A random number of this instance of this port, never 0. It exposes a handshake for an earlier instance.
     pub instance: u64,
     /// A number of the host: equal numbers mean that loopback reaches the peer.
     pub host: u64,

@@ -54,9 +54,9 @@ impl PortChoice {
         u64::from_be_bytes(prefix)
     }
 
-    /// Returns the same port after its LID or its GID table may have changed: its GID at its present index. If the GID
-    /// is gone, takes the one at its index if it can be the same port's. Otherwise keeps the old GID: a returning link
-    /// fills the table in any order.
+    /// Returns the same port after its LID or its GID table may have changed: with its GID at the present index. If the
+    /// GID is gone, takes the one at its old index if the port may have that now. Otherwise keeps the old GID, because
+    /// a returning link fills the table in any order.
     #[must_use]
     pub fn refreshed(&self, lid: u16, gids: &[GidEntry]) -> PortChoice {
         let place = u32::from(self.gid_index);
@@ -71,7 +71,7 @@ impl PortChoice {
         PortChoice { lid, gid_index, gid, ..self.clone() }
     }
 
-    /// Whether the port's GID may have become this one: its kind of IP address on Ethernet, its GUID on InfiniBand.
+    /// Whether the port's GID may have become this one: judged by its kind of IP address, or on InfiniBand its GUID.
     fn may_become(&self, gid: &[u8; 16]) -> bool {
         let kind = |gid: &[u8; 16]| {
             let address = Ipv6Addr::from(*gid);

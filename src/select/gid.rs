@@ -262,7 +262,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_index_that_cannot_be_used_is_refused_with_what_could_be() {
+    fn an_unusable_index_is_refused_with_the_usable_ones() {
         let refusal = choose(&usual(), LINK_ETHERNET, Some(9)).taken.expect_err("there is no entry 9");
         assert_eq!(
             refusal,

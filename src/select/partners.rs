@@ -52,14 +52,14 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_is_paired_with_none_has_none_and_is_nobodys() {
+    fn a_port_without_a_pair_has_no_partner_and_is_no_ports_partner() {
         let (here, there) = ([infiniband(1); 3], [infiniband(1); 2]);
         assert_eq!(partners(&here, &there, 2, true), []);
         assert_eq!(partners(&there, &here, 0, false), [0, 1]);
     }
 
     #[test]
-    fn where_addresses_tell_there_is_no_choice() {
+    fn there_is_no_choice_if_addresses_decide() {
         let mixed = [infiniband(1), ethernet(), infiniband(2), ethernet()];
         for index in 0..4_u8 {
             assert_eq!(partners(&mixed, &mixed, index.into(), true), [index]);

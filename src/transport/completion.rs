@@ -8,7 +8,7 @@ use arrayvec::{ArrayVec, CapacityError};
 use ibex_ffi::verbs::Status;
 use std::collections::VecDeque;
 
-/// The caller's value of a request, which comes back with its completion; opaque to the engine. 0: none is reported.
+/// A value that the caller gives to a request and gets back with its completion. 0: success is not reported.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token(pub u64);
 
@@ -46,8 +46,8 @@ pub enum Completion {
         /// The result.
         outcome: Result<(), Failed>,
     },
-    /// The port lost its link, or has it again. The port repeats the latter from time to time while peers are diverted
-    /// ([`crate::transport::Port::divert_all`]).
+    /// The port lost its link, or has it again. While peers are diverted, the port repeats from time to time that it
+    /// has a link ([`crate::transport::Port::divert_all`]).
     LinkChanged {
         /// Whether it has a link.
         is_up: bool,
@@ -135,7 +135,7 @@ impl Default for Batch {
 }
 
 impl Batch {
-    /// Number of completions that fit: more than a poll takes from the adapter, as one may stand for many requests.
+    /// Number of completions that fit: more than a poll takes, as one of the adapter's may stand for many requests.
     pub const CAPACITY: usize = 64;
 
     /// Makes an empty batch.
@@ -189,7 +189,7 @@ impl Batch {
         self.completions.try_push(completion).map_err(CapacityError::element)
     }
 
-    /// Gives the completions from index `from` on the raw stamp. Returns the number of completions.
+    /// Sets the stamp of all completions from index `from` to `raw`. Returns the number of completions.
     fn stamp_from(&mut self, from: usize, raw: u64) -> usize {
         for index in from..self.completions.len() {
             self.stamps[index] = raw;
@@ -216,7 +216,7 @@ struct Held {
 #[derive(Debug, Default)]
 pub(super) struct Undelivered(VecDeque<Held>);
 
-/// Sizes of a batch and of the undelivered completions: later ones have no stamp yet.
+/// Sizes of a batch and of the undelivered completions. Completions added after it was taken have no stamp yet.
 #[derive(Clone, Copy)]
 pub(super) struct Mark {
     batch: usize,
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_full_batch_has_no_room_for_comes_with_the_next_in_order() {
+    fn completions_beyond_a_full_batch_come_with_the_next_in_order() {
         let (mut batch, mut undelivered) = (Batch::new(), Undelivered::new());
         for peer in 0..Batch::CAPACITY as u32 + 2 {
             undelivered.deliver(&mut batch, failed(peer));

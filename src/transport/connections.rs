@@ -19,13 +19,13 @@ use super::work_request::EndpointId;
 use crate::peer::PeerName;
 use std::collections::HashMap;
 
-/// Most ports of a peer among which an endpoint can be searched.
+/// Endpoints are looked up by a peer's name for ports below this number only.
 const PORTS: u8 = 16;
 
 #[derive(Debug)]
 struct Endpoint<Q> {
     name: PeerName,
-    /// Number of the peer's port behind this endpoint, in the peer's modex. The search may change it (`search.rs`).
+    /// The peer's port that this endpoint stands for: its index in the modex. The search may change it (`search.rs`).
     remote_port: u8,
     /// The upper layer has given the peer up ([`crate::transport::Port::forget`]).
     is_forgotten: bool,

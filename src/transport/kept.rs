@@ -15,14 +15,14 @@ use std::sync::Arc;
 /// A message that never reached the adapter. Its token does not come back.
 #[derive(Debug)]
 pub enum Unposted {
-    /// It is in registered memory.
+    /// A message in registered memory.
     Spans {
         /// One or two spans; the second may be empty.
         spans: [LocalSpan; 2],
         /// The token.
         token: Token,
     },
-    /// It is in unregistered memory.
+    /// A message in unregistered memory.
     Bytes {
         /// Memory with the message at its start.
         bytes: Arc<[u8]>,

@@ -55,7 +55,7 @@ use ibex_ffi::verbs::{Access, LocalSpan, WorkCompletion};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The engine's questions about peers to the upper layer. Called while the port is borrowed: it must not call the port.
+/// The upper layer's answers to the engine's questions about peers. The port is borrowed meanwhile: do not call it.
 pub trait Directory: Send {
     /// Returns the entry that `peer` published for its port `port`; `None` if there is none, or no such process.
     fn entry(&self, peer: PeerName, port: u8) -> Option<PortEntry>;
@@ -143,7 +143,7 @@ impl Attributes {
     }
 }
 
-/// Longest time that waiting requests may delay the end of a connection, or of all.
+/// Longest time that waiting requests may delay the end of one connection, or of all connections.
 const PARTING: Duration = Duration::from_millis(100);
 
 /// Number of checks of connections between two queries for asynchronous events, which are system calls. Most checks

@@ -208,7 +208,7 @@ impl<S: SendSlots> Tx<S> {
         }
     }
 
-    /// Retires the request numbered `through` and all before it but for their tokens. False if it is not in flight.
+    /// Retires the request numbered `through` and all before it, but leaves their tokens. False if it is not in flight.
     #[inline]
     fn free_through<Q: QueuePair>(&mut self, queue: &mut SendQueue<Q>, through: u32) -> bool {
         let Some(done) = queue.retire(through) else { return false };
@@ -300,7 +300,7 @@ impl<S: SendSlots> Tx<S> {
         }
     }
 
-    /// Queues a request. Returns false for a turn that follows another one: its caller has been waiting.
+    /// Queues a request. Returns whether it begins a wait: a turn that directly follows the caller's last one does not.
     #[cold]
     pub(super) fn wait<Q: QueuePair>(
         &mut self,

@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_send_and_a_receive_are_told_apart_and_read_back() {
+    fn a_send_and_a_receive_are_distinguished_and_read_back() {
         let send = WrId::send(EndpointId::from_index(0x7fff_fffe), 0xffff_fffe);
         assert!(send.is_send() && !send.is_end_marker());
         assert_eq!((send.endpoint(), send.low()), (EndpointId::from_index(0x7fff_fffe), 0xffff_fffe));

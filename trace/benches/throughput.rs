@@ -18,7 +18,7 @@ const ROUNDS: usize = 12;
 type Raised = (u8, u64, Values);
 
 fn main() {
-    // `cargo test --benches` runs this as well: then one round of little is enough.
+    // `cargo test --benches` runs this as well: then one short round is enough.
     let quick = !std::env::args().any(|word| word == "--bench");
     let (count, rounds) = if quick { (1 << 12, 1) } else { (EVENTS, ROUNDS) };
     let (head, events) = (head(), events(count));
@@ -62,7 +62,7 @@ fn fastest(rounds: usize, mut run: impl FnMut()) -> f64 {
     (0..rounds).map(|_| seconds()).fold(f64::INFINITY, f64::min)
 }
 
-/// Writes a trace in memory, in batches as a recorder takes them from a ring.
+/// Writes a trace in memory, in batches like those that a recorder takes from a ring.
 fn write(head: &Head, events: &[Raised], records: &[Record], file: &mut Vec<u8>) {
     file.clear();
     let mut writer = Writer::new(file, Path::new("memory"), head, Options::default()).expect("begun");

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How a user names the events to record: the list, its separators, the groups, and names with or without ibex's
-//! prefix. `ibex trace` and the recorder (event-log) read the list by this. Grade: setup. Threads: plain data. Tests:
-//! below; in event-log/src/settings.rs and command/src/trace.rs.
+//! The list in which a user names the events to record: its separators, the groups, and names with or without ibex's
+//! prefix. `ibex trace` and the recorder (event-log) read it. Grade: setup. Threads: plain data. Tests: below; in
+//! event-log/src/settings.rs and command/src/trace.rs.
 
 /// Groups of events; the recorder says which events each has.
 pub const GROUPS: [&str; 11] = [

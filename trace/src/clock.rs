@@ -10,16 +10,16 @@
 
 use crate::parse::{Bytes, Malformed, push_varint};
 
-/// Bound of a clock's deviation from its nominal rate.
+/// Upper bound of a clock's deviation from its nominal rate.
 const DRIFT: f64 = 500e-6;
 
-/// Bound of the change of two clocks' relative rate between two samples.
+/// Upper bound of the change of two clocks' relative rate between two samples.
 const WANDER: f64 = 5e-6;
 
-/// The most samples ignored at once.
+/// Most samples that are ignored at once.
 const MOST_LEFT_OUT: usize = 32;
 
-/// The least number of intervals to keep, if there are as many: a jump shows by comparison with those around it.
+/// Fewest intervals to keep, if there are so many: a jump shows by comparison with the intervals around it.
 const INTERVALS: u64 = 4;
 
 /// Number of points that determine the rate at an end.
@@ -108,7 +108,7 @@ struct Point {
     time: i64,
     /// Half of the time that the sample took.
     error: i64,
-    /// Bound of the clock's jump between this point and the next, nanoseconds.
+    /// Upper bound of the clock's jump between this point and the next, nanoseconds.
     jump: i64,
 }
 
@@ -165,7 +165,7 @@ impl Relation {
             kept.push(new);
         }
         self.points = kept;
-        // The ends, too: the last message of a job may have been slow because its processors were busy.
+        // Also tests the ends: the last message of a job may have been slow because its processors were busy.
         while self.is_better_told_beyond(self.points.len().wrapping_sub(1), usize::wrapping_sub) {
             self.points.pop();
         }
@@ -174,7 +174,7 @@ impl Relation {
         }
     }
 
-    /// Whether the neighbours predict a point at an end better; `inside` goes so many steps inwards from a point.
+    /// Whether the neighbours predict a point at an end better; `inside` goes a number of steps inwards from a point.
     fn is_better_told_beyond(&self, place: usize, inside: fn(usize, usize) -> usize) -> bool {
         if self.points.len() < 4 {
             return false;
@@ -187,7 +187,7 @@ impl Relation {
         error < point.error && (told - away).abs() <= point.error.saturating_add(error) as f64
     }
 
-    /// After the last sample: removes slow samples, and finds jumps and the measured rate beyond both ends.
+    /// Called after the last sample: removes slow samples, and finds jumps and the measured rate beyond both ends.
     pub(crate) fn settle(&mut self) {
         self.leave_out();
         for place in 0..self.points.len().saturating_sub(1) {
@@ -205,13 +205,13 @@ impl Relation {
         Some(Interval { length, rate: length / said, doubt: from.error.saturating_add(to.error) as f64 / length })
     }
 
-    /// Bound of the clock's jump between a point and the next: the rate there differs from that of all intervals nearby
-    /// by more than drift and sample errors allow. A single interval is compared with the nominal rate.
+    /// Bound of the clock's jump between a point and the next. There is one if the rate differs from that of all nearby
+    /// intervals (from the nominal rate, if there are none) by more than drift and sample errors.
     fn jump(&self, place: usize) -> i64 {
         let Some(this) = self.interval(place, place + 1) else { return 0 };
         let nearby = [place.checked_sub(2), place.checked_sub(1), Some(place + 1), Some(place + 2)];
         let nearby = nearby.into_iter().flatten().filter_map(|place| self.interval(place, place + 1));
-        // The difference of the rates, and how uncertain the expected rate is.
+        // The difference of the rates, and the uncertainty of the expected rate.
         let away = |other: Interval| ((this.rate - other.rate).abs(), other.doubt + WANDER);
         let nearest = nearby.map(away).min_by(|one, other| (one.0 - one.1).total_cmp(&(other.0 - other.1)));
         let (away, doubt) = nearest.unwrap_or(((this.rate - 1.0).abs(), DRIFT));
@@ -219,7 +219,7 @@ impl Relation {
         if away > this.doubt + doubt { ((away + doubt) * this.length).ceil() as i64 } else { 0 }
     }
 
-    /// Continuation beyond the point at `place`, by the rate to a near point; `point` is so many steps further in.
+    /// Continuation beyond the point at `place`, by the rate to a near point; `point` goes this many steps inwards.
     fn end(&self, place: usize, point: impl Fn(usize) -> usize) -> End {
         let said = End { nanoseconds_per_tick: 1e9 / self.ticks_per_second, drift: DRIFT };
         let by = |steps: usize| {
@@ -298,7 +298,7 @@ impl Relation {
     }
 }
 
-/// The point from which a line, at most `longest` nanoseconds long, to a new one predicts the points between better.
+/// The point whose line to a new point, at most `longest` nanoseconds long, predicts the points in between better.
 fn better_told(points: &[Point], new: &Point, longest: u64) -> Option<usize> {
     let last = points.len().checked_sub(1)?;
     let is_better_told = |before: &usize| {
@@ -357,7 +357,7 @@ mod tests {
         let relation = settled(1_000_000, &[(1000, 4_999_990, 5_000_010)]);
         assert_eq!((relation.time(999), relation.time(1001)), (Some(4_999_000), Some(5_001_000)));
         let exact = |ticks: u64, time: i64| (ticks, time, time);
-        // Half a thousandth slower than it says, and one sample that goes back.
+        // The clock is half a thousandth slower than its nominal rate, and one sample goes back.
         let samples = [exact(1000, 5_000_000), exact(3000, 7_001_000), exact(2000, 9_500_000)];
         let relation = settled(1_000_000, &samples);
         let times = [0, 1000, 2000, 3000, 5000].map(|ticks| relation.time(ticks).expect("sampled"));
@@ -366,7 +366,7 @@ mod tests {
 
     #[test]
     fn a_time_among_the_latest_samples_does_not_depend_on_the_others() {
-        // The clock is said to count nanoseconds, and counts 1 % fewer.
+        // The clock should count nanoseconds, but is 1 % too slow.
         let mut relation = Relation::new(1_000_000_000);
         (1..5).for_each(|n| relation.add(sample(n * 990_000, n as i64 * 1_000_000, n as i64 * 1_000_000)));
         relation.keep(3);
@@ -403,14 +403,14 @@ mod tests {
     }
 
     #[test]
-    fn where_a_clock_jumps_the_error_is_the_jump_and_elsewhere_it_is_not() {
+    fn the_error_contains_a_jump_of_the_clock_only_where_it_jumps() {
         let second = 1_000_000_000;
-        // 40 millionths too fast, and 3 ms ahead after the fifth second.
+        // The clock is 40 millionths too fast, and 3 ms ahead after the fifth second.
         let shown = |n: i64| n * second + n * 40_000 + if n > 5 { 3_000_000 } else { 0 };
         let samples: Vec<_> = (0..10).map(|n| (shown(n).cast_unsigned(), n * second - 500, n * second + 500)).collect();
         let relation = settled(1_000_000_000, &samples);
         for half in 0..20 {
-            // Within the sixth second, it has jumped or not.
+            // Within the sixth second it is unknown whether it has jumped.
             let truth = half * second / 2;
             let ticks = half * (second + 40_000) / 2 + if half > 10 { 3_000_000 } else { 0 };
             let moment = relation.moment(ticks.cast_unsigned()).expect("sampled");

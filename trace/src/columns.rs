@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! One column: the values of one element in the events of a block. Each value is stored as its excess over the least
-//! one, or each step as its excess over the least step. All have the width of the greatest, with the lowest bytes of
-//! all first, then the next ones: `zstd` compresses such planes well, and both directions are loops without a branch.
+//! value, or each step as its excess over the least step. All have the width of the greatest; first come the lowest
+//! bytes of all, then the next ones: `zstd` compresses such planes well; both directions are loops without a branch.
 //! Equal values or steps take only a head. Path: pending; ten times per event. Threads: plain data. Tests: below.
 
 use crate::parse::{Bytes, Malformed, push_varint};
 
-/// Values above the least one. The lower half of the code is the bytes of each.
+/// Code of values above the least one. The lower half of the code is the number of bytes of each.
 const VALUES: u8 = 0x00;
 
 const STEPS: u8 = 0x10;
@@ -18,10 +18,10 @@ fn width(value: u64) -> usize {
 /// Appends a column to `to`; an empty one has no bytes.
 pub(crate) fn encode(values: &[u64], to: &mut Vec<u8>) {
     let Some(&first) = values.first() else { return };
-    // The bits that differ, found without comparisons, several values at a time.
+    // Finds the bits that differ without comparisons, so several values at a time.
     let differs = values.iter().fold(0, |differs, value| differs | (value ^ first));
     if differs < 0x100 {
-        // Equal, except perhaps for the lowest byte: steps would not be smaller.
+        // If values are equal, except perhaps for the lowest byte, steps would not be smaller.
         let least = if differs == 0 { first } else { first & !0xff };
         encode_values(values, least, width(differs), to);
         return;

@@ -131,7 +131,7 @@ impl Scan<'_> {
                     };
                     self.fault(fault);
                     self.offset = found;
-                    // The numbers in between belong to damaged blocks.
+                    // Skipped numbers belong to damaged blocks.
                     if let Ok((header, _)) = self.header(found)? {
                         self.next = header.number;
                     }

@@ -88,7 +88,7 @@ impl Encoder {
     }
 }
 
-/// Distance between the columns of a type: an odd number of cache lines, since powers of two share few cache sets.
+/// Distance between the columns of a type: an odd number of cache lines, as powers of two would share few cache sets.
 fn stride(count: usize) -> usize {
     (count.div_ceil(8) | 1) * 8
 }
@@ -176,12 +176,12 @@ impl Block {
         self.thread
     }
 
-    /// Source and timestamp of an event.
+    /// Returns source and timestamp of an event.
     pub(crate) fn stamp(&self, event: usize) -> (u8, u64) {
         (self.sources[event], self.ticks[event])
     }
 
-    /// One of its events, with the time that the caller gives.
+    /// Returns one of the events, with the time that the caller gives.
     pub(crate) fn event(&self, layouts: &[Layout], event: usize, time: Option<i64>) -> Event {
         let event_type = self.types[event];
         let row = self.rows[event] as usize;
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_lacks_records_is_not_whole_and_a_foreign_one_is_told() {
+    fn an_event_that_lacks_records_is_incomplete_and_an_unknown_one_is_reported() {
         let layouts = layouts();
         let wide = layouts[3].pack(1, 5, &[u64::MAX; MOST_ELEMENTS]);
         let whole = |records, most, types, sources| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A trace of a job: a folder with a file for each process. Opens all of them, and gives the conversions of their times
-//! to one time line (`timeline.rs`): that of the first file's host. Path: setup. Threads: any. Tests: tests/folder.rs.
+//! A trace of a job: a folder with a file for each process. Opens all, and converts their times to one time line
+//! (`timeline.rs`): that of the first file's host. Path: setup. Threads: any. Tests: tests/folder.rs.
 
 use std::path::{Path, PathBuf};
 
@@ -9,7 +9,7 @@ use crate::reader::Reader;
 use crate::storage::refused;
 use crate::timeline::{self, Timeline};
 
-/// The most files kept open at once: a process may have 1024, including others.
+/// Most files kept open at once: a process may have 1024 open files in all.
 const MOST_OPEN: usize = 256;
 
 /// The traces of a job's processes.

@@ -33,7 +33,7 @@ pub(crate) const MOST_SUMMARY: usize = 1 << 15;
 pub(crate) const MOST_PAYLOAD: usize = 1 << 30;
 
 pub(crate) const HEAD: u8 = 1;
-/// What became known later: JSON.
+/// Metadata that became known later: JSON.
 pub(crate) const NAMES: u8 = 2;
 pub(crate) const EVENTS: u8 = 3;
 pub(crate) const CLOCKS: u8 = 4;
@@ -64,12 +64,12 @@ pub(crate) fn version(bytes: &[u8; PREAMBLE]) -> Result<u32, (u32, u32)> {
 pub(crate) struct Header {
     pub(crate) kind: u8,
     codec: u8,
-    /// The place of the block among those of the file.
+    /// The number of the block in the file.
     pub(crate) number: u32,
     pub(crate) summary: u32,
-    /// The bytes of the payload in the file.
+    /// Number of bytes of the payload in the file.
     pub(crate) stored: u32,
-    /// Its bytes unpacked.
+    /// Number of bytes of the unpacked payload.
     raw: u32,
     payload_sum: u32,
     sum: u32,
@@ -200,7 +200,7 @@ impl Header {
     }
 }
 
-/// The most memory allocated at once; no block of events is longer.
+/// Most memory that is allocated at once; no block of events is longer.
 const AT_ONCE: usize = 1 << 24;
 
 thread_local! {
@@ -225,7 +225,7 @@ fn unpack(stored: &[u8], most: usize) -> io::Result<Vec<u8>> {
     })
 }
 
-/// The last bytes of a file whose index begins at `index`, and which has `length` bytes without them.
+/// Returns the last bytes of a file whose index begins at `index`, and which has `length` bytes without them.
 pub(crate) fn trailer(index: u64, length: u64) -> [u8; TRAILER] {
     let mut bytes = [0; TRAILER];
     bytes[..8].copy_from_slice(&index.to_le_bytes());
@@ -236,7 +236,7 @@ pub(crate) fn trailer(index: u64, length: u64) -> [u8; TRAILER] {
     bytes
 }
 
-/// Where the index is, from the last bytes of a file of this length.
+/// Returns the offset of the index, by the last bytes of a file of this length.
 pub(crate) fn index_offset(bytes: &[u8], length: u64) -> Result<u64, Fault> {
     let mut from = Bytes(bytes);
     let (offset, whole) = (from.u64()?, from.u64()?);
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn a_payload_that_unpacks_to_more_than_is_said_is_refused() {
+    fn a_payload_that_unpacks_to_more_than_its_stated_size_is_refused() {
         let packed = zstd::bulk::compress(&vec![0; 100_000], 1).expect("packs");
         assert!(unpack(&packed, 1000).is_err());
         assert_eq!(unpack(&packed, 100_000).expect("unpacks").len(), 100_000);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Metadata of a file: its process (job, rank, host, program), its event types, the sources with their clocks. [`Head`]
-//! is the first block, as JSON, so that fields can be added; later blocks, [`Names`], have what became known later.
+//! is the first block, as JSON, so that fields can be added; later blocks, [`Names`], add what becomes known later.
 //! Path: setup. Threads: plain data. Tests: below; `tests/round_trip.rs`.
 
 use serde::{Deserialize, Serialize};
@@ -8,10 +8,10 @@ use serde::{Deserialize, Serialize};
 use crate::event_type::{EventType, MOST_ELEMENTS};
 use crate::record::Layout;
 
-/// How many types a file may have: their numbers are a byte.
+/// Most types of a file: their numbers are a byte.
 pub const MOST_TYPES: usize = 256;
 
-/// How many sources a file may have: their numbers are a byte.
+/// Most sources of a file: their numbers are a byte.
 pub const MOST_SOURCES: usize = 256;
 
 /// Metadata of a process.
@@ -23,7 +23,7 @@ pub struct Head {
     /// The job.
     #[serde(default)]
     pub job: String,
-    /// Which `MPI_COMM_WORLD` of the job: 0 is the first, others were spawned.
+    /// Number of its `MPI_COMM_WORLD` in the job: 0 is the first, others were spawned.
     #[serde(default)]
     pub world: u32,
     /// The rank in it; `None` if unknown.
@@ -38,7 +38,7 @@ pub struct Head {
     /// Identifies the process's monotonic clock: processes of a job with the same value share one. Empty: the host's.
     #[serde(default)]
     pub clock: String,
-    /// The process's number there.
+    /// The process's number on the host.
     #[serde(default)]
     pub pid: u32,
     /// The program.
@@ -59,7 +59,7 @@ pub struct Head {
 pub struct Source {
     /// Its name: `host:0`, `mlx5_0:1`.
     pub name: String,
-    /// What it is.
+    /// Its description.
     #[serde(default)]
     pub description: String,
     /// The rate of its clock.
@@ -75,7 +75,7 @@ pub struct Source {
 /// Metadata that became known after the head was written. Readers ignore unknown fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Names {
-    /// The number of the first of these sources.
+    /// Number of the first of `sources`.
     #[serde(default)]
     pub first_source: u32,
     /// Further sources, with the following numbers.
@@ -105,7 +105,7 @@ impl Head {
         Some(format!("{} with {} elements, and there may be {MOST_ELEMENTS}", wide.name, wide.elements.len()))
     }
 
-    /// How events of each type are packed.
+    /// Returns how events of each type are packed.
     #[must_use]
     pub fn layouts(&self) -> Vec<Layout> {
         self.types.iter().enumerate().map(|(number, of)| Layout::new(number as u8, of)).collect()

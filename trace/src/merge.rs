@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events of all threads of a file, in the order of their times. Opens blocks in the order of their first times, which
-//! the summaries have; the earliest event of the open blocks comes next unless an unopened block begins before it. So
-//! only blocks that overlap in time are in memory, usually one per thread. Events without a time come first; faults
-//! without a place come last. To keep each thread's own order, an event counts as no earlier than the previous events
-//! of its thread. Called by `reader.rs`. Path: pending. Threads: one. Tests: `tests/folder.rs`, `tests/round_trip.rs`.
+//! Merges events of all threads of a file by their times. Opens blocks in the order of their first times, which the
+//! summaries have; the earliest event of the open blocks comes next, unless an unopened block begins before it. So only
+//! blocks that overlap in time are in memory, usually one per thread. Events without a time come first; faults without
+//! a place come last. To keep each thread's own order, an event counts as no earlier than the previous events of its
+//! thread. Called by `reader.rs`. Path: pending. Threads: one. Tests: `tests/folder.rs`, `tests/round_trip.rs`.
 
 use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
@@ -19,21 +19,21 @@ pub(crate) struct Merge<'a> {
     /// Blocks, by the times at which their first events come.
     unopened: std::vec::IntoIter<(i64, &'a Place)>,
     open: Vec<Option<OpenBlock>>,
-    /// Time of the next event, number of its block, place among the open ones.
+    /// For each open block: the time of its next event, its number, and its index in `open`.
     next: BinaryHeap<Reverse<(i64, u32, usize)>>,
     faults: std::vec::IntoIter<Error>,
-    /// The latest time of each thread so far.
+    /// The latest time of each thread among the events that have come.
     reached: HashMap<u32, i64>,
 }
 
 struct OpenBlock {
     block: Block,
-    /// The events that are left, the last first.
+    /// The remaining events, the last one first.
     left: Vec<Left>,
 }
 
 struct Left {
-    /// The time by which it comes.
+    /// The time by which it is ordered.
     at: i64,
     time: Option<i64>,
     event: u32,

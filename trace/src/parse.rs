@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads numbers from untrusted bytes, and writes them: of fixed size in little-endian order, or varints (LEB128).
-//! Path: pending. Threads: plain data. Tests: below.
+//! Reads numbers from untrusted bytes, and writes them: fixed sizes in little-endian order, or varints (LEB128). Path:
+//! pending. Threads: plain data. Tests: below.
 
-/// Bytes that violate the format, with what was expected.
+/// Bytes that violate the format, and the expected ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Malformed(pub(crate) &'static str);
 

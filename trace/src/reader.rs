@@ -101,7 +101,7 @@ impl Reader {
             let found = format!("{} from {} on", names.sources.len(), names.first_source);
             return Err(damaged(&self.storage, Part::Block(place.number), place.offset, Fault { expected, found }));
         }
-        // Where there is a gap, a block of names is damaged.
+        // A gap is the place of a damaged block of names.
         self.head.sources.resize_with(names.first_source as usize, Source::unknown);
         self.head.sources.extend(names.sources);
         self.notes.extend(names.notes);

@@ -9,16 +9,16 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::event_type::{Element, EventType, MOST_ELEMENTS};
 
-/// How many records an event may take.
+/// Most records of an event.
 pub const MOST_RECORDS: usize = 5;
 
-/// Where values begin, after ticks and the word of codes, type and source.
+/// Offset of the values, after ticks and the word of codes, type and source.
 const VALUES_AT: usize = 16;
 
-/// How many bytes of values the first record of an event holds.
+/// Number of bytes of values in the first record of an event.
 const IN_FIRST: usize = size_of::<Record>() - VALUES_AT;
 
-/// The most bytes of an event's values, plus eight for the width of one load.
+/// Most bytes of an event's values, plus eight for the width of one load.
 const MOST_BYTES: usize = MOST_ELEMENTS * 8 + 8;
 
 const IN_FURTHER: usize = size_of::<Record>();
@@ -92,7 +92,7 @@ impl Packed {
     }
 }
 
-/// Packing information of a type.
+/// How the events of a type are packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
     event_type: u8,
@@ -111,7 +111,7 @@ impl Layout {
         Layout { event_type, elements: elements as u8, signed }
     }
 
-    /// How many elements there are.
+    /// Returns the number of elements.
     #[must_use]
     #[inline]
     pub fn elements(self) -> usize {
@@ -180,7 +180,7 @@ impl Layout {
         let mut at = 0;
         for _ in 0..self.elements {
             let code = codes & 7;
-            // Only a value of no bytes can begin at the end.
+            // Only a value without bytes can begin at the end.
             let eight = bytes[at & (N - 9)..].first_chunk().copied().unwrap_or_default();
             columns[place] = u64::from_le_bytes(eight) & MASKS[code as usize];
             place += apart;
@@ -224,7 +224,7 @@ fn length(code: u8) -> usize {
 const MASKS: [u64; 8] =
     [0, 0xff, 0xffff, 0xff_ffff, 0xffff_ffff, 0xff_ffff_ffff, 0xffff_ffff_ffff, 0xffff_ffff_ffff_ffff];
 
-/// The bytes of all values: the sum of the sixteen codes of three bits, by twos, by fours, then by a multiplication.
+/// Number of bytes of all values: adds up the sixteen codes of three bits, by twos, by fours, then by a multiplication.
 #[inline]
 fn length_of_all(word: u64) -> usize {
     const LOW: u64 = 0o1_111_111_111_111_111;
@@ -252,7 +252,7 @@ mod tests {
     #[test]
     fn an_event_with_small_values_takes_32_bytes() {
         assert_eq!(size_of::<Record>(), 32);
-        // Of the type with the most elements (docs/events.md), a message of 8 bytes between two of 1000 ranks.
+        // The type with the most elements (docs/events.md), for a message of 8 bytes between two of 1000 ranks.
         let mut values = [0; MOST_ELEMENTS];
         values[..11].copy_from_slice(&[0, 4_000_000_000, 0, 8, 8, 3, 1023, 999, 65535, 1, 1022]);
         assert_eq!(layout(&[false; 11]).pack(3, 1 << 60, &values).records().len(), 1);
@@ -271,7 +271,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_packed_comes_out(
+        fn unpacking_returns_the_packed_values(
             signed in proptest::collection::vec(any::<bool>(), 0..=MOST_ELEMENTS),
             values in proptest::collection::vec(any_value(), MOST_ELEMENTS),
             (source, ticks) in any::<(u8, u64)>(),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The bytes of a trace: a file, open or opened for each reading, or memory. Called by `contents.rs` and `reader.rs`.
-//! Path: setup. Threads: any; reading moves no position. Tests: the callers'.
+//! The bytes of a trace: a file that stays open or is opened for each reading, or memory. Called by `contents.rs` and
+//! `reader.rs`. Path: setup. Threads: any; reading moves no position. Tests: the callers'.
 
 use std::fs::File;
 use std::io;
@@ -21,7 +21,7 @@ pub(crate) struct Storage {
 enum Bytes {
     Memory(Vec<u8>),
     Open(File),
-    /// A file opened for each reading, because a process may open only so many.
+    /// A file that is opened for each reading, because the number of open files is limited.
     Closed,
 }
 

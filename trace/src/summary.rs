@@ -4,7 +4,7 @@
 
 use crate::parse::{Bytes, Malformed, push_varint};
 
-/// How many events a block may have.
+/// Most events of a block.
 pub const MOST_EVENTS: usize = 1 << 16;
 
 /// The summary of a block of events.
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn one_that_contradicts_itself_is_refused() {
+    fn a_summary_that_contradicts_itself_is_refused() {
         let refused = |change: fn(&mut Summary)| {
             let mut summary = summary();
             change(&mut summary);

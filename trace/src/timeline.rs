@@ -58,7 +58,7 @@ struct Said<'a> {
     samples: &'a [ClockSample],
 }
 
-/// The clocks of a job: those of files, and those of ranks without a file.
+/// A clock of a job: that of a file, or that of a rank without a file.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Which<'a> {
     Of(&'a str, &'a str),
@@ -104,7 +104,7 @@ fn lines(files: &[Said<'_>]) -> Vec<Timeline> {
     }
     let relations: HashMap<Which<'_>, (Which<'_>, Relation)> =
         against.into_iter().filter_map(|(own, (target, samples))| Some((own, (target, relation(samples)?)))).collect();
-    // The reference itself was measured against nothing: rank 0 answers and does not ask.
+    // The reference itself has no samples: rank 0 answers and does not ask.
     let roots: Vec<Which<'_>> = files
         .iter()
         .map(|file| Which::Of(file.clock.0, file.clock.1))
@@ -185,7 +185,7 @@ mod tests {
     }
 
     /// A host's clock, up to 100 millionths too fast or slow, at a rate that varies by a millionth. It may jump once,
-    /// as that of a virtual machine that stood still or was moved.
+    /// like that of a virtual machine that was stopped or moved.
     #[derive(Debug, Clone, Copy)]
     struct Made {
         began: i64,
@@ -214,7 +214,7 @@ mod tests {
             is_killed in any::<bool>(),
         ) {
             let clock = |host: usize| Made { began: began[host], drift: drift[host], wander: wander[host], jump: (0, 0) };
-            // Each of the others asks at the beginning and, unless it was killed, at the end. Ways take what they take.
+            // Each other host asks at the beginning and, unless it was killed, at the end. Messages take any time.
             let exchange = |host: usize, at: i64, (there, back): (i64, i64)| ClockSample {
                 clock: Clock::Rank(0),
                 shown: clock(0).shows(at + there).cast_unsigned(),
@@ -237,7 +237,7 @@ mod tests {
         }
 
         #[test]
-        fn exchanges_at_intervals_bound_what_clocks_do_that_drift_and_jump(
+        fn exchanges_at_intervals_bound_the_error_of_clocks_that_drift_and_jump(
             drift in proptest::collection::vec(-100e-6_f64..100e-6, 3),
             wander in proptest::collection::vec(-1e-6_f64..1e-6, 3),
             jump in (0..3_usize, 500_000_000_i64..11_000_000_000, 1_000_000_i64..3_000_000_000),
@@ -252,7 +252,7 @@ mod tests {
                 wander: wander[host],
                 jump: if host == whose { (at, by) } else { (0, 0) },
             };
-            // Each second by datagrams, of which some come late; at both ends by quick messages of MPI.
+            // Asks each second by datagrams, of which some come late, and at both ends by quick messages of MPI.
             let exchange = |host: usize, n: usize| {
                 let (at, (mut there, mut back), late) = (n as i64 * 1_000_000_000, trips[host * 13 - 13 + n], late[host * 13 - 13 + n]);
                 if n == 0 || n == 12 {
@@ -274,7 +274,7 @@ mod tests {
                 let (sent, arrived) = (clock(from).shows(sent_at), clock(to).shows(sent_at + way));
                 let error = lines[from].error(sent).expect("measured") + lines[to].error(arrived).expect("measured");
                 let took = lines[to].time(arrived) - lines[from].time(sent);
-                // While rank 0's own clock jumps, it is the truth.
+                // Rank 0's clock is the reference even while it jumps.
                 let bound = error + if whose == 0 && (sent_at..=sent_at + way).contains(&at) { by } else { 0 };
                 prop_assert!((took - way).abs() <= bound + way / 1000 + 2, "{took} of {way}: {bound}");
                 if (sent_at - at).abs() > 5_000_000_000 {

@@ -61,7 +61,7 @@ pub struct Writer<W: Write> {
 #[derive(Default)]
 struct Gathered {
     records: Vec<Record>,
-    /// The place of the first record of each.
+    /// The index of each event's first record.
     begins: Vec<u32>,
 }
 
@@ -161,10 +161,10 @@ impl<W: Write> Writer<W> {
         }
     }
 
-    /// Takes events of a thread, each with all its records, in the order in which they were raised.
+    /// Adds events of a thread, each with all its records, in the order in which they were raised.
     ///
     /// # Errors
-    /// These are no whole events of known types and sources (full blocks before are written), or a write fails.
+    /// These are not whole events of known types and sources (full blocks before them are written), or a write fails.
     pub fn write(&mut self, thread: u32, records: &[Record]) -> Result<(), Error> {
         let mut rest = records;
         while !rest.is_empty() {
@@ -207,14 +207,14 @@ impl<W: Write> Writer<W> {
         self.unwritten.iter().map(|(event_type, count)| (*event_type, *count))
     }
 
-    /// Counts events that are in no block, and will be in none.
+    /// Counts events that no block has or will have.
     fn give_up(&mut self, records: &[Record], begins: &[u32]) {
         for &place in begins {
             *self.unwritten.entry(records[place as usize].event_type()).or_default() += 1;
         }
     }
 
-    /// Writes what has been gathered, in blocks however small, so that a killed process leaves it.
+    /// Writes the collected events, in blocks of any size, so that they stay if the process is killed.
     ///
     /// # Errors
     /// It cannot be written.
@@ -238,7 +238,7 @@ impl<W: Write> Writer<W> {
         self.out.flush().map_err(|cause| self.fail(cause))
     }
 
-    /// Writes what has been gathered, and the index.
+    /// Writes the collected events, and the index.
     ///
     /// # Errors
     /// It cannot be written.
@@ -254,7 +254,7 @@ impl<W: Write> Writer<W> {
         Ok(Written { bytes: self.written + trailer.len() as u64, blocks: self.framer.made(), events })
     }
 
-    /// Takes records to those that are gathered, up to a whole block, and writes that.
+    /// Adds records to the collected ones, up to a whole block, and writes a whole block.
     fn take(&mut self, thread: u32, gathered: &mut Gathered, records: &[Record]) -> Result<usize, Error> {
         let (known, before) = ((self.layouts.len(), self.sources), gathered.begins.len());
         let room = self.options.block - before;
@@ -267,7 +267,7 @@ impl<W: Write> Writer<W> {
         };
         let is_full = gathered.begins.len() == self.options.block;
         let outcome = if is_full && before == 0 {
-            // A whole block in the batch: a copy less.
+            // The batch has a whole block, which saves a copy.
             self.put_names().and_then(|()| self.put_events(thread, &records[..taken], &gathered.begins))
         } else {
             gathered.records.extend_from_slice(&records[..taken]);
@@ -329,7 +329,7 @@ impl<W: Write> Writer<W> {
         if !self.framer.frame(kind, &bytes, &self.payload, &mut self.block) {
             return Err(self.refuse(format!("a block of {} bytes", self.payload.len())));
         }
-        // Before the first block stands the preamble.
+        // The preamble is before the first block.
         let offset = self.written + before;
         self.written += self.block.len() as u64;
         let written = self.out.write_all(&self.block);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Cut off at every byte, every byte flipped, and the like: never a panic, never a wrong event without an error, and
-//! everything else is still given.
+//! Files cut off at every byte, with every byte flipped, and so on: never a panic, never a wrong event without an
+//! error, and all other events are still read.
 
 mod made;
 mod sealed;
@@ -29,7 +29,7 @@ fn small(finish: bool) -> Vec<u8> {
     made::trace(&made::head(0), 300, 40, finish)
 }
 
-/// Events but for their times, which may be less exact where samples of clocks are lost.
+/// Events without their times, which may be less exact if samples of clocks are lost.
 fn without_times(events: &[Event]) -> Vec<Event> {
     events.iter().map(|event| Event { time: None, ..*event }).collect()
 }
@@ -54,7 +54,7 @@ fn cut_off_at_any_byte_it_gives_the_whole_blocks_before_and_an_error() {
             assert!(before.len() >= most, "{length}");
             most = before.len();
         }
-        // Of a file that was not finished the last block has the last 20.
+        // In an unfinished file the last block has the last 20 events.
         assert_eq!(most, if finish { 300 } else { 280 });
     }
 }
@@ -78,7 +78,7 @@ fn with_any_byte_flipped_all_other_blocks_are_given_and_an_error() {
 }
 
 #[test]
-fn without_its_head_nothing_has_a_meaning_and_that_is_told() {
+fn a_file_with_a_damaged_head_gives_an_error_and_no_event() {
     let mut bytes = small(true);
     bytes[60] ^= 4;
     let told = told(bytes);
@@ -87,7 +87,7 @@ fn without_its_head_nothing_has_a_meaning_and_that_is_told() {
 }
 
 #[test]
-fn empty_foreign_and_future_files_are_told_apart() {
+fn empty_foreign_and_future_files_are_distinguished() {
     let nothing = told(Vec::new());
     assert!(nothing.starts_with("t.ibex is empty: "), "{nothing}");
     let elf = told(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec());
@@ -108,7 +108,7 @@ fn empty_foreign_and_future_files_are_told_apart() {
 }
 
 #[test]
-fn an_error_says_which_block_where_and_what_can_be_read() {
+fn an_error_names_the_block_its_place_and_the_readable_part() {
     let bytes = small(true);
     let reader = Reader::from_bytes("t.ibex", bytes.clone()).expect("opened");
     let blocks = reader.summaries().count();
@@ -120,7 +120,7 @@ fn an_error_says_which_block_where_and_what_can_be_read() {
     let (.., errors) = read(changed).expect("opened");
     let [Error::Damaged { block, offset, readable, .. }] = &errors[..] else { panic!("{errors:?}") };
     assert_eq!((*block, *offset), (Part::Block(4), starts[4] as u64));
-    // And the last samples.
+    // The other blocks are the head, the samples, and the last samples.
     assert_eq!((readable.before, readable.before + readable.after + 1), (4, blocks + 3));
     let text = errors[0].to_string();
     assert!(
@@ -137,7 +137,7 @@ fn an_error_says_which_block_where_and_what_can_be_read() {
 }
 
 #[test]
-fn a_trailer_that_leads_elsewhere_costs_nothing_but_is_told() {
+fn a_wrong_trailer_costs_no_event_and_is_reported() {
     for offset in [0, 17, 1 << 40, u64::MAX] {
         let mut bytes = small(true);
         let trailer = bytes.len() - 24;
@@ -150,7 +150,7 @@ fn a_trailer_that_leads_elsewhere_costs_nothing_but_is_told() {
 }
 
 #[test]
-fn a_block_that_is_missing_or_comes_twice_is_told() {
+fn a_missing_or_repeated_block_is_reported() {
     let bytes = small(false);
     let starts: Vec<usize> =
         bytes.windows(4).enumerate().filter(|(_, four)| *four == b"\xb1OCK").map(|(at, _)| at).collect();
@@ -164,7 +164,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(300))]
 
     #[test]
-    fn what_a_writer_should_not_have_meant_does_not_make_it_panic(
+    fn a_sealed_block_with_senseless_contents_does_not_make_the_reader_panic(
         changes in proptest::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..4),
     ) {
         let mut bytes = small(true);

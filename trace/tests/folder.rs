@@ -33,7 +33,7 @@ fn the_events_of_all_ranks_are_on_one_time_line() {
         let events: Vec<Event> = reader.events().collect::<Result<_, _>>().expect("no fault");
         assert_eq!(events.len(), 1000);
         for (number, event) in (0_u64..).zip(&events) {
-            // They share a host, and so the first one's calendar.
+            // They share a host, and so the calendar of the first.
             let wanted = made::event(number * 3 + rank).time.map(|time| time + made::head(0).calendar);
             assert_eq!(event.time.map(|time| line.time(time)), wanted);
         }
@@ -49,7 +49,8 @@ fn events_of_a_thread_come_as_it_raised_them_and_between_those_of_others_by_thei
     for sample in made::samples(0) {
         writer.clock(sample);
     }
-    // Each thread has every fifth number, and swaps some, as an adapter stamps what was before; the last is written first.
+    // Each thread has every fifth number, and swaps some, as an adapter's stamps are earlier; the last is written
+    // first.
     let of = |thread: u32| {
         let mut numbers: Vec<u64> = (0..200).map(|number| number * 5 + u64::from(thread)).collect();
         for place in 0..thread as usize {
@@ -78,7 +79,7 @@ fn events_of_a_thread_come_as_it_raised_them_and_between_those_of_others_by_thei
         behind += usize::from(time < reached);
         reached = reached.max(time);
     }
-    // After an event that was swapped come, of its own thread, the one before it, and nothing else is late.
+    // Only the earlier one of two swapped events comes late.
     assert!((1..=10).contains(&behind), "{behind} events come late");
     for thread in 0..5 {
         let ticks = events.iter().filter(|event| event.thread == thread).map(|event| event.ticks);

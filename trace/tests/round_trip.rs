@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What is written is read, by the index and without it.
+//! A trace is read as it was written, with the index and without it.
 
 mod made;
 
@@ -70,7 +70,7 @@ fn sources_and_samples_that_come_later_are_read() {
 }
 
 #[test]
-fn what_no_trace_can_hold_is_refused_with_a_reason() {
+fn contents_that_no_trace_can_hold_are_refused_with_a_reason() {
     let head = made::head(0);
     let layouts = head.layouts();
     let mut writer = Writer::new(Vec::new(), Path::new("x.ibex"), &head, Options::default()).expect("begun");
@@ -90,7 +90,7 @@ fn what_no_trace_can_hold_is_refused_with_a_reason() {
     assert!(Writer::new(Vec::new(), Path::new("x.ibex"), &head, Options::default()).is_err());
 }
 
-/// A disk that is full after so many bytes.
+/// A disk that is full after this many bytes.
 struct Full(usize);
 
 impl std::io::Write for Full {
@@ -106,7 +106,7 @@ impl std::io::Write for Full {
 }
 
 #[test]
-fn a_full_disk_is_told_each_time() {
+fn a_full_disk_is_reported_each_time() {
     let head = made::head(0);
     let mut writer = Writer::new(Full(2000), Path::new("x.ibex"), &head, Options::default()).expect("begun");
     let mut batch = Vec::new();

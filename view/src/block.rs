@@ -22,7 +22,7 @@ impl Column {
         self.0.push(value as u8);
     }
 
-    /// Zigzag-encoded, so that small negative numbers are short, too.
+    /// Adds a number zigzag-encoded, so that small negative numbers are short, too.
     pub(crate) fn push_signed(&mut self, value: i64) {
         self.push(zigzag(value));
     }
@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_written_is_read_again() {
+    fn a_written_block_is_read_again() {
         let mut signed = Column::default();
         let values = [0, 1, -1, 63, 64, -64, -65, i64::MAX, i64::MIN];
         for value in values {

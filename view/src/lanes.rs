@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Lanes, of which the rows of the time line consist. A rank has one lane per simultaneous thread, and at least one: a
-//! thread that began after another one's end shares its lane. Messages refer to lanes, not ranks, so that the page
-//! needs no look-up. Called by the files that write messages. Tests: below.
+//! Lanes, which make up the rows of the time line. A rank has as many lanes as it has threads at one time, at least
+//! one: a thread that began after another one's end shares its lane. Messages refer to lanes, not ranks, so that the
+//! page needs no look-up. Called by the files that write messages. Tests: below.
 
 use ibex_messages::{Job, Message, Time};
 use serde::Serialize;

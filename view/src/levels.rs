@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Levels of detail, for times with too many messages to draw each. Bands: for each lane and bin of time, the number of
-//! arrows that begin or end there, by protocol and by wait. Each level has eight times the bins of the previous one.
-//! Outstanding arrows: for each bin of a level (32 in the coarsest, then four times as many in each next one) the
-//! slowest message that no coarser level has, so the page always draws the slowest messages. `page/bands.js` and
-//! `page/arrows.js` draw them. Called by `page.rs`. Tests: below.
+//! Levels of detail, for spans of time with too many messages to draw each one. Bands: for each lane and bin of time,
+//! the number of arrows that begin or end there, by protocol and by wait. Each level has eight times the bins of the
+//! previous one. Outstanding arrows: for each bin of a level (32 in the coarsest, then four times as many in each next
+//! one) the slowest message that no coarser level has, so the page always draws the slowest messages. `page/bands.js`
+//! and `page/arrows.js` draw them. Called by `page.rs`. Tests: below.
 
 use crate::block::{self, Column};
 use crate::rows::{self, Row};

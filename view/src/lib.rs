@@ -24,7 +24,7 @@ use std::io::{self, Write};
 /// Writes the page: one self-contained file that needs no network.
 ///
 /// # Errors
-/// Those of `out`.
+/// As `out`.
 pub fn page(job: &Job, out: &mut dyn Write) -> io::Result<()> {
     page::write(job, out)
 }

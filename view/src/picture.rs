@@ -24,7 +24,7 @@ impl Browser {
     /// Finds a browser in `PATH`.
     ///
     /// # Errors
-    /// `NotFound`, with what to install.
+    /// `NotFound`, which names the package to install.
     pub fn find() -> io::Result<Browser> {
         let found = NAMES.iter().find_map(|name| which(name).ok());
         let missing = "the picture needs Chromium, which is not installed (Debian's package `chromium`)";

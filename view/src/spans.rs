@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_cover_what_they_covered_where_they_overlap_and_one_without_a_begin_is_a_moment() {
+    fn overlapping_operations_keep_their_spans_and_one_without_a_begin_is_a_moment() {
         let mut job = Job::synthetic(2, 3, 1);
         let start = job.span.unwrap().0;
         let at = |after: i64| Time::new(start.nanoseconds() + after);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Pages in headless Chromium, which returns the page's description of itself (the element `self`), and draws pictures,
-//! which stay in the target folder's `tmp`.
+//! Pages in headless Chromium, which returns the page's description of itself (the element `self`) and draws pictures.
+//! These stay in `tmp` of the target folder.
 
 use ibex_messages::{
     Call, Connection, Fragment, Incident, IncidentKind, Job, Loss, Message, Operation, OperationKind, Protocol, Search,
@@ -108,7 +108,7 @@ fn the_whole_run_a_part_of_it_and_one_message() {
 }
 
 #[test]
-fn a_search_shows_what_the_job_has_and_says_what_it_does_not_know() {
+fn a_search_shows_matching_messages_and_names_unknown_words() {
     let job = Job::synthetic(4, 3000, 9);
     let page = Page::of("search", &job);
     let passing = |fragment: &str| page.shows(fragment)["passing"].as_u64().unwrap() as usize;
@@ -230,7 +230,7 @@ fn calls_searches_and_fragments_are_drawn_no_more_than_pixels_can_show() {
 }
 
 #[test]
-fn the_pointer_tells_of_a_call_and_of_the_search_in_it() {
+fn the_pointer_shows_a_call_and_the_search_in_it() {
     let (job, _) = with_calls();
     let mut bytes = Vec::new();
     ibex_view::page(&job, &mut bytes).unwrap();

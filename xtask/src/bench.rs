@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_rate_is_read_from_what_the_bench_prints() {
+    fn the_rate_is_read_from_the_output_of_the_bench() {
         let output = "test event/clock ... bench:          20 ns/iter (+/- 1)\n\
                       test event/buffer_in_and_out ... bench:      51,200 ns/iter (+/- 99)\n";
         assert!((rate(output, "event/buffer_in_and_out", 1024.0).unwrap() - 20e6).abs() < 1.0);

@@ -62,10 +62,9 @@ pub(crate) fn library(workspace: &Workspace) -> Result<()> {
     put_down_logger(workspace, Profile::Release)
 }
 
-/// Builds `libibex.so` alone in release; the logger and the command take twice as long again.
+/// Builds `libibex.so` alone in release; with the logger and the command it would take three times as long.
 ///
-/// Other packages in the same build would add features to its dependencies; then each bench after an installation would
-/// build it anew.
+/// Other packages in the same build would add features to its dependencies; each bench would then build it anew.
 pub(crate) fn library_alone(workspace: &Workspace) -> Result<()> {
     step("Building libibex.so (release)");
     run(workspace.cargo_build().args(["--release", "--package", "ibex-plugin-abi"]))?;
@@ -77,7 +76,7 @@ pub(crate) fn library_alone(workspace: &Workspace) -> Result<()> {
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(crate) enum Packages {
     All,
-    /// Those that a device test runs, and that may be built for another Open MPI.
+    /// The packages that a device test runs, and that may be built for another Open MPI.
     OfDeviceTests,
 }
 
@@ -120,7 +119,7 @@ pub(crate) fn command(workspace: &Workspace, profile: Profile) -> Result<PathBuf
 }
 
 /// Builds the emulated adapter, optimised also in the profile for development, so that tests and installation share it.
-/// Writes its manual pages beside those of `ibex`, which [`command`] has to write before.
+/// Writes its manual pages beside those of `ibex`; call [`command`] first.
 pub(crate) fn emulated_adapter(workspace: &Workspace) -> Result<()> {
     step("Building the emulated adapter");
     build_shared(workspace, &["--package", "softhca"])?;

@@ -79,12 +79,12 @@ mod tests {
     }
 
     #[test]
-    fn what_a_command_printed_is_returned() {
+    fn the_output_of_a_command_is_returned() {
         assert_eq!(output(Command::new("echo").arg("a b")).unwrap(), "a b\n");
     }
 
     #[test]
-    fn a_program_that_is_missing_or_fails_is_an_error_with_what_it_said() {
+    fn a_missing_or_failed_program_is_an_error_with_its_output() {
         assert!(quietly(&mut Command::new("no-such-program-of-ibex")).is_err());
         let error = quietly(Command::new("sh").args(["-c", "echo why >&2; exit 3"])).unwrap_err().to_string();
         assert_eq!(error, "`sh -c 'echo why >&2; exit 3'` failed (exit status: 3): why");

@@ -39,7 +39,7 @@ fn root(workspace: &Workspace) -> Result<PathBuf> {
     may_enter()?;
     let folder = workspace.target().join("debian13");
     fs::create_dir_all(&folder).with_context(|| format!("cannot make {}", folder.display()))?;
-    // Of two simultaneous commands the second waits, and finds the root made.
+    // If two commands run at once, the second waits and finds the finished root.
     let lock = File::create(folder.join("lock")).context("cannot make the lock of the Debian 13 root")?;
     lock.lock().context("cannot lock the Debian 13 root")?;
     let packages = packages();
@@ -154,7 +154,7 @@ mod tests {
 
     /// Mounts a folder in an empty root, which has no programs, so the command is replaced.
     #[test]
-    fn what_is_mounted_in_a_root_is_seen_inside_and_not_outside() {
+    fn a_mount_in_a_root_is_visible_inside_and_not_outside() {
         if let Err(error) = may_enter() {
             let _ = writeln!(std::io::stderr(), "skip what is mounted in a root: {error:#}");
             return;

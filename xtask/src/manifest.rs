@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_gone_already_is_no_obstacle() {
+    fn a_file_that_is_gone_already_is_no_obstacle() {
         let folder = scratch();
         let manifest = installed(&folder);
         fs::remove_file(folder.path().join("mca_btl_ibex.so")).unwrap();

@@ -8,7 +8,7 @@ use anyhow::Result;
 use std::process::Command;
 
 /// Arguments of `cargo miri test` for each package: unit tests of unsafe code and of data that threads share, unless
-/// they call C or wait for time. The plugin's are those of the PML in a box.
+/// they call C or wait for time. The plugin's tests run the PML in a simulated fabric.
 pub(crate) const RUNS: [&[&str]; 3] = [
     &["--package", "ibex-ffi", "--lib", "--", "verbs::"],
     &[

@@ -8,7 +8,7 @@ use crate::setup;
 use anyhow::Result;
 use std::process::Command;
 
-/// The archive if this machine's apt names none of Debian.
+/// The archive to use if this machine's apt names no archive of Debian.
 const MIRROR: &str = "http://deb.debian.org/debian";
 
 /// Returns the beginning of a command line that makes a system with apt, as root or in a user namespace.

@@ -171,7 +171,7 @@ fn prefix(mpicc: &Path, environment: &Environment) -> PathBuf {
     told.unwrap_or_else(|| mpicc.parent().and_then(Path::parent).unwrap_or(Path::new("/")).to_path_buf())
 }
 
-/// Returns which MPI has this wrapper, if not Open MPI.
+/// Returns the name of the MPI that has this wrapper, if it is not Open MPI.
 fn whose(mpicc: &Path, environment: &Environment) -> String {
     let said = told(mpicc, "-v", environment) + &told(mpicc, "-show", environment);
     let known = [

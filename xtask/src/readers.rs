@@ -17,7 +17,7 @@ const PROGRAM: &str = "export/tests/readers/read_paraver.cpp";
 const KERNEL: &str = "IBEX_PARAVER_KERNEL";
 const PARSER: &str = "utils/traceparser";
 
-/// Returns the readers by the variables of the tests, and the reasons why others are missing.
+/// Returns the readers, each with its variable for the tests, and the reasons why others are missing.
 pub(crate) fn ensure(workspace: &Workspace) -> (Vec<(&'static str, PathBuf)>, Vec<String>) {
     let (mut ready, mut missing) = (Vec::new(), Vec::new());
     let mut sort = |variable, what: &str, reader: Result<PathBuf>| match reader {

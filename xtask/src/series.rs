@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_here_is_used_and_5_is_to_be_had_elsewhere() {
+    fn the_installed_series_is_used_and_series_5_runs_in_a_root_otherwise() {
         assert!(!is_elsewhere(None).unwrap());
         let places = [
             (Series::V5, Some(Series::V5), false),

@@ -13,7 +13,7 @@ pub enum Kind {
     SoftRoce,
     /// Emulated adapters: as fast as memory, on any machine.
     SoftHca,
-    /// An adapter.
+    /// A real adapter.
     Adapter,
 }
 
@@ -66,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_a_first_table_compares_is_compared_with_full_too() {
+    fn full_compares_everything_that_a_first_table_compares() {
         for kind in [Kind::SoftRoce, Kind::SoftHca, Kind::Adapter] {
             let all = kind.transports();
             assert!(kind.few_transports().iter().all(|one| all.contains(one)), "{kind:?}");

@@ -19,7 +19,7 @@ pub(crate) struct Test {
     pub(crate) compared: &'static [(Transport, &'static str)],
     pub(crate) metric: Metric,
     pub(crate) by: By,
-    /// Programs of perftest with which it is compared: the better one counts.
+    /// Programs of perftest with which it is compared: the one with the better value counts.
     pub(crate) raw: &'static [&'static str],
     /// The same test of `ucx_perftest`, if it has one.
     pub(crate) ucx: Option<UcxTest>,
@@ -100,7 +100,7 @@ pub(crate) enum Reads {
     TypicalLatency,
     Bandwidth,
     MessageRate,
-    /// Time of one message, with one at a time: the inverse of the message rate.
+    /// Time of one message if only one is in flight: the inverse of the message rate.
     TimePerMessage,
 }
 

@@ -32,22 +32,22 @@ pub enum Transport {
     /// MPI through an ibex that was built without events.
     #[value(skip)]
     WithoutEvents,
-    /// MPI through ibex while no tool is registered for an event: [`Self::IbexBtl`] by another name.
+    /// MPI through ibex while no tool is registered for an event: the same as [`Self::IbexBtl`].
     #[value(skip)]
     Unregistered,
-    /// While a tool is registered for every event, with a callback that does nothing.
+    /// MPI through ibex's BTL while a tool is registered for every event, with a callback that does nothing.
     #[value(skip)]
     Callbacks,
-    /// The same, with buffered registrations.
+    /// Like [`Self::Callbacks`], with buffered registrations.
     #[value(skip)]
     Buffered,
-    /// While the logger writes every event to a file.
+    /// MPI through ibex's BTL while the logger writes every event to a file.
     #[value(skip)]
     Logger,
-    /// While the recorder writes every event to a trace (`IBEX_TRACE`).
+    /// MPI through ibex's BTL while the recorder writes every event to a trace (`IBEX_TRACE`).
     #[value(skip)]
     Recorded,
-    /// MPI through ibex's PML while a tool listens by PERUSE to another communicator than the messages are on.
+    /// MPI through ibex's PML, as are the next ones, while a tool listens by PERUSE to a communicator without messages.
     #[value(skip)]
     Elsewhere,
     /// While a tool listens to the messages' communicator for an event that does not come.
@@ -59,21 +59,21 @@ pub enum Transport {
     /// While a tool listens to the same events by `MPI_T`.
     #[value(skip)]
     MpiT,
-    /// While a tool listens to them through buffers in which all of them stay.
+    /// While a tool listens to the same events through buffers in which all of them stay.
     #[value(skip)]
     Kept,
-    /// While a tool listens to them through buffers that are emptied from time to time.
+    /// While a tool listens to the same events through buffers that are emptied from time to time.
     #[value(skip)]
     Delivered,
     /// While a tool has `MPI_T` initialised and registers nothing.
     #[value(skip)]
     Initialised,
-    /// The same through the BTL.
+    /// Like [`Self::Initialised`], through the BTL.
     #[value(skip)]
     InitialisedBtl,
 }
 
-/// Ways that `--events` compares with the first of them.
+/// The first way, and the ways that `--events` compares with it.
 pub(crate) const EVENTS: [Transport; 6] = [
     Transport::WithoutEvents,
     Transport::Unregistered,
@@ -171,7 +171,7 @@ impl Transport {
         matches!(self, Self::Callbacks | Self::Buffered) || self.way_of_every_event().is_some()
     }
 
-    /// Returns the value of `EVERY_EVENT`, with which the tool listens to the matching events, or to none.
+    /// Returns the value of `EVERY_EVENT` that makes the tool listen to the matching events, or to none.
     pub(crate) fn way_of_every_event(self) -> Option<&'static str> {
         match self {
             Self::Elsewhere | Self::Watched | Self::Peruse | Self::MpiT | Self::Delivered => Some(self.name()),

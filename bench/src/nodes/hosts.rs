@@ -40,13 +40,13 @@ const ANSWER: Duration = Duration::from_mins(5);
 /// Longest time for a side of a measurement.
 const SIDE: Duration = Duration::from_mins(5);
 
-/// Longest time for a server after its client, and after a client that failed.
+/// Longest time for a server to end after its client has ended, or failed.
 const AFTER: Duration = Duration::from_secs(10);
 const AT_ONCE: Duration = Duration::from_millis(500);
 
 const TOOLS: [&str; 4] = ["orted", "prted", "ib_send_lat", "ucx_perftest"];
 
-/// Daemons that mpirun starts on a host: of Open MPI 4.1, and of 5.
+/// Daemons that mpirun starts on a host: Open MPI 4.1's, and 5's.
 const DAEMONS: [&str; 2] = ["orted", "prted"];
 
 impl Hosts {
@@ -214,7 +214,7 @@ impl Answer {
     }
 }
 
-/// One line, because a csh as login shell takes no other. The watch does not hold the output.
+/// One line, because a csh as login shell accepts nothing else. The watching process does not keep the output open.
 fn server_script(sides: &Sides) -> String {
     let Sides { line, before, after, port, .. } = sides;
     let variables = variables(sides);

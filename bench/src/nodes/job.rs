@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Who runs the jobs of a bench: a [`Nodes`], which the caller provides, or [`Here`]. Grade: setup.
+//! Runs the jobs of a bench: on the caller's [`Nodes`], or [`Here`]. Grade: setup.
 
 use anyhow::Result;
 pub use ibex_jobs::{Job, Outcome, Stream};

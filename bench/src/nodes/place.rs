@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The place of a bench: programs, libraries, the device, and what the numbers depend on there. Given by the caller of
-//! the bench; read by the files that make command lines. Grade: setup.
+//! The place of a bench: programs, libraries, the device, and the environment on which the numbers depend. Given by the
+//! caller of the bench; read by the files that make command lines. Grade: setup.
 
 use super::hosts::Hosts;
 use super::job::{self, Job, Nodes};
@@ -17,7 +17,7 @@ pub struct Where<'a> {
     pub command: &'a Path,
     /// Folder of the component links; `None`: Open MPI finds the components by itself.
     pub components: Option<&'a Path>,
-    /// The same for the build without events, if the cost of events is measured.
+    /// Folder of the component links of the build without events, if the cost of events is measured.
     pub without_events: Option<&'a Path>,
     /// Folder for the files of a run.
     pub reports: &'a Path,
@@ -55,7 +55,7 @@ impl Where<'_> {
         }
     }
 
-    /// Returns what the numbers depend on, as name and value: kernel, processor, versions.
+    /// Returns the environment on which the numbers depend, as names and values: kernel, processor, versions.
     pub(crate) fn environment(&self, nodes: &dyn Nodes) -> Result<Vec<(String, String)>> {
         let facts = [
             ("Kernel", "uname -sr"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two processors for two processes that measure: those that mpirun gives to two ranks of a machine. Without them
+//! Chooses processors for two processes that measure: the two that mpirun gives to two ranks of a machine. Without them
 //! programs that do not bind themselves would move, and at times share a processor. Called by the bench, on the machine
 //! that measures. Grade: setup. Tests: below.
 

@@ -8,7 +8,7 @@ use super::job::Job;
 pub(crate) struct Sides {
     /// Command line of the server; for the client the server's host is added.
     pub(crate) line: String,
-    /// Commands of the shell before, on either host, and after.
+    /// Shell commands to run before on either host, and after.
     pub(crate) before: String,
     pub(crate) after: &'static str,
     pub(crate) env: Vec<(String, String)>,
@@ -18,9 +18,9 @@ pub(crate) struct Sides {
 
 impl Sides {
     /// Returns the job that starts the server, waits until it listens, and runs the client; each on a processor of its
-    /// own if two are given. The client's output is standard output; if the client failed, the server's follows it.
-    /// Otherwise the server's is standard error: in a run both ways perftest's client adds the server's values. A
-    /// server in the background gets no interrupt from the keyboard, so the script ends it.
+    /// own if two are given. Standard output has the client's output, and behind it the server's if the client failed.
+    /// Otherwise the server's goes to standard error: in a bidirectional run perftest's client reports the server's
+    /// values, too. A server in the background gets no interrupt from the keyboard, so the script ends it.
     pub(crate) fn on_one_node(&self, processors: Option<[usize; 2]>) -> Job {
         let Self { line, before, after, env, port } = self;
         let on = |side: usize| processors.map_or(String::new(), |pair| format!("taskset -c {} ", pair[side]));
@@ -62,7 +62,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_client_learns_where_the_server_is_and_what_the_server_says_is_known() {
+    fn the_client_gets_the_servers_address_and_its_failure_has_the_servers_output() {
         let (_listener, port) = listener();
         let file = std::env::temp_dir().join(format!("ibex-bench-sides-{}", std::process::id()));
         let run = |status: u32| {

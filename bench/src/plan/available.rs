@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes a plan without the tests and transports that this machine, or both hosts, cannot measure, and names them; also
+//! Makes a plan without the tests and transports that this machine, or both hosts, cannot measure. Names these, and
 //! those that a first table leaves out. A missing test or transport is an error if the user has asked for it by name.
 //! Called by `ibex bench` and `cargo xtask bench`. Grade: setup. Tests: below.
 
@@ -54,7 +54,7 @@ fn left_out_of_first_table(kind: Kind, plan: &Plan, wanted: &Wanted) -> Option<S
     (!parts.is_empty() && !wanted.full).then(|| format!("Left out, and measured with --full: {}.", parts.join("; ")))
 }
 
-/// Returns why a transport that is there is not measured unless it is asked for.
+/// Returns why an installed transport is measured only if the user asks for it.
 fn unfit(transport: Transport, kind: Kind, open_mpi: &OpenMpi) -> Option<&'static str> {
     // Debian 12's libfabric, of the time of 4.1, has no connections without rdma_cm either, and its datagrams crash.
     (transport.is_ofi() && kind == Kind::SoftHca && open_mpi.major() < 5)
@@ -142,7 +142,7 @@ impl OpenMpi {
         Ok(Self { listing: String::from_utf8_lossy(&info.stdout).into_owned() })
     }
 
-    /// Whether it has a component whose line begins so: `mca:btl:tcp:`.
+    /// Whether it has a component whose line begins with `component`: `mca:btl:tcp:`.
     fn has(&self, component: &str) -> bool {
         self.listing.lines().any(|line| line.starts_with(component))
     }
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_there_is_left_out_and_said() {
+    fn missing_tests_and_transports_are_left_out_and_reported() {
         let plan = plan(&Wanted { full: true, ..Wanted::default() }, &["ib_send_lat"]).unwrap();
         let names: Vec<&str> = plan.transports.iter().map(|transport| transport.name()).collect();
         assert_eq!(names, ["ibex", "ibex-btl", "raw", "ucx", "tcp"]);
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_asked_for_by_name_is_not_left_out() {
+    fn a_test_or_transport_asked_for_by_name_is_not_left_out() {
         let refused = |wanted: &Wanted| plan(wanted, &[]).unwrap_err().to_string();
         assert!(refused(&wanted(&[Transport::Raw], &[])).contains("perftest"));
         assert!(refused(&wanted(&[Transport::Ibex], &["instructions"])).contains("valgrind"));
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_by_name_leaves_nothing_out() {
+    fn a_plan_of_named_tests_reports_nothing_as_left_out() {
         let named = Wanted { tests: vec!["latency".to_owned()], sizes: vec![8], ..Wanted::default() };
         assert!(!said(&named).contains("tests") && !said(&named).contains("sizes"), "{}", said(&named));
         assert!(said(&named).contains("transports"));

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The plan of a bench: tests, rounds, sizes. A machine's speed drifts, so everything is measured in several rounds,
 //! and within a round all transports take turns at each size of each group of tests. With `--full`, latencies, which
-//! are short and judged closely, may have more rounds than the rest; without, there are as many rounds as fit in four
-//! minutes.
+//! are short and judged closely, may have more rounds than the rest; without, as many rounds as fit in four minutes.
 //!
 //! [`round`] has the steps of a round; [`wanted`] makes the plan from the user's options, [`available`] leaves out what
 //! is missing. Carried out by [`crate::run`]. Grade: setup. Tests: in each file.
@@ -24,7 +23,7 @@ pub struct Plan {
     pub(crate) transports: Vec<Transport>,
     /// Message sizes, ascending; if none, each test has those of a first table.
     pub(crate) sizes: Vec<u64>,
-    /// Number of rounds of latencies, at least that of the rest.
+    /// Number of rounds of latencies: at least as many as of the rest.
     pub(crate) rounds: usize,
     rounds_of_the_rest: usize,
     rounds_of_instructions: usize,
@@ -43,16 +42,16 @@ pub(crate) struct LeftOut {
     pub(crate) reason: String,
 }
 
-/// Rounds of a first table, if there is time.
+/// Most rounds of a first table, if there is time.
 const MOST_ROUNDS: usize = 5;
 
-/// Rounds of a first table however long they take: fewer would not show how far they differ.
+/// Fewest rounds of a first table, however long they take: fewer would not show how far they differ.
 const LEAST_ROUNDS: usize = 3;
 
 /// Time by which the last round of a first table has to end.
 const TIME_OF_ROUNDS: Duration = Duration::from_mins(3);
 
-/// Time after which nothing is begun; the time between is for unsteady values.
+/// Time after which nothing is begun. After the rounds, the time until then is for unsteady values.
 const TIME_OF_ALL: Duration = Duration::from_secs(225);
 
 /// Enough to see that the counts repeat.
@@ -94,7 +93,7 @@ impl Plan {
         Self { rounds, rounds_of_the_rest: rounds, rounds_of_instructions, is_short: false, ..plan }
     }
 
-    /// Whether another round follows `done` rounds, which took `passed`; of a first table only if it would end in time.
+    /// Whether another round follows `done` rounds, which took `passed`; in a first table, only if it will end in time.
     pub(crate) fn has_another_round(&self, done: usize, passed: Duration) -> bool {
         let has_time = || done < LEAST_ROUNDS || passed + passed / done as u32 <= TIME_OF_ROUNDS;
         done < self.rounds && (!self.is_short || has_time())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The steps of a round of a plan, in order, and the values that each yields. Transports take turns at each size, and
-//! each is first in its turn, so that other work of the machine affects all. Called by [`crate::run`]. Tests: below.
+//! The steps of a round of a plan, in order, and the values that each yields. At each size the transports take turns,
+//! and the order rotates, so that other work of the machine affects all alike. Called by [`crate::run`]. Tests: below.
 
 use super::Plan;
 use crate::catalogue::{By, Calls, Kind, RAW, RawProgram, Test, Transport, transport};
@@ -12,7 +12,7 @@ pub(crate) struct Step {
     pub(crate) start: Start,
     /// Column of its values.
     pub(crate) transport: Transport,
-    /// Tables of its values; none if it belongs to all.
+    /// Tests whose tables get its values; none: the tables of all tests do.
     pub(crate) tests: Vec<&'static str>,
     /// Name of the row, and size, of each value.
     pub(crate) values: Vec<(&'static str, u64)>,
@@ -133,7 +133,7 @@ impl Plan {
         let first = tests[0];
         let mut transports = self.transports.clone();
         if !transports.is_empty() {
-            // The first may be at an advantage, so each is first in its turn.
+            // The first may be at an advantage, so each comes first once.
             let turn = round % transports.len();
             transports.rotate_left(turn);
         }
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unsteady_alone_is_measured_again() {
+    fn only_unsteady_values_are_measured_again() {
         let plan = plan(Kind::SoftHca);
         let again = plan.again(|name, transport, bytes| {
             (name, transport, bytes) == ("put_latency", Transport::Ucx, 64)
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn what_events_cost_is_measured_the_six_ways_in_turns() {
+    fn the_cost_of_events_is_measured_in_the_six_ways_in_turn() {
         let tests = ["latency", "instructions"].into_iter().filter_map(crate::catalogue::test).collect();
         let plan = Plan::of_events(Kind::SoftHca, true, tests);
         let ways = |round, counted: bool| -> Vec<&str> {

@@ -72,7 +72,7 @@ impl Plan {
     /// Makes the plan for these options.
     ///
     /// # Errors
-    /// Such a device does not have one of the tests.
+    /// A test is not possible on such a device.
     pub fn chosen(kind: Kind, wanted: &Wanted) -> Result<Self> {
         let mut plan = if wanted.events {
             Self::of_events(kind, wanted.full, tests_of_events(kind, &wanted.tests)?)

@@ -14,10 +14,10 @@ use std::collections::BTreeMap;
 pub(crate) struct Profile {
     /// Instructions of each object, by file name.
     pub(crate) objects: BTreeMap<String, u64>,
-    /// Of those, the instructions of an object (the first name) that were called by another (the second).
+    /// The part of an object's instructions (the first name) that it executed for another object (the second name).
     pub(crate) on_behalf: BTreeMap<(String, String), u64>,
-    /// Number of calls of each function from places that the program passed while callgrind counted. If it passed such
-    /// a place before, too, callgrind counts that as well, so only 0 is exact.
+    /// Upper bound of the calls of each function; only 0 is exact. callgrind counts the calls from each place that the
+    /// program has passed while counting was on, the earlier ones included.
     pub(super) calls: BTreeMap<String, u64>,
 }
 

@@ -9,13 +9,13 @@ use serde::{Deserialize, Serialize};
 pub struct Counts {
     /// Number of events that the transport raised.
     pub raised: u64,
-    /// Of these, those that a tool got.
+    /// Number of these that a tool got.
     pub delivered: u64,
-    /// Of these, those for which there was no room.
+    /// Number of these for which there was no room.
     pub dropped: u64,
-    /// Of these, those that came after their tool had gone.
+    /// Number of these that came after their tool had gone.
     pub late: u64,
-    /// Number of lost events of which the tool was told.
+    /// Number of lost events that were reported to the tool.
     pub told: u64,
 }
 
@@ -48,7 +48,7 @@ impl Counts {
         self.told += other.told;
     }
 
-    /// Whether each event was delivered or lost, and the tool was told of each loss.
+    /// Whether each event was delivered or lost, and each loss was reported to the tool.
     #[must_use]
     pub fn add_up(self) -> bool {
         self.raised == self.delivered + self.dropped + self.late && self.told == self.dropped + self.late

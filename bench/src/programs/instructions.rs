@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Instructions per message: runs `ibex_mpi_instructions` over a transport with one rank under callgrind, and separates
-//! the adapter's instructions from those of everything above it. Those that the adapter has other libraries execute
-//! (`memcpy`) are the adapter's. The two ranks take turns, so no poll is in vain and the counts repeat (see the
-//! program). Called by [`crate::run`]. Grade: setup. Tests: below.
+//! the adapter's instructions from those of everything above it. If the adapter calls other libraries (`memcpy`), their
+//! instructions count as the adapter's. The two ranks alternate, so each poll finds something, and the counts repeat
+//! (see the program). Called by [`crate::run`]. Grade: setup. Tests: below.
 
 use super::callgrind::Profile;
 use super::event_counts::Counts;
@@ -41,19 +41,19 @@ const MESSAGES: u64 = 1000;
 /// Number of messages before them (`MESSAGES_BEFORE` of the program).
 const MESSAGES_BEFORE: u64 = 500;
 
-/// Each rank sends and receives so many.
+/// Number of ranks; each sends and receives [`MESSAGES`].
 const RANKS: u64 = 2;
 
 const PROGRAM: &str = "ibex_mpi_instructions";
 
 const PROGRAM_NAME: &str = "the program";
 
-/// Name of the instructions that the adapter has other libraries execute.
+/// Name of the instructions of other libraries that the adapter calls.
 const CALLED_BY_ADAPTER: &str = "called by it";
 
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct OfObject {
-    /// File name, without what follows `.so`.
+    /// File name up to `.so`.
     pub(crate) object: String,
     pub(crate) adapter: bool,
     pub(crate) per_message: f64,
@@ -62,7 +62,7 @@ pub(crate) struct OfObject {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Counted {
     pub(crate) objects: Vec<OfObject>,
-    /// Number of events raised, if a tool counted them, with those of the start of the job: a few in thousands.
+    /// Number of events raised, if a tool counted them. Includes the events of the job's start: a few per thousand.
     pub(crate) events: f64,
     /// Upper bound of allocations of memory.
     pub(crate) allocations: f64,
@@ -143,14 +143,14 @@ pub(crate) fn repeats(count: f64, other: f64) -> bool {
     (count - other).abs() <= 0.01 * other
 }
 
-/// Moves the instructions that objects executed for the adapter into an entry of the adapter's.
+/// Subtracts the instructions that objects executed for the adapter, and adds them as an entry of the adapter's own.
 fn of_objects(profile: &Profile) -> Vec<OfObject> {
     let mut counts = profile.objects.clone();
     let mut for_adapter = 0;
     for ((called, caller), count) in &profile.on_behalf {
         if is_adapter(object_name(caller)) && !is_adapter(object_name(called)) {
             let own = counts.entry(called.clone()).or_default();
-            // Nested calls are counted at every level; no object did more for others than it did.
+            // callgrind counts nested calls at every level, but an object cannot do more for others than in all.
             let moved = (*count).min(*own);
             *own -= moved;
             for_adapter += moved;
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_adapter_has_others_do_is_the_adapters() {
+    fn instructions_that_other_libraries_execute_for_the_adapter_count_as_the_adapters() {
         let named = |names: [&str; 2]| names.map(str::to_owned).into();
         let profile = Profile {
             objects: [("libsofthca.so", 500_000), ("libc.so.6", 184_000), ("libibex.so", 429_000)]
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn the_instructions_of_the_adapter_and_of_the_program_are_told_from_the_rest() {
+    fn instructions_are_split_among_the_adapter_the_program_and_the_rest() {
         let objects =
             [("libsofthca.so", 1_500_000), ("mca_pml_ob1.so", 600_000), (PROGRAM, 22_000), ("libc.so.6", 180_000)]
                 .map(|(file, count)| of_object(file, count));

@@ -31,7 +31,7 @@ pub(crate) struct Measurement {
 #[derive(Deserialize)]
 struct Line {
     test: String,
-    /// If one program measures several.
+    /// Given if the program measures several.
     transport: Option<String>,
     bytes: u64,
     unit: String,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! MPI between two ranks, on one node or two: the command line for a transport, and the output of `ibex_mpi_bench`.
-//! `--mca btl` and `--mca osc` leave a message one transport: a message that it cannot carry fails. Called by
+//! `--mca btl` and `--mca osc` permit a single transport, so a message that it cannot carry fails. Called by
 //! [`crate::run`]. Grade: setup. Tests: below.
 
 use super::{Line, Measurement};
@@ -20,7 +20,7 @@ pub(crate) fn command(place: Where, transport: Transport, tests: &[&Test], sizes
     Ok(words)
 }
 
-/// Returns `mpirun` and its parameters, without ranks: one transport for a message, and no other.
+/// Returns `mpirun` and the parameters that permit a message a single transport, without the ranks.
 pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> {
     let mut words = vec!["mpirun".to_owned()];
     if let Some(hosts) = place.hosts {
@@ -34,7 +34,7 @@ pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> 
         words.extend(exported.into_iter().flat_map(|(name, _)| ["-x".to_owned(), name]));
     }
     if place.kind == Kind::SoftRoce {
-        // As perftest's processes.
+        // perftest's processes are not bound either.
         words.extend(["--bind-to", "none"].map(str::to_owned));
     }
     let mut parameter = |name: &str, value: &str| words.extend(["--mca".to_owned(), name.to_owned(), value.to_owned()]);
@@ -52,7 +52,7 @@ pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> 
             if transport == Transport::Buffered {
                 parameter("btl_ibex_event_buffered", "1");
             }
-            // The ranks alone: the tool does not watch mpirun.
+            // For the ranks alone: the tool does not watch mpirun.
             if let Some(tool) = tool(place, transport) {
                 let way = transport.way_of_every_event().map_or_else(String::new, |way| format!(";EVERY_EVENT={way}"));
                 parameter("mca_base_env_list", &format!("LD_PRELOAD={}{way}", tool.display()));
@@ -62,7 +62,7 @@ pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> 
             parameter("pml", "ob1");
             parameter("btl", "self,openib");
             parameter("btl_openib_if_include", place.device);
-            // Else openib leaves InfiniBand to UCX, and remarks that it does not know the device.
+            // Otherwise openib leaves InfiniBand to UCX, and warns that it does not know the device.
             parameter("btl_openib_allow_ib", "1");
             parameter("btl_openib_warn_no_device_params_found", "0");
             parameter("osc", "rdma");
@@ -163,8 +163,8 @@ pub(crate) fn environment(place: Where, transport: Transport) -> Vec<(String, St
     variables
 }
 
-/// Returns the variables that leave UCX one way: this device over reliable connections, which it makes with datagrams.
-/// On an adapter it may use more than verbs, as by default.
+/// Returns the variables that restrict UCX to this device and to reliable connections, which it makes with datagrams.
+/// On a real adapter it may use more than verbs, as by default.
 pub(crate) fn ucx_environment(place: Where) -> Vec<(String, String)> {
     let transports = if place.kind == Kind::Adapter { "rc,ud,self" } else { "rc_verbs,ud_verbs,self" };
     let variable = |name: &str, value: &str| (name.to_owned(), value.to_owned());
@@ -175,8 +175,8 @@ pub(crate) fn ucx_environment(place: Where) -> Vec<(String, String)> {
     ]
 }
 
-/// Returns the variables that leave libfabric one way: this device, by verbs. Without `rdma_cm`, as on emulated
-/// adapters, it uses datagrams.
+/// Returns the variables that restrict libfabric to this device, by verbs. Without `rdma_cm`, as on emulated adapters,
+/// it uses datagrams.
 fn ofi_environment(place: Where) -> [(String, String); 2] {
     [("FI_PROVIDER", "verbs"), ("FI_VERBS_DEVICE_NAME", place.device)].map(|(name, value)| (name.into(), value.into()))
 }
@@ -244,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn between_two_hosts_each_has_a_rank_and_they_know_what_ucx_is_told() {
+    fn two_hosts_have_a_rank_each_and_both_get_ucxs_variables() {
         let hosts = Hosts::by_ssh(["a", "b"].map(str::to_owned));
         let on = |transport| line(Where { hosts: Some(&hosts), interface: "10.0.0.0/24", ..place() }, transport);
         assert!(on(Transport::Ibex).contains("--host a:1,b:1") && !on(Transport::Ibex).contains("-x"));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn the_tool_is_told_how_to_listen_and_is_there_over_either_component() {
+    fn the_tool_gets_its_mode_over_either_component() {
         let [plain, ways @ ..] = transport::EVENTS_OF_MATCHING;
         assert!(!line(place(), plain).contains("LD_PRELOAD"));
         let told = ["elsewhere", "watched", "peruse", "mpi_t", "buffered", "delivered", "nothing", "nothing"];

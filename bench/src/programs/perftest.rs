@@ -29,8 +29,8 @@ pub(crate) fn iterations(reads: Reads, bytes: u64, kind: Kind) -> u32 {
     (bytes_in_all / bytes.max(1)).clamp(least, most) as u32
 }
 
-/// Whether perftest failed to measure the clock of the processor, which it tries at the end of each run for a fifth of
-/// a second, and cannot on a busy machine. With `-F` it goes on, and prints nonsense.
+/// Whether perftest failed to measure the processor's clock. It tries that for a fifth of a second at the end of each
+/// run, and fails on a busy machine. With `-F` it goes on, and prints nonsense.
 pub(crate) fn was_disturbed(outcome: &Outcome) -> bool {
     [&outcome.stdout, &outcome.stderr].into_iter().any(|text| text.contains(NO_CLOCK))
 }
@@ -75,7 +75,7 @@ fn messages_per_microsecond(bytes: u64, average: f64, rate: f64) -> f64 {
 /// `#bytes` and `#iterations` come first and have no unit.
 const COLUMNS_WITHOUT_UNIT: usize = 2;
 
-/// Of the tools whose MB is 2^20 bytes.
+/// For programs whose MB is 2^20 bytes.
 pub(crate) const MEGABYTES_OF_PERFTEST: f64 = 1.048576;
 
 fn table(output: &str) -> Result<(&str, &str)> {
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_rate_and_the_average_that_which_has_more_digits_gives_what_the_program_is_read_for() {
+    fn the_value_is_read_from_the_rate_or_the_average_whichever_has_more_digits() {
         for (what, output, reads, bytes, expected) in [
             ("the third of the latencies", SEND_LAT, Reads::TypicalLatency, 8, 76.31),
             ("a small bandwidth, from the rate", WRITE_BW, Reads::Bandwidth, 8, 0.007955 * 8.0),

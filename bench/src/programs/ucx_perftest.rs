@@ -11,7 +11,7 @@ use crate::nodes::hosts::quoted;
 use crate::nodes::{Sides, Where};
 use anyhow::{Context, Result, bail};
 
-/// Option by which a `ucx_perftest` that is built with MPI does without; others refuse it.
+/// Option that keeps a `ucx_perftest` built with MPI from using it. One built without MPI refuses the option.
 const WITHOUT_MPI: &str = "$(ucx_perftest -h 2>&1 | grep -q -e '-P <' && echo -P 0)";
 
 /// Returns the two sides of a test, `times` as long as at first. They read the same batch of one run, which the shell
@@ -82,7 +82,7 @@ message_rate,20000,0.102,0.398,0.398,19.19,19.19,2514797,2514790
     }
 
     #[test]
-    fn each_run_gives_what_its_test_reads() {
+    fn each_run_gives_the_values_that_its_test_reads() {
         let runs = [("latency", 8), ("bandwidth", 65536), ("message_rate", 8)];
         let values: Vec<f64> = runs.iter().map(|(name, bytes)| found(OUTPUT, name, *bytes).unwrap().value).collect();
         assert_eq!(values, [0.349, 17000.0 * MEGABYTES_OF_PERFTEST, 2_514_790.0]);

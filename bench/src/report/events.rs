@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The part of a report that `--events` adds: the cost of events, as ratios to a build without them. The six ways
 //! ([`transport::EVENTS`]) take turns. A ratio compares two values of one round, which are seconds apart, so slower
-//! changes of the machine cancel. The report has the median over the rounds, and an interval of the true ratio with a
-//! probability of some 93 %: from eight rounds on from the second least to the second greatest, of five from the least
-//! to the greatest. Instructions, allocations and counts of events are exact. For the matching events, over the PML,
-//! the report has only instructions ([`transport::EVENTS_OF_MATCHING`]). Called by [`super`]; read by [`crate::text`]
-//! and by the thresholds of `cargo xtask bench`. Grade: setup. Tests: below.
+//! changes of the machine cancel. The report has the median over the rounds, and an interval that contains the true
+//! ratio with a probability of some 93 %: for five rounds from the least to the greatest, for eight or more from the
+//! second least to the second greatest. Instructions, allocations and counts of events are exact. For the matching
+//! events, over the PML, the report has only instructions ([`transport::EVENTS_OF_MATCHING`]). Called by [`super`];
+//! read by [`crate::text`] and by the thresholds of `cargo xtask bench`. Grade: setup. Tests: below.
 
 use crate::catalogue::{self, Metric, Transport, transport};
 use crate::numbers::{quantile, rounded};
@@ -21,7 +21,7 @@ const BASE: Transport = transport::EVENTS[0];
 /// The part of `report.json` about events.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Cost {
-    /// Each value over that of the build without events.
+    /// Each value, divided by that of the build without events.
     pub ratios: Vec<Ratio>,
     /// Counts for one 8-byte message, sent and received.
     pub messages: Vec<Message>,
@@ -102,7 +102,7 @@ impl Message {
 
 const LARGE: u64 = 64 << 10;
 
-/// Number of rounds from which on the outermost ratios are left out.
+/// With this many rounds or more, the outermost ratios are left out.
 const MANY_ROUNDS: usize = 8;
 
 /// A ratio over all rounds.
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_exact_and_what_has_nothing_to_be_compared_with_has_no_ratio() {
+    fn exact_values_and_values_without_a_counterpart_have_no_ratio() {
         let exact = rounds("instructions", Transport::Callbacks, 8, &[2.0, 2.0]);
         assert!(ratios(&exact, BASE).is_empty());
         assert!(ratios(&[measured("latency", Transport::Callbacks, 8, 1.0)], BASE).is_empty());
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_latency_more_is_slower_and_of_a_bandwidth_less() {
+    fn a_greater_latency_and_a_smaller_bandwidth_are_slower() {
         let slowdown = |test| ratios(&rounds(test, Transport::Callbacks, 8, &[0.5, 2.0, 4.0]), BASE)[0].slowdown();
         assert_eq!((slowdown("latency"), slowdown("bandwidth")), ((0.5, 4.0), (0.25, 2.0)));
     }

@@ -30,7 +30,7 @@ pub struct Report {
     pub(crate) rows: Vec<Row>,
     /// Instructions of a message by object; empty if they were not counted.
     pub(crate) instructions: Vec<Part>,
-    /// What the numbers depend on, as name and value: kernel, processor, versions.
+    /// The environment on which the numbers depend, as names and values: kernel, processor, versions.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) environment: Vec<(String, String)>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -75,10 +75,10 @@ pub struct Row {
     pub value: f64,
     /// Interquartile range over the rounds.
     pub spread: f64,
-    /// Whether the rounds lie too far apart to say anything, also after another measurement.
+    /// Whether the rounds lie too far apart to say anything, even after the value was measured again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsteady: bool,
-    /// This value over the raw one of the same test and size, if there is one.
+    /// This value, divided by the raw one of the same test and size, if there is one.
     pub(crate) ratio_to_raw: Option<f64>,
 }
 
@@ -147,7 +147,7 @@ impl Report {
         self.failures.iter().filter(move |failure| failure.missing && failure.tests.iter().any(|name| name == test))
     }
 
-    /// Returns the sizes with which a test was to be measured, ascending.
+    /// Returns the sizes that the plan had for a test, ascending.
     #[must_use]
     pub fn sizes(&self, test: &str) -> Vec<u64> {
         let mut sizes: Vec<u64> = self.rows.iter().filter(|row| row.test == test).map(|row| row.bytes).collect();
@@ -159,7 +159,7 @@ impl Report {
         sizes
     }
 
-    /// Returns the transports over which a test was to be measured, in the order of tables.
+    /// Returns the transports that the plan had for a test, in the order of tables.
     pub(crate) fn transports(&self, test: &str) -> Vec<Transport> {
         let measured = |name: &str| self.rows.iter().any(|row| row.test == test && row.transport == name);
         let failed = |name: &str| self.failed(test).any(|failure| failure.transport == name);
@@ -187,7 +187,7 @@ pub(crate) fn saved(folder: &Path, name: &str, text: &str) -> Result<PathBuf> {
     Ok(path)
 }
 
-/// Returns the instructions of a message of 8 B by object, over each transport, the largest part of a transport first.
+/// Returns the instructions of an 8-byte message by transport and object, the largest number of a transport first.
 fn parts(counted: &BTreeMap<Count, Counted>) -> Vec<Part> {
     let mut parts: Vec<Part> = Vec::new();
     for (count, counted) in counted {

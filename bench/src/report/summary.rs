@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn what_could_not_be_measured_keeps_its_column_and_its_line_and_another_round_makes_up_for_a_busy_one() {
+    fn a_missing_value_keeps_its_column_and_row_and_another_round_replaces_a_busy_one() {
         let measurements = [measured("latency", Transport::Ibex, 8, 2.0)];
         let mut report = summary("latency", &measurements);
         assert!(report.is_complete());

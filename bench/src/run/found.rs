@@ -17,12 +17,12 @@ pub(crate) struct Found {
     pub(crate) again: usize,
     /// In the order of measurement.
     pub(crate) measured: Vec<Measurement>,
-    /// Instructions by object, of the last time that each was counted.
+    /// The last count of each: its instructions by object.
     pub(crate) instructions: BTreeMap<Count, Counted>,
     /// Counts of events in all runs with a tool that counts them, by the transport's name.
     pub(crate) events: BTreeMap<&'static str, Counts>,
     pub(crate) failures: Vec<Failure>,
-    /// Length, in multiples of the first one, that each program without MPI needs: found in its first round.
+    /// Length that each program without MPI needs, in multiples of its first length; found in its first round.
     pub(crate) lengths: BTreeMap<(&'static str, u64), u32>,
 }
 
@@ -58,15 +58,15 @@ impl Found {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Failure {
     pub(crate) transport: String,
-    /// Tests of its values; of a raw program, those that are compared with it.
+    /// Tests of its values; for a raw program, the tests that are compared with it.
     pub(crate) tests: Vec<String>,
     /// Name of the row, and size, of each value.
     pub(crate) values: Vec<(String, u64)>,
     pub(crate) round: usize,
     /// The failure, with the program's output.
     pub(crate) reason: String,
-    /// Whether only the machine was too busy: another round makes up for it.
+    /// Whether the only cause was a busy machine, so that another round makes up for it.
     pub(crate) busy: bool,
-    /// Whether a value of it was measured in no other round either.
+    /// Whether no other round measured one of its values either.
     pub(crate) missing: bool,
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Carries out a plan, round by round. A failure is noted, and the rest goes on: a bench of minutes is not worth less
-//! for one value. A program that failed after a long time is not started again in later rounds. Values whose rounds lie
+//! Carries out a plan, round by round. A failure is noted, and the rest goes on: the other values of a long bench are
+//! still valid. A program that failed after a long time is not started again in later rounds. Values whose rounds lie
 //! far apart are measured again. `mpi` and `without_mpi` do one step, by a `runner`; [`found`] has the results. Called
 //! by the bench. Grade: setup. Single-threaded, but for the progress bar's own clock. Tests: below.
 
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_is_written_down_with_its_reason_and_the_rest_is_measured() {
+    fn a_failure_is_noted_with_its_reason_and_the_rest_is_measured() {
         let failed = |line: &str| line.contains("self,tcp").then(|| ended(1, "", "no route"));
         let found = found(&[Transport::Ibex, Transport::Tcp, Transport::Raw], failed);
         assert_eq!((found.measured.len(), found.rounds), (4, 2), "two rounds of two transports: {found:?}");
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_unsteady_is_measured_again_as_often_as_before_and_the_rest_is_not() {
+    fn unsteady_values_are_measured_again_as_often_as_before_and_others_are_not() {
         let runs = Cell::new(0.0);
         let unsteady = |line: &str| {
             line.contains("self,tcp").then(|| {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_can_be_run_any_more_the_bench_ends() {
+    fn the_bench_ends_when_nothing_can_be_run_any_more() {
         let gone = Where { device: "gone", ..place() };
         let error = run(&Made(|_: &str| None), gone, &plan(&[Transport::Ibex], &[8])).unwrap_err();
         assert!(format!("{error:#}").contains("the machine is gone"), "{error:#}");

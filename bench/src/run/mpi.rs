@@ -80,8 +80,8 @@ pub(super) fn small_buffer(runner: &Runner, found: &mut Found) -> Result<()> {
 /// Most counts of instructions in a round.
 const COUNTS: usize = 3;
 
-/// Counts, and counts again if the number is not that of the round before: then a rank had to wait. The number of
-/// events that a tool gets depends on time, so its counts may vary.
+/// Counts, and counts again if the number differs from the previous round's, because then a rank had to wait. With a
+/// tool the counts may vary, because the number of events that it gets depends on time.
 pub(super) fn instructions(runner: &Runner, what: Count, is_of_events: bool, found: &mut Found) -> Result<()> {
     let transport = what.transport;
     let named = || format!("counting the instructions of MPI over {} failed", transport.name());

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs the programs without MPI: perftest, `ucx_perftest`, the host's memory; the first two until a row of twice the
-//! length has the same value, because caches, windows and clocks are filling at first. The rule is that of
+//! Runs the programs without MPI: perftest, `ucx_perftest`, the host's memory. The first two are repeated with twice
+//! the length until the value stays the same, because caches, windows and clocks have to warm up. The rule is that of
 //! `benches/mpi/ibex_mpi_bench.c`. Called by [`super`]. Grade: setup. Tests: `run/mod.rs`, and below.
 
 use super::found::Found;
@@ -26,10 +26,10 @@ impl std::error::Error for Busy {}
 /// Most runs of a program of perftest for one value.
 pub(super) const TRIES: usize = 6;
 
-/// No length is doubled after this time, most of which is that of starts.
+/// No length is doubled after this time; most of it goes into starting programs.
 const PATIENCE: Duration = Duration::from_secs(4);
 
-/// Longest length of a row, in multiples of the first: a power of two.
+/// Greatest length of a row, in multiples of the first: a power of two.
 const LONGEST: u32 = 16;
 
 /// A row is long enough if doubling it changes its median by less than this share.
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_measured_ends_the_row() {
+    fn a_failed_measurement_ends_the_row() {
         let fails = |times| if times > 1 { bail!("gone") } else { Ok(1.0) };
         assert!(until_settled(fails, |value| *value, || true).is_err());
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cost of events: the latency of a message of no bytes, built without events, without a tool, and with a tool
+//! The cost of events: the latency of an empty message over ibex built without events, without a tool, and with a tool
 //! whose callbacks do nothing; and the instructions of a message of 8 bytes, which are exact. A latency is the median
 //! of many messages; the study has the distribution over the rounds. Called by [`super`]. Grade: setup. Tests: below.
 
@@ -34,9 +34,9 @@ pub(super) struct Cost {
 pub(super) struct Row {
     pub(super) face: &'static str,
     pub(super) way: &'static str,
-    /// Half a round trip of a message of no bytes, microseconds.
+    /// Half a round trip of an empty message, microseconds.
     pub(super) latency: Distribution,
-    /// Median over that of the first way of the face.
+    /// Median, divided by that of the face's first way.
     pub(super) over_first: Option<f64>,
     /// Instructions of an `MPI_Send` and an `MPI_Recv` of 8 bytes, without the adapter's.
     pub(super) instructions: Option<f64>,

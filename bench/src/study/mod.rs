@@ -2,12 +2,12 @@
 //! The experiments of the specifications' papers, repeated on ibex: the cost of events, the times of a message, the
 //! queues of the matching, and whether planted faults are found.
 //!
-//! An experiment compares `ways` of listening to events: `cost` with an empty message and `sizes` with messages of all
-//! sizes (Keller et al. 2006, table 2 and figure 2), `run_times` with whole programs and `rma_threads` with puts and
-//! gets of threads (Hermanns et al. 2019, figures 1 and 2). `application` records programs with `ibex trace` and
-//! summarises their traces (section 5.2.2); `planted` compares planted faults with the result of `ibex explain
-//! --waits`. Reads traces, so it is a feature of its own, which `ibex bench` has. Called by `ibex bench --study`.
-//! Grade: setup. Tests: in each file; with a device, hw-tests/tests/device/command.rs.
+//! Four experiments compare `ways` of listening to events: `cost` by an empty message and `sizes` by messages of all
+//! sizes (Keller et al. 2006, table 2 and figure 2), `run_times` by whole programs and `rma_threads` by puts and gets
+//! of threads (Hermanns et al. 2019, figures 1 and 2). `application` records programs with `ibex trace` and summarises
+//! their traces (section 5.2.2); `planted` compares planted faults with the result of `ibex explain --waits`. Reads
+//! traces, so it is a feature of its own, which `ibex bench` has. Called by `ibex bench --study`. Grade: setup. Tests:
+//! in each file; with a device, hw-tests/tests/device/command.rs.
 
 mod application;
 mod cost;
@@ -37,13 +37,13 @@ use sizes::Sizes;
 /// Extent of a study.
 #[derive(Clone, Copy, Debug)]
 pub struct Extent {
-    /// Rounds of messages each way, in turns.
+    /// Rounds of messages for each way; the ways take turns.
     rounds: usize,
     /// Time of a size.
     seconds_of_size: f64,
-    /// Runs of a whole program each way.
+    /// Runs of a whole program for each way.
     program_rounds: usize,
-    /// Orders of the matrices of the HPC Challenge when it is timed, and when it is recorded.
+    /// Orders of the matrices of the HPC Challenge: when it is timed, and when it is recorded.
     orders: [u32; 2],
     steps: u32,
     rma_threads: rma_threads::Extent,

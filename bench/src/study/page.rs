@@ -118,7 +118,7 @@ fn run_times(all: &[RunTimes]) -> String {
     page
 }
 
-/// Shows the most threads by size, and the least size by threads, as far as these differ.
+/// Shows rates by size with the most threads, and by threads with the smallest size, if there are several.
 fn rma_threads(of: &RmaThreads) -> String {
     let mut page = format!(
         "\n### Puts and gets of threads\n\nThousand operations a second, of all threads of rank 0 in the memory of rank 1, \
@@ -306,7 +306,7 @@ mod tests {
         }
     }
 
-    /// Values of so many rounds in two ways, the second slower by a half.
+    /// Values of `rounds` rounds in two ways, the second slower by a half.
     fn ways(value: f64, rounds: usize) -> Vec<InWay> {
         let of = |factor: f64| Distribution::of(vec![value * factor; rounds]).unwrap();
         vec![
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn what_ways_give_is_beside_each_other_with_its_ratio() {
+    fn a_table_has_the_values_of_all_ways_with_their_ratios() {
         let row = |test, bytes| sizes::Row { test, unit: "us", bytes, ways: ways(2.0, 3) };
         let page = by_size(&Sizes { rounds: 3, rows: vec![row("latency", 0), row("latency", 65536)] });
         assert!(

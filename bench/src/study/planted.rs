@@ -1,21 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Faults of known rank and duration that the proxy application is told to have (examples/halo.c), and whether `ibex
-//! explain --waits` finds them. A fault is found if, among the longest waits of its kind in the report, there is one
-//! for an application's message with the right rank at the right end and the right duration. Called by [`super`].
-//! Grade: setup. Tests: below.
+//! Gives the proxy application (examples/halo.c) faults of known rank and duration; checks if `ibex explain --waits`
+//! finds them. A fault is found if one of the longest reported waits of its kind is for a message of the application,
+//! has the right duration, and names the right rank on the right side. Called by [`super`]. Grade: setup. Tests: below.
 
 use serde::{Deserialize, Serialize};
 use std::ops::RangeInclusive;
 
 pub(super) const RANKS: u32 = 4;
 
-/// Rank that sends late, rank that receives late, and milliseconds: longer than a busy machine is late by itself. Both
-/// ranks are at an end of the grid, with one neighbour.
+/// A rank and its delay in milliseconds, longer than those that a busy machine causes. Both ranks are at an end of the
+/// grid, with one neighbour.
 const LATE_SENDER: (u32, u32) = (0, 300);
 const LATE_RECEIVER: (u32, u32) = (RANKS - 1, 200);
 
-/// Range of a wait for a fault, in durations of the fault: shorter if the waiting rank is itself a little late, longer
-/// if the late rank lost its processor.
+/// Permitted duration of a wait, in durations of its fault: it is shorter if the waiting rank is itself a little late,
+/// and longer if the late rank lost its processor.
 const DURATIONS: RangeInclusive<f64> = 0.75..=1.5;
 
 /// Output of `ibex explain --waits --json`.
@@ -54,10 +53,10 @@ pub(super) struct One {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Finding {
     pub(super) kind: &'static str,
-    /// Rank that was told to be late.
+    /// Rank that had the fault.
     pub(super) rank: u32,
     pub(super) milliseconds: u32,
-    /// Wait for this rank whose duration is closest.
+    /// The wait for this rank whose duration is closest.
     pub(super) wait: Option<One>,
     /// Its place among the waits of the kind, from 1 for the longest.
     pub(super) place: Option<usize>,
@@ -122,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn the_program_is_told_rank_and_duration() {
+    fn the_program_gets_rank_and_duration_of_its_fault() {
         assert_eq!(words().join(" "), "--late-sender 0:300 --late-receiver 3:200");
     }
 }

@@ -39,7 +39,7 @@ impl Program {
         Self { name: "hpcc", words, ranks: 2, loop_time: None, argv, input: Some(("hpccinf.txt", input)) }
     }
 
-    /// LAMMPS: a cube of a Lennard-Jones melt, for so many steps. It is small, so that neighbours exchange often.
+    /// LAMMPS: a cube of a Lennard-Jones melt, for `steps` steps. It is small, so that neighbours exchange often.
     pub(super) fn lammps(steps: u32) -> Self {
         const EDGE: u32 = 10;
         let atoms = 4 * EDGE.pow(3);
@@ -67,7 +67,7 @@ impl Program {
         Self { name: "halo", words, ranks: planted::RANKS, loop_time: None, argv, input: None }
     }
 
-    /// Makes the folder in which it runs anew, with its input.
+    /// Makes a new folder for the run, with its input.
     pub(super) fn prepare(&self, folder: &Path) -> Result<()> {
         if folder.exists() {
             fs::remove_dir_all(folder).with_context(|| format!("cannot remove {}", folder.display()))?;

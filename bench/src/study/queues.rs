@@ -21,14 +21,14 @@ pub(super) struct Queue {
     /// Greatest number of entries.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) longest: Option<usize>,
-    /// Times for which entries stayed, or that searches took.
+    /// How long entries stayed, or searches took.
     pub(super) took: Distribution,
 }
 
 const POSTED: &str = "posted";
 const UNEXPECTED: &str = "unexpected";
 
-/// Returns the queues of all ranks. A message that no receive has taken stays in no queue here.
+/// Returns the queues of all ranks, without messages that no receive has taken.
 pub(super) fn queues(job: &Job) -> Vec<Queue> {
     let of = |rank: u32, name, entered: fn(ReceiveSide) -> Option<Time>| {
         let sides = job.messages.iter().filter(|message| message.receiver == rank).filter_map(|one| one.receive);
@@ -41,7 +41,7 @@ pub(super) fn queues(job: &Job) -> Vec<Queue> {
     (0..job.ranks.len() as u32).flat_map(of_rank).flatten().collect()
 }
 
-/// Returns the greatest number at one time; an entry that leaves when another enters does not count.
+/// Returns the greatest number of entries at one time. If one leaves when another enters, they count as one.
 fn longest(stays: &[(i64, i64)]) -> usize {
     let mut steps: Vec<(i64, i64)> = stays.iter().flat_map(|(from, to)| [(*from, 1), (*to, -1)]).collect();
     steps.sort_unstable();
@@ -62,7 +62,7 @@ pub(super) fn searches(readers: &[Reader]) -> Vec<Queue> {
     rows.collect()
 }
 
-/// Returns the times of a process' searches, by queue. The events of a search have a number of their own in common.
+/// Returns the times of a process' searches, by queue. The events of a search carry the same number.
 fn of_rank(reader: &Reader) -> [(&'static str, Vec<f64>); 2] {
     let types = &reader.head().types;
     let steps: Vec<Option<(usize, bool, usize)>> = types
@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn the_events_of_searches_are_told_from_others() {
+    fn events_of_searches_are_distinguished_from_others() {
         assert_eq!(step("ibex_comm_search_unex_q_end"), Some((1, false)));
         assert_eq!(step("ibex_comm_search_posted_q_begin"), Some((0, true)));
         assert_eq!(step("ibex_comm_msg_arrived"), None);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Puts and gets per second of several threads, by three ways to wait for them, without a tool and with a tool that
+//! Puts and gets per second of several threads that wait for them in three ways, without a tool and with a tool that
 //! does nothing (Hermanns et al. 2019, section 5.1 and figure 2, with RMA-MT). The program is
 //! `benches/mpi/ibex_rma_threads.c`. One-sided operations go by the BTL. Called by [`super`]. Tests: below.
 
@@ -24,7 +24,7 @@ pub(super) const PROGRAM: &str = "ibex_rma_threads";
 
 const LIMIT: Duration = Duration::from_mins(5);
 
-/// Operations, times ways to wait for them.
+/// Number of operations, times number of ways to wait for them.
 const ROWS_OF_SIZE: usize = 6;
 
 #[derive(Clone, Copy, Debug)]
@@ -36,7 +36,7 @@ pub(super) struct Extent {
 }
 
 impl Extent {
-    /// The paper's 16 threads by size; and 8 bytes by threads.
+    /// As in the paper, 16 threads with all sizes; and 8 bytes with all numbers of threads.
     pub(super) const FULL: Self =
         Self { rounds: 5, seconds: 0.1, runs: &[(&[16], &[8, 512, 8192, 65536]), (&[1, 2, 4, 8], &[8])] };
     pub(super) const QUICK: Self = Self { rounds: 1, seconds: 0.05, runs: &[(&[1, 4], &[8])] };
@@ -133,7 +133,7 @@ mod tests {
     const LINE: &str = r#"{"operation":"put","synchronisation":"flush_all","threads":16,"bytes":8,"unit":"operations/s","value":2.5e+06,"spread":1e+05,"samples":20,"window":64,"seconds":0.11}"#;
 
     #[test]
-    fn the_tool_listens_to_the_btl_whose_operations_puts_and_gets_are() {
+    fn the_tool_listens_to_the_btl_which_carries_puts_and_gets() {
         let of = |transport| command(place(), transport, &[1, 4], &[8, 512], 0.05).unwrap().join(" ");
         let plain = of(Transport::Unregistered);
         assert!(plain.contains("--mca pml ob1 --mca btl self,ibex") && plain.contains("--mca osc rdma"), "{plain}");

@@ -19,7 +19,7 @@ static WAYS: [Way; 4] = [
     Way::new(ways::MPI_T, Transport::MpiT),
 ];
 
-/// Bandwidth has no message of no bytes.
+/// Bandwidth leaves out the empty message.
 const SIZES: [u64; 6] = [0, 8, 512, 4096, 65536, 1 << 20];
 const TESTS: [&str; 2] = ["latency", "bandwidth"];
 
@@ -48,7 +48,7 @@ pub(super) fn measured(
     Ok(Sizes { rounds, rows: rows(&ways, &found) })
 }
 
-/// Runs `ibex_mpi_bench` in a way: these tests with these sizes, each for so many seconds.
+/// Runs `ibex_mpi_bench` in a way: these tests with these sizes, each for `seconds`.
 pub(super) fn bench(
     nodes: &dyn Nodes,
     place: Where,

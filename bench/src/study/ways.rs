@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The ways in which an experiment runs ibex: built without events, without a tool, and with tools that do less and
-//! more; in turns, and compared. Used by the experiments of [`super`]. Grade: setup. Tests: below.
+//! The ways in which an experiment runs ibex: built without events, without a tool, and with various tools. Runs them
+//! in turns, and compares their values. Used by the experiments of [`super`]. Grade: setup. Tests: below.
 
 use anyhow::Result;
 use serde::Serialize;
@@ -70,7 +70,7 @@ pub(super) fn in_turns<T>(ways: &[Way], rounds: usize, mut run: impl FnMut(Way) 
 pub(super) struct InWay {
     pub(super) way: &'static str,
     pub(super) value: Distribution,
-    /// Its median over that of the base.
+    /// Its median, divided by that of the base.
     pub(super) over_first: Option<f64>,
 }
 
@@ -98,7 +98,7 @@ mod tests {
         [Way::without_events(Transport::Ibex), Way::new(NO_TOOL, Transport::Ibex), Way::new(PERUSE, Transport::Peruse)];
 
     #[test]
-    fn what_is_not_there_is_left_out_and_each_build_has_its_own_components() {
+    fn missing_ways_are_left_out_and_each_build_has_its_own_components() {
         let here = Where { without_events: None, ..place() };
         let ways = |place, has_tool| possible(&WAYS, place, has_tool).len();
         assert_eq!((ways(place(), true), ways(here, true), ways(here, false)), (3, 2, 1));

@@ -12,7 +12,7 @@ const MTU: u32 = 4096;
 /// Mb/s of a lane at the first speed of InfiniBand.
 const SDR: u32 = 2000;
 
-/// A port whose rate, times this, is less than another's is slow beside it.
+/// A port is slow beside another one that has more than this many times its rate.
 const SLOW: u32 = 4;
 
 pub(super) fn judge(adapters: &Adapters) -> Vec<Finding> {

@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn errors_come_first_and_each_says_what_to_do() {
+    fn errors_come_first_and_each_has_a_remedy() {
         let warning = Finding::new(Severity::Warning, "mtu", "a", "1024").expected("4096").mended("raise it");
         let error = Finding::new(Severity::Error, "port", "b", "down");
         let text = Findings { all: vec![warning, error], hosts: 1, is_here: true, connections: vec![] }.to_string();

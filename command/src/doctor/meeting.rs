@@ -23,7 +23,7 @@ use std::time::{Duration, Instant};
 const RECEIVE_SIZE: u32 = 32 << 10;
 const BOUNCE_SIZE: u32 = 16 << 10;
 
-/// Tags and lengths of messages, and number of long ones, which take several packets with every MTU.
+/// Tag and length of a message, and the number of long ones. With every MTU a long one takes several packets.
 const SHORT: (u8, u32) = (1, 8);
 const LONG: (u8, u32) = (2, BOUNCE_SIZE);
 const COUNT: u32 = 64;

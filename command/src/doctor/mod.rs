@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibex doctor`: what makes jobs slow, or fail, and what to do about it. Collects facts ([`crate::facts`]), watches
+//! `ibex doctor`: finds causes why jobs are slow or fail, and advises. Collects facts ([`crate::facts`]), watches
 //! counters and clocks for a moment ([`watch`]), and checks them: [`limits`], [`adapters`], [`openmpi`] and [`watched`]
 //! return each problem as a [`Finding`]. With `--host` it starts an agent on each host ([`session`]), compares their
 //! facts ([`hosts`]), and connects every two of them, which [`pairs`] checks. Each check is a function of facts, so it

@@ -31,7 +31,7 @@ pub(super) struct Published {
     pub(super) ports: Vec<u8>,
 }
 
-/// An answer of an agent, in the same order.
+/// An agent's answers, in the order of the requests.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) enum Answer {
     /// The host's facts, at the beginning without a request.

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn answers_are_found_among_what_else_is_printed() {
+    fn answers_are_found_among_other_output() {
         let mut remote = remote("echo Welcome; read ask; echo 'ibex-doctor: {\"Known\":{\"failures\":[]}}'");
         let answer = remote.ask(&Ask::Know(Vec::new()), Duration::from_mins(1)).expect("an answer");
         assert!(matches!(answer, Answer::Known { .. }));

@@ -45,7 +45,7 @@ struct Peer {
     requests: u64,
     in_flight: u32,
     waiting: u32,
-    /// Number among the last entries of the flight recorder.
+    /// Number of waits that have begun, among the last entries of the flight recorder.
     waits_begun: usize,
     held_back: usize,
     /// Number of hellos sent to it.
@@ -236,7 +236,7 @@ mod tests {
     use crate::top::tests::flight;
 
     #[test]
-    fn the_receipt_of_a_process_has_each_peer_and_port_and_what_is_unknown() {
+    fn the_receipt_of_a_process_has_each_peer_and_port_and_lists_unknown_values() {
         let flight = flight(1_000_000_000, &[("inline_sent", 12), ("inline_bytes", 96), ("queued", 2)]);
         let counted = Counted::of(&flight, 3_000_000_000);
         let json = serde_json::to_value(&counted).expect("JSON");

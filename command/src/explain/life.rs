@@ -189,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_read_is_told_by_its_request_and_its_answer_and_another_send_by_its_bytes() {
+    fn a_read_is_recognised_by_its_request_and_answer_and_another_send_by_its_bytes() {
         let job = Job::synthetic(2, 40, 3);
         for message in &job.messages {
             let told: Vec<_> = moments(&job, message).iter().map(|of| of.what).collect();

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_limit_is_printed_with_its_unit_and_no_limit_as_such() {
+    fn a_limit_is_printed_with_its_unit_and_an_infinite_one_in_words() {
         let mut host = Host { name: "a".into(), kernel: "6.1".into(), locked_memory: Some(8 << 20), open_files: None };
         assert!(host.to_string().contains("per process  8192 KiB\n"));
         host.locked_memory = None;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A sample of the running processes, and the rates between two samples, by the times at which a process copied its
-//! counts. Grade: setup. Tests: below.
+//! A sample of the running processes, and the rates between two samples: divided by the time between a process's copies
+//! of its counts. Grade: setup. Tests: below.
 
 use ibex::counters::{COUNTERS, Class};
 use ibex::flight::leftovers::{self};

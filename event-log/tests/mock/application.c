@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* An application under the logger's tests, on the mock of ibex: what it does is named by its first word. */
+/* An application for the logger's tests, on the mock of ibex. Its first argument names its task. */
 #define _GNU_SOURCE
 #include <dirent.h>
 #include <mpi.h>
@@ -22,7 +22,7 @@ void mock_lose(int type, MPI_Count count);
 void mock_keep(int count);
 const char *mock_levels(void);
 
-/* How often this thread allocated; the C library's own functions do it. */
+/* Number of allocations of this thread; the C library's own functions make them. */
 static _Thread_local unsigned long allocations;
 void *__libc_malloc(size_t), *__libc_calloc(size_t, size_t), *__libc_realloc(void *, size_t);
 
@@ -68,7 +68,7 @@ static void *raise_many(void *first)
     return NULL;
 }
 
-/* Threads that record: LIVING together, of which FIRST have come before the others; EACH events of each. */
+/* Threads that record: LIVING at the same time, of which FIRST begin before the others, with EACH events each. */
 enum { LIVING = 100, FIRST = 63, EACH = 50 };
 static pthread_barrier_t first_wait, others_wait;
 static pid_t first_threads[FIRST];
@@ -98,7 +98,7 @@ static void *raise_twice(void *first)
     return NULL;
 }
 
-/* Waits until the log, whose name the environment has, holds an event. */
+/* Waits until the log, whose name is in the environment, has an event. */
 static void wait_for_an_event(void)
 {
     char name[4096], line[4096] = "#";
@@ -127,7 +127,7 @@ static long recorded(void)
     return bytes;
 }
 
-/* Returns when the trace has been written to three times: what was raised before is in it. */
+/* Returns when the trace has been written to three times, so that it has all events raised before. */
 static void wait_for_the_trace(void)
 {
     for (int times = 0; times < 3; ++times)
@@ -135,7 +135,7 @@ static void wait_for_the_trace(void)
             usleep(1000);
 }
 
-/* From here on the process gets little more memory than it has. */
+/* From now on the process gets little more memory. */
 static void limit_memory(void)
 {
     unsigned long pages = 0;
@@ -147,7 +147,7 @@ static void limit_memory(void)
     setrlimit(RLIMIT_AS, &(struct rlimit){bytes, bytes});
 }
 
-/* This thread and the first record; without memory the others, which come again when the first have ended. */
+/* This thread and the first threads record. The others find no memory, and try again when the first have ended. */
 static void raise_in_living_threads(int is_limited)
 {
     pthread_t threads[LIVING];
@@ -167,7 +167,7 @@ static void raise_in_living_threads(int is_limited)
     pthread_barrier_wait(&first_wait);
     for (int t = 0; t < FIRST; ++t) {
         pthread_join(threads[t], NULL);
-        /* A thread that is joined is the system's for a moment more, and its memory not yet another's. */
+        /* A joined thread still exists for a moment in the system, and its memory cannot be reused yet. */
         while (syscall(SYS_tgkill, getpid(), first_threads[t], 0) == 0)
             usleep(100);
     }
@@ -177,7 +177,7 @@ static void raise_in_living_threads(int is_limited)
         pthread_join(threads[t], NULL);
 }
 
-/* A message goes there and back, many times; each is an event where it is sent, and one where it has arrived. */
+/* A message goes there and back, many times; each raises an event at its sender and one at its receiver. */
 static void exchange(void)
 {
     int rank;
@@ -193,7 +193,7 @@ static void exchange(void)
     }
 }
 
-/* The same again and again, until rank 0's host has been asked for its clock so often. */
+/* Repeats this until rank 0's host has been asked for its clock `times` times. */
 static void exchange_while_clocks_are_asked(int times)
 {
     for (int goes_on = 1; goes_on;) {
@@ -211,7 +211,7 @@ static long nanoseconds(void)
     return now.tv_sec * 1000000000L + now.tv_nsec;
 }
 
-/* Ten pairs of events, and the least and the most that may lie between the two of one. */
+/* Ten pairs of events, and the least and the greatest time that may lie between the two events of a pair. */
 static void raise_pairs(void)
 {
     long before_begins = nanoseconds();
@@ -225,7 +225,7 @@ static void raise_pairs(void)
     printf("apart %ld %ld\n", before_ends - after_begins, nanoseconds() - before_begins);
 }
 
-/* The application's own wrapper, as a profiling tool has it. */
+/* The application's own wrapper, like that of a profiling tool. */
 static int wrapped;
 
 int MPI_Ssend(const void *buffer, int count, MPI_Datatype datatype, int to, int tag, MPI_Comm comm)
@@ -257,7 +257,7 @@ static void call_all(void)
     MPI_Irecv(&key, 1, MPI_INT, 0, 1, MPI_COMM_SELF, &request);
     MPI_Ssend(&value, 1, MPI_INT, 0, 1, MPI_COMM_SELF);
     MPI_Wait(&request, MPI_STATUS_IGNORE);
-    /* Who tests again and again is in no wait. */
+    /* A thread that tests repeatedly does not wait. */
     MPI_Irecv(&key, 1, MPI_INT, 0, 1, MPI_COMM_SELF, &request);
     MPI_Request sent;
     MPI_Isend(&value, 1, MPI_INT, 0, 1, MPI_COMM_SELF, &sent);
@@ -280,7 +280,7 @@ static int stop(MPI_Comm comm, int key, void *extra, void *value, void *copied, 
     return MPI_Pcontrol(0);
 }
 
-/* Stops, and resumes, each twice, and by a level that means nothing. */
+/* Stops and resumes twice each, and uses a level without a meaning. */
 static void control(void)
 {
     int key, value = 7;
@@ -356,7 +356,7 @@ int main(int argc, char **argv)
         for (int t = 0; t < 4; ++t)
             pthread_join(threads[t], NULL);
     } else if (strcmp(what, "short-threads") == 0) {
-        /* One after another, more than any number that may live together. */
+        /* One after another, more threads than may exist at the same time. */
         for (long t = 0; t < 300; ++t) {
             pthread_t thread;
             pthread_create(&thread, NULL, raise_each, (void *) (t * 1000));
@@ -371,7 +371,7 @@ int main(int argc, char **argv)
     } else if (strcmp(what, "flush") == 0) {
         flush_each();
     } else if (strcmp(what, "many") == 0) {
-        /* Values that no compression makes small: a megabyte. */
+        /* Values that no compression makes smaller: a megabyte. */
         unsigned long chance = 88172645463325252ul;
         for (int i = 0; i < 200000; ++i) {
             chance ^= chance << 13;
@@ -404,7 +404,7 @@ int main(int argc, char **argv)
     } else if (strcmp(what, "exchange") == 0) {
         exchange();
     } else if (strcmp(what, "exchange-long") == 0) {
-        /* Several times 30 answers for a sample; where none arrives, over three questions to each of 12 addresses. */
+        /* Several times the 30 answers of a sample; if none arrives, over three questions to each of 12 addresses. */
         exchange_while_clocks_are_asked(getenv("APPLICATION_FILTERS") ? 37 : 248);
     } else if (strcmp(what, "one-leaves") == 0) {
         int rank;

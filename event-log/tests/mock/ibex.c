@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* A libibex.so for the tests of the logger: types, sources and events of which the test knows everything. Source 0 counts
- * nanoseconds, source 1 is a clock of 1 MHz that goes 1 % faster than it says; both began with the process. */
+/* A libibex.so for the tests of the logger, whose types, sources and events the test knows. Source 0 counts
+ * nanoseconds, source 1 is a clock of 1 MHz that is 1 % too fast; both began with the process. */
 #include <ibex_mpi_t.h>
 #include <pthread.h>
 #include <stdlib.h>
@@ -34,7 +34,7 @@ static MPI_Count now(int source)
     return source == 0 ? nanoseconds : (MPI_Count) (nanoseconds * 1.01 / 1000);
 }
 
-/* An event now: elements operation (unsigned long), value (int). */
+/* Raises an event now, with the elements operation (unsigned long) and value (int). */
 void mock_raise(int type, int source, unsigned long operation, int value)
 {
     struct ibex_event_instance event = {type, source, now(source), {operation, (unsigned) value}};
@@ -50,13 +50,13 @@ void mock_lose(int type, MPI_Count count)
             registration->dropped(count, registration, 0, MPI_T_CB_REQUIRE_ASYNC_SIGNAL_SAFE, registration->user);
 }
 
-/* So many events of the type ibex_late are delivered when it is freed. */
+/* `count` events of the type ibex_late are delivered when its registration is freed. */
 void mock_keep(int count)
 {
     waiting = count;
 }
 
-/* The levels that have come to the MPI, each as a digit. */
+/* The levels with which MPI_Pcontrol has reached the MPI, each as a digit. */
 static char levels[64];
 
 static int came(int level)

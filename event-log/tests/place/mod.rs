@@ -6,14 +6,14 @@ use std::process::{Command, Output};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Runs a command that must succeed, within two minutes but for cargo.
+/// Runs a command that must succeed, within two minutes unless it is cargo.
 pub(crate) fn done(command: &mut Command) -> Output {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     assert!(output.status.success(), "{command:?}: {}\n{}", output.status, said(&output));
     output
 }
 
-/// Folder of the logger: `IBEX_BUILT` (`cargo xtask test`), or where cargo builds it now, as it does not for tests.
+/// Folder of the logger: `IBEX_BUILT` (`cargo xtask test`), or else cargo builds it now, because it does not for tests.
 fn built() -> PathBuf {
     if let Some(built) = std::env::var_os("IBEX_BUILT") {
         return built.into();
@@ -33,7 +33,7 @@ fn built() -> PathBuf {
 pub(crate) fn place() -> &'static Path {
     static PLACE: OnceLock<PathBuf> = OnceLock::new();
     PLACE.get_or_init(|| {
-        // Each test program its own: they may run side by side.
+        // Each test program has its own, because they may run side by side.
         let place = Path::new(env!("CARGO_TARGET_TMPDIR")).join(concat!("event-log-", env!("CARGO_CRATE_NAME")));
         std::fs::create_dir_all(&place).expect("the target directory can be written to");
         // A copy, not a link: the loader looks for libibex.so beside the real file.
@@ -61,7 +61,7 @@ pub(crate) fn application() -> String {
     place().join("application").to_str().expect("UTF-8").to_owned()
 }
 
-/// What a command under the library said, and where it ran, which is where it wrote. The folder goes with it.
+/// Output of a command under the library, and the folder in which it ran and wrote. Dropping it removes the folder.
 pub(crate) struct Ran {
     pub(crate) output: Output,
     pub(crate) folder: PathBuf,
@@ -94,7 +94,7 @@ impl Ran {
         std::fs::read_to_string(self.folder.join("log.0")).unwrap_or_default()
     }
 
-    /// How many files and folders it wrote.
+    /// Number of files and folders that it wrote.
     pub(crate) fn files(&self) -> usize {
         std::fs::read_dir(&self.folder).expect("it is there").count()
     }
@@ -110,7 +110,7 @@ fn said(output: &Output) -> String {
     format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
-/// Nanoseconds by the application's own clock: the least and the most between the two events of a pair.
+/// Least and greatest time between the two events of a pair by the application's own clock, nanoseconds.
 pub(crate) fn apart(said: &str) -> [i64; 2] {
     let numbers = said.lines().find_map(|line| line.strip_prefix("apart ")).expect("it says so");
     let (least, most) = numbers.split_once(' ').expect("two numbers");

@@ -4,8 +4,8 @@
 //!
 //! Source: the OTF2 3.0 reference manual and headers. Rules of the format: the events of a location are in the order of
 //! time; ENTER and LEAVE nest, hence the lanes; each definition comes after those that it names; ranks in events are
-//! those of the communicator, whose group has indexes in the one group of MPI's locations; times count from the clock's
-//! first tick.
+//! those of the communicator, whose group has indexes in the one group of MPI's locations; times count from the first
+//! tick.
 //!
 //! A host is a node of the system tree, a rank a process on it, a thread a location with the message events
 //! (`MPI_ISEND` and its completion, `MPI_IRECV_REQUEST`, `MPI_IRECV`), MPI calls and searches as regions, and counters

@@ -31,7 +31,7 @@ pub(super) struct Beside {
     pub(super) functions: Vec<calls::Function>,
     all: Vec<OfThread>,
     next: usize,
-    /// Time of the last one.
+    /// Time of the last entry.
     pub(super) last: u64,
 }
 
@@ -45,12 +45,12 @@ impl Beside {
         let fragments = job.fragments.iter().map(|of| OfThread::Fragment(walk::since(first, of.time), *of));
         let mut all: Vec<OfThread> = spans.chain(edges).chain(fragments).collect();
         all.sort_by_key(OfThread::time);
-        // No state ends later: it ends with a call or a pause, or at the begin of one.
+        // No state ends later: each ends with a call or a pause, or when one begins.
         let last = all.last().map_or(0, OfThread::time);
         Beside { functions, all, next: 0, last }
     }
 
-    /// Returns the next one, if it is not later than this time.
+    /// Returns the next entry, if it is not later than this time.
     pub(super) fn before(&mut self, time: u64) -> Option<OfThread> {
         let next = self.all.get(self.next).filter(|next| next.time() <= time).copied();
         self.next += usize::from(next.is_some());

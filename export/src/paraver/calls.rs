@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! MPI calls as Extrae writes them, for which Paraver's configurations are made: types and values of events, and
-//! states. A kind of functions is a type of event, a function its value, and 0 means outside of them; the states are
+//! MPI calls in Extrae's form, for which Paraver's configurations are made: types and values of events, and states.
+//! Each kind of function is a type of event, whose value is the function, or 0 outside of calls; the states are
 //! Paraver's own. Numbers from Extrae's headers and Paraver's default labels; other functions get numbers from 1000 on.
 //! Called by `mod.rs` and `labels.rs`. Path: once for each call. Threads: plain data. Tests: tests/paraver.rs.
 
@@ -104,7 +104,7 @@ pub(super) struct Function {
     state: u32,
 }
 
-/// Returns the functions of a job, and last one for calls without a name.
+/// Returns the functions of a job, and a last entry for calls without a name.
 pub(super) fn functions(job: &Job) -> Vec<Function> {
     let names = job.functions.iter().map(String::as_str).chain(["MPI call"]);
     let of = |(place, name): (u32, &str)| {
@@ -167,7 +167,7 @@ pub(super) fn spans(job: &Job, threads: &Threads, functions: &[Function]) -> Vec
             if span.begin > until && job.ranks[rank as usize].has_calls {
                 spans.push(Span { begin: until, end: span.begin, thread, state: RUNNING });
             }
-            // Overlaps only where the program stops the recording within a call.
+            // Spans overlap only if the program stops the recording within a call.
             let begin = span.begin.max(until);
             if begin < span.end {
                 spans.push(Span { begin, ..*span });

@@ -73,7 +73,7 @@ fn numbered<'v>(text: &mut String, kind: u32, name: &str, values: impl Iterator<
     }
 }
 
-/// Waits are warm, work is green and blue, completed requests that MPI has not reported are grey.
+/// Waits have warm colours, work is green or blue, completed requests that MPI has not reported are grey.
 fn colour(phase: Phase) -> (u8, u8, u8) {
     match phase {
         Phase::SendWaits => (255, 193, 37),

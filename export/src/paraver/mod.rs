@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A job as a Paraver trace (BSC): `.prv` with the records, `.pcf` with names and colours, `.row` with names of
-//! objects.
+//! A job as a Paraver trace (BSC): `.prv` has the records, `.pcf` names and colours, `.row` the objects' names.
 //!
 //! Source: "Paraver: Parallel Program Visualization and Analysis tool, tracefile description" (BSC tools), and the
 //! parser of Paraver's kernel. Rules of the format: the header has the date, the last time, the nodes with their
@@ -41,7 +40,7 @@ use crate::threads::{Threads, rank_name};
 use crate::walk::{self, Step, Walk};
 use beside::{Beside, OfThread};
 
-/// Lanes of a thread and direction.
+/// Most lanes of a thread and direction.
 const MOST_LANES: u32 = 64;
 /// Number of threads that Paraver can number. It refuses the records of others.
 const MOST_THREADS: usize = 65_535;
@@ -305,7 +304,7 @@ fn rows_of(job: &Job, objects: &Objects) -> String {
 fn level(text: &mut String, level: &str, names: &[String]) {
     let _ = writeln!(text, "LEVEL {level} SIZE {}", names.len());
     for name in names {
-        // A name is one line, also of a host whose name has line ends.
+        // A name must be one line, even if a host's name contains line ends.
         let _ = writeln!(text, "{}", name.replace(|letter: char| letter.is_control(), " "));
     }
     text.push('\n');

@@ -253,7 +253,7 @@ fn of_receive(job: &Job, row: usize, cell: impl FnOnce(&ReceiveSide) -> Cell<'st
     job.messages[row].receive.as_ref().map_or(Cell::None, cell)
 }
 
-/// Returns rank and number of the thread of a row: rows count through all ranks' threads.
+/// Returns the rank and the thread's number for a row: rows count the threads of all ranks.
 fn thread(job: &Job, mut row: usize) -> Option<(u32, u32)> {
     for (rank, described) in (0..).zip(&job.ranks) {
         if let Some(thread) = described.threads.get(row) {

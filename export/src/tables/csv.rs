@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tables as CSV: a folder with a file for each. Source: RFC 4180, but lines end with a line feed alone. Rules: the
-//! first line has the names; a value with a comma, quote or line end stands in quotes, quotes in it twice; unknown
+//! first line has the names; a value with a comma, quote or line end is quoted, and quotes in it are doubled; unknown
 //! values are empty. UTF-8. Times are nanoseconds since 1970. Called by `lib.rs`. Tests: tests/tables.rs.
 
 use std::io::{self, Write};

@@ -22,7 +22,7 @@ use super::table::{Cell, Column, Kind, Table};
 use super::write_folder;
 use crate::file;
 
-/// Number of rows of a group, which is in memory at a time.
+/// Number of rows of a group; one group at a time is in memory.
 const ROWS: usize = 1 << 16;
 
 pub(crate) fn write(job: &Job, out: &Path) -> anyhow::Result<()> {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How QEMU runs a guest: by the processor (KVM) if that works, else by translation (TCG). On some machines `/dev/kvm`
-//! opens but no guest comes up, so only a guest that came up is proof; a file in the cache folder records that KVM
+//! Chooses how QEMU runs a guest: by the processor (KVM) if that works, else by translation (TCG). On some machines
+//! `/dev/kvm` opens, but no guest boots, so only a booted guest is proof; a file in the cache folder records that KVM
 //! failed with this host kernel and QEMU. Called by [`super::open`]. Setup grade. Tests: the device tests.
 
 use std::fmt;
@@ -60,7 +60,7 @@ pub(crate) fn remember_in_vain(cache: &Path) -> anyhow::Result<()> {
     fs::write(&file, machine()).with_context(|| format!("write {}", file.display()))
 }
 
-/// Returns what KVM's success depends on: the host's kernel, and QEMU.
+/// Returns the versions on which KVM's success depends: the host's kernel, and QEMU.
 fn machine() -> String {
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
     let version = Command::new(QEMU).arg("--version").output().map(|output| output.stdout).unwrap_or_default();

@@ -27,16 +27,16 @@ use crate::{Folder, wire};
 
 /// Beginning of the name of a boot's folder, before the number of the process.
 const FOLDER: &str = "ibex-fabric";
-/// `init.sh` starts the other processors (it says why so late), so the kernel must not remove its locks for one
-/// processor (`noreplace-smp`). `tsc=reliable`: a kernel that finds its clock unsteady, as on a busy machine, patches
-/// itself while it runs, which the translator gets wrong.
+/// `noreplace-smp`: `init.sh` starts the other processors late (it says why), so the kernel must not replace its locks
+/// as if there were one processor. `tsc=reliable`: a kernel that finds its clock unsteady, as on a busy machine,
+/// patches itself while it runs, which the translator gets wrong.
 const KERNEL_OPTIONS: &str =
     "console=ttyS0 quiet mitigations=off panic=-1 random.trust_cpu=on maxcpus=1 noreplace-smp tsc=reliable";
 /// Processors of each node. With one, a polling loop starves the kernel's part of soft-RoCE.
 const CPUS: &str = "2";
 /// Number of attempts to boot under the translator: see `init.sh`.
 const ATTEMPTS: usize = 3;
-/// Time between two looks of a thread at things it cannot wait for.
+/// Time between two looks of a thread at a condition for which it cannot wait.
 const TICK: Duration = Duration::from_millis(20);
 
 pub(crate) struct Plan<'a> {
@@ -67,7 +67,7 @@ pub(crate) fn boot(plan: &Plan) -> anyhow::Result<Machines> {
     let mut attempt = 1;
     loop {
         match boot_once(plan) {
-            // Without the translator a failure is no accident.
+            // Only the translator fails by chance.
             Err(_) if plan.accelerator == Accelerator::Tcg && attempt < ATTEMPTS => attempt += 1,
             result => return result,
         }
@@ -171,7 +171,7 @@ impl Machine {
                     break;
                 }
             }
-            // Both fail only for a QEMU that has ended.
+            // Both fail only if QEMU has ended already.
             let _ = child.kill();
             let _ = child.wait();
         });

@@ -14,7 +14,7 @@ use anyhow::{Context, bail};
 const INIT: &str = include_str!("init.sh");
 /// Path of the statically linked busybox of Debian's `busybox-static`.
 pub(crate) const BUSYBOX: &str = "/usr/bin/busybox";
-/// The modules without which the guest cannot see its root, unless the kernel has them built in.
+/// Modules that the guest needs to reach its root, unless they are built into the kernel.
 const ROOT_MODULES: [&str; 5] = ["virtio_pci", "9pnet_virtio", "9p", "overlay", "virtio_console"];
 
 #[derive(Clone, Debug)]
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_archive_is_what_cpio_reads() {
+    fn cpio_reads_an_archive() {
         let mut archive = Archive::default();
         archive.folder("a");
         archive.file("a/b", 0o755, b"hello");
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn modules_come_after_what_they_depend_on_and_once() {
+    fn each_module_comes_once_and_after_its_dependencies() {
         let folder = crate::Folder::new("hw-tests-modules").unwrap();
         let text = "net/9pnet.ko.xz:\nfs/9p.ko.xz: net/9pnet.ko.xz fs/netfs.ko.xz\nfs/netfs.ko.xz:\n\
                     net/9pnet-virtio.ko.xz: drivers/virtio.ko net/9pnet.ko.xz drivers/ring.ko\n";

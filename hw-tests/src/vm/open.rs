@@ -56,8 +56,8 @@ fn is_there(program: &str) -> bool {
     path.split(':').chain(SYSTEM_PATH.split(':')).any(|folder| Path::new(folder).join(program).exists())
 }
 
-/// Returns the memory of each node in MiB, used when touched: enough for two ranks with a message over 2 GiB in one
-/// node, at most three quarters of this machine's for all together.
+/// Returns the memory of each node in MiB: enough for two ranks with a message over 2 GiB in one node, but for all
+/// nodes at most three quarters of this machine's. A guest takes only the pages that it touches.
 fn memory_of_node(nodes: usize) -> u64 {
     let information = rustix::system::sysinfo();
     let machine = (information.totalram as u64).saturating_mul(u64::from(information.mem_unit)) >> 20;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Adapters that differ within what verbs allow: ibex uses what one has, and says what one lacks. Emulated adapters
-//! differ in a few keys, or have the profile of a real one (docs/softhca.md). Setup grade; one at a time.
+//! Adapters that differ within the rules of verbs: ibex uses what an adapter has, and reports what it lacks. Emulated
+//! adapters differ in a few keys, or have the profile of a real one (docs/softhca.md). Setup grade; one at a time.
 
 use crate::launch::{Launch, says};
 use crate::site::Site;
@@ -48,7 +48,7 @@ fn without_atomics(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// As a user starts them, over either PML, with threads and without.
+/// Started as a user does it, over either PML, with and without threads.
 fn windows_without_atomics(site: &mut Site) -> Result<()> {
     let programs = [("rma_atomics", 1), ("rma_transfer", 2), ("rma_atomics", 2), ("linked_list", 3), ("threads", 2)];
     for profile in ["minimal", "bnxt_re"] {
@@ -61,7 +61,7 @@ fn windows_without_atomics(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// No rank waits for the atomic, whichever PML is chosen.
+/// No rank waits for the atomic, whichever PML the job uses.
 fn atomic_on_nothing(site: &mut Site) -> Result<()> {
     if Series::here()?.has_atomics_by_messages() {
         site.skip("rma_outside", "this Open MPI performs atomics by messages of its own, and crashes in them");

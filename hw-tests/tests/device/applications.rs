@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Unchanged programs that Debian packages: the HPC Challenge must find over ibex what it finds over shared memory, and
-//! `NetPIPE` what it sent. Run on emulated adapters, by both of ibex's faces. Setup grade; one at a time.
+//! Unmodified programs of Debian: the HPC Challenge must have the same results over ibex as over shared memory, and
+//! `NetPIPE` must receive what it sent. Run on emulated adapters, by both of ibex's faces. Setup grade; one at a time.
 
 use crate::launch::Launch;
 use crate::site::Site;
@@ -21,7 +21,7 @@ pub(crate) fn tests() -> Vec<Test> {
     tests
 }
 
-/// Kinds of messages, and `NetPIPE`'s options for them: checked, up to 4 MiB.
+/// Kinds of messages, and `NetPIPE`'s options for them; it checks messages up to 4 MiB.
 const NETPIPE: [(&str, &[&str]); 4] = [
     ("messages", &["-i", "-u", "4194304", "-n", "5"]),
     ("messages with receives that wait", &["-i", "-u", "4194304", "-n", "5", "-a"]),

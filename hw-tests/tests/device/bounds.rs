@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Every parameter at its least and at its most, and just beyond: a short job of messages of all sizes ends right, or
-//! is refused with the parameter's name and range.
+//! Every parameter at its least and its greatest value, and just beyond: a short job with messages of all sizes
+//! succeeds, or is refused with the parameter's name and range.
 //!
-//! Each value is tried alone, and many at a time, in random sets that are the same in each run. A set has one parameter
-//! of loss, patience or connecting, as several could keep ranks from connecting. Setup grade; one test at a time.
+//! Each value is tried alone, and many at a time, in random sets that are the same in each run. A set has at most one
+//! parameter of loss, patience or connecting: several could keep ranks from connecting. Setup grade; one at a time.
 
 use crate::launch::{Launch, over_the_pml, says};
 use crate::site::Site;
@@ -31,21 +31,21 @@ pub(crate) fn tests() -> Vec<Test> {
 
 /// Greatest values to try, where a bound needs more memory or time than a test has.
 const MOST: &[(&str, u64)] = &[
-    // With the most inline data, adapters make no longer queues. [`alone`] tries more.
+    // Adapters make no longer queues with the most inline data. [`alone`] tries more.
     ("send_queue_depth", 1024),
-    // Some 256 MiB for each port. [`alone`] tries more.
+    // This takes some 256 MiB for each port. [`alone`] tries more.
     ("completion_queue_depth", 65536),
     // A slot is 32 KiB: 1 GiB for each rank.
     ("receive_queue_depth", 4096),
 ];
 
-/// Parameters of which a job changes one at most.
+/// Parameters of which a job changes at most one.
 const ONE_AT_A_TIME: &[&str] = &["ack_timeout", "link_outage", "probe_interval", "connect_via", "connect_timeout"];
 
-/// Parameters of what an adapter or a fabric may lack, or that end a job in their own words.
+/// Parameters that need something of the adapter or the fabric, or that end a job with a message of their own.
 const ALONE: &[&str] = &["gid_index", "pkey_index", "mtu", "fork_support", "priority"];
 
-/// Parameters that are tried alone at their very most as well.
+/// Parameters whose absolute maximum is tried as well, alone.
 const WHOLE: &[&str] = &["send_queue_depth", "completion_queue_depth"];
 
 fn bounds(row: &Row) -> Vec<String> {
@@ -61,11 +61,11 @@ fn bounds(row: &Row) -> Vec<String> {
     }
 }
 
-/// Returns values that a row refuses; a text of any words has none.
+/// Returns values that a row refuses; there are none for free text.
 fn just_beyond(row: &Row) -> Vec<String> {
     match row.kind {
         Kind::Count { min, max, .. } => {
-            // Open MPI reads -1 as the greatest number of all.
+            // Open MPI reads -1 as the greatest number.
             let below = min.checked_sub(1).map_or_else(|| "-1".to_owned(), |below| below.to_string());
             let above = max.checked_add(1).map(|above| above.to_string());
             above.map_or_else(Vec::new, |above| vec![below, above])
@@ -89,7 +89,7 @@ fn at_the_bounds(site: &mut Site) -> Result<()> {
         let mut set = vec![(single, value)];
         for row in &together {
             let mut values = bounds(row);
-            // First each value in its turn, so that none is left out; then random ones.
+            // First each value once, so that none is left out; then random ones.
             let turn = if job / 2 < values.len() { job / 2 } else { random.below(values.len() as u64) as usize };
             set.push((*row, values.swap_remove(turn)));
         }
@@ -116,7 +116,7 @@ fn nothing_else(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// The limits that Open MPI has for every BTL and ibex checks: at the least, at the most, and at odds.
+/// The limits that Open MPI has for every BTL and ibex checks: the least, the greatest, and contradictory ones.
 fn limits(site: &mut Site) -> Result<()> {
     let header = Series::here()?.largest_ob1_header();
     let limits = [
@@ -162,7 +162,7 @@ fn alone(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Eight ranks with a value each that is refused, in a job that goes on without ibex.
+/// Eight ranks, each with another value that ibex refuses, in a job that goes on without ibex.
 fn beyond(site: &mut Site) -> Result<()> {
     let values: Vec<_> = rows(|_| true)
         .into_iter()

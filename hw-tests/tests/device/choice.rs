@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which PML a job has: what the user's lists say, what ibex declines, and ranks that choose differently; and windows
-//! without parameters, where Open MPI chooses between ibex and its shared memory. Setup grade; one test at a time.
+//! The PML that a job uses: by the user's lists, if ibex declines, and if ranks choose differently; and windows without
+//! parameters, for which Open MPI chooses ibex or its shared memory. Setup grade; one test at a time.
 
 use crate::launch::{Launch, Parameters, says};
 use crate::site::Site;
 use crate::test::Test;
 use anyhow::{Result, ensure};
 
-/// What Open MPI says of the PML it has chosen, with `pml_base_verbose`.
+/// Beginning of the line by which Open MPI reports its choice of PML, with `pml_base_verbose`.
 const CHOSEN: &str = "select: component";
 
 /// Parameters that a user sets (PMLs, BTLs and others), and the PML that Open MPI then chooses.
@@ -84,7 +84,7 @@ pub(crate) fn tests() -> Vec<Test> {
         })
         .device_independent()
         .quick(),
-        // Hangs if osc/rdma takes a BTL without checking that it reaches all ranks.
+        // This hangs if osc/rdma takes a BTL without checking that it reaches all ranks.
         Test::new("ranks have windows in common of which one has no port", |site| {
             let transports = ["self,tcp,ibex", "self,tcp,ibex", "self,tcp"];
             let launch = plain("rma_transfer").with("pml", "ob1").each_rank_with("btl", &transports);
@@ -121,7 +121,7 @@ pub(crate) fn tests() -> Vec<Test> {
 /// Runs with these parameters and no other lists of PMLs or BTLs; Open MPI prints its choice.
 fn asking(launch: Launch, parameters: Parameters) -> Launch {
     let launch = launch.without("pml").without("btl").with_all(parameters);
-    // Without a port, windows are made of messages.
+    // If there is no port, osc/pt2pt makes windows of messages.
     launch.with("osc", "rdma,pt2pt").with("pml_base_verbose", "10").with("btl_ibex_verbose", "1").limit(60)
 }
 

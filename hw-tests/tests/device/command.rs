@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The command `ibex`: `info` gives the reasons that a job gives, `doctor` finds each fault, and none on a sound host,
-//! `bench` measures within a host and between two. `IBEX_COMMAND` names it. Setup grade; one test at a time.
+//! The command `ibex`: `info` gives the same reasons as a job, `doctor` finds each fault and no others, `bench`
+//! measures within a host and between two. `IBEX_COMMAND` names it. Setup grade; one test at a time.
 
 use crate::doctor::{self, Fault, finding};
 use crate::launch::Launch;
@@ -143,8 +143,8 @@ fn within_a_host(site: &mut Site) -> Result<()> {
     measured(&site.fabric(1)?.run(&job)?.checked()?, 2, &["ibex", "ibex-btl", "tcp"])
 }
 
-/// The findings of the study are those of `ibex explain --waits --json`. The ranks must be right; how long they waited
-/// depends on the load of the machine, so the command judges it.
+/// The study's findings are those of `ibex explain --waits --json`. This checks the ranks; how long they waited depends
+/// on the load of the machine, so the command judges that.
 fn study(site: &mut Site) -> Result<()> {
     let (command, programs) = (command()?, site.programs());
     let folder = Folder::new("ibex-study-of-a-test")?;
@@ -175,7 +175,7 @@ fn study(site: &mut Site) -> Result<()> {
     compared(&study["run_times"], programs.len(), 5)
 }
 
-/// Checks that so many things were measured, each in all ways but the build without events, which is not there.
+/// Checks that `count` things were measured, each in `ways` ways: all but the build without events, which is missing.
 fn compared(rows: &serde_json::Value, count: usize, ways: usize) -> Result<()> {
     let rows = rows.as_array().context("a part of the study lacks")?;
     let is_whole = |row: &serde_json::Value| row["ways"].as_array().is_some_and(|of| of.len() == ways);

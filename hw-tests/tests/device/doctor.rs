@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ibex doctor` of several hosts: on emulated adapters, where this machine plays all of them, and on two nodes.
 //!
-//! The tests' own `ssh` runs commands here, after what a fault does to the host; hosts `a` and `b` each use one of two
+//! The tests' own `ssh` first makes the fault and then runs the command here; hosts `a` and `b` each use one of two
 //! adapters. docs/doctor.md lists the findings. Setup grade; one test at a time.
 
 use crate::site::{Site, command, faults_applied};
@@ -109,7 +109,7 @@ static FAULTS: &[Fault] = &[
         .inside("ulimit -l 8192; exec setpriv --bounding-set -ipc_lock \"$@\""),
 ];
 
-/// What is done to a node of two, and what the doctor says of it. `IFACE` stands for its network interface.
+/// A change to one of two nodes, and the doctor's finding. `IFACE` stands for the node's network interface.
 struct Change {
     sentence: &'static str,
     node: usize,
@@ -129,7 +129,7 @@ static CHANGES: &[Change] = &[
         says: "node0 has 4096, and node1 has 1024",
     },
     Change {
-        // Only the port by which mpirun starts processes (4790) accepts connections: SYN alone begins one.
+        // Drops each SYN, except to the port by which mpirun starts processes (4790).
         sentence: "a firewall between handshakes",
         node: 1,
         does: "tc qdisc add dev IFACE ingress; \
@@ -187,7 +187,7 @@ pub(crate) fn tests() -> Vec<Test> {
     emulated.chain(nodes).chain(changes).collect()
 }
 
-/// Returns the finding of this check whose text or advice says this; every part of it must be there.
+/// Returns the finding of this check whose text or advice contains `says`; it must have all parts.
 pub(crate) fn finding(outcome: &Outcome, check: &str, says: &str) -> Result<Value> {
     let found: Value = serde_json::from_str(&outcome.stdout).with_context(|| format!("no JSON: {outcome}"))?;
     let findings = found["findings"].as_array().with_context(|| format!("no findings: {outcome}"))?;
@@ -252,7 +252,7 @@ fn is_silent(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// A network of its own for `b`, from which nothing leads to `a`: adapters reach each other, TCP does not.
+/// Gives `b` a network namespace of its own: the adapters reach each other, but TCP does not.
 fn firewall(site: &mut Site) -> Result<()> {
     let apart = "unshare -n sh -c 'ip link set lo up && ip addr add 192.0.2.77/32 dev lo && exec \"$@\"' sh";
     let trial = Job::new(["sh", "-c", &format!("{apart} true")]);

@@ -23,7 +23,7 @@ pub(crate) fn tests() -> Vec<Test> {
         let name = format!("a rank that ends by {how} during {traffic} traffic ends the job");
         let test = Test::new(name, move |site| ends(site, how, traffic));
         let test = if (how, traffic) == ("kill", "large") { test.quick() } else { test };
-        // An adapter handles every death of a process in the same way: one kind of death is enough on each device.
+        // Adapters handle all deaths of a process in the same way, so one kind of death on each device is enough.
         tests.push(if how == "kill" { test } else { test.device_independent() });
     }
     for traffic in ["small", "large", "flood", "one_sided"] {
@@ -36,7 +36,7 @@ pub(crate) fn tests() -> Vec<Test> {
     tests
 }
 
-/// Longer than the survivors of the program wait before they give up by themselves (`--seconds`).
+/// Time limit: longer than the time after which survivors give up by themselves (`--seconds`).
 const LIMIT: u64 = 720;
 
 fn ends(site: &mut Site, how: &str, traffic: &str) -> Result<()> {
@@ -55,16 +55,16 @@ fn survivor_is_told(site: &mut Site, traffic: &str) -> Result<()> {
         // The victim of a flood may die before it has answered the first hello.
         .with("btl_ibex_connect_timeout", "10")
         .limit(LIMIT);
-    // With that option mpirun's status is 0 whatever became of the ranks.
+    // With that option mpirun's status is always 0.
     let outcome = launch.ends_saying(site, &["ibex lost a peer", "rank 1"])?;
     gave_up_is_a_failure(&outcome)
 }
 
-/// Where probes are off ibex advises them, unless the runtime ends the job.
+/// If probes are off, ibex advises the user to enable them, unless the runtime ends the job.
 fn waiting_ranks_are_spoken_of(site: &mut Site) -> Result<()> {
     let advice = "--mca btl_ibex_probe_interval 10";
     for (option, is_said) in [("--enable-recovery", true), ("--tag-output", false)] {
-        // A flood, so that the survivor has sent something that fails.
+        // The survivor of a flood has sent messages, which fail.
         let launch = Launch::new("abnormal_exit", 2)
             .arguments(&["kill", "--traffic", "flood", "--seconds", "600"])
             .option(option)
@@ -79,7 +79,7 @@ fn waiting_ranks_are_spoken_of(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// A survivor that saw no error in its time says `not ok`.
+/// A survivor that saw no error in time prints `not ok`.
 fn gave_up_is_a_failure(outcome: &hw_tests::Outcome) -> Result<()> {
     if outcome.stdout.contains("not ok") {
         bail!("the survivors were not told of the death: {outcome}");

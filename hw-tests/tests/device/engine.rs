@@ -10,7 +10,7 @@ use std::process::Command;
 
 const VARIABLE: &str = "IBEX_ENGINE_TESTS";
 
-/// An adapter on which a queue pair that is destroyed takes all that it can with it.
+/// An adapter that loses as much as possible when a queue pair is destroyed.
 const LOSES_RECEIVES: &str = "[[device]]\nname = \"softhca0\"\n[device.behaviour]\n\
                               purge_cq_on_destroy = \"compact\"\nsrq_wr_lost_on_destroy = \"purged\"\n";
 
@@ -20,7 +20,7 @@ const LOSES_HANDSHAKES: &str = "[[device]]\nname = \"softhca0\"\n\
                                 [[fault]]\naction = \"duplicate\"\nqp_type = \"ud\"\nfraction = 0.3\nseed = 2\n";
 const OF_LOST_HANDSHAKES: &str = "lost_and_doubled_handshake_packets_delay_a_connection_and_do_no_more";
 
-/// The tests of this file. Without the program there is one, which fails and says so.
+/// The tests of this file. If the program is missing, there is one test, which fails with that reason.
 pub(crate) fn tests() -> Vec<Test> {
     match listed() {
         Ok((program, names)) => {
@@ -47,7 +47,7 @@ fn test(program: String, name: String) -> Test {
     if is_quick { test.quick() } else { test }
 }
 
-/// The same on an adapter that loses unpolled completions of a queue pair that is destroyed.
+/// The same test on an adapter that loses the unpolled completions of a destroyed queue pair.
 fn lossy(program: &str, name: &str) -> Test {
     let (program, name) = (program.to_owned(), name.to_owned());
     Test::on_emulated(format!("engine {name} on an adapter that loses receives"), move |site| {

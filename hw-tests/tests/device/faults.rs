@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Scripted faults of emulated adapters: behaviour that verbs allow changes no data, and an error that nobody can mend
-//! is named, in time.
+//! Scripted faults of emulated adapters: behaviour that verbs allow changes no data, and ibex reports an error that it
+//! cannot repair, in time.
 //!
 //! Each case has a fabric of its own, as the rules count from its beginning, and fails if a fault did not take place
 //! (`site`). Setup grade; one at a time.
@@ -80,7 +80,7 @@ fn tests_of_the_pml() -> Vec<Test> {
     tests
 }
 
-/// In the quick tier: a failure timed by the traffic, one by command, and one that ibex recovers from.
+/// Tests in the quick tier: a failure at a point of the traffic, one by command, and one from which ibex recovers.
 const QUICK: [&str; 3] = [
     "an adapter that reports a fatal error is named",
     "a completion queue that overruns is named and ends the job",
@@ -94,11 +94,11 @@ fn over_two_rails(name: &str, run: impl Fn(&mut Site) -> Result<()> + Send + 'st
 
 struct Phase {
     sentence: &'static str,
-    /// Sizes of messages that go through it, for `rail_down`.
+    /// Sizes of messages that pass through it, for `rail_down`.
     sizes: &'static str,
-    /// Adapters that carry it: the home, and the other if both read.
+    /// Adapters that it uses: the home, and the other one if both read.
     devices: &'static [&'static str],
-    /// Numbers of the request of an adapter that fails.
+    /// Numbers of the adapter's request that fails.
     nths: &'static [u32],
 }
 
@@ -126,7 +126,7 @@ fn fails_in(site: &mut Site, phase: &Phase) -> Result<()> {
         let outcome = rails::traffic(phase.sizes).on_adapters(with_faults(&rules)).until_faults(site)?;
         ended_by_itself(&outcome)?;
         if outcome.success() {
-            // The request was a datagram of the handshake, which is sent again, or ibex does without the port.
+            // The request was a datagram of the handshake. ibex sends it again, or does without the port.
             println!("{}: the job goes on though request {nth} of {device} failed", phase.sizes);
         } else {
             says(&outcome, &["ibex lost a peer", "rank", &format!("{device}:1"), "REM_OP_ERR"])?;
@@ -141,7 +141,7 @@ fn fatal_event_over_the_pml(site: &mut Site) -> Result<()> {
         pull.go_on()
     })?;
     ended_by_itself(&outcome)?;
-    // Between two messages, with no request under way, the job goes on.
+    // If no request was under way, the job goes on.
     says_one_of(&outcome, &["ibex lost a peer", "ibex does without a port"])?;
     says(&outcome, &["softhca1:1", "lost with its port", "IBV_EVENT_DEVICE_FATAL"])
 }
@@ -158,7 +158,7 @@ static HARMLESS: &[Harmless] = &[
     Harmless {
         sentence: "two of a hundred packets are lost",
         rules: "[[fault]]\naction = \"drop\"\nfraction = 0.02\nseed = 7\n",
-        // A quarter of a millisecond: each loss costs that.
+        // A quarter of a millisecond, which each loss costs.
         parameters: &[("btl_ibex_ack_timeout", "6")],
     },
     Harmless {
@@ -180,7 +180,7 @@ static HARMLESS: &[Harmless] = &[
     },
 ];
 
-/// Programs that compare all they receive.
+/// Programs that check all received data.
 static PROGRAMS: &[&str] = &["pt2pt_modes", "traffic", "pt2pt_flood", "rma_transfer", "threads"];
 
 fn changes_nothing(site: &mut Site, harmless: &Harmless, program: &'static str) -> Result<()> {
@@ -198,7 +198,7 @@ fn handshakes(site: &mut Site) -> Result<()> {
     launch.on_adapters(with_faults(rules)).passes(site)
 }
 
-/// A sentence, what carries handshakes, and whether their queue pair can be reset after an error.
+/// A sentence, the carriers of handshakes, and whether the datagram queue pair can be reset after an error.
 static DEAF: &[(&str, &str, bool)] = &[
     ("datagrams that fail stop their queue pair", "ud", true),
     ("datagrams that fail stop their queue pair", "auto", true),
@@ -207,8 +207,8 @@ static DEAF: &[(&str, &str, bool)] = &[
 ];
 
 /// All datagrams are hellos; an error at the first stops the queue pairs that send them. A queue pair that cannot be
-/// reset is replaced, and peers learn the new number from the hellos that follow. One port alone has the fault, as two
-/// could not find each other by datagrams. With TCP there may be no second datagram.
+/// reset is replaced, and peers learn the new number from the hellos that follow. Only one port has the fault, as two
+/// such ports could not find each other by datagrams. With TCP there may be no second datagram.
 fn datagrams_fail(site: &mut Site, via: &str, recycles: bool) -> Result<()> {
     let count = if via == "ud" && recycles { 4 } else { 1 };
     let configuration = format!(
@@ -224,7 +224,7 @@ fn datagrams_fail(site: &mut Site, via: &str, recycles: bool) -> Result<()> {
     Ok(())
 }
 
-/// A status of a completion, and what ibex must say of it besides its name.
+/// A status of a completion, and the words that ibex must print besides its name.
 static STATUSES: &[(&str, &[&str])] = &[
     ("LOC_QP_OP_ERR", &[]),
     ("LOC_PROT_ERR", &[]),
@@ -246,7 +246,7 @@ fn status_is_named(site: &mut Site, status: &str, words: &[&str]) -> Result<()> 
     says(&outcome, words)
 }
 
-/// Traffic over both rails that outlasts each of these faults on the busiest machine: the fault ends it.
+/// Traffic over both rails that lasts longer than any of these faults, even on a busy machine: the fault ends it.
 fn traffic() -> Launch {
     let arguments = ["--tests", "latency,bandwidth", "--sizes", "8,4K,64K,1M", "--seconds-per-row", "20"];
     Launch::new("ibex_mpi_bench", 2).arguments(&arguments).limit(300)
@@ -287,7 +287,7 @@ fn refused_for_good(site: &mut Site) -> Result<()> {
     traffic().on_adapters(with_faults(rules)).is_refused_with(site, &words).map(drop)
 }
 
-/// Each kind of request must find out by itself.
+/// Requests of each kind alone must notice it.
 fn out_of_room_for_good(site: &mut Site) -> Result<()> {
     let messages = |size| {
         let arguments = ["--tests", "latency,bandwidth", "--sizes", size, "--seconds-per-row", "60"];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The flight recorder: a failure leaves a file, which is named and tells of it, and nothing else does; and what
-//! `ibex top` and `ibex explain --live` show of a running job. Each test has its own folder in shared memory, beside
-//! those of other jobs. Setup grade; one test at a time.
+//! The flight recorder: a failure, and nothing else, leaves a file, which ibex names and which describes the failure;
+//! and the output of `ibex top` and `ibex explain --live` for a running job. Each test has its own folder in shared
+//! memory. Setup grade; one test at a time.
 
 use crate::launch::Launch;
 use crate::recorder::{a_place, trace};
@@ -106,7 +106,7 @@ fn leaves_nothing(site: &mut Site) -> Result<()> {
     let launch = Launch::of_a_short_exchange().with("btl_ibex_flight_recorder", &name(&folder));
     launch.clone().succeeds(site)?;
     ensure!(files(&folder)?.is_empty(), "files are left: {:?}", files(&folder)?);
-    // A tool that holds Open MPI's components up to the end.
+    // The logger keeps Open MPI's components open to the end.
     let logger = site.components().parent().context("components lie beside the library")?.join("libibex-log.so");
     let launch = launch
         .environment("LD_PRELOAD", &logger.display().to_string())
@@ -154,7 +154,7 @@ fn top(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Asks for a rank's receipt until it has the sought text, then ends the job.
+/// Asks for a rank's receipt until it contains the text, then ends the job.
 fn explain(site: &mut Site) -> Result<()> {
     let asked = |start: &str, sought: &str| -> Result<(Folder, Launch)> {
         let (folder, command) = (folder()?, command()?);
@@ -177,7 +177,7 @@ fn explain(site: &mut Site) -> Result<()> {
     drop(folder);
     let place = a_place()?;
     let start = format!("{} trace -o {} --", command()?, trace(&place).display());
-    // Over ibex's PML the second look at the latest has messages.
+    // Over ibex's PML at least the second look shows messages.
     let (_folder, launch) = asked(&start, "\"bytes\": [1-9]")?;
     let outcome = launch.with("pml", "ibex").run(site)?;
     ensure!(outcome.status() == 0, "what a process records was not told: {outcome}");

@@ -14,7 +14,7 @@ pub(crate) type Parameters = &'static [(&'static str, &'static str)];
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
     pub(crate) ranks: usize,
-    /// A variable for the environment of each rank; empty if ranks are alike.
+    /// A variable for the environment of each rank; empty if all ranks have the same environment.
     environment_of_ranks: Vec<String>,
     program: &'static str,
     arguments: Vec<String>,
@@ -54,7 +54,7 @@ impl Launch {
         }
     }
 
-    /// Two ranks that exchange checked messages for a moment: enough to see whether, and by what, a job runs.
+    /// Two ranks that exchange checked messages for a moment: enough to see whether a job runs, and by which transport.
     pub(crate) fn of_a_short_exchange() -> Self {
         let arguments = ["--tests", "latency", "--sizes", "8,64K", "--seconds-per-row", "0.05"];
         Self::new("ibex_mpi_bench", 2).arguments(&arguments)
@@ -146,7 +146,7 @@ impl Launch {
         self
     }
 
-    /// Runs it to its end, whatever that is. Each fault of its adapters must have taken place by then.
+    /// Runs it to its end, which may be a failure. Each fault of its adapters must have taken place by then.
     pub(crate) fn run(&self, site: &mut Site) -> Result<Outcome> {
         let (fabric, job) = self.prepared(site)?;
         let outcome = fabric.run(&job)?;
@@ -220,7 +220,7 @@ impl Launch {
         let mut words = vec!["mpirun".to_owned()];
         words.extend(series.oversubscribed(hosts.len() > 1));
         if hosts.len() > 1 {
-            // Slots enough for any test; ranks alternate between the nodes.
+            // Enough slots for any test; ranks alternate between the nodes.
             let slots: Vec<String> = hosts.iter().map(|host| format!("{host}:16")).collect();
             words.extend(["--host".to_owned(), slots.join(",")]);
         }
@@ -260,8 +260,8 @@ impl Launch {
 /// Variable by which programs multiply their counts of repetitions (hw-tests/mpi/check.h).
 const SCALE: &str = "IBEX_TEST_SCALE";
 
-/// Sets one variable for each rank, and goes on: `NUMBER VARIABLE... PROGRAM...`. mpirun of Debian 13 crashes with
-/// its own option for that (`mpirun PROGRAM : PROGRAM`).
+/// Sets one variable for each rank, and runs the program: `NUMBER VARIABLE... PROGRAM...`. On Debian 13 mpirun crashes
+/// if it gets several programs.
 const OF_RANK: &str = r#"
 number=$1; shift; rank=0
 while [ "$rank" -lt "$number" ]; do
@@ -274,7 +274,7 @@ thread_local! {
     static IS_OVER_THE_PML: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Has the jobs that `run` starts use ibex's own PML, unless they name another.
+/// Makes the jobs that `run` starts use ibex's own PML, unless they name another one.
 pub(crate) fn over_the_pml<T>(run: impl FnOnce() -> T) -> T {
     let before = IS_OVER_THE_PML.replace(true);
     let result = run();
@@ -292,7 +292,7 @@ pub(crate) fn with_faults(rules: &str) -> String {
     format!("[[device]]\nname = \"softhca0\"\n[[device]]\nname = \"softhca1\"\n{rules}")
 }
 
-/// The beginning of a command line that gives the rest of it to a script as `"$@"`.
+/// The beginning of a command line that runs a script with the rest as `"$@"`.
 fn in_a_shell(script: &str) -> [String; 4] {
     ["sh", "-c", script, "sh"].map(str::to_owned)
 }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
 
-/// Compares the programs of a folder with those listed; `list` is the file to mend.
+/// Compares the programs of a folder with the listed ones; `list` is the file to correct.
 pub(crate) fn every_program_is_listed<'a>(
     folder: &str,
     listed: impl IntoIterator<Item = &'a str>,

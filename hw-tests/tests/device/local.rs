@@ -8,11 +8,11 @@ use crate::site::Site;
 use crate::test::Test;
 use anyhow::ensure;
 
-/// The parameters of a job whose processes talk by shared memory, and what they say of it.
+/// The BTLs of a job whose processes use shared memory.
 const SHARED: &str = "self,sm,ibex";
 const SAYS: &str = "is reached by shared memory";
 
-/// Has long messages copied, as where the kernel does not let one process read from another.
+/// Makes ibex copy long messages, as if the kernel forbade one process to read from another.
 const WITHOUT_CMA: Parameters = &[("btl_sm_single_copy_mechanism", "none")];
 
 /// Programs, numbers of ranks, arguments, and the share of their repetitions.
@@ -36,7 +36,7 @@ static PROGRAMS: &[(&str, &[usize], &[&str], f64)] = &[
     ("unexpected_memory", &[2, 4], &[], 0.05),
 ];
 
-/// Programs also run with senders held back: each message is a round trip, so a fifth of the repetitions is enough.
+/// Programs that also run with senders held back: with a fifth of the repetitions, as each message is a round trip.
 const OF_HELD_BACK: &[&str] = &[
     "pt2pt_modes",
     "pt2pt_matching",

@@ -119,8 +119,8 @@ fn main() -> ExitCode {
     conclusion.exit_code()
 }
 
-/// Returns where soft-RoCE crashed a virtual machine's kernel, by a test's failure. Its kernel modules do that once in
-/// some thousand tests, and no program in the machine can: the test is repeated once, and the output says so.
+/// Returns the place of a kernel crash by soft-RoCE that a test's failure shows. Its kernel modules crash a virtual
+/// machine once in some thousand tests, and no program can: the test is repeated once, and the output says so.
 fn kernel_crash(failure: &str) -> Option<&str> {
     let crashed = failure.contains("Kernel panic - not syncing");
     failure.lines().find(|line| crashed && line.contains("[rdma_rxe]")).map(str::trim)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The memory that ranks register, on emulated adapters: with which flags, on which pages, and whether ibex asks
-//! libibverbs in time to protect it from forks, on kernels that do not copy it for children.
+//! The memory that ranks register on emulated adapters: its flags, its pages, and whether ibex asks libibverbs in time
+//! to protect it from forks, on kernels that do not copy it for children.
 //!
 //! softhca writes each registration to the file `registrations` of the fabric's folder, if its configuration asks for a
 //! trace, and each call of `ibv_fork_init` to `fork-init`. A test that needs explicit huge pages enlarges this host's
@@ -35,7 +35,7 @@ const REMOTE_READ: u32 = 4;
 const REMOTE_ATOMIC: u32 = 8;
 const RELAXED: u32 = 1 << 20;
 
-/// Bytes above which a registration is that of the receive slots.
+/// A registration of more bytes than this is that of the receive slots.
 const RECEIVE_SLOTS: u64 = 30 << 20;
 
 struct Registration {
@@ -119,7 +119,7 @@ fn read(path: &str) -> Option<usize> {
     std::fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 
-/// Waits up to a minute until so many pages are free. The kernel frees those of an ended process when nobody else uses
+/// Waits up to a minute until `pages` pages are free. The kernel frees those of an ended process when nobody else uses
 /// its memory map any more.
 fn become_free(pages: usize) -> bool {
     (0..600).any(|_| {
@@ -131,13 +131,13 @@ fn become_free(pages: usize) -> bool {
     })
 }
 
-/// The host's pool, which has its former size again when dropped.
+/// The host's pool. Dropping this restores its former size.
 struct Pool {
     before: usize,
 }
 
 impl Pool {
-    /// Makes so many free pages, or says why it cannot.
+    /// Makes `pages` free pages, or says why it cannot.
     fn with(pages: usize) -> Result<Pool, String> {
         let before = read(POOL[0]).ok_or_else(|| format!("the kernel has no {}", POOL[0]))?;
         let used = before.saturating_sub(read(POOL[1]).ok_or_else(|| format!("the kernel has no {}", POOL[1]))?);
@@ -178,7 +178,7 @@ fn in_explicit_pages(site: &mut Site) -> Result<()> {
     let slots = slots.lines().filter_map(Registration::read).filter(|one| one.bytes == IN_PAGES).count();
     ensure!(slots == 2, "{slots} registrations are of whole huge pages");
     ensure!(become_free(free), "{:?} pages are free a minute after the job, of {free}", read(POOL[1]));
-    // libibverbs has to keep registered memory out of children.
+    // Here libibverbs has to keep registered memory out of children.
     let forks = Launch::new("fork_exec", 2).with("btl_ibex_huge_pages", "explicit");
     registered(site, forks, "fork = \"disabled\"")?;
     let counted = format!("huge_memory={IN_PAGES}");
@@ -190,7 +190,7 @@ fn in_explicit_pages(site: &mut Site) -> Result<()> {
 }
 
 fn in_other_pages(site: &mut Site) -> Result<()> {
-    // A pool of which the job would take more than half.
+    // The job would take more than half of this pool.
     let pool = Pool::with(4 * PAGES - 1);
     for (wanted, is_possible) in [("auto", pool.is_ok()), ("transparent", true), ("no", true)] {
         if !is_possible {
@@ -212,7 +212,7 @@ fn in_other_pages(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// A sentence; what the kernel and libibverbs do; `btl_ibex_fork_support`; whether each process asks libibverbs.
+/// A sentence; the behaviour of kernel and libibverbs; `btl_ibex_fork_support`; whether each process asks libibverbs.
 static FORKS: &[(&str, &str, &str, bool)] = &[
     ("ranks fork safely where libibverbs must see to it", "disabled", "auto", true),
     ("ranks fork safely where libibverbs must see to it without fail", "disabled", "yes", true),

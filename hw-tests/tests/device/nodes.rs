@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two nodes: messages that cross a network, one that loses packets, one that filters datagrams, and a node that falls
-//! silent. Setup grade; one test at a time.
+//! Two nodes: messages across a network, a network that loses packets, one that filters datagrams, and a silent node.
+//! Setup grade; one test at a time.
 
 use crate::launch::{Launch, says, was_refused};
 use crate::site::Site;
@@ -45,11 +45,11 @@ pub(crate) fn tests() -> Vec<Test> {
     ]
 }
 
-/// A network that carries mpirun's connection, whose loss would end the job, but no RoCE packet to node 0: its adapter
+/// The network carries mpirun's connection, whose loss would end the job, but no RoCE packet to node 0, whose adapter
 /// gives up after its retries.
 fn silent_peer(site: &mut Site) -> Result<()> {
-    // A first filter, which drops nothing, makes the kernel load tc's modules: meanwhile a guest may stand still for
-    // longer than a short time-out bears. 16 is 2 s with all repeats.
+    // A first filter, which drops nothing, makes the kernel load tc's modules, which may stop a guest for longer than a
+    // short time-out. 16 is 2 s with all retries.
     let drop_port = "tc filter add dev IFACE ingress protocol ip u32 match ip protocol 17 0xff match ip dport PORT 0xffff \
                      action drop";
     let unused = format!("tc qdisc add dev IFACE ingress; {}", drop_port.replace("PORT", "1"));
@@ -85,7 +85,7 @@ impl Lossy {
         Ok(Self { undo: script(undo) })
     }
 
-    /// Repeats `run` until the network has lost a packet, then takes the change back.
+    /// Repeats `run` until the network has lost a packet, then undoes the change.
     fn until_lost(self, site: &mut Site, run: impl Fn(&mut Site) -> Result<()>) -> Result<()> {
         let mut ran = Ok(());
         for _ in 0..20 {
@@ -97,7 +97,7 @@ impl Lossy {
         ran.and(self.restore(site))
     }
 
-    /// Takes the change back, which must have lost packets by then.
+    /// Undoes the change; by then packets must have been lost.
     fn restore(self, site: &mut Site) -> Result<()> {
         let counts = counts(site);
         site.fabric(2)?.run(&Job::new(["sh", "-c", &self.undo]))?.checked()?;

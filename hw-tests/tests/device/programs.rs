@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The MPI programs of hw-tests/mpi on one node.
 //!
-//! Each program runs over the PML, plainly and with parameters that force another path (queues that are always full, no
-//! zero-copy, another carrier of the handshake); over ob1 once, and with parameters of the BTL. A program that no test
-//! runs is a failure. [`cases`] has the list. Setup grade; any thread.
+//! Each program runs over the PML, with the defaults and with parameters that force another path (queues that are
+//! always full, no zero-copy, another carrier of the handshake); over ob1 once, and with parameters of the BTL. A
+//! program without a test is a failure. [`cases`] has the list. Setup grade; any thread.
 
 mod cases;
 
@@ -18,12 +18,12 @@ use hw_tests::openmpi::Series;
 
 pub(crate) use cases::{COPIED, HELD_BACK, STARVED, WRITTEN};
 
-/// Programs that another file starts.
+/// Programs that other files start.
 static ELSEWHERE: &[&str] = &["abnormal_exit", "pcontrol", "rail_down", "rma_outside", "shared", "waits"];
 
 static QUICK_ELSEWHERE: &[&str] = &["abnormal_exit", "pcontrol", "rail_down", "rma_outside", "shared"];
 
-/// Programs that the quick tier leaves out: they take 12 s and 4 GiB of memory, and 5 s.
+/// Programs that the quick tier leaves out: the first takes 12 s and 4 GiB of memory, the second 5 s.
 const NOT_QUICK: [&str; 2] = [LONG, "waits"];
 
 /// Parameters that only the BTL reads.
@@ -61,7 +61,7 @@ pub(crate) fn tests() -> Vec<Test> {
     tests
 }
 
-/// Whether a case runs over the PML, and whether it tests something of the BTL that no other run does.
+/// Whether a case runs over the PML, and whether it runs over ob1 because no other run tests the same of the BTL.
 fn faces(case: &Case) -> (bool, bool) {
     if OF_OB1.contains(&case.program) {
         return (false, true);
@@ -69,11 +69,11 @@ fn faces(case: &Case) -> (bool, bool) {
     let is_of_btl = |name: &str| OF_THE_BTL.contains(&name);
     let mut names = case.parameters.iter().map(|(name, _)| *name);
     let is_of_btl_alone = !case.parameters.is_empty() && names.clone().all(is_of_btl);
-    // The list of BTLs has another meaning for each.
+    // The list of BTLs has another meaning over each PML.
     (!is_of_btl_alone, names.any(|name| is_of_btl(name) || name == "btl"))
 }
 
-/// Whether this is the run of a program where each has one: that of the quick tier, or that of [`LONG`].
+/// Whether this is a program's only run if each has one: the one of the quick tier, or the one of [`LONG`].
 fn is_the_run(case: &Case, ranks: usize) -> bool {
     let usual = if case.ranks.contains(&2) { 2 } else { case.ranks[0] };
     (case.quick || case.program == LONG) && ranks == usual
@@ -95,7 +95,7 @@ fn has_usual_settings(case: &Case) -> bool {
     case.parameters.is_empty() && case.faults.is_empty() && !case.threads
 }
 
-/// Makes a case over ibex's PML. Each device does one plain run of each program.
+/// Makes a test of a case over ibex's PML. Each device does one run of each program with the defaults.
 fn over_the_pml(case: &'static Case, ranks: usize) -> Test {
     let name = format!("over the pml, {}", named(case, ranks));
     let test = test(case, name, move |site| run(site, case, ranks, Some("ibex")));
@@ -118,14 +118,14 @@ fn in_its_tier(test: Test, case: &Case, ranks: usize) -> Test {
     }
 }
 
-/// Programs that each device also runs with parameters: how messages go, and how ranks meet.
+/// Programs that each device also runs with parameters: one of messages, one of connecting.
 const ON_EACH_DEVICE: &[&str] = &["pt2pt_modes", "first_contact"];
 
-/// Takes minutes on a slow adapter, with the same result on any.
+/// This takes minutes on a slow adapter, with the same result on any.
 const LONG: &str = "message_over_2gib";
 
-/// Whether a run on one device is enough. Each device does one plain run of each program, of one or two ranks, over the
-/// PML, and over ob1 of those that run [`OFTEN_OVER_OB1`].
+/// Whether a run on one device is enough. Each device does one run of each program with the defaults and one or two
+/// ranks, over the PML; those of [`OFTEN_OVER_OB1`] also over ob1.
 fn is_device_independent(case: &Case, ranks: usize) -> bool {
     let is_plain = has_usual_settings(case);
     let is_larger = ranks > 2;
@@ -133,13 +133,13 @@ fn is_device_independent(case: &Case, ranks: usize) -> bool {
         "traffic" => !is_plain || ranks != 2,
         LONG => true,
         _ if is_larger => true,
-        // A program that needs threads has no other run.
+        // A program that needs threads has only this run.
         program if ON_EACH_DEVICE.contains(&program) => false,
         _ => !(case.parameters.is_empty() && case.faults.is_empty()),
     }
 }
 
-/// Whether these adapters count what an argument of `pvars` names. Messages replace atomics that an adapter lacks.
+/// Whether the variable in an argument of `pvars` can grow with these adapters. Messages replace missing atomics.
 fn can_grow(argument: &str, site: &Site) -> bool {
     let begins = |names: [&str; 2]| names.iter().any(|name| argument.starts_with(name));
     (site.device().has_atomics() || !argument.starts_with("atomic="))
@@ -152,7 +152,7 @@ fn run(site: &mut Site, case: &Case, ranks: usize, pml: Option<&str>) -> Result<
         return Ok(());
     }
     let arguments: Vec<&str> = case.arguments.iter().copied().filter(|argument| can_grow(argument, site)).collect();
-    // More ranks than processors take turns.
+    // If there are more ranks than processors, they take turns.
     let scale = if ranks > 2 { case.scale / 4.0 } else { case.scale };
     let launch = Launch::new(case.program, ranks).arguments(&arguments).limit(case.limit).scale(scale);
     let mut launch = launch.with_all(case.parameters);

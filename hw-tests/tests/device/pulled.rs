@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Faults in the middle of a job: the program says that it is there, the test gives the emulated adapters a command
-//! (`softhca ctl`), and makes the file that ends the middle (hw-tests/mpi/check.h). Setup grade; one test at a time.
+//! Faults in the middle of a job: the program reports that it is there, the test gives the emulated adapters a command
+//! (`softhca ctl`), and makes the file for which the program waits (hw-tests/mpi/check.h). Setup grade; one at a time.
 
 use crate::launch::Launch;
 use crate::site::{Site, counted, fault_to_come, faults_applied};
@@ -10,10 +10,10 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-/// What ranks say in the middle, before their number.
+/// Line that ranks print in the middle, up to their number.
 const MARK: &str = "in the middle: rank ";
 
-/// If a job never prints the awaited line, its own limit ends it.
+/// No limit here: if a job never prints the line, its own limit ends it.
 const NO_LIMIT: Duration = Duration::from_hours(1);
 
 pub(crate) struct Pull<'a> {
@@ -21,7 +21,7 @@ pub(crate) struct Pull<'a> {
     file: &'a Path,
     running: Running,
     ranks: usize,
-    /// Number of port events of which each rank has said that ibex took them.
+    /// Number of port events that ibex has taken in every rank.
     port_events: usize,
 }
 
@@ -31,7 +31,7 @@ impl Pull<'_> {
         self.fabric.ctl(&words.split(' ').collect::<Vec<_>>()).map(drop)
     }
 
-    /// Has the adapters raise an event of a port, and waits until ibex in each rank of `rail_down --events` has taken
+    /// Makes the adapters raise an event of a port, and waits until ibex in each rank of `rail_down --events` has taken
     /// it: until then a rank uses the port in its old state.
     pub(crate) fn port_event(&mut self, words: &str) -> Result<()> {
         self.ctl(words)?;
@@ -51,7 +51,7 @@ impl Pull<'_> {
         fs::write(self.file, "").with_context(|| format!("cannot write {}", self.file.display()))
     }
 
-    /// Takes port 1 of an adapter down while a message on it is not acknowledged; tries again if there was none.
+    /// Takes port 1 of an adapter down while a message on it is unacknowledged; tries again if there was none.
     pub(crate) fn down_in_traffic(&self, device: &str) -> Result<()> {
         for _ in 0..20 {
             let before = self.unacknowledged(device)?;
@@ -71,7 +71,7 @@ impl Pull<'_> {
         counted(self.fabric, device, "local_ack_timeout_err")
     }
 
-    /// Takes these adapters' ports down for a moment, one after the other, so many times in all.
+    /// Takes these adapters' ports down for a moment, one after the other, `times` times in all.
     pub(crate) fn flap(&self, devices: &[&str], times: usize) -> Result<()> {
         for device in devices.iter().cycle().take(times) {
             // The port comes up by itself, however long the next command takes to start.
@@ -89,7 +89,7 @@ impl Launch {
         self.pulled_at(site, &marks, pull)
     }
 
-    /// The same, but the job goes on when its faults have taken place, unless they end it.
+    /// Like [`Self::pulled`], but the job goes on when its faults have taken place, unless they end it.
     pub(crate) fn until_faults(&self, site: &mut Site) -> Result<Outcome> {
         self.pulled_at(site, &[], |pull| {
             let until = Instant::now() + self.limit;
@@ -98,7 +98,7 @@ impl Launch {
         })
     }
 
-    /// The same for a program that repeats its cases: calls `pull` after the first.
+    /// Like [`Self::pulled`] for a program that repeats its cases: calls `pull` after the first case.
     pub(crate) fn pulled_after_a_case(
         &self,
         site: &mut Site,

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Several ports at once, on emulated adapters: messages are striped over both, the link layer says how ports are told
-//! apart, and a port that goes away ends the job or is waited for. Time shows which ports carried bytes: links are so
-//! narrow that the busiest machine keeps up with them. Setup grade; one test at a time.
+//! Several ports at once, on emulated adapters: messages are striped over both, ports are addressed as their link layer
+//! demands, and the loss of a port ends the job, or the job waits for it. Time shows which ports carried bytes: the
+//! links are so slow that even a busy machine keeps up with them. Setup grade; one test at a time.
 
 use crate::launch::{Launch, says, was_refused};
 use crate::programs::HELD_BACK;
@@ -101,7 +101,7 @@ fn tests_of_the_pml() -> Vec<Test> {
 
 fn held_back_on_two_rails(site: &mut Site) -> Result<()> {
     let rails = adapters("", "");
-    // Each port has receive slots of its own, whose pages a flood touches first.
+    // Each port has its own receive slots, and a flood touches all their pages.
     let most: &[&str] = &["--most", "96"];
     for (program, ranks, scale, arguments) in [
         ("unexpected_memory", 2, 0.02, most),
@@ -109,7 +109,7 @@ fn held_back_on_two_rails(site: &mut Site) -> Result<()> {
         ("traffic", 4, 0.05, &[]),
         ("threads", 2, 0.15, &[]),
     ] {
-        // Each message is a round trip between processes that wait for a processor.
+        // While senders are held back, each message is a round trip between processes that share processors.
         let launch = Launch::new(program, ranks).arguments(arguments).scale(scale);
         launch.with_all(HELD_BACK).on_adapters(&*rails).limit(300).passes(site)?;
     }
@@ -174,7 +174,7 @@ fn bandwidth(site: &mut Site, configuration: &str, only: Option<&str>) -> Result
     value.and_then(|text| text.parse().ok()).with_context(|| format!("the bench printed no bandwidth: {outcome}"))
 }
 
-/// A queue pair addressed by GID would reach the first of the two.
+/// The two ports have the same GID, so an address by GID would reach the first.
 fn addressed_by_lid(site: &mut Site) -> Result<()> {
     let port = |lid: u16| format!("[[device.port]]\nlid = {lid}\ngids = [\"fe80::5e00:1\"]");
     let same_gid = adapters(&port(11), &port(12));
@@ -212,7 +212,7 @@ fn reading_rail_lost(site: &mut Site) -> Result<()> {
     says(&outcome.checked()?, &words)
 }
 
-/// All of these messages are sent: if only reads were under way, the other rail would repeat them, and nothing be lost.
+/// These messages are all sent, not read: the other rail would repeat reads, and nothing would be lost.
 fn rail_lost(site: &mut Site) -> Result<()> {
     let launch = traffic("8-1024").with("btl_ibex_ack_timeout", "12");
     let outcome = launch.pulled(site, |pull| pull.down_in_traffic("softhca1"))?;
@@ -220,7 +220,7 @@ fn rail_lost(site: &mut Site) -> Result<()> {
     says(&outcome, &["ibex lost a peer", "rank", "softhca1:1", "queue pair", "failed with status"])
 }
 
-/// The adapter retries for a quarter of a minute, of which a command takes a small part on the busiest machine.
+/// The adapter retries for a quarter of a minute; even on a busy machine a command takes a small part of that.
 fn rail_flaps(site: &mut Site) -> Result<()> {
     let launch = traffic("1024-2097152").with("btl_ibex_link_outage", "16000");
     let outcome = launch.pulled(site, |pull| {
@@ -231,7 +231,7 @@ fn rail_flaps(site: &mut Site) -> Result<()> {
     launch.judge(site, outcome)
 }
 
-/// softhca0 goes down before the messages, which then have softhca1 alone.
+/// softhca0 goes down before the messages are sent, so only softhca1 is left.
 fn used_again(site: &mut Site) -> Result<()> {
     let launch = Launch::new("rail_down", 2).arguments(&["--connect", "--events", "3"]);
     let launch = launch.on_adapters(adapters("", ""));
@@ -246,7 +246,7 @@ fn used_again(site: &mut Site) -> Result<()> {
     launch.judge(site, outcome)
 }
 
-/// Every kind of message, after a rail has gone down while none was under way.
+/// Every kind of message, after a rail has gone down while no message was under way.
 fn goes_by_the_other(site: &mut Site, arguments: &[&str]) -> Result<()> {
     for (ranks, device) in [(2, "softhca0"), (3, "softhca1")] {
         let launch = Launch::new("rail_down", ranks).arguments(arguments).with_argument("--events", "1");
@@ -271,7 +271,7 @@ static READDRESSED: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// The modex has the old address: the first datagrams are lost, TCP carries the new one.
+/// The modex has the old address, so the first datagrams are lost; TCP brings the new address.
 fn readdressed(site: &mut Site) -> Result<()> {
     for (port, change, said) in READDRESSED {
         let launch = Launch::new("rail_down", 3).with_argument("--events", "1");
@@ -295,7 +295,7 @@ fn rails_flap_by_turns(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Reports of a peer's account come by one rail and go by the other; sends that pend go by the one that is up.
+/// Messages of flow control come by one rail and go by the other; pending sends go by the rail that is up.
 fn rails_flap_under_who_is_held_back(site: &mut Site) -> Result<()> {
     for program in ["pt2pt_modes", "traffic", "threads"] {
         flaps_under(site, &Launch::new(program, 2).with_all(HELD_BACK))?;
@@ -313,7 +313,7 @@ fn flaps_under(site: &mut Site, launch: &Launch) -> Result<()> {
     flapped(site, &launch, outcome)
 }
 
-/// Pieces fill the buffers of a rail that goes down, wait at one that connects slowly, and return before they are free.
+/// Pieces fill the buffers of a rail that goes down, wait at a slow one, and return before the buffers are free.
 fn long_sends_flap(site: &mut Site) -> Result<()> {
     let slow_to_connect = "[[fault]]\naction = \"drop\"\nqp_type = \"ud\"\nfraction = 0.9\nseed = 1\n";
     let launch = Launch::new("strided_sends", 2).arguments(&["--rounds", "8"]).with("btl_ibex_connect_via", "ud");
@@ -325,7 +325,7 @@ fn long_sends_flap(site: &mut Site) -> Result<()> {
     flapped(site, &launch, outcome)
 }
 
-/// Checks that nothing was lost, and that ibex reported rails that go and return, if its adapters raise such events.
+/// Checks that nothing was lost, and that ibex reported the links, if the adapters raise events of ports.
 fn flapped(site: &mut Site, launch: &Launch, outcome: hw_tests::Outcome) -> Result<()> {
     if site.device().has_port_events() {
         says(&outcome, &["has lost its link", "has a link again"])?;

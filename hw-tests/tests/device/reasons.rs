@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The reason first: whichever request fails, ibex's message comes before those of Open MPI, and names the peer, its
-//! host, the port, the queue pair and the status. The second of two emulated adapters fails it. Setup grade; one test
-//! at a time.
+//! The reason comes first: whichever request fails, ibex's message comes before those of Open MPI, and names the peer,
+//! its host, the port, the queue pair and the status. The request fails on the second of two emulated adapters. Setup
+//! grade; one test at a time.
 
 use crate::launch::{Launch, Parameters, says, with_faults};
 use crate::programs::{COPIED, WRITTEN};
@@ -24,7 +24,7 @@ struct Kind {
     parameters: Parameters,
 }
 
-/// The bench sends messages of this size one way, until the fault ends it.
+/// The bench sends messages of this size in one direction, until the fault ends it.
 macro_rules! stream_of {
     ($sentence:literal, $size:literal, $parameters:expr) => {
         kind(
@@ -57,7 +57,7 @@ static KINDS: &[Kind] = &[
     kind("requests of several threads", "threads", &[], &[]),
 ];
 
-/// How a request fails: the rest of the fault's table, and what must be said of it.
+/// How a request fails: the rest of the fault's table, and the words that ibex must print.
 static FAILURES: &[(&str, &str)] = &[
     ("action = \"status\"\nstatus = \"LOC_PROT_ERR\"", "LOC_PROT_ERR"),
     ("action = \"post-send-error\"\nerrno = \"EIO\"\ncount = 0", "Input/output error"),
@@ -71,7 +71,7 @@ static FAILURES: &[(&str, &str)] = &[
     ("action = \"status\"\nstatus = \"GENERAL_ERR\"", "GENERAL_ERR"),
 ];
 
-/// Numbers of the request that fails. Every program makes more of them on the second adapter.
+/// Numbers of the request that fails. Every program posts more requests than these on the second adapter.
 const NTH: [u32; 4] = [12, 40, 90, 150];
 
 fn is_said_first(site: &mut Site, kind: &Kind, index: usize) -> Result<()> {
@@ -80,14 +80,14 @@ fn is_said_first(site: &mut Site, kind: &Kind, index: usize) -> Result<()> {
         return Ok(());
     }
     for (round, nth) in NTH.into_iter().enumerate() {
-        // Each kind has two refused posts and two other failures; all kinds together have all failures.
+        // Each kind of request gets two refused posts and two other failures; all kinds together get all failures.
         let which = if round % 3 == 0 { 1 } else { (index * 2 + round) % FAILURES.len() };
         let (rule, status) = FAILURES[which];
         let adapters = with_faults(&format!("[[fault]]\n{rule}\ndevice = \"softhca1\"\nnth = {nth}\n"));
         let launch = Launch::new(kind.program, 2).arguments(kind.arguments).with_all(kind.parameters);
         let outcome = launch.limit(300).on_adapters(adapters).is_refused_with(site, &[])?;
         says(&outcome, &["ibex lost a peer", "to rank ", " on host ", "softhca1:1", "queue pair 0x", status])?;
-        // Words of mpirun itself come another way, in no order with these.
+        // mpirun's own output comes by another way, so its order says nothing.
         let others = ["pml_ob1", "osc_rdma", "FATAL\n", "Out of resource", "MPI_ERR_"];
         let others = others.iter().filter_map(|word| outcome.stderr.find(word)).min();
         let reason = outcome.stderr.find("ibex lost a peer");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The recorder on emulated adapters, and between two nodes: `ibex trace` around jobs, and what the crate that reads
-//! traces finds in them. Traces of nodes are copied to this host. Setup grade; one test at a time.
+//! The recorder on emulated adapters, and between two nodes: `ibex trace` around jobs, and the content of the traces,
+//! as the crate that reads them sees it. Traces of nodes are copied to this host. Setup grade; one test at a time.
 
 use crate::launch::Launch;
 use crate::site::{Site, command};
@@ -19,7 +19,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::on_emulated("over the pml, a job is recorded as the logger writes it down", as_logged),
         Test::on_emulated("over the pml, no recorded message arrives before it was sent", in_order).quick(),
         Test::on_emulated("over the pml, ranks with clocks of their own are on one time line", on_several_clocks),
-        // The test above compares clocks the same way, in a tenth of the time.
+        // The test above compares clocks in the same way, in a tenth of the time.
         Test::on_two_nodes("over the pml, messages between two nodes are on one time line", between_nodes)
             .device_independent(),
         Test::on_emulated("over the pml, what the program wants recorded is, and what it does not is not", controlled)
@@ -61,7 +61,7 @@ pub(crate) fn sound(trace: &Path) -> Result<Trace> {
     Ok(folder)
 }
 
-/// Trace and log count the same number of events of each type, those that they lost included.
+/// Trace and log have the same number of events of each type, lost ones included.
 fn as_logged(site: &mut Site) -> Result<()> {
     let place = a_place()?;
     let log = place.file("log").display().to_string();
@@ -105,8 +105,7 @@ fn as_logged(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Pairs sends and arrivals of one communicator, two ranks and one tag in their order. Returns the time that each
-/// message took, and the ranks.
+/// Pairs sends and arrivals, in order, by communicator, ranks and tag. Returns each message's time and ranks.
 fn ways(folder: &Trace) -> Result<Vec<(i64, usize, usize)>> {
     let mut sends: HashMap<_, Vec<i64>> = HashMap::new();
     let mut arrivals: HashMap<_, Vec<i64>> = HashMap::new();
@@ -149,7 +148,7 @@ fn doubt(reader: &Reader) -> Result<i64> {
     doubts.context("a bound of each clock")?.into_iter().max().context("an event")
 }
 
-/// Ranks of one host have one clock: only the errors of their counters leave in doubt which event was first.
+/// Ranks of one host have one clock: the order of two events is uncertain only within the errors of their counters.
 fn in_order(site: &mut Site) -> Result<()> {
     let place = a_place()?;
     let launch = Launch::new("pt2pt_flood", 2).with("pml", "ibex").limit(300);
@@ -180,7 +179,7 @@ fn on_several_clocks(site: &mut Site) -> Result<()> {
     recorded_after(every, launch, &place, "")?.passes(site)?;
     let folder = sound(&trace(&place))?;
     let asked = asked(&folder);
-    // Each of the last two has a namespace, and so a clock, of its own.
+    // Each of the last two has its own namespace, and so its own clock.
     ensure!(asked[..2] == [0, 0] && asked[2].min(asked[3]) >= 2, "{asked:?} samples of rank 0's clock");
     let bounds: Option<Vec<i64>> = (0..4).map(|rank| folder.error(rank)).collect();
     let bounds = bounds.context("a bound of each rank")?;
@@ -191,8 +190,8 @@ fn on_several_clocks(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Returns the number of samples of rank 0's clock in each file. Rank 0 takes none; of another host only the first rank
-/// takes any between start and end.
+/// Returns the number of samples of rank 0's clock in each file. Rank 0 takes none; on each other host only the first
+/// rank takes any between start and end.
 fn asked(folder: &Trace) -> Vec<usize> {
     let of_rank_0 = |reader: &Reader| reader.samples().iter().filter(|sample| sample.clock == Clock::Rank(0)).count();
     folder.readers().iter().map(of_rank_0).collect()
@@ -233,7 +232,7 @@ fn between_nodes(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// A rank dies after enough messages that the recorders have written some events.
+/// A rank dies after so many messages that the recorders have written some events.
 fn killed(site: &mut Site) -> Result<()> {
     for after in ["3000", "100000", "3000000"] {
         let place = a_place()?;
@@ -297,10 +296,10 @@ fn controlled(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Ranks begin at 0 again in each world.
+/// In each world, ranks begin at 0.
 fn spawned(site: &mut Site) -> Result<()> {
     let place = a_place()?;
-    // A hang in Debian's PMIx repeats the job.
+    // The job is repeated if it hangs in Debian's PMIx.
     let launch = spawning(2, "2", "2").with("pml", "ibex");
     let launch = recorded_after(&format!("rm -rf {}; ", trace(&place).display()), launch, &place, "")?;
     spawned_by(site, &launch)?;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Bad input: each kind gets a message that says what to do, and a job that goes on another way or ends in time. Tests
-//! that take the device away or change its node run in virtual machines, or on emulated adapters configured for it.
-//! Setup grade; one test at a time.
+//! Bad input: for each kind ibex prints a message that says what to do, and the job goes on another way or ends in
+//! time. Tests that take the device away or change its node run in virtual machines, or on emulated adapters configured
+//! for that. Setup grade; one test at a time.
 
 use crate::launch::{Launch, says, says_one_of};
 use crate::site::Site;
@@ -54,8 +54,8 @@ pub(crate) fn tests() -> Vec<Test> {
         }),
         Test::new("a peer without ibex and without another way ends the job", |site| {
             let launch = Launch::of_a_short_exchange().each_rank_with("btl", &["self,ibex", "self,tcp"]).limit(60);
-            // The words are Open MPI's own, and 4.1 loses them now and then: the buffer of a rank's text may be freed
-            // before mpirun reads it, which mpirun says instead (orte/util/show_help.c).
+            // The words are Open MPI's own. 4.1 sometimes frees the buffer of a rank's text before mpirun reads it;
+            // then mpirun prints that instead (orte/util/show_help.c).
             says_one_of(
                 &launch.is_refused_with(site, &[])?,
                 &["unable to reach each other", "unreachable", "show_help.c"],
@@ -76,7 +76,7 @@ pub(crate) fn tests() -> Vec<Test> {
 }
 
 fn locked_memory(site: &mut Site) -> Result<()> {
-    // Root may lock what it wants unless it gives that right up.
+    // Root may lock any amount of memory unless it gives up that right.
     let script = "setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock sh -c 'ulimit -l 64; exec \"$@\"' sh \"$@\"";
     let alone = Launch::of_a_short_exchange().inside(script).limit(60);
     alone.is_refused_with(site, &["ulimit -l", "64"])?;
@@ -94,7 +94,7 @@ fn address_space(site: &mut Site) -> Result<()> {
 
 fn open_files(site: &mut Site) -> Result<()> {
     let mut told = 0;
-    // With fewer files Open MPI itself does not start; with more there are enough.
+    // With fewer files Open MPI itself does not start; more files are enough.
     for files in 14..=20 {
         let script = format!("ulimit -n {files}; exec \"$@\"");
         let outcome = Launch::new("init_finalize", 2).ranks_inside(script).limit(60).run(site)?;
@@ -149,7 +149,7 @@ fn port_down(site: &mut Site) -> Result<()> {
         return Ok(());
     }
     let interface = site.fabric(1)?.interface().to_owned();
-    // Addresses of IPv6 go with the link; the IPv4 address stays.
+    // The IPv6 addresses disappear with the link; the IPv4 address stays.
     let script = format!("ip link set {interface} down; trap 'ip link set {interface} up' EXIT; \"$@\"");
     let launch = Launch::of_a_short_exchange().inside(script.clone()).limit(60);
     launch.is_refused_with(site, &["down"])?;

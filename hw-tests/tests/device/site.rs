@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the tests run: the open fabric, and the folders of component and programs.
+//! The place where tests run: the open fabric, and the folders of the component and the programs.
 //!
-//! Only one fabric is open at a time, as the machines that test have two processors. The usual one serves test after
-//! test; one on a test's own adapters serves one run, as its faults count from its beginning. Setup grade; one thread
-//! at a time.
+//! Only one fabric is open at a time, as test machines have two processors. The usual one serves test after test; one
+//! on a test's own adapters serves one run, as its faults count from its beginning. Setup grade; one thread at a time.
 
 use crate::test::share;
 use anyhow::{Context, Result, anyhow, bail, ensure};
@@ -66,7 +65,7 @@ impl Site {
             match Fabric::open(&self.device, nodes) {
                 Ok(fabric) => self.open = Some(Open { fabric, adapters: None }),
                 Err(error) => {
-                    // The test that failed first showed the rest.
+                    // The first failure showed the rest.
                     let text = format!("{error:#}");
                     self.refused.push((nodes, text.lines().next().unwrap_or_default().to_owned()));
                     return Err(error.context(format!("the device {} cannot be opened", self.device)));

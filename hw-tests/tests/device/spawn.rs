@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Jobs that meet peers they did not start with: spawned processes, and groups that connect and accept.
 //!
-//! In these calls MPI waits in the runtime, without progress: if a message that its sender counts as sent has not left,
-//! the job hangs. Setup grade; one test at a time.
+//! In these calls MPI waits in the runtime, without progress: the job hangs if a message has not left although its
+//! sender counts it as sent. Setup grade; one test at a time.
 
 use crate::launch::Launch;
 use crate::site::Site;
@@ -17,13 +17,13 @@ const TIMES: usize = 10;
 /// Number of children, spawned one after the other by a job on two nodes.
 const TIMES_ON_TWO_NODES: &str = "4";
 
-/// Number of hangs in the runtime, one after the other, that is a failure.
+/// So many hangs in the runtime, one after the other, are a failure.
 const HANGS: usize = 3;
 
-/// Ranks that spawn together, and how many they spawn.
+/// Number of ranks that spawn together, and of processes that they spawn.
 const FAMILIES: [(usize, &str); 5] = [(1, "2"), (1, "3"), (2, "2"), (2, "4"), (3, "2")];
 
-/// The same on two nodes, with the PML.
+/// On two nodes: the PML, the number of ranks that spawn, and of processes that they spawn.
 const FAMILIES_ON_TWO_NODES: [(&str, usize, &str); 2] = [("ob1", 1, "3"), ("ibex", 3, "2")];
 
 pub(crate) fn tests() -> Vec<Test> {
@@ -85,7 +85,7 @@ fn meeting(ranks: usize, cycles: &str) -> Launch {
     Launch::new("connect_cycles", ranks).arguments(&["ports", "--cycles", cycles]).limit(240)
 }
 
-/// Two ranks whose children come and go. In the end these two are connected, by each of two ports at most.
+/// Two ranks whose children come and go. In the end only these two are connected, at most by each of two ports.
 fn come_and_go() -> Launch {
     spawning(2, "2", "3").with_argument("--connections", "2").with("btl_ibex_link_outage", "200").limit(120)
 }
@@ -97,7 +97,7 @@ pub(crate) fn spawning(parents: usize, children: &str, cycles: &str) -> Launch {
 }
 
 /// Runs a job that spawns. Debian's PMIx now and then loses a spawned process in `PMIx_Init`, over any transport,
-/// before that opens a port: then the job is run again, which is noted.
+/// before the process opens a port: then the job runs again, and the repetition is noted.
 pub(crate) fn spawned(site: &mut Site, launch: &Launch) -> Result<()> {
     for _ in 0..HANGS {
         let outcome = launch.run(site)?;

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which ports of two processes are connected, and which ports are used at all, on emulated adapters of several
-//! networks. The ranks of a job have different adapters, like hosts that were cabled differently. Setup grade; one test
-//! at a time.
+//! Checks which ports two processes connect, and which ports they use at all, on emulated adapters of several networks.
+//! The ranks of a job have different adapters, like hosts that were cabled differently. Setup grade; one at a time.
 
 use crate::launch::{Launch, says};
 use crate::site::Site;
@@ -119,7 +118,7 @@ fn crossed(ranks: &[&str], launch: Launch) -> Launch {
     launch.with("btl_ibex_verbose", "1").on_adapters(adapters(&each)).each_rank_with("btl_ibex_if_include", &names)
 }
 
-/// Checks that every pair of ports that was used was connected.
+/// Checks that every pair of ports in use was connected.
 fn is_without_detour(outcome: &Outcome) -> Result<()> {
     let text = format!("{}{}", outcome.stdout, outcome.stderr);
     ensure!(!text.contains("does without a port"), "a pair of ports was not connected: {outcome}");

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A test: its name, what it does, what it needs of the device, and its tier; and which tests run. Every file of tests
-//! makes them; `main` lists and runs them. Setup grade.
+//! A test: its name, its function, its needs of the device, and its tier. Also selects the tests to run. Every file of
+//! tests makes them; `main` lists and runs them. Setup grade.
 
 use crate::launch::over_the_pml;
 use crate::site::Site;
@@ -18,7 +18,7 @@ enum Needs {
     Nothing,
     /// Adapters that the test configures.
     Emulated,
-    /// Such adapters, whose profile has this property; the text names what others lack.
+    /// Adapters that the test configures, whose profile has this property; the text names it for adapters without it.
     EmulatedWith(fn(&Device) -> bool, &'static str),
     TwoNodes,
 }
@@ -29,7 +29,7 @@ pub(crate) struct Test {
     run: Run,
     needs: Needs,
     pub(crate) tier: Tier,
-    /// Whether it has the same result on every device: a parameter's bounds, what a tool is shown.
+    /// Whether it has the same result on every device, like a test of a parameter's bounds.
     pub(crate) device_independent: bool,
     /// Whether it changes the host, so that no other test may run meanwhile.
     pub(crate) is_alone: bool,
@@ -65,12 +65,12 @@ impl Test {
         Self { needs: Needs::TwoNodes, ..Self::new(name, run) }
     }
 
-    /// Makes a run on one device enough.
+    /// Declares that a run on one device is enough.
     pub(crate) fn device_independent(self) -> Self {
         Self { device_independent: true, ..self }
     }
 
-    /// Makes the same test over ibex's PML; it need run on one device only.
+    /// Makes the same test over ibex's PML, for which a run on one device is enough.
     pub(crate) fn over_the_pml(self) -> Self {
         let (name, run) = (format!("over_the_pml,_{}", self.name), self.run);
         let run = Box::new(move |site: &mut Site| over_the_pml(|| run(site)));
@@ -136,7 +136,7 @@ pub(crate) enum Tier {
     QuickOnEachDevice,
 }
 
-/// The share of its repetitions that a program does on this device. The quick tier has every kind of case, but few
+/// The share of a program's repetitions that are done on this device. The quick tier has every kind of case, but few
 /// repetitions; with `--all` one device does all, another emulated one a quarter, and a virtual machine a tenth.
 pub(crate) fn share(selection: Selection, device: &Device) -> f64 {
     match (selection, device) {

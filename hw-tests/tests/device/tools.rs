@@ -110,7 +110,7 @@ pub(crate) fn tests() -> Vec<Test> {
         .quick(),
     );
     tests.extend(told_protocols());
-    // Every kept message exceeds this bound, so that short messages are announced, and some pend.
+    // One unexpected message exceeds this bound already, so short messages are announced, and some pend.
     tests.push(Test::new("over the pml, a profiler by PERUSE follows requests of who is held back", |site| {
         let launch = Launch::new("peruse_profiler", 2).with("pml", "ibex");
         launch.with("pml_ibex_unexpected_memory", "1").passes(site)
@@ -221,7 +221,7 @@ fn elements(line: &str) -> BTreeMap<&str, i64> {
 }
 
 fn logs(site: &mut Site) -> Result<()> {
-    // The tool of the page is an application too, with registrations and an MPI_T_finalize of its own.
+    // The tool of the page has registrations and an MPI_T_finalize of its own, like an application.
     let events = "xfer_begin,xfer_continue:btl_ibex_xfer_end connection_begin;connection_established";
     for log in &logged(site, "writing_a_tool", 2, Some(events))? {
         let (mut last, mut ends) = (BTreeMap::new(), [0, 0]);
@@ -253,7 +253,7 @@ fn logs(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Four ranks whose threads all call MPI: what begins ends, and the table of a log has the number of its lines.
+/// Four ranks whose threads all call MPI: each beginning has an end, and the table of a log counts its lines.
 fn follows_threads(site: &mut Site) -> Result<()> {
     for log in logged(site, "threads", 4, Some("all"))? {
         let mut lines: BTreeMap<&str, u64> = BTreeMap::new();
@@ -276,7 +276,7 @@ fn follows_threads(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Checks, over ibex's PML, the times in the queues and their lengths. The program posts 50 receives at once.
+/// Checks times in the queues and lengths of the queues, over ibex's PML. The program posts 50 receives at once.
 fn tells_of_the_queues(site: &mut Site) -> Result<()> {
     let launch = Launch::new("mpi_t_matching", 2).with("pml", "ibex");
     let logs = logged_by(site, launch, 2, Some("all"))?;

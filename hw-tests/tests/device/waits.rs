@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Late ranks in traces of real programs: hw-tests/mpi/waits.c plants each kind of wait and says how long it is. Setup
-//! grade; one test at a time.
+//! Late ranks in traces of real programs: hw-tests/mpi/waits.c makes waits of each kind and prints how long they are.
+//! Setup grade; one test at a time.
 
 use crate::launch::Launch;
 use crate::recorder::{a_place, recorded, sound, trace};
@@ -26,11 +26,11 @@ struct Planted {
     kind: Option<WaitKind>,
     least: i64,
     most: i64,
-    /// Time for which the kernel kept the ranks from a processor: a rank that waits then waits for that.
+    /// Time for which the kernel gave the ranks no processor: a rank may wait for that instead.
     lost: i64,
 }
 
-/// Time of other waits that is accepted, in nanoseconds.
+/// Accepted time of other waits, in nanoseconds.
 const SLACK: i64 = 100_000_000;
 
 fn planted(outcome: &Outcome) -> Result<Vec<Planted>> {

@@ -18,7 +18,7 @@ use std::cell::Cell;
 
 use pair::{Got, Memory, Pair, completed, pattern, received};
 
-/// Says why a test cannot be done here (tests/device/engine.rs counts it).
+/// Prints why a test cannot run here (tests/device/engine.rs counts it).
 fn skip(reason: &str) {
     println!("\nskip {reason}");
 }
@@ -27,7 +27,7 @@ fn numbers(events: &[Got]) -> Vec<u32> {
     received(events).iter().map(|(_, bytes)| u32::from_le_bytes(bytes[..4].try_into().expect("four bytes"))).collect()
 }
 
-/// Whether the failure of the connection precedes every request that failed for it.
+/// Whether the failure of the connection is reported before each request that failed with it.
 fn is_told_first(events: &[Got]) -> bool {
     let failure = events.iter().position(|event| *event == Got::Failure);
     let failed = events.iter().position(|event| matches!(event, Got::Done { outcome: Err(_), .. }));
@@ -39,7 +39,7 @@ fn is_told_first(events: &[Got]) -> bool {
 fn messages_of_every_kind_arrive_whole_and_in_order() {
     let mut pair = Pair::open(&Tunables::default());
     let mut slots = Memory::new(&pair.a, 4096, 3);
-    // An adapter that takes one span cannot send a message of two.
+    // An adapter that takes one span cannot send a message of two spans.
     let kinds = if pair.a.attributes().gathers { 3 } else { 2 };
     for round in 0..200_u32 {
         let text = pattern(round, 40);
@@ -313,7 +313,7 @@ fn a_connection_comes_about_over_tcp_alone() {
 #[test]
 #[ignore = "needs an RDMA device (IBEX_DEVICE)"]
 fn lost_and_doubled_handshake_packets_delay_a_connection_and_do_no_more() {
-    // The adapter has the fault (tests/device/engine.rs), and draws anew for each packet.
+    // The adapter has the fault (tests/device/engine.rs), at random for each packet.
     for round in 0..10 {
         let connect_via = if round % 2 == 0 { "ud" } else { "auto" }.to_owned();
         let mut pair = Pair::open(&Tunables { connect_via, ..Tunables::default() });

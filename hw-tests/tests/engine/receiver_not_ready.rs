@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Many senders to one receiver that computes: how often its adapter turns requests away, how many requests the
-//! senders' adapters hold, and that all messages arrive in order once it polls. Each test prints what it measured
-//! (`--nocapture`); what depends on time has only upper bounds.
+//! Many senders to one receiver that computes: how often its adapter refuses requests, how many requests the senders'
+//! adapters hold, and that all messages arrive in order once it polls. Each test prints its measurements
+//! (`--nocapture`); those that depend on time have only upper bounds.
 
 use crate::pair::{Got, Memory, PATIENCE, Published, choice, count, open, poll};
 use ibex::peer::PeerName;
@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const SLOTS: u64 = 64;
 /// Messages that each sender sends in a round.
 const MESSAGES: usize = 400;
-/// Slots that a sender sends from in turn.
+/// Slots from which a sender sends in turn.
 const SLOTS_OF_SENDER: usize = 1024;
 
 struct Sender {
@@ -25,7 +25,7 @@ struct Sender {
 }
 
 impl Sender {
-    /// Sends so many messages with their numbers; queues those that the adapter does not take now.
+    /// Sends `messages` numbered messages; queues those that the adapter does not take now.
     fn send(&mut self, messages: usize) {
         for number in self.sent..self.sent + messages {
             let slot = number % SLOTS_OF_SENDER;
@@ -49,7 +49,7 @@ struct Crowd {
 }
 
 impl Crowd {
-    /// Connects so many senders, each by a message that is thrown away.
+    /// Connects `senders` senders, each by a message that is thrown away.
     fn connected(senders: u32, tunables: &Tunables) -> Self {
         let (published, choice) = (Published::default(), choice(tunables));
         let mut receiver = open(&choice, tunables, 0, &published);
@@ -107,7 +107,7 @@ impl Crowd {
         self.senders.iter().map(|sender| count(&sender.port, name)).sum()
     }
 
-    /// Requests beyond the receive slots that the senders have posted and the receiver has not taken.
+    /// Posted requests that the receiver has not taken, beyond its receive slots.
     fn behind(&self) -> u64 {
         self.sum("posted") - (self.taken() as u64 + SLOTS)
     }
@@ -125,8 +125,8 @@ fn tunables() -> Tunables {
     Tunables { receive_queue_depth: SLOTS, ..Tunables::default() }
 }
 
-/// Senders send more than there are slots while the receiver computes; then all of it arrives. `timer` is the longest
-/// RNR timer of a connection in us: with it senders are turned away no more often than ibex allows, and held back.
+/// Senders send more messages than there are slots while the receiver computes; then all arrive. `timer` is the longest
+/// RNR timer of a connection in us. No more requests are refused than ibex allows, and the senders are held back.
 fn is_bounded(senders: u32, timer: u64) {
     let mut crowd = Crowd::connected(senders, &tunables());
     let (begin, before) = (Instant::now(), crowd.turned_away());
@@ -135,7 +135,7 @@ fn is_bounded(senders: u32, timer: u64) {
     crowd.receiver_computes_until(|crowd| begin.elapsed() >= long && crowd.sum("held_back") >= u64::from(senders));
     let turned_away = crowd.turned_away() - before;
     let (held_back, held_back_time) = (crowd.sum("held_back"), crowd.sum("held_back_time"));
-    // Measured last, so that all that was counted lies within it.
+    // Read last, so that everything counted lies within this time.
     let time = begin.elapsed();
     println!(
         "\n{senders} senders: turned away {:.0} times a second; {} requests with the adapter of each; held \
@@ -143,7 +143,7 @@ fn is_bounded(senders: u32, timer: u64) {
         turned_away as f64 / time.as_secs_f64(),
         crowd.behind() / u64::from(senders),
     );
-    // By the timers that the connections got, one after the other: src/transport/connections/retransmission.rs.
+    // The bound follows from the timers that the connections got in turn: src/transport/connections/retransmission.rs.
     let a_second = 5000.0 * (1.0 + (f64::from(senders) / 3.0).max(1.0).ln());
     let bound = (a_second * time.as_secs_f64()) as u64 + u64::from(senders);
     assert!((1..=bound).contains(&turned_away), "turned away {turned_away} times, at most {bound} expected");
@@ -194,7 +194,7 @@ fn a_receiver_that_computes_again_and_again_finds_less_with_its_senders() {
         crowd.sum("held_back"),
         crowd.sum("held_back_time")
     );
-    // First each sender posts a full queue; later only those do of whom the receiver has taken nothing since.
+    // First each sender posts a full queue; later only those do from which the receiver has taken nothing since.
     assert!(behind[1..].iter().all(|later| *later < behind[0]), "{behind:?}");
     crowd.finish();
 }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Peers that are given up and met again while received messages lie unpolled: adapters differ in what they lose then.
-//! Run on the usual adapter, and on emulated ones that lose all they can (`tests/device/engine.rs`).
+//! Peers that are given up and met again while received messages are unpolled: adapters differ in what they lose then.
+//! Run on the usual adapter, and on emulated ones that lose as much as possible (`tests/device/engine.rs`).
 
 use crate::pair::{Got, Pair, completed, received};
 use ibex::tunables::Tunables;
 
-/// Receive slots of a port, and messages that lie unpolled when a peer is given up.
+/// Number of receive slots of a port, and of unpolled messages when a peer is given up.
 const SLOTS: u64 = 64;
 const UNSEEN: usize = 8;
 

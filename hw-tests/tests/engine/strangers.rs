@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hellos that lie, over the fabric and over TCP, to ports that are connected and at work.
+//! Forged hellos, over the fabric and over TCP, to ports that are connected and at work.
 //!
 //! A *stranger* knows all that a recording of packets shows (instances, addresses, the layout), but not the key, which
 //! only the modex has. A *member* of the job has the key. Neither may end, hang or spoil anything.
@@ -71,7 +71,7 @@ fn hello(pair: &Pair, rank: u32, instance: u64, epoch: u32) -> Hello {
     }
 }
 
-/// Hellos of an unknown rank, of a later connection of a known rank, and of another instance of it.
+/// Hellos from an unknown rank, from a known rank's later connection, and from another instance of a known rank.
 fn lies(pair: &Pair) -> Vec<Hello> {
     let instance = pair.a.address().instance;
     vec![
@@ -92,7 +92,7 @@ fn talk(pair: &mut Pair, rounds: u32) {
     }
 }
 
-/// Talks until so many hellos were refused: a port looks for them in few of its polls.
+/// Exchanges messages until `hellos` hellos were refused: a port looks for them in few of its polls.
 fn until_dropped(pair: &mut Pair, hellos: u64) {
     pair.until(|pair| talk(pair, 1), |pair| pair.count_b("handshakes_dropped") >= hellos);
 }
@@ -113,7 +113,7 @@ fn forged_hellos_by_datagram_and_tcp_disturb_no_connection_and_are_told_once() {
             // A valid hello with one byte changed; and one made with a guessed key.
             let mut frame = if place == 0 { forged.encode(&Key::from_bytes([7; 16])) } else { good };
             frame[place] ^= u8::from(place > 0);
-            // A few at a time, as the datagram queue pair has only so many receives.
+            // A few at a time, because the datagram queue pair has few receives.
             stranger.send(&pair, &frame);
             sent += 2;
             if place % 16 == 0 || place + 1 == Hello::SIZE {
@@ -141,7 +141,7 @@ fn a_member_of_the_job_that_lies_of_its_name_or_its_connections_ends_none_of_the
     let mut stranger = Stranger::new(&pair, &tunables);
     let until_said = |pair: &mut Pair, words: &str| pair.until(|pair| talk(pair, 1), |pair| pair.has_said(words));
     let instance = pair.a.address().instance;
-    // A later connection of a connected rank: begun beside the one in use, and given up.
+    // A later connection of a connected rank: the port begins a successor, and gives it up.
     stranger.send(&pair, &hello(&pair, 0, instance, 1000).encode(&key));
     until_said(&mut pair, "began a connection and left it");
     stranger.send(&pair, &hello(&pair, 77, instance, 1).encode(&key));
@@ -184,7 +184,7 @@ fn a_peer_that_gave_up_its_end_and_begins_anew_is_connected_anew() {
 #[test]
 #[ignore = "needs an RDMA device (IBEX_DEVICE)"]
 fn a_peer_that_began_a_connection_and_is_gone_is_no_failure_where_nothing_waits_for_it() {
-    // By TCP the kernel of the peer's host would say that its process lives.
+    // By TCP the kernel of the peer's host would show that its process lives.
     let connect_via = "ud".to_owned();
     let tunables = Tunables { verbose: 1, connect_timeout: 1, connect_via, ..Tunables::default() };
     let mut pair = Pair::open(&tunables);
@@ -204,7 +204,7 @@ fn the_acknowledgement_time_out_is_shown_and_bears_two_seconds_of_silence() {
     let mut pair = Pair::open(&Tunables { verbose: 2, ..Tunables::default() });
     pair.connect();
     talk(&mut pair, 1);
-    // By the round trip of the handshake, which is long on a busy machine; at least 4.096 us * 2^16.
+    // It depends on the handshake's round trip, which is long on a busy machine; at least 4.096 us * 2^16.
     let times: Vec<u64> = (16..=31).map(|exponent| (4096 << exponent) / 1000).collect();
     for count in [pair.count_a("ack_timeout"), pair.count_b("ack_timeout")] {
         assert!(times.contains(&count), "{count} us");

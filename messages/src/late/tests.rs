@@ -97,7 +97,7 @@ fn no_wait_is_longer_than_its_call_or_goes_on_beyond_the_match() {
 }
 
 #[test]
-fn who_computes_between_its_receive_and_its_wait_has_no_late_sender() {
+fn a_receiver_that_computes_between_receive_and_wait_has_no_late_sender() {
     for sent in [5, 20, 280] {
         let planted =
             Planted { protocol: Protocol::Copied, sent, sender: (sent, sent + 2), done: sent + 1, ..COMPUTING };
@@ -163,7 +163,7 @@ fn a_message_waits_from_its_arrival_until_its_receiver_asks_for_it() {
     let mut announced = COMPUTING.job();
     announced.messages[0].receive.as_mut().unwrap().arrived = at(24);
     assert_eq!(waits(&announced), []);
-    // Without the call no time is known at which the program asked.
+    // Without the call it is unknown when the program asked for the message.
     let mut tested = Planted { transfer: (100, 110), ..COMPUTING }.job();
     assert_eq!(waits(&tested), [(LateWait, 110, 300)]);
     tested.messages[0].receive.as_mut().unwrap().call = None;
@@ -183,7 +183,7 @@ fn nobody_waits_where_both_compute_while_the_message_is_on_its_way() {
 }
 
 #[test]
-fn of_messages_that_a_call_waits_for_together_the_longest_wait_counts() {
+fn if_a_call_waits_for_several_messages_the_longest_wait_counts() {
     let planted = Planted { receiver: (300, 500), ..COMPUTING };
     let mut job = planted.job();
     for sent in [350, 480, 420] {

@@ -148,7 +148,7 @@ fn walk((sends, arrivals): (usize, usize), pairs: &mut Vec<(u32, u32)>, meet: im
         // The nearest position with enough consecutive matches.
         let found = (1..=AROUND).find_map(|left_out| {
             let splits = (0..=left_out).map(|of_sends| (of_sends, left_out - of_sends));
-            // Rather one side lacks halves than both.
+            // Prefers a gap on one side to gaps on both.
             let mut splits = splits.filter(|(one, other)| *one == 0 || *other == 0 || left_out <= 16);
             splits.find(|(of_sends, of_arrivals)| fit(send + of_sends, arrival + of_arrivals))
         });
@@ -176,20 +176,20 @@ mod tests {
     const LATE: Gaps = Gaps { before: true, ..WHOLE };
 
     #[test]
-    fn first_belongs_to_first() {
+    fn the_first_halves_belong_together() {
         let (sends, arrivals) = (ends(&[(8, 0), (8, 1), (8, 2)]), ends(&[(8, 5), (8, 6)]));
         assert_eq!(aligned(&sends, &arrivals, (WHOLE, WHOLE)), (vec![(0, 0), (1, 1)], How::Certain));
         assert_eq!(aligned(&sends, &[], (WHOLE, WHOLE)), (vec![], How::Certain));
     }
 
     #[test]
-    fn of_what_began_before_anybody_listened_the_last_belongs_to_the_last() {
+    fn if_a_recording_began_late_the_last_halves_belong_together() {
         let (sends, arrivals) = (ends(&[(8, 0), (8, 1)]), ends(&[(8, 5), (8, 6), (8, 7)]));
         assert_eq!(aligned(&sends, &arrivals, (LATE, WHOLE)), (vec![(0, 1), (1, 2)], How::Likely));
     }
 
     #[test]
-    fn what_is_lost_on_either_side_does_not_shift_what_follows() {
+    fn a_loss_on_either_side_does_not_shift_later_messages() {
         // Each is sent when the one before it has arrived.
         let sends: Vec<_> = (0..100).map(|number| (8, number * 10)).collect();
         let arrivals: Vec<_> = (0..100).map(|number| (8, number * 10 + 4)).collect();
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_recorded_between_stops_shifts_nothing() {
+    fn messages_between_a_stop_and_a_resume_shift_no_others() {
         let of = |numbers: &[std::ops::Range<i64>], late: i64| {
             ends(&numbers.iter().cloned().flatten().map(|number| (8, number * 10 + late)).collect::<Vec<_>>())
         };
@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn sizes_tell_what_is_lost_even_if_nobody_says_so() {
+    fn sizes_show_a_loss_even_if_no_counter_does() {
         let sends: Vec<_> = (0..50).map(|number| (1000 + number, 0)).collect();
         let arrivals: Vec<_> = (0..50).filter(|n| ![7, 8, 30].contains(n)).map(|number| (1000 + number, 9)).collect();
         let (pairs, how) = aligned(&ends(&sends), &ends(&arrivals), (WHOLE, WHOLE));

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Identifies the communicators of different processes with each other, and their members with ranks. Communicators are
-//! the same if they have the same context and members; if a context is reused, the first of each process is the same,
-//! the second, and so on. After an `MPI_Comm_split` disjoint communicators have the same context. Called by `mod.rs`.
-//! Path: setup. Threads: plain data. Tests: tests/.
+//! the same if they have the same context and members; if a context is reused, the first ones of all processes are the
+//! same, then the second ones, and so on. After an `MPI_Comm_split` disjoint communicators have the same context.
+//! Called by `mod.rs`. Path: setup. Threads: plain data. Tests: tests/.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -14,7 +14,7 @@ use crate::time::Time;
 /// Context, and members of both sides as indexes of ranks.
 type Key = (u32, Vec<u32>, Vec<u32>);
 
-/// A process, and its communicators with the same key: each with its position among all of the process.
+/// A process, and its communicators with the same key, each with its position among all communicators of the process.
 type OfProcess = (usize, Vec<(Named, usize)>);
 
 /// A communicator of those with the same key: its creation time, its position, and the processes that have it.
@@ -38,15 +38,15 @@ struct Named {
     is_remote: bool,
 }
 
-/// World of each of Open MPI's job numbers, and index of each world and rank.
+/// The worlds by Open MPI's job numbers, and the indexes by world and rank.
 pub(crate) struct Worlds {
     jobs: BTreeMap<u32, u32>,
     places: HashMap<(u32, u32), u32>,
 }
 
 impl Worlds {
-    /// Finds worlds by the communicators of processes of which head and world are known; adds a rank for each other
-    /// process that a communicator names.
+    /// Finds worlds by the communicators of processes whose head and world are known; adds a rank for each other
+    /// process in a communicator.
     pub(crate) fn complete(processes: &[Process], ranks: &mut Vec<Rank>) -> Worlds {
         let mut jobs = BTreeMap::new();
         for (process, rank) in processes.iter().zip(ranks.iter()) {
@@ -147,7 +147,7 @@ impl Communicators {
                 let mut next = 0;
                 let left = ones.len();
                 for (number, (named, order)) in ones.into_iter().enumerate() {
-                    // Leaves an instance for each that follows.
+                    // Leaves an instance for each of the following communicators.
                     let last = most - (left - number - 1);
                     next = nearest(&reference[next..last], named.made) + next;
                     let instance = &mut instances[next];

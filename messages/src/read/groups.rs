@@ -24,7 +24,7 @@ pub(crate) struct Group {
     pub(crate) rank: i32,
     pub(crate) made: Option<Time>,
     pub(crate) freed: Option<Time>,
-    /// Number of members of each side: this process's, the other.
+    /// Number of members of this process's side, and of the other side.
     pub(crate) size: [u32; 2],
     pub(crate) runs: [Vec<Run>; 2],
 }

@@ -41,7 +41,7 @@ pub(crate) struct Sent {
     pub(crate) route: Route,
 }
 
-/// A fragment after the first, of the request of this number.
+/// A fragment after the first of the numbered request.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Continued {
     pub(crate) request: u64,

@@ -23,7 +23,7 @@ pub(crate) struct Key {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 struct Half {
     key: Key,
-    /// Position among those with the same key.
+    /// Position among the halves with the same key.
     order: i64,
     process: u32,
     at: u32,
@@ -135,7 +135,7 @@ fn tolerance(job: &Job, key: Key) -> i64 {
     match (sender.clock_error, receiver.clock_error) {
         (Some(one), Some(other)) => one.saturating_add(other).saturating_add(1_000),
         _ if sender.host == receiver.host => 10_000,
-        // Clocks that were never compared.
+        // The clocks were never compared.
         _ => i64::MAX,
     }
 }

@@ -16,7 +16,7 @@ use crate::time::Time;
 
 #[derive(Default)]
 pub(crate) struct Matching {
-    /// Of send `i` the number `2 * i + 2`, of receive `i` the number `2 * i + 1`.
+    /// Send `i` has the number `2 * i + 2` here, receive `i` the number `2 * i + 1`.
     requests: Slots,
     messages: Slots,
     sends: Vec<Sent>,
@@ -174,7 +174,7 @@ impl Matching {
                 let sent = &mut self.sends[at as usize];
                 sent.route = route;
                 if sent.side.begun.is_none() && route.is_rendezvous() {
-                    // Copies for which the receiver has asked come with a second event.
+                    // A second event comes if the receiver has asked for copies.
                     sent.side.announced = sent.side.announced.or(time);
                 }
                 if sent.envelope.is_known() {

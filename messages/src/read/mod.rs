@@ -139,7 +139,7 @@ fn read_rank(reader: &Reader, (world, rank): (u32, u32), process: &Process) -> R
     }
 }
 
-/// Adds ranks that are known only from others, and sorts all; adds predefined communicators that no event describes.
+/// Adds ranks that are known only from other files, and sorts all; adds predefined communicators without events.
 fn ranks(job: &mut Job, processes: &mut [Process], files: &[File<'_>]) -> Worlds {
     let mut told: BTreeSet<(u32, u32)> = job.ranks.iter().map(|rank| (rank.world, rank.rank)).collect();
     for (process, file) in processes.iter().zip(files) {
@@ -164,7 +164,7 @@ fn ranks(job: &mut Job, processes: &mut [Process], files: &[File<'_>]) -> Worlds
         let size = sizes.entry(rank.world).or_default();
         *size = (*size).max(rank.rank + 1);
     }
-    // Each rank of a world without gaps has an index.
+    // Worlds have no gaps, so each rank has an index.
     for (process, file) in processes.iter_mut().zip(files) {
         let (world, rank) = file.rank;
         let size = sizes.get(&world).copied().unwrap_or(0);

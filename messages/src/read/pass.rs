@@ -48,7 +48,7 @@ pub(crate) struct Process {
 /// Reasons why events of messages may be missing.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Gaps {
-    /// Anywhere: events were lost, or blocks of them are damaged.
+    /// Anywhere, because events were lost, or blocks of them are damaged.
     pub(crate) within: bool,
     /// The recording started late.
     pub(crate) before: bool,
@@ -56,7 +56,7 @@ pub(crate) struct Gaps {
     pub(crate) after: bool,
 }
 
-/// More nanoseconds than the clocks of an adapter and of its host differ, but less than until a number is reused.
+/// More nanoseconds than an adapter's clock differs from its host's; fewer than until a number is reused.
 const CLOCKS_DIFFER: i64 = 1_000_000;
 
 struct Pass {
@@ -136,7 +136,7 @@ impl Pass {
                 let is_by_adapter = self.adapters.get(seen.source()).copied().unwrap_or_default();
                 self.transfers.see(transfer, seen, time, (thread, is_by_adapter));
             }
-            // Part of a message; the transfer events have it.
+            // It is part of a message; the transfer events describe it.
             Kind::Started(_) | Kind::Complete(_) if seen.value(other::REQUEST) != 0 => {}
             Kind::Started(which) => self.operation_begins(which, seen, time),
             Kind::Complete(which) => self.operation_ends(which, seen, time),

@@ -33,7 +33,7 @@ struct Thread {
 }
 
 impl Searches {
-    /// Handles a matching event that is not of a search.
+    /// Handles a matching event other than those of searches.
     pub(crate) fn see(&mut self, step: Step, seen: &Seen<'_>, thread: u32) {
         let state = self.threads.entry(thread).or_default();
         if let Some(ended) = state.ended.take()

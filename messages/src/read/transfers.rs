@@ -92,7 +92,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_adapter_has_stamped_replaces_when_the_process_saw_it() {
+    fn the_adapters_timestamp_replaces_the_hosts_time() {
         let mut all = [
             received(2, [50, 51, 52, 90]),
             received(4, [60, 61, 62, 63]),

@@ -210,7 +210,7 @@ const TYPES: &[(&str, Kind, &[&str])] = &[
 #[derive(Debug, Clone, Copy)]
 struct Meaning {
     kind: Kind,
-    /// Positions of the elements among an event's values; [`NONE`] of those that the type lacks.
+    /// Positions of the elements among an event's values; [`NONE`] for elements that the type lacks.
     places: [u8; MOST],
 }
 
@@ -263,13 +263,13 @@ impl Seen<'_> {
         self.event.values.get(usize::from(self.places[element])).copied().unwrap_or(0)
     }
 
-    /// As a number of 32 bits.
+    /// Like [`Self::value`], as a number of 32 bits.
     #[inline]
     pub(crate) fn unsigned(&self, element: usize) -> u32 {
         self.value(element) as u32
     }
 
-    /// As a signed one.
+    /// Like [`Self::value`], as a signed number of 32 bits.
     #[inline]
     pub(crate) fn signed(&self, element: usize) -> i32 {
         self.value(element) as i32

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Simulated ranks that send to each other: the events that each would raise (docs/peruse.md).
+//! Simulated ranks that send to each other, with the events that each would raise (docs/peruse.md).
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
@@ -121,8 +121,8 @@ impl Process {
         id
     }
 
-    /// Raises a rendezvous send. `protocols`: the first is known when the request leaves at `time`, the other when the
-    /// receiver has asked for copies.
+    /// Raises a rendezvous send. `protocols`: the first becomes known when the request leaves at `time`, the second
+    /// when the receiver asks for copies.
     pub(crate) fn rendezvous(&mut self, (time, answered): (i64, i64), of: &Envelope, protocols: &[i64]) -> i64 {
         let id = self.name();
         self.of("comm_req_activate", time, id, of, 0);

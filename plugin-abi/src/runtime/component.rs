@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_component_says_what_open_mpi_checks_before_it_loads_it() {
+    fn a_component_has_the_fields_that_open_mpi_checks_before_it_loads_it() {
         let version = version((b"ompi", b"pml", 213), (call, call, call));
         assert_eq!((version.mca_major_version, version.mca_minor_version), (2, 1));
         let of_type =

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Whether this libibex.so is the only one in the process, or the first.
+//! Finds out whether this libibex.so is the only one in the process, or the first.
 //!
 //! A tool may be linked with one file while Open MPI loads another as its component. The dynamic linker then resolves
 //! symbols that both export to the first file, while each copy keeps its own private state: a tool would call one copy,
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn both_copies_are_named_and_what_to_do() {
+    fn the_message_names_both_copies_and_a_remedy() {
         let text = Earlier { path: "/no/a.so".into(), this: "/no/b.so".into() }.to_string();
         assert!(text.contains("  first: /no/a.so\n") && text.contains("  later: /no/b.so\n"), "{text}");
         assert!(text.contains("cargo xtask install"), "{text}");

@@ -14,7 +14,7 @@ use ibex_ffi::thread::number;
 use parking_lot::RawMutex;
 use parking_lot::lock_api::RawMutex as _;
 
-/// Values of the gate: nobody is inside; a caller further up the stack is inside; the lock decides.
+/// Values of the gate: no caller is inside; one further up the stack is inside; the lock decides.
 const FREE: u8 = 0;
 const ENTERED: u8 = 1;
 const LOCKED: u8 = 2;

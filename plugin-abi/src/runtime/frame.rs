@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Frames: a batch of completions, from the poll of a port until all of them are processed. Callbacks run meanwhile,
 //! and may poll the same port again, with another frame. Frames are reused, so each level of nesting allocates one.
-//! Grade: hot (a move of a pointer). Threads: the one that has entered their owner, a port (the BTL's frames) or the
-//! PML.
+//! Grade: hot (a move of a pointer). Threads: the thread that has entered the port (the BTL's frames) or the PML.
 
 use engine::events::{PolledBatch, SourceId};
 use engine::transport::Batch;
@@ -17,7 +16,7 @@ pub(crate) struct Frame {
     /// Description of a message for a callback of the BTL.
     pub(crate) descriptor: ReceiveDescriptor,
     pub(crate) rail: usize,
-    /// Source of the port and the batch of its events that are yet to be raised; `None` if no tool listens.
+    /// Source of the port, and the batch whose events are still to be raised; `None` if no tool listens.
     pub(crate) polled: Option<(SourceId, PolledBatch)>,
     next: Option<Box<Frame>>,
 }

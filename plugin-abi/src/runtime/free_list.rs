@@ -10,8 +10,8 @@ use std::ptr::{NonNull, null_mut};
 /// A record with a field for the link of a free list.
 ///
 /// # Safety
-/// At offset `NEXT` the record has a `*mut Self` that only the list uses while the record is free. Any thread may use a
-/// free record.
+/// At offset `NEXT` the record has a `*mut Self` that only the list uses while the record is free. Any thread may use
+/// it.
 pub(crate) unsafe trait Linked: Sized {
     /// Offset of the link in bytes.
     const NEXT: usize;

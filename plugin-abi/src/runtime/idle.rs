@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When a blocking call runs Open MPI's progress engine: [`Idle`] counts the rounds of one call that waits, [`Busy`]
-//! the polls of calls that never wait. Called by the waits of the PML and by `btl_flush`. Grade: hot. Threads: [`Idle`]
-//! belongs to one wait, [`Busy`] to the thread that has entered the PML. Tests: below.
+//! Decides when a blocking call runs Open MPI's progress engine: [`Idle`] counts the rounds of a call that waits,
+//! [`Busy`] the polls of calls that never wait. Called by the waits of the PML and by `btl_flush`. Grade: hot. Threads:
+//! [`Idle`] belongs to one wait, [`Busy`] to the thread that has entered the PML. Tests: below.
 
 use ibex_ffi::openmpi::sys;
 

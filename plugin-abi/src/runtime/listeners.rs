@@ -4,198 +4,35 @@
 //! The PML raises these events and registers itself as their raiser ([`raised_by`]). Tools add and remove listeners,
 //! for one communicator or for all. The table is in `c_peruse_handles` of Open MPI's communicator, which a stock Open
 //! MPI leaves null; so a site finds it by one load. The site calls a listener with a specification on the stack of the
-//! PML: it reads no clock and allocates nothing. Usually an event has one listener, whose function and argument are in
-//! the table itself; for several the table has [`call_each`], which iterates over their list.
+//! PML: it reads no clock and allocates nothing.
 //!
-//! Called by `tool/peruse`, `tool/matching.rs`, `watch.rs` and the PML. Grade: setup; [`Listeners::tell`] is on the
-//! path of messages while a tool listens. Threads: see N1. Tests: below, and `hw-tests/tools/peruse_requests.c`.
-//! Safety, for every unsafe block in this file and in `tool/matching.rs`:
+//! Called by `tool/peruse`, `tool/matching.rs`, `watch.rs`, the PML. Grade: setup. Threads: see N1. Tests: below, and
+//! `hw-tests/tools/peruse_requests.c`. Safety, for the unsafe blocks of this file, `table.rs` and `tool/matching.rs`:
 //! - **N1** Tables and listeners are used by one thread at a time: the thread that has entered the PML (`pml/mod.rs`,
 //!   P3) or, while no PML raises events, the one inside [`without_a_face`] (both by [`change`]); or the thread that
 //!   creates a communicator, before its first use ([`begins`]). So no other thread is in a callback when its listener
 //!   has been removed.
 //! - **N2** A table lives from the first `add` to its communicator until [`forget`], which runs before Open MPI frees
 //!   the communicator. So `c_peruse_handles` of a live communicator is null or a table. A callback may remove
-//!   listeners: their entries in the list stay, as [`TAKEN`], until the next change from outside callbacks.
+//!   listeners: their entries in the list stay, as `TAKEN`, until the next change from outside callbacks.
 //! - **N3** The specification outlives the call of a listener. For [`Event::Protocol`] it is the first field of a
 //!   [`ProtocolSpec`]. No listener is called for [`Event::Transfer`].
 //! - **N4** A listener's function may be called with its `param` until the listener has been removed.
 
+mod event;
+mod table;
+
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::ffi::{c_int, c_void};
+use std::ffi::c_int;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ibex_ffi::openmpi::sys;
 
-macro_rules! events {
-    ($(#[$of_all:meta])* enum Event { $($(#[$of_one:meta])* $name:ident,)* }) => {
-        $(#[$of_all])*
-        pub(crate) enum Event { $($(#[$of_one])* $name,)* }
-
-        impl Event {
-            pub(crate) const ALL: [Event; [$(Event::$name),*].len()] = [$(Event::$name),*];
-        }
-    };
-}
-
-events! {
-    /// Events of requests and messages. The numbers are those of PERUSE (`include/peruse.h`) minus 1.
-    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-    #[repr(u8)]
-    enum Event {
-        Activate,
-        MatchUnexpected,
-        InsertPosted,
-        RemovePosted,
-        XferBegin,
-        XferEnd,
-        Complete,
-        Notify,
-        Arrived,
-        InsertUnexpected,
-        RemoveUnexpected,
-        MatchPosted,
-        SearchPostedBegin,
-        SearchPostedEnd,
-        SearchUnexpectedBegin,
-        SearchUnexpectedEnd,
-        XferContinue,
-        Cancel,
-        Free,
-        /// The protocol of a request's message ([`Listeners::tell_protocol`]). PERUSE has no such event.
-        Protocol,
-        /// Not an event of PERUSE. While [`NOBODY`] listens to it, the PML raises the engine's transfers and arrivals.
-        Transfer,
-    }
-}
-
-/// `peruse_comm_spec_t`, as a callback gets it, followed by fields that PERUSE does not have.
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Spec {
-    pub(crate) comm: *mut sys::ompi_communicator_t,
-    pub(crate) buf: *mut c_void,
-    pub(crate) count: c_int,
-    pub(crate) datatype: *mut sys::ompi_datatype_t,
-    pub(crate) peer: c_int,
-    pub(crate) tag: c_int,
-    pub(crate) operation: c_int,
-    /// Context number of the communicator. This and the following fields are ibex' own; this one fills C's padding.
-    pub(crate) context: u32,
-    pub(crate) bytes: u64,
-    /// Time of the event, once a listener has read the clock. Before that it is 0, or `TOLD` (`tool/instance.rs`) after
-    /// the first of several listeners. A lone listener ignores the previous value.
-    pub(crate) stamp: u64,
-}
-
-impl Spec {
-    pub(crate) const EMPTY: Spec = Spec {
-        comm: null_mut(),
-        buf: null_mut(),
-        count: 0,
-        datatype: null_mut(),
-        peer: 0,
-        tag: 0,
-        operation: 0,
-        context: 0,
-        bytes: 0,
-        stamp: 0,
-    };
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Protocol {
-    Inline,
-    /// Eager: copied into a send buffer, and on the receiver's side out of a receive slot.
-    Copied,
-    /// Announced; the receiver reads it by RDMA.
-    Read,
-    /// Announced; the sender sends copied fragments.
-    Pieces,
-    /// Copied through the memory that the processes of a host share.
-    SharedMemory,
-    Oneself,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Reason {
-    Size,
-    /// Traces of former versions have it.
-    Synchronous,
-    /// The sender's or the receiver's datatype has gaps.
-    Gaps,
-    NotRegistered,
-    /// The receiver holds its senders back (flow control).
-    HeldBack,
-    /// The adapter does not support the better protocol, or no port is left that can read.
-    Adapter,
-    Oneself,
-    SameHost,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Passage {
-    pub(crate) protocol: Protocol,
-    pub(crate) reason: Reason,
-    /// Index of the port among the ports of the process; [`Passage::NO_PORT`]: none.
-    pub(crate) port: u32,
-    /// Number of this side's queue pair; 0: none.
-    pub(crate) queue_pair: u32,
-    /// Number of ports that carry the message.
-    pub(crate) rails: u32,
-}
-
-impl Passage {
-    pub(crate) const NO_PORT: u32 = u32::MAX;
-}
-
-/// Argument of listeners to [`Event::Protocol`], in place of a [`Spec`].
-#[repr(C)]
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct ProtocolSpec {
-    /// Specification of the request; only `bytes` is the message's.
-    pub(crate) spec: Spec,
-    /// Number of the message of a receive.
-    pub(crate) message: u64,
-    pub(crate) passage: Passage,
-}
-
-/// `peruse_comm_callback_f`
-pub(crate) type Function = unsafe extern "C" fn(i64, isize, *mut Spec, *mut c_void) -> c_int;
-
-#[derive(Clone, Copy)]
-pub(crate) struct Listener {
-    /// Number of the listener; not 0.
-    pub(crate) handle: i64,
-    pub(crate) function: Function,
-    /// Function that is called instead, while this is the only listener to its event on its communicator.
-    pub(crate) alone: Function,
-    pub(crate) param: *mut c_void,
-}
-
-/// Placeholder for a listener that a callback has removed.
-const TAKEN: Listener = Listener { handle: 0, function: ignore, alone: ignore, param: null_mut() };
-
-/// Listener of no tool: it opens the site of [`Event::Transfer`], whose events the engine delivers.
-pub(crate) const NOBODY: Listener = Listener { handle: -1, ..TAKEN };
-
-impl Listener {
-    fn is_taken(&self) -> bool {
-        self.handle == TAKEN.handle
-    }
-}
-
-unsafe extern "C" fn ignore(_: i64, _: isize, _: *mut Spec, _: *mut c_void) -> c_int {
-    0
-}
-
-// SAFETY: the pointer is never dereferenced here; PERUSE lets callbacks be invoked in any thread (5.1.2).
-unsafe impl Send for Listener {}
+pub(crate) use event::{Event, Passage, Protocol, ProtocolSpec, Reason, Spec};
+pub(crate) use table::{Function, Listener, Listeners, NOBODY};
 
 pub(crate) struct Upcall {
     /// Calls the listener while some thread holds the tool's lock.
@@ -231,7 +68,7 @@ struct Tables {
     /// Addresses of the PML's communicators, with or without listeners.
     comms: BTreeSet<usize>,
     everywhere: Vec<(Event, Listener)>,
-    /// Whether a callback has changed listeners and the PML has not followed the change yet ([`follow`]).
+    /// Whether a callback has changed listeners, so that [`follow`] is still to be called.
     is_behind: bool,
 }
 
@@ -276,20 +113,6 @@ impl Table {
 
 // SAFETY: the pointer comes from a box, and N1 lets one thread at a time use the table.
 unsafe impl Send for Table {}
-
-#[derive(Clone, Copy)]
-struct Called {
-    function: Option<Function>,
-    handle: i64,
-    param: *mut c_void,
-}
-
-/// The table of a communicator. The holder of a reference keeps N1 while it uses the table ([`Listeners::of`]).
-pub(crate) struct Listeners {
-    called: [Cell<Called>; Event::ALL.len()],
-    /// No reference to a list is held while a listener is called, because a callback may change the lists.
-    of: [Cell<Vec<Listener>>; Event::ALL.len()],
-}
 
 /// Sets the PML that raises these events from now on; `None`: there is none.
 pub(crate) fn raised_by(raiser: Option<Raiser>) {
@@ -344,7 +167,7 @@ fn change(mut body: impl FnMut(bool) -> Changed) {
     });
 }
 
-/// Runs `body` while no other thread is in here, and so no PML registers itself. A thread may call it recursively.
+/// Runs `body` while no other thread is inside this function, so no PML registers itself. May be called recursively.
 fn without_a_face(body: impl FnOnce()) {
     static ALONE: Mutex<()> = Mutex::new(());
     thread_local! {
@@ -521,206 +344,12 @@ pub(crate) unsafe fn forget(comm: *mut sys::ompi_communicator_t) {
     });
 }
 
-impl Listeners {
-    fn new() -> Self {
-        const NOTHING: Called = Called { function: None, handle: 0, param: null_mut() };
-        Listeners {
-            called: [const { Cell::new(NOTHING) }; Event::ALL.len()],
-            of: [const { Cell::new(Vec::new()) }; Event::ALL.len()],
-        }
-    }
-
-    #[cfg(test)]
-    pub(crate) fn of_test(all: impl Iterator<Item = (Event, Listener)>) -> std::rc::Rc<Self> {
-        let table = std::rc::Rc::new(Listeners::new());
-        for (event, listener) in all {
-            table.add(event, listener);
-        }
-        table
-    }
-
-    /// # Safety
-    /// The communicator is live, and N1 holds while the reference is used.
-    #[inline(always)]
-    pub(crate) unsafe fn of<'call>(comm: *mut sys::ompi_communicator_t) -> Option<&'call Listeners> {
-        // SAFETY: the caller says that it is live, so by N2 this is null or a table; N1 keeps it until the caller
-        // leaves the PML.
-        unsafe { (*comm).c_peruse_handles.cast::<Listeners>().as_ref() }
-    }
-
-    fn add(&self, event: Event, listener: Listener) {
-        self.change(event, |list| list.push(listener));
-    }
-
-    fn set_alone(&self, event: Event, handle: i64, alone: Function) {
-        self.change(event, |list| {
-            list.iter_mut().filter(|listener| listener.handle == handle).for_each(|listener| listener.alone = alone);
-        });
-    }
-
-    /// Changes the list of an event, and with it what is called.
-    fn change<T>(&self, event: Event, change: impl FnOnce(&mut Vec<Listener>) -> T) -> T {
-        let place = &self.of[event as usize];
-        let mut list = place.take();
-        let result = change(&mut list);
-        let (function, handle, param) = match list.as_slice() {
-            [Listener { handle, alone, param, .. }] if *handle != TAKEN.handle => (Some(*alone), *handle, *param),
-            all if all.iter().all(Listener::is_taken) => (None, 0, null_mut()),
-            _ => (Some(call_each as Function), 0, std::ptr::from_ref(place).cast_mut().cast()),
-        };
-        place.set(list);
-        self.called[event as usize].set(Called { function, handle, param });
-        result
-    }
-
-    /// Removes the listener with this handle. Within a callback, which may be called from an iteration over the list,
-    /// [`TAKEN`] takes its place. Returns the number of listeners removed.
-    fn take(&self, event: Event, handle: i64, is_within: bool) -> usize {
-        self.change(event, |list| {
-            let mut taken = 0;
-            for listener in list.iter_mut().filter(|listener| listener.handle == handle) {
-                *listener = TAKEN;
-                taken += 1;
-            }
-            if !is_within {
-                list.retain(|listener| !listener.is_taken());
-            }
-            taken
-        })
-    }
-
-    fn count(&self) -> usize {
-        let of = |event| self.change(event, |list| list.iter().filter(|listener| !listener.is_taken()).count());
-        Event::ALL.into_iter().map(of).sum()
-    }
-
-    #[inline(always)]
-    pub(crate) fn wants(&self, event: Event) -> bool {
-        self.called[event as usize].get().function.is_some()
-    }
-
-    #[inline(always)]
-    pub(crate) fn tell(&self, event: Event, id: u64, spec: &mut Spec) {
-        // SAFETY: N3: the specification is borrowed during the call.
-        unsafe { self.tell_raw(event, id, spec) };
-    }
-
-    pub(crate) fn tell_protocol(&self, id: u64, spec: &mut ProtocolSpec) {
-        // SAFETY: N3: the specification is the first field of `spec`, which is borrowed during the call.
-        unsafe { self.tell_raw(Event::Protocol, id, std::ptr::from_mut(spec).cast()) };
-    }
-
-    /// # Safety
-    /// N3.
-    #[inline(always)]
-    unsafe fn tell_raw(&self, event: Event, id: u64, spec: *mut Spec) {
-        let Called { function, handle, param } = self.called[event as usize].get();
-        if let Some(function) = function {
-            // SAFETY: N3 by the caller; N4: the listener is in the table.
-            unsafe { call(function, handle, param, id as isize, spec) };
-        }
-    }
-}
-
-/// # Safety
-/// N3. `function` may be called with `param` (N4).
-#[inline(always)]
-unsafe fn call(function: Function, handle: i64, param: *mut c_void, id: isize, spec: *mut Spec) {
-    if IS_LOCKED.load(Ordering::Relaxed) {
-        // SAFETY: N3 and N4, which the caller ensures.
-        return unsafe { call_beside_lock(handle, function, param, id, spec) };
-    }
-    // SAFETY: N4: the function with its argument, a tool's or [`call_each`]; N3: the specification outlives the call.
-    let code = unsafe { function(handle, id, spec, param) };
-    if code != 0 {
-        // If the callback has released its own handle, the event's name can no longer be looked up.
-        failed(handle, code);
-    }
-}
-
-/// Calls each of several listeners. A callback may change the list, so each is copied before it is called.
-unsafe extern "C" fn call_each(_: i64, id: isize, spec: *mut Spec, list: *mut c_void) -> c_int {
-    // SAFETY: N4: the table's list for this event; N1: nobody else uses it.
-    let list = unsafe { &*list.cast_const().cast::<Cell<Vec<Listener>>>() };
-    // SAFETY: N3.
-    unsafe { (*spec).stamp = 0 };
-    let mut place = 0;
-    // SAFETY: N1; the reference ends before a listener is called.
-    let at = |place: usize| unsafe { &*list.as_ptr() }.get(place).copied();
-    while let Some(Listener { handle, function, param, .. }) = at(place) {
-        // SAFETY: N3, of this function's caller; N4: the listener is in the list.
-        unsafe { call(function, handle, param, id, spec) };
-        place += 1;
-    }
-    0
-}
-
-/// # Safety
-/// N3. `function` may be called with `param` (N4).
-#[cold]
-#[inline(never)]
-unsafe fn call_beside_lock(handle: i64, function: Function, param: *mut c_void, id: isize, spec: *mut Spec) {
-    let listener = Listener { handle, function, alone: function, param };
-    let upcall = UPCALL.get();
-    // SAFETY: N3 and N4, which the caller ensures.
-    let code = upcall.map_or(0, |upcall| unsafe { (upcall.beside_lock)(listener, id, spec) });
-    if code != 0 {
-        failed(handle, code);
-    }
-}
-
-#[cold]
-#[inline(never)]
-fn failed(handle: i64, code: c_int) {
-    if let Some(upcall) = UPCALL.get() {
-        (upcall.failed)(handle, code);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    type Told = Vec<(i64, isize)>;
-
-    unsafe extern "C" fn note(handle: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
-        // SAFETY: `param` points to a vector that outlives the listener, and `buf` to the table, as the test sets them.
-        let (told, listeners) = unsafe { (&mut *param.cast::<Told>(), &*(*spec).buf.cast::<Listeners>()) };
-        told.push((handle, id));
-        if handle == 2 {
-            assert_eq!([2, 3].map(|handle| listeners.take(Event::Arrived, handle, true)), [1, 1]);
-        }
-        0
-    }
-
     #[test]
-    fn each_is_told_in_turn_until_it_is_taken_away_also_by_a_callback() {
-        let (listeners, mut told) = (Listeners::new(), Told::new());
-        let param = (&raw mut told).cast::<c_void>();
-        for handle in 1..=4 {
-            listeners.add(Event::Arrived, Listener { handle, function: note, alone: note, param });
-        }
-        let buf = std::ptr::from_ref(&listeners).cast_mut().cast();
-        let (comm, datatype) = (null_mut(), null_mut());
-        let mut spec = Spec { comm, buf, datatype, operation: 1, ..Spec::EMPTY };
-        for id in 0..2 {
-            listeners.tell(Event::Arrived, id, &mut spec);
-            listeners.tell(Event::Notify, id, &mut spec);
-        }
-        assert_eq!(told, [(1, 0), (2, 0), (4, 0), (1, 1), (4, 1)]);
-        let left = (listeners.count(), listeners.take(Event::Arrived, 1, false), listeners.count());
-        assert_eq!(left, (2, 1, 1));
-        assert!(listeners.wants(Event::Arrived) && !listeners.wants(Event::Notify));
-    }
-
-    unsafe extern "C" fn note_alone(handle: i64, id: isize, _: *mut Spec, param: *mut c_void) -> c_int {
-        // SAFETY: `param` points to a vector that outlives the listener, as the test below sets it.
-        unsafe { &mut *param.cast::<Told>() }.push((-handle, id));
-        0
-    }
-
-    #[test]
-    fn where_no_face_raises_one_thread_at_a_time_changes_what_listens_and_may_do_so_within_a_change() {
+    fn one_thread_at_a_time_changes_the_lists_and_it_may_nest_its_changes() {
         let (inside, most) = (AtomicUsize::new(0), AtomicUsize::new(0));
         std::thread::scope(|scope| {
             for _ in 0..4 {
@@ -736,26 +365,5 @@ mod tests {
             }
         });
         assert_eq!(most.into_inner(), 1);
-    }
-
-    #[test]
-    fn one_that_is_alone_is_called_as_such_and_nothing_is_where_the_last_is_taken_within_a_callback() {
-        let (listeners, mut told) = (Listeners::new(), Told::new());
-        let param = (&raw mut told).cast::<c_void>();
-        let buf = std::ptr::from_ref(&listeners).cast_mut().cast();
-        let mut spec = Spec { buf, ..Spec::EMPTY };
-        let of = |handle| Listener { handle, function: note, alone: note_alone, param };
-        let mut tell = |id| listeners.tell(Event::Complete, id, &mut spec);
-        listeners.add(Event::Complete, of(5));
-        tell(0);
-        listeners.add(Event::Complete, of(6));
-        tell(1);
-        assert_eq!(listeners.take(Event::Complete, 5, true), 1);
-        tell(2);
-        assert_eq!((listeners.take(Event::Complete, 6, true), listeners.wants(Event::Complete)), (1, false));
-        tell(3);
-        listeners.add(Event::Complete, of(7));
-        tell(4);
-        assert_eq!(told, [(-5, 0), (5, 1), (6, 1), (6, 2), (7, 4)]);
     }
 }

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! All texts that the components show to a user: what happened, to which peer or port, and what to do. Called by the
 //! other files. One process of a host prints a message that may concern several of them (another Open MPI, a parameter,
-//! no port). Each process that a message about a peer concerns prints it once. Grade: setup, errors. Threads: any.
-//! Tests: below.
+//! no port). Each process prints a message about its peer once. Grade: setup, errors. Threads: any. Tests: below.
 
 use std::env;
 use std::fmt::Display;
@@ -272,7 +271,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_no_port_knows_is_said_with_its_numbers() {
+    fn messages_about_failed_operations_contain_their_numbers() {
         assert!(cannot_pack(71).contains("71 bytes cannot be packed"));
         assert!(asked_for(101, 100).contains("100 bytes asks for 101 bytes"));
         let not_done = atomic_refused("rank 1", 0x1000, 8);

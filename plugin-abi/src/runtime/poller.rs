@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which component polls the ports of the process, and how the other one gets its completions.
+//! Decides which component polls the ports of the process, and passes the other one its completions.
 //!
 //! The BTL and the PML use the same ports, so a poll of one finds completions of the other. While the PML is in use it
 //! polls alone, because messages of MPI keep their order only if one thread at a time polls and processes them before

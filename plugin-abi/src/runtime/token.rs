@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Which component (BTL or PML) a request or a message belongs to: tokens, by which the engine names a request, and
-//! tags, which messages carry on the wire.
+//! Tells to which component (BTL or PML) a request or a message belongs: by a token, the engine's name of a request,
+//! and by a tag, which a message carries on the wire.
 //!
 //! A token is the address of the request's record, with bits that an address does not use. The two low bits, free
 //! because records are aligned, are the component and the kind of record; a component compares both at once. The upper

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_is_cut_to_the_room_and_its_whole_length_told() {
+    fn a_string_is_cut_to_the_room_and_its_whole_length_returned() {
         assert_eq!(written(8), (b"abcd\0###".to_vec(), 5));
         assert_eq!(written(5), (b"abcd\0###".to_vec(), 5));
         assert_eq!(written(3), (b"ab\0#####".to_vec(), 5));
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_buffer_the_length_alone_is_told_and_without_a_length_nothing() {
+    fn without_a_buffer_only_the_length_is_returned_and_without_a_length_nothing() {
         let mut length = 8;
         // SAFETY: null pointers are permitted.
         unsafe { give_text(std::ptr::null_mut(), &raw mut length, "abcd") };

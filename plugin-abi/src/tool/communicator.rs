@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tracked communicators: their ranks, what they are copies of, and whether they have been freed (`communicator.c`).
-//! Each has a number, as an attribute of ibex. MPI calls back when it duplicates such a communicator, whose copy gets a
-//! number of its own, or frees it; `peruse/` is told. Called by `peruse/`. Grade: setup. Threads: any; the lock of the
+//! Tracked communicators: their ranks, their originals, and whether they have been freed (`communicator.c`). Each has a
+//! number, an attribute of ibex. MPI calls back when it duplicates such a communicator, whose copy gets its own number,
+//! or frees it; this module then tells `peruse/`. Called by `peruse/`. Grade: setup. Threads: any; the lock of the
 //! table is not held during calls of MPI, which calls back. Tests: `tests/tool/peruse.c`,
 //! `hw-tests/tools/peruse_communicators.c`.
 

@@ -25,7 +25,7 @@ int ibex_tool_mpi_t_is_initialized(void)
     return PMPI_T_cvar_get_num(&count) != MPI_T_ERR_NOT_INITIALIZED;
 }
 
-/* The same for the delivery of events, which must not wait for MPI's lock. If the MPI hides the count: yes. */
+/* Like ibex_tool_mpi_t_is_initialized, but never takes MPI's lock: for deliveries. 1 if the MPI hides the count. */
 int ibex_tool_may_call(void)
 {
     return &ompi_mpit_init_count == NULL || ompi_mpit_init_count != 0;
@@ -69,14 +69,14 @@ int ibex_tool_may_call_mpi(void)
     return level == MPI_THREAD_MULTIPLE || (level != MPI_THREAD_SERIALIZED && is_main);
 }
 
-/* 0: a signed number of 32 bits, 1: an unsigned one, 2: an unsigned one of 64 bits. */
+/* Returns MPI's datatype for: 0, a signed number of 32 bits; 1, an unsigned one; 2, an unsigned one of 64 bits. */
 void *ibex_tool_datatype(int kind)
 {
     _Static_assert(sizeof(int) == 4 && sizeof(unsigned long) == 8, "the types that docs/events.md names");
     return kind == 0 ? (void *) MPI_INT : kind == 1 ? (void *) MPI_UNSIGNED : (void *) MPI_UNSIGNED_LONG;
 }
 
-/* Number in a communicator's messages. Only compares the handle with those of MPI, because it may be a freed one. */
+/* Context number of a communicator. Only compares the handle with those of MPI, because it may be a freed one. */
 uint64_t ibex_tool_context(const void *obj_handle, int *is_valid)
 {
     MPI_Comm comm = *(const MPI_Comm *) obj_handle;

@@ -111,7 +111,7 @@ fn elements(event_type: TypeId) -> Enum {
     })
 }
 
-/// Returns the number of events in a category: all in the transport's, which the MPI made for its variables.
+/// Returns the number of events in a category. All events are in the one that MPI has made for ibex's variables.
 fn events_in(category: c_int) -> Result<usize, Answer> {
     let name = host::category(category).map_err(Answer::Mpi)?;
     Ok(if name.ends_with("btl_ibex") { TABLE.len() } else { 0 })

@@ -63,7 +63,7 @@ type SharedCallbacks = Arc<Mutex<ToolCallbacks>>;
 struct LiveRegistration {
     registration: Arc<Registration>,
     callbacks: SharedCallbacks,
-    /// Whether the tool has set no size of the buffer.
+    /// Whether the buffer has the default size.
     has_default_room: bool,
     has_lost_object: bool,
     /// Address of its communicator; 0: all, or none.
@@ -86,7 +86,7 @@ impl LiveRegistration {
 
 static LIVE: Mutex<BTreeMap<RegistrationHandle, LiveRegistration>> = Mutex::new(BTreeMap::new());
 
-/// Held while the engine's registration of a tool's is changed or replaced. No callback runs while it is held.
+/// Held while the engine's part of a tool's registration is changed or replaced. No callback runs meanwhile.
 static CHANGING: Mutex<()> = Mutex::new(());
 
 /// Locks a mutex of this file. No callback runs while it is held.

@@ -153,7 +153,7 @@ fn user(seen: &Mutex<Seen>) -> *mut c_void {
 }
 
 #[test]
-fn a_callback_reads_what_was_raised_and_is_told_what_the_place_asks() {
+fn a_callback_reads_the_raised_values_and_gets_the_safety_level_of_its_place() {
     let _alone = alone();
     let seen = Mutex::new(Seen::default());
     let registration = registered(c"btl_ibex_xfer_end", 3, user(&seen), on_xfer_end);

@@ -101,7 +101,7 @@ pub(crate) extern "C" fn ibv_wr_opcode_str(_opcode: ibv_wr_opcode) -> *const c_c
     c"unknown".as_ptr()
 }
 
-/// Rate, its multiple of 2.5 Gb/s by the man page (-1: no whole one), and its Mb/s on the wire before encoding.
+/// A rate, its multiple of 2.5 Gb/s by the man page (-1: no whole multiple), and its Mb/s on the wire before encoding.
 const RATES: &[(ibv_rate, c_int, c_int)] = &[
     (IBV_RATE_2_5_GBPS, 1, 2_500),
     (IBV_RATE_5_GBPS, 2, 5_000),

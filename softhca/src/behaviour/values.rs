@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The values of behaviours that are more than yes or no, with the words of the configuration for them. Error numbers
-//! may be written in capitals. Called by: `behaviour`. Grade: setup.
+//! The values of the behaviours that have more values than yes and no, with their words in the configuration. Error
+//! numbers may be written in capitals. Called by: `behaviour`. Grade: setup.
 
 use serde::Deserialize;
 
@@ -16,7 +16,7 @@ macro_rules! words {
 }
 
 words! {
-    /// What `ibv_modify_qp` says to `REMOTE_ATOMIC` where there are no atomics. Registering memory with it succeeds.
+    /// Answer of `ibv_modify_qp` to `REMOTE_ATOMIC` if there are no atomics. Registering memory with it succeeds.
     AtomicAccess {
         /// EOPNOTSUPP once the queue pair has a depth for incoming reads: at RTR, if INIT gave the right.
         Eopnotsupp = "eopnotsupp" | "EOPNOTSUPP",
@@ -25,7 +25,7 @@ words! {
         Einval = "einval" | "EINVAL",
     }
 
-    /// What `ibv_reg_mr` says to flags of the optional range.
+    /// Answer of `ibv_reg_mr` to flags of the optional range.
     OptionalAccess {
         /// Success, whether they have an effect or not.
         Accepted = "accepted",
@@ -45,14 +45,14 @@ words! {
     /// Requests of a shared receive queue that are lost with a queue pair.
     Lost {
         No = "no",
-        /// Those of purged completions.
+        /// Requests of purged completions.
         Purged = "purged",
         /// A request that was taken for a message under way, unless the queue pair was in ERR before.
         Taken = "taken",
         Both = "both",
     }
 
-    /// What `ibv_create_srq` fails with.
+    /// Error of `ibv_create_srq`.
     NoSrq {
         Einval = "einval" | "EINVAL",
         Eopnotsupp = "eopnotsupp" | "EOPNOTSUPP",
@@ -68,18 +68,18 @@ words! {
     /// `src_qp` of a datagram.
     SrcQp {
         Right = "right",
-        /// Of its upper 8 bits all but two are cleared (the mask is a shift's number, 0x18).
+        /// All but two of its upper 8 bits are cleared (the mask is the number of a shift, 0x18).
         Wrong = "wrong",
     }
 
     /// `errno` of a queue pair that cannot be made.
     CreateErrno {
         Einval = "einval" | "EINVAL",
-        /// What it was before.
+        /// `errno` keeps its value.
         Unset = "unset",
     }
 
-    /// What `ibv_post_send` refuses a request with.
+    /// Error with which `ibv_post_send` refuses a request.
     PostErrno {
         Einval = "einval" | "EINVAL",
         Enomem = "enomem" | "ENOMEM",
@@ -95,24 +95,24 @@ words! {
         Accepted = "accepted",
     }
 
-    /// What `max_inline_data` becomes.
+    /// Rule for the granted `max_inline_data`.
     InlineGrant {
         /// The adapter's limit, whatever was asked for.
         Largest = "largest",
         Exact = "exact",
-        /// What is left of a work queue entry whose size is a multiple of 64 bytes.
+        /// The rest of a work queue entry whose size is a multiple of 64 bytes.
         Wqe = "wqe",
-        /// What the requested pieces would take, if that is more; and as many pieces as the inline data would take.
+        /// The room of the requested pieces, if that is more; and as many pieces as the inline data has room for.
         SharedWithSge = "shared-with-sge",
     }
 
-    /// What `ibv_is_fork_initialized` says at first.
+    /// First answer of `ibv_is_fork_initialized`.
     Fork {
         /// The kernel copies pinned pages at a fork: nothing has to be done.
         Unneeded = "unneeded",
-        /// It does not, and the library keeps registered pages from the child.
+        /// The kernel does not copy them; the library keeps registered pages from the child.
         Enabled = "enabled",
-        /// It does not, and the library must be asked to (`ibv_fork_init`), before any memory is registered.
+        /// The kernel does not copy them; the library must be asked to, before any registration (`ibv_fork_init`).
         Disabled = "disabled",
     }
 }

@@ -25,14 +25,14 @@ const MTU: u8 = 5;
 /// The default partition, full member.
 const PKEY: u16 = 0xffff;
 const MOST_LATENCY_NS: u64 = 60_000_000_000;
-/// Gb/s of a link: a megabit to a petabit in a second. With less a message of the largest size takes days.
+/// Gb/s of a link: a megabit to a petabit in a second. At a lower rate the largest message would take days.
 const GBPS: RangeInclusive<f64> = 1e-3..=1e6;
 /// Bytes of `ibv_device_attr.fw_ver`, less its last.
 const FW_VER_BYTES: usize = 63;
 /// Highest number that Linux gives a node.
 const LAST_NUMA_NODE: i32 = 1023;
 
-/// `lids` is the last LID given so far; `profile` is that of devices which name none.
+/// `lids` is the last LID given so far; `profile` is the profile of devices that name none.
 pub(super) fn complete(
     index: usize,
     given: &Device,
@@ -50,7 +50,7 @@ pub(super) fn complete(
     }
     let link_layer = given.link_layer.or(base.link_layer).map_or(link_layer::INFINIBAND, |layer| layer.0);
     let node_guid = given.node_guid.map_or(GUID_BASE + ((index as u64 + 1) << 8), |guid| guid.0);
-    // Ports have the numbers that follow.
+    // The ports have the following numbers.
     if node_guid == 0 || node_guid > u64::MAX - 2 {
         return Err(format!("node_guid = {node_guid:#x}: 0x1 to {:#x}", u64::MAX - 2));
     }
@@ -108,7 +108,7 @@ fn complete_clock(given: &Clock, base: &Clock) -> Result<ClockSpec, String> {
     Ok(clock)
 }
 
-/// Where a port is, and the length of its table of GIDs (0: as long as it is given).
+/// Adapter and number of a port, and the length of its table of GIDs (0: as long as the given one).
 struct Place {
     link_layer: u8,
     device: usize,

@@ -188,7 +188,7 @@ impl Fault {
         Ok(Some(Change::Pkey(index, key)))
     }
 
-    /// Refuses a port or an address that does not exist, because the rule would never apply.
+    /// Refuses a port or an address that does not exist, for which the rule would never apply.
     fn refuse_nowhere(&self, device: Option<usize>, devices: &[DeviceSpec]) -> Result<(), String> {
         let concerned = |index: usize| device.is_none_or(|only| only == index);
         let ports =
@@ -305,7 +305,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_with_a_command_is_said() {
+    fn the_error_of_a_command_names_the_fault() {
         for (action, place, keys, words) in [
             ("link-down", "softhca7", &[][..], "softhca0, softhca1"),
             ("link-down", "softhca0:2", &[], "port = 2"),

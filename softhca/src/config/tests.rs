@@ -123,7 +123,7 @@ fn every_number_has_bounds_that_its_error_names() {
 }
 
 #[test]
-fn a_profile_gives_what_the_device_does_not() {
+fn a_profile_gives_the_keys_that_the_device_leaves_out() {
     let config = Config::parse(
         "[[device]]\nprofile = \"irdma\"\n[device.limits]\nmax_sge = 4\n[device.behaviour]\nwr_api = true\n[[device]]\n",
     )
@@ -218,7 +218,7 @@ fn limits_have_bounds_and_ports_have_networks_prefixes_and_rows() {
 }
 
 #[test]
-fn an_event_may_change_what_it_tells_of() {
+fn an_event_may_change_the_port() {
     let change = |lines: &str| {
         let text = format!("[[fault]]\naction = \"event\"\nat_ns = 5\n{lines}\n");
         let rule = Config::parse(&text).unwrap().faults[0];

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An opened adapter, and the objects on it that need no queue: protection domains, address handles, completion
 //! channels, async events. The other objects have their own constructors (`Hca::create_qp` is with the queue pairs).
-//! Called by: `verbs`, every object; `send::post` (where an address handle leads). Grade: setup; programs sleep here
+//! Called by: `verbs`, every object; `send::post` (the target of an address handle). Grade: setup; programs sleep here
 //! for events. Thread rule: any thread; the reader of an async event holds no shared lock, as that may flush sends.
 
 use std::os::fd::RawFd;
@@ -41,12 +41,12 @@ pub struct Hca {
 }
 
 impl Hca {
-    /// Returns what it can do.
+    /// Returns its limits.
     pub fn limits(&self) -> &Limits {
         &self.spec().limits
     }
 
-    /// Returns how it does it.
+    /// Returns its behaviour.
     pub fn behaviour(&self) -> &Behaviour {
         &self.spec().behaviour
     }
@@ -130,7 +130,7 @@ impl Hca {
     }
 }
 
-/// Number of objects that use another one, which cannot be destroyed meanwhile.
+/// Number of users of an object, which cannot be destroyed while it has any.
 #[derive(Default)]
 pub(crate) struct Users(Arc<AtomicU32>);
 
@@ -181,7 +181,7 @@ pub struct Ah {
     pub(crate) pd: u32,
     /// Adapter and port that have this address; a multicast group has none.
     pub(crate) to: Option<(u32, u32)>,
-    /// Its number, where the adapter looks the handle up when it sends; else 0.
+    /// Its number if the adapter looks the handle up when it sends; else 0.
     pub(crate) handle: u32,
     hca: Arc<Hca>,
     in_pd: Mutex<Option<Use>>,

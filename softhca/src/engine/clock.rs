@@ -26,8 +26,8 @@ fn wall() -> u64 {
     read(libc::CLOCK_REALTIME)
 }
 
-/// Returns what to add to a time of `now` to have one of `wall`. The thread may be paused between the two readings, so
-/// it takes the closest of up to eight pairs.
+/// Returns the difference from `now` to `wall`. The thread may be paused between the two readings, so it takes the
+/// closest of up to eight pairs.
 pub(crate) fn wall_ahead() -> u64 {
     const CLOSE_NS: u64 = 1_000;
     let mut best = (u64::MAX, 0);

@@ -8,7 +8,7 @@ use qp_type::{UC, UD, XRC_RECV, XRC_SEND};
 
 include!(concat!(env!("OUT_DIR"), "/codes.rs"));
 
-/// Whether the peer answers what a queue pair of this type sends.
+/// Whether the peer answers the packets of a queue pair of this type.
 pub const fn is_reliable(kind: u32) -> bool {
     kind != UC && kind != UD
 }

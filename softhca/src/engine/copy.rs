@@ -93,9 +93,9 @@ pub(crate) unsafe fn scatter(to: &[iovec], mut from: *const u8, mut len: usize) 
 
 /// Copies `from` to the pieces `to`, which have room for it.
 /// # Errors
-/// ESRCH: the other process is gone; EPERM: no access to it; EFAULT: no memory there; EXDEV: both are others'.
+/// ESRCH: the other process is gone; EPERM: no access to it; EFAULT: no memory there; EXDEV: neither is this process's.
 /// # Safety
-/// What is this process's of `to` may be written, and of `from` read (memory rule).
+/// Pieces of this process in `to` may be written, and in `from` read (memory rule).
 pub(crate) unsafe fn copy(to: Memory, from: Memory) -> Result<()> {
     match (to.pid, from.pid) {
         (None, None) => {
@@ -136,7 +136,7 @@ unsafe fn within(to: &[iovec], from: &[iovec]) {
 }
 
 /// # Safety
-/// The pieces `here` may be read where it is to `write`, else written (memory rule).
+/// The pieces `here` may be read if `write`, else written (memory rule).
 unsafe fn between(pid: u32, here: &[iovec], there: &[iovec], write: bool) -> Result<()> {
     let total: usize = here.iter().map(|p| p.iov_len).sum::<usize>().min(there.iter().map(|p| p.iov_len).sum());
     let mut done = 0;

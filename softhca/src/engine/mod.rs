@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The emulated adapter, in plain Rust: what `verbs` translates C calls to.
+//! The emulated adapter, in plain Rust. `verbs` translates C calls to calls of it.
 //!
 //! A *fabric* is a folder with one shared file that every process maps whole: queues, queue pairs, completion queues
 //! and small payloads lie in it. The thread that makes a work request possible executes it; no helper thread is on the
 //! data path. All calls take `&self` and may come from several threads. `destroy` ends an object, and answers EBUSY
 //! while others use it; an object that is dropped without it stays to the end of the process.
 //!
-//! From the bottom up: `codes` and `spec` (plain values), `memory` (what is shared), `fabric` (this process' part in
-//! it), queues in shared memory (`cq::ring`, `recv::queue`, `send::queue`, `qp::shared`, `mr::table`), `wire` (what a
-//! request does to them), `send` (requests posted, retried and completed), `service` (timers, deferred work, dead
-//! processes), and the objects as a program holds them (`adapter`, and `object` in each folder). A message passes
+//! From the bottom up: `codes` and `spec` (plain values), `memory` (shared by all processes), `fabric` (this process'
+//! part in it), queues in shared memory (`cq::ring`, `recv::queue`, `send::queue`, `qp::shared`, `mr::table`), `wire`
+//! (executes a request on them), `send` (requests posted, retried and completed), `service` (timers, deferred work,
+//! dead processes), and the objects as a program holds them (`adapter`, and `object` in each folder). A message passes
 //! `send::post` -> `send::execution` -> `wire::transmit` or `wire::datagram` -> `wire::receive` (takes a request of
 //! `recv::queue`) or `wire::rdma` (accesses memory) -> `cq::ring` -> `cq::poll`.
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Work of a process for its fabric besides its programs' calls: it joins, does deferred work when no shared lock is
-//! held, runs timers, tells of timed faults, notices that a connected process has ended, and frees what a dead one had.
+//! held, runs timers, reports timed faults, notices that a connected process has ended, and frees what dead ones had.
 //! Owns one thread per process, which sleeps in `ppoll` and is never on the data path. Its work is in `fabric::timers`;
 //! a command (`faults::command`) wakes it by a pipe, its doorbell. Called by: `verbs` (joins, once per process), every
 //! call that posts, polls or changes a queue (`run_deferred`, at its end: a load where there is nothing to do), polls
@@ -43,8 +43,8 @@ impl Fabric {
             })?;
             process::enter(&region)
         })?;
-        // Where Yama is active, siblings may copy to and from this process only if it says so; elsewhere this fails,
-        // harmlessly. SAFETY: no memory is passed.
+        // With Yama active, siblings may copy to and from this process only if it permits that; without Yama this
+        // fails, harmlessly. SAFETY: no memory is passed.
         unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
         let fabric = Arc::new(Fabric::new(Process::new(region, token), spec)?);
         bury_all(&fabric);
@@ -52,9 +52,9 @@ impl Fabric {
         Ok(fabric)
     }
 
-    /// Buries the dead, and looks over what they may have left.
+    /// Buries dead processes, and checks shared memory for things that they may have left.
     /// # Panics
-    /// Something shared is in use by no living process, or neither in use nor free.
+    /// A shared object is in use by no living process, or is neither in use nor free.
     pub fn audit(&self) {
         bury_all(self);
         let alive: Vec<u32> = self.all_tokens().collect();
@@ -63,10 +63,10 @@ impl Fabric {
     }
 }
 
-/// Starts the thread, deaf to signals, which are the program's, but for those of its own faults. Returns when it is
-/// about to sleep for the first time: until then it gets its heap, by `mmap` and `munmap`, and MPI libraries write
-/// hooks over the first instructions of these right after they have opened a device. A thread that came back from
-/// `munmap` then would execute half a hook.
+/// Starts the thread. All signals but those of its own faults are blocked, because they are the program's. Returns when
+/// the thread is about to sleep for the first time: until then it gets its heap, by `mmap` and `munmap`, and MPI
+/// libraries overwrite the first instructions of these with hooks right after they have opened a device. A thread that
+/// returned from `munmap` meanwhile would execute half a hook.
 pub(crate) fn start(fabric: &Arc<Fabric>) -> Result<()> {
     let doorbell = Mailbox::new(fabric.folder(), fabric.next_id())?;
     doorbell.expect(ABOUT_COMMAND, 0);
@@ -110,7 +110,7 @@ fn run_if_due(fabric: &Fabric, earliest: u64) {
     }
 }
 
-/// Runs what is due, and sets the time of the next rule for faults.
+/// Does the work that is due, and sets the time of the next rule for faults.
 fn run(fabric: &Fabric) {
     let (sends, records) = fabric.timers.take_due(clock::now());
     for (pipe, record) in records {
@@ -148,7 +148,7 @@ fn serve(fabric: &Fabric, doorbell: &Mailbox, ready: SyncSender<()>) {
         unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, &raw const pause, std::ptr::null()) };
         fabric.timers.end_sleep(fds[0].revents != 0);
         if fds[1].revents != 0 {
-            // It says that there is a command, which `run` finds.
+            // It only says that there is a command; `run` finds it.
             let _rung = doorbell.read();
         }
         for (fd, (token, _)) in fds[2..].iter().zip(sleep.processes) {
@@ -160,7 +160,7 @@ fn serve(fabric: &Fabric, doorbell: &Mailbox, ready: SyncSender<()>) {
     }
 }
 
-/// Does what was deferred. Call with no lock held.
+/// Does deferred work. Call with no lock held.
 #[inline]
 pub(crate) fn run_deferred(fabric: &Fabric) {
     if fabric.deferred.any() {
@@ -191,8 +191,8 @@ fn run_all(fabric: &Fabric) {
     }
 }
 
-/// Finishes what a dead process has begun, and frees everything of it; afterwards nothing shared names it, so that its
-/// slot may get the same generation again some day. Harmless if it lives, or if another process has done it.
+/// Finishes changes that a dead process has begun, and frees all that it had; afterwards nothing shared names it, so
+/// its slot may get the same generation again some day. Harmless if it lives, or is buried already.
 pub(crate) fn bury(fabric: &Fabric, token: u32) {
     if token == fabric.token() || fabric.pid_of(token).is_none() || !fabric.is_dead(token) {
         return;
@@ -214,7 +214,7 @@ pub(crate) fn bury(fabric: &Fabric, token: u32) {
     });
 }
 
-/// Buries all dead processes, so that what killed programs left does not pile up.
+/// Buries all dead processes, so that objects of killed programs do not pile up.
 pub(super) fn bury_all(fabric: &Fabric) {
     for token in fabric.all_tokens() {
         bury(fabric, token);

@@ -31,7 +31,7 @@ pub struct ClockSpec {
     pub frequency_hz: u64,
     /// Ticks at the host's time zero (`CLOCK_MONOTONIC`).
     pub offset: u64,
-    /// How much faster than nominal it runs, in parts per million.
+    /// Difference of its rate from the nominal one, in parts per million.
     pub drift_ppm: f64,
     /// Width of a timestamp: it wraps after 2^`mask_bits` ticks. 1 to 64.
     pub mask_bits: u32,
@@ -55,7 +55,7 @@ pub struct PortSpec {
     pub active_width: u8,
     /// As in `ibv_port_attr`.
     pub active_speed: u32,
-    /// The GID table. Rows of zeros are empty; those that follow the last one are, too.
+    /// The GID table. Rows of zeros are empty, and so are rows behind the last one.
     pub gids: Vec<Gid>,
     /// The table of partition keys.
     pub pkeys: Vec<u16>,
@@ -74,7 +74,7 @@ pub struct DeviceSpec {
     pub link_layer: u8,
     /// 1 or 2 ports; port numbers count from 1.
     pub ports: Vec<PortSpec>,
-    /// In the byte order of the host; that of the system image, too.
+    /// The GUID of the node and of the system image, in the byte order of the host.
     pub node_guid: u64,
     /// As in `ibv_device_attr`.
     pub vendor_id: u32,
@@ -90,9 +90,9 @@ pub struct DeviceSpec {
     pub latency_ns: u64,
     /// Bandwidth of the model, 0 for as fast as the host can.
     pub bandwidth_gbps: f64,
-    /// What the adapter can do.
+    /// The adapter's limits.
     pub limits: Limits,
-    /// How the adapter does it.
+    /// The adapter's behaviour.
     pub behaviour: Behaviour,
 }
 

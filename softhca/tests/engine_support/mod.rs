@@ -22,7 +22,7 @@ use softhca::engine::{
 
 pub const RIGHTS: u32 = access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ | access::REMOTE_ATOMIC;
 
-/// What a connection is given at RTR.
+/// Mask of the attributes that a connection gets at RTR.
 pub const PATH: u32 = m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN;
 
 pub const QKEY: u32 = 0x11;

@@ -13,7 +13,7 @@ use super::{FIRST_PAUSE, Handshake, LONGEST_PAUSE, PortAttempt, State};
 use crate::connect::hello::{Declined, Hello};
 use crate::connect::{Carrier, Identity, Paths};
 
-/// Number of answers by TCP, each after a datagram, from which on datagrams count as not arriving.
+/// After this many answers by TCP, each to a datagram, datagrams count as not arriving.
 const UNMET: u8 = 4;
 
 impl Handshake {
@@ -51,7 +51,7 @@ impl Handshake {
         self.local.epoch = epoch.unwrap_or(self.local.epoch);
         (self.paths, self.peer, self.heard, self.heard_by) = (paths, None, 0, None);
         let (heard_at, needs_datagram) = (self.tries(), self.attempt.needs_datagram);
-        // Two rounds are short, as they find the port; a peer that computes for longer is asked ever more rarely.
+        // The first two rounds are short, to find the port; after that a peer that computes is asked ever more rarely.
         let pause = FIRST_PAUSE.saturating_mul((heard_at / 4).max(1)).min(LONGEST_PAUSE);
         (self.due, self.pause) = (now, pause);
         self.attempt = PortAttempt { needs_datagram, heard_at, ..PortAttempt::default() };

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A handshake's instructions to the port after a hello or a time-out. `handshake.rs` makes them,
-//! `transport/port/establish.rs` executes them. One of them is the failure: the handshake makes the reason, the port
-//! the message, with what was tried, where, how often, and advice. Path: setup. Threads: the port's. Tests: `tests.rs`.
+//! `transport/port/establish.rs` executes them. For a failure the handshake gives the reason; the port makes the
+//! message, with what was tried, where, how often, and advice. Path: setup. Threads: the port's. Tests: `tests.rs`.
 
 use std::fmt;
 use std::net::SocketAddr;

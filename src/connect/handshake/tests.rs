@@ -201,7 +201,7 @@ fn a_peer_that_answers_but_never_confirms_is_a_failure_on_both_sides() {
 }
 
 #[test]
-fn a_handshake_that_failed_may_be_told_to_ask_on_and_fails_again_no_sooner() {
+fn a_failed_handshake_may_be_resumed_and_fails_again_no_sooner() {
     let (node, mut handshake, hello) = one_heard();
     let until_failure = |handshake: &mut Handshake| loop {
         let now = handshake.due().expect("asking");
@@ -328,7 +328,7 @@ fn a_newer_epoch_replaces_an_unconfirmed_peer_and_supersedes_a_confirmed_one() {
 }
 
 #[test]
-fn a_confirmed_hello_gets_no_answer_and_a_doubled_one_one_each() {
+fn a_confirmed_hello_gets_no_answer_and_each_copy_of_an_unconfirmed_one_gets_one() {
     let (node, mut handshake, hello) = one_heard();
     let local = handshake.local();
     let heard = Hello { heard_qpn: local.qpn, heard_epoch: local.epoch, ..hello };
@@ -357,7 +357,7 @@ fn tries_double_their_pause_up_to_a_second_and_tcp_joins_after_four() {
 }
 
 #[test]
-fn a_failure_names_peer_and_port_and_what_was_tried_and_what_to_do() {
+fn a_failure_names_the_peer_the_port_the_attempts_and_a_remedy() {
     let remote = ethernet();
     let peer = PeerName { job: 0x10001, rank: 4 };
     let failure = Failure {

@@ -81,7 +81,7 @@ fn every_changed_bit_is_refused() {
 }
 
 #[test]
-fn who_does_not_know_the_key_is_refused_whatever_the_fields_say() {
+fn a_hello_sealed_without_the_key_is_refused_whatever_its_fields() {
     let mut random = Random::new(12);
     for _ in 0..2000 {
         let key = Key::from_bytes(std::array::from_fn(|_| random.number() as u8));
@@ -101,7 +101,7 @@ fn every_other_length_is_refused() {
 }
 
 #[test]
-fn another_version_is_told_apart_from_damage() {
+fn another_version_is_distinguished_from_damage() {
     let mut bytes = hello().encode(&KEY);
     bytes[4] = 1;
     let refusal = Hello::decode(&bytes, &KEY).expect_err("version 1");

@@ -61,7 +61,7 @@ pub(super) struct Link {
     rest: Vec<SocketAddr>,
     /// Whether the peer has proved its identity on this connection.
     heard: bool,
-    /// Whether an earlier address refused, which says more about the peer than silence.
+    /// Whether an earlier address refused the connection, which says more about the peer than silence.
     refused: bool,
     input: Frame,
     filled: usize,

@@ -133,7 +133,7 @@ fn both_sides_may_connect_at_once() {
 }
 
 #[test]
-fn what_was_sent_before_closing_arrives_and_both_ends_forget_the_connection() {
+fn hellos_sent_before_closing_arrive_and_both_ends_forget_the_connection() {
     let (mut a, mut b) = connected();
     a.send(&b.address, 2);
     a.carrier.close(&b.address);
@@ -254,7 +254,7 @@ fn a_half_open_connection_delivers_the_hello_that_came_before_the_end_unless_it_
 }
 
 #[test]
-fn it_listens_at_the_published_addresses_and_at_no_other() {
+fn the_carrier_listens_at_the_published_addresses_and_no_others() {
     let addresses: Vec<IpAddr> = ["127.0.0.2", "127.0.0.3", "::1"].map(|text| text.parse().expect("an address")).into();
     let carrier = TcpCarrier::open(KEY, HOST, &addresses, Vec::new()).expect("listeners");
     assert_eq!(carrier.addresses(), host::published(&carrier.listeners.addresses));

@@ -19,7 +19,7 @@ pub struct Room {
     kept: Level,
 }
 
-/// That of this process.
+/// The memory left in this process.
 pub static ROOM: Room = Room { bound: AtomicU64::new(0), kept: Level::new() };
 
 impl Room {
@@ -64,9 +64,9 @@ pub struct Flow<R> {
     pub kept: Kept<Account>,
     /// As sender.
     pub outgoing: Outgoing<Account, R>,
-    /// Where the links to its peers are stored.
+    /// Storage of the links to its peers.
     pub holders: Holders,
-    /// Counters of its first port, where tools read how often it held senders back.
+    /// Counters of its first port: there tools read how often it held senders back.
     pub shown: Arc<Counters>,
     /// Links whose turn it is: their peers' pending messages may find room now.
     pub turns: Vec<Link>,
@@ -102,8 +102,8 @@ impl<R> Flow<R> {
     }
 }
 
-/// For each link, the communicators that have stored it, to mark it when the peer holds back: rank by context number.
-/// The entry of a communicator that has gone stays until its number is reused.
+/// For each link, the communicators that have stored it (context number, and the peer's rank), so that it can be marked
+/// there when the peer holds back. The entry of a freed communicator stays until its number is reused.
 #[derive(Debug, Default)]
 pub struct Holders(HashMap<Link, HashMap<u32, i32>>);
 
@@ -130,7 +130,7 @@ mod tests {
     use crate::transport::EndpointId;
 
     #[test]
-    fn the_least_that_was_left_is_nothing_where_more_was_kept_than_permitted_and_begins_anew_where_it_is_reset() {
+    fn the_least_room_is_zero_beyond_the_bound_and_begins_anew_with_a_reset() {
         let room = Room { bound: AtomicU64::new(0), kept: Level::new() };
         assert_eq!((room.now(), room.least_ever()), (0, 0), "no messenger");
         room.begin(1000);
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_of_a_thousand_is_looked_for_where_it_is_and_nowhere_else() {
+    fn only_the_accounts_of_one_peer_are_searched_for_it() {
         let mut holders = Holders::default();
         let link = |peer| Link::new(0, EndpointId::from_index(peer));
         for peer in 0..1000 {

@@ -12,8 +12,7 @@ use super::slab::{Links, NONE, Slab};
 /// always the match, as when messages and receives come in the same order, stays a list at any length.
 pub(super) const LONG: u32 = 16;
 
-/// Number of entries to which a queue has shrunk when it drops its indexes. The entries between the two limits pay for
-/// building them.
+/// A queue that shrinks to this drops its indexes. The entries between the limits pay for building them.
 pub(super) const SHORT: u32 = 4;
 
 const _: () = assert!(SHORT < LONG / 2, "a queue between the two pays for its indexes");

@@ -45,7 +45,7 @@ impl Level {
         }
     }
 
-    /// Returns the number and the maximum since the last reset; both include `more` entries that it does not count.
+    /// Returns number and maximum since the last reset; both include `more` entries that the level does not count.
     #[must_use]
     pub fn show(&self, more: u64) -> [u64; 2] {
         let now = self.now.load(Ordering::Relaxed) + more;
@@ -66,7 +66,7 @@ impl Level {
     }
 }
 
-/// Quantity of a queue that has a level.
+/// The numbers of which tools can read the current value and the maximum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Of {
     /// Number of posted receives.
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_greatest_stays_and_a_receive_in_no_queue_counts_while_it_is_there() {
+    fn the_maximum_stays_and_a_receive_outside_the_queue_counts_while_it_lasts() {
         let lengths = Lengths::default();
         assert_eq!(levels(&lengths, true)[0], [1, 1]);
         for now in [1, 2, 1] {
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn what_begins_anew_is_the_level_that_is_now_and_what_it_was_before_is_kept() {
+    fn a_reset_maximum_begins_at_the_present_level_and_the_maximum_ever_stays() {
         let lengths = Lengths::default();
         let shown = Shown { lengths: &lengths, has_first: false };
         (1..=9).for_each(|now| lengths.inserted(now, 1));
@@ -222,7 +222,7 @@ mod tests {
     const GREATEST: u32 = if cfg!(miri) { 200 } else { 199_999 };
 
     #[test]
-    fn no_level_is_missed_that_is_there_when_the_greatest_begins_anew_in_another_thread() {
+    fn a_reset_in_another_thread_misses_no_maximum() {
         let lengths = Lengths::default();
         let shown = Shown { lengths: &lengths, has_first: false };
         let is_over = std::sync::atomic::AtomicBool::new(false);

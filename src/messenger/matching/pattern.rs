@@ -136,7 +136,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pattern_takes_what_it_names_and_any_tag_leaves_out_the_negative_ones() {
+    fn a_pattern_takes_the_messages_that_it_names_and_any_tag_takes_no_negative_one() {
         for source in [0, 1, i32::MAX] {
             for tag in [0, 7, i32::MAX, -2, -1_073_741_822, i32::MIN] {
                 let envelope = Envelope::new(source, tag);
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_class_is_what_is_left_open() {
+    fn the_class_of_a_pattern_follows_from_its_wildcards() {
         let class = |source, tag| class_of(Pattern::new(source, tag).mask());
         assert_eq!([class(0, 0), class(0, -2)], [class::EXACT; 2]);
         assert_eq!([class(ANY_SOURCE, 0), class(ANY_SOURCE, -2)], [class::ANY_SOURCE; 2]);

@@ -10,12 +10,12 @@ use super::index::{Index, LONG, SHORT};
 use super::pattern::{Envelope, Pattern, SPECIFIED, class, class_of, side};
 use super::slab::{Entry, Handle, List, NONE, Slab};
 
-/// All classes but the last have an index.
+/// Number of ways: every class but the last has one.
 const WAYS: usize = class::ANY;
 
 #[derive(Debug)]
 enum Held<U> {
-    /// The place is free or about to be.
+    /// The place is free, or will be at once.
     Taken,
     Queued(U),
     Probed(U),

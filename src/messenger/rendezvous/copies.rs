@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_sent_is_put_together_though_the_last_piece_is_longer_than_wanted() {
+    fn copies_are_joined_although_the_last_one_is_longer_than_the_receive() {
         for (wanted, piece) in [(1, 8), (8, 8), (20, 8), (1 << 33, 1 << 31)] {
             let (mut sending, mut gathering) = (Sending::new(wanted, 2), Gathering::new(wanted));
             let (mut pieces, mut ended) = (0, false);

@@ -258,7 +258,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_lane_that_fails_has_not_read_the_others_read() {
+    fn the_other_lanes_read_the_rest_of_a_failed_lane() {
         for after in [0, 1, 7] {
             let carried = read(300_001, &[(1, 4096), (1, 4096)], &[1, 2], Some((1, after)));
             assert_eq!((carried.iter().sum::<u64>(), carried[1]), (300_001, after as u64 * 4096));

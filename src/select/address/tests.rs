@@ -87,7 +87,7 @@ fn every_cut_of_a_modex_is_refused() {
 }
 
 #[test]
-fn another_version_and_another_component_are_told_apart() {
+fn another_version_and_another_component_are_distinguished() {
     let mut bytes = encode_ports(&[entry(ethernet())]);
     bytes[4] = 1;
     let refusal = decode_ports(&bytes).expect_err("version 1");
@@ -131,7 +131,7 @@ fn every_field_is_checked_before_use() {
 }
 
 #[test]
-fn no_random_input_panics_and_what_is_accepted_encodes_back() {
+fn no_random_input_panics_and_accepted_input_encodes_back() {
     let mut random = Random::new(7);
     let good = encode_ports(&[entry(ethernet()), entry(infiniband(0xfe80 << 48))]);
     let mut accepted = 0;

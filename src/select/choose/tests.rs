@@ -107,7 +107,7 @@ fn a_pattern_that_fits_nothing_is_noted() {
 }
 
 #[test]
-fn a_port_that_is_not_active_says_its_state_and_what_to_do() {
+fn the_refusal_of_an_inactive_port_names_its_state_and_a_remedy() {
     let cases = [
         (PORT_DOWN, LINK_ETHERNET, "its link is down; bring its network interface up"),
         (PORT_DOWN, LINK_INFINIBAND, "its link is down; check its cable"),
@@ -254,7 +254,7 @@ fn no_more_ports_are_taken_than_a_process_can_publish() {
 }
 
 #[test]
-fn a_host_without_devices_is_told_what_to_look_at() {
+fn a_host_without_devices_gets_advice() {
     let selection = ports(&[], &with(|tunables| tunables.if_include = "mlx5_0".to_owned()));
     let text = selection.no_port_message();
     assert!(text.contains("no RDMA device") && text.contains("ibv_devices") && text.contains("rxe"), "{text}");

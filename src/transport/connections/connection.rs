@@ -75,7 +75,7 @@ impl<Q: QueuePair> Connection<Q> {
         }
     }
 
-    /// Whether no request was posted since the last probe, and no due completion would show that the peer is gone.
+    /// Whether only a probe can show that the peer is gone: since the last one nothing was posted, and nothing is due.
     pub(crate) fn is_idle(&self) -> bool {
         let queue = &self.queue;
         let asks_for_a_completion = queue.in_flight() > 0 && queue.unsignalled() == 0;

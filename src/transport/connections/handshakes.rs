@@ -35,7 +35,7 @@ pub(crate) struct Handshakes<C> {
     active: Vec<(EndpointId, PortAddress)>,
     /// Searches among a peer's ports, if there is a choice.
     searches: Vec<(EndpointId, Search)>,
-    /// Addresses of ports of the same peers that were asked before.
+    /// Ports that were asked earlier, of peers with a search: their addresses.
     left: Vec<(EndpointId, PortAddress)>,
     /// Time before which no handshake has anything to do.
     next_due: Duration,
@@ -140,7 +140,7 @@ impl<C: Carriers> Handshakes<C> {
         self.next_due = Duration::ZERO;
     }
 
-    /// Notes the peer's present address from its hello. The modex has the address of its start.
+    /// Notes the peer's present address from its hello. The modex has the address that it had at its start.
     pub(crate) fn relocate(&mut self, peer: EndpointId, address: &PortAddress) {
         let Some((_, known)) = self.active.iter_mut().find(|(active, _)| *active == peer) else { return };
         if known != address {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! When peers are probed. A dead peer shows only when a request to it fails. If the runtime does not end the job
-//! (`mpirun --enable-recovery`), a rank that merely waits for a dead peer would wait for ever. `port/connect.rs` checks
+//! Decides when to probe a peer. Only a failed request shows that a peer is dead. If the runtime does not end the job
+//! (`mpirun --enable-recovery`), a rank that only waits for a dead peer would wait for ever. `port/connect.rs` checks
 //! whether probes of idle peers are due; off unless `btl_ibex_probe_interval` is set. `port/closing.rs` probes peers
 //! that have left all communicators. Setup grade. Threads: the port's. Tests: the device tests in `hw-tests`, and
 //! `port/tests/partings.rs`.
@@ -10,7 +10,7 @@ use std::time::Duration;
 
 #[derive(Debug)]
 pub(crate) struct Probes {
-    /// Time between two probes; zero: none.
+    /// Time between two probes; zero: no probes.
     interval: Duration,
     due: Duration,
 }

@@ -1,6 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The acknowledgement time-out and the number of retries of a connection, and the timer of a receiver that is not
-//! ready.
+//! A connection's acknowledgement time-out and number of retries, and its "receiver not ready" timer.
 //!
 //! Owns [`Retransmission`] and its choice. Called by `port/establish.rs` when a connection is confirmed and its round
 //! trip known; printed by `failure.rs` and in verbose messages. A packet lost at the end of a message costs one
@@ -81,15 +80,13 @@ const TENS_OF_MICROSECONDS: [u32; 32] = [
     6144, 8192, 12288, 16384, 24576, 32768, 49152,
 ];
 
-/// The "receiver not ready" timer: how long a peer waits when its message finds no receive slot. The specification's
-/// code.
+/// The "receiver not ready" timer, in the specification's code: how long a peer waits if its message finds no slot.
 ///
 /// The receiver sets the timer in its queue pair, and its adapter sends it to the peer with each such answer. It cannot
 /// change while this process computes. Meanwhile each peer resends its oldest message once per timer period, so the
 /// adapter refuses (peers / timer) messages per second. The timer of each new connection therefore grows with the
 /// number of connections: the k-th gets k / [`PER_SECOND`]. Earlier ones keep theirs, so n sending connections are
-/// refused at most [`PER_SECOND`] * (1 + ln(n / 3)) times per second: 16 connections 11000 times, 100 connections 20000
-/// times.
+/// refused at most [`PER_SECOND`] * (1 + ln(n / 3)) times per second: 16 connections 11000 times, 100 ones 20000 times.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct RnrTimer(u8);
 
@@ -175,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn it_is_shown_with_its_number_of_tries_and_the_time() {
+    fn a_time_out_is_printed_with_its_number_of_tries_and_its_time() {
         assert_eq!(Retransmission { exponent: 16, retries: 7 }.to_string(), "8 times 268.435ms (2^16 * 4.096 us)");
     }
 

@@ -6,7 +6,7 @@
 
 /// Number of requests to a port before the next port is asked.
 const TRIES: u32 = 3;
-/// The same, while the peer's process is known to answer.
+/// The same number if the peer's process is known to answer.
 const TRIES_AWAKE: u32 = 2;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -139,7 +139,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_a_lookup_in_vain_there_is_none_for_a_second() {
+    fn after_a_failed_lookup_there_is_none_for_a_second() {
         let mut admission = Admission::default();
         let at = Duration::from_millis;
         assert!(admission.may_look_up(at(0)));
@@ -148,7 +148,7 @@ mod tests {
     }
 
     #[test]
-    fn each_kind_of_line_is_said_once() {
+    fn each_kind_of_line_is_printed_once() {
         let mut admission = Admission::default();
         assert!(admission.is_first(Once::NOT_MADE) && admission.is_first(Once::UNREADABLE));
         assert!(!admission.is_first(Once::NOT_MADE));

@@ -76,8 +76,8 @@ impl<Q: QueuePair> Closing<Q> {
         self.queues.iter().any(|closing| closing.of == of && closing.queue.qp().number() == number)
     }
 
-    /// Returns the closing queue in which a request of this number is in flight. At most one has it, and no connection
-    /// in use ([`SendQueue::succeed`]).
+    /// Returns the closing queue in which a request of this number is in flight: at most one, and then no connection in
+    /// use has that number in flight ([`SendQueue::succeed`]).
     pub(super) fn with(&mut self, of: EndpointId, number: u32) -> Option<&mut SendQueue<Q>> {
         let queue = |closing: &ClosingQueue<Q>| closing.of == of && closing.queue.has(number);
         self.queues.iter_mut().find(|closing| queue(closing)).map(|closing| &mut closing.queue)
@@ -170,7 +170,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Handles a failed request of no connection, which may belong to a closing queue pair.
+    /// Handles a failed request that belongs to no connection in use, but maybe to a closing queue pair.
     #[cold]
     pub(super) fn failed_late(&mut self, id: WrId, status: Status) {
         self.settle_late();

@@ -9,8 +9,8 @@
 //!
 //! The caller can take out messages that never reached the adapter, in order, to send them by another port: those of a
 //! connection in progress at any time ([`Port::take_unposted`]), those of a failed one if they were kept
-//! ([`Port::keep_unposted`]). For messages that the adapter had, [`Port::has_lost`] says whether any may be missing at
-//! the peer.
+//! ([`Port::keep_unposted`]). [`Port::has_lost`] says whether any message that the adapter had may be missing at the
+//! peer.
 
 use super::Port;
 use crate::counters::subtract;

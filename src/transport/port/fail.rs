@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fails a connection: reports it once, with the reason, and then fails all its requests. Called by the port's other
-//! files; calls only `waiting.rs` and `closing.rs`. Shows the flight recorder the peers, this one's failure included.
-//! Setup grade. Threads: the port's. Tests: `tests.rs`.
+//! files; calls only `waiting.rs` and `closing.rs`. Also copies the state of peers to the flight recorder. Setup grade.
+//! Threads: the port's. Tests: `tests.rs`.
 
 use super::Port;
 use crate::counters::{add, subtract};
@@ -15,7 +15,7 @@ use crate::transport::watch;
 use crate::transport::work_request::EndpointId;
 use std::io;
 
-/// Number of peers that are shown at a time.
+/// Most peers whose state is copied at a time.
 const AT_ONCE: usize = 64;
 
 impl<A: Adapter> Port<A> {
@@ -90,8 +90,8 @@ impl<A: Adapter> Port<A> {
         std::mem::take(&mut self.untold)
     }
 
-    /// Copies the state of some peers to the flight recorder's file, for `ibex top` and `ibex explain --live`: so many
-    /// each time that thousands of peers cost no more at once. Called after the port's counters were copied.
+    /// Copies the state of some peers to the flight recorder's file, for `ibex top` and `ibex explain --live`: at most
+    /// [`AT_ONCE`], so that thousands of peers do not make a call longer. Called after the port's counters were copied.
     pub(super) fn show_peers(&mut self) {
         let count = self.connections.count();
         for _ in 0..count.min(AT_ONCE) {

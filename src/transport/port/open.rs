@@ -239,12 +239,12 @@ impl Port<Verbs> {
     }
 }
 
-/// Returns the share of one of its ports in the receive slots of a process.
+/// Returns how many of a process's receive slots each of its ports gets.
 fn share(slots: u32, ports: u32) -> u32 {
     (slots / ports.max(1)).max(FEWEST_SHARED).min(slots)
 }
 
-/// Number of receive slots posted at a time, of a queue of `depth`: at most an eighth, so that most slots are posted.
+/// Number of receive slots to post at a time: at most an eighth of a queue's `depth`, so that most slots are posted.
 pub(super) fn receive_batch(depth: u32) -> usize {
     (depth / 8).clamp(1, RECEIVE_BATCH) as usize
 }

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Finds the port of a peer that is in this port's fabric: asks the candidates in turn until a datagram comes.
 //!
-//! InfiniBand fabrics often share the default prefix, so addresses pair the ports of a host that is cabled or numbered
-//! the other way round across fabrics. So an endpoint is bound to its paired port only when a datagram arrives. Until
+//! InfiniBand fabrics often share the default prefix. If a host is cabled or numbered the other way round, addresses
+//! then pair ports of different fabrics. So an endpoint is bound to its paired port only when a datagram arrives. Until
 //! then it tries the others (`connections/search.rs` has the order), and accepts a port that contacts it. Waiting
 //! requests stay in the send queue and go, in order, to the port that answers.
 //!
 //! Both sides agree without a vote. A side that has set its queue pair to a port and announced it is bound to that
 //! port, because the other may be sending already; only that port's refusal frees it. A port that is bound or connected
-//! elsewhere declines, permanently if it is connected. Four ports that are each bound to the next would wait for ever;
-//! so a bound port declines candidates that are no better than its own. Both ends rank a pair alike, so in such a cycle
-//! the best pair always declines its predecessor. A computing peer is silent at its best port, too, and finds the
+//! elsewhere declines, permanently if it is connected. Four ports of which each is bound to the next would wait for
+//! ever; so a bound port declines candidates that are no better than its own. Both ends rank a pair alike, so in such a
+//! cycle the best pair always declines its predecessor. A computing peer is silent at its best port, too, and finds the
 //! hellos to all its ports when it calls MPI again. So a port other than the best is not taken at its first hello: the
 //! better ones are first asked once more.
 //!
@@ -64,7 +64,7 @@ impl<A: Adapter> Port<A> {
         if self.choice.link_layer == LINK_INFINIBAND { self.directory.partners(name, self.index()) } else { Vec::new() }
     }
 
-    /// Begins a search for an endpoint whose peer leaves a choice: asks the peer's ports in turn, and only a datagram
+    /// Begins a search if the endpoint's peer has several candidate ports: asks them in turn, and only a datagram
     /// decides. Without datagrams the port that addresses pair is used.
     pub(super) fn search(&mut self, to: EndpointId, connection: &mut Connection<A::QueuePair>, remote: &PortAddress) {
         let Some((name, port)) = self.connections.remote(to) else { return };
@@ -211,7 +211,7 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// After a time-out of an endpoint that has a choice: turns to the next port if this one is silent or only on TCP.
+    /// Called after a time-out. In a search, turns to the next port if this one is silent or answers only by TCP.
     pub(super) fn reconsider(&mut self, to: EndpointId) {
         let Some(connection) = self.connections.get(to) else { return };
         let (handshake, waiting) = (&connection.handshake, connection.queue.waiting());

@@ -39,7 +39,7 @@ impl<A: Adapter> Port<A> {
     /// Makes a port from a stand-in. The port checks its carriers and connections at each empty poll.
     ///
     /// # Errors
-    /// Those of the adapter.
+    /// The adapter's.
     pub fn of_stand_in(device: StandIn<A>, tunables: &Tunables, setup: Setup) -> io::Result<Self> {
         let StandIn { adapter, completions: cq, receives, carriers, attributes, depth, entry } = device;
         let PortEntry { address, key } = entry;

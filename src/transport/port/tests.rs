@@ -183,7 +183,7 @@ fn an_error_at_one_request_lets_those_before_it_succeed_and_flushes_those_after_
 }
 
 #[test]
-fn the_failure_of_a_peer_is_reported_before_what_failed_for_it() {
+fn the_failure_of_a_peer_is_reported_before_its_failed_requests() {
     let mut pair = Pair::connected();
     pair.a.send(2).expect("it goes");
     pair.a.script.complete(0, Status::RETRY_EXCEEDED);
@@ -264,7 +264,7 @@ fn a_completion_queue_that_breaks_fails_every_connection_with_the_reason() {
 }
 
 #[test]
-fn an_adapter_without_another_queue_pair_fails_the_request_with_what_to_do() {
+fn a_request_fails_with_advice_if_the_adapter_has_no_more_queue_pairs() {
     let mut pair = Pair::apart();
     pair.a.script.state().refused_qp = Some(libc::ENOMEM);
     assert_eq!(pair.a.send(1), Err(Refused));
@@ -273,7 +273,7 @@ fn an_adapter_without_another_queue_pair_fails_the_request_with_what_to_do() {
 }
 
 #[test]
-fn what_the_flight_recorder_is_shown_of_a_peer_is_what_its_connection_knows() {
+fn the_flight_recorder_gets_the_state_of_a_peers_connection() {
     let mut pair = Pair::apart();
     assert!(pair.a.port.peer_shown(pair.a.peer).is_none(), "it was never spoken to");
     pair.a.send(1).expect("it waits");

@@ -13,16 +13,16 @@ use ibex_ffi::verbs::{PostError, Wr};
 use std::collections::VecDeque;
 use std::time::Duration;
 
-/// A send queue that claims to be full while no request is in flight is given up when both are exceeded. A full queue
-/// is normal: a completion makes room. But if no completion is due, an adapter that keeps answering `ENOMEM` has
-/// another problem, and requests would wait for ever.
+/// The port gives up a send queue that keeps answering `ENOMEM` (full) although no completion is due, after more than
+/// this many answers in [`LEAST_TIME`] or longer. A queue that is really full gets room by a completion; requests in
+/// this one would wait for ever.
 pub(crate) const ATTEMPTS: u32 = 1000;
 pub(crate) const LEAST_TIME: Duration = Duration::from_secs(3);
 
 /// Count of consecutive "queue full" answers, without a posted request in between.
 #[derive(Debug, Default)]
 struct QueueFull {
-    /// Number of requests posted before.
+    /// Number of requests posted when the count began.
     posted: u32,
     count: u32,
     since: Duration,
@@ -42,11 +42,11 @@ impl QueueFull {
 /// The turn of a caller that keeps messages for the peer itself ([`crate::transport::Port::queue_turn`]).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// It keeps none.
+    /// It keeps no messages.
     None,
-    /// It waits for its turn, which is among the waiting requests.
+    /// Its turn is one of the waiting requests.
     Queued,
-    /// It has its turn, and has not ended it.
+    /// It may post: its turn has come and has not ended.
     Taken,
 }
 
@@ -227,7 +227,7 @@ impl<Q: QueuePair> SendQueue<Q> {
         is_completion_due || self.full.note(self.posted, now)
     }
 
-    /// Simulates that so many more requests, none of them a message, were posted and retired.
+    /// Simulates that this many further requests, none of them a message, were posted and retired.
     #[cfg(test)]
     pub(crate) fn skip(&mut self, requests: u32) {
         for number in [&mut self.posted, &mut self.retired, &mut self.signalled] {
@@ -240,7 +240,7 @@ impl<Q: QueuePair> SendQueue<Q> {
         self.waiting.len()
     }
 
-    /// Queues a request. Returns false for a turn that follows another one: its caller has been waiting.
+    /// Queues a request. Returns whether it begins a wait: a turn that directly follows the caller's last one does not.
     pub(super) fn wait(&mut self, request: Request) -> bool {
         let begins = !request.is_turn() || std::mem::replace(&mut self.turn, Turn::Queued) == Turn::None;
         self.waiting.push_back(request);

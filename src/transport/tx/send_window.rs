@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The send window: how many requests a peer may have unacknowledged. All that the queue pair takes, but fewer for a
-//! peer that has acknowledged nothing for long.
+//! The send window: the number of unacknowledged requests that a peer may have. That is as many as the queue pair
+//! takes, but fewer for a peer that has acknowledged nothing for long.
 //!
 //! A peer that computes takes no message once its receive slots are used up. The adapter then resends the oldest
 //! message, and everything posted after it, each time that the peer answers "not ready". So a peer that has
@@ -34,9 +34,9 @@ pub(super) struct Held {
 pub(super) struct SendWindow {
     size: u32,
     depth: u32,
-    /// Retired requests at the last look, and the time since they changed; `None` if no completion was due then.
+    /// Number of retired requests at the last look, and since when; `None` if no completion was due.
     stood: Option<(u32, Duration)>,
-    /// Retired requests when the size last changed.
+    /// Number of retired requests when the size last changed.
     changed_at: u32,
     is_held: bool,
     looked: Duration,
@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_that_a_peer_is_held_back_is_told_once_and_ends_with_what_it_takes() {
+    fn the_time_of_a_hold_is_reported_once_and_ends_with_an_acknowledgement() {
         let mut window = held();
         assert_eq!(window.look(7, true, 32, at(9)), Held { begins: false, time: at(4) });
         assert_eq!(window.look(8, true, 32, at(10)), Held { begins: false, time: at(1) });

@@ -115,7 +115,7 @@ fn every_so_many_requests_ask_for_a_completion_and_all_do_when_credits_are_scarc
 }
 
 #[test]
-fn what_the_adapter_refuses_is_not_counted_as_posted() {
+fn a_request_that_the_adapter_refuses_does_not_count_as_posted() {
     let mut world = World::new(8, 8);
     world.script.state().answers = [None, Some(libc::EINVAL)].into();
     assert_eq!(world.post(1, Signal::Always), Attempt::Posted);
@@ -174,7 +174,7 @@ fn a_completion_of_a_queue_pair_that_is_gone_changes_nothing() {
 }
 
 #[test]
-fn what_is_posted_fails_when_its_queue_pair_is_destroyed_and_credits_and_buffers_come_back() {
+fn posted_requests_fail_with_their_queue_pair_and_credits_and_buffers_come_back() {
     let mut world = World::new(8, 8);
     (1..=2).for_each(|token| assert_eq!(world.post(token, Signal::Sometimes), Attempt::Posted));
     let World { script, mut tx, queue, mut undelivered, mut batch, .. } = world;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Traces for the tests: a head with types as ibex has them, and events as they come.
+//! Traces for the tests: a head with types like those of ibex, and events.
 
 #![allow(dead_code, reason = "each test takes what it needs")]
 
@@ -54,7 +54,7 @@ pub(crate) fn source(name: &str, ticks_per_second: u64) -> Source {
     Source { name: name.into(), description: String::new(), ticks_per_second, max_ticks: u64::MAX >> 1, ordered: true }
 }
 
-/// The event of this number: begins and ends by turns, now and then another; by both clocks.
+/// The event of this number: alternately a begin and an end, now and then another type; by both clocks.
 pub(crate) fn event(number: u64) -> Event {
     let mut values = [0; MOST_ELEMENTS];
     let (event_type, source) = match number {
@@ -91,7 +91,7 @@ pub(crate) fn records(layouts: &[Layout], event: &Event, to: &mut Vec<Record>) {
     to.extend_from_slice(packed.records());
 }
 
-/// What both clocks showed at the time of the event of this number.
+/// Samples of both clocks at the time of the event of this number.
 pub(crate) fn samples(number: u64) -> [ClockSample; 2] {
     let time = 5_000_000_000_000 + number * 64;
     let sample = |source, shown| ClockSample {
@@ -103,7 +103,7 @@ pub(crate) fn samples(number: u64) -> [ClockSample; 2] {
     [sample(0, time), sample(1, time / 64 * 10)]
 }
 
-/// The bytes of a trace, finished or not, in blocks of `block` events; by turns 50 events of each of three threads.
+/// The bytes of a trace, finished or not, in blocks of `block` events; three threads raise 50 events each in turn.
 pub(crate) fn trace(head: &Head, events: u64, block: usize, finish: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     let layouts = head.layouts();

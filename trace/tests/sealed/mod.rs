@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Changed bytes of a trace, with matching checksums. Used by `damage.rs`, ibex-messages and the command.
 
-/// Gives each block the checksums of what it has.
+/// Gives each block the checksums of its content.
 pub(crate) fn seal(bytes: &mut [u8]) {
     let mut at = 16;
     while at + 32 <= bytes.len() {

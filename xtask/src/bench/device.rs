@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The device to measure: the default one, its kind, opening it, and its node, which runs the jobs. Grade: setup.
-//! Called by [`super`] and [`super::study`]. Tested by the bench.
+//! The device to measure: chooses the default one, tells its kind, opens it, and gives its node, which runs the jobs.
+//! Grade: setup. Called by [`super`] and [`super::study`]. Tested by the bench.
 
 use crate::build;
 use crate::command::step;

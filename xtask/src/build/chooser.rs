@@ -45,7 +45,7 @@ mod tests {
         assert!(needed.contains("NEEDED") && !needed.contains("libmpi") && !needed.contains("libopen-pal"), "{needed}");
     }
 
-    /// A simulated Open MPI: has its version, loads the component, asks it to register and for modules.
+    /// A simulated Open MPI: it has a version, loads the component, and makes it register and return modules.
     const HOST: &str = r#"
 #include "component.h"
 #include <dlfcn.h>

@@ -5,7 +5,7 @@
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};
 
-/// A program that runs the tests of one target: of a library, a command, or a file in `tests`.
+/// A program that runs the tests of one target: a library, a command, or a file in `tests`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct TestProgram {
     pub(crate) folder: PathBuf,

@@ -30,7 +30,7 @@ pub(super) fn ensure_that_open_mpi_sees_it(place: &Place, openmpi: &OpenMpi) -> 
     }
     let listing = output(&mut ompi_info)?;
     let is_listed = |component: &&str| listing.lines().any(|line| line.starts_with(*component));
-    // The last is Open MPI's own, which a fault in the folder would hide.
+    // The last is a component of Open MPI's own, which a fault in the folder would hide.
     if ["mca:pml:ibex:", "mca:btl:ibex:", "mca:btl:self:"].iter().all(is_listed) {
         return Ok(());
     }
@@ -52,7 +52,7 @@ pub(super) fn path_of_ranks(openmpi: &OpenMpi) -> Option<String> {
     String::from_utf8_lossy(&said).lines().next().map(str::trim).filter(|path| !path.is_empty()).map(str::to_owned)
 }
 
-/// Returns the advice for the user. `path_of_ranks`: of [`path_of_ranks`].
+/// Returns the advice for the user. `path_of_ranks` is the result of [`path_of_ranks`].
 pub(super) fn how_to_run(place: &Place, library: &Path, path_of_ranks: Option<&str>) -> String {
     let (name, value) = place.variable();
     let found = match path_of_ranks {

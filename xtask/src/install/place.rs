@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Where the parts of an installation go: a user's home, or a chosen folder. Grade: setup. Called by [`super`]. Tests:
+//! The places of an installation's parts: a user's home, or a chosen folder. Called by [`super`]. Setup grade. Tests:
 //! tests.rs.
 //!
 //! ```text
@@ -25,7 +25,7 @@ pub(super) struct Place {
     pub(super) programs: PathBuf,
     /// Folder of manual pages and of completions for shells.
     pub(super) share: PathBuf,
-    /// Folder with a folder for each Open MPI, of the programs that `ibex bench` runs.
+    /// Folder that has, for each Open MPI, a folder of the programs that `ibex bench` runs.
     pub(super) bench: PathBuf,
     pub(super) manifests: PathBuf,
     /// Whether Open MPI looks there without a variable.

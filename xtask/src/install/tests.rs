@@ -72,7 +72,7 @@ fn everything_under(path: &Path) -> Vec<PathBuf> {
 }
 
 #[test]
-fn the_component_is_a_link_to_what_hands_over_the_one_library() {
+fn the_component_is_a_link_to_the_chooser_of_the_library() {
     let folder = scratch();
     let built = built(&folder);
     let home = folder.path().join("home");
@@ -105,7 +105,7 @@ fn an_installation_under_a_prefix_can_be_moved_as_a_whole() {
 }
 
 #[test]
-fn uninstall_leaves_exactly_what_was_there_before() {
+fn uninstall_leaves_exactly_the_former_files() {
     let folder = scratch();
     let built = built(&folder);
     let home = folder.path().join("home");
@@ -120,7 +120,7 @@ fn uninstall_leaves_exactly_what_was_there_before() {
 }
 
 #[test]
-fn a_second_installation_replaces_the_first_and_drops_what_it_no_longer_has() {
+fn a_second_installation_replaces_the_first_and_removes_obsolete_files() {
     let (_folder, built, place) = under_a_prefix();
     put(&place, &built, &this()).unwrap();
     fs::write(&built.library, "newer").unwrap();
@@ -153,7 +153,7 @@ fn a_dangling_link_among_the_components_is_refused_by_name() {
 }
 
 #[test]
-fn uninstalling_what_is_not_installed_says_so() {
+fn uninstalling_without_an_installation_is_an_error_that_says_so() {
     let folder = scratch();
     let error = take_away(&Place::under(folder.path())).unwrap_err().to_string();
     assert!(error.contains("nothing is installed here"), "{error}");
@@ -169,7 +169,7 @@ fn only_a_prefix_needs_a_variable() {
 }
 
 #[test]
-fn an_mpirun_that_has_its_ranks_look_elsewhere_is_told_of_both_folders() {
+fn both_variables_are_printed_if_mpirun_makes_its_ranks_look_elsewhere() {
     let text = how_to_run(&Place::of_user(Path::new("/home/me")), Path::new("/l/libibex.so"), Some("/usr/lib/pmix"));
     assert!(text.contains("export OMPI_MCA_mca_base_component_path=/home/me/.openmpi/components:SYSTEM_DEFAULT\n"));
     assert!(text.contains("export PMIX_MCA_mca_base_component_path=/usr/lib/pmix\n"), "{text}");
@@ -211,7 +211,7 @@ fn each_open_mpi_has_a_library_of_its_own_and_taking_one_away_leaves_the_others(
 }
 
 #[test]
-fn the_new_release_of_an_open_mpi_is_what_tools_are_linked_with_and_the_old_stays() {
+fn tools_are_linked_with_the_new_release_of_an_open_mpi_and_the_old_one_stays() {
     let (_folder, built, place) = under_a_prefix();
     put(&place, &built, &this()).unwrap();
     fs::write(&built.library, "newer").unwrap();

@@ -83,7 +83,7 @@ fn a_module_that_sets_path_too_names_one_open_mpi_and_not_two() {
 }
 
 #[test]
-fn another_mpi_is_named_as_what_it_is() {
+fn another_mpi_is_named() {
     let folder = scratch();
     intel_mpi(&folder.path().join("intel"));
     mpich(&folder.path().join("mpich"));
@@ -100,7 +100,7 @@ fn another_mpi_is_named_as_what_it_is() {
 }
 
 #[test]
-fn the_build_scripts_are_told_of_a_source_tree_by_its_whole_path() {
+fn the_build_scripts_get_the_absolute_path_of_a_source_tree() {
     let folder = scratch();
     open_mpi(&folder.path().join("a"), "4.1.6");
     let chosen = || OpenMpi::choose(None, &with(&folder, &[("PATH", "a/bin")])).unwrap().openmpi;

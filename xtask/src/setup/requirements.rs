@@ -85,7 +85,7 @@ const fn header(header: &'static str, module: &'static str) -> Proof {
 use Need::{Bench, Build, Device, OpenMpi, Package, Root, Study, Test, VirtualMachine};
 use Proof::Program;
 
-/// Everything that a system with nothing but Rust lacks, without dependencies of these packages.
+/// All requirements of a system that has only Rust, without the dependencies of these packages.
 pub(super) static REQUIREMENTS: &[Requirement] = &[
     thing("gcc", Build, "compiles the C parts").proof(Program(&["cc"])).elsewhere("gcc gcc gcc gcc c-compiler"),
     thing("libc6-dev", Build, "headers of the C library")
@@ -151,7 +151,7 @@ pub(super) static REQUIREMENTS: &[Requirement] = &[
     thing("lammps", Study, "LAMMPS: an application that the study times")
         .proof(Program(&["lmp"]))
         .elsewhere("lammps-openmpi - - lammps lammps"),
-    // With its dependencies 124 MB to fetch and 412 MB on the disk: only for tests.
+    // Only for tests: with its dependencies it is 124 MB to fetch and 412 MB on the disk.
     thing("chromium", Test, "shows the pages of `ibex view`, in a test, and draws their pictures")
         .proof(Program(&["chromium", "chromium-browser", "google-chrome"]))
         .elsewhere("chromium chromium chromium - -"),
@@ -189,7 +189,7 @@ pub(super) enum Manager {
     Conda,
 }
 
-/// In the order of the search: a system's own, then those that users add.
+/// In the order of the search: first a system's own managers, then those that users add.
 pub(super) const MANAGERS: [(Manager, &[&str]); 6] = [
     (Manager::Apt, &["dpkg-query", "apt-get"]),
     (Manager::Dnf, &["dnf"]),

@@ -17,7 +17,7 @@ pub(super) struct System<'a> {
 }
 
 impl<'a> System<'a> {
-    /// Describes this environment. In an active Conda environment that is asked: its compiler sees nothing else.
+    /// Describes this environment. An active Conda environment decides: its compiler sees nothing else.
     pub(super) fn of(environment: &'a Environment) -> Self {
         let has = |programs: &[&str]| programs.iter().all(|program| environment.program(program).is_some());
         let in_conda = environment.variable("CONDA_PREFIX").is_some() && has(&["conda", "mpicc"]);

@@ -57,7 +57,7 @@ fn elsewhere_a_thing_counts_when_it_is_seen_whatever_package_it_came_in() {
 }
 
 #[test]
-fn what_is_missing_has_the_names_of_that_system_and_the_command_to_run() {
+fn missing_packages_have_the_systems_names_and_the_command_to_install_them() {
     let folder = scratch();
     for (program, command, package) in [
         ("dnf", "dnf install", "rdma-core-devel"),
@@ -72,7 +72,7 @@ fn what_is_missing_has_the_names_of_that_system_and_the_command_to_run() {
         let error = ensure(&environment, None, &[Need::OpenMpi]).unwrap_err().to_string();
         assert!(error.contains(command) && error.contains(package), "{program}: {error}");
         assert!(error.contains("the verbs library") && !error.contains("libibverbs-dev"), "{program}: {error}");
-        // Two of Debian's packages are one package of other systems.
+        // Other systems have one package for two of Debian's.
         let line = error.lines().last().unwrap();
         assert!(line.split(' ').filter(|word| *word == "rdma-core").count() <= 1, "{line}");
         fs::remove_file(folder.path().join(program)).unwrap();
@@ -80,7 +80,7 @@ fn what_is_missing_has_the_names_of_that_system_and_the_command_to_run() {
 }
 
 #[test]
-fn a_system_without_a_known_manager_is_told_in_words() {
+fn a_system_without_a_known_manager_gets_a_list_in_words() {
     let error = ensure(&with(&scratch(), &[]), None, &[Need::OpenMpi]).unwrap_err().to_string();
     assert!(error.contains("the verbs library") && error.contains("no package manager"), "{error}");
     assert!(error.contains("Open MPI's headers and compiler wrapper"), "{error}");
@@ -89,7 +89,7 @@ fn a_system_without_a_known_manager_is_told_in_words() {
 }
 
 #[test]
-fn where_everything_is_there_it_goes_on() {
+fn setup_succeeds_if_nothing_is_missing() {
     let environment = with(&scratch(), &[]);
     let system = System::of(&environment);
     assert!(system.missing(Vec::new()).unwrap().is_empty());
@@ -128,7 +128,7 @@ fn only_the_study_needs_lammps() {
 }
 
 #[test]
-fn each_thing_is_listed_once_and_says_what_it_is_for() {
+fn each_requirement_is_listed_once_with_its_purpose() {
     let mut seen = HashSet::new();
     for thing in REQUIREMENTS {
         assert!(seen.insert(thing.name), "{} is listed twice", thing.name);

@@ -96,7 +96,7 @@ pub(super) fn run(
     tally: &mut Tally,
 ) {
     let profile = if arguments.all { Profile::Release } else { Profile::Dev };
-    // Built before, beside the tests under Miri, unless these are the device tests alone.
+    // It has been built beside the tests under Miri already, unless only device tests run.
     if profile == Profile::Release && tally.timed("release build", || build::library(workspace)).is_none() {
         return;
     }
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_the_same_on_every_device_runs_on_the_first() {
+    fn tests_that_are_the_same_on_every_device_run_on_the_first() {
         let each = [
             (DEVICES[0], Selection::All),
             (DEVICES[1], Selection::DeviceDependent),
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn who_names_tests_gets_these_alone_of_either_tier() {
+    fn named_tests_run_alone_from_either_tier() {
         assert_eq!(asked("--only rail"), [run(DEVICES[0], Selection::All, 1)]);
         assert_eq!(asked("--only rail --only link --device soft-roce"), [run(SOFT_ROCE, Selection::All, 2)]);
         assert_eq!(asked("--mpi 5 --only rail"), [run(DEVICES[0], Selection::All, 1)]);

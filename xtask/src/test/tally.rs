@@ -154,7 +154,7 @@ impl Tally {
         }
     }
 
-    /// Puts the name of the part before the next lines if other lanes print between them.
+    /// Prefixes the next lines with the name of the part if other lanes print between them.
     pub(super) fn name_lines(&mut self, name: &str) {
         if self.has_neighbours {
             self.before = format!("{name}: ");
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_done_once_more_is_told_with_its_reason_and_is_a_failure_if_it_is_much() {
+    fn repeated_jobs_are_listed_with_their_reason_and_too_many_are_a_failure() {
         let mut tally = Tally::default();
         tally.count("test result: ok. 12 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.01s");
         for _ in 0..MOST_FLAKY {

@@ -48,7 +48,7 @@ pub(super) fn tests(workspace: &Workspace, tests: &Tests, all: bool, tally: &mut
     let doc = ["test", "--quiet", "--no-fail-fast", "--workspace", "--exclude", "softhca", "--doc"];
     tally.tests("doc and compile-fail tests", cargo(workspace.root()).args(doc));
     if all {
-        // Each uses one thread most of the time; the build ends in the optimisation of one library as a whole.
+        // Each of them uses one thread most of the time: the build ends with the optimisation of a whole library.
         let loom_and_build: Lane<'_> = Box::new(|tally| {
             under_loom(workspace, tally);
             tally.timed("release build", || build::library(workspace));

@@ -55,7 +55,7 @@ fn a_word_reaches_the_other_shell_as_it_is() {
 }
 
 #[test]
-fn a_step_of_an_allocation_is_on_that_host_alone_and_this_host_needs_no_launcher() {
+fn a_step_of_an_allocation_is_on_one_host_alone_and_this_host_needs_no_launcher() {
     let hosts = Hosts::by_srun([here(), "far".to_owned()]);
     assert_eq!(hosts.words(0, "true"), ["sh", "-c", "true"]);
     let words = hosts.words(1, "a b");
@@ -115,7 +115,7 @@ fn a_host_without_the_programs_or_with_another_open_mpi_is_refused() {
 }
 
 #[test]
-fn what_both_hosts_have_is_known() {
+fn only_programs_that_both_hosts_have_are_found() {
     let answers = "echo program; echo device mlx5_0; echo tool orted; echo version mpirun 4; \
                    if [ $1 = far-a ]; then echo tool ib_send_lat; fi";
     let made = Made::new(answers);
@@ -136,7 +136,7 @@ fn a_host_is_asked_for_a_program_whose_name_needs_quotes() {
 }
 
 #[test]
-fn an_allocation_is_told_by_scontrol() {
+fn scontrol_lists_the_hosts_of_an_allocation() {
     let made = Made::new("[ \"$1 $2 $3\" = 'show hostnames n[1-2]' ] && printf 'n1\\nn2\\n'");
     assert_eq!(hosts_of(&made.launcher(), "n[1-2]").unwrap(), ["n1", "n2"]);
     let error = format!("{:#}", hosts_of(&made.launcher(), "x").unwrap_err());

@@ -4,8 +4,8 @@
 //! Called by `../mod.rs`. Path: setup. Threads: one (`Archive` holds pointers, so it is neither `Send` nor `Sync`).
 //! Memory: [`CHUNK`] bytes for each location. Rules of the blocks: R1: `opened` is open from [`Archive::create`] to
 //! `close`, which takes it away; R2: each of `writers` belongs to the open archive and is closed before it; R3:
-//! `attributes` lives until `Drop`, and each event that is written with it empties it; R4: the library copies texts
-//! before a call returns. Tests: export/tests/otf2.rs.
+//! `attributes` lives until `Drop`, and writing an event with it empties it; R4: the library copies texts before a call
+//! returns. Tests: export/tests/otf2.rs.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;

@@ -15,7 +15,7 @@ use super::symbols::{FlushCallbacks, MemoryCallbacks};
 const DO_FLUSH: u8 = 1;
 const EVENTS: u8 = 3;
 
-/// A full buffer always goes to its file, without a record of the flush, whose time is not the job's.
+/// A full buffer always goes to its file. The flush has no record, because its time is not the job's.
 pub(super) static FLUSH: FlushCallbacks = FlushCallbacks { before: Some(flush), after: None };
 pub(super) static MEMORY: MemoryCallbacks = MemoryCallbacks { allocate, free_all };
 

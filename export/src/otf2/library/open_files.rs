@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The limit of open files, of which the library needs one for each location. Called by `../mod.rs`. Path: setup.
-//! Threads: any. Tests: export/tests/otf2.rs.
+//! The limit of open files: the library needs one for each location. Called by `../mod.rs`. Path: setup. Threads: any.
+//! Tests: export/tests/otf2.rs.
 
 /// Raises the limit of open files to the hard limit. If that is too low, opening a file fails later.
 pub(crate) fn raise_open_files() {

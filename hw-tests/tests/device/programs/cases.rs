@@ -11,7 +11,7 @@ pub(super) struct Case {
     pub(super) ranks: &'static [usize],
     pub(super) arguments: &'static [&'static str],
     pub(super) parameters: Parameters,
-    /// `[[fault]]` tables of emulated adapters, on which alone such a case runs.
+    /// `[[fault]]` tables. A case with faults runs on emulated adapters only.
     pub(super) faults: &'static str,
     /// Whether the case fails if MPI provides no threads.
     pub(super) threads: bool,
@@ -63,7 +63,7 @@ impl Case {
     }
 }
 
-/// Queues so short that every resource runs out all the time.
+/// Queues so short that all resources run out continually.
 pub(crate) const STARVED: Parameters = &[
     ("btl_ibex_send_queue_depth", "16"),
     ("btl_ibex_receive_queue_depth", "64"),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two ports of one process on one device, named rank 0 (`a`) and rank 1 (`b`), and what tests do with them.
+//! Two ports of one process on one device, named rank 0 (`a`) and rank 1 (`b`), with functions for tests.
 
 use ibex::counters::COUNTERS;
 use ibex::peer::PeerName;
@@ -14,7 +14,7 @@ use ibex_ffi::verbs::{Access, Arena, HugePages, LocalSpan, RemoteSpan, Status};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-/// Time after which a wait counts as a hang; far above what a slow emulated processor needs.
+/// Time after which a wait counts as a hang; a slow emulated processor needs far less.
 pub(crate) const PATIENCE: Duration = Duration::from_mins(3);
 
 /// The port entries that both published, the lines they wrote, and the verbosity.
@@ -104,7 +104,7 @@ pub(crate) fn choice(tunables: &Tunables) -> PortChoice {
     survey.ports.first().unwrap_or_else(|| panic!("{device}: {}", survey.complaint)).clone()
 }
 
-/// Opens the port once more, for `rank`: the next that has published nothing yet.
+/// Opens the port once more, for `rank`, the next one without a published entry.
 pub(crate) fn open(choice: &PortChoice, tunables: &Tunables, rank: u32, published: &Published) -> Port {
     let me = PeerName { job: 1, rank };
     let setup = Setup {
@@ -180,7 +180,7 @@ impl Pair {
         self.lines().iter().any(|line| line.contains(words))
     }
 
-    /// Ends b as a process that dies would: its queue pairs are gone.
+    /// Destroys b's queue pairs, as if its process had died.
     pub(crate) fn end_b(&mut self) {
         self.b = None;
     }

@@ -97,7 +97,7 @@ struct State {
     published: HashMap<PeerName, Vec<PortEntry>>,
     /// Number of hellos sent, requests carried and requests completed.
     moved: u64,
-    /// Whether a queue pair that failed had a message, or got one before its owner knew that it had failed.
+    /// Whether a failed queue pair had a message, or got one before its owner learned of the failure.
     has_lost_message: bool,
 }
 

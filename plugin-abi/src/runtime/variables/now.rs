@@ -52,7 +52,7 @@ pub(crate) fn eager_limit(most: usize) -> usize {
     PLACES.permitted(EAGER_LIMIT, most as u64, messages::written_parameter) as usize
 }
 
-/// Returns the same as a tool may have written it, in bounds or not. Hot.
+/// Returns the stored eager limit, which a tool may have set to a value out of bounds. Hot.
 #[inline(always)]
 pub(crate) fn eager_limit_as_written() -> usize {
     PLACES.counts[EAGER_LIMIT].load(Ordering::Relaxed) as usize
@@ -91,7 +91,7 @@ mod tests {
     use engine::tunables::Writable;
 
     #[test]
-    fn what_tools_may_write_while_mpi_runs_is_what_is_read_here() {
+    fn this_module_reads_every_variable_that_tools_may_write_while_mpi_runs() {
         let mut here = [VERBOSE, EVENT_BUFFER, EVENT_BUFFERED, EAGER_LIMIT];
         here.sort_unstable();
         let writable =
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_a_tool_writes_holds_if_it_is_permitted_else_the_nearest_does_and_that_is_said_once() {
+    fn a_value_written_by_a_tool_is_moved_into_its_bounds_with_one_message() {
         let places = Places::new();
         places.is_read.store(true, Ordering::Relaxed);
         let mut said = Vec::new();
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn before_a_face_reads_them_a_value_that_is_not_permitted_stays_to_be_refused() {
+    fn before_mpi_init_a_value_out_of_bounds_stays_for_mpi_init_to_refuse() {
         let places = Places::new();
         places.counts[EVENT_BUFFER].store(0, Ordering::Relaxed);
         assert_eq!(places.permitted(EVENT_BUFFER, u64::MAX, |_, _| panic!("it is refused later")), 1);

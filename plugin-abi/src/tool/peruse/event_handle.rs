@@ -122,7 +122,7 @@ pub(super) fn release(number: i64) -> Result<(), Code> {
     Ok(())
 }
 
-/// Ends the handles of a freed communicator (`None`: of all). Using them is an error with a code of its own.
+/// Ends the handles of a freed communicator (`None`: all handles). To use them is an error with a code of its own.
 pub(in crate::tool) fn communicator_freed(number: Option<u64>) {
     // Deliver what was received on it, also to the handles that follow it.
     catch_up();

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_every_event_that_is_supported_and_what_it_is() {
+    fn the_page_describes_every_supported_event() {
         let page = include_str!("../../../../docs/peruse.md");
         for event in EVENTS {
             let name = event.name.to_str().expect("letters");

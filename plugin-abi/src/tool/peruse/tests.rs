@@ -110,7 +110,7 @@ fn callbacks_see_events_while_the_window_is_open() {
 }
 
 #[test]
-fn what_belongs_to_no_communicator_is_shown_with_what_the_transport_knows() {
+fn every_communicator_shows_one_sided_operations_with_the_fields_that_the_transport_knows() {
     let _alone = crate::tool::tests::alone();
     let told = Mutex::new(Vec::new());
     let handle = registered(PUT_COMPLETE, world(), &told);
@@ -169,7 +169,7 @@ fn activate() -> &'static SupportedEvent {
 }
 
 #[test]
-fn a_handle_whose_communicator_another_thread_frees_while_it_is_made_is_of_none() {
+fn a_handle_made_while_another_thread_frees_its_communicator_answers_that_it_is_freed() {
     let _alone = crate::tool::tests::alone();
     let (mut comm, tracked) = tracked();
     let (freed, told) = (comm, Mutex::new(Vec::<Told>::new()));
@@ -246,7 +246,7 @@ fn once_a_handle_is_released_no_thread_is_in_its_callback() {
 }
 
 #[test]
-fn a_thread_that_is_late_does_not_call_what_a_window_had_that_was_closed() {
+fn a_late_thread_does_not_call_the_callback_of_a_closed_window() {
     let _alone = crate::tool::tests::alone();
     let (world, mut first) = (world(), 0);
     let ((entered, has_entered), (let_leave, leave)) = (channel(), channel());

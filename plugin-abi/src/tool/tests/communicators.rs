@@ -60,7 +60,7 @@ fn looks_beside(others: usize) -> [usize; 2] {
 }
 
 #[test]
-fn a_listener_that_is_wanted_no_more_when_its_turn_comes_is_not_added() {
+fn a_listener_that_is_no_longer_wanted_when_its_turn_comes_is_not_added() {
     let _alone = alone();
     listeners::raised_by(Some(RAISER));
     let listener = Listener { handle: 9, function: nothing, alone: nothing, param: null_mut() };

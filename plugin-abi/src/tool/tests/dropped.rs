@@ -16,7 +16,7 @@ fn told(seen: &Mutex<Seen>) -> Vec<(i64, c_int)> {
 }
 
 #[test]
-fn only_what_was_lost_since_the_handler_was_set_is_told() {
+fn the_dropped_handler_hears_only_of_losses_since_it_was_set() {
     let _alone = alone();
     let seen = Mutex::new(Seen::default());
     let (registration, handle) = waiting(2, &seen);
@@ -39,7 +39,7 @@ fn only_what_was_lost_since_the_handler_was_set_is_told() {
 }
 
 #[test]
-fn what_a_buffer_has_no_room_for_is_told_with_the_level_and_the_data_of_the_least_callback_that_is_fit() {
+fn the_dropped_handler_gets_the_level_and_user_data_of_the_least_demanding_fit_callback() {
     let _alone = alone();
     let [none, fit, other] = [(); 3].map(|()| Mutex::new(Seen::default()));
     let (registration, handle) = waiting(2, &fit);
@@ -55,7 +55,7 @@ fn what_a_buffer_has_no_room_for_is_told_with_the_level_and_the_data_of_the_leas
 }
 
 #[test]
-fn what_may_only_be_called_outside_of_the_mpi_is_called_when_it_is_freed() {
+fn a_callback_that_may_call_mpi_is_called_when_its_registration_is_freed() {
     let _alone = alone();
     let seen = Mutex::new(Seen::default());
     let (registration, handle) = waiting(0, &seen);

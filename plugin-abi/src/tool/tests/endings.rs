@@ -34,7 +34,7 @@ unsafe extern "C" fn shares_it(instance: InstancePointer, _: RegistrationHandle,
 }
 
 #[test]
-fn an_instance_is_one_in_its_callback_and_its_thread_alone() {
+fn an_instance_is_valid_only_in_its_callback_and_thread() {
     let _alone = alone();
     let mut kept: Option<InstancePointer> = None;
     let registration = registered(c"btl_ibex_port_async", 3, (&raw mut kept).cast(), shares_it);
@@ -43,7 +43,7 @@ fn an_instance_is_one_in_its_callback_and_its_thread_alone() {
     assert_eq!(code_of_reading(kept.expect("it was called")), Code::InvalidHandle.number());
 }
 
-/// Where a callback waits until another thread has freed its registration.
+/// Lets a callback wait until another thread has freed its registration.
 struct Meeting {
     inside: Barrier,
     freed: Barrier,
@@ -73,7 +73,7 @@ unsafe extern "C" fn after_meeting(_: RegistrationHandle, _: c_int, user: *mut c
 }
 
 #[test]
-fn a_registration_freed_by_another_thread_within_its_callback_is_gone_at_once_and_ends_after_it() {
+fn a_registration_freed_during_its_callback_is_invalid_at_once_and_ends_after_it() {
     let _alone = alone();
     let (inside, freed) = (Barrier::new(2), Barrier::new(2));
     let meeting = Meeting { inside, freed, returned: AtomicBool::new(false), told: AtomicBool::new(false) };

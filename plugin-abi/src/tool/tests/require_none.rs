@@ -19,7 +19,7 @@ fn count(seen: &Mutex<Seen>) -> (usize, usize) {
 }
 
 #[test]
-fn a_callback_that_may_do_anything_gets_all_that_waits_at_the_end_of_a_call_of_the_tools() {
+fn a_callback_that_may_call_mpi_gets_all_waiting_events_at_the_end_of_a_call_of_the_tool() {
     let _alone = alone();
     let seen = Mutex::new(Seen::default());
     let registration = anywhere(&seen);
@@ -59,7 +59,7 @@ fn in_a_thread_that_may_not_call_mpi(body: impl FnOnce() + Send) {
 }
 
 #[test]
-fn a_thread_that_may_not_call_mpi_frees_registrations_without_their_callbacks_that_may() {
+fn a_thread_that_may_not_call_mpi_frees_a_registration_without_its_callback_that_may() {
     let _alone = alone();
     crate::tool::peruse::tests::world();
     let seen = [Mutex::new(Seen::default()), Mutex::new(Seen::default())];
@@ -101,7 +101,7 @@ unsafe extern "C" fn flushes(_: InstancePointer, _: RegistrationHandle, _: c_int
 }
 
 #[test]
-fn within_a_callback_a_flush_is_refused_and_no_call_has_a_place() {
+fn within_a_callback_a_flush_is_refused_and_no_call_delivers_events() {
     let _alone = alone();
     let (seen, codes) = (Mutex::new(Seen::default()), Mutex::new(Vec::<c_int>::new()));
     let waiting = anywhere(&seen);
@@ -118,7 +118,7 @@ fn within_a_callback_a_flush_is_refused_and_no_call_has_a_place() {
 }
 
 #[test]
-fn one_whose_events_must_wait_has_room_for_them_unless_the_tool_says_for_how_many() {
+fn a_registration_whose_events_must_wait_gets_the_default_room() {
     let _alone = alone();
     let seen = Mutex::new(Seen::default());
     let room = |levels: &[c_int]| {

@@ -29,7 +29,7 @@ static PROGRAM: AtomicI32 = AtomicI32::new(0);
 struct Folder {
     path: PathBuf,
     own: bool,
-    /// Open here and in the program while the run lives.
+    /// Kept open here and in the program as long as the run lives.
     _alive: Option<OwnedFd>,
 }
 
@@ -97,7 +97,7 @@ fn folder(name: Option<&str>) -> Result<Folder> {
     Ok(Folder { path, own: true, _alive: Some(alive) })
 }
 
-/// A name that no other run has: the process' number, and random digits for the case that numbers come round.
+/// A name that no other run has: the process' number, and random digits because numbers are reused.
 fn private_name() -> Result<PathBuf> {
     let mut random = [0_u8; 8];
     std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut random)?;

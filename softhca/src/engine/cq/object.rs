@@ -21,7 +21,7 @@ pub struct Cq {
     pub(crate) offset: u64,
     pub(super) shared: &'static CqShared,
     channel: Mutex<Option<(Arc<Mailbox>, Use)>>,
-    /// Queue pairs that complete here (twice if both ways), and shared receive queues of XRC.
+    /// Queue pairs that complete here (counted twice if sends and receives do), and shared receive queues of XRC.
     pub(crate) users: Users,
 }
 
@@ -42,7 +42,7 @@ impl Cq {
         }
     }
 
-    /// Time at which the oldest unpolled completion may be seen, if arming tells of it. Call under `filling.lock`.
+    /// When the oldest unpolled completion may be seen, if arming gives an event for it. Call under `filling.lock`.
     fn unread_that_is_told(&self) -> Option<u64> {
         let (fabric, shared) = (&*self.hca.fabric, self.shared);
         let is_told = fabric.devices()[shared.device.get() as usize].behaviour.arm_tells_of_unread;
@@ -72,7 +72,7 @@ impl Cq {
             for index in (0..tail.wrapping_sub(head)).map(|step| head.wrapping_add(step)) {
                 copy_entry(fabric, (old, cq.mask.get(), index), (fresh, size - 1, index));
             }
-            // If this process dies within these, the fillers of others stay inside of either ring.
+            // In this order: if this process dies in between, the fillers of other processes stay inside of both rings.
             cq.mask.set(cq.mask.get().min(size - 1));
             cq.entries.publish(fresh);
             cq.mask.publish(size - 1);
@@ -139,8 +139,8 @@ impl Hca {
 }
 
 impl CqShared {
-    /// Voids the completions of receives by queue pair `qpn` or, of XRC, into the shared queue at `queue`, because
-    /// nobody will see them. Gives the request of each to `each`.
+    /// Voids the completions of receives by queue pair `qpn`, or for XRC of receives into the shared queue at `queue`,
+    /// because nobody will see them. Calls `each` with the request of each.
     pub(crate) fn withdraw(&self, fabric: &Fabric, qpn: u32, queue: u64, mut each: impl FnMut(u32)) {
         let _polling = self.emptying.poll_lock.lock(fabric);
         for (_, entry) in self.unpolled(fabric) {
@@ -208,7 +208,7 @@ impl CqShared {
         }
     }
 
-    /// Whether the queue pair of a completion is gone, and the completion with it.
+    /// Whether a completion is gone with its queue pair.
     #[cold]
     pub(super) fn is_void(&self, fabric: &Fabric, index: u32) -> bool {
         let entry = self.entry(fabric, index);

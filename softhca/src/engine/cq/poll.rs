@@ -13,7 +13,7 @@ use crate::engine::service::{run_deferred, while_idle};
 use crate::engine::{CQ_TIMESTAMP_WALL, Cq, Fabric, Wc, clock, copy};
 
 impl Cq {
-    /// Takes up to `out.len()` completions and returns how many. An overrun queue gives what it held, then nothing.
+    /// Takes up to `out.len()` completions and returns how many. An overrun queue gives those that it had, then none.
     #[inline]
     pub fn poll(&self, out: &mut [Wc]) -> usize {
         self.poll_with::<true>(out.len(), |index, wc| out[index] = *wc)
@@ -101,7 +101,7 @@ impl Cq {
         true
     }
 
-    /// From now on completions are read with stamps, or without: a program that ignores them does not pay for them.
+    /// Switches the stamps of completions on or off: a program that ignores them does not pay for them.
     #[cold]
     fn set_stamping(&self, stamps: bool) {
         // Set first, so that no completion is stamped earlier.

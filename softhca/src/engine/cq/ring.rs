@@ -32,7 +32,7 @@ pub(crate) struct Completion {
     pub(crate) wqe: u32,
     pub(crate) is_recv: bool,
     pub(crate) solicited: bool,
-    /// 0 unless a model applies.
+    /// Time before which it may not be seen (the model); 0: at once.
     pub(crate) ready_ns: u64,
 }
 
@@ -51,7 +51,7 @@ pub(super) const CARRIES: u32 = 1 << 31;
 pub(super) const STAMPED: u32 = 1 << 28;
 /// `Cqe::word`: the entry has all of its completion, which is polled though its queue pair is gone.
 pub(super) const KEPT: u32 = 1 << 27;
-/// `Cqe::qpn` of a completion that nobody is to see: no queue pair has such a number and epoch.
+/// `Cqe::qpn` of a voided completion: no queue pair has this number and epoch.
 pub(super) const VOID: u32 = u32::MAX;
 pub(crate) const GRH_BYTES: u32 = 40;
 
@@ -61,7 +61,7 @@ pub(super) struct Cqe {
     pub(super) seq: W32,
     /// Queue pair number, and its epoch in the top 8 bits.
     pub(super) qpn: W32,
-    /// Sends: the program's number of the request. Receives: of XRC, the offset of its queue; else 0.
+    /// Sends: the program's number of the request. XRC receives: the offset of the queue. Other receives: 0.
     pub(super) wr_id: W64,
     /// Status, opcode, `wc_flags` (a byte each), and the flags above.
     pub(super) word: W32,
@@ -69,7 +69,7 @@ pub(super) struct Cqe {
     pub(super) imm: W32,
     /// Source queue pair, service level in the top 8 bits.
     pub(super) src: W32,
-    /// Sends: the count of requests that are done with it. Receives: the argument of `recv::free`.
+    /// Sends: the number of requests that are done, this one included. Receives: the argument of `recv::free`.
     pub(super) wqe: W32,
     /// Source LID, pkey index, path bits.
     pub(super) path: W32,
@@ -80,7 +80,7 @@ pub(super) struct Cqe {
 pub(super) struct Extra {
     /// Time of completion, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(super) at_ns: W64,
-    /// Time before which it is not to be seen (the model).
+    /// Time before which it may not be seen (the model).
     pub(super) ready_ns: W64,
     pub(super) grh: [W64; 5],
 }
@@ -96,7 +96,7 @@ pub(super) struct Filling {
     pub(super) tail: W32,
     /// `head` as last read: fillers look again only when the ring seems full.
     pub(super) head_seen: W32,
-    /// What gives an event: 0 nothing, 1 the next completion, 2 the next solicited one; or `TELLING`.
+    /// Which completion gives an event: 0 none, 1 the next, 2 the next solicited one; or `TELLING`.
     pub(super) armed: W32,
     pub(super) failed: W32,
 }
@@ -202,7 +202,7 @@ impl CqShared {
         }
     }
 
-    /// A process has died while it completed requests here: gives the event that it may not have given, or one too many.
+    /// A process has died while it completed requests here: gives the event that may be missing, or one too many.
     #[cold]
     pub(crate) fn inherit(&self, fabric: &Fabric) {
         let held = self.lock_filling(fabric);
@@ -213,7 +213,7 @@ impl CqShared {
         }
     }
 
-    /// Reserves the next place; `None` if the queue has overrun.
+    /// Reserves the next entry; `None` if the queue has overrun.
     #[inline]
     pub(crate) fn reserve(&self, fabric: &Fabric) -> Option<Reserved<'_>> {
         let fill = &self.filling;
@@ -260,7 +260,8 @@ impl Reserved<'_> {
         }
     }
 
-    /// Publishes the completion of a request of `qp`, and notes there that it is done; notifies an owner who armed.
+    /// Publishes the completion of a request of `qp`, which notes that it is done; notifies the owner of an armed
+    /// queue.
     #[inline]
     pub(crate) fn commit(self, fabric: &Fabric, qp: &QpShared, c: &Completion) {
         let cq = self.cq;
@@ -300,7 +301,7 @@ impl Reserved<'_> {
 }
 
 impl CqShared {
-    /// Writes to the queue's channel that there is a completion, at once or when it may be seen (`ready_ns`).
+    /// Notifies the queue's channel of a completion, at once or when that may be seen (`ready_ns`).
     #[cold]
     pub(super) fn notify(&self, fabric: &Fabric, ready_ns: u64) {
         let record = Record { about: ABOUT_CQ, id: self.id.get(), event: 0, cookie: self.cookie.get() };

@@ -1,30 +1,30 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Polling in vain: a process that finds nothing for long offers its processor to others, because the peer whose
-//! message it awaits may need that processor. Its patience halves when another thread took it, and doubles when none
-//! did. A yield that comes back after a whole time slice means that another thread computes there. Each further yield
-//! would then cost a slice (a few hundred round trips a second instead of thousands), but a thread that sleeps runs as
-//! soon as it wakes: so for some time offers are naps. Owns one count for the whole process, because programs poll
-//! several queues in turn, and one that moves keeps all busy. Called by: cq. Grade: hot: two loads and a store. Thread
-//! rule: lost counts between threads do no harm.
+//! Polls that find nothing: after many of them a process offers its processor to others, because the peer whose message
+//! it awaits may need it. The number of polls before an offer halves when another thread took the processor, and
+//! doubles when none did. A yield that returns after a whole time slice means that another thread computes there. Each
+//! further yield would then cost a slice (a few hundred round trips a second instead of thousands), but a thread that
+//! sleeps runs as soon as it wakes: so for some time offers are naps. Owns one count for the whole process, because
+//! programs poll several queues in turn, and a single busy queue means that the process is busy. Called by: cq. Grade:
+//! hot: two loads and a store. Thread rule: lost counts between threads do no harm.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;
 
 use crate::engine::clock;
 
-/// Polls in a row that find nothing before the processor is offered: the most (some hundred microseconds), the least.
+/// Most (some hundred microseconds) and fewest polls in a row that find nothing before the processor is offered.
 const MOST: u32 = 4096;
 const LEAST: u32 = 64;
 /// Polls between two offers; less than `LEAST`.
 const BETWEEN: u32 = 32;
-/// An offer that nobody takes is a short system call; there and back again between processes takes longer than this.
+/// An offer that takes longer than this was taken by another thread: one that nobody takes is a short system call.
 const TAKEN_NS: u64 = 2_000;
-/// An offer that takes so long has let another thread compute: threads that poll give the processor back sooner.
+/// During an offer that takes this long another thread has computed: threads that poll give the processor back sooner.
 const SLICE_NS: u64 = 500_000;
-/// Offers that are naps after such a one: the fewest, and the most where they go on taking so long.
+/// Number of offers after such a one that are naps: the fewest, and the most if yields keep taking so long.
 const FEWEST_NAPS: u32 = 4;
 const MOST_NAPS: u32 = 128;
-/// How long a nap is meant to be; the timer's slack adds to it.
+/// Intended length of a nap; the timer's slack adds to it.
 const NAP: Duration = Duration::from_micros(10);
 
 #[repr(align(64))]

@@ -32,7 +32,7 @@ pub(crate) mod sysfs;
 pub(crate) mod timers;
 pub(crate) mod trace;
 
-/// A fabric: where its shared state is, its adapters and its faults. All its processes must give the same.
+/// A fabric: the folder of its shared state, its adapters and its faults. All its processes must give the same.
 #[derive(Clone, Debug)]
 pub struct FabricSpec {
     /// A folder on a memory file system, which exists and belongs to the user alone.
@@ -59,7 +59,7 @@ pub struct Fabric {
     pub(crate) handles: Mutex<HashSet<u32>>,
     pub(crate) ports: ChangedPorts,
     contexts: Mutex<Vec<(usize, u32)>>,
-    /// Timed rules: what this process has told its programs of.
+    /// Timed rules: the events that this process has reported to its programs.
     pub(crate) timeline: Mutex<Timeline>,
     /// Whether any completion carries a time before which it may not be seen.
     pub(crate) has_model: bool,
@@ -67,7 +67,7 @@ pub struct Fabric {
     pub(crate) trace: Option<Trace>,
 }
 
-/// Locks, the heap and the tables need of a fabric only this process' place in its shared memory.
+/// Locks, the heap and the tables use only this part of a fabric: this process in its shared memory.
 impl Deref for Fabric {
     type Target = Process;
 
@@ -129,7 +129,7 @@ impl Fabric {
         self.texts.map_all(self.folder(), self.devices());
     }
 
-    /// Tells all programs of this process that opened `device`, if the adapter raises such events.
+    /// Reports an event to all programs of this process that opened `device`, if the adapter raises such events.
     pub(crate) fn raise(&self, device: usize, record: Record) {
         if !self.spec.devices[device].behaviour.async_events.raises(record.event) {
             return;
@@ -146,7 +146,7 @@ impl Fabric {
         self.texts.count(self.header(), self.folder(), device as usize, (port as usize).wrapping_sub(1), what);
     }
 
-    /// Leaves work for when the caller holds no lock.
+    /// Defers work until the caller holds no lock.
     pub(crate) fn defer(&self, work: Deferred) {
         self.deferred.add(work);
     }
@@ -167,7 +167,7 @@ impl Fabric {
         of(one) == of(other)
     }
 
-    /// Returns the port (adapter, number) to which packets for `ah` go that leave `device` by `port`: by LID within the
+    /// Returns the port (adapter, number) that a packet for `ah` reaches from `port` of `device`: by LID within the
     /// subnet on InfiniBand, by GID on Ethernet. `None`: no port that can be reached has that address.
     pub(crate) fn route(&self, device: usize, port: u8, ah: &AhAttr) -> Option<(u32, u32)> {
         let from = (device as u32, u32::from(port));

@@ -75,7 +75,7 @@ impl Mailbox {
         if unsafe { libc::mkfifo(name.as_ptr(), 0o600) } != 0 {
             return Err(std::io::Error::last_os_error().into());
         }
-        // Opened for both so that it neither waits for a writer nor ends when the last one closes.
+        // Opened for reading and writing, so that it neither waits for a writer nor ends when the last writer closes.
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
         Ok(Mailbox { id, file, path, live: Mutex::default() })
     }

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The emulated sysfs: a small tree in the fabric's folder, in the shape of the kernel's; and each port's error
-//! counters as files, like the kernel's `hw_counters`, under the names that mlx5 uses.
-//! `class/infiniband/NAME` is a link to `devices/NAME/infiniband/NAME`, and the folder of the bus device has the files
-//! of a PCI device. Software adapters are below `devices/virtual`. A count is a word of the region's header. Its text
-//! is a file that every process maps when it first opens an adapter, so counting needs neither a system call nor an
-//! allocation. Called by: `verbs::device` (makes the tree), `faults::timeline` (changes a port), fabric (counts where
-//! something goes wrong, never for a message that arrives). Grade: setup; counting is pending. Thread rule: any thread
-//! of any process; a process makes the tree under another name, and renames it. Tests: below, and tests/engine.rs.
+//! counters as files, like the kernel's `hw_counters`, under the names that mlx5 uses. `class/infiniband/NAME` is a
+//! link to `devices/NAME/infiniband/NAME`, and the folder of the bus device has the files of a PCI device. Software
+//! adapters are below `devices/virtual`. A count is a word of the region's header. Its text is a file that every
+//! process maps when it first opens an adapter, so counting needs neither a system call nor an allocation. Called by:
+//! `verbs::device` (makes the tree), `faults::timeline` (changes a port), fabric (counts troubles, never messages that
+//! arrive). Grade: setup; counting is pending. Thread rule: any thread of any process; a process makes the tree under
+//! another name, and renames it. Tests: below, and tests/engine.rs.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -89,7 +89,7 @@ fn describe_port(folder: &Path, port: &PortSpec, rows: usize) -> io::Result<()> 
         write(folder, &format!("gids/{index}"), &groups(&gid.raw))?;
         let kind = format!("gid_attrs/types/{index}");
         if gid.is_empty() {
-            // The kernel's file exists, and reading it fails; here there is none.
+            // The kernel has the file, but reading it fails; here it does not exist.
             match fs::remove_file(folder.join(kind)) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
                 _ => {}
@@ -115,7 +115,7 @@ fn groups(bytes: &[u8]) -> String {
     bytes.chunks(2).map(|pair| format!("{:02x}{:02x}", pair[0], pair[1])).collect::<Vec<_>>().join(":")
 }
 
-/// Writes a file that is missing or differs; in the latter case by renaming, as a program may be reading it.
+/// Writes a file that is missing or different; replaces a different one by renaming, as a program may be reading it.
 fn write(folder: &Path, file: &str, line: &str) -> io::Result<()> {
     let (path, text) = (folder.join(file), format!("{line}\n"));
     match fs::read_to_string(&path) {
@@ -134,12 +134,12 @@ pub(crate) enum Count {
     OutOfBuffer,
     /// Answers "not ready" that senders here got.
     RnrNakRetry,
-    /// Times a sender here waited in vain for an answer.
+    /// Number of times that a sender here waited in vain for an answer.
     LocalAckTimeout,
     DuplicateRequest,
-    /// Sends from here that ended in an error, flushed ones aside.
+    /// Sends from here that ended in an error, without flushed ones.
     RequesterError,
-    /// Receives here that ended in an error, flushed ones aside.
+    /// Receives here that ended in an error, without flushed ones.
     ResponderError,
     RequesterAccess,
     ResponderAccess,
@@ -225,7 +225,7 @@ impl Texts {
         word.add(1);
         let Some(mapped) = self.mapped(folder, device, port, what as usize) else { return };
         loop {
-            // Of several threads that count at once, the last to look shows the last count.
+            // If several threads count at once, the last one that reads the word writes the last count.
             let shown = word.get();
             let bytes = text(shown);
             for (half, word) in mapped.iter().enumerate() {

@@ -74,7 +74,7 @@ impl Timers {
         }
     }
 
-    /// Has the waiting sends of queue pair `index` tried again at `when`.
+    /// Lets the waiting sends of queue pair `index` be tried again at `when`.
     pub(crate) fn retry_at(&self, index: u32, when: u64) {
         let mut agenda = self.agenda();
         match agenda.waiting.iter_mut().find(|entry| entry.0 == index) {
@@ -114,7 +114,7 @@ impl Timers {
         self.earliest.load(Ordering::Relaxed)
     }
 
-    /// Takes what is due at `now`: queue pairs whose sends are to be tried again, and records with their pipes.
+    /// Takes the work due at `now`: queue pairs whose sends are to be tried again, and records with their pipes.
     pub(crate) fn take_due(&self, now: u64) -> (Vec<u32>, Vec<(u32, Record)>) {
         let mut agenda = self.agenda();
         let sends = agenda.waiting.extract_if(.., |entry| entry.1 <= now).map(|entry| entry.0).collect();
@@ -150,7 +150,7 @@ impl Timers {
         }
     }
 
-    /// Notes that the service thread is awake; `woken`: because something was added.
+    /// Notes that the service thread is awake; `woken`: because a timer was added.
     pub(crate) fn end_sleep(&self, woken: bool) {
         self.agenda().sleeps_until = 0;
         if woken {

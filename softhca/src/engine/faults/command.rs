@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Commands: timed rules that a user gives while the fabric is in use, each due at once.
-//! Owns their log in shared memory, which only grows, so that a process that joins later carries all of them out.
-//! Called by: `softhca ctl` (gives one), timeline (reads them). Grade: setup; a fabric without commands pays nothing,
-//! because the service thread sleeps until its doorbell (a pipe) is rung. Thread rule: any thread that holds no shared
-//! lock; the tables' lock guards the log. Times are nanoseconds. Tests: below, and tests/commands.rs.
+//! Commands: timed rules that a user gives while the fabric is in use, each due at once. Owns their log in shared
+//! memory, which only grows, so a process that joins later carries out all of them. Called by: `softhca ctl` (gives
+//! one), timeline (reads them). Grade: setup; a fabric without commands pays nothing, because the service thread sleeps
+//! until its doorbell (a pipe) is rung. Thread rule: any thread that holds no shared lock; the tables' lock guards the
+//! log. Times are nanoseconds. Tests: below, and tests/commands.rs.
 
 use std::time::{Duration, Instant};
 
@@ -14,7 +14,7 @@ use crate::engine::memory::{Shared, W64};
 use crate::engine::qp::table;
 use crate::engine::{Change, Errno, Fabric, Gid, Result, clock};
 
-/// A rule as it lies in shared memory: what, where, with which numbers; its times; a GID.
+/// A rule in shared memory: its action, place and numbers; its times; a GID.
 #[repr(C, align(64))]
 struct Entry([W64; 5]);
 
@@ -32,7 +32,7 @@ pub enum CommandError {
     Unanswered {
         /// Which.
         pids: Vec<u32>,
-        /// How long it was waited for.
+        /// Time for which the caller has waited.
         within: Duration,
     },
 }
@@ -42,8 +42,8 @@ fn list(pids: &[u32]) -> String {
 }
 
 impl Fabric {
-    /// Has all processes of the fabric carry out a timed rule now, this one included, and waits until they have.
-    /// Without others its effect stays for those that join.
+    /// Makes all processes of the fabric, this one included, carry out a timed rule now, and waits until they have.
+    /// Processes that join later carry it out, too.
     /// # Errors
     /// As [`CommandError`] says.
     pub fn command(&self, rule: &FaultRule, within: Duration) -> std::result::Result<(), CommandError> {
@@ -63,7 +63,7 @@ impl Fabric {
         }
     }
 
-    /// Returns how often each rule of the configuration applied, and was asked; 1 of 1 for a timed rule that is past.
+    /// Returns how often each rule of the configuration applied, and how often it was asked (a past timed rule: 1, 1).
     pub fn faults_applied(&self) -> impl Iterator<Item = (&FaultRule, u32, u32)> {
         let header = self.header();
         let counts = header.fault_applied.iter().zip(&header.fault_counts);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rules for faults as the configuration gives them: to what each applies, how often, and what it does. Called by:
+//! The rules for faults as the configuration gives them: each has a scene, a number of times, and an action. Called by:
 //! the configuration (makes them), the rest of this folder. Grade: setup; `fits` and `takes` run for each packet of a
 //! fabric that has rules. Thread rule: plain values. Times are nanoseconds. Tests: below.
 
@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use crate::engine::codes::port_state;
 use crate::engine::{DeviceSpec, Gid};
 
-/// What changes in a port.
+/// A change of a port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Its LID.
@@ -21,7 +21,7 @@ pub enum Change {
     Pkey(u16, u16),
 }
 
-/// What happens when a rule applies.
+/// The fault that a rule causes.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FaultAction {
     /// The packet is lost.
@@ -42,10 +42,10 @@ pub enum FaultAction {
     CqOverrun,
     /// At its time the port goes down; up again after so many nanoseconds (0: never).
     LinkDown(u64),
-    /// At its time the port goes up, whatever has put it down.
+    /// At its time the port goes up, whatever took it down.
     LinkUp,
-    /// At its time the port changes, if it is to; then there is an async event of this kind (`codes::event`): of the
-    /// adapter, a port, or every object of a kind, which fails.
+    /// At its time the port changes, if a change is given; then there is an async event of this kind (`codes::event`)
+    /// about the adapter, a port, or every object of a kind, which fails.
     Event(u32, Option<Change>),
 }
 
@@ -74,10 +74,10 @@ impl std::fmt::Display for FaultAction {
     }
 }
 
-/// One rule: to what it applies, how often, and what it does.
+/// One rule: its action, its scene, and how often it applies.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct FaultRule {
-    /// What happens.
+    /// The fault.
     pub action: FaultAction,
     /// When it happens, if it has a time: in nanoseconds since the fabric began.
     pub at_ns: u64,
@@ -85,7 +85,7 @@ pub struct FaultRule {
     pub device: Option<usize>,
     /// Only on this port.
     pub port: Option<u8>,
-    /// Only what queue pairs of this type send (`codes::qp_type`).
+    /// Only packets of queue pairs of this type (`codes::qp_type`).
     pub qp_type: Option<u32>,
     /// Only packets from this LID.
     pub from_lid: Option<u16>,
@@ -93,7 +93,7 @@ pub struct FaultRule {
     pub to_lid: Option<u16>,
     /// The n-th that fits (from 1), and the `count - 1` after it.
     pub nth: Option<u64>,
-    /// How many from the n-th on; 0 for all.
+    /// How many faults from the n-th on; 0 for all.
     pub count: u64,
     /// Instead of `nth`: this fraction of all, 0 to 1.
     pub fraction: Option<f64>,
@@ -156,7 +156,7 @@ fn scatter(mut x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// What timed rules have done, as far as this process has told its programs. A port is a pair: adapter, port.
+/// The part of the timed rules that this process has reported to its programs. A port is a pair: adapter, port.
 pub(crate) struct Timeline {
     /// Ports that are not active at first.
     pub(super) down_at_first: BTreeSet<(usize, u8)>,
@@ -192,7 +192,7 @@ mod tests {
     const RULE: FaultRule = FaultRule { seed: 7, ..FaultRule::always(FaultAction::Drop) };
 
     #[test]
-    fn a_rule_of_a_type_of_queue_pair_fits_what_that_type_sends() {
+    fn a_rule_for_a_type_of_queue_pair_fits_the_packets_of_that_type() {
         use crate::engine::codes::qp_type::{RC, UD};
         let scene = |qp_type| Scene { device: 0, port: Some(1), qp_type, from_lid: None, to_lid: None };
         let rule = FaultRule { qp_type: Some(UD), ..RULE };

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Carries out the rules with a time, of the configuration and of commands, when they are due: ports go down and up,
-//! events are raised, objects fail, and a port's LID, GIDs or partition keys change. Each process does for its own
-//! programs and queue pairs what a rule says; one that joins later does at once what is past. Of objects, those fail
-//! that exist then. Called by: service, from its thread or from a poll that found nothing. Grade: pending. Thread rule:
-//! any thread that holds no shared lock, one at a time (the timeline's lock). Times are nanoseconds.
+//! events are raised, objects fail, and a port's LID, GIDs or partition keys change. Each process carries out a rule
+//! for its own programs and queue pairs; one that joins later first carries out all past rules. A rule fails the
+//! objects that exist then. Called by: service, from its thread or from a poll that found nothing. Grade: pending.
+//! Thread rule: any thread that holds no shared lock, one at a time (the timeline's lock). Times are nanoseconds.
 
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
@@ -19,7 +19,7 @@ use crate::engine::qp::table;
 use crate::engine::recv::RecvQueue;
 use crate::engine::{AhAttr, Change, Fabric, Gid, clock};
 
-/// Does what timed rules and commands ask for now; returns the time at which they next ask for something.
+/// Carries out timed rules and commands that are due; returns the time of the next one.
 #[cold]
 pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
     let header = fabric.header();
@@ -68,7 +68,7 @@ pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
             _ => {}
         }
     }
-    // Programs that are told find the port as it is now.
+    // Before the events, so that a program that gets one finds the port's new state.
     for (device, port) in changed {
         let state = if down.contains(&(device, port)) { port_state::DOWN } else { port_state::ACTIVE };
         set_port(fabric, device, port, state);
@@ -84,7 +84,7 @@ pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
 struct Timed<'a> {
     index: usize,
     begins: u64,
-    /// `clock::NEVER` for what has no end.
+    /// `clock::NEVER` if it has no end.
     ends: u64,
     device: usize,
     port: u8,
@@ -180,7 +180,7 @@ fn fail_objects(fabric: &Fabric, device: usize, event: u32) {
     }
 }
 
-/// Changes a port, and what follows from it for the queue pairs of this process.
+/// Changes a port, and the queue pairs of this process that depend on the change.
 fn change_port(fabric: &Fabric, device: usize, port: u8, change: Change) {
     let mut spec = fabric.port(device, u32::from(port)).clone();
     match change {
@@ -206,7 +206,7 @@ fn change_port(fabric: &Fabric, device: usize, port: u8, change: Change) {
     follow(fabric, device as u32, u32::from(port), change);
 }
 
-/// Applies a change to the queue pairs of this process, which send to a LID, in a partition, from a row of GIDs.
+/// Applies a change to the queue pairs of this process: they use a peer's LID, a partition, and a row of GIDs.
 fn follow(fabric: &Fabric, device: u32, port: u32, change: Change) {
     let own = table::all(fabric).filter(|qp| qp.owner.get() == fabric.token() && qp.state.get() >= RTR);
     for qp in own {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The one place where the engine asks the rules for faults about a packet, a post or a registration; and the model of
-//! a link: how long a message takes, where the configuration gives a latency or a bandwidth.
-//! Called by: wire (per packet), qp (per post), mr (per registration). Grade: a fabric without rules and without a
-//! model pays one predicted branch and does not come here. Thread rule: any thread of any process; a rule counts what
-//! fits it by an atomic addition, a sender takes a link by exchanging the time (in ns) at which it is free.
+//! a link: the time that a message takes if the configuration gives a latency or a bandwidth. Called by: wire (per
+//! packet), qp (per post), mr (per registration). Grade: a fabric without rules and without a model pays one predicted
+//! branch and does not come here. Thread rule: any thread of any process; a rule counts by atomic additions; a sender
+//! occupies a link by exchanging the time (in ns) at which that is free.
 
 use crate::engine::faults::rule::{FaultAction, Scene};
 use crate::engine::qp::QpShared;
@@ -20,7 +20,7 @@ pub(crate) enum Verdict {
     Status(u32),
 }
 
-/// Returns the actions of the rules that apply here. For the whole fabric each counts what fits it and what applied.
+/// Returns the actions of the rules that apply here. For the whole fabric, a rule counts how often it fits and applies.
 fn actions(fabric: &Fabric, scene: Scene, concerns: fn(&FaultAction) -> bool) -> impl Iterator<Item = FaultAction> {
     let counts = fabric.header().fault_counts.iter().zip(&fabric.header().fault_applied);
     fabric.rules().iter().zip(counts).filter_map(move |(rule, (count, applied))| {
@@ -56,7 +56,7 @@ fn lid(fabric: &Fabric, device: u32, port: u32) -> Option<u16> {
     (1..=count).contains(&(port as usize)).then(|| fabric.port(device as usize, port).lid)
 }
 
-/// Judges a packet to a port (adapter, number), and if it is no datagram to this queue pair.
+/// Judges a packet to a port (adapter, number), and to this queue pair unless it is a datagram.
 #[cold]
 pub(crate) fn judge(fabric: &Fabric, qp: &QpShared, to: (u32, u32), len: u32, peer: Option<&QpShared>) -> Verdict {
     let (device, port) = (qp.device.get(), qp.port.get());

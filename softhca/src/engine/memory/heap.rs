@@ -2,8 +2,8 @@
 //! The heap of the region: blocks in size classes (powers of two), one behind the other, each with a header that names
 //! its class and its owner. Called by: code that makes, resizes or destroys a queue (`Process::allocate`), and the
 //! burial of a dead process. Grade: setup. Thread rule: the heap's own lock. A block is in the heap once the heap's end
-//! is behind it, so its class is written before; the lists of free blocks follow from the headers, and whoever inherits
-//! the lock makes them anew. A block given out is zero. Tests: `tests/engine_killed.rs`.
+//! is behind it, so its class is written before. The lists of free blocks follow from the headers; a process that
+//! inherits the lock makes them anew. An allocated block is zero. Tests: `tests/engine_killed.rs`.
 
 use crate::engine::memory::layout::{HEAP_AT, REGION_BYTES};
 use crate::engine::memory::{Held, Process, Shared, SharedLock, W32, W64};
@@ -87,7 +87,7 @@ impl Process {
         Ok(at + HEAD)
     }
 
-    /// Gives back what `allocate` gave; does nothing for offset 0.
+    /// Gives back a block of `allocate`; does nothing for offset 0.
     pub(crate) fn release(&self, offset: u64) {
         if offset != 0 {
             let _held = self.lock_heap();

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How much a fabric holds, and where in the shared file: the header, which all processes share, and the fixed tables
-//! behind it. Offsets are bytes from the start of the file. Owns the layout of the fields; their meaning is in the
-//! modules that use them (counters, faults, multicast groups, XRC domains, the table of queue pairs). Called by: those,
-//! the process that joins, the limits that adapters report. Grade: `header` is hot, the rest constants. Thread rule:
-//! each field's own; `tables` guards the tables.
+//! The sizes of a fabric, and the layout of the shared file: the header, which all processes share, and the fixed
+//! tables behind it. Offsets are bytes from the start of the file. Owns the layout of the fields; their meaning is in
+//! the modules that use them (counters, faults, multicast groups, XRC domains, the table of queue pairs). Called by:
+//! those, the process that joins, the limits that adapters report. Grade: `header` is hot, the rest constants. Thread
+//! rule: each field's own; `tables` guards the tables.
 
 use crate::engine::memory::heap::Heap;
 use crate::engine::memory::{Process, Region, Shared, SharedLock, W32, W64};
@@ -99,11 +99,11 @@ pub(crate) struct Header {
     next_id: W32,
     /// Number of queue pair places ever used.
     pub(crate) qps_used: W32,
-    /// First and last of the free ones (index plus one), oldest first.
+    /// First and last free place (index plus one), oldest first.
     pub(crate) qps_free: W32,
     pub(crate) qps_free_last: W32,
     pub(crate) qps_of: [W32; MAX_DEVICES],
-    /// For each rule: number of things that fitted it, and of times that it applied.
+    /// For each rule: how often it fitted, and how often it applied.
     pub(crate) fault_counts: [W32; MAX_RULES],
     pub(crate) fault_applied: [W32; MAX_RULES],
     /// Commands given so far (`faults::command`).

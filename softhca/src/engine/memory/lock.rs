@@ -2,8 +2,8 @@
 //! A lock in shared memory that outlives its holder: it names the process that holds it, and a waiter takes it over
 //! from a dead one. Called by: every shared object. Grade: hot: one exchange to take, one store to give back, no system
 //! call. A waiter spins for a short time, then yields; after a while it asks whether the holder lives (a system call).
-//! A dead holder leaves its writing half done. Where the order of its stores does not make half harmless (an index is
-//! published last), whoever inherits the lock repairs what it guards; at the latest, that is the burial of the holder.
+//! A dead holder may leave a change half done. Unless the order of its stores makes that harmless (an index is
+//! published last), the next holder repairs the guarded data; at the latest, the burial of the dead process does.
 //! Thread rule: any thread of any process. Tests: `tests/engine_killed.rs`.
 
 use crate::engine::memory::{Process, W32};
@@ -21,7 +21,7 @@ pub(crate) struct SharedLock(W32);
 #[must_use]
 pub(crate) struct Held<'a> {
     lock: &'a SharedLock,
-    /// Its last holder has died with it.
+    /// Its last holder has died while it held the lock.
     pub(crate) is_inherited: bool,
 }
 

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The processes of a fabric: this one, the others, and whether they live; `service` buries the dead.
-//! Owns the slots of processes in the region, and this process' mapping of it. A *token* names a process until it is
-//! buried: slot index plus one in the low 16 bits, the slot's generation above, so that a slot used again is not taken
-//! for the former process. Called by: everything that works in the region; lock (does the holder live). Grade: `token`,
-//! `region` and `other_pid` are hot (loads); the rest is setup, and the slow side of locks. Thread rule: any thread.
-//! Tests: below.
+//! The processes of a fabric: this one, the others, and whether they live; `service` buries the dead. Owns the slots of
+//! processes in the region, and this process' mapping of it. A *token* names a process until it is buried: slot index
+//! plus one in the low 16 bits, the slot's generation above, so that a slot used again is not taken for the former
+//! process. Called by: users of the region; lock (does the holder live). Grade: `token`, `region` and `other_pid` are
+//! hot (loads); the rest is setup, and the slow side of locks. Thread rule: any thread. Tests: below.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -19,7 +18,7 @@ use crate::engine::{Errno, Result};
 pub(crate) struct Slot {
     /// 0 while free.
     pid: W32,
-    /// 0 only if it was never used: then neither was any behind it.
+    /// 0 only if the slot was never used; then no later slot was used either.
     generation: W32,
     /// Start time in clock ticks since boot (`proc_pid_stat(5)`): with the pid it names a process for ever.
     started: W64,
@@ -50,9 +49,9 @@ fn token(index: u32, generation: u32) -> u32 {
     (index + 1) | (generation << 16)
 }
 
-/// Returns the start time of process `pid`; `None` if there is none or it has ended. One whose first thread has ended
-/// goes on with the others, although the kernel then calls it a zombie. Allocates nothing: a thread that waits long for
-/// a lock asks, in the middle of a program's messages. Fails where no more files may be open (EMFILE, ENFILE).
+/// Returns the start time of process `pid`; `None` if there is none or it has ended. A process whose first thread has
+/// ended goes on with its other threads, although the kernel then calls it a zombie. Allocates nothing: a thread that
+/// waits long for a lock calls this amid a program's messages. Fails if too many files are open (EMFILE, ENFILE).
 fn started(pid: u32) -> Result<Option<u64>> {
     let (mut path, mut stat) = ([0; 32], [0; 1024]);
     let mut rest = &mut path[..];
@@ -121,7 +120,7 @@ impl Process {
         self.token
     }
 
-    /// After a fork, still the parent's.
+    /// After a fork this is still the parent's.
     pub(crate) fn pid(&self) -> u32 {
         self.pid
     }
@@ -150,7 +149,7 @@ impl Process {
             None => true,
             Some(pid) => match started(pid) {
                 Ok(began) => began != Some(self.slot_of(token).started.get()),
-                // Unknown now, so asked again: only kill(2) tells without a file that there is no such process.
+                // No file could be opened; without one, only kill(2) tells that there is no such process.
                 Err(_) => !is_there(pid),
             },
         }

@@ -184,7 +184,7 @@ mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    /// Bytes of a region of which only the start is there.
+    /// Bytes of a test's region, which has memory only at its start.
     const THERE: usize = 4096;
 
     struct Made(Region, *mut [W64]);
@@ -221,7 +221,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cleared_is_zero_and_what_is_beside_it_stays() {
+    fn cleared_memory_is_zero_and_the_memory_beside_it_stays() {
         let made = Made::new();
         for word in 0..THERE as u64 / 8 {
             made.0.at::<W64>(word * 8).set(word + 1);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A memory region as a program holds it: registered, changed, ended. Called by: `verbs`. Grade: setup. Thread rule:
-//! any thread; to change a region and to use it at once is the program's error.
+//! any thread; it is the program's error to change a region while it uses it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -119,7 +119,7 @@ fn may_register(pd: &Pd, addr: u64, len: u64, flags: u32) -> Result<()> {
     is_mapped(addr, len)
 }
 
-/// EFAULT if any page of the range is not mapped, as pinning it would say.
+/// EFAULT, as from pinning, if any page of the range is not mapped.
 fn is_mapped(addr: u64, len: u64) -> Result<()> {
     const PAGES: u64 = 4096;
     let end = (addr + len).next_multiple_of(4096);

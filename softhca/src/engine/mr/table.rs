@@ -40,7 +40,7 @@ pub(crate) struct MrEntry {
 
 /// `MrEntry::kind`; 1 and 2 are the types of windows.
 pub(super) const REGION: u32 = 0;
-/// In `MrEntry::access`: the key may be used locally, as one of a region.
+/// Bit of `MrEntry::access`: the key may be used locally, as a region's may.
 pub(super) const LOCAL: u32 = 1 << 31;
 
 const _: () = assert!(size_of::<MrEntry>() == 64);
@@ -93,7 +93,7 @@ impl MrEntry {
         (len <= size && offset <= size - len).then(|| self.addr.get() + offset)
     }
 
-    /// A free entry has no owner, so that the burial of its last one does not take it from the next.
+    /// A free entry has no owner, so that the burial of its last owner does not take it from the next one.
     pub(super) fn free(&self) {
         self.owner.set(0);
         self.key.publish(0);
@@ -113,8 +113,8 @@ impl MrEntry {
     }
 }
 
-/// Fills a free entry and returns its key. Each process looks from its own place on, so that they rarely meet.
-/// If it dies before it has written its token to the entry, that is lost, until the fabric ends.
+/// Fills a free entry and returns its key. Each process begins its search at another entry, so that they rarely
+/// collide. If the process dies before it has written its token to the entry, the entry is lost until the fabric ends.
 pub(super) fn take_entry(fabric: &Fabric, fill: impl FnOnce(&MrEntry)) -> Result<u32> {
     let region = fabric.region();
     let slot = fabric.slot_of(fabric.token());
@@ -125,7 +125,7 @@ pub(super) fn take_entry(fabric: &Fabric, fill: impl FnOnce(&MrEntry)) -> Result
         if entry.key.get() != 0 {
             continue;
         }
-        // Set before the entry is taken: the process that buries this one looks so far.
+        // Set before the entry is taken: the process that buries this one looks up to this entry.
         slot.mrs_used.raise(step + 1);
         if entry.key.replace(0, TAKEN) {
             fill(entry);
@@ -149,8 +149,8 @@ pub(crate) fn release_all_of(fabric: &Fabric, token: u32) {
     used_by(fabric, token).filter(|entry| entry.owner.get() == token).for_each(MrEntry::free);
 }
 
-/// Whether a window of this process is bound to region `index`, or may be: a peer that died within an invalidation has
-/// left it counted.
+/// Whether a window of this process is bound to region `index`. The count alone does not show that: a peer that died
+/// within an invalidation has left its window counted.
 #[cold]
 pub(super) fn is_bound_to(fabric: &Fabric, index: u32) -> bool {
     let may_be = |window: &MrEntry| window.bound_to.get() == index || window.key.get() == TAKEN;

@@ -46,7 +46,7 @@ impl Mw {
         self.key
     }
 
-    /// Ends it, bound or not.
+    /// Ends the window, even if it is bound.
     /// # Errors
     /// None.
     pub fn destroy(&self) -> Result<()> {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The values that a queue pair is created from, and its sizes: whether the adapter has them, and what it grants.
-//! Called by: `verbs` (fills in a `QpInit`), lifetime. Grade: setup. Thread rule: any thread. Source of the rule `Wqe`:
-//! rdma-core `providers/mlx5/verbs.c` (`sq_overhead`, `mlx5_calc_send_wqe`, `mlx5_calc_sq_size`); of `SharedWithSge`:
-//! kernel `sw/rxe/rxe_qp.c` (`rxe_qp_init_req`).
+//! The values from which a queue pair is created, and its sizes: checks that the adapter has them, and grants sizes.
+//! Called by: `verbs` (fills in a `QpInit`), lifetime. Grade: setup. Thread rule: any thread. The rule `Wqe` follows
+//! rdma-core `providers/mlx5/verbs.c` (`sq_overhead`, `mlx5_calc_send_wqe`, `mlx5_calc_sq_size`), `SharedWithSge` the
+//! kernel's `sw/rxe/rxe_qp.c` (`rxe_qp_init_req`).
 
 use crate::behaviour::{CreateErrno, InlineGrant};
 use crate::engine::codes::qp_type::{UD, XRC_SEND};
@@ -10,7 +10,7 @@ use crate::engine::{Cq, Errno, Hca, Pd, QpCap, Result, Srq};
 
 /// The values that a queue pair is created from.
 pub struct QpInit<'a> {
-    /// `codes::qp_type`, but `XRC_RECV`, which has none of these (`Hca::create_xrc_recv`).
+    /// `codes::qp_type`, except `XRC_RECV`, for which these values do not exist (`Hca::create_xrc_recv`).
     pub kind: u32,
     /// Its protection domain.
     pub pd: &'a Pd,
@@ -24,7 +24,7 @@ pub struct QpInit<'a> {
     pub cap: QpCap,
     /// Every send gives a completion.
     pub sq_sig_all: bool,
-    /// Comes back in async events.
+    /// The program's value, which comes back in async events.
     pub cookie: u64,
 }
 
@@ -32,14 +32,14 @@ pub struct QpInit<'a> {
 const PIECE: u32 = 16;
 /// Unit of work queue entries and of the send queue, in bytes.
 const BLOCK: u32 = 64;
-/// Bytes before pieces or inline data in an entry, of a datagram and of others (binding a memory window takes most).
+/// Bytes before an entry's pieces or inline data: for a datagram, and for other requests (binding a window takes most).
 const BEFORE_DATAGRAM: u32 = 64;
 const BEFORE_OTHERS: u32 = 192;
 /// Inline data begins with its length.
 const INLINE_HEAD: u32 = 4;
 const LEAST_PIECES: u32 = 2;
 
-/// Grants sizes, the queues' lengths rounded up to powers of two. Beyond the limits: EINVAL, or 0 for no number.
+/// Grants sizes; rounds the lengths of queues up to powers of two. Error beyond the limits: EINVAL, or 0 (no number).
 pub(super) fn granted(hca: &Hca, init: &QpInit) -> Result<QpCap> {
     let (limits, ways, asked) = (hca.limits(), hca.behaviour(), &init.cap);
     let beyond = match ways.create_qp_errno_on_limit {

@@ -41,7 +41,7 @@ pub(crate) struct Stretch {
 }
 
 impl Inbox {
-    /// Gives it a ring. Where there is no memory for one, it never has room.
+    /// Gives it a ring. If there is no memory for a ring, the inbox never has room.
     pub(crate) fn begin(&self, fabric: &Fabric) {
         self.clear();
         self.ring.set(fabric.allocate(u64::from(RING)).unwrap_or(0));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes queue pairs, destroys and resets them. The adapter's behaviour says what becomes of completions that were not
-//! polled, and of requests of a shared receive queue. Called by: `verbs`, modify. Grade: setup. Thread rule: any
-//! thread; one at a time destroys or resets a queue pair, between `before_leaving` and `after_leaving`.
+//! Makes queue pairs, destroys and resets them. The adapter's behaviour determines the fate of unpolled completions,
+//! and of requests of a shared receive queue. Called by: `verbs`, modify. Grade: setup. Thread rule: any thread; one at
+//! a time destroys or resets a queue pair, between `before_leaving` and `after_leaving`.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
@@ -32,7 +32,7 @@ impl Hca {
 
     /// Creates a queue pair, in RESET.
     /// # Errors
-    /// EINVAL, ENOMEM; no number (0) where the adapter leaves `errno` alone.
+    /// EINVAL, ENOMEM; no number (0) if the adapter leaves `errno` alone.
     pub fn create_qp(self: &Arc<Self>, init: &QpInit) -> Result<Qp> {
         if ![RC, UC, UD, XRC_SEND].contains(&init.kind) {
             return Err(Errno(libc::EOPNOTSUPP));
@@ -63,7 +63,7 @@ impl Hca {
 }
 
 impl Qp {
-    /// Sets what all kinds have in common; from here on the queue pair can be found.
+    /// Sets the fields that all kinds have; from now on the queue pair can be found.
     fn begin(hca: &Arc<Hca>, qp: &'static QpShared, qpn: u32, kind: u32, cap: QpCap, cookie: u64, own: Vec<Use>) -> Qp {
         let fabric = &*hca.fabric;
         qp.kind.set(kind);
@@ -114,8 +114,8 @@ impl Qp {
 }
 
 impl Qp {
-    /// Before it is destroyed or reset: keeps completions that outlive it, and loses a request that it has taken, where
-    /// the adapter does so. The caller holds `resp.lock`, so nothing arrives.
+    /// Called before it is destroyed or reset. Keeps completions that outlive it, and loses a request that it has taken
+    /// if the adapter does so. The caller holds `resp.lock`, so nothing arrives.
     pub(super) fn before_leaving(&self, state: u32) {
         let (fabric, qp, ways) = (&*self.hca.fabric, self.shared, self.hca.behaviour());
         if ways.purge_cq_on_destroy == Purge::No {
@@ -133,7 +133,7 @@ impl Qp {
         }
     }
 
-    /// After it was destroyed or reset: purges what is left of its completions. Requests of a shared queue whose
+    /// Called after it was destroyed or reset. Purges its remaining completions. Requests of a shared queue whose
     /// completions nobody will see become free, or are lost.
     pub(super) fn after_leaving(&self) {
         let (fabric, ways) = (&*self.hca.fabric, self.hca.behaviour());

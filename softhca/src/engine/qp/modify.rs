@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Changes a queue pair's state and attributes, as far as the state machine has the change. Called by: `verbs`. Grade:
-//! setup. Thread rule: any thread; a change holds both locks of the queue pair, so no other thread works on it then.
-//! Source: InfiniBand specification 10.3 and table 91 (modify queue pair); the man page and the kernel follow it.
+//! Changes a queue pair's state and attributes, if the state machine permits it. Called by: `verbs`. Grade: setup.
+//! Thread rule: any thread; a change holds both locks of the queue pair, so no other thread works on it then. Source:
+//! InfiniBand specification 10.3 and table 91 (modify queue pair); the man page and the kernel follow it.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -70,7 +70,7 @@ impl Qp {
                 waiting_peer = Some(qp.dest_qpn.get());
             }
             if to == RTS && now != RTS {
-                // Requests that were posted before, where the adapter allows it, or while the queue was drained.
+                // Requests that were posted while the queue was drained, or before if the adapter allows that.
                 qp.tells_drained.set(0);
                 retry::run(fabric, qp, false);
             }
@@ -87,7 +87,7 @@ impl Qp {
         }
         // 0 is the number of unused places.
         if let Some(peer) = waiting_peer.filter(|peer| *peer != 0 && is_reliable(qp.kind.get())) {
-            // It may have sent before we were ready, and waits.
+            // The peer may have sent before this queue pair was ready, and waits.
             let other = place(fabric, peer);
             if other.qpn.get() == peer {
                 fabric.timers.watch_process(fabric, other.owner.get());
@@ -188,7 +188,7 @@ impl Qp {
     }
 }
 
-/// Attributes that a transition needs, and those it allows besides.
+/// Attributes that a transition needs, and further ones that it allows.
 struct Rule {
     from: u32,
     to: u32,
@@ -202,7 +202,7 @@ const fn rule(from: u32, to: u32, kinds: &'static [u32], needs: u32, allows: u32
 }
 
 const CONNECTED: &[u32] = &[RC, UC, XRC_SEND, XRC_RECV];
-/// Of these, those that answer and keep count of what they answer; and those that do not.
+/// Connected types that answer requests, and those that do not.
 const ANSWERING: &[u32] = &[RC, XRC_RECV];
 const SENDING: &[u32] = &[UC, XRC_SEND];
 

@@ -69,7 +69,7 @@ impl Qp {
 
     /// Posts one send work request.
     /// # Errors
-    /// ENOMEM (queue full), EINVAL (state, opcode, pieces, inline size), or what the adapter says (`send::post`).
+    /// ENOMEM (queue full), EINVAL (state, opcode, pieces, inline size), or the adapter's own error (`send::post`).
     #[inline(always)]
     pub fn post_send(&self, wr: &SendWr) -> Result<()> {
         let fabric = &*self.hca.fabric;

@@ -2,8 +2,8 @@
 //! Queue pairs as they lie in the region. Called by: send and wire (both ends of a request), the rest of this folder.
 //! Grade: hot: the structure's first two lines change on modify only, so both sides keep them cached. Thread rule, the
 //! order of locks: `sq.lock` of one queue pair, then `resp.lock` of one, then a receive queue's, then a completion
-//! queue's. `state` changes under `resp.lock`. Both are taken by `lock_sends` and `lock_answers`, which finish what a
-//! process that died with the lock has left half done.
+//! queue's. `state` changes under `resp.lock`. `lock_sends` and `lock_answers` take these two, and finish changes that
+//! a process has left half done because it died with the lock.
 
 use crate::behaviour::Behaviour;
 use crate::engine::Fabric;
@@ -30,9 +30,9 @@ pub(crate) struct Responder {
     /// Packet sequence number expected next.
     pub(crate) psn: W32,
     pub(crate) established: W32,
-    /// The receive request that was taken and has not completed: its name in a completion plus one; 0 for none.
+    /// The receive request that was taken and has not completed (its name in a completion, plus one); 0 for none.
     pub(crate) in_hand: W32,
-    /// Of an `XRC_RECV`: the number of the shared queue that it is of.
+    /// For an `XRC_RECV`: number of the shared queue from which the request was taken.
     pub(crate) srqn: W32,
 }
 
@@ -63,7 +63,7 @@ pub(crate) struct QpShared {
 
     pub(crate) send_cq: W64,
     pub(crate) recv_cq: W64,
-    /// 0: its own queue.
+    /// Offset of its shared receive queue; 0: its own queue.
     pub(crate) srq: W64,
     pub(super) cookie: W64,
     pub(super) context: W32,
@@ -79,13 +79,13 @@ pub(crate) struct QpShared {
     pub(crate) resp: Responder,
     pub(crate) rq: RecvQueue,
     pub(crate) inbox: Inbox,
-    /// Of a free place: the index of the next free one plus one.
+    /// In a free place: index of the next free place, plus one.
     pub(super) next_free: W32,
     /// Domain of an `XRC_RECV`.
     pub(crate) xrcd: W32,
     /// Its owner asked for an event when the request that was under way at SQD has ended.
     pub(crate) tells_drained: W32,
-    /// It has failed; its requests are flushed when its owner has read the event that says so.
+    /// It has failed; its requests are flushed when its owner has read the event about that.
     pub(crate) withheld: W32,
     /// Its path: the LID of the peer (0: none), its own GID's index plus one (0: none), and the port that they led to.
     pub(crate) dlid: W32,
@@ -118,13 +118,13 @@ impl QpShared {
         self.partition.get() as u16
     }
 
-    /// Takes its partition key from `keys`. With an index beyond them it has none, and no packet of it is taken.
+    /// Takes its partition key from `keys`. With an index beyond these it has no key, and its packets are refused.
     pub(crate) fn set_partition(&self, index: u16, keys: &[u16]) {
         let key = keys.get(usize::from(index)).copied().unwrap_or(0);
         self.partition.set(u32::from(index) | (u32::from(key) << 16));
     }
 
-    /// Whether packets between the two are taken: same partition, one a full member (InfiniBand specification 10.9.3).
+    /// Whether packets between the two are taken: one partition, with a full member (InfiniBand specification 10.9.3).
     #[inline]
     pub(crate) fn shares_partition(&self, other: &QpShared) -> bool {
         let (own, others) = (self.partition.get() >> 16, other.partition.get() >> 16);
@@ -185,8 +185,8 @@ impl QpShared {
         held
     }
 
-    /// The process that delivered to this queue pair has died: puts its receive request back, unless that was about to
-    /// complete, and flushes the rest if it was to.
+    /// Called after the process that delivered to this queue pair has died: puts its receive request back unless that
+    /// was about to complete, and flushes the rest if that process had to.
     #[cold]
     fn inherit(&self, fabric: &Fabric) {
         if self.recv_cq.get() != 0 {
@@ -211,7 +211,7 @@ impl QpShared {
         }
     }
 
-    /// Enters the error state and flushes receives. The caller holds `resp.lock`, and sees to the sends after it.
+    /// Enters the error state and flushes receives. The caller holds `resp.lock`, and flushes the sends afterwards.
     pub(crate) fn fail_receives(&self, fabric: &Fabric) {
         let before = self.state.get();
         self.state.publish(ERR);

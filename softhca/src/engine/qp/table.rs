@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of queue pairs: takes places, gives them back, and looks through them; and stops queue pairs because of
-//! what happened at the wire or to a completion queue, or because their program has read an event. Places never become
-//! anything else, so a stale number finds a queue pair that says it is another. A number is the place's index (16 bits)
-//! and its generation (8 bits). A place has an owner from when it is taken until it is given back; numbers and list of
-//! the free ones follow from that. Called by: lifetime, service (a dead process' queue pairs, deferred work), adapter,
-//! timeline. Grade: setup. Thread rule: the region's lock of the tables, taken by `lock`; stop a queue pair without a
-//! shared lock.
+//! The table of queue pairs: takes places, gives them back, and looks through them; and stops queue pairs after an
+//! error at the wire or of a completion queue, or because their program has read an event. A place is always a queue
+//! pair's, so a stale number finds a queue pair with another number. A number is the place's index (16 bits) and its
+//! generation (8 bits). A place has an owner from when it is taken until it is given back; the number of places and the
+//! list of free ones follow from that. Called by: lifetime, service (a dead process' queue pairs, deferred work),
+//! adapter, timeline. Grade: setup. Thread rule: the region's lock of the tables, taken by `lock`; stop a queue pair
+//! without a shared lock.
 
 use crate::engine::codes::qp_state::RESET;
 use crate::engine::codes::qp_type::XRC_RECV;
@@ -57,8 +57,8 @@ fn list(fabric: &Fabric, index: u32) {
     header.qps_free_last.set(index + 1);
 }
 
-/// Finishes what process `token`, which is dead, has begun at queue pairs of others: afterwards none of their locks
-/// names it.
+/// Finishes changes that process `token`, which is dead, has begun at queue pairs of other processes: afterwards none
+/// of their locks names it.
 pub(crate) fn inherit_from(fabric: &Fabric, token: u32) {
     for qp in all(fabric).filter(|qp| qp.owner.get() != token) {
         if qp.sq.lock.is_of(token) {
@@ -123,7 +123,7 @@ pub(super) fn take(fabric: &Fabric, device: usize) -> Result<(&'static QpShared,
     }
     let used = header.qps_used.get();
     let first = header.qps_free.get();
-    // At first new places, so that a number is not soon given again; later, old ones, so that memory stays small.
+    // At first takes new places, so that a number is not soon given again; later old ones, so that memory stays small.
     let index = if used < FRESH || (first == 0 && used < MAX_QPS - FIRST_INDEX) {
         header.qps_used.publish(used + 1);
         FIRST_INDEX + used
@@ -149,7 +149,7 @@ pub(super) fn take(fabric: &Fabric, device: usize) -> Result<(&'static QpShared,
 
 /// Returns the queue pairs whose sends wait for a request in this shared receive queue.
 pub(crate) fn waiting_for(fabric: &Fabric, srq: u64) -> Vec<u32> {
-    // The request of the peer says which queue an XRC connection waits for: all of them look.
+    // Only the peer's request names the queue for which an XRC connection waits, so all XRC connections look.
     let may_use = |qp: &QpShared| qp.srq.get() == srq || qp.kind.get() == XRC_RECV;
     let waited = |qp: &&QpShared| qp.rq.wanted.get() != 0 && may_use(qp);
     all(fabric)
@@ -170,7 +170,7 @@ pub(crate) fn flush_sends(fabric: &Fabric, index: u32) {
     }
 }
 
-/// Flushes what was withheld, as the owner of this queue pair has read an event about it.
+/// Flushes withheld requests, because the owner of this queue pair has read an event about it.
 pub(crate) fn event_was_read(fabric: &Fabric, number: u32) {
     let qp = place(fabric, number);
     if qp.qpn.get() == number && qp.withheld.swap(0) != 0 {

@@ -55,9 +55,9 @@ pub(crate) struct RecvQueue {
     requests: W64,
     /// Shared queue: a ring of request numbers in the order of posting; 0 for a queue pair's own.
     order: W64,
-    /// Complement of the fewest bytes that any request posted has had room for; 0 if none was posted.
+    /// Complement of the least room of all posted requests, bytes; 0 if none was posted.
     not_shortest: W32,
-    /// Not 0: some sender waits for a request (a hint; its timer finds out, too).
+    /// Not 0: some sender waits for a request (a hint; the sender's timer looks, too).
     pub(crate) wanted: W32,
     /// Shared queue: an event is due when fewer requests are left; 0 when not armed.
     pub(crate) limit: W32,
@@ -254,7 +254,7 @@ impl RecvQueue {
         })
     }
 
-    /// A taker has died: forgets its note of a request that it has not taken.
+    /// Called after a taker has died: removes its note of a request that it has not taken.
     #[cold]
     fn forget_untaken(&self, fabric: &Fabric) {
         let (taken, note) = (self.taking.taken.get(), &place(fabric, self.taking.taker.get()).resp.in_hand);
@@ -286,14 +286,14 @@ impl RecvQueue {
         Some(wqe)
     }
 
-    /// A process has died that took a request here or put one back: no lock names it afterwards.
+    /// Called after a process has died that took a request here or put one back: afterwards no lock names it.
     #[cold]
     pub(crate) fn inherit(&self, fabric: &Fabric) {
         drop(self.posting.lock.lock(fabric));
         drop(self.lock_taking(fabric));
     }
 
-    /// Has a request that was taken, and will not complete, taken again: of a shared queue after all others.
+    /// Puts back a request that was taken and will not complete: in a shared queue behind all others.
     #[cold]
     pub(crate) fn put_back(&self, fabric: &Fabric, wqe: u32) {
         if self.order.get() == 0 {
@@ -306,12 +306,12 @@ impl RecvQueue {
         self.posting.posted.publish(posted.wrapping_add(1));
     }
 
-    /// Returns how many requests are left, for takers.
+    /// Returns how many requests are left for takers.
     fn left(&self) -> u32 {
         self.posting.posted.seen().wrapping_sub(self.taking.taken.get())
     }
 
-    /// Tells the owner of a shared queue once it has fewer requests than its limit. The caller holds the takers' lock.
+    /// Notifies a shared queue's owner once if requests are fewer than the limit. The caller holds the takers' lock.
     #[cold]
     pub(crate) fn check_limit(&self, fabric: &Fabric) {
         let limit = self.limit.get();

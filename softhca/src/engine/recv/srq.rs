@@ -30,7 +30,7 @@ pub struct Srq {
 impl Srq {
     /// Posts requests until one is refused.
     /// # Errors
-    /// ENOMEM (full) or EINVAL (too many pieces), of the last request taken from `wrs`.
+    /// ENOMEM (full) or EINVAL (too many pieces) for the last request taken from `wrs`.
     pub fn post_recv<'a>(&self, wrs: impl IntoIterator<Item = RecvWr<'a>>) -> Result<()> {
         let fabric = &*self.hca.fabric;
         let result = {

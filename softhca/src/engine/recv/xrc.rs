@@ -83,7 +83,7 @@ pub(crate) fn leave(fabric: &Fabric, number: u32) {
     }
 }
 
-/// Finishes what a dead process has begun at queues of others; gives up its own, and the domains that it had open.
+/// Finishes changes that a dead process has begun at queues of others; removes its own queues, and closes its domains.
 pub(crate) fn release_all_of(fabric: &Fabric, token: u32) {
     for index in 0..MAX_XRC_QUEUES {
         let entry = entry(fabric, index);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Executes a send request: looks its memory up, and gives it to the wire, or does it here if it is about memory
-//! windows. Then counts and, if need be, completes it; a failure stops the queue and flushes the rest. Called by: post,
-//! retry, modules that stop a queue pair (`fail`). Grade: hot. Thread rule: `sq.lock` of the queue pair.
+//! Executes a send request: looks up its memory, and gives it to the wire, or executes it here if it concerns memory
+//! windows. Then counts the request and, if necessary, completes it; a failure stops the queue and flushes the rest.
+//! Called by: post, retry, code that stops a queue pair (`fail`). Grade: hot. Thread rule: `sq.lock` of the queue pair.
 
 use crate::engine::codes::qp_state::{RTS, SQE};
 use crate::engine::codes::qp_type::{RC, UC, XRC_RECV, XRC_SEND};
@@ -42,7 +42,7 @@ pub(super) fn perform(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     transmit::transmit(fabric, qp, m)
 }
 
-/// Binds a memory window or invalidates one; `SendWr` says what each field means then.
+/// Binds or invalidates a memory window; `SendWr` describes the meaning of each field then.
 #[cold]
 fn manage_window(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     if m.what.opcode == wr_opcode::LOCAL_INV {
@@ -60,7 +60,7 @@ fn manage_window(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     Outcome::done(window::bind(fabric, qp.pd.get(), qp.qpn.get(), &binding))
 }
 
-/// Looks up the memory of a request in the sender's space; fails with how it ends if a registration forbids it.
+/// Looks up the memory of a request in the sender's space. Error: the request's outcome if a registration forbids it.
 #[inline]
 pub(super) fn translate(
     fabric: &Fabric,
@@ -93,7 +93,7 @@ fn completion_opcode(opcode: u32) -> u32 {
     }
 }
 
-/// Ends the oldest request: counts it and, if asked for or failed, completes it. A failure stops the queue.
+/// Ends the oldest request: counts it, and completes it if it failed or asked for that. A failure stops the queue.
 #[expect(clippy::too_many_arguments, reason = "the fields of a request, stored or not")]
 #[inline(always)]
 pub(super) fn complete(

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A send request, and its posting: the caller executes it at once, or stores it because it must wait, or refuses it as
-//! the adapter does. Called by: `qp::object`; `verbs` builds the request. Grade: hot, without an allocation; a request
-//! that is right runs no code of refusals, except that atomics look once at the adapter. Thread rule: `sq.lock` of the
-//! queue pair. Values are in the byte order of the host unless said otherwise.
+//! A send request, and its posting: it is executed at once by the caller, or stored because it must wait, or refused as
+//! the adapter would. Called by: `qp::object`; `verbs` builds the request. Grade: hot, without an allocation; a correct
+//! request runs no code of refusals, except that atomics look once at the adapter. Thread rule: `sq.lock` of the queue
+//! pair. Values are in the byte order of the host unless said otherwise.
 
 use crate::behaviour::{AtomicAccess, SendBeforeRts};
 use crate::engine::codes::qp_state::{ERR, RTS, SQD, SQE};
@@ -29,7 +29,7 @@ pub struct SendWr<'a> {
     /// Immediate data, as it travels (big-endian bytes, taken as they are). `SEND_WITH_INV` and `LOCAL_INV`: the key to
     /// invalidate. `BIND_MW`: the window, by its present key.
     pub imm: u32,
-    /// The pieces; with the flag INLINE read during the call.
+    /// The pieces; with the flag INLINE their bytes are read during the call.
     pub sge: &'a [Sge],
     /// Remote address of RDMA and atomics. `BIND_MW`: the first address of the window.
     pub remote_addr: u64,
@@ -43,7 +43,7 @@ pub struct SendWr<'a> {
     pub ah: Option<&'a Ah>,
     /// UD: the queue pair there.
     pub remote_qpn: u32,
-    /// UD: the key; with the top bit set the queue pair's own is taken.
+    /// UD: the queue key; if its top bit is set, the queue pair's own key is sent.
     pub remote_qkey: u32,
     /// XRC: the shared receive queue there.
     pub remote_srqn: u32,
@@ -63,7 +63,7 @@ impl SendWr<'_> {
 }
 
 /// Posts a request. The caller holds `sq.lock`. ENOMEM (queue full), EINVAL (state, opcode, pieces, inline size), or
-/// what the adapter says instead (`judge`).
+/// the adapter's own error (`judge`).
 #[inline]
 pub(crate) fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
     let sq = &qp.sq;
@@ -153,7 +153,7 @@ pub(super) fn may_lack_atomics(opcode: u32) -> bool {
     matches!(opcode, wr_opcode::ATOMIC_CMP_AND_SWP | wr_opcode::ATOMIC_FETCH_AND_ADD)
 }
 
-/// Judges a request that may be wrong: returns an error, or an answer after which the request is queued.
+/// Judges a request that may be wrong: returns an error, or an answer with which the request is queued.
 #[cold]
 pub(super) fn judge(fabric: &Fabric, qp: &QpShared, wr: &SendWr, state: u32) -> Result<Result<()>> {
     let ways = qp.behaviour(fabric);

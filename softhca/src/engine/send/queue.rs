@@ -7,7 +7,7 @@ use crate::engine::memory::{Shared, SharedLock, W32, W64};
 use crate::engine::wire::{Operation, To};
 use crate::engine::{Fabric, QpCap, Result, Sge, clock};
 
-/// `SendQueue::wait`: the reason for which the oldest request waits.
+/// `SendQueue::wait`: why the oldest request waits.
 pub(super) const NOTHING: u32 = 0;
 pub(super) const RECEIVER: u32 = 1;
 pub(super) const ANSWER: u32 = 2;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Requests that wait: for a receiver, for an answer, or for their turn behind one that does. They are stored in the
-//! queue, in shared memory, where the peer's process can execute them, too. Called by: post, modify, deferred work of
-//! threads that make a waiting request possible, the service thread (timers). Grade: pending. Thread
-//! rule: `sq.lock` of the queue pair guards stored requests (rule M2 of region).
+//! Requests that wait for a receiver, for an answer, or behind another request that waits. They are stored in the
+//! queue, in shared memory, so the peer's process can execute them, too. Called by: post, modify, deferred work of
+//! threads that make a waiting request possible, the service thread (timers). Grade: pending. Thread rule: `sq.lock` of
+//! the queue pair guards stored requests (rule M2 of region).
 
 use crate::engine::codes::qp_state::{ERR, RTS, SQD, SQE};
 use crate::engine::codes::{event, send_flags, wc_status};
@@ -15,13 +15,13 @@ use crate::engine::send::queue::{ANSWER, NOTHING, RECEIVER, Request, TURN};
 use crate::engine::wire::{Message, Outcome, To};
 use crate::engine::{Fabric, SendWr, Sge, clock, copy};
 
-/// Time from the post of a send that names its address handle by index until the adapter looks the handle up.
+/// For a send that names its address handle by index: time from its post until the adapter looks the handle up.
 const TURN_NS: u64 = 50_000;
 /// Longest time between two looks of the owner of a waiting queue at its deadline.
 const LOOK_NS: u64 = 100_000_000;
 const FOR_EVER: u32 = 7;
 
-/// Stores a request until this process or the peer's can execute it; with a small payload, to save a system call.
+/// Stores a request, with a small payload to save a system call, until this process or the peer's can execute it.
 #[cold]
 pub(super) fn store(fabric: &Fabric, qp: &QpShared, count: u32, wr: &SendWr, to: &To, len: u32) {
     let request = qp.sq.request(fabric, count);
@@ -101,7 +101,7 @@ pub(crate) fn run(fabric: &Fabric, qp: &QpShared, due: bool) {
             }
             outcome => {
                 if !wait(fabric, qp, outcome, waited, due) {
-                    continue; // it failed; the state says so
+                    continue; // the request failed, and has changed the state
                 }
                 return;
             }
@@ -115,7 +115,7 @@ pub(crate) fn run(fabric: &Fabric, qp: &QpShared, due: bool) {
     }
 }
 
-/// Has a poll of this process, or its service thread, execute the request just posted, the oldest, after a while.
+/// Lets a poll of this process, or its service thread, execute the oldest request (just posted) after a while.
 #[cold]
 pub(super) fn take_turns(fabric: &Fabric, qp: &QpShared) {
     qp.sq.wait.set(TURN);
@@ -123,7 +123,7 @@ pub(super) fn take_turns(fabric: &Fabric, qp: &QpShared) {
     fabric.timers.retry_at(qp.index(), qp.sq.deadline.get());
 }
 
-/// The oldest request cannot be executed now: waits, or gives up when its retries are used up (`false`).
+/// Called if the oldest request cannot be executed now: waits, or gives up if its retries are used up (`false`).
 #[cold]
 pub(super) fn wait(fabric: &Fabric, qp: &QpShared, outcome: Outcome, waited: u32, due: bool) -> bool {
     let sq = &qp.sq;
@@ -138,7 +138,7 @@ pub(super) fn wait(fabric: &Fabric, qp: &QpShared, outcome: Outcome, waited: u32
         return true; // tried early, because something changed: the timer goes on
     }
     let left = if begins { limit } else { sq.retries_left.get() };
-    // That no answer came is known only after the timeout, "not ready" at once.
+    // A missing answer is known only after the timeout, "not ready" at once.
     let spends = kind == RECEIVER || !begins;
     if kind == RECEIVER {
         qp.count(fabric, Count::RnrNakRetry);
@@ -161,7 +161,7 @@ pub(super) fn wait(fabric: &Fabric, qp: &QpShared, outcome: Outcome, waited: u32
     true
 }
 
-/// Runs the queue if its timer has run out, or before (`early`), because something has changed. The caller holds no
+/// Runs the queue if its timer has expired, or before that (`early`) because something has changed. The caller holds no
 /// lock. Returns when to look again, if at all.
 pub(crate) fn retry(fabric: &Fabric, index: u32, early: bool) -> Option<u64> {
     let qp = place(fabric, index);
@@ -176,8 +176,8 @@ pub(crate) fn retry(fabric: &Fabric, index: u32, early: bool) -> Option<u64> {
     (qp.sq.wait.get() != NOTHING).then(|| look_again(qp.sq.deadline.get()))
 }
 
-/// Returns when the owner's timer looks: at the deadline, but soon in any case, since another process may have executed
-/// the oldest request and set a deadline for the next one.
+/// Returns when the owner's timer looks again: at the deadline, or soon if that is far, since another process may have
+/// executed the oldest request and set a deadline for the next one.
 fn look_again(deadline: u64) -> u64 {
     deadline.min(clock::after(LOOK_NS))
 }

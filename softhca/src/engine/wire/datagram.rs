@@ -22,7 +22,7 @@ use crate::engine::wire::{Message, Outcome, receive};
 const MULTICAST_QPN: u32 = 0xff_ffff;
 /// With this bit in the key of a request, the queue pair's own key is sent.
 const OWN_QKEY: u32 = 1 << 31;
-/// What a receiver's adapter reports of the sender's number, where it does so wrongly: two of the upper 8 bits.
+/// Mask of the sender's number for an adapter that reports it wrongly: it keeps two of the upper 8 bits.
 const WRONG_SENDER: u32 = 0x18_ffff;
 
 pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
@@ -30,7 +30,7 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     let (device, port) = (qp.device.get(), qp.port.get());
     let spec = &fabric.devices()[device as usize].ports[port as usize - 1];
     if to.handle != 0 && !fabric.handles.lock().unwrap_or_else(PoisonError::into_inner).contains(&to.handle) {
-        // As where no address is found: the whole queue pair stops, not its sends alone.
+        // As if no address were found: the whole queue pair stops, not only its sends.
         fail_later(fabric, qp);
         return Outcome::done(wc_status::LOC_QP_OP_ERR);
     }

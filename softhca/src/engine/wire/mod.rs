@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The wire: executes a request at the queue pair it is meant for. `responder` is the side that answers, `transmit` the
-//! way to it; `receive` executes sends, `rdma` RDMA and atomics, `datagram` datagrams. Called by: send. Grade: hot.
+//! The wire: executes a request at its target queue pair. `responder` is the side that answers, `transmit` the way to
+//! it; `receive` executes sends, `rdma` RDMA and atomics, `datagram` datagrams. Called by: send. Grade: hot.
 
 use crate::engine::AhAttr;
 use crate::engine::copy::Memory;
@@ -13,7 +13,7 @@ pub(crate) mod transmit;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It is over, with this status; its completion is not seen before `ready_ns`.
+    /// It has ended with this status; its completion may not be seen before `ready_ns`.
     Done { status: u32, ready_ns: u64 },
     /// The receiver has no request: try again after so many nanoseconds.
     NotReady(u64),
@@ -44,7 +44,7 @@ pub(crate) struct To {
     pub(crate) handle: u32,
 }
 
-/// What a request is to do; each field is as in `SendWr`.
+/// The operation of a request; each field is as in `SendWr`.
 #[derive(Clone, Copy)]
 #[repr(C)]
 pub(crate) struct Operation {
@@ -60,7 +60,7 @@ pub(crate) struct Operation {
 pub(crate) struct Message<'a> {
     pub(crate) what: Operation,
     pub(crate) len: u32,
-    /// Memory that is sent, or that gets what is fetched.
+    /// Memory to send, or memory that gets the fetched bytes.
     pub(crate) memory: Memory<'a>,
     pub(crate) to: &'a To,
 }

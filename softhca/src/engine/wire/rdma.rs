@@ -34,7 +34,7 @@ pub(crate) fn write(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, re
         taken = Some(wqe);
     }
     if m.len != 0 {
-        // The last bytes come last: a program may wait for them by looking.
+        // The last bytes are written last: a program may wait for them by polling memory.
         let mut place = Pieces::new();
         let last = if m.len > 32 { 8 } else { 0 };
         place.push(addr, u64::from(m.len - last));

@@ -34,7 +34,7 @@ pub(crate) fn take(fabric: &Fabric, peer: &Peer, queue: &RecvQueue) -> Option<u3
     wqe
 }
 
-/// Receives a send; one that invalidates takes a memory window of the receiver away before it completes.
+/// Receives a send; a send with invalidation frees a memory window of the receiver before it completes.
 #[inline]
 pub(crate) fn receive(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u64) -> Outcome {
     let invalidates = m.what.opcode == wr_opcode::SEND_WITH_INV;
@@ -118,7 +118,7 @@ pub(crate) fn land(
     Outcome::done(wc_status::SUCCESS)
 }
 
-/// Answers where the payload cannot be copied, as the sender's process is gone: the request stays posted.
+/// Answers if the payload cannot be copied because the sender's process is gone: the request stays posted.
 #[cold]
 fn undelivered(fabric: &Fabric, peer: &Peer, queue: &RecvQueue, errno: Errno) -> Outcome {
     peer.put_back(fabric, queue);

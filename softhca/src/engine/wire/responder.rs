@@ -80,13 +80,13 @@ pub(crate) fn no_access(fabric: &Fabric, peer: &Peer) -> Outcome {
     deny(fabric, peer, event::QP_ACCESS_ERR, wc_status::REM_ACCESS_ERR)
 }
 
-/// Answers where the target's memory was not reached: it is not mapped, or see [`cannot_copy`].
+/// Answers if the target's memory was not reached: it is not mapped, or see [`cannot_copy`].
 #[cold]
 pub(super) fn unreached(fabric: &Fabric, peer: &Peer, errno: Errno) -> Outcome {
     if errno == Errno(libc::EFAULT) { no_access(fabric, peer) } else { cannot_copy(fabric, peer, errno) }
 }
 
-/// Answers where the other process cannot be reached: it is dead, or this one may not touch it.
+/// Answers if the other process cannot be reached: it is dead, or this one may not access it.
 #[cold]
 pub(crate) fn cannot_copy(fabric: &Fabric, peer: &Peer, errno: Errno) -> Outcome {
     if errno == Errno(libc::EPERM) {
@@ -127,13 +127,13 @@ pub(crate) fn scripted(fabric: &Fabric, qp: &QpShared, status: u32) -> Outcome {
     Outcome::done(status)
 }
 
-/// Answers for a peer that is not there: reliable senders wait, others never know.
+/// Answers for a missing peer: reliable senders wait, others never know.
 #[cold]
 pub(crate) fn lost(qp: &QpShared) -> Outcome {
     if is_reliable(qp.kind.get()) { Outcome::Lost } else { Outcome::done(wc_status::SUCCESS) }
 }
 
-/// Answers without a request: tells reliable senders to come again. They count it when they wait, not when they try.
+/// Answers without a receive request: reliable senders try again. They count this when they wait, not when they try.
 #[cold]
 pub(crate) fn not_ready(fabric: &Fabric, qp: &QpShared, peer: &QpShared) -> Outcome {
     if !is_reliable(qp.kind.get()) {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Transmission: a request meets the queue pair it is meant for, or does not. Called by: send, in any process, under
-//! the sender's `sq.lock`. Grade: hot. Thread rule: the peer's `resp.lock` guards it and keeps its queues in place.
+//! Transmission: brings a request to its target queue pair, or loses it. Called by: send, in any process, under the
+//! sender's `sq.lock`. Grade: hot. Thread rule: the peer's `resp.lock` guards it and keeps its queues in place.
 use crate::engine::Fabric;
 use crate::engine::codes::qp_state::{RTR, SQE};
 use crate::engine::codes::qp_type::{UD, XRC_SEND};
@@ -62,7 +62,7 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
             }
             return Outcome::Lost;
         }
-        peer.resp.psn.set(psn); // unreliable: what is missing is missing
+        peer.resp.psn.set(psn); // unreliable: lost packets stay lost
     }
     if peer.resp.established.get() == 0 {
         peer.resp.established.set(1);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the adapter can do and what it is: `ibv_query_device(3)`, `ibv_query_device_ex(3)`,
-//! `ibv_query_rt_values_ex(3)`; and of a port its attributes, GIDs and partition keys: `ibv_query_port(3)`,
-//! `ibv_query_gid(3)`, `ibv_query_gid_ex(3)`, `ibv_query_gid_table(3)`, `ibv_query_pkey(3)`, `ibv_get_pkey_index(3)`.
-//! Grade: setup. Threads: any. Clock values are ticks, their frequency is in kHz, GIDs and keys are as on the wire.
+//! The adapter's attributes: `ibv_query_device(3)`, `ibv_query_device_ex(3)`, `ibv_query_rt_values_ex(3)`; and a port's
+//! attributes, GIDs and partition keys: `ibv_query_port(3)`, `ibv_query_gid(3)`, `ibv_query_gid_ex(3)`,
+//! `ibv_query_gid_table(3)`, `ibv_query_pkey(3)`, `ibv_get_pkey_index(3)`. Grade: setup. Threads: any. Clock values are
+//! ticks, their frequency is in kHz, GIDs and keys are as on the wire.
 
 use std::ffi::{c_char, c_int};
 
@@ -76,7 +76,7 @@ fn attributes(hca: &Hca) -> ibv_device_attr {
         attr.max_srq_wr = limits.max_srq_wr;
         attr.max_srq_sge = limits.max_srq_sge;
     } else {
-        // What is made of shared receive queues is not there, either.
+        // Without shared receive queues, these two do not exist, either.
         attr.device_cap_flags &= !(device_cap::SRQ_RESIZE | device_cap::XRC);
     }
     attr.max_pkeys = limits.max_pkeys;

@@ -191,7 +191,7 @@ mod tests {
     }
 
     #[test]
-    fn of_other_members_only_those_of_the_opcode_are_read() {
+    fn only_the_members_of_the_opcode_are_read() {
         let mut made_imm = made(wr_opcode::SEND_WITH_IMM, &[]);
         // SAFETY: a field of a local.
         unsafe { (&raw mut (*made_imm.as_mut_ptr()).__bindgen_anon_1.imm_data).write(9) };
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn of_an_addition_there_is_nothing_to_swap() {
+    fn a_fetch_and_add_has_no_value_to_swap() {
         let mut made = made(wr_opcode::ATOMIC_FETCH_AND_ADD, &[]);
         // SAFETY: fields of a local.
         unsafe {

@@ -77,7 +77,7 @@ fn tags_and_ranks_have_32_bits() {
 }
 
 #[test]
-fn a_probe_shows_what_a_receive_would_have_and_leaves_it() {
+fn a_probe_shows_the_message_that_a_receive_would_take_and_leaves_it() {
     let mut matching = Numbered::new();
     assert_eq!(matching.probe(Pattern::new(ANY_SOURCE, ANY_TAG)).found, None);
     unexpected(&mut matching, 2, 5, 10);
@@ -143,7 +143,7 @@ fn a_cancelled_receive_takes_nothing_and_one_that_was_matched_is_not_cancelled()
 }
 
 #[test]
-fn a_message_is_made_only_if_it_waits() {
+fn an_unexpected_message_is_made_only_if_no_receive_matches() {
     let mut matching = Numbered::new();
     insert(&mut matching, 1, 5, 1);
     let envelope = crate::messenger::matching::Envelope::new(1, 5);
@@ -152,7 +152,7 @@ fn a_message_is_made_only_if_it_waits() {
 }
 
 #[test]
-fn a_communicator_that_goes_gives_back_what_waited_in_it() {
+fn a_freed_communicator_returns_its_waiting_receives_and_messages() {
     let mut matching = Numbered::new();
     insert(&mut matching, 1, 5, 1);
     insert(&mut matching, ANY_SOURCE, -2, 2);

@@ -128,7 +128,7 @@ fn a_late_completion_of_a_replaced_queue_pair_is_not_taken_for_one_of_its_succes
 }
 
 #[test]
-fn what_was_delivered_before_a_connection_was_replaced_does_not_fail_though_nobody_polled_for_it() {
+fn a_request_delivered_before_its_connection_was_replaced_does_not_fail() {
     let mut pair = Pair::connected();
     (2..5).for_each(|token| pair.b.send(token).expect("it goes"));
     let old = pair.b.script.connected().expect("they are connected");
@@ -144,7 +144,7 @@ fn what_was_delivered_before_a_connection_was_replaced_does_not_fail_though_nobo
 }
 
 #[test]
-fn what_was_delivered_before_a_peer_was_given_up_does_not_fail() {
+fn a_request_delivered_before_its_peer_was_given_up_does_not_fail() {
     let mut pair = Pair::connected();
     (2..5).for_each(|token| pair.a.send(token).expect("it goes"));
     assert!((0..2).all(|_| pair.a.script.complete(0, Status::SUCCESS)));
@@ -166,7 +166,7 @@ fn the_end_of_the_port_waits_for_no_flush() {
 }
 
 #[test]
-fn who_sent_a_message_is_known_though_its_queue_pair_was_replaced_before_it_is_dealt_with() {
+fn the_sender_of_a_message_is_known_although_its_queue_pair_was_replaced() {
     let mut pair = Pair::connected();
     let immediate = Immediate::new(0, Immediate::endpoint_bits(pair.b.peer.index()));
     let number = |side: &Side| side.port.connections.get(side.peer).map(Connection::number).expect("connected");

@@ -12,7 +12,7 @@ struct Noted {
     busy: u32,
 }
 
-/// Consumes messages up to one of this length.
+/// Consumes messages until one has this length.
 struct Until<'a> {
     length: u32,
     noted: &'a mut Noted,

@@ -39,7 +39,7 @@ fn a_peer_that_takes_nothing_is_sent_no_more_until_it_has_taken_all_but_a_quarte
 }
 
 #[test]
-fn it_is_counted_how_often_and_how_long_a_peer_is_held_back() {
+fn the_number_and_duration_of_holds_are_counted() {
     let mut pair = held();
     let before = count(&pair.a, |counters| &counters.held_back_time);
     pair.a.script.state().now += Duration::from_secs(3);
@@ -129,7 +129,7 @@ fn messages_that_asked_for_no_completion_never_fill_the_window_of_a_peer_that_wa
 }
 
 #[test]
-fn a_first_peer_is_told_the_shortest_timer_and_it_is_shown() {
+fn the_first_peer_gets_the_shortest_timer_which_is_shown() {
     let pair = Pair::connected();
     assert_eq!(pair.b.script.state().qps[0].rnr_timer, 12);
     assert_eq!(count(&pair.b, |counters| &counters.rnr_timer), 640);

@@ -71,7 +71,7 @@ fn peers_that_come_and_go_leave_no_connection_behind_and_no_report() {
 }
 
 #[test]
-fn who_was_never_spoken_to_has_gone_at_once() {
+fn a_peer_without_a_connection_is_gone_at_once() {
     let mut pair = Pair::apart();
     let peer = pair.a.peer;
     pair.a.port.part(peer);

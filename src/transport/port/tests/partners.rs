@@ -174,7 +174,7 @@ fn ports_of_one_fabric_are_connected_as_addresses_pair_them_however_late_a_proce
 }
 
 #[test]
-fn who_has_nothing_to_send_is_found_all_the_same() {
+fn a_port_with_nothing_to_send_finds_its_partner_too() {
     for (asked, wanted) in [
         (0, [Standing::Connected(1), Standing::Open, Standing::Open, Standing::Connected(0)]),
         (3, [Standing::Connected(1), Standing::Open, Standing::Open, Standing::Connected(0)]),
@@ -196,7 +196,7 @@ fn a_wrong_pair_is_found_out_within_a_second() {
 }
 
 #[test]
-fn what_waited_goes_to_the_port_that_answers_and_in_order() {
+fn waiting_requests_go_in_order_to_the_port_that_answers() {
     let mut fabrics = Fabrics::new(["ab", "ba"], true, 1);
     (1..=5).for_each(|token| fabrics.sides[0].0.send(token).expect("it may wait"));
     fabrics.settle(&[0], 0);
@@ -224,7 +224,7 @@ fn a_port_without_a_partner_is_left_out_and_names_all_that_were_tried() {
 }
 
 #[test]
-fn where_no_port_reaches_any_each_says_so_in_bounded_time() {
+fn if_no_port_reaches_another_each_reports_it_in_bounded_time() {
     for has_tcp in [false, true] {
         let mut fabrics = Fabrics::new(["ab", "cd"], has_tcp, 1);
         assert_eq!(fabrics.all_send(), [Standing::Failed; 4]);
@@ -236,7 +236,7 @@ fn where_no_port_reaches_any_each_says_so_in_bounded_time() {
 }
 
 #[test]
-fn a_single_port_connects_as_ever_by_tcp_alone() {
+fn a_single_port_still_connects_by_tcp_alone() {
     let mut fabrics = Fabrics::new(["a", "b"], true, 1);
     assert_eq!(fabrics.all_send(), connected(&[0, 0]), "nothing is known of the fabric");
 }

@@ -54,7 +54,7 @@ fn a_port_that_is_asked_connects_and_is_ready_while_it_has_a_link_and_until_its_
 }
 
 #[test]
-fn what_waits_for_a_connection_to_be_made_is_taken_out_in_order_and_all_else_goes() {
+fn messages_that_wait_for_a_connection_are_taken_out_in_order_and_other_requests_go() {
     let mut pair = Pair::apart();
     pair.a.port.keep_unposted(KEPT);
     pair.a.send(1).expect("it may wait");
@@ -78,7 +78,7 @@ fn nothing_is_taken_out_of_a_connection_that_is_made() {
 }
 
 #[test]
-fn what_waits_when_a_connection_fails_is_kept_and_its_tokens_do_not_come_back() {
+fn messages_that_wait_when_a_connection_fails_are_kept_and_their_tokens_do_not_come_back() {
     let mut pair = Pair::connected();
     pair.a.port.keep_unposted(KEPT);
     let depth = u64::from(DEPTH);

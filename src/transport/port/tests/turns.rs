@@ -72,7 +72,7 @@ fn a_turn_comes_with_the_poll_that_finds_room() {
 }
 
 #[test]
-fn a_turn_is_behind_what_waits_already_and_before_what_waits_since() {
+fn a_turn_is_behind_earlier_requests_and_before_later_ones() {
     let mut pair = full();
     pair.a.send(10).expect("it may wait");
     pair.a.queue_turn();
@@ -109,7 +109,7 @@ fn turns_one_after_the_other_count_as_one_request_that_waits() {
 }
 
 #[test]
-fn in_its_turn_a_caller_posts_to_a_diverted_peer() {
+fn a_caller_posts_to_a_diverted_peer_in_its_turn() {
     let mut pair = Pair::connected();
     pair.a.port.divert_all(|_| false);
     assert_eq!(pair.a.post_all(), 0);
@@ -124,7 +124,7 @@ fn in_its_turn_a_caller_posts_to_a_diverted_peer() {
 }
 
 #[test]
-fn who_has_no_turn_begins_none() {
+fn a_caller_without_a_turn_cannot_begin_one() {
     let mut pair = Pair::connected();
     pair.a.port.divert_all(|_| false);
     pair.a.port.begin_turn(pair.a.peer);

@@ -5,7 +5,7 @@
 use super::{Outcome, Verdict};
 use ibex_bench::{Cost, Ratio, SMALL_BUFFER, Transport};
 
-/// Largest ratio by which noise may hide a change; if it may hide more, a bound is not called met.
+/// If noise may hide a change by a larger ratio than this, a bound is not called met.
 const UNNOTICED: f64 = 1.05;
 
 /// Number of events per second that a thread has to raise and deliver through a buffer.
@@ -80,19 +80,19 @@ fn sites(cost: &Cost) -> Verdict {
     verdict("nobody registered: instructions per site", "at most 2", "more than a build without events", judged)
 }
 
-/// Returns the number of sites of a message, which is its number of events with all listeners, and the instructions
-/// that these sites take together without listeners.
+/// Returns the number of a message's sites, which is its number of events if a tool listens to all, and the
+/// instructions that these sites take together if no tool listens.
 fn sites_of_message(cost: &Cost) -> Option<(f64, f64)> {
     let (without, with) = (cost.message(Transport::WithoutEvents)?, cost.message(Transport::Unregistered)?);
     let sites = cost.message(Transport::Callbacks)?.events;
     (sites > 0.0).then_some((sites, with.instructions_of_ibex - without.instructions_of_ibex))
 }
 
-/// Returns the instructions that the events of a message over the PML add to those of `to`, by a way of listening; and
-/// their number. PERUSE's are those of `MPI_T`.
+/// Returns the instructions that listening in this way adds to a message over the PML, compared with `to`; and the
+/// number of its events. PERUSE has as many as `MPI_T`.
 fn added(cost: &Cost, way: Transport, to: Transport) -> Option<(f64, f64)> {
     let (plain, watched) = (cost.message(to)?, cost.message(way)?);
-    // Includes those of the start and the end of the job, a few in thousands.
+    // Includes the events of the job's start and end, a few per thousand.
     let counting = [Transport::MpiT, Transport::Kept, Transport::Delivered].into_iter();
     let counted = counting.filter_map(|way| cost.message(way)).map(|message| message.events);
     let events = counted.fold(0.0, f64::max).round();
@@ -211,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_of_the_matching_costs_what_it_adds_and_all_together_are_a_part_of_the_message() {
+    fn matching_events_are_judged_each_and_all_together() {
         let messages = vec![
             message(Transport::Ibex, 600.0, 0.0, 0.0),
             message(Transport::Watched, 650.0, 0.0, 0.0),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What ibex has to reach, and whether a report does: [`speed`], or the cost of `--events` ([`events`]). Grade: setup.
-//! Called by [`super`]. Tests: in each file.
+//! The bars that ibex has to reach, and their verdicts for a report: [`speed`], or the cost of `--events` ([`events`]).
+//! Grade: setup. Called by [`super`]. Tests: in each file.
 
 mod events;
 mod speed;
@@ -14,7 +14,7 @@ struct Verdict {
     against: &'static str,
     /// The bound in words: `at most 1.15 x`.
     bound: String,
-    /// The value, or the reason why it is not judged, and its size (of several, the worst); `None` if not measured.
+    /// The value, or why it is not judged, and its message size (of several the worst); `None` if not measured.
     measured: Option<(String, String)>,
     outcome: Outcome,
 }
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_table_is_not_told_what_it_leaves_out() {
+    fn bars_that_a_first_table_leaves_out_are_not_printed() {
         let mut first = serde_json::to_value(report(&[])).expect("a report is JSON");
         first["brief"] = "only latency".into();
         assert_eq!(judged(Kind::SoftHca, &serde_json::from_value(first).expect("of a report")), "");

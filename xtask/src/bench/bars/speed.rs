@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The speeds that ibex has to reach, as ratios of two values measured in the same run. On adapters and soft-RoCE ibex
 //! is compared with the raw adapter. On emulated adapters it is compared with the other transports, because an
-//! operation of the adapter takes no longer than the software above it, and the adapter with the memory of the host. A
-//! value whose rounds differ widely is not judged. Grade: setup. Called by [`super`]. Tests: below.
+//! operation of the adapter takes no longer than the software above it; and the adapter with the host's memory. A value
+//! whose rounds differ widely is not judged. Grade: setup. Called by [`super`]. Tests: below.
 
 use super::{Outcome, Verdict};
 use ibex_bench::{Kind, Report, Row, Transport, size};
@@ -115,7 +115,7 @@ impl Bar {
         let worst = self.worst(report);
         let outcome = worst.map_or(Outcome::NotMeasured, |(ratio, _)| self.judge(ratio));
         let (outcome, measured) = match self.widest(report) {
-            // One size that misses is enough to miss; to meet the bar, all sizes have to be steady.
+            // The bar is missed if one size misses it; it is met only if all sizes are steady.
             Some((percent, bytes)) if outcome != Outcome::NotMet => {
                 (Outcome::NotJudged, Some((format!("spread {percent:.0} %"), bytes)))
             }
@@ -226,7 +226,7 @@ pub(super) mod tests {
     }
 
     #[test]
-    fn a_value_whose_rounds_lie_far_apart_meets_no_bar_but_does_not_hide_a_size_that_misses_it() {
+    fn an_unsteady_value_meets_no_bar_and_does_not_hide_a_size_that_misses_it() {
         let bar = |of_4_kib: f64| {
             let mut unsteady = row("latency", "ucx", 8, 2.0);
             unsteady["spread"] = 1.0.into();
