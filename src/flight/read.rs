@@ -43,7 +43,7 @@ pub struct Flight {
     pub made: u64,
     /// The whole entries among the last [`ENTRIES`], oldest first.
     pub entries: Vec<Entry>,
-    /// Number of the last [`ENTRIES`] that are not whole: the process died while it wrote them, or is writing them.
+    /// Number of the last `ENTRIES` that are not whole: the process died while it wrote them, or is writing them.
     pub torn: u64,
 }
 

@@ -102,8 +102,8 @@ impl ReceiveDescriptor {
     }
 }
 
-/// Registers a callback, which every BTL calls, for a tag that no layer of Open MPI uses. For a BTL that is being
-/// initialised: no BML is chosen yet that could register it (`ibex_bml_listen`).
+/// Registers a callback, which every BTL calls, for a tag that no layer of Open MPI uses. A BTL calls this when it is
+/// initialised, since no BML is chosen yet that could register the callback (`ibex_bml_listen`).
 ///
 /// # Safety
 /// [`received_by`] returned the function. One thread initialises MPI, and no message of this tag was sent.

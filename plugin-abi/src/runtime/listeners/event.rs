@@ -41,9 +41,9 @@ events! {
         XferContinue,
         Cancel,
         Free,
-        /// The protocol of a request's message ([`Listeners::tell_protocol`]). PERUSE has no such event.
+        /// The protocol of a request's message ([`super::Listeners::tell_protocol`]). PERUSE has no such event.
         Protocol,
-        /// Not an event of PERUSE. While [`NOBODY`] listens to it, the PML raises the engine's transfers and arrivals.
+        /// No PERUSE event. While [`super::NOBODY`] listens to it, the PML raises the engine's transfers and arrivals.
         Transfer,
     }
 }
