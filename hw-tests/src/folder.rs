@@ -4,6 +4,7 @@
 use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::Context;
 
@@ -25,17 +26,19 @@ impl Folder {
     /// # Errors
     /// It cannot be made.
     pub fn within(parent: &Path, name: &str) -> anyhow::Result<Self> {
-        // A killed process, or one in a container, may have had the same process number and left its folder.
-        for number in 0.. {
+        // No number is used twice, so whoever still has the path of a folder that is gone finds no other one there.
+        static NUMBER: AtomicU64 = AtomicU64::new(0);
+        loop {
+            let number = NUMBER.fetch_add(1, Ordering::Relaxed);
             let folder = parent.join(format!("{name}-{}-{number}", std::process::id()));
             match fs::create_dir(&folder) {
+                // A killed process, or one in a container, may have had the same process number and left its folder.
                 Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
                 made => {
                     return made.map(|()| Self(folder.clone())).with_context(|| format!("make {}", folder.display()));
                 }
             }
         }
-        unreachable!("there are more numbers than folders")
     }
 
     /// Returns its path.
@@ -70,6 +73,7 @@ mod tests {
         let (path, other) = (one.path().to_owned(), other.path().to_owned());
         drop(one);
         assert!(!path.exists() && !other.join("content").exists());
+        assert_ne!(Folder::new("hw-tests-folder").unwrap().path(), path, "the name of one that is gone");
         assert!(Folder::within(&path, "x").unwrap_err().to_string().contains("make "));
     }
 }
