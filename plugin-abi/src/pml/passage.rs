@@ -73,10 +73,11 @@ pub(crate) unsafe fn tell_at_once(listeners: &Listeners, id: u64, spec: &Spec) {
 /// Returns the passage of a send whose message is sent whole.
 pub(crate) fn sent(pml: &Pml, state: &mut State, send: Handle) -> Passage {
     let send = state.requests.get(send);
-    let (header, extent, link) = (header_of(send), send.core.extent, send.core.link);
+    let (header, link) = (header_of(send), send.core.link);
+    let (length, has_gaps) = (send.core.data.length(), !send.core.data.is_contiguous());
     let link = rails::route(pml, state, link);
     let inline = inline_of(pml.rails().get(link.rail()));
-    by(pml, link, at_once((header, extent.length), extent.start.is_null(), inline), 1)
+    by(pml, link, at_once((header, length), has_gaps, inline), 1)
 }
 
 /// Returns the length of the header of a message that is sent whole.
@@ -176,8 +177,9 @@ pub(crate) fn came(
     if from.as_local().is_some() {
         return Some(SHARED_MEMORY);
     }
-    let extent = state.requests.core(receive).extent;
-    Some(by(pml, from, not_read(memory, extent.length, extent.start.is_null())?, 1))
+    let data = &state.requests.core(receive).data;
+    let (room, has_gaps) = (data.length(), !data.is_contiguous());
+    Some(by(pml, from, not_read(memory, room, has_gaps)?, 1))
 }
 
 /// [`unreadable`] for a receive of `room` bytes; `None` if the receiver may read the message.

@@ -54,7 +54,7 @@ pub(crate) fn received(state: &mut State, receiver: TransferId, bytes: &[u8]) {
         watch::begins(state, request, moved);
     }
     let r = state.requests.get(request);
-    if !r.core.put_at(offset, &bytes[..length as usize]) {
+    if !r.core.data.put_at(offset, &bytes[..length as usize]) {
         note_not_put(r);
     }
     if is_complete {
@@ -70,7 +70,8 @@ pub(crate) fn received(state: &mut State, receiver: TransferId, bytes: &[u8]) {
 /// Finishes a request whose copies have all been sent or received.
 fn end(state: &mut State, request: Handle) {
     let core = state.requests.core(request);
-    (core.transfer, core.convertor) = (Transfer::None, None);
+    core.transfer = Transfer::None;
+    core.data.end();
     finish(state, request);
 }
 
@@ -83,7 +84,7 @@ pub(crate) fn wanted(
 ) {
     let Some(request) = state.transfers.get(sender) else { return };
     let core = state.requests.core(request);
-    let length = core.extent.length as u64;
+    let length = core.data.length() as u64;
     if !matches!(core.transfer, Transfer::Announced { .. }) || !(1..=length).contains(&asked) {
         transmit::failed_for(state, &messages::asked_for(asked, length));
         return;
@@ -153,7 +154,7 @@ fn send(pml: &Pml, state: &mut State, request: Handle) {
         let (before, data) = bytes.split_at_mut(header.len());
         before.copy_from_slice(header);
         let core = state.requests.core(request);
-        let (length, all) = (core.take_at(offset, data), core.extent.length);
+        let (length, all) = (core.data.take_at(offset, data), core.data.length());
         if length == 0 {
             // SAFETY: P3, R2: just taken from these buffers, and not sent.
             unsafe { state.buffers[link.rail()].give_back(buffer) };
@@ -187,7 +188,7 @@ fn send_unregistered(pml: &Pml, state: &mut State, request: Handle, (link, rail)
     let header = header.as_slice();
     let mut bytes = vec![0; rail.copy_size];
     bytes[..header.len()].copy_from_slice(header);
-    let (length, all) = (core.take_at(offset, &mut bytes[header.len()..]), core.extent.length);
+    let (length, all) = (core.data.take_at(offset, &mut bytes[header.len()..]), core.data.length());
     if length == 0 {
         transmit::cannot_pack(state, all);
     } else if moving::queue(pml, link, (bytes.into(), (header.len() + length) as u32), token::sent(request)) {
@@ -213,11 +214,11 @@ fn send_locally(pml: &Pml, state: &mut State, request: Handle, to: u32) {
     while let Some((offset, receiver)) = next(state, request) {
         let header = Header::Fragment { receive: receiver.0, offset };
         let core = state.requests.core(request);
-        let Extent { start, length: all } = core.extent;
+        let Extent { start, length: all } = core.data.extent();
         let mut length = (all - offset as usize).min(shared.room());
         let payload = if start.is_null() {
             let mut bytes = vec![0; length];
-            length = core.take_at(offset, &mut bytes);
+            length = core.data.take_at(offset, &mut bytes);
             bytes.truncate(length);
             Payload::Packed(bytes)
         } else {
@@ -283,7 +284,8 @@ mod tests {
     fn request(role: Role, start: *mut u8, transfer: Transfer) -> Box<Request> {
         let mut request = Box::new(Request::unused());
         (request.core.role, request.shell.owner, request.core.transfer) = (role, Owner::Call, transfer);
-        request.core.extent = Extent { start, length: LENGTH };
+        // SAFETY: P2: the bytes live as long as the request.
+        unsafe { request.core.data.set_extent(Extent { start, length: LENGTH }) };
         request
     }
 

@@ -17,7 +17,7 @@ use super::flight::Step;
 use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
 use super::passage::{self, Reason};
-use super::request::{Core, Mode, Role, Transfer};
+use super::request::{Mode, Role, Transfer};
 use super::transfers::Bytes;
 use super::transmit::{self, Transmitted};
 use super::{finish, flight, flow, oneself, rails, routing, watch};
@@ -49,7 +49,7 @@ pub(crate) fn go(pml: &Pml, state: &mut State, request: Handle, way: Way) -> boo
     // SAFETY: P1: not finished, so its communicator lives; it is still the PML's (`begin`, `flow::go_on`).
     let communicator = unsafe { Communicator::of(r.comm()) };
     let of = Match { context: communicator.context, rank: communicator.rank, tag: r.core.tag };
-    let (link, length) = (r.core.link, r.core.extent.length);
+    let (link, length) = (r.core.link, r.core.data.length());
     let is_synchronous = r.core.role == Role::Send(Mode::Synchronous);
     let Some(eager_limit) = transmit::eager_limit(pml, link) else { return true };
     let is_long = length > eager_limit;
@@ -103,7 +103,8 @@ fn has_room(pml: &Pml, state: &State, link: Link) -> bool {
 fn announce(pml: &Pml, state: &mut State, request: Handle, (of, is_long, counted): (Match, bool, bool)) {
     let sender = state.transfers.begin(request);
     flight::note(state, request, &Step::Announced(sender));
-    let &mut Core { link, extent, .. } = state.requests.core(request);
+    let core = state.requests.core(request);
+    let (link, extent) = (core.link, core.data.extent());
     let rail = pml.rails().get(link.rail());
     let Extent { start, length } = extent;
     let access = sys::MCA_RCACHE_ACCESS_REMOTE_READ;

@@ -71,7 +71,8 @@ pub(crate) fn begin(
         let rail = pml.rails().get(link.rail())?;
         let access = sys::MCA_RCACHE_ACCESS_LOCAL_WRITE;
         // SAFETY: P2, M3: the memory is mapped until the receive is finished, and `take` ends the registration before.
-        let registered = unsafe { rail.port().memory().register(core.extent.start.cast(), wanted as usize, access) }?;
+        let registered =
+            unsafe { rail.port().memory().register(core.data.extent().start.cast(), wanted as usize, access) }?;
         Some((Lane { link, key, registered }, rail.port().attributes().mbps, piece.min(rail.read_limit)))
     });
     let Some(reading) = Reading::new(wanted, lanes) else { return false };
@@ -99,7 +100,7 @@ fn read_by(pml: &Pml, receive: &Core) -> Option<Passage> {
 /// Posts as many reads of a message as may be in flight, on every lane.
 fn post(pml: &Pml, state: &mut State, request: Handle) {
     let core = state.requests.core(request);
-    let (start, Transfer::Reading(reads)) = (core.extent.start, &mut core.transfer) else { return };
+    let (start, Transfer::Reading(reads)) = (core.data.extent().start, &mut core.transfer) else { return };
     let (lanes, mut at) = (reads.state.paths().len(), 0);
     while at < lanes {
         // SAFETY: P2: a receive that is being read to `start`.
@@ -210,7 +211,7 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId, length:
     let counted = flow::counted(state, request);
     let core = state.requests.core(request);
     let (link, transfer) = (core.link, std::mem::replace(&mut core.transfer, Transfer::None));
-    let moved = Bytes::Of { offset: 0, length: length.min(core.extent.length as u64) }.completed();
+    let moved = Bytes::Of { offset: 0, length: length.min(core.data.length() as u64) }.completed();
     // The adapter does not report a peer's reads, so both events are raised now. Those of a whole message were raised
     // when it was posted.
     watch::begins(state, request, Bytes::None.completed());
@@ -247,7 +248,7 @@ impl WatchedReads {
         }
         // SAFETY: P1: the receive is not finished, so its communicator lives; it is matched, so it has a source; P3.
         let peer = unsafe { transfers::process(request.comm(), request.base().req_status.MPI_SOURCE) };
-        let local = request.core.extent.start.expose_provenance() as u64;
+        let local = request.core.data.extent().start.expose_provenance() as u64;
         Some(Box::new(WatchedReads { first: numbers(wanted), request: request.id, local, remote, peer }))
     }
 

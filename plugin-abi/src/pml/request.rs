@@ -14,7 +14,7 @@ use engine::messenger::rendezvous::copies::{Gathering, Sending};
 use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::sys;
 
-use super::datatype::{Convertor, Data, Extent};
+use super::datatype::UserData;
 use super::handle::Handle;
 use super::libmpi;
 use super::rails::OfRail;
@@ -106,14 +106,12 @@ pub(crate) struct Core {
     /// Rank of the peer, or `MPI_ANY_SOURCE`.
     pub(crate) peer: i32,
     pub(crate) tag: i32,
-    pub(crate) extent: Extent,
-    pub(crate) data: Data,
+    pub(crate) data: UserData,
     /// Name by which a posted receive is cancelled.
     pub(crate) posted: u64,
     /// Link to the peer, of sends and transfers.
     pub(crate) link: Link,
     pub(crate) transfer: Transfer,
-    pub(crate) convertor: Option<Convertor>,
 }
 
 /// Events of a transfer that were raised.
@@ -189,6 +187,17 @@ impl Requests {
         &mut self.get(request).core
     }
 
+    /// Returns two of them.
+    ///
+    /// # Panics
+    /// If they are one.
+    #[allow(clippy::unused_self, reason = "the borrow permits it")]
+    pub(crate) fn cores(&mut self, of: [Handle; 2]) -> [&mut Core; 2] {
+        assert_ne!(of[0], of[1], "two requests");
+        // SAFETY: P1, P3: as in `get`; these are two.
+        of.map(|request| unsafe { &mut (*request.pointer().as_ptr()).core })
+    }
+
     #[cold]
     fn grow(&mut self) -> NonNull<Request> {
         let RequestFunctions { start, free, cancel } = self.functions;
@@ -219,12 +228,10 @@ impl Request {
             told: Told::Nothing,
             peer: 0,
             tag: 0,
-            extent: Extent { start: null_mut(), length: 0 },
-            data: Data { buffer: null_mut(), count: 0, datatype: null_mut() },
+            data: UserData::NONE,
             posted: 0,
             link: Link::UNKNOWN,
             transfer: Transfer::None,
-            convertor: None,
         };
         Request { base, shell, core, id: 0, spec: Spec::EMPTY, message: (0, 0) }
     }
@@ -269,10 +276,11 @@ const _: () = assert!(offset_of!(Request, base) == 0, "Open MPI's part stands fi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pml::datatype::Extent;
 
     #[test]
     fn a_short_receive_uses_one_line_behind_open_mpis_part() {
-        let (line, end) = (size_of::<sys::ompi_request_t>(), offset_of!(Request, core.extent) + size_of::<Extent>());
+        let (line, end) = (size_of::<sys::ompi_request_t>(), offset_of!(Request, core.data) + size_of::<Extent>());
         assert!(offset_of!(Request, shell.next) == line && end <= line + 64, "{line} to {end}");
         let role = offset_of!(Request, core.role);
         assert_eq!(role, offset_of!(Request, shell.owner) + 1);

@@ -13,7 +13,7 @@ use engine::messenger::link::Link;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
-use super::datatype::{self, Data, Extent};
+use super::datatype::{self, Description, Extent};
 use super::handle::Handle;
 use super::instance::{Pml, State, pml, unwatched};
 use super::progress::{leave, leave_call, poll, until};
@@ -29,7 +29,7 @@ use crate::runtime::watch::number;
 /// A message to send, as MPI describes it.
 #[derive(Clone, Copy)]
 pub(crate) struct Outgoing {
-    pub(crate) data: Data,
+    pub(crate) data: Description,
     pub(crate) to: i32,
     pub(crate) tag: i32,
     pub(crate) comm: *mut sys::ompi_communicator_t,
@@ -56,7 +56,7 @@ pub(crate) unsafe extern "C" fn pml_send(
     comm: *mut sys::ompi_communicator_t,
 ) -> c_int {
     fence("pml_send", sys::OPAL_ERROR, || {
-        let outgoing = Outgoing { data: Data { buffer: buffer.cast_mut(), count, datatype }, to, tag, comm };
+        let outgoing = Outgoing { data: Description { buffer: buffer.cast_mut(), count, datatype }, to, tag, comm };
         // SAFETY: P4: MPI's arguments.
         unsafe {
             if mode >= sys::MCA_PML_BASE_SEND_READY {
@@ -81,7 +81,7 @@ pub(crate) unsafe extern "C" fn pml_isend(
     request: *mut *mut sys::ompi_request_t,
 ) -> c_int {
     fence("pml_isend", sys::OPAL_ERROR, || {
-        let outgoing = Outgoing { data: Data { buffer: buffer.cast_mut(), count, datatype }, to, tag, comm };
+        let outgoing = Outgoing { data: Description { buffer: buffer.cast_mut(), count, datatype }, to, tag, comm };
         // SAFETY: P4: MPI's arguments, and `request` is its out parameter.
         unsafe {
             if mode >= sys::MCA_PML_BASE_SEND_READY {
@@ -256,7 +256,7 @@ unsafe fn wait<'pml>(pml: &'pml Pml, mut state: Entered<'pml, State>, request: H
     watch::request(&mut state, request, Event::Notify);
     let r = state.requests.get(request);
     watch::forget(r);
-    r.core.convertor = None;
+    r.core.data.end();
     // SAFETY: P1: finished, and it belongs to this call, which does not use it any more.
     unsafe { state.requests.give_back(request) };
     leave_call(pml, state);
@@ -375,7 +375,7 @@ pub(crate) unsafe fn send_copy(pml: &Pml, state: &mut State, outgoing: &Outgoing
     let r = state.requests.get(request);
     r.shell.attached = copy.attached;
     // SAFETY: P2: the copy is freed when the request is finished.
-    unsafe { r.core.set_extent(copy.extent) };
+    unsafe { r.core.data.set_extent(copy.extent) };
     watch::set_id(state, request, id);
     begin(pml, state, request, copy.link);
 }
@@ -392,7 +392,7 @@ pub(crate) unsafe fn fill(request: Handle, outgoing: &Outgoing, mode: Mode, owne
     r.core.peer = outgoing.to;
     r.core.tag = outgoing.tag;
     // SAFETY: P2: MPI's data.
-    unsafe { r.core.set_data(outgoing.data) };
+    unsafe { r.core.data.describe(outgoing.data) };
     r.shell.attached = null_mut();
     r.base().req_mpi_object.comm = outgoing.comm;
     r.set_finished(false);
@@ -401,7 +401,7 @@ pub(crate) unsafe fn fill(request: Handle, outgoing: &Outgoing, mode: Mode, owne
         unsafe { hold(r) };
     }
     // SAFETY: P4: MPI's datatype lives; P2: MPI's data.
-    unsafe { r.core.set_extent(outgoing.data.extent()) };
+    unsafe { r.core.data.set_extent(outgoing.data.extent()) };
 }
 
 /// Makes a request one that MPI may hold: active, with references to its communicator and datatype.
@@ -410,13 +410,13 @@ pub(crate) unsafe fn fill(request: Handle, outgoing: &Outgoing, mode: Mode, owne
 /// P1: a request that is filled in; its communicator and datatype live.
 pub(crate) unsafe fn hold(request: &mut Request) {
     request.shell.has_references = true;
-    let (comm, datatype) = (request.comm(), request.core.data.datatype);
+    let (comm, datatype) = (request.comm(), request.core.data.description().datatype);
     // SAFETY: communicator and datatype live, as this function requires.
     unsafe { libmpi::ibex_request_hold(request.base(), comm, datatype) };
 }
 
 /// Packs a message into the attached memory. Returns the copy, and the address to be freed.
-pub(crate) unsafe fn attach(data: &Data, extent: Extent) -> Result<(Extent, *mut u8), c_int> {
+pub(crate) unsafe fn attach(data: &Description, extent: Extent) -> Result<(Extent, *mut u8), c_int> {
     // SAFETY: Open MPI's allocator, asked for at least one byte.
     let place = unsafe { libmpi::mca_pml_base_bsend_request_alloc_buf(extent.length.max(1)) }.cast::<u8>();
     if place.is_null() {

@@ -21,7 +21,7 @@ use engine::messenger::matching::{Envelope, Message, MessageHandle, Pattern};
 use ibex_ffi::openmpi::{release, sys};
 
 use super::communicator::{Communicator, Queues};
-use super::datatype::Data;
+use super::datatype::Description;
 use super::handle::Handle;
 use super::instance::State;
 use super::request::{Owner, Request, Role, Told};
@@ -100,9 +100,9 @@ pub(crate) fn introduce(request: &mut Request, id: u64, spec: Spec) {
 #[inline(never)]
 fn introduce_itself(request: &mut Request, id: u64) {
     let operation = if request.core.role == Role::Receive { RECEIVE } else { SEND };
-    let (envelope, length) = ((request.core.peer, request.core.tag), request.core.extent.length);
+    let (envelope, length) = ((request.core.peer, request.core.tag), request.core.data.length());
     // SAFETY: P1: the request is not finished, so its communicator lives.
-    let spec = unsafe { spec(request.comm(), &request.core.data, envelope, (operation, length)) };
+    let spec = unsafe { spec(request.comm(), request.core.data.description(), envelope, (operation, length)) };
     (request.id, request.spec) = (id, spec);
 }
 
@@ -110,7 +110,7 @@ fn introduce_itself(request: &mut Request, id: u64) {
 #[inline(always)]
 pub(crate) unsafe fn spec(
     comm: *mut sys::ompi_communicator_t,
-    data: &Data,
+    data: &Description,
     (peer, tag): (i32, i32),
     (operation, length): (c_int, usize),
 ) -> Spec {
@@ -263,7 +263,7 @@ fn goes_as(
         let request = state.requests.get(of);
         let bytes = match request.core.role {
             Role::Receive => request.base().req_status._ucount,
-            Role::Send(_) => request.core.extent.length,
+            Role::Send(_) => request.core.data.length(),
         };
         tell_passage(listeners, request, bytes, passage);
     }
