@@ -17,6 +17,7 @@ pub mod foreign;
 pub mod header;
 pub mod link;
 pub mod matching;
+pub mod passage;
 pub mod rails;
 pub mod rendezvous;
 pub mod transfer_id;

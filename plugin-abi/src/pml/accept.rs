@@ -12,6 +12,7 @@ use engine::messenger::arrived::{Arrived, Body};
 use engine::messenger::header::{Header, Memory, PortKey};
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
+use engine::messenger::passage::{Protocol, Reason};
 use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::sys;
 
@@ -19,7 +20,6 @@ use super::finish::{Outcome, finish, note, note_not_put};
 use super::flight::Step;
 use super::handle::Handle;
 use super::instance::{Pml, State, pml};
-use super::passage::{Protocol, Reason};
 use super::request::{Request, Transfer};
 use super::transfers::Bytes;
 use super::{flight, flow, oneself, passage, pieces, reading, routing, watch};
@@ -128,7 +128,7 @@ pub(crate) fn announced(
             watch::goes(state, request, |state, _| Some(passage::by_home(pml, state, from, how)));
         }
     }
-    pieces::ask(pml, state, request, (from, sender), (wanted, passage::code(why)));
+    pieces::ask(pml, state, request, (from, sender), (wanted, why.code()));
 }
 
 /// Delivers an unexpected message to a receive.

@@ -9,6 +9,7 @@ use engine::messenger::arrived::{Arrived, Body, SHORT};
 use engine::messenger::header::{MAX_SIZE, Memory};
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
+use engine::messenger::passage::Passage;
 use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::sys;
 
@@ -18,7 +19,7 @@ use super::handle::Handle;
 use super::instance::{Pml, State};
 use super::request::{Core, Mode, Role, Transfer};
 use super::transfers::Bytes;
-use super::{incoming, passage, transmit, watch};
+use super::{incoming, transmit, watch};
 use crate::runtime::variables::now;
 
 pub(crate) fn send(pml: &Pml, state: &mut State, request: Handle) {
@@ -27,8 +28,8 @@ pub(crate) fn send(pml: &Pml, state: &mut State, request: Handle) {
     // SAFETY: P1: not finished, so its communicator lives; P4: a call of MPI has it, so it is still the PML's.
     let communicator = unsafe { Communicator::of(r.comm()) };
     let (envelope, length) = (Envelope::new(communicator.rank, r.core.tag), r.core.data.length());
-    watch::begins_by(state, request, Bytes::All.posted(), |_, _| Some(passage::ONESELF));
-    let told = (|_: &mut State, _| Some(passage::ONESELF), |_: &mut State| {});
+    watch::begins_by(state, request, Bytes::All.posted(), |_, _| Some(Passage::ONESELF));
+    let told = (|_: &mut State, _| Some(Passage::ONESELF), |_: &mut State| {});
     let id = match watch::take_posted(state, communicator, envelope, (length, length), told) {
         Ok(receive) => return meet(state, request, receive, envelope),
         Err(id) => id,

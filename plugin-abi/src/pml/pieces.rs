@@ -29,7 +29,7 @@ use crate::runtime::messages;
 const MOST: u32 = 4;
 
 /// Asks the sender of an announced message for copies of its first `wanted` bytes (at least 1). `why`: the reason
-/// ([`super::passage::code`]), if the receiver could have read the message.
+/// (`Reason::code`), if the receiver could have read the message.
 pub(crate) fn ask(
     pml: &Pml,
     state: &mut State,

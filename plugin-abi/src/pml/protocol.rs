@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use engine::messenger::flow_control::Way;
 use engine::messenger::header::{Header, Match, Memory};
 use engine::messenger::link::Link;
+use engine::messenger::passage::Reason;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
@@ -16,11 +17,10 @@ use super::datatype::Extent;
 use super::flight::Step;
 use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
-use super::passage::{self, Reason};
 use super::request::{Mode, Role, Transfer};
 use super::transfers::Bytes;
 use super::transmit::{self, Transmitted};
-use super::{finish, flight, flow, oneself, rails, routing, watch};
+use super::{finish, flight, flow, oneself, passage, rails, routing, watch};
 
 /// Begins a send, which is filled in, by `link`.
 pub(crate) fn begin(pml: &Pml, state: &mut State, request: Handle, link: Link) {
@@ -122,7 +122,7 @@ fn announce(pml: &Pml, state: &mut State, request: Handle, (of, is_long, counted
         Some(registered) => Memory { key: registered.rkey(), address, length: length as u64 },
         // By shared memory the receiver reads without a key. The address is 0 for data with gaps.
         None if rail.is_none() && is_long => Memory { key: 0, address, length: length as u64 },
-        None => Memory { key: passage::code(why), address: 0, length: length as u64 },
+        None => Memory { key: why.code(), address: 0, length: length as u64 },
     };
     let others = match registered {
         // SAFETY: P2, M3: the memory may be read until the send is finished, and its registrations end before.

@@ -10,6 +10,7 @@
 use engine::events::{self, EventGroup, GetComplete, GetStarted, Payload};
 use engine::messenger::header::{Header, Memory, PortKey};
 use engine::messenger::link::Link;
+use engine::messenger::passage::{Passage, Protocol, Reason};
 use engine::messenger::rendezvous::read::{Part, Reading};
 use engine::messenger::transfer_id::TransferId;
 use engine::transport::Failed;
@@ -20,10 +21,9 @@ use super::finish::finish;
 use super::flight::Step;
 use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
-use super::passage::{self, Passage, Protocol, Reason};
 use super::request::{Core, Request, Transfer};
 use super::transfers::{Bytes, Moved};
-use super::{flight, flow, moving, pieces, rails, routing, transfers, transmit, watch};
+use super::{flight, flow, moving, passage, pieces, rails, routing, transfers, transmit, watch};
 use crate::runtime::memory::Registered;
 use crate::runtime::watch::{SAFETY, numbers};
 
@@ -147,7 +147,7 @@ fn ask_for_copies(pml: &Pml, state: &mut State, request: Handle) {
         let (from, why) = (reads.from, Reason::Adapter);
         let how = (Protocol::Pieces, why);
         watch::goes(state, request, |state, _| Some(passage::by_home(pml, state, from, how)));
-        pieces::ask(pml, state, request, (from, reads.sender), (reads.state.length(), passage::code(why)));
+        pieces::ask(pml, state, request, (from, reads.sender), (reads.state.length(), why.code()));
     }
 }
 

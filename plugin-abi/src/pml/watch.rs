@@ -18,6 +18,7 @@ use std::ptr::null_mut;
 
 use engine::messenger::arrived::Arrived;
 use engine::messenger::matching::{Envelope, Message, MessageHandle, Pattern};
+use engine::messenger::passage::Passage;
 use ibex_ffi::openmpi::{release, sys};
 
 use super::communicator::{Communicator, Queues};
@@ -26,7 +27,7 @@ use super::handle::Handle;
 use super::instance::State;
 use super::request::{Owner, Request, Role, Told};
 use super::transfers::{self, Bytes, Moved};
-use crate::runtime::listeners::{Event, Listeners, Passage, ProtocolSpec, Spec};
+use crate::runtime::listeners::{Event, Listeners, ProtocolSpec, Spec};
 use crate::runtime::watch::{number, numbers};
 
 /// `PERUSE_SEND`, `PERUSE_RECV`
