@@ -6,7 +6,7 @@
 //! `pt2pt_datatypes.c` in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::{NonNull, null_mut};
+use std::ptr::null_mut;
 
 use ibex_ffi::openmpi::sys;
 
@@ -153,6 +153,14 @@ impl UserData {
         self.description = description;
     }
 
+    /// # Safety
+    /// P2: until the request is finished this data may be read (send) or written (receive); P4: its datatype lives.
+    #[inline(always)]
+    pub(crate) unsafe fn set(&mut self, description: Description) {
+        // SAFETY: P4, as this function requires.
+        (self.extent, self.description) = (unsafe { description.extent() }, description);
+    }
+
     #[inline(always)]
     pub(crate) fn extent(&self) -> Extent {
         self.extent
@@ -205,35 +213,42 @@ impl UserData {
     /// Copies all the data of a send to `to`, which is as long. Returns false if it cannot be packed.
     #[inline]
     pub(crate) fn take_all(&self, to: &mut [u8]) -> bool {
-        // SAFETY: P2: the data of a send; `to` is as long.
-        to.len() == self.extent.length && unsafe { take(&self.description, self.extent, to.as_mut_ptr()) }
+        if to.len() != self.extent.length {
+            return false;
+        }
+        if !self.is_contiguous() {
+            return self.take_with_gaps(to);
+        }
+        // SAFETY: P2: the data of a send; `to` is as long, and is not the user's memory.
+        unsafe { to.as_mut_ptr().copy_from_nonoverlapping(self.extent.start, to.len()) };
+        true
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn take_with_gaps(&self, to: &mut [u8]) -> bool {
+        // SAFETY: P2: the data of a send; the convertor packs; `to` is writable.
+        unsafe {
+            Convertor::packing(&self.description)
+                .is_some_and(|mut from| from.pack(to.as_mut_ptr(), to.len()) == to.len())
+        }
     }
 
     /// Copies this send to a receive, as far as that has room. Returns false if it cannot copy all of that.
-    pub(crate) fn copy_to(&self, to: &UserData) -> bool {
+    pub(crate) fn copy_to(&mut self, to: &mut UserData) -> bool {
         let length = self.extent.length.min(to.extent.length);
         if self.is_contiguous() {
             // SAFETY: P2: both have so many bytes.
             return unsafe { to.put_raw(self.extent.start, length) };
         }
-        // SAFETY: P2: the data of a send.
-        let Some(mut packing) = (unsafe { Convertor::packing(&self.description) }) else { return false };
-        if to.is_contiguous() {
-            // SAFETY: P2: the receive has room for `length` bytes; the convertor packs.
-            return unsafe { packing.pack(to.extent.start, length) } == length;
-        }
-        // SAFETY: P2: the data of a receive.
-        let Some(mut unpacking) = (unsafe { Convertor::unpacking(&to.description) }) else { return false };
-        let mut piece = vec![0; length.min(PIECE)];
-        let mut left = length;
-        while left > 0 {
-            // SAFETY: the convertor packs; `piece` has at least `left.min(PIECE)` bytes.
-            let packed = unsafe { packing.pack(piece.as_mut_ptr(), left.min(PIECE)) };
-            // SAFETY: the convertor unpacks; `piece` has `packed` bytes, which are the next of the message.
-            if packed == 0 || !unsafe { unpacking.unpack(piece.as_ptr(), packed) } {
+        let (mut piece, mut offset) = (vec![0; length.min(PIECE)], 0);
+        while offset < length {
+            let most = piece.len().min(length - offset);
+            let packed = self.take_at(offset as u64, &mut piece[..most]);
+            if packed == 0 || !to.put_at(offset as u64, &piece[..packed]) {
                 return false;
             }
-            left -= packed;
+            offset += packed;
         }
         true
     }
@@ -305,30 +320,6 @@ pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, length: usize) {
         // SAFETY: both have `length` bytes, as this function requires.
         unsafe { to.copy_from(from, length) };
     }
-}
-
-/// Copies all the data of a message to a buffer. Returns false if it cannot be packed.
-///
-/// # Safety
-/// P2: `data` may be read, and `extent` describes it; `to` may be written for that length, and is apart from `data`.
-#[inline]
-pub(crate) unsafe fn take(data: &Description, extent: Extent, to: *mut u8) -> bool {
-    match NonNull::new(extent.start) {
-        Some(start) => {
-            // SAFETY: P2: the data may be read; `to` has room for it, apart from it.
-            unsafe { to.copy_from_nonoverlapping(start.as_ptr(), extent.length) };
-            true
-        }
-        // SAFETY: P2: the data may be read; `to` has room for it.
-        None => unsafe { take_with_gaps(data, extent.length, to) },
-    }
-}
-
-#[cold]
-#[inline(never)]
-unsafe fn take_with_gaps(data: &Description, length: usize, to: *mut u8) -> bool {
-    // SAFETY: P2: the data may be read; the convertor packs; `to` has room for `length` bytes.
-    unsafe { Convertor::packing(data).is_some_and(|mut convertor| convertor.pack(to, length) == length) }
 }
 
 #[cfg(test)]

@@ -72,7 +72,9 @@ fn meet(state: &mut State, send: Handle, receive: Handle, envelope: Envelope) {
     note(r, &Outcome { source: envelope.source(), tag: envelope.tag(), length, error });
     watch::begins(state, receive, Bytes::All.posted());
     let [from, to] = state.requests.cores([send, receive]);
-    if !from.data.copy_to(&to.data) {
+    let is_put = from.data.copy_to(&mut to.data);
+    to.data.end();
+    if !is_put {
         note_not_put(state.requests.get(receive));
     }
     watch::ends(state, send, Bytes::None.posted());

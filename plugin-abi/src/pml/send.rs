@@ -13,7 +13,7 @@ use engine::messenger::link::Link;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
-use super::datatype::{self, Description, Extent};
+use super::datatype::{Description, Extent, UserData};
 use super::handle::Handle;
 use super::instance::{Pml, State, pml, unwatched};
 use super::progress::{leave, leave_call, poll, until};
@@ -347,7 +347,6 @@ unsafe fn buffered<'pml>(pml: &'pml Pml, outgoing: &Outgoing, owner: Owner) -> R
 #[derive(Clone, Copy)]
 pub(crate) struct BufferedCopy {
     extent: Extent,
-    attached: *mut u8,
     link: Option<Link>,
 }
 
@@ -357,14 +356,13 @@ pub(crate) unsafe fn copy_and_enter<'pml>(
     outgoing: &Outgoing,
 ) -> Result<(Entered<'pml, State>, BufferedCopy), c_int> {
     // SAFETY: P4, as this function requires.
-    let ((extent, attached), link) =
-        unsafe { (attach(&outgoing.data, outgoing.data.extent())?, rails::link(pml, outgoing.comm, outgoing.to)) };
+    let (extent, link) = unsafe { (attach(outgoing.data)?, rails::link(pml, outgoing.comm, outgoing.to)) };
     let Some(state) = pml.enter() else {
         // SAFETY: `attach` has just returned this memory.
-        unsafe { libmpi::mca_pml_base_bsend_request_free(attached.cast()) };
+        unsafe { libmpi::mca_pml_base_bsend_request_free(extent.start.cast()) };
         return Err(sys::OPAL_ERR_OUT_OF_RESOURCE);
     };
-    Ok((state, BufferedCopy { extent, attached, link }))
+    Ok((state, BufferedCopy { extent, link }))
 }
 
 /// Sends a copy. Tools know it by `id`.
@@ -373,7 +371,7 @@ pub(crate) unsafe fn send_copy(pml: &Pml, state: &mut State, outgoing: &Outgoing
     // SAFETY: P1: just taken; P4, as this function requires.
     unsafe { fill(request, outgoing, Mode::Standard, Owner::Nobody) };
     let r = state.requests.get(request);
-    r.shell.attached = copy.attached;
+    r.shell.attached = copy.extent.start;
     // SAFETY: P2: the copy is freed when the request is finished.
     unsafe { r.core.data.set_extent(copy.extent) };
     watch::set_id(state, request, id);
@@ -391,8 +389,8 @@ pub(crate) unsafe fn fill(request: Handle, outgoing: &Outgoing, mode: Mode, owne
     r.shell.owner = owner;
     r.core.peer = outgoing.to;
     r.core.tag = outgoing.tag;
-    // SAFETY: P2: MPI's data.
-    unsafe { r.core.data.describe(outgoing.data) };
+    // SAFETY: P2: MPI's data; P4: MPI's datatype lives.
+    unsafe { r.core.data.set(outgoing.data) };
     r.shell.attached = null_mut();
     r.base().req_mpi_object.comm = outgoing.comm;
     r.set_finished(false);
@@ -400,8 +398,6 @@ pub(crate) unsafe fn fill(request: Handle, outgoing: &Outgoing, mode: Mode, owne
         // SAFETY: P4: MPI's communicator and datatype live.
         unsafe { hold(r) };
     }
-    // SAFETY: P4: MPI's datatype lives; P2: MPI's data.
-    unsafe { r.core.data.set_extent(outgoing.data.extent()) };
 }
 
 /// Makes a request one that MPI may hold: active, with references to its communicator and datatype.
@@ -415,19 +411,23 @@ pub(crate) unsafe fn hold(request: &mut Request) {
     unsafe { libmpi::ibex_request_hold(request.base(), comm, datatype) };
 }
 
-/// Packs a message into the attached memory. Returns the copy, and the address to be freed.
-pub(crate) unsafe fn attach(data: &Description, extent: Extent) -> Result<(Extent, *mut u8), c_int> {
+/// Packs a message into attached memory, and returns the copy.
+unsafe fn attach(description: Description) -> Result<Extent, c_int> {
+    let mut data = UserData::NONE;
+    // SAFETY: P2, P4, as this function requires.
+    unsafe { data.set(description) };
+    let length = data.length();
     // SAFETY: Open MPI's allocator, asked for at least one byte.
-    let place = unsafe { libmpi::mca_pml_base_bsend_request_alloc_buf(extent.length.max(1)) }.cast::<u8>();
-    if place.is_null() {
+    let start = unsafe { libmpi::mca_pml_base_bsend_request_alloc_buf(length.max(1)) }.cast::<u8>();
+    if start.is_null() {
         return Err(sys::OMPI_ERR_BUFFER);
     }
-    // SAFETY: P2: the data may be read; `place` is as long as the message, and apart from it.
-    if unsafe { datatype::take(data, extent, place) } {
-        return Ok((Extent { start: place, length: extent.length }, place));
+    // SAFETY: Open MPI has just returned so many bytes.
+    if data.take_all(unsafe { std::slice::from_raw_parts_mut(start, length) }) {
+        return Ok(Extent { start, length });
     }
     // SAFETY: Open MPI has just returned this memory.
-    unsafe { libmpi::mca_pml_base_bsend_request_free(place.cast()) };
+    unsafe { libmpi::mca_pml_base_bsend_request_free(start.cast()) };
     Err(sys::OPAL_ERROR)
 }
 
