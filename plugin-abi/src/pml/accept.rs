@@ -167,7 +167,7 @@ fn get(
     let (Some(shared), Some(from)) = (pml.shared_memory(), link.as_local()) else { return false };
     let core = state.requests.core(request);
     core.link = link;
-    core.transfer = Transfer::Getting { sender, length: wanted };
+    core.transfer = Transfer::Getting(sender, wanted);
     let (to, data) = ((core.data.extent().start, wanted as usize), request.pointer().as_ptr().cast());
     watch::begins(state, request, Bytes::None.posted());
     // SAFETY: P2: the BTL writes the memory until it calls `got`, and the receive is finished only there.
@@ -200,8 +200,7 @@ unsafe extern "C" fn got(
 /// Finishes a receive whose message the BTL has read. If the kernel forbids that, asks for copies.
 fn has_got(pml: &Pml, state: &mut State, request: Handle, is_read: bool) {
     let core = state.requests.core(request);
-    let (link, Transfer::Getting { sender, length }) = (core.link, &core.transfer) else { return };
-    let (sender, length) = (*sender, *length);
+    let (link, &Transfer::Getting(sender, length)) = (core.link, &core.transfer) else { return };
     core.transfer = Transfer::None;
     if is_read {
         watch::ends(state, request, Bytes::Of { offset: 0, length }.posted());

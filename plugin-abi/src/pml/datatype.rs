@@ -12,7 +12,7 @@ use ibex_ffi::openmpi::sys;
 
 use super::libmpi;
 
-/// Number of bytes that [`UserData::copy_to`] copies at a time if both sides have gaps.
+/// Number of bytes that [`UserData::copy_to`] copies at a time if a side has gaps.
 const PIECE: usize = 32 * 1024;
 
 /// The arguments of an MPI call that describe the data.
@@ -127,7 +127,7 @@ pub(crate) struct UserData {
     extent: Extent,
     /// Meaningless for contiguous data of a blocking call.
     description: Description,
-    /// Packs or unpacks all fragments of data with gaps: continues where the last one ended.
+    /// Packs or unpacks all fragments of data with gaps, from the first until [`Self::end`].
     convertor: Option<Convertor>,
 }
 
@@ -185,72 +185,51 @@ impl UserData {
     /// Copies the beginning of a message to the receive buffer, as far as that has room. Returns false if it cannot
     /// unpack all of it.
     #[inline(always)]
-    pub(crate) fn put(&self, from: &[u8]) -> bool {
-        // SAFETY: P2: the receive has room for so many bytes.
-        unsafe { self.put_raw(from.as_ptr(), from.len().min(self.extent.length)) }
-    }
-
-    /// # Safety
-    /// P2: a receive with room for `length` bytes; `from` may be read for as many.
-    #[inline(always)]
-    unsafe fn put_raw(&self, from: *const u8, length: usize) -> bool {
+    pub(crate) fn put(&mut self, from: &[u8]) -> bool {
+        let from = &from[..from.len().min(self.extent.length)];
         if !self.is_contiguous() {
-            // SAFETY: P2: the receive has room for the `length` bytes of `from`.
-            return unsafe { self.put_with_gaps(from, length) };
+            return self.put_with_gaps(from);
         }
-        // SAFETY: P2: the receive has room for the `length` bytes of `from`.
-        unsafe { copy(self.extent.start, from, length) };
+        // SAFETY: P2: the receive has room for so many bytes.
+        unsafe { copy(self.extent.start, from.as_ptr(), from.len()) };
         true
     }
 
     #[cold]
     #[inline(never)]
-    unsafe fn put_with_gaps(&self, from: *const u8, length: usize) -> bool {
-        // SAFETY: P2: the data of a receive; the convertor unpacks; `from` has `length` bytes.
-        unsafe { Convertor::unpacking(&self.description).is_some_and(|mut to| to.unpack(from, length)) }
+    fn put_with_gaps(&mut self, from: &[u8]) -> bool {
+        let is_put = self.put_at(0, from);
+        self.end();
+        is_put
     }
 
     /// Copies all the data of a send to `to`, which is as long. Returns false if it cannot be packed.
-    #[inline]
-    pub(crate) fn take_all(&self, to: &mut [u8]) -> bool {
-        if to.len() != self.extent.length {
-            return false;
-        }
-        if !self.is_contiguous() {
-            return self.take_with_gaps(to);
-        }
-        // SAFETY: P2: the data of a send; `to` is as long, and is not the user's memory.
-        unsafe { to.as_mut_ptr().copy_from_nonoverlapping(self.extent.start, to.len()) };
-        true
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn take_with_gaps(&self, to: &mut [u8]) -> bool {
-        // SAFETY: P2: the data of a send; the convertor packs; `to` is writable.
-        unsafe {
-            Convertor::packing(&self.description)
-                .is_some_and(|mut from| from.pack(to.as_mut_ptr(), to.len()) == to.len())
-        }
+    pub(crate) fn take_all(&mut self, to: &mut [u8]) -> bool {
+        let is_taken = to.len() == self.extent.length && self.take_at(0, to) == to.len();
+        self.end();
+        is_taken
     }
 
     /// Copies this send to a receive, as far as that has room. Returns false if it cannot copy all of that.
     pub(crate) fn copy_to(&mut self, to: &mut UserData) -> bool {
         let length = self.extent.length.min(to.extent.length);
-        if self.is_contiguous() {
+        if self.is_contiguous() && to.is_contiguous() {
             // SAFETY: P2: both have so many bytes.
-            return unsafe { to.put_raw(self.extent.start, length) };
+            unsafe { copy(to.extent.start, self.extent.start, length) };
+            return true;
         }
         let (mut piece, mut offset) = (vec![0; length.min(PIECE)], 0);
         while offset < length {
             let most = piece.len().min(length - offset);
             let packed = self.take_at(offset as u64, &mut piece[..most]);
             if packed == 0 || !to.put_at(offset as u64, &piece[..packed]) {
-                return false;
+                break;
             }
             offset += packed;
         }
-        true
+        self.end();
+        to.end();
+        offset == length
     }
 
     /// Copies a fragment to the receive buffer, from `offset` on, where the last one ended. Returns false if it has no

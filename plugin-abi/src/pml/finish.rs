@@ -70,7 +70,6 @@ fn finish_of_mpi(state: &mut State, request: Handle) {
     }
     let r = state.requests.get(request);
     if r.shell.owner == Owner::WatchedCall {
-        r.core.data.end();
         r.set_finished(true);
         return;
     }
@@ -86,7 +85,6 @@ fn finish_of_mpi(state: &mut State, request: Handle) {
         unsafe { libmpi::mca_pml_base_bsend_request_free(r.shell.attached.cast()) };
         r.shell.attached = null_mut();
     }
-    r.core.data.end();
     if r.shell.owner == Owner::Mpi && r.base().req_complete_cb.is_none() {
         // SAFETY: P1: not yet complete for MPI, its status filled in. Without a callback this only wakes the waiter.
         return unsafe { libmpi::ibex_request_complete(Request::as_raw(request)) };
@@ -152,7 +150,6 @@ pub(crate) unsafe fn give_back(mut state: Entered<'_, State>, request: Handle) {
         // SAFETY: P1: MPI has freed the request, so nobody uses Open MPI's part of it.
         unsafe { libmpi::ibex_request_fini(r.base()) };
     }
-    r.core.data.end();
     watch::forget(r);
     // SAFETY: P1: finished or never begun, and nothing refers to it any more, as this function requires.
     unsafe { state.requests.give_back(request) };

@@ -72,9 +72,7 @@ fn meet(state: &mut State, send: Handle, receive: Handle, envelope: Envelope) {
     note(r, &Outcome { source: envelope.source(), tag: envelope.tag(), length, error });
     watch::begins(state, receive, Bytes::All.posted());
     let [from, to] = state.requests.cores([send, receive]);
-    let is_put = from.data.copy_to(&mut to.data);
-    to.data.end();
-    if !is_put {
+    if !from.data.copy_to(&mut to.data) {
         note_not_put(state.requests.get(receive));
     }
     watch::ends(state, send, Bytes::None.posted());
@@ -84,7 +82,7 @@ fn meet(state: &mut State, send: Handle, receive: Handle, envelope: Envelope) {
 }
 
 /// Copies the data of a message, to store it as unexpected. `None`: the data cannot be packed.
-fn copied(send: &Core) -> Option<Body> {
+fn copied(send: &mut Core) -> Option<Body> {
     let (mut short, length) = ([0; SHORT], send.data.length());
     if length <= SHORT {
         return send.data.take_all(&mut short[..length]).then_some(Body::Short(length as u8, short));

@@ -42,7 +42,7 @@ pub(crate) unsafe extern "C" fn pml_isend_init(
         let Some(request) = take() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         // SAFETY: P1: just taken; P4: MPI's arguments, and `place` is its out parameter.
         unsafe {
-            send::fill(request, &outgoing, Mode::of(mode), Owner::Mpi);
+            send::fill(request, &outgoing, send::mode_of(mode), Owner::Mpi);
             make_persistent(request);
             place.write(Request::as_raw(request));
         }

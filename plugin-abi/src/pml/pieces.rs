@@ -38,7 +38,7 @@ pub(crate) fn ask(
     (wanted, why): (u64, u32),
 ) {
     let receiver = state.transfers.begin(request);
-    state.requests.core(request).transfer = Transfer::Gathering { id: receiver, state: Gathering::new(wanted) };
+    state.requests.core(request).transfer = Transfer::Gathering(Gathering::new(receiver, wanted));
     let header = Header::ClearToSend { request: sender.0, receive: receiver.0, why, length: wanted };
     routing::control(pml, state, from, &header);
 }
@@ -46,9 +46,9 @@ pub(crate) fn ask(
 /// Unpacks a fragment that has arrived. `receiver` may be any number.
 pub(crate) fn received(state: &mut State, receiver: TransferId, bytes: &[u8]) {
     let Some(request) = state.transfers.get(receiver) else { return };
-    let Transfer::Gathering { id, state: gathering } = &mut state.requests.core(request).transfer else { return };
+    let Transfer::Gathering(gathering) = &mut state.requests.core(request).transfer else { return };
     let (offset, length) = gathering.take(bytes.len() as u64);
-    let (id, is_complete) = (*id, gathering.is_complete());
+    let (id, is_complete) = (gathering.id, gathering.is_complete());
     let moved = Bytes::Of { offset, length }.completed();
     if offset == 0 {
         watch::begins(state, request, moved);
@@ -93,7 +93,7 @@ pub(crate) fn wanted(
     let counted = flow::counted(state, request);
     flight::note(state, request, &Step::Answered { number: sender, wants_copies: true });
     let core = state.requests.core(request);
-    let sending = Transfer::Sending { state: Sending::new(asked, MOST), receiver, is_starved: false };
+    let sending = Transfer::Sending(Sending::new(receiver, asked, MOST));
     let (link, announced) = (core.link, std::mem::replace(&mut core.transfer, sending));
     if let Transfer::Announced { registered: Some(_), .. } = announced {
         watch::goes(state, request, |state, _| Some(passage::wanted(pml, state, link, why)));
@@ -107,22 +107,22 @@ pub(crate) fn wanted(
 /// Returns the next fragment that a send may send now: its offset, and the number of its receive.
 fn next(state: &mut State, request: Handle) -> Option<(u64, TransferId)> {
     match &state.requests.core(request).transfer {
-        Transfer::Sending { state, receiver, .. } => Some((state.next_offset()?, *receiver)),
+        Transfer::Sending(sending) => Some((sending.next_offset()?, sending.receiver)),
         _ => None,
     }
 }
 
 /// Counts a fragment of `length` bytes that was handed to the port, and raises its events.
 fn sent(state: &mut State, request: Handle, (offset, length): (u64, usize)) {
-    let Transfer::Sending { state: sending, .. } = &mut state.requests.core(request).transfer else { return };
+    let Transfer::Sending(sending) = &mut state.requests.core(request).transfer else { return };
     let is_last = sending.sent(length as u64);
     watch::piece_sent(state, request, (offset, length), is_last);
 }
 
 /// Queues a send for a free buffer.
 fn starve(state: &mut State, request: Handle) {
-    if let Transfer::Sending { is_starved, .. } = &mut state.requests.core(request).transfer {
-        *is_starved = true;
+    if let Transfer::Sending(sending) = &mut state.requests.core(request).transfer {
+        sending.is_starved = true;
         state.starved.push_back(request);
     }
 }
@@ -181,7 +181,7 @@ fn send(pml: &Pml, state: &mut State, request: Handle) {
 fn send_unregistered(pml: &Pml, state: &mut State, request: Handle, (link, rail): (Link, &Rail)) {
     let Some((offset, receiver)) = next(state, request) else { return };
     let core = state.requests.core(request);
-    if matches!(&core.transfer, Transfer::Sending { state, .. } if state.is_under_way()) {
+    if matches!(&core.transfer, Transfer::Sending(sending) if sending.is_under_way()) {
         return;
     }
     let header = Header::Fragment { receive: receiver.0, offset }.encode();
@@ -239,20 +239,18 @@ fn send_locally(pml: &Pml, state: &mut State, request: Handle, to: u32) {
 
 /// Counts a fragment as done. Returns true if no other is to come.
 fn is_done(state: &mut State, request: Handle) -> bool {
-    let Transfer::Sending { state: sending, .. } = &mut state.requests.core(request).transfer else { return false };
+    let Transfer::Sending(sending) = &mut state.requests.core(request).transfer else { return false };
     sending.done()
 }
 
 /// Sends more fragments after one has been sent; first those of the sends that wait for a buffer.
 pub(crate) fn piece_done(pml: &Pml, state: &mut State, request: Handle) {
-    let Transfer::Sending { state: sending, is_starved, .. } = &mut state.requests.core(request).transfer else {
-        return;
-    };
+    let Transfer::Sending(sending) = &mut state.requests.core(request).transfer else { return };
     if sending.done() {
         end(state, request);
     } else if state.starved.is_empty() {
         send(pml, state, request);
-    } else if !*is_starved && sending.next_offset().is_some() {
+    } else if !sending.is_starved && sending.next_offset().is_some() {
         starve(state, request);
     }
     feed_starved(pml, state);
@@ -265,8 +263,8 @@ pub(crate) fn feed_starved(pml: &Pml, state: &mut State) {
             return;
         }
         let Some(request) = state.starved.pop_front() else { return };
-        if let Transfer::Sending { is_starved, .. } = &mut state.requests.core(request).transfer {
-            *is_starved = false;
+        if let Transfer::Sending(sending) = &mut state.requests.core(request).transfer {
+            sending.is_starved = false;
         }
         send(pml, state, request);
     }
@@ -313,15 +311,15 @@ mod tests {
     fn a_receive_whose_bytes_cannot_be_put_ends_with_an_error_and_no_byte_is_put_elsewhere() {
         let pml = Pml::of_no_rails(false);
         let mut state = pml.enter().expect("nobody is inside");
-        let mut gathering = Gathering::new(LENGTH as u64);
-        // The first fragment, for which Open MPI had no convertor.
-        gathering.take(40);
         let mut receive = request(Role::Receive, std::ptr::null_mut(), Transfer::None);
         // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
         let mut comm: sys::ompi_communicator_t = unsafe { std::mem::zeroed() };
         receive.base().req_mpi_object.comm = &raw mut comm;
         let receiver = state.transfers.begin(handle(&mut receive));
-        receive.core.transfer = Transfer::Gathering { id: receiver, state: gathering };
+        let mut gathering = Gathering::new(receiver, LENGTH as u64);
+        // The first fragment, for which Open MPI had no convertor.
+        gathering.take(40);
+        receive.core.transfer = Transfer::Gathering(gathering);
         let piece = [1; LENGTH];
         received(&mut state, receiver, &piece[..40]);
         assert!(!receive.is_finished());

@@ -11,7 +11,7 @@ use engine::events::{self, EventGroup, GetComplete, GetStarted, Payload};
 use engine::messenger::header::{Header, Memory, PortKey};
 use engine::messenger::link::Link;
 use engine::messenger::passage::{Passage, Protocol, Reason};
-use engine::messenger::rendezvous::read::{Part, Reading};
+use engine::messenger::rendezvous::read::{Part, Path, Reading};
 use engine::messenger::transfer_id::TransferId;
 use engine::transport::Failed;
 use ibex_ffi::openmpi::sys;
@@ -21,10 +21,9 @@ use super::finish::finish;
 use super::flight::Step;
 use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
-use super::request::{Core, Request, Transfer};
+use super::request::{Core, Reads, Request, Transfer};
 use super::transfers::{Bytes, Moved};
 use super::{flight, flow, moving, passage, pieces, rails, routing, transfers, transmit, watch};
-use crate::runtime::memory::Registered;
 use crate::runtime::watch::{SAFETY, numbers};
 
 /// Shortest and longest read while several ports read a message, bytes. A port may have a lower limit.
@@ -32,25 +31,6 @@ const PIECE: std::ops::RangeInclusive<u64> = 32 << 10..=1 << 20;
 
 /// Number of reads per port of a message, as far as [`PIECE`] permits.
 const READS: u64 = 4;
-
-pub(crate) struct Reads {
-    state: Reading<Lane>,
-    sender: TransferId,
-    /// Link of the announcement.
-    from: Link,
-    /// Address of the data in the sender's memory.
-    address: u64,
-    watched: Option<Box<WatchedReads>>,
-}
-
-/// A port that reads.
-#[derive(Debug)]
-struct Lane {
-    link: Link,
-    /// Remote key of the sender's memory for this port.
-    key: u32,
-    registered: Registered,
-}
 
 /// Starts to read the first `wanted` bytes, at least 1, of a message to the contiguous buffer of its receive, by all
 /// ports that can. Returns false if no port can, or none can register the receive's memory.
@@ -73,7 +53,7 @@ pub(crate) fn begin(
         // SAFETY: P2, M3: the memory is mapped until the receive is finished, and `take` ends the registration before.
         let registered =
             unsafe { rail.port().memory().register(core.data.extent().start.cast(), wanted as usize, access) }?;
-        Some((Lane { link, key, registered }, rail.port().attributes().mbps, piece.min(rail.read_limit)))
+        Some((Path { link, key, registered }, rail.port().attributes().mbps, piece.min(rail.read_limit)))
     });
     let Some(reading) = Reading::new(wanted, lanes) else { return false };
     core.link = link;
@@ -119,7 +99,7 @@ fn post(pml: &Pml, state: &mut State, request: Handle) {
 /// P2: a receive that is being read to `start`; each lane's port has registered the memory there.
 unsafe fn post_on(pml: &Pml, reads: &mut Reads, at: usize, start: *mut u8, request: Handle) -> bool {
     let Reads { state: reading, address, watched, .. } = reads;
-    let Some(&Lane { link, key, registered }) = reading.paths().nth(at) else { return true };
+    let Some(&Path { link, key, registered }) = reading.paths().nth(at) else { return true };
     let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) else { return true };
     while let Some(part) = reading.next_part(at) {
         if let Some(watched) = watched {
@@ -226,7 +206,7 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId, length:
 /// Reads of a message whose events a tool wants: `ibex_get_started` when a read is posted, `ibex_get_complete` when its
 /// completion is polled, with the adapter's timestamp. Has the elements that these events share.
 #[derive(Clone, Copy, Debug)]
-struct WatchedReads {
+pub(crate) struct WatchedReads {
     /// Number of the read at offset 0. The number of another read is greater by twice its offset.
     first: u64,
     request: u64,

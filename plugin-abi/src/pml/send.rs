@@ -35,14 +35,12 @@ pub(crate) struct Outgoing {
     pub(crate) comm: *mut sys::ompi_communicator_t,
 }
 
-impl Mode {
-    #[inline]
-    pub(crate) fn of(mode: sys::mca_pml_base_send_mode_t) -> Mode {
-        match mode {
-            sys::MCA_PML_BASE_SEND_SYNCHRONOUS => Mode::Synchronous,
-            sys::MCA_PML_BASE_SEND_BUFFERED => Mode::Buffered,
-            _ => Mode::Standard,
-        }
+#[inline]
+pub(crate) fn mode_of(mode: sys::mca_pml_base_send_mode_t) -> Mode {
+    match mode {
+        sys::MCA_PML_BASE_SEND_SYNCHRONOUS => Mode::Synchronous,
+        sys::MCA_PML_BASE_SEND_BUFFERED => Mode::Buffered,
+        _ => Mode::Standard,
     }
 }
 
@@ -65,7 +63,7 @@ pub(crate) unsafe extern "C" fn pml_send(
                     return sys::OPAL_SUCCESS;
                 }
             }
-            send_blocking(&outgoing, Mode::of(mode))
+            send_blocking(&outgoing, mode_of(mode))
         }
     })
 }
@@ -91,7 +89,7 @@ pub(crate) unsafe extern "C" fn pml_isend(
                     return sys::OPAL_SUCCESS;
                 }
             }
-            send_nonblocking(&outgoing, Mode::of(mode), request)
+            send_nonblocking(&outgoing, mode_of(mode), request)
         }
     })
 }
@@ -237,7 +235,7 @@ unsafe fn begun(pml: &Pml, mut state: Entered<'_, State>, outgoing: &Outgoing, (
     // SAFETY: P1: just taken by this call; P4, as this function requires.
     unsafe { fill(request, outgoing, Mode::Standard, Owner::WatchedCall) };
     watch::set_id(&mut state, request, id);
-    state.requests.core(request).told = Told::Begun;
+    state.requests.get(request).shell.told = Told::Begun;
     protocol::begin(pml, &mut state, request, link);
     // SAFETY: P1: begun, and it belongs to this call; P4, as this function requires.
     unsafe { wait(pml, state, request) };
@@ -254,9 +252,7 @@ unsafe fn wait<'pml>(pml: &'pml Pml, mut state: Entered<'pml, State>, request: H
         state = until(pml, state, is_finished, poll);
     }
     watch::request(&mut state, request, Event::Notify);
-    let r = state.requests.get(request);
-    watch::forget(r);
-    r.core.data.end();
+    watch::forget(state.requests.get(request));
     // SAFETY: P1: finished, and it belongs to this call, which does not use it any more.
     unsafe { state.requests.give_back(request) };
     leave_call(pml, state);

@@ -167,7 +167,7 @@ fn give(state: &mut State, port: &mut Port, link: Link, header: &[u8], request: 
     let buffers = &mut state.buffers[link.rail()];
     let Some(buffer) = buffers.take(port, length) else {
         let mut bytes = vec![0; length];
-        if !fill(&mut bytes, header, &state.requests.core(request).data) {
+        if !fill(&mut bytes, header, &mut state.requests.core(request).data) {
             return cannot_pack(state, extent.length);
         }
         let token = if finishes { token::sent(request) } else { Token(0) };
@@ -175,7 +175,7 @@ fn give(state: &mut State, port: &mut Port, link: Link, header: &[u8], request: 
     };
     // SAFETY: P3, R1, R2: just taken, so ours alone, and at least `length` bytes long.
     let bytes = unsafe { std::slice::from_raw_parts_mut((*buffer.as_ptr()).start(), length) };
-    if !fill(bytes, header, &state.requests.core(request).data) {
+    if !fill(bytes, header, &mut state.requests.core(request).data) {
         // SAFETY: P3, R2: just taken from these buffers, and not sent.
         unsafe { buffers.give_back(buffer) };
         return cannot_pack(state, extent.length);
@@ -245,7 +245,7 @@ pub(crate) unsafe fn piece(
 }
 
 /// Copies header and data of a send to `to`, which is as long as both. Returns false if the data cannot be packed.
-fn fill(to: &mut [u8], header: &[u8], send: &UserData) -> bool {
+fn fill(to: &mut [u8], header: &[u8], send: &mut UserData) -> bool {
     let (before, data) = to.split_at_mut(header.len());
     before.copy_from_slice(header);
     send.take_all(data)

@@ -93,7 +93,7 @@ pub(crate) fn told(state: &mut State, listeners: &Listeners, request: Handle, ev
 /// Gives a request its number for tools, and its specification.
 #[inline(always)]
 pub(crate) fn introduce(request: &mut Request, id: u64, spec: Spec) {
-    (request.id, request.spec, request.core.told) = (id, spec, Told::Nothing);
+    (request.id, request.spec, request.shell.told) = (id, spec, Told::Nothing);
 }
 
 /// [`introduce`] for a request that has noted its call's arguments.
@@ -168,7 +168,7 @@ pub(crate) fn set_id(state: &mut State, send: Handle, id: u64) {
 #[inline(always)]
 pub(crate) fn forget(request: &mut Request) {
     request.id = 0;
-    request.core.told = Told::Nothing;
+    request.shell.told = Told::Nothing;
 }
 
 /// Raises the event that the first data of a request's message is about to be sent or stored. Does nothing for an
@@ -187,8 +187,8 @@ pub(crate) fn begins_by(
     how: impl FnOnce(&mut State, Handle) -> Option<Passage>,
 ) {
     let request = state.requests.get(of);
-    if request.core.told == Told::Nothing && request.shell.owner != Owner::Call {
-        request.core.told = Told::Begun;
+    if request.shell.told == Told::Nothing && request.shell.owner != Owner::Call {
+        request.shell.told = Told::Begun;
         request_by(state, of, Event::XferBegin, moved, how);
     }
 }
@@ -208,8 +208,8 @@ pub(crate) fn ends_by(
     how: impl FnOnce(&mut State, Handle) -> Option<Passage>,
 ) {
     let request = state.requests.get(of);
-    if request.core.told != Told::Ended && request.shell.owner != Owner::Call {
-        request.core.told = Told::Ended;
+    if request.shell.told != Told::Ended && request.shell.owner != Owner::Call {
+        request.shell.told = Told::Ended;
         request_by(state, of, Event::XferEnd, moved, how);
     }
 }
@@ -325,7 +325,7 @@ pub(crate) fn continues(state: &mut State, of: Handle, moved: Moved) {
 #[inline]
 pub(crate) fn piece_sent(state: &mut State, of: Handle, (offset, length): (u64, usize), is_last: bool) {
     let moved = Bytes::Of { offset, length: length as u64 }.posted();
-    let begins_now = offset == 0 && state.requests.core(of).told == Told::Nothing;
+    let begins_now = offset == 0 && state.requests.get(of).shell.told == Told::Nothing;
     if begins_now {
         begins(state, of, moved);
     } else if !is_last {

@@ -103,11 +103,8 @@ impl World {
 
     fn data(&self, bytes: &Bytes, length: usize, how: How) -> Description {
         let count = if how.has_gaps { length / BLOCK } else { length };
-        Description {
-            buffer: bytes.start().cast(),
-            count,
-            datatype: self.datatypes[usize::from(how.has_gaps)].as_ptr(),
-        }
+        let datatype = self.datatypes[usize::from(how.has_gaps)].as_ptr();
+        Description { buffer: bytes.start().cast(), count, datatype }
     }
 
     /// Starts a send. `None`: it is finished already.
