@@ -315,11 +315,12 @@ mod tests {
         // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
         let mut comm: sys::ompi_communicator_t = unsafe { std::mem::zeroed() };
         receive.base().req_mpi_object.comm = &raw mut comm;
-        let receiver = state.transfers.begin(handle(&mut receive));
+        let request = handle(&mut receive);
+        let receiver = state.transfers.begin(request);
         let mut gathering = Gathering::new(receiver, LENGTH as u64);
         // The first fragment, for which Open MPI had no convertor.
         gathering.take(40);
-        receive.core.transfer = Transfer::Gathering(gathering);
+        state.requests.core(request).transfer = Transfer::Gathering(gathering);
         let piece = [1; LENGTH];
         received(&mut state, receiver, &piece[..40]);
         assert!(!receive.is_finished());
