@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The messenger: point-to-point messages over the ports of [`crate::transport`]. Tag matching, the headers on the
-//! wire, one state machine for each protocol, and the records of rails, flow control and unexpected messages.
+//! wire, one state machine for each protocol, and the records of requests, rails, flow control and unexpected messages.
 //!
-//! Knows no adapter and no MPI library: the caller posts the messages and reads that these parts choose, registers
+//! Knows no adapter and no MPI library: its [`host`] posts the messages and reads that these parts choose, registers
 //! memory, and reports completions. Called by the PML (`plugin-abi/src/pml`). Grades and threads: in each file.
 //!
 //! A message up to the eager limit is sent with its header. A longer one is announced: its receiver reads it and sends
@@ -15,8 +15,11 @@ pub mod failover;
 pub mod flow_control;
 pub mod foreign;
 pub mod header;
+pub mod host;
 pub mod link;
 pub mod matching;
+pub mod passage;
 pub mod rails;
 pub mod rendezvous;
+pub mod request;
 pub mod transfer_id;

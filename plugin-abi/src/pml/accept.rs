@@ -12,6 +12,7 @@ use engine::messenger::arrived::{Arrived, Body};
 use engine::messenger::header::{Header, Memory, PortKey};
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
+use engine::messenger::passage::{Protocol, Reason};
 use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::sys;
 
@@ -19,7 +20,6 @@ use super::finish::{Outcome, finish, note, note_not_put};
 use super::flight::Step;
 use super::handle::Handle;
 use super::instance::{Pml, State, pml};
-use super::passage::{Protocol, Reason};
 use super::request::{Request, Transfer};
 use super::transfers::Bytes;
 use super::{flight, flow, oneself, passage, pieces, reading, routing, watch};
@@ -29,7 +29,7 @@ use crate::runtime::listeners::{Event, Listeners};
 /// Delivers a whole message to a receive. `TOLD`: raises events.
 #[inline(always)]
 pub(crate) fn whole<const TOLD: bool>(state: &mut State, request: Handle, envelope: Envelope, bytes: &[u8]) {
-    if bytes.len() > state.requests.core(request).extent.length {
+    if bytes.len() > state.requests.core(request).data.length() {
         return truncated::<TOLD>(state, request, envelope, bytes);
     }
     put::<TOLD>(state, request, &outcome(envelope, bytes.len(), sys::OPAL_SUCCESS), bytes);
@@ -55,7 +55,7 @@ fn put<const TOLD: bool>(state: &mut State, request: Handle, outcome: &Outcome, 
         watch::begins(state, request, Bytes::All.completed());
     }
     let r = state.requests.get(request);
-    if !r.core.put(bytes) {
+    if !r.core.data.put(bytes) {
         note_not_put(r);
     }
     if TOLD {
@@ -77,7 +77,7 @@ pub(crate) fn whole_watched(
     watch::told(state, listeners, request, Event::XferBegin);
     watch::told_moved(state, listeners, request, Event::XferBegin, Bytes::All.completed());
     let r = state.requests.get(request);
-    if !r.core.put(bytes) {
+    if !r.core.data.put(bytes) {
         note_not_put(r);
     }
     watch::told(state, listeners, request, Event::XferEnd);
@@ -99,10 +99,10 @@ pub(crate) fn announced(
         return oneself::receive(state, request, envelope, sender);
     }
     let (r, length) = (state.requests.get(request), memory.length as usize);
-    let extent = r.core.extent;
-    let error = if length > extent.length { sys::MPI_ERR_TRUNCATE as i32 } else { sys::OPAL_SUCCESS };
+    let (room, is_contiguous) = (r.core.data.length(), r.core.data.is_contiguous());
+    let error = if length > room { sys::MPI_ERR_TRUNCATE as i32 } else { sys::OPAL_SUCCESS };
     note(r, &outcome(envelope, length, error));
-    let wanted = memory.length.min(extent.length as u64);
+    let wanted = memory.length.min(room as u64);
     if wanted == 0 {
         watch::begins(state, request, Bytes::All.completed());
         watch::ends(state, request, Bytes::None.completed());
@@ -111,7 +111,7 @@ pub(crate) fn announced(
     }
     flight::note(state, request, &Step::Begins(sender, wanted));
     let mut why = Reason::Gaps;
-    if memory.address != 0 && !extent.start.is_null() {
+    if memory.address != 0 && is_contiguous {
         let message = (from, sender, memory);
         let is_read = if from.as_local().is_some() {
             get(pml, state, request, message, wanted)
@@ -128,7 +128,7 @@ pub(crate) fn announced(
             watch::goes(state, request, |state, _| Some(passage::by_home(pml, state, from, how)));
         }
     }
-    pieces::ask(pml, state, request, (from, sender), (wanted, passage::code(why)));
+    pieces::ask(pml, state, request, (from, sender), (wanted, why.code()));
 }
 
 /// Delivers an unexpected message to a receive.
@@ -167,8 +167,8 @@ fn get(
     let (Some(shared), Some(from)) = (pml.shared_memory(), link.as_local()) else { return false };
     let core = state.requests.core(request);
     core.link = link;
-    core.transfer = Transfer::Getting { sender, length: wanted };
-    let (to, data) = ((core.extent.start, wanted as usize), request.pointer().as_ptr().cast());
+    core.transfer = Transfer::Getting(sender, wanted);
+    let (to, data) = ((core.data.extent().start, wanted as usize), request.pointer().as_ptr().cast());
     watch::begins(state, request, Bytes::None.posted());
     // SAFETY: P2: the BTL writes the memory until it calls `got`, and the receive is finished only there.
     let is_begun = pml.within(state, || unsafe { shared.get(from, to, memory.address, Some(got), data) });
@@ -200,8 +200,7 @@ unsafe extern "C" fn got(
 /// Finishes a receive whose message the BTL has read. If the kernel forbids that, asks for copies.
 fn has_got(pml: &Pml, state: &mut State, request: Handle, is_read: bool) {
     let core = state.requests.core(request);
-    let (link, Transfer::Getting { sender, length }) = (core.link, &core.transfer) else { return };
-    let (sender, length) = (*sender, *length);
+    let (link, &Transfer::Getting(sender, length)) = (core.link, &core.transfer) else { return };
     core.transfer = Transfer::None;
     if is_read {
         watch::ends(state, request, Bytes::Of { offset: 0, length }.posted());

@@ -6,16 +6,18 @@
 //! `pt2pt_datatypes.c` in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
-use std::ptr::NonNull;
+use std::ptr::null_mut;
 
 use ibex_ffi::openmpi::sys;
 
 use super::libmpi;
-use super::request::Core;
+
+/// Number of bytes that [`UserData::copy_to`] copies at a time if a side has gaps.
+const PIECE: usize = 32 * 1024;
 
 /// The arguments of an MPI call that describe the data.
 #[derive(Clone, Copy)]
-pub(crate) struct Data {
+pub(crate) struct Description {
     pub(crate) buffer: *mut c_void,
     pub(crate) count: usize,
     pub(crate) datatype: *mut sys::ompi_datatype_t,
@@ -36,11 +38,11 @@ impl Extent {
     /// Data with gaps, or none: the buffer of a barrier is null.
     #[cold]
     fn with_gaps(length: usize) -> Extent {
-        if length == 0 { Extent::EMPTY } else { Extent { start: std::ptr::null_mut(), length } }
+        if length == 0 { Extent::EMPTY } else { Extent { start: null_mut(), length } }
     }
 }
 
-impl Data {
+impl Description {
     /// Returns address and length. Empty data has no gaps.
     #[inline(always)]
     pub(crate) unsafe fn extent(&self) -> Extent {
@@ -57,19 +59,19 @@ impl Data {
     }
 }
 
-pub(crate) struct Convertor(Box<sys::opal_convertor_t>);
+struct Convertor(Box<sys::opal_convertor_t>);
 
 impl Convertor {
     /// # Safety
     /// P2: the data may be read while the convertor lives.
-    pub(crate) unsafe fn packing(&Data { buffer, count, datatype }: &Data) -> Option<Self> {
+    unsafe fn packing(&Description { buffer, count, datatype }: &Description) -> Option<Self> {
         // SAFETY: the call constructs the convertor in place; P2: the data may be read; its datatype lives.
         unsafe { Self::made(|place| libmpi::ibex_convertor_send(place, datatype, count, buffer)) }
     }
 
     /// # Safety
     /// P2: the data may be written while the convertor lives.
-    pub(crate) unsafe fn unpacking(&Data { buffer, count, datatype }: &Data) -> Option<Self> {
+    unsafe fn unpacking(&Description { buffer, count, datatype }: &Description) -> Option<Self> {
         // SAFETY: the call constructs the convertor in place; P2: the data may be written; its datatype lives.
         unsafe { Self::made(|place| libmpi::ibex_convertor_receive(place, datatype, count, buffer)) }
     }
@@ -88,7 +90,7 @@ impl Convertor {
     ///
     /// # Safety
     /// The convertor was made by [`Self::packing`]; `to` may be written for `room` bytes.
-    pub(crate) unsafe fn pack(&mut self, to: *mut u8, room: usize) -> usize {
+    unsafe fn pack(&mut self, to: *mut u8, room: usize) -> usize {
         let mut piece = sys::iovec { iov_base: to.cast(), iov_len: room };
         let (mut pieces, mut bytes) = (1, room);
         // SAFETY: the convertor packs, into one piece that is writable for its length; the counts live during the call.
@@ -102,7 +104,7 @@ impl Convertor {
     /// # Safety
     /// The convertor was made by [`Self::unpacking`]; `from` may be read for `length` bytes.
     #[must_use]
-    pub(crate) unsafe fn unpack(&mut self, from: *const u8, length: usize) -> bool {
+    unsafe fn unpack(&mut self, from: *const u8, length: usize) -> bool {
         let mut piece = sys::iovec { iov_base: from.cast_mut().cast(), iov_len: length };
         let (mut pieces, mut bytes) = (1, length);
         // SAFETY: the convertor unpacks, from one piece that is only read; the counts live during the call.
@@ -119,11 +121,26 @@ impl Drop for Convertor {
     }
 }
 
-/// The user's bytes of a request. P2 holds for them from [`Core::set_extent`] and [`Core::set_data`] until the request is
-/// finished. Data with gaps has a convertor for all its fragments, which continues where the last one ended.
-impl Core {
+/// The data of a request. P2 holds for it from [`Self::set_extent`] and [`Self::describe`] until the request is finished.
+#[repr(C)]
+pub(crate) struct UserData {
+    extent: Extent,
+    /// Meaningless for contiguous data of a blocking call.
+    description: Description,
+    /// Packs or unpacks all fragments of data with gaps, from the first until [`Self::end`].
+    convertor: Option<Convertor>,
+}
+
+impl UserData {
+    pub(crate) const NONE: UserData = UserData {
+        extent: Extent { start: null_mut(), length: 0 },
+        description: Description { buffer: null_mut(), count: 0, datatype: null_mut() },
+        convertor: None,
+    };
+
     /// # Safety
-    /// P2: until the request is finished these bytes may be read (send) or written (receive).
+    /// P2: until the request is finished these bytes may be read (send) or written (receive); if there are gaps, they
+    /// are those of [`Self::describe`].
     #[inline(always)]
     pub(crate) unsafe fn set_extent(&mut self, extent: Extent) {
         self.extent = extent;
@@ -132,23 +149,87 @@ impl Core {
     /// # Safety
     /// P2: until the request is finished this data may be read (send) or written (receive).
     #[inline(always)]
-    pub(crate) unsafe fn set_data(&mut self, data: Data) {
-        self.data = data;
+    pub(crate) unsafe fn describe(&mut self, description: Description) {
+        self.description = description;
+    }
+
+    /// # Safety
+    /// P2: until the request is finished this data may be read (send) or written (receive); P4: its datatype lives.
+    #[inline(always)]
+    pub(crate) unsafe fn set(&mut self, description: Description) {
+        // SAFETY: P4, as this function requires.
+        (self.extent, self.description) = (unsafe { description.extent() }, description);
+    }
+
+    #[inline(always)]
+    pub(crate) fn extent(&self) -> Extent {
+        self.extent
+    }
+
+    #[inline(always)]
+    pub(crate) fn description(&self) -> &Description {
+        &self.description
+    }
+
+    /// Length of the data in a message, bytes.
+    #[inline(always)]
+    pub(crate) fn length(&self) -> usize {
+        self.extent.length
+    }
+
+    #[inline(always)]
+    pub(crate) fn is_contiguous(&self) -> bool {
+        !self.extent.start.is_null()
     }
 
     /// Copies the beginning of a message to the receive buffer, as far as that has room. Returns false if it cannot
     /// unpack all of it.
     #[inline(always)]
-    pub(crate) fn put(&self, from: &[u8]) -> bool {
+    pub(crate) fn put(&mut self, from: &[u8]) -> bool {
+        let from = &from[..from.len().min(self.extent.length)];
+        if !self.is_contiguous() {
+            return self.put_with_gaps(from);
+        }
         // SAFETY: P2: the receive has room for so many bytes.
-        unsafe { put(&self.data, self.extent, from.as_ptr(), from.len().min(self.extent.length)) }
+        unsafe { copy(self.extent.start, from.as_ptr(), from.len()) };
+        true
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn put_with_gaps(&mut self, from: &[u8]) -> bool {
+        let is_put = self.put_at(0, from);
+        self.end();
+        is_put
     }
 
     /// Copies all the data of a send to `to`, which is as long. Returns false if it cannot be packed.
-    #[inline]
-    pub(crate) fn take_all(&self, to: &mut [u8]) -> bool {
-        // SAFETY: P2: the data of a send; `to` is as long.
-        to.len() == self.extent.length && unsafe { take(&self.data, self.extent, to.as_mut_ptr()) }
+    pub(crate) fn take_all(&mut self, to: &mut [u8]) -> bool {
+        let is_taken = to.len() == self.extent.length && self.take_at(0, to) == to.len();
+        self.end();
+        is_taken
+    }
+
+    /// Copies this send to a receive, as far as that has room. Returns false if it cannot copy all of that.
+    pub(crate) fn copy_to(&mut self, to: &mut UserData) -> bool {
+        let length = self.extent.length.min(to.extent.length);
+        if self.is_contiguous() && to.is_contiguous() {
+            // SAFETY: P2: both have so many bytes.
+            unsafe { copy(to.extent.start, self.extent.start, length) };
+            return true;
+        }
+        let (mut piece, mut offset) = (vec![0; length.min(PIECE)], 0);
+        while offset < length {
+            let most = piece.len().min(length - offset);
+            let packed = self.take_at(offset as u64, &mut piece[..most]);
+            if packed == 0 || !to.put_at(offset as u64, &piece[..packed]) {
+                break;
+            }
+            offset += packed;
+        }
+        self.end();
+        to.end();
+        offset == length
     }
 
     /// Copies a fragment to the receive buffer, from `offset` on, where the last one ended. Returns false if it has no
@@ -158,10 +239,10 @@ impl Core {
         if from.len() > self.extent.length.saturating_sub(offset) {
             return false;
         }
-        if self.extent.start.is_null() {
+        if !self.is_contiguous() {
             if offset == 0 {
                 // SAFETY: P2: the receive buffer.
-                self.convertor = unsafe { Convertor::unpacking(&self.data) };
+                self.convertor = unsafe { Convertor::unpacking(&self.description) };
             }
             // SAFETY: `from` is readable; the convertor of a receive unpacks.
             let unpacks = |to: &mut Convertor| unsafe { to.unpack(from.as_ptr(), from.len()) };
@@ -179,10 +260,10 @@ impl Core {
     /// Packs a fragment of a send, from `offset` on, where the last one ended, as long as it is and `to` has room.
     /// Returns its length, bytes; 0: it cannot be packed.
     pub(crate) fn take_at(&mut self, offset: u64, to: &mut [u8]) -> usize {
-        if self.extent.start.is_null() {
+        if !self.is_contiguous() {
             if self.convertor.is_none() {
                 // SAFETY: P2: the data of a send.
-                self.convertor = unsafe { Convertor::packing(&self.data) };
+                self.convertor = unsafe { Convertor::packing(&self.description) };
             }
             // SAFETY: `to` is writable; the convertor of a send packs.
             return self.convertor.as_mut().map_or(0, |from| unsafe { from.pack(to.as_mut_ptr(), to.len()) });
@@ -193,19 +274,11 @@ impl Core {
         unsafe { to.as_mut_ptr().copy_from_nonoverlapping(self.extent.start.wrapping_add(offset), length) };
         length
     }
-}
 
-/// Copies the first `length` bytes of a message to the receive buffer. Returns false if it cannot unpack all of them.
-#[must_use]
-#[inline(always)]
-pub(crate) unsafe fn put(data: &Data, extent: Extent, from: *const u8, length: usize) -> bool {
-    if extent.start.is_null() {
-        // SAFETY: P2, as this function requires; `from` has `length` bytes.
-        unsafe { put_with_gaps(data, from, length) }
-    } else {
-        // SAFETY: P2, as this function requires; `from` has `length` bytes.
-        unsafe { copy(extent.start, from, length) };
-        true
+    /// Notes that no other fragment follows.
+    #[inline(always)]
+    pub(crate) fn end(&mut self) {
+        self.convertor = None;
     }
 }
 
@@ -226,37 +299,6 @@ pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, length: usize) {
         // SAFETY: both have `length` bytes, as this function requires.
         unsafe { to.copy_from(from, length) };
     }
-}
-
-#[cold]
-#[inline(never)]
-unsafe fn put_with_gaps(data: &Data, from: *const u8, length: usize) -> bool {
-    // SAFETY: P2: `data` may be written; the convertor unpacks; `from` has `length` bytes.
-    unsafe { Convertor::unpacking(data).is_some_and(|mut convertor| convertor.unpack(from, length)) }
-}
-
-/// Copies all the data of a message to a buffer. Returns false if it cannot be packed.
-///
-/// # Safety
-/// P2: `data` may be read, and `extent` describes it; `to` may be written for that length, and is apart from `data`.
-#[inline]
-pub(crate) unsafe fn take(data: &Data, extent: Extent, to: *mut u8) -> bool {
-    match NonNull::new(extent.start) {
-        Some(start) => {
-            // SAFETY: P2: the data may be read; `to` has room for it, apart from it.
-            unsafe { to.copy_from_nonoverlapping(start.as_ptr(), extent.length) };
-            true
-        }
-        // SAFETY: P2: the data may be read; `to` has room for it.
-        None => unsafe { take_with_gaps(data, extent.length, to) },
-    }
-}
-
-#[cold]
-#[inline(never)]
-unsafe fn take_with_gaps(data: &Data, length: usize, to: *mut u8) -> bool {
-    // SAFETY: P2: the data may be read; the convertor packs; `to` has room for `length` bytes.
-    unsafe { Convertor::packing(data).is_some_and(|mut convertor| convertor.pack(to, length) == length) }
 }
 
 #[cfg(test)]

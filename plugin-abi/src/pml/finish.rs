@@ -70,7 +70,6 @@ fn finish_of_mpi(state: &mut State, request: Handle) {
     }
     let r = state.requests.get(request);
     if r.shell.owner == Owner::WatchedCall {
-        r.core.convertor = None;
         r.set_finished(true);
         return;
     }
@@ -78,7 +77,7 @@ fn finish_of_mpi(state: &mut State, request: Handle) {
         // SAFETY: P1: the request is not finished, so its communicator is alive.
         let source = unsafe { (*r.comm()).c_my_rank };
         // Tag and source are set for sends, too: callbacks of osc/pt2pt use a send's tag to find out what it was for.
-        let outcome = Outcome { source, tag: r.core.tag, length: r.core.extent.length, error: sys::OPAL_SUCCESS };
+        let outcome = Outcome { source, tag: r.core.tag, length: r.core.data.length(), error: sys::OPAL_SUCCESS };
         note(r, &outcome);
     }
     if !r.shell.attached.is_null() {
@@ -86,7 +85,6 @@ fn finish_of_mpi(state: &mut State, request: Handle) {
         unsafe { libmpi::mca_pml_base_bsend_request_free(r.shell.attached.cast()) };
         r.shell.attached = null_mut();
     }
-    r.core.convertor = None;
     if r.shell.owner == Owner::Mpi && r.base().req_complete_cb.is_none() {
         // SAFETY: P1: not yet complete for MPI, its status filled in. Without a callback this only wakes the waiter.
         return unsafe { libmpi::ibex_request_complete(Request::as_raw(request)) };
@@ -146,13 +144,12 @@ pub(crate) fn tell(pml: &Pml) {
 #[inline]
 pub(crate) unsafe fn give_back(mut state: Entered<'_, State>, request: Handle) {
     let r = state.requests.get(request);
-    let references = r.shell.has_references.then(|| (r.comm(), r.core.data.datatype));
+    let references = r.shell.has_references.then(|| (r.comm(), r.core.data.description().datatype));
     if references.is_some() {
         r.shell.has_references = false;
         // SAFETY: P1: MPI has freed the request, so nobody uses Open MPI's part of it.
         unsafe { libmpi::ibex_request_fini(r.base()) };
     }
-    r.core.convertor = None;
     watch::forget(r);
     // SAFETY: P1: finished or never begun, and nothing refers to it any more, as this function requires.
     unsafe { state.requests.give_back(request) };

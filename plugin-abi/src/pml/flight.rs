@@ -35,7 +35,7 @@ pub(crate) enum Step {
 
 /// Returns the number of bytes that a request sends, or takes of its message.
 fn bytes(request: &mut Request) -> u64 {
-    let length = request.core.extent.length;
+    let length = request.core.data.length();
     let is_receive = request.core.role == Role::Receive;
     (if is_receive { request.base().req_status._ucount.min(length) } else { length }) as u64
 }
@@ -78,12 +78,14 @@ pub(crate) fn let_go(memory: u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pml::datatype::Extent;
     use crate::pml::request::Mode;
 
     #[test]
     fn a_receive_takes_the_bytes_of_its_message_as_far_as_it_has_room() {
         let mut request = Request::unused();
-        request.core.extent.length = 100;
+        // SAFETY: P2: nobody reads or writes them.
+        unsafe { request.core.data.set_extent(Extent { length: 100, ..Extent::EMPTY }) };
         for (role, of_message, wanted) in
             [(Role::Receive, 40, 40), (Role::Receive, 140, 100), (Role::Send(Mode::Standard), 0, 100)]
         {

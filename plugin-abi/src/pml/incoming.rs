@@ -177,7 +177,7 @@ pub(crate) unsafe fn put_aside(pml: &Pml, state: &mut State, aside: &PutAside) {
 #[inline(always)]
 fn is_of_watched_call(state: &mut State, request: Handle, length: usize) -> bool {
     let request = state.requests.get(request);
-    request.shell.owner == Owner::WatchedCall && length <= request.core.extent.length
+    request.shell.owner == Owner::WatchedCall && length <= request.core.data.length()
 }
 
 #[inline(never)]

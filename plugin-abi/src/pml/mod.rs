@@ -29,8 +29,8 @@
 //!   request is finished or the call returns. MPI forbids the program to touch it meanwhile (MPI 4.1, section 3.7.2).
 //! - **P3** `State` and all that is reached from it (requests, queues and listeners of communicators, send buffers,
 //!   batches) is used only by the thread that has entered the PML. A `&mut State` is the proof of it. References to a
-//!   request (`State::requests.get`) and to the queues of a communicator borrow the state, so they are the only ones. A
-//!   `&mut Request` made from a pointer is the only one while it is used.
+//!   request (`State::requests.get`, `cores`) and to the queues of a communicator borrow the state, so they are the
+//!   only ones. A `&mut Request` made from a pointer is the only one while it is used.
 //! - **P4** The arguments of a function that Open MPI calls are valid as `pml.h` and MPI require.
 //!
 //! A function that gets a handle, safe or not, gets that of a request that is not finished; if it is to begin or to be

@@ -9,30 +9,27 @@ use engine::messenger::arrived::{Arrived, Body, SHORT};
 use engine::messenger::header::{MAX_SIZE, Memory};
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
+use engine::messenger::passage::Passage;
 use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
-use super::datatype::{self, Convertor, Data, Extent};
 use super::finish::{Outcome, finish, note, note_not_put};
 use super::handle::Handle;
 use super::instance::{Pml, State};
 use super::request::{Core, Mode, Role, Transfer};
 use super::transfers::Bytes;
-use super::{incoming, passage, transmit, watch};
+use super::{incoming, transmit, watch};
 use crate::runtime::variables::now;
-
-/// Number of bytes that are copied at a time if both sides have gaps.
-const PIECE: usize = 32 * 1024;
 
 pub(crate) fn send(pml: &Pml, state: &mut State, request: Handle) {
     let r = state.requests.get(request);
     r.core.link = Link::ONESELF;
     // SAFETY: P1: not finished, so its communicator lives; P4: a call of MPI has it, so it is still the PML's.
     let communicator = unsafe { Communicator::of(r.comm()) };
-    let (envelope, length) = (Envelope::new(communicator.rank, r.core.tag), r.core.extent.length);
-    watch::begins_by(state, request, Bytes::All.posted(), |_, _| Some(passage::ONESELF));
-    let told = (|_: &mut State, _| Some(passage::ONESELF), |_: &mut State| {});
+    let (envelope, length) = (Envelope::new(communicator.rank, r.core.tag), r.core.data.length());
+    watch::begins_by(state, request, Bytes::All.posted(), |_, _| Some(Passage::ONESELF));
+    let told = (|_: &mut State, _| Some(Passage::ONESELF), |_: &mut State| {});
     let id = match watch::take_posted(state, communicator, envelope, (length, length), told) {
         Ok(receive) => return meet(state, request, receive, envelope),
         Err(id) => id,
@@ -68,15 +65,14 @@ pub(crate) fn receive(state: &mut State, receive: Handle, envelope: Envelope, se
 
 /// Copies a message to its receive, and finishes both.
 fn meet(state: &mut State, send: Handle, receive: Handle, envelope: Envelope) {
-    let core = state.requests.core(send);
-    let (from, length) = ((core.data, core.extent), core.extent.length);
+    let length = state.requests.core(send).data.length();
     let r = state.requests.get(receive);
-    let (to, room) = ((r.core.data, r.core.extent), r.core.extent.length);
+    let room = r.core.data.length();
     let error = if length > room { sys::MPI_ERR_TRUNCATE as i32 } else { sys::OPAL_SUCCESS };
     note(r, &Outcome { source: envelope.source(), tag: envelope.tag(), length, error });
     watch::begins(state, receive, Bytes::All.posted());
-    // SAFETY: P2: the data of two requests that are not finished.
-    if !unsafe { copy(from, to, length.min(room)) } {
+    let [from, to] = state.requests.cores([send, receive]);
+    if !from.data.copy_to(&mut to.data) {
         note_not_put(state.requests.get(receive));
     }
     watch::ends(state, send, Bytes::None.posted());
@@ -86,39 +82,11 @@ fn meet(state: &mut State, send: Handle, receive: Handle, envelope: Envelope) {
 }
 
 /// Copies the data of a message, to store it as unexpected. `None`: the data cannot be packed.
-fn copied(send: &Core) -> Option<Body> {
-    let (mut short, length) = ([0; SHORT], send.extent.length);
+fn copied(send: &mut Core) -> Option<Body> {
+    let (mut short, length) = ([0; SHORT], send.data.length());
     if length <= SHORT {
-        return send.take_all(&mut short[..length]).then_some(Body::Short(length as u8, short));
+        return send.data.take_all(&mut short[..length]).then_some(Body::Short(length as u8, short));
     }
     let mut bytes = vec![0; length].into_boxed_slice();
-    send.take_all(&mut bytes).then_some(Body::Whole(bytes))
-}
-
-/// Copies the first `length` bytes of a message. Returns false if it cannot copy all of them.
-unsafe fn copy((from, from_extent): (Data, Extent), (to, to_extent): (Data, Extent), length: usize) -> bool {
-    if !from_extent.start.is_null() {
-        // SAFETY: P2, as this function requires.
-        return unsafe { datatype::put(&to, to_extent, from_extent.start, length) };
-    }
-    // SAFETY: P2: `from` may be read.
-    let Some(mut packing) = (unsafe { Convertor::packing(&from) }) else { return false };
-    if !to_extent.start.is_null() {
-        // SAFETY: P2: `to` may be written for `length` bytes; the convertor packs.
-        return unsafe { packing.pack(to_extent.start, length) } == length;
-    }
-    // SAFETY: P2: `to` may be written.
-    let Some(mut unpacking) = (unsafe { Convertor::unpacking(&to) }) else { return false };
-    let mut piece = vec![0; length.min(PIECE)];
-    let mut left = length;
-    while left > 0 {
-        // SAFETY: the convertor packs; `piece` has at least `left.min(PIECE)` bytes.
-        let packed = unsafe { packing.pack(piece.as_mut_ptr(), left.min(PIECE)) };
-        // SAFETY: the convertor unpacks; `piece` has `packed` bytes, which are the next of the message.
-        if packed == 0 || !unsafe { unpacking.unpack(piece.as_ptr(), packed) } {
-            return false;
-        }
-        left -= packed;
-    }
-    true
+    send.data.take_all(&mut bytes).then_some(Body::Whole(bytes))
 }

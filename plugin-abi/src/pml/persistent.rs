@@ -9,7 +9,7 @@ use std::ptr::null_mut;
 
 use ibex_ffi::openmpi::sys;
 
-use super::datatype::Data;
+use super::datatype::Description;
 use super::finish::{self, finish};
 use super::handle::Handle;
 use super::instance::{pml, unwatched};
@@ -38,11 +38,11 @@ pub(crate) unsafe extern "C" fn pml_isend_init(
     place: *mut *mut sys::ompi_request_t,
 ) -> c_int {
     fence("pml_isend_init", sys::OPAL_ERROR, || {
-        let outgoing = Outgoing { data: Data { buffer: buffer.cast_mut(), count, datatype }, to, tag, comm };
+        let outgoing = Outgoing { data: Description { buffer: buffer.cast_mut(), count, datatype }, to, tag, comm };
         let Some(request) = take() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         // SAFETY: P1: just taken; P4: MPI's arguments, and `place` is its out parameter.
         unsafe {
-            send::fill(request, &outgoing, Mode::of(mode), Owner::Mpi);
+            send::fill(request, &outgoing, send::mode_of(mode), Owner::Mpi);
             make_persistent(request);
             place.write(Request::as_raw(request));
         }
@@ -60,7 +60,7 @@ pub(crate) unsafe extern "C" fn pml_irecv_init(
     place: *mut *mut sys::ompi_request_t,
 ) -> c_int {
     fence("pml_irecv_init", sys::OPAL_ERROR, || {
-        let wanted = Wanted { data: Data { buffer, count, datatype }, from, tag, comm };
+        let wanted = Wanted { data: Description { buffer, count, datatype }, from, tag, comm };
         let Some(request) = take() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         // SAFETY: P1: just taken; P4: MPI's arguments, and `place` is its out parameter.
         unsafe {
@@ -116,7 +116,8 @@ pub(super) unsafe fn start(request: Handle) -> c_int {
             state
         }
         Role::Send(Mode::Buffered) => {
-            let outgoing = Outgoing { data: r.core.data, to: r.core.peer, tag: r.core.tag, comm: r.comm() };
+            let outgoing =
+                Outgoing { data: *r.core.data.description(), to: r.core.peer, tag: r.core.tag, comm: r.comm() };
             // SAFETY: P4: the arguments with which it was made; it holds references to their communicator and datatype.
             let (mut state, copy) = match unsafe { send::copy_and_enter(pml, &outgoing) } {
                 Ok(entered) => entered,
@@ -203,7 +204,7 @@ mod tests {
             unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
         (datatype.super_.flags, datatype.super_.size) = (sys::OPAL_DATATYPE_FLAG_NO_GAPS as u16, 8);
         let mut bytes = [0_u64; 1];
-        let data = Data { buffer: bytes.as_mut_ptr().cast(), count: 1, datatype: &raw mut datatype };
+        let data = Description { buffer: bytes.as_mut_ptr().cast(), count: 1, datatype: &raw mut datatype };
         let outgoing = Outgoing { data, to: 0, tag: 3, comm: &raw mut comm };
         let request = take().expect("the PML is there, and nobody is inside");
         // SAFETY: P1: just taken, and the PML lives until the end of the test; P4: arguments as MPI would pass them.

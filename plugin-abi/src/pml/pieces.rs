@@ -29,7 +29,7 @@ use crate::runtime::messages;
 const MOST: u32 = 4;
 
 /// Asks the sender of an announced message for copies of its first `wanted` bytes (at least 1). `why`: the reason
-/// ([`super::passage::code`]), if the receiver could have read the message.
+/// (`Reason::code`), if the receiver could have read the message.
 pub(crate) fn ask(
     pml: &Pml,
     state: &mut State,
@@ -38,7 +38,7 @@ pub(crate) fn ask(
     (wanted, why): (u64, u32),
 ) {
     let receiver = state.transfers.begin(request);
-    state.requests.core(request).transfer = Transfer::Gathering { id: receiver, state: Gathering::new(wanted) };
+    state.requests.core(request).transfer = Transfer::Gathering(Gathering::new(receiver, wanted));
     let header = Header::ClearToSend { request: sender.0, receive: receiver.0, why, length: wanted };
     routing::control(pml, state, from, &header);
 }
@@ -46,15 +46,15 @@ pub(crate) fn ask(
 /// Unpacks a fragment that has arrived. `receiver` may be any number.
 pub(crate) fn received(state: &mut State, receiver: TransferId, bytes: &[u8]) {
     let Some(request) = state.transfers.get(receiver) else { return };
-    let Transfer::Gathering { id, state: gathering } = &mut state.requests.core(request).transfer else { return };
+    let Transfer::Gathering(gathering) = &mut state.requests.core(request).transfer else { return };
     let (offset, length) = gathering.take(bytes.len() as u64);
-    let (id, is_complete) = (*id, gathering.is_complete());
+    let (id, is_complete) = (gathering.id, gathering.is_complete());
     let moved = Bytes::Of { offset, length }.completed();
     if offset == 0 {
         watch::begins(state, request, moved);
     }
     let r = state.requests.get(request);
-    if !r.core.put_at(offset, &bytes[..length as usize]) {
+    if !r.core.data.put_at(offset, &bytes[..length as usize]) {
         note_not_put(r);
     }
     if is_complete {
@@ -70,7 +70,8 @@ pub(crate) fn received(state: &mut State, receiver: TransferId, bytes: &[u8]) {
 /// Finishes a request whose copies have all been sent or received.
 fn end(state: &mut State, request: Handle) {
     let core = state.requests.core(request);
-    (core.transfer, core.convertor) = (Transfer::None, None);
+    core.transfer = Transfer::None;
+    core.data.end();
     finish(state, request);
 }
 
@@ -83,7 +84,7 @@ pub(crate) fn wanted(
 ) {
     let Some(request) = state.transfers.get(sender) else { return };
     let core = state.requests.core(request);
-    let length = core.extent.length as u64;
+    let length = core.data.length() as u64;
     if !matches!(core.transfer, Transfer::Announced { .. }) || !(1..=length).contains(&asked) {
         transmit::failed_for(state, &messages::asked_for(asked, length));
         return;
@@ -92,7 +93,7 @@ pub(crate) fn wanted(
     let counted = flow::counted(state, request);
     flight::note(state, request, &Step::Answered { number: sender, wants_copies: true });
     let core = state.requests.core(request);
-    let sending = Transfer::Sending { state: Sending::new(asked, MOST), receiver, is_starved: false };
+    let sending = Transfer::Sending(Sending::new(receiver, asked, MOST));
     let (link, announced) = (core.link, std::mem::replace(&mut core.transfer, sending));
     if let Transfer::Announced { registered: Some(_), .. } = announced {
         watch::goes(state, request, |state, _| Some(passage::wanted(pml, state, link, why)));
@@ -106,22 +107,22 @@ pub(crate) fn wanted(
 /// Returns the next fragment that a send may send now: its offset, and the number of its receive.
 fn next(state: &mut State, request: Handle) -> Option<(u64, TransferId)> {
     match &state.requests.core(request).transfer {
-        Transfer::Sending { state, receiver, .. } => Some((state.next_offset()?, *receiver)),
+        Transfer::Sending(sending) => Some((sending.next_offset()?, sending.receiver)),
         _ => None,
     }
 }
 
 /// Counts a fragment of `length` bytes that was handed to the port, and raises its events.
 fn sent(state: &mut State, request: Handle, (offset, length): (u64, usize)) {
-    let Transfer::Sending { state: sending, .. } = &mut state.requests.core(request).transfer else { return };
+    let Transfer::Sending(sending) = &mut state.requests.core(request).transfer else { return };
     let is_last = sending.sent(length as u64);
     watch::piece_sent(state, request, (offset, length), is_last);
 }
 
 /// Queues a send for a free buffer.
 fn starve(state: &mut State, request: Handle) {
-    if let Transfer::Sending { is_starved, .. } = &mut state.requests.core(request).transfer {
-        *is_starved = true;
+    if let Transfer::Sending(sending) = &mut state.requests.core(request).transfer {
+        sending.is_starved = true;
         state.starved.push_back(request);
     }
 }
@@ -153,7 +154,7 @@ fn send(pml: &Pml, state: &mut State, request: Handle) {
         let (before, data) = bytes.split_at_mut(header.len());
         before.copy_from_slice(header);
         let core = state.requests.core(request);
-        let (length, all) = (core.take_at(offset, data), core.extent.length);
+        let (length, all) = (core.data.take_at(offset, data), core.data.length());
         if length == 0 {
             // SAFETY: P3, R2: just taken from these buffers, and not sent.
             unsafe { state.buffers[link.rail()].give_back(buffer) };
@@ -180,14 +181,14 @@ fn send(pml: &Pml, state: &mut State, request: Handle) {
 fn send_unregistered(pml: &Pml, state: &mut State, request: Handle, (link, rail): (Link, &Rail)) {
     let Some((offset, receiver)) = next(state, request) else { return };
     let core = state.requests.core(request);
-    if matches!(&core.transfer, Transfer::Sending { state, .. } if state.is_under_way()) {
+    if matches!(&core.transfer, Transfer::Sending(sending) if sending.is_under_way()) {
         return;
     }
     let header = Header::Fragment { receive: receiver.0, offset }.encode();
     let header = header.as_slice();
     let mut bytes = vec![0; rail.copy_size];
     bytes[..header.len()].copy_from_slice(header);
-    let (length, all) = (core.take_at(offset, &mut bytes[header.len()..]), core.extent.length);
+    let (length, all) = (core.data.take_at(offset, &mut bytes[header.len()..]), core.data.length());
     if length == 0 {
         transmit::cannot_pack(state, all);
     } else if moving::queue(pml, link, (bytes.into(), (header.len() + length) as u32), token::sent(request)) {
@@ -213,11 +214,11 @@ fn send_locally(pml: &Pml, state: &mut State, request: Handle, to: u32) {
     while let Some((offset, receiver)) = next(state, request) {
         let header = Header::Fragment { receive: receiver.0, offset };
         let core = state.requests.core(request);
-        let Extent { start, length: all } = core.extent;
+        let Extent { start, length: all } = core.data.extent();
         let mut length = (all - offset as usize).min(shared.room());
         let payload = if start.is_null() {
             let mut bytes = vec![0; length];
-            length = core.take_at(offset, &mut bytes);
+            length = core.data.take_at(offset, &mut bytes);
             bytes.truncate(length);
             Payload::Packed(bytes)
         } else {
@@ -238,20 +239,18 @@ fn send_locally(pml: &Pml, state: &mut State, request: Handle, to: u32) {
 
 /// Counts a fragment as done. Returns true if no other is to come.
 fn is_done(state: &mut State, request: Handle) -> bool {
-    let Transfer::Sending { state: sending, .. } = &mut state.requests.core(request).transfer else { return false };
+    let Transfer::Sending(sending) = &mut state.requests.core(request).transfer else { return false };
     sending.done()
 }
 
 /// Sends more fragments after one has been sent; first those of the sends that wait for a buffer.
 pub(crate) fn piece_done(pml: &Pml, state: &mut State, request: Handle) {
-    let Transfer::Sending { state: sending, is_starved, .. } = &mut state.requests.core(request).transfer else {
-        return;
-    };
+    let Transfer::Sending(sending) = &mut state.requests.core(request).transfer else { return };
     if sending.done() {
         end(state, request);
     } else if state.starved.is_empty() {
         send(pml, state, request);
-    } else if !*is_starved && sending.next_offset().is_some() {
+    } else if !sending.is_starved && sending.next_offset().is_some() {
         starve(state, request);
     }
     feed_starved(pml, state);
@@ -264,8 +263,8 @@ pub(crate) fn feed_starved(pml: &Pml, state: &mut State) {
             return;
         }
         let Some(request) = state.starved.pop_front() else { return };
-        if let Transfer::Sending { is_starved, .. } = &mut state.requests.core(request).transfer {
-            *is_starved = false;
+        if let Transfer::Sending(sending) = &mut state.requests.core(request).transfer {
+            sending.is_starved = false;
         }
         send(pml, state, request);
     }
@@ -284,7 +283,8 @@ mod tests {
         let request = state.requests.take();
         let r = state.requests.get(request);
         (r.core.role, r.shell.owner, r.core.transfer) = (role, Owner::Call, transfer);
-        r.core.extent = Extent { start, length: LENGTH };
+        // SAFETY: P2: the bytes live as long as the request.
+        unsafe { r.core.data.set_extent(Extent { start, length: LENGTH }) };
         request
     }
 
@@ -307,16 +307,16 @@ mod tests {
     fn a_receive_whose_bytes_cannot_be_put_ends_with_an_error_and_no_byte_is_put_elsewhere() {
         let pml = Pml::of_no_rails(false);
         let mut state = pml.enter().expect("nobody is inside");
-        let mut gathering = Gathering::new(LENGTH as u64);
-        // The first fragment, for which Open MPI had no convertor.
-        gathering.take(40);
         let receive = request(&mut state, Role::Receive, std::ptr::null_mut(), Transfer::None);
         // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
         let mut comm: sys::ompi_communicator_t = unsafe { std::mem::zeroed() };
         let receiver = state.transfers.begin(receive);
+        let mut gathering = Gathering::new(receiver, LENGTH as u64);
+        // The first fragment, for which Open MPI had no convertor.
+        gathering.take(40);
         let r = state.requests.get(receive);
         r.base().req_mpi_object.comm = &raw mut comm;
-        r.core.transfer = Transfer::Gathering { id: receiver, state: gathering };
+        r.core.transfer = Transfer::Gathering(gathering);
         let piece = [1; LENGTH];
         received(&mut state, receiver, &piece[..40]);
         assert!(!state.requests.get(receive).is_finished());

@@ -348,7 +348,7 @@ fn handle_request(
 /// Handles the end of a message, or of a fragment, that was sent without a send buffer.
 fn sent_without_buffer(pml: &Pml, state: &mut State, request: Handle) {
     // `Sending`: this was a fragment, else the whole message.
-    if matches!(state.requests.core(request).transfer, Transfer::Sending { .. }) {
+    if matches!(state.requests.core(request).transfer, Transfer::Sending(_)) {
         return pieces::piece_done(pml, state, request);
     }
     let how = |state: &mut State, request| Some(passage::sent(pml, state, request));

@@ -9,6 +9,7 @@ use std::ptr::NonNull;
 use engine::messenger::flow_control::Way;
 use engine::messenger::header::{Header, Match, Memory};
 use engine::messenger::link::Link;
+use engine::messenger::passage::Reason;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
@@ -16,11 +17,10 @@ use super::datatype::Extent;
 use super::flight::Step;
 use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
-use super::passage::{self, Reason};
-use super::request::{Core, Mode, Role, Transfer};
+use super::request::{Mode, Role, Transfer};
 use super::transfers::Bytes;
 use super::transmit::{self, Transmitted};
-use super::{finish, flight, flow, oneself, rails, routing, watch};
+use super::{finish, flight, flow, oneself, passage, rails, routing, watch};
 
 /// Begins a send, which is filled in, by `link`.
 pub(crate) fn begin(pml: &Pml, state: &mut State, request: Handle, link: Link) {
@@ -49,7 +49,7 @@ pub(crate) fn go(pml: &Pml, state: &mut State, request: Handle, way: Way) -> boo
     // SAFETY: P1: not finished, so its communicator lives; it is still the PML's (`begin`, `flow::go_on`).
     let communicator = unsafe { Communicator::of(r.comm()) };
     let of = Match { context: communicator.context, rank: communicator.rank, tag: r.core.tag };
-    let (link, length) = (r.core.link, r.core.extent.length);
+    let (link, length) = (r.core.link, r.core.data.length());
     let is_synchronous = r.core.role == Role::Send(Mode::Synchronous);
     let Some(eager_limit) = transmit::eager_limit(pml, link) else { return true };
     let is_long = length > eager_limit;
@@ -103,7 +103,8 @@ fn has_room(pml: &Pml, state: &State, link: Link) -> bool {
 fn announce(pml: &Pml, state: &mut State, request: Handle, (of, is_long, counted): (Match, bool, bool)) {
     let sender = state.transfers.begin(request);
     flight::note(state, request, &Step::Announced(sender));
-    let &mut Core { link, extent, .. } = state.requests.core(request);
+    let core = state.requests.core(request);
+    let (link, extent) = (core.link, core.data.extent());
     let rail = pml.rails().get(link.rail());
     let Extent { start, length } = extent;
     let access = sys::MCA_RCACHE_ACCESS_REMOTE_READ;
@@ -121,7 +122,7 @@ fn announce(pml: &Pml, state: &mut State, request: Handle, (of, is_long, counted
         Some(registered) => Memory { key: registered.rkey(), address, length: length as u64 },
         // By shared memory the receiver reads without a key. The address is 0 for data with gaps.
         None if rail.is_none() && is_long => Memory { key: 0, address, length: length as u64 },
-        None => Memory { key: passage::code(why), address: 0, length: length as u64 },
+        None => Memory { key: why.code(), address: 0, length: length as u64 },
     };
     let others = match registered {
         // SAFETY: P2, M3: the memory may be read until the send is finished, and its registrations end before.

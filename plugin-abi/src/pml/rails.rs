@@ -242,9 +242,6 @@ pub(crate) fn note(rail: &Rail, port: &mut Port, link: Link, is_posted: bool) {
 /// Shortest message that several ports read, bytes: two reads of the least length.
 pub(crate) const SHORTEST: usize = 64 << 10;
 
-/// Index of a rail, and a registration with its port.
-pub(crate) type OfRail = (usize, Registered);
-
 /// Returns the links by which a message can be read now, with the sender's keys; for a message shorter than
 /// [`SHORTEST`] one, preferably that of the announcement.
 pub(super) fn ways(pml: &Pml, state: &mut State, from: Link, keys: &[PortKey], wanted: u64) -> Vec<(Link, u32)> {
@@ -271,7 +268,7 @@ pub(super) fn ways(pml: &Pml, state: &mut State, from: Link, keys: &[PortKey], w
 ///
 /// # Safety
 /// P2, M3: the data of a send, whose registrations [`put_back`] ends before the send is finished.
-pub(crate) unsafe fn register(pml: &Pml, state: &mut State, home: Link, extent: Extent) -> Vec<OfRail> {
+pub(crate) unsafe fn register(pml: &Pml, state: &mut State, home: Link, extent: Extent) -> Vec<(usize, Registered)> {
     if !pml.has_several() || extent.length < SHORTEST {
         return Vec::new();
     }
@@ -294,9 +291,9 @@ pub(crate) fn announce(
     state: &mut State,
     link: Link,
     (of, sender, memory): (Match, TransferId, Memory),
-    registered: impl Iterator<Item = OfRail>,
+    registered: impl Iterator<Item = (usize, Registered)>,
 ) {
-    let key = |(rail, registered): OfRail| {
+    let key = |(rail, registered): (usize, Registered)| {
         let rail = pml.rails().get(rail)?;
         Some(PortKey { port: u32::from(rail.port().index()), key: registered.rkey() })
     };

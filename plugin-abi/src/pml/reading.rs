@@ -10,7 +10,8 @@
 use engine::events::{self, EventGroup, GetComplete, GetStarted, Payload};
 use engine::messenger::header::{Header, Memory, PortKey};
 use engine::messenger::link::Link;
-use engine::messenger::rendezvous::read::{Part, Reading};
+use engine::messenger::passage::{Passage, Protocol, Reason};
+use engine::messenger::rendezvous::read::{Part, Path, Reading};
 use engine::messenger::transfer_id::TransferId;
 use engine::transport::Failed;
 use ibex_ffi::openmpi::sys;
@@ -20,11 +21,9 @@ use super::finish::finish;
 use super::flight::Step;
 use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
-use super::passage::{self, Passage, Protocol, Reason};
-use super::request::{Core, Request, Transfer};
+use super::request::{Core, Reads, Request, Transfer};
 use super::transfers::{Bytes, Moved};
-use super::{flight, flow, moving, pieces, rails, routing, transfers, transmit, watch};
-use crate::runtime::memory::Registered;
+use super::{flight, flow, moving, passage, pieces, rails, routing, transfers, transmit, watch};
 use crate::runtime::watch::{SAFETY, numbers};
 
 /// Shortest and longest read while several ports read a message, bytes. A port may have a lower limit.
@@ -32,25 +31,6 @@ const PIECE: std::ops::RangeInclusive<u64> = 32 << 10..=1 << 20;
 
 /// Number of reads per port of a message, as far as [`PIECE`] permits.
 const READS: u64 = 4;
-
-pub(crate) struct Reads {
-    state: Reading<Lane>,
-    sender: TransferId,
-    /// Link of the announcement.
-    from: Link,
-    /// Address of the data in the sender's memory.
-    address: u64,
-    watched: Option<Box<WatchedReads>>,
-}
-
-/// A port that reads.
-#[derive(Debug)]
-struct Lane {
-    link: Link,
-    /// Remote key of the sender's memory for this port.
-    key: u32,
-    registered: Registered,
-}
 
 /// Starts to read the first `wanted` bytes, at least 1, of a message to the contiguous buffer of its receive, by all
 /// ports that can. Returns false if no port can, or none can register the receive's memory.
@@ -71,8 +51,9 @@ pub(crate) fn begin(
         let rail = pml.rails().get(link.rail())?;
         let access = sys::MCA_RCACHE_ACCESS_LOCAL_WRITE;
         // SAFETY: P2, M3: the memory is mapped until the receive is finished, and `take` ends the registration before.
-        let registered = unsafe { rail.port().memory().register(core.extent.start.cast(), wanted as usize, access) }?;
-        Some((Lane { link, key, registered }, rail.port().attributes().mbps, piece.min(rail.read_limit)))
+        let registered =
+            unsafe { rail.port().memory().register(core.data.extent().start.cast(), wanted as usize, access) }?;
+        Some((Path { link, key, registered }, rail.port().attributes().mbps, piece.min(rail.read_limit)))
     });
     let Some(reading) = Reading::new(wanted, lanes) else { return false };
     core.link = link;
@@ -99,7 +80,7 @@ fn read_by(pml: &Pml, receive: &Core) -> Option<Passage> {
 /// Posts as many reads of a message as may be in flight, on every lane.
 fn post(pml: &Pml, state: &mut State, request: Handle) {
     let core = state.requests.core(request);
-    let (start, Transfer::Reading(reads)) = (core.extent.start, &mut core.transfer) else { return };
+    let (start, Transfer::Reading(reads)) = (core.data.extent().start, &mut core.transfer) else { return };
     let (lanes, mut at) = (reads.state.paths().len(), 0);
     while at < lanes {
         // SAFETY: P2: a receive that is being read to `start`.
@@ -118,7 +99,7 @@ fn post(pml: &Pml, state: &mut State, request: Handle) {
 /// P2: a receive that is being read to `start`; each lane's port has registered the memory there.
 unsafe fn post_on(pml: &Pml, reads: &mut Reads, at: usize, start: *mut u8, request: Handle) -> bool {
     let Reads { state: reading, address, watched, .. } = reads;
-    let Some(&Lane { link, key, registered }) = reading.paths().nth(at) else { return true };
+    let Some(&Path { link, key, registered }) = reading.paths().nth(at) else { return true };
     let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) else { return true };
     while let Some(part) = reading.next_part(at) {
         if let Some(watched) = watched {
@@ -146,7 +127,7 @@ fn ask_for_copies(pml: &Pml, state: &mut State, request: Handle) {
         let (from, why) = (reads.from, Reason::Adapter);
         let how = (Protocol::Pieces, why);
         watch::goes(state, request, |state, _| Some(passage::by_home(pml, state, from, how)));
-        pieces::ask(pml, state, request, (from, reads.sender), (reads.state.length(), passage::code(why)));
+        pieces::ask(pml, state, request, (from, reads.sender), (reads.state.length(), why.code()));
     }
 }
 
@@ -210,7 +191,7 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId, length:
     let counted = flow::counted(state, request);
     let core = state.requests.core(request);
     let (link, transfer) = (core.link, std::mem::replace(&mut core.transfer, Transfer::None));
-    let moved = Bytes::Of { offset: 0, length: length.min(core.extent.length as u64) }.completed();
+    let moved = Bytes::Of { offset: 0, length: length.min(core.data.length() as u64) }.completed();
     // The adapter does not report a peer's reads, so both events are raised now. Those of a whole message were raised
     // when it was posted.
     watch::begins(state, request, Bytes::None.completed());
@@ -225,7 +206,7 @@ pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId, length:
 /// Reads of a message whose events a tool wants: `ibex_get_started` when a read is posted, `ibex_get_complete` when its
 /// completion is polled, with the adapter's timestamp. Has the elements that these events share.
 #[derive(Clone, Copy, Debug)]
-struct WatchedReads {
+pub(crate) struct WatchedReads {
     /// Number of the read at offset 0. The number of another read is greater by twice its offset.
     first: u64,
     request: u64,
@@ -247,7 +228,7 @@ impl WatchedReads {
         }
         // SAFETY: P1: the receive is not finished, so its communicator lives; it is matched, so it has a source; P3.
         let peer = unsafe { transfers::process(request.comm(), request.base().req_status.MPI_SOURCE) };
-        let local = request.core.extent.start.expose_provenance() as u64;
+        let local = request.core.data.extent().start.expose_provenance() as u64;
         Some(Box::new(WatchedReads { first: numbers(wanted), request: request.id, local, remote, peer }))
     }
 

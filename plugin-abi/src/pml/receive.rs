@@ -10,7 +10,7 @@ use engine::messenger::matching::{ANY_TAG, Envelope, Message, MessageHandle, Pat
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
-use super::datatype::Data;
+use super::datatype::Description;
 use super::finish::{self, finish};
 use super::handle::Handle;
 use super::instance::{Pml, State, pml, unwatched};
@@ -26,7 +26,7 @@ use crate::runtime::watch::number;
 /// A message to receive, as MPI describes it.
 #[derive(Clone, Copy)]
 pub(crate) struct Wanted {
-    pub(crate) data: Data,
+    pub(crate) data: Description,
     pub(crate) from: i32,
     pub(crate) tag: i32,
     pub(crate) comm: *mut sys::ompi_communicator_t,
@@ -42,7 +42,7 @@ pub(crate) unsafe extern "C" fn pml_recv(
     status: *mut sys::ompi_status_public_t,
 ) -> c_int {
     fence("pml_recv", sys::OPAL_ERROR, || {
-        let wanted = Wanted { data: Data { buffer, count, datatype }, from, tag, comm };
+        let wanted = Wanted { data: Description { buffer, count, datatype }, from, tag, comm };
         let Some(pml) = unwatched() else {
             // SAFETY: P4: MPI's arguments.
             return unsafe { recv_watched(buffer, count, datatype, from, tag, comm, status) };
@@ -63,7 +63,7 @@ unsafe extern "C" fn recv_watched(
     comm: *mut sys::ompi_communicator_t,
     status: *mut sys::ompi_status_public_t,
 ) -> c_int {
-    let wanted = Wanted { data: Data { buffer, count, datatype }, from, tag, comm };
+    let wanted = Wanted { data: Description { buffer, count, datatype }, from, tag, comm };
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
     // SAFETY: P4, as this function requires.
     let code = unsafe { receive::<true>(pml, &wanted, status) };
@@ -98,7 +98,7 @@ unsafe fn receive<const WATCHED: bool>(pml: &Pml, wanted: &Wanted, status: *mut 
 
 #[inline(always)]
 unsafe fn introduce(request: &mut Request, wanted: &Wanted) {
-    let of = (watch::RECEIVE, request.core.extent.length);
+    let of = (watch::RECEIVE, request.core.data.length());
     // SAFETY: P4: MPI's communicator lives.
     let spec = unsafe { watch::spec(wanted.comm, &wanted.data, (wanted.from, wanted.tag), of) };
     watch::introduce(request, number(), spec);
@@ -114,7 +114,7 @@ pub(crate) unsafe extern "C" fn pml_irecv(
     place: *mut *mut sys::ompi_request_t,
 ) -> c_int {
     fence("pml_irecv", sys::OPAL_ERROR, || {
-        let wanted = Wanted { data: Data { buffer, count, datatype }, from, tag, comm };
+        let wanted = Wanted { data: Description { buffer, count, datatype }, from, tag, comm };
         let Some(pml) = unwatched() else {
             // SAFETY: P4: MPI's arguments, and `place` is its out parameter.
             return unsafe { irecv_watched(buffer, count, datatype, from, tag, comm, place) };
@@ -135,7 +135,7 @@ unsafe extern "C" fn irecv_watched(
     comm: *mut sys::ompi_communicator_t,
     place: *mut *mut sys::ompi_request_t,
 ) -> c_int {
-    let wanted = Wanted { data: Data { buffer, count, datatype }, from, tag, comm };
+    let wanted = Wanted { data: Description { buffer, count, datatype }, from, tag, comm };
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
     // SAFETY: P4, as this function requires.
     unsafe { receive_nonblocking::<true>(pml, &wanted, place) }
@@ -179,7 +179,7 @@ pub(crate) unsafe extern "C" fn pml_mrecv(
     status: *mut sys::ompi_status_public_t,
 ) -> c_int {
     fence("pml_mrecv", sys::OPAL_ERROR, || {
-        let data = Data { buffer, count, datatype };
+        let data = Description { buffer, count, datatype };
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         // SAFETY: P4: `message` is the handle of a matched probe.
@@ -205,7 +205,7 @@ pub(crate) unsafe extern "C" fn pml_imrecv(
     place: *mut *mut sys::ompi_request_t,
 ) -> c_int {
     fence("pml_imrecv", sys::OPAL_ERROR, || {
-        let data = Data { buffer, count, datatype };
+        let data = Description { buffer, count, datatype };
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         // SAFETY: P4: `message` is the handle of a matched probe.
@@ -227,7 +227,7 @@ pub(crate) unsafe extern "C" fn pml_imrecv(
 
 /// Returns the arguments of a receive for the message of a matched probe, gives the message back, and sets its handle
 /// to null. The caller gets the message's reference to the communicator, to be released after the receive.
-unsafe fn of_message(data: Data, message: *mut *mut sys::ompi_message_t) -> (Wanted, MessageHandle) {
+unsafe fn of_message(data: Description, message: *mut *mut sys::ompi_message_t) -> (Wanted, MessageHandle) {
     // SAFETY: P4, as this function requires.
     unsafe {
         let given = message.read();
@@ -247,12 +247,12 @@ pub(crate) unsafe fn fill(request: Handle, wanted: &Wanted, owner: Owner) {
     r.core.role = Role::Receive;
     r.shell.owner = owner;
     // SAFETY: P4: MPI's datatype lives, and MPI lends the data.
-    unsafe { r.core.set_extent(wanted.data.extent()) };
+    unsafe { r.core.data.set_extent(wanted.data.extent()) };
     // Only requests that MPI or a tool sees, and convertors, use these fields.
-    if owner != Owner::Call || r.core.extent.start.is_null() {
+    if owner != Owner::Call || !r.core.data.is_contiguous() {
         (r.core.peer, r.core.tag) = (wanted.from, wanted.tag);
         // SAFETY: P4: MPI lends the data.
-        unsafe { r.core.set_data(wanted.data) };
+        unsafe { r.core.data.describe(wanted.data) };
     }
     r.base().req_mpi_object.comm = wanted.comm;
     r.set_finished(false);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A request: Open MPI's part, then the PML's record of a send or a receive. MPI never sees that of a blocking call.
 //!
-//! The record says who holds the request ([`Shell`]), what the protocols need ([`Core`]), and what tools know of it.
+//! The record says who holds the request ([`Shell`]), what the engine's protocols need ([`Core`]), and what tools know.
 //! Grade: hot. Threads: the one that has entered the PML; for `is_finished` and Open MPI's part, any. Tests: below, and
 //! the MPI programs of `hw-tests`.
 
@@ -9,36 +9,33 @@ use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use engine::messenger::host::Host;
 use engine::messenger::link::Link;
-use engine::messenger::rendezvous::copies::{Gathering, Sending};
-use engine::messenger::transfer_id::TransferId;
+use engine::messenger::rendezvous::read;
+use engine::messenger::request;
+pub(crate) use engine::messenger::request::{Mode, Role};
 use ibex_ffi::openmpi::sys;
 
-use super::datatype::{Convertor, Data, Extent};
+use super::datatype::UserData;
 use super::handle::Handle;
 use super::libmpi;
-use super::rails::OfRail;
-use super::reading::Reads;
+use super::reading::WatchedReads;
 use crate::runtime::free_list::{FreeList, Linked};
 use crate::runtime::listeners::Spec;
 use crate::runtime::memory::Registered;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    Receive,
-    Send(Mode),
+/// Open MPI, as the messenger's host.
+pub(crate) enum OpenMpi {}
+
+impl Host for OpenMpi {
+    type Data = UserData;
+    type Registration = Registered;
+    type WatchedReads = WatchedReads;
 }
 
-/// Condition for a send to complete.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mode {
-    /// The buffer may be reused. Ready sends as well.
-    Standard,
-    /// The buffer may be reused, and the receive has matched.
-    Synchronous,
-    /// None: the PML sends a copy in the memory that the program has attached.
-    Buffered,
-}
+pub(crate) type Core = request::Core<OpenMpi>;
+pub(crate) type Transfer = request::Transfer<OpenMpi>;
+pub(crate) type Reads = read::Reads<OpenMpi>;
 
 /// Who waits for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,22 +48,6 @@ pub(crate) enum Owner {
     Mpi,
     /// Nobody: the PML gives the request back when it is finished.
     Nobody,
-}
-
-/// Transfer in progress for a request, beyond a single message.
-pub(crate) enum Transfer {
-    /// No transfer.
-    None,
-    /// The peer is to finish the message, or to ask for copies. `counted`: part of flow control's window.
-    Announced { registered: Option<Registered>, others: Vec<OfRail>, counted: bool },
-    /// Fragments are being sent. `is_starved`: the request is in [`super::instance::State::starved`].
-    Sending { state: Sending, receiver: TransferId, is_starved: bool },
-    /// The message is being read.
-    Reading(Reads),
-    /// The shared-memory BTL reads the message.
-    Getting { sender: TransferId, length: u64 },
-    /// Fragments arrive.
-    Gathering { id: TransferId, state: Gathering },
 }
 
 #[repr(C, align(16))]
@@ -90,30 +71,14 @@ pub(crate) struct Shell {
     /// Attached memory of a buffered send, freed when the message has been sent; else null.
     pub(crate) attached: *mut u8,
     /// Puts `owner` beside the core's `role`: a receive writes both by one instruction.
-    _padding: [u8; 4],
+    _padding: [u8; 3],
+    pub(crate) told: Told,
     /// Whether a persistent request was started, and no event has reported the end of its wait.
     pub(crate) is_to_notify: bool,
     /// Whether the request holds references to its communicator and datatype.
     pub(crate) has_references: bool,
     is_finished: AtomicBool,
     pub(crate) owner: Owner,
-}
-
-#[repr(C)]
-pub(crate) struct Core {
-    pub(crate) role: Role,
-    pub(crate) told: Told,
-    /// Rank of the peer, or `MPI_ANY_SOURCE`.
-    pub(crate) peer: i32,
-    pub(crate) tag: i32,
-    pub(crate) extent: Extent,
-    pub(crate) data: Data,
-    /// Name by which a posted receive is cancelled.
-    pub(crate) posted: u64,
-    /// Link to the peer, of sends and transfers.
-    pub(crate) link: Link,
-    pub(crate) transfer: Transfer,
-    pub(crate) convertor: Option<Convertor>,
 }
 
 /// Events of a transfer that were raised.
@@ -189,6 +154,17 @@ impl Requests {
         &mut self.get(request).core
     }
 
+    /// Returns two of them.
+    ///
+    /// # Panics
+    /// If they are one.
+    #[allow(clippy::unused_self, reason = "the borrow permits it")]
+    pub(crate) fn cores(&mut self, of: [Handle; 2]) -> [&mut Core; 2] {
+        assert_ne!(of[0], of[1], "two requests");
+        // SAFETY: P1, P3: as in `get`; these are two.
+        of.map(|request| unsafe { &mut (*request.pointer().as_ptr()).core })
+    }
+
     #[cold]
     fn grow(&mut self) -> NonNull<Request> {
         let RequestFunctions { start, free, cancel } = self.functions;
@@ -208,7 +184,8 @@ impl Request {
         let shell = Shell {
             next: null_mut(),
             attached: null_mut(),
-            _padding: [0; 4],
+            _padding: [0; 3],
+            told: Told::Nothing,
             is_to_notify: false,
             has_references: false,
             is_finished: AtomicBool::new(false),
@@ -216,15 +193,12 @@ impl Request {
         };
         let core = Core {
             role: Role::Receive,
-            told: Told::Nothing,
             peer: 0,
             tag: 0,
-            extent: Extent { start: null_mut(), length: 0 },
-            data: Data { buffer: null_mut(), count: 0, datatype: null_mut() },
+            data: UserData::NONE,
             posted: 0,
             link: Link::UNKNOWN,
             transfer: Transfer::None,
-            convertor: None,
         };
         Request { base, shell, core, id: 0, spec: Spec::EMPTY, message: (0, 0) }
     }
@@ -269,10 +243,11 @@ const _: () = assert!(offset_of!(Request, base) == 0, "Open MPI's part stands fi
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pml::datatype::Extent;
 
     #[test]
     fn a_short_receive_uses_one_line_behind_open_mpis_part() {
-        let (line, end) = (size_of::<sys::ompi_request_t>(), offset_of!(Request, core.extent) + size_of::<Extent>());
+        let (line, end) = (size_of::<sys::ompi_request_t>(), offset_of!(Request, core.data) + size_of::<Extent>());
         assert!(offset_of!(Request, shell.next) == line && end <= line + 64, "{line} to {end}");
         let role = offset_of!(Request, core.role);
         assert_eq!(role, offset_of!(Request, shell.owner) + 1);

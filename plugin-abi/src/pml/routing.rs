@@ -78,10 +78,10 @@ fn locally(pml: &Pml, state: &mut State, to: u32, header: &Header, request: Hand
         return Transmitted::NoRoom;
     }
     let core = state.requests.core(request);
-    let (mut extent, mut packed) = (core.extent, Vec::new());
+    let (mut extent, mut packed) = (core.data.extent(), Vec::new());
     if extent.start.is_null() {
         packed.resize(extent.length, 0);
-        if !core.take_all(&mut packed) {
+        if !core.data.take_all(&mut packed) {
             return transmit::cannot_pack(state, extent.length);
         }
         extent.start = packed.as_mut_ptr();

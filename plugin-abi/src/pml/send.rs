@@ -13,7 +13,7 @@ use engine::messenger::link::Link;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
-use super::datatype::{self, Data, Extent};
+use super::datatype::{Description, Extent, UserData};
 use super::handle::Handle;
 use super::instance::{Pml, State, pml, unwatched};
 use super::progress::{leave, leave_call, poll, until};
@@ -29,20 +29,18 @@ use crate::runtime::watch::number;
 /// A message to send, as MPI describes it.
 #[derive(Clone, Copy)]
 pub(crate) struct Outgoing {
-    pub(crate) data: Data,
+    pub(crate) data: Description,
     pub(crate) to: i32,
     pub(crate) tag: i32,
     pub(crate) comm: *mut sys::ompi_communicator_t,
 }
 
-impl Mode {
-    #[inline]
-    pub(crate) fn of(mode: sys::mca_pml_base_send_mode_t) -> Mode {
-        match mode {
-            sys::MCA_PML_BASE_SEND_SYNCHRONOUS => Mode::Synchronous,
-            sys::MCA_PML_BASE_SEND_BUFFERED => Mode::Buffered,
-            _ => Mode::Standard,
-        }
+#[inline]
+pub(crate) fn mode_of(mode: sys::mca_pml_base_send_mode_t) -> Mode {
+    match mode {
+        sys::MCA_PML_BASE_SEND_SYNCHRONOUS => Mode::Synchronous,
+        sys::MCA_PML_BASE_SEND_BUFFERED => Mode::Buffered,
+        _ => Mode::Standard,
     }
 }
 
@@ -56,7 +54,7 @@ pub(crate) unsafe extern "C" fn pml_send(
     comm: *mut sys::ompi_communicator_t,
 ) -> c_int {
     fence("pml_send", sys::OPAL_ERROR, || {
-        let outgoing = Outgoing { data: Data { buffer: buffer.cast_mut(), count, datatype }, to, tag, comm };
+        let outgoing = Outgoing { data: Description { buffer: buffer.cast_mut(), count, datatype }, to, tag, comm };
         // SAFETY: P4: MPI's arguments.
         unsafe {
             if mode >= sys::MCA_PML_BASE_SEND_READY {
@@ -65,7 +63,7 @@ pub(crate) unsafe extern "C" fn pml_send(
                     return sys::OPAL_SUCCESS;
                 }
             }
-            send_blocking(&outgoing, Mode::of(mode))
+            send_blocking(&outgoing, mode_of(mode))
         }
     })
 }
@@ -81,7 +79,7 @@ pub(crate) unsafe extern "C" fn pml_isend(
     request: *mut *mut sys::ompi_request_t,
 ) -> c_int {
     fence("pml_isend", sys::OPAL_ERROR, || {
-        let outgoing = Outgoing { data: Data { buffer: buffer.cast_mut(), count, datatype }, to, tag, comm };
+        let outgoing = Outgoing { data: Description { buffer: buffer.cast_mut(), count, datatype }, to, tag, comm };
         // SAFETY: P4: MPI's arguments, and `request` is its out parameter.
         unsafe {
             if mode >= sys::MCA_PML_BASE_SEND_READY {
@@ -91,7 +89,7 @@ pub(crate) unsafe extern "C" fn pml_isend(
                     return sys::OPAL_SUCCESS;
                 }
             }
-            send_nonblocking(&outgoing, Mode::of(mode), request)
+            send_nonblocking(&outgoing, mode_of(mode), request)
         }
     })
 }
@@ -237,7 +235,7 @@ unsafe fn begun(pml: &Pml, mut state: Entered<'_, State>, outgoing: &Outgoing, (
     // SAFETY: P1: just taken by this call; P4, as this function requires.
     unsafe { fill(request, outgoing, Mode::Standard, Owner::WatchedCall) };
     watch::set_id(&mut state, request, id);
-    state.requests.core(request).told = Told::Begun;
+    state.requests.get(request).shell.told = Told::Begun;
     protocol::begin(pml, &mut state, request, link);
     // SAFETY: P1: begun, and it belongs to this call; P4, as this function requires.
     unsafe { wait(pml, state, request) };
@@ -254,9 +252,7 @@ unsafe fn wait<'pml>(pml: &'pml Pml, mut state: Entered<'pml, State>, request: H
         state = until(pml, state, is_finished, poll);
     }
     watch::request(&mut state, request, Event::Notify);
-    let r = state.requests.get(request);
-    watch::forget(r);
-    r.core.convertor = None;
+    watch::forget(state.requests.get(request));
     // SAFETY: P1: finished, and it belongs to this call, which does not use it any more.
     unsafe { state.requests.give_back(request) };
     leave_call(pml, state);
@@ -347,7 +343,6 @@ unsafe fn buffered<'pml>(pml: &'pml Pml, outgoing: &Outgoing, owner: Owner) -> R
 #[derive(Clone, Copy)]
 pub(crate) struct BufferedCopy {
     extent: Extent,
-    attached: *mut u8,
     link: Option<Link>,
 }
 
@@ -357,14 +352,13 @@ pub(crate) unsafe fn copy_and_enter<'pml>(
     outgoing: &Outgoing,
 ) -> Result<(Entered<'pml, State>, BufferedCopy), c_int> {
     // SAFETY: P4, as this function requires.
-    let ((extent, attached), link) =
-        unsafe { (attach(&outgoing.data, outgoing.data.extent())?, rails::link(pml, outgoing.comm, outgoing.to)) };
+    let (extent, link) = unsafe { (attach(outgoing.data)?, rails::link(pml, outgoing.comm, outgoing.to)) };
     let Some(state) = pml.enter() else {
         // SAFETY: `attach` has just returned this memory.
-        unsafe { libmpi::mca_pml_base_bsend_request_free(attached.cast()) };
+        unsafe { libmpi::mca_pml_base_bsend_request_free(extent.start.cast()) };
         return Err(sys::OPAL_ERR_OUT_OF_RESOURCE);
     };
-    Ok((state, BufferedCopy { extent, attached, link }))
+    Ok((state, BufferedCopy { extent, link }))
 }
 
 /// Sends a copy. Tools know it by `id`.
@@ -373,9 +367,9 @@ pub(crate) unsafe fn send_copy(pml: &Pml, state: &mut State, outgoing: &Outgoing
     // SAFETY: P1: just taken; P4, as this function requires.
     unsafe { fill(request, outgoing, Mode::Standard, Owner::Nobody) };
     let r = state.requests.get(request);
-    r.shell.attached = copy.attached;
+    r.shell.attached = copy.extent.start;
     // SAFETY: P2: the copy is freed when the request is finished.
-    unsafe { r.core.set_extent(copy.extent) };
+    unsafe { r.core.data.set_extent(copy.extent) };
     watch::set_id(state, request, id);
     begin(pml, state, request, copy.link);
 }
@@ -391,8 +385,8 @@ pub(crate) unsafe fn fill(request: Handle, outgoing: &Outgoing, mode: Mode, owne
     r.shell.owner = owner;
     r.core.peer = outgoing.to;
     r.core.tag = outgoing.tag;
-    // SAFETY: P2: MPI's data.
-    unsafe { r.core.set_data(outgoing.data) };
+    // SAFETY: P2: MPI's data; P4: MPI's datatype lives.
+    unsafe { r.core.data.set(outgoing.data) };
     r.shell.attached = null_mut();
     r.base().req_mpi_object.comm = outgoing.comm;
     r.set_finished(false);
@@ -400,8 +394,6 @@ pub(crate) unsafe fn fill(request: Handle, outgoing: &Outgoing, mode: Mode, owne
         // SAFETY: P4: MPI's communicator and datatype live.
         unsafe { hold(r) };
     }
-    // SAFETY: P4: MPI's datatype lives; P2: MPI's data.
-    unsafe { r.core.set_extent(outgoing.data.extent()) };
 }
 
 /// Makes a request one that MPI may hold: active, with references to its communicator and datatype.
@@ -410,24 +402,28 @@ pub(crate) unsafe fn fill(request: Handle, outgoing: &Outgoing, mode: Mode, owne
 /// P1: a request that is filled in; its communicator and datatype live.
 pub(crate) unsafe fn hold(request: &mut Request) {
     request.shell.has_references = true;
-    let (comm, datatype) = (request.comm(), request.core.data.datatype);
+    let (comm, datatype) = (request.comm(), request.core.data.description().datatype);
     // SAFETY: communicator and datatype live, as this function requires.
     unsafe { libmpi::ibex_request_hold(request.base(), comm, datatype) };
 }
 
-/// Packs a message into the attached memory. Returns the copy, and the address to be freed.
-pub(crate) unsafe fn attach(data: &Data, extent: Extent) -> Result<(Extent, *mut u8), c_int> {
+/// Packs a message into attached memory, and returns the copy.
+unsafe fn attach(description: Description) -> Result<Extent, c_int> {
+    let mut data = UserData::NONE;
+    // SAFETY: P2, P4, as this function requires.
+    unsafe { data.set(description) };
+    let length = data.length();
     // SAFETY: Open MPI's allocator, asked for at least one byte.
-    let place = unsafe { libmpi::mca_pml_base_bsend_request_alloc_buf(extent.length.max(1)) }.cast::<u8>();
-    if place.is_null() {
+    let start = unsafe { libmpi::mca_pml_base_bsend_request_alloc_buf(length.max(1)) }.cast::<u8>();
+    if start.is_null() {
         return Err(sys::OMPI_ERR_BUFFER);
     }
-    // SAFETY: P2: the data may be read; `place` is as long as the message, and apart from it.
-    if unsafe { datatype::take(data, extent, place) } {
-        return Ok((Extent { start: place, length: extent.length }, place));
+    // SAFETY: Open MPI has just returned so many bytes.
+    if data.take_all(unsafe { std::slice::from_raw_parts_mut(start, length) }) {
+        return Ok(Extent { start, length });
     }
     // SAFETY: Open MPI has just returned this memory.
-    unsafe { libmpi::mca_pml_base_bsend_request_free(place.cast()) };
+    unsafe { libmpi::mca_pml_base_bsend_request_free(start.cast()) };
     Err(sys::OPAL_ERROR)
 }
 

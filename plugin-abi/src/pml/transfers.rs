@@ -101,12 +101,12 @@ pub(crate) fn tell(request: &mut Request, step: TypeId, moved: Moved) {
     let (of, message) = request.message;
     let (source, tag, peer, total, goes) = match request.core.role {
         Role::Receive => {
-            let room = request.core.extent.length;
+            let room = request.core.data.length();
             let status = &request.base().req_status;
             (status.MPI_SOURCE, status.MPI_TAG, status.MPI_SOURCE, status._ucount, status._ucount.min(room))
         }
         Role::Send(_) => {
-            let length = request.core.extent.length;
+            let length = request.core.data.length();
             // SAFETY: P1: the request is not finished, so its communicator lives.
             (unsafe { (*comm).c_my_rank }, request.core.tag, request.core.peer, length, length)
         }

@@ -17,10 +17,9 @@ use engine::transport::{Sent, Token, WhenDiverted};
 use ibex_ffi::verbs::{InlineSpan, LocalSpan, RemoteSpan};
 
 use super::buffer::{Content, SendBuffer, SendBuffers};
-use super::datatype::Extent;
+use super::datatype::{Extent, UserData};
 use super::handle::Handle;
 use super::instance::{Pml, Rail, State, pml};
-use super::request::Core;
 use super::{rails, token};
 use crate::runtime::device::Port;
 use crate::runtime::messages;
@@ -155,8 +154,8 @@ pub(crate) fn message_by(
 
 #[inline(always)]
 fn give(state: &mut State, port: &mut Port, link: Link, header: &[u8], request: Handle, finishes: bool) -> Transmitted {
-    let extent = state.requests.core(request).extent;
-    let is_contiguous = !extent.start.is_null();
+    let data = &state.requests.core(request).data;
+    let (extent, is_contiguous) = (data.extent(), data.is_contiguous());
     // SAFETY: P2: the data of a send that is not finished.
     if is_contiguous && unsafe { inline_apart(port, link, header, extent) } {
         return Transmitted::Posted;
@@ -168,7 +167,7 @@ fn give(state: &mut State, port: &mut Port, link: Link, header: &[u8], request: 
     let buffers = &mut state.buffers[link.rail()];
     let Some(buffer) = buffers.take(port, length) else {
         let mut bytes = vec![0; length];
-        if !fill(&mut bytes, header, state.requests.core(request)) {
+        if !fill(&mut bytes, header, &mut state.requests.core(request).data) {
             return cannot_pack(state, extent.length);
         }
         let token = if finishes { token::sent(request) } else { Token(0) };
@@ -176,7 +175,7 @@ fn give(state: &mut State, port: &mut Port, link: Link, header: &[u8], request: 
     };
     // SAFETY: P3, R1, R2: just taken, so ours alone, and at least `length` bytes long.
     let bytes = unsafe { std::slice::from_raw_parts_mut((*buffer.as_ptr()).start(), length) };
-    if !fill(bytes, header, state.requests.core(request)) {
+    if !fill(bytes, header, &mut state.requests.core(request).data) {
         // SAFETY: P3, R2: just taken from these buffers, and not sent.
         unsafe { buffers.give_back(buffer) };
         return cannot_pack(state, extent.length);
@@ -246,7 +245,7 @@ pub(crate) unsafe fn piece(
 }
 
 /// Copies header and data of a send to `to`, which is as long as both. Returns false if the data cannot be packed.
-fn fill(to: &mut [u8], header: &[u8], send: &Core) -> bool {
+fn fill(to: &mut [u8], header: &[u8], send: &mut UserData) -> bool {
     let (before, data) = to.split_at_mut(header.len());
     before.copy_from_slice(header);
     send.take_all(data)

@@ -18,15 +18,16 @@ use std::ptr::null_mut;
 
 use engine::messenger::arrived::Arrived;
 use engine::messenger::matching::{Envelope, Message, MessageHandle, Pattern};
+use engine::messenger::passage::Passage;
 use ibex_ffi::openmpi::{release, sys};
 
 use super::communicator::{Communicator, Queues};
-use super::datatype::Data;
+use super::datatype::Description;
 use super::handle::Handle;
 use super::instance::State;
 use super::request::{Owner, Request, Role, Told};
 use super::transfers::{self, Bytes, Moved};
-use crate::runtime::listeners::{Event, Listeners, Passage, ProtocolSpec, Spec};
+use crate::runtime::listeners::{Event, Listeners, ProtocolSpec, Spec};
 use crate::runtime::watch::{number, numbers};
 
 /// `PERUSE_SEND`, `PERUSE_RECV`
@@ -92,7 +93,7 @@ pub(crate) fn told(state: &mut State, listeners: &Listeners, request: Handle, ev
 /// Gives a request its number for tools, and its specification.
 #[inline(always)]
 pub(crate) fn introduce(request: &mut Request, id: u64, spec: Spec) {
-    (request.id, request.spec, request.core.told) = (id, spec, Told::Nothing);
+    (request.id, request.spec, request.shell.told) = (id, spec, Told::Nothing);
 }
 
 /// [`introduce`] for a request that has noted its call's arguments.
@@ -100,9 +101,9 @@ pub(crate) fn introduce(request: &mut Request, id: u64, spec: Spec) {
 #[inline(never)]
 fn introduce_itself(request: &mut Request, id: u64) {
     let operation = if request.core.role == Role::Receive { RECEIVE } else { SEND };
-    let (envelope, length) = ((request.core.peer, request.core.tag), request.core.extent.length);
+    let (envelope, length) = ((request.core.peer, request.core.tag), request.core.data.length());
     // SAFETY: P1: the request is not finished, so its communicator lives.
-    let spec = unsafe { spec(request.comm(), &request.core.data, envelope, (operation, length)) };
+    let spec = unsafe { spec(request.comm(), request.core.data.description(), envelope, (operation, length)) };
     (request.id, request.spec) = (id, spec);
 }
 
@@ -110,7 +111,7 @@ fn introduce_itself(request: &mut Request, id: u64) {
 #[inline(always)]
 pub(crate) unsafe fn spec(
     comm: *mut sys::ompi_communicator_t,
-    data: &Data,
+    data: &Description,
     (peer, tag): (i32, i32),
     (operation, length): (c_int, usize),
 ) -> Spec {
@@ -167,7 +168,7 @@ pub(crate) fn set_id(state: &mut State, send: Handle, id: u64) {
 #[inline(always)]
 pub(crate) fn forget(request: &mut Request) {
     request.id = 0;
-    request.core.told = Told::Nothing;
+    request.shell.told = Told::Nothing;
 }
 
 /// Raises the event that the first data of a request's message is about to be sent or stored. Does nothing for an
@@ -186,8 +187,8 @@ pub(crate) fn begins_by(
     how: impl FnOnce(&mut State, Handle) -> Option<Passage>,
 ) {
     let request = state.requests.get(of);
-    if request.core.told == Told::Nothing && request.shell.owner != Owner::Call {
-        request.core.told = Told::Begun;
+    if request.shell.told == Told::Nothing && request.shell.owner != Owner::Call {
+        request.shell.told = Told::Begun;
         request_by(state, of, Event::XferBegin, moved, how);
     }
 }
@@ -207,8 +208,8 @@ pub(crate) fn ends_by(
     how: impl FnOnce(&mut State, Handle) -> Option<Passage>,
 ) {
     let request = state.requests.get(of);
-    if request.core.told != Told::Ended && request.shell.owner != Owner::Call {
-        request.core.told = Told::Ended;
+    if request.shell.told != Told::Ended && request.shell.owner != Owner::Call {
+        request.shell.told = Told::Ended;
         request_by(state, of, Event::XferEnd, moved, how);
     }
 }
@@ -263,7 +264,7 @@ fn goes_as(
         let request = state.requests.get(of);
         let bytes = match request.core.role {
             Role::Receive => request.base().req_status._ucount,
-            Role::Send(_) => request.core.extent.length,
+            Role::Send(_) => request.core.data.length(),
         };
         tell_passage(listeners, request, bytes, passage);
     }
@@ -324,7 +325,7 @@ pub(crate) fn continues(state: &mut State, of: Handle, moved: Moved) {
 #[inline]
 pub(crate) fn piece_sent(state: &mut State, of: Handle, (offset, length): (u64, usize), is_last: bool) {
     let moved = Bytes::Of { offset, length: length as u64 }.posted();
-    let begins_now = offset == 0 && state.requests.core(of).told == Told::Nothing;
+    let begins_now = offset == 0 && state.requests.get(of).shell.told == Told::Nothing;
     if begins_now {
         begins(state, of, moved);
     } else if !is_last {

@@ -31,7 +31,7 @@ use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ibex_ffi::openmpi::sys;
 
-pub(crate) use event::{Event, Passage, Protocol, ProtocolSpec, Reason, Spec};
+pub(crate) use event::{Event, ProtocolSpec, Spec};
 pub(crate) use table::{Function, Listener, Listeners, NOBODY};
 
 pub(crate) struct Upcall {

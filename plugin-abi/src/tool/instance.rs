@@ -12,9 +12,10 @@ use std::ptr::null;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use engine::events::{self, EventInstance, MatchingEvent, ProtocolEvent, SourceId, TypeId};
+use engine::messenger::passage::Passage;
 
 use super::host::Code;
-use crate::runtime::listeners::{self, Passage, ProtocolSpec, Spec};
+use crate::runtime::listeners::{self, ProtocolSpec, Spec};
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 #[repr(transparent)]

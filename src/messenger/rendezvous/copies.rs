@@ -4,9 +4,15 @@
 //! when it packs it. So the last piece may be longer than `wanted`; the receiver ignores the rest. Called by
 //! `pml/pieces.rs`. Pending grade. Threads: the owner's. Tests: below.
 
+use crate::messenger::transfer_id::TransferId;
+
 /// The sender's side.
 #[derive(Debug, Clone, Copy)]
 pub struct Sending {
+    /// Number of the receive.
+    pub receiver: TransferId,
+    /// Whether the send waits for a send buffer.
+    pub is_starved: bool,
     wanted: u64,
     sent: u64,
     under_way: u32,
@@ -16,15 +22,17 @@ pub struct Sending {
 /// The receiver's side.
 #[derive(Debug, Clone, Copy)]
 pub struct Gathering {
+    /// Number of the receive.
+    pub id: TransferId,
     wanted: u64,
     received: u64,
 }
 
 impl Sending {
-    /// Starts a send of `wanted` bytes, with at most `most` pieces in flight.
+    /// Starts a send of `wanted` bytes to this receive, with at most `most` pieces in flight.
     #[must_use]
-    pub fn new(wanted: u64, most: u32) -> Self {
-        Sending { wanted, sent: 0, under_way: 0, most }
+    pub fn new(receiver: TransferId, wanted: u64, most: u32) -> Self {
+        Sending { receiver, is_starved: false, wanted, sent: 0, under_way: 0, most }
     }
 
     /// Returns the offset of the next piece; `None` if no piece may be sent now.
@@ -56,8 +64,8 @@ impl Sending {
 impl Gathering {
     /// Expects `wanted` bytes.
     #[must_use]
-    pub fn new(wanted: u64) -> Self {
-        Gathering { wanted, received: 0 }
+    pub fn new(id: TransferId, wanted: u64) -> Self {
+        Gathering { id, wanted, received: 0 }
     }
 
     /// Counts a piece of `bytes` that arrived. Returns its offset, and how many of its bytes are wanted.
@@ -78,10 +86,12 @@ impl Gathering {
 mod tests {
     use super::*;
 
+    const ID: TransferId = TransferId(7);
+
     #[test]
     fn copies_are_joined_although_the_last_one_is_longer_than_the_receive() {
         for (wanted, piece) in [(1, 8), (8, 8), (20, 8), (1 << 33, 1 << 31)] {
-            let (mut sending, mut gathering) = (Sending::new(wanted, 2), Gathering::new(wanted));
+            let (mut sending, mut gathering) = (Sending::new(ID, wanted, 2), Gathering::new(ID, wanted));
             let (mut pieces, mut ended) = (0, false);
             while let Some(offset) = sending.next_offset() {
                 let (at, length) = gathering.take(piece);
@@ -99,7 +109,7 @@ mod tests {
 
     #[test]
     fn no_more_than_permitted_are_under_way() {
-        let mut sending = Sending::new(100, 2);
+        let mut sending = Sending::new(ID, 100, 2);
         sending.sent(10);
         assert_eq!(sending.next_offset(), Some(10));
         sending.sent(10);

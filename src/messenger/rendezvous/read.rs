@@ -10,6 +10,10 @@
 
 use arrayvec::ArrayVec;
 
+use crate::messenger::host::Host;
+use crate::messenger::link::Link;
+use crate::messenger::transfer_id::TransferId;
+
 /// Maximum number of a lane's reads in flight.
 pub const MOST: usize = 4;
 
@@ -33,6 +37,31 @@ pub struct Reading<P> {
     length: u64,
     lanes: Vec<Lane<P>>,
     failed: Vec<Part>,
+}
+
+/// The reads of a request's message.
+pub struct Reads<H: Host> {
+    /// How far.
+    pub state: Reading<Path<H::Registration>>,
+    /// Number of the send.
+    pub sender: TransferId,
+    /// Link of the announcement.
+    pub from: Link,
+    /// Address of the data in the sender's memory.
+    pub address: u64,
+    /// For tools.
+    pub watched: Option<Box<H::WatchedReads>>,
+}
+
+/// A port that reads. `R`: registration of the receive's memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Path<R> {
+    /// Link to the sender.
+    pub link: Link,
+    /// Remote key of the sender's memory for this port.
+    pub key: u32,
+    /// With this port.
+    pub registered: R,
 }
 
 #[derive(Debug)]

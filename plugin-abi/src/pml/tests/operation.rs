@@ -140,7 +140,6 @@ impl Operation {
         OF_TEST.set(Some(self.pml));
         if self.with(|request| request.shell.owner.is_call()) {
             assert!(self.is_finished(), "a blocking call ends before it is forgotten");
-            self.with(|request| request.core.convertor = None);
             let mut state = self.pml.enter().expect("nobody is inside");
             // SAFETY: P1: the request was taken from this PML, is finished, and nothing refers to it.
             unsafe { state.requests.give_back(self.request) };

@@ -11,10 +11,11 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use engine::events::{self, EventInstance, Options, Registration, Safety, Value};
+use engine::messenger::passage::{Protocol, Reason};
 
 use super::super::request::Owner;
 use super::*;
-use crate::runtime::listeners::{Event, Listener, Listeners, NOBODY, Protocol, ProtocolSpec, Reason, Spec};
+use crate::runtime::listeners::{Event, Listener, Listeners, NOBODY, ProtocolSpec, Spec};
 use crate::runtime::watch::SAFETY;
 use crate::tool;
 

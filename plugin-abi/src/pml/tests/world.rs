@@ -9,7 +9,7 @@ use engine::messenger::matching::{ANY_SOURCE, ANY_TAG};
 use ibex_ffi::openmpi::sys;
 
 use super::super::communicator::Communicator;
-use super::super::datatype::Data;
+use super::super::datatype::Description;
 use super::super::instance::{JOB_HAS_ENDED, OF_TEST, Pml};
 use super::super::request::{Mode, Request};
 use super::super::{persistent, probe, progress, receive, send};
@@ -101,9 +101,10 @@ impl World {
         unsafe { (*comm).c_peruse_handles = listeners.cast_mut().cast() };
     }
 
-    fn data(&self, bytes: &Bytes, length: usize, how: How) -> Data {
+    fn data(&self, bytes: &Bytes, length: usize, how: How) -> Description {
         let count = if how.has_gaps { length / BLOCK } else { length };
-        Data { buffer: bytes.start().cast(), count, datatype: self.datatypes[usize::from(how.has_gaps)].as_ptr() }
+        let datatype = self.datatypes[usize::from(how.has_gaps)].as_ptr();
+        Description { buffer: bytes.start().cast(), count, datatype }
     }
 
     /// Starts a send. `None`: it is finished already.
@@ -207,7 +208,7 @@ impl World {
     ) -> Operation {
         let pml = self.stand_for(at);
         let bytes = Bytes::new(laid_out(&[], room, how.has_gaps));
-        let Data { buffer, count, datatype } = self.data(&bytes, room, how);
+        let Description { buffer, count, datatype } = self.data(&bytes, room, how);
         let mut request = null_mut();
         // SAFETY: P4: a message of `probe`, and the world's datatype; P2: the bytes live as long as the operation.
         let request = unsafe {

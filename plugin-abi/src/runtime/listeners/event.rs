@@ -4,6 +4,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
+use engine::messenger::passage::Passage;
 use ibex_ffi::openmpi::sys;
 
 macro_rules! events {
@@ -80,54 +81,6 @@ impl Spec {
         bytes: 0,
         stamp: 0,
     };
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Protocol {
-    Inline,
-    /// Eager: copied into a send buffer, and on the receiver's side out of a receive slot.
-    Copied,
-    /// Announced; the receiver reads it by RDMA.
-    Read,
-    /// Announced; the sender sends copied fragments.
-    Pieces,
-    /// Copied through the memory that the processes of a host share.
-    SharedMemory,
-    Oneself,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[repr(u32)]
-pub(crate) enum Reason {
-    Size,
-    /// Traces of former versions have it.
-    Synchronous,
-    /// The sender's or the receiver's datatype has gaps.
-    Gaps,
-    NotRegistered,
-    /// The receiver holds its senders back (flow control).
-    HeldBack,
-    /// The adapter does not support the better protocol, or no port is left that can read.
-    Adapter,
-    Oneself,
-    SameHost,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Passage {
-    pub(crate) protocol: Protocol,
-    pub(crate) reason: Reason,
-    /// Index of the port among the ports of the process; [`Passage::NO_PORT`]: none.
-    pub(crate) port: u32,
-    /// Number of this side's queue pair; 0: none.
-    pub(crate) queue_pair: u32,
-    /// Number of ports that carry the message.
-    pub(crate) rails: u32,
-}
-
-impl Passage {
-    pub(crate) const NO_PORT: u32 = u32::MAX;
 }
 
 /// Argument of listeners to [`Event::Protocol`], in place of a [`Spec`].

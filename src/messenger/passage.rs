@@ -1,0 +1,167 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The passage of a message, for tools: by which protocol it travels and why, by which port and queue pair.
+//!
+//! Protocol and reason follow from the data that decides how the message is sent. Two reasons travel in headers, in the
+//! place of a memory key ([`Reason::code`]): why a message cannot be read, and why a receiver wants copies of one that
+//! it could read. Called by `pml/passage.rs`, and where the protocol is chosen. Grade: pending. Threads: any. Plain
+//! data. Tests: below.
+
+use super::header::{EAGER_SIZE, Memory};
+
+/// How the bytes of a message travel. Tools and traces know the numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Protocol {
+    /// Inside a work request.
+    Inline,
+    /// Eager: copied into a send buffer, and on the receiver's side out of a receive slot.
+    Copied,
+    /// Announced; the receiver reads it by RDMA.
+    Read,
+    /// Announced; the sender sends copied fragments.
+    Pieces,
+    /// Copied through the memory that the processes of a host share.
+    SharedMemory,
+    /// Copied within the process.
+    Oneself,
+}
+
+/// Why a message travels by its protocol. Tools, traces and headers know the numbers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub enum Reason {
+    /// The message's size.
+    Size,
+    /// Traces of former versions have it.
+    Synchronous,
+    /// The sender's or the receiver's datatype has gaps.
+    Gaps,
+    /// The memory cannot be registered.
+    NotRegistered,
+    /// The receiver holds its senders back (flow control).
+    HeldBack,
+    /// The adapter does not support the better protocol, or no port is left that can read.
+    Adapter,
+    /// The process sends to itself.
+    Oneself,
+    /// The processes are of one host.
+    SameHost,
+}
+
+impl Reason {
+    /// Returns its number in a header.
+    #[must_use]
+    pub const fn code(self) -> u32 {
+        self as u32
+    }
+
+    /// The inverse of [`Self::code`], for the reasons that are sent in a header.
+    #[must_use]
+    pub fn of_code(code: u32) -> Option<Reason> {
+        const SAID: [Reason; 5] =
+            [Reason::Synchronous, Reason::Gaps, Reason::NotRegistered, Reason::HeldBack, Reason::Adapter];
+        SAID.into_iter().find(|reason| reason.code() == code)
+    }
+}
+
+/// How a message travels, in all that tools are told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Passage {
+    /// Its protocol.
+    pub protocol: Protocol,
+    /// Why by this protocol.
+    pub reason: Reason,
+    /// Index of the port among the ports of the process; [`Passage::NO_PORT`]: none.
+    pub port: u32,
+    /// Number of this side's queue pair; 0: none.
+    pub queue_pair: u32,
+    /// Number of ports that carry the message.
+    pub rails: u32,
+}
+
+impl Passage {
+    /// Value of `port` for a message that no port carries.
+    pub const NO_PORT: u32 = u32::MAX;
+
+    /// Passage of a message to this process.
+    pub const ONESELF: Passage = Passage::without_port(Protocol::Oneself, Reason::Oneself);
+
+    /// Passage by shared memory, whatever the protocol.
+    pub const SHARED_MEMORY: Passage = Passage::without_port(Protocol::SharedMemory, Reason::SameHost);
+
+    /// Makes the passage of a message whose port is not known, or that no port carries.
+    #[must_use]
+    pub const fn without_port(protocol: Protocol, reason: Reason) -> Self {
+        Passage { protocol, reason, port: Passage::NO_PORT, queue_pair: 0, rails: 0 }
+    }
+}
+
+/// Returns protocol and reason of a message that is sent whole: `header` bytes, then `length` bytes of data. `inline`:
+/// longest message inside a work request, bytes.
+#[must_use]
+pub const fn at_once((header, length): (usize, usize), has_gaps: bool, inline: usize) -> (Protocol, Reason) {
+    if header + length > inline {
+        // `Adapter`: it takes not even a header inside a work request.
+        return (Protocol::Copied, if inline < EAGER_SIZE { Reason::Adapter } else { Reason::Size });
+    }
+    if has_gaps { (Protocol::Copied, Reason::Gaps) } else { (Protocol::Inline, Reason::Size) }
+}
+
+/// Returns protocol and reason of an announced message that its receiver cannot read.
+#[must_use]
+pub const fn unreadable(length: u64, why: Reason) -> (Protocol, Reason) {
+    (if length == 0 { Protocol::Inline } else { Protocol::Pieces }, why)
+}
+
+/// [`unreadable`] for a receive of `room` bytes; `None` if the receiver may read the message.
+#[must_use]
+pub fn not_read(memory: &Memory, room: usize, has_gaps: bool) -> Option<(Protocol, Reason)> {
+    if memory.address == 0 {
+        return Some(unreadable(memory.length, Reason::of_code(memory.key).unwrap_or(Reason::Size)));
+    }
+    if room == 0 {
+        return Some((Protocol::Read, Reason::Size));
+    }
+    has_gaps.then_some((Protocol::Pieces, Reason::Gaps))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_goes_inside_its_work_request_if_it_fits_and_is_copied_else_for_a_reason() {
+        let how = |length, has_gaps, inline| at_once((12, length), has_gaps, inline);
+        assert_eq!(how(8, false, 64), (Protocol::Inline, Reason::Size));
+        assert_eq!(how(52, false, 64), (Protocol::Inline, Reason::Size));
+        assert_eq!(how(53, false, 64), (Protocol::Copied, Reason::Size));
+        assert_eq!(how(8, true, 64), (Protocol::Copied, Reason::Gaps));
+        assert_eq!(how(53, true, 64), (Protocol::Copied, Reason::Size));
+        assert_eq!(how(0, false, 0), (Protocol::Copied, Reason::Adapter));
+    }
+
+    #[test]
+    fn why_a_message_is_not_read_is_said_by_its_announcement_or_known_to_its_receiver() {
+        let memory = |address, length, why: Reason| Memory { key: why.code(), address, length };
+        let held_back = memory(0, 100, Reason::HeldBack);
+        assert_eq!(not_read(&held_back, 100, false), Some((Protocol::Pieces, Reason::HeldBack)));
+        assert_eq!(
+            not_read(&memory(0, 0, Reason::Synchronous), 9, false),
+            Some((Protocol::Inline, Reason::Synchronous))
+        );
+        let readable = Memory { key: 2, address: 4096, length: 100 };
+        assert_eq!(not_read(&readable, 100, false), None);
+        assert_eq!(not_read(&readable, 100, true), Some((Protocol::Pieces, Reason::Gaps)));
+        assert_eq!(not_read(&readable, 0, false), Some((Protocol::Read, Reason::Size)));
+    }
+
+    #[test]
+    fn a_number_that_is_no_reason_of_these_is_none() {
+        for why in [Reason::Synchronous, Reason::Gaps, Reason::NotRegistered, Reason::HeldBack, Reason::Adapter] {
+            assert_eq!(Reason::of_code(why.code()), Some(why));
+        }
+        for other in [Reason::Size.code(), Reason::Oneself.code(), Reason::SameHost.code(), 9, u32::MAX] {
+            assert_eq!(Reason::of_code(other), None);
+        }
+    }
+}

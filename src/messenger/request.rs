@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What the protocols need of a request; part of the host's record of it (`pml/request.rs`).
+//!
+//! Grade: hot. Threads: the one that has entered the messenger. Plain data. Tests: those of the host.
+
+use super::host::Host;
+use super::link::Link;
+use super::rendezvous::copies::{Gathering, Sending};
+use super::rendezvous::read::Reads;
+use super::transfer_id::TransferId;
+
+/// Direction of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// A receive.
+    Receive,
+    /// A send.
+    Send(Mode),
+}
+
+/// Condition for a send to complete.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// The buffer may be reused. Ready sends as well.
+    Standard,
+    /// The buffer may be reused, and the receive has matched.
+    Synchronous,
+    /// None: the host sends a copy in the memory that the program has attached.
+    Buffered,
+}
+
+/// Transfer in progress for a request, beyond a single message.
+pub enum Transfer<H: Host> {
+    /// No transfer.
+    None,
+    /// The peer is to finish the message, or to ask for copies.
+    Announced {
+        /// Registration with the port of the announcement.
+        registered: Option<H::Registration>,
+        /// Registrations with other rails, by their indices.
+        others: Vec<(usize, H::Registration)>,
+        /// Whether it is part of flow control's window.
+        counted: bool,
+    },
+    /// Fragments are being sent.
+    Sending(Sending),
+    /// The message is being read.
+    Reading(Reads<H>),
+    /// The host reads so many bytes of this send from shared memory.
+    Getting(TransferId, u64),
+    /// Fragments arrive.
+    Gathering(Gathering),
+}
+
+/// The protocols' record of a request. `role` stands first, beside the host's fields: it may write both at once.
+#[repr(C)]
+pub struct Core<H: Host> {
+    /// Direction, and mode of a send.
+    pub role: Role,
+    /// Rank of the peer, or `MPI_ANY_SOURCE`.
+    pub peer: i32,
+    /// Tag, or `MPI_ANY_TAG`.
+    pub tag: i32,
+    /// The user's data.
+    pub data: H::Data,
+    /// Name by which a posted receive is cancelled.
+    pub posted: u64,
+    /// Link to the peer, of sends and transfers.
+    pub link: Link,
+    /// What is in progress.
+    pub transfer: Transfer<H>,
+}
