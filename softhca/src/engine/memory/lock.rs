@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A lock in shared memory that outlives its holder: it names the process that holds it, and a waiter takes it over
 //! from a dead one. Called by: every shared object. Grade: hot: one exchange to take, one store to give back, no system
-//! call. A waiter spins for a short time, then yields; after a while it asks whether the holder lives (a system call).
+//! call. A waiter spins for a short time, then yields, and asks ever more rarely whether the holder lives (system calls).
 //! A dead holder may leave a change half done. Unless the order of its stores makes that harmless (an index is
 //! published last), the next holder repairs the guarded data; at the latest, the burial of the dead process does.
 //! Thread rule: any thread of any process. Tests: `tests/engine_killed.rs`.
@@ -10,7 +10,8 @@ use crate::engine::memory::{Process, W32};
 
 /// Rounds of spinning before the first yield.
 const SPINS: u32 = 200;
-/// Rounds (spins and yields) before a waiter asks whether the holder lives, and between two such questions.
+/// Most rounds (spins and yields) between two questions whether the holder lives. On a busy machine a yield takes
+/// milliseconds, so a waiter asks the first time after few of them.
 const PATIENCE: u32 = 4096;
 
 /// The lock: 0, or the token of the process that holds it (`process::token`).
@@ -53,7 +54,7 @@ impl SharedLock {
             }
             std::thread::yield_now();
             let holder = self.0.get();
-            let is_asked = round.is_multiple_of(PATIENCE) && holder != 0;
+            let is_asked = (round.is_power_of_two() || round.is_multiple_of(PATIENCE)) && holder != 0;
             if is_asked && process.is_dead(holder) && self.0.replace(holder, process.token()) {
                 return true;
             }
