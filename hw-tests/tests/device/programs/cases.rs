@@ -245,8 +245,9 @@ pub(super) static OF_PML: &[Case] = &[
     .on(&[4])
     .limit(300),
     case("a flood arrives in order when there is next to no memory for it", "unexpected_memory")
-        .arguments(&["--messages", "10000"])
+        .arguments(&["--messages", "30000"])
         .with(&[("pml_ibex_unexpected_memory", "4096")])
+        .scale(0.1)
         .quick(),
     case("a flood from several arrives in order when there is next to no memory for it", "unexpected_memory")
         .on(&[3])
