@@ -48,7 +48,7 @@ pub trait Receiver {
 pub const PML_MODULE: sys::mca_pml_base_module_t = unsafe { std::mem::zeroed() };
 
 /// A received message of one segment, as the argument of the callback that Open MPI has registered for its tag, which
-/// reads it during the call. Its owner, plugin-abi's `runtime/frame.rs`, passes one at a time.
+/// reads it during the call. Its owner, plugin-abi's `runtime/progress/frame.rs`, passes one at a time.
 pub struct ReceiveDescriptor {
     base: UnsafeCell<series::Received>,
     segment: UnsafeCell<sys::mca_btl_base_segment_t>,

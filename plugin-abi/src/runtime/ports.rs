@@ -1,7 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The ports of the process: opened once, for the first component that asks, with the sizes that it requests, and
 //! closed when the last one drops them. Each component holds an `Arc` of every port, this file only weak references:
-//! the `Arc` counts the users. Grade: setup. Threads: any. Tests: below.
+//! the `Arc` counts the users. `port` is an open port, `device` names its adapter, `memory` registers memory with it,
+//! `modex` publishes its address. Grade: setup. Threads: any. Tests: below.
+
+pub(crate) mod device;
+pub(crate) mod memory;
+pub(crate) mod modex;
+pub(crate) mod port;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -9,14 +15,14 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use engine::flight;
 use engine::fork;
 use engine::select::address::PortEntry;
-use engine::select::device;
+use engine::select::device::survey;
 use engine::transport::{PortError, Setup};
 use engine::tunables::Tunables;
 use ibex_ffi::openmpi::process::{self, Process};
 
-use super::port::{NotOpened, OpenPort};
+use super::messages;
 use super::variables::{self, now};
-use super::{messages, modex};
+use port::{NotOpened, OpenPort};
 
 pub(crate) const MAX_PORTS: usize = 16;
 
@@ -112,7 +118,7 @@ fn open_all<M>(
     mut take: impl FnMut(&Arc<OpenPort>) -> Option<M>,
 ) -> Vec<(Arc<OpenPort>, M)> {
     let tunables = request.tunables;
-    let survey = device::survey(tunables);
+    let survey = survey(tunables);
     if now::verbosity() > 0 {
         survey.report.iter().for_each(|line| messages::verbose(line));
     }
