@@ -333,9 +333,7 @@ impl<A: Adapter> Port<A> {
     /// Describes an endpoint: peer, host, port, queue pair, state.
     #[must_use]
     pub fn describe(&self, peer: EndpointId) -> String {
-        let Some(name) = self.connections.name(peer) else {
-            return format!("no endpoint {}", peer.index());
-        };
+        let Some(name) = self.connections.name(peer) else { return format!("no endpoint {}", peer.index()) };
         let host = self.directory.host(name);
         let who = format!("rank {} ({name}) on host {host}, {}", name.rank, self.attributes.place());
         match self.connections.get(peer) {

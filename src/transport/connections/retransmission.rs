@@ -172,11 +172,6 @@ mod tests {
     }
 
     #[test]
-    fn a_time_out_is_printed_with_its_number_of_tries_and_its_time() {
-        assert_eq!(Retransmission { exponent: 16, retries: 7 }.to_string(), "8 times 268.435ms (2^16 * 4.096 us)");
-    }
-
-    #[test]
     fn few_connections_have_a_short_timer_and_many_a_longer_one() {
         assert!((0..=3).all(|connections| RnrTimer::of(connections).code() == 12));
         let timers = [4, 6, 16, 64, 100, 205, 5000].map(|connections| RnrTimer::of(connections).time().as_micros());
