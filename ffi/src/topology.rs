@@ -90,21 +90,16 @@ mod tests {
             let sets = format!(
                 r#"cpuset="0x{mask:x}" complete_cpuset="0x{mask:x}" nodeset="0x{mask:x}" complete_nodeset="0x{mask:x}""#
             );
+            let [node, core, unit, bridge, adapter, port] = [1, 2, 3, 4, 5, 6].map(|nth| id + nth);
             format!(
                 r#"<object type="Package" os_index="{number}" {sets} gp_index="{id}">
-                <object type="NUMANode" os_index="{number}" {sets} gp_index="{}" local_memory="1048576"/>
-                <object type="Core" os_index="{number}" {sets} gp_index="{}">
-                <object type="PU" os_index="{number}" {sets} gp_index="{}"/></object>
-                <object type="Bridge" gp_index="{}" bridge_type="0-1" depth="0" bridge_pci="000{number}:[00-01]">
-                <object type="PCIDev" gp_index="{}" pci_busid="000{number}:01:00.0"
+                <object type="NUMANode" os_index="{number}" {sets} gp_index="{node}" local_memory="1048576"/>
+                <object type="Core" os_index="{number}" {sets} gp_index="{core}">
+                <object type="PU" os_index="{number}" {sets} gp_index="{unit}"/></object>
+                <object type="Bridge" gp_index="{bridge}" bridge_type="0-1" depth="0" bridge_pci="000{number}:[00-01]">
+                <object type="PCIDev" gp_index="{adapter}" pci_busid="000{number}:01:00.0"
                 pci_type="0207 [15b3:1017] [15b3:0020] 00" pci_link_speed="15.753846">
-                <object type="OSDev" gp_index="{}" name="mlx5_{number}" osdev_type="3"/></object></object></object>"#,
-                id + 1,
-                id + 2,
-                id + 3,
-                id + 4,
-                id + 5,
-                id + 6
+                <object type="OSDev" gp_index="{port}" name="mlx5_{number}" osdev_type="3"/></object></object></object>"#
             )
         };
         let xml = format!(

@@ -68,10 +68,7 @@ impl Cache {
     ) -> Result<NonNull<sys::mca_rcache_base_registration_t>, i32> {
         let mut registration = std::ptr::null_mut();
         // SAFETY: a live cache module; its function pointers are set before it is handed out.
-        let register = unsafe { (*self.0.as_ptr()).rcache_register };
-        let Some(register) = register else {
-            return Err(sys::OPAL_ERR_NOT_SUPPORTED);
-        };
+        let register = unsafe { (*self.0.as_ptr()).rcache_register }.ok_or(sys::OPAL_ERR_NOT_SUPPORTED)?;
         // SAFETY: a live module, bytes that the caller says stay mapped, and a live local for the answer.
         let code = unsafe { register(self.0.as_ptr(), base, size, flags, access as i32, &raw mut registration) };
         NonNull::new(registration).filter(|_| code == sys::OPAL_SUCCESS).ok_or(code)
@@ -85,9 +82,7 @@ impl Cache {
     pub unsafe fn put_back(&self, registration: NonNull<sys::mca_rcache_base_registration_t>) -> i32 {
         // SAFETY: a live cache module.
         let deregister = unsafe { (*self.0.as_ptr()).rcache_deregister };
-        let Some(deregister) = deregister else {
-            return sys::OPAL_ERR_NOT_SUPPORTED;
-        };
+        let Some(deregister) = deregister else { return sys::OPAL_ERR_NOT_SUPPORTED };
         // SAFETY: R3; the caller says that the registration came from this cache and is given back once.
         unsafe { deregister(self.0.as_ptr(), registration.as_ptr()) }
     }

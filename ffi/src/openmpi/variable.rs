@@ -273,9 +273,7 @@ pub fn exists(framework: &CStr, component: Option<&CStr>, name: Option<&str>) ->
 /// Whether the user set the variable (command line, environment, file or `MPI_T`), rather than leaving its default.
 #[must_use]
 pub fn is_set(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> bool {
-    let Some(index) = find(framework, component, name) else {
-        return false;
-    };
+    let Some(index) = find(framework, component, name) else { return false };
     let mut source = sys::MCA_BASE_VAR_SOURCE_DEFAULT;
     // SAFETY: only the source is asked for, and written to the local.
     let code = unsafe { sys::mca_base_var_get_value(index, std::ptr::null(), &raw mut source, null_mut()) };
@@ -290,9 +288,7 @@ pub fn is_set(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -
 #[must_use]
 pub unsafe fn set_unless_chosen(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>, value: c_int) -> bool {
     let place = find(framework, component, name).and_then(|index| storage::<c_int>(index, sys::MCA_BASE_VAR_TYPE_INT));
-    let Some(place) = place.filter(|_| !is_set(framework, component, name)) else {
-        return false;
-    };
+    let Some(place) = place.filter(|_| !is_set(framework, component, name)) else { return false };
     // SAFETY: a registered int's storage, which lives as long as its owner; nobody else uses it, as the caller says.
     unsafe { place.write(value) };
     true
