@@ -169,13 +169,12 @@ fn is_global(address: &IpAddr) -> bool {
 mod tests {
     use super::*;
 
+    fn interface(name: &str, address: &str, subnet_length: u8) -> Interface {
+        Interface { name: name.to_owned(), address: address.parse().expect("an address"), subnet_length }
+    }
+
     fn host(interfaces: &[(&str, &str)]) -> Vec<Interface> {
-        let interface = |(name, address): &(&str, &str)| Interface {
-            name: (*name).to_owned(),
-            address: address.parse().expect("an address"),
-            subnet_length: 0,
-        };
-        interfaces.iter().map(interface).collect()
+        interfaces.iter().map(|(name, address)| interface(name, address, 0)).collect()
     }
 
     fn usual() -> Vec<Interface> {
@@ -248,12 +247,8 @@ mod tests {
     }
 
     fn subnet_of(gid: &str) -> u8 {
-        let interface = |address: &str, subnet_length| Interface {
-            name: "eth0".to_owned(),
-            address: address.parse().expect("an address"),
-            subnet_length,
-        };
-        let interfaces = [interface("10.1.0.1", 16), interface("10.2.0.1", 24), interface("2001:db8::1", 128)];
+        let interfaces =
+            [("10.1.0.1", 16), ("10.2.0.1", 24), ("2001:db8::1", 128)].map(|(of, length)| interface("eth0", of, length));
         subnet_length(gid.parse::<Ipv6Addr>().expect("an address").octets(), &interfaces)
     }
 

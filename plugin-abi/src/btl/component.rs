@@ -141,9 +141,7 @@ pub(crate) unsafe extern "C" fn btl_init(
 /// Makes a module for each port for which there is memory.
 #[allow(clippy::vec_box, reason = "a module never moves: Open MPI keeps its address")]
 fn make_modules(threads: bool) -> Vec<Box<Module>> {
-    let Some(tunables) = settings::tunables() else {
-        return Vec::new();
-    };
+    let Some(tunables) = settings::tunables() else { return Vec::new() };
     let settings = settings::module();
     let request = Request {
         tunables: &tunables,

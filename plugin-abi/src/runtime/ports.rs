@@ -101,9 +101,7 @@ pub(crate) fn forget() {
 /// Returns what `take` makes of each port that a component can use; if there is none, prints why. If `take` fails for a
 /// port that was opened for this component, the port is closed again and not published.
 pub(crate) fn open<M>(request: &Request<'_>, mut take: impl FnMut(&Arc<OpenPort>) -> Result<M, PortError>) -> Vec<M> {
-    let Some(me) = Process::me() else {
-        return Vec::new();
-    };
+    let Some(me) = Process::me() else { return Vec::new() };
     let take = |port: &Arc<OpenPort>| take(port).map_err(|error| messages::port_not_opened(&me.host(), &error)).ok();
     let made = ports().share(take, |take| open_all(request, me, take));
     if !made.is_empty() {
