@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_included_is_taken_in_the_order_of_the_list() {
+    fn only_included_interfaces_are_taken_in_the_order_of_the_list() {
         assert_eq!(chosen(&usual(), "ib0,eth0", ""), ["10.1.2.3", "192.0.2.7", "2001:db8::7"]);
         assert_eq!(chosen(&usual(), "10.0.0.0/8", ""), ["10.1.2.3"]);
         assert_eq!(chosen(&usual(), "192.0.2.7", ""), ["192.0.2.7"]);
@@ -221,14 +221,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_excluded_is_not_taken() {
+    fn excluded_interfaces_are_not_taken() {
         assert_eq!(chosen(&usual(), "", "docker0,192.0.2.0/24"), ["10.1.2.3", "2001:db8::7"]);
         assert_eq!(chosen(&usual(), "", "0.0.0.0/0,eth0"), ["::1"]);
         assert!(chosen(&usual(), "", "0.0.0.0/0,::/0").is_empty());
     }
 
     #[test]
-    fn what_this_host_does_not_have_is_named() {
+    fn a_listed_interface_that_this_host_lacks_is_named() {
         let found = choose(&usual(), "eth7,ib0,198.51.100.0/24", "");
         assert_eq!(found.absent, ["eth7", "198.51.100.0/24"]);
         assert_eq!(found.addresses.len(), 1);

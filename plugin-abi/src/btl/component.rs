@@ -148,7 +148,7 @@ fn make_modules(threads: bool) -> Vec<Box<Module>> {
         receive_size: settings.btl_max_send_size as u32,
         bounce_size: settings.btl_eager_limit.max(settings.btl_rndv_eager_limit) as u32,
         threads,
-        is_asked_for: is_asked_for_by_name,
+        is_asked_for: || variable::text(c"btl", None, None).is_some_and(|list| names_ibex(&list)),
     };
     progress::begin();
     // Overwritten if the PML is chosen. A peer finds a published value at once, but searches for a missing one.
@@ -162,8 +162,4 @@ fn make_modules(threads: bool) -> Vec<Box<Module>> {
         }
     }
     modules
-}
-
-fn is_asked_for_by_name() -> bool {
-    variable::text(c"btl", None, None).is_some_and(|list| names_ibex(&list))
 }

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_out_is_never_below_sixteen_round_trips_nor_below_what_an_adapter_keeps() {
+    fn a_time_out_is_at_least_sixteen_round_trips_and_the_shortest_of_an_adapter() {
         let tunables = Tunables { link_outage: 0, ..Tunables::default() };
         for round_trip in [0, 1, 10, 64, 65, 100, 1000, 10_000, 60_000] {
             let time = chosen(&tunables, round_trip).timeout();

@@ -78,8 +78,8 @@ impl TakesRequests for OperationChain {
             return false;
         }
         let Some(record) = token::record(token) else { return false };
-        // SAFETY: the token is an operation's, whose record begins with a link (`btl/one_sided/operation.rs`); the engine gives
-        // it back once, so nobody else has the record.
+        // SAFETY: the token is an operation's, whose record begins with a link (`btl/one_sided/operation.rs`); the
+        // engine gives it back once, so nobody else has the record.
         unsafe { self.push(record) };
         true
     }
