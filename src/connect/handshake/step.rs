@@ -129,7 +129,7 @@ impl Failure {
         }
         write!(f, "). ")?;
         match reach {
-            Reach::Refused => write!(f, "Its process has probably ended: look for its last words.")?,
+            Reach::Refused => write!(f, "Its process has probably ended: see the end of its output.")?,
             _ => write!(
                 f,
                 "Look whether its process and host live and whether the network lets packets through. If the two ports are on \
