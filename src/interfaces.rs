@@ -247,8 +247,8 @@ mod tests {
     }
 
     fn subnet_of(gid: &str) -> u8 {
-        let interfaces =
-            [("10.1.0.1", 16), ("10.2.0.1", 24), ("2001:db8::1", 128)].map(|(of, length)| interface("eth0", of, length));
+        let interfaces = [("10.1.0.1", 16), ("10.2.0.1", 24), ("2001:db8::1", 128)]
+            .map(|(of, length)| interface("eth0", of, length));
         subnet_length(gid.parse::<Ipv6Addr>().expect("an address").octets(), &interfaces)
     }
 

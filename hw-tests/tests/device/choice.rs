@@ -42,14 +42,9 @@ static CHOICES: &[Choice] = &[
     choice("a job that excludes other btls has the pml ibex", &[("btl", "^tcp,openib")], "ibex"),
     choice("a job that names ob1 has ob1", &[("pml", "ob1")], "ob1").quick(),
     choice("a job that excludes the pml ibex has ob1", &[("pml", "^ibex,ucx,cm")], "ob1"),
-    choice("a job that names btls without ibex has ob1", &[("btl", "self,sm")], "ob1")
-        .saying(&["the pml declines"]),
+    choice("a job that names btls without ibex has ob1", &[("btl", "self,sm")], "ob1").saying(&["the pml declines"]),
     choice("a job that excludes the btl ibex has ob1", &[("btl", "^ibex")], "ob1").saying(&["the pml declines"]),
-    choice(
-        "a job that names the pml ibex has it without the btl",
-        &[("pml", "ibex"), ("btl", "self,sm")],
-        "ibex",
-    ),
+    choice("a job that names the pml ibex has it without the btl", &[("pml", "ibex"), ("btl", "self,sm")], "ibex"),
     choice("the pml ibex goes below ob1 when its priority does", &[("pml_ibex_priority", "5")], "ob1"),
     choice("without a port a job has ob1", &[NO_PORT], "ob1").quick(),
     choice("without a port the next of a list is taken", &[("pml", "ibex,ob1"), NO_PORT], "ob1")

@@ -55,7 +55,9 @@ pub(crate) fn parameter(error: &dyn Display) {
 }
 
 pub(crate) fn parameter_of_pml(error: &dyn Display) {
-    of_host(&format!("ibex: {error}.\nibex' PML takes no part in this job; the job goes on with another PML that it may use."));
+    of_host(&format!(
+        "ibex: {error}.\nibex' PML takes no part in this job; the job goes on with another PML that it may use."
+    ));
 }
 
 pub(crate) fn written_parameter(error: &dyn Display, used: u64) {

@@ -119,8 +119,7 @@ impl QueuePair {
         let cap = sys::ibv_qp_cap { max_send_wr, max_send_sge, max_inline_data, ..Default::default() };
         let (send_cq, recv_cq, qp_type) = (cq.handle().raw(), cq.handle().raw(), sys::ibv_qp_type::IBV_QPT_RC);
         let shared = srq.handle().raw();
-        let mut init =
-            sys::ibv_qp_init_attr { send_cq, recv_cq, srq: shared, cap, qp_type, ..Default::default() };
+        let mut init = sys::ibv_qp_init_attr { send_cq, recv_cq, srq: shared, cap, qp_type, ..Default::default() };
         // SAFETY: the thread's own errno.
         unsafe { *libc::__errno_location() = 0 };
         let keep = Keep { _domain: Arc::clone(domain), _cq: Arc::clone(cq.handle()), _srq: Arc::clone(srq.handle()) };

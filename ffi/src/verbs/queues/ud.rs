@@ -86,8 +86,7 @@ impl UdQueuePair {
         let (max_send_wr, max_recv_wr, max_send_sge, max_recv_sge) = (depth, depth, 1, 1);
         let cap = sys::ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data: 0 };
         let (send_cq, recv_cq, qp_type) = (cq.handle().raw(), cq.handle().raw(), sys::ibv_qp_type::IBV_QPT_UD);
-        let mut init =
-            sys::ibv_qp_init_attr { send_cq, recv_cq, cap, qp_type, sq_sig_all: 1, ..Default::default() };
+        let mut init = sys::ibv_qp_init_attr { send_cq, recv_cq, cap, qp_type, sq_sig_all: 1, ..Default::default() };
         // SAFETY: R4: domain and completion queue are live, and the fields keep them so; `init` is valid for the call.
         let handle = unsafe { Handle::new(sys::ibv_create_qp(domain.raw(), &raw mut init), Arc::clone(domain)) }?;
         // After the queue pair: without one their memory would stay mapped as long as the domain.

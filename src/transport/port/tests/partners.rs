@@ -179,10 +179,7 @@ fn a_port_with_nothing_to_send_finds_its_partner_too() {
         let mut fabrics = Fabrics::new(["ab", "ba"], true, 1);
         fabrics.sides[asked].0.send(1).expect("it may wait");
         fabrics.settle(&[asked], 0);
-        assert_eq!(
-            fabrics.all(),
-            [Standing::Connected(1), Standing::Open, Standing::Open, Standing::Connected(0)]
-        );
+        assert_eq!(fabrics.all(), [Standing::Connected(1), Standing::Open, Standing::Open, Standing::Connected(0)]);
     }
 }
 
