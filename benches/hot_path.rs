@@ -56,7 +56,7 @@ fn hello(c: &mut Criterion) {
 
 fn posted(c: &mut Criterion) {
     let mut slab = Posted::with_capacity(64);
-    let mut list = List::new();
+    let mut list = List::default();
     let mut sequence = 0_u32;
     c.bench_function("posted requests: push and pop", |b| {
         b.iter(|| {
@@ -70,7 +70,7 @@ fn posted(c: &mut Criterion) {
 /// Sixteen completions become sixteen events of a batch.
 fn dispatch(c: &mut Criterion) {
     let mut slab = Posted::with_capacity(64);
-    let mut list = List::new();
+    let mut list = List::default();
     let mut sequence = 0_u32;
     c.bench_function("completion dispatch: 16 sends to a batch", |b| {
         b.iter(|| {

@@ -71,7 +71,7 @@ macro_rules! counters {
 counters! {
     inline_sent: Counter "messages" "Messages sent inside their work request, without a buffer.";
     inline_bytes: Aggregate "bytes" "Bytes of the messages sent inside their work request.";
-    copy_sent: Counter "messages" "Messages sent from a buffer of ibex they were copied to.";
+    copy_sent: Counter "messages" "Messages copied to a buffer of ibex and sent from it.";
     copy_bytes: Aggregate "bytes" "Bytes of the messages sent from a buffer of ibex.";
     zero_copy_sent: Counter "messages" "Messages sent from the user's own memory.";
     zero_copy_bytes: Aggregate "bytes" "Bytes of the messages sent from the user's own memory.";
@@ -85,7 +85,7 @@ counters! {
     receives_used_up: Counter "events" "Times this process found all its posted receives used up.";
     queued: Counter "requests" "Sends, puts, gets and atomics that had to wait inside ibex: not connected yet, or no free entry. Sends of the PML that wait for a peer together count as one.";
     held_back: Counter "times" "Times a peer with requests waiting had acknowledged none for 5 ms, and was sent no more until it did: it computes and has no receive slot left, its link is silent, or one-sided requests take so long.";
-    held_back_time: Timer "us" "For how long peers were so held back, added up over peers.";
+    held_back_time: Timer "us" "Time for which peers were held back, summed over peers.";
     waiting: Level "requests" "Requests waiting inside ibex now. Sends of the PML that wait for a peer together count as one.";
     send_memory: Size "bytes" "Memory registered for send slots and bounce buffers.";
     receive_memory: Size "bytes" "Memory registered for receive slots.";
@@ -95,19 +95,19 @@ counters! {
     failed: Counter "connections" "Connections that failed.";
     handshakes_sent: Counter "packets" "Handshake packets sent, by datagram or TCP.";
     handshakes_received: Counter "packets" "Handshake packets received.";
-    handshakes_dropped: Counter "packets" "Handshake packets not taken: not understood, not sealed with this port's key, from nobody of the job, or late.";
-    tcp_refused: Counter "connections" "TCP connections of others that were closed because they led to no connection of this process.";
+    handshakes_dropped: Counter "packets" "Handshake packets dropped: malformed, not sealed with this port's key, from outside the job, or late.";
+    tcp_refused: Counter "connections" "Accepted TCP connections that were closed because they brought no valid hello or belonged to no handshake in progress.";
     ack_timeout: Level "us" "The longest acknowledgement time-out of the connections made.";
     rnr_timer: Level "us" "The longest time that a peer is told to wait when its message finds no receive slot.";
     registrations: Counter "registrations" "Registrations of user memory made with the adapter.";
     deregistrations: Counter "registrations" "Registrations of user memory taken back.";
     port_events: Counter "events" "Asynchronous events of the port taken from the adapter: its link is lost or back, its LID or a GID has changed.";
-    polls: Counter "polls" "Times the completion queue was looked at.";
-    empty_polls: Counter "polls" "Times it was found empty.";
+    polls: Counter "polls" "Times the completion queue was polled.";
+    empty_polls: Counter "polls" "Polls that found the completion queue empty.";
     completions: Counter "completions" "Completions taken from the queue.";
     signalled: Counter "requests" "Work requests posted that ask for a completion.";
     posted: Counter "requests" "Work requests posted.";
-    unexpected_memory: Level "bytes" "Memory that the PML keeps messages in for which no receive is posted, counted at the first port.";
+    unexpected_memory: Level "bytes" "Memory of the PML for messages without a posted receive, counted at the first port.";
     senders_held_back: Counter "times" "Times the PML held a sender back because unexpected messages took too much memory, counted at the first port.";
     announced_held_back: Counter "messages" "Messages that the PML announced because their receiver held it back, counted at the first port.";
     malformed: Counter "messages" "Messages received that were not ibex's and were dropped.";

@@ -169,13 +169,12 @@ fn is_global(address: &IpAddr) -> bool {
 mod tests {
     use super::*;
 
+    fn interface(name: &str, address: &str, subnet_length: u8) -> Interface {
+        Interface { name: name.to_owned(), address: address.parse().expect("an address"), subnet_length }
+    }
+
     fn host(interfaces: &[(&str, &str)]) -> Vec<Interface> {
-        let interface = |(name, address): &(&str, &str)| Interface {
-            name: (*name).to_owned(),
-            address: address.parse().expect("an address"),
-            subnet_length: 0,
-        };
-        interfaces.iter().map(interface).collect()
+        interfaces.iter().map(|(name, address)| interface(name, address, 0)).collect()
     }
 
     fn usual() -> Vec<Interface> {
@@ -213,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_included_is_taken_in_the_order_of_the_list() {
+    fn only_included_interfaces_are_taken_in_the_order_of_the_list() {
         assert_eq!(chosen(&usual(), "ib0,eth0", ""), ["10.1.2.3", "192.0.2.7", "2001:db8::7"]);
         assert_eq!(chosen(&usual(), "10.0.0.0/8", ""), ["10.1.2.3"]);
         assert_eq!(chosen(&usual(), "192.0.2.7", ""), ["192.0.2.7"]);
@@ -222,14 +221,14 @@ mod tests {
     }
 
     #[test]
-    fn what_is_excluded_is_not_taken() {
+    fn excluded_interfaces_are_not_taken() {
         assert_eq!(chosen(&usual(), "", "docker0,192.0.2.0/24"), ["10.1.2.3", "2001:db8::7"]);
         assert_eq!(chosen(&usual(), "", "0.0.0.0/0,eth0"), ["::1"]);
         assert!(chosen(&usual(), "", "0.0.0.0/0,::/0").is_empty());
     }
 
     #[test]
-    fn what_this_host_does_not_have_is_named() {
+    fn a_listed_interface_that_this_host_lacks_is_named() {
         let found = choose(&usual(), "eth7,ib0,198.51.100.0/24", "");
         assert_eq!(found.absent, ["eth7", "198.51.100.0/24"]);
         assert_eq!(found.addresses.len(), 1);
@@ -248,12 +247,8 @@ mod tests {
     }
 
     fn subnet_of(gid: &str) -> u8 {
-        let interface = |address: &str, subnet_length| Interface {
-            name: "eth0".to_owned(),
-            address: address.parse().expect("an address"),
-            subnet_length,
-        };
-        let interfaces = [interface("10.1.0.1", 16), interface("10.2.0.1", 24), interface("2001:db8::1", 128)];
+        let interfaces = [("10.1.0.1", 16), ("10.2.0.1", 24), ("2001:db8::1", 128)]
+            .map(|(of, length)| interface("eth0", of, length));
         subnet_length(gid.parse::<Ipv6Addr>().expect("an address").octets(), &interfaces)
     }
 

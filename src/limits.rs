@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn address_space_is_named_where_what_was_asked_for_goes_beyond_its_limit() {
+    fn the_limit_of_address_space_is_named_if_the_requested_memory_exceeds_it() {
         let short =
             Limits { address_space: Some(4 << 20), address_space_used: Some(3 << 20), wanted: Some(2 << 20), ..FREE };
         for limits in [short, Limits { locked: Some(64 << 10), ..short }] {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn both_limits_are_named_where_it_is_not_known_what_was_asked_for() {
+    fn both_limits_are_named_if_the_size_of_the_requested_memory_is_unknown() {
         let text = memory(Limits { locked: Some(64 << 10), address_space: Some(4 << 20), ..FREE });
         assert!(text.contains("ulimit -v") && text.contains("Or the limit of locked memory"), "{text}");
     }

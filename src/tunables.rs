@@ -76,11 +76,8 @@ impl Tunables {
     fn check_together(&self) -> Result<(), OutOfBounds> {
         for (name, list) in [("tcp_if_include", &self.tcp_if_include), ("tcp_if_exclude", &self.tcp_if_exclude)] {
             if let Some(item) = interfaces::malformed(list) {
-                return Err(refused(
-                    name,
-                    item,
-                    "a list of interface names (eth0) and networks (10.1.0.0/16)".to_owned(),
-                ));
+                let permitted = "a list of interface names (eth0) and networks (10.1.0.0/16)".to_owned();
+                return Err(refused(name, item, permitted));
             }
         }
         if !self.tcp_if_include.is_empty() && !self.tcp_if_exclude.is_empty() {
@@ -91,14 +88,12 @@ impl Tunables {
     }
 
     /// The requested GID table entry; `None`: choose by type.
-    #[must_use]
-    pub fn forced_gid_index(&self) -> Option<u32> {
+    pub(crate) fn forced_gid_index(&self) -> Option<u32> {
         self.gid_index.parse().ok()
     }
 
     /// The requested MTU, in bytes; `None`: the ports' active one.
-    #[must_use]
-    pub fn forced_mtu(&self) -> Option<u32> {
+    pub(crate) fn forced_mtu(&self) -> Option<u32> {
         self.mtu.parse().ok()
     }
 

@@ -9,7 +9,7 @@ use ibex::events::{
 };
 
 #[test]
-fn the_place_alone_says_what_a_callback_must_be_fit_for() {
+fn the_place_alone_determines_the_level_that_a_callback_must_have() {
     let registration = register(DeviceAsync::TYPE, Options::default());
     let levels = Arc::new(Mutex::new(Vec::new()));
     for level in Safety::ALL {

@@ -40,8 +40,8 @@ pub(crate) struct Arguments {
     /// The folder for the trace, which all hosts of the job must share; created if missing
     #[arg(short, long, value_name = "DIR", default_value = "ibex-trace")]
     output: PathBuf,
-    /// The events to record: names from docs/events.md, or groups: default (docs/logger.md says what it leaves out), all,
-    /// messages, calls, searches, transfers, communicators, operations, connections, waits, incidents
+    /// The events to record: names from docs/events.md, or groups: default (docs/logger.md says what it leaves out),
+    /// all, messages, calls, searches, transfers, communicators, operations, connections, waits, incidents
     #[arg(long, value_name = "LIST")]
     events: Option<String>,
     /// The command that starts the job

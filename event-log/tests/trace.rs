@@ -135,7 +135,7 @@ fn a_thread_for_which_there_is_no_memory_is_counted_with_that_reason_and_recorde
 }
 
 #[test]
-fn each_call_that_can_wait_is_there_once_whoever_wraps_it() {
+fn each_call_that_can_wait_is_recorded_once_whichever_library_wraps_it() {
     let traced = traced("calls");
     assert!(traced.said().contains("wrapped 1"), "{}", traced.said());
     let reader = only(&traced);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The installed Open MPI: its headers and libraries, its release series, and what it lacks. Part of `build.rs`. The
-//! compiler wrapper (`mpicc`, or `$MPICC`) says where. Missing headers come from a source tree of the same release
-//! (`$IBEX_OPENMPI_SOURCE`), then from ibex's replacements (`openmpi/v*/absent`); else the build ends with a list.
+//! compiler wrapper (`mpicc`, or `$MPICC`) names its folders. Missing headers come from a source tree of the same
+//! release (`$IBEX_OPENMPI_SOURCE`), then from ibex's replacements (`openmpi/v*/absent`); else the build ends with a
+//! list.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -11,10 +12,10 @@ use crate::fail;
 struct Series {
     major: u32,
     minor: u32,
-    /// As `cfg(openmpi = ...)`, and in texts.
+    /// Name in `cfg(openmpi = ...)` and in messages.
     name: &'static str,
     folder: &'static str,
-    /// Whether its headers include PMIx' and its macros call it.
+    /// Whether its headers include those of PMIx, and its macros call PMIx.
     pmix: bool,
 }
 
@@ -24,7 +25,7 @@ const SERIES: [Series; 2] = [
 ];
 
 pub(crate) struct Installation {
-    /// Directories of headers, ibex' own included, in the order in which they are searched.
+    /// Folders of headers, also ibex' own, in the order of the search.
     pub(crate) includes: Vec<PathBuf>,
     libraries: Vec<PathBuf>,
     series: &'static Series,
@@ -37,7 +38,7 @@ impl Installation {
         let installed = showme(&wrapper, "-showme:incdirs");
         if !installed.iter().any(|directory| directory.join("opal/version.h").exists()) {
             fail(&format!(
-                "The headers of Open MPI's components (opal/version.h is one) are in none of {installed:?}.\n\
+                "The headers of Open MPI's components (such as opal/version.h) are in none of {installed:?}.\n\
                  ibex is a component of Open MPI and is built against them. On Debian and Ubuntu: apt install libopenmpi-dev.\n\
                  For an Open MPI of your own: configure it --with-devel-headers, an option that installs them beside mpi.h, and set MPICC\n\
                  to its mpicc."
@@ -58,7 +59,7 @@ impl Installation {
         Installation { includes, libraries, series }
     }
 
-    /// Says what is linked, which files of the series are compiled, and where plugin-abi's own C finds headers.
+    /// Tells cargo the libraries to link, the series, and the folders of headers for plugin-abi's C.
     pub(crate) fn tell_cargo(&self) {
         let names: Vec<_> = SERIES.iter().map(|series| format!("{:?}", series.name)).collect();
         println!("cargo::rustc-check-cfg=cfg(openmpi, values({}))", names.join(", "));
@@ -67,7 +68,8 @@ impl Installation {
             println!("cargo::rustc-link-search=native={}", directory.display());
         }
         println!("cargo::rustc-link-lib=dylib=mpi");
-        // Not named: libopen-pal and PMIx. Series name them differently, and ibex must load in any to say it declines.
+        // Does not link libopen-pal and PMIx, whose names differ between series: ibex must load in each to print why it
+        // declines.
         println!("cargo::rustc-link-arg=-Wl,-z,undefs");
         println!("cargo::metadata=includes={}", joined(&self.includes));
         println!("cargo::metadata=libraries={}", joined(&self.libraries));
@@ -88,7 +90,7 @@ struct Release {
 
 impl Release {
     fn of(includes: &[PathBuf]) -> Self {
-        // A path that does not exist would make cargo run this script at every build.
+        // With a path that does not exist cargo would run this script in every build.
         let header = includes.iter().map(|directory| directory.join("opal/version.h")).find(|path| path.exists());
         let header = header.unwrap_or_else(|| fail(&format!("opal/version.h is in none of {includes:?}.")));
         println!("cargo::rerun-if-changed={}", header.display());
@@ -123,7 +125,7 @@ impl Release {
     }
 }
 
-/// Adds where PMIx' headers are, unless they are Open MPI's own and installed with it.
+/// Adds the folder of PMIx' headers, unless Open MPI has installed its own.
 fn find_pmix(includes: &mut Vec<PathBuf>) {
     if includes.iter().any(|directory| directory.join("pmix.h").exists()) {
         return;
@@ -164,10 +166,10 @@ fn source_tree(release: &Release) -> Vec<PathBuf> {
     vec![tree.clone(), tree.join("opal/include"), tree.join("ompi/include")]
 }
 
-/// Ends the build where a header that is included is nowhere, and says which.
+/// Ends the build if an included header is missing, and lists the missing ones.
 fn end_if_missing(includes: &[PathBuf], release: &Release) {
     let mut compiler = cc::Build::new().includes(includes).cargo_warnings(false).get_compiler().to_command();
-    // Headers that are not found count as made later, and are listed by the names that they are included by.
+    // With -MG the compiler lists missing headers by the names in the `#include`s.
     let output = compiler.args(["-E", "-M", "-MG", "openmpi/wrapper.h"]).output();
     let Ok(output) = output else { return };
     let text = String::from_utf8_lossy(&output.stdout).into_owned();

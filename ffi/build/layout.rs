@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Writes C that compiles only where the C compiler lays out the types shared with Open MPI as bindgen's libclang does.
-//! Part of `build.rs`.
+//! Writes C that compiles only if the C compiler gives the types shared with Open MPI the layout that bindgen's
+//! libclang gives them. Part of `build.rs`.
 
 use std::fmt::Write as _;
 
 use crate::fail;
 
-/// Those types, by their names in C. One that a release series lacks is in no bindings, and used by nobody.
+/// These types, by their names in C. A type that a release series lacks is not in its bindings.
 const TYPES: [&str; 28] = [
     "mca_base_component_t",
     "mca_base_pvar_handle_t",
@@ -38,14 +38,14 @@ const TYPES: [&str; 28] = [
     "opal_process_name_t",
 ];
 
-/// One assertion for each size, alignment and offset that these bindings assert of the types.
+/// Returns an assertion for each size, alignment and offset that the bindings assert of these types.
 pub(crate) fn assertions(bindings: &str) -> String {
     let mut text = String::from("#include \"wrapper.h\"\n");
     for c_name in TYPES {
         let name = tag_of(bindings, c_name.trim_start_matches("struct "));
         let rows = rows(bindings, name);
         if rows.is_empty() && bindings.contains(&format!("pub struct {name} ")) {
-            fail(&format!("bindgen says nothing of the layout of {c_name}"));
+            fail(&format!("bindgen asserts no layout of {c_name}"));
         }
         for (row, value) in rows {
             let what = match row {
@@ -65,13 +65,13 @@ enum Row<'a> {
     Offset(&'a str),
 }
 
-/// Name of a type in the bindings, which may be that of a tag with a version.
+/// Name of a type in the bindings, which may be a tag with a version.
 fn tag_of<'a>(bindings: &'a str, name: &'a str) -> &'a str {
     let other = bindings.split_once(&format!("pub type {name} = ")).and_then(|(_, rest)| rest.split(';').next());
     other.map_or(name, str::trim)
 }
 
-/// What the bindings assert of a type, and the number: as `["Size of name"][size_of::<name>() - 8usize]`.
+/// Returns the assertions of the bindings about a type, such as `["Size of name"][size_of::<name>() - 8usize]`.
 fn rows<'a>(bindings: &'a str, name: &str) -> Vec<(Row<'a>, &'a str)> {
     let said = bindings.split("[\"").skip(1).filter_map(|piece| piece.split_once("\"]"));
     let row = |(said, assertion): (&'a str, &'a str)| {
@@ -80,7 +80,7 @@ fn rows<'a>(bindings: &'a str, name: &str) -> Vec<(Row<'a>, &'a str)> {
             ("Alignment", of) if of == name => Row::Alignment,
             ("Offset", of) => {
                 let (of, field) = of.trim_start_matches("field: ").split_once("::")?;
-                // Of an anonymous member C has no name, and behind a word of Rust's bindgen writes `_`.
+                // Anonymous members have no name in C; bindgen adds `_` to names that are keywords of Rust.
                 let has_name = of == name && !field.starts_with("__bindgen") && !field.starts_with("_bitfield");
                 has_name.then(|| Row::Offset(field.trim_end_matches('_')))?
             }

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use crate::fail;
 
-/// Constants that the code names as members of their enumeration.
+/// Enumerations whose constants the code names as members.
 const BITS: &str = "ibv_(access_flags|qp_attr_mask|wc_flags|send_flags)";
 const VALUES: &str = "ibv_(qp_type|qp_state|wc_opcode|wr_opcode|wc_status)";
 
@@ -22,7 +22,7 @@ pub(crate) fn bind() {
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
     let found = pkg_config::probe_library("libibverbs");
     if found.is_err() {
-        // Without a description of it, it is where the compiler looks by itself.
+        // pkg-config does not know it, so it must be in the compiler's own folders.
         println!("cargo::rustc-link-lib=ibverbs");
     }
     let includes = found.map(|library| library.include_paths).unwrap_or_default();
@@ -42,5 +42,5 @@ pub(crate) fn bind() {
             ))
         })
         .write_to_file(out.join("verbs.rs"))
-        .expect("OUT_DIR can be written to");
+        .expect("OUT_DIR is writable");
 }

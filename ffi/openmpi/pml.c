@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What a PML needs of Open MPI's macros and inline functions; see shim.h. Hot where a message of MPI's passes. */
+/* Functions for the PML that call macros and inline functions of Open MPI; see shim.h. Grade: hot for each message. */
 #include "wrapper.h"
 
 #include "ompi/runtime/mpiruntime.h"

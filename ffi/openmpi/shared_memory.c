@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What a PML needs of Open MPI to send through its shared-memory BTL; see shim.h. Setup, but for ibex_sendi: hot. */
+/* Functions for the PML's sends through Open MPI's shared-memory BTL; see shim.h. Grade: setup; ibex_sendi hot. */
 #include "wrapper.h"
 
 #include "ompi/mca/bml/base/base.h"
@@ -65,7 +65,7 @@ static void *copy_plainly(void *to, const void *from, size_t size, opal_converto
 int ibex_sendi(mca_btl_base_module_t *btl, struct mca_btl_base_endpoint_t *endpoint, mca_btl_base_tag_t tag, const void *header,
                size_t header_size, const void *data, size_t size)
 {
-    /* A BTL looks at these alone where the data has no gaps (opal_convertor_need_buffers, _get_current_pointer). */
+    /* If the data has no gaps, a BTL reads only these fields (opal_convertor_need_buffers, _get_current_pointer). */
     opal_convertor_t convertor;
     convertor.flags = CONVERTOR_SEND | CONVERTOR_HOMOGENEOUS | CONVERTOR_NO_OP | OPAL_DATATYPE_FLAG_CONTIGUOUS |
                       OPAL_DATATYPE_FLAG_NO_GAPS;

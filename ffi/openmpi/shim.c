@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* See shim.h. Everything here is setup or pending grade but for the convertor functions. */
+/* See shim.h. Grade: convertor functions hot, the others setup or pending. */
 #define _GNU_SOURCE /* RTLD_NEXT */
 #include "wrapper.h"
 
@@ -38,7 +38,7 @@ uint32_t ibex_interface_of_others(bool is_pml)
     return 0;
 }
 
-/* The handle whose place in a variable's list this is. */
+/* The handle of an item of a variable's list. */
 static mca_base_pvar_handle_t *handle_of(volatile opal_list_item_t *place)
 {
     return (mca_base_pvar_handle_t *) ((char *) place - offsetof(mca_base_pvar_handle_t, list2));
@@ -79,7 +79,7 @@ void ibex_pvar_mark(const mca_base_pvar_t *pvar, const void *object, uint64_t ex
 
 int ibex_patch(const char *name, const void *function)
 {
-/* Elsewhere a function to be jumped to is to be made for it (OPAL_PATCHER_BEGIN). */
+/* Other processors need a special prologue in `function` (OPAL_PATCHER_BEGIN). */
 #if defined(__x86_64__) || defined(__aarch64__)
     uintptr_t original = 0;
     if (opal_patcher->patch_symbol == NULL)
@@ -87,7 +87,7 @@ int ibex_patch(const char *name, const void *function)
     int code = opal_patcher->patch_symbol(name, (uintptr_t) function, &original);
     if (code != OPAL_ERR_RESOURCE_BUSY || opal_patcher->patch_address == NULL)
         return code;
-    /* Open MPI 5 patches a function by its name only once, as it has done itself; by its address as often as asked. */
+    /* Open MPI 5 patches a function by name only once, which it has done for itself; by address again and again. */
     void *address = dlsym(RTLD_NEXT, name);
     if (address == NULL)
         address = dlsym(RTLD_DEFAULT, name);

@@ -2,10 +2,10 @@
 //! The processor's time stamp counter, and the monotonic clock as a number. The caller must prove that the counter is
 //! usable as a clock (`src/events/sources/clock.rs`). Path: hot (one instruction). Threads: any. Tests: the engine's.
 
-/// Whether there is one. Miri, which interprets tests, has none.
+/// Whether there is a counter. Miri, which interprets tests, has none.
 pub const HAS_COUNTER: bool = cfg!(all(target_arch = "x86_64", not(miri)));
 
-/// What it shows, in its own ticks; 0 where there is none.
+/// The counter's value, in ticks; 0 if there is no counter.
 #[must_use]
 #[inline]
 pub fn counter() -> u64 {
@@ -18,12 +18,12 @@ pub fn counter() -> u64 {
     0
 }
 
-/// The monotonic clock, ns. As a number it costs a third of what the standard library's moments do.
+/// The monotonic clock, ns. It costs a third of `Instant::now`.
 #[must_use]
 #[inline]
 pub fn monotonic() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-    // SAFETY: a place for the time. The clock is always there, so that nothing else can fail.
+    // SAFETY: `time` is valid for the call. Linux always has this clock, so the call cannot fail.
     unsafe { libc::clock_gettime(libc::CLOCK_MONOTONIC, &raw mut time) };
     time.tv_sec.cast_unsigned() * 1_000_000_000 + time.tv_nsec.cast_unsigned()
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A cheap identifier of the current thread, for the delivery of events and for locks that a thread enters. Path: hot,
-//! one instruction on x86-64. Threads: any. Tests: below.
+//! A cheap identifier of the current thread, for the delivery of events and for locks that their owner may take again.
+//! Path: hot, one instruction on x86-64. Threads: any. Tests: below.
 
-/// A number that no other living thread has, and that is not 0.
+/// The number of the current thread: unique among the living threads, never 0.
 #[must_use]
 #[inline]
 pub fn number() -> usize {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]
     {
         let number: usize;
-        // SAFETY: by the ABI the thread pointer stands at its own address, in the thread's memory; nothing writes it.
+        // SAFETY: by the ABI the thread pointer is at its own address, in the thread's memory, and never changes.
         unsafe {
             core::arch::asm!("mov {}, fs:0", out(reg) number, options(nostack, pure, readonly, preserves_flags));
         }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The NUMA distance of adapters from this process, by hwloc. Distances are as in the ACPI SLIT, 10 = local. The
 //! engine's `device.rs` calls it once, for all devices, and `choose.rs` uses the result. Every failure (no hwloc
-//! information, a virtual machine, a software device) means "unknown", which counts as near. The crate `hwloc2` would
-//! not do: it cannot set the filter of I/O objects, without which hwloc reports no adapters, and object types of newer
-//! hwlocs are undefined behaviour in it. Path: setup (takes milliseconds). Threads: any. No unsafe code here. Tests:
-//! below, on topologies in XML.
+//! information, a virtual machine, a software device) means "unknown", which counts as near. The crate `hwloc2` is no
+//! alternative: it cannot set the filter of I/O objects, without which hwloc reports no adapters, and with newer
+//! versions of hwloc unknown object types are undefined behaviour in it. Path: setup (takes milliseconds). Threads:
+//! any. No unsafe code here. Tests: below, on topologies in XML.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -18,14 +18,14 @@ use hwlocality::topology::builder::{TopologyBuilder, TypeFilter};
 
 /// The distance of a node to itself (ACPI specification, System Locality Distance Information Table).
 const LOCAL: u32 = 10;
-/// What hwloc and Linux take for another node when the firmware says nothing.
+/// The distance that hwloc and Linux assume between two nodes if the firmware has no table.
 const REMOTE: u32 = 20;
 
 /// Returns the NUMA distance of each device (its verbs name and place in sysfs, `/sys/class/infiniband/mlx5_0`) from
-/// the nearest node where this process may run: 10 on the same node, more on others, `None`: not known.
+/// the nearest node where this process may run: 10 on the same node, more on others; `None`: unknown.
 #[must_use]
 pub fn distances(devices: &[(&str, &Path)]) -> Vec<Option<u32>> {
-    // hwlocality checks what hwloc says by assertions; a topology it does not understand must not end the process.
+    // hwlocality asserts what it expects of hwloc; an unexpected topology must not end the process.
     let known = catch_unwind(AssertUnwindSafe(|| {
         let topology = read(TopologyBuilder::new())?;
         let allowed = topology.cpu_binding(CpuBindingFlags::PROCESS).ok()?;
@@ -46,7 +46,7 @@ fn distance_in(topology: &Topology, allowed: &CpuSet, device: &str, sysfs: &Path
     pairs.map(|(from, to)| between(topology, from, to)).min()
 }
 
-/// The NUMA nodes an adapter hangs on, as hwloc knows it; `None`: not known, or on the whole machine.
+/// The NUMA nodes to which an adapter is local, by hwloc; `None`: unknown, or all nodes of several.
 fn nodes_of_device<'a>(
     topology: &Topology,
     nodes: &[&'a TopologyObject],
@@ -63,7 +63,7 @@ fn nodes_of_device<'a>(
     (!near.is_empty() && (near.len() < nodes.len() || nodes.len() == 1)).then_some(near)
 }
 
-/// The NUMA node the kernel itself names for the device (`device/numa_node`, -1 when it does not know).
+/// The NUMA node of the device by sysfs (`device/numa_node`, -1: unknown).
 fn node_by_sysfs<'a>(nodes: &[&'a TopologyObject], sysfs: &Path) -> Option<Vec<&'a TopologyObject>> {
     let index: usize = std::fs::read_to_string(sysfs.join("device/numa_node")).ok()?.trim().parse().ok()?;
     let node = nodes.iter().copied().find(|node| node.os_index() == Some(index))?;
@@ -90,21 +90,16 @@ mod tests {
             let sets = format!(
                 r#"cpuset="0x{mask:x}" complete_cpuset="0x{mask:x}" nodeset="0x{mask:x}" complete_nodeset="0x{mask:x}""#
             );
+            let [node, core, unit, bridge, adapter, port] = [1, 2, 3, 4, 5, 6].map(|nth| id + nth);
             format!(
                 r#"<object type="Package" os_index="{number}" {sets} gp_index="{id}">
-                <object type="NUMANode" os_index="{number}" {sets} gp_index="{}" local_memory="1048576"/>
-                <object type="Core" os_index="{number}" {sets} gp_index="{}">
-                <object type="PU" os_index="{number}" {sets} gp_index="{}"/></object>
-                <object type="Bridge" gp_index="{}" bridge_type="0-1" depth="0" bridge_pci="000{number}:[00-01]">
-                <object type="PCIDev" gp_index="{}" pci_busid="000{number}:01:00.0"
+                <object type="NUMANode" os_index="{number}" {sets} gp_index="{node}" local_memory="1048576"/>
+                <object type="Core" os_index="{number}" {sets} gp_index="{core}">
+                <object type="PU" os_index="{number}" {sets} gp_index="{unit}"/></object>
+                <object type="Bridge" gp_index="{bridge}" bridge_type="0-1" depth="0" bridge_pci="000{number}:[00-01]">
+                <object type="PCIDev" gp_index="{adapter}" pci_busid="000{number}:01:00.0"
                 pci_type="0207 [15b3:1017] [15b3:0020] 00" pci_link_speed="15.753846">
-                <object type="OSDev" gp_index="{}" name="mlx5_{number}" osdev_type="3"/></object></object></object>"#,
-                id + 1,
-                id + 2,
-                id + 3,
-                id + 4,
-                id + 5,
-                id + 6
+                <object type="OSDev" gp_index="{port}" name="mlx5_{number}" osdev_type="3"/></object></object></object>"#
             )
         };
         let xml = format!(
@@ -115,8 +110,8 @@ mod tests {
             package(0),
             package(1)
         );
-        let builder = TopologyBuilder::new().from_xml(&xml).expect("hwloc takes the text");
-        read(builder).expect("hwloc takes the machine")
+        let builder = TopologyBuilder::new().from_xml(&xml).expect("hwloc reads the XML");
+        read(builder).expect("hwloc loads the machine")
     }
 
     const DISTANCES: &str = r#"<distances2 type="NUMANode" nbobjs="2" kind="5" indexing="os">
@@ -132,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn an_adapter_is_as_far_from_the_nearest_package_of_the_process_as_the_firmware_says() {
+    fn the_distance_is_the_firmwares_from_the_nearest_package_of_the_process() {
         let topology = two_packages(DISTANCES);
         let devices = topology.io_objects().filter(|io| io.object_type() == ObjectType::OSDevice);
         assert_eq!(devices.count(), 3, "two adapters and a software device");
@@ -142,10 +137,10 @@ mod tests {
             (0b10, "mlx5_0", Some(32)),
             (0b11, "mlx5_0", Some(10)),
             (0b11, "mlx5_1", Some(10)),
-            // A device of no package, and an unknown one.
+            // A device outside the packages, and one that does not exist.
             (0b01, "rxe0", None),
             (0b01, "absent", None),
-            // A process that may run nowhere has a set that hwloc does not know.
+            // The process may run on no known processor.
             (0, "mlx5_0", None),
         ] {
             assert_eq!(from(&topology, mask, device), wanted, "{mask:b} {device}");
@@ -153,13 +148,13 @@ mod tests {
     }
 
     #[test]
-    fn without_the_firmwares_word_another_node_counts_twenty() {
+    fn without_a_table_of_the_firmware_another_node_is_at_distance_twenty() {
         let topology = two_packages("");
         assert_eq!((from(&topology, 0b01, "mlx5_0"), from(&topology, 0b01, "mlx5_1")), (Some(10), Some(20)));
     }
 
     #[test]
-    fn what_hwloc_does_not_know_the_kernel_may() {
+    fn a_node_unknown_to_hwloc_is_read_from_sysfs() {
         let topology = two_packages(DISTANCES);
         let sysfs = std::env::temp_dir().join(format!("ibex-topology-{}", std::process::id()));
         std::fs::create_dir_all(sysfs.join("device")).expect("a directory");
@@ -175,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn every_device_asked_about_on_this_machine_has_an_answer() {
+    fn the_distances_of_absent_devices_are_unknown() {
         let nowhere = Path::new("/nowhere");
         assert_eq!(distances(&[("absent0", nowhere), ("absent1", nowhere)]), [None, None]);
         assert!(distances(&[]).is_empty());

@@ -26,7 +26,7 @@ impl Folder {
     /// # Errors
     /// It cannot be made.
     pub fn within(parent: &Path, name: &str) -> anyhow::Result<Self> {
-        // No number is used twice, so whoever still has the path of a folder that is gone finds no other one there.
+        // Each number is used once, so the path of a removed folder never leads to a new one.
         static NUMBER: AtomicU64 = AtomicU64::new(0);
         loop {
             let number = NUMBER.fetch_add(1, Ordering::Relaxed);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// PERUSE on one-sided operations, whoever does the matching: each put, get and atomic starts and completes, with one id
-// and the same fields. Which callback is called when windows open and close and callbacks are replaced. 2 ranks.
+// PERUSE on one-sided operations, whichever PML does the matching: each put, get and atomic starts and completes, with
+// one id and the same fields. Which callback is called when windows open and close and callbacks are replaced. 2 ranks.
 #include "peruse_handle.h"
 #include <peruse.h>
 

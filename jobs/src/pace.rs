@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn what_others_took_from_it_does_not_count() {
+    fn processor_time_of_other_threads_does_not_count() {
         assert_eq!(tenths(1, 9), 1);
         assert_eq!(tenths(0, 10), 0);
         // It mostly sleeps.
@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn the_kernel_tells_what_a_thread_had() {
+    fn the_kernel_reports_the_processor_time_of_a_thread() {
         let ran = || had(&own_folder()).expect("this thread").ran;
         let (before, began) = (ran(), Instant::now());
         while ran() == before {

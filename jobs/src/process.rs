@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_job_leaves_behind_is_ended_and_does_not_hold_up_its_ending() {
+    fn processes_that_a_job_leaves_behind_are_ended_and_do_not_delay_its_end() {
         let outcome = run(&shell("setsid sleep 1000 & echo done"));
         assert_eq!((outcome.ending.clone(), outcome.stdout.as_str()), (Ending::Exited(0), "done\n"));
         assert!(outcome.elapsed < Duration::from_mins(15), "{outcome}");
@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_job_reads_stays_open_until_it_ends() {
+    fn the_input_of_a_job_stays_open_until_it_ends() {
         let job = Job { input: Some("go\n".to_owned()), ..shell("read word; echo $word; cat; echo over") };
         let mut running = here(&job, Purpose::Test);
         running.wait_for_line("go", Duration::from_mins(2)).unwrap();

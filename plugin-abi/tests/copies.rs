@@ -32,8 +32,8 @@ fn names_both(place: &Place, copy: PathBuf, said: &str) {
     assert!(said.contains("two copies of ibex") && said.contains("cargo xtask install"), "{said}");
 }
 
-/// Runs a job of two ranks with these BTLs and a tool that is linked with the copy in a folder. `component` says how the
-/// tool finds the component. Returns the output.
+/// Runs a job of two ranks with these BTLs and a tool that is linked with the copy in a folder. `component` says how
+/// the tool finds the component. Returns the output.
 fn job_of_a_tool(place: &Place, folder: &Path, btl: &str, component: &str) -> String {
     let folder = folder.display().to_string();
     let tool = place.compiled("calls", &[&format!("-L{folder}"), "-libex", &format!("-Wl,-rpath,{folder}")]);

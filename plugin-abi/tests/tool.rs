@@ -77,12 +77,12 @@ fn counts_have_a_value_per_source_and_registrations_the_defaults_the_user_set() 
 }
 
 #[test]
-fn what_a_tool_writes_to_a_control_variable_before_mpi_init_holds_and_nothing_can_be_written_once_it_is_unloaded() {
+fn a_tools_write_to_a_control_variable_before_mpi_init_takes_effect_and_none_is_possible_after_it_is_unloaded() {
     done_with_component("written", &mut program(&compiled("parameters", "written")));
 }
 
 #[test]
-fn what_a_tool_has_written_and_is_not_permitted_is_refused_by_mpi_init_as_from_the_environment() {
+fn mpi_init_refuses_a_tools_invalid_value_like_one_from_the_environment() {
     let output = done_with_component("refused", program(&compiled("parameters", "refused")).arg("refused"));
     let said = String::from_utf8_lossy(&output.stderr);
     for part in ["btl_ibex_service_level is 16, but may be 0 to 15", "ibex takes no part in this job"] {

@@ -3,8 +3,8 @@
 //! this test program. In a number of steps it sends to queue pairs of this one, makes objects and destroys them. In one
 //! step the processor's trap flag calls a signal handler after each instruction, which kills the process after a number
 //! of them; the numbers are spread evenly. (With ptrace(2) each instruction would wait twice for a processor.)
-//! `SOFTHCA_TEST_KILLS` is the number of kills for each step. If that exceeds the number of instructions, which the test
-//! prints, the search is complete.
+//! `SOFTHCA_TEST_KILLS` is the number of kills for each step. If that exceeds the number of instructions, which the
+//! test prints, the search is complete.
 
 mod engine_support;
 

@@ -185,7 +185,7 @@ impl NetworkCarriers {
             Ok(hello) => arrivals.hellos.push((hello, Carrier::Tcp)),
             Err(refusal) => arrivals.refusals.push(refusal),
         });
-        let seen = tcp.counters();
+        let seen = tcp.counters;
         counters.tcp_refused.store(seen.garbage + seen.silent + seen.needless, Ordering::Relaxed);
     }
 }

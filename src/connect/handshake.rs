@@ -29,7 +29,7 @@ mod step;
 #[cfg(test)]
 mod tests;
 
-pub use step::{Failure, FailureReason, Ignored, Program, Step};
+pub(crate) use step::{Failure, FailureReason, Ignored, Program, Step};
 
 /// Pause after the first try; doubles with each. Longer than a peer in MPI takes to answer, short beside a job's start.
 pub(crate) const FIRST_PAUSE: Duration = Duration::from_millis(50);
@@ -40,7 +40,7 @@ const DATAGRAMS_ALONE: u32 = 4;
 
 /// One side of the making of one connection.
 #[derive(Clone, Debug)]
-pub struct Handshake {
+pub(crate) struct Handshake {
     local: QpInfo,
     peer_instance: u64,
     /// The peer's queue pair number, sequence number and epoch, once our queue pair is set to it.
@@ -84,16 +84,14 @@ struct PortAttempt {
 
 impl Handshake {
     /// Number of the peer's queue pair; 0 if it is unknown yet.
-    #[must_use]
-    pub fn remote_queue_pair(&self) -> u32 {
+    pub(crate) fn remote_queue_pair(&self) -> u32 {
         self.peer.map_or(0, |(qpn, ..)| qpn)
     }
 
     /// Begins a connection with a queue pair that is not yet set to a peer's. `peer_instance` and `peer_port` are from
     /// the peer's modex, or from the hello that made us begin. The first try is due at once: a side that begins calls
     /// [`Handshake::on_timer`], a side that got a hello calls [`Handshake::on_hello`].
-    #[must_use]
-    pub fn new(
+    pub(crate) fn new(
         local: QpInfo,
         peer_instance: u64,
         peer_port: u8,
@@ -123,14 +121,12 @@ impl Handshake {
     }
 
     /// Upper bound of the path's round trip; `None` until confirmed.
-    #[must_use]
-    pub fn round_trip(&self) -> Option<Duration> {
+    pub(crate) fn round_trip(&self) -> Option<Duration> {
         self.round_trip
     }
 
     /// Makes the hello to send now. `me` is the port's own identity.
-    #[must_use]
-    pub fn hello(&self, me: &Identity) -> Hello {
+    pub(crate) fn hello(&self, me: &Identity) -> Hello {
         let (heard_qpn, _, heard_epoch) = self.peer.unwrap_or((0, 0, 0));
         Hello {
             source: *me,
@@ -145,7 +141,7 @@ impl Handshake {
     }
 
     /// Handles a hello of this peer, brought by `carrier`.
-    pub fn on_hello(&mut self, me: &Identity, hello: &Hello, carrier: Carrier, now: Duration) -> Step {
+    pub(crate) fn on_hello(&mut self, me: &Identity, hello: &Hello, carrier: Carrier, now: Duration) -> Step {
         if let Err(ignored) = self.is_for_this_connection(me, hello) {
             return Step { ignored: Some(ignored), ..Step::default() };
         }
@@ -181,25 +177,27 @@ impl Handshake {
     }
 
     /// Whether a hello belongs to a later connection of the peer than this one, and thus to a successor.
-    #[must_use]
-    pub fn is_earlier_than(&self, hello: &Hello) -> bool {
+    pub(crate) fn is_earlier_than(&self, hello: &Hello) -> bool {
         let same_life = hello.source.address.instance == self.peer_instance;
         same_life && self.peer.is_some_and(|(_, _, epoch)| hello.qp.epoch > epoch)
     }
 
     /// Handles data on the connection's queue pair: the peer has set its own to ours. Returns true if that confirms us.
-    pub fn on_data(&mut self, now: Duration) -> bool {
+    pub(crate) fn on_data(&mut self, now: Duration) -> bool {
         self.peer.is_some() && self.confirm(now)
     }
 
     /// Handles the passing of time. Called when [`Handshake::due`] has come; `reach` is how far TCP reaches this peer.
-    pub fn on_timer(&mut self, reach: Reach, now: Duration) -> Step {
+    pub(crate) fn on_timer(&mut self, reach: Reach, now: Duration) -> Step {
         if self.state != State::Asking || now < self.due {
             return Step::default();
         }
         if let Some(reason) = self.hopeless(reach, now) {
             self.state = State::Failed;
-            return Step { failed: Some(self.failure(reason, reach, now)), ..Step::default() };
+            let Handshake { paths, ud_sent, tcp_sent, heard, .. } = *self;
+            let silent = now.saturating_sub(self.alive);
+            let failure = Failure { reason, paths, ud_sent, tcp_sent, heard, reach, silent };
+            return Step { failed: Some(failure), ..Step::default() };
         }
         self.due = now + self.pause;
         self.pause = (self.pause * 2).min(LONGEST_PAUSE);
@@ -208,39 +206,34 @@ impl Handshake {
     }
 
     /// Number of hellos sent to the peer.
-    #[must_use]
-    pub fn times_asked(&self) -> u32 {
+    pub(crate) fn times_asked(&self) -> u32 {
         self.ud_sent + self.tcp_sent
     }
 
     /// Continues after a failure while no request waits, as if the peer had been heard now.
-    pub fn ask_on(&mut self, now: Duration) {
+    pub(crate) fn ask_on(&mut self, now: Duration) {
         if self.state == State::Failed {
             (self.state, self.alive, self.due) = (State::Asking, now, now + self.pause);
         }
     }
 
     /// Time at which to call [`Handshake::on_timer`]; `None`: never again.
-    #[must_use]
-    pub fn due(&self) -> Option<Duration> {
+    pub(crate) fn due(&self) -> Option<Duration> {
         (self.state == State::Asking).then_some(self.due)
     }
 
     /// Whether the peer can receive.
-    #[must_use]
-    pub fn is_confirmed(&self) -> bool {
+    pub(crate) fn is_confirmed(&self) -> bool {
         self.state == State::Confirmed
     }
 
     /// Whether the local queue pair is set to one of the peer.
-    #[must_use]
-    pub fn is_programmed(&self) -> bool {
+    pub(crate) fn is_programmed(&self) -> bool {
         self.peer.is_some()
     }
 
     /// The local queue pair.
-    #[must_use]
-    pub fn local(&self) -> QpInfo {
+    pub(crate) fn local(&self) -> QpInfo {
         self.local
     }
 
@@ -319,17 +312,5 @@ impl Handshake {
             return None;
         }
         Some(if self.heard == 0 { FailureReason::Unanswered } else { FailureReason::Unconfirmed })
-    }
-
-    fn failure(&self, reason: FailureReason, reach: Reach, now: Duration) -> Failure {
-        Failure {
-            reason,
-            paths: self.paths,
-            ud_sent: self.ud_sent,
-            tcp_sent: self.tcp_sent,
-            heard: self.heard,
-            reach,
-            silent: now.saturating_sub(self.alive),
-        }
     }
 }

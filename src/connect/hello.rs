@@ -111,8 +111,8 @@ pub enum HelloError {
     },
     /// Made without the port's key, or damaged on the way.
     #[error(
-        "a handshake packet that says to come from rank {} ({named}) is not sealed with this port's key: whoever sent it is not of \
-         this job, or means an earlier process here, or it was damaged on its way",
+        "a handshake packet in the name of rank {} ({named}) is not sealed with this port's key: its sender is not of this \
+         job, or addressed an earlier process here, or it was damaged on its way",
         named.rank
     )]
     Unsealed {

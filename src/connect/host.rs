@@ -8,11 +8,9 @@ use std::net::{IpAddr, Ipv6Addr};
 
 use crate::interfaces::TCP_ADDRESSES;
 
-/// A random number that is not 0, for [`crate::select::address::PortAddress::instance`].
-///
-/// # Errors
-/// If the kernel gives no random bytes; Linux gives them once it has booted.
-pub fn new_instance() -> io::Result<u64> {
+/// A random number that is not 0, for [`crate::select::address::PortAddress::instance`]. Fails if the kernel gives no
+/// random bytes; Linux gives them once it has booted.
+pub(crate) fn new_instance() -> io::Result<u64> {
     loop {
         let number = getrandom::u64()?;
         if number != 0 {
@@ -40,8 +38,7 @@ fn fnv1a(parts: &[Vec<u8>]) -> u64 {
 }
 
 /// The addresses in their published form.
-#[must_use]
-pub fn published(addresses: &[IpAddr]) -> [[u8; 16]; TCP_ADDRESSES] {
+pub(crate) fn published(addresses: &[IpAddr]) -> [[u8; 16]; TCP_ADDRESSES] {
     let mut published = [[0; 16]; TCP_ADDRESSES];
     for (place, address) in published.iter_mut().zip(addresses) {
         *place = mapped(*address).octets();
@@ -59,8 +56,7 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
 /// The addresses at which to try a peer that published `published`, in order. On the same host these are all of them.
 /// On another host an address that is also one of ours cannot be the peer's, because private networks of containers and
 /// virtual machines have the same addresses on every host.
-#[must_use]
-pub fn candidates(published: impl Iterator<Item = Ipv6Addr>, same_host: bool, ours: &[IpAddr]) -> Vec<IpAddr> {
+pub(crate) fn candidates(published: impl Iterator<Item = Ipv6Addr>, same_host: bool, ours: &[IpAddr]) -> Vec<IpAddr> {
     let published = published.map(|address| address.to_canonical());
     published.filter(|address| same_host || !(address.is_loopback() || ours.contains(address))).collect()
 }

@@ -9,10 +9,10 @@
 //! since any fixed moment, the same for all calls. Tests: in each file.
 
 pub mod carriers;
-pub mod handshake;
+pub(crate) mod handshake;
 pub mod hello;
 pub mod host;
-pub mod tcp;
+mod tcp;
 pub mod ud;
 
 pub use self::hello::Identity;

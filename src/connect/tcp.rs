@@ -40,20 +40,20 @@ const ACCEPTS: usize = 64;
 
 /// Counts of a carrier, for the port's performance variables.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
-pub struct TcpCounters {
+pub(super) struct TcpCounters {
     /// Connections accepted.
-    pub accepted: u64,
+    pub(super) accepted: u64,
     /// Connections ended because they brought no hello, or one that was not for us.
-    pub garbage: u64,
+    pub(super) garbage: u64,
     /// Connections ended because no hello came in time, or too many waited.
-    pub silent: u64,
+    pub(super) silent: u64,
     /// Connections ended because the peer that they name has no handshake in progress, or too many connections.
-    pub needless: u64,
+    pub(super) needless: u64,
 }
 
 /// The TCP carrier of one port.
 #[derive(Debug)]
-pub struct TcpCarrier {
+pub(super) struct TcpCarrier {
     listeners: Listeners,
     key: Key,
     host: u64,
@@ -63,53 +63,41 @@ pub struct TcpCarrier {
     expected: HashSet<u64>,
     /// Result of the last attempt to reach a peer (by instance) without an open connection.
     outcomes: HashMap<u64, Reach>,
-    counters: TcpCounters,
+    pub(super) counters: TcpCounters,
 }
 
 impl TcpCarrier {
     /// Listens at `addresses`, on a port that the kernel chooses. `key` and `host` are the port's own: hellos without
     /// the key's seal are refused. A peer of another host is not tried at an address that is one of `ours`.
-    ///
-    /// # Errors
-    /// The kernel's error if it cannot listen at any of the addresses.
-    pub fn open(key: Key, host: u64, addresses: &[IpAddr], ours: Vec<IpAddr>) -> io::Result<TcpCarrier> {
+    pub(super) fn open(key: Key, host: u64, addresses: &[IpAddr], ours: Vec<IpAddr>) -> io::Result<TcpCarrier> {
         let listeners = Listeners::open(addresses)?;
         let (links, expected, outcomes, counters) = Default::default();
         Ok(TcpCarrier { listeners, key, host, ours, links, expected, outcomes, counters })
     }
 
     /// The TCP port to publish, in host byte order.
-    #[must_use]
-    pub fn port(&self) -> u16 {
+    pub(super) fn port(&self) -> u16 {
         self.listeners.port
     }
 
     /// The IP addresses to publish: the listening ones.
-    #[must_use]
-    pub fn addresses(&self) -> [[u8; 16]; TCP_ADDRESSES] {
+    pub(super) fn addresses(&self) -> [[u8; 16]; TCP_ADDRESSES] {
         host::published(&self.listeners.addresses)
     }
 
-    /// The counts so far.
-    #[must_use]
-    pub fn counters(&self) -> TcpCounters {
-        self.counters
-    }
-
     /// Whether there is no connection, so that only a peer can begin one.
-    #[must_use]
-    pub fn is_idle(&self) -> bool {
+    pub(super) fn is_idle(&self) -> bool {
         self.links.is_empty()
     }
 
     /// Notes that a handshake with this peer begins: its connections stay open until [`TcpCarrier::close`].
-    pub fn expect(&mut self, peer: &PortAddress) {
+    pub(super) fn expect(&mut self, peer: &PortAddress) {
         self.expected.insert(peer.instance);
     }
 
     /// Sends a hello to `peer`, on existing connections or a new one. Best effort, like a datagram: the caller sends
     /// again if it needs an answer. A hello replaces an earlier one that still waits.
-    pub fn send(&mut self, peer: &PortAddress, frame: &Frame) {
+    pub(super) fn send(&mut self, peer: &PortAddress, frame: &Frame) {
         let now = Instant::now();
         if self.send_on_links(peer.instance, frame) {
             return;
@@ -133,7 +121,7 @@ impl TcpCarrier {
     }
 
     /// Accepts, connects, writes and reads without waiting. Delivers each hello, and the reason of each refusal.
-    pub fn poll(&mut self, deliver: &mut impl FnMut(Result<Hello, Refusal>)) {
+    pub(super) fn poll(&mut self, deliver: &mut impl FnMut(Result<Hello, Refusal>)) {
         self.accept();
         if self.links.is_empty() {
             return;
@@ -161,8 +149,7 @@ impl TcpCarrier {
     }
 
     /// How far TCP reaches this peer, as of the last poll.
-    #[must_use]
-    pub fn reach(&self, peer: &PortAddress) -> Reach {
+    pub(super) fn reach(&self, peer: &PortAddress) -> Reach {
         let mut links = self.links.iter().filter(|link| link.peer == Some(peer.instance)).peekable();
         let trying = links.peek().is_some();
         if links.any(Link::is_open) {
@@ -174,7 +161,7 @@ impl TcpCarrier {
     }
 
     /// Ends the connections to this peer, after pending hellos are written; the handshake needs them no more.
-    pub fn close(&mut self, peer: &PortAddress) {
+    pub(super) fn close(&mut self, peer: &PortAddress) {
         let now = Instant::now();
         for link in self.links.iter_mut().filter(|link| link.peer == Some(peer.instance)) {
             link.close(now);

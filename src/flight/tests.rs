@@ -137,7 +137,7 @@ fn peer(rank: u32, port: u8) -> PeerFlight {
 }
 
 #[test]
-fn a_peer_has_a_row_with_all_that_was_posted_to_it_whatever_its_connections_were() {
+fn a_peer_has_a_row_that_counts_the_requests_of_all_its_connections() {
     let (_folder, recorder, path) = recorder("peers");
     let of_4 = peer(4, 1);
     for (time, posted) in [(10, 100), (20, u64::from(u32::MAX)), (30, 49)] {

@@ -43,16 +43,8 @@ pub const fn mtu_bytes(code: u8) -> Option<u32> {
 }
 
 /// The code of verbs.h for an MTU of `bytes`; `None` if there is none.
-#[must_use]
-pub const fn mtu_code(bytes: u32) -> Option<u8> {
-    match bytes {
-        256 => Some(1),
-        512 => Some(2),
-        1024 => Some(3),
-        2048 => Some(4),
-        4096 => Some(5),
-        _ => None,
-    }
+pub(crate) fn mtu_code(bytes: u32) -> Option<u8> {
+    (1..=5).find(|code| mtu_bytes(*code) == Some(bytes))
 }
 
 /// The address of one port of one process.

@@ -75,13 +75,10 @@ pub struct Selection {
 pub fn ports(devices: &[DeviceInfo], tunables: &Tunables) -> Selection {
     let mut considered = Vec::new();
     for (place, device) in devices.iter().enumerate() {
-        match &device.unusable {
-            Some(why) => considered.push(refused(device.name.clone(), String::new(), why.clone())),
-            None if device.ports.is_empty() => {
-                let why = "it has no ports; look whether its driver is loaded".to_owned();
-                considered.push(refused(device.name.clone(), String::new(), why));
-            }
-            None => considered.extend(device.ports.iter().map(|port| consider(place, device, port, tunables))),
+        considered.extend(device.ports.iter().map(|port| consider(place, device, port, tunables)));
+        if device.ports.is_empty() {
+            let why = device.unusable.as_deref().unwrap_or("it has no ports; look whether its driver is loaded");
+            considered.push(refused(device.name.clone(), String::new(), why.to_owned()));
         }
     }
     if !tunables.ignore_locality {
@@ -222,12 +219,8 @@ fn names(devices: &[DeviceInfo]) -> String {
 
 /// Whether `pattern`, a device's name and optionally `:` and a port, both with `*` and `?`, matches this port.
 fn pattern_fits(pattern: &str, device: &str, port: u8) -> bool {
-    match pattern.split_once(':') {
-        Some((name, number)) => {
-            glob(name.as_bytes(), device.as_bytes()) && glob(number.as_bytes(), port.to_string().as_bytes())
-        }
-        None => glob(pattern.as_bytes(), device.as_bytes()),
-    }
+    let (name, number) = pattern.split_once(':').unwrap_or((pattern, "*"));
+    glob(name.as_bytes(), device.as_bytes()) && glob(number.as_bytes(), port.to_string().as_bytes())
 }
 
 /// Shell-style matching of the whole text: `*` any characters, `?` one, anything else itself.
@@ -248,8 +241,7 @@ impl Selection {
     }
 
     /// The message if there is no port to use: every port with its reason, and advice.
-    #[must_use]
-    pub fn no_port_message(&self) -> String {
+    pub(crate) fn no_port_message(&self) -> String {
         let mut text = if self.considered.is_empty() {
             "ibex found no RDMA device on this host. Look at `ibv_devices` and `rdma link`: an adapter needs its driver and the \
              module ib_uverbs; a network interface without one can have a software device \

@@ -46,19 +46,13 @@ impl PortChoice {
     /// The subnet of an InfiniBand port; 0 on Ethernet.
     #[must_use]
     pub fn subnet_prefix(&self) -> u64 {
-        if self.is_ethernet() {
-            return 0;
-        }
-        let mut prefix = [0; 8];
-        prefix.copy_from_slice(&self.gid[..8]);
-        u64::from_be_bytes(prefix)
+        if self.is_ethernet() { 0 } else { (u128::from_be_bytes(self.gid) >> 64) as u64 }
     }
 
     /// Returns the same port after its LID or its GID table may have changed: with its GID at the present index. If the
     /// GID is gone, takes the one at its old index if the port may have that now. Otherwise keeps the old GID, because
     /// a returning link fills the table in any order.
-    #[must_use]
-    pub fn refreshed(&self, lid: u16, gids: &[GidEntry]) -> PortChoice {
+    pub(crate) fn refreshed(&self, lid: u16, gids: &[GidEntry]) -> PortChoice {
         let place = u32::from(self.gid_index);
         let usable = |entry: &&GidEntry| entry.kind == u32::from(self.gid_type) && u8::try_from(entry.index).is_ok();
         let same = gids.iter().filter(usable).filter(|entry| entry.gid == self.gid);

@@ -160,10 +160,7 @@ fn none_reason(table: &[GidInfo], link_layer: u8, forced: Option<u32>) -> String
     if let Some(index) = forced {
         let why = match table.iter().find(|entry| entry.index == index) {
             None => "is not in the port's GID table or is empty".to_owned(),
-            Some(entry) => match usable(entry, link_layer) {
-                Err(why) => format!("cannot be used: {why}"),
-                Ok(()) => "cannot be used".to_owned(),
-            },
+            Some(entry) => format!("cannot be used: {}", usable(entry, link_layer).err().unwrap_or_default()),
         };
         return format!(
             "btl_ibex_gid_index asks for entry {index}, which {why}; set it to auto or to {}",

@@ -163,13 +163,6 @@ impl<Q: QueuePair> Connections<Q> {
         }
     }
 
-    /// Removes the failure, so that a connection may be made again.
-    pub(super) fn forget_failure(&mut self, peer: EndpointId) {
-        if let Some(endpoint) = self.endpoint_mut(peer) {
-            endpoint.failure = None;
-        }
-    }
-
     pub(super) fn failure(&self, peer: EndpointId) -> Option<&Failure> {
         self.endpoint(peer)?.failure.as_deref()
     }
@@ -179,9 +172,10 @@ impl<Q: QueuePair> Connections<Q> {
         self.failure(peer).is_some_and(|failure| matches!(failure.cause, Cause::Connect(_)))
     }
 
-    pub(super) fn set_failure(&mut self, peer: EndpointId, failure: Failure) {
+    /// Sets the failure of a peer; with `None` a connection may be made again.
+    pub(super) fn set_failure(&mut self, peer: EndpointId, failure: Option<Failure>) {
         if let Some(endpoint) = self.endpoint_mut(peer) {
-            endpoint.failure = Some(Box::new(failure));
+            endpoint.failure = failure.map(Box::new);
         }
     }
 

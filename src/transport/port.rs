@@ -35,7 +35,7 @@ pub use waiting::WhenDiverted;
 
 use super::adapter::verbs::Verbs;
 use super::adapter::{Adapter, SendSlots as _};
-use super::completion::{Batch, Undelivered};
+use super::completion::{Batch, TakesNone, Undelivered};
 use super::connections::Connections;
 use super::connections::failure::Failure;
 use super::connections::handshakes::Handshakes;
@@ -323,7 +323,7 @@ impl<A: Adapter> Port<A> {
         let mut held = Undelivered::default();
         while waits(self) && self.adapter.now() < end {
             let mut batch = Batch::new();
-            if self.poll_watched(&mut batch) > 0 {
+            if self.poll_direct_watched(&mut batch, TakesNone).reported > 0 {
                 held.hold(&batch, |_| false);
             }
         }
@@ -333,9 +333,7 @@ impl<A: Adapter> Port<A> {
     /// Describes an endpoint: peer, host, port, queue pair, state.
     #[must_use]
     pub fn describe(&self, peer: EndpointId) -> String {
-        let Some(name) = self.connections.name(peer) else {
-            return format!("no endpoint {}", peer.index());
-        };
+        let Some(name) = self.connections.name(peer) else { return format!("no endpoint {}", peer.index()) };
         let host = self.directory.host(name);
         let who = format!("rank {} ({name}) on host {host}, {}", name.rank, self.attributes.place());
         match self.connections.get(peer) {

@@ -26,7 +26,7 @@ const WINDOW: u64 = 50_000;
 /// Most events of an adapter that are held back.
 const ROOM: usize = 4096;
 
-/// Types that get the adapter's stamp, one bit each.
+/// Event types with the adapter's timestamp, one bit each.
 const STAMPED: u64 = {
     let (mut word, mut index) = (0, 0);
     while index < TABLE.len() {

@@ -45,14 +45,12 @@ impl WrId {
     }
 
     /// Returns the identifier of the end marker of this queue pair.
-    #[must_use]
-    pub const fn end_marker(qp_num: u32) -> Self {
+    pub(crate) const fn end_marker(qp_num: u32) -> Self {
         WrId::send(Self::NO_ENDPOINT, qp_num)
     }
 
     /// Whether it identifies an end marker.
-    #[must_use]
-    pub const fn is_end_marker(self) -> bool {
+    pub(crate) const fn is_end_marker(self) -> bool {
         self.is_send() && self.endpoint().0 == Self::NO_ENDPOINT.0
     }
 
@@ -102,8 +100,7 @@ impl Immediate {
     }
 
     /// Returns the bits by which messages name their receiver's endpoint with this index.
-    #[must_use]
-    pub const fn endpoint_bits(index: u32) -> u32 {
+    pub(crate) const fn endpoint_bits(index: u32) -> u32 {
         if index < Self::UNNAMED { index } else { Self::UNNAMED }
     }
 

@@ -27,7 +27,7 @@ fn every_name_occurs_once_and_is_a_plain_word() {
 }
 
 #[test]
-fn every_default_is_inside_its_bounds_and_every_row_says_what_it_is_for() {
+fn every_default_is_inside_its_bounds_and_every_row_has_a_help_text() {
     let _ = Tunables::default();
     for row in TABLE {
         assert!(row.help.ends_with('.') && row.effect.ends_with('.'), "{}", row.name);
@@ -73,7 +73,7 @@ fn both_bounds_of_every_count_are_permitted_where_the_others_are_left_out_and_on
 }
 
 #[test]
-fn a_refusal_names_parameter_value_and_range_and_says_what_to_do() {
+fn a_refusal_names_parameter_value_and_range_and_gives_advice() {
     let refusal = with("probe_interval", Value::Count(86401)).expect_err("more than a day").to_string();
     assert_eq!(
         refusal,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The place of a bench: programs, libraries, the device, and the environment on which the numbers depend. Given by the
-//! caller of the bench; read by the files that make command lines. Grade: setup.
+//! The place of a bench: programs, libraries, the device, and the environment on which the numbers depend. The caller
+//! of the bench fills it in; the files that make command lines read it. Grade: setup.
 
 use super::hosts::Hosts;
 use super::job::{self, Job, Nodes};

@@ -37,11 +37,16 @@ pub(crate) struct Effort {
 }
 
 impl Effort {
-    /// For example `3 rounds, rows of 0.2 to 1.6 s; values measured again: 2`.
+    /// For example `3 rounds, rows of 37.5 ms to 1.6 s; values measured again: 2`.
     pub(crate) fn words(self) -> String {
         let Self { rounds, again, shortest, longest } = self;
-        format!("{rounds} rounds, rows of {shortest:.1} to {longest:.1} s; values measured again: {again}")
+        let (shortest, longest) = (time(shortest), time(longest));
+        format!("{rounds} rounds, rows of {shortest} to {longest}; values measured again: {again}")
     }
+}
+
+fn time(seconds: f64) -> String {
+    if seconds < 0.1 { format!("{:.1} ms", seconds * 1e3) } else { format!("{seconds:.1} s") }
 }
 
 impl Found {
@@ -69,4 +74,16 @@ pub(crate) struct Failure {
     pub(crate) busy: bool,
     /// Whether no other round measured one of its values either.
     pub(crate) missing: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_row_that_is_shorter_than_a_tenth_of_a_second_is_not_shown_as_zero() {
+        let effort = Effort { rounds: 3, again: 2, shortest: 0.0375, longest: 1.62 };
+        assert_eq!(effort.words(), "3 rounds, rows of 37.5 ms to 1.6 s; values measured again: 2");
+        assert_eq!((time(0.000_36), time(0.1)), ("0.4 ms".to_owned(), "0.1 s".to_owned()));
+    }
 }

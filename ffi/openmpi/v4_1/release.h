@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the C side of ibex takes differently from each release series of Open MPI: here for 4.1. openmpi/v5_0 has the
- * same names; the build puts the installed series on the include path. The Rust side is src/openmpi/release. */
+/* The differences between the release series of Open MPI in C: 4.1. openmpi/v5_0 has the same names; the build puts the
+ * installed series on the include path. The Rust side is src/openmpi/release. */
 #ifndef IBEX_OPENMPI_RELEASE_H
 #define IBEX_OPENMPI_RELEASE_H
 
@@ -8,8 +8,8 @@
 #include "opal/datatype/opal_convertor.h"
 #include "opal/mca/pmix/pmix.h"
 
-/* What another series lacks. With strong references the dynamic linker would refuse the library there, and ibex could
- * not say why it declines (version.rs). */
+/* Symbols that other series lack. With strong references the dynamic linker would not load the library there, and ibex
+ * could not print why it declines (version.rs). */
 #pragma weak opal_convertor_set_position_nocheck
 #pragma weak opal_pmix
 #pragma weak opal_value_t_class
@@ -17,7 +17,7 @@
 
 #define IBEX_MODEX_SCOPE OPAL_PMIX_GLOBAL
 
-/* The OPAL code of what a modex macro answers. */
+/* Converts the result of a modex macro to an OPAL code. */
 static inline int ibex_modex_code(int answer)
 {
     return answer;
@@ -25,16 +25,16 @@ static inline int ibex_modex_code(int answer)
 
 #define IBEX_SHARED_MEMORY_BTL "vader"
 
-/* The first number of communicators without a parent, of which 4.1 has none. */
+/* The smallest number of a communicator without a parent; 4.1 has no such communicators. */
 #define IBEX_EXTENDED_CONTEXTS 0x800000
 
-/* The number that messages in a communicator carry: the same for all its members. */
+/* The communicator's number in its messages, the same for all members. */
 static inline uint32_t ibex_context_of(const ompi_communicator_t *comm)
 {
     return comm->c_contextid;
 }
 
-/* Has a convertor copy by `copy`: the data is the processor's. Only an Open MPI with CUDA asks. */
+/* Sets the copy function of a convertor for host memory. Only an Open MPI with CUDA has one. */
 static inline void ibex_convertor_copies_by(opal_convertor_t *convertor, memcpy_fct_t copy)
 {
 #if OPAL_CUDA_SUPPORT
@@ -44,7 +44,7 @@ static inline void ibex_convertor_copies_by(opal_convertor_t *convertor, memcpy_
 #endif
 }
 
-/* Whether the job is started with fault tolerance, which 4.1 has not. */
+/* Whether the job is started with fault tolerance, which 4.1 does not have. */
 #define IBEX_FAULT_TOLERANT false
 
 #endif

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What the C side of ibex takes differently from each release series of Open MPI: 5.0; see openmpi/v4_1/release.h. */
+/* The differences between the release series of Open MPI in C: 5.0; see openmpi/v4_1/release.h. */
 #ifndef IBEX_OPENMPI_RELEASE_H
 #define IBEX_OPENMPI_RELEASE_H
 
@@ -8,7 +8,7 @@
 #include "opal/datatype/opal_convertor.h"
 #include "opal/mca/pmix/pmix-internal.h"
 
-/* What another series lacks; see v4_1/release.h. */
+/* Symbols that other series lack; see v4_1/release.h. */
 #pragma weak PMIx_Get
 #pragma weak PMIx_Put
 #pragma weak PMIx_Value_free
@@ -19,7 +19,7 @@
 
 #define IBEX_MODEX_SCOPE PMIX_GLOBAL
 
-/* The OPAL code of what a modex macro answers: a status of PMIx. */
+/* Converts the result of a modex macro, a PMIx status, to an OPAL code. */
 static inline int ibex_modex_code(int answer)
 {
     return opal_pmix_convert_status(answer);
@@ -27,11 +27,11 @@ static inline int ibex_modex_code(int answer)
 
 #define IBEX_SHARED_MEMORY_BTL "sm"
 
-/* The first number of communicators that were made without a parent (MPI_Comm_create_from_group). */
+/* The smallest number of a communicator without a parent (MPI_Comm_create_from_group). */
 #define IBEX_EXTENDED_CONTEXTS 0x800000
 
-/* The number that messages in a communicator carry: the same for all its members. Without a parent, 23 bits of the
- * extended number. ibex refuses the second of two communicators of a process that have these bits in common. */
+/* The communicator's number in its messages, the same for all members. For one without a parent: 23 bits
+ * of a hash of its extended number. If two communicators of a process have the same bits, ibex refuses the second. */
 static inline uint32_t ibex_context_of(const ompi_communicator_t *comm)
 {
     if (OMPI_COMM_IS_GLOBAL_INDEX(comm))
@@ -40,13 +40,13 @@ static inline uint32_t ibex_context_of(const ompi_communicator_t *comm)
     return IBEX_EXTENDED_CONTEXTS + (uint32_t) (number % IBEX_EXTENDED_CONTEXTS);
 }
 
-/* Has a convertor copy by `copy`: the data is the processor's. Every convertor copies by such a function. */
+/* Sets the copy function of a convertor for host memory. */
 static inline void ibex_convertor_copies_by(opal_convertor_t *convertor, memcpy_fct_t copy)
 {
     convertor->cbmemcpy = copy;
 }
 
-/* Whether the job is started with fault tolerance, where this Open MPI was configured with it. */
+/* Whether the job is started with fault tolerance, if this Open MPI is configured with it. */
 #if OPAL_ENABLE_FT_MPI
 #    define IBEX_FAULT_TOLERANT ompi_ftmpi_enabled
 #else

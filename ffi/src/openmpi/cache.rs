@@ -9,7 +9,8 @@ use std::ptr::NonNull;
 
 use super::{sys, unmapped};
 
-/// Called by the cache to register `size` bytes at `base`; fills what follows the base of the registration.
+/// Called by the cache to register bytes. Arguments: context, address, size, the registration, whose fields after the
+/// base type it sets.
 pub type Register =
     unsafe extern "C" fn(*mut c_void, *mut c_void, usize, *mut sys::mca_rcache_base_registration_t) -> c_int;
 /// Called by the cache to undo a registration.
@@ -25,10 +26,10 @@ unsafe impl Send for Cache {}
 unsafe impl Sync for Cache {}
 
 impl Cache {
-    /// Makes a cache whose registrations take `size` bytes each, the base type first.
+    /// Makes a cache of registrations of `size` bytes each, which begin with the base type.
     ///
     /// # Errors
-    /// `None` where Open MPI has no `grdma` component, or memory hooks were required and are missing.
+    /// `None` if Open MPI has no `grdma` component, or lacks memory hooks that the user requires.
     ///
     /// # Safety
     /// The callbacks write only within `size` bytes of a registration, and `context` outlives the cache.
@@ -52,10 +53,10 @@ impl Cache {
         NonNull::new(module).map(Cache).inspect(|_| unmapped::cache_made())
     }
 
-    /// The registration that covers `size` bytes at `base` with at least `access`, from the cache or made now.
+    /// Returns a registration that covers `size` bytes at `base` with at least `access`, from the cache or a new one.
     ///
     /// # Errors
-    /// The OPAL code of the register callback, or out of resource.
+    /// The OPAL code of the callback, or `OPAL_ERR_OUT_OF_RESOURCE`.
     ///
     /// # Safety
     /// The bytes are mapped, and stay mapped until the registration is given back with [`Self::put_back`].
@@ -67,11 +68,8 @@ impl Cache {
         access: u32,
     ) -> Result<NonNull<sys::mca_rcache_base_registration_t>, i32> {
         let mut registration = std::ptr::null_mut();
-        // SAFETY: a live cache module; its function pointers are set before it is handed out.
-        let register = unsafe { (*self.0.as_ptr()).rcache_register };
-        let Some(register) = register else {
-            return Err(sys::OPAL_ERR_NOT_SUPPORTED);
-        };
+        // SAFETY: a live cache module; its function pointers are set when it is made.
+        let register = unsafe { (*self.0.as_ptr()).rcache_register }.ok_or(sys::OPAL_ERR_NOT_SUPPORTED)?;
         // SAFETY: a live module, bytes that the caller says stay mapped, and a live local for the answer.
         let code = unsafe { register(self.0.as_ptr(), base, size, flags, access as i32, &raw mut registration) };
         NonNull::new(registration).filter(|_| code == sys::OPAL_SUCCESS).ok_or(code)
@@ -80,23 +78,21 @@ impl Cache {
     /// Gives a registration back; the cache may keep it.
     ///
     /// # Safety
-    /// `registration` is of this cache ([`Self::register`]), given back once, and in no posted work request (R3).
+    /// `registration` is from [`Self::register`] of this cache, given back once, and in no posted work request (R3).
     #[must_use]
     pub unsafe fn put_back(&self, registration: NonNull<sys::mca_rcache_base_registration_t>) -> i32 {
         // SAFETY: a live cache module.
         let deregister = unsafe { (*self.0.as_ptr()).rcache_deregister };
-        let Some(deregister) = deregister else {
-            return sys::OPAL_ERR_NOT_SUPPORTED;
-        };
+        let Some(deregister) = deregister else { return sys::OPAL_ERR_NOT_SUPPORTED };
         // SAFETY: R3; the caller says that the registration came from this cache and is given back once.
         unsafe { deregister(self.0.as_ptr(), registration.as_ptr()) }
     }
 }
 
 impl Drop for Cache {
-    /// Deregisters what is cached and takes the memory hooks off: nothing of Open MPI's calls the callbacks after this.
+    /// Deregisters all memory, and removes the memory hooks. Open MPI does not call the callbacks afterwards.
     fn drop(&mut self) {
-        // SAFETY: the module is on Open MPI's list since `create` and leaves it here, once.
+        // SAFETY: `create` made the module, and `drop` runs once.
         unsafe { sys::mca_rcache_base_module_destroy(self.0.as_ptr()) };
         unmapped::cache_gone();
     }

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Hooks of ibex' own for what Open MPI's hooks do not report, so that its caches would keep registrations of pages
-//! that are gone: the range that `mremap` covers (`MREMAP_FIXED`), some advice of `madvise` that drops pages, and all
-//! but the first part of a segment that `shmdt` detaches in parts. A hook hides Open MPI's, as the last patch hides
-//! earlier ones, so it reports the same as well (docs/registered-memory.md). Called by `unmapped`. Grade: setup.
-//! Threads: any; malloc may hold its lock there, so nothing allocates but for `shmdt`, which malloc does not call.
-//! Hooks stay as long as Open MPI's; their library is never unmapped. Tests: below; `hw-tests/mpi/freed_memory.c`.
+//! Hooks for unmapped pages that Open MPI's hooks do not report, so that its caches would keep stale registrations: the
+//! target of `mremap` (`MREMAP_FIXED`), some advice of `madvise`, and all but the first part of a shared memory segment
+//! in several parts (`shmdt`). A patch hides the earlier patches of a function, Open MPI's too, so these hooks report
+//! all that Open MPI's would (docs/registered-memory.md). Called by `unmapped`. Grade: setup. Threads: any; malloc may
+//! call a hook with its lock held, so nothing allocates, except in `shmdt`, which malloc does not call. Hooks stay as
+//! long as Open MPI's; their library is never unmapped. Tests: below; `hw-tests/mpi/freed_memory.c`.
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{null, null_mut};
@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use super::{sys, unmapped};
 
-/// Advice after which other pages are below an address (Linux to 6.17). The kernel never moves an adapter's pages.
+/// Advice that replaces the pages of a range (Linux to 6.17); an adapter keeps the old pages.
 const DROPPING: [c_int; 5] =
     [libc::MADV_DONTNEED, libc::MADV_FREE, libc::MADV_REMOVE, MADV_DONTNEED_LOCKED, MADV_GUARD_INSTALL];
 /// Linux 5.18.
@@ -20,14 +20,14 @@ const MADV_DONTNEED_LOCKED: c_int = 24;
 /// Linux 6.13.
 const MADV_GUARD_INSTALL: c_int = 102;
 
-/// No page is smaller.
+/// Size of the smallest page.
 const PAGE: usize = 4096;
 
 struct Hook {
     name: &'static CStr,
-    /// What calls are to go to, of the same type.
+    /// The function to call instead, of the same type.
     instead: *const c_void,
-    /// Calls the function so that it does nothing.
+    /// Calls the function without effect.
     probe: fn(),
     counts: &'static Counts,
 }
@@ -37,7 +37,7 @@ struct Counts {
     patched: AtomicUsize,
 }
 
-/// Times that a hook is put in place at most: what a preloaded library keeps to itself is never reached.
+/// Largest number of times that a function is patched: a preloaded library may prevent that calls reach the hook.
 const TIMES: usize = 1024;
 
 static MREMAP: Counts = Counts::new();
@@ -66,37 +66,37 @@ fn all() -> [Hook; 3] {
     ]
 }
 
-/// Puts each hook in place that calls do not reach: at first, and after others have patched the function. Where Open
-/// MPI patches nothing (cache off, or no hooks on this processor), nothing is patched: registrations are not kept.
+/// Patches each function whose calls do not reach its hook: the first time, and after other libraries have patched it.
+/// If Open MPI patches nothing (cache off, or no hooks on this processor), this patches nothing either.
 pub(super) fn put_in_place() {
     for hook in all() {
         let before = hook.counts.seen();
         (hook.probe)();
         let is_hidden = hook.counts.seen() == before;
         if is_hidden && hook.counts.patched.fetch_add(1, Ordering::Relaxed) < TIMES {
-            // SAFETY: the hook has the type of the function of that name, and is never unmapped.
+            // SAFETY: the hook has the type of the function of this name, and is never unmapped.
             let _ = unsafe { sys::ibex_patch(hook.name.as_ptr(), hook.instead) };
         }
     }
 }
 
 fn probe_mremap() {
-    // Of a page that is never there, as UCX may tell its own caches of it, and would of no bytes tell them of all.
-    // SAFETY: a new size of 0 is refused.
+    // UCX may report the range to its caches: a page that is never mapped; an empty range would mean all memory.
+    // SAFETY: the kernel refuses a new size of 0.
     let _ = unsafe { libc::mremap(null_mut(), PAGE, 0, 0) };
 }
 
 fn probe_madvise() {
-    // SAFETY: of no bytes.
+    // SAFETY: a call on no bytes has no effect.
     let _ = unsafe { libc::madvise(null_mut(), 0, libc::MADV_NORMAL) };
 }
 
 fn probe_shmdt() {
-    // SAFETY: no segment begins within a page, so this is refused.
+    // SAFETY: no segment begins within a page, so the kernel refuses the call.
     let _ = unsafe { libc::shmdt(null::<c_void>().wrapping_byte_add(1)) };
 }
 
-/// In place of `mremap`; the target is garbage without `MREMAP_FIXED`, as callers leave it out.
+/// Called instead of `mremap`. Without `MREMAP_FIXED` callers omit the target, so it is garbage.
 unsafe extern "C" fn mremap(
     old: *mut c_void,
     old_size: usize,
@@ -105,14 +105,14 @@ unsafe extern "C" fn mremap(
     target: *mut c_void,
 ) -> *mut c_void {
     MREMAP.see();
-    // A new size of 0 is refused; of an old one of 0 the mapping stays, and has a twin.
+    // The kernel refuses a new size of 0. With an old size of 0 it maps the pages a second time, and keeps the first.
     if old_size > 0 && new_size > 0 {
         unmapped::tell(old, old_size);
     }
     if flags & libc::MREMAP_FIXED != 0 && new_size > 0 {
         unmapped::tell(target, new_size);
     }
-    // SAFETY: the caller's own call.
+    // SAFETY: the call that the caller made.
     unsafe { libc::syscall(libc::SYS_mremap, old, old_size, new_size, flags, target) as *mut c_void }
 }
 
@@ -121,23 +121,23 @@ unsafe extern "C" fn madvise(start: *mut c_void, size: usize, advice: c_int) -> 
     if DROPPING.contains(&advice) {
         unmapped::tell(start, size);
     }
-    // SAFETY: the caller's own call.
+    // SAFETY: the call that the caller made.
     unsafe { libc::syscall(libc::SYS_madvise, start, size, advice) as c_int }
 }
 
 unsafe extern "C" fn shmdt(segment: *const c_void) -> c_int {
     SHMDT.see();
-    // No segment begins elsewhere, as `probe_shmdt` relies on.
+    // No segment begins within a page; `probe_shmdt` passes such an address.
     let is_one = segment.addr().is_multiple_of(PAGE);
     let maps = if is_one { std::fs::read_to_string("/proc/self/maps") } else { Ok(String::new()) };
     for (start, end) in maps.unwrap_or_default().lines().filter_map(|line| part(line, segment.addr())) {
         unmapped::tell(segment.with_addr(start).cast_mut(), end - start);
     }
-    // SAFETY: the caller's own call.
+    // SAFETY: the call that the caller made.
     unsafe { libc::syscall(libc::SYS_shmdt, segment) as c_int }
 }
 
-/// Range of a line of `/proc/self/maps`, if it is of the segment attached at `segment`, by its place in the segment.
+/// Returns the range of a line of `/proc/self/maps` if it is part of the segment attached at `segment`: by its offset.
 fn part(line: &str, segment: usize) -> Option<(usize, usize)> {
     let number = |text: &str| usize::from_str_radix(text, 16).ok();
     let mut words = line.split_ascii_whitespace();

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Text to the user, on standard error, which mpirun forwards. Called by plugin-abi's `messages`. Grade: setup and
+//! Messages to the user on standard error, which mpirun forwards. Called by plugin-abi's `messages`. Grade: setup and
 //! errors. Threads: any (one write each). `opal_show_help` is not used: in 4.1 it may free the text before mpirun reads
 //! it, which then prints "Data unpack would read past end of buffer" (`orte/util/show_help.c`).
 
@@ -13,22 +13,22 @@ use super::{sys, version};
 
 const RULE: &str = "--------------------------------------------------------------------------";
 
-/// One line, with the host and process number before it (`opal_output`).
+/// Prints a line, with the host and process number before it (`opal_output`).
 pub fn line(text: &str) {
     let text = CString::new(text.replace('\0', "")).unwrap_or_default();
-    // SAFETY: a constant format that takes one string, and that string; stream 0 is Open MPI's own and always open.
+    // SAFETY: the constant format has one string, which follows; stream 0 is Open MPI's own and always open.
     unsafe { sys::opal_output(0, c"%s".as_ptr(), text.as_ptr()) };
 }
 
-/// A message of several lines between two rules. Written at once, unbuffered: the process may end right after.
+/// Prints lines between two rules: at once and unbuffered, as the process may end right after.
 pub fn banner(text: &str) {
     let text = format!("{RULE}\n{}\n{RULE}\n", text.trim_end());
-    // SAFETY: writes bytes that are alive to the process's own stderr; a short or failed write is accepted.
+    // SAFETY: the bytes are alive. A short or failed write is accepted.
     let _ = unsafe { libc::write(libc::STDERR_FILENO, text.as_ptr().cast(), text.len()) };
 }
 
-/// Whether this process is the first of the job on this host to ask with this text. The job's folder, which mpirun
-/// removes, gets an empty file for each text; without such a folder or file every process is the first.
+/// Whether this process is the first of the job on this host to call this with `text`. The job's folder, which mpirun
+/// removes, gets an empty file for each text; if that fails, every process is the first.
 #[must_use]
 pub fn first_to_say(text: &str) -> bool {
     let Some(folder) = job_folder() else { return true };
@@ -42,13 +42,13 @@ fn first_to_make(file: &Path) -> bool {
     }
 }
 
-/// The folder that mpirun made for the processes of this job on this host; `None` outside of a job.
+/// The folder that mpirun made for the job's processes on this host; `None` outside of a job.
 fn job_folder() -> Option<PathBuf> {
-    // It is elsewhere in the structure of another series.
+    // Another series has it elsewhere in the structure.
     if !version::is_of_series() {
         return None;
     }
-    // SAFETY: a pointer set before components are opened and never after.
+    // SAFETY: Open MPI sets this pointer before it opens components, and never again.
     let folder = unsafe { (&raw const sys::opal_process_info.job_session_dir).read() };
     if folder.is_null() {
         return None;
@@ -68,16 +68,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_process_has_said_no_other_says_and_other_texts_are_said() {
+    fn one_process_prints_a_text_and_each_text_is_printed() {
         let folder = std::env::temp_dir().join(format!("ibex-said-{}", std::process::id()));
         let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir(&folder).expect("a folder of this test's own");
+        std::fs::create_dir(&folder).expect("a new folder");
         let file = |text| folder.join(fingerprint(text).to_string());
         assert!(first_to_make(&file("a port is missing")));
         assert!(!first_to_make(&file("a port is missing")));
         assert!(first_to_make(&file("another port is missing")));
-        std::fs::remove_dir_all(&folder).expect("it is there");
-        assert!(first_to_make(&file("a port is missing")), "without a folder everyone speaks");
+        std::fs::remove_dir_all(&folder).expect("the folder exists");
+        assert!(first_to_make(&file("a port is missing")), "without a folder every process is the first");
         assert!(!folder.exists());
     }
 }

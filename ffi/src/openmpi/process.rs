@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes of the job: names, hosts, architectures; and the modex, the bytes that each publishes at start and every
-//! other one may fetch. These bytes, not the key, carry a version, so that different builds of ibex see each other. Called
-//! by plugin-abi. Grade: setup ([`fetch`] may wait for another host's data) and errors. Threads: any, `PMIx` takes its
-//! own lock. An `opal_proc_t` is Open MPI's, and lives until `MPI_Finalize`.
+//! Processes of the job: names, hosts, architectures; and the modex, bytes that each process publishes at start and the
+//! others fetch. The bytes, not the key, contain a version, so different builds of ibex find each other's. Called by
+//! plugin-abi. Grade: setup ([`fetch`] may wait for another host's data) and errors. Threads: any, `PMIx` takes its own
+//! lock. An `opal_proc_t` is Open MPI's, and lives until `MPI_Finalize`.
 
 use std::ffi::CStr;
 use std::ptr::NonNull;
@@ -24,12 +24,12 @@ impl Name {
     }
 }
 
-/// How many processes of the job run on this host, this one included.
+/// Number of the job's processes on this host, this one included.
 #[must_use]
 pub fn local_processes() -> u32 {
-    // SAFETY: a number of Open MPI's, written before components are opened.
+    // SAFETY: Open MPI writes this number before it opens components.
     let others = unsafe { (&raw const sys::opal_process_info.num_local_peers).read() };
-    // A signed number or not, by the release series.
+    // The release series determines whether the number is signed.
     u32::try_from(i64::from(others)).unwrap_or(0).saturating_add(1)
 }
 
@@ -41,25 +41,25 @@ impl Process {
     /// Takes a pointer that Open MPI gave.
     ///
     /// # Safety
-    /// `raw` is null, or an `opal_proc_t` of Open MPI's that outlives the value.
+    /// `raw` is null, or an `opal_proc_t` of Open MPI that outlives the value.
     #[must_use]
     pub unsafe fn from_raw(raw: *mut sys::opal_proc_t) -> Option<Self> {
         NonNull::new(raw).map(Process)
     }
 
-    /// This process; `None` before `MPI_Init` has made it known.
+    /// This process; `None` before `MPI_Init` has made its object.
     #[must_use]
     pub fn me() -> Option<Self> {
-        // SAFETY: returns the process's own object, or null; no argument.
+        // SAFETY: the call has no arguments, and returns this process's object, or null.
         let raw = unsafe { sys::opal_proc_local_get() };
         // SAFETY: null, or this process's own object, which lives until the process ends.
         unsafe { Self::from_raw(raw) }
     }
 
-    /// The process of that name; Open MPI makes its object if it has none yet.
+    /// The process of this name; Open MPI makes the object if there is none yet.
     #[must_use]
     pub fn of(name: Name) -> Option<Self> {
-        // SAFETY: a function pointer that Open MPI sets at start and never after.
+        // SAFETY: Open MPI sets this function pointer at start, and never again.
         let lookup = unsafe { (&raw const sys::opal_proc_for_name).read() }?;
         // SAFETY: the lookup takes any name, and returns null for one it does not know.
         let raw = unsafe { lookup(name.to_c()) };
@@ -82,7 +82,7 @@ impl Process {
         unsafe { (&raw const (*self.0.as_ptr()).proc_arch).read() }
     }
 
-    /// The host it runs on; fetched from the modex at first use.
+    /// The host; Open MPI fetches it from the modex at the first use.
     #[must_use]
     pub fn host(self) -> String {
         // SAFETY: a live `opal_proc_t`; the text is its own and must not be freed.
@@ -113,7 +113,7 @@ pub fn publish(key: &CStr, bytes: &[u8]) -> Result<(), i32> {
     }
 }
 
-/// What `name` published under `key`, or `None` where it published nothing.
+/// The bytes that process `name` has published under `key`; `None` if there are none.
 #[must_use]
 pub fn fetch(key: &CStr, name: Name) -> Option<Vec<u8>> {
     let name = name.to_c();
@@ -124,9 +124,9 @@ pub fn fetch(key: &CStr, name: Name) -> Option<Vec<u8>> {
     if code != sys::OPAL_SUCCESS || bytes.is_null() {
         return None;
     }
-    // SAFETY: on success `bytes` is a malloc()ed block of `size` bytes that is now ours alone.
+    // SAFETY: on success `bytes` is a block of `size` bytes from malloc(), which the caller owns.
     let copy = unsafe { std::slice::from_raw_parts(bytes.cast::<u8>(), size) }.to_vec();
-    // SAFETY: a block of malloc()'s that is ours alone, and not used after.
+    // SAFETY: a block from malloc() that this function owns, and does not use again.
     unsafe { libc::free(bytes) };
     Some(copy)
 }

@@ -29,12 +29,12 @@ pub fn is_fault_tolerant() -> bool {
     unsafe { sys::ibex_is_fault_tolerant() }
 }
 
-/// Receives messages with a tag of ibex that arrive by a BTL of Open MPI's: see [`received_by`].
+/// Receives messages with a tag of ibex that arrive by one of Open MPI's own BTLs: see [`received_by`].
 pub trait Receiver {
-    /// A message has come, in so many segments; they are the BTL's when this returns. Any thread.
+    /// Receives a message of `count` segments, which are valid during the call. Called in any thread.
     ///
     /// # Safety
-    /// Open MPI calls it: a BTL that is open, and segments with bytes that it has received.
+    /// Only Open MPI calls it, with an open BTL and the segments of a received message.
     unsafe fn received(
         btl: *mut sys::mca_btl_base_module_t,
         tag: u8,
@@ -43,12 +43,12 @@ pub trait Receiver {
     );
 }
 
-/// A PML's table of functions with nothing in it: what the PML does not name stays so.
+/// An empty module table, for the functions that the PML lacks.
 // SAFETY: a C structure of integers and (nullable) function pointers, for which zero is a value.
 pub const PML_MODULE: sys::mca_pml_base_module_t = unsafe { std::mem::zeroed() };
 
 /// A received message of one segment, as the argument of the callback that Open MPI has registered for its tag, which
-/// reads it during the call. Its owner, plugin-abi's `runtime/frame.rs`, passes one at a time.
+/// reads it during the call. Its owner, plugin-abi's `runtime/progress/frame.rs`, passes one at a time.
 pub struct ReceiveDescriptor {
     base: UnsafeCell<series::Received>,
     segment: UnsafeCell<sys::mca_btl_base_segment_t>,

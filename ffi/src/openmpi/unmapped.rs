@@ -4,7 +4,7 @@
 //! Open MPI's caches keep a registration until its memory hooks, patches of `munmap`, `brk` and others
 //! (`opal/mca/memory/patcher`), report the memory unmapped. UCX, if loaded, patches the same functions, and `sbrk`, by
 //! which malloc shrinks the heap; the last patch hides earlier ones. A stale registration refers to pages that the
-//! process no longer has, so messages would carry old data. So ibex subscribes to UCX (`ucm_set_event_handler` of
+//! process no longer has, so messages would have old data. So ibex subscribes to UCX (`ucm_set_event_handler` of
 //! `ucm/api/ucm.h`), and forwards its events to Open MPI. `hooks` reports calls that Open MPI's hooks miss. Called by
 //! `cache`, by `hooks`, and by plugin-abi's `memory` before it registers anything. Grade: setup; [`listen`] looks for
 //! UCX until it is loaded, then makes system calls without effect. Threads: any. Tests: `hw-tests/mpi/freed_memory.c`.
@@ -18,13 +18,13 @@ use libloading::os::unix::{Library, RTLD_LAZY};
 
 use super::{hooks, sys};
 
-/// Where UCX has its hooks, in all its releases.
+/// The library with UCX' hooks, in all its releases.
 const LIBRARY: &str = "libucm.so.0";
-/// `UCM_EVENT_VM_UNMAPPED`: however it goes, and before it does.
+/// `UCM_EVENT_VM_UNMAPPED`: raised before memory is unmapped in any way.
 const UNMAPPED: c_int = 1 << 17;
-/// `UCM_EVENT_FLAG_NO_INSTALL`: only if UCX itself has patched something.
+/// `UCM_EVENT_FLAG_NO_INSTALL`: the handler causes no patches; it gets events if UCX patches for itself.
 const NO_INSTALL: c_int = 1 << 24;
-/// Below 0: before the call itself.
+/// Handlers with a priority below 0 run before the call.
 const PRIORITY: c_int = -1;
 
 /// The member `vm_unmapped` of `ucm_event_t`.
@@ -48,7 +48,7 @@ static UCX: AtomicUsize = AtomicUsize::new(0);
 static STATE: Mutex<State> = Mutex::new(State { caches: 0, unset: None });
 
 struct State {
-    /// The number of open caches. When the last one closes, the handler is removed, as ibex may be closed then.
+    /// Number of open caches. Closing the last one removes the handler, because ibex may be closed then.
     caches: usize,
     unset: Option<UnsetHandler>,
 }
@@ -67,12 +67,13 @@ pub(super) fn cache_gone() {
     }
     UCX.store(0, Ordering::Release);
     if let Some(unset) = state.unset.take() {
-        // SAFETY: as it was set. UCX waits for handlers that run, and stays loaded.
+        // SAFETY: the arguments with which it was set. UCX waits for running handlers, and stays loaded.
         unsafe { unset(UNMAPPED, unmapped, null_mut()) };
     }
 }
 
-/// Listens if UCX has been loaded since, and puts back hooks that UCX has hidden. Called before memory is registered.
+/// Sets the handler if UCX has been loaded since, and restores hooks that UCX has hidden. Called before memory is
+/// registered.
 pub fn listen() {
     if UCX.load(Ordering::Relaxed) == 0 {
         listen_if_loaded();
@@ -95,7 +96,7 @@ fn listen_if_loaded() {
 }
 
 fn with_handler() -> Option<(UnsetHandler, Tell)> {
-    // SAFETY: nothing is loaded by this, and so nothing of it runs.
+    // SAFETY: the flag prevents loading, so no code of the library runs.
     let ucx = unsafe { Library::open(Some(LIBRARY), RTLD_LAZY | libc::RTLD_NOLOAD) }.ok()?;
     // SAFETY: the function of that name has this type in every release (ucm/api/ucm.h).
     let set = *unsafe { ucx.get::<SetHandler>(SET) }.ok()?;
@@ -103,49 +104,49 @@ fn with_handler() -> Option<(UnsetHandler, Tell)> {
     let unset = *unsafe { ucx.get::<UnsetHandler>(UNSET) }.ok()?;
     // SAFETY: the function of that name has this type in every release (ucm/api/ucm.h).
     let tell = *unsafe { ucx.get::<Tell>(TELL) }.ok()?;
-    // SAFETY: the handler lives until `cache_gone` takes it away.
+    // SAFETY: the handler lives until `cache_gone` removes it.
     let code = unsafe { set(UNMAPPED | NO_INSTALL, PRIORITY, unmapped, null_mut()) };
-    // UCX is not unloaded any more: its own patches jump into it, and `tell` calls it at any time.
+    // Keeps UCX loaded: its patches jump into it, and `tell` calls it at any time.
     std::mem::forget(ucx);
     (code == 0).then_some((unset, tell))
 }
 
-/// Reports a range of which the pages go, to UCX too, whose own hook may be hidden. Allocates nothing.
+/// Reports that the pages of a range will be unmapped, also to UCX, whose own hook may be hidden. Allocates nothing.
 pub(super) fn tell(address: *mut c_void, size: usize) {
     match UCX.load(Ordering::Acquire) {
         0 => release(address, size),
         ucx => {
-            // SAFETY: the address of UCX' function of this type, which stays loaded.
+            // SAFETY: the address of a function of this type in UCX, which stays loaded.
             let tell = unsafe { std::mem::transmute::<usize, Tell>(ucx) };
-            // SAFETY: it hands the range to each handler, `unmapped` among them, to compare with.
+            // SAFETY: it passes the range to each handler, `unmapped` among them; they only compare it.
             unsafe { tell(address, size) };
         }
     }
 }
 
-/// UCX' handler, called where malloc may hold its lock: nothing here allocates.
+/// UCX' handler. Allocates nothing, because malloc may hold its lock.
 unsafe extern "C" fn unmapped(_event: c_int, range: *mut Range, _argument: *mut c_void) {
-    // Components of Open MPI for UCX forward the other way, so that it would have no end.
+    // Open MPI's components for UCX forward events to UCX, which would call this again without end.
     let Some(_forwarding) = Forwarding::begin() else { return };
-    // SAFETY: UCX gives the event that the handler was set for, alive during this call.
+    // SAFETY: UCX passes an event of the type that the handler was set for, alive during this call.
     let (address, size) = unsafe { ((*range).address, (*range).size) };
     release(address, size);
 }
 
 fn release(address: *mut c_void, size: usize) {
-    // SAFETY: as Open MPI's own patches call it; the range is only compared with.
+    // SAFETY: Open MPI's own patches call it in this way; it only compares the range.
     unsafe { sys::opal_mem_hooks_release_hook(address, size, true) };
 }
 
-/// Threads, as pthread names them, that forward an event now; 0: none. A thread-local would allocate at its first use.
+/// The threads (`pthread_self`) that forward an event now; 0: none. A thread-local would allocate at its first use.
 static FORWARDING: [AtomicUsize; 64] = [const { AtomicUsize::new(0) }; 64];
 
 struct Forwarding(&'static AtomicUsize);
 
 impl Forwarding {
-    /// `None`: it does already. Each thread looks for its own name alone, so all is relaxed.
+    /// `None` if this thread forwards already. Each thread searches only for itself, so all is relaxed.
     fn begin() -> Option<Self> {
-        // SAFETY: always succeeds.
+        // SAFETY: the call has no arguments, and always succeeds.
         let me = unsafe { libc::pthread_self() } as usize;
         if FORWARDING.iter().any(|place| place.load(Ordering::Relaxed) == me) {
             return None;
@@ -172,7 +173,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_forwards_does_not_begin_again_and_another_one_does() {
-        let first = Forwarding::begin().expect("it does nothing yet");
+        let first = Forwarding::begin().expect("this thread does not forward");
         assert!(Forwarding::begin().is_none());
         let others = std::thread::spawn(|| Forwarding::begin().is_some());
         assert!(others.join().expect("it ends"));

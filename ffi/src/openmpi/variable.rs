@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Control and performance variables, registered with Open MPI's variable system, so that `ompi_info`, mpirun's command
-//! line, the environment, files and `MPI_T` have them. Called by plugin-abi. Grade: setup. Threads: one registers; any
-//! reads a performance variable.
+//! Control and performance variables, registered with Open MPI's variable system: `ompi_info` lists them, the command
+//! line of mpirun, the environment and parameter files set them, and `MPI_T` accesses them. Called by plugin-abi.
+//! Grade: setup. Threads: one registers; any reads a performance variable.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::ptr::null_mut;
@@ -9,28 +9,28 @@ use std::sync::atomic::{AtomicPtr, AtomicU8, AtomicU64, Ordering};
 
 use super::sys;
 
-/// Storage and default of a control variable. Open MPI writes the user's value to it, and a tool's in its thread.
+/// Storage and default of a control variable. Open MPI writes the user's value to it, and in a tool's thread a tool's.
 #[derive(Clone, Copy, Debug)]
 pub enum Storage<'a> {
     /// `unsigned long long`.
     Count(&'static AtomicU64, u64),
-    /// `char *`; Open MPI copies the default, and owns the copy that it puts there.
+    /// `char *`; Open MPI copies the default, stores a pointer to its copy, and owns the copy.
     Text(&'static AtomicPtr<c_char>, &'a str),
-    /// `bool`; a tool may write any byte, of which those that are not 0 mean true.
+    /// `bool`; a tool may write any byte: all but 0 mean true.
     Flag(&'static AtomicU8, bool),
 }
 
-/// Whose values must go together, as `MPI_T` says it to tools.
+/// The processes that must have the same value of a control variable (`MPI_T_SCOPE_*`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Scope {
-    /// Each process may have its own.
+    /// None: each process may have its own value.
     Local = sys::MCA_BASE_VAR_SCOPE_LOCAL as isize,
-    /// Those of all processes.
+    /// All processes.
     All = sys::MCA_BASE_VAR_SCOPE_ALL as isize,
 }
 
-/// Registers the control variable `<framework>_<component>_<name>` with its default. `component` gives the names.
-/// `level` is the `MPI_T` verbosity, 1 (user, basic) to 9 (developer, all). A tool may write it until [`keep`].
+/// Registers the control variable `<framework>_<component>_<name>` with its default; `component` has the first two
+/// names. `level` is the `MPI_T` verbosity, 1 (user, basic) to 9 (developer, all). Tools may write it until [`keep`].
 ///
 /// # Errors
 /// The OPAL code of the refusal.
@@ -82,11 +82,11 @@ fn copied(text: &str) -> Result<CString, i32> {
     CString::new(text).map_err(|_| sys::OPAL_ERR_BAD_PARAM)
 }
 
-/// Fixes the value of a control variable, if there is one of this name: from then on `MPI_T` refuses a tool's write.
+/// Fixes the value of the control variable of this name, if it exists: `MPI_T` then refuses writes of tools.
 pub fn keep(framework: &CStr, component: &CStr, name: &str) {
     let Ok(name) = CString::new(name) else { return };
     if let Some(index) = find(framework, Some(component), Some(&name)) {
-        // SAFETY: a number that Open MPI has given; it changes its own record of the variable.
+        // SAFETY: the index is Open MPI's, and Open MPI changes its own record of the variable.
         unsafe { sys::mca_base_var_set_flag(index, sys::MCA_BASE_VAR_FLAG_SETTABLE, false) };
     }
 }
@@ -94,39 +94,39 @@ pub fn keep(framework: &CStr, component: &CStr, name: &str) {
 /// Waits for a tool that is writing a control variable in another thread.
 pub fn await_writers() {
     let mut count = 0;
-    // SAFETY: writes to the local; it takes the lock that a tool's call has while it writes.
+    // SAFETY: writes to the local. It takes the lock that a tool's call holds while it writes.
     unsafe { sys::PMPI_T_cvar_get_num(&raw mut count) };
 }
 
-/// What a performance variable is, in `MPI_T`'s words.
+/// The class of a performance variable (`MPI_T_PVAR_CLASS_*`).
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Class {
-    /// Counts events; read as the difference since its handle was started.
+    /// Number of events since the handle was started.
     Counter = sys::MCA_BASE_PVAR_CLASS_COUNTER as isize,
-    /// A sum of what events carried, such as bytes.
+    /// Sum of a quantity of events, such as bytes.
     Aggregate = sys::MCA_BASE_PVAR_CLASS_AGGREGATE as isize,
-    /// A sum of times, in the unit that its help names.
+    /// Sum of times, in the unit that the help text names.
     Timer = sys::MCA_BASE_PVAR_CLASS_TIMER as isize,
-    /// How much of a resource is in use now.
+    /// Present use of a resource.
     Level = sys::MCA_BASE_PVAR_CLASS_LEVEL as isize,
-    /// How much of a resource there is.
+    /// Size of a resource.
     Size = sys::MCA_BASE_PVAR_CLASS_SIZE as isize,
-    /// The most that was in use.
+    /// Largest use of a resource.
     HighWatermark = sys::MCA_BASE_PVAR_CLASS_HIGHWATERMARK as isize,
-    /// The least that was left.
+    /// Smallest amount that was left of a resource.
     LowWatermark = sys::MCA_BASE_PVAR_CLASS_LOWWATERMARK as isize,
 }
 
-/// What a performance variable is bound to.
+/// The type of the MPI object to which a performance variable is bound.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Bind {
-    /// Nothing.
+    /// No object.
     NoObject = sys::MCA_BASE_VAR_BIND_NO_OBJECT as isize,
-    /// A communicator: the object that its reading is told of.
+    /// A communicator; [`Read`] gets it.
     Communicator = sys::MCA_BASE_VAR_BIND_MPI_COMM as isize,
 }
 
-/// How wide its values are.
+/// The C type of a performance variable's values.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Width {
     /// `unsigned`
@@ -135,25 +135,25 @@ pub enum Width {
     UnsignedLongLong = sys::MCA_BASE_VAR_TYPE_UNSIGNED_LONG_LONG as isize,
 }
 
-/// Called for the value of a performance variable: the variable, where to write a value of its type, the object.
+/// Returns the value of a performance variable. Arguments: the variable, the place for a value of its type, the object.
 pub type Read = unsafe extern "C" fn(*const sys::mca_base_pvar_t, *mut c_void, *mut c_void) -> c_int;
 
-/// Called when a performance variable's handle is made (then it answers the number of values), started, stopped, freed.
+/// Called when a handle of a performance variable is made (returns the number of values), started, stopped or freed.
 pub type Notify =
     unsafe extern "C" fn(*mut sys::mca_base_pvar_t, sys::mca_base_pvar_event_t, *mut c_void, *mut c_int) -> c_int;
 
-/// What Open MPI wants of a watermark's value.
+/// The purpose for which Open MPI reads a watermark.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Wanted {
     /// The first value of a handle.
     First,
-    /// The value of a handle that is reset; in the object's other handles the extreme so far is kept ([`mark`]).
+    /// The new value of a handle that is reset. The object's other handles keep their extremes ([`mark`]).
     Reset,
-    /// The extreme since any of the object's handles was reset, for Open MPI to compare with what the handle has.
+    /// The extreme since the last reset of any handle of the object; Open MPI compares it with the handle's value.
     Extreme,
 }
 
-/// Returns what Open MPI wants of a watermark whose value it wants at `value`.
+/// Returns the purpose of a read of a watermark to `value`.
 ///
 /// # Safety
 /// Within a [`Read`] of this variable, with its arguments.
@@ -167,42 +167,43 @@ pub unsafe fn wanted_of_watermark(variable: *const sys::mca_base_pvar_t, value: 
     }
 }
 
-/// Raises a high watermark's value in each handle of the object to at least `extreme`; lowers a low one's likewise.
+/// Raises a high watermark in each handle of the object to at least `extreme`; lowers a low one to at most `extreme`.
 ///
 /// # Safety
 /// Within a [`Read`] or a [`Write`] of this variable, with its object.
 pub unsafe fn mark(variable: *const sys::mca_base_pvar_t, object: *const c_void, extreme: u64) {
-    // SAFETY: within a `Read` or a `Write`: Open MPI holds the handles' lock; a watermark's have values of its type.
+    // SAFETY: within a `Read` or a `Write`, so Open MPI holds the handles' lock; their values have the right type.
     unsafe { sys::ibex_pvar_mark(variable, object, extreme) };
 }
 
-/// Called when a tool writes a performance variable: the variable, the value, the object. Open MPI keeps the value.
+/// Called when a tool writes a performance variable. Arguments: the variable, the value, the object. Open MPI stores
+/// the value.
 pub type Write = unsafe extern "C" fn(*mut sys::mca_base_pvar_t, *const c_void, *mut c_void) -> c_int;
 
 unsafe extern "C" fn ignore_written(_: *mut sys::mca_base_pvar_t, _: *const c_void, _: *mut c_void) -> c_int {
     sys::OPAL_SUCCESS
 }
 
-/// A performance variable that always runs. A tool may reset it in its handle, unless it is a level or a size.
+/// A performance variable. It always counts. A tool may reset it in its handle, unless it is a level or a size.
 #[derive(Clone, Copy, Debug)]
 pub struct Performance<'a> {
-    /// Its name, without the component's.
+    /// Name, without the component's.
     pub name: &'a str,
-    /// What it counts, in words.
+    /// Help text.
     pub help: &'a str,
-    /// What it is.
+    /// Class.
     pub class: Class,
-    /// How wide its values are.
+    /// Type of the values.
     pub width: Width,
-    /// What it is bound to.
+    /// Type of the object.
     pub bind: Bind,
-    /// Reads it.
+    /// Reads the values.
     pub read: Read,
-    /// What else is to be done where a tool writes it.
+    /// Called when a tool writes; `None`: nothing else is to be done.
     pub write: Option<Write>,
-    /// How many values it has; `None`: one.
+    /// Returns the number of values; `None`: one value.
     pub notify: Option<Notify>,
-    /// Its place in the caller's table, which its functions get back ([`index`]).
+    /// Index in the caller's table; the functions get it by [`index`].
     pub index: usize,
 }
 
@@ -250,11 +251,11 @@ pub unsafe fn index(variable: *const sys::mca_base_pvar_t) -> usize {
     unsafe { (*variable).ctx }.addr()
 }
 
-/// The text of another part's variable, such as (`"btl"`, none, none) for the list of BTLs the user asked for.
+/// The value of a string variable of another component or framework: (`"btl"`, none, none) is the user's list of BTLs.
 #[must_use]
 pub fn text(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> Option<String> {
     let place: *mut *const c_char = storage(find(framework, component, name)?, sys::MCA_BASE_VAR_TYPE_STRING)?;
-    // SAFETY: the storage of a registered variable of type text.
+    // SAFETY: the storage of a registered string variable.
     let text = unsafe { place.read() };
     if text.is_null() {
         return None;
@@ -263,7 +264,7 @@ pub fn text(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> 
     Some(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
 }
 
-/// Whether there is a variable of this name.
+/// Whether Open MPI has a variable of this name.
 #[must_use]
 pub fn exists(framework: &CStr, component: Option<&CStr>, name: Option<&str>) -> bool {
     let name = name.and_then(|name| CString::new(name).ok());
@@ -273,26 +274,22 @@ pub fn exists(framework: &CStr, component: Option<&CStr>, name: Option<&str>) ->
 /// Whether the user set the variable (command line, environment, file or `MPI_T`), rather than leaving its default.
 #[must_use]
 pub fn is_set(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> bool {
-    let Some(index) = find(framework, component, name) else {
-        return false;
-    };
+    let Some(index) = find(framework, component, name) else { return false };
     let mut source = sys::MCA_BASE_VAR_SOURCE_DEFAULT;
-    // SAFETY: only the source is asked for, and written to the local.
+    // SAFETY: writes only the source, to the local.
     let code = unsafe { sys::mca_base_var_get_value(index, std::ptr::null(), &raw mut source, null_mut()) };
     code == sys::OPAL_SUCCESS && source != sys::MCA_BASE_VAR_SOURCE_DEFAULT
 }
 
-/// Sets another part's variable of type `int`, unless the user has; false: the user has, or there is no such variable.
-/// Writes to its storage, because the variable system refuses to set most variables once they are registered.
+/// Sets an `int` variable of another component or framework, unless the user has set it. Returns whether it did. Writes
+/// to the storage, because the variable system refuses to set most variables once they are registered.
 ///
 /// # Safety
-/// The variable's owner reads it in this thread alone now: while Open MPI is being initialised.
+/// Open MPI is being initialised, so the variable's owner reads it in this thread alone.
 #[must_use]
 pub unsafe fn set_unless_chosen(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>, value: c_int) -> bool {
     let place = find(framework, component, name).and_then(|index| storage::<c_int>(index, sys::MCA_BASE_VAR_TYPE_INT));
-    let Some(place) = place.filter(|_| !is_set(framework, component, name)) else {
-        return false;
-    };
+    let Some(place) = place.filter(|_| !is_set(framework, component, name)) else { return false };
     // SAFETY: a registered int's storage, which lives as long as its owner; nobody else uses it, as the caller says.
     unsafe { place.write(value) };
     true
@@ -300,7 +297,7 @@ pub unsafe fn set_unless_chosen(framework: &CStr, component: Option<&CStr>, name
 
 fn find(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> Option<c_int> {
     let pointer = |text: Option<&CStr>| text.map_or(std::ptr::null(), CStr::as_ptr);
-    // SAFETY: texts that are only compared; null stands for "none".
+    // SAFETY: the callee only compares the texts; null stands for "none".
     let index =
         unsafe { sys::mca_base_var_find(c"opal".as_ptr(), framework.as_ptr(), pointer(component), pointer(name)) };
     (index >= 0).then_some(index)

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The Open MPI that ibex was built for, and the one that it runs in, by constant data of the loaded libraries. Called
-//! by plugin-abi's `refusal` before anything else. Grade: setup. Any thread, but [`interface_of_others`].
+//! The Open MPI for which ibex was built, and the one in this process, by constant data of its libraries. Called first,
+//! by plugin-abi's `refusal`. Grade: setup. Threads: any, except for [`interface_of_others`].
 
 use std::ffi::CStr;
 
 use super::{release, sys};
 
-/// The release of Open MPI whose headers this was built from, such as `4.1.4`.
+/// The release of Open MPI for which ibex was built, such as `4.1.4`.
 #[must_use]
 pub fn built() -> String {
     format!("{}.{}.{}", sys::OPAL_MAJOR_VERSION, sys::OPAL_MINOR_VERSION, sys::OPAL_RELEASE_VERSION)
 }
 
-/// The release of the Open MPI in this process, as its libopen-pal spells it (a suffix such as `rc1` included).
+/// The release of the Open MPI in this process, with a suffix such as `rc1`.
 #[must_use]
 pub fn running() -> String {
     // SAFETY: a NUL-terminated constant of libopen-pal. The bindings know no length, so no reference is made.
@@ -20,7 +20,7 @@ pub fn running() -> String {
     text.to_string_lossy().into_owned()
 }
 
-/// Whether the Open MPI in this process is of the release series that this was built for.
+/// Whether the Open MPI in this process is of the release series for which ibex was built.
 #[must_use]
 pub fn is_of_series() -> bool {
     series(&running()) == series(release::SERIES)
@@ -33,18 +33,18 @@ pub fn series(version: &str) -> Option<(u32, u32)> {
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// A type of Open MPI's with its size in the running library, which changes when its layout does.
+/// A type of Open MPI and its sizes. They differ if the running library has another layout.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct ClassSize {
     /// C name of the type.
     pub name: &'static str,
-    /// Bytes, by the headers this was built from.
+    /// Bytes, by the headers.
     pub built: usize,
     /// Bytes, by the object class of the running library.
     pub running: usize,
 }
 
-/// The types that ibex shares with Open MPI by value, or reads, with both their sizes.
+/// The types that ibex reads, or shares with Open MPI by value.
 #[must_use]
 pub fn class_sizes() -> [ClassSize; 14] {
     macro_rules! class {
@@ -52,7 +52,7 @@ pub fn class_sizes() -> [ClassSize; 14] {
             ClassSize {
                 name: stringify!($type),
                 built: size_of::<sys::$type>(),
-                // SAFETY: an object class is a static of libopen-pal's; its size never changes.
+                // SAFETY: an object class is a static of libopen-pal; its size never changes.
                 running: unsafe { (&raw const sys::$class.cls_sizeof).read() },
             }
         };
@@ -75,7 +75,7 @@ pub fn class_sizes() -> [ClassSize; 14] {
     ]
 }
 
-/// A framework that ibex has a component of.
+/// A framework for which ibex has a component.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Framework {
     /// The byte transfer layers.
@@ -85,7 +85,7 @@ pub enum Framework {
 }
 
 impl Framework {
-    /// Its name, in a sentence.
+    /// Name in a sentence.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -94,7 +94,7 @@ impl Framework {
         }
     }
 
-    /// The version of its interface that this was built for: hundreds, tens and ones.
+    /// Version of the interface for which ibex was built: hundreds, tens and ones.
     #[must_use]
     pub fn built(self) -> u32 {
         match self {
@@ -104,11 +104,11 @@ impl Framework {
     }
 }
 
-/// Returns the interface version that another component in this process declares; `None`: there is no other. Only in an
-/// Open MPI of the series built for, while the thread that initialises it is not at the framework's components.
+/// Returns the interface version that another component in this process declares; `None`: there is no other. Call it
+/// only in an Open MPI of the series built for, while no thread changes the framework's list of components.
 #[must_use]
 pub fn interface_of_others(framework: Framework) -> Option<u32> {
-    // SAFETY: looks at Open MPI's list of components, which is not made yet (and zero) or not changed meanwhile.
+    // SAFETY: reads Open MPI's list of components, which is zero before it is made, and does not change meanwhile.
     let version = unsafe { sys::ibex_interface_of_others(framework == Framework::Pml) };
     (version != 0).then_some(version)
 }

@@ -51,7 +51,7 @@ impl<T: Object, K> Handle<T, K> {
     /// Takes the result of a verb that makes an object. Fails with the verb's errno if `raw` is null.
     ///
     /// # Safety
-    /// R4: `raw` is null, or an object that a verb has just made from what `keep` keeps alive.
+    /// R4: `raw` is null, or an object that a verb has just made from objects that `keep` keeps alive.
     pub(super) unsafe fn new(raw: *mut T, keep: K) -> io::Result<Self> {
         let raw = NonNull::new(raw).ok_or_else(io::Error::last_os_error)?;
         Ok(Self { raw, _keep: keep })

@@ -24,33 +24,11 @@ impl Status {
     /// Its name in the header, without the prefix.
     #[must_use]
     pub fn name(self) -> &'static str {
-        const NAMES: [&str; 24] = [
-            "SUCCESS",
-            "LOC_LEN_ERR",
-            "LOC_QP_OP_ERR",
-            "LOC_EEC_OP_ERR",
-            "LOC_PROT_ERR",
-            "WR_FLUSH_ERR",
-            "MW_BIND_ERR",
-            "BAD_RESP_ERR",
-            "LOC_ACCESS_ERR",
-            "REM_INV_REQ_ERR",
-            "REM_ACCESS_ERR",
-            "REM_OP_ERR",
-            "RETRY_EXC_ERR",
-            "RNR_RETRY_EXC_ERR",
-            "LOC_RDD_VIOL_ERR",
-            "REM_INV_RD_REQ_ERR",
-            "REM_ABORT_ERR",
-            "INV_EECN_ERR",
-            "INV_EEC_STATE_ERR",
-            "FATAL_ERR",
-            "RESP_TIMEOUT_ERR",
-            "GENERAL_ERR",
-            "TM_ERR",
-            "TM_RNDV_INCOMPLETE",
-        ];
-        NAMES.get(self.0 as usize).copied().unwrap_or("unknown")
+        const NAMES: &str = "SUCCESS LOC_LEN_ERR LOC_QP_OP_ERR LOC_EEC_OP_ERR LOC_PROT_ERR WR_FLUSH_ERR MW_BIND_ERR \
+            BAD_RESP_ERR LOC_ACCESS_ERR REM_INV_REQ_ERR REM_ACCESS_ERR REM_OP_ERR RETRY_EXC_ERR \
+            RNR_RETRY_EXC_ERR LOC_RDD_VIOL_ERR REM_INV_RD_REQ_ERR REM_ABORT_ERR INV_EECN_ERR INV_EEC_STATE_ERR \
+            FATAL_ERR RESP_TIMEOUT_ERR GENERAL_ERR TM_ERR TM_RNDV_INCOMPLETE";
+        NAMES.split(' ').nth(self.0 as usize).unwrap_or("unknown")
     }
 
     /// Its meaning for the user, and the remedy.
@@ -93,29 +71,10 @@ impl fmt::Display for Status {
 /// The name of an asynchronous event (`enum ibv_event_type`), without its prefix.
 #[must_use]
 pub fn event_name(kind: u32) -> &'static str {
-    const NAMES: [&str; 20] = [
-        "CQ_ERR",
-        "QP_FATAL",
-        "QP_REQ_ERR",
-        "QP_ACCESS_ERR",
-        "COMM_EST",
-        "SQ_DRAINED",
-        "PATH_MIG",
-        "PATH_MIG_ERR",
-        "DEVICE_FATAL",
-        "PORT_ACTIVE",
-        "PORT_ERR",
-        "LID_CHANGE",
-        "PKEY_CHANGE",
-        "SM_CHANGE",
-        "SRQ_ERR",
-        "SRQ_LIMIT_REACHED",
-        "QP_LAST_WQE_REACHED",
-        "CLIENT_REREGISTER",
-        "GID_CHANGE",
-        "WQ_FATAL",
-    ];
-    NAMES.get(kind as usize).copied().unwrap_or("unknown")
+    const NAMES: &str = "CQ_ERR QP_FATAL QP_REQ_ERR QP_ACCESS_ERR COMM_EST SQ_DRAINED PATH_MIG PATH_MIG_ERR DEVICE_FATAL \
+        PORT_ACTIVE PORT_ERR LID_CHANGE PKEY_CHANGE SM_CHANGE SRQ_ERR SRQ_LIMIT_REACHED QP_LAST_WQE_REACHED \
+        CLIENT_REREGISTER GID_CHANGE WQ_FATAL";
+    NAMES.split(' ').nth(kind as usize).unwrap_or("unknown")
 }
 
 #[cfg(test)]

@@ -36,20 +36,15 @@ impl Choice {
 const NO_PORT: (&str, &str) = ("btl_ibex_if_exclude", "*");
 
 static CHOICES: &[Choice] = &[
-    choice("whoever asks for nothing has the pml ibex", &[], "ibex").quick(),
-    choice("whoever asks for transports with ibex has the pml ibex", &[("btl", "self,ibex")], "ibex"),
-    choice("whoever leaves other pmls out has the pml ibex", &[("pml", "^ucx,cm")], "ibex"),
-    choice("whoever leaves other transports out has the pml ibex", &[("btl", "^tcp,openib")], "ibex"),
-    choice("whoever asks for ob1 has ob1", &[("pml", "ob1")], "ob1").quick(),
-    choice("whoever leaves the pml ibex out has ob1", &[("pml", "^ibex,ucx,cm")], "ob1"),
-    choice("whoever asks for transports without ibex has ob1", &[("btl", "self,sm")], "ob1")
-        .saying(&["the pml declines"]),
-    choice("whoever leaves the transport ibex out has ob1", &[("btl", "^ibex")], "ob1").saying(&["the pml declines"]),
-    choice(
-        "whoever asks for the pml ibex has it without the transport",
-        &[("pml", "ibex"), ("btl", "self,sm")],
-        "ibex",
-    ),
+    choice("a job that names no component has the pml ibex", &[], "ibex").quick(),
+    choice("a job that names ibex among the btls has the pml ibex", &[("btl", "self,ibex")], "ibex"),
+    choice("a job that excludes other pmls has the pml ibex", &[("pml", "^ucx,cm")], "ibex"),
+    choice("a job that excludes other btls has the pml ibex", &[("btl", "^tcp,openib")], "ibex"),
+    choice("a job that names ob1 has ob1", &[("pml", "ob1")], "ob1").quick(),
+    choice("a job that excludes the pml ibex has ob1", &[("pml", "^ibex,ucx,cm")], "ob1"),
+    choice("a job that names btls without ibex has ob1", &[("btl", "self,sm")], "ob1").saying(&["the pml declines"]),
+    choice("a job that excludes the btl ibex has ob1", &[("btl", "^ibex")], "ob1").saying(&["the pml declines"]),
+    choice("a job that names the pml ibex has it without the btl", &[("pml", "ibex"), ("btl", "self,sm")], "ibex"),
     choice("the pml ibex goes below ob1 when its priority does", &[("pml_ibex_priority", "5")], "ob1"),
     choice("without a port a job has ob1", &[NO_PORT], "ob1").quick(),
     choice("without a port the next of a list is taken", &[("pml", "ibex,ob1"), NO_PORT], "ob1")

@@ -96,7 +96,7 @@ struct Phase {
     sentence: &'static str,
     /// Sizes of messages that pass through it, for `rail_down`.
     sizes: &'static str,
-    /// Adapters that it uses: the home, and the other one if both read.
+    /// Adapters of the phase: that of the home, and the second one if both read.
     devices: &'static [&'static str],
     /// Numbers of the adapter's request that fails.
     nths: &'static [u32],

@@ -141,16 +141,14 @@ pub(crate) unsafe extern "C" fn btl_init(
 /// Makes a module for each port for which there is memory.
 #[allow(clippy::vec_box, reason = "a module never moves: Open MPI keeps its address")]
 fn make_modules(threads: bool) -> Vec<Box<Module>> {
-    let Some(tunables) = settings::tunables() else {
-        return Vec::new();
-    };
+    let Some(tunables) = settings::tunables() else { return Vec::new() };
     let settings = settings::module();
     let request = Request {
         tunables: &tunables,
         receive_size: settings.btl_max_send_size as u32,
         bounce_size: settings.btl_eager_limit.max(settings.btl_rndv_eager_limit) as u32,
         threads,
-        is_asked_for: is_asked_for_by_name,
+        is_asked_for: || variable::text(c"btl", None, None).is_some_and(|list| names_ibex(&list)),
     };
     progress::begin();
     // Overwritten if the PML is chosen. A peer finds a published value at once, but searches for a missing one.
@@ -164,8 +162,4 @@ fn make_modules(threads: bool) -> Vec<Box<Module>> {
         }
     }
     modules
-}
-
-fn is_asked_for_by_name() -> bool {
-    variable::text(c"btl", None, None).is_some_and(|list| names_ibex(&list))
 }

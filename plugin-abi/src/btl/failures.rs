@@ -81,9 +81,7 @@ pub(crate) fn report_defect(module: &Module) {
 }
 
 fn report(module: &Module, process: Option<Process>, text: &str) {
-    let Some(function) = module.error_callback() else {
-        return;
-    };
+    let Some(function) = module.error_callback() else { return };
     // ob1 passes the text to a printf-like function as the format.
     let text = CString::new(format!("ibex: {}", text.replace('%', "%%").replace('\0', ""))).unwrap_or_default();
     let process = process.map_or(null_mut(), Process::as_raw);

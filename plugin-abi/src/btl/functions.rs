@@ -153,7 +153,7 @@ mod tests {
     use crate::btl::module::FLAGS;
 
     #[test]
-    fn the_template_has_what_a_btl_must_have_and_leaves_out_what_ibex_does_without() {
+    fn the_template_has_the_functions_that_a_btl_must_have_and_lacks_those_that_ibex_does_not_need() {
         let base = template(std::ptr::null_mut());
         assert!(base.btl_add_procs.is_some() && base.btl_send.is_some() && base.btl_prepare_src.is_some());
         assert!(base.btl_flush.is_some() && base.btl_atomic_op.is_none() && base.btl_register.is_none());

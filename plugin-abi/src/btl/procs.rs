@@ -37,9 +37,7 @@ pub(crate) unsafe extern "C" fn btl_add_procs(
         for index in 0..count {
             // SAFETY: `count` pointers to processes, which live until MPI_Finalize.
             let process = unsafe { Process::from_raw(procs.add(index).read()) };
-            let Some(pointer) = process.and_then(|process| add(module, process)) else {
-                continue;
-            };
+            let Some(pointer) = process.and_then(|process| add(module, process)) else { continue };
             // SAFETY: the out array has `count` elements.
             unsafe { endpoints.add(index).write(pointer) };
             if !reachable.is_null() {
@@ -105,9 +103,7 @@ pub(crate) unsafe extern "C" fn btl_del_procs(
     fence("btl_del_procs", sys::OPAL_ERROR, || {
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
-        let Some(mut state) = module.enter() else {
-            return sys::OPAL_ERR_OUT_OF_RESOURCE;
-        };
+        let Some(mut state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         for index in 0..count {
             // SAFETY: `count` endpoints of this module.
             let pointer = unsafe { endpoints.add(index).read() };

@@ -95,9 +95,7 @@ fn defect() -> c_int {
 /// in here tests for one.
 fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
     // Another thread polls the port, or this call comes from within an engine call.
-    let Some(mut state) = module.try_enter() else {
-        return 0;
-    };
+    let Some(mut state) = module.try_enter() else { return 0 };
     let State { port, frames, done, .. } = &mut state;
     let mut frame = frames.take();
     let polled = if WATCHED {

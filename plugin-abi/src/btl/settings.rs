@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_user_has_set_is_refused() {
+    fn only_values_that_the_user_has_set_are_refused() {
         let refusal = |[max_send_size, eager_limit, rndv_eager_limit]: [usize; 3]| {
             check(&Limits { max_send_size, eager_limit, rndv_eager_limit, ..LIMITS }).expect_err("at odds").name
         };

@@ -1,6 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Common parts of the BTL's and the PML's component structures, and the test whether the user named ibex. Called by
-//! `btl/component.rs` and `pml/component.rs`. Grade: setup. Threads: any. Tests: below.
+//! Common parts of the BTL's and the PML's component structures, and the test whether the user named ibex. `refusal`
+//! and `copies` find the reasons for which a component declines. Called by `btl/component.rs` and `pml/component.rs`.
+//! Grade: setup. Threads: any. Tests: below.
+
+pub(crate) mod copies;
+pub(crate) mod refusal;
 
 use std::cell::UnsafeCell;
 use std::ffi::{c_char, c_int};

@@ -148,7 +148,7 @@ mod tests {
 
     /// Fails to compile if `Entered` is `Send` or `Sync`: then `IsOne<_>` has two candidates.
     #[allow(dead_code, reason = "it is compiled, and that is the test")]
-    fn what_is_entered_stays_on_its_thread() {
+    fn an_entered_value_stays_on_its_thread() {
         trait IsOne<Which> {
             fn check() {}
         }

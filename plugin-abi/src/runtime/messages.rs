@@ -23,7 +23,7 @@ fn of_host(text: &str) {
     }
     match Process::me() {
         Some(me) => channel::banner(&format!(
-            "{text}\n(Rank {} says this; other processes of its host to which the same happens do not repeat it.)",
+            "{text}\n(Rank {} prints this once for its host; other processes of the host may be affected, too.)",
             me.name().rank
         )),
         None => channel::banner(text),
@@ -55,7 +55,9 @@ pub(crate) fn parameter(error: &dyn Display) {
 }
 
 pub(crate) fn parameter_of_pml(error: &dyn Display) {
-    of_host(&format!("ibex: {error}.\nibex' PML takes no part in this job; the job goes on with another, if it may."));
+    of_host(&format!(
+        "ibex: {error}.\nibex' PML takes no part in this job; the job goes on with another PML that it may use."
+    ));
 }
 
 pub(crate) fn written_parameter(error: &dyn Display, used: u64) {
@@ -137,9 +139,9 @@ pub(crate) fn other_pml(peer: PeerName, host: &str) {
     let me = Process::me();
     let (rank, here) = me.map_or((0, String::new()), |me| (me.name().rank, me.host()));
     channel::banner(&format!(
-        "ibex: rank {rank} on host {here} sends its messages by the PML ibex, and rank {} on host {host} by another, so that\n\
-         the two cannot talk. There mca_pml_ibex.so is not installed, or found no port that it can use, or OMPI_MCA_pml is\n\
-         another. Give all ranks the same: --mca pml ob1 for this job, or --mca pml ibex, which says what is missing where.",
+        "ibex: rank {rank} on host {here} sends its messages by the PML ibex, and rank {} on host {host} by another, so\n\
+         they cannot reach each other. There mca_pml_ibex.so is not installed, or found no port that it can use, or OMPI_MCA_pml\n\
+         is another. Give all ranks the same: --mca pml ob1 for this job, or --mca pml ibex, with which a rank reports the reason.",
         peer.rank
     ));
 }
@@ -162,17 +164,14 @@ pub(crate) fn cannot_register(size: usize, port: &str) {
 
 /// A connection failed. The caller then notifies Open MPI, which ends the job.
 pub(crate) fn peer_failed(failure: &str) {
-    let advice = if is_probed() || ends_with_its_ranks(|name| env::var(name).ok()) { "" } else { UNPROBED };
+    let is_probed = variable::is_set(c"btl", Some(c"ibex"), Some(c"probe_interval"));
+    let advice = if is_probed || ends_with_its_ranks(|name| env::var(name).ok()) { "" } else { UNPROBED };
     with_flight(&format!("ibex lost a peer: {failure}{advice}"));
 }
 
 /// Advice about ranks that wait for a lost peer without sending to it, and so never notice the loss.
-const UNPROBED: &str = "\nIf the job goes on without this peer, a rank that only waits for it is not told, and waits for ever. To have it told,\n\
-                        have idle peers asked for a sign of life every so many seconds: --mca btl_ibex_probe_interval 10.";
-
-fn is_probed() -> bool {
-    variable::is_set(c"btl", Some(c"ibex"), Some(c"probe_interval"))
-}
+const UNPROBED: &str = "\nIf the job goes on without this peer, a rank that only waits for it does not notice the loss, and waits for ever.\n\
+                        With --mca btl_ibex_probe_interval 10 ibex probes idle peers every 10 s, and reports such a loss.";
 
 /// Returns whether the launcher is known to end a job when one of its ranks has died: mpirun of Open MPI 4.1 without
 /// `--enable-recovery`. It sets these variables in its ranks.
@@ -184,8 +183,8 @@ fn ends_with_its_ranks(variable: impl Fn(&str) -> Option<String>) -> bool {
 fn with_flight(text: &str) {
     match flight::keep(text) {
         Some(path) => channel::banner(&format!(
-            "{text}\nWhat this process did last is in {0}: ibex flight {0}\n\
-             (with the folder instead: also of the other processes of its host that have failed)",
+            "{text}\nThe last events of this process are in {0}: ibex flight {0}\n\
+             (with the folder instead of the file: also those of other processes of this host that have failed)",
             path.display()
         )),
         None => channel::banner(text),
@@ -212,8 +211,8 @@ pub(crate) fn atomic_refused(target: &str, address: u64, length: usize) -> Strin
 pub(crate) fn atomic_unanswered(asker: &str, address: u64, length: usize, is_done: bool) -> String {
     let was = if is_done { "was done" } else { "was not done" };
     format!(
-        "an atomic operation on {length} bytes at {address:#x} of this process {was}, and the process that asked for it\n\
-         cannot be told, and would wait for ever: {asker}"
+        "an atomic operation on {length} bytes at {address:#x} of this process {was}, and the answer cannot\n\
+         be sent to the process that waits for it: {asker}"
     )
 }
 
@@ -241,7 +240,7 @@ pub(crate) fn operation_failed(text: &str) {
 pub(crate) fn rail_down(place: &str) {
     of_host(&format!(
         "ibex: {place} has lost its link (IBV_EVENT_PORT_ERR). New messages use the other ports until the link is back;\n\
-         what was posted to it waits for the link, and fails when the adapter gives up."
+         posted requests wait for the link, and fail when the adapter gives up."
     ));
 }
 

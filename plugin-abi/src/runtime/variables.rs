@@ -207,9 +207,7 @@ unsafe extern "C" fn read_counter(
 ) -> c_int {
     guard::fence("reading a performance variable", sys::OPAL_ERROR, || {
         // SAFETY: Open MPI reads a variable that `register` has registered.
-        let Some(row) = COUNTERS.get(unsafe { variable::index(variable) }) else {
-            return sys::OPAL_ERR_BAD_PARAM;
-        };
+        let Some(row) = COUNTERS.get(unsafe { variable::index(variable) }) else { return sys::OPAL_ERR_BAD_PARAM };
         let ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
         let total = ports.iter().map(|counters| (row.read)(counters)).sum();
         // SAFETY: Open MPI passes room for one value of the registered type, unsigned long long.
@@ -237,14 +235,6 @@ mod tests {
         for (byte, is_set) in [(1, true), (0, false), (2, true), (255, true)] {
             places.flags[index].store(byte, Ordering::Relaxed);
             assert_eq!(places.flag(index), is_set);
-        }
-    }
-
-    #[test]
-    fn help_names_default_and_bounds() {
-        for row in TABLE {
-            let help = parameter_help(row);
-            assert!(help.contains("Default: ") && help.contains("permitted: "), "{help}");
         }
     }
 }

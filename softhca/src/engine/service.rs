@@ -199,6 +199,7 @@ pub(crate) fn bury(fabric: &Fabric, token: u32) {
     }
     let _burial = fabric.region().exclusively(|| {
         if fabric.pid_of(token).is_some() {
+            fabric.set_buried(token);
             qp::table::inherit_from(fabric, token);
             qp::table::release_all_of(fabric, token);
             mr::table::release_all_of(fabric, token);
@@ -209,6 +210,7 @@ pub(crate) fn bury(fabric: &Fabric, token: u32) {
             }
             pipes::remove(fabric.folder(), fabric.slot_of(token).doorbell.get());
             fabric.slot_of(token).free();
+            fabric.set_buried(0);
         }
         Ok(())
     });

@@ -18,8 +18,7 @@ const UNMET: u8 = 4;
 
 impl Handshake {
     /// Makes the hello that declines the request in `theirs`.
-    #[must_use]
-    pub fn declining(&self, me: &Identity, theirs: &Hello, declined: Declined) -> Hello {
+    pub(crate) fn declining(&self, me: &Identity, theirs: &Hello, declined: Declined) -> Hello {
         Hello {
             destination_instance: theirs.source.address.instance,
             destination_port: theirs.source.port,
@@ -32,24 +31,24 @@ impl Handshake {
     }
 
     /// Whether a hello answers our current request, and not one for an earlier connection.
-    #[must_use]
-    pub fn is_answered_by(&self, hello: &Hello) -> bool {
+    pub(crate) fn is_answered_by(&self, hello: &Hello) -> bool {
         self.state == State::Asking && (hello.heard_qpn, hello.heard_epoch) == (self.local.qpn, self.local.epoch)
     }
 
     /// Sets the queue pair to one of the peer only after a datagram has arrived, in either direction.
-    pub fn require_datagram(&mut self) {
+    pub(crate) fn require_datagram(&mut self) {
         self.attempt.needs_datagram = true;
     }
 
-    /// Asks another port of the peer for the same connection; `sent`: datagrams and TCP packets sent to that port
-    /// before. If the queue pair was set to one of the former port (it is reset then), `epoch` is a new one, which
-    /// identifies late hellos of that port. The peer's process has as long to answer as before.
-    pub fn ask_port(&mut self, peer: (u64, u8), paths: Paths, epoch: Option<u32>, sent: (u32, u32), now: Duration) {
-        (self.peer_instance, self.peer_port) = peer;
+    /// Asks another port of the peer, with this instance, number and carriers, for the same connection; `sent`:
+    /// datagrams and TCP packets sent to that port before. If the queue pair was set to one of the former port (it is
+    /// reset then), `epoch` is a new one, which identifies late hellos of that port. The peer's process has as long to
+    /// answer as before.
+    pub(crate) fn ask_port(&mut self, to: (u64, u8, Paths), epoch: Option<u32>, sent: (u32, u32), now: Duration) {
+        (self.peer_instance, self.peer_port, self.paths) = to;
         (self.ud_sent, self.tcp_sent) = sent;
         self.local.epoch = epoch.unwrap_or(self.local.epoch);
-        (self.paths, self.peer, self.heard, self.heard_by) = (paths, None, 0, None);
+        (self.peer, self.heard, self.heard_by) = (None, 0, None);
         let (heard_at, needs_datagram) = (self.tries(), self.attempt.needs_datagram);
         // The first two rounds are short, to find the port; after that a peer that computes is asked ever more rarely.
         let pause = FIRST_PAUSE.saturating_mul((heard_at / 4).max(1)).min(LONGEST_PAUSE);
@@ -58,8 +57,7 @@ impl Handshake {
     }
 
     /// Number of hellos sent to the port that is being asked, by datagram and by TCP.
-    #[must_use]
-    pub fn sent(&self) -> (u32, u32) {
+    pub(crate) fn sent(&self) -> (u32, u32) {
         (self.ud_sent, self.tcp_sent)
     }
 
@@ -72,20 +70,17 @@ impl Handshake {
     }
 
     /// Whether the port that is being asked has not answered the last `tries` hellos.
-    #[must_use]
-    pub fn is_silent_after(&self, tries: u32) -> bool {
+    pub(crate) fn is_silent_after(&self, tries: u32) -> bool {
         self.peer.is_none() && self.tries() >= self.attempt.heard_at.saturating_add(tries)
     }
 
     /// Whether the port that is being asked has not sent a hello.
-    #[must_use]
-    pub fn is_unheard(&self) -> bool {
+    pub(crate) fn is_unheard(&self) -> bool {
         self.heard == 0
     }
 
     /// Whether datagrams do not arrive: enough were sent, and the peer, which gets our hellos over TCP, got none.
-    #[must_use]
-    pub fn is_unmet(&self) -> bool {
+    pub(crate) fn is_unmet(&self) -> bool {
         self.peer.is_none() && self.attempt.answers >= UNMET
     }
 

@@ -14,44 +14,44 @@ use crate::select::address::PortAddress;
 /// Instructions to the port. `program` comes before `send` and `confirmed`. If none is set there is nothing to do.
 #[must_use]
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
-pub struct Step {
+pub(crate) struct Step {
     /// The hello was ignored for this reason: count it.
-    pub ignored: Option<Ignored>,
+    pub(crate) ignored: Option<Ignored>,
     /// The peer has begun a new connection while this one is in use. Keep this one, and make a successor: a queue pair
     /// with a handshake of a new epoch, which gets this same hello. Once confirmed, the successor replaces this one.
-    pub superseded: bool,
+    pub(crate) superseded: bool,
     /// Set the local queue pair to this one of the peer, ready to receive. The path is in the hello's `source.address`.
-    pub program: Option<Program>,
+    pub(crate) program: Option<Program>,
     /// The peer can receive: set the queue pair ready to send, and send waiting requests. Comes once per handshake.
-    pub confirmed: bool,
+    pub(crate) confirmed: bool,
     /// Send [`Handshake::hello`](super::Handshake::hello), made after `program` was executed, by these carriers.
-    pub send: Option<Via>,
+    pub(crate) send: Option<Via>,
     /// The connection cannot be made. Comes once; the handshake does nothing afterwards.
-    pub failed: Option<Failure>,
+    pub(crate) failed: Option<Failure>,
 }
 
 /// The peer's queue pair, and the abilities of both.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub struct Program {
+pub(crate) struct Program {
     /// Number of the peer's queue pair (`dest_qp_num`).
-    pub qpn: u32,
+    pub(crate) qpn: u32,
     /// First sequence number of its sends (`rq_psn`).
-    pub psn: u32,
+    pub(crate) psn: u32,
     /// The peer's name for us, which messages to it carry.
-    pub endpoint: u32,
+    pub(crate) endpoint: u32,
     /// Smaller of both ports' MTUs, as verbs.h's code (`path_mtu`).
-    pub mtu: u8,
+    pub(crate) mtu: u8,
     /// Reads and atomics that we may have in flight (`max_rd_atomic`): as many as we can have and the peer serves.
-    pub max_rd_atomic: u8,
+    pub(crate) max_rd_atomic: u8,
     /// Reads and atomics of the peer that we serve at once (`max_dest_rd_atomic`).
-    pub max_dest_rd_atomic: u8,
+    pub(crate) max_dest_rd_atomic: u8,
     /// Whether to reset our queue pair first (its numbers stay): it was set to an earlier one, which the peer gave up.
-    pub reset: bool,
+    pub(crate) reset: bool,
 }
 
 /// Why a hello was ignored.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum Ignored {
+pub(crate) enum Ignored {
     /// It is for another instance of this port (or another port).
     NotForUs,
     /// It is from another instance of the peer than the one whose address we have.
@@ -66,26 +66,26 @@ pub enum Ignored {
 
 /// Why a connection could not be made, and what was tried.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub struct Failure {
+pub(crate) struct Failure {
     /// Kind of the failure.
-    pub reason: FailureReason,
+    pub(crate) reason: FailureReason,
     /// The carriers that the ports have in common.
-    pub paths: Paths,
+    pub(crate) paths: Paths,
     /// Number of hellos sent as datagrams.
-    pub ud_sent: u32,
+    pub(crate) ud_sent: u32,
     /// Number of hellos sent over TCP.
-    pub tcp_sent: u32,
+    pub(crate) tcp_sent: u32,
     /// Number of hellos received from the peer.
-    pub heard: u32,
+    pub(crate) heard: u32,
     /// How far TCP reached the peer.
-    pub reach: Reach,
+    pub(crate) reach: Reach,
     /// Time since the peer was last heard.
-    pub silent: Duration,
+    pub(crate) silent: Duration,
 }
 
 /// The kinds of failure.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
-pub enum FailureReason {
+pub(crate) enum FailureReason {
     /// The two ports have no carrier in common.
     NoCarrier,
     /// The peer sent no hello.
@@ -96,8 +96,7 @@ pub enum FailureReason {
 
 impl Failure {
     /// The whole message: the peer, the local port (`rxe0:1`), what was tried and how often, and advice.
-    #[must_use]
-    pub fn message(&self, peer: PeerName, local_port: &str, remote: &PortAddress) -> String {
+    pub(crate) fn message(&self, peer: PeerName, local_port: &str, remote: &PortAddress) -> String {
         format!("no connection from port {local_port} to peer {peer}: {}", fmt::from_fn(|f| self.explain(remote, f)))
     }
 
@@ -130,7 +129,7 @@ impl Failure {
         }
         write!(f, "). ")?;
         match reach {
-            Reach::Refused => write!(f, "Its process has probably ended: look for its last words.")?,
+            Reach::Refused => write!(f, "Its process has probably ended: see the end of its output.")?,
             _ => write!(
                 f,
                 "Look whether its process and host live and whether the network lets packets through. If the two ports are on \

@@ -373,7 +373,7 @@ fn a_failure_names_the_peer_the_port_the_attempts_and_a_remedy() {
         failure.message(peer, "rxe0:1", &remote),
         "no connection from port rxe0:1 to peer [[1,1],4]: it did not answer for 60 s (sent: 62 datagrams to queue pair 0x123456 \
          at GID ::ffff:192.168.0.1, 58 packets over TCP to 10.0.0.2:30874, refused or reset). Its process has probably ended: \
-         look for its last words. If it computes for long without calling MPI, set btl_ibex_connect_timeout above that time."
+         see the end of its output. If it computes for long without calling MPI, set btl_ibex_connect_timeout above that time."
     );
     let silent = Failure { reason: FailureReason::Unconfirmed, heard: 3, ..failure }.message(peer, "rxe0:1", &remote);
     assert!(silent.contains("it sent 3 handshake packets, but then none for 60 s"), "{silent}");

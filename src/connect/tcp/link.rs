@@ -293,15 +293,11 @@ fn begin(address: SocketAddr) -> io::Result<TcpStream> {
     socket.set_nonblocking(true)?;
     match socket.connect(&SockAddr::from(address)) {
         Ok(()) => {}
-        Err(error) if is_in_progress(&error) => {}
+        // A non-blocking connect is in progress (connect(2)).
+        Err(error) if error.raw_os_error() == Some(libc::EINPROGRESS) => {}
         Err(error) => return Err(error),
     }
     prepared(socket)
-}
-
-/// Whether a non-blocking connect is in progress (connect(2)).
-fn is_in_progress(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(libc::EINPROGRESS)
 }
 
 /// Sets the options of a socket: hellos leave at once, and a dead peer host is noticed within half a minute.

@@ -101,43 +101,32 @@ fn works(port: &PortInfo) -> Result<(), String> {
         ));
     }
     let subnet_manager = "start a subnet manager (opensm) or enable it in a switch";
-    match port.state {
-        PORT_ACTIVE => {}
-        PORT_DOWN if infiniband => return Err("its link is down; check its cable and the other end".to_owned()),
-        PORT_DOWN => {
-            return Err(
-                "its link is down; bring its network interface up (ip link set ... up) and check its cable".to_owned()
-            );
+    Err(match port.state {
+        PORT_ACTIVE if infiniband && port.lid == 0 => {
+            format!("it is active but has no LID, because no subnet manager has assigned one; {subnet_manager}")
         }
-        PORT_INIT | PORT_ARMED => {
-            return Err(format!(
-                "it is {}, not active: no subnet manager has configured it completely; {subnet_manager}",
-                state(port.state)
-            ));
-        }
-        other => return Err(format!("it is {}, not active; wait until its link has recovered", state(other))),
-    }
-    if infiniband && port.lid == 0 {
-        return Err(format!(
-            "it is active but has no LID, because no subnet manager has assigned one; {subnet_manager}"
-        ));
-    }
-    if infiniband && port.lid > 0xbfff {
-        return Err(format!(
+        PORT_ACTIVE if infiniband && port.lid > 0xbfff => format!(
             "its LID {:#x} is not a unicast LID (1 to 0xbfff); check the subnet manager's configuration",
             port.lid
-        ));
-    }
-    Ok(())
+        ),
+        PORT_ACTIVE => return Ok(()),
+        PORT_DOWN if infiniband => "its link is down; check its cable and the other end".to_owned(),
+        PORT_DOWN => {
+            "its link is down; bring its network interface up (ip link set ... up) and check its cable".to_owned()
+        }
+        PORT_INIT | PORT_ARMED => format!(
+            "it is {}, not active: no subnet manager has configured it completely; {subnet_manager}",
+            state(port.state)
+        ),
+        other => format!("it is {}, not active; wait until its link has recovered", state(other)),
+    })
 }
 
 fn state(number: u32) -> String {
     let name = match number {
         PORT_NOP => "in no state",
-        PORT_DOWN => "down",
         PORT_INIT => "initialised",
         PORT_ARMED => "armed",
-        PORT_ACTIVE => "active",
         PORT_ACTIVE_DEFER => "active but deferred by a link error",
         _ => return format!("in the unknown state {number}"),
     };

@@ -93,7 +93,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failure_names_peer_host_device_queue_pair_and_status() {
+    fn a_failure_names_peer_host_device_queue_pair_status_tries_and_time_out() {
         let failure = Failure {
             peer: PeerName { job: 1, rank: 3 },
             host: "n2".into(),
@@ -113,7 +113,7 @@ mod tests {
             "0x001a2b",
             "RETRY_EXC_ERR (12)",
             "0x81",
-            "8 times 268.435ms",
+            "8 times 268.435ms (2^16 * 4.096 us)",
         ];
         for part in parts {
             assert!(text.contains(part), "{part} is missing in: {text}");

@@ -169,10 +169,6 @@ impl<C: Carriers> Handshakes<C> {
         self.active.clone()
     }
 
-    fn is_active(&self, peer: EndpointId) -> bool {
-        self.active.iter().any(|(active, _)| *active == peer)
-    }
-
     pub(crate) fn are_due(&self, now: Duration) -> bool {
         now >= self.next_due
     }
@@ -207,7 +203,7 @@ impl<C: Carriers> Handshakes<C> {
     ) {
         add(&counters.handshakes_sent, 1);
         self.carriers.send(remote, path, via, frame);
-        if !to.is_some_and(|to| self.is_active(to)) {
+        if !self.active.iter().any(|(active, _)| Some(*active) == to) {
             self.carriers.forget(remote.instance);
         }
     }

@@ -244,7 +244,7 @@ impl<A: Adapter> Port<A> {
         parted.retain_mut(|parted| {
             if self.connections.failure(parted.peer).is_some() {
                 self.drop_connection(parted.peer);
-                self.connections.forget_failure(parted.peer);
+                self.connections.set_failure(parted.peer, None);
             } else if parted.is_due(now) {
                 self.ask(parted.peer);
             }

@@ -219,20 +219,23 @@ impl<A: Adapter> Port<A> {
     fn take_async_events(&mut self) {
         while let Some(event) = self.adapter.async_event() {
             watch::asynchronous(event, self.choice.port, self.index());
-            if event.port == self.choice.port && may_readdress(event.kind) {
-                self.readdress();
-            }
+            let is_ours = event.port == self.choice.port;
             match event.kind {
-                async_event::PORT_ACTIVE | async_event::PORT_ERR if event.port == self.choice.port => {
-                    self.link_changed(event.kind == async_event::PORT_ACTIVE);
+                async_event::LID_CHANGE | async_event::GID_CHANGE | async_event::CLIENT_REREGISTER if is_ours => {
+                    self.readdress();
                 }
+                async_event::PORT_ACTIVE if is_ours => {
+                    self.readdress();
+                    self.link_changed(true);
+                }
+                async_event::PORT_ERR if is_ours => self.link_changed(false),
                 async_event::CQ_ERR | async_event::DEVICE_FATAL | async_event::SRQ_ERR => {
                     let error = io::Error::other(format!("IBV_EVENT_{}", event_name(event.kind)));
                     self.lose(&error, "the device's work");
                 }
                 _ => {}
             }
-            if event.port == self.choice.port {
+            if is_ours {
                 add(&self.counters.port_events, 1);
             }
         }
@@ -253,11 +256,4 @@ impl<A: Adapter> Port<A> {
         self.handshakes.readdress(&choice);
         self.choice = choice;
     }
-}
-
-fn may_readdress(kind: u32) -> bool {
-    matches!(
-        kind,
-        async_event::LID_CHANGE | async_event::GID_CHANGE | async_event::CLIENT_REREGISTER | async_event::PORT_ACTIVE
-    )
 }

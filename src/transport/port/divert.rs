@@ -4,8 +4,8 @@
 //! A peer is *diverted* while this port has no link. A message to it is refused; a message that waits for a connection
 //! may come back unposted; all others (operations on memory, whose keys belong to this port) still go to the adapter,
 //! which retries them for seconds. The caller decides when to divert peers and when they return. Called by the plugin.
-//! Setup grade, but for [`Port::note_message`]; a diverted peer costs other messages nothing. Threads: the port's. Tests:
-//! `tests.rs`, `tests/rails.rs`, and `hw-tests`.
+//! Setup grade, but for [`Port::note_message`]; a diverted peer costs other messages nothing. Threads: the port's.
+//! Tests: `tests.rs`, `tests/rails.rs`, and `hw-tests`.
 //!
 //! The caller can take out messages that never reached the adapter, in order, to send them by another port: those of a
 //! connection in progress at any time ([`Port::take_unposted`]), those of a failed one if they were kept

@@ -136,7 +136,9 @@ impl<A: Adapter> Port<A> {
         if let Some(successor) = self.connections.take_successor(to) {
             self.replace(to, successor);
         }
-        self.count_connection(retransmission);
+        add(&self.counters.connections, 1);
+        add(&self.counters.connected, 1);
+        raise(&self.counters.ack_timeout, retransmission.timeout().as_micros() as u64);
         self.tell_established(to);
         self.tell_partner(to);
         self.handshakes.settle(to);
@@ -149,13 +151,6 @@ impl<A: Adapter> Port<A> {
                 round_trip.unwrap_or_default()
             ));
         }
-    }
-
-    fn count_connection(&self, retransmission: Retransmission) {
-        add(&self.counters.connections, 1);
-        add(&self.counters.connected, 1);
-        let timeout = retransmission.timeout().as_micros() as u64;
-        raise(&self.counters.ack_timeout, timeout);
     }
 
     fn tell_established(&self, to: EndpointId) {

@@ -67,7 +67,7 @@ impl<A: Adapter> Port<A> {
             self.untold.push(failure.to_string());
             self.undelivered.push(Completion::PeerFailed { peer: to });
         }
-        self.connections.set_failure(to, failure);
+        self.connections.set_failure(to, Some(failure));
         true
     }
 

@@ -261,7 +261,7 @@ impl<A: Adapter> Port<A> {
         connection.key = entry.key;
         let sent = connection.handshake.sent();
         let before = self.handshakes.search(to).map_or((0, 0), |search| search.ask_port(port, sent));
-        connection.handshake.ask_port((entry.address.instance, port), paths, epoch, before, at);
+        connection.handshake.ask_port((entry.address.instance, port, paths), epoch, before, at);
         self.connections.rename(to, port);
         self.handshakes.ask_port(to, entry.address);
         self.countdown = 1;

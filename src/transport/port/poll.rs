@@ -42,18 +42,12 @@ impl<A: Adapter> Port<A> {
         self.poll_with::<false>(batch, takes)
     }
 
-    /// Like [`Self::poll_direct`], while a tool listens (see [`Self::poll_watched`]).
+    /// Like [`Self::poll_direct`], while a tool listens; with the adapter's stamps ([`Batch::stamp`]) if it wants them.
     #[cold]
     #[inline(never)]
     pub fn poll_direct_watched(&mut self, batch: &mut Batch, takes: impl TakesMessages) -> Polled {
         self.release(batch);
         if self.wants_stamps() { self.poll_with::<true>(batch, takes) } else { self.poll_with::<false>(batch, takes) }
-    }
-
-    /// Like [`Self::poll`], while a tool listens: with the adapter's stamps ([`Batch::stamp`]) if a tool wants them.
-    #[cold]
-    pub fn poll_watched(&mut self, batch: &mut Batch) -> usize {
-        self.poll_direct_watched(batch, TakesNone).reported
     }
 
     fn wants_stamps(&self) -> bool {

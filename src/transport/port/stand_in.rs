@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes a port from a stand-in for a device of libibverbs. Called by the tests of this folder, over the scripted
-//! adapter, and by those of the plugin (`runtime/device/fabric.rs`), whose adapter copies bytes in memory; compiled for
-//! tests, and with the feature `stand-in`. Grade: setup. Threads: one at a time.
+//! adapter, and by those of the plugin (`runtime/ports/device/fabric.rs`), whose adapter copies bytes in memory;
+//! compiled for tests, and with the feature `stand-in`. Grade: setup. Threads: one at a time.
 
 use super::open::{Parts, receive_batch, signal_interval};
 use super::{Attributes, Port, Setup};

@@ -188,11 +188,8 @@ fn the_failure_of_a_peer_is_reported_before_its_failed_requests() {
     pair.a.send(2).expect("it goes");
     pair.a.script.complete(0, Status::RETRY_EXCEEDED);
     pair.a.poll();
-    assert!(
-        matches!(pair.a.seen[..], [Completion::PeerFailed { .. }, Completion::Request { .. }]),
-        "{:?}",
-        pair.a.seen
-    );
+    let seen = &pair.a.seen[..];
+    assert!(matches!(seen, [Completion::PeerFailed { .. }, Completion::Request { .. }]), "{seen:?}");
 }
 
 #[test]
@@ -201,7 +198,8 @@ fn a_completion_of_a_queue_pair_that_is_gone_changes_nothing() {
     pair.a.send(2).expect("it goes");
     let late = WorkCompletion::scripted(send_id(0, 900).0, Status::FLUSHED, 0, None, 0x999);
     let strange = WorkCompletion::scripted(send_id(77, 0).0, Status::SUCCESS, 0, None, 0x999);
-    pair.a.script.state().completions.extend([late, strange]);
+    let beyond = WorkCompletion::scripted(send_id(0, 901).0, Status::SUCCESS, 0, None, 0x999);
+    pair.a.script.state().completions.extend([late, strange, beyond]);
     pair.a.poll();
     assert_eq!((pair.a.failures(), pair.a.ended()), (0, vec![]));
     pair.a.script.complete(0, Status::SUCCESS);
@@ -219,16 +217,14 @@ fn a_message_without_immediate_data_is_dropped_and_its_slot_posted_again() {
     assert_eq!(pair.b.messages(), 0);
     pair.b.poll();
     assert_eq!(pair.b.script.state().receives.len(), SLOTS as usize);
-    assert_eq!(pair.b.port.counters().malformed.load(std::sync::atomic::Ordering::Relaxed), u64::from(SLOTS));
+    assert_eq!(pair.b.port.counters().malformed.load(Ordering::Relaxed), u64::from(SLOTS));
 }
 
 #[test]
 fn a_receive_queue_that_takes_part_of_a_batch_gets_the_rest_later() {
     let mut pair = Pair::connected();
     pair.b.script.state().takes_receives = Some(1);
-    (0..SLOTS).for_each(|_| {
-        pair.b.script.deliver(0, 8, Some(0)).expect("a slot");
-    });
+    pair.b.deliver(SLOTS);
     (0..4).for_each(|_| pair.b.poll());
     assert_eq!((pair.b.messages(), pair.b.failures()), (SLOTS as usize, 0));
     let (posted, released) = pair.b.port.rx.slots();
@@ -239,16 +235,14 @@ fn a_receive_queue_that_takes_part_of_a_batch_gets_the_rest_later() {
 fn tear_down_with_requests_and_receives_in_flight_gives_every_token_back_once_and_destroys_the_queue_pair() {
     let mut pair = Pair::connected();
     (2..20).for_each(|token| pair.a.send(token).expect("it may wait"));
-    pair.b.script.deliver(0, 8, Some(0)).expect("a slot");
+    pair.b.deliver(1);
     for side in [&mut pair.a, &mut pair.b] {
         side.port.forget(side.peer);
         side.script.flush();
         (0..4).for_each(|_| side.poll());
         assert_eq!(state(side), QpState::Destroyed);
     }
-    let mut tokens: Vec<u64> = pair.a.ended().into_iter().map(|(token, _)| token).collect();
-    tokens.sort_unstable();
-    assert_eq!(tokens, (2..20).collect::<Vec<_>>());
+    assert_eq!(pair.a.tokens(), (2..20).collect::<Vec<_>>());
     assert_eq!(pair.a.port.tx.credits(), CAPACITY - SLOTS);
 }
 

@@ -91,7 +91,7 @@ impl<Q: QueuePair> SendQueue<Q> {
             is_open: false,
             in_backlog: false,
             turn: Turn::None,
-            tokens: List::new(),
+            tokens: List::default(),
             bounced: InUse::new(),
             waiting: VecDeque::new(),
             full: QueueFull::default(),

@@ -98,15 +98,6 @@ fn a_token_that_is_taken_is_not_reported_and_those_beside_it_are() {
 }
 
 #[test]
-fn no_more_requests_are_posted_than_the_queue_pair_takes() {
-    let mut world = World::new(100, 2);
-    assert!((1..=2).all(|token| world.post(token, Signal::Always) == Attempt::Posted));
-    assert_eq!(world.post(3, Signal::Always), Attempt::Wait);
-    world.retire(0);
-    assert_eq!(world.post(3, Signal::Always), Attempt::Posted);
-}
-
-#[test]
 fn every_so_many_requests_ask_for_a_completion_and_all_do_when_credits_are_scarce() {
     let mut world = World::new(16, 32);
     (0..12).for_each(|_| assert_eq!(world.post(0, Signal::Sometimes), Attempt::Posted));
@@ -151,43 +142,6 @@ fn long_messages_in_ordinary_memory_wait_for_a_bounce_buffer_and_it_comes_back_w
     world.retire(0);
     assert!(post_first(&mut world));
     assert_eq!(world.tokens(), [(1, true)]);
-}
-
-#[test]
-fn a_failed_request_takes_none_of_those_before_it_with_it() {
-    let mut world = World::new(8, 8);
-    (1..=3).for_each(|token| assert_eq!(world.post(token, Signal::Always), Attempt::Posted));
-    let World { tx, queue, undelivered, .. } = &mut world;
-    assert_eq!(tx.retire_failed(queue, send_id(0, 1), undelivered), Some(Token(2)));
-    assert_eq!(world.tokens(), [(1, true)]);
-    assert_eq!(world.tx.credits, 7);
-}
-
-#[test]
-fn a_completion_of_a_queue_pair_that_is_gone_changes_nothing() {
-    let mut world = World::new(8, 8);
-    assert_eq!(world.post(1, Signal::Always), Attempt::Posted);
-    world.retire(5);
-    let World { tx, queue, undelivered, .. } = &mut world;
-    assert_eq!(tx.retire_failed(queue, send_id(0, 7), undelivered), None);
-    assert_eq!((world.tokens(), world.queue.in_flight(), world.tx.credits), (vec![], 1, 7));
-}
-
-#[test]
-fn posted_requests_fail_with_their_queue_pair_and_credits_and_buffers_come_back() {
-    let mut world = World::new(8, 8);
-    (1..=2).for_each(|token| assert_eq!(world.post(token, Signal::Sometimes), Attempt::Posted));
-    let World { script, mut tx, queue, mut undelivered, mut batch, .. } = world;
-    tx.close(queue, PEER, false, &mut undelivered);
-    undelivered.drain(&mut batch);
-    assert!(
-        batch.completions().iter().all(|completion| matches!(
-            completion,
-            Completion::Request { outcome: Err(Failed { posted: true, .. }), .. }
-        ))
-    );
-    assert_eq!((batch.completions().len(), tx.credits), (2, 8));
-    assert_eq!(script.state().qps[0].state, crate::transport::adapter::scripted::QpState::Destroyed);
 }
 
 #[test]

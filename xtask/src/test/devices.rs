@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The parts of `cargo xtask test` that need a device: which tests run on which device, and the runs. The tests are the
 //! target `device` of hw-tests, which gets its selection by variables. It runs one test at a time and leaves about half
-//! of two processors idle, so the tests on emulated adapters run beside those on soft-RoCE and with Open MPI 5. Called by
-//! [`super`]. Grade: setup. Tests: below.
+//! of two processors idle, so the tests on emulated adapters run beside those on soft-RoCE and with Open MPI 5. Called
+//! by [`super`]. Grade: setup. Tests: below.
 
 use super::Arguments;
 use super::tally::{Lane, Tally};

@@ -98,9 +98,11 @@ impl Pages {
         let pages = if wanted == HugePages::No || bytes < HUGE || !has_transparent() {
             Pages { base: map(bytes, 0)?, bytes, kind: PageKind::Ordinary }
         } else {
-            let pages = Pages { base: map_aligned(bytes)?, bytes, kind: PageKind::Transparent };
-            let advised = pages.advise(libc::MADV_HUGEPAGE);
-            if advised.is_ok() { pages } else { pages.of_kind(PageKind::Ordinary) }
+            let mut pages = Pages { base: map_aligned(bytes)?, bytes, kind: PageKind::Transparent };
+            if pages.advise(libc::MADV_HUGEPAGE).is_err() {
+                pages.kind = PageKind::Ordinary;
+            }
+            pages
         };
         pages.keep_from_children();
         Ok(pages)
@@ -117,11 +119,6 @@ impl Pages {
 
     pub(super) fn kind(&self) -> PageKind {
         self.kind
-    }
-
-    fn of_kind(mut self, kind: PageKind) -> Pages {
-        self.kind = kind;
-        self
     }
 
     /// A child must not share them: after a copy on write the adapter would keep the old ones.

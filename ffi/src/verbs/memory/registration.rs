@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_refused_for_its_ordering_is_registered_without_and_not_asked_for_again() {
+    fn memory_refused_for_relaxed_ordering_is_registered_without_it_from_then_on() {
         for errno in [libc::EINVAL, libc::EOPNOTSUPP] {
             let (relaxation, asked) = (Relaxation::default(), RefCell::default());
             for _ in 0..2 {
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fails_for_another_reason_says_nothing_of_the_ordering() {
+    fn a_registration_that_fails_for_another_reason_keeps_relaxed_ordering() {
         let (relaxation, asked) = (Relaxation::default(), RefCell::default());
         let failed = relaxation.register(RELAXED, adapter(libc::ENOMEM, 0, &asked)).expect_err("no memory");
         assert_eq!((failed.raw_os_error(), asked.borrow().len()), (Some(libc::ENOMEM), 1));

@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_written_to_a_slot_is_read_from_it_and_from_no_other() {
+    fn bytes_written_to_a_slot_are_read_from_that_slot_only() {
         let mut made = Made::new(100, 3);
         let bytes: Vec<u8> = (1..=100).collect();
         assert_eq!(made.slots.write(1, &bytes), Some(100));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_is_cut_off() {
+    fn bytes_that_do_not_fit_are_cut_off() {
         let mut made = Made::new(13, 2);
         assert_eq!(made.slots.write(0, &[7; 200]), Some(13));
         let mut back = [0; 13];

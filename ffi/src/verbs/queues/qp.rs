@@ -7,7 +7,6 @@ use super::srq::SrqHandle;
 use crate::verbs::handle::Handle;
 use crate::verbs::{Access, CompletionQueue, ProtectionDomain, SharedReceiveQueue, TakesWork, errno, sys, unsupported};
 use std::io;
-use std::ptr;
 use std::sync::Arc;
 use sys::ibv_qp_attr_mask as Mask;
 
@@ -116,21 +115,11 @@ impl QueuePair {
         srq: &SharedReceiveQueue,
         limits: QueuePairLimits,
     ) -> io::Result<Self> {
-        let mut init = sys::ibv_qp_init_attr {
-            qp_context: ptr::null_mut(),
-            send_cq: cq.handle().raw(),
-            recv_cq: cq.handle().raw(),
-            srq: srq.handle().raw(),
-            cap: sys::ibv_qp_cap {
-                max_send_wr: limits.sends,
-                max_recv_wr: 0,
-                max_send_sge: limits.spans,
-                max_recv_sge: 0,
-                max_inline_data: limits.inline,
-            },
-            qp_type: sys::ibv_qp_type::IBV_QPT_RC,
-            sq_sig_all: 0,
-        };
+        let QueuePairLimits { sends: max_send_wr, spans: max_send_sge, inline: max_inline_data } = limits;
+        let cap = sys::ibv_qp_cap { max_send_wr, max_send_sge, max_inline_data, ..Default::default() };
+        let (send_cq, recv_cq, qp_type) = (cq.handle().raw(), cq.handle().raw(), sys::ibv_qp_type::IBV_QPT_RC);
+        let shared = srq.handle().raw();
+        let mut init = sys::ibv_qp_init_attr { send_cq, recv_cq, srq: shared, cap, qp_type, ..Default::default() };
         // SAFETY: the thread's own errno.
         unsafe { *libc::__errno_location() = 0 };
         let keep = Keep { _domain: Arc::clone(domain), _cq: Arc::clone(cq.handle()), _srq: Arc::clone(srq.handle()) };
@@ -155,7 +144,7 @@ impl<K> Handle<sys::ibv_qp, K> {
 
     /// Moves to a state that takes no attributes.
     pub(super) fn enter(&mut self, state: u32) -> io::Result<()> {
-        let mut attr = blank();
+        let mut attr = sys::ibv_qp_attr::default();
         attr.qp_state = state;
         self.modify(&mut attr, Mask::IBV_QP_STATE)
     }
@@ -177,7 +166,7 @@ impl TakesWork for QueuePair {
     }
 
     fn initialise(&mut self, port: u8, pkey_index: u16, access: Access) -> io::Result<()> {
-        let mut attr = blank();
+        let mut attr = sys::ibv_qp_attr::default();
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_INIT;
         attr.port_num = port;
         attr.pkey_index = pkey_index;
@@ -193,7 +182,7 @@ impl TakesWork for QueuePair {
     }
 
     fn ready_to_receive(&mut self, path: &Path, to: &Reception) -> io::Result<()> {
-        let mut attr = blank();
+        let mut attr = sys::ibv_qp_attr::default();
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_RTR;
         attr.path_mtu = path.mtu;
         attr.dest_qp_num = path.qp_num;
@@ -214,7 +203,7 @@ impl TakesWork for QueuePair {
     }
 
     fn ready_to_send(&mut self, to: &Transition) -> io::Result<()> {
-        let mut attr = blank();
+        let mut attr = sys::ibv_qp_attr::default();
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_RTS;
         attr.sq_psn = to.psn;
         attr.timeout = to.ack_timeout;
@@ -240,10 +229,6 @@ impl TakesWork for QueuePair {
 /// Some providers (`bnxt_re`) set no errno if a queue pair exceeds a limit of the adapter.
 fn refusal(error: io::Error) -> io::Error {
     if error.raw_os_error() == Some(0) { io::Error::from_raw_os_error(libc::EINVAL) } else { error }
-}
-
-pub(super) fn blank() -> sys::ibv_qp_attr {
-    sys::ibv_qp_attr::default()
 }
 
 pub(super) fn address_vector(path: &Path) -> sys::ibv_ah_attr {

@@ -3,7 +3,7 @@
 //! `ibex::connect::ud`. Setup grade; one thread at a time (`&mut`). Each has its own completion queue and slots.
 //! Sources: `ibv_create_ah(3)`, `ibv_post_send(3)`. Tests: device tests in `hw-tests`; `ud/sends.rs`.
 
-use super::qp::{address_vector, blank};
+use super::qp::address_vector;
 use crate::verbs::handle::Handle;
 use crate::verbs::{
     Arena, CompletesWork as _, CompletionQueue, Context, Path, ProtectionDomain, Status, errno, sys, unsupported,
@@ -83,21 +83,10 @@ impl UdQueuePair {
         let ops = context.operations();
         let ops = ops.post_send.zip(ops.post_recv).ok_or_else(unsupported)?;
         let cq = CompletionQueue::new(context, 2 * depth, 16)?;
-        let mut init = sys::ibv_qp_init_attr {
-            qp_context: ptr::null_mut(),
-            send_cq: cq.handle().raw(),
-            recv_cq: cq.handle().raw(),
-            srq: ptr::null_mut(),
-            cap: sys::ibv_qp_cap {
-                max_send_wr: depth,
-                max_recv_wr: depth,
-                max_send_sge: 1,
-                max_recv_sge: 1,
-                max_inline_data: 0,
-            },
-            qp_type: sys::ibv_qp_type::IBV_QPT_UD,
-            sq_sig_all: 1,
-        };
+        let (max_send_wr, max_recv_wr, max_send_sge, max_recv_sge) = (depth, depth, 1, 1);
+        let cap = sys::ibv_qp_cap { max_send_wr, max_recv_wr, max_send_sge, max_recv_sge, max_inline_data: 0 };
+        let (send_cq, recv_cq, qp_type) = (cq.handle().raw(), cq.handle().raw(), sys::ibv_qp_type::IBV_QPT_UD);
+        let mut init = sys::ibv_qp_init_attr { send_cq, recv_cq, cap, qp_type, sq_sig_all: 1, ..Default::default() };
         // SAFETY: R4: domain and completion queue are live, and the fields keep them so; `init` is valid for the call.
         let handle = unsafe { Handle::new(sys::ibv_create_qp(domain.raw(), &raw mut init), Arc::clone(domain)) }?;
         // After the queue pair: without one their memory would stay mapped as long as the domain.
@@ -132,7 +121,7 @@ impl UdQueuePair {
     /// Moves from reset to ready-to-send, and posts all receives.
     fn start(&mut self) -> io::Result<()> {
         let (port, pkey_index) = self.place;
-        let mut attr = blank();
+        let mut attr = sys::ibv_qp_attr::default();
         attr.qp_state = sys::ibv_qp_state::IBV_QPS_INIT;
         attr.port_num = port;
         attr.pkey_index = pkey_index;

@@ -117,7 +117,7 @@ mod tests {
     const FROM: PeerName = PeerName { job: 0xa3f7_0001, rank: 70_000 };
 
     #[test]
-    fn a_message_is_what_was_written() {
+    fn an_encoded_message_is_decoded_to_the_same_message() {
         let words = [Word::Add(u64::MAX), Word::Swap { compare: 3, value: 4 }, Word::Was(5), Word::NotDone];
         for (word, address) in words.into_iter().zip([0x7000_0008, 0x7000_0004, 0, 0]) {
             let message = Message { word, number: 9, address, from: FROM, port: 200 };
@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn each_gives_back_what_was_there() {
+    fn each_atomic_returns_the_former_value() {
         let place = AtomicU64::new(5);
         let address = place.as_ptr().expose_provenance() as u64;
         // SAFETY: an aligned variable of the test.
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn whatever_is_asked_for_is_answered_and_what_is_not_done_is_said_to_be_not_done() {
+    fn every_request_is_answered_even_one_that_cannot_be_executed() {
         let place = AtomicU64::new(5);
         let there = place.as_ptr().expose_provenance() as u64;
         let taken = Cell::new(0);

@@ -113,7 +113,9 @@ pub(super) unsafe fn start(
         }
         drop(state);
         waiting().insert(number, Waiting(operation));
-        let code = send(module, call.peer, &Message { word, number, address, from: me, port: module.index });
+        let message = Message { word, number, address, from: me, port: module.index };
+        let sent = take(module).map(|taken| send_in(module, call.peer, taken, &message));
+        let code = sent.unwrap_or(sys::OPAL_ERR_OUT_OF_RESOURCE);
         if code < 0 && waiting().remove(&number).is_some() {
             // SAFETY: the record is this module's, and has just been taken out of the table.
             unsafe { give_back(module, operation.as_ptr()) };
@@ -139,13 +141,6 @@ fn watched(
     let (operation, local) = (watch::operation_number(), call.local_address.addr() as u64);
     let (bytes, peer) = (OPERAND as u64, watch::rank(peer()));
     Some((Watched { kind, operation, local, remote, bytes, peer }, events::host_timestamp()))
-}
-
-fn send(module: &Module, peer: *mut sys::mca_btl_base_endpoint_t, message: &Message) -> c_int {
-    match take(module) {
-        Some(taken) => send_in(module, peer, taken, message),
-        None => sys::OPAL_ERR_OUT_OF_RESOURCE,
-    }
 }
 
 fn take(module: &Module) -> Option<NonNull<Descriptor>> {
@@ -210,9 +205,7 @@ impl Receiver for Asked {
 fn answer(module: &Module, request: &Message) {
     let asker = module.enter().map(|mut state| state.port.peer(request.from, request.port));
     // Takes the descriptor of the answer first, so that it can be sent once the memory has changed.
-    let (Some(asker), Some(taken)) = (asker, take(module)) else {
-        return unanswered(module, request, false);
-    };
+    let (Some(asker), Some(taken)) = (asker, take(module)) else { return unanswered(module, request, false) };
     let access = sys::MCA_BTL_REG_FLAG_ACCESS_ANY;
     // SAFETY: memory that can be registered is mapped, as long as it is registered; a window is registered already, and
     // found in the cache. R3: no work request names the registration.

@@ -63,9 +63,7 @@ impl RdmaRequest {
             }
             // SAFETY: M3, and the caller says which bytes the handles cover; the remote one is not null.
             let ends = unsafe { self.ends() };
-            let Some(mut state) = module.enter() else {
-                return sys::OPAL_ERR_OUT_OF_RESOURCE;
-            };
+            let Some(mut state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
             if events::has_interest() {
                 // SAFETY: M1, M3: the ends are those of this request.
                 return unsafe { self.start_watched(kind, state, ends, post) };

@@ -36,9 +36,7 @@ pub(crate) unsafe fn free(module: &Module, descriptor: *mut Descriptor) -> c_int
         // SAFETY: R3: the caller says that no posted work request names it.
         unsafe { module.memory().put_back(registered) };
     }
-    let Some(state) = module.enter() else {
-        return sys::OPAL_ERR_OUT_OF_RESOURCE;
-    };
+    let Some(state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
     // SAFETY: M2, R2: the caller says that no posted work request names it.
     unsafe { state.descriptors.give_back(descriptor) };
     sys::OPAL_SUCCESS
@@ -133,9 +131,7 @@ pub(crate) unsafe extern "C" fn btl_prepare_src(
         // SAFETY: `size` is the call's in and out parameter.
         let wanted = unsafe { size.read() };
         // SAFETY: the convertor is the caller's during this call.
-        let Some(mut data) = (unsafe { Convertor::from_raw(convertor) }) else {
-            return null_mut();
-        };
+        let Some(mut data) = (unsafe { Convertor::from_raw(convertor) }) else { return null_mut() };
         let limit = module.max_send_size.saturating_sub(reserve);
         let length = wanted.min(limit);
         let piece = Piece { reserve, length, flags };

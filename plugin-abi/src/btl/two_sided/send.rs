@@ -55,9 +55,7 @@ pub(crate) unsafe extern "C" fn btl_send(
 /// M2.
 #[inline]
 unsafe fn post(module: &Module, to: EndpointId, tag: u8, descriptor: *mut Descriptor, silent: bool) -> c_int {
-    let Some(mut state) = module.enter() else {
-        return sys::OPAL_ERR_OUT_OF_RESOURCE;
-    };
+    let Some(mut state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
     // SAFETY: M2.
     if unsafe { descriptor::bytes(descriptor) }.is_none() {
         // SAFETY: M2; btl_prepare_src made the second segment, if there is one.
@@ -215,9 +213,7 @@ fn post_inline(
     header: InlineSpan<'_>,
     payload: InlineSpan<'_>,
 ) -> Result<Sent, c_int> {
-    let Some(mut state) = module.enter() else {
-        return Err(sys::OPAL_ERR_OUT_OF_RESOURCE);
-    };
+    let Some(mut state) = module.enter() else { return Err(sys::OPAL_ERR_OUT_OF_RESOURCE) };
     // After a refusal `btl_send` reports the reason, or sends by another port.
     Ok(state.port.send_inline(to, tag, header, payload).unwrap_or(Sent::Busy))
 }
@@ -238,9 +234,7 @@ unsafe fn inline_packed(
     }
     let mut staging = [MaybeUninit::<u8>::uninit(); INLINE_MAX];
     // SAFETY: the payload is smaller than the staging buffer, which only this function uses.
-    let Some(start) = (unsafe { pack(data, staging.as_mut_ptr().cast(), size) }) else {
-        return Err(sys::OPAL_ERROR);
-    };
+    let Some(start) = (unsafe { pack(data, staging.as_mut_ptr().cast(), size) }) else { return Err(sys::OPAL_ERROR) };
     // SAFETY: within the staging buffer, which outlives the post.
     let payload = unsafe { InlineSpan::new(staging.as_ptr().cast(), size) };
     let outcome = post_inline(module, to, tag, header, payload);
@@ -280,9 +274,7 @@ unsafe fn from_slot(
     data: Option<Convertor<'_>>,
     payload_size: usize,
 ) -> c_int {
-    let Some(mut state) = module.enter() else {
-        return sys::OPAL_ERR_OUT_OF_RESOURCE;
-    };
+    let Some(mut state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
     let State { port, descriptors, .. } = &mut state;
     if !port.has_room(to) && !makes_room(port, descriptors, to) {
         return sys::OPAL_ERR_RESOURCE_BUSY;

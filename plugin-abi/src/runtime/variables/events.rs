@@ -71,9 +71,7 @@ unsafe extern "C" fn notify(
 unsafe extern "C" fn read(variable: *const sys::mca_base_pvar_t, value: *mut c_void, _object: *mut c_void) -> c_int {
     guard::fence("reading a performance variable", sys::OPAL_ERROR, || {
         // SAFETY: Open MPI reads a variable that `register` has registered.
-        let Some(row) = ROWS.get(unsafe { variable::index(variable) }) else {
-            return sys::OPAL_ERR_BAD_PARAM;
-        };
+        let Some(row) = ROWS.get(unsafe { variable::index(variable) }) else { return sys::OPAL_ERR_BAD_PARAM };
         for source in 0..SOURCES {
             // SAFETY: Open MPI passes room for as many unsigned long longs, the registered type, as `notify` wrote.
             unsafe { value.cast::<u64>().add(source).write_unaligned(count(row, source)) };

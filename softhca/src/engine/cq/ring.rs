@@ -4,8 +4,8 @@
 //! steady exchange one cache line per completion changes hands: the entry, in which up to 24 bytes of payload travel.
 //! Longer payloads wait in the receiver's `inbox` or, when it is full, beside the entry (to 256 bytes). Thread rule:
 //! fillers hold `lock`, the poller `poll_lock`. An entry is the filler's until its number is published in `seq`, then
-//! the poller's until `head` moves. Never hold `lock` and take another. A completion exists from when `tail` counts it:
-//! if its filler dies then, whoever inherits the lock publishes it.
+//! the poller's until `head` moves. Never hold `lock` and take another. A completion exists once `tail` counts it: if
+//! its filler dies then, the next holder of the lock publishes it.
 
 use crate::engine::codes::{wc_opcode, wc_status};
 use crate::engine::fabric::pipes::{ABOUT_CQ, Record};

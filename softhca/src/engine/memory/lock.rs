@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A lock in shared memory that outlives its holder: it names the process that holds it, and a waiter takes it over
 //! from a dead one. Called by: every shared object. Grade: hot: one exchange to take, one store to give back, no system
-//! call. A waiter spins for a short time, then yields, and asks ever more rarely whether the holder lives (system calls).
-//! A dead holder may leave a change half done. Unless the order of its stores makes that harmless (an index is
-//! published last), the next holder repairs the guarded data; at the latest, the burial of the dead process does.
-//! Thread rule: any thread of any process. Tests: `tests/engine_killed.rs`.
+//! call. A waiter spins for a short time, then yields, and asks ever more rarely whether the holder lives (system
+//! calls). A burial need not ask: it has found its process dead, and takes its locks over at once. A dead holder may
+//! leave a change half done. Unless the order of its stores makes that harmless (an index is published last), the next
+//! holder repairs the guarded data; at the latest, the burial of the dead process does. Thread rule: any thread of any
+//! process. Tests: `process.rs` beside this file, `tests/engine_killed.rs`.
 
 use crate::engine::memory::{Process, W32};
 
@@ -38,14 +39,22 @@ impl SharedLock {
         self.0.get() == token
     }
 
+    #[cfg(test)]
+    pub(crate) fn held_by(token: u32) -> Self {
+        let lock = SharedLock::default();
+        lock.0.set(token);
+        lock
+    }
+
     /// Takes it when it is free, or from a dead holder (`true`).
     #[cold]
     #[inline(never)]
     fn wait(&self, process: &Process) -> bool {
         let mut round = 0_u32;
         loop {
-            if self.0.get() == 0 && self.0.replace(0, process.token()) {
-                return false;
+            let holder = self.0.get();
+            if (holder == 0 || process.is_burying(holder)) && self.0.replace(holder, process.token()) {
+                return holder != 0;
             }
             round = round.wrapping_add(1);
             if round < SPINS {

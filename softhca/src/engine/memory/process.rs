@@ -9,6 +9,7 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::engine::memory::layout::{MAX_PROCESSES, slot_at};
 use crate::engine::memory::{Region, Shared, W32, W64};
@@ -38,6 +39,8 @@ pub struct Process {
     region: Region,
     token: u32,
     pid: u32,
+    /// Token of the dead process that this one is burying; 0 for none.
+    buried: AtomicU32,
 }
 
 #[inline]
@@ -107,7 +110,7 @@ fn is_there(pid: u32) -> bool {
 
 impl Process {
     pub(crate) fn new(region: Region, token: u32) -> Process {
-        Process { region, token, pid: std::process::id() }
+        Process { region, token, pid: std::process::id(), buried: AtomicU32::new(0) }
     }
 
     #[inline]
@@ -155,6 +158,18 @@ impl Process {
         }
     }
 
+    /// Notes that process `token`, which has ended, is being buried (0: no longer), so that the burial does not have to
+    /// ask again for each of its locks. Call in [`Region::exclusively`]: a process buries one at a time.
+    pub(crate) fn set_buried(&self, token: u32) {
+        self.buried.store(token, Ordering::Relaxed);
+    }
+
+    /// Whether this process is burying process `token`, which has thus ended. Costs a load.
+    pub(crate) fn is_burying(&self, token: u32) -> bool {
+        // Relaxed: a thread that does not see it yet asks instead.
+        token != 0 && self.buried.load(Ordering::Relaxed) == token
+    }
+
     #[inline]
     pub(crate) fn slot_of(&self, token: u32) -> &'static Slot {
         self.region.at(slot_at(slot_index(token)))
@@ -184,15 +199,34 @@ mod tests {
     use std::ptr;
 
     use super::*;
+    use crate::engine::memory::SharedLock;
 
-    #[test]
-    fn a_slot_that_was_used_very_often_hides_none_behind_it() {
-        let folder = std::env::temp_dir().join(format!("softhca-slots-{}", std::process::id()));
+    /// Enters a new region twice. Returns the first token, and the process of the second one.
+    fn entered_twice(test: &str) -> (u32, Process) {
+        let folder = std::env::temp_dir().join(format!("softhca-{test}-{}", std::process::id()));
         std::fs::create_dir(&folder).unwrap();
         let region = Region::open(&folder).unwrap();
         std::fs::remove_dir_all(&folder).unwrap();
         let (first, second) = (enter(&region).unwrap(), enter(&region).unwrap());
-        let process = Process::new(region, second);
+        (first, Process::new(region, second))
+    }
+
+    /// The holder has this process' pid, so it lives: a waiter that asks would wait for ever.
+    #[test]
+    fn a_burial_takes_the_locks_of_its_process_over_without_asking_whether_it_lives() {
+        let (buried, process) = entered_twice("burial");
+        let lock = SharedLock::held_by(buried);
+        process.set_buried(buried);
+        assert!(lock.lock(&process).is_inherited);
+        process.set_buried(0);
+        assert!(!lock.lock(&process).is_inherited, "it was given back");
+        assert!(!process.is_burying(0));
+    }
+
+    #[test]
+    fn a_slot_that_was_used_very_often_hides_none_behind_it() {
+        let (first, process) = entered_twice("slots");
+        let second = process.token();
         process.slot_of(first).generation.set(0xffff);
         process.slot_of(first).free();
         let wrapped = enter(process.region()).unwrap();

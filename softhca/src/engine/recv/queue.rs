@@ -263,7 +263,7 @@ impl RecvQueue {
         }
     }
 
-    /// Takes the oldest request, if there is one, for a message to `qp`, which notes it; returns its name in a completion.
+    /// Takes the oldest request, if any, for a message to `qp`, which notes it. Returns its name in completions.
     #[inline]
     pub(crate) fn take(&self, fabric: &Fabric, qp: &QpShared) -> Option<u32> {
         let taken = self.taking.taken.get();

@@ -147,7 +147,7 @@ impl Model {
             }
             self.matched(message);
         } else {
-            // As in the plugin: with no unexpected message it asks no sender for more.
+            // The PML (`pml/flow.rs`), too, asks senders for more only while it keeps an unexpected message.
             if !self.unexpected.is_empty() {
                 self.ask_for_more();
             }

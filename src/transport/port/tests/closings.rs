@@ -84,9 +84,7 @@ fn an_adapter_that_never_flushes_holds_a_queue_pair_up_for_a_bounded_time() {
 #[test]
 fn a_queue_pair_whose_time_passed_while_nobody_polled_is_still_drained() {
     let mut pair = Pair::connected();
-    (0..SLOTS).for_each(|_| {
-        pair.b.script.deliver(0, 8, Some(0)).expect("a slot");
-    });
+    pair.b.deliver(SLOTS);
     pair.b.port.forget(pair.b.peer);
     pair.b.script.flush();
     pair.b.script.state().now += std::time::Duration::from_hours(1);

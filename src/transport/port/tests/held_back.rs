@@ -99,9 +99,7 @@ fn a_peer_that_fails_while_it_is_held_back_gives_every_token_back_once() {
     pair.a.script.flush();
     pair.a.script.complete_all(0, Status::FLUSHED);
     (0..8).for_each(|_| pair.a.poll());
-    let mut tokens: Vec<u64> = pair.a.ended().into_iter().map(|(token, _)| token).collect();
-    tokens.sort_unstable();
-    assert_eq!(tokens, (100..140).collect::<Vec<_>>());
+    assert_eq!(pair.a.tokens(), (100..140).collect::<Vec<_>>());
     assert_eq!(pair.a.failures(), 1);
     assert_eq!(count(&pair.a, |counters| &counters.waiting), 0);
 }
@@ -113,12 +111,7 @@ fn messages_that_asked_for_no_completion_never_fill_the_window_of_a_peer_that_wa
         take(&mut pair, 1);
     }
     for _ in 0..100 {
-        let sent = pair
-            .a
-            .port
-            .send_inline(pair.a.peer, 5, [1_u8][..].into(), ibex_ffi::verbs::InlineSpan::EMPTY)
-            .expect("connected");
-        if sent == Sent::Busy {
+        if pair.a.post() == Sent::Busy {
             let queue = &pair.a.port.connections.get(pair.a.peer).expect("a connection").queue;
             assert!(queue.is_completion_due());
             take(&mut pair, 1);

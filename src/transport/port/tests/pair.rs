@@ -7,6 +7,7 @@ use crate::select::address::tests::ethernet;
 use crate::select::key::Key;
 use crate::select::partners::partners;
 use crate::transport::adapter::scripted::{Script, Scripted};
+use ibex_ffi::verbs::InlineSpan;
 use std::sync::Mutex;
 
 pub(super) const SLOTS: u32 = 16;
@@ -105,6 +106,12 @@ impl Side {
         self.port.queue_bytes(self.peer, 5, (bytes, 1), Token(token), WhenDiverted::Wait)
     }
 
+    /// Posts an inline message of one byte if there is room.
+    pub(super) fn post(&mut self) -> Sent {
+        let sent = self.port.send_inline(self.peer, 5, [1_u8][..].into(), InlineSpan::EMPTY);
+        sent.expect("connected")
+    }
+
     /// Takes tokens and results of the requests that ended since the last call.
     pub(super) fn ended(&mut self) -> Vec<(u64, Result<(), Failed>)> {
         let ended = self.seen.iter().filter_map(|completion| match completion {
@@ -114,6 +121,26 @@ impl Side {
         let ended = ended.collect();
         self.seen.retain(|completion| !matches!(completion, Completion::Request { .. }));
         ended
+    }
+
+    /// Takes the tokens of the requests that ended since the last call, and sorts them.
+    pub(super) fn tokens(&mut self) -> Vec<u64> {
+        let mut tokens: Vec<u64> = self.ended().into_iter().map(|(token, _)| token).collect();
+        tokens.sort_unstable();
+        tokens
+    }
+
+    /// The oldest request of the first connection fails, and the adapter flushes all others.
+    pub(super) fn fail_first(&mut self) {
+        assert!(self.script.complete(0, Status::RETRY_EXCEEDED));
+        self.script.complete_all(0, Status::FLUSHED);
+        (0..2).for_each(|_| self.poll());
+        assert_eq!(self.failures(), 1);
+    }
+
+    /// `count` messages of 8 bytes arrive by the first connection.
+    pub(super) fn deliver(&self, count: u32) {
+        (0..count).for_each(|_| assert!(self.script.deliver(0, 8, Some(0)).is_some(), "a slot"));
     }
 
     pub(super) fn failures(&self) -> usize {

@@ -175,14 +175,11 @@ fn ports_of_one_fabric_are_connected_as_addresses_pair_them_however_late_a_proce
 
 #[test]
 fn a_port_with_nothing_to_send_finds_its_partner_too() {
-    for (asked, wanted) in [
-        (0, [Standing::Connected(1), Standing::Open, Standing::Open, Standing::Connected(0)]),
-        (3, [Standing::Connected(1), Standing::Open, Standing::Open, Standing::Connected(0)]),
-    ] {
+    for asked in [0, 3] {
         let mut fabrics = Fabrics::new(["ab", "ba"], true, 1);
         fabrics.sides[asked].0.send(1).expect("it may wait");
         fabrics.settle(&[asked], 0);
-        assert_eq!(fabrics.all(), wanted);
+        assert_eq!(fabrics.all(), [Standing::Connected(1), Standing::Open, Standing::Open, Standing::Connected(0)]);
     }
 }
 

@@ -2,7 +2,6 @@
 //! Turns of a caller that keeps its messages: when one comes, what the caller may post in it, and how it ends.
 
 use super::*;
-use ibex_ffi::verbs::InlineSpan;
 
 const TAG: u8 = 5;
 const TURN: u64 = 77;
@@ -15,11 +14,7 @@ impl Side {
 
     /// Posts messages until there is no room. Returns their number.
     fn post_all(&mut self) -> usize {
-        let post = |_: &u32| {
-            let sent = self.port.send_inline(self.peer, TAG, [1_u8][..].into(), InlineSpan::EMPTY);
-            sent.expect("connected") == Sent::Posted
-        };
-        (0..2 * DEPTH).take_while(post).count()
+        (0..2 * DEPTH).take_while(|_| self.post() == Sent::Posted).count()
     }
 
     fn posted(&self) -> usize {
@@ -139,10 +134,7 @@ fn a_turn_fails_with_its_connection_or_goes_with_the_messages_that_the_port_keep
             pair.a.port.keep_unposted(TAG);
         }
         pair.a.queue_turn();
-        pair.a.script.complete(0, Status::RETRY_EXCEEDED);
-        pair.a.script.complete_all(0, Status::FLUSHED);
-        (0..2).for_each(|_| pair.a.poll());
-        assert_eq!(pair.a.failures(), 1);
+        pair.a.fail_first();
         let turns: Vec<_> = pair.a.ended().into_iter().filter(|(token, _)| *token == TURN).collect();
         assert_eq!(turns, if keeps { vec![] } else { vec![(TURN, UNPOSTED)] });
         assert_eq!(pair.a.port.queue_turn(pair.a.peer, TAG, Token(TURN)), Err(Refused));

@@ -105,7 +105,7 @@ fn where_others_have_taken_from_the_pool_a_quarter_is_left() {
 
 #[test]
 #[cfg_attr(miri, ignore = "asks the kernel")]
-fn memory_without_huge_pages_is_what_was_asked_for() {
+fn memory_without_huge_pages_has_ordinary_pages() {
     let pages = Pages::new(10_000, HugePages::Explicit).expect("memory");
     assert_eq!((pages.kind(), pages.bytes()), (PageKind::Ordinary, 10_000));
     use_all(&pages);

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_post_that_stopped_what_went_before_is_counted() {
+    fn a_post_that_stops_counts_the_requests_before_the_refused_one() {
         let mut chain = Chain::new(3);
         let refused_at = |chain: &mut Chain, place: usize| {
             post(chain, 0..3, |mut first, bad| {

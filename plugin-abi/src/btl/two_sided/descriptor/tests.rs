@@ -173,7 +173,7 @@ fn short_slots_come_in_growing_numbers() {
 }
 
 #[test]
-fn without_memory_for_slots_what_is_under_way_is_reclaimed_and_messages_wait() {
+fn without_memory_for_slots_completed_sends_are_reclaimed_and_messages_wait() {
     let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 0, 4));
     slots.exhausted = true;
     let waiting = descriptors.take(&mut slots, 64, 0).expect("ordinary memory");

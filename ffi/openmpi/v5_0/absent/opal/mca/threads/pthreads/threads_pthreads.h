@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* For an installation of Open MPI 5.0 that lacks this header; see threads_pthreads_mutex.h. Nothing of it is used. */
+/* For an Open MPI 5.0 installed without this header; see threads_pthreads_mutex.h. ibex uses nothing of it. */
 #ifndef IBEX_ABSENT_THREADS_PTHREADS_H
 #define IBEX_ABSENT_THREADS_PTHREADS_H
 

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* What opal/mca/threads/mutex.h takes from this header, for an Open MPI 5.0 installed without it (Debian 13): types of
- * members that ibex reads, and functions that inline ones call. It is searched last, so that an installed one wins.
- * version.rs compares the size of opal_mutex_t when ibex is loaded. */
+/* For an Open MPI 5.0 installed without this header (Debian 13): the parts that opal/mca/threads/mutex.h uses. These
+ * are types of members that ibex reads, and functions that inline functions call. The folder is searched last, so an
+ * installed header takes precedence. version.rs compares the size of opal_mutex_t when ibex is loaded. */
 #ifndef IBEX_ABSENT_THREADS_PTHREADS_MUTEX_H
 #define IBEX_ABSENT_THREADS_PTHREADS_MUTEX_H
 
@@ -34,7 +34,7 @@ static inline void opal_thread_internal_mutex_lock(opal_thread_internal_mutex_t 
     (void) pthread_mutex_lock(mutex);
 }
 
-/* 0 where it was taken. */
+/* Returns 0 if it has taken the mutex. */
 static inline int opal_thread_internal_mutex_trylock(opal_thread_internal_mutex_t *mutex)
 {
     return pthread_mutex_trylock(mutex) != 0;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* For an installation of Open MPI 5.0 that lacks this header; see threads_pthreads_mutex.h. */
+/* For an Open MPI 5.0 installed without this header; see threads_pthreads_mutex.h. */
 #ifndef IBEX_ABSENT_THREADS_PTHREADS_THREADS_H
 #define IBEX_ABSENT_THREADS_PTHREADS_THREADS_H
 
@@ -11,7 +11,7 @@
 
 #define OPAL_THREAD_YIELD_WHEN_IDLE_DEFAULT false
 
-/* ibex calls nothing that calls this. */
+/* No function that ibex calls uses this. */
 static inline void opal_thread_yield(void)
 {
     (void) sched_yield();

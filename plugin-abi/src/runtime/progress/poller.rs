@@ -3,7 +3,7 @@
 //!
 //! The BTL and the PML use the same ports, so a poll of one finds completions of the other. While the PML is in use it
 //! polls alone, because messages of MPI keep their order only if one thread at a time polls and processes them before
-//! it calls back. When nothing is entered any more, the PML calls [`deliver`] for each [`Frame`] with completions for
+//! it calls back. After it has left every port, the PML calls [`deliver`] for each [`Frame`] with completions for
 //! the BTL. If the PML is not in use, the BTL polls. Each component registers its functions here once; they stay
 //! registered, and do nothing while their component has no port. Grade: hot ([`by_pml`], [`note_poll`]); a delivery
 //! costs an indirect call. Threads: any. Tests: the device tests in `hw-tests` of both components.
@@ -28,7 +28,7 @@ pub(crate) struct Btl {
 
 #[derive(Clone, Copy)]
 pub(crate) struct Pml {
-    /// Polls every port, and delivers to the BTL. Nothing is entered. Returns the number of events.
+    /// Polls every port, and delivers to the BTL. No port is entered before. Returns the number of events.
     pub(crate) poll: fn() -> c_int,
     /// Makes the polls read the adapters' timestamps, because a tool listens.
     pub(crate) watch_polls: fn(),

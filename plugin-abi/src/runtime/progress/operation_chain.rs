@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Completed operations of the BTL (puts, gets, atomics), as a chain of their records. A poll (`btl/progress.rs`,
 //! `pml/progress.rs`) adds an operation as soon as it finds its completion; `btl/completion.rs` notifies Open MPI when
-//! nothing is entered. So an operation costs the poll two stores and no entry in a batch. The batch has the operations
+//! no port is entered. So an operation costs the poll two stores and no entry in a batch. The batch has the operations
 //! that failed, and those that a tool watches. Grade: hot. Threads: the one that entered the port or PML. Tests: below.
 
 use std::ptr::{NonNull, null_mut};
@@ -78,8 +78,8 @@ impl TakesRequests for OperationChain {
             return false;
         }
         let Some(record) = token::record(token) else { return false };
-        // SAFETY: the token is an operation's, whose record begins with a link (`btl/one_sided/operation.rs`); the engine gives
-        // it back once, so nobody else has the record.
+        // SAFETY: the token is an operation's, whose record begins with a link (`btl/one_sided/operation.rs`); the
+        // engine gives it back once, so nobody else has the record.
         unsafe { self.push(record) };
         true
     }

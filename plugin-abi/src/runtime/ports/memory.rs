@@ -20,8 +20,8 @@ use ibex_ffi::openmpi::cache::Cache;
 use ibex_ffi::openmpi::{sys, unmapped};
 use ibex_ffi::verbs::{Access, MemoryRegion, ProtectionDomain};
 
-use super::guard::fence;
-use super::{messages, watch};
+use crate::runtime::guard::fence;
+use crate::runtime::{messages, watch};
 
 /// Keys of registered memory, as ob1's headers carry them: `rkey` for peers, `lkey` for this process.
 #[repr(C)]

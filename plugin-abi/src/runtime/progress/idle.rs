@@ -16,7 +16,7 @@ impl Idle {
         Idle { rounds: 0 }
     }
 
-    /// Counts a round without an event. Nothing is entered.
+    /// Counts a round without an event. No port is entered.
     #[inline]
     pub(crate) fn nothing_happened(&mut self) {
         self.rounds += 1;

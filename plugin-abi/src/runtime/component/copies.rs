@@ -14,7 +14,7 @@ use std::path::Path;
 use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 
-use super::messages;
+use crate::runtime::messages;
 
 /// Symbol that every version of ibex exports.
 const MARK: &CStr = c"mca_btl_ibex_component";

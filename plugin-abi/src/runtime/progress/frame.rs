@@ -7,7 +7,7 @@ use engine::events::{PolledBatch, SourceId};
 use engine::transport::Batch;
 use ibex_ffi::openmpi::release::ReceiveDescriptor;
 
-use super::device::Port;
+use crate::runtime::device::Port;
 
 #[repr(C)]
 pub(crate) struct Frame {

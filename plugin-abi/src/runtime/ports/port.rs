@@ -12,8 +12,9 @@ use engine::transport::{self, Attributes, PortError, Setup};
 use engine::tunables::Tunables;
 
 use super::device::{self, Memory, Port};
-use super::exclusive::{Entered, Exclusive};
-use super::{memory, watch};
+use super::memory;
+use crate::runtime::exclusive::{Entered, Exclusive};
+use crate::runtime::watch;
 
 pub(crate) struct OpenPort {
     /// Registration cache. `drop` closes the port before this is dropped (R3).

@@ -14,8 +14,8 @@ use engine::select::partners::partners;
 use engine::transport::Directory;
 use ibex_ffi::openmpi::process::{self, Name, Process};
 
-use super::messages;
-use super::variables::now;
+use crate::runtime::messages;
+use crate::runtime::variables::now;
 
 const KEY: &CStr = c"btl.ibex.ports";
 

@@ -105,7 +105,7 @@ mod tests {
     use ibex_ffi::openmpi::sys;
 
     #[test]
-    fn a_token_says_its_face_its_kind_and_its_record_whatever_its_number() {
+    fn a_token_of_any_number_names_its_component_its_kind_and_its_record() {
         let mut value = 0_u64;
         let place = &raw mut value;
         for face in [Face::Btl, Face::Pml] {
