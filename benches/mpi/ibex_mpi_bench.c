@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// MPI between two ranks: latency, bandwidth (one and both ways), message rate, one-sided operations, communicators.
+// MPI between two ranks: latency, bandwidth (one and both ways), message rate, one-sided operations.
 // Build: mpicc -O2 -o ibex_mpi_bench ibex_mpi_bench.c      Run: mpirun -n 2 ./ibex_mpi_bench
 //
 // Each row is one JSON object on a line of rank 0's stdout; `value` is the median of `samples` runs, `spread` their
@@ -12,8 +12,7 @@
 // Window: at most `window` messages are unacknowledged by the receiver, which acknowledges each half window after it
 // has posted the receives of the next one. So the stream has no gaps, and no message arrives unexpected. All messages
 // of a window use one buffer, as in perftest. Above 32 MiB in flight the window shrinks (to 4 at least); each row
-// states its own. `outstanding_rate` has a window of its own, OUTSTANDING. `communicator` makes a communicator, uses it
-// once and frees it while OTHERS exist, so costs that grow with their number show.
+// states its own. `outstanding_rate` has a window of its own, OUTSTANDING.
 //
 // One-sided rows use a window over the program's own memory: if MPI allocates it, Open MPI copies through shared memory
 // between ranks on one node. Units: bytes; us = half a round trip, or one put or get with its flush; MB = 10^6 bytes.
@@ -30,7 +29,6 @@ enum {
     MOST_IN_FLIGHT = 32 << 20, // bytes
     MOST_LAPS = 1 << 16,      // iterations of a latency run
     OUTSTANDING = 8192,       // messages in flight
-    OTHERS = 10000,           // communicators that are there meanwhile
     RATE_MOST_BYTES = 4096,   // rates are of small messages
     USAGE_EXIT = 2,
     TAG_DATA = 1,
@@ -44,23 +42,22 @@ static const double FIRST_SECONDS = 0.1, SETTLED = 0.05;
 static const char usual_sizes[] = "0,1,8,64,512,4K,16K,64K,256K,1M,4M";
 
 static const struct test {
-    const char *name, *metric, *unit;
+    const char *name, *unit;
     enum { MICROSECONDS, MEGABYTES, MESSAGES } value;
-    enum { PING_PONG, STREAM, PUT, GET, COMMUNICATOR } body;
+    enum { PING_PONG, STREAM, PUT, GET } body;
     int directions; // of data that count
     int window; // messages in flight at most: ONE, OUTSTANDING, or GIVEN by `--window`
     bool zero_bytes;
 } tests[] = {
-    {"latency", "half_round_trip", "us", MICROSECONDS, PING_PONG, 1, ONE, true},
-    {"bandwidth", "bandwidth", "MB/s", MEGABYTES, STREAM, 1, GIVEN, false},
-    {"bidirectional_bandwidth", "bandwidth", "MB/s", MEGABYTES, STREAM, 2, GIVEN, false},
-    {"message_rate", "message_rate", "msg/s", MESSAGES, STREAM, 1, GIVEN, true},
-    {"put_latency", "put_and_flush", "us", MICROSECONDS, PUT, 1, ONE, false},
-    {"get_latency", "get_and_flush", "us", MICROSECONDS, GET, 1, ONE, false},
-    {"put_bandwidth", "bandwidth", "MB/s", MEGABYTES, PUT, 1, GIVEN, false},
-    {"get_bandwidth", "bandwidth", "MB/s", MEGABYTES, GET, 1, GIVEN, false},
-    {"outstanding_rate", "message_rate", "msg/s", MESSAGES, STREAM, 1, OUTSTANDING, true},
-    {"communicator", "dup_use_and_free", "us", MICROSECONDS, COMMUNICATOR, 1, ONE, false},
+    {"latency", "us", MICROSECONDS, PING_PONG, 1, ONE, true},
+    {"bandwidth", "MB/s", MEGABYTES, STREAM, 1, GIVEN, false},
+    {"bidirectional_bandwidth", "MB/s", MEGABYTES, STREAM, 2, GIVEN, false},
+    {"message_rate", "msg/s", MESSAGES, STREAM, 1, GIVEN, true},
+    {"put_latency", "us", MICROSECONDS, PUT, 1, ONE, false},
+    {"get_latency", "us", MICROSECONDS, GET, 1, ONE, false},
+    {"put_bandwidth", "MB/s", MEGABYTES, PUT, 1, GIVEN, false},
+    {"get_bandwidth", "MB/s", MEGABYTES, GET, 1, GIVEN, false},
+    {"outstanding_rate", "msg/s", MESSAGES, STREAM, 1, OUTSTANDING, true},
 };
 enum { TEST_COUNT = sizeof tests / sizeof *tests };
 
@@ -81,7 +78,6 @@ static unsigned char *send_buffer, *receive_buffer, *window_memory;
 static MPI_Win window = MPI_WIN_NULL;
 static double *laps;          // seconds of each iteration of a latency run
 static MPI_Request *requests; // of as many sends as the largest window has, and as many receives
-static MPI_Comm *others;      // OTHERS, where they are needed
 
 // ---- the timed loops ------------------------------------------------------------------------------------------------
 
@@ -176,21 +172,6 @@ static double one_sided(const struct row *row, long iterations) {
     return rank == 0 && row->test->window == ONE ? typical(iterations) : end - start;
 }
 
-static double use_communicators(const struct row *row, long iterations) {
-    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
-    double start = MPI_Wtime();
-    for (long i = 0; i < iterations; i++) {
-        MPI_Comm copy;
-        MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
-        MPI_OK(MPI_Allreduce(send_buffer, receive_buffer, row->bytes, MPI_BYTE, MPI_BOR, copy));
-        MPI_OK(MPI_Comm_free(&copy));
-        double now = MPI_Wtime();
-        laps[i] = now - start;
-        start = now;
-    }
-    return rank == 0 ? typical(iterations) : 0;
-}
-
 // ---- the data is checked once per size, outside the timed loops -----------------------------------------------------
 
 static unsigned char expected_byte(int size, int sender, int i) {
@@ -266,9 +247,9 @@ static void report(const struct row *row, const double *seconds, int samples, lo
     for (int i = 0; i < samples; i++)
         values[i] = value_of(row, seconds[i] / (double)iterations);
     qsort(values, (size_t)samples, sizeof *values, compare_doubles);
-    printf("{\"test\":\"%s\",\"bytes\":%d,\"metric\":\"%s\",\"unit\":\"%s\",\"value\":%.6g,\"spread\":%.6g,"
+    printf("{\"test\":\"%s\",\"bytes\":%d,\"unit\":\"%s\",\"value\":%.6g,\"spread\":%.6g,"
            "\"samples\":%d,\"iterations\":%ld,\"window\":%d,\"seconds\":%.3g}\n",
-           row->test->name, row->bytes, row->test->metric, row->test->unit, quantile(values, samples, 0.5),
+           row->test->name, row->bytes, row->test->unit, quantile(values, samples, 0.5),
            quantile(values, samples, 0.75) - quantile(values, samples, 0.25), samples, iterations * samples,
            row->window, passed);
     fflush(stdout);
@@ -307,7 +288,7 @@ static double passed_since(double begin) {
 
 static void measure(const struct test *test, int bytes) {
     struct row row = {.test = test, .bytes = bytes, .window = window_for(test, bytes)};
-    static const run bodies[] = {ping_pong, stream, one_sided, one_sided, use_communicators};
+    static const run bodies[] = {ping_pong, stream, one_sided, one_sided};
     run body = bodies[test->body];
     long least = body == stream ? 4 : 1, iterations = least; // two windows: the first one has to fill
     bool grows = options.seconds_per_row == 0;
@@ -441,19 +422,6 @@ static int parse_options(int argc, char **argv) {
 
 static bool is_one_sided(const struct test *test) { return test->body == PUT || test->body == GET; }
 
-static void make_others(void) {
-    others = allocate(OTHERS * sizeof *others);
-    for (int i = 0; i < OTHERS; i++)
-        MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &others[i]));
-}
-
-static void free_others(void) {
-    for (int i = 0; others && i < OTHERS; i++)
-        MPI_OK(MPI_Comm_free(&others[i]));
-    free(others);
-    others = NULL;
-}
-
 static void prepare(void) {
     int most = 0, in_flight = 0;
     bool any_one_sided = false;
@@ -504,8 +472,6 @@ int main(int argc, char **argv) {
     if (status < 0) {
         prepare();
         for (int t = 0; t < TEST_COUNT; t++) {
-            if (options.selected[t] && tests[t].body == COMMUNICATOR)
-                make_others();
             for (int i = 0; options.selected[t] && i < options.size_count; i++) {
                 int bytes = options.sizes[i];
                 if (!has_size(&tests[t], bytes))
@@ -516,7 +482,6 @@ int main(int argc, char **argv) {
                     check_messages(bytes);
                 measure(&tests[t], bytes);
             }
-            free_others();
         }
         release();
         status = 0;

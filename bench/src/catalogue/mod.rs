@@ -60,16 +60,6 @@ pub(crate) enum Metric {
 }
 
 impl Metric {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::HalfRoundTrip => "half_round_trip",
-            Self::Completion => "completion",
-            Self::Bandwidth => "bandwidth",
-            Self::MessageRate => "message_rate",
-            Self::Instructions => "instructions",
-        }
-    }
-
     pub(crate) fn unit(self) -> &'static str {
         match self {
             Self::HalfRoundTrip | Self::Completion => "us",
@@ -137,7 +127,7 @@ const FEW: &[u64] = &[8, 4 << 10, 64 << 10, 1 << 20];
 const SMALL: &[u64] = &[8, 4 << 10];
 const LARGE: &[u64] = &[64 << 10, 1 << 20];
 
-pub(crate) static TESTS: [Test; 14] = [
+pub(crate) static TESTS: [Test; 13] = [
     Test {
         name: "latency",
         title: "Latency",
@@ -239,12 +229,6 @@ pub(crate) static TESTS: [Test; 14] = [
         title: "Message rate of many outstanding messages",
         note: "small messages one way, 8192 in flight",
         metric: Metric::MessageRate,
-        ..OF_8_BYTES
-    },
-    Test {
-        name: "communicator",
-        title: "Communicators",
-        note: "one MPI_Comm_dup, an MPI_Allreduce in it and its MPI_Comm_free, while 10000 others are there",
         ..OF_8_BYTES
     },
     Test {

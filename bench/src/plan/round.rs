@@ -68,13 +68,12 @@ impl Step {
 }
 
 /// Groups of tests that one start of a program measures, so that the compared programs follow at once.
-static GROUPS: [&[&str]; 8] = [
+static GROUPS: [&[&str]; 7] = [
     &["latency"],
     &["bandwidth", "bidirectional_bandwidth"],
     &["message_rate"],
     &["put_latency", "get_latency", "put_bandwidth", "get_bandwidth"],
     &["outstanding_rate"],
-    &["communicator"],
     &["instructions", "nonblocking_instructions"],
     &["host_latency", "host_bandwidth"],
 ];
@@ -208,9 +207,9 @@ mod tests {
         let round = plan(Kind::Adapter).round(1);
         let of_mpi = |step: &&Step| matches!(step.start, Start::Mpi { .. });
         let mpi = |wanted| round.iter().filter(of_mpi).filter(|step| step.transport == wanted).count();
-        // Four groups of tests have a step for each size (one ends at 4 KiB), two tests have one size, and messages of
-        // 0 bytes have a latency and a rate.
-        assert_eq!((mpi(Transport::Ibex), mpi(Transport::Tcp), mpi(Transport::Openib)), (39, 39, 0));
+        // Four groups of tests have a step for each size (one ends at 4 KiB), one test has one size, and messages of 0
+        // bytes have a latency and a rate.
+        assert_eq!((mpi(Transport::Ibex), mpi(Transport::Tcp), mpi(Transport::Openib)), (38, 38, 0));
         for raw in &RAW {
             assert!(round.iter().any(|step| step.values[0].0 == raw.name), "{}", raw.name);
         }

@@ -68,8 +68,6 @@ pub struct Row {
     /// Name of the transport ([`Transport::name`]).
     pub(crate) transport: String,
     pub(crate) bytes: u64,
-    /// `half_round_trip`, `completion`, `bandwidth`, `message_rate` or `instructions`.
-    pub(crate) metric: String,
     pub(crate) unit: String,
     /// Median over the rounds.
     pub value: f64,
@@ -78,8 +76,6 @@ pub struct Row {
     /// Whether the rounds lie too far apart to say anything, even after the value was measured again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsteady: bool,
-    /// This value, divided by the raw one of the same test and size, if there is one.
-    pub(crate) ratio_to_raw: Option<f64>,
 }
 
 impl Report {
