@@ -30,11 +30,6 @@ pub(crate) enum Start {
         program: &'static RawProgram,
         bytes: u64,
     },
-    /// `ucx_perftest` with a test and one size.
-    UcxPerftest {
-        test: &'static Test,
-        bytes: u64,
-    },
     Instructions(Count),
     HostMemory,
     SmallBuffer,
@@ -59,7 +54,6 @@ impl Step {
         match &self.start {
             Start::Mpi { bytes, .. } => format!("MPI over {over}: {}, {}", self.tests.join(", "), size(*bytes)),
             Start::Raw { program, bytes } => format!("{}, {}", program.name, size(*bytes)),
-            Start::UcxPerftest { test, bytes } => format!("ucx_perftest: {}, {}", test.name, size(*bytes)),
             Start::Instructions(count) => format!("{}, {}, of MPI over {over}", count.test(), size(count.bytes)),
             Start::HostMemory => "the emulated adapter beside the host's memory".to_owned(),
             Start::SmallBuffer => "events through a buffer that is too small".to_owned(),
@@ -138,10 +132,6 @@ impl Plan {
         }
         let steps = |transport| match (transport, first.by) {
             (Transport::Raw, _) => self.raw(&tests, bytes),
-            (Transport::UcxPerftest, _) => {
-                let able = tests.iter().filter(|test| test.ucx.is_some());
-                able.map(|&test| Step::of(Start::UcxPerftest { test, bytes }, transport, &[test], bytes)).collect()
-            }
             (_, By::InstructionCounter(_)) => self.instructions(&tests, transport, bytes),
             _ => vec![Step::of(Start::Mpi { tests: tests.clone(), bytes }, transport, &tests, bytes)],
         };

@@ -7,7 +7,6 @@ pub(crate) mod host_memory;
 pub(crate) mod instructions;
 pub(crate) mod mpi;
 pub(crate) mod perftest;
-pub(crate) mod ucx_perftest;
 
 use crate::catalogue::{Test, Transport};
 use anyhow::{Context, Result, bail};

@@ -116,7 +116,6 @@ impl Bench<'_> {
             }
             Start::SmallBuffer => mpi::small_buffer(runner, found)?,
             Start::Raw { program, bytes } => without_mpi::raw(runner, program, *bytes, found)?,
-            Start::UcxPerftest { test, bytes } => without_mpi::ucx_perftest(runner, test, *bytes, found)?,
             Start::Instructions(count) => mpi::instructions(runner, *count, plan.is_of_events(), found)?,
             Start::HostMemory => without_mpi::host_memory(runner, found)?,
         }
