@@ -3,11 +3,11 @@
 // Build: mpicc -O2 -o ibex_mpi_bench ibex_mpi_bench.c      Run: mpirun -n 2 ./ibex_mpi_bench
 //
 // Each row is one JSON object on a line of rank 0's stdout; `value` is the median of `samples` runs, `spread` their
-// interquartile range in the same unit, `seconds` their time in all. Caches, windows and clocks are filling at first.
-// So a row of FIRST_SECONDS is doubled until that changes its median by less than SETTLED, at most to LONGEST times its
-// length (bench/src/run/without_mpi.rs has the same rule). Rank 0 times a bandwidth or rate run from a barrier to its
-// last completion. A latency run is as long as its typical (median) iteration, as in perftest, because the few
-// iterations in which a process has no processor would rule a mean.
+// interquartile range in the same unit. Caches, windows and clocks are filling at first. So a row of FIRST_SECONDS is
+// doubled until that changes its median by less than SETTLED, at most to LONGEST times its length
+// (bench/src/run/without_mpi.rs has the same rule). Rank 0 times a bandwidth or rate run from a barrier to its last
+// completion. A latency run is as long as its typical (median) iteration, as in perftest, because the few iterations in
+// which a process has no processor would rule a mean.
 //
 // Window: at most `window` messages are unacknowledged by the receiver, which acknowledges each half window after it
 // has posted the receives of the next one. So the stream has no gaps, and no message arrives unexpected. All messages
@@ -242,16 +242,16 @@ static double value_of(const struct row *row, double seconds) {
     }
 }
 
-static void report(const struct row *row, const double *seconds, int samples, long iterations, double passed) {
+static void report(const struct row *row, const double *seconds, int samples, long iterations) {
     double values[MAX_SAMPLES * LONGEST];
     for (int i = 0; i < samples; i++)
         values[i] = value_of(row, seconds[i] / (double)iterations);
     qsort(values, (size_t)samples, sizeof *values, compare_doubles);
     printf("{\"test\":\"%s\",\"bytes\":%d,\"unit\":\"%s\",\"value\":%.6g,\"spread\":%.6g,"
-           "\"samples\":%d,\"iterations\":%ld,\"window\":%d,\"seconds\":%.3g}\n",
+           "\"samples\":%d,\"iterations\":%ld,\"window\":%d}\n",
            row->test->name, row->bytes, row->test->unit, quantile(values, samples, 0.5),
            quantile(values, samples, 0.75) - quantile(values, samples, 0.25), samples, iterations * samples,
-           row->window, passed);
+           row->window);
     fflush(stdout);
 }
 
@@ -321,7 +321,7 @@ static void measure(const struct test *test, int bytes) {
         over |= !grows || measured == longest || (wanted > samples && has_settled(seconds, measured));
     }
     if (rank == 0)
-        report(&row, seconds, measured, iterations, passed);
+        report(&row, seconds, measured, iterations);
 }
 
 // ---- options --------------------------------------------------------------------------------------------------------

@@ -90,7 +90,7 @@ impl Report {
             instructions: parts(&found.instructions),
             environment: place.environment(nodes)?,
             left_out: plan.left_out.clone(),
-            effort: found.effort(),
+            effort: Some(found.effort),
             brief: plan.brief.clone(),
             events: plan.is_of_events().then(|| Cost::new(&found, deliveries)),
             remark: place.remark(),

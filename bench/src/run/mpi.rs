@@ -104,7 +104,6 @@ pub(super) fn instructions(runner: &Runner, what: Count, is_of_events: bool, fou
                 bytes: what.bytes,
                 value: instructions,
                 spread: 0.0,
-                seconds: None,
             });
             found.instructions.insert(what, counted);
             return Ok(());
