@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 
 const PROGRAM: &str = "host_memory_ratios";
 
-/// Rounds of the program in one start, by default; together they are one round of the bench.
+/// Rounds of the program in one start; together they are one round of the bench.
 const ROUNDS: usize = 5;
 
 pub(crate) fn command(place: Where) -> Vec<String> {

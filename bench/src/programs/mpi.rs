@@ -115,10 +115,6 @@ fn tool(place: Where, transport: Transport) -> Option<PathBuf> {
     }
 }
 
-pub(crate) fn log(place: Where, rank: u32) -> PathBuf {
-    place.reports.join(format!("events.{rank}"))
-}
-
 pub(crate) fn trace(place: Where) -> PathBuf {
     place.reports.join("events.trace")
 }

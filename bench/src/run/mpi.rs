@@ -56,7 +56,7 @@ pub(super) fn mpi(
     }
     // Logs and traces are long, and nobody reads them.
     let left = match transport {
-        Transport::Logger => [0, 1].map(|rank| mpi::log(runner.place, rank)).into(),
+        Transport::Logger => [0, 1].map(|rank| runner.place.reports.join(format!("events.{rank}"))).into(),
         Transport::Recorded => vec![mpi::trace(runner.place)],
         _ => return Ok(()),
     };
