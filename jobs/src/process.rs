@@ -269,7 +269,8 @@ mod tests {
 
     #[test]
     fn a_program_or_a_folder_that_is_not_there_is_named() {
-        for (job, named) in [(Job::new(["/no/such/program"]), "/no/such/program"), (shell("true").cwd("/no/x"), "/no/x")] {
+        let in_no_folder = shell("true").cwd("/no/folder");
+        for (job, named) in [(Job::new(["/no/such/program"]), "/no/such/program"), (in_no_folder, "/no/folder")] {
             let outcome = run(&job);
             assert!(matches!(&outcome.ending, Ending::NotStarted(why) if why.contains(named)), "{outcome}");
         }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes the rows of the report from the measurements of all rounds. A value and its spread are those of its rounds
-//! ([`crate::spread`]). The raw row of a test is the better of the raw programs with which it is compared. Grade: setup.
-//! Tests: below.
+//! ([`crate::spread`]). The raw row of a test is the better of the raw programs with which it is compared. Grade:
+//! setup. Tests: below.
 
 use super::{Report, Row};
 use crate::catalogue::{Test, Transport, transport};
