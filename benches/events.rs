@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cost of an event: without a registration, with a callback, through a buffer; `cargo bench -p ibex --bench
-//! events`. Budgets: without a registration one load and a branch; a buffered event 20 ns and one with a callback 60 ns,
-//! without the reading of the clock (the first line); through a buffer 10 million per second and thread, raised and
-//! delivered, which `cargo xtask bench --events` checks.
+//! events`. Budgets: without a registration one load and a branch; a buffered event 20 ns and one with a callback
+//! 60 ns, without the reading of the clock (the first line); through a buffer 10 million per second and thread, raised
+//! and delivered, which `cargo xtask bench --events` checks.
 
 use std::hint::black_box;
 use std::sync::Arc;

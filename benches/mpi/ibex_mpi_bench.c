@@ -326,21 +326,20 @@ static void measure(const struct test *test, int bytes) {
 
 // ---- options --------------------------------------------------------------------------------------------------------
 
-static void usage(FILE *to) {
-    fprintf(to, "usage: mpirun -n 2 ibex_mpi_bench [options]\n"
-                "  --tests LIST           of: ");
+static void usage(void) {
+    fprintf(stderr, "usage: mpirun -n 2 ibex_mpi_bench [options]\n"
+                    "  --tests LIST           of: ");
     for (int i = 0; i < TEST_COUNT; i++)
-        fprintf(to, "%s%s", i ? "," : "", tests[i].name);
-    fprintf(to,
+        fprintf(stderr, "%s%s", i ? "," : "", tests[i].name);
+    fprintf(stderr,
             " (default: all)\n"
             "  --sizes LIST           up to %d numbers of bytes, 0 to %dM, with K or M for 1024 or 1048576\n"
             "                         (default: %s). Only latency and rates are measured\n"
             "                         with 0 bytes, and rates with at most %d\n"
-            "  --seconds-per-row S    time for the samples of one row, above 0 and up to 3600 (default: 0.1, and twice\n"
+            "  --seconds-per-row S    time for the samples of one row, above 0, up to 3600 (default: 0.1, and twice\n"
             "                         as long until that changes the median by less than 5 %%); slow rows take longer,\n"
             "                         as each has at least %d samples\n"
-            "  --window N             messages in flight, even, 2 to 1024 (default: 64)\n"
-            "  --help\n",
+            "  --window N             messages in flight, even, 2 to 1024 (default: 64)\n",
             MAX_SIZES, MOST_BYTES >> 20, usual_sizes, RATE_MOST_BYTES, LEAST_SAMPLES);
 }
 
@@ -378,24 +377,26 @@ static bool parse_window(const char *text) {
     return parse_numbers(text, 2, 1024, &options.window, 1, &count) && options.window % 2 == 0;
 }
 
-// Returns -1 to go on, else the exit status. Only rank 0 prints.
-static int parse_options(int argc, char **argv) {
+// Rank 0 says which value an option cannot have, or, if `option` is NULL, which word is no option.
+static void refuse(const char *option, const char *word) {
+    if (rank == 0 && option)
+        fprintf(stderr, "ibex_mpi_bench: --%s cannot be '%s'\n", option, word);
+    else if (rank == 0)
+        fprintf(stderr, "ibex_mpi_bench: '%s' is no option\n", word);
+}
+
+// Whether there is something to measure. If not, rank 0 prints why.
+static bool parse_options(int argc, char **argv) {
     static const struct option known[] = {{"tests", required_argument, NULL, 't'},
                                           {"sizes", required_argument, NULL, 's'},
                                           {"seconds-per-row", required_argument, NULL, 'r'},
                                           {"window", required_argument, NULL, 'w'},
-                                          {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
     int option, place = 0;
     bool good = parse_numbers(usual_sizes, 0, MOST_BYTES, options.sizes, MAX_SIZES, &options.size_count);
     memset(options.selected, 1, sizeof options.selected);
     opterr = rank == 0;
     while (good && (option = getopt_long(argc, argv, "", known, &place)) != -1) {
-        if (option == 'h') {
-            if (rank == 0)
-                usage(stdout);
-            return 0;
-        }
         if (option == 't')
             good = parse_tests(optarg);
         else if (option == 's')
@@ -405,17 +406,17 @@ static int parse_options(int argc, char **argv) {
         else
             good = option == 'w' && parse_window(optarg);
         if (!good && option != '?')
-            refuse("ibex_mpi_bench", known[place].name, optarg);
+            refuse(known[place].name, optarg);
     }
     if (good && optind < argc)
-        refuse("ibex_mpi_bench", NULL, argv[optind]);
+        refuse(NULL, argv[optind]);
     else if (good && has_rows())
-        return -1;
+        return true;
     else if (good && rank == 0)
         fprintf(stderr, "ibex_mpi_bench: none of these tests has one of these sizes: there is nothing to measure\n");
     if (rank == 0)
-        usage(stderr);
-    return USAGE_EXIT;
+        usage();
+    return false;
 }
 
 // ---- the run --------------------------------------------------------------------------------------------------------
@@ -458,18 +459,16 @@ static void release(void) {
 }
 
 int main(int argc, char **argv) {
-    int ranks, status;
+    int ranks;
     MPI_OK(MPI_Init(&argc, &argv));
     MPI_OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     MPI_OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
     MPI_OK(MPI_Comm_size(MPI_COMM_WORLD, &ranks));
-    status = parse_options(argc, argv);
-    if (status < 0 && ranks != 2) {
-        if (rank == 0)
-            fprintf(stderr, "ibex_mpi_bench: needs exactly 2 ranks, and was started with %d (mpirun -n 2)\n", ranks);
-        status = USAGE_EXIT;
-    }
-    if (status < 0) {
+    bool usable = parse_options(argc, argv);
+    if (usable && ranks != 2 && rank == 0)
+        fprintf(stderr, "ibex_mpi_bench: needs exactly 2 ranks, and was started with %d (mpirun -n 2)\n", ranks);
+    usable &= ranks == 2;
+    if (usable) {
         prepare();
         for (int t = 0; t < TEST_COUNT; t++) {
             for (int i = 0; options.selected[t] && i < options.size_count; i++) {
@@ -484,8 +483,7 @@ int main(int argc, char **argv) {
             }
         }
         release();
-        status = 0;
     }
     MPI_Finalize();
-    return status;
+    return usable ? 0 : USAGE_EXIT;
 }

@@ -217,7 +217,8 @@ pub(crate) static TESTS: [Test; 13] = [
     Test {
         name: "instructions",
         title: "Instructions per message",
-        note: "user-space instructions of one MPI_Send and one MPI_Recv, without those of the adapter and of the program; the message has always arrived",
+        note: "user-space instructions of one MPI_Send and one MPI_Recv, without those of the adapter and of the \
+               program; the message has always arrived",
         metric: Metric::Instructions,
         by: By::InstructionCounter(Calls::Blocking),
         sizes: (8, 512),
