@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use criterion::{Criterion, Throughput, criterion_group, criterion_main};
 use ibex::events::{
-    Callback, EventInstance, HostClock, Options, Payload, Registration, Safety, XferBegin, deliver, free, raise, register,
-    set_callback,
+    Callback, EventInstance, HostClock, Options, Payload, Registration, Safety, XferBegin, deliver, free, raise,
+    register, set_callback,
 };
 
 /// Events between two deliveries from the buffer.

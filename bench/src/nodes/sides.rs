@@ -64,10 +64,7 @@ pub(crate) mod tests {
             outcome
         };
         let (good, bad) = (run(0), run(3));
-        assert_eq!(
-            (good.success(), good.stdout.as_str(), good.stderr.as_str()),
-            (true, "its 127.0.0.1\n", "server\n")
-        );
+        assert_eq!((good.success(), good.stdout.as_str(), good.stderr.as_str()), (true, "its 127.0.0.1\n", "server\n"));
         assert_eq!((bad.success(), bad.stdout.as_str()), (false, "its 127.0.0.1\nthe server said:\nserver\n"));
     }
 }
