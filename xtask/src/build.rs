@@ -263,6 +263,7 @@ mod tests {
         assert!(error.contains("holds no C file"), "{error}");
         let missing = folder.path().join("missing");
         assert!(sources(&missing).is_err() && modified(&missing) < modified(folder.path()));
+        assert_eq!(newest(&[]), modified(&missing));
     }
 
     #[test]

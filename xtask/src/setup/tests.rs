@@ -118,6 +118,7 @@ fn an_adapter_needs_no_virtual_machine_building_no_tests_and_only_the_study_lamm
     let all_but_study = [Need::OpenMpi, Need::Device, Need::Bench, Need::Test, Need::Package, Need::Root];
     assert!(names(needed(None, &[Need::Study])).contains(&"lammps"));
     assert!(!names(needed(Some(SOFT_ROCE), &all_but_study)).contains(&"lammps"));
+    assert!(!packages_of_a_root().contains(&"lammps"));
 }
 
 #[test]
