@@ -7,7 +7,7 @@ use super::found::Found;
 use super::runner::Runner;
 use crate::catalogue::RawProgram;
 use crate::nodes::{Job, Outcome};
-use crate::programs::{Measurement, host_memory, perftest};
+use crate::programs::{host_memory, perftest};
 use anyhow::{Context, Result};
 use std::time::{Duration, Instant};
 
