@@ -41,7 +41,7 @@ pub fn markdown() -> String {
     while let Some(first) = rows.first().copied() {
         let is_same =
             |row: &&EventType| (row.elements, row.bound, row.stamp) == (first.elements, first.bound, first.stamp);
-        let (same, others) = rows.into_iter().partition(is_same);
+        let (same, others): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_same);
         page += &section(&same);
         rows = others;
     }
