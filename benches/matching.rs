@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The cost of matching, in short queues and in long ones; `cargo bench -p ibex --bench matching`.
 //!
-//! Time: finding one entry among 100,000 may take twice the time of one among 10: `hot`, which takes the same entry
-//! each time and puts it back. The other benchmarks take another entry each time, all over the queue. If the queue does
-//! not fit the processor's cache, they also measure memory, five cache lines per round. Instructions: the operations
-//! are functions of their own here, so that `valgrind --tool=callgrind target/release/deps/matching-* --bench --test
-//! short` counts them (`callgrind_annotate`, by calls).
+//! Time: finding one entry among 100,000, the same each time, may take twice the time of one among 10. Instructions:
+//! the operations are functions of their own here, so that `valgrind --tool=callgrind target/release/deps/matching-*
+//! --bench --test short` counts them (`callgrind_annotate`, by calls).
 
 use std::hint::black_box;
 
@@ -83,12 +81,7 @@ fn pattern(class: usize, number: i32) -> (i32, i32) {
     [(number, number), (ANY_SOURCE, number), (number, ANY_TAG)][class]
 }
 
-/// Returns the next number, all over the queue.
-fn next(number: i32, length: i32) -> i32 {
-    (number + length / 3 + 1) % length
-}
-
-/// Takes one of many entries of each class and puts it back (`turn`); `fill` adds the entry of a pattern and a number.
+/// Takes the last of many entries of each class and puts it back (`turn`); `fill` adds an entry.
 fn among_many(
     criterion: &mut Criterion,
     name: &str,
@@ -102,15 +95,10 @@ fn among_many(
             for number in 0..length {
                 fill(&mut queues, pattern(class, number), number);
             }
-            for (name, is_hot) in [((*name).to_string(), false), (format!("{name}_hot"), true)] {
-                let mut number = length - 1;
-                group.bench_function(BenchmarkId::new(name, length), |b| {
-                    b.iter(|| {
-                        turn(&mut queues, pattern(class, number), number);
-                        number = if is_hot { number } else { next(number, length) };
-                    });
-                });
-            }
+            let last = length - 1;
+            group.bench_function(BenchmarkId::new(*name, length), |b| {
+                b.iter(|| turn(&mut queues, pattern(class, last), last));
+            });
         }
     }
 }

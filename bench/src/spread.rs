@@ -58,19 +58,16 @@ mod tests {
     #[test]
     fn rounds_are_unsteady_if_their_quartiles_differ_by_more_than_a_quarter_of_the_median() {
         assert_eq!(rounds(&[10.0, 8.0, 12.0, 9.0, 11.5]), Rounds { value: 10.0, spread: 2.5 });
-        assert!(!rounds(&[10.0, 8.0, 12.0, 9.0, 11.5]).is_unsteady());
-        assert!(rounds(&[10.0, 8.0, 12.0, 9.0, 11.6]).is_unsteady());
-        assert!(rounds(&[0.56, 0.88, 0.60]).is_unsteady());
-    }
-
-    #[test]
-    fn one_round_off_does_not_make_many_unsteady() {
-        assert!(rounds(&[10.0, 10.0, 30.0]).is_unsteady());
-        assert!(!rounds(&[10.0, 10.0, 30.0, 10.0, 10.1, 10.2]).is_unsteady());
-    }
-
-    #[test]
-    fn one_round_is_as_unsteady_as_it_says() {
-        assert!(rounds(&[1.9]).is_unsteady() && !rounds(&[2.1]).is_unsteady());
+        for (values, unsteady) in [
+            (&[10.0, 8.0, 12.0, 9.0, 11.5][..], false),
+            (&[10.0, 8.0, 12.0, 9.0, 11.6], true),
+            (&[10.0, 10.0, 30.0], true),
+            (&[10.0, 10.0, 30.0, 10.0, 10.1, 10.2], false),
+            // One round is as unsteady as it says: its spread is 0.5.
+            (&[1.9], true),
+            (&[2.1], false),
+        ] {
+            assert_eq!(rounds(values).is_unsteady(), unsteady, "{values:?}");
+        }
     }
 }

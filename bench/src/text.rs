@@ -18,9 +18,9 @@ pub(crate) fn tables(report: &Report) -> String {
 pub(crate) fn remarks(report: &Report) -> String {
     let is_marked = report.rows.iter().any(|row| row.unsteady);
     let mark = "! the rounds of this value lie far apart: their quartiles by more than a quarter of it";
-    let effort = report.effort.map(Effort::words);
-    let effort = effort.into_iter().chain(is_marked.then(|| mark.to_owned())).chain(report.brief.clone());
-    let effort: String = effort.map(|line| line + "\n").collect();
+    let words = |effort: Effort| format!("{} rounds; values measured again: {}", effort.rounds, effort.again);
+    let effort = report.effort.map(words).into_iter().chain(is_marked.then(|| mark.to_owned()));
+    let effort: String = effort.chain(report.brief.clone()).map(|line| line + "\n").collect();
     let lines: String = not_measured(report).iter().flat_map(|line| ["  ", line, "\n"]).collect();
     if lines.is_empty() { effort + "\n" } else { format!("{effort}\nNot measured\n{lines}\n") }
 }

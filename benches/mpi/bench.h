@@ -69,12 +69,4 @@ static inline bool parse_seconds(const char *text, double *seconds) {
     return *seconds > 0 && *seconds <= 3600 && !*end;
 }
 
-// Rank 0 says which value an option cannot have, or, if `option` is NULL, which word is no option. The usage follows.
-static inline void refuse(const char *program, const char *option, const char *word) {
-    if (rank == 0 && option)
-        fprintf(stderr, "%s: --%s cannot be '%s'\n", program, option, word);
-    else if (rank == 0)
-        fprintf(stderr, "%s: '%s' is no option\n", program, word);
-}
-
 #endif

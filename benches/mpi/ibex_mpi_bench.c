@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// MPI between two ranks: latency, bandwidth (one and both ways), message rate, one-sided operations, communicators.
+// MPI between two ranks: latency, bandwidth (one and both ways), message rate, one-sided operations.
 // Build: mpicc -O2 -o ibex_mpi_bench ibex_mpi_bench.c      Run: mpirun -n 2 ./ibex_mpi_bench
 //
 // Each row is one JSON object on a line of rank 0's stdout; `value` is the median of `samples` runs, `spread` their
-// interquartile range in the same unit, `seconds` their time in all. Caches, windows and clocks are filling at first.
-// So a row of FIRST_SECONDS is doubled until that changes its median by less than SETTLED, at most to LONGEST times its
-// length (bench/src/run/without_mpi.rs has the same rule). Rank 0 times a bandwidth or rate run from a barrier to its
-// last completion. A latency run is as long as its typical (median) iteration, as in perftest, because the few
-// iterations in which a process has no processor would rule a mean.
+// interquartile range in the same unit. Caches, windows and clocks are filling at first. So a row of FIRST_SECONDS is
+// doubled until that changes its median by less than SETTLED, at most to LONGEST times its length
+// (bench/src/run/without_mpi.rs has the same rule). Rank 0 times a bandwidth or rate run from a barrier to its last
+// completion. A latency run is as long as its typical (median) iteration, as in perftest, because the few iterations in
+// which a process has no processor would rule a mean.
 //
 // Window: at most `window` messages are unacknowledged by the receiver, which acknowledges each half window after it
 // has posted the receives of the next one. So the stream has no gaps, and no message arrives unexpected. All messages
 // of a window use one buffer, as in perftest. Above 32 MiB in flight the window shrinks (to 4 at least); each row
-// states its own. `outstanding_rate` has a window of its own, OUTSTANDING. `communicator` makes a communicator, uses it
-// once and frees it while OTHERS exist, so costs that grow with their number show.
+// states its own. `outstanding_rate` has a window of its own, OUTSTANDING.
 //
 // One-sided rows use a window over the program's own memory: if MPI allocates it, Open MPI copies through shared memory
 // between ranks on one node. Units: bytes; us = half a round trip, or one put or get with its flush; MB = 10^6 bytes.
@@ -30,7 +29,6 @@ enum {
     MOST_IN_FLIGHT = 32 << 20, // bytes
     MOST_LAPS = 1 << 16,      // iterations of a latency run
     OUTSTANDING = 8192,       // messages in flight
-    OTHERS = 10000,           // communicators that are there meanwhile
     RATE_MOST_BYTES = 4096,   // rates are of small messages
     USAGE_EXIT = 2,
     TAG_DATA = 1,
@@ -44,23 +42,22 @@ static const double FIRST_SECONDS = 0.1, SETTLED = 0.05;
 static const char usual_sizes[] = "0,1,8,64,512,4K,16K,64K,256K,1M,4M";
 
 static const struct test {
-    const char *name, *metric, *unit;
+    const char *name, *unit;
     enum { MICROSECONDS, MEGABYTES, MESSAGES } value;
-    enum { PING_PONG, STREAM, PUT, GET, COMMUNICATOR } body;
+    enum { PING_PONG, STREAM, PUT, GET } body;
     int directions; // of data that count
     int window; // messages in flight at most: ONE, OUTSTANDING, or GIVEN by `--window`
     bool zero_bytes;
 } tests[] = {
-    {"latency", "half_round_trip", "us", MICROSECONDS, PING_PONG, 1, ONE, true},
-    {"bandwidth", "bandwidth", "MB/s", MEGABYTES, STREAM, 1, GIVEN, false},
-    {"bidirectional_bandwidth", "bandwidth", "MB/s", MEGABYTES, STREAM, 2, GIVEN, false},
-    {"message_rate", "message_rate", "msg/s", MESSAGES, STREAM, 1, GIVEN, true},
-    {"put_latency", "put_and_flush", "us", MICROSECONDS, PUT, 1, ONE, false},
-    {"get_latency", "get_and_flush", "us", MICROSECONDS, GET, 1, ONE, false},
-    {"put_bandwidth", "bandwidth", "MB/s", MEGABYTES, PUT, 1, GIVEN, false},
-    {"get_bandwidth", "bandwidth", "MB/s", MEGABYTES, GET, 1, GIVEN, false},
-    {"outstanding_rate", "message_rate", "msg/s", MESSAGES, STREAM, 1, OUTSTANDING, true},
-    {"communicator", "dup_use_and_free", "us", MICROSECONDS, COMMUNICATOR, 1, ONE, false},
+    {"latency", "us", MICROSECONDS, PING_PONG, 1, ONE, true},
+    {"bandwidth", "MB/s", MEGABYTES, STREAM, 1, GIVEN, false},
+    {"bidirectional_bandwidth", "MB/s", MEGABYTES, STREAM, 2, GIVEN, false},
+    {"message_rate", "msg/s", MESSAGES, STREAM, 1, GIVEN, true},
+    {"put_latency", "us", MICROSECONDS, PUT, 1, ONE, false},
+    {"get_latency", "us", MICROSECONDS, GET, 1, ONE, false},
+    {"put_bandwidth", "MB/s", MEGABYTES, PUT, 1, GIVEN, false},
+    {"get_bandwidth", "MB/s", MEGABYTES, GET, 1, GIVEN, false},
+    {"outstanding_rate", "msg/s", MESSAGES, STREAM, 1, OUTSTANDING, true},
 };
 enum { TEST_COUNT = sizeof tests / sizeof *tests };
 
@@ -81,7 +78,6 @@ static unsigned char *send_buffer, *receive_buffer, *window_memory;
 static MPI_Win window = MPI_WIN_NULL;
 static double *laps;          // seconds of each iteration of a latency run
 static MPI_Request *requests; // of as many sends as the largest window has, and as many receives
-static MPI_Comm *others;      // OTHERS, where they are needed
 
 // ---- the timed loops ------------------------------------------------------------------------------------------------
 
@@ -176,21 +172,6 @@ static double one_sided(const struct row *row, long iterations) {
     return rank == 0 && row->test->window == ONE ? typical(iterations) : end - start;
 }
 
-static double use_communicators(const struct row *row, long iterations) {
-    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
-    double start = MPI_Wtime();
-    for (long i = 0; i < iterations; i++) {
-        MPI_Comm copy;
-        MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
-        MPI_OK(MPI_Allreduce(send_buffer, receive_buffer, row->bytes, MPI_BYTE, MPI_BOR, copy));
-        MPI_OK(MPI_Comm_free(&copy));
-        double now = MPI_Wtime();
-        laps[i] = now - start;
-        start = now;
-    }
-    return rank == 0 ? typical(iterations) : 0;
-}
-
 // ---- the data is checked once per size, outside the timed loops -----------------------------------------------------
 
 static unsigned char expected_byte(int size, int sender, int i) {
@@ -261,16 +242,16 @@ static double value_of(const struct row *row, double seconds) {
     }
 }
 
-static void report(const struct row *row, const double *seconds, int samples, long iterations, double passed) {
+static void report(const struct row *row, const double *seconds, int samples, long iterations) {
     double values[MAX_SAMPLES * LONGEST];
     for (int i = 0; i < samples; i++)
         values[i] = value_of(row, seconds[i] / (double)iterations);
     qsort(values, (size_t)samples, sizeof *values, compare_doubles);
-    printf("{\"test\":\"%s\",\"bytes\":%d,\"metric\":\"%s\",\"unit\":\"%s\",\"value\":%.6g,\"spread\":%.6g,"
-           "\"samples\":%d,\"iterations\":%ld,\"window\":%d,\"seconds\":%.3g}\n",
-           row->test->name, row->bytes, row->test->metric, row->test->unit, quantile(values, samples, 0.5),
+    printf("{\"test\":\"%s\",\"bytes\":%d,\"unit\":\"%s\",\"value\":%.6g,\"spread\":%.6g,"
+           "\"samples\":%d,\"iterations\":%ld,\"window\":%d}\n",
+           row->test->name, row->bytes, row->test->unit, quantile(values, samples, 0.5),
            quantile(values, samples, 0.75) - quantile(values, samples, 0.25), samples, iterations * samples,
-           row->window, passed);
+           row->window);
     fflush(stdout);
 }
 
@@ -307,7 +288,7 @@ static double passed_since(double begin) {
 
 static void measure(const struct test *test, int bytes) {
     struct row row = {.test = test, .bytes = bytes, .window = window_for(test, bytes)};
-    static const run bodies[] = {ping_pong, stream, one_sided, one_sided, use_communicators};
+    static const run bodies[] = {ping_pong, stream, one_sided, one_sided};
     run body = bodies[test->body];
     long least = body == stream ? 4 : 1, iterations = least; // two windows: the first one has to fill
     bool grows = options.seconds_per_row == 0;
@@ -340,26 +321,25 @@ static void measure(const struct test *test, int bytes) {
         over |= !grows || measured == longest || (wanted > samples && has_settled(seconds, measured));
     }
     if (rank == 0)
-        report(&row, seconds, measured, iterations, passed);
+        report(&row, seconds, measured, iterations);
 }
 
 // ---- options --------------------------------------------------------------------------------------------------------
 
-static void usage(FILE *to) {
-    fprintf(to, "usage: mpirun -n 2 ibex_mpi_bench [options]\n"
-                "  --tests LIST           of: ");
+static void usage(void) {
+    fprintf(stderr, "usage: mpirun -n 2 ibex_mpi_bench [options]\n"
+                    "  --tests LIST           of: ");
     for (int i = 0; i < TEST_COUNT; i++)
-        fprintf(to, "%s%s", i ? "," : "", tests[i].name);
-    fprintf(to,
+        fprintf(stderr, "%s%s", i ? "," : "", tests[i].name);
+    fprintf(stderr,
             " (default: all)\n"
             "  --sizes LIST           up to %d numbers of bytes, 0 to %dM, with K or M for 1024 or 1048576\n"
             "                         (default: %s). Only latency and rates are measured\n"
             "                         with 0 bytes, and rates with at most %d\n"
-            "  --seconds-per-row S    time for the samples of one row, above 0 and up to 3600 (default: 0.1, and twice\n"
+            "  --seconds-per-row S    time for the samples of one row, above 0, up to 3600 (default: 0.1, and twice\n"
             "                         as long until that changes the median by less than 5 %%); slow rows take longer,\n"
             "                         as each has at least %d samples\n"
-            "  --window N             messages in flight, even, 2 to 1024 (default: 64)\n"
-            "  --help\n",
+            "  --window N             messages in flight, even, 2 to 1024 (default: 64)\n",
             MAX_SIZES, MOST_BYTES >> 20, usual_sizes, RATE_MOST_BYTES, LEAST_SAMPLES);
 }
 
@@ -397,24 +377,26 @@ static bool parse_window(const char *text) {
     return parse_numbers(text, 2, 1024, &options.window, 1, &count) && options.window % 2 == 0;
 }
 
-// Returns -1 to go on, else the exit status. Only rank 0 prints.
-static int parse_options(int argc, char **argv) {
+// Rank 0 says which value an option cannot have, or, if `option` is NULL, which word is no option.
+static void refuse(const char *option, const char *word) {
+    if (rank == 0 && option)
+        fprintf(stderr, "ibex_mpi_bench: --%s cannot be '%s'\n", option, word);
+    else if (rank == 0)
+        fprintf(stderr, "ibex_mpi_bench: '%s' is no option\n", word);
+}
+
+// Whether there is something to measure. If not, rank 0 prints why.
+static bool parse_options(int argc, char **argv) {
     static const struct option known[] = {{"tests", required_argument, NULL, 't'},
                                           {"sizes", required_argument, NULL, 's'},
                                           {"seconds-per-row", required_argument, NULL, 'r'},
                                           {"window", required_argument, NULL, 'w'},
-                                          {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
     int option, place = 0;
     bool good = parse_numbers(usual_sizes, 0, MOST_BYTES, options.sizes, MAX_SIZES, &options.size_count);
     memset(options.selected, 1, sizeof options.selected);
     opterr = rank == 0;
     while (good && (option = getopt_long(argc, argv, "", known, &place)) != -1) {
-        if (option == 'h') {
-            if (rank == 0)
-                usage(stdout);
-            return 0;
-        }
         if (option == 't')
             good = parse_tests(optarg);
         else if (option == 's')
@@ -424,35 +406,22 @@ static int parse_options(int argc, char **argv) {
         else
             good = option == 'w' && parse_window(optarg);
         if (!good && option != '?')
-            refuse("ibex_mpi_bench", known[place].name, optarg);
+            refuse(known[place].name, optarg);
     }
     if (good && optind < argc)
-        refuse("ibex_mpi_bench", NULL, argv[optind]);
+        refuse(NULL, argv[optind]);
     else if (good && has_rows())
-        return -1;
+        return true;
     else if (good && rank == 0)
         fprintf(stderr, "ibex_mpi_bench: none of these tests has one of these sizes: there is nothing to measure\n");
     if (rank == 0)
-        usage(stderr);
-    return USAGE_EXIT;
+        usage();
+    return false;
 }
 
 // ---- the run --------------------------------------------------------------------------------------------------------
 
 static bool is_one_sided(const struct test *test) { return test->body == PUT || test->body == GET; }
-
-static void make_others(void) {
-    others = allocate(OTHERS * sizeof *others);
-    for (int i = 0; i < OTHERS; i++)
-        MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &others[i]));
-}
-
-static void free_others(void) {
-    for (int i = 0; others && i < OTHERS; i++)
-        MPI_OK(MPI_Comm_free(&others[i]));
-    free(others);
-    others = NULL;
-}
 
 static void prepare(void) {
     int most = 0, in_flight = 0;
@@ -490,22 +459,18 @@ static void release(void) {
 }
 
 int main(int argc, char **argv) {
-    int ranks, status;
+    int ranks;
     MPI_OK(MPI_Init(&argc, &argv));
     MPI_OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     MPI_OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
     MPI_OK(MPI_Comm_size(MPI_COMM_WORLD, &ranks));
-    status = parse_options(argc, argv);
-    if (status < 0 && ranks != 2) {
-        if (rank == 0)
-            fprintf(stderr, "ibex_mpi_bench: needs exactly 2 ranks, and was started with %d (mpirun -n 2)\n", ranks);
-        status = USAGE_EXIT;
-    }
-    if (status < 0) {
+    bool usable = parse_options(argc, argv);
+    if (usable && ranks != 2 && rank == 0)
+        fprintf(stderr, "ibex_mpi_bench: needs exactly 2 ranks, and was started with %d (mpirun -n 2)\n", ranks);
+    usable &= ranks == 2;
+    if (usable) {
         prepare();
         for (int t = 0; t < TEST_COUNT; t++) {
-            if (options.selected[t] && tests[t].body == COMMUNICATOR)
-                make_others();
             for (int i = 0; options.selected[t] && i < options.size_count; i++) {
                 int bytes = options.sizes[i];
                 if (!has_size(&tests[t], bytes))
@@ -516,11 +481,9 @@ int main(int argc, char **argv) {
                     check_messages(bytes);
                 measure(&tests[t], bytes);
             }
-            free_others();
         }
         release();
-        status = 0;
     }
     MPI_Finalize();
-    return status;
+    return usable ? 0 : USAGE_EXIT;
 }

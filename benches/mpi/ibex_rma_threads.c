@@ -144,10 +144,9 @@ static void measure(void) {
     }
     qsort(rates, (size_t)samples, sizeof *rates, compare_doubles);
     printf("{\"operation\":\"%s\",\"synchronisation\":\"%s\",\"threads\":%d,\"bytes\":%d,\"unit\":\"operations/s\","
-           "\"value\":%.6g,\"spread\":%.6g,\"samples\":%d,\"window\":%d,\"seconds\":%.3g}\n",
+           "\"value\":%.6g,\"spread\":%.6g,\"samples\":%d}\n",
            operations[row.operation], synchronisations[row.synchronisation], row.threads, row.bytes,
-           quantile(rates, samples, 0.5), quantile(rates, samples, 0.75) - quantile(rates, samples, 0.25), samples, WINDOW,
-           passed);
+           quantile(rates, samples, 0.5), quantile(rates, samples, 0.75) - quantile(rates, samples, 0.25), samples);
     fflush(stdout);
 }
 
@@ -185,49 +184,30 @@ static void with_threads(int threads) {
 
 // ---- options --------------------------------------------------------------------------------------------------------
 
-static void usage(FILE *to) {
-    fprintf(to,
-            "usage: mpirun -n 2 ibex_rma_threads [options]\n"
-            "  --threads LIST         up to %d (default: 1,2,4,8,16)\n"
-            "  --sizes LIST           bytes, up to %d (default: 8,512,8192,65536)\n"
-            "  --seconds-per-row S    time for the samples of one row (default: 0.1); slow rows take longer, as each has\n"
-            "                         at least %d samples\n"
-            "  --help\n",
-            MOST_THREADS, MOST_BYTES, LEAST_SAMPLES);
-}
-
-// Returns -1 to go on, else the exit status. Only rank 0 prints.
-static int parse_options(int argc, char **argv) {
+// Only rank 0 prints.
+static bool parse_options(int argc, char **argv) {
     static const struct option known[] = {{"threads", required_argument, NULL, 't'},
                                           {"sizes", required_argument, NULL, 's'},
                                           {"seconds-per-row", required_argument, NULL, 'r'},
-                                          {"help", no_argument, NULL, 'h'},
                                           {NULL, 0, NULL, 0}};
-    int option, place = 0;
     bool good = true;
     opterr = rank == 0;
-    while (good && (option = getopt_long(argc, argv, "", known, &place)) != -1) {
-        if (option == 'h') {
-            if (rank == 0)
-                usage(stdout);
-            return 0;
-        }
+    for (int option; good && (option = getopt_long(argc, argv, "", known, NULL)) != -1;)
         if (option == 't')
             good = parse_numbers(optarg, 1, MOST_THREADS, options.threads, MAX_LIST, &options.thread_count);
         else if (option == 's')
             good = parse_numbers(optarg, 1, MOST_BYTES, options.sizes, MAX_LIST, &options.size_count);
         else
             good = option == 'r' && parse_seconds(optarg, &options.seconds_per_row);
-        if (!good && option != '?')
-            refuse("ibex_rma_threads", known[place].name, optarg);
-    }
-    if (good && optind == argc)
-        return -1;
-    if (good)
-        refuse("ibex_rma_threads", NULL, argv[optind]);
-    if (rank == 0)
-        usage(stderr);
-    return USAGE_EXIT;
+    good = good && optind == argc;
+    if (!good && rank == 0)
+        fprintf(stderr,
+                "usage: mpirun -n 2 ibex_rma_threads [options]\n"
+                "  --threads LIST         up to %d (default: 1,2,4,8,16)\n"
+                "  --sizes LIST           bytes, up to %d (default: 8,512,8192,65536)\n"
+                "  --seconds-per-row S    time for the samples of one row (default: 0.1); at least %d samples\n",
+                MOST_THREADS, MOST_BYTES, LEAST_SAMPLES);
+    return good;
 }
 
 // ---- the run --------------------------------------------------------------------------------------------------------
@@ -240,7 +220,8 @@ static int most(const int *list, int count) {
 }
 
 static void measure_all(void) {
-    size_t bytes = (size_t)most(options.threads, options.thread_count) * (size_t)most(options.sizes, options.size_count);
+    size_t threads = (size_t)most(options.threads, options.thread_count);
+    size_t bytes = threads * (size_t)most(options.sizes, options.size_count);
     own = allocate(bytes);
     memory = allocate(bytes);
     MPI_OK(MPI_Win_create(memory, (MPI_Aint)bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
@@ -257,21 +238,16 @@ static void measure_all(void) {
 }
 
 int main(int argc, char **argv) {
-    int provided, ranks, status;
+    int provided, ranks;
     MPI_OK(MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided));
     MPI_OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     MPI_OK(MPI_Comm_rank(MPI_COMM_WORLD, &rank));
     MPI_OK(MPI_Comm_size(MPI_COMM_WORLD, &ranks));
-    status = parse_options(argc, argv);
-    if (status < 0 && (ranks != 2 || provided < MPI_THREAD_MULTIPLE)) {
-        if (rank == 0)
-            fprintf(stderr, "ibex_rma_threads: needs exactly 2 ranks (there are %d) and MPI_THREAD_MULTIPLE\n", ranks);
-        status = USAGE_EXIT;
-    }
-    if (status < 0) {
+    bool usable = parse_options(argc, argv), can_run = ranks == 2 && provided >= MPI_THREAD_MULTIPLE;
+    if (usable && can_run)
         measure_all();
-        status = 0;
-    }
+    else if (usable && rank == 0)
+        fprintf(stderr, "ibex_rma_threads: needs exactly 2 ranks (there are %d) and MPI_THREAD_MULTIPLE\n", ranks);
     MPI_Finalize();
-    return status;
+    return usable && can_run ? 0 : USAGE_EXIT;
 }

@@ -35,6 +35,7 @@ enum {
     BATCHES = 21,
     LAPS = 400,         // round trips of a batch
     WRITES = 8,         // writes of a batch
+    ROUNDS = 5,
     PATIENCE = 1 << 14, // polls in vain before the processor is offered: the peer may need this one
     PORT = 1,
     USAGE_EXIT = 2,
@@ -354,24 +355,21 @@ static void bind_to_own_processor(void) {
 }
 
 static void usage(void) {
-    fprintf(stderr, "usage: host_memory_ratios [--device NAME] [--processors A,B] [--rounds N | --messages N]\n");
+    fprintf(stderr, "usage: host_memory_ratios [--device NAME] [--processors A,B] [--messages N]\n");
     exit(USAGE_EXIT);
 }
 
 int main(int argc, char **argv) {
     static const struct option known[] = {{"device", required_argument, NULL, 'd'},
                                           {"processors", required_argument, NULL, 'p'},
-                                          {"rounds", required_argument, NULL, 'r'},
                                           {"messages", required_argument, NULL, 'm'},
                                           {NULL, 0, NULL, 0}};
     const char *device = NULL;
-    long rounds = 5, messages = 0;
+    long messages = 0;
     for (int option; (option = getopt_long(argc, argv, "", known, NULL)) != -1;)
         if (option == 'd')
             device = optarg;
         else if (option == 'p' && sscanf(optarg, "%d,%d", &processors[0], &processors[1]) == 2)
-            continue;
-        else if (option == 'r' && (rounds = strtol(optarg, NULL, 10)) > 0)
             continue;
         else if (option == 'm' && (messages = strtol(optarg, NULL, 10)) > 0)
             continue;
@@ -389,7 +387,7 @@ int main(int argc, char **argv) {
     side = child == 0;
     bind_to_own_processor();
     open_adapter(device);
-    for (long round = 0; !messages && round < rounds; round++)
+    for (long round = 0; !messages && round < ROUNDS; round++)
         for (size_t i = 0; i < sizeof all / sizeof *all; i++)
             measure(&all[i]);
     if (messages)

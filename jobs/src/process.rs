@@ -268,10 +268,12 @@ mod tests {
     }
 
     #[test]
-    fn a_program_that_is_not_there_did_not_start() {
-        let outcome = run(&Job::new(["/no/such/program"]));
-        assert!(matches!(&outcome.ending, Ending::NotStarted(why) if why.contains("/no/such/program")), "{outcome}");
-        assert_eq!(outcome.status(), 127);
+    fn a_program_or_a_folder_that_is_not_there_is_named() {
+        let in_no_folder = shell("true").cwd("/no/folder");
+        for (job, named) in [(Job::new(["/no/such/program"]), "/no/such/program"), (in_no_folder, "/no/folder")] {
+            let outcome = run(&job);
+            assert!(matches!(&outcome.ending, Ending::NotStarted(why) if why.contains(named)), "{outcome}");
+        }
     }
 
     #[test]
@@ -336,11 +338,5 @@ mod tests {
         running.wait_for_line("go", Duration::from_mins(2)).unwrap();
         let outcome = running.wait_within(Duration::from_millis(50)).unwrap();
         assert_eq!((outcome.ending, outcome.stdout.as_str()), (Ending::Killed, "go\n"));
-    }
-
-    #[test]
-    fn a_missing_folder_is_named() {
-        let outcome = run(&shell("true").cwd("/no/such/folder"));
-        assert!(matches!(&outcome.ending, Ending::NotStarted(why) if why.contains("/no/such/folder")), "{outcome}");
     }
 }

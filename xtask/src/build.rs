@@ -236,13 +236,8 @@ fn is_tool(source: &str) -> bool {
 
 fn files_with(folder: &Path, extension: &str) -> Result<Vec<PathBuf>> {
     let entries = fs::read_dir(folder).with_context(|| format!("cannot read {}", folder.display()))?;
-    let mut files = Vec::new();
-    for entry in entries {
-        let path = entry?.path();
-        if path.extension().is_some_and(|found| found == extension) {
-            files.push(path);
-        }
-    }
+    let mut files = entries.map(|entry| Ok(entry?.path())).collect::<Result<Vec<_>>>()?;
+    files.retain(|path| path.extension().is_some_and(|found| found == extension));
     files.sort();
     Ok(files)
 }
@@ -262,25 +257,18 @@ mod tests {
     use crate::install::tests::scratch;
 
     #[test]
-    fn a_folder_without_a_program_is_an_error() {
+    fn a_folder_without_a_program_is_an_error_and_what_is_missing_is_older_than_all_else() {
         let folder = scratch();
         let error = sources(folder.path()).unwrap_err().to_string();
         assert!(error.contains("holds no C file"), "{error}");
-        assert!(sources(&folder.path().join("missing")).is_err());
+        let missing = folder.path().join("missing");
+        assert!(sources(&missing).is_err() && modified(&missing) < modified(folder.path()));
+        assert_eq!(newest(&[]), modified(&missing));
     }
 
     #[test]
     fn a_program_that_includes_a_header_of_ibex_is_a_tool() {
         assert!(is_tool("#include <mpi.h>\n#include <peruse.h>\n") && is_tool("#include \"ibex_mpi_t.h\"\n"));
         assert!(!is_tool("#include <mpi.h>\n// not peruse.h\n"));
-    }
-
-    #[test]
-    fn a_file_that_is_not_there_is_older_than_every_other() {
-        let folder = scratch();
-        let file = folder.path().join("a.c");
-        fs::write(&file, "").unwrap();
-        assert!(modified(&folder.path().join("a")) < modified(&file));
-        assert_eq!(newest(&[]), modified(&folder.path().join("a")));
     }
 }

@@ -71,7 +71,7 @@ impl OpenMpi {
             None => bail!(
                 "there is no Open MPI to build for: no mpicc in PATH that is Open MPI's, and none by MPICC, OMPI_DIR or MPI_HOME{}\n\
                  load its module, put its bin folder into PATH, or name it with --mpi PREFIX",
-                said_of(&others)
+                others.iter().map(|other| format!("\n    {other}")).collect::<String>()
             ),
         }
     }
@@ -98,11 +98,6 @@ impl fmt::Display for OpenMpi {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "Open MPI {} in {} ({})", self.release, self.prefix.display(), self.by)
     }
-}
-
-fn said_of(others: &[String]) -> String {
-    let lines: Vec<String> = others.iter().map(|other| format!("\n    {other}")).collect();
-    lines.concat()
 }
 
 fn candidates(named: Option<&Path>, environment: &Environment) -> Result<Vec<Candidate>> {

@@ -9,7 +9,7 @@ use crate::environment::Environment;
 use crate::setup::Need;
 use crate::workspace::Workspace;
 use crate::{mmdebstrap, series, setup};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use hw_tests::openmpi::Series;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,9 +21,6 @@ pub(crate) struct Arguments {
     /// Install them in a fresh system, run a job, remove them, and look at what is left
     #[arg(long = "try")]
     try_them: bool,
-    /// With `--try`, only that, with the packages of the last time
-    #[arg(long, requires = "try_them")]
-    no_build: bool,
     /// For this Open MPI, 4.1 or 5; those for 5 are built in a Debian 13 root where this machine has another [default:
     /// this machine's]
     #[arg(long, value_name = "SERIES")]
@@ -37,13 +34,8 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     }
     setup::ensure(&Environment::here(), None, &[Need::OpenMpi, Need::Package, Need::Root])?;
     let folder = workspace.target().join("packages");
-    if !arguments.no_build {
-        build(&workspace, &folder)?;
-    }
+    build(&workspace, &folder)?;
     let packages = packages_in(&folder)?;
-    if packages.is_empty() {
-        bail!("there are no packages in {}; leave out --no-build", folder.display());
-    }
     step("What lintian finds");
     run(Command::new("lintian").args(["--allow-root", "--fail-on", "error,warning"]).args(&packages))?;
     if arguments.try_them {
@@ -101,15 +93,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn debugging_symbols_are_not_for_users() {
+    fn debugging_symbols_are_not_for_users_and_a_folder_that_is_not_there_has_no_packages() {
+        assert!(packages_in(Path::new("/nonexistent/packages")).unwrap().is_empty());
         let of_users = ["softhca_0.1.0_amd64.deb", "softhca-dbgsym_0.1.0_amd64.deb", "files", "try.sh"]
             .map(|name| is_for_users(Path::new(name)));
         assert_eq!(of_users, [true, false, false, false]);
-    }
-
-    #[test]
-    fn a_folder_that_is_not_there_has_no_packages() {
-        assert!(packages_in(Path::new("/nonexistent/packages")).unwrap().is_empty());
     }
 
     #[test]

@@ -78,7 +78,7 @@ fn needed(device: Option<&str>, more: &[Need]) -> Vec<&'static Requirement> {
 }
 
 /// Lists each missing package by its name on this system, with its purpose.
-fn listed(missing: &[&Requirement], manager: Option<Manager>) -> String {
+fn listed(missing: &[&Requirement], manager: Option<&Manager>) -> String {
     let count = missing.len();
     let Some(manager) = manager else {
         let line = |thing: &&Requirement| format!("    {} (Debian calls the package {})\n", thing.why, thing.name);
@@ -93,15 +93,15 @@ fn listed(missing: &[&Requirement], manager: Option<Manager>) -> String {
         package => format!("    {package:width$}  {}\n", thing.why),
     };
     let lines: String = missing.iter().map(line).collect();
-    format!("{count} packages are missing, by their names in {}:\n{lines}", manager.name())
+    format!("{count} packages are missing, by their names in {}:\n{lines}", manager.name)
 }
 
 /// Returns the command that installs the packages; several requirements may be in one.
-fn command_line(missing: &[&Requirement], manager: Manager) -> String {
+fn command_line(missing: &[&Requirement], manager: &Manager) -> String {
     let mut packages: Vec<&str> = missing.iter().filter_map(|thing| thing.package(manager)).collect();
     let mut seen = std::collections::HashSet::new();
     packages.retain(|package| seen.insert(*package));
-    format!("{} {}", manager.install(), packages.join(" "))
+    format!("{} {}", manager.install, packages.join(" "))
 }
 
 fn install(system: &System, missing: &[&Requirement]) -> Result<()> {
@@ -113,15 +113,7 @@ fn install(system: &System, missing: &[&Requirement]) -> Result<()> {
         );
     };
     if !system.may_install() {
-        let who = match manager {
-            Manager::Apt => {
-                "they cannot be installed from here (not root, and no sudo); run this as root, then try again"
-            }
-            Manager::Spack => "install and load them, then try again (`spack load` for what the shell is to find)",
-            Manager::Conda => "install them into this environment, then try again",
-            Manager::Dnf | Manager::Zypper | Manager::Pacman => "run this as root, then try again",
-        };
-        bail!("{listed}{who}:\n    {}", command_line(missing, manager));
+        bail!("{listed}{}:\n    {}", manager.advice, command_line(missing, manager));
     }
     print!("{listed}");
     let mut update = system::apt_get();

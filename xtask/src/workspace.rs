@@ -138,13 +138,6 @@ mod tests {
     use crate::openmpi::tests::open_mpi;
 
     #[test]
-    fn the_root_is_the_folder_of_the_workspace_manifest() {
-        let workspace = Workspace::here();
-        let manifest = std::fs::read_to_string(workspace.root().join("Cargo.toml")).unwrap();
-        assert!(manifest.contains("[workspace]"), "{}", workspace.root().display());
-    }
-
-    #[test]
     fn a_path_inside_the_checkout_is_shown_relative_to_it() {
         let workspace = Workspace::here();
         assert_eq!(workspace.shown(&workspace.root().join("a/b")), Path::new("a/b"));

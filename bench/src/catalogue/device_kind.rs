@@ -18,20 +18,6 @@ pub enum Kind {
 }
 
 impl Kind {
-    pub(crate) fn remark(self) -> &'static str {
-        match self {
-            Self::SoftRoce => {
-                "These numbers come from a software adapter: use them to compare software overhead, not to \
-                 predict the speed of an adapter."
-            }
-            Self::SoftHca => {
-                "These numbers come from an emulated adapter, which moves data with the processor: use them to compare software \
-                 overhead, not to predict the speed of an adapter."
-            }
-            Self::Adapter => "Both ranks are on this machine.",
-        }
-    }
-
     /// Returns the transports of a first table: ibex, the adapter below it, and the most telling others.
     pub(crate) fn few_transports(self) -> Vec<Transport> {
         let others = match self {

@@ -21,8 +21,6 @@ pub(crate) struct Test {
     pub(crate) by: By,
     /// Programs of perftest with which it is compared: the one with the better value counts.
     pub(crate) raw: &'static [&'static str],
-    /// The same test of `ucx_perftest`, if it has one.
-    pub(crate) ucx: Option<UcxTest>,
     /// Smallest and largest size.
     pub(crate) sizes: (u64, u64),
     /// Sizes of a first table; the bandwidth of short messages is their rate.
@@ -60,16 +58,6 @@ pub(crate) enum Metric {
 }
 
 impl Metric {
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Self::HalfRoundTrip => "half_round_trip",
-            Self::Completion => "completion",
-            Self::Bandwidth => "bandwidth",
-            Self::MessageRate => "message_rate",
-            Self::Instructions => "instructions",
-        }
-    }
-
     pub(crate) fn unit(self) -> &'static str {
         match self {
             Self::HalfRoundTrip | Self::Completion => "us",
@@ -94,7 +82,7 @@ pub(crate) struct RawProgram {
     pub(crate) reads: Reads,
 }
 
-/// Column of a table of perftest or of `ucx_perftest`.
+/// Column of a table of perftest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reads {
     TypicalLatency,
@@ -111,12 +99,6 @@ impl Reads {
     }
 }
 
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct UcxTest {
-    pub(crate) options: &'static str,
-    pub(crate) reads: Reads,
-}
-
 const UP_TO_4_MIB: (u64, u64) = (1, 4 << 20);
 
 /// A test of 8 bytes that is compared with no program without MPI.
@@ -128,7 +110,6 @@ const OF_8_BYTES: Test = Test {
     metric: Metric::Completion,
     by: By::Messages,
     raw: &[],
-    ucx: None,
     sizes: (8, 8),
     few: &[8],
 };
@@ -137,16 +118,15 @@ const FEW: &[u64] = &[8, 4 << 10, 64 << 10, 1 << 20];
 const SMALL: &[u64] = &[8, 4 << 10];
 const LARGE: &[u64] = &[64 << 10, 1 << 20];
 
-pub(crate) static TESTS: [Test; 14] = [
+pub(crate) static TESTS: [Test; 13] = [
     Test {
         name: "latency",
         title: "Latency",
         note: "half a round trip of MPI_Send and MPI_Recv",
-        compared: &[(Transport::Raw, "ib_send_lat, typical"), (Transport::UcxPerftest, "tag_lat")],
+        compared: &[(Transport::Raw, "ib_send_lat, typical")],
         metric: Metric::HalfRoundTrip,
         by: By::Messages,
         raw: &["ib_send_lat"],
-        ucx: Some(UcxTest { options: "-t tag_lat", reads: Reads::TypicalLatency }),
         sizes: (0, 4 << 20),
         few: FEW,
     },
@@ -154,11 +134,10 @@ pub(crate) static TESTS: [Test; 14] = [
         name: "bandwidth",
         title: "Bandwidth",
         note: "messages one way, 64 in flight",
-        compared: &[(Transport::Raw, "the better of ib_write_bw and ib_read_bw"), (Transport::UcxPerftest, "tag_bw")],
+        compared: &[(Transport::Raw, "the better of ib_write_bw and ib_read_bw")],
         metric: Metric::Bandwidth,
         by: By::Messages,
         raw: &["ib_write_bw", "ib_read_bw"],
-        ucx: Some(UcxTest { options: "-t tag_bw -O 64", reads: Reads::Bandwidth }),
         sizes: UP_TO_4_MIB,
         few: LARGE,
     },
@@ -170,7 +149,6 @@ pub(crate) static TESTS: [Test; 14] = [
         metric: Metric::Bandwidth,
         by: By::Messages,
         raw: &["ib_write_bw -b", "ib_read_bw -b"],
-        ucx: None,
         sizes: UP_TO_4_MIB,
         few: LARGE,
     },
@@ -178,11 +156,10 @@ pub(crate) static TESTS: [Test; 14] = [
         name: "message_rate",
         title: "Message rate",
         note: "small messages one way, 64 in flight",
-        compared: &[(Transport::Raw, "ib_send_bw, message rate"), (Transport::UcxPerftest, "tag_bw, message rate")],
+        compared: &[(Transport::Raw, "ib_send_bw, message rate")],
         metric: Metric::MessageRate,
         by: By::Messages,
         raw: &["ib_send_bw"],
-        ucx: Some(UcxTest { options: "-t tag_bw -O 64", reads: Reads::MessageRate }),
         sizes: (0, 4096),
         few: SMALL,
     },
@@ -194,7 +171,6 @@ pub(crate) static TESTS: [Test; 14] = [
         metric: Metric::Completion,
         by: By::OneSided,
         raw: &["ib_write_bw -t 1"],
-        ucx: None,
         sizes: UP_TO_4_MIB,
         few: FEW,
     },
@@ -202,11 +178,10 @@ pub(crate) static TESTS: [Test; 14] = [
         name: "get_latency",
         title: "One-sided get, latency",
         note: "one MPI_Get and MPI_Win_flush",
-        compared: &[(Transport::Raw, "ib_read_lat, typical"), (Transport::UcxPerftest, "ucp_get, one at a time")],
+        compared: &[(Transport::Raw, "ib_read_lat, typical")],
         metric: Metric::Completion,
         by: By::OneSided,
         raw: &["ib_read_lat"],
-        ucx: Some(UcxTest { options: "-t ucp_get -O 1", reads: Reads::TypicalLatency }),
         sizes: UP_TO_4_MIB,
         few: FEW,
     },
@@ -214,11 +189,10 @@ pub(crate) static TESTS: [Test; 14] = [
         name: "put_bandwidth",
         title: "One-sided put, bandwidth",
         note: "MPI_Put, 64 before a flush",
-        compared: &[(Transport::Raw, "ib_write_bw"), (Transport::UcxPerftest, "ucp_put_bw")],
+        compared: &[(Transport::Raw, "ib_write_bw")],
         metric: Metric::Bandwidth,
         by: By::OneSided,
         raw: &["ib_write_bw"],
-        ucx: Some(UcxTest { options: "-t ucp_put_bw -O 64", reads: Reads::Bandwidth }),
         sizes: UP_TO_4_MIB,
         few: FEW,
     },
@@ -226,11 +200,10 @@ pub(crate) static TESTS: [Test; 14] = [
         name: "get_bandwidth",
         title: "One-sided get, bandwidth",
         note: "MPI_Get, 64 before a flush",
-        compared: &[(Transport::Raw, "ib_read_bw"), (Transport::UcxPerftest, "ucp_get")],
+        compared: &[(Transport::Raw, "ib_read_bw")],
         metric: Metric::Bandwidth,
         by: By::OneSided,
         raw: &["ib_read_bw"],
-        ucx: Some(UcxTest { options: "-t ucp_get -O 64", reads: Reads::Bandwidth }),
         sizes: UP_TO_4_MIB,
         few: FEW,
     },
@@ -242,15 +215,10 @@ pub(crate) static TESTS: [Test; 14] = [
         ..OF_8_BYTES
     },
     Test {
-        name: "communicator",
-        title: "Communicators",
-        note: "one MPI_Comm_dup, an MPI_Allreduce in it and its MPI_Comm_free, while 10000 others are there",
-        ..OF_8_BYTES
-    },
-    Test {
         name: "instructions",
         title: "Instructions per message",
-        note: "user-space instructions of one MPI_Send and one MPI_Recv, without those of the adapter and of the program; the message has always arrived (ucx_perftest cannot take turns, and is left out)",
+        note: "user-space instructions of one MPI_Send and one MPI_Recv, without those of the adapter and of the \
+               program; the message has always arrived",
         metric: Metric::Instructions,
         by: By::InstructionCounter(Calls::Blocking),
         sizes: (8, 512),

@@ -21,9 +21,6 @@ pub enum Transport {
     Ofi,
     /// MPI through libfabric under ob1: Open MPI's BTL `ofi`.
     OfiBtl,
-    /// UCX without MPI: `ucx_perftest`.
-    #[value(name = "ucx_perftest")]
-    UcxPerftest,
     /// MPI through Open MPI's tcp BTL on the interface of the same device.
     Tcp,
     /// The bare memory of the host.
@@ -112,7 +109,6 @@ impl Transport {
             Self::Ucx => "ucx",
             Self::Ofi => "ofi",
             Self::OfiBtl => "ofi-btl",
-            Self::UcxPerftest => "ucx_perftest",
             Self::Tcp => "tcp",
             Self::Memory => "memory",
             Self::WithoutEvents => "without",

@@ -44,7 +44,7 @@ const SIDE: Duration = Duration::from_mins(5);
 const AFTER: Duration = Duration::from_secs(10);
 const AT_ONCE: Duration = Duration::from_millis(500);
 
-const TOOLS: [&str; 4] = ["orted", "prted", "ib_send_lat", "ucx_perftest"];
+const TOOLS: [&str; 3] = ["orted", "prted", "ib_send_lat"];
 
 /// Daemons that mpirun starts on a host: Open MPI 4.1's, and 5's.
 const DAEMONS: [&str; 2] = ["orted", "prted"];
@@ -180,7 +180,7 @@ impl Hosts {
             bail!("the server on {} did not come to listen: {error}", self.names[0]);
         }
         let address = if is_here(&self.names[0]) { here() } else { self.names[0].clone() };
-        let script = client_script(sides, &address);
+        let script = format!("{} {}", sides.line, quoted(&address));
         let mut client = run(&Here, &self.job(1, &script).limit(SIDE))?;
         let server = server.wait_within(if client.success() { AFTER } else { AT_ONCE })?;
         let said = if client.success() { server.stdout + &server.stderr } else { format!("\nthe server: {server}") };
@@ -215,26 +215,15 @@ impl Answer {
 }
 
 /// One line, because a csh as login shell accepts nothing else. The watching process does not keep the output open.
-fn server_script(sides: &Sides) -> String {
-    let Sides { line, before, after, port, .. } = sides;
-    let variables = variables(sides);
+fn server_script(Sides { line, port }: &Sides) -> String {
     format!(
-        "{before} exec 3<&0; {variables}{line} 3<&- & server=$!; \
+        "exec 3<&0; {line} 3<&- & server=$!; \
          if read -r held; then {{ cat <&3; kill $server; }} >/dev/null 2>&1 & watch=$!; fi; \
          until grep -q ':{port:04X} [0-9A-F]*:0000 0A' /proc/net/tcp /proc/net/tcp6 2>/dev/null; do \
-         kill -0 $server 2>/dev/null || {{ wait $server; status=$?; {after} exit $status; }}; sleep 0.05; done; echo {}; \
-         wait $server; status=$?; kill $watch 2>/dev/null; {after} exit $status",
+         kill -0 $server 2>/dev/null || {{ wait $server; exit $?; }}; sleep 0.05; done; echo {}; \
+         wait $server; status=$?; kill $watch 2>/dev/null; exit $status",
         quoted(LISTENS)
     )
-}
-
-fn client_script(sides: &Sides, address: &str) -> String {
-    let Sides { line, before, after, .. } = sides;
-    format!("{before} {}{line} {}; status=$?; {after} exit $status", variables(sides), quoted(address))
-}
-
-fn variables(sides: &Sides) -> String {
-    sides.env.iter().map(|(name, value)| format!("{name}={} ", quoted(value))).collect::<Vec<_>>().concat()
 }
 
 pub(crate) fn quoted(word: &str) -> String {

@@ -47,11 +47,19 @@ impl Where<'_> {
     }
 
     pub(crate) fn remark(&self) -> String {
-        match self.hosts {
-            Some(hosts) if self.kind == Kind::Adapter => {
+        let emulated = |what| {
+            format!(
+                "These numbers come from {what}: use them to compare software overhead, not to predict the speed of an \
+                 adapter."
+            )
+        };
+        match (self.kind, self.hosts) {
+            (Kind::Adapter, Some(hosts)) => {
                 format!("The two ranks, and the two sides of perftest, are on {}.", hosts.names().join(" and "))
             }
-            _ => self.kind.remark().to_owned(),
+            (Kind::Adapter, None) => "Both ranks are on this machine.".to_owned(),
+            (Kind::SoftRoce, _) => emulated("a software adapter"),
+            (Kind::SoftHca, _) => emulated("an emulated adapter, which moves data with the processor"),
         }
     }
 

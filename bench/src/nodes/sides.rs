@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A program with a server and a client: the command lines of both, and the script that runs them on one node. Made by
-//! the files of perftest and of `ucx_perftest`; [`super::hosts`] runs them on two hosts. Grade: setup. Tests: below.
+//! the file of perftest; [`super::hosts`] runs them on two hosts. Grade: setup. Tests: below.
 
 use super::job::Job;
 
@@ -8,10 +8,6 @@ use super::job::Job;
 pub(crate) struct Sides {
     /// Command line of the server; for the client the server's host is added.
     pub(crate) line: String,
-    /// Shell commands to run before on either host, and after.
-    pub(crate) before: String,
-    pub(crate) after: &'static str,
-    pub(crate) env: Vec<(String, String)>,
     /// Port of the server. A later run needs another one, because this is not free at once.
     pub(crate) port: u16,
 }
@@ -22,24 +18,23 @@ impl Sides {
     /// Otherwise the server's goes to standard error: in a bidirectional run perftest's client reports the server's
     /// values, too. A server in the background gets no interrupt from the keyboard, so the script ends it.
     pub(crate) fn on_one_node(&self, processors: Option<[usize; 2]>) -> Job {
-        let Self { line, before, after, env, port } = self;
+        let Self { line, port } = self;
         let on = |side: usize| processors.map_or(String::new(), |pair| format!("taskset -c {} ", pair[side]));
         let (client, server) = (on(0), on(1));
         let script = format!(
-            "{before}\n\
-             log=$(mktemp)\n\
+            "log=$(mktemp)\n\
              {server}{line} >$log 2>&1 & server=$!\n\
-             trap 'kill $server 2>/dev/null; rm -f $log; {after} exit 130' INT TERM HUP\n\
+             trap 'kill $server 2>/dev/null; rm -f $log; exit 130' INT TERM HUP\n\
              until grep -q ':{port:04X} [0-9A-F]*:0000 0A' /proc/net/tcp /proc/net/tcp6 2>/dev/null; do\n\
                  kill -0 $server 2>/dev/null || {{ cat $log; exit 1; }}\n\
                  sleep 0.02\n\
              done\n\
              {client}{line} 127.0.0.1; status=$?\n\
              if [ $status != 0 ]; then kill $server; echo 'the server said:'; cat $log; fi\n\
-             wait $server; [ $status != 0 ] || cat $log >&2; rm -f $log; {after}\n\
+             wait $server; [ $status != 0 ] || cat $log >&2; rm -f $log\n\
              exit $status\n"
         );
-        Job { env: env.clone(), ..Job::new(["sh", "-c", &script]) }
+        Job::new(["sh", "-c", &script])
     }
 }
 
@@ -56,28 +51,20 @@ pub(crate) mod tests {
         (listener, port)
     }
 
-    pub(crate) fn sides(line: &str, port: u16) -> Sides {
-        let env = vec![("WORD".to_owned(), "it's".to_owned())];
-        Sides { line: line.to_owned(), before: String::new(), after: "", env, port }
-    }
-
     #[test]
     fn the_client_gets_the_servers_address_and_its_failure_has_the_servers_output() {
         let (_listener, port) = listener();
         let file = std::env::temp_dir().join(format!("ibex-bench-sides-{}", std::process::id()));
         let run = |status: u32| {
             let up = file.display();
-            let client = format!("until test -s {up}; do sleep 0.01; done; echo $WORD $1; exit {status}");
+            let client = format!("until test -s {up}; do sleep 0.01; done; echo its $1; exit {status}");
             let line = format!("sh -c 'if test $1; then {client}; fi; echo server; echo up >{up}' sh");
-            let both = Sides { before: format!("up={up};"), after: "rm $up;", ..sides(&line, port) };
-            job::run(&Here, &both.on_one_node(None)).unwrap()
+            let outcome = job::run(&Here, &Sides { line, port }.on_one_node(None)).unwrap();
+            std::fs::remove_file(&file).unwrap();
+            outcome
         };
         let (good, bad) = (run(0), run(3));
-        assert_eq!(
-            (good.success(), good.stdout.as_str(), good.stderr.as_str()),
-            (true, "it's 127.0.0.1\n", "server\n")
-        );
-        assert_eq!((bad.success(), bad.stdout.as_str()), (false, "it's 127.0.0.1\nthe server said:\nserver\n"));
-        assert!(!file.exists());
+        assert_eq!((good.success(), good.stdout.as_str(), good.stderr.as_str()), (true, "its 127.0.0.1\n", "server\n"));
+        assert_eq!((bad.success(), bad.stdout.as_str()), (false, "its 127.0.0.1\nthe server said:\nserver\n"));
     }
 }

@@ -30,11 +30,6 @@ pub(crate) enum Start {
         program: &'static RawProgram,
         bytes: u64,
     },
-    /// `ucx_perftest` with a test and one size.
-    UcxPerftest {
-        test: &'static Test,
-        bytes: u64,
-    },
     Instructions(Count),
     HostMemory,
     SmallBuffer,
@@ -59,7 +54,6 @@ impl Step {
         match &self.start {
             Start::Mpi { bytes, .. } => format!("MPI over {over}: {}, {}", self.tests.join(", "), size(*bytes)),
             Start::Raw { program, bytes } => format!("{}, {}", program.name, size(*bytes)),
-            Start::UcxPerftest { test, bytes } => format!("ucx_perftest: {}, {}", test.name, size(*bytes)),
             Start::Instructions(count) => format!("{}, {}, of MPI over {over}", count.test(), size(count.bytes)),
             Start::HostMemory => "the emulated adapter beside the host's memory".to_owned(),
             Start::SmallBuffer => "events through a buffer that is too small".to_owned(),
@@ -68,13 +62,12 @@ impl Step {
 }
 
 /// Groups of tests that one start of a program measures, so that the compared programs follow at once.
-static GROUPS: [&[&str]; 8] = [
+static GROUPS: [&[&str]; 7] = [
     &["latency"],
     &["bandwidth", "bidirectional_bandwidth"],
     &["message_rate"],
     &["put_latency", "get_latency", "put_bandwidth", "get_bandwidth"],
     &["outstanding_rate"],
-    &["communicator"],
     &["instructions", "nonblocking_instructions"],
     &["host_latency", "host_bandwidth"],
 ];
@@ -139,10 +132,6 @@ impl Plan {
         }
         let steps = |transport| match (transport, first.by) {
             (Transport::Raw, _) => self.raw(&tests, bytes),
-            (Transport::UcxPerftest, _) => {
-                let able = tests.iter().filter(|test| test.ucx.is_some());
-                able.map(|&test| Step::of(Start::UcxPerftest { test, bytes }, transport, &[test], bytes)).collect()
-            }
             (_, By::InstructionCounter(_)) => self.instructions(&tests, transport, bytes),
             _ => vec![Step::of(Start::Mpi { tests: tests.clone(), bytes }, transport, &tests, bytes)],
         };
@@ -208,9 +197,9 @@ mod tests {
         let round = plan(Kind::Adapter).round(1);
         let of_mpi = |step: &&Step| matches!(step.start, Start::Mpi { .. });
         let mpi = |wanted| round.iter().filter(of_mpi).filter(|step| step.transport == wanted).count();
-        // Four groups of tests have a step for each size (one ends at 4 KiB), two tests have one size, and messages of
-        // 0 bytes have a latency and a rate.
-        assert_eq!((mpi(Transport::Ibex), mpi(Transport::Tcp), mpi(Transport::Openib)), (39, 39, 0));
+        // Four groups of tests have a step for each size (one ends at 4 KiB), one test has one size, and messages of 0
+        // bytes have a latency and a rate.
+        assert_eq!((mpi(Transport::Ibex), mpi(Transport::Tcp), mpi(Transport::Openib)), (38, 38, 0));
         for raw in &RAW {
             assert!(round.iter().any(|step| step.values[0].0 == raw.name), "{}", raw.name);
         }

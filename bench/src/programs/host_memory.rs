@@ -14,11 +14,9 @@ const ROUNDS: usize = 5;
 
 pub(crate) fn command(place: Where) -> Vec<String> {
     let mut words = vec![place.programs.join(PROGRAM).display().to_string()];
-    let mut option = |name: &str, value: String| words.extend([name.to_owned(), value]);
-    option("--device", place.device.to_owned());
-    option("--rounds", ROUNDS.to_string());
+    words.extend(["--device".to_owned(), place.device.to_owned()]);
     if let Some([first, second]) = place.processors {
-        option("--processors", format!("{first},{second}"));
+        words.extend(["--processors".to_owned(), format!("{first},{second}")]);
     }
     words
 }
@@ -56,17 +54,13 @@ mod tests {
     ];
 
     #[test]
-    fn each_value_is_read_and_one_that_is_missing_is_an_error() {
+    fn the_processes_get_their_processors_each_value_is_read_and_one_that_is_missing_is_an_error() {
         let all = LINES.repeat(ROUNDS).join("\n");
         let found = parse(&all).unwrap();
         assert_eq!((found[1].transport, found[1].value), (Transport::Raw, 0.28));
         assert!(parse(LINES[0]).unwrap_err().to_string().contains("were expected"));
         assert!(parse(&all.replace("MB/s", "MiB/s")).is_err());
         assert!(parse(&all.replace("0.28", "0.0")).is_err());
-    }
-
-    #[test]
-    fn the_processes_get_the_processors_that_were_chosen() {
         let place = Where { processors: Some([0, 2]), ..place() };
         assert!(command(place).join(" ").ends_with("--processors 0,2"));
     }

@@ -194,6 +194,10 @@ mod tests {
         assert_eq!(line.matches("valgrind").count(), 1, "{line}");
         assert!(line.ends_with(" -- /t/mpi/ibex_mpi_instructions 1000 8"), "{line}");
         assert!(line.contains(&format!("--callgrind-out-file={} ", file.display())), "{line}");
+        let count = Count { transport: Transport::Ucx, calls: Calls::Nonblocking, bytes: 64 };
+        let line = command(place(), count).unwrap().0.join(" ");
+        assert!(line.ends_with("ibex_mpi_instructions 1000 64 nonblocking") && line.contains(" -n 2 "), "{line}");
+        assert!(line.contains("--toggle-collect=counted_isend --toggle-collect=counted_irecv"), "{line}");
         let of_rank = |rank: &str| {
             let echo = FIRST_UNDER_CALLGRIND.replace("exec ", "echo ").replace("; fi", "; exit; fi");
             let mut shell = Command::new("sh");
@@ -204,14 +208,6 @@ mod tests {
         };
         assert_eq!(of_rank("0"), "valgrind --quiet --tool=callgrind --option -- program 8\n");
         assert_eq!(of_rank("1"), "program 8\n");
-    }
-
-    #[test]
-    fn both_ranks_make_the_calls_that_are_counted() {
-        let count = Count { transport: Transport::Ucx, calls: Calls::Nonblocking, bytes: 64 };
-        let line = command(place(), count).unwrap().0.join(" ");
-        assert!(line.ends_with("ibex_mpi_instructions 1000 64 nonblocking") && line.contains(" -n 2 "), "{line}");
-        assert!(line.contains("--toggle-collect=counted_isend --toggle-collect=counted_irecv"), "{line}");
     }
 
     #[test]

@@ -7,7 +7,6 @@ pub(crate) mod host_memory;
 pub(crate) mod instructions;
 pub(crate) mod mpi;
 pub(crate) mod perftest;
-pub(crate) mod ucx_perftest;
 
 use crate::catalogue::{Test, Transport};
 use anyhow::{Context, Result, bail};
@@ -23,8 +22,6 @@ pub(crate) struct Measurement {
     pub(crate) value: f64,
     /// Spread that the program itself gives.
     pub(crate) spread: f64,
-    /// Duration, if the program gives it.
-    pub(crate) seconds: Option<f64>,
 }
 
 /// A line of `ibex_mpi_bench` or `host_memory_ratios`, which may have more fields.
@@ -37,7 +34,6 @@ struct Line {
     unit: String,
     value: f64,
     spread: f64,
-    seconds: Option<f64>,
 }
 
 impl Line {
@@ -47,7 +43,7 @@ impl Line {
 
     /// Makes the measurement of a test over a transport; the value must have the test's unit and be above 0.
     fn measured(self, program: &str, transport: Transport, test: &Test) -> Result<Measurement> {
-        let Self { test: name, bytes, unit, value, spread, seconds, .. } = self;
+        let Self { test: name, bytes, unit, value, spread, .. } = self;
         let expected = test.metric.unit();
         if unit != expected || value <= 0.0 || !value.is_finite() {
             bail!(
@@ -55,7 +51,7 @@ impl Line {
                  is the program of this release of ibex?"
             );
         }
-        Ok(Measurement { test: name, transport, bytes, value, spread, seconds })
+        Ok(Measurement { test: name, transport, bytes, value, spread })
     }
 }
 
@@ -64,6 +60,6 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn measured(test: &str, transport: Transport, bytes: u64, value: f64) -> Measurement {
-        Measurement { test: test.to_owned(), transport, bytes, value, spread: 0.5, seconds: None }
+        Measurement { test: test.to_owned(), transport, bytes, value, spread: 0.5 }
     }
 }

@@ -115,10 +115,6 @@ fn tool(place: Where, transport: Transport) -> Option<PathBuf> {
     }
 }
 
-pub(crate) fn log(place: Where, rank: u32) -> PathBuf {
-    place.reports.join(format!("events.{rank}"))
-}
-
 pub(crate) fn trace(place: Where) -> PathBuf {
     place.reports.join("events.trace")
 }
@@ -299,9 +295,9 @@ mod tests {
     #[test]
     fn a_line_of_the_program_is_a_measurement_and_other_lines_are_not() {
         let tests = [catalogue::test("latency").unwrap()];
-        let line = r#"{"test":"latency","bytes":8,"metric":"half_round_trip","unit":"us","value":46.5,"spread":1.25,"samples":20,"iterations":5000,"window":1,"seconds":0.2}"#;
+        let line = r#"{"test":"latency","bytes":8,"unit":"us","value":46.5,"spread":1.25,"samples":20,"iterations":5000,"window":1}"#;
         let measured = measurement(line, Transport::Tcp, &tests).unwrap().unwrap();
-        assert_eq!((measured.bytes, measured.value, measured.spread, measured.seconds), (8, 46.5, 1.25, Some(0.2)));
+        assert_eq!((measured.bytes, measured.value, measured.spread), (8, 46.5, 1.25));
         assert_eq!(measurement("[host:1] a remark", Transport::Tcp, &tests).unwrap(), None);
         assert!(measurement("{half a line", Transport::Tcp, &tests).is_err());
         for (right, wrong, gives) in [("us", "ms", "46.5 ms"), ("46.5", "0.00", "0 us")] {

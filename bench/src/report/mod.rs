@@ -68,8 +68,6 @@ pub struct Row {
     /// Name of the transport ([`Transport::name`]).
     pub(crate) transport: String,
     pub(crate) bytes: u64,
-    /// `half_round_trip`, `completion`, `bandwidth`, `message_rate` or `instructions`.
-    pub(crate) metric: String,
     pub(crate) unit: String,
     /// Median over the rounds.
     pub value: f64,
@@ -78,8 +76,6 @@ pub struct Row {
     /// Whether the rounds lie too far apart to say anything, even after the value was measured again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unsteady: bool,
-    /// This value, divided by the raw one of the same test and size, if there is one.
-    pub(crate) ratio_to_raw: Option<f64>,
 }
 
 impl Report {
@@ -94,7 +90,7 @@ impl Report {
             instructions: parts(&found.instructions),
             environment: place.environment(nodes)?,
             left_out: plan.left_out.clone(),
-            effort: found.effort(),
+            effort: Some(found.effort),
             brief: plan.brief.clone(),
             events: plan.is_of_events().then(|| Cost::new(&found, deliveries)),
             remark: place.remark(),

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes the rows of the report from the measurements of all rounds. A value and its spread are those of its rounds
-//! ([`crate::spread`]). The raw row of a test is the better of the raw programs with which it is compared; each of
-//! these has rows under its own name, too. A ratio is that of the two medians. Grade: setup. Tests: below.
+//! ([`crate::spread`]). The raw row of a test is the better of the raw programs with which it is compared. Grade:
+//! setup. Tests: below.
 
 use super::{Report, Row};
-use crate::catalogue::{RAW, RawProgram, Test, Transport, transport};
+use crate::catalogue::{Test, Transport, transport};
 use crate::numbers::rounded;
 use crate::programs::Measurement;
 use crate::spread::{self, Cell, Rounds};
@@ -15,19 +15,15 @@ pub(crate) fn summarise(device: &str, tests: &[&'static Test], measurements: &[M
     let mut rows = Vec::new();
     for test in tests {
         for bytes in sizes(&medians, test) {
-            let raw = raw(&medians, test, bytes);
             for transport in transport::all() {
                 let found = match transport {
-                    Transport::Raw => raw,
+                    Transport::Raw => raw(&medians, test, bytes),
                     _ => medians.get(&(test.name, transport, bytes)).copied(),
                 };
-                if let Some(found) = found {
-                    rows.push(row(test, test.name, transport, bytes, found, raw.map(|raw| raw.value)));
-                }
+                rows.extend(found.map(|found| row(test, transport, bytes, found)));
             }
         }
     }
-    rows.extend(raw_rows(tests, &medians));
     Report { device: device.to_owned(), rows, tests: tests.to_vec(), ..Report::default() }
 }
 
@@ -50,31 +46,16 @@ fn raw(medians: &Medians, test: &Test, bytes: u64) -> Option<Rounds> {
     test.metric.better(found.map(|found| (found, found.value))).map(|(found, _)| found)
 }
 
-fn row(test: &Test, name: &str, transport: Transport, bytes: u64, found: Rounds, raw: Option<f64>) -> Row {
+fn row(test: &Test, transport: Transport, bytes: u64, found: Rounds) -> Row {
     Row {
-        test: name.to_owned(),
+        test: test.name.to_owned(),
         transport: transport.name().to_owned(),
         bytes,
-        metric: test.metric.name().to_owned(),
         unit: test.metric.unit().to_owned(),
         value: rounded(found.value),
         spread: rounded(found.spread),
         unsteady: found.is_unsteady(),
-        ratio_to_raw: raw.filter(|raw| *raw > 0.0).map(|raw| rounded(found.value / raw)),
     }
-}
-
-fn raw_rows(tests: &[&'static Test], medians: &Medians) -> Vec<Row> {
-    let mut rows = Vec::new();
-    for RawProgram { name, .. } in &RAW {
-        let Some(test) = tests.iter().find(|test| test.raw.contains(name)) else { continue };
-        for ((of, transport, bytes), found) in medians {
-            if of == name && *transport == Transport::Raw {
-                rows.push(row(test, name, Transport::Raw, *bytes, *found, None));
-            }
-        }
-    }
-    rows
 }
 
 #[cfg(test)]
@@ -101,13 +82,12 @@ mod tests {
             measured("ib_read_bw", Transport::Raw, 64, 100.0),
         ];
         let report = summary("bandwidth", &measurements);
-        assert_eq!(report.row("bandwidth", Transport::Ibex, 64).unwrap().ratio_to_raw, Some(0.9));
+        let ratio = |report: &Report, test, bytes| report.ratio(test, Transport::Ibex, Transport::Raw, bytes);
+        assert_eq!(ratio(&report, "bandwidth", 64), Some(0.9));
         assert_eq!(with_spread(report.row("bandwidth", Transport::Raw, 64)), "100 ±1");
-        assert_eq!(report.row("ib_write_bw", Transport::Raw, 64).unwrap().ratio_to_raw, None);
         let measurements =
             [measured("latency", Transport::Ibex, 8, 55.0), measured("ib_send_lat", Transport::Raw, 8, 50.0)];
-        let ratio = |transport| summary("latency", &measurements).row("latency", transport, 8).unwrap().ratio_to_raw;
-        assert_eq!([ratio(Transport::Ibex), ratio(Transport::Raw)], [Some(1.1), Some(1.0)]);
+        assert_eq!(ratio(&summary("latency", &measurements), "latency", 8), Some(1.1));
     }
 
     #[test]
@@ -115,7 +95,7 @@ mod tests {
         let report = summary("latency", &[measured("latency", Transport::Ibex, 8, 2.0)]);
         assert_eq!(
             serde_json::to_string(&report).unwrap(),
-            r#"{"device":"rxe0","rows":[{"test":"latency","transport":"ibex","bytes":8,"metric":"half_round_trip","unit":"us","value":2.0,"spread":0.5,"ratio_to_raw":null}],"instructions":[]}"#
+            r#"{"device":"rxe0","rows":[{"test":"latency","transport":"ibex","bytes":8,"unit":"us","value":2.0,"spread":0.5}],"instructions":[]}"#
         );
     }
 

@@ -12,9 +12,7 @@ pub const SMALL_BUFFER: &str = "small buffer";
 
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    pub(crate) rounds: usize,
-    /// Number of values measured again because they were unsteady.
-    pub(crate) again: usize,
+    pub(crate) effort: Effort,
     /// In the order of measurement.
     pub(crate) measured: Vec<Measurement>,
     /// The last count of each: its instructions by object.
@@ -26,37 +24,12 @@ pub(crate) struct Found {
     pub(crate) lengths: BTreeMap<(&'static str, u64), u32>,
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Effort {
     /// Rounds of a value; long or exact ones have fewer.
     pub(crate) rounds: usize,
+    /// Number of values measured again because they were unsteady.
     pub(crate) again: usize,
-    /// Seconds of the shortest row, and of the longest.
-    pub(crate) shortest: f64,
-    pub(crate) longest: f64,
-}
-
-impl Effort {
-    /// For example `3 rounds, rows of 37.5 ms to 1.6 s; values measured again: 2`.
-    pub(crate) fn words(self) -> String {
-        let Self { rounds, again, shortest, longest } = self;
-        let (shortest, longest) = (time(shortest), time(longest));
-        format!("{rounds} rounds, rows of {shortest} to {longest}; values measured again: {again}")
-    }
-}
-
-fn time(seconds: f64) -> String {
-    if seconds < 0.1 { format!("{:.1} ms", seconds * 1e3) } else { format!("{seconds:.1} s") }
-}
-
-impl Found {
-    /// Returns the effort; `None` if no program gives its duration.
-    pub(crate) fn effort(&self) -> Option<Effort> {
-        let seconds = || self.measured.iter().filter_map(|one| one.seconds);
-        let shortest = seconds().min_by(f64::total_cmp)?;
-        let longest = seconds().max_by(f64::total_cmp)?;
-        Some(Effort { rounds: self.rounds, again: self.again, shortest, longest })
-    }
 }
 
 /// A start of a program, in one round, that did not measure all of its values.

@@ -26,12 +26,12 @@ pub(crate) fn run(nodes: &dyn Nodes, place: Where, plan: &Plan) -> Result<Found>
     let runner = Runner::new(nodes, place, Progress::new(plan.values(), plan.rounds));
     let mut bench = Bench { plan, runner, given_up: BTreeSet::new(), found: Found::default() };
     let started = Instant::now();
-    while plan.has_another_round(bench.found.rounds, started.elapsed()) {
-        let round = bench.found.rounds + 1;
+    while plan.has_another_round(bench.found.effort.rounds, started.elapsed()) {
+        let round = bench.found.effort.rounds + 1;
         for step in plan.round(round) {
             bench.step(round, &step)?;
         }
-        bench.found.rounds = round;
+        bench.found.effort.rounds = round;
     }
     bench.again(started)?;
     bench.runner.progress.end();
@@ -62,7 +62,7 @@ impl Bench<'_> {
         if steps.is_empty() || !self.plan.has_time_again(started.elapsed()) {
             return Ok(());
         }
-        let (rounds, values) = (self.found.rounds, steps.iter().map(|step| step.values.len()).sum::<usize>());
+        let (rounds, values) = (self.found.effort.rounds, steps.iter().map(|step| step.values.len()).sum::<usize>());
         self.runner.progress.remarks(&format!("Measuring again, as their rounds lie far apart: {values} values"));
         self.runner.progress.expect(rounds * values);
         for round in 1..=rounds {
@@ -71,7 +71,7 @@ impl Bench<'_> {
                     return Ok(());
                 }
                 self.step(rounds, step)?;
-                self.found.again += if round == 1 { step.values.len() } else { 0 };
+                self.found.effort.again += if round == 1 { step.values.len() } else { 0 };
             }
         }
         Ok(())
@@ -116,7 +116,6 @@ impl Bench<'_> {
             }
             Start::SmallBuffer => mpi::small_buffer(runner, found)?,
             Start::Raw { program, bytes } => without_mpi::raw(runner, program, *bytes, found)?,
-            Start::UcxPerftest { test, bytes } => without_mpi::ucx_perftest(runner, test, *bytes, found)?,
             Start::Instructions(count) => mpi::instructions(runner, *count, plan.is_of_events(), found)?,
             Start::HostMemory => without_mpi::host_memory(runner, found)?,
         }
@@ -172,7 +171,7 @@ mod tests {
     fn a_failure_is_noted_with_its_reason_and_the_rest_is_measured() {
         let failed = |line: &str| line.contains("self,tcp").then(|| ended(1, "", "no route"));
         let found = found(&[Transport::Ibex, Transport::Tcp, Transport::Raw], failed);
-        assert_eq!((found.measured.len(), found.rounds), (4, 2), "two rounds of two transports: {found:?}");
+        assert_eq!((found.measured.len(), found.effort.rounds), (4, 2), "two rounds of two transports: {found:?}");
         let [first, second] = &found.failures[..] else { panic!("{found:?}") };
         assert_eq!((first.round, second.round, first.transport.as_str()), (1, 2, "tcp"));
         assert!(first.reason.contains("no route") && !first.busy, "{first:?}");
@@ -215,7 +214,7 @@ mod tests {
         };
         let found = found(&[Transport::Ibex, Transport::Tcp], unsteady);
         let values = |transport| found.measured.iter().filter(|one| one.transport == transport).count();
-        assert_eq!((values(Transport::Ibex), values(Transport::Tcp), found.again), (2, 4, 1));
+        assert_eq!((values(Transport::Ibex), values(Transport::Tcp), found.effort.again), (2, 4, 1));
     }
 
     #[test]

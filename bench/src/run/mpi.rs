@@ -56,7 +56,7 @@ pub(super) fn mpi(
     }
     // Logs and traces are long, and nobody reads them.
     let left = match transport {
-        Transport::Logger => [0, 1].map(|rank| mpi::log(runner.place, rank)).into(),
+        Transport::Logger => [0, 1].map(|rank| runner.place.reports.join(format!("events.{rank}"))).into(),
         Transport::Recorded => vec![mpi::trace(runner.place)],
         _ => return Ok(()),
     };
@@ -104,7 +104,6 @@ pub(super) fn instructions(runner: &Runner, what: Count, is_of_events: bool, fou
                 bytes: what.bytes,
                 value: instructions,
                 spread: 0.0,
-                seconds: None,
             });
             found.instructions.insert(what, counted);
             return Ok(());

@@ -76,7 +76,8 @@ impl Progress {
         if self.on_terminal {
             self.bar.set_message(text);
         } else {
-            eprintln!("[{:4.0} s, {:3}%] {text}", self.started.elapsed().as_secs_f64(), self.percent());
+            let percent = self.bar.position() * 100 / self.bar.length().unwrap_or(1).max(1);
+            eprintln!("[{:4.0} s, {percent:3}%] {text}", self.started.elapsed().as_secs_f64());
         }
     }
 
@@ -99,9 +100,5 @@ impl Progress {
 
     pub(crate) fn end(&self) {
         self.bar.finish_and_clear();
-    }
-
-    fn percent(&self) -> u64 {
-        self.bar.position() * 100 / self.bar.length().unwrap_or(1).max(1)
     }
 }

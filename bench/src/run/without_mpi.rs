@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Runs the programs without MPI: perftest, `ucx_perftest`, the host's memory. The first two are repeated with twice
-//! the length until the value stays the same, because caches, windows and clocks have to warm up. The rule is that of
+//! Runs the programs without MPI: perftest, and the host's memory. perftest is repeated with twice the length until the
+//! value stays the same, because caches, windows and clocks have to warm up. The rule is that of
 //! `benches/mpi/ibex_mpi_bench.c`. Called by [`super`]. Grade: setup. Tests: `run/mod.rs`, and below.
 
 use super::found::Found;
 use super::runner::Runner;
-use crate::catalogue::{RawProgram, Test};
+use crate::catalogue::RawProgram;
 use crate::nodes::{Job, Outcome};
-use crate::programs::{Measurement, host_memory, perftest, ucx_perftest};
+use crate::programs::{host_memory, perftest};
 use anyhow::{Context, Result};
 use std::time::{Duration, Instant};
 
@@ -35,21 +35,14 @@ const LONGEST: u32 = 16;
 /// A row is long enough if doubling it changes its median by less than this share.
 const SETTLED: f64 = 0.05;
 
-pub(super) fn raw(runner: &mut Runner, program: &'static RawProgram, bytes: u64, found: &mut Found) -> Result<()> {
-    let measured = |times| {
-        let outcome = raw_undisturbed(runner, program, bytes, times)?;
-        perftest::parse(&outcome.stdout, program, bytes)
-    };
-    let named = || format!("the raw measurement {} of {bytes} bytes failed", program.name);
-    long_enough((program.name, bytes), measured, found).with_context(named)
-}
-
 /// Measures a row: the first time until it has settled, from then on with the length that it took.
-fn long_enough(
-    of: (&'static str, u64),
-    mut measured: impl FnMut(u32) -> Result<Measurement>,
-    found: &mut Found,
-) -> Result<()> {
+pub(super) fn raw(runner: &mut Runner, program: &'static RawProgram, bytes: u64, found: &mut Found) -> Result<()> {
+    let mut measured = |times| {
+        let outcome = raw_undisturbed(runner, program, bytes, times);
+        let parsed = outcome.and_then(|outcome| perftest::parse(&outcome.stdout, program, bytes));
+        parsed.with_context(|| format!("the raw measurement {} of {bytes} bytes failed", program.name))
+    };
+    let of = (program.name, bytes);
     let value = if let Some(times) = found.lengths.get(&of) {
         measured(*times)?
     } else {
@@ -98,15 +91,6 @@ fn raw_undisturbed(runner: &mut Runner, program: &RawProgram, bytes: u64, times:
     Err(Busy.into())
 }
 
-pub(super) fn ucx_perftest(runner: &mut Runner, test: &'static Test, bytes: u64, found: &mut Found) -> Result<()> {
-    let measured = |times| {
-        let sides = ucx_perftest::sides(test, bytes, times, runner.place, runner.next_port())?;
-        let outcome = runner.both_sides(&sides)?.checked().context("ucx_perftest failed")?;
-        ucx_perftest::parse(&outcome.stdout, test, bytes)
-    };
-    long_enough((test.name, bytes), measured, found)
-}
-
 pub(super) fn host_memory(runner: &Runner, found: &mut Found) -> Result<()> {
     let outcome = runner.job(&Job::new(host_memory::command(runner.place)))?;
     let outcome = outcome.checked().context("the comparison with the host's memory failed")?;
@@ -132,25 +116,17 @@ mod tests {
     }
 
     #[test]
-    fn a_row_is_doubled_until_that_changes_its_median_by_less_than_a_twentieth() {
+    fn a_row_is_doubled_until_that_changes_its_median_by_less_than_a_twentieth_or_it_is_at_its_longest() {
         assert_eq!(grown(&[100.0, 104.9]), (vec![1, 2], 104.9));
         assert_eq!(grown(&[100.0, 105.0, 100.0]), (vec![1, 2, 4], 100.0));
         assert_eq!(grown(&[100.0, 60.0, 50.0, 48.0]), (vec![1, 2, 4, 8], 48.0));
-    }
-
-    #[test]
-    fn a_row_that_does_not_settle_ends_at_its_longest() {
         assert_eq!(grown(&[1.0, 2.0, 1.0, 2.0, 1.0]), (vec![1, 2, 4, 8, 16], 1.0));
     }
 
     #[test]
-    fn a_row_for_which_there_is_no_time_is_doubled_once() {
+    fn a_row_for_which_there_is_no_time_is_doubled_once_and_a_failure_ends_it() {
         let row = until_settled(|times| Ok(f64::from(times)), |value| *value, || false);
         assert_eq!(row.unwrap().0, 2);
-    }
-
-    #[test]
-    fn a_failed_measurement_ends_the_row() {
         let fails = |times| if times > 1 { bail!("gone") } else { Ok(1.0) };
         assert!(until_settled(fails, |value| *value, || true).is_err());
     }

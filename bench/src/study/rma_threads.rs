@@ -130,7 +130,7 @@ mod tests {
     use super::*;
     use crate::nodes::place::tests::place;
 
-    const LINE: &str = r#"{"operation":"put","synchronisation":"flush_all","threads":16,"bytes":8,"unit":"operations/s","value":2.5e+06,"spread":1e+05,"samples":20,"window":64,"seconds":0.11}"#;
+    const LINE: &str = r#"{"operation":"put","synchronisation":"flush_all","threads":16,"bytes":8,"unit":"operations/s","value":2.5e+06,"spread":1e+05,"samples":20}"#;
 
     #[test]
     fn the_tool_listens_to_the_btl_which_carries_puts_and_gets() {

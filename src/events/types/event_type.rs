@@ -65,7 +65,7 @@ impl std::fmt::Display for Value {
 }
 
 /// One element of an event type.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Element {
     /// Name of the element.
     pub name: &'static str,

@@ -3,8 +3,8 @@
 
 use std::fmt::Write as _;
 
-use super::event_type::{ElementType, StampedBy};
-use super::table::{RAISED, TABLE};
+use super::event_type::{ElementType, EventType, StampedBy};
+use super::table::TABLE;
 
 /// The table as a Markdown page: the text of docs/events.md.
 #[must_use]
@@ -37,33 +37,44 @@ pub fn markdown() -> String {
          | all others | | the host's | they are calls, posts, or notices of the adapter that have no timestamp |\n\n\
          This page is made from the table in src/events/types/table.rs: `IBEX_WRITE_DOCS=1 cargo test -p ibex events` rewrites it.\n",
     );
-    for (index, row) in TABLE.iter().enumerate() {
-        let clock = match row.stamp {
-            StampedBy::Host => "the host's",
-            StampedBy::Adapter => "the adapter's",
-            StampedBy::Raiser => "the host's, read on request",
-        };
-        let bound = row
-            .bound
-            .map_or("nothing".to_owned(), |index| format!("a communicator, by `{}`", row.elements[index].name));
-        let _ = write!(
-            page,
-            "\n## {}\n\n{} Level {}; bound to {bound}; clock: {clock}; {} bytes.\n\n",
-            row.name, row.description, row.level, row.extent
-        );
-        if index > RAISED && std::ptr::eq(row.elements, TABLE[RAISED].elements) {
-            let _ = writeln!(page, "Its elements are those of [{0}](#{0}).", TABLE[RAISED].name);
-            continue;
-        }
-        page.push_str("| element | type | displacement | meaning |\n|---|---|---|---|\n");
-        for (element, at) in row.elements.iter().zip(row.displacements) {
-            let kind = match element.element_type {
-                ElementType::I32 => "`MPI_INT`",
-                ElementType::U32 => "`MPI_UNSIGNED`",
-                ElementType::U64 => "`MPI_UNSIGNED_LONG`",
-            };
-            let _ = writeln!(page, "| `{}` | {kind} | {at} | {} |", element.name, element.help.replace('|', "\\|"));
-        }
+    let mut rows: Vec<&EventType> = TABLE.iter().collect();
+    while let Some(first) = rows.first().copied() {
+        let is_same =
+            |row: &&EventType| (row.elements, row.bound, row.stamp) == (first.elements, first.bound, first.stamp);
+        let (same, others): (Vec<_>, Vec<_>) = rows.into_iter().partition(is_same);
+        page += &section(&same);
+        rows = others;
     }
     page
+}
+
+/// Describes types with the same elements, of which there is at least one.
+fn section(same: &[&EventType]) -> String {
+    let (first, last) = (same[0], same[same.len() - 1]);
+    let clock = match first.stamp {
+        StampedBy::Host => "the host's",
+        StampedBy::Adapter => "the adapter's",
+        StampedBy::Raiser => "the host's, read on request",
+    };
+    let bound = first
+        .bound
+        .map_or("nothing".to_owned(), |index| format!("a communicator, by `{}`", first.elements[index].name));
+    let of_each = format!("bound to {bound}; clock: {clock}; {} bytes", first.extent);
+    let mut text = if same.len() == 1 {
+        format!("\n## {}\n\n{} Level {}; {of_each}.\n", first.name, first.description, first.level)
+    } else {
+        let item = |row: &&EventType| format!("- `{}`: {} Level {}.\n", row.name, row.description, row.level);
+        let items: String = same.iter().map(item).collect();
+        format!("\n## {} to {}\n\n{items}\nEach: {of_each}.\n", first.name, last.name)
+    };
+    text.push_str("\n| element | type | displacement | meaning |\n|---|---|---|---|\n");
+    for (element, at) in first.elements.iter().zip(first.displacements) {
+        let kind = match element.element_type {
+            ElementType::I32 => "`MPI_INT`",
+            ElementType::U32 => "`MPI_UNSIGNED`",
+            ElementType::U64 => "`MPI_UNSIGNED_LONG`",
+        };
+        let _ = writeln!(text, "| `{}` | {kind} | {at} | {} |", element.name, element.help.replace('|', "\\|"));
+    }
+    text
 }

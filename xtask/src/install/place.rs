@@ -1,16 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The places of an installation's parts: a user's home, or a chosen folder. Called by [`super`]. Setup grade. Tests:
-//! tests.rs.
-//!
-//! ```text
-//! lib/ibex/openmpi-4.1.4/          libibex.so and the logger for one Open MPI; a link `openmpi` to its libopen-pal.so
-//! lib/ibex/ibex-chooser.so         loaded by each Open MPI; loads the libibex.so for it
-//! lib/libibex.so, libibex-log.so   links to those of the first Open MPI
-//! lib/openmpi/                     the component links (in a home: ~/.openmpi/components)
-//! libexec/ibex/openmpi-4.1.4/      the programs of `ibex bench`, compiled with that Open MPI
-//! bin/, include/ibex/, share/      shared by all Open MPIs
-//! share/ibex/manifest.json         of the shared files; openmpi-4.1.4.json: of one Open MPI
-//! ```
+//! The places of an installation's parts (docs/installing.md): a user's home, or a chosen folder. Called by [`super`].
+//! Setup grade. Tests: tests.rs.
 
 use anyhow::{Context, Result};
 use std::path::{Path, PathBuf};

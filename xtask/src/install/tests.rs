@@ -160,17 +160,13 @@ fn uninstalling_without_an_installation_is_an_error_that_says_so() {
 }
 
 #[test]
-fn only_a_prefix_needs_a_variable() {
+fn only_a_prefix_needs_a_variable_and_two_if_mpirun_makes_its_ranks_look_elsewhere() {
     let library = Path::new("/opt/ibex/lib/ibex/openmpi-4.1.4/libibex.so");
     let text = how_to_run(&Place::of_user(Path::new("/home/me")), library, None);
     assert!(!text.contains("export") && text.contains("/openmpi-4.1.4/libibex-log.so"), "{text}");
     let text = how_to_run(&Place::under(Path::new("/opt/ibex")), library, None);
     assert!(text.contains("export OMPI_MCA_mca_base_component_path=/opt/ibex/lib/openmpi:SYSTEM_DEFAULT\n"), "{text}");
-}
-
-#[test]
-fn both_variables_are_printed_if_mpirun_makes_its_ranks_look_elsewhere() {
-    let text = how_to_run(&Place::of_user(Path::new("/home/me")), Path::new("/l/libibex.so"), Some("/usr/lib/pmix"));
+    let text = how_to_run(&Place::of_user(Path::new("/home/me")), library, Some("/usr/lib/pmix"));
     assert!(text.contains("export OMPI_MCA_mca_base_component_path=/home/me/.openmpi/components:SYSTEM_DEFAULT\n"));
     assert!(text.contains("export PMIX_MCA_mca_base_component_path=/usr/lib/pmix\n"), "{text}");
 }

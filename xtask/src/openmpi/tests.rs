@@ -6,7 +6,7 @@ use crate::install::tests::scratch;
 use hw_tests::Folder;
 use std::os::unix::fs::PermissionsExt;
 
-fn script(path: &Path, text: &str) {
+pub(crate) fn script(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
     fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
     fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();

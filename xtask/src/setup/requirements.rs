@@ -60,16 +60,9 @@ impl Requirement {
     }
 
     /// Returns the package's name in this package manager; `None`: unknown.
-    pub(super) fn package(&self, manager: Manager) -> Option<&'static str> {
-        let index = match manager {
-            Manager::Apt => return Some(self.name),
-            Manager::Dnf => 0,
-            Manager::Zypper => 1,
-            Manager::Pacman => 2,
-            Manager::Spack => 3,
-            Manager::Conda => 4,
-        };
-        self.others.split(' ').nth(index).filter(|name| *name != "-")
+    pub(super) fn package(&self, manager: &Manager) -> Option<&'static str> {
+        let Some(column) = manager.column else { return Some(self.name) };
+        self.others.split(' ').nth(column).filter(|name| *name != "-")
     }
 }
 
@@ -177,48 +170,45 @@ pub(super) static REQUIREMENTS: &[Requirement] = &[
         .elsewhere("mmdebstrap - mmdebstrap - -"),
 ];
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Manager {
-    /// Debian, Ubuntu: the only one that is queried and installs packages.
-    Apt,
-    /// Fedora, RHEL and derivatives.
-    Dnf,
-    Zypper,
-    Pacman,
-    Spack,
-    Conda,
+#[derive(Debug)]
+pub(super) struct Manager {
+    pub(super) name: &'static str,
+    /// Programs that show that it is there.
+    pub(super) programs: &'static [&'static str],
+    pub(super) install: &'static str,
+    /// What a user does with that command.
+    pub(super) advice: &'static str,
+    /// Place in [`Requirement::others`]; `None`: apt, the only manager that is queried and that installs packages.
+    pub(super) column: Option<usize>,
 }
+
+const AS_ROOT: &str = "run this as root, then try again";
 
 /// In the order of the search: first a system's own managers, then those that users add.
-pub(super) const MANAGERS: [(Manager, &[&str]); 6] = [
-    (Manager::Apt, &["dpkg-query", "apt-get"]),
-    (Manager::Dnf, &["dnf"]),
-    (Manager::Zypper, &["zypper"]),
-    (Manager::Pacman, &["pacman"]),
-    (Manager::Spack, &["spack"]),
-    (Manager::Conda, &["conda"]),
+pub(super) static MANAGERS: [Manager; 6] = [
+    Manager {
+        name: "Debian",
+        programs: &["dpkg-query", "apt-get"],
+        install: "apt-get update && apt-get install --no-install-recommends",
+        advice: "they cannot be installed from here (not root, and no sudo); run this as root, then try again",
+        column: None,
+    },
+    // Fedora, RHEL and derivatives.
+    Manager { name: "dnf", programs: &["dnf"], install: "dnf install", advice: AS_ROOT, column: Some(0) },
+    Manager { name: "zypper", programs: &["zypper"], install: "zypper install", advice: AS_ROOT, column: Some(1) },
+    Manager { name: "pacman", programs: &["pacman"], install: "pacman -S --needed", advice: AS_ROOT, column: Some(2) },
+    Manager {
+        name: "Spack",
+        programs: &["spack"],
+        install: "spack install",
+        advice: "install and load them, then try again (`spack load` for what the shell is to find)",
+        column: Some(3),
+    },
+    Manager {
+        name: "conda-forge",
+        programs: &["conda"],
+        install: "conda install --channel conda-forge",
+        advice: "install them into this environment, then try again",
+        column: Some(4),
+    },
 ];
-
-impl Manager {
-    pub(super) fn install(self) -> &'static str {
-        match self {
-            Manager::Apt => "apt-get update && apt-get install --no-install-recommends",
-            Manager::Dnf => "dnf install",
-            Manager::Zypper => "zypper install",
-            Manager::Pacman => "pacman -S --needed",
-            Manager::Spack => "spack install",
-            Manager::Conda => "conda install --channel conda-forge",
-        }
-    }
-
-    pub(super) fn name(self) -> &'static str {
-        match self {
-            Manager::Apt => "Debian",
-            Manager::Dnf => "dnf",
-            Manager::Zypper => "zypper",
-            Manager::Pacman => "pacman",
-            Manager::Spack => "Spack",
-            Manager::Conda => "conda-forge",
-        }
-    }
-}

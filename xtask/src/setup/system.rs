@@ -13,7 +13,7 @@ use std::{env, fs};
 pub(super) struct System<'a> {
     environment: &'a Environment,
     /// `None`: unknown.
-    pub(super) manager: Option<Manager>,
+    pub(super) manager: Option<&'static Manager>,
 }
 
 impl<'a> System<'a> {
@@ -21,12 +21,18 @@ impl<'a> System<'a> {
     pub(super) fn of(environment: &'a Environment) -> Self {
         let has = |programs: &[&str]| programs.iter().all(|program| environment.program(program).is_some());
         let in_conda = environment.variable("CONDA_PREFIX").is_some() && has(&["conda", "mpicc"]);
-        let first = || MANAGERS.iter().find(|(_, programs)| has(programs)).map(|(manager, _)| *manager);
-        Self { environment, manager: if in_conda { Some(Manager::Conda) } else { first() } }
+        let is_here = |manager: &&Manager| {
+            if in_conda { manager.programs == ["conda"] } else { has(manager.programs) }
+        };
+        Self { environment, manager: MANAGERS.iter().find(is_here) }
+    }
+
+    fn has_apt(&self) -> bool {
+        self.manager.is_some_and(|manager| manager.column.is_none())
     }
 
     pub(super) fn missing(&self, needed: Vec<&'static Requirement>) -> std::io::Result<Vec<&'static Requirement>> {
-        if self.manager != Some(Manager::Apt) {
+        if !self.has_apt() {
             return Ok(needed.into_iter().filter(|thing| !self.has(&thing.proof)).collect());
         }
         let installed = self.installed_by_apt(&needed)?;
@@ -37,7 +43,7 @@ impl<'a> System<'a> {
     }
 
     pub(super) fn may_install(&self) -> bool {
-        self.manager == Some(Manager::Apt) && (is_root() || self.environment.program("sudo").is_some())
+        self.has_apt() && (is_root() || self.environment.program("sudo").is_some())
     }
 
     /// Returns the packages that dpkg has installed. dpkg exits with 1 for an unknown name, which is also an answer.

@@ -79,13 +79,7 @@ pub(super) fn runs(arguments: &Arguments) -> Vec<OnDevice<'_>> {
 }
 
 /// Paths that device tests get by variables.
-struct Surroundings {
-    components: PathBuf,
-    programs: PathBuf,
-    command: PathBuf,
-    engine: PathBuf,
-    softhca: PathBuf,
-}
+type Surroundings = Vec<(&'static str, PathBuf)>;
 
 /// Runs the device tests, as often as asked for; with `--all` with the library in release.
 pub(super) fn run(
@@ -134,25 +128,21 @@ fn surroundings(workspace: &Workspace, tests: &Tests, profile: Profile) -> Resul
         build::programs(workspace, folder)?;
     }
     build::preloaded_tools(workspace, "benches/tools")?;
-    Ok(Surroundings {
-        components: workspace.components(),
-        programs: workspace.programs(),
-        command: build::command(workspace, profile)?,
-        engine: tests.of("hw-tests", "engine")?,
-        softhca: build::softhca(workspace),
-    })
+    Ok(vec![
+        ("IBEX_COMPONENTS", workspace.components()),
+        ("IBEX_PROGRAMS", workspace.programs()),
+        ("IBEX_COMMAND", build::command(workspace, profile)?),
+        ("IBEX_ENGINE_TESTS", tests.of("hw-tests", "engine")?),
+        ("SOFTHCA_COMMAND", build::softhca(workspace)),
+    ])
 }
 
-fn command(program: &Path, surroundings: &Surroundings, run: &OnDevice<'_>) -> Command {
+fn command(program: &Path, surroundings: &[(&str, PathBuf)], run: &OnDevice<'_>) -> Command {
     let mut command = Command::new(program);
     command
         .env("IBEX_DEVICE", run.device)
         .env("IBEX_ONLY", run.only.join("\n"))
-        .env("IBEX_COMPONENTS", &surroundings.components)
-        .env("IBEX_PROGRAMS", &surroundings.programs)
-        .env("IBEX_COMMAND", &surroundings.command)
-        .env("IBEX_ENGINE_TESTS", &surroundings.engine)
-        .env("SOFTHCA_COMMAND", &surroundings.softhca)
+        .envs(surroundings.iter().map(|(variable, path)| (*variable, path)))
         .env(TESTS_VARIABLE, run.selection.as_str());
     command
 }

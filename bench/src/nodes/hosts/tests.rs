@@ -2,7 +2,7 @@
 //! Tests of two hosts: the launchers are scripts that run the commands on this machine.
 
 use super::*;
-use crate::nodes::sides::tests::{listener, sides};
+use crate::nodes::sides::tests::listener;
 use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -43,6 +43,10 @@ impl Drop for Made {
     }
 }
 
+fn sides(line: &str, port: u16) -> Sides {
+    Sides { line: line.to_owned(), port }
+}
+
 /// As ssh does: the words behind the host are one line for a shell.
 const SSH: &str = "host=$1; shift; HOST=$host exec sh -c \"$*\"";
 
@@ -68,9 +72,9 @@ fn a_step_of_an_allocation_is_on_one_host_alone_and_this_host_needs_no_launcher(
 fn the_client_starts_when_the_server_listens_and_learns_where() {
     let made = Made::new(SSH);
     let (_listener, port) = listener();
-    let outcome = made.hosts().both_sides(&sides("sh -c 'echo $HOST $WORD $1' sh", port)).unwrap();
-    assert!(outcome.success() && outcome.stdout.starts_with("far-b it's far-a"), "{outcome}");
-    assert!(outcome.stderr.contains("far-a it's\n"), "what the server said is missing: {outcome:?}");
+    let outcome = made.hosts().both_sides(&sides("sh -c 'echo $HOST $1' sh", port)).unwrap();
+    assert!(outcome.success() && outcome.stdout.starts_with("far-b far-a"), "{outcome}");
+    assert!(outcome.stderr.contains("far-a\n"), "what the server said is missing: {outcome:?}");
 }
 
 #[test]

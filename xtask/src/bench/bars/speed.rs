@@ -175,10 +175,7 @@ pub(super) mod tests {
     use serde_json::{Value, json};
 
     pub(in crate::bench::bars) fn row(test: &str, transport: &str, bytes: u64, value: f64) -> Value {
-        json!({
-            "test": test, "transport": transport, "bytes": bytes, "metric": "", "unit": "", "value": value, "spread": 0.0,
-            "ratio_to_raw": null,
-        })
+        json!({"test": test, "transport": transport, "bytes": bytes, "unit": "", "value": value, "spread": 0.0})
     }
 
     pub(in crate::bench::bars) fn report(rows: &[Value]) -> Report {
