@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The library as programs use it: loaded, and called by its symbols and by the function pointers of a context. A
 //! process belongs to one fabric for its life, so each case is a test in a process of its own, which the test that
-//! checks it starts. Called by: tests/verbs_*.rs.
+//! checks it starts.
 
 #![allow(dead_code, unreachable_pub, missing_docs, reason = "each test program uses a part of it")]
 

@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Completion queues as they lie in the region: the ring, which any process fills and its owner empties; filling it.
-//! Called by: modules that complete requests (wire, send, qp: `reserve`, `commit`), this folder. Grade: hot; in a
-//! steady exchange one cache line per completion changes hands: the entry, in which up to 24 bytes of payload travel.
-//! Longer payloads wait in the receiver's `inbox` or, when it is full, beside the entry (to 256 bytes). Thread rule:
-//! fillers hold `lock`, the poller `poll_lock`. An entry is the filler's until its number is published in `seq`, then
-//! the poller's until `head` moves. Never hold `lock` and take another. A completion exists from when `tail` counts it:
-//! if its filler dies then, whoever inherits the lock publishes it.
+//! Grade: hot; in a steady exchange one cache line per completion changes hands: the entry, in which up to 24 bytes of
+//! payload travel. Longer payloads wait in the receiver's `inbox` or, when it is full, beside the entry (to 256 bytes).
+//! Thread rule: fillers hold `lock`, the poller `poll_lock`. An entry is the filler's until its number is published in
+//! `seq`, then the poller's until `head` moves. Never hold `lock` and take another. A completion exists from when
+//! `tail` counts it: if its filler dies then, whoever inherits the lock publishes it.
 
 use crate::engine::codes::{wc_opcode, wc_status};
 use crate::engine::fabric::pipes::{ABOUT_CQ, Record};

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A lock in shared memory that outlives its holder: it names the process that holds it, and a waiter takes it over
-//! from a dead one. Called by: every shared object. Grade: hot: one exchange to take, one store to give back, no system
-//! call. A waiter spins for a short time, then yields, and asks ever more rarely whether the holder lives (system calls).
-//! A dead holder may leave a change half done. Unless the order of its stores makes that harmless (an index is
-//! published last), the next holder repairs the guarded data; at the latest, the burial of the dead process does.
-//! Thread rule: any thread of any process. Tests: `tests/engine_killed.rs`.
+//! from a dead one. Grade: hot: one exchange to take, one store to give back, no system call. A waiter spins for a
+//! short time, then yields, and asks ever more rarely whether the holder lives (system calls). A dead holder may leave
+//! a change half done. Unless the order of its stores makes that harmless (an index is published last), the next holder
+//! repairs the guarded data; at the latest, the burial of the dead process does. Thread rule: any thread of any
+//! process.
 
 use crate::engine::memory::{Process, W32};
 
