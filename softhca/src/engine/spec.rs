@@ -9,6 +9,7 @@ use crate::behaviour::Behaviour;
 use crate::limits::Limits;
 
 /// One GID of a port and its type (`codes::gid_kind`).
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gid {
     /// The 16 bytes as they travel.

@@ -9,6 +9,7 @@ use crate::engine::codes::port_state;
 use crate::engine::{DeviceSpec, Gid};
 
 /// A change of a port.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Its LID.
@@ -22,6 +23,7 @@ pub enum Change {
 }
 
 /// The fault that a rule causes.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FaultAction {
     /// The packet is lost.

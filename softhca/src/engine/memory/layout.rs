@@ -66,7 +66,7 @@ const _: () = assert!(COMMANDS_AT + MAX_COMMANDS as u64 * 64 <= MRS_AT);
 const _: () = assert!(MRS_AT + MAX_MRS as u64 * 64 <= QPS_AT);
 
 /// Changes whenever a shared structure does.
-const MAGIC: u64 = 0x736f_6674_6863_0007;
+const MAGIC: u64 = 0x736f_6674_6863_0008;
 
 /// A multicast group: its address and the indices of its queue pairs plus one.
 #[repr(C)]
