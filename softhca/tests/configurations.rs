@@ -182,7 +182,7 @@ fn run(folder: &Path, config: Config) -> Result<()> {
         let retries = m::TIMEOUT | m::RETRY_CNT | m::RNR_RETRY | m::SQ_PSN | m::MAX_QP_RD_ATOMIC;
         qp.modify(&to(qp_state::RTS), m::STATE | retries)?;
     }
-    let sge = [Sge { addr: address, len: memory.len() as u32, lkey: region.key() }];
+    let sge = [Sge { addr: address, length: memory.len() as u32, lkey: region.key() }];
     b.post_recv(&RecvWr { wr_id: 1, sge: &sge })?;
     for _ in 0..3 {
         a.post_send(&SendWr { flags: send_flags::SIGNALED, sge: &sge, ..SendWr::empty() })?;

@@ -31,7 +31,7 @@ fn inline_data_and_immediate_arrive_and_unsignalled_sends_say_nothing() {
     let (a, b) = pair(&hca, 4096, &Settings::default());
     b.recv(1, 0, 100);
     let data = *b"hello";
-    let sge = [Sge { addr: data.as_ptr() as u64, len: 5, lkey: 0 }];
+    let sge = [Sge { addr: data.as_ptr() as u64, length: 5, lkey: 0 }];
     let wr = SendWr {
         opcode: wr_opcode::SEND_WITH_IMM,
         flags: send_flags::INLINE,

@@ -6,7 +6,7 @@ mod engine_support;
 use std::sync::Arc;
 
 use engine_support::{Settings, Side, adapter, described, wait};
-use softhca::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Cq, Hca};
+use softhca::engine::{Cq, Hca, TIMESTAMP_RAW, TIMESTAMP_WALL};
 
 fn host(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -34,7 +34,7 @@ fn timed(hca: &Arc<Hca>, flags: u32) -> (Side, Side, Cq) {
 #[test]
 fn completions_carry_when_they_completed_not_when_they_were_polled() {
     let hca = adapter();
-    let (a, b, cq) = timed(&hca, CQ_TIMESTAMP_RAW | CQ_TIMESTAMP_WALL);
+    let (a, b, cq) = timed(&hca, TIMESTAMP_RAW | TIMESTAMP_WALL);
     b.recv(1, 0, 64);
     let wall = host(libc::CLOCK_REALTIME);
     let (before, (), after) = around(libc::CLOCK_MONOTONIC, || a.send(1, 0, 8));
@@ -53,7 +53,7 @@ fn completions_carry_when_they_completed_not_when_they_were_polled() {
 #[test]
 fn a_completion_between_polls_without_and_with_times_has_that_of_the_change() {
     let hca = adapter();
-    let (a, b, cq) = timed(&hca, CQ_TIMESTAMP_RAW);
+    let (a, b, cq) = timed(&hca, TIMESTAMP_RAW);
     (0..2).for_each(|_| b.recv(1, 0, 64));
     assert_eq!(cq.poll_each(1, |_, _| ()), 0);
     a.send(2, 0, 8);
@@ -70,7 +70,7 @@ fn the_trace_has_a_line_for_each_completion_with_its_time_before_it_wraps() {
         spec.devices[0].clock.mask_bits = 20;
         spec.trace = true;
     });
-    let (a, b, cq) = timed(&hca, CQ_TIMESTAMP_RAW);
+    let (a, b, cq) = timed(&hca, TIMESTAMP_RAW);
     let (before, stamps, after) = around(libc::CLOCK_MONOTONIC, || {
         [8, 64].map(|bytes| {
             b.recv(1, 0, 64);

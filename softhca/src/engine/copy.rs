@@ -7,7 +7,7 @@
 
 use libc::iovec;
 
-use super::{Errno, Result};
+use super::{Errno, Result, Sge};
 use crate::limits::MOST_SGE;
 
 #[derive(Clone, Copy)]
@@ -29,12 +29,31 @@ impl Pieces {
         Pieces { list: [const { std::mem::MaybeUninit::uninit() }; MOST_SGE + 1], used: 0, bytes: 0 }
     }
 
+    #[inline]
+    pub(crate) fn one(addr: u64, len: u64) -> Pieces {
+        let mut pieces = Pieces::new();
+        pieces.push(addr, len);
+        pieces
+    }
+
+    /// Appends the memory of a request with inline data.
+    #[inline]
+    pub(crate) fn extend(&mut self, list: &[Sge]) {
+        list.iter().for_each(|sge| self.push(sge.addr, u64::from(sge.length)));
+    }
+
     /// Appends a piece; the caller has checked that it fits.
     #[inline]
     pub(crate) fn push(&mut self, addr: u64, len: u64) {
         self.list[self.used].write(iovec { iov_base: addr as *mut libc::c_void, iov_len: len as usize });
         self.used += 1;
         self.bytes += len;
+    }
+
+    /// The same, of this process.
+    #[inline]
+    pub(crate) fn here(&self) -> Memory<'_> {
+        Memory { pid: None, pieces: self.as_slice() }
     }
 
     #[inline]
@@ -183,9 +202,8 @@ mod tests {
         for (at, len) in [(0, 30), (30, 1), (31, 69)] {
             t.push(b + at, len);
         }
-        let memory = |pieces| Memory { pid: None, pieces };
         // SAFETY: pieces of the two vectors, which nobody else uses meanwhile.
-        unsafe { copy(memory(t.as_slice()), memory(f.as_slice())) }.unwrap();
+        unsafe { copy(t.here(), f.here()) }.unwrap();
         assert_eq!(from, to);
         to.fill(0);
         let b = to.as_mut_ptr();

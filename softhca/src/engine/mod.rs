@@ -42,7 +42,7 @@ pub use recv::srq::Srq;
 pub use recv::xrc::{Xrcd, XrcdOpen};
 pub use send::post::SendWr;
 pub use spec::{
-    AhAttr, CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, ClockSpec, DeviceSpec, Gid, PortSpec, QpAttr, QpCap, RecvWr, Sge, Wc,
+    AhAttr, ClockSpec, DeviceSpec, Gid, PortSpec, QpAttr, QpCap, RecvWr, Sge, TIMESTAMP_RAW, TIMESTAMP_WALL, Wc,
 };
 
 /// An errno, positive.

@@ -10,12 +10,12 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::behaviour::{Behaviour, ByteLen};
 use crate::engine::codes::wc_status;
-use crate::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Cq, Errno, Result, Wc};
+use crate::engine::{Cq, Errno, Result, Wc};
 use crate::sys::{
     IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CQ_INIT_ATTR_MASK_PD, IBV_CREATE_CQ_ATTR_SINGLE_THREADED,
     IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK, IBV_WC_EX_WITH_DLID_PATH_BITS,
     IBV_WC_RECV, IBV_WC_STANDARD_FLAGS, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex,
-    ibv_create_cq_wc_flags, ibv_poll_cq_attr, ibv_wc, ibv_wc_opcode,
+    ibv_poll_cq_attr, ibv_wc, ibv_wc_opcode,
 };
 use crate::verbs::context::adapter;
 use crate::verbs::error::{number, pointer};
@@ -53,11 +53,8 @@ unsafe fn create(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Resul
     if attr.comp_vector >= vectors as u32 {
         return Err(Errno(libc::EINVAL));
     }
-    let asked = |flag: ibv_create_cq_wc_flags| attr.wc_flags & u64::from(flag) != 0;
-    let raw = if asked(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) { CQ_TIMESTAMP_RAW } else { 0 };
-    let wall = if asked(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) { CQ_TIMESTAMP_WALL } else { 0 };
     let number = events::reserve();
-    let engine = hca.create_cq(attr.cqe, channel, number, raw | wall)?;
+    let engine = hca.create_cq(attr.cqe, channel, number, attr.wc_flags as u32)?;
     let public = ibv_cq_ex {
         context,
         channel: attr.channel,

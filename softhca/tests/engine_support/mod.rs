@@ -158,7 +158,7 @@ impl Side {
     }
 
     pub fn sge(&self, at: usize, len: usize) -> Sge {
-        Sge { addr: self.addr() + at as u64, len: len as u32, lkey: self.mr.key() }
+        Sge { addr: self.addr() + at as u64, length: len as u32, lkey: self.mr.key() }
     }
 
     pub fn byte(&self, at: usize) -> u8 {

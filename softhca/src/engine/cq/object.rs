@@ -12,7 +12,7 @@ use crate::engine::cq::ring::{CARRIES, Cqe, IS_RECV, KEPT, PER_ENTRY, STAGED, VO
 use crate::engine::fabric::pipes::{ABOUT_CQ, Mailbox};
 use crate::engine::memory::layout::MAX_CARRIED;
 use crate::engine::qp::{QpShared, place};
-use crate::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Channel, Errno, Fabric, Hca, Result, Wc};
+use crate::engine::{Channel, Errno, Fabric, Hca, Result, TIMESTAMP_RAW, TIMESTAMP_WALL, Wc};
 
 /// A completion queue.
 pub struct Cq {
@@ -104,7 +104,7 @@ impl Cq {
 
 impl Hca {
     /// Creates a queue for at least `cqe` completions; `cookie` comes back from `Channel::read_event` and in events.
-    /// `flags`: `CQ_TIMESTAMP_*`.
+    /// `flags`: those of a completion that it has beside the usual ones (`TIMESTAMP_*`; others are left out).
     /// # Errors
     /// EINVAL, ENOMEM.
     pub fn create_cq(self: &Arc<Self>, cqe: u32, channel: Option<&Channel>, cookie: u64, flags: u32) -> Result<Cq> {
@@ -119,7 +119,7 @@ impl Hca {
         let id = fabric.next_id();
         shared.id.set(id);
         shared.mask.set(size - 1);
-        shared.flags.set(flags & (CQ_TIMESTAMP_RAW | CQ_TIMESTAMP_WALL));
+        shared.flags.set(flags & (TIMESTAMP_RAW | TIMESTAMP_WALL));
         shared.stamping.set(shared.flags.get());
         shared.device.set(self.device as u32);
         shared.channel.set(channel.map_or(0, |channel| channel.mailbox.id));

@@ -9,7 +9,7 @@ use crate::engine::qp::inbox::Stretch;
 use crate::engine::qp::{QpShared, fail_later, place};
 use crate::engine::recv::RecvQueue;
 use crate::engine::service::{run_deferred, while_idle};
-use crate::engine::{CQ_TIMESTAMP_WALL, Cq, Fabric, Wc, clock, copy};
+use crate::engine::{Cq, Fabric, TIMESTAMP_WALL, Wc, clock, copy};
 
 impl Cq {
     /// Takes up to `out.len()` completions and returns how many. An overrun queue gives those that it had, then none.
@@ -119,7 +119,7 @@ impl Cq {
         let extra = self.shared.extra(&self.hca.fabric, index);
         let at = if stamped { extra.at_ns.get() } else { self.shared.emptying.stamping_ns.get() };
         wc.ts_raw = clock::ticks(&self.hca.spec().clock, at);
-        if flags & CQ_TIMESTAMP_WALL != 0 {
+        if flags & TIMESTAMP_WALL != 0 {
             wc.ts_wall = at.wrapping_add(clock::wall_ahead());
         }
     }

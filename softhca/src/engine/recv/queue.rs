@@ -205,10 +205,10 @@ impl RecvQueue {
         let mut bytes = 0_u32;
         let mut usable = true;
         for sge in wr.sge {
-            bytes = bytes.saturating_add(sge.len);
-            usable &= sge.len == 0
-                || table::find(fabric, sge.lkey, self.pd.get(), sge.addr, u64::from(sge.len), access::LOCAL_WRITE)
-                    .is_some();
+            bytes = bytes.saturating_add(sge.length);
+            let len = u64::from(sge.length);
+            let find = || table::find(fabric, sge.lkey, self.pd.get(), sge.addr, len, access::LOCAL_WRITE);
+            usable &= len == 0 || find().is_some();
         }
         // SAFETY: the request is the poster's until `posted` is published; the stride has room for `max_sge` pieces.
         unsafe {
@@ -343,8 +343,8 @@ impl RecvQueue {
         let list = unsafe { std::slice::from_raw_parts(request.add(1).cast::<Sge>(), (*request).pieces as usize) };
         let pd = if self.order.get() == 0 { pd } else { self.pd.get() };
         let mut pieces = Pieces::new();
-        for sge in list.iter().filter(|sge| sge.len != 0) {
-            let len = u64::from(sge.len);
+        for sge in list.iter().filter(|sge| sge.length != 0) {
+            let len = u64::from(sge.length);
             pieces.push(table::find(fabric, sge.lkey, pd, sge.addr, len, access::LOCAL_WRITE)?, len);
         }
         Some(pieces)

@@ -71,8 +71,8 @@ pub(super) fn translate(
 ) -> std::result::Result<(), Outcome> {
     let need = if is_fetch(opcode) { access::LOCAL_WRITE } else { 0 };
     for sge in list {
-        if sge.len != 0 {
-            let len = u64::from(sge.len);
+        if sge.length != 0 {
+            let len = u64::from(sge.length);
             let addr = table::find(fabric, sge.lkey, qp.pd.get(), sge.addr, len, need)
                 .ok_or(Outcome::done(wc_status::LOC_PROT_ERR))?;
             pieces.push(addr, len);

@@ -8,7 +8,7 @@ use crate::behaviour::{AtomicAccess, SendBeforeRts};
 use crate::engine::codes::qp_state::{ERR, RTS, SQD, SQE};
 use crate::engine::codes::qp_type::{UD, XRC_SEND};
 use crate::engine::codes::{send_flags, wc_status, wr_opcode};
-use crate::engine::copy::{Memory, Pieces};
+use crate::engine::copy::Pieces;
 use crate::engine::qp::QpShared;
 use crate::engine::send::execution::{complete, is_fetch, is_possible, perform, translate};
 use crate::engine::send::queue::NOTHING;
@@ -78,10 +78,7 @@ pub(crate) fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
     if posted.wrapping_sub(sq.freed.seen()) >= sq.size.get() {
         return Err(Errno(libc::ENOMEM));
     }
-    let mut len = 0_u64;
-    for sge in wr.sge {
-        len += u64::from(sge.len);
-    }
+    let len: u64 = wr.sge.iter().map(|sge| u64::from(sge.length)).sum();
     let is_inline = wr.flags & send_flags::INLINE != 0;
     if is_inline && (len > u64::from(sq.max_inline.get()) || is_fetch(wr.opcode)) {
         return Err(of_inline(fabric, qp, wr));
@@ -106,16 +103,13 @@ pub(crate) fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
     }
     let mut pieces = Pieces::new();
     let outcome = if is_inline {
-        for sge in wr.sge {
-            pieces.push(sge.addr, u64::from(sge.len));
-        }
+        pieces.extend(wr.sge);
         None
     } else {
         translate(fabric, qp, wr.opcode, wr.sge, &mut pieces).err()
     };
     let outcome = outcome.unwrap_or_else(|| {
-        let memory = Memory { pid: None, pieces: pieces.as_slice() };
-        let message = Message { what: wr.operation(), len: len as u32, memory, to: &to };
+        let message = Message { what: wr.operation(), len: len as u32, memory: pieces.here(), to: &to };
         if len > u64::from(sq.max_message.get()) {
             return Outcome::done(wc_status::LOC_LEN_ERR);
         }

@@ -24,15 +24,13 @@ const FOR_EVER: u32 = 7;
 #[cold]
 pub(super) fn store(fabric: &Fabric, qp: &QpShared, count: u32, wr: &SendWr, to: &To, len: u32) {
     let request = qp.sq.request(fabric, count);
+    let is_inline = wr.flags & send_flags::INLINE != 0;
+    let is_small = !is_fetch(wr.opcode) && len <= MAX_CARRIED;
     let mut pieces = Pieces::new();
-    let carries = if wr.flags & send_flags::INLINE != 0 {
-        for sge in wr.sge {
-            pieces.push(sge.addr, u64::from(sge.len));
-        }
-        true
-    } else {
-        !is_fetch(wr.opcode) && len <= MAX_CARRIED && translate(fabric, qp, wr.opcode, wr.sge, &mut pieces).is_ok()
-    };
+    if is_inline {
+        pieces.extend(wr.sge);
+    }
+    let carries = is_inline || (is_small && translate(fabric, qp, wr.opcode, wr.sge, &mut pieces).is_ok());
     let kept = Request { wr_id: wr.wr_id, what: wr.operation(), len, pieces: wr.sge.len() as u32, carries, to: *to };
     // SAFETY: the place is free, ours by `sq.lock` (rule M2), and its stride has room for the pieces or the payload.
     unsafe {

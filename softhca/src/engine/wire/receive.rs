@@ -100,11 +100,9 @@ pub(crate) fn land(
             // SAFETY: room of this length in an entry that is ours; the memory of a request under way.
             unsafe { copy::gather(place, m.memory.pieces) };
         } else {
-            let mut piece = Pieces::new();
-            piece.push(place as u64, u64::from(m.len));
+            let piece = Pieces::one(place as u64, u64::from(m.len));
             // SAFETY: room of this length in an entry that is ours; the memory is another process's.
-            let copied = unsafe { copy::copy(Memory { pid: None, pieces: piece.as_slice() }, m.memory) };
-            if let Err(errno) = copied {
+            if let Err(errno) = unsafe { copy::copy(piece.here(), m.memory) } {
                 drop(reserved);
                 return undelivered(fabric, peer, queue, errno);
             }

@@ -10,24 +10,19 @@ use super::object::SoftQp;
 use super::srq::SoftSrq;
 use crate::engine::codes::{qp_type, wr_opcode};
 use crate::engine::{Errno, RecvWr, SendWr, Sge};
-use crate::sys::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq};
+use crate::sys::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq};
 use crate::verbs::error::set_errno;
 use crate::verbs::mr;
-
-// The engine reads the program's list of pieces in place.
-const _: () = assert!(size_of::<ibv_sge>() == size_of::<Sge>() && align_of::<ibv_sge>() == align_of::<Sge>());
-const _: () = assert!(std::mem::offset_of!(ibv_sge, length) == std::mem::offset_of!(Sge, len));
-const _: () = assert!(std::mem::offset_of!(ibv_sge, lkey) == std::mem::offset_of!(Sge, lkey));
 
 /// # Safety
 /// `list` has `count` pieces that stay unchanged during the call.
 #[inline]
-pub(super) unsafe fn pieces<'a>(list: *const ibv_sge, count: c_int) -> &'a [Sge] {
+pub(super) unsafe fn pieces<'a>(list: *const Sge, count: c_int) -> &'a [Sge] {
     if count <= 0 || list.is_null() {
         return &[];
     }
-    // SAFETY: the caller says that `list` has `count` pieces; an ibv_sge is a Sge (asserted above).
-    unsafe { std::slice::from_raw_parts(list.cast::<Sge>(), count as usize) }
+    // SAFETY: the caller says that `list` has `count` pieces.
+    unsafe { std::slice::from_raw_parts(list, count as usize) }
 }
 
 /// `ibv_post_send(3)`: stops at the first request that cannot be posted, names it in `bad` and returns why.
@@ -164,7 +159,7 @@ mod tests {
     use std::mem::MaybeUninit;
 
     /// A request as a program makes it that sets no more than it must.
-    fn made(opcode: u32, list: &[ibv_sge]) -> MaybeUninit<ibv_send_wr> {
+    fn made(opcode: u32, list: &[Sge]) -> MaybeUninit<ibv_send_wr> {
         let mut made = MaybeUninit::<ibv_send_wr>::uninit();
         let wr = made.as_mut_ptr();
         // SAFETY: fields of a local.
@@ -181,12 +176,12 @@ mod tests {
 
     #[test]
     fn a_send_is_read_although_nothing_else_is_set() {
-        let list = [ibv_sge { addr: 64, length: 8, lkey: 5 }];
+        let list = [Sge { addr: 64, length: 8, lkey: 5 }];
         let made = made(wr_opcode::SEND, &list);
         // SAFETY: a request for such a queue pair.
         let read = unsafe { request(qp_type::RC, made.as_ptr()) };
         assert_eq!((read.wr_id, read.opcode, read.flags, read.sge.len()), (7, wr_opcode::SEND, 2, 1));
-        assert_eq!((read.sge[0].addr, read.sge[0].len, read.sge[0].lkey), (64, 8, 5));
+        assert_eq!((read.sge[0].addr, read.sge[0].length, read.sge[0].lkey), (64, 8, 5));
         assert_eq!((read.imm, read.remote_addr, read.rkey, read.remote_srqn), (0, 0, 0, 0));
     }
 

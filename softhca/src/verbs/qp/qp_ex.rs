@@ -18,7 +18,7 @@ use crate::sys::{
     IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
     IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM, IBV_QP_EX_WITH_SEND_WITH_INV, IBV_QP_INIT_ATTR_CREATE_FLAGS,
     IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_INIT_ATTR_XRCD, ibv_ah, ibv_context, ibv_data_buf,
-    ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_sge,
+    ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
 };
 use crate::verbs::context::adapter;
 use crate::verbs::error::pointer;
@@ -245,12 +245,12 @@ unsafe extern "C" fn set_xrc_srqn(qp: *mut ibv_qp_ex, remote_srqn: u32) {
 }
 
 unsafe extern "C" fn set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
-    let piece = ibv_sge { addr, length, lkey };
+    let piece = Sge { addr, length, lkey };
     // SAFETY: after wr_start; one piece.
     unsafe { set_sge_list(qp, 1, &raw const piece) };
 }
 
-unsafe extern "C" fn set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
+unsafe extern "C" fn set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *const Sge) {
     // SAFETY: after wr_start; the program's list has `count` pieces.
     let (building, list) = unsafe { (building(qp), pieces(list, count as c_int)) };
     let place = building.pieces.len();
@@ -283,5 +283,5 @@ unsafe extern "C" fn set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, list
         }
     }
     let length = (building.inline.len() - start) as u32;
-    building.pieces.push(Sge { addr: start as u64, len: length, lkey: 0 });
+    building.pieces.push(Sge { addr: start as u64, length, lkey: 0 });
 }
