@@ -30,7 +30,7 @@ impl Fabric {
     /// # Errors
     /// The folder cannot be used; ENOSPC: no process slot is free; EPROTO: another version of this adapter made it.
     pub fn join(spec: FabricSpec) -> Result<Arc<Fabric>> {
-        sysfs::make_counters(&spec.folder, &spec.devices)?;
+        sysfs::make(&spec.folder, &spec.devices)?;
         let region = Region::open(&spec.folder)?;
         let token = region.exclusively(|| {
             layout::begin(&region, clock::now(), |header| {

@@ -38,7 +38,8 @@ impl Folder {
     }
 
     pub fn counter(&self, name: &str) -> u64 {
-        std::fs::read_to_string(self.0.join("hw_counters/0/0").join(name)).unwrap().trim().parse().unwrap()
+        let files = self.0.join("sysfs/class/infiniband/softhca0/ports/1/hw_counters");
+        std::fs::read_to_string(files.join(name)).unwrap().trim().parse().unwrap()
     }
 }
 

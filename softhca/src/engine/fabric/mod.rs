@@ -142,7 +142,7 @@ impl Fabric {
 
     #[cold]
     pub(crate) fn count(&self, device: u32, port: u32, what: Count) {
-        self.texts.count(self.header(), self.folder(), device as usize, (port as usize).wrapping_sub(1), what);
+        self.texts.count(self.header(), device as usize, (port as usize).wrapping_sub(1), what);
     }
 
     /// Defers work until the caller holds no lock.
