@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::behaviour::Behaviour;
 use crate::engine::codes::link_layer;
-use crate::engine::fabric::pipes::{ABOUT_CQ, ABOUT_DEVICE, ABOUT_PORT, ABOUT_QP, ABOUT_SRQ, Mailbox};
+use crate::engine::fabric::pipes::{ABOUT_DEVICE, ABOUT_PORT, ABOUT_QP, Mailbox};
 use crate::engine::qp::table;
 use crate::engine::service::run_deferred;
 use crate::engine::spec::set_of;
@@ -83,33 +83,7 @@ impl Hca {
     pub fn read_clock(&self) -> u64 {
         clock::ticks(&self.spec().clock, clock::now())
     }
-}
 
-/// Object of an async event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ObjectRef {
-    /// The cookie given to `create_cq`.
-    Cq(u64),
-    /// The cookie given to `create_qp`.
-    Qp(u64),
-    /// The cookie given to `create_srq`.
-    Srq(u64),
-    /// A port number.
-    Port(u8),
-    /// The adapter.
-    Device,
-}
-
-/// An async event of an opened adapter.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct AsyncEvent {
-    /// `codes::event`.
-    pub kind: u32,
-    /// Object of the event.
-    pub object: ObjectRef,
-}
-
-impl Hca {
     /// Returns the next async event; waits unless the descriptor is `O_NONBLOCK`.
     /// # Errors
     /// EAGAIN, EINTR.
@@ -119,15 +93,48 @@ impl Hca {
             table::event_was_read(&self.fabric, record.id);
             run_deferred(&self.fabric);
         }
-        let object = match record.about {
-            ABOUT_CQ => ObjectRef::Cq(record.cookie),
-            ABOUT_QP => ObjectRef::Qp(record.cookie),
-            ABOUT_SRQ => ObjectRef::Srq(record.cookie),
-            ABOUT_PORT => ObjectRef::Port(record.id as u8),
-            _ => ObjectRef::Device,
-        };
-        Ok(AsyncEvent { kind: record.event, object })
+        let port = if record.about == ABOUT_PORT { record.id as u8 } else { 0 };
+        Ok(AsyncEvent { kind: record.event, cookie: record.cookie, port })
     }
+
+    /// Allocates a protection domain.
+    pub fn alloc_pd(self: &Arc<Self>) -> Pd {
+        Pd { hca: Arc::clone(self), id: self.fabric.next_id(), users: Users::default() }
+    }
+
+    /// Creates an address handle.
+    /// # Errors
+    /// EINVAL: no such port or GID index; on Ethernet an address without GRH.
+    pub fn create_ah(self: &Arc<Self>, pd: &Pd, attr: &AhAttr) -> Result<Ah> {
+        check(self, attr)?;
+        let attr = set_of(attr);
+        let to = self.fabric.route(self.device, attr.port_num, &attr);
+        let handle = if self.behaviour().ah_by_index { self.fabric.next_id() } else { 0 };
+        if handle != 0 {
+            self.fabric.handles.lock().unwrap_or_else(PoisonError::into_inner).insert(handle);
+        }
+        let in_pd = Mutex::new(Some(pd.users.enter()));
+        Ok(Ah { attr, pd: pd.id, to, handle, hca: Arc::clone(self), in_pd })
+    }
+
+    /// Creates a completion channel.
+    /// # Errors
+    /// EMFILE.
+    pub fn create_channel(self: &Arc<Self>) -> Result<Channel> {
+        let mailbox = Mailbox::new(self.fabric.folder(), self.fabric.next_id())?;
+        Ok(Channel { mailbox: Arc::new(mailbox), users: Users::default() })
+    }
+}
+
+/// An async event of an opened adapter.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct AsyncEvent {
+    /// `codes::event`.
+    pub kind: u32,
+    /// The cookie given to `create_cq`, `create_qp` or `create_srq`; 0 for an event of a port or of the adapter.
+    pub cookie: u64,
+    /// The port's number; 0 for all other events.
+    pub port: u8,
 }
 
 /// Number of users of an object, which cannot be destroyed while it has any.
@@ -168,13 +175,6 @@ impl Pd {
     }
 }
 
-impl Hca {
-    /// Allocates a protection domain.
-    pub fn alloc_pd(self: &Arc<Self>) -> Pd {
-        Pd { hca: Arc::clone(self), id: self.fabric.next_id(), users: Users::default() }
-    }
-}
-
 /// An address handle.
 pub struct Ah {
     attr: AhAttr,
@@ -199,23 +199,6 @@ impl Ah {
         self.in_pd.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.hca.fabric.handles.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.handle);
         Ok(())
-    }
-}
-
-impl Hca {
-    /// Creates an address handle.
-    /// # Errors
-    /// EINVAL: no such port or GID index; on Ethernet an address without GRH.
-    pub fn create_ah(self: &Arc<Self>, pd: &Pd, attr: &AhAttr) -> Result<Ah> {
-        check(self, attr)?;
-        let attr = set_of(attr);
-        let to = self.fabric.route(self.device, attr.port_num, &attr);
-        let handle = if self.behaviour().ah_by_index { self.fabric.next_id() } else { 0 };
-        if handle != 0 {
-            self.fabric.handles.lock().unwrap_or_else(PoisonError::into_inner).insert(handle);
-        }
-        let in_pd = Mutex::new(Some(pd.users.enter()));
-        Ok(Ah { attr, pd: pd.id, to, handle, hca: Arc::clone(self), in_pd })
     }
 }
 
@@ -258,15 +241,5 @@ impl Channel {
     /// EBUSY while a queue uses it.
     pub fn destroy(&self) -> Result<()> {
         self.users.are_gone()
-    }
-}
-
-impl Hca {
-    /// Creates a completion channel.
-    /// # Errors
-    /// EMFILE.
-    pub fn create_channel(self: &Arc<Self>) -> Result<Channel> {
-        let mailbox = Mailbox::new(self.fabric.folder(), self.fabric.next_id())?;
-        Ok(Channel { mailbox: Arc::new(mailbox), users: Users::default() })
     }
 }

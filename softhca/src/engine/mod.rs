@@ -29,7 +29,7 @@ mod service;
 pub(crate) mod spec;
 pub(crate) mod wire;
 
-pub use adapter::{Ah, AsyncEvent, Channel, Hca, ObjectRef, Pd};
+pub use adapter::{Ah, AsyncEvent, Channel, Hca, Pd};
 pub use cq::object::Cq;
 pub use fabric::{Fabric, FabricSpec};
 pub use faults::Change;

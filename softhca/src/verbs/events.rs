@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::engine::codes::event;
-use crate::engine::{AsyncEvent, Channel, ObjectRef, Result};
+use crate::engine::{AsyncEvent, Channel, Result};
 use crate::sys::{ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq};
 use crate::verbs::context::adapter;
 use crate::verbs::cq::SoftCq;
@@ -148,12 +148,10 @@ pub(crate) unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, o
 /// Converts the event to that of programs; `None` if its object is gone.
 fn translate(found: AsyncEvent) -> Option<ibv_async_event> {
     let mut event = ibv_async_event { event_type: found.kind as _, ..ibv_async_event::default() };
-    match found.object {
-        ObjectRef::Cq(number) | ObjectRef::Qp(number) | ObjectRef::Srq(number) => {
-            event.element.cq = deliver::<c_void>(number)?.cast();
-        }
-        ObjectRef::Port(port) => event.element.port_num = c_int::from(port),
-        ObjectRef::Device => {}
+    if found.cookie == 0 {
+        event.element.port_num = c_int::from(found.port);
+    } else {
+        event.element.cq = deliver::<c_void>(found.cookie)?.cast();
     }
     Some(event)
 }
