@@ -14,7 +14,7 @@ use crate::engine::fabric::pipes::{ABOUT_DEVICE, ABOUT_PORT, ABOUT_QP, Mailbox};
 use crate::engine::qp::table;
 use crate::engine::service::run_deferred;
 use crate::engine::spec::set_of;
-use crate::engine::{AhAttr, DeviceSpec, Errno, Fabric, Gid, PortSpec, Result, clock};
+use crate::engine::{AhAttr, DeviceSpec, Errno, Fabric, PortSpec, Result, clock};
 use crate::limits::Limits;
 
 impl Fabric {
@@ -203,19 +203,13 @@ impl Ah {
 }
 
 pub(crate) fn check(hca: &Hca, attr: &AhAttr) -> Result<()> {
-    let spec = hca.spec();
-    if attr.port_num == 0 || usize::from(attr.port_num) > spec.ports.len() {
-        return Err(Errno(libc::EINVAL));
-    }
-    let gids = &hca.fabric.port(hca.device, u32::from(attr.port_num)).gids;
-    let is_global = attr.is_global != 0;
-    if is_global && gids.get(usize::from(attr.grh.sgid_index)).is_none_or(Gid::is_empty) {
-        return Err(Errno(libc::EINVAL));
-    }
-    if spec.link_layer == link_layer::ETHERNET && !is_global {
-        return Err(Errno(libc::EINVAL));
-    }
-    Ok(())
+    let gids = &hca.port(u32::from(attr.port_num))?.gids;
+    let is_right = if attr.is_global == 0 {
+        hca.spec().link_layer != link_layer::ETHERNET
+    } else {
+        gids.get(usize::from(attr.grh.sgid_index)).is_some_and(|gid| !gid.is_empty())
+    };
+    if is_right { Ok(()) } else { Err(Errno(libc::EINVAL)) }
 }
 
 /// A completion channel: a pipe that several completion queues notify.

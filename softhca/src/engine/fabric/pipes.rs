@@ -25,8 +25,6 @@ pub(crate) struct Record {
     pub(crate) cookie: u64,
 }
 
-const RECORD_BYTES: usize = 24;
-
 /// `Record::about`.
 pub(crate) const ABOUT_CQ: u32 = 1;
 pub(crate) const ABOUT_QP: u32 = 2;
@@ -37,19 +35,8 @@ pub(crate) const ABOUT_DEVICE: u32 = 5;
 pub(crate) const ABOUT_COMMAND: u32 = 6;
 
 impl Record {
-    fn encode(self) -> [u8; RECORD_BYTES] {
-        let mut bytes = [0; RECORD_BYTES];
-        bytes[..4].copy_from_slice(&self.about.to_ne_bytes());
-        bytes[4..8].copy_from_slice(&self.id.to_ne_bytes());
-        bytes[8..12].copy_from_slice(&self.event.to_ne_bytes());
-        bytes[16..].copy_from_slice(&self.cookie.to_ne_bytes());
-        bytes
-    }
-
-    fn decode(bytes: &[u8; RECORD_BYTES]) -> Record {
-        let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
-        let cookie = u64::from_ne_bytes(std::array::from_fn(|i| bytes[16 + i]));
-        Record { about: word(0), id: word(4), event: word(8), cookie }
+    fn words(self) -> [u64; 3] {
+        [u64::from(self.about) << 32 | u64::from(self.id), u64::from(self.event), self.cookie]
     }
 }
 
@@ -93,12 +80,12 @@ impl Mailbox {
 
     pub(crate) fn read(&self) -> Result<Record> {
         loop {
-            let mut bytes = [0; RECORD_BYTES];
-            let read = (&self.file).read(&mut bytes)?;
-            if read != RECORD_BYTES {
+            let mut words = [[0; 8]; 3];
+            if (&self.file).read(words.as_flattened_mut())? != 24 {
                 return Err(Errno(libc::EIO));
             }
-            let record = Record::decode(&bytes);
+            let [object, event, cookie] = words.map(u64::from_ne_bytes);
+            let record = Record { about: (object >> 32) as u32, id: object as u32, event: event as u32, cookie };
             if self.live.lock().unwrap_or_else(PoisonError::into_inner).contains(&(record.about, record.id)) {
                 return Ok(record);
             }
@@ -141,7 +128,7 @@ impl Pipes {
                 entry.insert(file)
             }
         };
-        if let Err(error) = file.write(&record.encode())
+        if let Err(error) = file.write(record.words().map(u64::to_ne_bytes).as_flattened())
             && error.raw_os_error() == Some(libc::EPIPE)
         {
             open.remove(&id);
