@@ -178,11 +178,6 @@ impl Slot {
 
 #[cfg(test)]
 mod tests {
-    use std::ffi::c_void;
-    use std::io::{PipeWriter, pipe};
-    use std::os::fd::AsRawFd;
-    use std::ptr;
-
     use super::*;
 
     #[test]
@@ -222,52 +217,12 @@ mod tests {
         assert_eq!(status, 0);
     }
 
-    /// The second thread of the child: it ends the process when its descriptor's other end is closed.
-    extern "C" fn waits(descriptor: *mut c_void) -> *mut c_void {
-        let mut byte = 0_u8;
-        // SAFETY: one byte of ours is written; _exit ends the process as it is.
-        unsafe {
-            libc::read(descriptor as libc::c_int, (&raw mut byte).cast(), 1);
-            libc::_exit(0)
-        }
-    }
-
-    /// Starts a process whose first thread ends at once; its second one goes on until the pipe is dropped.
-    fn without_first_thread() -> (u32, PipeWriter) {
-        let (reader, writer) = pipe().unwrap();
-        // SAFETY: between fork and the end of its thread the child makes system calls and a thread, and touches nothing
-        // that other threads of this process may have been changing.
-        unsafe {
-            match libc::fork() {
-                0 => {
-                    libc::close(writer.as_raw_fd());
-                    let mut thread = 0;
-                    let descriptor = reader.as_raw_fd() as usize as *mut c_void;
-                    libc::pthread_create(&raw mut thread, ptr::null(), waits, descriptor);
-                    libc::syscall(libc::SYS_exit, 0);
-                    unreachable!("the thread has ended")
-                }
-                pid => (pid as u32, writer),
-            }
-        }
-    }
-
     #[test]
     fn a_process_lives_until_its_last_thread_has_ended() {
-        let (pid, goes_on) = without_first_thread();
-        let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-        let until = std::time::Instant::now() + std::time::Duration::from_mins(2);
-        let wait_for = |what: &dyn Fn() -> bool| {
-            while !what() {
-                assert!(std::time::Instant::now() < until, "{}", stat());
-                std::thread::yield_now();
-            }
-        };
-        wait_for(&|| stat().contains(") Z "));
-        assert!(started(pid).unwrap().is_some(), "its second thread goes on: {}", stat());
-        drop(goes_on);
-        wait_for(&|| started(pid).unwrap().is_none());
-        // SAFETY: the child is this test's own; no memory is passed.
-        assert_eq!(unsafe { libc::waitpid(pid as i32, ptr::null_mut(), 0) }, pid as i32);
+        for (state, threads, started) in [("S", 1, Some(77)), ("Z", 2, Some(77)), ("Z", 1, None), ("X", 0, None)] {
+            let stat = format!("5 (a (b) c) {state} 1 5 5 0 -1 4 0 0 0 0 0 0 0 0 20 0 {threads} 0 77 0 0");
+            assert_eq!(start_time(stat.as_bytes()), started, "{stat}");
+        }
+        assert!(started(std::process::id()).unwrap().is_some());
     }
 }
