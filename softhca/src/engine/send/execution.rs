@@ -15,8 +15,9 @@ use crate::engine::send::queue::NOTHING;
 use crate::engine::wire::{Message, Outcome, transmit};
 use crate::engine::{Fabric, Sge, clock};
 
+/// Whether a queue pair of this type has the operation.
 #[inline]
-pub(super) fn is_possible(kind: u32, opcode: u32) -> bool {
+pub(crate) fn is_possible(kind: u32, opcode: u32) -> bool {
     match opcode {
         wr_opcode::SEND | wr_opcode::SEND_WITH_IMM => kind != XRC_RECV,
         wr_opcode::RDMA_WRITE | wr_opcode::RDMA_WRITE_WITH_IMM => matches!(kind, RC | UC | XRC_SEND),

@@ -72,7 +72,7 @@ pub(crate) fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
     let posted = sq.posted.get();
     let mut answer = Ok(());
     let is_wrong = state < RTS || !is_possible(kind, wr.opcode) || wr.sge.len() > sq.max_sge.get() as usize;
-    if is_wrong || may_lack_atomics(wr.opcode) {
+    if is_wrong || is_atomic(wr.opcode) {
         answer = judge(fabric, qp, wr, state)?;
     }
     if posted.wrapping_sub(sq.freed.seen()) >= sq.size.get() {
@@ -143,7 +143,7 @@ fn to_address(ah: &Ah, wr: &SendWr) -> To {
 const EINVAL: Errno = Errno(libc::EINVAL);
 
 #[inline]
-pub(super) fn may_lack_atomics(opcode: u32) -> bool {
+pub(crate) fn is_atomic(opcode: u32) -> bool {
     matches!(opcode, wr_opcode::ATOMIC_CMP_AND_SWP | wr_opcode::ATOMIC_FETCH_AND_ADD)
 }
 
@@ -155,7 +155,7 @@ pub(super) fn judge(fabric: &Fabric, qp: &QpShared, wr: &SendWr, state: u32) -> 
     if !is_possible(qp.kind.get(), wr.opcode) {
         return Err(EINVAL);
     }
-    if may_lack_atomics(wr.opcode) && limits.atomics == Atomics::None {
+    if is_atomic(wr.opcode) && limits.atomics == Atomics::None {
         let is_known = ways.atomic_access_without_cap == AtomicAccess::Eopnotsupp;
         return Err(if is_known { Errno(libc::EOPNOTSUPP) } else { EINVAL });
     }

@@ -11,28 +11,22 @@ use super::object::{SoftQp, create, create_xrc_recv};
 use super::post::pieces;
 use crate::behaviour::AtomicAccess;
 use crate::engine::codes::{qp_type, send_flags, wr_opcode};
+use crate::engine::send::execution::is_possible;
+use crate::engine::send::post::is_atomic;
 use crate::engine::{Errno, SendWr, Sge};
 use crate::limits::Atomics;
 use crate::sys::{
-    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_BIND_MW,
-    IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
-    IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM, IBV_QP_EX_WITH_SEND_WITH_INV, IBV_QP_INIT_ATTR_CREATE_FLAGS,
-    IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_INIT_ATTR_XRCD, ibv_ah, ibv_context, ibv_data_buf,
-    ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
+    IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_SEND_WITH_INV, IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD,
+    IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_INIT_ATTR_XRCD, ibv_ah, ibv_context, ibv_data_buf, ibv_mw,
+    ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
 };
 use crate::verbs::context::adapter;
 use crate::verbs::error::pointer;
 use crate::verbs::mr::binding;
 
-const RC_OPERATIONS: u64 = UC_OPERATIONS | IBV_QP_EX_WITH_RDMA_READ as u64 | ATOMICS;
-const ATOMICS: u64 = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP as u64 | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD as u64;
-const UC_OPERATIONS: u64 = UD_OPERATIONS
-    | IBV_QP_EX_WITH_RDMA_WRITE as u64
-    | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM as u64
-    | IBV_QP_EX_WITH_SEND_WITH_INV as u64
-    | IBV_QP_EX_WITH_LOCAL_INV as u64
-    | IBV_QP_EX_WITH_BIND_MW as u64;
-const UD_OPERATIONS: u64 = IBV_QP_EX_WITH_SEND as u64 | IBV_QP_EX_WITH_SEND_WITH_IMM as u64;
+// A bit of `ibv_qp_create_send_ops_flags` is the number of the opcode.
+const _: () = assert!(IBV_QP_EX_WITH_RDMA_WRITE == 1 << wr_opcode::RDMA_WRITE);
+const _: () = assert!(IBV_QP_EX_WITH_SEND_WITH_INV == 1 << wr_opcode::SEND_WITH_INV);
 
 /// `ibv_create_qp_ex(3)` for what the inline function does not itself turn into `ibv_create_qp`.
 pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
@@ -43,23 +37,18 @@ pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *m
         IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     let is_xrc_recv = init.qp_type == qp_type::XRC_RECV;
     let operations = if mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0 { init.send_ops_flags } else { 0 };
-    let possible = match init.qp_type {
-        qp_type::RC | qp_type::XRC_SEND => RC_OPERATIONS,
-        qp_type::XRC_RECV => 0,
-        qp_type::UC => UC_OPERATIONS,
-        _ => UD_OPERATIONS,
-    };
     // SAFETY: the context is open (rule V).
     let hca = unsafe { adapter(context) };
     let ways = hca.behaviour().atomic_access_without_cap;
     let lacks_atomics = hca.limits().atomics == Atomics::None && ways == AtomicAccess::Eopnotsupp;
-    let possible = if lacks_atomics { possible & !ATOMICS } else { possible };
+    let is_possible = |opcode| is_possible(init.qp_type, opcode) && !(lacks_atomics && is_atomic(opcode));
+    let are_possible = (0..u64::BITS).all(|opcode| operations & (1 << opcode) == 0 || is_possible(opcode));
     if mask & if is_xrc_recv { IBV_QP_INIT_ATTR_XRCD } else { IBV_QP_INIT_ATTR_PD } == 0 {
         return pointer(Err(Errno(libc::EINVAL)));
     }
     if mask & !known != 0
         || (mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && init.create_flags != 0)
-        || operations & !possible != 0
+        || !are_possible
     {
         return pointer(Err(Errno(libc::EOPNOTSUPP)));
     }
