@@ -4,8 +4,9 @@
 //! setup.
 
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use anyhow::{Context, anyhow};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -36,41 +37,17 @@ pub struct Config {
     pub faults: Vec<FaultRule>,
 }
 
-/// What is wrong with a configuration file.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// It cannot be read.
-    #[error("cannot read the configuration file {}: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// It can be read, but is wrong.
-    #[error("{}:{line}: {message}", path.display())]
-    Wrong {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// The error.
-        message: String,
-    },
-}
-
 impl Config {
     /// Reads `path`; devices that name no profile have this one.
     ///
     /// # Errors
     /// It cannot be read, is no TOML, has unknown keys or values, or describes something impossible.
-    pub fn read(path: &Path, profile: Option<profiles::Name>) -> Result<Config, ConfigError> {
+    pub fn read(path: &Path, profile: Option<profiles::Name>) -> anyhow::Result<Config> {
         let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
-        Config::parse_as(&text, profile).map_err(|(span, message)| ConfigError::Wrong {
-            path: path.to_owned(),
-            line: 1 + text.bytes().take(span.start).filter(|byte| *byte == b'\n').count(),
-            message,
+            .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
+        Config::parse_as(&text, profile).map_err(|(span, message)| {
+            let line = 1 + text.bytes().take(span.start).filter(|byte| *byte == b'\n').count();
+            anyhow!("{}:{line}: {message}", path.display())
         })
     }
 
