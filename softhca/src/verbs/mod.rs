@@ -22,3 +22,5 @@ mod handle;
 pub(crate) mod mr;
 pub(crate) mod pd;
 pub(crate) mod qp;
+#[cfg(test)]
+mod tests;
