@@ -39,9 +39,7 @@ pub struct Config {
 
 impl Config {
     /// Reads `path`; devices that name no profile have this one.
-    ///
-    /// # Errors
-    /// It cannot be read, is no TOML, has unknown keys or values, or describes something impossible.
+    /// Errors: it cannot be read, is no TOML, has unknown keys or values, or describes something impossible.
     pub fn read(path: &Path, profile: Option<profiles::Name>) -> anyhow::Result<Config> {
         let text = std::fs::read_to_string(path)
             .with_context(|| format!("cannot read the configuration file {}", path.display()))?;

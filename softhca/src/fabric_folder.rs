@@ -30,8 +30,7 @@ pub fn named_folder(name: &str) -> PathBuf {
 }
 
 /// Makes `folder`, open to this user alone, or checks that it is such a folder.
-/// # Errors
-/// It cannot be made, or belongs to another user or is open to others.
+/// Errors: it cannot be made, or belongs to another user or is open to others.
 pub fn make_private(folder: &Path) -> anyhow::Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -41,8 +40,7 @@ pub fn make_private(folder: &Path) -> anyhow::Result<()> {
 }
 
 /// Checks that `folder` exists and is open to this user alone.
-/// # Errors
-/// It does not exist, belongs to another user or is open to others.
+/// Errors: it does not exist, belongs to another user or is open to others.
 pub fn check_private(folder: &Path) -> anyhow::Result<()> {
     let found = std::fs::symlink_metadata(folder)
         .with_context(|| format!("there is no fabric in {} (any more)", folder.display()))?;
@@ -83,8 +81,7 @@ fn lock(file: &File, how: libc::c_int) -> io::Result<()> {
 
 /// Marks `folder` as that of a run which lives as long as the descriptor is open: here, and in all programs started
 /// from here, which inherit it. Its number is high if possible, away from the descriptors of scripts.
-/// # Errors
-/// The file cannot be made or locked.
+/// Errors: the file cannot be made or locked.
 pub fn begin_run(folder: &Path) -> io::Result<OwnedFd> {
     // Locked before it has its name, so that no process finds it free.
     let draft = folder.join("run.draft");
@@ -143,8 +140,7 @@ fn is_stale(folder: &Path, maker: u32) -> bool {
 }
 
 /// Returns the newest libsofthca.so: of an installation or package, beside the command, or in cargo's `deps` below it.
-/// # Errors
-/// There is none.
+/// Errors: there is none.
 pub fn library_of(command: &Path) -> anyhow::Result<PathBuf> {
     let beside = command.parent().unwrap_or(Path::new("/"));
     let paths = ["", "deps", "../lib", "../lib/softhca", "../lib64/softhca"]
@@ -156,8 +152,7 @@ pub fn library_of(command: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// Returns the configuration that the environment names.
-/// # Errors
-/// It cannot be read or is wrong, or there is no such profile.
+/// Errors: it cannot be read or is wrong, or there is no such profile.
 pub fn config() -> anyhow::Result<Config> {
     let named = std::env::var("SOFTHCA_PROFILE").ok().filter(|name| !name.is_empty());
     let profile = named.map(|name| name.parse::<profiles::Name>()).transpose();
@@ -169,8 +164,7 @@ pub fn config() -> anyhow::Result<Config> {
 }
 
 /// Returns the folder, and whether it is made on demand (in shared memory); otherwise it must exist.
-/// # Errors
-/// `SOFTHCA_FABRIC` is neither a path nor a name.
+/// Errors: `SOFTHCA_FABRIC` is neither a path nor a name.
 pub fn place(config: &Config) -> anyhow::Result<(PathBuf, bool)> {
     let given = std::env::var("SOFTHCA_FABRIC").ok().filter(|given| !given.is_empty());
     if let Some(path) = given.as_deref().filter(|given| given.starts_with('/')) {

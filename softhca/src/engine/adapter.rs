@@ -19,8 +19,7 @@ use crate::limits::Limits;
 
 impl Fabric {
     /// Opens adapter `device`.
-    /// # Errors
-    /// ENODEV, EMFILE.
+    /// Errors: ENODEV, EMFILE.
     pub fn open(self: &Arc<Self>, device: usize) -> Result<Arc<Hca>> {
         let spec = self.devices().get(device).ok_or(Errno(libc::ENODEV))?;
         let events = Mailbox::new(self.folder(), self.next_id())?;
@@ -57,8 +56,7 @@ impl Hca {
     }
 
     /// Returns a port as it is now.
-    /// # Errors
-    /// EINVAL for a port it does not have.
+    /// Errors: EINVAL for a port it does not have.
     pub fn port(&self, port: u32) -> Result<&PortSpec> {
         if port == 0 || port as usize > self.spec().ports.len() {
             return Err(Errno(libc::EINVAL));
@@ -67,8 +65,7 @@ impl Hca {
     }
 
     /// Returns the `codes::port_state` now.
-    /// # Errors
-    /// EINVAL for a port it does not have.
+    /// Errors: EINVAL for a port it does not have.
     pub fn port_state(&self, port: u8) -> Result<u32> {
         self.port(u32::from(port))?;
         Ok(self.fabric.header().port_state[self.device][usize::from(port) - 1].seen())
@@ -85,8 +82,7 @@ impl Hca {
     }
 
     /// Returns the next async event; waits unless the descriptor is `O_NONBLOCK`.
-    /// # Errors
-    /// EAGAIN, EINTR.
+    /// Errors: EAGAIN, EINTR.
     pub fn read_async_event(&self) -> Result<AsyncEvent> {
         let record = self.events.read()?;
         if record.about == ABOUT_QP && self.behaviour().flush_needs_async_read {
@@ -103,8 +99,7 @@ impl Hca {
     }
 
     /// Creates an address handle.
-    /// # Errors
-    /// EINVAL: no such port or GID index; on Ethernet an address without GRH.
+    /// Errors: EINVAL: no such port or GID index; on Ethernet an address without GRH.
     pub fn create_ah(self: &Arc<Self>, pd: &Pd, attr: &AhAttr) -> Result<Ah> {
         check(self, attr)?;
         let attr = set_of(attr);
@@ -118,8 +113,7 @@ impl Hca {
     }
 
     /// Creates a completion channel.
-    /// # Errors
-    /// EMFILE.
+    /// Errors: EMFILE.
     pub fn create_channel(self: &Arc<Self>) -> Result<Channel> {
         let mailbox = Mailbox::new(self.fabric.folder(), self.fabric.next_id())?;
         Ok(Channel { mailbox: Arc::new(mailbox), users: Users::default() })
@@ -168,8 +162,7 @@ pub struct Pd {
 }
 
 impl Pd {
-    /// # Errors
-    /// EBUSY while an object is in it.
+    /// Errors: EBUSY while an object is in it.
     pub fn destroy(&self) -> Result<()> {
         self.users.are_gone()
     }
@@ -193,8 +186,7 @@ impl Ah {
         &self.attr
     }
 
-    /// # Errors
-    /// None: as for every object.
+    /// Ends it, which never fails.
     pub fn destroy(&self) -> Result<()> {
         self.in_pd.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.hca.fabric.handles.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.handle);
@@ -225,14 +217,12 @@ impl Channel {
     }
 
     /// Returns the cookie of the queue whose event comes next; waits unless the descriptor is `O_NONBLOCK`.
-    /// # Errors
-    /// EAGAIN, EINTR.
+    /// Errors: EAGAIN, EINTR.
     pub fn read_event(&self) -> Result<u64> {
         self.mailbox.read().map(|record| record.cookie)
     }
 
-    /// # Errors
-    /// EBUSY while a queue uses it.
+    /// Errors: EBUSY while a queue uses it.
     pub fn destroy(&self) -> Result<()> {
         self.users.are_gone()
     }

@@ -111,7 +111,6 @@ pub(crate) unsafe fn scatter(to: &[iovec], mut from: *const u8, mut len: usize) 
 }
 
 /// Copies `from` to the pieces `to`, which have room for it.
-/// # Errors
 /// ESRCH: the other process is gone; EPERM: no access to it; EFAULT: no memory there; EXDEV: neither is this process's.
 /// # Safety
 /// Pieces of this process in `to` may be written, and in `from` read (memory rule).

@@ -27,8 +27,8 @@ use crate::engine::{Errno, Fabric, FabricSpec, Result, clock, mr, qp};
 
 impl Fabric {
     /// Joins the fabric in `spec.folder`; the first process makes its shared state. Call once, and keep the result.
-    /// # Errors
-    /// The folder cannot be used; ENOSPC: no process slot is free; EPROTO: another version of this adapter made it.
+    /// Errors: the folder cannot be used; ENOSPC: no process slot is free; EPROTO: another version of this adapter made
+    /// it.
     pub fn join(spec: FabricSpec) -> Result<Arc<Fabric>> {
         sysfs::make(&spec.folder, &spec.devices)?;
         let region = Region::open(&spec.folder)?;

@@ -50,8 +50,7 @@ impl Cq {
         is_unread.then(|| if fabric.has_model { shared.extra(fabric, head).ready_ns.get() } else { 0 })
     }
 
-    /// # Errors
-    /// EINVAL if more completions wait than fit, ENOMEM.
+    /// Errors: EINVAL if more completions wait than fit, ENOMEM.
     pub fn resize(&self, cqe: u32) -> Result<()> {
         let (fabric, cq) = (&*self.hca.fabric, self.shared);
         if cqe == 0 || cqe > self.hca.limits().max_cqe as u32 {
@@ -87,8 +86,7 @@ impl Cq {
         (self.shared.mask.get() + 1).min(self.hca.limits().max_cqe as u32)
     }
 
-    /// # Errors
-    /// EBUSY while a queue pair uses it.
+    /// Errors: EBUSY while a queue pair uses it.
     pub fn destroy(&self) -> Result<()> {
         self.users.are_gone()?;
         let id = self.shared.id.get();
@@ -105,8 +103,7 @@ impl Cq {
 impl Hca {
     /// Creates a queue for at least `cqe` completions; `cookie` comes back from `Channel::read_event` and in events.
     /// `flags`: those of a completion that it has beside the usual ones (`TIMESTAMP_*`; others are left out).
-    /// # Errors
-    /// EINVAL, ENOMEM.
+    /// Errors: EINVAL, ENOMEM.
     pub fn create_cq(self: &Arc<Self>, cqe: u32, channel: Option<&Channel>, cookie: u64, flags: u32) -> Result<Cq> {
         if cqe == 0 || cqe > self.limits().max_cqe as u32 {
             return Err(Errno(libc::EINVAL));

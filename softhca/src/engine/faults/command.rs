@@ -46,8 +46,7 @@ fn list(pids: &[u32]) -> String {
 impl Fabric {
     /// Makes all processes of the fabric, this one included, carry out a timed rule now, and waits until they have.
     /// Processes that join later carry it out, too.
-    /// # Errors
-    /// As [`CommandError`] says.
+    /// Errors: as [`CommandError`] says.
     pub fn command(&self, rule: &FaultRule, within: Duration) -> Result<(), CommandError> {
         let number = append(self, rule)?;
         let until = Instant::now() + within;

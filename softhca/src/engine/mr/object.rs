@@ -22,8 +22,7 @@ pub struct Mr {
 
 impl Mr {
     /// Registers other memory, in another domain or with other rights, under the same key. On failure nothing changes.
-    /// # Errors
-    /// As for registering; EINVAL if the registration has ended, EBUSY while a memory window is bound to it.
+    /// Errors: as for registering; EINVAL if the registration has ended, EBUSY while a memory window is bound to it.
     pub fn change(&self, pd: &Pd, addr: u64, len: u64, iova: u64, flags: u32) -> Result<()> {
         may_register(pd, addr, len, flags)?;
         let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,8 +59,7 @@ impl Mr {
     }
 
     /// Ends the registration.
-    /// # Errors
-    /// EBUSY while a memory window is bound to it.
+    /// Errors: EBUSY while a memory window is bound to it.
     pub fn destroy(&self) -> Result<()> {
         let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((_, pages)) = &*holds else { return Ok(()) };
@@ -79,9 +77,8 @@ impl Mr {
 
 impl Pd {
     /// Registers memory; `flags` is `codes::access`.
-    /// # Errors
-    /// EINVAL (remote write or atomic without local write), EFAULT (not mapped), EOPNOTSUPP, ENOMEM (no entry left, or
-    /// more than `RLIMIT_MEMLOCK` without `CAP_IPC_LOCK`).
+    /// Errors: EINVAL (remote write or atomic without local write), EFAULT (not mapped), EOPNOTSUPP, ENOMEM (no entry
+    /// left, or more than `RLIMIT_MEMLOCK` without `CAP_IPC_LOCK`).
     pub fn reg_mr(&self, addr: u64, len: u64, iova: u64, flags: u32) -> Result<Mr> {
         let fabric = &self.hca.fabric;
         if fabric.has_faults {

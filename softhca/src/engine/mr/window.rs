@@ -46,9 +46,7 @@ impl Mw {
         self.key
     }
 
-    /// Ends the window, even if it is bound.
-    /// # Errors
-    /// None.
+    /// Ends the window, even if it is bound: this never fails.
     pub fn destroy(&self) -> Result<()> {
         let Some(_in_pd) = self.in_pd.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
         let fabric = &self.hca.fabric;
@@ -62,8 +60,7 @@ impl Mw {
 
 impl Pd {
     /// Allocates a memory window of type `kind`, 1 or 2.
-    /// # Errors
-    /// EINVAL, ENOMEM.
+    /// Errors: EINVAL, ENOMEM.
     pub fn alloc_mw(&self, kind: u32) -> Result<Mw> {
         if kind != 1 && kind != 2 {
             return Err(Errno(libc::EINVAL));

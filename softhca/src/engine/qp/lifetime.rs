@@ -17,8 +17,7 @@ use crate::engine::{Errno, Hca, Qp, QpCap, QpInit, Result, Xrcd};
 
 impl Hca {
     /// Creates the answering end of an XRC connection (`XRC_RECV`), in RESET. It has no queues of its own.
-    /// # Errors
-    /// ENOMEM.
+    /// Errors: ENOMEM.
     pub fn create_xrc_recv(self: &Arc<Self>, domain: &Xrcd, cookie: u64) -> Result<Qp> {
         let (qp, number) = table::take(&self.fabric, self.device)?;
         for word in [&qp.send_cq, &qp.recv_cq, &qp.srq] {
@@ -31,8 +30,7 @@ impl Hca {
     }
 
     /// Creates a queue pair, in RESET.
-    /// # Errors
-    /// EINVAL, ENOMEM; no number (0) if the adapter leaves `errno` alone.
+    /// Errors: EINVAL, ENOMEM; no number (0) if the adapter leaves `errno` alone.
     pub fn create_qp(self: &Arc<Self>, init: &QpInit) -> Result<Qp> {
         if ![RC, UC, UD, XRC_SEND].contains(&init.kind) {
             return Err(Errno(libc::EOPNOTSUPP));
@@ -91,8 +89,7 @@ impl Qp {
     }
 
     /// Destroys it: forgets its requests, and treats its completions as the adapter does.
-    /// # Errors
-    /// EBUSY while attached to a multicast group.
+    /// Errors: EBUSY while attached to a multicast group.
     pub fn destroy(&self) -> Result<()> {
         let fabric = &*self.hca.fabric;
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);

@@ -26,9 +26,8 @@ use crate::limits::{Atomics, Limits};
 
 impl Qp {
     /// Changes attributes; `mask` is `codes::attr_mask`.
-    /// # Errors
-    /// EINVAL: a transition or mask that the state machine does not have, a value out of range, or a queue pair that
-    /// this adapter cannot use again; EINVAL or EOPNOTSUPP for atomics that it does not have.
+    /// Errors: EINVAL: a transition or mask that the state machine does not have, a value out of range, or a queue pair
+    /// that this adapter cannot use again; EINVAL or EOPNOTSUPP for atomics that it does not have.
     pub fn modify(&self, attr: &QpAttr, mask: u32) -> Result<()> {
         let (fabric, qp) = (&*self.hca.fabric, self.shared);
         let mut waiting_peer = None;

@@ -68,8 +68,8 @@ impl Qp {
     }
 
     /// Posts one send work request.
-    /// # Errors
-    /// ENOMEM (queue full), EINVAL (state, opcode, pieces, inline size), or the adapter's own error (`send::post`).
+    /// Errors: ENOMEM (queue full), EINVAL (state, opcode, pieces, inline size), or the adapter's own error
+    /// (`send::post`).
     #[inline(always)]
     pub fn post_send(&self, wr: &SendWr) -> Result<()> {
         let fabric = &*self.hca.fabric;
@@ -85,8 +85,7 @@ impl Qp {
     }
 
     /// Posts one receive work request.
-    /// # Errors
-    /// ENOMEM (queue full), EINVAL (RESET, shared receive queue, too many pieces).
+    /// Errors: ENOMEM (queue full), EINVAL (RESET, shared receive queue, too many pieces).
     #[inline]
     pub fn post_recv(&self, wr: &RecvWr) -> Result<()> {
         let (fabric, qp) = (&*self.hca.fabric, self.shared);
@@ -113,8 +112,7 @@ impl Qp {
     }
 
     /// Joins a multicast group.
-    /// # Errors
-    /// EINVAL (not UD, not a multicast address), ENOMEM (too many groups or members).
+    /// Errors: EINVAL (not UD, not a multicast address), ENOMEM (too many groups or members).
     pub fn attach_mcast(&self, gid: &[u8; 16], _lid: u16) -> Result<()> {
         if self.shared.kind.get() != UD || gid[0] != 0xff {
             return Err(Errno(libc::EINVAL));
@@ -135,8 +133,7 @@ impl Qp {
     }
 
     /// Leaves a multicast group.
-    /// # Errors
-    /// EINVAL: it is not a member.
+    /// Errors: EINVAL: it is not a member.
     pub fn detach_mcast(&self, gid: &[u8; 16], _lid: u16) -> Result<()> {
         let is_left = leave(&self.hca.fabric, self.shared.index(), Some(gid));
         if is_left { Ok(()) } else { Err(Errno(libc::EINVAL)) }

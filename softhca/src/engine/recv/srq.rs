@@ -29,8 +29,7 @@ pub struct Srq {
 
 impl Srq {
     /// Posts requests until one is refused.
-    /// # Errors
-    /// ENOMEM (full) or EINVAL (too many pieces) for the last request taken from `wrs`.
+    /// Errors: ENOMEM (full) or EINVAL (too many pieces) for the last request taken from `wrs`.
     pub fn post_recv<'a>(&self, wrs: impl IntoIterator<Item = RecvWr<'a>>) -> Result<()> {
         let fabric = &*self.hca.fabric;
         let result = {
@@ -47,8 +46,7 @@ impl Srq {
     }
 
     /// Lets it hold at least `max_wr` requests.
-    /// # Errors
-    /// EINVAL: 0, more than the adapter can, or fewer than are in it now; ENOMEM.
+    /// Errors: EINVAL: 0, more than the adapter can, or fewer than are in it now; ENOMEM.
     pub fn resize(&self, max_wr: u32) -> Result<()> {
         if max_wr == 0 || max_wr > self.hca.limits().max_srq_wr as u32 {
             return Err(Errno(libc::EINVAL));
@@ -58,8 +56,7 @@ impl Srq {
     }
 
     /// Arms (non-zero) or disarms the limit event.
-    /// # Errors
-    /// EINVAL if greater than the size.
+    /// Errors: EINVAL if greater than the size.
     pub fn set_limit(&self, limit: u32) -> Result<()> {
         if limit > self.shared.capacity() {
             return Err(Errno(libc::EINVAL));
@@ -81,8 +78,7 @@ impl Srq {
         self.xrc.unwrap_or_else(|| self.shared.id.get())
     }
 
-    /// # Errors
-    /// EBUSY while a queue pair uses it.
+    /// Errors: EBUSY while a queue pair uses it.
     pub fn destroy(&self) -> Result<()> {
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         self.users.are_gone()?;
@@ -107,8 +103,7 @@ impl Srq {
 
 impl Hca {
     /// Creates a shared receive queue; with `xrc` for XRC connections of this domain, whose receives complete there.
-    /// # Errors
-    /// EINVAL, ENOMEM, or what the adapter says if it has none.
+    /// Errors: EINVAL, ENOMEM, or what the adapter says if it has none.
     pub fn create_srq(
         self: &Arc<Self>,
         pd: &Pd,

@@ -131,8 +131,7 @@ pub struct Xrcd {
 }
 
 impl Xrcd {
-    /// # Errors
-    /// EBUSY while a queue or queue pair of this process is in it.
+    /// Errors: EBUSY while a queue or queue pair of this process is in it.
     pub fn close(&self) -> Result<()> {
         self.users.are_gone()?;
         if let Some(place) = self.place {
@@ -145,8 +144,8 @@ impl Xrcd {
 
 impl Hca {
     /// Opens an XRC domain.
-    /// # Errors
-    /// EAGAIN (not open, and not to be made), EINVAL (open, and `exclusive`; or private without `create`), ENOMEM.
+    /// Errors: EAGAIN (not open, and not to be made), EINVAL (open, and `exclusive`; or private without `create`),
+    /// ENOMEM.
     pub fn open_xrcd(self: &Arc<Self>, how: XrcdOpen) -> Result<Xrcd> {
         let fabric = &self.fabric;
         let mut id = fabric.next_id();
