@@ -132,24 +132,12 @@ pub(crate) unsafe fn copy(to: Memory, from: Memory) -> Result<()> {
 /// # Safety
 /// The pieces of `to` may be written, and those of `from` read (memory rule).
 unsafe fn within(to: &[iovec], from: &[iovec]) {
-    let mut at = 0;
-    let mut room: &[iovec] = to;
+    let mut done = 0;
     for piece in from {
-        let mut done = 0;
-        while done < piece.iov_len {
-            let Some(place) = room.first() else { return };
-            let part = (place.iov_len - at).min(piece.iov_len - done);
-            // SAFETY: both ranges lie in pieces that the caller says may be used so; `ptr::copy` allows overlap.
-            unsafe {
-                std::ptr::copy(piece.iov_base.cast::<u8>().add(done), place.iov_base.cast::<u8>().add(at), part);
-            }
-            done += part;
-            at += part;
-            if at == place.iov_len {
-                room = &room[1..];
-                at = 0;
-            }
-        }
+        let room = window(to, done, piece.iov_len as u64);
+        // SAFETY: the caller says that the pieces may be used so.
+        unsafe { scatter(room.as_slice(), piece.iov_base.cast(), piece.iov_len) };
+        done += piece.iov_len as u64;
     }
 }
 
