@@ -90,7 +90,7 @@ impl Qp {
             let other = place(fabric, peer);
             if other.qpn.get() == peer {
                 fabric.timers.watch_process(fabric, other.owner.get());
-                fabric.defer(Deferred::Retry(peer & 0xffff));
+                fabric.deferred.add(Deferred::Retry(peer & 0xffff));
             }
         }
         run_deferred(fabric);
@@ -187,18 +187,8 @@ impl Qp {
     }
 }
 
-/// Attributes that a transition needs, and further ones that it allows.
-struct Rule {
-    from: u32,
-    to: u32,
-    kinds: &'static [u32],
-    needs: u32,
-    allows: u32,
-}
-
-const fn rule(from: u32, to: u32, kinds: &'static [u32], needs: u32, allows: u32) -> Rule {
-    Rule { from, to, kinds, needs, allows }
-}
+/// A transition (from, to) of these types of queue pairs, the attributes that it needs, and those that it allows.
+type Rule = (u32, u32, &'static [u32], u32, u32);
 
 const CONNECTED: &[u32] = &[RC, UC, XRC_SEND, XRC_RECV];
 /// Connected types that answer requests, and those that do not.
@@ -209,38 +199,37 @@ const HOW_ACCESSED: u32 = PKEY_INDEX | PORT | ACCESS_FLAGS;
 const PATH: u32 = AV | PATH_MTU | DEST_QPN | RQ_PSN;
 const AT_RTR: u32 = ALT_PATH | ACCESS_FLAGS | PKEY_INDEX;
 const RETRIES: u32 = TIMEOUT | RETRY_CNT | RNR_RETRY | MAX_QP_RD_ATOMIC;
-const AT_RTS: u32 = CUR_STATE | ACCESS_FLAGS | ALT_PATH | PATH_MIG_STATE;
+const AT_RTS: u32 = ACCESS_FLAGS | ALT_PATH | PATH_MIG_STATE;
 const AT_SQD: u32 = AV | ALT_PATH | ACCESS_FLAGS | PKEY_INDEX | PATH_MIG_STATE;
 const ANSWERS: u32 = MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER;
 
 const RULES: &[Rule] = &[
-    rule(RESET, INIT, CONNECTED, HOW_ACCESSED, 0),
-    rule(RESET, INIT, &[UD], PKEY_INDEX | PORT | QKEY, 0),
-    rule(INIT, INIT, CONNECTED, 0, HOW_ACCESSED),
-    rule(INIT, INIT, &[UD], 0, PKEY_INDEX | PORT | QKEY),
-    rule(INIT, RTR, ANSWERING, PATH | ANSWERS, AT_RTR),
-    rule(INIT, RTR, SENDING, PATH, AT_RTR),
-    rule(INIT, RTR, &[UD], 0, PKEY_INDEX | QKEY),
-    rule(RTR, RTS, &[RC], RETRIES | SQ_PSN, AT_RTS | MIN_RNR_TIMER),
-    rule(RTR, RTS, &[XRC_SEND], RETRIES | SQ_PSN, AT_RTS),
-    rule(RTR, RTS, &[XRC_RECV], TIMEOUT | SQ_PSN, AT_RTS | MIN_RNR_TIMER),
-    rule(RTR, RTS, &[UC], SQ_PSN, AT_RTS),
-    rule(RTR, RTS, &[UD], SQ_PSN, CUR_STATE | QKEY),
-    rule(RTS, RTS, ANSWERING, 0, AT_RTS | MIN_RNR_TIMER),
-    rule(RTS, RTS, SENDING, 0, AT_RTS),
-    rule(RTS, RTS, &[UD], 0, CUR_STATE | QKEY),
-    rule(RTS, SQD, CONNECTED, 0, EN_SQD_ASYNC_NOTIFY),
-    rule(RTS, SQD, &[UD], 0, EN_SQD_ASYNC_NOTIFY),
-    rule(SQD, RTS, ANSWERING, 0, AT_RTS | MIN_RNR_TIMER),
-    rule(SQD, RTS, SENDING, 0, AT_RTS),
-    rule(SQD, RTS, &[UD], 0, CUR_STATE | QKEY),
-    rule(SQD, SQD, &[RC], 0, AT_SQD | PORT | RETRIES | ANSWERS),
-    rule(SQD, SQD, &[XRC_SEND], 0, AT_SQD | PORT | RETRIES),
-    rule(SQD, SQD, &[XRC_RECV], 0, AT_SQD | PORT | TIMEOUT | ANSWERS),
-    rule(SQD, SQD, &[UC], 0, AT_SQD),
-    rule(SQD, SQD, &[UD], 0, PKEY_INDEX | QKEY),
-    rule(SQE, RTS, &[UC], 0, CUR_STATE | ACCESS_FLAGS),
-    rule(SQE, RTS, &[UD], 0, CUR_STATE | QKEY),
+    (RESET, INIT, CONNECTED, HOW_ACCESSED, 0),
+    (RESET, INIT, &[UD], PKEY_INDEX | PORT | QKEY, 0),
+    (INIT, INIT, CONNECTED, 0, HOW_ACCESSED),
+    (INIT, INIT, &[UD], 0, PKEY_INDEX | PORT | QKEY),
+    (INIT, RTR, ANSWERING, PATH | ANSWERS, AT_RTR),
+    (INIT, RTR, SENDING, PATH, AT_RTR),
+    (INIT, RTR, &[UD], 0, PKEY_INDEX | QKEY),
+    (RTR, RTS, &[RC], RETRIES | SQ_PSN, AT_RTS | MIN_RNR_TIMER),
+    (RTR, RTS, &[XRC_SEND], RETRIES | SQ_PSN, AT_RTS),
+    (RTR, RTS, &[XRC_RECV], TIMEOUT | SQ_PSN, AT_RTS | MIN_RNR_TIMER),
+    (RTR, RTS, &[UC], SQ_PSN, AT_RTS),
+    (RTR, RTS, &[UD], SQ_PSN, QKEY),
+    (RTS, RTS, ANSWERING, 0, AT_RTS | MIN_RNR_TIMER),
+    (RTS, RTS, SENDING, 0, AT_RTS),
+    (RTS, RTS, &[UD], 0, QKEY),
+    (RTS, SQD, &[RC, UC, UD, XRC_SEND, XRC_RECV], 0, EN_SQD_ASYNC_NOTIFY),
+    (SQD, RTS, ANSWERING, 0, AT_RTS | MIN_RNR_TIMER),
+    (SQD, RTS, SENDING, 0, AT_RTS),
+    (SQD, RTS, &[UD], 0, QKEY),
+    (SQD, SQD, &[RC], 0, AT_SQD | PORT | RETRIES | ANSWERS),
+    (SQD, SQD, &[XRC_SEND], 0, AT_SQD | PORT | RETRIES),
+    (SQD, SQD, &[XRC_RECV], 0, AT_SQD | PORT | TIMEOUT | ANSWERS),
+    (SQD, SQD, &[UC], 0, AT_SQD),
+    (SQD, SQD, &[UD], 0, PKEY_INDEX | QKEY),
+    (SQE, RTS, &[UC], 0, ACCESS_FLAGS),
+    (SQE, RTS, &[UD], 0, QKEY),
 ];
 
 /// Returns the state after a modification. EINVAL: the state machine has no such transition, an attribute is missing or
@@ -263,9 +252,9 @@ pub(super) fn check(
     if to == RESET || to == ERR {
         return if given == 0 { Ok(to) } else { Err(EINVAL) };
     }
-    let is_it = |rule: &&Rule| rule.from == now && rule.to == to && rule.kinds.contains(&kind);
-    let rule = RULES.iter().find(is_it).ok_or(EINVAL)?;
-    if given & rule.needs != rule.needs || given & !(rule.needs | rule.allows) != 0 {
+    let is_it = |rule: &&Rule| (rule.0, rule.1) == (now, to) && rule.2.contains(&kind);
+    let (.., needs, allows) = *RULES.iter().find(is_it).ok_or(EINVAL)?;
+    if given & needs != needs || given & !(needs | allows) != 0 {
         return Err(EINVAL);
     }
     let has = |bit: u32| mask & bit != 0;
