@@ -4,7 +4,7 @@
 mod engine_support;
 
 use engine_support::{PATH, RIGHTS, Settings, Side, behaves, described, lid, none, pair, queue_pair, wait};
-use softhca::behaviour::{AtomicAccess, CreateErrno, InlineGrant, NoSrq, OptionalAccess, PostErrno, SendBeforeRts};
+use softhca::behaviour::{AtomicAccess, CreateErrno, InlineGrant, OptionalAccess, Refusal, SendBeforeRts};
 use softhca::engine::codes::{access, attr_mask as m, qp_state, qp_type, send_flags, wc_status, wr_opcode};
 use softhca::engine::{DeviceSpec, Errno, QpAttr, QpCap, SendWr};
 use softhca::limits::Atomics;
@@ -84,7 +84,7 @@ fn flags_of_the_optional_range_are_ignored_or_refused() {
 
 #[test]
 fn without_shared_receive_queues_making_one_fails_as_the_adapter_says() {
-    for (errno, expected) in [(NoSrq::Einval, EINVAL), (NoSrq::Eopnotsupp, EOPNOTSUPP)] {
+    for (errno, expected) in [(Refusal::Einval, EINVAL), (Refusal::Eopnotsupp, EOPNOTSUPP)] {
         let hca = behaves(|ways| {
             ways.srq = false;
             ways.srq_errno = errno;
@@ -96,7 +96,7 @@ fn without_shared_receive_queues_making_one_fails_as_the_adapter_says() {
 
 #[test]
 fn a_post_that_is_too_large_gets_the_adapters_error_number() {
-    for (errno, expected) in [(PostErrno::Einval, EINVAL), (PostErrno::Enomem, ENOMEM)] {
+    for (errno, expected) in [(Refusal::Einval, EINVAL), (Refusal::Enomem, ENOMEM)] {
         let hca = behaves(|ways| {
             ways.errno_sge = errno;
             ways.errno_inline = errno;
