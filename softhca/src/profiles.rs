@@ -57,15 +57,3 @@ pub(crate) fn profile(name: Option<Name>) -> Device {
     let text = PROFILES.iter().find(|row| Some(row.1) == name).map_or("", |row| row.2);
     toml::from_str(text).expect("each profile is read by a test")
 }
-
-#[cfg(test)]
-mod tests {
-    use crate::config::Config;
-
-    #[test]
-    fn every_profile_describes_an_adapter() {
-        for (word, name, _) in super::PROFILES {
-            assert_eq!(Config::of_profile(Some(name)).devices.len(), 1, "{word}");
-        }
-    }
-}

