@@ -233,8 +233,25 @@ impl CqShared {
     #[cold]
     pub(crate) fn fail(&self, fabric: &Fabric) {
         if self.filling.failed.swap(1) == 0 {
-            fabric.defer(Deferred::Overrun(fabric.region().offset_of(self)));
+            fabric.deferred.add(Deferred::Overrun(fabric.region().offset_of(self)));
         }
+    }
+
+    /// Notifies the queue's channel of a completion, at once or when that may be seen (`ready_ns`).
+    #[cold]
+    pub(super) fn notify(&self, fabric: &Fabric, ready_ns: u64) {
+        let record = Record { about: ABOUT_CQ, id: self.id.get(), event: 0, cookie: self.cookie.get() };
+        if ready_ns > clock::now() {
+            fabric.timers.notify_at(ready_ns, self.channel.get(), record);
+        } else {
+            fabric.pipes.send(self.channel.get(), record);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn raise(&self, fabric: &Fabric, event: u32) {
+        let record = Record { about: ABOUT_CQ, id: self.id.get(), event, cookie: self.cookie.get() };
+        fabric.pipes.send(self.context.get(), record);
     }
 }
 
@@ -296,25 +313,6 @@ impl Reserved<'_> {
             cq.notify(fabric, c.ready_ns);
             fill.armed.replace(TELLING, 0);
         }
-    }
-}
-
-impl CqShared {
-    /// Notifies the queue's channel of a completion, at once or when that may be seen (`ready_ns`).
-    #[cold]
-    pub(super) fn notify(&self, fabric: &Fabric, ready_ns: u64) {
-        let record = Record { about: ABOUT_CQ, id: self.id.get(), event: 0, cookie: self.cookie.get() };
-        if ready_ns > clock::now() {
-            fabric.timers.notify_at(ready_ns, self.channel.get(), record);
-        } else {
-            fabric.pipes.send(self.channel.get(), record);
-        }
-    }
-
-    #[cold]
-    pub(crate) fn raise(&self, fabric: &Fabric, event: u32) {
-        let record = Record { about: ABOUT_CQ, id: self.id.get(), event, cookie: self.cookie.get() };
-        fabric.pipes.send(self.context.get(), record);
     }
 }
 

@@ -14,7 +14,7 @@ use idle::Idle;
 use locked_memory::LockedMemory;
 use pipes::{Pipes, Record};
 use sysfs::{Count, Texts};
-use timers::{Deferred, DeferredWork, Timers};
+use timers::{DeferredWork, Timers};
 use trace::Trace;
 
 use crate::engine::codes::{link_layer, port_state};
@@ -104,11 +104,6 @@ impl Fabric {
         &self.spec.devices
     }
 
-    /// Returns the process that joined; after a fork the child must join anew.
-    pub fn pid(&self) -> i32 {
-        self.process.pid() as i32
-    }
-
     pub(crate) fn folder(&self) -> &Path {
         &self.spec.folder
     }
@@ -143,11 +138,6 @@ impl Fabric {
     #[cold]
     pub(crate) fn count(&self, device: u32, port: u32, what: Count) {
         self.texts.count(self.header(), device as usize, (port as usize).wrapping_sub(1), what);
-    }
-
-    /// Defers work until the caller holds no lock.
-    pub(crate) fn defer(&self, work: Deferred) {
-        self.deferred.add(work);
     }
 
     /// Returns port `port` (from 1) of `device`, as it is now.

@@ -183,6 +183,7 @@ pub(crate) struct DeferredWork {
 }
 
 impl DeferredWork {
+    /// Defers work until the caller holds no lock.
     pub(crate) fn add(&self, work: Deferred) {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         if !list.contains(&work) {

@@ -118,10 +118,15 @@ impl Process {
             std::iter::successors(Some(list.get()).filter(|first| *first != 0), next)
         };
         let free: Vec<u64> = self.header().heap.free.iter().flat_map(of_list).collect();
-        for (at, owner) in self.blocks().map(|(at, block)| (at, block.owner.get())) {
-            let listed = free.iter().filter(|free| **free == at).count();
-            let is_right = if owner == 0 { listed == 1 } else { listed == 0 && alive.contains(&owner) };
-            assert!(is_right, "block {at:#x} is listed {listed} times as free, and is of process {owner:#x}");
-        }
+        audit_places(self.blocks().map(|(at, block)| (at, block.owner.get())), &free, alive);
+    }
+}
+
+/// Panics unless each place, which has an owner or 0, is one of a living process, or listed once as free.
+pub(crate) fn audit_places(places: impl Iterator<Item = (u64, u32)>, free: &[u64], alive: &[u32]) {
+    for (place, owner) in places {
+        let listed = free.iter().filter(|free| **free == place).count();
+        let is_right = if owner == 0 { listed == 1 } else { listed == 0 && alive.contains(&owner) };
+        assert!(is_right, "place {place:#x} is listed {listed} times as free, and is of process {owner:#x}");
     }
 }

@@ -108,9 +108,7 @@ impl Qp {
         self.after_leaving();
         Ok(())
     }
-}
 
-impl Qp {
     /// Called before it is destroyed or reset. Keeps completions that outlive it, and loses a request that it has taken
     /// if the adapter does so. The caller holds `resp.lock`, so nothing arrives.
     pub(super) fn before_leaving(&self, state: u32) {

@@ -105,7 +105,7 @@ impl Qp {
             let _answers = qp.lock_answers(fabric);
             qp.fail_receives(fabric);
         } else if qp.rq.wanted.get() != 0 && qp.rq.wanted.swap(0) != 0 {
-            fabric.defer(Deferred::Retry(qp.dest_qpn.get() & 0xffff));
+            fabric.deferred.add(Deferred::Retry(qp.dest_qpn.get() & 0xffff));
         }
         run_deferred(fabric);
         Ok(())

@@ -236,5 +236,5 @@ impl QpShared {
 
 /// Stops a queue pair once no lock is held.
 pub(crate) fn fail_later(fabric: &Fabric, qp: &QpShared) {
-    fabric.defer(Deferred::Flush(qp.index()));
+    fabric.deferred.add(Deferred::Flush(qp.index()));
 }

@@ -8,9 +8,10 @@
 
 use crate::engine::codes::qp_state::RESET;
 use crate::engine::codes::qp_type::XRC_RECV;
+use crate::engine::memory::heap::audit_places;
 use crate::engine::memory::layout::MAX_QPS;
 use crate::engine::memory::{Held, W32};
-use crate::engine::qp::{QpShared, object, place, table};
+use crate::engine::qp::{QpShared, object, place};
 use crate::engine::send::execution;
 use crate::engine::{Errno, Fabric, Result};
 
@@ -100,14 +101,11 @@ pub(super) fn release(fabric: &Fabric, index: u32) {
 pub(crate) fn audit(fabric: &Fabric, alive: &[u32]) {
     let _tables = lock(fabric);
     let header = fabric.header();
-    let next = |index: &u32| place(fabric, *index).next_free.get().checked_sub(1);
-    let free: Vec<u32> = std::iter::successors(header.qps_free.get().checked_sub(1), next).collect();
-    assert_eq!(free.last().copied(), header.qps_free_last.get().checked_sub(1), "the last free place");
-    for (index, owner) in places(fabric).map(|(index, qp)| (index, qp.owner.get())) {
-        let listed = free.iter().filter(|free| **free == index).count();
-        let is_right = if owner == 0 { listed == 1 } else { listed == 0 && alive.contains(&owner) };
-        assert!(is_right, "place {index} is listed {listed} times as free, and is of process {owner:#x}");
-    }
+    let next = |index: &u64| place(fabric, *index as u32).next_free.get().checked_sub(1).map(u64::from);
+    let free: Vec<u64> = std::iter::successors(header.qps_free.get().checked_sub(1).map(u64::from), next).collect();
+    let last = free.last().map(|index| *index as u32);
+    assert_eq!(last, header.qps_free_last.get().checked_sub(1), "the last free place");
+    audit_places(places(fabric).map(|(index, qp)| (u64::from(index), qp.owner.get())), &free, alive);
     let (counted, used) = (header.qps_of.iter().map(W32::get).sum::<u32>() as usize, places(fabric).count());
     assert_eq!(counted + free.len(), used, "places in use, and free ones");
 }
@@ -179,7 +177,7 @@ pub(crate) fn event_was_read(fabric: &Fabric, number: u32) {
 
 /// Stops all queue pairs that complete to this queue.
 pub(crate) fn fail_all_with(fabric: &Fabric, cq: u64) {
-    for qp in table::all(fabric).filter(|qp| qp.send_cq.get() == cq || qp.recv_cq.get() == cq) {
+    for qp in all(fabric).filter(|qp| qp.send_cq.get() == cq || qp.recv_cq.get() == cq) {
         flush_sends(fabric, qp.index());
     }
 }

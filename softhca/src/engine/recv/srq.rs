@@ -38,7 +38,7 @@ impl Srq {
         };
         if self.shared.wanted.get() != 0 && self.shared.wanted.swap(0) != 0 {
             for sender in table::waiting_for(fabric, self.offset) {
-                fabric.defer(Deferred::Retry(sender));
+                fabric.deferred.add(Deferred::Retry(sender));
             }
         }
         run_deferred(fabric);

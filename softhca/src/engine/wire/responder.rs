@@ -103,7 +103,7 @@ pub(crate) fn cannot_copy(fabric: &Fabric, peer: &Peer, errno: Errno) -> Outcome
         });
         return Outcome::done(wc_status::LOC_QP_OP_ERR);
     }
-    fabric.defer(Deferred::Bury(peer.process()));
+    fabric.deferred.add(Deferred::Bury(peer.process()));
     lost(peer)
 }
 

@@ -43,8 +43,7 @@ impl Library {
     /// Returns the fabric, joined; anew in a child after a fork.
     pub(crate) fn fabric(&self) -> Result<Arc<Fabric>> {
         let mut joined = self.fabric.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let pid = std::process::id() as i32;
-        if let Some(fabric) = joined.as_ref().filter(|fabric| fabric.pid() == pid) {
+        if let Some(fabric) = joined.as_ref().filter(|fabric| fabric.pid() == std::process::id()) {
             return Ok(Arc::clone(fabric));
         }
         let fabric = Fabric::join(self.spec.clone()).inspect_err(|errno| {
