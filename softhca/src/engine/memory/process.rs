@@ -179,13 +179,11 @@ impl Slot {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::engine::memory::region::tests::region;
 
     #[test]
     fn a_slot_that_was_used_very_often_hides_none_behind_it() {
-        let folder = std::env::temp_dir().join(format!("softhca-slots-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
-        let region = Region::open(&folder).unwrap();
-        std::fs::remove_dir_all(&folder).unwrap();
+        let region = region("slots");
         let (first, second) = (enter(&region).unwrap(), enter(&region).unwrap());
         let process = Process::new(region, second);
         process.slot_of(first).generation.set(0xffff);

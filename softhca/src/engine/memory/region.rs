@@ -180,57 +180,45 @@ pub(crate) fn map(file: &File, bytes: usize) -> std::io::Result<*mut libc::c_voi
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    /// Bytes of a test's region, which has memory only at its start.
-    const THERE: usize = 4096;
-
-    struct Made(Region, *mut [W64]);
-
-    impl Made {
-        fn new() -> Made {
-            let words: Box<[W64]> = (0..THERE / 8).map(|_| W64::default()).collect();
-            let words = Box::into_raw(words);
-            let file = File::open("/dev/null").expect("it is always there");
-            Made(Region { base: words.cast(), file, gate: Mutex::new(()) }, words)
-        }
-    }
-
-    impl Drop for Made {
-        fn drop(&mut self) {
-            // SAFETY: made by `Box::into_raw`, freed once; the tests keep no structure of it.
-            drop(unsafe { Box::from_raw(self.1) });
-        }
+    /// A region of a test, whose file is gone.
+    pub(in crate::engine::memory) fn region(name: &str) -> Region {
+        let folder = std::env::temp_dir().join(format!("softhca-{name}-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let region = Region::open(&folder).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        region
     }
 
     #[test]
     fn an_offset_outside_of_the_region_reaches_nothing() {
-        let made = Made::new();
+        let region = region("offsets");
         for offset in [REGION_BYTES, REGION_BYTES - 4, u64::MAX, u64::MAX - 7, 4] {
-            let reached = catch_unwind(AssertUnwindSafe(|| made.0.at::<W64>(offset).get()));
+            let reached = catch_unwind(AssertUnwindSafe(|| region.at::<W64>(offset).get()));
             assert!(reached.is_err(), "{offset:#x}");
         }
-        assert!(catch_unwind(AssertUnwindSafe(|| made.0.bytes(REGION_BYTES))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| region.bytes(REGION_BYTES))).is_err());
         for (offset, len) in [(REGION_BYTES, 1), (REGION_BYTES - 64, 65), (u64::MAX, 2), (64, u64::MAX)] {
             // SAFETY: nobody uses the region.
-            let cleared = catch_unwind(AssertUnwindSafe(|| unsafe { made.0.clear(offset, len) }));
+            let cleared = catch_unwind(AssertUnwindSafe(|| unsafe { region.clear(offset, len) }));
             assert!(cleared.is_err(), "{len:#x} bytes at {offset:#x}");
         }
     }
 
     #[test]
     fn cleared_memory_is_zero_and_the_memory_beside_it_stays() {
-        let made = Made::new();
-        for word in 0..THERE as u64 / 8 {
-            made.0.at::<W64>(word * 8).set(word + 1);
+        let region = region("cleared");
+        for word in 0..512 {
+            region.at::<W64>(word * 8).set(word + 1);
         }
         // SAFETY: nobody else uses the region.
-        unsafe { made.0.clear(64, 128) };
-        for word in 0..THERE as u64 / 8 {
+        unsafe { region.clear(64, 128) };
+        for word in 0..512 {
             let wanted = if (8..24).contains(&word) { 0 } else { word + 1 };
-            assert_eq!(made.0.at::<W64>(word * 8).get(), wanted);
+            assert_eq!(region.at::<W64>(word * 8).get(), wanted);
         }
     }
 }
