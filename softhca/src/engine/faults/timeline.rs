@@ -32,17 +32,17 @@ pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
     // Read after the commands, so that each of them is due.
     let now = clock::now();
     let rules: Vec<Timed<'_>> = timed(fabric.rules().iter().chain(&*read), header.began_ns.get());
-    let moments = || rules.iter().flat_map(Timed::moments);
-    let mut due: Vec<Moment<'_>> =
-        moments().filter(|moment| moment.at <= now && !given.contains(&moment.key())).collect();
-    due.sort_by_key(|moment| (moment.at, moment.rule.index));
+    let moments = || rules.iter().flat_map(|rule| [(rule.begins, rule, false), (rule.ends, rule, true)]);
+    let mut due: Vec<(u64, &Timed<'_>, bool)> = moments()
+        .filter(|&(at, rule, is_end)| at <= now && !given.contains(&(rule.index, is_end)))
+        .collect();
+    due.sort_by_key(|(at, rule, _)| (*at, rule.index));
     // A process that was held up still reports every change since it last looked, in order.
     let mut told: Vec<(usize, Record)> = Vec::new();
     let mut changed: BTreeSet<(usize, u8)> = BTreeSet::new();
-    for moment in due {
-        given.insert(moment.key());
-        *reached = moment.at.max(*reached);
-        let Timed { index, device, port, action, .. } = moment.rule;
+    for (at, Timed { index, device, port, action, .. }, is_end) in due {
+        given.insert((*index, is_end));
+        *reached = at.max(*reached);
         if let Some(applied) = header.fault_applied.get(*index).filter(|_| *index < fabric.rules().len()) {
             applied.set(1);
         }
@@ -77,7 +77,7 @@ pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
         fabric.raise(device, record);
     }
     fabric.slot_of(fabric.token()).commands_done.publish(commands);
-    moments().map(|moment| moment.at).filter(|at| *at > now).min()
+    moments().map(|(at, ..)| at).filter(|at| *at > now).min()
 }
 
 /// A rule with a time, on the host's clock.
@@ -89,25 +89,6 @@ struct Timed<'a> {
     device: usize,
     port: u8,
     action: &'a FaultAction,
-}
-
-struct Moment<'a> {
-    at: u64,
-    is_end: bool,
-    rule: &'a Timed<'a>,
-}
-
-impl Moment<'_> {
-    fn key(&self) -> (usize, bool) {
-        (self.rule.index, self.is_end)
-    }
-}
-
-impl Timed<'_> {
-    fn moments(&self) -> impl Iterator<Item = Moment<'_>> {
-        let end = (self.ends != clock::NEVER).then_some((self.ends, true));
-        [(self.begins, false)].into_iter().chain(end).map(|(at, is_end)| Moment { at, is_end, rule: self })
-    }
 }
 
 fn timed<'a>(rules: impl Iterator<Item = &'a FaultRule>, began: u64) -> Vec<Timed<'a>> {
