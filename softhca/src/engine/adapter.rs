@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::behaviour::Behaviour;
 use crate::engine::codes::link_layer;
-use crate::engine::fabric::pipes::{ABOUT_DEVICE, ABOUT_PORT, ABOUT_QP, Mailbox};
+use crate::engine::fabric::pipes::{ABOUT_PORT, ABOUT_QP, Mailbox};
 use crate::engine::qp::table;
 use crate::engine::service::run_deferred;
 use crate::engine::spec::set_of;
@@ -21,12 +21,8 @@ impl Fabric {
     /// Opens adapter `device`.
     /// Errors: ENODEV, EMFILE.
     pub fn open(self: &Arc<Self>, device: usize) -> Result<Arc<Hca>> {
-        let spec = self.devices().get(device).ok_or(Errno(libc::ENODEV))?;
+        self.devices().get(device).ok_or(Errno(libc::ENODEV))?;
         let events = Mailbox::new(self.folder(), self.next_id())?;
-        events.expect(ABOUT_DEVICE, 0);
-        for port in 1..=spec.ports.len() {
-            events.expect(ABOUT_PORT, port as u32);
-        }
         self.opened(device, events.id);
         Ok(Arc::new(Hca { fabric: Arc::clone(self), device, events }))
     }
@@ -81,7 +77,7 @@ impl Hca {
         clock::ticks(&self.spec().clock, clock::now())
     }
 
-    /// Returns the next async event; waits unless the descriptor is `O_NONBLOCK`.
+    /// Returns the next async event, the object of which may be gone; waits unless the descriptor is `O_NONBLOCK`.
     /// Errors: EAGAIN, EINTR.
     pub fn read_async_event(&self) -> Result<AsyncEvent> {
         let record = self.events.read()?;
@@ -116,7 +112,7 @@ impl Hca {
     /// Errors: EMFILE.
     pub fn create_channel(self: &Arc<Self>) -> Result<Channel> {
         let mailbox = Mailbox::new(self.fabric.folder(), self.fabric.next_id())?;
-        Ok(Channel { mailbox: Arc::new(mailbox), users: Users::default() })
+        Ok(Channel { mailbox, users: Users::default() })
     }
 }
 
@@ -206,7 +202,7 @@ pub(crate) fn check(hca: &Hca, attr: &AhAttr) -> Result<()> {
 
 /// A completion channel: a pipe that several completion queues notify.
 pub struct Channel {
-    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) mailbox: Mailbox,
     pub(crate) users: Users,
 }
 
@@ -216,7 +212,8 @@ impl Channel {
         self.mailbox.fd()
     }
 
-    /// Returns the cookie of the queue whose event comes next; waits unless the descriptor is `O_NONBLOCK`.
+    /// Returns the cookie of the queue, which may be gone, whose event comes next; waits unless the descriptor is
+    /// `O_NONBLOCK`.
     /// Errors: EAGAIN, EINTR.
     pub fn read_event(&self) -> Result<u64> {
         self.mailbox.read().map(|record| record.cookie)

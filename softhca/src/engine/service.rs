@@ -15,7 +15,7 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use crate::engine::codes::event;
 use crate::engine::cq::CqShared;
-use crate::engine::fabric::pipes::{ABOUT_COMMAND, Mailbox};
+use crate::engine::fabric::pipes::Mailbox;
 use crate::engine::fabric::timers::Deferred;
 use crate::engine::fabric::{pipes, sysfs};
 use crate::engine::faults::timeline;
@@ -68,7 +68,6 @@ impl Fabric {
 /// returned from `munmap` meanwhile would execute half a hook.
 pub(crate) fn start(fabric: &Arc<Fabric>) -> Result<()> {
     let doorbell = Mailbox::new(fabric.folder(), fabric.next_id())?;
-    doorbell.expect(ABOUT_COMMAND, 0);
     fabric.slot_of(fabric.token()).doorbell.publish(doorbell.id);
     let mut blocked = std::mem::MaybeUninit::uninit();
     let mut before = std::mem::MaybeUninit::uninit();

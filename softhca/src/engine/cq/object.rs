@@ -9,7 +9,6 @@ use crate::engine::adapter::{Use, Users};
 use crate::engine::codes::event;
 use crate::engine::cq::CqShared;
 use crate::engine::cq::ring::{CARRIES, Cqe, IS_RECV, KEPT, PER_ENTRY, STAGED, VOID};
-use crate::engine::fabric::pipes::{ABOUT_CQ, Mailbox};
 use crate::engine::memory::layout::MAX_CARRIED;
 use crate::engine::qp::{QpShared, place};
 use crate::engine::{Channel, Errno, Fabric, Hca, Result, TIMESTAMP_RAW, TIMESTAMP_WALL, Wc};
@@ -19,7 +18,7 @@ pub struct Cq {
     pub(crate) hca: Arc<Hca>,
     pub(crate) offset: u64,
     pub(super) shared: &'static CqShared,
-    channel: Mutex<Option<(Arc<Mailbox>, Use)>>,
+    in_channel: Mutex<Option<Use>>,
     /// Queue pairs that complete here (counted twice if sends and receives do), and shared receive queues of XRC.
     pub(crate) users: Users,
 }
@@ -89,11 +88,7 @@ impl Cq {
     /// Errors: EBUSY while a queue pair uses it.
     pub fn destroy(&self) -> Result<()> {
         self.users.are_gone()?;
-        let id = self.shared.id.get();
-        self.hca.events.forget(ABOUT_CQ, id);
-        if let Some((mailbox, _ended)) = self.channel.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            mailbox.forget(ABOUT_CQ, id);
-        }
+        self.in_channel.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.hca.fabric.release(self.shared.entries.get());
         self.hca.fabric.release(self.offset);
         Ok(())
@@ -113,8 +108,7 @@ impl Hca {
         let offset = fabric.allocate(size_of::<CqShared>() as u64)?;
         let entries = fabric.allocate(u64::from(size) * PER_ENTRY).inspect_err(|_| fabric.release(offset))?;
         let shared: &CqShared = fabric.region().at(offset);
-        let id = fabric.next_id();
-        shared.id.set(id);
+        shared.id.set(fabric.next_id());
         shared.mask.set(size - 1);
         shared.flags.set(flags & (TIMESTAMP_RAW | TIMESTAMP_WALL));
         shared.stamping.set(shared.flags.get());
@@ -125,12 +119,8 @@ impl Hca {
         shared.owner.set(fabric.token());
         shared.cookie.set(cookie);
         shared.entries.publish(entries);
-        self.events.expect(ABOUT_CQ, id);
-        let channel = channel.map(|channel| {
-            channel.mailbox.expect(ABOUT_CQ, id);
-            (Arc::clone(&channel.mailbox), channel.users.enter())
-        });
-        Ok(Cq { hca: Arc::clone(self), offset, shared, channel: Mutex::new(channel), users: Users::default() })
+        let in_channel = Mutex::new(channel.map(|channel| channel.users.enter()));
+        Ok(Cq { hca: Arc::clone(self), offset, shared, in_channel, users: Users::default() })
     }
 }
 

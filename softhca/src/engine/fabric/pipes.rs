@@ -4,7 +4,7 @@
 //! per notification, none while nobody armed the queue. Thread rule: any thread. A record is one write of less than
 //! `PIPE_BUF`, so it is never torn.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -49,8 +49,6 @@ pub(crate) struct Mailbox {
     pub(crate) id: u32,
     file: File,
     path: PathBuf,
-    /// Objects that exist: records of a destroyed one are skipped.
-    live: Mutex<HashSet<(u32, u32)>>,
 }
 
 impl Mailbox {
@@ -63,33 +61,21 @@ impl Mailbox {
         }
         // Opened for reading and writing, so that it neither waits for a writer nor ends when the last writer closes.
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
-        Ok(Mailbox { id, file, path, live: Mutex::default() })
+        Ok(Mailbox { id, file, path })
     }
 
     pub(crate) fn fd(&self) -> RawFd {
         self.file.as_raw_fd()
     }
 
-    pub(crate) fn expect(&self, about: u32, id: u32) {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner).insert((about, id));
-    }
-
-    pub(crate) fn forget(&self, about: u32, id: u32) {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(&(about, id));
-    }
-
+    /// Reads the next record, which may be about an object that is gone.
     pub(crate) fn read(&self) -> Result<Record> {
-        loop {
-            let mut words = [[0; 8]; 3];
-            if (&self.file).read(words.as_flattened_mut())? != 24 {
-                return Err(Errno(libc::EIO));
-            }
-            let [object, event, cookie] = words.map(u64::from_ne_bytes);
-            let record = Record { about: (object >> 32) as u32, id: object as u32, event: event as u32, cookie };
-            if self.live.lock().unwrap_or_else(PoisonError::into_inner).contains(&(record.about, record.id)) {
-                return Ok(record);
-            }
+        let mut words = [[0; 8]; 3];
+        if (&self.file).read(words.as_flattened_mut())? != 24 {
+            return Err(Errno(libc::EIO));
         }
+        let [object, event, cookie] = words.map(u64::from_ne_bytes);
+        Ok(Record { about: (object >> 32) as u32, id: object as u32, event: event as u32, cookie })
     }
 }
 

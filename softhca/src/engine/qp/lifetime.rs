@@ -11,7 +11,6 @@ use crate::behaviour::Purge;
 use crate::engine::adapter::Use;
 use crate::engine::codes::qp_state::{ERR, INIT, RESET};
 use crate::engine::codes::qp_type::{RC, UC, UD, XRC_RECV, XRC_SEND};
-use crate::engine::fabric::pipes::ABOUT_QP;
 use crate::engine::qp::{QpShared, capabilities, object, table};
 use crate::engine::{Errno, Hca, Qp, QpCap, QpInit, Result, Xrcd};
 
@@ -70,7 +69,6 @@ impl Qp {
         qp.epoch.set((qp.epoch.get() + 1) & 0xff);
         qp.cookie.set(cookie);
         qp.context.set(hca.events.id);
-        hca.events.expect(ABOUT_QP, qpn);
         let queues: BTreeSet<u64> = [qp.send_cq.get(), qp.recv_cq.get()].into_iter().filter(|at| *at != 0).collect();
         let made = Qp {
             hca: Arc::clone(hca),
@@ -97,7 +95,6 @@ impl Qp {
             return Err(Errno(libc::EBUSY));
         }
         let Some(_ended) = uses.take() else { return Ok(()) };
-        self.hca.events.forget(ABOUT_QP, self.number);
         {
             let _answers = self.shared.lock_answers(fabric);
             let state = self.shared.state.get();

@@ -6,7 +6,6 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::engine::adapter::{Use, Users};
 use crate::engine::codes::event;
-use crate::engine::fabric::pipes::ABOUT_SRQ;
 use crate::engine::fabric::timers::Deferred;
 use crate::engine::qp::table;
 use crate::engine::recv::{RecvQueue, xrc};
@@ -84,7 +83,6 @@ impl Srq {
         self.users.are_gone()?;
         if let Some(_ended) = uses.take() {
             let fabric = &self.hca.fabric;
-            self.hca.events.forget(ABOUT_SRQ, self.shared.id.get());
             if let Some(number) = self.xrc {
                 // Nobody will see its completions that were not polled.
                 let cq = xrc::entry(fabric, number).cq(fabric);
@@ -136,7 +134,6 @@ impl Hca {
             })
         };
         let xrc = xrc.map(enter).transpose()?;
-        self.events.expect(ABOUT_SRQ, shared.id.get());
         let (users, outgrown) = Default::default();
         Ok(Srq { hca: Arc::clone(self), xrc, offset, shared, uses: Mutex::new(Some(held)), users, outgrown })
     }
