@@ -84,8 +84,7 @@ fn compacting_leaves_completions_of_others_in_their_order() {
     // Both complete to one queue.
     stays.qp = queue_pair(&hca, &stays.pd, qp_type::RC, (&goes.send_cq, &stays.recv_cq), None, stays.qp.cap()).unwrap();
     peer.to(qp_state::RESET);
-    stays.connect(peer.qp.number(), &settings);
-    peer.connect(stays.qp.number(), &settings);
+    stays.meet(&peer, &settings);
     for number in 0..8 {
         to.recv(number, 0, 64);
         peer.recv(number, 0, 64);
@@ -158,8 +157,7 @@ fn a_queue_pair_that_goes_without_being_in_error_takes_a_request_with_it() {
         let cqs = (&d.send_cq, &d.recv_cq);
         d.qp = queue_pair(&hca, &b.pd, settings.kind, cqs, b.srq.as_ref(), d.qp.cap()).unwrap();
         c.to(qp_state::RESET);
-        c.connect(d.qp.number(), &settings);
-        d.connect(c.qp.number(), &settings);
+        c.meet(&d, &settings);
         let arrived = (0..5).take_while(|number| {
             c.send(*number, 0, 8);
             wait(&c.send_cq).status == 0

@@ -190,8 +190,7 @@ fn with_channel(hca: &Arc<Hca>) -> (Side, Side, Cq, Channel) {
     let settings = Settings::default();
     let (a, mut b) = (Side::new(hca, 4096, &settings), Side::new(hca, 4096, &settings));
     b.replace((&cq, &cq), None);
-    a.connect(b.qp.number(), &settings);
-    b.connect(a.qp.number(), &settings);
+    a.meet(&b, &settings);
     (a, b, cq, channel)
 }
 

@@ -223,8 +223,7 @@ fn inline_data_is_granted_by_the_adapters_rule_and_all_of_it_is_sent() {
         assert_eq!(got, granted, "{rule:?} {asked:?}");
         let (Ok(qp), Some((_, inline))) = (made, granted) else { continue };
         a.qp = qp;
-        a.connect(b.qp.number(), &settings);
-        b.connect(a.qp.number(), &settings);
+        a.meet(&b, &settings);
         // All of it, executed at once and from the queue, where the program's memory is used again meanwhile.
         for round in 0..2 {
             a.fill(0, inline as usize, 40 + round);

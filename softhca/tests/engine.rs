@@ -228,8 +228,7 @@ fn an_armed_queue_gives_one_event() {
     let settings = Settings::default();
     let (a, mut b) = (Side::new(&hca, 4096, &settings), Side::new(&hca, 4096, &settings));
     b.replace((&cq, &cq), None);
-    a.connect(b.qp.number(), &settings);
-    b.connect(a.qp.number(), &settings);
+    a.meet(&b, &settings);
     for i in 0..3 {
         b.recv(i, 0, 8);
     }

@@ -26,8 +26,7 @@ fn timed(hca: &Arc<Hca>, flags: u32) -> (Side, Side, Cq) {
     let (mut a, b) = (Side::new(hca, 4096, &settings), Side::new(hca, 4096, &settings));
     let cq = hca.create_cq(16, None, 0, flags).unwrap();
     a.replace((&cq, &cq), None);
-    a.connect(b.qp.number(), &settings);
-    b.connect(a.qp.number(), &settings);
+    a.meet(&b, &settings);
     (a, b, cq)
 }
 

@@ -119,8 +119,7 @@ fn another_queue_pair_of_the_domain_may_not_use_a_window_of_type_2() {
     assert_eq!(bind(&b, &window, &region, key, 0, 64, access::REMOTE_WRITE), 0);
     let (c, mut d) = (Side::new(&hca, 4096, &settings), Side::new(&hca, 4096, &settings));
     d.qp = queue_pair(&hca, &b.pd, settings.kind, (&b.send_cq, &b.recv_cq), None, b.qp.cap()).unwrap();
-    c.connect(d.qp.number(), &settings);
-    d.connect(c.qp.number(), &settings);
+    c.meet(&d, &settings);
     assert_eq!(write(&c, key, b.addr()), wc_status::REM_ACCESS_ERR);
 }
 

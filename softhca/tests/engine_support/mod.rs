@@ -215,6 +215,12 @@ impl Side {
         self.ready(peer, settings);
     }
 
+    /// Connects the two to each other.
+    pub fn meet(&self, other: &Side, settings: &Settings) {
+        self.connect(other.qp.number(), settings);
+        other.connect(self.qp.number(), settings);
+    }
+
     pub fn init(&self, settings: &Settings) {
         init(&self.qp, settings);
     }
@@ -310,8 +316,7 @@ pub fn none(cq: &Cq) -> bool {
 
 pub fn pair(hca: &Arc<Hca>, bytes: usize, settings: &Settings) -> (Side, Side) {
     let (a, b) = (Side::new(hca, bytes, settings), Side::new(hca, bytes, settings));
-    a.connect(b.qp.number(), settings);
-    b.connect(a.qp.number(), settings);
+    a.meet(&b, settings);
     (a, b)
 }
 
