@@ -3,10 +3,7 @@
 
 mod engine_support;
 
-use engine_support::{Adapter, Settings, behaves, none, pair, queue_pair, wait};
-use softhca::behaviour::{Lost, Purge};
-use softhca::engine::codes::{attr_mask, qp_state, qp_type, send_flags};
-use softhca::engine::{Errno, QpAttr, RecvWr, SendWr};
+use engine_support::prelude::*;
 
 fn adapter(purge: Purge, lost: Lost) -> Adapter {
     behaves(|ways| {
@@ -57,7 +54,7 @@ fn room_after(purge: Purge) -> usize {
     }
     a.qp.destroy().unwrap();
     // Each failure of the second is a completion: it is in ERR.
-    second.modify(&QpAttr { qp_state: qp_state::ERR, ..QpAttr::default() }, attr_mask::STATE).unwrap();
+    second.modify(&QpAttr { qp_state: qp_state::ERR, ..QpAttr::default() }, m::STATE).unwrap();
     let sge = [a.sge(0, 8)];
     for wr_id in 10..14 {
         second.post_send(&SendWr { wr_id, flags: send_flags::SIGNALED, sge: &sge, ..SendWr::empty() }).unwrap();
@@ -179,7 +176,7 @@ fn a_queue_pair_that_was_in_error_or_reset_is_not_used_again_where_the_adapter_c
             a.to(*to);
         }
         let init = QpAttr { qp_state: qp_state::INIT, port_num: 1, ..QpAttr::default() };
-        let mask = attr_mask::STATE | attr_mask::PKEY_INDEX | attr_mask::PORT | attr_mask::ACCESS_FLAGS;
+        let mask = m::STATE | m::PKEY_INDEX | m::PORT | m::ACCESS_FLAGS;
         let expected = if can { Ok(()) } else { Err(Errno(libc::EINVAL)) };
         assert_eq!(a.qp.modify(&init, mask), expected, "after {states:?}");
     }

@@ -5,13 +5,7 @@
 
 mod engine_support;
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use engine_support::{Adapter, PATH, Settings, Side, behaves, described, lid, none, pair, wait};
-use softhca::behaviour::{Behaviour, Events, SrcQp};
-use softhca::engine::codes::{attr_mask as m, event, qp_state, qp_type, wc_status, wr_opcode};
-use softhca::engine::{Channel, Cq, Errno, Hca, QpAttr};
+use engine_support::prelude::*;
 
 fn events(hca: &Hca) -> Vec<u32> {
     // SAFETY: the descriptor is the adapter's own, and open.

@@ -3,11 +3,7 @@
 
 mod engine_support;
 
-use engine_support::{PATH, RIGHTS, Settings, Side, behaves, described, lid, none, pair, queue_pair, wait};
-use softhca::behaviour::{AtomicAccess, CreateErrno, InlineGrant, OptionalAccess, Refusal, SendBeforeRts};
-use softhca::engine::codes::{access, attr_mask as m, qp_state, qp_type, send_flags, wc_status, wr_opcode};
-use softhca::engine::{DeviceSpec, Errno, QpAttr, QpCap, SendWr};
-use softhca::limits::Atomics;
+use engine_support::prelude::*;
 
 const EINVAL: Errno = Errno(libc::EINVAL);
 const ENOMEM: Errno = Errno(libc::ENOMEM);

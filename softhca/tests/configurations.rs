@@ -9,10 +9,8 @@ use std::panic;
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use engine_support::{Folder, global};
-use softhca::config::Config;
-use softhca::engine::codes::{access, attr_mask as m, qp_state, qp_type, send_flags};
-use softhca::engine::{Fabric, FabricSpec, QpAttr, QpCap, QpInit, RecvWr, Result, SendWr, Sge, Wc};
+use engine_support::prelude::*;
+use softhca::engine::Result;
 
 const FILES: u64 = 6000;
 /// Number of accepted files that are run: each stays with its thread until the process ends.

@@ -3,11 +3,7 @@
 
 mod engine_support;
 
-use engine_support::{Settings, Side, adapter, none, pair, wait};
-use softhca::engine::codes::{
-    attr_mask, event, qp_state, qp_type, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode,
-};
-use softhca::engine::{Errno, QpAttr, SendWr, Sge, Wc};
+use engine_support::prelude::*;
 
 #[test]
 fn a_send_lands_in_the_receive_buffer_whatever_its_size() {
@@ -265,7 +261,7 @@ fn a_drained_send_queue_ends_requests_under_way_raises_its_event_and_keeps_the_r
     let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings::default());
     let drained = QpAttr { qp_state: qp_state::SQD, en_sqd_async_notify: 1, ..QpAttr::default() };
-    let drain = || a.qp.modify(&drained, attr_mask::STATE | attr_mask::EN_SQD_ASYNC_NOTIFY).unwrap();
+    let drain = || a.qp.modify(&drained, m::STATE | m::EN_SQD_ASYNC_NOTIFY).unwrap();
     let go_on = || a.to(qp_state::RTS);
     drain();
     assert_eq!(hca.read_async_event().unwrap().kind, event::SQ_DRAINED, "nothing was under way");

@@ -3,10 +3,7 @@
 
 mod engine_support;
 
-use std::sync::Arc;
-
-use engine_support::{Settings, Side, adapter, described, wait};
-use softhca::engine::{Cq, Hca, TIMESTAMP_RAW, TIMESTAMP_WALL};
+use engine_support::prelude::*;
 
 fn host(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

@@ -3,12 +3,7 @@
 
 mod engine_support;
 
-use std::time::{Duration, Instant};
-
-use engine_support::{Adapter, Folder, Settings, described, none, pair, spec, wait};
-use softhca::engine::codes::{event, port_state, qp_state, send_flags, wc_status};
-use softhca::engine::faults::{FaultAction, FaultRule};
-use softhca::engine::{AsyncEvent, Errno, Fabric, Hca, SendWr};
+use engine_support::prelude::*;
 
 const RULE: FaultRule = FaultRule::always(FaultAction::Drop);
 

@@ -3,8 +3,7 @@
 
 mod engine_support;
 
-use engine_support::{RIGHTS, adapter};
-use softhca::engine::Errno;
+use engine_support::prelude::*;
 
 const PAGE: u64 = 4096;
 

@@ -4,14 +4,8 @@
 
 mod engine_support;
 
-use std::sync::Arc;
-
-use engine_support::{Folder, Settings, Side, described, global, lid, none, spec, wait};
-use softhca::behaviour::Events;
+use engine_support::prelude::*;
 use softhca::engine::codes::link_layer::{ETHERNET, INFINIBAND};
-use softhca::engine::codes::{attr_mask as m, event, gid_kind, qp_type, wc_status};
-use softhca::engine::faults::{FaultAction, FaultRule};
-use softhca::engine::{AhAttr, Change, DeviceSpec, Errno, Fabric, FabricSpec, Gid, Hca, PortSpec, QpAttr};
 
 fn gid(last: u8) -> [u8; 16] {
     let mut raw = [0; 16];

@@ -4,11 +4,7 @@
 
 mod engine_support;
 
-use std::sync::Arc;
-
-use engine_support::{Process, Settings, Side, adapter, init, joined, lid, none, pair, wait};
-use softhca::engine::codes::{event, qp_state, qp_type, send_flags, wc_opcode, wc_status, wr_opcode};
-use softhca::engine::{Errno, Hca, Qp, RecvWr, SendWr, Xrcd, XrcdOpen};
+use engine_support::prelude::*;
 
 #[test]
 fn a_shared_queue_gives_its_limit_event_once() {

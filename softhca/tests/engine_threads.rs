@@ -6,9 +6,7 @@ mod engine_support;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use engine_support::{Settings, adapter, pair};
-use softhca::engine::codes::send_flags;
-use softhca::engine::{Cq, Errno, SendWr, Sge, Wc};
+use engine_support::prelude::*;
 
 const POSTERS: u32 = 3;
 const POLLERS: u32 = 2;

@@ -3,9 +3,7 @@
 
 mod engine_support;
 
-use engine_support::{RIGHTS, Settings, Side, adapter, pair, queue_pair, wait};
-use softhca::engine::codes::{access, qp_state, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode};
-use softhca::engine::{Errno, Mr, Mw, SendWr, Wc};
+use engine_support::prelude::*;
 
 fn bindable(side: &Side) -> Mr {
     side.pd.reg_mr(side.addr(), 4096, side.addr(), RIGHTS | access::MW_BIND).unwrap()

@@ -2,23 +2,44 @@
 //! A fabric in a temporary folder, connected queue pairs, and other processes, for tests/engine*.rs, behaviour*.rs and
 //! others. The folder is removed with the `Adapter`.
 
-#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test program uses a part of it")]
+#![allow(dead_code, unreachable_pub, unused_imports, missing_docs, reason = "each test program uses a part of it")]
 
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
 
-use softhca::behaviour::Behaviour;
-use softhca::config::Config;
-use softhca::engine::codes::{access, attr_mask as m, qp_state, qp_type, send_flags};
-use softhca::engine::{
-    Ah, AhAttr, Cq, Fabric, FabricSpec, Hca, Mr, Pd, Qp, QpAttr, QpCap, QpInit, RecvWr, Result, SendWr, Sge, Srq, Wc,
-};
+use prelude::*;
+
+pub mod prelude {
+    pub use std::sync::Arc;
+    pub use std::time::{Duration, Instant};
+
+    pub use softhca::behaviour::{
+        AtomicAccess, Behaviour, CreateErrno, Events, InlineGrant, Lost, OptionalAccess, Purge, Refusal, SendBeforeRts,
+        SrcQp,
+    };
+    pub use softhca::config::Config;
+    pub use softhca::engine::codes::{
+        access, attr_mask as m, event, gid_kind, port_state, qp_state, qp_type, send_flags, wc_flags, wc_opcode,
+        wc_status, wr_opcode,
+    };
+    pub use softhca::engine::faults::{CommandError, FaultAction, FaultRule};
+    pub use softhca::engine::{
+        Ah, AhAttr, AsyncEvent, Change, Channel, Cq, DeviceSpec, Errno, Fabric, FabricSpec, Gid, Hca, Mr, Mw, Pd,
+        PortSpec, Qp, QpAttr, QpCap, QpInit, RecvWr, SendWr, Sge, Srq, TIMESTAMP_RAW, TIMESTAMP_WALL, Wc, Xrcd,
+        XrcdOpen,
+    };
+    pub use softhca::fabric_folder;
+    pub use softhca::limits::Atomics;
+
+    pub use super::{
+        Adapter, Folder, PATH, Process, QKEY, RIGHTS, Settings, Side, adapter, behaves, described, global, init, join,
+        joined, lid, none, pair, queue_pair, ready, spec, wait,
+    };
+}
 
 pub const RIGHTS: u32 = access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ | access::REMOTE_ATOMIC;
 
@@ -285,7 +306,7 @@ pub fn queue_pair(
     (send_cq, recv_cq): (&Cq, &Cq),
     srq: Option<&Srq>,
     cap: QpCap,
-) -> Result<Qp> {
+) -> softhca::engine::Result<Qp> {
     hca.create_qp(&QpInit { kind, pd, send_cq, recv_cq, srq, cap, sq_sig_all: false, cookie: 4 })
 }
 
