@@ -15,7 +15,6 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 
 use crate::engine::codes::event;
 use crate::engine::cq::CqShared;
-use crate::engine::fabric::pipes::Mailbox;
 use crate::engine::fabric::timers::Deferred;
 use crate::engine::fabric::{pipes, sysfs};
 use crate::engine::faults::timeline;
@@ -67,8 +66,7 @@ impl Fabric {
 /// libraries overwrite the first instructions of these with hooks right after they have opened a device. A thread that
 /// returned from `munmap` meanwhile would execute half a hook.
 pub(crate) fn start(fabric: &Arc<Fabric>) -> Result<()> {
-    let doorbell = Mailbox::new(fabric.folder(), fabric.next_id())?;
-    fabric.slot_of(fabric.token()).doorbell.publish(doorbell.id);
+    fabric.slot_of(fabric.token()).doorbell.publish(fabric.timers.doorbell.id);
     let mut blocked = std::mem::MaybeUninit::uninit();
     let mut before = std::mem::MaybeUninit::uninit();
     // SAFETY: both sets are ours; the first is filled before it is changed and read.
@@ -84,7 +82,7 @@ pub(crate) fn start(fabric: &Arc<Fabric>) -> Result<()> {
     let started = std::thread::Builder::new()
         .name("softhca".into())
         .stack_size(256 << 10)
-        .spawn(move || serve(&fabric, &doorbell, ready));
+        .spawn(move || serve(&fabric, ready));
     // SAFETY: `before` was filled by the call above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
     started?;
@@ -125,14 +123,14 @@ fn run(fabric: &Fabric) {
 }
 
 /// Runs the thread; sends to `ready` when it sleeps for the first time.
-fn serve(fabric: &Fabric, doorbell: &Mailbox, ready: SyncSender<()>) {
+fn serve(fabric: &Fabric, ready: SyncSender<()>) {
     let mut ready = Some(ready);
     loop {
         run(fabric);
         run_deferred(fabric);
         let sleep = fabric.timers.begin_sleep();
         let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut fds = vec![poll(sleep.wake), poll(doorbell.fd())];
+        let mut fds = vec![poll(fabric.timers.doorbell.fd())];
         fds.extend(sleep.processes.iter().map(|(_, fd)| poll(*fd)));
         if let Some(ready) = ready.take() {
             let _nobody_else_waits = ready.send(());
@@ -145,11 +143,7 @@ fn serve(fabric: &Fabric, doorbell: &Mailbox, ready: SyncSender<()>) {
         // SAFETY: `fds` has as many entries as said, and `pause` lives during the call.
         unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, &raw const pause, std::ptr::null()) };
         fabric.timers.end_sleep(fds[0].revents != 0);
-        if fds[1].revents != 0 {
-            // It only says that there is a command; `run` finds it.
-            let _rung = doorbell.read();
-        }
-        for (fd, (token, _)) in fds[2..].iter().zip(sleep.processes) {
+        for (fd, (token, _)) in fds[1..].iter().zip(sleep.processes) {
             if fd.revents != 0 {
                 fabric.timers.forget_process(token);
                 bury(fabric, token);

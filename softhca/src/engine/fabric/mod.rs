@@ -12,7 +12,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use idle::Idle;
 use locked_memory::LockedMemory;
-use pipes::{Pipes, Record};
+use pipes::{Mailbox, Pipes, Record};
 use sysfs::{Count, Texts};
 use timers::{DeferredWork, Timers};
 use trace::Trace;
@@ -80,10 +80,11 @@ impl Fabric {
     pub(crate) fn new(process: Process, spec: FabricSpec) -> Result<Fabric> {
         let is_slowed = |device: &DeviceSpec| device.latency_ns != 0 || device.bandwidth_gbps > 0.0;
         let is_delay = |rule: &FaultRule| matches!(rule.action, FaultAction::Delay(_));
+        let doorbell = Mailbox::new(&spec.folder, process.next_id())?;
         Ok(Fabric {
             process,
             pipes: Pipes::new(&spec.folder),
-            timers: Timers::new()?,
+            timers: Timers::new(doorbell),
             deferred: DeferredWork::default(),
             idle: Idle::default(),
             locked: LockedMemory::default(),

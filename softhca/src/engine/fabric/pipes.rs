@@ -31,8 +31,8 @@ pub(crate) const ABOUT_QP: u32 = 2;
 pub(crate) const ABOUT_SRQ: u32 = 3;
 pub(crate) const ABOUT_PORT: u32 = 4;
 pub(crate) const ABOUT_DEVICE: u32 = 5;
-/// A command for the process itself.
-pub(crate) const ABOUT_COMMAND: u32 = 6;
+/// For a service thread, which has to look for commands and timers.
+pub(crate) const BELL: Record = Record { about: 6, id: 0, event: 0, cookie: 0 };
 
 impl Record {
     fn words(self) -> [u64; 3] {
@@ -66,6 +66,11 @@ impl Mailbox {
 
     pub(crate) fn fd(&self) -> RawFd {
         self.file.as_raw_fd()
+    }
+
+    /// Lets whoever waits for a record go on.
+    pub(crate) fn ring(&self) {
+        let _is_full = (&self.file).write(BELL.words().map(u64::to_ne_bytes).as_flattened());
     }
 
     /// Reads the next record, which may be about an object that is gone.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Work of this process for a later time: waiting sends, delayed notifications, timed rules for faults, the end of
 //! other processes, and work that the thread which finds it cannot do because it holds a shared lock. Owns the lists,
-//! and the descriptor that wakes the service thread when something earlier than all else is added. Grade: `earliest`,
+//! and the pipe that wakes the service thread. Grade: `earliest`,
 //! for polls that find nothing, and `any` are hot (a load), the rest is pending. Thread rule: any thread; never hold
 //! its mutexes while taking a shared lock. Times are host nanoseconds.
 
@@ -9,12 +9,13 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::engine::fabric::pipes::Record;
+use crate::engine::fabric::pipes::{Mailbox, Record};
 use crate::engine::memory::Process;
-use crate::engine::{Result, clock};
+use crate::engine::clock;
 
 pub(crate) struct Timers {
-    wake: OwnedFd,
+    /// The pipe that wakes the service thread, for something earlier than all else, or a command.
+    pub(crate) doorbell: Mailbox,
     /// Time of the next timer; `clock::NEVER` if there is none.
     earliest: AtomicU64,
     agenda: Mutex<Agenda>,
@@ -30,46 +31,38 @@ struct Agenda {
     watched: Vec<(u32, OwnedFd)>,
     /// Time of the next rule for faults.
     faults_at: Option<u64>,
+    /// 0 while the service thread is awake, or was woken.
     sleeps_until: u64,
 }
 
 pub(crate) struct Sleep {
-    /// Readable when something earlier was added.
-    pub(crate) wake: RawFd,
     /// Readable when the process (its token) has ended.
     pub(crate) processes: Vec<(u32, RawFd)>,
     pub(crate) until: u64,
 }
 
 impl Timers {
-    pub(super) fn new() -> Result<Timers> {
-        // SAFETY: no memory is passed.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd < 0 {
-            return Err(std::io::Error::last_os_error().into());
-        }
-        // SAFETY: the descriptor is new and nobody else's.
-        let wake = unsafe { OwnedFd::from_raw_fd(fd) };
+    pub(super) fn new(doorbell: Mailbox) -> Timers {
         let agenda = Agenda { sleeps_until: clock::NEVER, ..Agenda::default() };
-        Ok(Timers { wake, earliest: AtomicU64::new(clock::NEVER), agenda: Mutex::new(agenda) })
+        Timers { doorbell, earliest: AtomicU64::new(clock::NEVER), agenda: Mutex::new(agenda) }
     }
 
     fn agenda(&self) -> MutexGuard<'_, Agenda> {
         self.agenda.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn nudge(&self) {
-        let one = 1_u64;
-        // SAFETY: eight bytes of ours are read.
-        unsafe { libc::write(self.wake.as_raw_fd(), (&raw const one).cast(), 8) };
+    fn wake(&self, agenda: &mut Agenda) {
+        if std::mem::take(&mut agenda.sleeps_until) != 0 {
+            self.doorbell.ring();
+        }
     }
 
-    fn due_at(&self, agenda: &Agenda, when: u64) {
+    fn due_at(&self, agenda: &mut Agenda, when: u64) {
         if when < self.earliest.load(Ordering::Relaxed) {
             self.earliest.store(when, Ordering::Relaxed);
         }
         if when < agenda.sleeps_until {
-            self.nudge();
+            self.wake(agenda);
         }
     }
 
@@ -80,13 +73,13 @@ impl Timers {
             Some(entry) => entry.1 = when,
             None => agenda.waiting.push((index, when)),
         }
-        self.due_at(&agenda, when);
+        self.due_at(&mut agenda, when);
     }
 
     pub(crate) fn notify_at(&self, when: u64, pipe: u32, record: Record) {
         let mut agenda = self.agenda();
         agenda.later.push((when, pipe, record));
-        self.due_at(&agenda, when);
+        self.due_at(&mut agenda, when);
     }
 
     /// Watches for the end of the process that `token` names.
@@ -104,7 +97,7 @@ impl Timers {
         if fd >= 0 {
             // SAFETY: the descriptor is new and nobody else's.
             agenda.watched.push((token, unsafe { OwnedFd::from_raw_fd(fd as i32) }));
-            self.nudge();
+            self.wake(&mut agenda);
         }
     }
 
@@ -143,19 +136,16 @@ impl Timers {
         let mut agenda = self.agenda();
         agenda.sleeps_until = self.earliest();
         Sleep {
-            wake: self.wake.as_raw_fd(),
             processes: agenda.watched.iter().map(|(token, fd)| (*token, fd.as_raw_fd())).collect(),
             until: agenda.sleeps_until,
         }
     }
 
-    /// Notes that the service thread is awake; `woken`: because a timer was added.
-    pub(crate) fn end_sleep(&self, woken: bool) {
+    /// Notes that the service thread is awake; `rung`: by the doorbell.
+    pub(crate) fn end_sleep(&self, rung: bool) {
         self.agenda().sleeps_until = 0;
-        if woken {
-            let mut count = 0_u64;
-            // SAFETY: eight bytes of ours are written.
-            unsafe { libc::read(self.wake.as_raw_fd(), (&raw mut count).cast(), 8) };
+        if rung {
+            let _says_no_more = self.doorbell.read();
         }
     }
 

@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant};
 
-use crate::engine::fabric::pipes::{ABOUT_COMMAND, Record};
+use crate::engine::fabric::pipes::BELL;
 use crate::engine::faults::rule::{FaultAction, FaultRule};
 use crate::engine::memory::layout::{MAX_COMMANDS, command_at};
 use crate::engine::qp::table;
@@ -80,7 +80,7 @@ impl Fabric {
         if slot.commands_done.seen() >= number || self.is_dead(token) {
             return None;
         }
-        self.pipes.send(slot.doorbell.seen(), Record { about: ABOUT_COMMAND, id: 0, event: 0, cookie: 0 });
+        self.pipes.send(slot.doorbell.seen(), BELL);
         Some(pid)
     }
 }
