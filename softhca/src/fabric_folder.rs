@@ -24,9 +24,12 @@ pub fn is_fabric_name(name: &str) -> bool {
 
 /// Returns the folder of the calling user's fabric `name`.
 pub fn named_folder(name: &str) -> PathBuf {
+    PathBuf::from(format!("/dev/shm/softhca-{}-{name}", user()))
+}
+
+fn user() -> u32 {
     // SAFETY: getuid has no preconditions and cannot fail.
-    let uid = unsafe { libc::getuid() };
-    PathBuf::from(format!("/dev/shm/softhca-{uid}-{name}"))
+    unsafe { libc::getuid() }
 }
 
 /// Makes `folder`, open to this user alone, or checks that it is such a folder.
@@ -44,20 +47,14 @@ pub fn make_private(folder: &Path) -> anyhow::Result<()> {
 pub fn check_private(folder: &Path) -> anyhow::Result<()> {
     let found = std::fs::symlink_metadata(folder)
         .with_context(|| format!("there is no fabric in {} (any more)", folder.display()))?;
-    // SAFETY: getuid has no preconditions and cannot fail.
-    let uid = unsafe { libc::getuid() };
     anyhow::ensure!(
-        found.is_dir() && found.uid() == uid && found.mode() & 0o777 & !0o700 == 0,
+        found.is_dir() && found.uid() == user() && found.mode() & 0o777 & !0o700 == 0,
         "{} is not a folder of this user alone (owner {}, mode {:o}): remove it, or name another fabric in SOFTHCA_FABRIC",
         folder.display(),
         found.uid(),
         found.mode() & 0o7777
     );
     Ok(())
-}
-
-fn run_prefix() -> String {
-    named_folder("run-").to_string_lossy().rsplit('/').next().unwrap_or_default().to_owned()
 }
 
 /// Returns the folder for a run of process `pid`; `random` tells it from an earlier process of that number.
@@ -69,16 +66,6 @@ fn lock_file(folder: &Path) -> PathBuf {
     folder.join("run")
 }
 
-/// Locks an open file, or fails at once if others' locks forbid it.
-fn lock(file: &File, how: libc::c_int) -> io::Result<()> {
-    // SAFETY: the descriptor is open; no memory is passed.
-    if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
-}
-
 /// Marks `folder` as that of a run which lives as long as the descriptor is open: here, and in all programs started
 /// from here, which inherit it. Its number is high if possible, away from the descriptors of scripts.
 /// Errors: the file cannot be made or locked.
@@ -86,7 +73,7 @@ pub fn begin_run(folder: &Path) -> io::Result<OwnedFd> {
     // Locked before it has its name, so that no process finds it free.
     let draft = folder.join("run.draft");
     let file = File::create_new(&draft)?;
-    lock(&file, libc::LOCK_SH)?;
+    file.try_lock_shared()?;
     let inherited = [200, 3].into_iter().find_map(|least: libc::c_int| {
         // SAFETY: no memory is passed.
         let copy = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD, least) };
@@ -101,7 +88,7 @@ pub fn begin_run(folder: &Path) -> io::Result<OwnedFd> {
 /// Holds the lock of a run's folder (of no other) as long as this process lives, even without the inherited descriptor.
 pub fn belong_to_run(folder: &Path) {
     if let Ok(file) = File::open(lock_file(folder))
-        && lock(&file, libc::LOCK_SH).is_ok()
+        && file.try_lock_shared().is_ok()
     {
         std::mem::forget(file);
     }
@@ -109,13 +96,13 @@ pub fn belong_to_run(folder: &Path) {
 
 /// Removes the folders of this user's runs that were killed with all their programs.
 pub fn remove_stale_runs() {
-    let prefix = run_prefix();
+    let prefix = named_folder("run-");
+    let prefix = prefix.to_string_lossy();
     let Ok(entries) = std::fs::read_dir("/dev/shm") else { return };
     for entry in entries.flatten() {
-        let name = entry.file_name();
-        let maker = name.to_str().and_then(|name| name.strip_prefix(&prefix)).and_then(maker_of);
-        let Some(maker) = maker else { continue };
         let folder = entry.path();
+        let maker = folder.to_str().and_then(|path| path.strip_prefix(&*prefix)).and_then(maker_of);
+        let Some(maker) = maker else { continue };
         if check_private(&folder).is_ok() && is_stale(&folder, maker) {
             let _others_may_be_faster = std::fs::remove_dir_all(&folder);
         }
@@ -132,7 +119,7 @@ fn maker_of(rest: &str) -> Option<u32> {
 /// Whether no process is left of the run in `folder`, which process `maker` made.
 fn is_stale(folder: &Path, maker: u32) -> bool {
     match File::open(lock_file(folder)) {
-        Ok(file) => lock(&file, libc::LOCK_EX).is_ok(),
+        Ok(file) => file.try_lock().is_ok(),
         // The run was killed before it made the file, or is about to make it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => !Path::new(&format!("/proc/{maker}")).exists(),
         Err(_) => false,

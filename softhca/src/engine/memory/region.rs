@@ -62,16 +62,13 @@ impl Region {
     /// Runs `f` while no other process joins: under the kernel's lock of the file, which the dead do not hold.
     pub(crate) fn exclusively<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
         let _gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the descriptor is open; flock touches no memory.
-        while unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_EX) } != 0 {
-            let error = std::io::Error::last_os_error();
+        while let Err(error) = self.file.lock() {
             if error.kind() != std::io::ErrorKind::Interrupted {
                 return Err(error.into());
             }
         }
         let result = f();
-        // SAFETY: the descriptor is open; flock touches no memory.
-        unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
+        self.file.unlock()?;
         result
     }
 
