@@ -61,25 +61,16 @@ fn manage_window(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     Outcome::done(window::bind(fabric, qp.pd.get(), qp.qpn.get(), &binding))
 }
 
-/// Looks up the memory of a request in the sender's space. Error: the request's outcome if a registration forbids it.
+/// Looks up the memory of a request in the sender's space; `false` if a registration forbids it.
 #[inline]
-pub(super) fn translate(
-    fabric: &Fabric,
-    qp: &QpShared,
-    opcode: u32,
-    list: &[Sge],
-    pieces: &mut Pieces,
-) -> std::result::Result<(), Outcome> {
+pub(super) fn translate(fabric: &Fabric, qp: &QpShared, opcode: u32, list: &[Sge], pieces: &mut Pieces) -> bool {
     let need = if is_fetch(opcode) { access::LOCAL_WRITE } else { 0 };
-    for sge in list {
-        if sge.length != 0 {
-            let len = u64::from(sge.length);
-            let addr = table::find(fabric, sge.lkey, qp.pd.get(), sge.addr, len, need)
-                .ok_or(Outcome::done(wc_status::LOC_PROT_ERR))?;
-            pieces.push(addr, len);
-        }
+    for sge in list.iter().filter(|sge| sge.length != 0) {
+        let len = u64::from(sge.length);
+        let Some(addr) = table::find(fabric, sge.lkey, qp.pd.get(), sge.addr, len, need) else { return false };
+        pieces.push(addr, len);
     }
-    Ok(())
+    true
 }
 
 fn completion_opcode(opcode: u32) -> u32 {

@@ -102,19 +102,17 @@ pub(crate) fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
         return answer;
     }
     let mut pieces = Pieces::new();
-    let outcome = if is_inline {
+    if is_inline {
         pieces.extend(wr.sge);
-        None
+    }
+    let outcome = if !is_inline && !translate(fabric, qp, wr.opcode, wr.sge, &mut pieces) {
+        Outcome::done(wc_status::LOC_PROT_ERR)
+    } else if len > u64::from(sq.max_message.get()) {
+        Outcome::done(wc_status::LOC_LEN_ERR)
     } else {
-        translate(fabric, qp, wr.opcode, wr.sge, &mut pieces).err()
-    };
-    let outcome = outcome.unwrap_or_else(|| {
         let message = Message { what: wr.operation(), len: len as u32, memory: pieces.here(), to: &to };
-        if len > u64::from(sq.max_message.get()) {
-            return Outcome::done(wc_status::LOC_LEN_ERR);
-        }
         perform(fabric, qp, &message)
-    });
+    };
     sq.posted.set(posted.wrapping_add(1));
     if let Outcome::Done { status, ready_ns } = outcome {
         complete(fabric, qp, wr.wr_id, wr.opcode, wr.flags, len as u32, status, ready_ns);

@@ -30,7 +30,7 @@ pub(super) fn store(fabric: &Fabric, qp: &QpShared, count: u32, wr: &SendWr, to:
     if is_inline {
         pieces.extend(wr.sge);
     }
-    let carries = is_inline || (is_small && translate(fabric, qp, wr.opcode, wr.sge, &mut pieces).is_ok());
+    let carries = is_inline || (is_small && translate(fabric, qp, wr.opcode, wr.sge, &mut pieces));
     let kept = Request { wr_id: wr.wr_id, what: wr.operation(), len, pieces: wr.sge.len() as u32, carries, to: *to };
     // SAFETY: the place is free, ours by `sq.lock` (rule M2), and its stride has room for the pieces or the payload.
     unsafe {
@@ -55,8 +55,8 @@ fn execute(fabric: &Fabric, qp: &QpShared, request: *mut Request, kept: &Request
     } else {
         // SAFETY: `store` wrote that many pieces there; `sq.lock` is held.
         let list = unsafe { std::slice::from_raw_parts(tail.cast::<Sge>(), kept.pieces as usize) };
-        if let Err(end) = translate(fabric, qp, kept.what.opcode, list, &mut pieces) {
-            return end;
+        if !translate(fabric, qp, kept.what.opcode, list, &mut pieces) {
+            return Outcome::done(wc_status::LOC_PROT_ERR);
         }
         match fabric.other_pid(qp.owner.get()) {
             Ok(other) => pid = other,
