@@ -7,11 +7,12 @@
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 
 use crate::config::Config;
 use crate::engine::FabricSpec;
@@ -28,8 +29,7 @@ pub fn named_folder(name: &str) -> PathBuf {
 }
 
 fn user() -> u32 {
-    // SAFETY: getuid has no preconditions and cannot fail.
-    unsafe { libc::getuid() }
+    rustix::process::getuid().as_raw()
 }
 
 /// Makes `folder`, open to this user alone, or checks that it is such a folder.
@@ -74,13 +74,9 @@ pub fn begin_run(folder: &Path) -> io::Result<OwnedFd> {
     let draft = folder.join("run.draft");
     let file = File::create_new(&draft)?;
     file.try_lock_shared()?;
-    let inherited = [200, 3].into_iter().find_map(|least: libc::c_int| {
-        // SAFETY: no memory is passed.
-        let copy = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD, least) };
-        // SAFETY: the descriptor is new and nobody else's.
-        (copy >= 0).then(|| unsafe { OwnedFd::from_raw_fd(copy) })
-    });
-    let inherited = inherited.ok_or_else(io::Error::last_os_error)?;
+    let copy = |least| fcntl_dupfd_cloexec(&file, least);
+    let inherited = copy(200).or_else(|_| copy(3))?;
+    fcntl_setfd(&inherited, FdFlags::empty())?;
     std::fs::rename(&draft, lock_file(folder))?;
     Ok(inherited)
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
 use engine_support::prelude::*;
+use rustix::process::{Pid, Signal, kill_process};
 
 const FABRIC: &str = "SOFTHCA_FABRIC";
 const CONFIG: &str = "SOFTHCA_CONFIG";
@@ -160,16 +161,13 @@ fn all_threads_are_stopped(pid: u32) -> bool {
 impl Program {
     fn while_stopped<T>(&self, act: impl FnOnce() -> T) -> T {
         let pid = self.0.child.id();
-        let signal = |signal| {
-            // SAFETY: the program of this test; kill touches no memory.
-            unsafe { libc::kill(pid as i32, signal) }
-        };
-        signal(libc::SIGSTOP);
+        let signal = |signal| kill_process(Pid::from_child(&self.0.child), signal).unwrap();
+        signal(Signal::STOP);
         while !all_threads_are_stopped(pid) {
             std::thread::yield_now();
         }
         let done = act();
-        signal(libc::SIGCONT);
+        signal(Signal::CONT);
         done
     }
 }

@@ -13,6 +13,7 @@ use std::ptr::null_mut;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use engine_support::prelude::*;
+use rustix::process::{Signal, getpid, kill_process};
 
 const STEPS: u64 = 12;
 const KILLS: u64 = 4;
@@ -42,8 +43,7 @@ static DONE: AtomicU64 = AtomicU64::new(0);
 static LAST: AtomicU64 = AtomicU64::new(u64::MAX);
 
 fn die() {
-    // SAFETY: no memory is passed.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    kill_process(getpid(), Signal::KILL).unwrap();
 }
 
 extern "C" fn count(_: libc::c_int) {

@@ -13,6 +13,8 @@
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
+use rustix::process::{PTracer, set_ptracer};
+
 use crate::engine::codes::event;
 use crate::engine::cq::CqShared;
 use crate::engine::fabric::timers::Deferred;
@@ -42,8 +44,8 @@ impl Fabric {
             process::enter(&region)
         })?;
         // With Yama active, siblings may copy to and from this process only if it permits that; without Yama this
-        // fails, harmlessly. SAFETY: no memory is passed.
-        unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
+        // fails, harmlessly.
+        let _without_yama = set_ptracer(PTracer::Any);
         let fabric = Arc::new(Fabric::new(Process::new(region, token), spec)?);
         bury_all(&fabric);
         start(&fabric)?;

@@ -5,14 +5,14 @@
 //! `PIPE_BUF`, so it is never torn.
 
 use std::collections::HashMap;
-use std::ffi::CString;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{CWD, Mode, mkfifoat};
 
 use crate::engine::{Errno, Result};
 
@@ -54,11 +54,7 @@ pub(crate) struct Mailbox {
 impl Mailbox {
     pub(crate) fn new(folder: &Path, id: u32) -> Result<Mailbox> {
         let path = path_of(folder, id);
-        let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno(libc::EINVAL))?;
-        // SAFETY: `name` is a C string that lives during the call.
-        if unsafe { libc::mkfifo(name.as_ptr(), 0o600) } != 0 {
-            return Err(std::io::Error::last_os_error().into());
-        }
+        mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).map_err(std::io::Error::from)?;
         // Opened for reading and writing, so that it neither waits for a writer nor ends when the last writer closes.
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
         Ok(Mailbox { id, file, path })

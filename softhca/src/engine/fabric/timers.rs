@@ -5,9 +5,11 @@
 //! for polls that find nothing, and `any` are hot (a load), the rest is pending. Thread rule: any thread; never hold
 //! its mutexes while taking a shared lock. Times are host nanoseconds.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
 use crate::engine::fabric::pipes::{Mailbox, Record};
 use crate::engine::memory::Process;
@@ -92,11 +94,8 @@ impl Timers {
         if agenda.watched.iter().any(|watched| watched.0 == token) {
             return;
         }
-        // SAFETY: no memory is passed.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        if fd >= 0 {
-            // SAFETY: the descriptor is new and nobody else's.
-            agenda.watched.push((token, unsafe { OwnedFd::from_raw_fd(fd as i32) }));
+        if let Some(Ok(ends)) = Pid::from_raw(pid as i32).map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
+            agenda.watched.push((token, ends));
             self.wake(&mut agenda);
         }
     }

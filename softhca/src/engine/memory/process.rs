@@ -10,6 +10,8 @@ use std::fs::File;
 use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 
+use rustix::process::{Pid, test_kill_process};
+
 use crate::engine::memory::layout::{MAX_PROCESSES, slot_at};
 use crate::engine::memory::{Region, Shared, W32, W64};
 use crate::engine::{Errno, Result};
@@ -100,9 +102,7 @@ pub(crate) fn enter(region: &Region) -> Result<u32> {
 
 /// Whether there is a process of that number, even one that has ended and was not waited for.
 fn is_there(pid: u32) -> bool {
-    // SAFETY: no memory is passed; signal 0 is only checked for.
-    let answer = unsafe { libc::kill(pid as libc::pid_t, 0) };
-    answer == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+    Pid::from_raw(pid as i32).is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
 impl Process {
