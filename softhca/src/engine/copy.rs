@@ -24,7 +24,6 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    #[inline]
     pub(crate) fn new() -> Pieces {
         Pieces { list: [const { std::mem::MaybeUninit::uninit() }; MOST_SGE + 1], used: 0, bytes: 0 }
     }
@@ -37,7 +36,6 @@ impl Pieces {
     }
 
     /// Appends the memory of a request with inline data.
-    #[inline]
     pub(crate) fn extend(&mut self, list: &[Sge]) {
         list.iter().for_each(|sge| self.push(sge.addr, u64::from(sge.length)));
     }
@@ -51,12 +49,10 @@ impl Pieces {
     }
 
     /// The same, of this process.
-    #[inline]
     pub(crate) fn here(&self) -> Memory<'_> {
         Memory { pid: None, pieces: self.as_slice() }
     }
 
-    #[inline]
     pub(crate) fn as_slice(&self) -> &[iovec] {
         // SAFETY: the first `used` were written by `push`, and MaybeUninit has the layout of what it holds.
         unsafe { std::slice::from_raw_parts(self.list.as_ptr().cast(), self.used) }

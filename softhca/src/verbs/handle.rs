@@ -28,7 +28,6 @@ impl<P, T> Handle<P, T> {
 
     /// # Safety
     /// `object` is from [`Self::hand_out`] of the same type, and not given up.
-    #[inline]
     pub(crate) unsafe fn of<'a>(object: *mut P) -> &'a T {
         // SAFETY: the caller says that the object is one of these, and lives.
         unsafe { &(*object.cast::<Self>()).own }

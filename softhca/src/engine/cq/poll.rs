@@ -13,13 +13,11 @@ use crate::engine::{Cq, Fabric, TIMESTAMP_WALL, Wc, clock, copy};
 
 impl Cq {
     /// Takes up to `out.len()` completions and returns how many. An overrun queue gives those that it had, then none.
-    #[inline]
     pub fn poll(&self, out: &mut [Wc]) -> usize {
         self.poll_with::<true>(out.len(), |index, wc| out[index] = *wc)
     }
 
     /// Takes up to `room` completions, gives each with its index but without its time to `put`, and returns how many.
-    #[inline]
     pub fn poll_each(&self, room: usize, put: impl FnMut(usize, &Wc)) -> usize {
         self.poll_with::<false>(room, put)
     }
@@ -125,7 +123,6 @@ impl Cq {
     }
 }
 
-#[inline]
 pub(super) fn vendor_error(status: u32) -> u32 {
     if status == wc_status::SUCCESS { 0 } else { VENDOR | status }
 }

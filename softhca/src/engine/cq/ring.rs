@@ -257,14 +257,12 @@ impl CqShared {
 
 impl Reserved<'_> {
     /// Returns where `len` bytes of payload go; the poller will put them into the receive's memory.
-    #[inline]
     pub(crate) fn payload(&mut self, fabric: &Fabric, len: u32) -> *mut u8 {
         self.flags = CARRIES;
         self.cq.data_at(fabric, self.index, len)
     }
 
     /// Notes that the payload is in this stretch of the queue pair's inbox.
-    #[inline]
     pub(crate) fn staged(&mut self, fabric: &Fabric, stretch: Stretch) {
         self.flags = CARRIES | STAGED;
         self.cq.entry(fabric, self.index).data[0].set(u64::from(stretch.start) << 32 | u64::from(stretch.end));

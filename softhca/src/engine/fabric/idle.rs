@@ -49,7 +49,6 @@ impl Default for Idle {
 }
 
 impl Idle {
-    #[inline]
     pub(crate) fn polled(&self) {
         self.in_vain.store(0, Ordering::Relaxed);
     }

@@ -70,7 +70,6 @@ pub struct Fabric {
 impl Deref for Fabric {
     type Target = Process;
 
-    #[inline]
     fn deref(&self) -> &Process {
         &self.process
     }
@@ -113,7 +112,6 @@ impl Fabric {
         &self.spec.faults
     }
 
-    #[inline]
     pub(crate) fn is_active(&self, device: u32, port: u32) -> bool {
         self.header().port_state[device as usize][port as usize - 1].get() == port_state::ACTIVE
     }
@@ -142,7 +140,6 @@ impl Fabric {
     }
 
     /// Returns port `port` (from 1) of `device`, as it is now.
-    #[inline]
     pub(crate) fn port(&self, device: usize, port: u32) -> &PortSpec {
         let index = port as usize - 1;
         self.ports.get(device, index).unwrap_or_else(|| &self.devices()[device].ports[index])
@@ -187,7 +184,6 @@ pub(crate) struct ChangedPorts {
 }
 
 impl ChangedPorts {
-    #[inline]
     pub(crate) fn have_changed(&self) -> bool {
         self.have_changed.load(Ordering::Relaxed)
     }

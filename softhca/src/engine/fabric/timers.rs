@@ -100,7 +100,6 @@ impl Timers {
         }
     }
 
-    #[inline]
     pub(crate) fn earliest(&self) -> u64 {
         self.earliest.load(Ordering::Relaxed)
     }
@@ -181,7 +180,6 @@ impl DeferredWork {
         self.any.store(true, Ordering::Release);
     }
 
-    #[inline]
     pub(crate) fn any(&self) -> bool {
         self.any.load(Ordering::Relaxed)
     }

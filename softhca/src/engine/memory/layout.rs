@@ -42,7 +42,6 @@ pub(crate) fn slot_at(index: u32) -> u64 {
     SLOTS_AT + u64::from(index) * 64
 }
 
-#[inline]
 pub(crate) fn mr_at(index: u32) -> u64 {
     MRS_AT + u64::from(index) * 64
 }
@@ -55,7 +54,6 @@ pub(crate) fn command_at(index: u32) -> u64 {
     COMMANDS_AT + u64::from(index) * 64
 }
 
-#[inline]
 pub(crate) fn qp_at(index: u32) -> u64 {
     QPS_AT + u64::from(index) * QP_BYTES
 }
@@ -143,7 +141,6 @@ pub(crate) fn begin(region: &Region, now_ns: u64, init: impl FnOnce(&Header)) ->
 }
 
 impl Process {
-    #[inline]
     pub(crate) fn header(&self) -> &'static Header {
         self.region().at(0)
     }

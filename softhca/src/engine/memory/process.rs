@@ -42,7 +42,6 @@ pub struct Process {
     pid: u32,
 }
 
-#[inline]
 pub(crate) fn slot_index(token: u32) -> u32 {
     (token & 0xffff) - 1
 }
@@ -110,12 +109,10 @@ impl Process {
         Process { region, token, pid: std::process::id() }
     }
 
-    #[inline]
     pub(crate) fn region(&self) -> &Region {
         &self.region
     }
 
-    #[inline]
     pub(crate) fn token(&self) -> u32 {
         self.token
     }
@@ -155,7 +152,6 @@ impl Process {
         }
     }
 
-    #[inline]
     pub(crate) fn slot_of(&self, token: u32) -> &'static Slot {
         self.region.at(slot_at(slot_index(token)))
     }

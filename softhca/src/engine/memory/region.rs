@@ -132,26 +132,21 @@ macro_rules! word {
 
         #[allow(dead_code, reason = "both widths offer the same calls")]
         impl $name {
-            #[inline]
             pub(crate) fn get(&self) -> $plain {
                 self.0.load(Ordering::Relaxed)
             }
-            #[inline]
             pub(crate) fn set(&self, value: $plain) {
                 self.0.store(value, Ordering::Relaxed);
             }
-            #[inline]
             pub(crate) fn seen(&self) -> $plain {
                 self.0.load(Ordering::Acquire)
             }
-            #[inline]
             pub(crate) fn publish(&self, value: $plain) {
                 self.0.store(value, Ordering::Release);
             }
             pub(crate) fn add(&self, value: $plain) -> $plain {
                 self.0.fetch_add(value, Ordering::AcqRel)
             }
-            #[inline]
             pub(crate) fn replace(&self, old: $plain, new: $plain) -> bool {
                 self.0.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             }

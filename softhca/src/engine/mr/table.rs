@@ -66,7 +66,6 @@ pub(super) fn entry_of(fabric: &Fabric, key: u32) -> Option<&'static MrEntry> {
 
 /// Returns the address, in its owner's space, of `len` bytes at `at` of the region with local key `key`; `None` if the
 /// key, the domain, the bounds or the rights do not allow it.
-#[inline]
 pub(crate) fn find(fabric: &Fabric, key: u32, pd: u32, at: u64, len: u64, need: u32) -> Option<u64> {
     entry_of(fabric, key)?.address(pd, at, len, need | LOCAL)
 }

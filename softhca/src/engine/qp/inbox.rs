@@ -75,18 +75,15 @@ impl Inbox {
         (self.ring.get() != 0).then_some(Stretch { start, end })
     }
 
-    #[inline]
     pub(crate) fn fill(&self, stretch: Stretch) {
         self.senders.filled.set(stretch.end);
     }
 
-    #[inline]
     pub(crate) fn at(&self, fabric: &Fabric, stretch: Stretch) -> *mut u8 {
         fabric.region().bytes(self.ring.get() + u64::from(stretch.start % RING))
     }
 
     /// Frees the stretch, which has been read, and all before it.
-    #[inline]
     pub(crate) fn empty(&self, stretch: Stretch) {
         self.owner.emptied.publish(stretch.end);
     }

@@ -97,7 +97,6 @@ unsafe impl Shared for QpShared {}
 
 const _: () = assert!(size_of::<QpShared>() as u64 <= QP_BYTES);
 
-#[inline]
 pub(crate) fn place(fabric: &Fabric, number: u32) -> &'static QpShared {
     fabric.region().at(qp_at(number & 0xffff))
 }
@@ -108,7 +107,6 @@ impl QpShared {
     }
 
     /// Returns its number, with its epoch above: its name in completions.
-    #[inline]
     pub(crate) fn name(&self) -> u32 {
         self.qpn.get() | (self.epoch.get() << 24)
     }
@@ -124,7 +122,6 @@ impl QpShared {
     }
 
     /// Whether packets between the two are taken: one partition, with a full member (InfiniBand specification 10.9.3).
-    #[inline]
     pub(crate) fn shares_partition(&self, other: &QpShared) -> bool {
         let (own, others) = (self.partition.get() >> 16, other.partition.get() >> 16);
         (own ^ others) & PARTITION == 0 && (own | others) & FULL_MEMBER != 0 && own & PARTITION != 0

@@ -165,13 +165,11 @@ impl RecvQueue {
         self.max_sge.get()
     }
 
-    #[inline]
     fn request(&self, fabric: &Fabric, index: u32) -> *mut Request {
         fabric.region().bytes(self.requests.get() + u64::from(index) * u64::from(self.stride.get())).cast()
     }
 
     /// Index of the request that a completion names: by a count in a queue pair's own queue, by index in a shared one.
-    #[inline]
     fn place(&self, wqe: u32) -> u32 {
         if self.order.get() == 0 { wqe.wrapping_sub(1) & (self.size.get() - 1) } else { wqe }
     }
@@ -230,13 +228,11 @@ impl RecvQueue {
         Ok(())
     }
 
-    #[inline]
     fn order_of(&self, fabric: &Fabric, count: u32) -> &'static W32 {
         fabric.region().at(self.order.get() + u64::from(count & (self.size.get() - 1)) * 4)
     }
 
     /// Returns the bytes that every request posted so far has room for.
-    #[inline]
     pub(crate) fn shortest(&self) -> u32 {
         !self.not_shortest.get()
     }
@@ -324,7 +320,6 @@ impl RecvQueue {
         fabric.pipes.send(self.context.get(), record);
     }
 
-    #[inline]
     pub(crate) fn wr_id(&self, fabric: &Fabric, wqe: u32) -> u64 {
         // SAFETY: a taken request does not change until freed (rule M2).
         unsafe { (*self.request(fabric, self.place(wqe))).wr_id }

@@ -30,7 +30,6 @@ pub(crate) fn is_possible(kind: u32, opcode: u32) -> bool {
 }
 
 /// Whether the request writes to local memory.
-#[inline]
 pub(super) fn is_fetch(opcode: u32) -> bool {
     (wr_opcode::RDMA_READ..=wr_opcode::ATOMIC_FETCH_AND_ADD).contains(&opcode)
 }

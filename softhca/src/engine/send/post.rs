@@ -55,7 +55,6 @@ impl SendWr<'_> {
         SendWr { opcode: wr_opcode::SEND, ..SendWr::default() }
     }
 
-    #[inline]
     pub(super) fn operation(&self) -> Operation {
         let Self { opcode, flags, imm, rkey, remote_addr, compare_add, swap, .. } = *self;
         Operation { opcode, flags, imm, rkey, remote_addr, compare_add, swap }
@@ -140,7 +139,6 @@ fn to_address(ah: &Ah, wr: &SendWr) -> To {
 
 const EINVAL: Errno = Errno(libc::EINVAL);
 
-#[inline]
 pub(crate) fn is_atomic(opcode: u32) -> bool {
     matches!(opcode, wr_opcode::ATOMIC_CMP_AND_SWP | wr_opcode::ATOMIC_FETCH_AND_ADD)
 }

@@ -22,7 +22,6 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    #[inline]
     pub(crate) fn done(status: u32) -> Outcome {
         Outcome::Done { status, ready_ns: 0 }
     }

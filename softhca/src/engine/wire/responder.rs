@@ -21,37 +21,31 @@ pub(crate) struct Peer<'a> {
 impl std::ops::Deref for Peer<'_> {
     type Target = QpShared;
 
-    #[inline]
     fn deref(&self) -> &QpShared {
         self.qp
     }
 }
 
 impl Peer<'_> {
-    #[inline]
     pub(crate) fn queue(&self, fabric: &Fabric) -> &'static RecvQueue {
         self.xrc.map_or_else(|| self.qp.recv_queue(fabric), |xrc| xrc.queue(fabric))
     }
 
-    #[inline]
     pub(crate) fn cq(&self, fabric: &Fabric) -> &'static CqShared {
         self.xrc.map_or_else(|| self.qp.recv_cq(fabric), |xrc| xrc.cq(fabric))
     }
 
     /// Returns the protection domain that keys must be of.
-    #[inline]
     pub(crate) fn domain(&self) -> u32 {
         self.xrc.map_or_else(|| self.qp.pd.get(), |xrc| xrc.pd.get())
     }
 
     /// Returns the token of the process whose memory it is.
-    #[inline]
     pub(crate) fn process(&self) -> u32 {
         self.xrc.map_or_else(|| self.qp.owner.get(), |xrc| xrc.owner.get())
     }
 
     /// Returns the receive queue's name in a completion: its offset for XRC, else 0.
-    #[inline]
     pub(crate) fn xrc_queue(&self) -> u64 {
         self.xrc.map_or(0, |xrc| xrc.queue.get())
     }
