@@ -175,9 +175,7 @@ fn a_queue_pair_that_was_in_error_or_reset_is_not_used_again_where_the_adapter_c
         for to in states {
             a.to(*to);
         }
-        let init = QpAttr { qp_state: qp_state::INIT, port_num: 1, ..QpAttr::default() };
-        let mask = m::STATE | m::PKEY_INDEX | m::PORT | m::ACCESS_FLAGS;
         let expected = if can { Ok(()) } else { Err(Errno(libc::EINVAL)) };
-        assert_eq!(a.qp.modify(&init, mask), expected, "after {states:?}");
+        assert_eq!(init_with(&a.qp, qp_type::RC, 0), expected, "after {states:?}");
     }
 }

@@ -90,15 +90,7 @@ fn only_the_events_that_an_adapter_has_are_raised() {
         let (c, d) = (Side::new(&hca, 4096, &Settings::default()), Side::new(&hca, 4096, &Settings::default()));
         c.connect(d.qp.number(), &Settings::default());
         d.init(&Settings::default());
-        let to_rtr = QpAttr {
-            qp_state: qp_state::RTR,
-            path_mtu: 5,
-            dest_qp_num: c.qp.number(),
-            rq_psn: 7,
-            ah_attr: lid(1),
-            ..QpAttr::default()
-        };
-        d.qp.modify(&to_rtr, m::STATE | PATH | m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER).unwrap();
+        to_rtr(&d.qp, c.qp.number(), &Settings::default(), lid(1)).unwrap();
         d.recv(1, 0, 64);
         c.send(1, 0, 8); // establishes
         c.rdma(wr_opcode::RDMA_WRITE, 0, 8, d.addr(), 1);

@@ -9,11 +9,6 @@ const EINVAL: Errno = Errno(libc::EINVAL);
 const ENOMEM: Errno = Errno(libc::ENOMEM);
 const EOPNOTSUPP: Errno = Errno(libc::EOPNOTSUPP);
 
-fn init(rights: u32) -> (QpAttr, u32) {
-    let attr = QpAttr { qp_state: qp_state::INIT, port_num: 1, qp_access_flags: rights, ..QpAttr::default() };
-    (attr, m::STATE | m::PKEY_INDEX | m::PORT | m::ACCESS_FLAGS)
-}
-
 #[test]
 fn the_right_to_atomics_is_refused_or_ignored_where_there_are_none() {
     for (ways, at_init, at_rtr, post, shown) in [
@@ -29,29 +24,16 @@ fn the_right_to_atomics_is_refused_or_ignored_where_there_are_none() {
         });
         let settings = Settings::default();
         let side = Side::new(&hca, 4096, &settings); // registers its memory with all rights
-        let (attr, mask) = init(RIGHTS);
-        assert_eq!(side.qp.modify(&attr, mask), at_init, "{ways:?}");
+        assert_eq!(init_with(&side.qp, qp_type::RC, RIGHTS), at_init, "{ways:?}");
         if at_init.is_ok() {
             assert_eq!(side.qp.query().qp_access_flags & access::REMOTE_ATOMIC != 0, shown, "{ways:?}");
-            let attr = QpAttr {
-                qp_state: qp_state::RTR,
-                path_mtu: 5,
-                max_dest_rd_atomic: 1,
-                ah_attr: lid(1),
-                ..QpAttr::default()
-            };
-            let mask = m::STATE | PATH | m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER;
-            assert_eq!(side.qp.modify(&attr, mask), at_rtr, "{ways:?}");
+            assert_eq!(to_rtr(&side.qp, 0, &settings, lid(1)), at_rtr, "{ways:?}");
         }
-        let plain = |side: &Side| {
-            let (attr, mask) = init(RIGHTS & !access::REMOTE_ATOMIC);
-            side.qp.modify(&attr, mask).unwrap();
-        };
         let (a, b) = (Side::new(&hca, 4096, &settings), Side::new(&hca, 4096, &settings));
-        plain(&a);
-        plain(&b);
-        a.ready(b.qp.number(), &settings);
-        b.ready(a.qp.number(), &settings);
+        for (side, peer) in [(&a, &b), (&b, &a)] {
+            init_with(&side.qp, qp_type::RC, RIGHTS & !access::REMOTE_ATOMIC).unwrap();
+            side.ready(peer.qp.number(), &settings);
+        }
         let sge = [a.sge(0, 8)];
         let atomic = SendWr {
             opcode: wr_opcode::ATOMIC_FETCH_AND_ADD,

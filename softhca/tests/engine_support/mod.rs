@@ -36,15 +36,12 @@ pub mod prelude {
     pub use softhca::limits::Atomics;
 
     pub use super::{
-        Adapter, Folder, PATH, Process, QKEY, RIGHTS, Settings, Side, adapter, behaves, described, global, init, join,
-        joined, lid, none, pair, queue_pair, ready, spec, wait,
+        Adapter, Folder, Process, QKEY, RIGHTS, Settings, Side, adapter, behaves, described, global, init, init_with, join,
+        joined, lid, none, pair, queue_pair, ready, spec, to_rtr, wait,
     };
 }
 
 pub const RIGHTS: u32 = access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ | access::REMOTE_ATOMIC;
-
-/// Mask of the attributes that a connection gets at RTR.
-pub const PATH: u32 = m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN;
 
 pub const QKEY: u32 = 0x11;
 
@@ -257,15 +254,17 @@ impl Side {
 }
 
 pub fn init(qp: &Qp, settings: &Settings) {
-    let attr =
-        QpAttr { qp_state: qp_state::INIT, port_num: 1, qp_access_flags: RIGHTS, qkey: QKEY, ..QpAttr::default() };
-    let last = if settings.kind == qp_type::UD { m::QKEY } else { m::ACCESS_FLAGS };
-    qp.modify(&attr, m::STATE | m::PKEY_INDEX | m::PORT | last).unwrap();
+    init_with(qp, settings.kind, RIGHTS).unwrap();
 }
 
-/// From INIT to RTS, with the peer at this address.
-pub fn ready(qp: &Qp, peer: u32, settings: &Settings, ah_attr: AhAttr) {
-    use qp_type::{RC, UC, XRC_RECV, XRC_SEND};
+pub fn init_with(qp: &Qp, kind: u32, qp_access_flags: u32) -> softhca::engine::Result<()> {
+    let attr = QpAttr { qp_state: qp_state::INIT, port_num: 1, qp_access_flags, qkey: QKEY, ..QpAttr::default() };
+    let last = if kind == qp_type::UD { m::QKEY } else { m::ACCESS_FLAGS };
+    qp.modify(&attr, m::STATE | m::PKEY_INDEX | m::PORT | last)
+}
+
+/// From INIT to RTR, with the peer at this address.
+pub fn to_rtr(qp: &Qp, peer: u32, settings: &Settings, ah_attr: AhAttr) -> softhca::engine::Result<()> {
     let attr = QpAttr {
         qp_state: qp_state::RTR,
         path_mtu: 5,
@@ -276,12 +275,18 @@ pub fn ready(qp: &Qp, peer: u32, settings: &Settings, ah_attr: AhAttr) {
         ah_attr,
         ..QpAttr::default()
     };
+    let path = m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN;
     let mask = match settings.kind {
-        RC | XRC_RECV => PATH | m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER,
-        UC | XRC_SEND => PATH,
+        qp_type::RC | qp_type::XRC_RECV => path | m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER,
+        qp_type::UC | qp_type::XRC_SEND => path,
         _ => 0,
     };
-    qp.modify(&attr, m::STATE | mask).unwrap();
+    qp.modify(&attr, m::STATE | mask)
+}
+
+/// From INIT to RTS, with the peer at this address.
+pub fn ready(qp: &Qp, peer: u32, settings: &Settings, address: AhAttr) {
+    to_rtr(qp, peer, settings, address).unwrap();
     let attr = QpAttr {
         qp_state: qp_state::RTS,
         sq_psn: 7,
@@ -292,8 +297,8 @@ pub fn ready(qp: &Qp, peer: u32, settings: &Settings, ah_attr: AhAttr) {
         ..QpAttr::default()
     };
     let mask = match settings.kind {
-        RC | XRC_SEND => m::TIMEOUT | m::RETRY_CNT | m::RNR_RETRY | m::MAX_QP_RD_ATOMIC,
-        XRC_RECV => m::TIMEOUT,
+        qp_type::RC | qp_type::XRC_SEND => m::TIMEOUT | m::RETRY_CNT | m::RNR_RETRY | m::MAX_QP_RD_ATOMIC,
+        qp_type::XRC_RECV => m::TIMEOUT,
         _ => 0,
     };
     qp.modify(&attr, m::STATE | m::SQ_PSN | mask).unwrap();
