@@ -101,8 +101,9 @@ fn compacting_leaves_completions_of_others_in_their_order() {
     assert_eq!(wait(&goes.send_cq).wr_id, 9, "the queue goes on");
 }
 
-/// How many requests a shared queue of 4 takes after a queue pair with two in completions and two left is destroyed.
-fn free_after(purge: Purge, lost: Lost, is_in_error: bool) -> usize {
+/// How many requests a shared queue of 4 takes after a queue pair with two in completions and two left was in these
+/// states, and was destroyed unless it was reset.
+fn free_after(purge: Purge, lost: Lost, states: &[u32]) -> usize {
     let hca = adapter(purge, lost);
     let (a, b) = pair(&hca, 4096, &Settings { srq: true, wr: 4, ..Settings::default() });
     for number in 0..4 {
@@ -111,28 +112,29 @@ fn free_after(purge: Purge, lost: Lost, is_in_error: bool) -> usize {
     for number in 0..2 {
         a.send(number, 0, 8);
     }
-    if is_in_error {
-        b.to(qp_state::ERR);
+    let (srq, sge) = (b.srq.as_ref().unwrap(), [b.sge(0, 8)]);
+    let post = || srq.post_recv([RecvWr { wr_id: 9, sge: &sge }]);
+    assert_eq!(post(), Err(Errno(libc::ENOMEM)), "it is full");
+    states.iter().for_each(|to| b.to(*to));
+    if states != [qp_state::RESET] {
+        b.qp.destroy().unwrap();
     }
-    b.qp.destroy().unwrap();
-    let sge = [b.sge(0, 8)];
-    let srq = b.srq.as_ref().unwrap();
-    let mut free = 0;
-    while srq.post_recv([RecvWr { wr_id: 9, sge: &sge }]).is_ok() {
-        free += 1;
-    }
-    assert_eq!(srq.post_recv([RecvWr { wr_id: 9, sge: &sge }]), Err(Errno(libc::ENOMEM)));
+    let free = (0..).take_while(|_| post().is_ok()).count();
+    assert_eq!(none(&b.recv_cq), purge != Purge::No);
     free
 }
 
 #[test]
 fn requests_of_a_shared_queue_go_with_a_queue_pair_as_the_adapter_loses_them() {
+    let (in_error, reset) = (&[qp_state::ERR][..], &[qp_state::RESET][..]);
     for purge in [Purge::Skip, Purge::Compact] {
-        assert_eq!(free_after(purge, Lost::No, false), 2, "those of its completions are free again");
-        assert_eq!(free_after(purge, Lost::Purged, false), 0, "they are lost");
-        assert_eq!(free_after(purge, Lost::Both, true), 0, "they are lost in ERR, too");
+        for states in [&[], reset] {
+            assert_eq!(free_after(purge, Lost::No, states), 2, "those of its completions are free again");
+        }
+        assert_eq!(free_after(purge, Lost::Purged, &[]), 0, "they are lost");
+        assert_eq!(free_after(purge, Lost::Both, in_error), 0, "they are lost in ERR, too");
     }
-    assert_eq!(free_after(Purge::No, Lost::Both, true), 2, "completions that stay give theirs back");
+    assert_eq!(free_after(Purge::No, Lost::Both, in_error), 2, "completions that stay give theirs back");
 }
 
 #[test]
