@@ -3,6 +3,7 @@
 //! `adapters` fills in left-out keys and makes the engine's description. docs/softhca.md documents every key. Grade:
 //! setup.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::path::Path;
 
@@ -76,7 +77,7 @@ impl Config {
         if let Some(first_too_many) = document.fault.get(MAX_RULES) {
             return Err((first_too_many.span(), format!("a fabric has up to {MAX_RULES} faults")));
         }
-        let mut lids = 0;
+        let (mut lids, mut seen) = (0, HashSet::new());
         let mut devices: Vec<DeviceSpec> = Vec::new();
         for (index, given) in document.device.iter().enumerate() {
             let device =
@@ -87,8 +88,8 @@ impl Config {
             if devices.iter().any(|other| other.node_guid.abs_diff(device.node_guid) < GUIDS) {
                 return Err((given.span(), format!("node_guid = {:#x}: too near another device's", device.node_guid)));
             }
-            if let Some(lid) = shared_lid(&devices, &device) {
-                return Err((given.span(), format!("lid = {lid} is another port's too")));
+            if let Some(port) = device.ports.iter().find(|port| port.lid != 0 && !seen.insert(port.lid)) {
+                return Err((given.span(), format!("lid = {} is another port's too", port.lid)));
             }
             devices.push(device);
         }
@@ -103,17 +104,6 @@ impl Config {
         let fabric = document.fabric.map(toml::Spanned::into_inner);
         Ok(Config { fabric, trace: document.trace, devices, faults })
     }
-}
-
-fn shared_lid(others: &[DeviceSpec], device: &DeviceSpec) -> Option<u16> {
-    let mut seen: Vec<u16> = others.iter().flat_map(|other| &other.ports).map(|port| port.lid).collect();
-    for port in device.ports.iter().filter(|port| port.lid != 0) {
-        if seen.contains(&port.lid) {
-            return Some(port.lid);
-        }
-        seen.push(port.lid);
-    }
-    None
 }
 
 #[cfg(test)]

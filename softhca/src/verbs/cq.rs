@@ -149,11 +149,9 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 /// Returns the flags of completions: all but those of raw packets and tag matching, and those this adapter lacks.
 fn wc_flags(ways: &Behaviour) -> u64 {
     let mut flags = IBV_WC_STANDARD_FLAGS;
-    for (has, flag) in [
-        (ways.timestamps, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP),
-        (ways.timestamps && ways.wallclock, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK),
-    ] {
-        flags |= if has { flag } else { 0 };
+    if ways.timestamps {
+        flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+        flags |= if ways.wallclock { IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK } else { 0 };
     }
     if !ways.standard_wc_flags {
         flags &= !IBV_WC_EX_WITH_DLID_PATH_BITS;

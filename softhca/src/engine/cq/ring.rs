@@ -162,18 +162,14 @@ impl CqShared {
         fabric.region().at(self.entries.get() + (mask + 1 + (u64::from(index) & mask)) * 64)
     }
 
-    fn payload(&self, fabric: &Fabric, index: u32) -> *mut u8 {
+    /// Returns where `len` bytes of payload lie: in the entry, or beside it.
+    pub(super) fn data_at(&self, fabric: &Fabric, index: u32, len: u32) -> *mut u8 {
+        if len <= IN_ENTRY {
+            return std::ptr::from_ref(&self.entry(fabric, index).data).cast_mut().cast();
+        }
         let mask = u64::from(self.mask.get());
         let at = (mask + 1) * 128 + (u64::from(index) & mask) * u64::from(MAX_CARRIED);
         fabric.region().bytes(self.entries.get() + at)
-    }
-
-    pub(super) fn data_at(&self, fabric: &Fabric, index: u32, len: u32) -> *mut u8 {
-        if len <= IN_ENTRY {
-            std::ptr::from_ref(&self.entry(fabric, index).data).cast_mut().cast()
-        } else {
-            self.payload(fabric, index)
-        }
     }
 
     /// Takes the fillers' lock.
