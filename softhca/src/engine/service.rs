@@ -81,10 +81,8 @@ pub(crate) fn start(fabric: &Arc<Fabric>) -> Result<()> {
     }
     let fabric = Arc::clone(fabric);
     let (ready, is_ready) = sync_channel(1);
-    let started = std::thread::Builder::new()
-        .name("softhca".into())
-        .stack_size(256 << 10)
-        .spawn(move || serve(&fabric, ready));
+    let started =
+        std::thread::Builder::new().name("softhca".into()).stack_size(256 << 10).spawn(move || serve(&fabric, ready));
     // SAFETY: `before` was filled by the call above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
     started?;

@@ -98,8 +98,9 @@ pub struct DeviceSpec {
 }
 
 pub use crate::sys::{
-    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP as TIMESTAMP_RAW, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK as TIMESTAMP_WALL,
-    ibv_ah_attr as AhAttr, ibv_qp_attr as QpAttr, ibv_qp_cap as QpCap, ibv_sge as Sge,
+    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP as TIMESTAMP_RAW,
+    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK as TIMESTAMP_WALL, ibv_ah_attr as AhAttr, ibv_qp_attr as QpAttr,
+    ibv_qp_cap as QpCap, ibv_sge as Sge,
 };
 
 /// Returns the set part of an address: its route only if it is global.

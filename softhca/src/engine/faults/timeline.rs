@@ -33,9 +33,8 @@ pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
     let now = clock::now();
     let rules: Vec<Timed<'_>> = timed(fabric.rules().iter().chain(&*read), header.began_ns.get());
     let moments = || rules.iter().flat_map(|rule| [(rule.begins, rule, false), (rule.ends, rule, true)]);
-    let mut due: Vec<(u64, &Timed<'_>, bool)> = moments()
-        .filter(|&(at, rule, is_end)| at <= now && !given.contains(&(rule.index, is_end)))
-        .collect();
+    let mut due: Vec<(u64, &Timed<'_>, bool)> =
+        moments().filter(|&(at, rule, is_end)| at <= now && !given.contains(&(rule.index, is_end))).collect();
     due.sort_by_key(|(at, rule, _)| (*at, rule.index));
     // A process that was held up still reports every change since it last looked, in order.
     let mut told: Vec<(usize, Record)> = Vec::new();

@@ -46,10 +46,7 @@ pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *m
     if mask & if is_xrc_recv { IBV_QP_INIT_ATTR_XRCD } else { IBV_QP_INIT_ATTR_PD } == 0 {
         return pointer(Err(Errno(libc::EINVAL)));
     }
-    if mask & !known != 0
-        || (mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && init.create_flags != 0)
-        || !are_possible
-    {
+    if mask & !known != 0 || (mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && init.create_flags != 0) || !are_possible {
         return pointer(Err(Errno(libc::EOPNOTSUPP)));
     }
     let mut plain = ibv_qp_init_attr {
