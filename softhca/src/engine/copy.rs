@@ -132,7 +132,7 @@ unsafe fn within(to: &[iovec], from: &[iovec]) {
     for piece in from {
         let room = window(to, done, piece.iov_len as u64);
         // SAFETY: the caller says that the pieces may be used so.
-        unsafe { scatter(room.as_slice(), piece.iov_base.cast(), piece.iov_len) };
+        unsafe { scatter(room.as_slice(), piece.iov_base.cast::<u8>(), piece.iov_len) };
         done += piece.iov_len as u64;
     }
 }

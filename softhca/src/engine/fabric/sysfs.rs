@@ -189,7 +189,7 @@ impl Texts {
         let Some(words) = header.hw_counters.get(device).and_then(|ports| ports.get(port)) else { return };
         let word = &words[what as usize];
         word.add(1);
-        let Some(mapped) = self.0.get().and_then(|texts| texts[device][port][what as usize]) else { return };
+        let Some(mapped) = self.0.get().and_then(|texts| texts.get(device)?.get(port)?[what as usize]) else { return };
         loop {
             // If several threads count at once, the last one that reads the word writes the last count.
             let shown = word.get();
