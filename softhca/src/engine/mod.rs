@@ -45,6 +45,20 @@ pub use spec::{
     AhAttr, ClockSpec, DeviceSpec, Gid, PortSpec, QpAttr, QpCap, RecvWr, Sge, TIMESTAMP_RAW, TIMESTAMP_WALL, Wc,
 };
 
+// Words of the whole engine.
+pub(crate) use adapter::{Use, Users};
+pub(crate) use copy::{Memory, Pieces};
+pub(crate) use cq::{Completion, CqShared, failed_recv};
+pub(crate) use fabric::pipes::{ABOUT_CQ, ABOUT_DEVICE, ABOUT_PORT, ABOUT_QP, ABOUT_SRQ, BELL, Mailbox, Record};
+pub(crate) use fabric::sysfs::Count;
+pub(crate) use fabric::timers::Deferred;
+pub(crate) use faults::{FaultAction, FaultRule};
+pub(crate) use memory::{Held, Process, Region, Shared, SharedLock, W32, W64};
+pub(crate) use qp::{QpShared, fail_later, place};
+pub(crate) use recv::RecvQueue;
+pub(crate) use service::run_deferred;
+pub(crate) use wire::{Message, Outcome};
+
 /// An errno, positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{}", std::io::Error::from_raw_os_error(*.0))]

@@ -16,15 +16,13 @@ use std::sync::mpsc::{SyncSender, sync_channel};
 use rustix::process::{PTracer, set_ptracer};
 
 use crate::engine::codes::event;
-use crate::engine::cq::CqShared;
-use crate::engine::fabric::timers::Deferred;
 use crate::engine::fabric::{pipes, sysfs};
 use crate::engine::faults::timeline;
-use crate::engine::memory::{Process, Region, layout, process};
+use crate::engine::memory::{layout, process};
 use crate::engine::qp::table;
 use crate::engine::recv::xrc;
 use crate::engine::send::retry::retry;
-use crate::engine::{Errno, Fabric, FabricSpec, Result, clock, mr, qp};
+use crate::engine::{CqShared, Deferred, Errno, Fabric, FabricSpec, Process, Region, Result, clock, mr, qp};
 
 impl Fabric {
     /// Joins the fabric in `spec.folder`; the first process makes its shared state. Call once, and keep the result.

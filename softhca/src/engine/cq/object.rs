@@ -5,13 +5,12 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::engine::adapter::{Use, Users};
 use crate::engine::codes::event;
-use crate::engine::cq::CqShared;
 use crate::engine::cq::ring::{CARRIES, Cqe, IS_RECV, KEPT, PER_ENTRY, STAGED, VOID};
 use crate::engine::memory::layout::MAX_CARRIED;
-use crate::engine::qp::{QpShared, place};
-use crate::engine::{Channel, Errno, Fabric, Hca, Result, TIMESTAMP_RAW, TIMESTAMP_WALL, Wc};
+use crate::engine::{
+    Channel, CqShared, Errno, Fabric, Hca, QpShared, Result, TIMESTAMP_RAW, TIMESTAMP_WALL, Use, Users, Wc, place,
+};
 
 /// A completion queue.
 pub struct Cq {

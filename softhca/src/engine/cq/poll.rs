@@ -3,13 +3,12 @@
 //! their receives. Grade: hot. Thread rule: any thread; `poll_lock` lets one at a time empty the ring.
 
 use crate::engine::codes::{qp_type, wc_flags, wc_status};
-use crate::engine::cq::CqShared;
 use crate::engine::cq::ring::{CARRIES, Cqe, GRH_BYTES, IS_RECV, KEPT, STAGED, STAMPED};
 use crate::engine::qp::inbox::Stretch;
-use crate::engine::qp::{QpShared, fail_later, place};
-use crate::engine::recv::RecvQueue;
-use crate::engine::service::{run_deferred, while_idle};
-use crate::engine::{Cq, Fabric, TIMESTAMP_WALL, Wc, clock, copy};
+use crate::engine::service::while_idle;
+use crate::engine::{
+    Cq, CqShared, Fabric, QpShared, RecvQueue, TIMESTAMP_WALL, Wc, clock, copy, fail_later, place, run_deferred,
+};
 
 impl Cq {
     /// Takes up to `out.len()` completions and returns how many. An overrun queue gives those that it had, then none.

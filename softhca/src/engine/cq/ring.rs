@@ -7,13 +7,9 @@
 //! `tail` counts it: if its filler dies then, whoever inherits the lock publishes it.
 
 use crate::engine::codes::{wc_opcode, wc_status};
-use crate::engine::fabric::pipes::{ABOUT_CQ, Record};
-use crate::engine::fabric::timers::Deferred;
 use crate::engine::memory::layout::MAX_CARRIED;
-use crate::engine::memory::{Held, Shared, SharedLock, W32, W64};
 use crate::engine::qp::inbox::Stretch;
-use crate::engine::qp::{QpShared, place};
-use crate::engine::{Fabric, clock};
+use crate::engine::{ABOUT_CQ, Deferred, Fabric, Held, QpShared, Record, Shared, SharedLock, W32, W64, clock, place};
 
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Completion {

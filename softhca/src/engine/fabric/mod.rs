@@ -18,11 +18,10 @@ use timers::{DeferredWork, Timers};
 use trace::Trace;
 
 use crate::engine::codes::{link_layer, port_state};
-use crate::engine::faults::rule::{FaultAction, FaultRule, Timeline};
-use crate::engine::memory::Process;
+use crate::engine::faults::rule::Timeline;
 use crate::engine::memory::layout::{MAX_DEVICES, MAX_PORTS};
 use crate::engine::spec::dgid;
-use crate::engine::{AhAttr, DeviceSpec, PortSpec, Result};
+use crate::engine::{AhAttr, DeviceSpec, FaultAction, FaultRule, PortSpec, Process, Result};
 
 pub(crate) mod idle;
 pub(crate) mod locked_memory;

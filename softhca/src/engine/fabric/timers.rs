@@ -11,9 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 
-use crate::engine::clock;
-use crate::engine::fabric::pipes::{Mailbox, Record};
-use crate::engine::memory::Process;
+use crate::engine::{Mailbox, Process, Record, clock};
 
 pub(crate) struct Timers {
     /// The pipe that wakes the service thread, for something earlier than all else, or a command.

@@ -8,8 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
-use crate::engine::cq::Completion;
-use crate::engine::{DeviceSpec, Result, clock};
+use crate::engine::{Completion, DeviceSpec, Result, clock};
 
 const NAME: &str = "trace";
 const REGISTRATIONS: &str = "registrations";

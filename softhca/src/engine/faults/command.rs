@@ -6,11 +6,9 @@
 
 use std::time::{Duration, Instant};
 
-use crate::engine::fabric::pipes::BELL;
-use crate::engine::faults::rule::{FaultAction, FaultRule};
 use crate::engine::memory::layout::{MAX_COMMANDS, command_at};
 use crate::engine::qp::table;
-use crate::engine::{Fabric, clock};
+use crate::engine::{BELL, Fabric, FaultAction, FaultRule, clock};
 
 /// A command as it lies in the log (rule M2: written once, under the tables' lock).
 #[repr(C, align(64))]

@@ -10,14 +10,13 @@ use std::sync::PoisonError;
 
 use crate::engine::codes::qp_state::RTR;
 use crate::engine::codes::{event, port_state};
-use crate::engine::cq::CqShared;
-use crate::engine::fabric::pipes::{ABOUT_DEVICE, ABOUT_PORT, Record};
 use crate::engine::fabric::sysfs;
 use crate::engine::faults::command;
-use crate::engine::faults::rule::{FaultAction, FaultRule, Timeline};
+use crate::engine::faults::rule::Timeline;
 use crate::engine::qp::table;
-use crate::engine::recv::RecvQueue;
-use crate::engine::{AhAttr, Change, Fabric, Gid, clock};
+use crate::engine::{
+    ABOUT_DEVICE, ABOUT_PORT, AhAttr, Change, CqShared, Fabric, FaultAction, FaultRule, Gid, Record, RecvQueue, clock,
+};
 
 /// Carries out timed rules and commands that are due; returns the time of the next one.
 #[cold]

@@ -4,9 +4,8 @@
 //! rules and without a model pays one predicted branch and does not come here. Thread rule: any thread of any process;
 //! a rule counts by atomic additions; a sender occupies a link by exchanging the time (in ns) at which that is free.
 
-use crate::engine::faults::rule::{FaultAction, Scene};
-use crate::engine::qp::QpShared;
-use crate::engine::{Errno, Fabric, Result, clock};
+use crate::engine::faults::rule::Scene;
+use crate::engine::{Errno, Fabric, FaultAction, QpShared, Result, clock};
 
 pub(crate) enum Verdict {
     /// It arrives, and is seen at this time (0: at once).

@@ -5,8 +5,7 @@
 //! inherits the lock makes them anew. An allocated block is zero.
 
 use crate::engine::memory::layout::{HEAP_AT, REGION_BYTES};
-use crate::engine::memory::{Held, Process, Shared, SharedLock, W32, W64};
-use crate::engine::{Errno, Result};
+use crate::engine::{Errno, Held, Process, Result, Shared, SharedLock, W32, W64};
 
 const SMALLEST: u32 = 7;
 const CLASSES: usize = 32;

@@ -5,8 +5,7 @@
 //! `header` is hot, the rest constants. Thread rule: each field's own; `tables` guards the tables.
 
 use crate::engine::memory::heap::Heap;
-use crate::engine::memory::{Process, Region, Shared, SharedLock, W32, W64};
-use crate::engine::{Errno, Result};
+use crate::engine::{Errno, Process, Region, Result, Shared, SharedLock, W32, W64};
 
 /// Bytes of the file, which is sparse.
 pub(crate) const REGION_BYTES: u64 = 4 << 30;

@@ -13,8 +13,7 @@ use std::os::unix::ffi::OsStrExt;
 use rustix::process::{Pid, test_kill_process};
 
 use crate::engine::memory::layout::{MAX_PROCESSES, slot_at};
-use crate::engine::memory::{Region, Shared, W32, W64};
-use crate::engine::{Errno, Result};
+use crate::engine::{Errno, Region, Result, Shared, W32, W64};
 
 #[repr(C, align(64))]
 pub(crate) struct Slot {

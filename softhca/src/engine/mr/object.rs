@@ -5,12 +5,11 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::behaviour::OptionalAccess;
-use crate::engine::adapter::Use;
 use crate::engine::codes::{OPTIONAL_ACCESS, access};
 use crate::engine::faults::verdict::on_register;
 use crate::engine::memory::layout::mr_at;
 use crate::engine::mr::table::{LOCAL, MrEntry, Range, TAKEN, is_bound_to, take_entry};
-use crate::engine::{Errno, Hca, Pd, Result};
+use crate::engine::{Errno, Hca, Pd, Result, Use};
 
 /// A memory region.
 pub struct Mr {

@@ -7,8 +7,7 @@
 use crate::engine::codes::access;
 use crate::engine::memory::layout::{MAX_MRS, mr_at};
 use crate::engine::memory::process::slot_index;
-use crate::engine::memory::{Shared, W32, W64};
-use crate::engine::{Errno, Fabric, Result};
+use crate::engine::{Errno, Fabric, Result, Shared, W32, W64};
 
 /// The key of an entry that is being filled in, or changed.
 pub(super) const TAKEN: u32 = u32::MAX;

@@ -8,11 +8,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::engine::adapter::Use;
 use crate::engine::codes::{access, wc_status};
 use crate::engine::memory::layout::{MAX_MRS, mr_at};
 use crate::engine::mr::table::{MrEntry, REGION, Range, TAKEN, entry_of, take_entry};
-use crate::engine::{Errno, Fabric, Hca, Pd, Result};
+use crate::engine::{Errno, Fabric, Hca, Pd, Result, Use};
 
 /// Number of looks at an entry before the process that changes it counts as dead.
 const PATIENCE: u32 = 1 << 16;

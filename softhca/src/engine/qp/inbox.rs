@@ -5,8 +5,7 @@
 //! Thread rule: `place` and `fill` under the receiver's `resp.lock`; `empty` by the owner's poll, in the order of
 //! arrival, which is that of the completions. Positions count bytes ever put in, and wrap.
 
-use crate::engine::Fabric;
-use crate::engine::memory::{W32, W64};
+use crate::engine::{Fabric, W32, W64};
 
 pub(crate) const MAX_STAGED: u32 = (12 << 10) + 256;
 const RING: u32 = 64 << 10;

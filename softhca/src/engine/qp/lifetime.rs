@@ -8,11 +8,10 @@ use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::behaviour::Purge;
-use crate::engine::adapter::Use;
 use crate::engine::codes::qp_state::{ERR, INIT, RESET};
 use crate::engine::codes::qp_type::{RC, UC, UD, XRC_RECV, XRC_SEND};
-use crate::engine::qp::{QpShared, capabilities, object, table};
-use crate::engine::{Errno, Hca, Qp, QpCap, QpInit, Result, Xrcd};
+use crate::engine::qp::{capabilities, object, table};
+use crate::engine::{Errno, Hca, Qp, QpCap, QpInit, QpShared, Result, Use, Xrcd};
 
 impl Hca {
     /// Creates the answering end of an XRC connection (`XRC_RECV`), in RESET. It has no queues of its own.

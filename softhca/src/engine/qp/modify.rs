@@ -16,12 +16,9 @@ use crate::engine::codes::link_layer::INFINIBAND;
 use crate::engine::codes::qp_state::{ERR, INIT, RESET, RTR, RTS, SQD, SQE};
 use crate::engine::codes::qp_type::{RC, UC, UD, XRC_RECV, XRC_SEND};
 use crate::engine::codes::{access, is_reliable};
-use crate::engine::fabric::timers::Deferred;
-use crate::engine::qp::place;
 use crate::engine::send::{execution, retry};
-use crate::engine::service::run_deferred;
 use crate::engine::spec::set_of;
-use crate::engine::{AhAttr, Errno, PortSpec, Qp, QpAttr, Result, adapter};
+use crate::engine::{AhAttr, Deferred, Errno, PortSpec, Qp, QpAttr, Result, adapter, place, run_deferred};
 use crate::limits::{Atomics, Limits};
 
 impl Qp {

@@ -7,18 +7,16 @@
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::engine::adapter::Use;
 use crate::engine::codes::qp_state::{ERR, RESET, SQD};
 use crate::engine::codes::qp_type::UD;
-use crate::engine::cq::CqShared;
-use crate::engine::fabric::timers::Deferred;
 use crate::engine::faults::verdict::on_post;
 use crate::engine::memory::layout::Group;
-use crate::engine::qp::{QpShared, table};
-use crate::engine::recv::RecvQueue;
+use crate::engine::qp::table;
 use crate::engine::send::post;
-use crate::engine::service::run_deferred;
-use crate::engine::{Errno, Fabric, Hca, QpAttr, QpCap, RecvWr, Result, SendWr};
+use crate::engine::{
+    CqShared, Deferred, Errno, Fabric, Hca, QpAttr, QpCap, QpShared, RecvQueue, RecvWr, Result, SendWr, Use,
+    run_deferred,
+};
 
 /// A queue pair.
 pub struct Qp {

@@ -5,18 +5,15 @@
 //! take these two, and finish changes that a process has left half done because it died with the lock.
 
 use crate::behaviour::Behaviour;
-use crate::engine::Fabric;
 use crate::engine::codes::qp_state::{ERR, INIT, RESET};
 use crate::engine::codes::{event, wc_status};
-use crate::engine::cq::{CqShared, failed_recv};
-use crate::engine::fabric::pipes::{ABOUT_QP, Record};
-use crate::engine::fabric::sysfs::Count;
-use crate::engine::fabric::timers::Deferred;
 use crate::engine::memory::layout::{QP_BYTES, qp_at};
-use crate::engine::memory::{Held, Shared, SharedLock, W32, W64};
 use crate::engine::qp::inbox::Inbox;
-use crate::engine::recv::{RecvQueue, xrc};
+use crate::engine::recv::xrc;
 use crate::engine::send::queue::SendQueue;
+use crate::engine::{
+    ABOUT_QP, Count, CqShared, Deferred, Fabric, Held, Record, RecvQueue, Shared, SharedLock, W32, W64, failed_recv,
+};
 
 /// Bits of a partition key: its number, and whether the holder may talk to all members or to full ones only.
 const PARTITION: u32 = 0x7fff;

@@ -10,10 +10,9 @@ use crate::engine::codes::qp_state::RESET;
 use crate::engine::codes::qp_type::XRC_RECV;
 use crate::engine::memory::heap::audit_places;
 use crate::engine::memory::layout::MAX_QPS;
-use crate::engine::memory::{Held, W32};
-use crate::engine::qp::{QpShared, object, place};
+use crate::engine::qp::object;
 use crate::engine::send::execution;
-use crate::engine::{Errno, Fabric, Result};
+use crate::engine::{Errno, Fabric, Held, QpShared, Result, W32, place};
 
 /// Lower indices are those of the special queue pairs.
 const FIRST_INDEX: u32 = 64;

@@ -7,12 +7,10 @@
 //! taker's queue pair has a note of it, by which it is put back if the taker dies.
 
 use crate::engine::codes::{access, event};
-use crate::engine::copy::Pieces;
-use crate::engine::fabric::pipes::{ABOUT_SRQ, Record};
-use crate::engine::memory::{Held, Shared, SharedLock, W32, W64};
 use crate::engine::mr::table;
-use crate::engine::qp::{QpShared, place};
-use crate::engine::{Errno, Fabric, RecvWr, Result, Sge};
+use crate::engine::{
+    ABOUT_SRQ, Errno, Fabric, Held, Pieces, QpShared, Record, RecvWr, Result, Sge, Shared, SharedLock, W32, W64, place,
+};
 
 /// A request as it lies in the ring (rule M2: plain; its poster's, then its taker's); its pieces follow.
 #[repr(C)]

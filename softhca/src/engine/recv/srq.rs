@@ -4,13 +4,10 @@
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::engine::adapter::{Use, Users};
 use crate::engine::codes::event;
-use crate::engine::fabric::timers::Deferred;
 use crate::engine::qp::table;
-use crate::engine::recv::{RecvQueue, xrc};
-use crate::engine::service::run_deferred;
-use crate::engine::{Cq, Errno, Hca, Pd, RecvWr, Result, Xrcd};
+use crate::engine::recv::xrc;
+use crate::engine::{Cq, Deferred, Errno, Hca, Pd, RecvQueue, RecvWr, Result, Use, Users, Xrcd, run_deferred};
 
 /// A shared receive queue.
 pub struct Srq {

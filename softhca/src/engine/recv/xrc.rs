@@ -8,13 +8,9 @@
 
 use std::sync::Arc;
 
-use crate::engine::adapter::Users;
-use crate::engine::cq::CqShared;
 use crate::engine::memory::layout::{MAX_XRC_QUEUES, OpenDomain, xrc_queue_at};
-use crate::engine::memory::{Held, Shared, SharedLock, W32, W64};
 use crate::engine::qp::table;
-use crate::engine::recv::RecvQueue;
-use crate::engine::{Errno, Fabric, Hca, Result};
+use crate::engine::{CqShared, Errno, Fabric, Hca, Held, RecvQueue, Result, Shared, SharedLock, Users, W32, W64};
 
 #[repr(C, align(64))]
 pub(crate) struct XrcQueue {

@@ -6,14 +6,10 @@
 use crate::engine::codes::qp_state::{RTS, SQE};
 use crate::engine::codes::qp_type::{RC, UC, XRC_RECV, XRC_SEND};
 use crate::engine::codes::{access, event, is_reliable, send_flags, wc_opcode, wc_status, wr_opcode};
-use crate::engine::copy::Pieces;
-use crate::engine::cq::Completion;
-use crate::engine::fabric::sysfs::Count;
 use crate::engine::mr::{table, window};
-use crate::engine::qp::QpShared;
 use crate::engine::send::queue::NOTHING;
-use crate::engine::wire::{Message, Outcome, transmit};
-use crate::engine::{Fabric, Sge, clock};
+use crate::engine::wire::transmit;
+use crate::engine::{Completion, Count, Fabric, Message, Outcome, Pieces, QpShared, Sge, clock};
 
 /// Whether a queue pair of this type has the operation.
 #[inline]

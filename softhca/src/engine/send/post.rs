@@ -8,13 +8,11 @@ use crate::behaviour::{AtomicAccess, SendBeforeRts};
 use crate::engine::codes::qp_state::{ERR, RTS, SQD, SQE};
 use crate::engine::codes::qp_type::{UD, XRC_SEND};
 use crate::engine::codes::{send_flags, wc_status, wr_opcode};
-use crate::engine::copy::Pieces;
-use crate::engine::qp::QpShared;
 use crate::engine::send::execution::{complete, is_fetch, is_possible, perform, translate};
 use crate::engine::send::queue::NOTHING;
 use crate::engine::send::{execution, retry};
-use crate::engine::wire::{Message, Operation, Outcome, To};
-use crate::engine::{Ah, Errno, Fabric, Result, Sge, clock};
+use crate::engine::wire::{Operation, To};
+use crate::engine::{Ah, Errno, Fabric, Message, Outcome, Pieces, QpShared, Result, Sge, clock};
 use crate::limits::Atomics;
 
 /// A send work request.

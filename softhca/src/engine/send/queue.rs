@@ -3,9 +3,8 @@
 //! `lock`.
 
 use crate::engine::memory::layout::MAX_CARRIED;
-use crate::engine::memory::{Shared, SharedLock, W32, W64};
 use crate::engine::wire::{Operation, To};
-use crate::engine::{Fabric, QpCap, Result, Sge, clock};
+use crate::engine::{Fabric, QpCap, Result, Sge, Shared, SharedLock, W32, W64, clock};
 
 /// `SendQueue::wait`: why the oldest request waits.
 pub(super) const NOTHING: u32 = 0;

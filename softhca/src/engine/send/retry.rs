@@ -5,14 +5,11 @@
 
 use crate::engine::codes::qp_state::{ERR, RTS, SQD, SQE};
 use crate::engine::codes::{event, send_flags, wc_status};
-use crate::engine::copy::{Memory, Pieces};
-use crate::engine::fabric::sysfs::Count;
 use crate::engine::memory::layout::MAX_CARRIED;
-use crate::engine::qp::{QpShared, place};
 use crate::engine::send::execution::{complete, flush, is_fetch, perform, translate};
 use crate::engine::send::queue::{ANSWER, NOTHING, RECEIVER, Request, TURN};
-use crate::engine::wire::{Message, Outcome, To};
-use crate::engine::{Fabric, SendWr, Sge, clock, copy};
+use crate::engine::wire::To;
+use crate::engine::{Count, Fabric, Memory, Message, Outcome, Pieces, QpShared, SendWr, Sge, clock, copy, place};
 
 /// For a send that names its address handle by index: time from its post until the adapter looks the handle up.
 const TURN_NS: u64 = 50_000;

@@ -2,8 +2,7 @@
 //! The wire: executes a request at its target queue pair. `responder` is the side that answers, `transmit` the way to
 //! it; `receive` executes sends, `rdma` RDMA and atomics, `datagram` datagrams. Grade: hot.
 
-use crate::engine::AhAttr;
-use crate::engine::copy::Memory;
+use crate::engine::{AhAttr, Memory};
 
 mod datagram;
 mod rdma;

@@ -4,12 +4,10 @@
 //! by one lock of the fabric.
 
 use crate::engine::codes::{access, event, wc_status, wr_opcode};
-use crate::engine::copy::{Memory, Pieces};
 use crate::engine::mr::table;
-use crate::engine::qp::QpShared;
+use crate::engine::wire::receive;
 use crate::engine::wire::responder::{Peer, deny, no_access, not_ready, unreached};
-use crate::engine::wire::{Message, Outcome, receive};
-use crate::engine::{Fabric, Result, copy};
+use crate::engine::{Fabric, Memory, Message, Outcome, Pieces, QpShared, Result, copy};
 
 /// Returns the address of `len` bytes at the target, if the key and the queue pair allow the access.
 #[inline]

@@ -4,17 +4,12 @@
 //! own poll puts it into its memory; a longer one is moved by one system call, or a copy within the process.
 
 use crate::engine::codes::{is_reliable, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode};
-use crate::engine::copy::{Memory, Pieces};
-use crate::engine::cq::Completion;
 use crate::engine::cq::ring::IN_ENTRY;
 use crate::engine::memory::layout::MAX_CARRIED;
 use crate::engine::mr::window;
-use crate::engine::qp::QpShared;
 use crate::engine::qp::inbox::{MAX_STAGED, Stretch};
-use crate::engine::recv::RecvQueue;
 use crate::engine::wire::responder::{Peer, cannot_copy, no_access, not_ready, refuse};
-use crate::engine::wire::{Message, Outcome};
-use crate::engine::{Errno, Fabric, copy};
+use crate::engine::{Completion, Errno, Fabric, Memory, Message, Outcome, Pieces, QpShared, RecvQueue, copy};
 
 /// Takes a request of `queue`; if there is none, marks that one is wanted.
 #[inline]

@@ -3,14 +3,8 @@
 //! `Peer` is hot; refusals are cold. Thread rule: under the answering queue pair's `resp.lock`.
 
 use crate::engine::codes::{event, is_reliable, wc_status};
-use crate::engine::cq::{CqShared, failed_recv};
-use crate::engine::fabric::sysfs::Count;
-use crate::engine::fabric::timers::Deferred;
-use crate::engine::qp::{QpShared, fail_later};
-use crate::engine::recv::RecvQueue;
 use crate::engine::recv::xrc::XrcQueue;
-use crate::engine::wire::Outcome;
-use crate::engine::{Errno, Fabric};
+use crate::engine::{Count, CqShared, Deferred, Errno, Fabric, Outcome, QpShared, RecvQueue, fail_later, failed_recv};
 
 /// A queue pair and, for XRC, the shared receive queue of the request, whose memory and completion queue then count.
 pub(crate) struct Peer<'a> {
