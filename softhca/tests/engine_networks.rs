@@ -235,8 +235,7 @@ fn another_subnet_manager_is_shown_and_changes_no_connection() {
 fn a_change_is_made_though_its_event_is_not_raised() {
     let folder = Folder::new();
     let mut spec = changing(&folder, 0, event::LID_CHANGE, Change::Lid(9));
-    spec.devices[0].behaviour.async_events =
-        toml::from_str::<std::collections::BTreeMap<String, Events>>("of = [\"port\"]").unwrap()["of"];
+    spec.devices[0].behaviour.async_events = event_groups(r#"["port"]"#);
     // Told after the change, by the same thread.
     let last = FaultRule::always(FaultAction::Event(event::PORT_ACTIVE, None));
     spec.faults.push(FaultRule { at_ns: 1_000_000_000, ..last });

@@ -4,6 +4,7 @@
 
 #![allow(dead_code, unreachable_pub, unused_imports, missing_docs, reason = "each test program uses a part of it")]
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, Write};
@@ -36,7 +37,7 @@ pub mod prelude {
     pub use softhca::limits::Atomics;
 
     pub use super::{
-        Adapter, Folder, Process, QKEY, RIGHTS, Settings, Side, adapter, behaves, described, global, init, init_with,
+        Adapter, Folder, Process, QKEY, RIGHTS, Settings, Side, adapter, behaves, described, event_groups, global, init, init_with,
         join, joined, lid, none, pair, queue_pair, ready, spec, to_rtr, wait,
     };
 }
@@ -96,6 +97,11 @@ pub fn described(tell: impl FnOnce(&mut FabricSpec)) -> Adapter {
 /// The usual adapter with a behaviour as changed by `tell`.
 pub fn behaves(tell: impl FnOnce(&mut Behaviour)) -> Adapter {
     described(|spec| tell(&mut spec.devices[0].behaviour))
+}
+
+/// As the configuration names them.
+pub fn event_groups(list: &str) -> Events {
+    toml::from_str::<BTreeMap<String, Events>>(&format!("of = {list}")).unwrap()["of"]
 }
 
 pub fn join(folder: &Path) -> Arc<Hca> {
