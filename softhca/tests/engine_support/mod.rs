@@ -37,8 +37,8 @@ pub mod prelude {
     pub use softhca::limits::Atomics;
 
     pub use super::{
-        Adapter, Folder, Process, QKEY, RIGHTS, Settings, Side, adapter, behaves, described, event_groups, global, init, init_with,
-        join, joined, lid, none, pair, queue_pair, ready, spec, to_rtr, wait,
+        Adapter, Folder, Process, QKEY, RIGHTS, Settings, Side, adapter, behaves, described, event_groups, global,
+        init, init_with, join, joined, lid, none, pair, queue_pair, ready, spec, to_rtr, wait,
     };
 }
 
