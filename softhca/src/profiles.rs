@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Profiles: limits and behaviours of real adapters, by the name of their driver, each value with its source beside it.
-//! Behaviours that are those of an adapter without a profile are left out.
+//! Values that are those of an adapter without a profile are left out.
 //! A profile is a `[[device]]` of the configuration file, in a file of its own (src/profiles). Sources are files of
 //! rdma-core (`providers/`, libibverbs) and of the kernel (`drivers/infiniband/`: `hw/`, `sw/`, `core/`); "field" is
 //! the output of programs on such adapters, "choice" a value that the sources leave open. docs/softhca.md lists
