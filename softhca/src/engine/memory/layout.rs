@@ -125,9 +125,9 @@ const _: () = assert!(size_of::<Header>() as u64 <= SLOTS_AT);
 
 /// Makes the header if there is none; EPROTO if another version of this engine made it.
 pub(crate) fn begin(region: &Region, now_ns: u64, init: impl FnOnce(&Header)) -> Result<()> {
-    match region.first_word()? {
+    let header: &Header = region.at(0);
+    match header.magic.seen() {
         0 => {
-            let header: &Header = region.at(0);
             header.began_ns.set(now_ns);
             header.heap.begin();
             init(header);

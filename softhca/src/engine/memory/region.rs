@@ -10,7 +10,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -70,13 +70,6 @@ impl Region {
         let result = f();
         self.file.unlock()?;
         result
-    }
-
-    /// Returns the first word of the file; 0 of a new one.
-    pub(crate) fn first_word(&self) -> Result<u64> {
-        let mut start = [0_u8; 8];
-        self.file.read_exact_at(&mut start, 0).map_err(|_| Errno(libc::EPROTO))?;
-        Ok(u64::from_ne_bytes(start))
     }
 
     #[inline]
