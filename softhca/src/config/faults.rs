@@ -278,9 +278,6 @@ fn value_of(text: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::engine::Change;
-    use crate::engine::codes::event;
-    use crate::engine::faults::FaultAction;
 
     fn command(action: &str, place: &str, keys: &[&str]) -> Result<FaultRule, String> {
         let config = Config::parse("[[device]]\n[[device]]\n[[device.port]]\n[[device.port]]\n").unwrap();

@@ -17,11 +17,8 @@ use crate::sys::{
     IBV_WC_RECV, IBV_WC_STANDARD_FLAGS, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex,
     ibv_poll_cq_attr, ibv_wc, ibv_wc_opcode,
 };
-use crate::verbs::context::adapter;
-use crate::verbs::error::{number, pointer};
-use crate::verbs::events;
-use crate::verbs::events::{SoftChannel, count_user};
-use crate::verbs::handle::{Handle, Turn};
+use crate::verbs::events::count_user;
+use crate::verbs::{Handle, SoftChannel, Turn, adapter, events, number, pointer};
 
 pub(crate) type SoftCq = Handle<ibv_cq_ex, CompletionQueue>;
 

@@ -13,12 +13,7 @@ use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use crate::engine::codes::event;
 use crate::engine::{AsyncEvent, Channel, Result};
 use crate::sys::{ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq};
-use crate::verbs::context::adapter;
-use crate::verbs::cq::SoftCq;
-use crate::verbs::error::{minus_one, pointer};
-use crate::verbs::handle::Handle;
-use crate::verbs::qp::object::SoftQp;
-use crate::verbs::qp::srq::SoftSrq;
+use crate::verbs::{Handle, SoftCq, SoftQp, SoftSrq, adapter, minus_one, pointer};
 
 struct Entry {
     object: usize,

@@ -10,11 +10,11 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::device::list;
-use super::error;
 use crate::behaviour::Fork;
 use crate::engine::Errno;
 use crate::sys::{IBV_FORK_DISABLED, IBV_FORK_ENABLED, IBV_FORK_UNNEEDED, ibv_fork_status};
+use crate::verbs::device::list;
+use crate::verbs::error;
 
 /// `ibv_fork_init` was called in time.
 static ASKED_FOR: AtomicBool = AtomicBool::new(false);

@@ -12,7 +12,7 @@ use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::engine::Result;
-use crate::verbs::error::number;
+use crate::verbs::number;
 
 /// C's structure `P`, which is all that the program sees, and this library's own part of the object.
 #[repr(C)]

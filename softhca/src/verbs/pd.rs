@@ -5,11 +5,9 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use super::context::adapter;
-use super::error::pointer;
-use super::handle::Handle;
 use crate::engine::{Errno, Pd, Result};
 use crate::sys::{ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr};
+use crate::verbs::{Handle, adapter, pointer};
 
 pub(crate) type SoftPd = Handle<ibv_pd, Domain>;
 

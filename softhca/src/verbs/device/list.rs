@@ -17,7 +17,7 @@ use crate::engine::{DeviceSpec, Errno, Fabric, FabricSpec, Result};
 use crate::fabric_folder;
 use crate::fabric_folder::{belong_to_run, check_private, make_private};
 use crate::sys::{IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
-use crate::verbs::error::set_errno;
+use crate::verbs::set_errno;
 
 /// First part of the names of the (absent) device files below /dev/infiniband.
 pub(crate) const DEV_NAME_PREFIX: &str = "uverbs-softhca";

@@ -5,14 +5,10 @@
 
 use std::ffi::c_int;
 
-use super::ah::SoftAh;
-use super::object::SoftQp;
-use super::srq::SoftSrq;
 use crate::engine::codes::{qp_type, wr_opcode};
 use crate::engine::{Errno, RecvWr, SendWr, Sge};
 use crate::sys::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq};
-use crate::verbs::error::set_errno;
-use crate::verbs::mr;
+use crate::verbs::{SoftAh, SoftQp, SoftSrq, mr, set_errno};
 
 /// # Safety
 /// `list` has `count` pieces that stay unchanged during the call.

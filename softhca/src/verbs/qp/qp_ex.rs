@@ -6,9 +6,6 @@
 //! queue pair belongs to one thread; others wait.
 use std::ffi::{c_int, c_uint, c_void};
 
-use super::ah::SoftAh;
-use super::object::{SoftQp, create, create_xrc_recv};
-use super::post::pieces;
 use crate::behaviour::AtomicAccess;
 use crate::engine::codes::{qp_type, send_flags, wr_opcode};
 use crate::engine::send::execution::is_possible;
@@ -20,9 +17,10 @@ use crate::sys::{
     IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_INIT_ATTR_XRCD, ibv_ah, ibv_context, ibv_data_buf, ibv_mw,
     ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
 };
-use crate::verbs::context::adapter;
-use crate::verbs::error::pointer;
 use crate::verbs::mr::binding;
+use crate::verbs::qp::object::{create, create_xrc_recv};
+use crate::verbs::qp::post::pieces;
+use crate::verbs::{SoftAh, SoftQp, adapter, pointer};
 
 // A bit of `ibv_qp_create_send_ops_flags` is the number of the opcode.
 const _: () = assert!(IBV_QP_EX_WITH_RDMA_WRITE == 1 << wr_opcode::RDMA_WRITE);
