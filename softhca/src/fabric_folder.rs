@@ -62,10 +62,6 @@ pub fn run_folder(pid: u32, random: u64) -> PathBuf {
     named_folder(&format!("run-{pid}-{random:016x}"))
 }
 
-fn lock_file(folder: &Path) -> PathBuf {
-    folder.join("run")
-}
-
 /// Marks `folder` as that of a run which lives as long as the descriptor is open: here, and in all programs started
 /// from here, which inherit it. Its number is high if possible, away from the descriptors of scripts.
 /// Errors: the file cannot be made or locked.
@@ -77,13 +73,13 @@ pub fn begin_run(folder: &Path) -> io::Result<OwnedFd> {
     let copy = |least| fcntl_dupfd_cloexec(&file, least);
     let inherited = copy(200).or_else(|_| copy(3))?;
     fcntl_setfd(&inherited, FdFlags::empty())?;
-    std::fs::rename(&draft, lock_file(folder))?;
+    std::fs::rename(&draft, folder.join("run"))?;
     Ok(inherited)
 }
 
 /// Holds the lock of a run's folder (of no other) as long as this process lives, even without the inherited descriptor.
 pub fn belong_to_run(folder: &Path) {
-    if let Ok(file) = File::open(lock_file(folder))
+    if let Ok(file) = File::open(folder.join("run"))
         && file.try_lock_shared().is_ok()
     {
         std::mem::forget(file);
@@ -114,7 +110,7 @@ fn maker_of(rest: &str) -> Option<u32> {
 
 /// Whether no process is left of the run in `folder`, which process `maker` made.
 fn is_stale(folder: &Path, maker: u32) -> bool {
-    match File::open(lock_file(folder)) {
+    match File::open(folder.join("run")) {
         Ok(file) => file.try_lock().is_ok(),
         // The run was killed before it made the file, or is about to make it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => !Path::new(&format!("/proc/{maker}")).exists(),

@@ -92,7 +92,8 @@ impl Fault {
         self.refuse_unused()?;
         let position = |name: &String| {
             let found = devices.iter().position(|device| device.name == *name);
-            found.ok_or_else(|| format!("no device is called {name:?}; there are {}", names(devices)))
+            let names = || devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ");
+            found.ok_or_else(|| format!("no device is called {name:?}; there are {}", names()))
         };
         let device = self.device.as_ref().map(position).transpose()?;
         self.refuse_nowhere(device, devices)?;
@@ -111,7 +112,11 @@ impl Fault {
             at_ns: within("at_ns", at_ns, 0..=MOST_NS)?,
             device,
             port: self.port,
-            qp_type: self.sender()?,
+            qp_type: self
+                .qp_type
+                .as_deref()
+                .map(|name| named("qp_type", "IBV_QPT_", Some(name), QP_TYPES))
+                .transpose()?,
             from_lid: self.from_lid,
             to_lid: self.to_lid,
             nth: self.nth,
@@ -119,11 +124,6 @@ impl Fault {
             fraction: self.fraction,
             seed: self.seed.unwrap_or(1),
         })
-    }
-
-    fn sender(&self) -> Result<Option<u32>, String> {
-        let name = self.qp_type.as_deref();
-        name.map(|_| named("qp_type", "IBV_QPT_", name, QP_TYPES)).transpose()
     }
 
     fn engine_action(&self, devices: &[DeviceSpec]) -> Result<FaultAction, String> {
@@ -231,10 +231,6 @@ impl Fault {
         }
         Ok(())
     }
-}
-
-fn names(devices: &[DeviceSpec]) -> String {
-    devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join(", ")
 }
 
 /// Looks a name up in `table`; it may be written without `prefix`, and in small letters.

@@ -166,7 +166,7 @@ impl Pd {
 
 /// An address handle.
 pub struct Ah {
-    attr: AhAttr,
+    pub(crate) attr: AhAttr,
     pub(crate) pd: u32,
     /// Adapter and port that have this address; a multicast group has none.
     pub(crate) to: Option<(u32, u32)>,
@@ -177,11 +177,6 @@ pub struct Ah {
 }
 
 impl Ah {
-    /// Returns the address as created.
-    pub fn attr(&self) -> &AhAttr {
-        &self.attr
-    }
-
     /// Ends it, which never fails.
     pub fn destroy(&self) -> Result<()> {
         self.in_pd.lock().unwrap_or_else(PoisonError::into_inner).take();

@@ -198,7 +198,7 @@ pub(crate) fn bury(fabric: &Fabric, token: u32) {
                 drop(fabric.header().atomics.0.lock(fabric));
             }
             pipes::remove(fabric.folder(), fabric.slot_of(token).doorbell.get());
-            fabric.slot_of(token).free();
+            fabric.slot_of(token).pid.publish(0);
         }
         Ok(())
     });

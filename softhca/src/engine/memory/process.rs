@@ -18,7 +18,7 @@ use crate::engine::{Errno, Region, Result, Shared, W32, W64};
 #[repr(C, align(64))]
 pub(crate) struct Slot {
     /// 0 while free.
-    pid: W32,
+    pub(crate) pid: W32,
     /// 0 only if the slot was never used; then no later slot was used either.
     generation: W32,
     /// Start time in clock ticks since boot (`proc_pid_stat(5)`): with the pid it names a process for ever.
@@ -165,12 +165,6 @@ impl Process {
     }
 }
 
-impl Slot {
-    pub(crate) fn free(&self) {
-        self.pid.publish(0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -182,9 +176,9 @@ mod tests {
         let (first, second) = (enter(&region).unwrap(), enter(&region).unwrap());
         let process = Process::new(region, second);
         process.slot_of(first).generation.set(0xffff);
-        process.slot_of(first).free();
+        process.slot_of(first).pid.publish(0);
         let wrapped = enter(process.region()).unwrap();
-        process.slot_of(wrapped).free();
+        process.slot_of(wrapped).pid.publish(0);
         assert_eq!(process.all_tokens().collect::<Vec<_>>(), [second]);
         assert_eq!(process.pid_of(first | 0xffff << 16), None, "not of the last use");
     }

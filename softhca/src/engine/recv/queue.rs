@@ -47,7 +47,7 @@ struct Taking {
 pub(crate) struct RecvQueue {
     size: W32,
     stride: W32,
-    max_sge: W32,
+    pub(super) max_sge: W32,
     pd: W32,
     requests: W64,
     /// Shared queue: a ring of request numbers in the order of posting; 0 for a queue pair's own.
@@ -62,7 +62,7 @@ pub(crate) struct RecvQueue {
     pub(crate) context: W32,
     pub(crate) id: W32,
     /// Shared queue: most requests in it, posted and not freed; at most `size`.
-    capacity: W32,
+    pub(super) capacity: W32,
     pub(crate) cookie: W64,
     pub(crate) posting: Posting,
     taking: Taking,
@@ -153,14 +153,6 @@ impl RecvQueue {
         fabric.release(self.requests.swap(0));
         fabric.release(self.order.swap(0));
         self.size.set(0);
-    }
-
-    pub(crate) fn capacity(&self) -> u32 {
-        self.capacity.get()
-    }
-
-    pub(crate) fn max_sge(&self) -> u32 {
-        self.max_sge.get()
     }
 
     fn request(&self, fabric: &Fabric, index: u32) -> *mut Request {
@@ -299,16 +291,12 @@ impl RecvQueue {
         self.posting.posted.publish(posted.wrapping_add(1));
     }
 
-    /// Returns how many requests are left for takers.
-    fn left(&self) -> u32 {
-        self.posting.posted.seen().wrapping_sub(self.taking.taken.get())
-    }
-
     /// Notifies a shared queue's owner once if requests are fewer than the limit. The caller holds the takers' lock.
     #[cold]
     pub(crate) fn check_limit(&self, fabric: &Fabric) {
         let limit = self.limit.get();
-        if limit != 0 && self.left() < limit && self.limit.replace(limit, 0) {
+        let left = self.posting.posted.seen().wrapping_sub(self.taking.taken.get());
+        if limit != 0 && left < limit && self.limit.replace(limit, 0) {
             self.raise(fabric, event::SRQ_LIMIT_REACHED);
         }
     }

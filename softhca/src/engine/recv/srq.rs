@@ -54,7 +54,7 @@ impl Srq {
     /// Arms (non-zero) or disarms the limit event.
     /// Errors: EINVAL if greater than the size.
     pub fn set_limit(&self, limit: u32) -> Result<()> {
-        if limit > self.shared.capacity() {
+        if limit > self.shared.capacity.get() {
             return Err(Errno(libc::EINVAL));
         }
         self.shared.limit.publish(limit);
@@ -66,7 +66,7 @@ impl Srq {
 
     /// (`max_wr`, `max_sge`, limit): the sizes granted, and the limit, 0 once its event was given.
     pub fn query(&self) -> (u32, u32, u32) {
-        (self.shared.capacity(), self.shared.max_sge(), self.shared.limit.seen())
+        (self.shared.capacity.get(), self.shared.max_sge.get(), self.shared.limit.seen())
     }
 
     /// Returns its number, for `ibv_get_srq_num`.

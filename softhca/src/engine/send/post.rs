@@ -124,7 +124,7 @@ pub(crate) fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
 fn to_address(ah: &Ah, wr: &SendWr) -> To {
     let (device, port) = ah.to.unwrap_or_default();
     To {
-        address: *ah.attr(),
+        address: ah.attr,
         device,
         port,
         qpn: wr.remote_qpn,
