@@ -5,7 +5,7 @@
 //! actions, keys and checks. Grade: setup. Times are nanoseconds.
 
 use serde::Deserialize;
-use toml::{Table, Value};
+use toml::Table;
 
 use crate::config::Config;
 use crate::config::values::{GidRow, LAST_LID, within};
@@ -257,18 +257,14 @@ impl Config {
         table.insert("at_ns".to_owned(), 0.into());
         for given in keys {
             let (key, value) = given.split_once('=').ok_or_else(|| format!("{given:?} is no KEY=VALUE"))?;
-            if table.insert(key.to_owned(), value_of(value)).is_some() {
+            // A number or table as TOML has it, or else a word.
+            let read = format!("value = {value}").parse::<Table>().ok().and_then(|mut table| table.remove("value"));
+            if table.insert(key.to_owned(), read.unwrap_or_else(|| value.into())).is_some() {
                 return Err(format!("{key} is given already: a command is for one port, now"));
             }
         }
         Fault::deserialize(table).map_err(|error| error.message().trim_end().to_owned())?.rule(&self.devices)
     }
-}
-
-/// A number or table as TOML has it, or else a word.
-fn value_of(text: &str) -> Value {
-    let read = format!("value = {text}").parse::<Table>().ok().and_then(|mut table| table.remove("value"));
-    read.unwrap_or_else(|| text.into())
 }
 
 #[cfg(test)]

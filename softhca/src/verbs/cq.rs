@@ -189,7 +189,7 @@ impl CompletionQueue {
 }
 
 /// Moves to the next completion: 0, or ENOENT if there is none.
-unsafe fn advance(cq: *mut ibv_cq_ex) -> c_int {
+unsafe extern "C" fn advance(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: the program gives a queue that is not destroyed, whose cursor is this thread's until end_poll.
     let (queue, at) = unsafe { (SoftCq::of(cq), SoftCq::of(cq).cursor.get()) };
     if queue.engine.poll(std::slice::from_mut(at)) == 0 {
@@ -222,11 +222,6 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
     result
 }
 
-unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
-    // SAFETY: the program calls this between start_poll and end_poll.
-    unsafe { advance(cq) }
-}
-
 unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
     // SAFETY: the program calls this once after a start_poll that succeeded.
     unsafe { SoftCq::of(cq) }.give_cursor();
@@ -237,7 +232,7 @@ macro_rules! readers {
     ($($name:ident -> $type:ty = $field:ident;)*) => {
         fn set_readers(cq: &mut ibv_cq_ex) {
             cq.start_poll = Some(start_poll);
-            cq.next_poll = Some(next_poll);
+            cq.next_poll = Some(advance);
             cq.end_poll = Some(end_poll);
             $(cq.$name = Some($name);)*
         }

@@ -18,14 +18,10 @@ pub(crate) struct Domain {
     parent: bool,
 }
 
-fn hand_out(context: *mut ibv_context, engine: Arc<Pd>, parent: bool) -> *mut ibv_pd {
-    SoftPd::hand_out(ibv_pd { context, handle: 0 }, Domain { engine, parent })
-}
-
 pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: `context` is open (rule V).
     let pd = unsafe { adapter(context) }.alloc_pd();
-    hand_out(context, Arc::new(pd), false)
+    SoftPd::hand_out(ibv_pd { context, handle: 0 }, Domain { engine: Arc::new(pd), parent: false })
 }
 
 /// `ibv_dealloc_pd(3)`: EBUSY while memory, queues or parent domains use it.
@@ -66,7 +62,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
     } else {
         // SAFETY: not null; it is allocated (rule V).
         let engine = unsafe { SoftPd::of(attr.pd) }.engine.clone();
-        Ok(hand_out(context, engine, true))
+        Ok(SoftPd::hand_out(ibv_pd { context, handle: 0 }, Domain { engine, parent: true }))
     };
     pointer(result)
 }

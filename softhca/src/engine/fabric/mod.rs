@@ -13,7 +13,7 @@ use std::sync::{Mutex, PoisonError, RwLock};
 use idle::Idle;
 use locked_memory::LockedMemory;
 use pipes::{Mailbox, Pipes, Record};
-use sysfs::{Count, Texts};
+use sysfs::Texts;
 use timers::{DeferredWork, Timers};
 use trace::Trace;
 
@@ -52,7 +52,7 @@ pub struct Fabric {
     pub(crate) deferred: DeferredWork,
     pub(crate) idle: Idle,
     pub(crate) locked: LockedMemory,
-    texts: Texts,
+    pub(crate) texts: Texts,
     /// Numbers of the existing address handles of adapters that look a handle up when they send.
     pub(crate) handles: Mutex<HashSet<u32>>,
     pub(crate) ports: ChangedPorts,
@@ -131,11 +131,6 @@ impl Fabric {
                 self.pipes.send(*pipe, record);
             }
         }
-    }
-
-    #[cold]
-    pub(crate) fn count(&self, device: u32, port: u32, what: Count) {
-        self.texts.count(self.header(), device as usize, (port as usize).wrapping_sub(1), what);
     }
 
     /// Returns port `port` (from 1) of `device`, as it is now.

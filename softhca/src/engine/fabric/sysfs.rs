@@ -185,7 +185,7 @@ impl Texts {
     }
 
     /// Counts one more for a port (both from 0), and shows it in the port's file.
-    pub(super) fn count(&self, header: &Header, device: usize, port: usize, what: Count) {
+    pub(crate) fn count(&self, header: &Header, device: usize, port: usize, what: Count) {
         let Some(words) = header.hw_counters.get(device).and_then(|ports| ports.get(port)) else { return };
         let word = &words[what as usize];
         word.add(1);

@@ -155,7 +155,8 @@ impl QpShared {
 
     #[cold]
     pub(crate) fn count(&self, fabric: &Fabric, what: Count) {
-        fabric.count(self.device.get(), self.port.get(), what);
+        let (device, port) = (self.device.get() as usize, (self.port.get() as usize).wrapping_sub(1));
+        fabric.texts.count(fabric.header(), device, port, what);
     }
 
     /// Takes `sq.lock`.

@@ -97,7 +97,7 @@ pub(crate) struct Building {
 /// Forgets the requests and lets other threads build.
 /// # Safety
 /// The caller is between `wr_start` and `wr_complete`, and has no reference to what is being built.
-unsafe fn end(qp: *mut ibv_qp_ex) {
+unsafe extern "C" fn end(qp: *mut ibv_qp_ex) {
     // SAFETY: it is the caller's turn, which ends here.
     let (queue, building) = unsafe { (SoftQp::of(qp), building(qp)) };
     building.requests.clear();
@@ -117,11 +117,6 @@ unsafe fn building<'a>(qp: *mut ibv_qp_ex) -> &'a mut Building {
 unsafe extern "C" fn start(qp: *mut ibv_qp_ex) {
     // SAFETY: the program gives a queue pair that is not destroyed, as in each function here.
     unsafe { SoftQp::of(qp) }.building.take();
-}
-
-unsafe extern "C" fn abort(qp: *mut ibv_qp_ex) {
-    // SAFETY: the program calls this after wr_start.
-    unsafe { end(qp) };
 }
 
 unsafe extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
@@ -166,7 +161,7 @@ macro_rules! operations {
         fn set_operations(qp: &mut ibv_qp_ex) {
             qp.wr_start = Some(start);
             qp.wr_complete = Some(complete);
-            qp.wr_abort = Some(abort);
+            qp.wr_abort = Some(end);
             qp.wr_bind_mw = Some(bind_mw);
             qp.wr_set_ud_addr = Some(set_ud_addr);
             qp.wr_set_xrc_srqn = Some(set_xrc_srqn);
