@@ -11,7 +11,6 @@ use crate::engine::faults::FaultAction;
 use crate::engine::{Change, Gid};
 use crate::limits::Limits;
 
-/// The line and the message of an error.
 fn error_of(text: &str) -> String {
     let path = std::env::temp_dir().join(format!("softhca-config-{}-{:x}.toml", std::process::id(), text.len()));
     std::fs::write(&path, text).unwrap();

@@ -239,7 +239,6 @@ impl Side {
         self.ready(peer, settings);
     }
 
-    /// Connects the two to each other.
     pub fn meet(&self, other: &Side, settings: &Settings) {
         self.connect(other.qp.number(), settings);
         other.connect(self.qp.number(), settings);

@@ -82,7 +82,6 @@ impl Timers {
         self.due_at(&mut agenda, when);
     }
 
-    /// Watches for the end of the process that `token` names.
     pub(crate) fn watch_process(&self, process: &Process, token: u32) {
         if token == process.token() {
             return;

@@ -56,7 +56,6 @@ impl Process {
         })
     }
 
-    /// Puts a free block into the list of its class.
     fn list(&self, at: u64, block: &Block) {
         let list = &self.header().heap.free[(block.class.get() - SMALLEST) as usize];
         block.next.set(list.get());

@@ -155,7 +155,6 @@ impl Process {
         self.region.at(slot_at(slot_index(token)))
     }
 
-    /// Tokens of the processes that have a slot.
     pub(crate) fn all_tokens(&self) -> impl Iterator<Item = u32> {
         let slots = (0..MAX_PROCESSES).map(|index| (index, self.region.at::<Slot>(slot_at(index))));
         slots

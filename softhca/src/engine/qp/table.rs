@@ -45,7 +45,6 @@ pub(crate) fn lock(fabric: &Fabric) -> Held<'static> {
     held
 }
 
-/// Lists a free place as the last one.
 fn list(fabric: &Fabric, index: u32) {
     let header = fabric.header();
     place(fabric, index).next_free.set(0);
@@ -174,7 +173,6 @@ pub(crate) fn event_was_read(fabric: &Fabric, number: u32) {
     }
 }
 
-/// Stops all queue pairs that complete to this queue.
 pub(crate) fn fail_all_with(fabric: &Fabric, cq: u64) {
     for qp in all(fabric).filter(|qp| qp.send_cq.get() == cq || qp.recv_cq.get() == cq) {
         flush_sends(fabric, qp.index());

@@ -72,7 +72,6 @@ pub(crate) struct RecvQueue {
 unsafe impl Shared for RecvQueue {}
 
 impl RecvQueue {
-    /// Makes it a queue of at least `size` requests of `max_sge` pieces.
     pub(crate) fn begin(&self, fabric: &Fabric, size: u32, max_sge: u32, pd: u32, shared: bool) -> Result<()> {
         let size = size.max(1).next_power_of_two();
         let max_sge = max_sge.max(1);

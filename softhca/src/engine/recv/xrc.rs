@@ -34,7 +34,6 @@ const _: () = assert!(size_of::<XrcQueue>() == 64);
 /// Bits of a number that are the index of the entry; the rest, to 24, are the generation.
 const INDEX_BITS: u32 = MAX_XRC_QUEUES.trailing_zeros();
 
-/// Returns the entry of this number, or index.
 pub(crate) fn entry(fabric: &Fabric, number: u32) -> &'static XrcQueue {
     fabric.region().at(xrc_queue_at(number & (MAX_XRC_QUEUES - 1)))
 }
