@@ -6,22 +6,9 @@
 
 use std::path::PathBuf;
 
-/// The version nodes of libibverbs, oldest first, each with its predecessor; as `nm -D` of the real library lists them.
-const NODES: [(&str, &str); 13] = [
-    ("IBVERBS_1.0", ""),
-    ("IBVERBS_1.1", "IBVERBS_1.0"),
-    ("IBVERBS_1.5", "IBVERBS_1.1"),
-    ("IBVERBS_1.6", "IBVERBS_1.5"),
-    ("IBVERBS_1.7", "IBVERBS_1.6"),
-    ("IBVERBS_1.8", "IBVERBS_1.7"),
-    ("IBVERBS_1.9", "IBVERBS_1.8"),
-    ("IBVERBS_1.10", "IBVERBS_1.9"),
-    ("IBVERBS_1.11", "IBVERBS_1.10"),
-    ("IBVERBS_1.12", "IBVERBS_1.11"),
-    ("IBVERBS_1.13", "IBVERBS_1.12"),
-    ("IBVERBS_1.14", "IBVERBS_1.13"),
-    ("IBVERBS_PRIVATE_34", ""),
-];
+/// The version nodes of libibverbs after IBVERBS_1.0, oldest first, as `nm -D` of the real library lists them; each
+/// names its predecessor.
+const NODES: [&str; 11] = ["1.1", "1.5", "1.6", "1.7", "1.8", "1.9", "1.10", "1.11", "1.12", "1.13", "1.14"];
 
 /// The enumerations that the engine uses: their module in src/engine/codes.rs, name, and prefix of their values.
 const CODES: [(&str, &str, &str); 12] = [
@@ -43,7 +30,10 @@ fn main() {
     println!("cargo::rerun-if-changed=build.rs");
     let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets OUT_DIR"));
 
-    let script = NODES.map(|(node, previous)| format!("{node} {{ }} {previous};\n")).concat();
+    let mut script = "IBVERBS_PRIVATE_34 { };\nIBVERBS_1.0 { };\n".to_owned();
+    for (node, previous) in NODES.iter().zip(["1.0"].iter().chain(&NODES)) {
+        script += &format!("IBVERBS_{node} {{ }} IBVERBS_{previous};\n");
+    }
     let map = out.join("libibverbs.map");
     std::fs::write(&map, script).expect("OUT_DIR can be written to");
     // For every target, not the shared object alone: the tests and the command link the same objects, and the linker

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How an adapter behaves where real adapters differ within what verbs allow: the keys of `[device.behaviour]` and
-//! their defaults. docs/softhca.md documents each key; `profiles` has the values of real adapters. Called by: the
-//! configuration (reads them), the engine and `verbs` (act by them). Grade: setup; the engine looks up a behaviour only
-//! if a request fails, an object is made, a queue is armed or a datagram arrives.
+//! their defaults. docs/softhca.md documents each key; `profiles` has the values of real adapters. Grade: setup; the
+//! engine looks up a behaviour only if a request fails, an object is made, a queue is armed or a datagram arrives.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
@@ -12,8 +11,7 @@ use crate::engine::codes::event;
 mod values;
 
 pub use values::{
-    AtomicAccess, ByteLen, CreateErrno, Fork, InlineGrant, Lost, NoSrq, OptionalAccess, PostErrno, Purge,
-    SendBeforeRts, SrcQp,
+    AtomicAccess, ByteLen, CreateErrno, Fork, InlineGrant, Lost, OptionalAccess, Purge, Refusal, SendBeforeRts, SrcQp,
 };
 
 /// Defines [`Behaviour`], and the table of the file in which every key may be left out.
@@ -62,7 +60,7 @@ keys! {
     /// Whether there are shared receive queues.
     srq: bool = true;
     /// Error of making a shared receive queue if there are none.
-    srq_errno: NoSrq = NoSrq::Eopnotsupp;
+    srq_errno: Refusal = Refusal::Eopnotsupp;
     /// Whether there are extended completion queues.
     cq_ex: bool = true;
     /// Whether `IBV_WC_STANDARD_FLAGS` is accepted; otherwise its `DLID_PATH_BITS` is not.
@@ -98,9 +96,9 @@ keys! {
     /// Value of `errno` after making a queue pair beyond the limits has failed.
     create_qp_errno_on_limit: CreateErrno = CreateErrno::Einval;
     /// Error of posting a send with too many pieces.
-    errno_sge: PostErrno = PostErrno::Einval;
+    errno_sge: Refusal = Refusal::Einval;
     /// Error of posting a send with too much inline data.
-    errno_inline: PostErrno = PostErrno::Einval;
+    errno_inline: Refusal = Refusal::Einval;
     /// Answer to a send that is posted before RTS.
     send_before_rts: SendBeforeRts = SendBeforeRts::Einval;
     /// Whether a retry count of 7 means for ever.

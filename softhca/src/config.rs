@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The configuration file of a fabric, in TOML: its tables (all keys optional, unknown keys refused), read and checked.
-//! `adapters` fills in left-out keys and makes the engine's description. docs/softhca.md documents every key. Called
-//! by: `verbs::device` in every process of the fabric, and the command, which checks it first. Grade: setup.
+//! `adapters` fills in left-out keys and makes the engine's description. docs/softhca.md documents every key. Grade:
+//! setup.
 
+use std::collections::HashSet;
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
+use anyhow::{Context, anyhow};
 use serde::Deserialize;
 use toml::Spanned;
 
@@ -36,41 +38,15 @@ pub struct Config {
     pub faults: Vec<FaultRule>,
 }
 
-/// What is wrong with a configuration file.
-#[derive(Debug, thiserror::Error)]
-pub enum ConfigError {
-    /// It cannot be read.
-    #[error("cannot read the configuration file {}: {source}", path.display())]
-    Unreadable {
-        /// The file.
-        path: PathBuf,
-        /// Why.
-        source: std::io::Error,
-    },
-    /// It can be read, but is wrong.
-    #[error("{}:{line}: {message}", path.display())]
-    Wrong {
-        /// The file.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// The error.
-        message: String,
-    },
-}
-
 impl Config {
     /// Reads `path`; devices that name no profile have this one.
-    ///
-    /// # Errors
-    /// It cannot be read, is no TOML, has unknown keys or values, or describes something impossible.
-    pub fn read(path: &Path, profile: Option<profiles::Name>) -> Result<Config, ConfigError> {
+    /// Errors: it cannot be read, is no TOML, has unknown keys or values, or describes something impossible.
+    pub fn read(path: &Path, profile: Option<profiles::Name>) -> anyhow::Result<Config> {
         let text = std::fs::read_to_string(path)
-            .map_err(|source| ConfigError::Unreadable { path: path.to_owned(), source })?;
-        Config::parse_as(&text, profile).map_err(|(span, message)| ConfigError::Wrong {
-            path: path.to_owned(),
-            line: 1 + text.bytes().take(span.start).filter(|byte| *byte == b'\n').count(),
-            message,
+            .with_context(|| format!("cannot read the configuration file {}", path.display()))?;
+        Config::parse_as(&text, profile).map_err(|(span, message)| {
+            let line = 1 + text.bytes().take(span.start).filter(|byte| *byte == b'\n').count();
+            anyhow!("{}:{line}: {message}", path.display())
         })
     }
 
@@ -101,7 +77,7 @@ impl Config {
         if let Some(first_too_many) = document.fault.get(MAX_RULES) {
             return Err((first_too_many.span(), format!("a fabric has up to {MAX_RULES} faults")));
         }
-        let mut lids = 0;
+        let (mut lids, mut seen) = (0, HashSet::new());
         let mut devices: Vec<DeviceSpec> = Vec::new();
         for (index, given) in document.device.iter().enumerate() {
             let device =
@@ -112,8 +88,8 @@ impl Config {
             if devices.iter().any(|other| other.node_guid.abs_diff(device.node_guid) < GUIDS) {
                 return Err((given.span(), format!("node_guid = {:#x}: too near another device's", device.node_guid)));
             }
-            if let Some(lid) = shared_lid(&devices, &device) {
-                return Err((given.span(), format!("lid = {lid} is another port's too")));
+            if let Some(port) = device.ports.iter().find(|port| port.lid != 0 && !seen.insert(port.lid)) {
+                return Err((given.span(), format!("lid = {} is another port's too", port.lid)));
             }
             devices.push(device);
         }
@@ -128,17 +104,6 @@ impl Config {
         let fabric = document.fabric.map(toml::Spanned::into_inner);
         Ok(Config { fabric, trace: document.trace, devices, faults })
     }
-}
-
-fn shared_lid(others: &[DeviceSpec], device: &DeviceSpec) -> Option<u16> {
-    let mut seen: Vec<u16> = others.iter().flat_map(|other| &other.ports).map(|port| port.lid).collect();
-    for port in device.ports.iter().filter(|port| port.lid != 0) {
-        if seen.contains(&port.lid) {
-            return Some(port.lid);
-        }
-        seen.push(port.lid);
-    }
-    None
 }
 
 #[cfg(test)]

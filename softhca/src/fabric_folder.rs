@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The place of a fabric: a folder in /dev/shm that belongs to one user alone, and that the environment of a process
 //! names: `SOFTHCA_FABRIC` (a folder, or a name; without it the user's default fabric). `SOFTHCA_CONFIG` (a file) and
-//! `SOFTHCA_PROFILE` (the profile of devices that name none) describe its adapters. Called by: the library, in every
-//! process of the fabric, and the command. Grade: setup. Threads: any. Tests: `tests/stale_runs.rs`. `softhca run`
-//! without a name removes its folder at its end. The next run removes the folder of a killed one: every process of a
-//! run holds a lock of the file `run` in its folder, so a free lock means that none is left.
+//! `SOFTHCA_PROFILE` (the profile of devices that name none) describe its adapters. Grade: setup. Threads: any.
+//! `softhca run` without a name removes its folder at its end. The next run removes the folder of a killed one: every
+//! process of a run holds a lock of the file `run` in its folder, so a free lock means that none is left.
 
 use std::fs::File;
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::Context;
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 
 use crate::config::Config;
 use crate::engine::FabricSpec;
@@ -25,14 +25,15 @@ pub fn is_fabric_name(name: &str) -> bool {
 
 /// Returns the folder of the calling user's fabric `name`.
 pub fn named_folder(name: &str) -> PathBuf {
-    // SAFETY: getuid has no preconditions and cannot fail.
-    let uid = unsafe { libc::getuid() };
-    PathBuf::from(format!("/dev/shm/softhca-{uid}-{name}"))
+    PathBuf::from(format!("/dev/shm/softhca-{}-{name}", user()))
+}
+
+fn user() -> u32 {
+    rustix::process::getuid().as_raw()
 }
 
 /// Makes `folder`, open to this user alone, or checks that it is such a folder.
-/// # Errors
-/// It cannot be made, or belongs to another user or is open to others.
+/// Errors: it cannot be made, or belongs to another user or is open to others.
 pub fn make_private(folder: &Path) -> anyhow::Result<()> {
     match std::fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -42,15 +43,12 @@ pub fn make_private(folder: &Path) -> anyhow::Result<()> {
 }
 
 /// Checks that `folder` exists and is open to this user alone.
-/// # Errors
-/// It does not exist, belongs to another user or is open to others.
+/// Errors: it does not exist, belongs to another user or is open to others.
 pub fn check_private(folder: &Path) -> anyhow::Result<()> {
     let found = std::fs::symlink_metadata(folder)
         .with_context(|| format!("there is no fabric in {} (any more)", folder.display()))?;
-    // SAFETY: getuid has no preconditions and cannot fail.
-    let uid = unsafe { libc::getuid() };
     anyhow::ensure!(
-        found.is_dir() && found.uid() == uid && found.mode() & 0o777 & !0o700 == 0,
+        found.is_dir() && found.uid() == user() && found.mode() & 0o777 & !0o700 == 0,
         "{} is not a folder of this user alone (owner {}, mode {:o}): remove it, or name another fabric in SOFTHCA_FABRIC",
         folder.display(),
         found.uid(),
@@ -59,53 +57,30 @@ pub fn check_private(folder: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
-fn run_prefix() -> String {
-    named_folder("run-").to_string_lossy().rsplit('/').next().unwrap_or_default().to_owned()
-}
-
 /// Returns the folder for a run of process `pid`; `random` tells it from an earlier process of that number.
 pub fn run_folder(pid: u32, random: u64) -> PathBuf {
     named_folder(&format!("run-{pid}-{random:016x}"))
 }
 
-fn lock_file(folder: &Path) -> PathBuf {
-    folder.join("run")
-}
-
-/// Locks an open file, or fails at once if others' locks forbid it.
-fn lock(file: &File, how: libc::c_int) -> io::Result<()> {
-    // SAFETY: the descriptor is open; no memory is passed.
-    if unsafe { libc::flock(file.as_raw_fd(), how | libc::LOCK_NB) } == 0 {
-        Ok(())
-    } else {
-        Err(io::Error::last_os_error())
-    }
-}
-
 /// Marks `folder` as that of a run which lives as long as the descriptor is open: here, and in all programs started
 /// from here, which inherit it. Its number is high if possible, away from the descriptors of scripts.
-/// # Errors
-/// The file cannot be made or locked.
+/// Errors: the file cannot be made or locked.
 pub fn begin_run(folder: &Path) -> io::Result<OwnedFd> {
     // Locked before it has its name, so that no process finds it free.
     let draft = folder.join("run.draft");
     let file = File::create_new(&draft)?;
-    lock(&file, libc::LOCK_SH)?;
-    let inherited = [200, 3].into_iter().find_map(|least: libc::c_int| {
-        // SAFETY: no memory is passed.
-        let copy = unsafe { libc::fcntl(file.as_raw_fd(), libc::F_DUPFD, least) };
-        // SAFETY: the descriptor is new and nobody else's.
-        (copy >= 0).then(|| unsafe { OwnedFd::from_raw_fd(copy) })
-    });
-    let inherited = inherited.ok_or_else(io::Error::last_os_error)?;
-    std::fs::rename(&draft, lock_file(folder))?;
+    file.try_lock_shared()?;
+    let copy = |least| fcntl_dupfd_cloexec(&file, least);
+    let inherited = copy(200).or_else(|_| copy(3))?;
+    fcntl_setfd(&inherited, FdFlags::empty())?;
+    std::fs::rename(&draft, folder.join("run"))?;
     Ok(inherited)
 }
 
 /// Holds the lock of a run's folder (of no other) as long as this process lives, even without the inherited descriptor.
 pub fn belong_to_run(folder: &Path) {
-    if let Ok(file) = File::open(lock_file(folder))
-        && lock(&file, libc::LOCK_SH).is_ok()
+    if let Ok(file) = File::open(folder.join("run"))
+        && file.try_lock_shared().is_ok()
     {
         std::mem::forget(file);
     }
@@ -113,13 +88,13 @@ pub fn belong_to_run(folder: &Path) {
 
 /// Removes the folders of this user's runs that were killed with all their programs.
 pub fn remove_stale_runs() {
-    let prefix = run_prefix();
+    let prefix = named_folder("run-");
+    let prefix = prefix.to_string_lossy();
     let Ok(entries) = std::fs::read_dir("/dev/shm") else { return };
     for entry in entries.flatten() {
-        let name = entry.file_name();
-        let maker = name.to_str().and_then(|name| name.strip_prefix(&prefix)).and_then(maker_of);
-        let Some(maker) = maker else { continue };
         let folder = entry.path();
+        let maker = folder.to_str().and_then(|path| path.strip_prefix(&*prefix)).and_then(maker_of);
+        let Some(maker) = maker else { continue };
         if check_private(&folder).is_ok() && is_stale(&folder, maker) {
             let _others_may_be_faster = std::fs::remove_dir_all(&folder);
         }
@@ -135,8 +110,8 @@ fn maker_of(rest: &str) -> Option<u32> {
 
 /// Whether no process is left of the run in `folder`, which process `maker` made.
 fn is_stale(folder: &Path, maker: u32) -> bool {
-    match File::open(lock_file(folder)) {
-        Ok(file) => lock(&file, libc::LOCK_EX).is_ok(),
+    match File::open(folder.join("run")) {
+        Ok(file) => file.try_lock().is_ok(),
         // The run was killed before it made the file, or is about to make it.
         Err(error) if error.kind() == io::ErrorKind::NotFound => !Path::new(&format!("/proc/{maker}")).exists(),
         Err(_) => false,
@@ -144,8 +119,7 @@ fn is_stale(folder: &Path, maker: u32) -> bool {
 }
 
 /// Returns the newest libsofthca.so: of an installation or package, beside the command, or in cargo's `deps` below it.
-/// # Errors
-/// There is none.
+/// Errors: there is none.
 pub fn library_of(command: &Path) -> anyhow::Result<PathBuf> {
     let beside = command.parent().unwrap_or(Path::new("/"));
     let paths = ["", "deps", "../lib", "../lib/softhca", "../lib64/softhca"]
@@ -157,8 +131,7 @@ pub fn library_of(command: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// Returns the configuration that the environment names.
-/// # Errors
-/// It cannot be read or is wrong, or there is no such profile.
+/// Errors: it cannot be read or is wrong, or there is no such profile.
 pub fn config() -> anyhow::Result<Config> {
     let named = std::env::var("SOFTHCA_PROFILE").ok().filter(|name| !name.is_empty());
     let profile = named.map(|name| name.parse::<profiles::Name>()).transpose();
@@ -170,8 +143,7 @@ pub fn config() -> anyhow::Result<Config> {
 }
 
 /// Returns the folder, and whether it is made on demand (in shared memory); otherwise it must exist.
-/// # Errors
-/// `SOFTHCA_FABRIC` is neither a path nor a name.
+/// Errors: `SOFTHCA_FABRIC` is neither a path nor a name.
 pub fn place(config: &Config) -> anyhow::Result<(PathBuf, bool)> {
     let given = std::env::var("SOFTHCA_FABRIC").ok().filter(|given| !given.is_empty());
     if let Some(path) = given.as_deref().filter(|given| given.starts_with('/')) {

@@ -3,10 +3,7 @@
 
 mod engine_support;
 
-use engine_support::{Adapter, Settings, behaves, none, pair, queue_pair, wait};
-use softhca::behaviour::{Lost, Purge};
-use softhca::engine::codes::{attr_mask, qp_state, qp_type, send_flags};
-use softhca::engine::{Errno, QpAttr, RecvWr, SendWr};
+use engine_support::prelude::*;
 
 fn adapter(purge: Purge, lost: Lost) -> Adapter {
     behaves(|ways| {
@@ -57,7 +54,7 @@ fn room_after(purge: Purge) -> usize {
     }
     a.qp.destroy().unwrap();
     // Each failure of the second is a completion: it is in ERR.
-    second.modify(&QpAttr { qp_state: qp_state::ERR, ..QpAttr::default() }, attr_mask::STATE).unwrap();
+    second.modify(&QpAttr { qp_state: qp_state::ERR, ..QpAttr::default() }, m::STATE).unwrap();
     let sge = [a.sge(0, 8)];
     for wr_id in 10..14 {
         second.post_send(&SendWr { wr_id, flags: send_flags::SIGNALED, sge: &sge, ..SendWr::empty() }).unwrap();
@@ -84,8 +81,7 @@ fn compacting_leaves_completions_of_others_in_their_order() {
     // Both complete to one queue.
     stays.qp = queue_pair(&hca, &stays.pd, qp_type::RC, (&goes.send_cq, &stays.recv_cq), None, stays.qp.cap()).unwrap();
     peer.to(qp_state::RESET);
-    stays.connect(peer.qp.number(), &settings);
-    peer.connect(stays.qp.number(), &settings);
+    stays.meet(&peer, &settings);
     for number in 0..8 {
         to.recv(number, 0, 64);
         peer.recv(number, 0, 64);
@@ -105,8 +101,9 @@ fn compacting_leaves_completions_of_others_in_their_order() {
     assert_eq!(wait(&goes.send_cq).wr_id, 9, "the queue goes on");
 }
 
-/// How many requests a shared queue of 4 takes after a queue pair with two in completions and two left is destroyed.
-fn free_after(purge: Purge, lost: Lost, is_in_error: bool) -> usize {
+/// How many requests a shared queue of 4 takes after a queue pair with two in completions and two left was in these
+/// states, and was destroyed unless it was reset.
+fn free_after(purge: Purge, lost: Lost, states: &[u32]) -> usize {
     let hca = adapter(purge, lost);
     let (a, b) = pair(&hca, 4096, &Settings { srq: true, wr: 4, ..Settings::default() });
     for number in 0..4 {
@@ -115,28 +112,29 @@ fn free_after(purge: Purge, lost: Lost, is_in_error: bool) -> usize {
     for number in 0..2 {
         a.send(number, 0, 8);
     }
-    if is_in_error {
-        b.to(qp_state::ERR);
+    let (srq, sge) = (b.srq.as_ref().unwrap(), [b.sge(0, 8)]);
+    let post = || srq.post_recv([RecvWr { wr_id: 9, sge: &sge }]);
+    assert_eq!(post(), Err(Errno(libc::ENOMEM)), "it is full");
+    states.iter().for_each(|to| b.to(*to));
+    if states != [qp_state::RESET] {
+        b.qp.destroy().unwrap();
     }
-    b.qp.destroy().unwrap();
-    let sge = [b.sge(0, 8)];
-    let srq = b.srq.as_ref().unwrap();
-    let mut free = 0;
-    while srq.post_recv([RecvWr { wr_id: 9, sge: &sge }]).is_ok() {
-        free += 1;
-    }
-    assert_eq!(srq.post_recv([RecvWr { wr_id: 9, sge: &sge }]), Err(Errno(libc::ENOMEM)));
+    let free = (0..).take_while(|_| post().is_ok()).count();
+    assert_eq!(none(&b.recv_cq), purge != Purge::No);
     free
 }
 
 #[test]
 fn requests_of_a_shared_queue_go_with_a_queue_pair_as_the_adapter_loses_them() {
+    let (in_error, reset) = (&[qp_state::ERR][..], &[qp_state::RESET][..]);
     for purge in [Purge::Skip, Purge::Compact] {
-        assert_eq!(free_after(purge, Lost::No, false), 2, "those of its completions are free again");
-        assert_eq!(free_after(purge, Lost::Purged, false), 0, "they are lost");
-        assert_eq!(free_after(purge, Lost::Both, true), 0, "they are lost in ERR, too");
+        for states in [&[], reset] {
+            assert_eq!(free_after(purge, Lost::No, states), 2, "those of its completions are free again");
+        }
+        assert_eq!(free_after(purge, Lost::Purged, &[]), 0, "they are lost");
+        assert_eq!(free_after(purge, Lost::Both, in_error), 0, "they are lost in ERR, too");
     }
-    assert_eq!(free_after(Purge::No, Lost::Both, true), 2, "completions that stay give theirs back");
+    assert_eq!(free_after(Purge::No, Lost::Both, in_error), 2, "completions that stay give theirs back");
 }
 
 #[test]
@@ -158,8 +156,7 @@ fn a_queue_pair_that_goes_without_being_in_error_takes_a_request_with_it() {
         let cqs = (&d.send_cq, &d.recv_cq);
         d.qp = queue_pair(&hca, &b.pd, settings.kind, cqs, b.srq.as_ref(), d.qp.cap()).unwrap();
         c.to(qp_state::RESET);
-        c.connect(d.qp.number(), &settings);
-        d.connect(c.qp.number(), &settings);
+        c.meet(&d, &settings);
         let arrived = (0..5).take_while(|number| {
             c.send(*number, 0, 8);
             wait(&c.send_cq).status == 0
@@ -180,9 +177,7 @@ fn a_queue_pair_that_was_in_error_or_reset_is_not_used_again_where_the_adapter_c
         for to in states {
             a.to(*to);
         }
-        let init = QpAttr { qp_state: qp_state::INIT, port_num: 1, ..QpAttr::default() };
-        let mask = attr_mask::STATE | attr_mask::PKEY_INDEX | attr_mask::PORT | attr_mask::ACCESS_FLAGS;
         let expected = if can { Ok(()) } else { Err(Errno(libc::EINVAL)) };
-        assert_eq!(a.qp.modify(&init, mask), expected, "after {states:?}");
+        assert_eq!(init_with(&a.qp, qp_type::RC, 0), expected, "after {states:?}");
     }
 }

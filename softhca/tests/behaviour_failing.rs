@@ -5,13 +5,7 @@
 
 mod engine_support;
 
-use std::sync::Arc;
-use std::time::{Duration, Instant};
-
-use engine_support::{Adapter, PATH, Settings, Side, behaves, described, lid, none, pair, wait};
-use softhca::behaviour::{Behaviour, Events, SrcQp};
-use softhca::engine::codes::{attr_mask as m, event, qp_state, qp_type, wc_status, wr_opcode};
-use softhca::engine::{Channel, Cq, Errno, Hca, QpAttr};
+use engine_support::prelude::*;
 
 fn events(hca: &Hca) -> Vec<u32> {
     // SAFETY: the descriptor is the adapter's own, and open.
@@ -72,20 +66,16 @@ fn the_last_wqe_event_is_raised_if_the_adapter_raises_it() {
     }
 }
 
-fn some_events(text: &str) -> Events {
-    toml::from_str::<std::collections::BTreeMap<String, Events>>(text).unwrap()["events"]
-}
-
 #[test]
 fn only_the_events_that_an_adapter_has_are_raised() {
     for (groups, expected) in [
-        ("events = [\"qp\"]", &[event::QP_ACCESS_ERR][..]),
-        ("events = [\"srq\", \"gid\"]", &[event::SRQ_LIMIT_REACHED]),
-        ("events = [\"cq\", \"device\"]", &[event::CQ_ERR, event::CQ_ERR]),
-        ("events = [\"comm-est\"]", &[event::COMM_EST]),
-        ("events = []", &[]),
+        (r#"["qp"]"#, &[event::QP_ACCESS_ERR][..]),
+        (r#"["srq", "gid"]"#, &[event::SRQ_LIMIT_REACHED]),
+        (r#"["cq", "device"]"#, &[event::CQ_ERR, event::CQ_ERR]),
+        (r#"["comm-est"]"#, &[event::COMM_EST]),
+        ("[]", &[]),
     ] {
-        let hca = described(|spec| spec.devices[0].behaviour.async_events = some_events(groups));
+        let hca = described(|spec| spec.devices[0].behaviour.async_events = event_groups(groups));
         // A limit, an established connection whose access is refused, an overrun.
         let settings = Settings { srq: true, cqe: 1, ..Settings::default() };
         let (a, b) = pair(&hca, 4096, &settings);
@@ -96,15 +86,7 @@ fn only_the_events_that_an_adapter_has_are_raised() {
         let (c, d) = (Side::new(&hca, 4096, &Settings::default()), Side::new(&hca, 4096, &Settings::default()));
         c.connect(d.qp.number(), &Settings::default());
         d.init(&Settings::default());
-        let to_rtr = QpAttr {
-            qp_state: qp_state::RTR,
-            path_mtu: 5,
-            dest_qp_num: c.qp.number(),
-            rq_psn: 7,
-            ah_attr: lid(1),
-            ..QpAttr::default()
-        };
-        d.qp.modify(&to_rtr, m::STATE | PATH | m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER).unwrap();
+        to_rtr(&d.qp, c.qp.number(), &Settings::default(), lid(1)).unwrap();
         d.recv(1, 0, 64);
         c.send(1, 0, 8); // establishes
         c.rdma(wr_opcode::RDMA_WRITE, 0, 8, d.addr(), 1);
@@ -190,8 +172,7 @@ fn with_channel(hca: &Arc<Hca>) -> (Side, Side, Cq, Channel) {
     let settings = Settings::default();
     let (a, mut b) = (Side::new(hca, 4096, &settings), Side::new(hca, 4096, &settings));
     b.replace((&cq, &cq), None);
-    a.connect(b.qp.number(), &settings);
-    b.connect(a.qp.number(), &settings);
+    a.meet(&b, &settings);
     (a, b, cq, channel)
 }
 

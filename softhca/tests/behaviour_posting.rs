@@ -3,20 +3,11 @@
 
 mod engine_support;
 
-use engine_support::{PATH, RIGHTS, Settings, Side, behaves, described, lid, none, pair, queue_pair, wait};
-use softhca::behaviour::{AtomicAccess, CreateErrno, InlineGrant, NoSrq, OptionalAccess, PostErrno, SendBeforeRts};
-use softhca::engine::codes::{access, attr_mask as m, qp_state, qp_type, send_flags, wc_status, wr_opcode};
-use softhca::engine::{DeviceSpec, Errno, QpAttr, QpCap, SendWr};
-use softhca::limits::Atomics;
+use engine_support::prelude::*;
 
 const EINVAL: Errno = Errno(libc::EINVAL);
 const ENOMEM: Errno = Errno(libc::ENOMEM);
 const EOPNOTSUPP: Errno = Errno(libc::EOPNOTSUPP);
-
-fn init(rights: u32) -> (QpAttr, u32) {
-    let attr = QpAttr { qp_state: qp_state::INIT, port_num: 1, qp_access_flags: rights, ..QpAttr::default() };
-    (attr, m::STATE | m::PKEY_INDEX | m::PORT | m::ACCESS_FLAGS)
-}
 
 #[test]
 fn the_right_to_atomics_is_refused_or_ignored_where_there_are_none() {
@@ -33,29 +24,16 @@ fn the_right_to_atomics_is_refused_or_ignored_where_there_are_none() {
         });
         let settings = Settings::default();
         let side = Side::new(&hca, 4096, &settings); // registers its memory with all rights
-        let (attr, mask) = init(RIGHTS);
-        assert_eq!(side.qp.modify(&attr, mask), at_init, "{ways:?}");
+        assert_eq!(init_with(&side.qp, qp_type::RC, RIGHTS), at_init, "{ways:?}");
         if at_init.is_ok() {
             assert_eq!(side.qp.query().qp_access_flags & access::REMOTE_ATOMIC != 0, shown, "{ways:?}");
-            let attr = QpAttr {
-                qp_state: qp_state::RTR,
-                path_mtu: 5,
-                max_dest_rd_atomic: 1,
-                ah_attr: lid(1),
-                ..QpAttr::default()
-            };
-            let mask = m::STATE | PATH | m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER;
-            assert_eq!(side.qp.modify(&attr, mask), at_rtr, "{ways:?}");
+            assert_eq!(to_rtr(&side.qp, 0, &settings, lid(1)), at_rtr, "{ways:?}");
         }
-        let plain = |side: &Side| {
-            let (attr, mask) = init(RIGHTS & !access::REMOTE_ATOMIC);
-            side.qp.modify(&attr, mask).unwrap();
-        };
         let (a, b) = (Side::new(&hca, 4096, &settings), Side::new(&hca, 4096, &settings));
-        plain(&a);
-        plain(&b);
-        a.ready(b.qp.number(), &settings);
-        b.ready(a.qp.number(), &settings);
+        for (side, peer) in [(&a, &b), (&b, &a)] {
+            init_with(&side.qp, qp_type::RC, RIGHTS & !access::REMOTE_ATOMIC).unwrap();
+            side.ready(peer.qp.number(), &settings);
+        }
         let sge = [a.sge(0, 8)];
         let atomic = SendWr {
             opcode: wr_opcode::ATOMIC_FETCH_AND_ADD,
@@ -84,7 +62,7 @@ fn flags_of_the_optional_range_are_ignored_or_refused() {
 
 #[test]
 fn without_shared_receive_queues_making_one_fails_as_the_adapter_says() {
-    for (errno, expected) in [(NoSrq::Einval, EINVAL), (NoSrq::Eopnotsupp, EOPNOTSUPP)] {
+    for (errno, expected) in [(Refusal::Einval, EINVAL), (Refusal::Eopnotsupp, EOPNOTSUPP)] {
         let hca = behaves(|ways| {
             ways.srq = false;
             ways.srq_errno = errno;
@@ -96,7 +74,7 @@ fn without_shared_receive_queues_making_one_fails_as_the_adapter_says() {
 
 #[test]
 fn a_post_that_is_too_large_gets_the_adapters_error_number() {
-    for (errno, expected) in [(PostErrno::Einval, EINVAL), (PostErrno::Enomem, ENOMEM)] {
+    for (errno, expected) in [(Refusal::Einval, EINVAL), (Refusal::Enomem, ENOMEM)] {
         let hca = behaves(|ways| {
             ways.errno_sge = errno;
             ways.errno_inline = errno;
@@ -223,8 +201,7 @@ fn inline_data_is_granted_by_the_adapters_rule_and_all_of_it_is_sent() {
         assert_eq!(got, granted, "{rule:?} {asked:?}");
         let (Ok(qp), Some((_, inline))) = (made, granted) else { continue };
         a.qp = qp;
-        a.connect(b.qp.number(), &settings);
-        b.connect(a.qp.number(), &settings);
+        a.meet(&b, &settings);
         // All of it, executed at once and from the queue, where the program's memory is used again meanwhile.
         for round in 0..2 {
             a.fill(0, inline as usize, 40 + round);

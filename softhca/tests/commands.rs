@@ -6,14 +6,9 @@ mod engine_support;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::sync::Arc;
-use std::time::Duration;
 
-use engine_support::{Folder, Process, Settings, pair, wait};
-use softhca::engine::Fabric;
-use softhca::engine::codes::{event, port_state};
-use softhca::engine::faults::CommandError;
-use softhca::fabric_folder;
+use engine_support::prelude::*;
+use rustix::process::{Pid, Signal, kill_process};
 
 const FABRIC: &str = "SOFTHCA_FABRIC";
 const CONFIG: &str = "SOFTHCA_CONFIG";
@@ -166,24 +161,21 @@ fn all_threads_are_stopped(pid: u32) -> bool {
 impl Program {
     fn while_stopped<T>(&self, act: impl FnOnce() -> T) -> T {
         let pid = self.0.child.id();
-        let signal = |signal| {
-            // SAFETY: the program of this test; kill touches no memory.
-            unsafe { libc::kill(pid as i32, signal) }
-        };
-        signal(libc::SIGSTOP);
+        let signal = |signal| kill_process(Pid::from_child(&self.0.child), signal).unwrap();
+        signal(Signal::STOP);
         while !all_threads_are_stopped(pid) {
             std::thread::yield_now();
         }
         let done = act();
-        signal(libc::SIGCONT);
+        signal(Signal::CONT);
         done
     }
 }
 
-fn fabric_with_program() -> (Folder, Program, softhca::config::Config, Arc<Fabric>) {
+fn fabric_with_program() -> (Folder, Program, Config, Arc<Fabric>) {
     let folder = fabric("[[device]]\n");
     let program = Program::start(&folder);
-    let config = softhca::config::Config::read(&configuration(&folder.0), None).unwrap();
+    let config = Config::read(&configuration(&folder.0), None).unwrap();
     let fabric = Fabric::join(config.clone().fabric_in(folder.0.clone())).unwrap();
     (folder, program, config, fabric)
 }
@@ -215,7 +207,7 @@ fn a_command_prints_how_often_each_fault_applied() {
     let rules = "[[device]]\n[[fault]]\naction = \"duplicate\"\nqp_type = \"rc\"\nnth = 2\ncount = 2\n\
                  [[fault]]\naction = \"drop\"\nnth = 1000\n[[fault]]\naction = \"link-up\"\nat_ns = 0\n";
     let folder = fabric(rules);
-    let config = softhca::config::Config::read(&configuration(&folder.0), None).unwrap();
+    let config = Config::read(&configuration(&folder.0), None).unwrap();
     let adapter = Fabric::join(config.fabric_in(folder.0.clone())).unwrap().open(0).unwrap();
     let (a, b) = pair(&adapter, 4096, &Settings::default());
     for i in 0..4 {

@@ -3,11 +3,7 @@
 
 mod engine_support;
 
-use engine_support::{Settings, Side, adapter, none, pair, wait};
-use softhca::engine::codes::{
-    attr_mask, event, qp_state, qp_type, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode,
-};
-use softhca::engine::{Errno, QpAttr, SendWr, Sge, Wc};
+use engine_support::prelude::*;
 
 #[test]
 fn a_send_lands_in_the_receive_buffer_whatever_its_size() {
@@ -31,7 +27,7 @@ fn inline_data_and_immediate_arrive_and_unsignalled_sends_say_nothing() {
     let (a, b) = pair(&hca, 4096, &Settings::default());
     b.recv(1, 0, 100);
     let data = *b"hello";
-    let sge = [Sge { addr: data.as_ptr() as u64, len: 5, lkey: 0 }];
+    let sge = [Sge { addr: data.as_ptr() as u64, length: 5, lkey: 0 }];
     let wr = SendWr {
         opcode: wr_opcode::SEND_WITH_IMM,
         flags: send_flags::INLINE,
@@ -228,8 +224,7 @@ fn an_armed_queue_gives_one_event() {
     let settings = Settings::default();
     let (a, mut b) = (Side::new(&hca, 4096, &settings), Side::new(&hca, 4096, &settings));
     b.replace((&cq, &cq), None);
-    a.connect(b.qp.number(), &settings);
-    b.connect(a.qp.number(), &settings);
+    a.meet(&b, &settings);
     for i in 0..3 {
         b.recv(i, 0, 8);
     }
@@ -266,7 +261,7 @@ fn a_drained_send_queue_ends_requests_under_way_raises_its_event_and_keeps_the_r
     let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings::default());
     let drained = QpAttr { qp_state: qp_state::SQD, en_sqd_async_notify: 1, ..QpAttr::default() };
-    let drain = || a.qp.modify(&drained, attr_mask::STATE | attr_mask::EN_SQD_ASYNC_NOTIFY).unwrap();
+    let drain = || a.qp.modify(&drained, m::STATE | m::EN_SQD_ASYNC_NOTIFY).unwrap();
     let go_on = || a.to(qp_state::RTS);
     drain();
     assert_eq!(hca.read_async_event().unwrap().kind, event::SQ_DRAINED, "nothing was under way");

@@ -3,10 +3,7 @@
 
 mod engine_support;
 
-use std::sync::Arc;
-
-use engine_support::{Settings, Side, adapter, described, wait};
-use softhca::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Cq, Hca};
+use engine_support::prelude::*;
 
 fn host(clock: libc::clockid_t) -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };
@@ -26,15 +23,14 @@ fn timed(hca: &Arc<Hca>, flags: u32) -> (Side, Side, Cq) {
     let (mut a, b) = (Side::new(hca, 4096, &settings), Side::new(hca, 4096, &settings));
     let cq = hca.create_cq(16, None, 0, flags).unwrap();
     a.replace((&cq, &cq), None);
-    a.connect(b.qp.number(), &settings);
-    b.connect(a.qp.number(), &settings);
+    a.meet(&b, &settings);
     (a, b, cq)
 }
 
 #[test]
 fn completions_carry_when_they_completed_not_when_they_were_polled() {
     let hca = adapter();
-    let (a, b, cq) = timed(&hca, CQ_TIMESTAMP_RAW | CQ_TIMESTAMP_WALL);
+    let (a, b, cq) = timed(&hca, TIMESTAMP_RAW | TIMESTAMP_WALL);
     b.recv(1, 0, 64);
     let wall = host(libc::CLOCK_REALTIME);
     let (before, (), after) = around(libc::CLOCK_MONOTONIC, || a.send(1, 0, 8));
@@ -53,7 +49,7 @@ fn completions_carry_when_they_completed_not_when_they_were_polled() {
 #[test]
 fn a_completion_between_polls_without_and_with_times_has_that_of_the_change() {
     let hca = adapter();
-    let (a, b, cq) = timed(&hca, CQ_TIMESTAMP_RAW);
+    let (a, b, cq) = timed(&hca, TIMESTAMP_RAW);
     (0..2).for_each(|_| b.recv(1, 0, 64));
     assert_eq!(cq.poll_each(1, |_, _| ()), 0);
     a.send(2, 0, 8);
@@ -70,7 +66,7 @@ fn the_trace_has_a_line_for_each_completion_with_its_time_before_it_wraps() {
         spec.devices[0].clock.mask_bits = 20;
         spec.trace = true;
     });
-    let (a, b, cq) = timed(&hca, CQ_TIMESTAMP_RAW);
+    let (a, b, cq) = timed(&hca, TIMESTAMP_RAW);
     let (before, stamps, after) = around(libc::CLOCK_MONOTONIC, || {
         [8, 64].map(|bytes| {
             b.recv(1, 0, 64);

@@ -3,11 +3,7 @@
 
 mod engine_support;
 
-use std::sync::Arc;
-
-use engine_support::{QKEY, Settings, Side, adapter, global, lid, none, pair, wait};
-use softhca::engine::codes::{qp_type, wc_flags};
-use softhca::engine::{AhAttr, Errno, Hca, Wc};
+use engine_support::prelude::*;
 
 const MULTICAST_QPN: u32 = 0xff_ffff;
 

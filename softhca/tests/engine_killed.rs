@@ -10,12 +10,10 @@ mod engine_support;
 
 use std::arch::asm;
 use std::ptr::null_mut;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use engine_support::{Folder, Process, Settings, Side, init, join, joined, lid, none, queue_pair, ready, wait};
-use softhca::engine::codes::{qp_state, qp_type, wr_opcode};
-use softhca::engine::{Cq, Hca, Wc};
+use engine_support::prelude::*;
+use rustix::process::{Signal, getpid, kill_process};
 
 const STEPS: u64 = 12;
 const KILLS: u64 = 4;
@@ -45,8 +43,7 @@ static DONE: AtomicU64 = AtomicU64::new(0);
 static LAST: AtomicU64 = AtomicU64::new(u64::MAX);
 
 fn die() {
-    // SAFETY: no memory is passed.
-    unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+    kill_process(getpid(), Signal::KILL).unwrap();
 }
 
 extern "C" fn count(_: libc::c_int) {
@@ -150,7 +147,7 @@ fn kill(folder: &Folder, hca: &Arc<Hca>, audit: &dyn Fn(), step: u64, count: u64
 #[test]
 fn a_process_that_is_killed_at_any_instruction_leaves_nothing_that_stops_others() {
     let folder = Folder::new();
-    let fabric = softhca::engine::Fabric::join(engine_support::spec(&folder.0)).unwrap();
+    let fabric = Fabric::join(spec(&folder.0)).unwrap();
     let (hca, audit) = (fabric.open(0).unwrap(), || fabric.audit());
     let kills = std::env::var("SOFTHCA_TEST_KILLS").map_or(KILLS, |kills| kills.parse().expect("a number"));
     for step in 0..STEPS {

@@ -3,33 +3,23 @@
 
 mod engine_support;
 
-use engine_support::{RIGHTS, adapter};
-use softhca::engine::Errno;
+use engine_support::prelude::*;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
 
 const PAGE: u64 = 4096;
 
 fn limit(bytes: u64) {
-    // SAFETY: the limit is a structure of ours, read and then set.
-    unsafe {
-        let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-        assert_eq!(libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit), 0);
-        limit.rlim_cur = bytes;
-        assert_eq!(libc::setrlimit(libc::RLIMIT_MEMLOCK, &raw const limit), 0);
-    }
+    let maximum = getrlimit(Resource::Memlock).maximum;
+    setrlimit(Resource::Memlock, Rlimit { current: Some(bytes), maximum }).unwrap();
 }
 
 /// Takes `CAP_IPC_LOCK` out of this thread's effective set, or puts it back; whether the thread may have it.
 fn may_lock(allowed: bool) -> bool {
-    let mut header = [0x2008_0522_u32, 0];
-    let mut sets = [0_u32; 6];
-    // SAFETY: version 3 reads and writes two structures of three words each.
-    unsafe {
-        assert_eq!(libc::syscall(libc::SYS_capget, header.as_mut_ptr(), sets.as_mut_ptr()), 0);
-        let bit = 1 << 14;
-        sets[0] = if allowed { sets[0] | (sets[1] & bit) } else { sets[0] & !bit };
-        assert_eq!(libc::syscall(libc::SYS_capset, header.as_mut_ptr(), sets.as_mut_ptr()), 0);
-        sets[0] & bit != 0
-    }
+    let mut sets = capabilities(None).unwrap();
+    sets.effective.set(CapabilitySet::IPC_LOCK, allowed && sets.permitted.contains(CapabilitySet::IPC_LOCK));
+    set_capabilities(None, sets).unwrap();
+    sets.effective.contains(CapabilitySet::IPC_LOCK)
 }
 
 #[test]

@@ -4,10 +4,7 @@
 
 mod engine_support;
 
-use std::time::{Duration, Instant};
-
-use engine_support::{Folder, Process, Settings, Side, join, joined, wait};
-use softhca::engine::codes::{wc_status, wr_opcode};
+use engine_support::prelude::*;
 
 const BYTES: usize = 1 << 20;
 

@@ -6,9 +6,7 @@ mod engine_support;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-use engine_support::{Settings, adapter, pair};
-use softhca::engine::codes::send_flags;
-use softhca::engine::{Cq, Errno, SendWr, Sge, Wc};
+use engine_support::prelude::*;
 
 const POSTERS: u32 = 3;
 const POLLERS: u32 = 2;
@@ -42,7 +40,7 @@ fn threads_that_post_to_one_queue_pair_and_poll_one_queue_lose_and_double_nothin
                 scope.spawn(move || {
                     for number in 0..EACH {
                         let data = [thread, number];
-                        let sge = [Sge { addr: data.as_ptr() as u64, len: 8, lkey: 0 }];
+                        let sge = [Sge { addr: data.as_ptr() as u64, length: 8, lkey: 0 }];
                         let wr_id = u64::from(thread * EACH + number);
                         let whole = [a.sge(thread as usize * 4096, len)];
                         // Short ones are inline and name their sender; long ones are only counted.

@@ -3,9 +3,7 @@
 
 mod engine_support;
 
-use engine_support::{RIGHTS, Settings, Side, adapter, pair, queue_pair, wait};
-use softhca::engine::codes::{access, qp_state, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode};
-use softhca::engine::{Errno, Mr, Mw, SendWr, Wc};
+use engine_support::prelude::*;
 
 fn bindable(side: &Side) -> Mr {
     side.pd.reg_mr(side.addr(), 4096, side.addr(), RIGHTS | access::MW_BIND).unwrap()
@@ -119,8 +117,7 @@ fn another_queue_pair_of_the_domain_may_not_use_a_window_of_type_2() {
     assert_eq!(bind(&b, &window, &region, key, 0, 64, access::REMOTE_WRITE), 0);
     let (c, mut d) = (Side::new(&hca, 4096, &settings), Side::new(&hca, 4096, &settings));
     d.qp = queue_pair(&hca, &b.pd, settings.kind, (&b.send_cq, &b.recv_cq), None, b.qp.cap()).unwrap();
-    c.connect(d.qp.number(), &settings);
-    d.connect(c.qp.number(), &settings);
+    c.meet(&d, &settings);
     assert_eq!(write(&c, key, b.addr()), wc_status::REM_ACCESS_ERR);
 }
 

@@ -6,11 +6,11 @@
 
 mod engine_support;
 
-use engine_support::{Folder, spec};
-use softhca::engine::Fabric;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+use engine_support::prelude::*;
 
 const FOLDER: &str = "SOFTHCA_TEST_FOLDER";
 

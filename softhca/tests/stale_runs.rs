@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use rustix::process::{Pid, Signal, kill_process};
 use softhca::fabric_folder::{make_private, named_folder, run_folder};
 
 /// A run whose program prints its fabric's folder and its own number, and then waits for its input to end.
@@ -40,8 +41,7 @@ impl Run {
     }
 
     fn kill_program(&self) {
-        // SAFETY: the program of this test; kill touches no memory.
-        unsafe { libc::kill(self.program as i32, libc::SIGKILL) };
+        kill_process(Pid::from_raw(self.program as i32).unwrap(), Signal::KILL).unwrap();
         let stat = format!("/proc/{}/stat", self.program);
         // A zombie, and none of its threads is left: only then are its files closed. State and number of threads are
         // fields 3 and 20 (proc_pid_stat(5)); a list of the threads may break off where one ends.

@@ -4,14 +4,21 @@
 //! Open MPI's components do, and unload it after it has closed its device: the service thread must keep its code. Each
 //! process of that test unloads once, at another moment.
 
-mod verbs_support;
-
 use std::collections::BTreeSet;
-use std::ffi::c_int;
-use std::process::Command;
+use std::ffi::{CStr, CString, c_int, c_void};
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::ptr::null_mut;
 
-use softhca::sys::ibv_context;
-use verbs_support::{Library, own_library, within};
+use softhca::fabric_folder::{library_of, make_private};
+use softhca::sys::{ibv_context, ibv_device};
+
+/// The library of a test's process.
+const LIBRARY: &str = "SOFTHCA_TEST_LIBRARY";
+
+fn own_library() -> String {
+    library_of(Path::new(env!("CARGO_BIN_EXE_softhca"))).unwrap().to_string_lossy().into_owned()
+}
 
 /// Symbols that an rdma-core older than 56 lacks.
 const LATER: [&str; 2] = ["ibv_cmd_create_cq_ex2@@IBVERBS_PRIVATE_34", "ibv_wr_opcode_str@@IBVERBS_PRIVATE_34"];
@@ -65,8 +72,12 @@ const PROCESSES: usize = 150;
 #[test]
 fn a_program_that_unloads_the_library_ends_well() {
     let fabric = std::env::temp_dir().join(format!("softhca-unloading-{}", std::process::id()));
-    softhca::fabric_folder::make_private(&fabric).unwrap();
-    let start = |_| within(&fabric, "loads_uses_and_unloads").stdout(std::process::Stdio::null()).spawn().unwrap();
+    make_private(&fabric).unwrap();
+    let start = |_| {
+        let mut process = Command::new(std::env::current_exe().unwrap());
+        process.args(["--ignored", "--exact", "loads_uses_and_unloads"]).stdout(Stdio::null());
+        process.env(LIBRARY, own_library()).env("SOFTHCA_FABRIC", &fabric).spawn().unwrap()
+    };
     let mut failed = Vec::new();
     for _ in 0..PROCESSES / 10 {
         // Several at once, so that threads wait for a processor.
@@ -78,21 +89,44 @@ fn a_program_that_unloads_the_library_ends_well() {
     assert!(failed.is_empty(), "{} of {PROCESSES} processes: {}", failed.len(), failed[0]);
 }
 
+/// Loads the library as a program does; null where a flag forbids it.
+fn load(flags: c_int) -> *mut c_void {
+    let path = CString::new(std::env::var(LIBRARY).expect("started by another test")).unwrap();
+    // SAFETY: a C string; the library's constructors are those of libibverbs.
+    unsafe { libc::dlopen(path.as_ptr(), libc::RTLD_NOW | libc::RTLD_LOCAL | flags) }
+}
+
+/// # Safety
+/// `F` is the type of the function.
+unsafe fn function<F>(library: *mut c_void, name: &CStr) -> F {
+    // SAFETY: the library is loaded.
+    let found = unsafe { libc::dlsym(library, name.as_ptr()) };
+    assert!(!found.is_null() && size_of::<F>() == size_of::<*mut c_void>(), "{name:?}");
+    // SAFETY: a pointer to a function of the caller's type.
+    unsafe { std::mem::transmute_copy(&found) }
+}
+
 #[test]
 #[ignore = "started by the test above, many times"]
 fn loads_uses_and_unloads() {
-    let library = Library::load();
-    // In a thread of its own: the destructors that a thread registers for its end would keep the library.
-    std::thread::spawn(move || {
-        let context = library.open(0);
-        // SAFETY: the type is that of verbs.h; the context is given up.
+    let uses = || {
+        let library = load(0);
+        assert!(!library.is_null(), "the library cannot be loaded");
+        // SAFETY: the types are those of verbs.h; the list has an adapter; the context is given up.
         unsafe {
-            let close: unsafe extern "C" fn(*mut ibv_context) -> c_int = library.function(c"ibv_close_device");
-            assert_eq!(close(context.raw), 0);
+            type List = unsafe extern "C" fn(*mut c_int) -> *mut *mut ibv_device;
+            let devices = function::<List>(library, c"ibv_get_device_list")(null_mut());
+            let open: unsafe extern "C" fn(*mut ibv_device) -> *mut ibv_context = function(library, c"ibv_open_device");
+            let close: unsafe extern "C" fn(*mut ibv_context) -> c_int = function(library, c"ibv_close_device");
+            let context = open(*devices);
+            assert!(!context.is_null(), "{}", std::io::Error::last_os_error());
+            assert_eq!(close(context), 0);
         }
-    })
-    .join()
-    .unwrap();
-    library.unload();
-    assert!(Library::is_loaded(), "it stays where it was, for its thread");
+        library as usize
+    };
+    // In a thread of its own: the destructors that a thread registers for its end would keep the library.
+    let library = std::thread::spawn(uses).join().unwrap();
+    // SAFETY: from dlopen.
+    assert_eq!(unsafe { libc::dlclose(library as *mut c_void) }, 0);
+    assert!(!load(libc::RTLD_NOLOAD).is_null(), "it stays where it was, for its thread");
 }

@@ -5,13 +5,7 @@
 
 use std::ffi::{CStr, c_char, c_int};
 
-use crate::sys::{
-    IBV_RATE_2_5_GBPS, IBV_RATE_5_GBPS, IBV_RATE_10_GBPS, IBV_RATE_14_GBPS, IBV_RATE_20_GBPS, IBV_RATE_25_GBPS,
-    IBV_RATE_28_GBPS, IBV_RATE_30_GBPS, IBV_RATE_40_GBPS, IBV_RATE_50_GBPS, IBV_RATE_56_GBPS, IBV_RATE_60_GBPS,
-    IBV_RATE_80_GBPS, IBV_RATE_100_GBPS, IBV_RATE_112_GBPS, IBV_RATE_120_GBPS, IBV_RATE_168_GBPS, IBV_RATE_200_GBPS,
-    IBV_RATE_300_GBPS, IBV_RATE_400_GBPS, IBV_RATE_600_GBPS, IBV_RATE_800_GBPS, IBV_RATE_1200_GBPS, IBV_RATE_MAX,
-    ibv_event_type, ibv_node_type, ibv_port_state, ibv_rate, ibv_wc_status, ibv_wr_opcode,
-};
+use crate::sys::{IBV_RATE_MAX, ibv_event_type, ibv_node_type, ibv_port_state, ibv_rate, ibv_wc_status, ibv_wr_opcode};
 
 /// By `ibv_node_type`, from 1.
 const NODE_TYPES: &[&CStr] = &[
@@ -101,54 +95,47 @@ pub(crate) extern "C" fn ibv_wr_opcode_str(_opcode: ibv_wr_opcode) -> *const c_c
     c"unknown".as_ptr()
 }
 
-/// A rate, its multiple of 2.5 Gb/s by the man page (-1: no whole multiple), and its Mb/s on the wire before encoding.
-const RATES: &[(ibv_rate, c_int, c_int)] = &[
-    (IBV_RATE_2_5_GBPS, 1, 2_500),
-    (IBV_RATE_5_GBPS, 2, 5_000),
-    (IBV_RATE_10_GBPS, 4, 10_000),
-    (IBV_RATE_20_GBPS, 8, 20_000),
-    (IBV_RATE_30_GBPS, 12, 30_000),
-    (IBV_RATE_40_GBPS, 16, 40_000),
-    (IBV_RATE_60_GBPS, 24, 60_000),
-    (IBV_RATE_80_GBPS, 32, 80_000),
-    (IBV_RATE_120_GBPS, 48, 120_000),
-    (IBV_RATE_14_GBPS, -1, 14_062),
-    (IBV_RATE_56_GBPS, -1, 56_250),
-    (IBV_RATE_112_GBPS, -1, 112_500),
-    (IBV_RATE_168_GBPS, -1, 168_750),
-    (IBV_RATE_25_GBPS, -1, 25_781),
-    (IBV_RATE_100_GBPS, -1, 103_125),
-    (IBV_RATE_200_GBPS, -1, 206_250),
-    (IBV_RATE_300_GBPS, -1, 309_375),
-    (IBV_RATE_28_GBPS, 11, 28_125),
-    (IBV_RATE_50_GBPS, 20, 53_125),
-    (IBV_RATE_400_GBPS, 160, 425_000),
-    (IBV_RATE_600_GBPS, 240, 637_500),
-    (IBV_RATE_800_GBPS, 320, 850_000),
-    (IBV_RATE_1200_GBPS, 480, 1_275_000),
+/// By `ibv_rate`, from 2 (2.5 Gb/s): the multiple of 2.5 Gb/s by the man page (-1: no whole multiple), and the Mb/s on
+/// the wire before encoding.
+const MULTIPLES: [c_int; 23] =
+    [1, 4, 12, 2, 8, 16, 24, 32, 48, -1, -1, -1, -1, -1, -1, -1, -1, 11, 20, 160, 240, 320, 480];
+const MEGABITS: [c_int; 23] = [
+    2_500, 10_000, 30_000, 5_000, 20_000, 40_000, 60_000, 80_000, 120_000, 14_062, 56_250, 112_500, 168_750, 25_781,
+    103_125, 206_250, 309_375, 28_125, 53_125, 425_000, 637_500, 850_000, 1_275_000,
 ];
+const FIRST_RATE: ibv_rate = 2;
+
+fn of_rate(table: &[c_int], rate: ibv_rate) -> c_int {
+    table.get(rate.wrapping_sub(FIRST_RATE) as usize).copied().unwrap_or(-1)
+}
+
+fn rate_of(table: &[c_int], value: c_int) -> ibv_rate {
+    let found = table.iter().position(|known| *known == value && value > 0);
+    found.map_or(IBV_RATE_MAX, |index| index as ibv_rate + FIRST_RATE)
+}
 
 pub(crate) extern "C" fn ibv_rate_to_mult(rate: ibv_rate) -> c_int {
-    RATES.iter().find(|row| row.0 == rate).map_or(-1, |row| row.1)
+    of_rate(&MULTIPLES, rate)
 }
 
 pub(crate) extern "C" fn mult_to_ibv_rate(mult: c_int) -> ibv_rate {
-    RATES.iter().find(|row| row.1 == mult && mult > 0).map_or(IBV_RATE_MAX, |row| row.0)
+    rate_of(&MULTIPLES, mult)
 }
 
 pub(crate) extern "C" fn ibv_rate_to_mbps(rate: ibv_rate) -> c_int {
-    RATES.iter().find(|row| row.0 == rate).map_or(-1, |row| row.2)
+    of_rate(&MEGABITS, rate)
 }
 
 pub(crate) extern "C" fn mbps_to_ibv_rate(mbps: c_int) -> ibv_rate {
-    RATES.iter().find(|row| row.2 == mbps).map_or(IBV_RATE_MAX, |row| row.0)
+    rate_of(&MEGABITS, mbps)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sys::{
-        IBV_EVENT_WQ_FATAL, IBV_NODE_CA, IBV_NODE_UNSPECIFIED, IBV_PORT_ACTIVE_DEFER, IBV_WC_TM_RNDV_INCOMPLETE,
+        IBV_EVENT_WQ_FATAL, IBV_NODE_CA, IBV_NODE_UNSPECIFIED, IBV_PORT_ACTIVE_DEFER, IBV_RATE_2_5_GBPS,
+        IBV_RATE_14_GBPS, IBV_RATE_100_GBPS, IBV_RATE_1200_GBPS, IBV_WC_TM_RNDV_INCOMPLETE,
     };
 
     fn text(name: *const c_char) -> &'static str {
@@ -169,14 +156,20 @@ mod tests {
 
     #[test]
     fn a_rate_survives_the_way_to_a_speed_and_back() {
-        for &(rate, mult, mbps) in RATES {
+        for rate in IBV_RATE_2_5_GBPS..=IBV_RATE_1200_GBPS {
+            let mult = ibv_rate_to_mult(rate);
             assert_eq!(mbps_to_ibv_rate(ibv_rate_to_mbps(rate)), rate);
-            assert_eq!(ibv_rate_to_mbps(rate), mbps);
-            if mult > 0 {
-                assert_eq!(mult_to_ibv_rate(mult), rate);
-            }
+            assert_eq!(mult_to_ibv_rate(mult), if mult > 0 { rate } else { IBV_RATE_MAX });
         }
-        assert_eq!(mult_to_ibv_rate(-1), IBV_RATE_MAX);
-        assert_eq!(ibv_rate_to_mult(IBV_RATE_14_GBPS), -1);
+        for (rate, mult, mbps) in [
+            (IBV_RATE_2_5_GBPS, 1, 2_500),
+            (IBV_RATE_14_GBPS, -1, 14_062),
+            (IBV_RATE_100_GBPS, -1, 103_125),
+            (IBV_RATE_1200_GBPS, 480, 1_275_000),
+            (IBV_RATE_1200_GBPS + 1, -1, -1),
+            (IBV_RATE_MAX, -1, -1),
+        ] {
+            assert_eq!((ibv_rate_to_mult(rate), ibv_rate_to_mbps(rate)), (mult, mbps), "rate {rate}");
+        }
     }
 }

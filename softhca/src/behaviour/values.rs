@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The values of the behaviours that have more values than yes and no, with their words in the configuration. Error
-//! numbers may be written in capitals. Called by: `behaviour`. Grade: setup.
+//! numbers may be written in capitals. Grade: setup.
 
 use serde::Deserialize;
 
@@ -52,12 +52,6 @@ words! {
         Both = "both",
     }
 
-    /// Error of `ibv_create_srq`.
-    NoSrq {
-        Einval = "einval" | "EINVAL",
-        Eopnotsupp = "eopnotsupp" | "EOPNOTSUPP",
-    }
-
     /// `byte_len` and `vendor_err` of a send that succeeded.
     ByteLen {
         Set = "set",
@@ -79,10 +73,11 @@ words! {
         Unset = "unset",
     }
 
-    /// Error with which `ibv_post_send` refuses a request.
-    PostErrno {
+    /// Error with which a verb refuses.
+    Refusal {
         Einval = "einval" | "EINVAL",
         Enomem = "enomem" | "ENOMEM",
+        Eopnotsupp = "eopnotsupp" | "EOPNOTSUPP",
     }
 
     /// A send posted before RTS.
@@ -117,22 +112,13 @@ words! {
     }
 }
 
-impl PostErrno {
+impl Refusal {
     /// Returns the error number.
     pub fn number(self) -> i32 {
         match self {
-            PostErrno::Einval => libc::EINVAL,
-            PostErrno::Enomem => libc::ENOMEM,
-        }
-    }
-}
-
-impl NoSrq {
-    /// Returns the error number.
-    pub fn number(self) -> i32 {
-        match self {
-            NoSrq::Einval => libc::EINVAL,
-            NoSrq::Eopnotsupp => libc::EOPNOTSUPP,
+            Refusal::Einval => libc::EINVAL,
+            Refusal::Enomem => libc::ENOMEM,
+            Refusal::Eopnotsupp => libc::EOPNOTSUPP,
         }
     }
 }

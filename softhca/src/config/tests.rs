@@ -12,32 +12,30 @@ use crate::engine::{Change, Gid};
 use crate::limits::Limits;
 
 fn error_of(text: &str) -> String {
-    let folder = std::env::temp_dir().join(format!("softhca-config-{}", std::process::id()));
-    std::fs::create_dir_all(&folder).unwrap();
-    let path = folder.join(format!("{:x}.toml", text.len()));
+    let path = std::env::temp_dir().join(format!("softhca-config-{}-{:x}.toml", std::process::id(), text.len()));
     std::fs::write(&path, text).unwrap();
     let message = Config::read(&path, None).unwrap_err().to_string();
     std::fs::remove_file(&path).unwrap();
-    message.rsplit('/').next().unwrap().split_once(".toml:").unwrap().1.to_owned()
+    message.split_once(".toml:").unwrap().1.to_owned()
 }
 
 #[test]
 fn an_empty_file_describes_one_infiniband_adapter() {
     let config = Config::parse("").unwrap();
-    assert_eq!(config.devices.len(), 1);
-    assert_eq!(config.devices[0].name, "softhca0");
-    assert_eq!(config.devices[0].ports[0].lid, 1);
-    assert_eq!(config.devices[0].ports[0].gids[0].raw[..2], [0xfe, 0x80]);
-    assert!(config.faults.is_empty());
+    let port = &config.devices[0].ports[0];
+    assert_eq!((config.devices.len(), config.devices[0].name.as_str(), port.lid), (1, "softhca0", 1));
+    assert_eq!(port.gids[0].raw[..2], [0xfe, 0x80]);
+    assert!(config.faults.is_empty() && !config.trace && !Config::of_profile(None).trace);
 }
 
 #[test]
 fn two_adapters_of_two_kinds_get_lids_and_gids_of_their_kind() {
     let config = Config::parse(
-        "fabric = \"lab\"\n[[device]]\n[[device.port]]\nmtu = 2048\n[[device.port]]\n[[device]]\nname = \"eth\"\nlink_layer = \"ethernet\"\n[device.clock]\nmask_bits = 20\n",
+        "fabric = \"lab\"\ntrace = true\n[[device]]\n[[device.port]]\nmtu = 2048\n[[device.port]]\n[[device]]\n\
+         name = \"eth\"\nlink_layer = \"ethernet\"\n[device.clock]\nmask_bits = 20\n",
     )
     .unwrap();
-    assert_eq!(config.fabric.as_deref(), Some("lab"));
+    assert_eq!((config.fabric.as_deref(), config.trace), (Some("lab"), true));
     let lids: Vec<u16> = config.devices.iter().flat_map(|device| &device.ports).map(|port| port.lid).collect();
     assert_eq!(lids, [1, 2, 0]);
     assert_eq!(config.devices[0].ports[0].mtu, 4);
@@ -48,7 +46,8 @@ fn two_adapters_of_two_kinds_get_lids_and_gids_of_their_kind() {
 #[test]
 fn a_fault_becomes_a_rule() {
     let config = Config::parse(
-        "[[fault]]\naction = \"status\"\nstatus = \"REM_ACCESS_ERR\"\nnth = 3\n[[fault]]\naction = \"drop\"\nfraction = 0.5\nseed = 7\nqp_type = \"ud\"\n",
+        "[[fault]]\naction = \"status\"\nstatus = \"REM_ACCESS_ERR\"\nnth = 3\n\
+         [[fault]]\naction = \"drop\"\nfraction = 0.5\nseed = 7\nqp_type = \"ud\"\n",
     )
     .unwrap();
     assert_eq!(config.faults[0].action, FaultAction::Status(wc_status::REM_ACCESS_ERR));
@@ -58,33 +57,23 @@ fn a_fault_becomes_a_rule() {
 }
 
 #[test]
-fn an_error_names_its_line() {
-    assert!(error_of("fabric = \"lab\"\nspeed = 3\n").starts_with("2: unknown field `speed`"));
-    assert!(error_of("[[device]]\n[[device.port]]\nmtu = 1500\n").starts_with("3: 1500 is no MTU: one of 256"));
-    assert!(error_of("\n\n[[device]]\nname = \"a b\"\n").starts_with("3: name = \"a b\""));
-    assert!(error_of("[[fault]]\naction = \"drop\"\nstatus = \"LOC_LEN_ERR\"\n").contains("status has no meaning"));
-    assert!(
-        error_of("[[device]]\n[[device.port]]\nlid = 4\n\n[[device]]\n[[device.port]]\nlid = 4\n")
-            .contains("another port's")
-    );
-}
-
-#[test]
-fn a_missing_file_is_named() {
+fn an_error_names_its_line_and_a_missing_file() {
+    for (text, error) in [
+        ("fabric = \"lab\"\nspeed = 3\n", "2: unknown field `speed`"),
+        ("[[device]]\n[[device.port]]\nmtu = 1500\n", "3: 1500 is no MTU: one of 256"),
+        ("\n\n[[device]]\nname = \"a b\"\n", "3: name = \"a b\""),
+    ] {
+        assert!(error_of(text).starts_with(error), "{text}: {}", error_of(text));
+    }
     let error = Config::read(Path::new("/no/such/softhca.toml"), None).unwrap_err().to_string();
     assert!(error.contains("/no/such/softhca.toml"), "{error}");
 }
 
 #[test]
-fn a_trace_is_written_only_when_asked_for() {
-    assert!(!Config::parse("").unwrap().trace && !Config::of_profile(None).trace);
-    assert!(Config::parse("trace = true\n[[device]]\n").unwrap().trace);
-}
-
-#[test]
-fn every_number_has_bounds_that_its_error_names() {
+fn every_number_has_bounds_that_its_error_names_and_a_key_its_use() {
     let device = |line: &str| format!("[[device]]\n{line}\n");
     let fault = |lines: &str| format!("[[fault]]\naction = {lines}\n");
+    let change = |lines: &str| fault(&format!("\"event\"\nat_ns = 1\n{lines}"));
     for (text, expected) in [
         (device("bandwidth_gbps = 1e-30"), "bandwidth_gbps = 1e-30: 0 (as fast as the host can), or 0.001 to 1000000"),
         (device("bandwidth_gbps = nan"), "bandwidth_gbps = NaN: 0"),
@@ -115,6 +104,28 @@ fn every_number_has_bounds_that_its_error_names() {
         (fault("\"drop\"\nto_lid = 9"), "to_lid = 9: no port has this lid"),
         (fault("\"drop\"\nqp_type = \"rd\""), "qp_type = \"rd\" is unknown; one of RC, UC, UD, XRC_SEND"),
         (fault("\"registration-error\"\nqp_type = \"ud\""), "qp_type has no meaning with this action"),
+        (device("[device.limits]\nmax_sge = 33"), "max_sge = 33: 1 to 32"),
+        (device("[device.limits]\nmax_inline = 1025"), "max_inline = 1025: 0 to 1024"),
+        (device("[device.limits]\nmax_qps = 1"), "unknown field `max_qps`"),
+        (device("[device.limits]\natomics = \"some\""), "unknown variant `some`"),
+        (device("profile = \"mlx4\""), "unknown variant `mlx4`"),
+        (device("link_layer = \"ethernet\"\n[[device.port]]\nsubnet_prefix = \"0xfe80\""), "no subnet_prefix"),
+        (device("[[device.port]]\nsubnet_prefix = \"fe80\""), "\"fe80\" is no GUID or subnet prefix"),
+        (device("[[device.port]]\nnetwork = \"a b\""), "network = \"a b\""),
+        (device("[[device.port]]\ngids = [{ gid = \"fe80::1\", row = 3 }]"), "unknown field `row`"),
+        (device("[[device.port]]\ngids = [{ gid = \"fe80::1\", type = \"RoCE v2\" }]"), "a type is for Ethernet"),
+        (
+            device("profile = \"minimal\"\n[[device.port]]\ngids = [{ gid = \"fe80::1\", index = 2 }]"),
+            "gids: index = 2: 0 to 1",
+        ),
+        (device("[[device.port]]\ngids = [\"a::1\", { gid = \"a::2\", index = 0 }]"), "gids: index = 0 is there twice"),
+        (change("event = \"LID_CHANGE\"\nlid = 0"), "lid = 0: 1 to 49151"),
+        (change("event = \"GID_CHANGE\"\nlid = 4"), "lid has no meaning with this event"),
+        (change("event = \"LID_CHANGE\"\npkey_index = 0"), "pkey_index has no meaning"),
+        (change("event = \"PKEY_CHANGE\"\npkey = 1\npkey_index = 1"), "pkey_index = 1: 0 to 0"),
+        (fault("\"drop\"\ngid = \"::\""), "gid has no meaning with this action"),
+        (fault("\"drop\"\nstatus = \"LOC_LEN_ERR\""), "status has no meaning"),
+        (device("[[device.port]]\nlid = 4\n[[device]]\n[[device.port]]\nlid = 4"), "lid = 4 is another port's too"),
         ("[[fault]]\naction = \"drop\"\n".repeat(65), "a fabric has up to 64 faults"),
     ] {
         let error = Config::parse(&text).expect_err(&text).1;
@@ -176,7 +187,7 @@ fn every_key_of_a_behaviour_is_read_and_an_unknown_one_or_value_is_named() {
 }
 
 #[test]
-fn limits_have_bounds_and_ports_have_networks_prefixes_and_rows() {
+fn ports_have_networks_prefixes_and_rows() {
     let config = Config::parse(
         "[[device]]\n[device.limits]\ngid_table_len = 400\natomics = \"glob\"\n[[device.port]]\nnetwork = \"a\"\n\
          subnet_prefix = \"fec0:0000:0000:0001\"\n[[device.port]]\ngids = [{ gid = \"fe80::1\", index = 300 }, \"fe80::2\"]\n",
@@ -188,33 +199,6 @@ fn limits_have_bounds_and_ports_have_networks_prefixes_and_rows() {
     let used: Vec<usize> = (0..ports[1].gids.len()).filter(|row| !ports[1].gids[*row].is_empty()).collect();
     assert_eq!(used, [300, 301]);
     assert_eq!(config.devices[0].limits.atomics, crate::limits::Atomics::Glob);
-    let device = |lines: &str| format!("[[device]]\n{lines}\n");
-    let change = |lines: &str| format!("[[fault]]\naction = \"event\"\nat_ns = 1\n{lines}\n");
-    for (text, expected) in [
-        (device("[device.limits]\nmax_sge = 33"), "max_sge = 33: 1 to 32"),
-        (device("[device.limits]\nmax_inline = 1025"), "max_inline = 1025: 0 to 1024"),
-        (device("[device.limits]\nmax_qps = 1"), "unknown field `max_qps`"),
-        (device("[device.limits]\natomics = \"some\""), "unknown variant `some`"),
-        (device("profile = \"mlx4\""), "unknown variant `mlx4`"),
-        (device("link_layer = \"ethernet\"\n[[device.port]]\nsubnet_prefix = \"0xfe80\""), "no subnet_prefix"),
-        (device("[[device.port]]\nsubnet_prefix = \"fe80\""), "\"fe80\" is no GUID or subnet prefix"),
-        (device("[[device.port]]\nnetwork = \"a b\""), "network = \"a b\""),
-        (device("[[device.port]]\ngids = [{ gid = \"fe80::1\", row = 3 }]"), "unknown field `row`"),
-        (device("[[device.port]]\ngids = [{ gid = \"fe80::1\", type = \"RoCE v2\" }]"), "a type is for Ethernet"),
-        (
-            device("profile = \"minimal\"\n[[device.port]]\ngids = [{ gid = \"fe80::1\", index = 2 }]"),
-            "gids: index = 2: 0 to 1",
-        ),
-        (device("[[device.port]]\ngids = [\"a::1\", { gid = \"a::2\", index = 0 }]"), "gids: index = 0 is there twice"),
-        (change("event = \"LID_CHANGE\"\nlid = 0"), "lid = 0: 1 to 49151"),
-        (change("event = \"GID_CHANGE\"\nlid = 4"), "lid has no meaning with this event"),
-        (change("event = \"LID_CHANGE\"\npkey_index = 0"), "pkey_index has no meaning"),
-        (change("event = \"PKEY_CHANGE\"\npkey = 1\npkey_index = 1"), "pkey_index = 1: 0 to 0"),
-        ("[[fault]]\naction = \"drop\"\ngid = \"::\"\n".to_owned(), "gid has no meaning with this action"),
-    ] {
-        let error = Config::parse(&text).expect_err(&text).1;
-        assert!(error.contains(expected), "{text}: {error}");
-    }
 }
 
 #[test]

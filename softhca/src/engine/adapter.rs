@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An opened adapter, and the objects on it that need no queue: protection domains, address handles, completion
 //! channels, async events. The other objects have their own constructors (`Hca::create_qp` is with the queue pairs).
-//! Called by: `verbs`, every object; `send::post` (the target of an address handle). Grade: setup; programs sleep here
-//! for events. Thread rule: any thread; the reader of an async event holds no shared lock, as that may flush sends.
+//! Grade: setup; programs sleep here for events. Thread rule: any thread; the reader of an async event holds no shared
+//! lock, as that may flush sends.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -10,24 +10,19 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::behaviour::Behaviour;
 use crate::engine::codes::link_layer;
-use crate::engine::fabric::pipes::{ABOUT_CQ, ABOUT_DEVICE, ABOUT_PORT, ABOUT_QP, ABOUT_SRQ, Mailbox};
+use crate::engine::fabric::pipes::{ABOUT_PORT, ABOUT_QP, Mailbox};
 use crate::engine::qp::table;
 use crate::engine::service::run_deferred;
 use crate::engine::spec::set_of;
-use crate::engine::{AhAttr, DeviceSpec, Errno, Fabric, Gid, PortSpec, Result, clock};
+use crate::engine::{AhAttr, DeviceSpec, Errno, Fabric, PortSpec, Result, clock};
 use crate::limits::Limits;
 
 impl Fabric {
     /// Opens adapter `device`.
-    /// # Errors
-    /// ENODEV, EMFILE.
+    /// Errors: ENODEV, EMFILE.
     pub fn open(self: &Arc<Self>, device: usize) -> Result<Arc<Hca>> {
-        let spec = self.devices().get(device).ok_or(Errno(libc::ENODEV))?;
+        self.devices().get(device).ok_or(Errno(libc::ENODEV))?;
         let events = Mailbox::new(self.folder(), self.next_id())?;
-        events.expect(ABOUT_DEVICE, 0);
-        for port in 1..=spec.ports.len() {
-            events.expect(ABOUT_PORT, port as u32);
-        }
         self.opened(device, events.id);
         Ok(Arc::new(Hca { fabric: Arc::clone(self), device, events }))
     }
@@ -57,8 +52,7 @@ impl Hca {
     }
 
     /// Returns a port as it is now.
-    /// # Errors
-    /// EINVAL for a port it does not have.
+    /// Errors: EINVAL for a port it does not have.
     pub fn port(&self, port: u32) -> Result<&PortSpec> {
         if port == 0 || port as usize > self.spec().ports.len() {
             return Err(Errno(libc::EINVAL));
@@ -67,8 +61,7 @@ impl Hca {
     }
 
     /// Returns the `codes::port_state` now.
-    /// # Errors
-    /// EINVAL for a port it does not have.
+    /// Errors: EINVAL for a port it does not have.
     pub fn port_state(&self, port: u8) -> Result<u32> {
         self.port(u32::from(port))?;
         Ok(self.fabric.header().port_state[self.device][usize::from(port) - 1].seen())
@@ -83,21 +76,44 @@ impl Hca {
     pub fn read_clock(&self) -> u64 {
         clock::ticks(&self.spec().clock, clock::now())
     }
-}
 
-/// Object of an async event.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ObjectRef {
-    /// The cookie given to `create_cq`.
-    Cq(u64),
-    /// The cookie given to `create_qp`.
-    Qp(u64),
-    /// The cookie given to `create_srq`.
-    Srq(u64),
-    /// A port number.
-    Port(u8),
-    /// The adapter.
-    Device,
+    /// Returns the next async event, the object of which may be gone; waits unless the descriptor is `O_NONBLOCK`.
+    /// Errors: EAGAIN, EINTR.
+    pub fn read_async_event(&self) -> Result<AsyncEvent> {
+        let record = self.events.read()?;
+        if record.about == ABOUT_QP && self.behaviour().flush_needs_async_read {
+            table::event_was_read(&self.fabric, record.id);
+            run_deferred(&self.fabric);
+        }
+        let port = if record.about == ABOUT_PORT { record.id as u8 } else { 0 };
+        Ok(AsyncEvent { kind: record.event, cookie: record.cookie, port })
+    }
+
+    /// Allocates a protection domain.
+    pub fn alloc_pd(self: &Arc<Self>) -> Pd {
+        Pd { hca: Arc::clone(self), id: self.fabric.next_id(), users: Users::default() }
+    }
+
+    /// Creates an address handle.
+    /// Errors: EINVAL: no such port or GID index; on Ethernet an address without GRH.
+    pub fn create_ah(self: &Arc<Self>, pd: &Pd, attr: &AhAttr) -> Result<Ah> {
+        check(self, attr)?;
+        let attr = set_of(attr);
+        let to = self.fabric.route(self.device, attr.port_num, &attr);
+        let handle = if self.behaviour().ah_by_index { self.fabric.next_id() } else { 0 };
+        if handle != 0 {
+            self.fabric.handles.lock().unwrap_or_else(PoisonError::into_inner).insert(handle);
+        }
+        let in_pd = Mutex::new(Some(pd.users.enter()));
+        Ok(Ah { attr, pd: pd.id, to, handle, hca: Arc::clone(self), in_pd })
+    }
+
+    /// Creates a completion channel.
+    /// Errors: EMFILE.
+    pub fn create_channel(self: &Arc<Self>) -> Result<Channel> {
+        let mailbox = Mailbox::new(self.fabric.folder(), self.fabric.next_id())?;
+        Ok(Channel { mailbox, users: Users::default() })
+    }
 }
 
 /// An async event of an opened adapter.
@@ -105,29 +121,10 @@ pub enum ObjectRef {
 pub struct AsyncEvent {
     /// `codes::event`.
     pub kind: u32,
-    /// Object of the event.
-    pub object: ObjectRef,
-}
-
-impl Hca {
-    /// Returns the next async event; waits unless the descriptor is `O_NONBLOCK`.
-    /// # Errors
-    /// EAGAIN, EINTR.
-    pub fn read_async_event(&self) -> Result<AsyncEvent> {
-        let record = self.events.read()?;
-        if record.about == ABOUT_QP && self.behaviour().flush_needs_async_read {
-            table::event_was_read(&self.fabric, record.id);
-            run_deferred(&self.fabric);
-        }
-        let object = match record.about {
-            ABOUT_CQ => ObjectRef::Cq(record.cookie),
-            ABOUT_QP => ObjectRef::Qp(record.cookie),
-            ABOUT_SRQ => ObjectRef::Srq(record.cookie),
-            ABOUT_PORT => ObjectRef::Port(record.id as u8),
-            _ => ObjectRef::Device,
-        };
-        Ok(AsyncEvent { kind: record.event, object })
-    }
+    /// The cookie given to `create_cq`, `create_qp` or `create_srq`; 0 for an event of a port or of the adapter.
+    pub cookie: u64,
+    /// The port's number; 0 for all other events.
+    pub port: u8,
 }
 
 /// Number of users of an object, which cannot be destroyed while it has any.
@@ -161,23 +158,15 @@ pub struct Pd {
 }
 
 impl Pd {
-    /// # Errors
-    /// EBUSY while an object is in it.
+    /// Errors: EBUSY while an object is in it.
     pub fn destroy(&self) -> Result<()> {
         self.users.are_gone()
     }
 }
 
-impl Hca {
-    /// Allocates a protection domain.
-    pub fn alloc_pd(self: &Arc<Self>) -> Pd {
-        Pd { hca: Arc::clone(self), id: self.fabric.next_id(), users: Users::default() }
-    }
-}
-
 /// An address handle.
 pub struct Ah {
-    attr: AhAttr,
+    pub(crate) attr: AhAttr,
     pub(crate) pd: u32,
     /// Adapter and port that have this address; a multicast group has none.
     pub(crate) to: Option<(u32, u32)>,
@@ -188,13 +177,7 @@ pub struct Ah {
 }
 
 impl Ah {
-    /// Returns the address as created.
-    pub fn attr(&self) -> &AhAttr {
-        &self.attr
-    }
-
-    /// # Errors
-    /// None: as for every object.
+    /// Ends it, which never fails.
     pub fn destroy(&self) -> Result<()> {
         self.in_pd.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.hca.fabric.handles.lock().unwrap_or_else(PoisonError::into_inner).remove(&self.handle);
@@ -202,42 +185,19 @@ impl Ah {
     }
 }
 
-impl Hca {
-    /// Creates an address handle.
-    /// # Errors
-    /// EINVAL: no such port or GID index; on Ethernet an address without GRH.
-    pub fn create_ah(self: &Arc<Self>, pd: &Pd, attr: &AhAttr) -> Result<Ah> {
-        check(self, attr)?;
-        let attr = set_of(attr);
-        let to = self.fabric.route(self.device, attr.port_num, &attr);
-        let handle = if self.behaviour().ah_by_index { self.fabric.next_id() } else { 0 };
-        if handle != 0 {
-            self.fabric.handles.lock().unwrap_or_else(PoisonError::into_inner).insert(handle);
-        }
-        let in_pd = Mutex::new(Some(pd.users.enter()));
-        Ok(Ah { attr, pd: pd.id, to, handle, hca: Arc::clone(self), in_pd })
-    }
-}
-
 pub(crate) fn check(hca: &Hca, attr: &AhAttr) -> Result<()> {
-    let spec = hca.spec();
-    if attr.port_num == 0 || usize::from(attr.port_num) > spec.ports.len() {
-        return Err(Errno(libc::EINVAL));
-    }
-    let gids = &hca.fabric.port(hca.device, u32::from(attr.port_num)).gids;
-    let is_global = attr.is_global != 0;
-    if is_global && gids.get(usize::from(attr.grh.sgid_index)).is_none_or(Gid::is_empty) {
-        return Err(Errno(libc::EINVAL));
-    }
-    if spec.link_layer == link_layer::ETHERNET && !is_global {
-        return Err(Errno(libc::EINVAL));
-    }
-    Ok(())
+    let gids = &hca.port(u32::from(attr.port_num))?.gids;
+    let is_right = if attr.is_global == 0 {
+        hca.spec().link_layer != link_layer::ETHERNET
+    } else {
+        gids.get(usize::from(attr.grh.sgid_index)).is_some_and(|gid| !gid.is_empty())
+    };
+    if is_right { Ok(()) } else { Err(Errno(libc::EINVAL)) }
 }
 
 /// A completion channel: a pipe that several completion queues notify.
 pub struct Channel {
-    pub(crate) mailbox: Arc<Mailbox>,
+    pub(crate) mailbox: Mailbox,
     pub(crate) users: Users,
 }
 
@@ -247,26 +207,15 @@ impl Channel {
         self.mailbox.fd()
     }
 
-    /// Returns the cookie of the queue whose event comes next; waits unless the descriptor is `O_NONBLOCK`.
-    /// # Errors
-    /// EAGAIN, EINTR.
+    /// Returns the cookie of the queue, which may be gone, whose event comes next; waits unless the descriptor is
+    /// `O_NONBLOCK`.
+    /// Errors: EAGAIN, EINTR.
     pub fn read_event(&self) -> Result<u64> {
         self.mailbox.read().map(|record| record.cookie)
     }
 
-    /// # Errors
-    /// EBUSY while a queue uses it.
+    /// Errors: EBUSY while a queue uses it.
     pub fn destroy(&self) -> Result<()> {
         self.users.are_gone()
-    }
-}
-
-impl Hca {
-    /// Creates a completion channel.
-    /// # Errors
-    /// EMFILE.
-    pub fn create_channel(self: &Arc<Self>) -> Result<Channel> {
-        let mailbox = Mailbox::new(self.fabric.folder(), self.fabric.next_id())?;
-        Ok(Channel { mailbox: Arc::new(mailbox), users: Users::default() })
     }
 }

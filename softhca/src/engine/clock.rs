@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Time: the host's, and each adapter's own free-running core clock derived from it. Called by: adapter (reads it), cq
-//! (timestamps), everything with a deadline. Grade: hot only where timestamps or a model were asked for. Host times are
-//! nanoseconds of `CLOCK_MONOTONIC`; ticks are the adapter's.
+//! Time: the host's, and each adapter's own free-running core clock derived from it. Grade: hot only where timestamps
+//! or a model were asked for. Host times are nanoseconds of `CLOCK_MONOTONIC`; ticks are the adapter's.
 
 use crate::engine::ClockSpec;
 
@@ -22,17 +21,13 @@ pub(crate) fn after(ns: u64) -> u64 {
     now().saturating_add(ns)
 }
 
-fn wall() -> u64 {
-    read(libc::CLOCK_REALTIME)
-}
-
 /// Returns the difference from `now` to `wall`. The thread may be paused between the two readings, so it takes the
 /// closest of up to eight pairs.
 pub(crate) fn wall_ahead() -> u64 {
     const CLOSE_NS: u64 = 1_000;
     let mut best = (u64::MAX, 0);
     for _ in 0..8 {
-        let (before, wall, after) = (now(), wall(), now());
+        let (before, wall, after) = (now(), read(libc::CLOCK_REALTIME), now());
         best = best.min((after - before, wall.wrapping_sub(before)));
         if best.0 < CLOSE_NS {
             break;

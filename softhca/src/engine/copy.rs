@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Copies bytes between pieces of memory, within this process or between it and another one.
-//! Called by: wire, cq, send. Grade: hot; within the process a copy, else one system call (`process_vm_readv`/`writev`)
-//! for up to 2^31 bytes. Pieces are copied in order. Thread rule: any thread. Memory rule: pieces were checked against
-//! a registration (`mr::table::find`), or are inline data of the caller, so they belong to the adapter until the
-//! request completes; the engine keeps no reference to them. Pieces are only numbers: callers say that the rule holds.
+//! Copies bytes between pieces of memory, within this process or between it and another one. Grade: hot; within the
+//! process a copy, else one system call (`process_vm_readv`/`writev`) for up to 2^31 bytes. Pieces are copied in order.
+//! Thread rule: any thread. Memory rule: pieces were checked against a registration (`mr::table::find`), or are inline
+//! data of the caller, so they belong to the adapter until the request completes; the engine keeps no reference to
+//! them. Pieces are only numbers: callers say that the rule holds.
 
 use libc::iovec;
 
-use super::{Errno, Result};
+use super::{Errno, Result, Sge};
 use crate::limits::MOST_SGE;
 
 #[derive(Clone, Copy)]
@@ -24,9 +24,20 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    #[inline]
     pub(crate) fn new() -> Pieces {
         Pieces { list: [const { std::mem::MaybeUninit::uninit() }; MOST_SGE + 1], used: 0, bytes: 0 }
+    }
+
+    #[inline]
+    pub(crate) fn one(addr: u64, len: u64) -> Pieces {
+        let mut pieces = Pieces::new();
+        pieces.push(addr, len);
+        pieces
+    }
+
+    /// Appends the memory of a request with inline data.
+    pub(crate) fn extend(&mut self, list: &[Sge]) {
+        list.iter().for_each(|sge| self.push(sge.addr, u64::from(sge.length)));
     }
 
     /// Appends a piece; the caller has checked that it fits.
@@ -37,7 +48,11 @@ impl Pieces {
         self.bytes += len;
     }
 
-    #[inline]
+    /// The same, of this process.
+    pub(crate) fn here(&self) -> Memory<'_> {
+        Memory { pid: None, pieces: self.as_slice() }
+    }
+
     pub(crate) fn as_slice(&self) -> &[iovec] {
         // SAFETY: the first `used` were written by `push`, and MaybeUninit has the layout of what it holds.
         unsafe { std::slice::from_raw_parts(self.list.as_ptr().cast(), self.used) }
@@ -92,7 +107,6 @@ pub(crate) unsafe fn scatter(to: &[iovec], mut from: *const u8, mut len: usize) 
 }
 
 /// Copies `from` to the pieces `to`, which have room for it.
-/// # Errors
 /// ESRCH: the other process is gone; EPERM: no access to it; EFAULT: no memory there; EXDEV: neither is this process's.
 /// # Safety
 /// Pieces of this process in `to` may be written, and in `from` read (memory rule).
@@ -114,24 +128,12 @@ pub(crate) unsafe fn copy(to: Memory, from: Memory) -> Result<()> {
 /// # Safety
 /// The pieces of `to` may be written, and those of `from` read (memory rule).
 unsafe fn within(to: &[iovec], from: &[iovec]) {
-    let mut at = 0;
-    let mut room: &[iovec] = to;
+    let mut done = 0;
     for piece in from {
-        let mut done = 0;
-        while done < piece.iov_len {
-            let Some(place) = room.first() else { return };
-            let part = (place.iov_len - at).min(piece.iov_len - done);
-            // SAFETY: both ranges lie in pieces that the caller says may be used so; `ptr::copy` allows overlap.
-            unsafe {
-                std::ptr::copy(piece.iov_base.cast::<u8>().add(done), place.iov_base.cast::<u8>().add(at), part);
-            }
-            done += part;
-            at += part;
-            if at == place.iov_len {
-                room = &room[1..];
-                at = 0;
-            }
-        }
+        let room = window(to, done, piece.iov_len as u64);
+        // SAFETY: the caller says that the pieces may be used so.
+        unsafe { scatter(room.as_slice(), piece.iov_base.cast::<u8>(), piece.iov_len) };
+        done += piece.iov_len as u64;
     }
 }
 
@@ -183,9 +185,8 @@ mod tests {
         for (at, len) in [(0, 30), (30, 1), (31, 69)] {
             t.push(b + at, len);
         }
-        let memory = |pieces| Memory { pid: None, pieces };
         // SAFETY: pieces of the two vectors, which nobody else uses meanwhile.
-        unsafe { copy(memory(t.as_slice()), memory(f.as_slice())) }.unwrap();
+        unsafe { copy(t.here(), f.here()) }.unwrap();
         assert_eq!(from, to);
         to.fill(0);
         let b = to.as_mut_ptr();

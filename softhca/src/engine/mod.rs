@@ -29,7 +29,7 @@ mod service;
 pub(crate) mod spec;
 pub(crate) mod wire;
 
-pub use adapter::{Ah, AsyncEvent, Channel, Hca, ObjectRef, Pd};
+pub use adapter::{Ah, AsyncEvent, Channel, Hca, Pd};
 pub use cq::object::Cq;
 pub use fabric::{Fabric, FabricSpec};
 pub use faults::Change;
@@ -42,8 +42,22 @@ pub use recv::srq::Srq;
 pub use recv::xrc::{Xrcd, XrcdOpen};
 pub use send::post::SendWr;
 pub use spec::{
-    AhAttr, CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, ClockSpec, DeviceSpec, Gid, PortSpec, QpAttr, QpCap, RecvWr, Sge, Wc,
+    AhAttr, ClockSpec, DeviceSpec, Gid, PortSpec, QpAttr, QpCap, RecvWr, Sge, TIMESTAMP_RAW, TIMESTAMP_WALL, Wc,
 };
+
+// Words of the whole engine.
+pub(crate) use adapter::{Use, Users};
+pub(crate) use copy::{Memory, Pieces};
+pub(crate) use cq::{Completion, CqShared, failed_recv};
+pub(crate) use fabric::pipes::{ABOUT_CQ, ABOUT_DEVICE, ABOUT_PORT, ABOUT_QP, ABOUT_SRQ, BELL, Mailbox, Record};
+pub(crate) use fabric::sysfs::Count;
+pub(crate) use fabric::timers::Deferred;
+pub(crate) use faults::{FaultAction, FaultRule};
+pub(crate) use memory::{Held, Process, Region, Shared, SharedLock, W32, W64};
+pub(crate) use qp::{QpShared, fail_later, place};
+pub(crate) use recv::RecvQueue;
+pub(crate) use service::run_deferred;
+pub(crate) use wire::{Message, Outcome};
 
 /// An errno, positive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]

@@ -2,10 +2,9 @@
 //! Work of a process for its fabric besides its programs' calls: it joins, does deferred work when no shared lock is
 //! held, runs timers, reports timed faults, notices that a connected process has ended, and frees what dead ones had.
 //! Owns one thread per process, which sleeps in `ppoll` and is never on the data path. Its work is in `fabric::timers`;
-//! a command (`faults::command`) wakes it by a pipe, its doorbell. Called by: `verbs` (joins, once per process), every
-//! call that posts, polls or changes a queue (`run_deferred`, at its end: a load where there is nothing to do), polls
-//! that found nothing (`while_idle`). Grade: pending, but for these two. Thread rule: any thread that holds no shared
-//! lock; under the kernel's lock of the region's file one process at a time joins or buries. Times: host nanoseconds.
+//! a command (`faults::command`) wakes it by a pipe, its doorbell. Grade: pending, but for these two. Thread rule: any
+//! thread that holds no shared lock; under the kernel's lock of the region's file one process at a time joins or
+//! buries. Times: host nanoseconds.
 //!
 //! The thread lives as long as the process: peers still read and write memory of a process that has closed its device,
 //! and it still has to notice their deaths. So nobody joins it, and the library is linked such that it is never
@@ -14,24 +13,23 @@
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
 
+use rustix::process::{PTracer, set_ptracer};
+
 use crate::engine::codes::event;
-use crate::engine::cq::CqShared;
-use crate::engine::fabric::pipes::{ABOUT_COMMAND, Mailbox};
-use crate::engine::fabric::timers::Deferred;
 use crate::engine::fabric::{pipes, sysfs};
 use crate::engine::faults::timeline;
-use crate::engine::memory::{Process, Region, layout, process};
+use crate::engine::memory::{layout, process};
 use crate::engine::qp::table;
 use crate::engine::recv::xrc;
 use crate::engine::send::retry::retry;
-use crate::engine::{Errno, Fabric, FabricSpec, Result, clock, mr, qp};
+use crate::engine::{CqShared, Deferred, Errno, Fabric, FabricSpec, Process, Region, Result, clock, mr, qp};
 
 impl Fabric {
     /// Joins the fabric in `spec.folder`; the first process makes its shared state. Call once, and keep the result.
-    /// # Errors
-    /// The folder cannot be used; ENOSPC: no process slot is free; EPROTO: another version of this adapter made it.
+    /// Errors: the folder cannot be used; ENOSPC: no process slot is free; EPROTO: another version of this adapter made
+    /// it.
     pub fn join(spec: FabricSpec) -> Result<Arc<Fabric>> {
-        sysfs::make_counters(&spec.folder, &spec.devices)?;
+        sysfs::make(&spec.folder, &spec.devices)?;
         let region = Region::open(&spec.folder)?;
         let token = region.exclusively(|| {
             layout::begin(&region, clock::now(), |header| {
@@ -44,8 +42,8 @@ impl Fabric {
             process::enter(&region)
         })?;
         // With Yama active, siblings may copy to and from this process only if it permits that; without Yama this
-        // fails, harmlessly. SAFETY: no memory is passed.
-        unsafe { libc::prctl(libc::PR_SET_PTRACER, libc::PR_SET_PTRACER_ANY) };
+        // fails, harmlessly.
+        let _without_yama = set_ptracer(PTracer::Any);
         let fabric = Arc::new(Fabric::new(Process::new(region, token), spec)?);
         bury_all(&fabric);
         start(&fabric)?;
@@ -68,9 +66,7 @@ impl Fabric {
 /// libraries overwrite the first instructions of these with hooks right after they have opened a device. A thread that
 /// returned from `munmap` meanwhile would execute half a hook.
 pub(crate) fn start(fabric: &Arc<Fabric>) -> Result<()> {
-    let doorbell = Mailbox::new(fabric.folder(), fabric.next_id())?;
-    doorbell.expect(ABOUT_COMMAND, 0);
-    fabric.slot_of(fabric.token()).doorbell.publish(doorbell.id);
+    fabric.slot_of(fabric.token()).doorbell.publish(fabric.timers.doorbell.id);
     let mut blocked = std::mem::MaybeUninit::uninit();
     let mut before = std::mem::MaybeUninit::uninit();
     // SAFETY: both sets are ours; the first is filled before it is changed and read.
@@ -83,10 +79,8 @@ pub(crate) fn start(fabric: &Arc<Fabric>) -> Result<()> {
     }
     let fabric = Arc::clone(fabric);
     let (ready, is_ready) = sync_channel(1);
-    let started = std::thread::Builder::new()
-        .name("softhca".into())
-        .stack_size(256 << 10)
-        .spawn(move || serve(&fabric, &doorbell, ready));
+    let started =
+        std::thread::Builder::new().name("softhca".into()).stack_size(256 << 10).spawn(move || serve(&fabric, ready));
     // SAFETY: `before` was filled by the call above.
     unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
     started?;
@@ -127,14 +121,14 @@ fn run(fabric: &Fabric) {
 }
 
 /// Runs the thread; sends to `ready` when it sleeps for the first time.
-fn serve(fabric: &Fabric, doorbell: &Mailbox, ready: SyncSender<()>) {
+fn serve(fabric: &Fabric, ready: SyncSender<()>) {
     let mut ready = Some(ready);
     loop {
         run(fabric);
         run_deferred(fabric);
         let sleep = fabric.timers.begin_sleep();
         let poll = |fd| libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        let mut fds = vec![poll(sleep.wake), poll(doorbell.fd())];
+        let mut fds = vec![poll(fabric.timers.doorbell.fd())];
         fds.extend(sleep.processes.iter().map(|(_, fd)| poll(*fd)));
         if let Some(ready) = ready.take() {
             let _nobody_else_waits = ready.send(());
@@ -147,11 +141,7 @@ fn serve(fabric: &Fabric, doorbell: &Mailbox, ready: SyncSender<()>) {
         // SAFETY: `fds` has as many entries as said, and `pause` lives during the call.
         unsafe { libc::ppoll(fds.as_mut_ptr(), fds.len() as libc::nfds_t, &raw const pause, std::ptr::null()) };
         fabric.timers.end_sleep(fds[0].revents != 0);
-        if fds[1].revents != 0 {
-            // It only says that there is a command; `run` finds it.
-            let _rung = doorbell.read();
-        }
-        for (fd, (token, _)) in fds[2..].iter().zip(sleep.processes) {
+        for (fd, (token, _)) in fds[1..].iter().zip(sleep.processes) {
             if fd.revents != 0 {
                 fabric.timers.forget_process(token);
                 bury(fabric, token);
@@ -209,7 +199,7 @@ pub(crate) fn bury(fabric: &Fabric, token: u32) {
                 drop(fabric.header().atomics.0.lock(fabric));
             }
             pipes::remove(fabric.folder(), fabric.slot_of(token).doorbell.get());
-            fabric.slot_of(token).free();
+            fabric.slot_of(token).pid.publish(0);
             fabric.set_buried(0);
         }
         Ok(())

@@ -1,14 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The plain values that cross the engine's borders: descriptions of adapters, attributes of queue pairs and addresses,
-//! receive requests and completions. Send requests, which may name an address handle, are in `send::post`.
-//! Called by: the configuration and the profiles (describe adapters), `verbs`, the whole engine. Grade: requests and
-//! completions are hot: built per message, without an allocation; the rest is setup. Thread rule: plain values, in the
-//! byte order of the host unless said otherwise. The engine reads only attributes that a mask or an opcode names.
+//! receive requests and completions. Send requests, which may name an address handle, are in `send::post`. Grade:
+//! requests and completions are hot: built per message, without an allocation; the rest is setup. Thread rule: plain
+//! values, in the byte order of the host unless said otherwise. The engine reads only attributes that a mask or an
+//! opcode names.
 
 use crate::behaviour::Behaviour;
 use crate::limits::Limits;
 
 /// One GID of a port and its type (`codes::gid_kind`).
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Gid {
     /// The 16 bytes as they travel.
@@ -96,7 +97,11 @@ pub struct DeviceSpec {
     pub behaviour: Behaviour,
 }
 
-pub use crate::sys::{ibv_ah_attr as AhAttr, ibv_qp_attr as QpAttr, ibv_qp_cap as QpCap};
+pub use crate::sys::{
+    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP as TIMESTAMP_RAW,
+    IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK as TIMESTAMP_WALL, ibv_ah_attr as AhAttr, ibv_qp_attr as QpAttr,
+    ibv_qp_cap as QpCap, ibv_sge as Sge,
+};
 
 /// Returns the set part of an address: its route only if it is global.
 pub(crate) fn set_of(address: &AhAttr) -> AhAttr {
@@ -106,18 +111,6 @@ pub(crate) fn set_of(address: &AhAttr) -> AhAttr {
 pub(crate) fn dgid(address: &AhAttr) -> [u8; 16] {
     // SAFETY: both members of the union are the same 16 bytes.
     unsafe { address.grh.dgid.raw }
-}
-
-/// One piece of memory of a work request.
-#[derive(Clone, Copy, Debug, Default)]
-#[repr(C)]
-pub struct Sge {
-    /// Virtual address (in the space of the registration: its iova).
-    pub addr: u64,
-    /// Bytes.
-    pub len: u32,
-    /// Local key; not looked at for inline sends.
-    pub lkey: u32,
 }
 
 /// A receive work request.
@@ -148,13 +141,8 @@ pub struct Wc {
     pub slid: u16,
     pub sl: u8,
     pub dlid_path_bits: u8,
-    /// Raw ticks of the adapter's clock; 0 unless the queue was created with a `CQ_TIMESTAMP_*` flag.
+    /// Raw ticks of the adapter's clock; 0 unless the queue was created with a `TIMESTAMP_*` flag.
     pub ts_raw: u64,
-    /// Nanoseconds of `CLOCK_REALTIME`; 0 unless it was created with [`CQ_TIMESTAMP_WALL`].
+    /// Nanoseconds of `CLOCK_REALTIME`; 0 unless it was created with [`TIMESTAMP_WALL`].
     pub ts_wall: u64,
 }
-
-/// `create_cq` flag: completions carry raw times.
-pub const CQ_TIMESTAMP_RAW: u32 = 1;
-/// `create_cq` flag: completions carry raw times and times of `CLOCK_REALTIME`.
-pub const CQ_TIMESTAMP_WALL: u32 = 2;

@@ -14,9 +14,8 @@ use crate::engine::{Hca, Result};
 use crate::sys::{ibv_context, ibv_device, verbs_context};
 use crate::verbs::device::list::{SoftDevice, library};
 use crate::verbs::device::query;
-use crate::verbs::error::pointer;
 use crate::verbs::qp::{post, qp_ex, srq};
-use crate::verbs::{cq, mr, pd};
+use crate::verbs::{cq, mr, pd, pointer};
 
 /// An opened device as programs hold it: their pointer is to `verbs.context`.
 #[repr(C)]

@@ -10,18 +10,15 @@ use std::sync::atomic::{AtomicI32, Ordering};
 
 use crate::behaviour::{Behaviour, ByteLen};
 use crate::engine::codes::wc_status;
-use crate::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Cq, Errno, Result, Wc};
+use crate::engine::{Cq, Errno, Result, Wc};
 use crate::sys::{
     IBV_CQ_INIT_ATTR_MASK_FLAGS, IBV_CQ_INIT_ATTR_MASK_PD, IBV_CREATE_CQ_ATTR_SINGLE_THREADED,
     IBV_WC_EX_WITH_COMPLETION_TIMESTAMP, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK, IBV_WC_EX_WITH_DLID_PATH_BITS,
     IBV_WC_RECV, IBV_WC_STANDARD_FLAGS, ibv_comp_channel, ibv_context, ibv_cq, ibv_cq_ex, ibv_cq_init_attr_ex,
-    ibv_create_cq_wc_flags, ibv_poll_cq_attr, ibv_wc, ibv_wc_opcode,
+    ibv_poll_cq_attr, ibv_wc, ibv_wc_opcode,
 };
-use crate::verbs::context::adapter;
-use crate::verbs::error::{number, pointer};
-use crate::verbs::events;
-use crate::verbs::events::{SoftChannel, count_user};
-use crate::verbs::handle::{Handle, Turn};
+use crate::verbs::events::count_user;
+use crate::verbs::{Handle, SoftChannel, Turn, adapter, events, number, pointer};
 
 pub(crate) type SoftCq = Handle<ibv_cq_ex, CompletionQueue>;
 
@@ -53,11 +50,8 @@ unsafe fn create(context: *mut ibv_context, attr: &ibv_cq_init_attr_ex) -> Resul
     if attr.comp_vector >= vectors as u32 {
         return Err(Errno(libc::EINVAL));
     }
-    let asked = |flag: ibv_create_cq_wc_flags| attr.wc_flags & u64::from(flag) != 0;
-    let raw = if asked(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP) { CQ_TIMESTAMP_RAW } else { 0 };
-    let wall = if asked(IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK) { CQ_TIMESTAMP_WALL } else { 0 };
     let number = events::reserve();
-    let engine = hca.create_cq(attr.cqe, channel, number, raw | wall)?;
+    let engine = hca.create_cq(attr.cqe, channel, number, attr.wc_flags as u32)?;
     let public = ibv_cq_ex {
         context,
         channel: attr.channel,
@@ -152,11 +146,9 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
 /// Returns the flags of completions: all but those of raw packets and tag matching, and those this adapter lacks.
 fn wc_flags(ways: &Behaviour) -> u64 {
     let mut flags = IBV_WC_STANDARD_FLAGS;
-    for (has, flag) in [
-        (ways.timestamps, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP),
-        (ways.timestamps && ways.wallclock, IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK),
-    ] {
-        flags |= if has { flag } else { 0 };
+    if ways.timestamps {
+        flags |= IBV_WC_EX_WITH_COMPLETION_TIMESTAMP;
+        flags |= if ways.wallclock { IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK } else { 0 };
     }
     if !ways.standard_wc_flags {
         flags &= !IBV_WC_EX_WITH_DLID_PATH_BITS;
@@ -197,7 +189,7 @@ impl CompletionQueue {
 }
 
 /// Moves to the next completion: 0, or ENOENT if there is none.
-unsafe fn advance(cq: *mut ibv_cq_ex) -> c_int {
+unsafe extern "C" fn advance(cq: *mut ibv_cq_ex) -> c_int {
     // SAFETY: the program gives a queue that is not destroyed, whose cursor is this thread's until end_poll.
     let (queue, at) = unsafe { (SoftCq::of(cq), SoftCq::of(cq).cursor.get()) };
     if queue.engine.poll(std::slice::from_mut(at)) == 0 {
@@ -230,11 +222,6 @@ unsafe extern "C" fn start_poll(cq: *mut ibv_cq_ex, attr: *mut ibv_poll_cq_attr)
     result
 }
 
-unsafe extern "C" fn next_poll(cq: *mut ibv_cq_ex) -> c_int {
-    // SAFETY: the program calls this between start_poll and end_poll.
-    unsafe { advance(cq) }
-}
-
 unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
     // SAFETY: the program calls this once after a start_poll that succeeded.
     unsafe { SoftCq::of(cq) }.give_cursor();
@@ -245,7 +232,7 @@ macro_rules! readers {
     ($($name:ident -> $type:ty = $field:ident;)*) => {
         fn set_readers(cq: &mut ibv_cq_ex) {
             cq.start_poll = Some(start_poll);
-            cq.next_poll = Some(next_poll);
+            cq.next_poll = Some(advance);
             cq.end_poll = Some(end_poll);
             $(cq.$name = Some($name);)*
         }

@@ -11,14 +11,9 @@ use std::sync::atomic::{AtomicI32, Ordering};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 
 use crate::engine::codes::event;
-use crate::engine::{AsyncEvent, Channel, ObjectRef, Result};
+use crate::engine::{AsyncEvent, Channel, Result};
 use crate::sys::{ibv_async_event, ibv_comp_channel, ibv_context, ibv_cq};
-use crate::verbs::context::adapter;
-use crate::verbs::cq::SoftCq;
-use crate::verbs::error::{minus_one, pointer};
-use crate::verbs::handle::Handle;
-use crate::verbs::qp::object::SoftQp;
-use crate::verbs::qp::srq::SoftSrq;
+use crate::verbs::{Handle, SoftCq, SoftQp, SoftSrq, adapter, minus_one, pointer};
 
 struct Entry {
     object: usize,
@@ -99,6 +94,15 @@ pub(crate) unsafe extern "C" fn ibv_destroy_comp_channel(channel: *mut ibv_comp_
     unsafe { SoftChannel::end(channel, Channel::destroy) }
 }
 
+/// Returns the first event whose object still exists: the kernel would have discarded the others with their objects.
+fn first<T>(mut read: impl FnMut() -> Result<Option<T>>) -> Result<T> {
+    loop {
+        if let Some(event) = read()? {
+            return Ok(event);
+        }
+    }
+}
+
 /// `ibv_get_cq_event(3)`: waits for an event unless the descriptor is non-blocking; -1 with `errno` otherwise.
 pub(crate) unsafe extern "C" fn ibv_get_cq_event(
     channel: *mut ibv_comp_channel,
@@ -107,14 +111,7 @@ pub(crate) unsafe extern "C" fn ibv_get_cq_event(
 ) -> c_int {
     // SAFETY: `channel` is not destroyed (rule V).
     let channel = unsafe { SoftChannel::of(channel) };
-    // An event of a queue that is gone is skipped: the kernel's would have been discarded with the queue.
-    let next: Result<*mut ibv_cq> = (|| {
-        loop {
-            if let Some(queue) = deliver(channel.read_event()?) {
-                return Ok(queue);
-            }
-        }
-    })();
+    let next: Result<*mut ibv_cq> = first(|| Ok(deliver(channel.read_event()?)));
     minus_one(next.map(|queue| {
         // SAFETY: writable (rule V); the queue is not freed before this event is acknowledged.
         unsafe {
@@ -134,13 +131,7 @@ pub(crate) unsafe extern "C" fn ibv_ack_cq_events(cq: *mut ibv_cq, count: c_uint
 pub(crate) unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, out: *mut ibv_async_event) -> c_int {
     // SAFETY: `context` is open (rule V).
     let hca = unsafe { adapter(context) };
-    let found: Result<ibv_async_event> = (|| {
-        loop {
-            if let Some(event) = translate(hca.read_async_event()?) {
-                return Ok(event);
-            }
-        }
-    })();
+    let found = first(|| Ok(translate(hca.read_async_event()?)));
     // SAFETY: writable (rule V).
     minus_one(found.map(|event| unsafe { out.write(event) }))
 }
@@ -148,12 +139,10 @@ pub(crate) unsafe extern "C" fn ibv_get_async_event(context: *mut ibv_context, o
 /// Converts the event to that of programs; `None` if its object is gone.
 fn translate(found: AsyncEvent) -> Option<ibv_async_event> {
     let mut event = ibv_async_event { event_type: found.kind as _, ..ibv_async_event::default() };
-    match found.object {
-        ObjectRef::Cq(number) | ObjectRef::Qp(number) | ObjectRef::Srq(number) => {
-            event.element.cq = deliver::<c_void>(number)?.cast();
-        }
-        ObjectRef::Port(port) => event.element.port_num = c_int::from(port),
-        ObjectRef::Device => {}
+    if found.cookie == 0 {
+        event.element.port_num = c_int::from(found.port);
+    } else {
+        event.element.cq = deliver::<c_void>(found.cookie)?.cast();
     }
     Some(event)
 }

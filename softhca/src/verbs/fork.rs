@@ -10,11 +10,11 @@ use std::fs::OpenOptions;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use super::device::list;
-use super::error;
 use crate::behaviour::Fork;
 use crate::engine::Errno;
 use crate::sys::{IBV_FORK_DISABLED, IBV_FORK_ENABLED, IBV_FORK_UNNEEDED, ibv_fork_status};
+use crate::verbs::device::list;
+use crate::verbs::error;
 
 /// `ibv_fork_init` was called in time.
 static ASKED_FOR: AtomicBool = AtomicBool::new(false);
@@ -26,7 +26,8 @@ pub(crate) fn memory_was_registered() {
     REGISTERED.store(true, Ordering::Release);
 }
 
-fn status() -> ibv_fork_status {
+/// `ibv_is_fork_initialized(3)`.
+pub(crate) extern "C" fn ibv_is_fork_initialized() -> ibv_fork_status {
     let adapters = list::library().map_or(&[][..], |library| &library.spec.devices);
     let says = |fork: Fork| adapters.iter().any(|adapter| adapter.behaviour.fork == fork);
     let is_asked_for =
@@ -40,7 +41,7 @@ fn status() -> ibv_fork_status {
 
 /// `ibv_fork_init(3)`: EINVAL once memory is registered, if the kernel does not copy and the program asks too late.
 pub(crate) extern "C" fn ibv_fork_init() -> c_int {
-    let is_late = status() == IBV_FORK_DISABLED && REGISTERED.load(Ordering::Acquire);
+    let is_late = ibv_is_fork_initialized() == IBV_FORK_DISABLED && REGISTERED.load(Ordering::Acquire);
     if !is_late {
         ASKED_FOR.store(true, Ordering::Release);
     }
@@ -52,8 +53,4 @@ pub(crate) extern "C" fn ibv_fork_init() -> c_int {
         }
     }
     error::number(if is_late { Err(Errno(libc::EINVAL)) } else { Ok(()) })
-}
-
-pub(crate) extern "C" fn ibv_is_fork_initialized() -> ibv_fork_status {
-    status()
 }

@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An object as programs hold it: C's structure, to which their pointer is, and behind it this library's own part, some
-//! of which belongs to one thread from one verb to another (`Turn`). Called by: every object of verbs. Grade: `of` is
-//! hot (an addition), and so is a turn: an exchange to take it, a store to give it. Threads: any. Callers rely on rule
-//! V. No inline function of verbs.h writes into C's structures. Once a program knows the object, this library writes a
-//! queue pair's `state`, a queue's `cqe` and a channel's `refcnt`, atomically, since several threads may call the verb;
-//! the `status` and `wr_id` of an extended queue, as the holder of its cursor; a window's key and a region when they
-//! are bound or registered anew, which man pages leave to one thread. References are to the own part only.
+//! of which belongs to one thread from one verb to another (`Turn`). Grade: `of` is hot (an addition), and so is a
+//! turn: an exchange to take it, a store to give it. Threads: any. Callers rely on rule V. No inline function of
+//! verbs.h writes into C's structures. Once a program knows the object, this library writes a queue pair's `state`, a
+//! queue's `cqe` and a channel's `refcnt`, atomically, since several threads may call the verb; the `status` and
+//! `wr_id` of an extended queue, as the holder of its cursor; a window's key and a region when they are bound or
+//! registered anew, which man pages leave to one thread. References are to the own part only.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::engine::Result;
-use crate::verbs::error::number;
+use crate::verbs::number;
 
 /// C's structure `P`, which is all that the program sees, and this library's own part of the object.
 #[repr(C)]
@@ -28,7 +28,6 @@ impl<P, T> Handle<P, T> {
 
     /// # Safety
     /// `object` is from [`Self::hand_out`] of the same type, and not given up.
-    #[inline]
     pub(crate) unsafe fn of<'a>(object: *mut P) -> &'a T {
         // SAFETY: the caller says that the object is one of these, and lives.
         unsafe { &(*object.cast::<Self>()).own }

@@ -22,3 +22,16 @@ mod handle;
 pub(crate) mod mr;
 pub(crate) mod pd;
 pub(crate) mod qp;
+#[cfg(test)]
+mod tests;
+
+// Words of all verbs.
+use context::adapter;
+use cq::SoftCq;
+use error::{minus_one, number, pointer, set_errno};
+use events::SoftChannel;
+use handle::{Handle, Turn};
+use pd::SoftPd;
+use qp::ah::SoftAh;
+use qp::object::SoftQp;
+use qp::srq::{SoftSrq, SoftXrcd};

@@ -12,11 +12,7 @@ use crate::sys::{
     IBV_REREG_MR_CHANGE_ACCESS, IBV_REREG_MR_CHANGE_PD, IBV_REREG_MR_CHANGE_TRANSLATION, IBV_REREG_MR_ERR_INPUT,
     IBV_REREG_MR_FLAGS_SUPPORTED, ibv_mr, ibv_mw, ibv_mw_bind, ibv_mw_bind_info, ibv_mw_type, ibv_pd, ibv_qp,
 };
-use crate::verbs::error::{number, pointer, set_errno};
-use crate::verbs::fork;
-use crate::verbs::handle::Handle;
-use crate::verbs::pd::SoftPd;
-use crate::verbs::qp::object::SoftQp;
+use crate::verbs::{Handle, SoftPd, SoftQp, fork, number, pointer, set_errno};
 
 type SoftMr = Handle<ibv_mr, (Mr, AtomicU32)>;
 

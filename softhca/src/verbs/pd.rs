@@ -5,11 +5,9 @@
 use std::ffi::c_int;
 use std::sync::Arc;
 
-use super::context::adapter;
-use super::error::pointer;
-use super::handle::Handle;
 use crate::engine::{Errno, Pd, Result};
 use crate::sys::{ibv_context, ibv_parent_domain_init_attr, ibv_pd, ibv_td, ibv_td_init_attr};
+use crate::verbs::{Handle, adapter, pointer};
 
 pub(crate) type SoftPd = Handle<ibv_pd, Domain>;
 
@@ -20,14 +18,10 @@ pub(crate) struct Domain {
     parent: bool,
 }
 
-fn hand_out(context: *mut ibv_context, engine: Arc<Pd>, parent: bool) -> *mut ibv_pd {
-    SoftPd::hand_out(ibv_pd { context, handle: 0 }, Domain { engine, parent })
-}
-
 pub(crate) unsafe extern "C" fn ibv_alloc_pd(context: *mut ibv_context) -> *mut ibv_pd {
     // SAFETY: `context` is open (rule V).
     let pd = unsafe { adapter(context) }.alloc_pd();
-    hand_out(context, Arc::new(pd), false)
+    SoftPd::hand_out(ibv_pd { context, handle: 0 }, Domain { engine: Arc::new(pd), parent: false })
 }
 
 /// `ibv_dealloc_pd(3)`: EBUSY while memory, queues or parent domains use it.
@@ -68,7 +62,7 @@ pub(crate) unsafe extern "C" fn alloc_parent_domain(
     } else {
         // SAFETY: not null; it is allocated (rule V).
         let engine = unsafe { SoftPd::of(attr.pd) }.engine.clone();
-        Ok(hand_out(context, engine, true))
+        Ok(SoftPd::hand_out(ibv_pd { context, handle: 0 }, Domain { engine, parent: true }))
     };
     pointer(result)
 }

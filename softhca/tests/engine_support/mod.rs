@@ -2,28 +2,47 @@
 //! A fabric in a temporary folder, connected queue pairs, and other processes, for tests/engine*.rs, behaviour*.rs and
 //! others. The folder is removed with the `Adapter`.
 
-#![allow(dead_code, unreachable_pub, missing_docs, reason = "each test program uses a part of it")]
+#![allow(dead_code, unreachable_pub, unused_imports, missing_docs, reason = "each test program uses a part of it")]
 
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, Command, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
-use std::time::{Duration, Instant};
 
-use softhca::behaviour::Behaviour;
-use softhca::config::Config;
-use softhca::engine::codes::{access, attr_mask as m, qp_state, qp_type, send_flags};
-use softhca::engine::{
-    Ah, AhAttr, Cq, Fabric, FabricSpec, Hca, Mr, Pd, Qp, QpAttr, QpCap, QpInit, RecvWr, Result, SendWr, Sge, Srq, Wc,
-};
+use prelude::*;
+
+pub mod prelude {
+    pub use std::sync::Arc;
+    pub use std::time::{Duration, Instant};
+
+    pub use softhca::behaviour::{
+        AtomicAccess, Behaviour, CreateErrno, Events, InlineGrant, Lost, OptionalAccess, Purge, Refusal, SendBeforeRts,
+        SrcQp,
+    };
+    pub use softhca::config::Config;
+    pub use softhca::engine::codes::{
+        access, attr_mask as m, event, gid_kind, port_state, qp_state, qp_type, send_flags, wc_flags, wc_opcode,
+        wc_status, wr_opcode,
+    };
+    pub use softhca::engine::faults::{CommandError, FaultAction, FaultRule};
+    pub use softhca::engine::{
+        Ah, AhAttr, AsyncEvent, Change, Channel, Cq, DeviceSpec, Errno, Fabric, FabricSpec, Gid, Hca, Mr, Mw, Pd,
+        PortSpec, Qp, QpAttr, QpCap, QpInit, RecvWr, SendWr, Sge, Srq, TIMESTAMP_RAW, TIMESTAMP_WALL, Wc, Xrcd,
+        XrcdOpen,
+    };
+    pub use softhca::fabric_folder;
+    pub use softhca::limits::Atomics;
+
+    pub use super::{
+        Adapter, Folder, Process, QKEY, RIGHTS, Settings, Side, adapter, behaves, described, event_groups, global,
+        init, init_with, join, joined, lid, none, pair, queue_pair, ready, spec, to_rtr, wait,
+    };
+}
 
 pub const RIGHTS: u32 = access::LOCAL_WRITE | access::REMOTE_WRITE | access::REMOTE_READ | access::REMOTE_ATOMIC;
-
-/// Mask of the attributes that a connection gets at RTR.
-pub const PATH: u32 = m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN;
 
 pub const QKEY: u32 = 0x11;
 
@@ -38,7 +57,8 @@ impl Folder {
     }
 
     pub fn counter(&self, name: &str) -> u64 {
-        std::fs::read_to_string(self.0.join("hw_counters/0/0").join(name)).unwrap().trim().parse().unwrap()
+        let files = self.0.join("sysfs/class/infiniband/softhca0/ports/1/hw_counters");
+        std::fs::read_to_string(files.join(name)).unwrap().trim().parse().unwrap()
     }
 }
 
@@ -77,6 +97,11 @@ pub fn described(tell: impl FnOnce(&mut FabricSpec)) -> Adapter {
 /// The usual adapter with a behaviour as changed by `tell`.
 pub fn behaves(tell: impl FnOnce(&mut Behaviour)) -> Adapter {
     described(|spec| tell(&mut spec.devices[0].behaviour))
+}
+
+/// As the configuration names them.
+pub fn event_groups(list: &str) -> Events {
+    toml::from_str::<BTreeMap<String, Events>>(&format!("of = {list}")).unwrap()["of"]
 }
 
 pub fn join(folder: &Path) -> Arc<Hca> {
@@ -158,7 +183,7 @@ impl Side {
     }
 
     pub fn sge(&self, at: usize, len: usize) -> Sge {
-        Sge { addr: self.addr() + at as u64, len: len as u32, lkey: self.mr.key() }
+        Sge { addr: self.addr() + at as u64, length: len as u32, lkey: self.mr.key() }
     }
 
     pub fn byte(&self, at: usize) -> u8 {
@@ -214,6 +239,11 @@ impl Side {
         self.ready(peer, settings);
     }
 
+    pub fn meet(&self, other: &Side, settings: &Settings) {
+        self.connect(other.qp.number(), settings);
+        other.connect(self.qp.number(), settings);
+    }
+
     pub fn init(&self, settings: &Settings) {
         init(&self.qp, settings);
     }
@@ -229,15 +259,17 @@ impl Side {
 }
 
 pub fn init(qp: &Qp, settings: &Settings) {
-    let attr =
-        QpAttr { qp_state: qp_state::INIT, port_num: 1, qp_access_flags: RIGHTS, qkey: QKEY, ..QpAttr::default() };
-    let last = if settings.kind == qp_type::UD { m::QKEY } else { m::ACCESS_FLAGS };
-    qp.modify(&attr, m::STATE | m::PKEY_INDEX | m::PORT | last).unwrap();
+    init_with(qp, settings.kind, RIGHTS).unwrap();
 }
 
-/// From INIT to RTS, with the peer at this address.
-pub fn ready(qp: &Qp, peer: u32, settings: &Settings, ah_attr: AhAttr) {
-    use qp_type::{RC, UC, XRC_RECV, XRC_SEND};
+pub fn init_with(qp: &Qp, kind: u32, qp_access_flags: u32) -> softhca::engine::Result<()> {
+    let attr = QpAttr { qp_state: qp_state::INIT, port_num: 1, qp_access_flags, qkey: QKEY, ..QpAttr::default() };
+    let last = if kind == qp_type::UD { m::QKEY } else { m::ACCESS_FLAGS };
+    qp.modify(&attr, m::STATE | m::PKEY_INDEX | m::PORT | last)
+}
+
+/// From INIT to RTR, with the peer at this address.
+pub fn to_rtr(qp: &Qp, peer: u32, settings: &Settings, ah_attr: AhAttr) -> softhca::engine::Result<()> {
     let attr = QpAttr {
         qp_state: qp_state::RTR,
         path_mtu: 5,
@@ -248,12 +280,18 @@ pub fn ready(qp: &Qp, peer: u32, settings: &Settings, ah_attr: AhAttr) {
         ah_attr,
         ..QpAttr::default()
     };
+    let path = m::AV | m::PATH_MTU | m::DEST_QPN | m::RQ_PSN;
     let mask = match settings.kind {
-        RC | XRC_RECV => PATH | m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER,
-        UC | XRC_SEND => PATH,
+        qp_type::RC | qp_type::XRC_RECV => path | m::MAX_DEST_RD_ATOMIC | m::MIN_RNR_TIMER,
+        qp_type::UC | qp_type::XRC_SEND => path,
         _ => 0,
     };
-    qp.modify(&attr, m::STATE | mask).unwrap();
+    qp.modify(&attr, m::STATE | mask)
+}
+
+/// From INIT to RTS, with the peer at this address.
+pub fn ready(qp: &Qp, peer: u32, settings: &Settings, address: AhAttr) {
+    to_rtr(qp, peer, settings, address).unwrap();
     let attr = QpAttr {
         qp_state: qp_state::RTS,
         sq_psn: 7,
@@ -264,8 +302,8 @@ pub fn ready(qp: &Qp, peer: u32, settings: &Settings, ah_attr: AhAttr) {
         ..QpAttr::default()
     };
     let mask = match settings.kind {
-        RC | XRC_SEND => m::TIMEOUT | m::RETRY_CNT | m::RNR_RETRY | m::MAX_QP_RD_ATOMIC,
-        XRC_RECV => m::TIMEOUT,
+        qp_type::RC | qp_type::XRC_SEND => m::TIMEOUT | m::RETRY_CNT | m::RNR_RETRY | m::MAX_QP_RD_ATOMIC,
+        qp_type::XRC_RECV => m::TIMEOUT,
         _ => 0,
     };
     qp.modify(&attr, m::STATE | m::SQ_PSN | mask).unwrap();
@@ -278,7 +316,7 @@ pub fn queue_pair(
     (send_cq, recv_cq): (&Cq, &Cq),
     srq: Option<&Srq>,
     cap: QpCap,
-) -> Result<Qp> {
+) -> softhca::engine::Result<Qp> {
     hca.create_qp(&QpInit { kind, pd, send_cq, recv_cq, srq, cap, sq_sig_all: false, cookie: 4 })
 }
 
@@ -309,8 +347,7 @@ pub fn none(cq: &Cq) -> bool {
 
 pub fn pair(hca: &Arc<Hca>, bytes: usize, settings: &Settings) -> (Side, Side) {
     let (a, b) = (Side::new(hca, bytes, settings), Side::new(hca, bytes, settings));
-    a.connect(b.qp.number(), settings);
-    b.connect(a.qp.number(), settings);
+    a.meet(&b, settings);
     (a, b)
 }
 

@@ -39,17 +39,15 @@ impl Judge {
     }
 
     /// Returns what is worth showing of an output that is right.
-    pub(crate) fn in_short(&self, said: &str) -> Vec<String> {
-        let lines = || said.lines().map(str::trim_end).filter(|line| !line.is_empty()).map(str::to_owned);
+    pub(crate) fn in_short(&self, said: &str) -> String {
         match self {
             Judge::Says(words) => {
-                let client = lines().take_while(|line| !line.starts_with(SERVER));
-                client.filter(|line| words.iter().any(|word| line.contains(word))).take(4).collect()
+                let client = said.lines().take_while(|line| !line.starts_with(SERVER));
+                let lines = client.filter(|line| words.iter().any(|word| line.contains(word)));
+                lines.take(4).collect::<Vec<_>>().join("\n")
             }
-            Judge::Rows(_) => {
-                lines().filter(|line| line.contains("#bytes")).take(1).chain(table(said).last()).collect()
-            }
-            Judge::Suite => vec![Results::read(said).line()],
+            Judge::Rows(_) => table(said).last().unwrap_or_default().to_owned(),
+            Judge::Suite => Results::read(said).line(),
         }
     }
 }
@@ -57,13 +55,9 @@ impl Judge {
 /// What the script prints between the client's output and the server's.
 const SERVER: &str = "--- the server:";
 
-fn table(said: &str) -> impl Iterator<Item = String> {
-    let client = said.split(SERVER).next().unwrap_or_default();
-    client
-        .lines()
-        .filter(|line| {
-            let mut cells = line.split_whitespace().map(str::parse::<u64>);
-            line.starts_with(' ') && matches!((cells.next(), cells.next()), (Some(Ok(_)), Some(Ok(_))))
-        })
-        .map(str::to_owned)
+fn table(said: &str) -> impl Iterator<Item = &str> {
+    said.split(SERVER).next().unwrap_or_default().lines().filter(|line| {
+        let mut cells = line.split_whitespace().map(str::parse::<u64>);
+        line.starts_with(' ') && matches!((cells.next(), cells.next()), (Some(Ok(_)), Some(Ok(_))))
+    })
 }

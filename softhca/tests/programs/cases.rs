@@ -57,8 +57,6 @@ fn devices() -> Vec<Case> {
     ]
 }
 
-const XSRQ: &[&str] = &["success"];
-
 fn pingpongs(ports: &mut impl Iterator<Item = u16>) -> Vec<Case> {
     let said = &["1000 iters"][..];
     let cases = [
@@ -72,8 +70,8 @@ fn pingpongs(ports: &mut impl Iterator<Item = u16>) -> Vec<Case> {
         ("ibv_ud_pingpong_events_gid", "ibv_ud_pingpong -e -g 0", said),
         ("ibv_srq_pingpong", "ibv_srq_pingpong -c", &["iters"][..]),
         ("ibv_srq_pingpong_events", "ibv_srq_pingpong -e", &["iters"][..]),
-        ("ibv_xsrq_pingpong", "ibv_xsrq_pingpong", XSRQ),
-        ("ibv_xsrq_pingpong_events", "ibv_xsrq_pingpong -e", XSRQ),
+        ("ibv_xsrq_pingpong", "ibv_xsrq_pingpong", &["success"][..]),
+        ("ibv_xsrq_pingpong_events", "ibv_xsrq_pingpong -e", &["success"][..]),
     ];
     cases.into_iter().zip(ports).map(|((name, command, expects), port)| pair(name, port, command, expects)).collect()
 }

@@ -72,11 +72,9 @@ fn run(case: &Case) -> Result<String, String> {
     }
 }
 
-/// Number of lines of a failed case that are shown at the end.
-const LAST: usize = 30;
-
-/// Runs a case and prints its output; returns the reasons of what it skipped, or the whole output if it failed.
-fn report(case: &Case, all_output: bool) -> Result<Vec<String>, String> {
+/// Runs a case and prints its output, in short where it is right and not wanted whole; returns the reasons of what it
+/// skipped, or `None` if it failed.
+fn report(case: &Case, all_output: bool) -> Option<Vec<String>> {
     let start = Instant::now();
     let mut result = run(case);
     let mut skips = Vec::new();
@@ -86,21 +84,18 @@ fn report(case: &Case, all_output: bool) -> Result<Vec<String>, String> {
         skips.push(format!("flaky {}: Open MPI's runtime had failed: {line}", case.name));
         result = run(case);
     }
+    println!("== {}: {}", case.name, case.script.lines().next().unwrap_or_default().trim());
     let said = match &result {
         Ok(said) if !all_output => case.judge.in_short(said),
-        Ok(said) | Err(said) => said.lines().filter(|line| !line.trim().is_empty()).map(str::to_owned).collect(),
+        Ok(said) | Err(said) => said.clone(),
     };
-    println!("== {}: {}", case.name, case.script.lines().next().unwrap_or_default().trim());
-    for line in said {
-        println!("   {line}");
-    }
+    said.lines().filter(|line| !line.trim().is_empty()).for_each(|line| println!("   {line}"));
     let verdict = if result.is_ok() { "ok" } else { "FAILED" };
     println!("   ({:.1} s)\ntest {} ... {verdict}", start.elapsed().as_secs_f64(), case.name);
-    let said = result?;
     if matches!(case.judge, Judge::Suite) {
-        skips.extend(Results::read(&said).skips());
+        skips.extend(Results::read(result.as_ref().ok()?).skips());
     }
-    Ok(skips)
+    result.ok().map(|_| skips)
 }
 
 fn main() -> ExitCode {
@@ -115,36 +110,20 @@ fn main() -> ExitCode {
     }
     let all_output = options.iter().any(|option| option == "--nocapture");
     let start = Instant::now();
-    let mut skips = Vec::new();
-    let mut failed = Vec::new();
-    for case in &chosen {
-        match report(case, all_output) {
-            Ok(skipped) => skips.extend(skipped),
-            Err(said) => failed.push((&case.name, said)),
-        }
+    let (mut skips, mut passed) = (Vec::new(), 0);
+    for skipped in chosen.iter().filter_map(|case| report(case, all_output)) {
+        skips.extend(skipped);
+        passed += 1;
     }
     println!();
-    for skip in skips {
-        println!("{skip}");
-    }
+    skips.iter().for_each(|skip| println!("{skip}"));
+    let is_good = passed == chosen.len();
     println!(
-        "test result: {}. {} passed; {} failed; 0 ignored; 0 measured; {} filtered out; finished in {:.2}s",
-        if failed.is_empty() { "ok" } else { "FAILED" },
-        chosen.len() - failed.len(),
-        failed.len(),
+        "test result: {}. {passed} passed; {} failed; 0 ignored; 0 measured; {} filtered out; finished in {:.2}s",
+        if is_good { "ok" } else { "FAILED" },
+        chosen.len() - passed,
         cases::all().len() - chosen.len(),
         start.elapsed().as_secs_f64()
     );
-    if failed.is_empty() {
-        return ExitCode::SUCCESS;
-    }
-    // Once more at the end: a long log is often read, or kept, by its end alone.
-    for (name, said) in failed {
-        let lines: Vec<&str> = said.lines().filter(|line| !line.trim().is_empty()).collect();
-        println!("---- {name}: the last of {} lines", lines.len());
-        for line in &lines[lines.len().saturating_sub(LAST)..] {
-            println!("   {line}");
-        }
-    }
-    ExitCode::FAILURE
+    if is_good { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

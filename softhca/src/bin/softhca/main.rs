@@ -11,7 +11,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand, ValueEnum};
 use softhca::engine::Fabric;
 use softhca::fabric_folder;
 use softhca::fabric_folder::check_private;
@@ -45,10 +45,17 @@ enum Command {
         #[arg(last = true, required = true, value_name = "CMD")]
         program: Vec<OsString>,
     },
-    /// Has a fault happen now to the programs of this fabric; for use inside of `run`
+    /// Has a fault happen now to the programs of this fabric, or prints how often each `[[fault]]` of its configuration
+    /// applied; for use inside of `run`
     Ctl {
-        #[command(subcommand)]
-        command: Control,
+        action: Action,
+        /// The port of a fault; without a number, port 1
+        #[arg(value_name = "DEVICE[:PORT]")]
+        port: Option<String>,
+        /// Keys of `[[fault]]` (see docs/softhca.md), as `for_ns=NS` for `link-down`. `event` has the event in front, a
+        /// name of `ibv_event_type`: `DEVICE_FATAL`, `LID_CHANGE` (with `lid=NUMBER`), `GID_CHANGE` (with `gid=ADDRESS`)
+        #[arg(value_name = "KEY=VALUE")]
+        keys: Vec<String>,
     },
     /// Checks a configuration file and prints the adapters it describes
     Check {
@@ -71,7 +78,7 @@ fn main() -> ExitCode {
         Command::Run { config, profile, fabric, program } => {
             run::run(config.as_deref(), profile, fabric.as_deref(), &program)
         }
-        Command::Ctl { command } => ctl(command),
+        Command::Ctl { action, port, keys } => ctl(action, port, keys),
         Command::Check { config, profile } => check(&config, profile),
         Command::Pages { folder } => pages(&folder),
     };
@@ -104,59 +111,38 @@ fn check(path: &Path, profile: Option<Name>) -> Result<ExitCode> {
 /// Time that processes may take to carry out a command; on the busiest machine they need a small part of it.
 const PATIENCE: Duration = Duration::from_mins(1);
 
-#[derive(Subcommand)]
-enum Control {
+#[derive(Clone, Copy, ValueEnum)]
+enum Action {
     /// Takes a port down
-    LinkDown {
-        /// The port; without a number, port 1
-        #[arg(value_name = "DEVICE[:PORT]")]
-        port: String,
-        /// `for_ns=NS`: up again after so many nanoseconds
-        #[arg(value_name = "KEY=VALUE")]
-        keys: Vec<String>,
-    },
+    LinkDown,
     /// Takes a port up, whatever has put it down
-    LinkUp {
-        /// The port; without a number, port 1
-        #[arg(value_name = "DEVICE[:PORT]")]
-        port: String,
-    },
+    LinkUp,
     /// Raises an async event, and changes the port where a key says so
-    Event {
-        /// The port; without a number, port 1
-        #[arg(value_name = "DEVICE[:PORT]")]
-        port: String,
-        /// A name of `ibv_event_type`: `DEVICE_FATAL`, `LID_CHANGE` (with `lid=NUMBER`), `GID_CHANGE` (with
-        /// `gid=ADDRESS`), ...
-        #[arg(value_name = "EVENT")]
-        event: String,
-        /// Further keys of `[[fault]]` (see docs/softhca.md)
-        #[arg(value_name = "KEY=VALUE")]
-        keys: Vec<String>,
-    },
-    /// Prints for each `[[fault]]` of the configuration how often it applied
+    Event,
+    /// Prints how often each fault applied
     Faults,
 }
 
 /// Gives a command to the fabric that this process was started in and returns when it is in force, or prints how often
 /// the fabric's faults applied. It joins the fabric like any program, so it needs no other process there.
-fn ctl(command: Control) -> Result<ExitCode> {
+fn ctl(action: Action, port: Option<String>, mut keys: Vec<String>) -> Result<ExitCode> {
     let config = fabric_folder::config()?;
     let (folder, _) = fabric_folder::place(&config)?;
     check_private(&folder).context(
         "`softhca ctl` acts on the fabric of the `softhca run` that it is started in, or that SOFTHCA_FABRIC and \
          SOFTHCA_CONFIG name",
     )?;
-    let rule = match command {
-        Control::LinkDown { port, keys } => Some(config.command("link-down", &port, &keys)),
-        Control::LinkUp { port } => Some(config.command("link-up", &port, &[])),
-        Control::Event { port, event, mut keys } => {
-            keys.push(format!("event={event}"));
-            Some(config.command("event", &port, &keys))
+    let rule = match action {
+        Action::Faults => None,
+        Action::LinkDown | Action::LinkUp | Action::Event => {
+            let port = port.context("which port? Write DEVICE or DEVICE:PORT")?;
+            if let (Action::Event, Some(name)) = (action, keys.first_mut()) {
+                *name = format!("event={name}");
+            }
+            let name = action.to_possible_value().context("every action has a name")?;
+            Some(config.command(name.get_name(), &port, &keys).map_err(|wrong| anyhow!("{wrong}"))?)
         }
-        Control::Faults => None,
     };
-    let rule = rule.transpose().map_err(|wrong| anyhow!("{wrong}"))?;
     let fabric = Fabric::join(config.fabric_in(folder.clone()))
         .with_context(|| format!("cannot join the fabric in {}", folder.display()))?;
     match rule {

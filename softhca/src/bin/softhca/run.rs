@@ -5,6 +5,7 @@
 //! status becomes the command's (128 + n after signal n), also when it leaves processes behind.
 
 use std::ffi::{OsStr, OsString};
+use std::hash::{BuildHasher, Hasher, RandomState};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::symlink;
 use std::os::unix::process::ExitStatusExt;
@@ -91,17 +92,11 @@ fn folder(name: Option<&str>) -> Result<Folder> {
         return Ok(Folder { path, own: false, _alive: None });
     }
     remove_stale_runs();
-    let path = private_name()?;
+    // Random, because numbers of processes are used again.
+    let path = run_folder(std::process::id(), RandomState::new().build_hasher().finish());
     make_private(&path)?;
     let alive = begin_run(&path).with_context(|| format!("cannot use {}", path.display()))?;
     Ok(Folder { path, own: true, _alive: Some(alive) })
-}
-
-/// A name that no other run has: the process' number, and random digits because numbers are reused.
-fn private_name() -> Result<PathBuf> {
-    let mut random = [0_u8; 8];
-    std::io::Read::read_exact(&mut std::fs::File::open("/dev/urandom")?, &mut random)?;
-    Ok(run_folder(std::process::id(), u64::from_ne_bytes(random)))
 }
 
 fn in_front(first: &OsStr, variable: &str) -> OsString {

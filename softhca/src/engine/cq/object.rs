@@ -1,26 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A completion queue as a program holds it: made, armed, resized, destroyed; and the completions of queue pairs that
-//! are destroyed or reset: voided, removed, or kept for the program to poll. Called by: `verbs`; qp (destroyed, reset),
-//! srq (destroyed). Grade: setup, but for `arm`. Thread rule: any thread; the thread that withdraws completions holds
-//! `poll_lock`, and `lock` where entries move.
+//! are destroyed or reset: voided, removed, or kept for the program to poll. Grade: setup, but for `arm`. Thread rule:
+//! any thread; the thread that withdraws completions holds `poll_lock`, and `lock` where entries move.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::engine::adapter::{Use, Users};
 use crate::engine::codes::event;
-use crate::engine::cq::CqShared;
 use crate::engine::cq::ring::{CARRIES, Cqe, IS_RECV, KEPT, PER_ENTRY, STAGED, VOID};
-use crate::engine::fabric::pipes::{ABOUT_CQ, Mailbox};
 use crate::engine::memory::layout::MAX_CARRIED;
-use crate::engine::qp::{QpShared, place};
-use crate::engine::{CQ_TIMESTAMP_RAW, CQ_TIMESTAMP_WALL, Channel, Errno, Fabric, Hca, Result, Wc};
+use crate::engine::{
+    Channel, CqShared, Errno, Fabric, Hca, QpShared, Result, TIMESTAMP_RAW, TIMESTAMP_WALL, Use, Users, Wc, place,
+};
 
 /// A completion queue.
 pub struct Cq {
     pub(crate) hca: Arc<Hca>,
     pub(crate) offset: u64,
     pub(super) shared: &'static CqShared,
-    channel: Mutex<Option<(Arc<Mailbox>, Use)>>,
+    in_channel: Mutex<Option<Use>>,
     /// Queue pairs that complete here (counted twice if sends and receives do), and shared receive queues of XRC.
     pub(crate) users: Users,
 }
@@ -51,8 +48,7 @@ impl Cq {
         is_unread.then(|| if fabric.has_model { shared.extra(fabric, head).ready_ns.get() } else { 0 })
     }
 
-    /// # Errors
-    /// EINVAL if more completions wait than fit, ENOMEM.
+    /// Errors: EINVAL if more completions wait than fit, ENOMEM.
     pub fn resize(&self, cqe: u32) -> Result<()> {
         let (fabric, cq) = (&*self.hca.fabric, self.shared);
         if cqe == 0 || cqe > self.hca.limits().max_cqe as u32 {
@@ -88,15 +84,10 @@ impl Cq {
         (self.shared.mask.get() + 1).min(self.hca.limits().max_cqe as u32)
     }
 
-    /// # Errors
-    /// EBUSY while a queue pair uses it.
+    /// Errors: EBUSY while a queue pair uses it.
     pub fn destroy(&self) -> Result<()> {
         self.users.are_gone()?;
-        let id = self.shared.id.get();
-        self.hca.events.forget(ABOUT_CQ, id);
-        if let Some((mailbox, _ended)) = self.channel.lock().unwrap_or_else(PoisonError::into_inner).take() {
-            mailbox.forget(ABOUT_CQ, id);
-        }
+        self.in_channel.lock().unwrap_or_else(PoisonError::into_inner).take();
         self.hca.fabric.release(self.shared.entries.get());
         self.hca.fabric.release(self.offset);
         Ok(())
@@ -105,9 +96,8 @@ impl Cq {
 
 impl Hca {
     /// Creates a queue for at least `cqe` completions; `cookie` comes back from `Channel::read_event` and in events.
-    /// `flags`: `CQ_TIMESTAMP_*`.
-    /// # Errors
-    /// EINVAL, ENOMEM.
+    /// `flags`: those of a completion that it has beside the usual ones (`TIMESTAMP_*`; others are left out).
+    /// Errors: EINVAL, ENOMEM.
     pub fn create_cq(self: &Arc<Self>, cqe: u32, channel: Option<&Channel>, cookie: u64, flags: u32) -> Result<Cq> {
         if cqe == 0 || cqe > self.limits().max_cqe as u32 {
             return Err(Errno(libc::EINVAL));
@@ -117,10 +107,9 @@ impl Hca {
         let offset = fabric.allocate(size_of::<CqShared>() as u64)?;
         let entries = fabric.allocate(u64::from(size) * PER_ENTRY).inspect_err(|_| fabric.release(offset))?;
         let shared: &CqShared = fabric.region().at(offset);
-        let id = fabric.next_id();
-        shared.id.set(id);
+        shared.id.set(fabric.next_id());
         shared.mask.set(size - 1);
-        shared.flags.set(flags & (CQ_TIMESTAMP_RAW | CQ_TIMESTAMP_WALL));
+        shared.flags.set(flags & (TIMESTAMP_RAW | TIMESTAMP_WALL));
         shared.stamping.set(shared.flags.get());
         shared.device.set(self.device as u32);
         shared.channel.set(channel.map_or(0, |channel| channel.mailbox.id));
@@ -129,12 +118,8 @@ impl Hca {
         shared.owner.set(fabric.token());
         shared.cookie.set(cookie);
         shared.entries.publish(entries);
-        self.events.expect(ABOUT_CQ, id);
-        let channel = channel.map(|channel| {
-            channel.mailbox.expect(ABOUT_CQ, id);
-            (Arc::clone(&channel.mailbox), channel.users.enter())
-        });
-        Ok(Cq { hca: Arc::clone(self), offset, shared, channel: Mutex::new(channel), users: Users::default() })
+        let in_channel = Mutex::new(channel.map(|channel| channel.users.enter()));
+        Ok(Cq { hca: Arc::clone(self), offset, shared, in_channel, users: Users::default() })
     }
 }
 

@@ -1,26 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Polling: takes completions from the ring, and puts payloads, from the completions or the inbox, into the memory of
-//! their receives. Called by: `verbs`; `object`, for completions that outlive their queue pair. Grade: hot. Thread
-//! rule: any thread; `poll_lock` lets one at a time empty the ring.
+//! their receives. Grade: hot. Thread rule: any thread; `poll_lock` lets one at a time empty the ring.
 
 use crate::engine::codes::{qp_type, wc_flags, wc_status};
-use crate::engine::cq::CqShared;
 use crate::engine::cq::ring::{CARRIES, Cqe, GRH_BYTES, IS_RECV, KEPT, STAGED, STAMPED};
 use crate::engine::qp::inbox::Stretch;
-use crate::engine::qp::{QpShared, fail_later, place};
-use crate::engine::recv::RecvQueue;
-use crate::engine::service::{run_deferred, while_idle};
-use crate::engine::{CQ_TIMESTAMP_WALL, Cq, Fabric, Wc, clock, copy};
+use crate::engine::service::while_idle;
+use crate::engine::{
+    Cq, CqShared, Fabric, QpShared, RecvQueue, TIMESTAMP_WALL, Wc, clock, copy, fail_later, place, run_deferred,
+};
 
 impl Cq {
     /// Takes up to `out.len()` completions and returns how many. An overrun queue gives those that it had, then none.
-    #[inline]
     pub fn poll(&self, out: &mut [Wc]) -> usize {
         self.poll_with::<true>(out.len(), |index, wc| out[index] = *wc)
     }
 
     /// Takes up to `room` completions, gives each with its index but without its time to `put`, and returns how many.
-    #[inline]
     pub fn poll_each(&self, room: usize, put: impl FnMut(usize, &Wc)) -> usize {
         self.poll_with::<false>(room, put)
     }
@@ -120,13 +116,12 @@ impl Cq {
         let extra = self.shared.extra(&self.hca.fabric, index);
         let at = if stamped { extra.at_ns.get() } else { self.shared.emptying.stamping_ns.get() };
         wc.ts_raw = clock::ticks(&self.hca.spec().clock, at);
-        if flags & CQ_TIMESTAMP_WALL != 0 {
+        if flags & TIMESTAMP_WALL != 0 {
             wc.ts_wall = at.wrapping_add(clock::wall_ahead());
         }
     }
 }
 
-#[inline]
 pub(super) fn vendor_error(status: u32) -> u32 {
     if status == wc_status::SUCCESS { 0 } else { VENDOR | status }
 }

@@ -8,13 +8,9 @@
 //! its filler dies then, the next holder of the lock publishes it.
 
 use crate::engine::codes::{wc_opcode, wc_status};
-use crate::engine::fabric::pipes::{ABOUT_CQ, Record};
-use crate::engine::fabric::timers::Deferred;
 use crate::engine::memory::layout::MAX_CARRIED;
-use crate::engine::memory::{Held, Shared, SharedLock, W32, W64};
 use crate::engine::qp::inbox::Stretch;
-use crate::engine::qp::{QpShared, place};
-use crate::engine::{Fabric, clock};
+use crate::engine::{ABOUT_CQ, Deferred, Fabric, Held, QpShared, Record, Shared, SharedLock, W32, W64, clock, place};
 
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Completion {
@@ -163,18 +159,14 @@ impl CqShared {
         fabric.region().at(self.entries.get() + (mask + 1 + (u64::from(index) & mask)) * 64)
     }
 
-    fn payload(&self, fabric: &Fabric, index: u32) -> *mut u8 {
+    /// Returns where `len` bytes of payload lie: in the entry, or beside it.
+    pub(super) fn data_at(&self, fabric: &Fabric, index: u32, len: u32) -> *mut u8 {
+        if len <= IN_ENTRY {
+            return std::ptr::from_ref(&self.entry(fabric, index).data).cast_mut().cast();
+        }
         let mask = u64::from(self.mask.get());
         let at = (mask + 1) * 128 + (u64::from(index) & mask) * u64::from(MAX_CARRIED);
         fabric.region().bytes(self.entries.get() + at)
-    }
-
-    pub(super) fn data_at(&self, fabric: &Fabric, index: u32, len: u32) -> *mut u8 {
-        if len <= IN_ENTRY {
-            std::ptr::from_ref(&self.entry(fabric, index).data).cast_mut().cast()
-        } else {
-            self.payload(fabric, index)
-        }
     }
 
     /// Takes the fillers' lock.
@@ -234,21 +226,36 @@ impl CqShared {
     #[cold]
     pub(crate) fn fail(&self, fabric: &Fabric) {
         if self.filling.failed.swap(1) == 0 {
-            fabric.defer(Deferred::Overrun(fabric.region().offset_of(self)));
+            fabric.deferred.add(Deferred::Overrun(fabric.region().offset_of(self)));
         }
+    }
+
+    /// Notifies the queue's channel of a completion, at once or when that may be seen (`ready_ns`).
+    #[cold]
+    pub(super) fn notify(&self, fabric: &Fabric, ready_ns: u64) {
+        let record = Record { about: ABOUT_CQ, id: self.id.get(), event: 0, cookie: self.cookie.get() };
+        if ready_ns > clock::now() {
+            fabric.timers.notify_at(ready_ns, self.channel.get(), record);
+        } else {
+            fabric.pipes.send(self.channel.get(), record);
+        }
+    }
+
+    #[cold]
+    pub(crate) fn raise(&self, fabric: &Fabric, event: u32) {
+        let record = Record { about: ABOUT_CQ, id: self.id.get(), event, cookie: self.cookie.get() };
+        fabric.pipes.send(self.context.get(), record);
     }
 }
 
 impl Reserved<'_> {
     /// Returns where `len` bytes of payload go; the poller will put them into the receive's memory.
-    #[inline]
     pub(crate) fn payload(&mut self, fabric: &Fabric, len: u32) -> *mut u8 {
         self.flags = CARRIES;
         self.cq.data_at(fabric, self.index, len)
     }
 
     /// Notes that the payload is in this stretch of the queue pair's inbox.
-    #[inline]
     pub(crate) fn staged(&mut self, fabric: &Fabric, stretch: Stretch) {
         self.flags = CARRIES | STAGED;
         self.cq.entry(fabric, self.index).data[0].set(u64::from(stretch.start) << 32 | u64::from(stretch.end));
@@ -297,25 +304,6 @@ impl Reserved<'_> {
             cq.notify(fabric, c.ready_ns);
             fill.armed.replace(TELLING, 0);
         }
-    }
-}
-
-impl CqShared {
-    /// Notifies the queue's channel of a completion, at once or when that may be seen (`ready_ns`).
-    #[cold]
-    pub(super) fn notify(&self, fabric: &Fabric, ready_ns: u64) {
-        let record = Record { about: ABOUT_CQ, id: self.id.get(), event: 0, cookie: self.cookie.get() };
-        if ready_ns > clock::now() {
-            fabric.timers.notify_at(ready_ns, self.channel.get(), record);
-        } else {
-            fabric.pipes.send(self.channel.get(), record);
-        }
-    }
-
-    #[cold]
-    pub(crate) fn raise(&self, fabric: &Fabric, event: u32) {
-        let record = Record { about: ABOUT_CQ, id: self.id.get(), event, cookie: self.cookie.get() };
-        fabric.pipes.send(self.context.get(), record);
     }
 }
 

@@ -2,15 +2,16 @@
 //! Locked memory: compares the memory that the registrations of this process would pin with its limit. Nothing is
 //! pinned; counting and refusing follow the kernel (`ib_umem_get`): whole pages of every registration count, shared
 //! ones as often as they are registered; beyond the soft limit of `RLIMIT_MEMLOCK` a process without `CAP_IPC_LOCK` is
-//! refused. Called by: mr. Grade: setup. Thread rule: any thread. Tests: `tests/engine_locked_memory.rs`.
+//! refused. Grade: setup. Thread rule: any thread.
 
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use rustix::process::{Resource, getrlimit};
+use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::engine::{Errno, Result};
 
 const PAGE: u64 = 4096;
-/// Bit of `CAP_IPC_LOCK` (capabilities(7)).
-const CAP_IPC_LOCK: u32 = 14;
 
 #[derive(Default)]
 pub(crate) struct LockedMemory(AtomicU64);
@@ -20,7 +21,7 @@ impl LockedMemory {
     pub(crate) fn lock(&self, addr: u64, len: u64) -> Result<u64> {
         let pages = (addr + len).div_ceil(PAGE) - addr / PAGE;
         let locked = self.0.fetch_add(pages, Ordering::AcqRel) + pages;
-        if locked > limit() / PAGE && !may_exceed() {
+        if getrlimit(Resource::Memlock).current.is_some_and(|limit| locked > limit / PAGE) && !may_exceed() {
             self.unlock(pages);
             return Err(Errno(libc::ENOMEM));
         }
@@ -32,18 +33,8 @@ impl LockedMemory {
     }
 }
 
-fn limit() -> u64 {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a place for the answer.
-    let done = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &raw mut limit) };
-    if done == 0 { limit.rlim_cur } else { u64::MAX }
-}
-
 #[cold]
 fn may_exceed() -> bool {
-    // Version 3 (capget(2)), of the calling thread; the effective set comes first.
-    let (mut header, mut sets) = ([0x2008_0522_u32, 0], [0_u32; 6]);
-    // SAFETY: version 3 fills two structures of three words each.
-    let done = unsafe { libc::syscall(libc::SYS_capget, header.as_mut_ptr(), sets.as_mut_ptr()) };
-    done == 0 && sets[0] & (1 << CAP_IPC_LOCK) != 0
+    // Those of the calling thread.
+    capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK))
 }

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A fabric as one process has joined it: its mapping of the shared memory, the description of the adapters, and the
-//! state that this process keeps for itself. It knows no queue: queues and the service thread work on it. Called by:
-//! everything in the engine. Grade: setup; `port` and the flags are hot (loads; a fabric in which no port has changed
-//! pays one predicted branch). Thread rule: any thread. It lives as long as the process, because its service thread
-//! holds it. How a process joins: `service`.
+//! state that this process keeps for itself. It knows no queue: queues and the service thread work on it. Grade: setup;
+//! `port` and the flags are hot (loads; a fabric in which no port has changed pays one predicted branch). Thread rule:
+//! any thread. It lives as long as the process, because its service thread holds it. How a process joins: `service`.
 
 use std::collections::HashSet;
 use std::ops::Deref;
@@ -13,17 +12,16 @@ use std::sync::{Mutex, PoisonError, RwLock};
 
 use idle::Idle;
 use locked_memory::LockedMemory;
-use pipes::{Pipes, Record};
-use sysfs::{Count, Texts};
-use timers::{Deferred, DeferredWork, Timers};
+use pipes::{Mailbox, Pipes, Record};
+use sysfs::Texts;
+use timers::{DeferredWork, Timers};
 use trace::Trace;
 
 use crate::engine::codes::{link_layer, port_state};
-use crate::engine::faults::rule::{FaultAction, FaultRule, Timeline};
-use crate::engine::memory::Process;
+use crate::engine::faults::rule::Timeline;
 use crate::engine::memory::layout::{MAX_DEVICES, MAX_PORTS};
 use crate::engine::spec::dgid;
-use crate::engine::{AhAttr, DeviceSpec, PortSpec, Result};
+use crate::engine::{AhAttr, DeviceSpec, FaultAction, FaultRule, PortSpec, Process, Result};
 
 pub(crate) mod idle;
 pub(crate) mod locked_memory;
@@ -54,7 +52,7 @@ pub struct Fabric {
     pub(crate) deferred: DeferredWork,
     pub(crate) idle: Idle,
     pub(crate) locked: LockedMemory,
-    texts: Texts,
+    pub(crate) texts: Texts,
     /// Numbers of the existing address handles of adapters that look a handle up when they send.
     pub(crate) handles: Mutex<HashSet<u32>>,
     pub(crate) ports: ChangedPorts,
@@ -71,7 +69,6 @@ pub struct Fabric {
 impl Deref for Fabric {
     type Target = Process;
 
-    #[inline]
     fn deref(&self) -> &Process {
         &self.process
     }
@@ -81,10 +78,11 @@ impl Fabric {
     pub(crate) fn new(process: Process, spec: FabricSpec) -> Result<Fabric> {
         let is_slowed = |device: &DeviceSpec| device.latency_ns != 0 || device.bandwidth_gbps > 0.0;
         let is_delay = |rule: &FaultRule| matches!(rule.action, FaultAction::Delay(_));
+        let doorbell = Mailbox::new(&spec.folder, process.next_id())?;
         Ok(Fabric {
             process,
             pipes: Pipes::new(&spec.folder),
-            timers: Timers::new()?,
+            timers: Timers::new(doorbell),
             deferred: DeferredWork::default(),
             idle: Idle::default(),
             locked: LockedMemory::default(),
@@ -105,11 +103,6 @@ impl Fabric {
         &self.spec.devices
     }
 
-    /// Returns the process that joined; after a fork the child must join anew.
-    pub fn pid(&self) -> i32 {
-        self.process.pid() as i32
-    }
-
     pub(crate) fn folder(&self) -> &Path {
         &self.spec.folder
     }
@@ -118,7 +111,6 @@ impl Fabric {
         &self.spec.faults
     }
 
-    #[inline]
     pub(crate) fn is_active(&self, device: u32, port: u32) -> bool {
         self.header().port_state[device as usize][port as usize - 1].get() == port_state::ACTIVE
     }
@@ -141,18 +133,7 @@ impl Fabric {
         }
     }
 
-    #[cold]
-    pub(crate) fn count(&self, device: u32, port: u32, what: Count) {
-        self.texts.count(self.header(), self.folder(), device as usize, (port as usize).wrapping_sub(1), what);
-    }
-
-    /// Defers work until the caller holds no lock.
-    pub(crate) fn defer(&self, work: Deferred) {
-        self.deferred.add(work);
-    }
-
     /// Returns port `port` (from 1) of `device`, as it is now.
-    #[inline]
     pub(crate) fn port(&self, device: usize, port: u32) -> &PortSpec {
         let index = port as usize - 1;
         self.ports.get(device, index).unwrap_or_else(|| &self.devices()[device].ports[index])
@@ -197,7 +178,6 @@ pub(crate) struct ChangedPorts {
 }
 
 impl ChangedPorts {
-    #[inline]
     pub(crate) fn have_changed(&self) -> bool {
         self.have_changed.load(Ordering::Relaxed)
     }

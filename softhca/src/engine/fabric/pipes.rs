@@ -1,19 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Named pipes in the fabric's folder, by which events reach programs through real descriptors.
-//! Owns the pipes that this process reads (`Mailbox`), and a cache of those that it writes (`Pipes`). Called by:
-//! completion channels and opened adapters (read), completion queues, queue pairs and timers (write). Grade: setup and
-//! events; one `write` per notification, none while nobody armed the queue. Thread rule: any thread. A record is one
-//! write of less than `PIPE_BUF`, so it is never torn.
+//! Named pipes in the fabric's folder, by which events reach programs through real descriptors. Owns the pipes that
+//! this process reads (`Mailbox`), and a cache of those that it writes (`Pipes`). Grade: setup and events; one `write`
+//! per notification, none while nobody armed the queue. Thread rule: any thread. A record is one write of less than
+//! `PIPE_BUF`, so it is never torn.
 
-use std::collections::{HashMap, HashSet};
-use std::ffi::CString;
+use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, RawFd};
-use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
+
+use rustix::fs::{CWD, Mode, mkfifoat};
 
 use crate::engine::{Errno, Result};
 
@@ -26,31 +25,18 @@ pub(crate) struct Record {
     pub(crate) cookie: u64,
 }
 
-const RECORD_BYTES: usize = 24;
-
 /// `Record::about`.
 pub(crate) const ABOUT_CQ: u32 = 1;
 pub(crate) const ABOUT_QP: u32 = 2;
 pub(crate) const ABOUT_SRQ: u32 = 3;
 pub(crate) const ABOUT_PORT: u32 = 4;
 pub(crate) const ABOUT_DEVICE: u32 = 5;
-/// A command for the process itself.
-pub(crate) const ABOUT_COMMAND: u32 = 6;
+/// For a service thread, which has to look for commands and timers.
+pub(crate) const BELL: Record = Record { about: 6, id: 0, event: 0, cookie: 0 };
 
 impl Record {
-    fn encode(self) -> [u8; RECORD_BYTES] {
-        let mut bytes = [0; RECORD_BYTES];
-        bytes[..4].copy_from_slice(&self.about.to_ne_bytes());
-        bytes[4..8].copy_from_slice(&self.id.to_ne_bytes());
-        bytes[8..12].copy_from_slice(&self.event.to_ne_bytes());
-        bytes[16..].copy_from_slice(&self.cookie.to_ne_bytes());
-        bytes
-    }
-
-    fn decode(bytes: &[u8; RECORD_BYTES]) -> Record {
-        let word = |at: usize| u32::from_ne_bytes(std::array::from_fn(|i| bytes[at + i]));
-        let cookie = u64::from_ne_bytes(std::array::from_fn(|i| bytes[16 + i]));
-        Record { about: word(0), id: word(4), event: word(8), cookie }
+    fn words(self) -> [u64; 3] {
+        [u64::from(self.about) << 32 | u64::from(self.id), u64::from(self.event), self.cookie]
     }
 }
 
@@ -63,47 +49,34 @@ pub(crate) struct Mailbox {
     pub(crate) id: u32,
     file: File,
     path: PathBuf,
-    /// Objects that exist: records of a destroyed one are skipped.
-    live: Mutex<HashSet<(u32, u32)>>,
 }
 
 impl Mailbox {
     pub(crate) fn new(folder: &Path, id: u32) -> Result<Mailbox> {
         let path = path_of(folder, id);
-        let name = CString::new(path.as_os_str().as_bytes()).map_err(|_| Errno(libc::EINVAL))?;
-        // SAFETY: `name` is a C string that lives during the call.
-        if unsafe { libc::mkfifo(name.as_ptr(), 0o600) } != 0 {
-            return Err(std::io::Error::last_os_error().into());
-        }
+        mkfifoat(CWD, &path, Mode::RUSR | Mode::WUSR).map_err(std::io::Error::from)?;
         // Opened for reading and writing, so that it neither waits for a writer nor ends when the last writer closes.
         let file = OpenOptions::new().read(true).write(true).open(&path)?;
-        Ok(Mailbox { id, file, path, live: Mutex::default() })
+        Ok(Mailbox { id, file, path })
     }
 
     pub(crate) fn fd(&self) -> RawFd {
         self.file.as_raw_fd()
     }
 
-    pub(crate) fn expect(&self, about: u32, id: u32) {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner).insert((about, id));
+    /// Lets whoever waits for a record go on.
+    pub(crate) fn ring(&self) {
+        let _is_full = (&self.file).write(BELL.words().map(u64::to_ne_bytes).as_flattened());
     }
 
-    pub(crate) fn forget(&self, about: u32, id: u32) {
-        self.live.lock().unwrap_or_else(PoisonError::into_inner).remove(&(about, id));
-    }
-
+    /// Reads the next record, which may be about an object that is gone.
     pub(crate) fn read(&self) -> Result<Record> {
-        loop {
-            let mut bytes = [0; RECORD_BYTES];
-            let read = (&self.file).read(&mut bytes)?;
-            if read != RECORD_BYTES {
-                return Err(Errno(libc::EIO));
-            }
-            let record = Record::decode(&bytes);
-            if self.live.lock().unwrap_or_else(PoisonError::into_inner).contains(&(record.about, record.id)) {
-                return Ok(record);
-            }
+        let mut words = [[0; 8]; 3];
+        if (&self.file).read(words.as_flattened_mut())? != 24 {
+            return Err(Errno(libc::EIO));
         }
+        let [object, event, cookie] = words.map(u64::from_ne_bytes);
+        Ok(Record { about: (object >> 32) as u32, id: object as u32, event: event as u32, cookie })
     }
 }
 
@@ -142,7 +115,7 @@ impl Pipes {
                 entry.insert(file)
             }
         };
-        if let Err(error) = file.write(&record.encode())
+        if let Err(error) = file.write(record.words().map(u64::to_ne_bytes).as_flattened())
             && error.raw_os_error() == Some(libc::EPIPE)
         {
             open.remove(&id);

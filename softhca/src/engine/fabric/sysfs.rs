@@ -3,10 +3,9 @@
 //! counters as files, like the kernel's `hw_counters`, under the names that mlx5 uses. `class/infiniband/NAME` is a
 //! link to `devices/NAME/infiniband/NAME`, and the folder of the bus device has the files of a PCI device. Software
 //! adapters are below `devices/virtual`. A count is a word of the region's header. Its text is a file that every
-//! process maps when it first opens an adapter, so counting needs neither a system call nor an allocation. Called by:
-//! `verbs::device` (makes the tree), `faults::timeline` (changes a port), fabric (counts troubles, never messages that
-//! arrive). Grade: setup; counting is pending. Thread rule: any thread of any process; a process makes the tree under
-//! another name, and renames it. Tests: below, and tests/engine.rs.
+//! process maps when it first opens an adapter, so counting needs neither a system call nor an allocation. Grade:
+//! setup; counting is pending. Thread rule: any thread of any process; a process makes the tree under another name, and
+//! renames it.
 
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -16,7 +15,7 @@ use std::sync::OnceLock;
 use std::{fs, io};
 
 use crate::engine::codes::gid_kind;
-use crate::engine::memory::layout::{HW_COUNTERS, Header, MAX_DEVICES, MAX_PORTS};
+use crate::engine::memory::layout::{HW_COUNTERS, Header};
 use crate::engine::memory::{W64, region};
 use crate::engine::{DeviceSpec, PortSpec};
 
@@ -32,10 +31,7 @@ pub(crate) fn make(folder: &Path, devices: &[DeviceSpec]) -> io::Result<()> {
     let draft = folder.join(format!("sysfs.{}", std::process::id()));
     let _left_by_one_that_was_killed = fs::remove_dir_all(&draft);
     fs::create_dir_all(draft.join("class/infiniband"))?;
-    make_counters(folder, devices)?;
-    for (index, spec) in devices.iter().enumerate() {
-        describe_device(&draft, spec, |port| folder_of(folder, index, port))?;
-    }
+    devices.iter().try_for_each(|spec| describe_device(&draft, spec))?;
     // Renaming onto a folder that another process has filled meanwhile fails; that one is as good.
     match fs::rename(&draft, &root) {
         Err(_) if root.exists() => fs::remove_dir_all(&draft),
@@ -43,7 +39,7 @@ pub(crate) fn make(folder: &Path, devices: &[DeviceSpec]) -> io::Result<()> {
     }
 }
 
-fn describe_device(draft: &Path, spec: &DeviceSpec, counters_of: impl Fn(usize) -> PathBuf) -> io::Result<()> {
+fn describe_device(draft: &Path, spec: &DeviceSpec) -> io::Result<()> {
     let name = &spec.name;
     let place = if spec.behaviour.virtual_device { "devices/virtual" } else { "devices" };
     let bus = draft.join(place).join(name);
@@ -66,12 +62,18 @@ fn describe_device(draft: &Path, spec: &DeviceSpec, counters_of: impl Fn(usize) 
     write(&device, "fw_ver", &spec.fw_ver)?;
     write(&device, "board_id", "SOFTHCA")?;
     write(&device, "hca_type", "softhca")?;
-    for (index, port) in spec.ports.iter().enumerate() {
-        let folder = device.join("ports").join((index + 1).to_string());
+    for (number, port) in (1..).zip(&spec.ports) {
+        let folder = port_folder(draft, &spec.name, number);
         describe_port(&folder, port, rows(spec, port))?;
-        symlink(counters_of(index), folder.join("hw_counters"))?;
+        fs::create_dir(folder.join("hw_counters"))?;
+        NAMES.iter().try_for_each(|name| fs::write(folder.join("hw_counters").join(name), text(0)))?;
     }
     Ok(())
+}
+
+/// The folder of port `number` (from 1) of an adapter, in the tree at `root`.
+fn port_folder(root: &Path, device: &str, number: u8) -> PathBuf {
+    root.join(format!("class/infiniband/{device}/ports/{number}"))
 }
 
 pub(crate) fn rows(spec: &DeviceSpec, port: &PortSpec) -> usize {
@@ -104,10 +106,9 @@ fn describe_port(folder: &Path, port: &PortSpec, rows: usize) -> io::Result<()> 
     Ok(())
 }
 
-/// Writes what has changed in port `number` (from 1) of an adapter, if the fabric has a tree.
+/// Writes what has changed in port `number` (from 1) of an adapter.
 pub(crate) fn change_port(fabric: &Path, spec: &DeviceSpec, number: u8, port: &PortSpec) -> io::Result<()> {
-    let folder = root(fabric).join("class/infiniband").join(&spec.name).join("ports").join(number.to_string());
-    if folder.exists() { describe_port(&folder, port, rows(spec, port)) } else { Ok(()) }
+    describe_port(&port_folder(&root(fabric), &spec.name, number), port, rows(spec, port))
 }
 
 /// `0102:0304:...`, as the kernel writes GUIDs and GIDs.
@@ -162,39 +163,9 @@ const TEXT_BYTES: usize = 16;
 
 type Text = [W64; 2];
 
+/// The mapped texts of each adapter and port; none before this process has opened an adapter.
 #[derive(Default)]
-pub(crate) struct Texts([[[OnceLock<Option<&'static Text>>; HW_COUNTERS]; MAX_PORTS]; MAX_DEVICES]);
-
-/// The folder of the counters of a port; both numbers are counted from 0.
-pub(crate) fn folder_of(folder: &Path, device: usize, port: usize) -> PathBuf {
-    folder.join(format!("hw_counters/{device}/{port}"))
-}
-
-pub(crate) fn make_counters(folder: &Path, devices: &[DeviceSpec]) -> io::Result<()> {
-    for (device, spec) in devices.iter().enumerate() {
-        for port in 0..spec.ports.len() {
-            let files = folder_of(folder, device, port);
-            std::fs::create_dir_all(&files)?;
-            for name in NAMES {
-                make_one(&files, name)?;
-            }
-        }
-    }
-    Ok(())
-}
-
-/// Makes a file under another name first, so that no process finds it half written.
-fn make_one(files: &Path, name: &str) -> io::Result<()> {
-    let path = files.join(name);
-    if path.exists() {
-        return Ok(());
-    }
-    let draft = files.join(format!(".{name}.{}", std::process::id()));
-    std::fs::write(&draft, text(0))?;
-    let made = std::fs::hard_link(&draft, &path);
-    let _another_thread_may_have = std::fs::remove_file(&draft);
-    if path.exists() { Ok(()) } else { made }
-}
+pub(crate) struct Texts(OnceLock<Vec<Vec<[Option<&'static Text>; HW_COUNTERS]>>>);
 
 /// The text of a count. Allocates nothing, because other messages wait meanwhile.
 fn text(count: u64) -> [u8; TEXT_BYTES] {
@@ -204,26 +175,21 @@ fn text(count: u64) -> [u8; TEXT_BYTES] {
 }
 
 impl Texts {
-    pub(super) fn map_all(&self, folder: &Path, devices: &[DeviceSpec]) {
-        for (device, spec) in devices.iter().enumerate() {
-            for port in 0..spec.ports.len() {
-                for (what, _) in NAMES.iter().enumerate() {
-                    self.mapped(folder, device, port, what);
-                }
-            }
-        }
-    }
-
-    fn mapped(&self, folder: &Path, device: usize, port: usize, what: usize) -> Option<&'static Text> {
-        *self.0[device][port][what].get_or_init(|| map(&folder_of(folder, device, port).join(NAMES[what])).ok())
+    pub(super) fn map_all(&self, fabric: &Path, devices: &[DeviceSpec]) {
+        let of_port = |spec: &DeviceSpec, number| {
+            let files = port_folder(&root(fabric), &spec.name, number).join("hw_counters");
+            NAMES.map(|name| map(&files.join(name)).ok())
+        };
+        let of_device = |spec: &DeviceSpec| (1..).zip(&spec.ports).map(|(number, _)| of_port(spec, number)).collect();
+        self.0.get_or_init(|| devices.iter().map(of_device).collect());
     }
 
     /// Counts one more for a port (both from 0), and shows it in the port's file.
-    pub(super) fn count(&self, header: &Header, folder: &Path, device: usize, port: usize, what: Count) {
+    pub(crate) fn count(&self, header: &Header, device: usize, port: usize, what: Count) {
         let Some(words) = header.hw_counters.get(device).and_then(|ports| ports.get(port)) else { return };
         let word = &words[what as usize];
         word.add(1);
-        let Some(mapped) = self.mapped(folder, device, port, what as usize) else { return };
+        let Some(mapped) = self.0.get().and_then(|texts| texts.get(device)?.get(port)?[what as usize]) else { return };
         loop {
             // If several threads count at once, the last one that reads the word writes the last count.
             let shown = word.get();

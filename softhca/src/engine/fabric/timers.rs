@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Work of this process for a later time: waiting sends, delayed notifications, timed rules for faults, the end of
-//! other processes, and work that the thread which finds it cannot do because it holds a shared lock.
-//! Owns the lists, and the descriptor that wakes the service thread when something earlier than all else is added.
-//! Called by: send (a timer), cq (a delayed notification), qp (a process to watch), modules that defer work; `service`
-//! does what is due. Grade: `earliest`, for polls that find nothing, and `any` are hot (a load), the rest is pending.
-//! Thread rule: any thread; never hold its mutexes while taking a shared lock. Times are host nanoseconds.
+//! other processes, and work that the thread which finds it cannot do because it holds a shared lock. Owns the lists,
+//! and the pipe that wakes the service thread. Grade: `earliest`,
+//! for polls that find nothing, and `any` are hot (a load), the rest is pending. Thread rule: any thread; never hold
+//! its mutexes while taking a shared lock. Times are host nanoseconds.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use crate::engine::fabric::pipes::Record;
-use crate::engine::memory::Process;
-use crate::engine::{Result, clock};
+use rustix::process::{Pid, PidfdFlags, pidfd_open};
+
+use crate::engine::{Mailbox, Process, Record, clock};
 
 pub(crate) struct Timers {
-    wake: OwnedFd,
+    /// The pipe that wakes the service thread, for something earlier than all else, or a command.
+    pub(crate) doorbell: Mailbox,
     /// Time of the next timer; `clock::NEVER` if there is none.
     earliest: AtomicU64,
     agenda: Mutex<Agenda>,
@@ -31,46 +31,38 @@ struct Agenda {
     watched: Vec<(u32, OwnedFd)>,
     /// Time of the next rule for faults.
     faults_at: Option<u64>,
+    /// 0 while the service thread is awake, or was woken.
     sleeps_until: u64,
 }
 
 pub(crate) struct Sleep {
-    /// Readable when something earlier was added.
-    pub(crate) wake: RawFd,
     /// Readable when the process (its token) has ended.
     pub(crate) processes: Vec<(u32, RawFd)>,
     pub(crate) until: u64,
 }
 
 impl Timers {
-    pub(super) fn new() -> Result<Timers> {
-        // SAFETY: no memory is passed.
-        let fd = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        if fd < 0 {
-            return Err(std::io::Error::last_os_error().into());
-        }
-        // SAFETY: the descriptor is new and nobody else's.
-        let wake = unsafe { OwnedFd::from_raw_fd(fd) };
+    pub(super) fn new(doorbell: Mailbox) -> Timers {
         let agenda = Agenda { sleeps_until: clock::NEVER, ..Agenda::default() };
-        Ok(Timers { wake, earliest: AtomicU64::new(clock::NEVER), agenda: Mutex::new(agenda) })
+        Timers { doorbell, earliest: AtomicU64::new(clock::NEVER), agenda: Mutex::new(agenda) }
     }
 
     fn agenda(&self) -> MutexGuard<'_, Agenda> {
         self.agenda.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn nudge(&self) {
-        let one = 1_u64;
-        // SAFETY: eight bytes of ours are read.
-        unsafe { libc::write(self.wake.as_raw_fd(), (&raw const one).cast(), 8) };
+    fn wake(&self, agenda: &mut Agenda) {
+        if std::mem::take(&mut agenda.sleeps_until) != 0 {
+            self.doorbell.ring();
+        }
     }
 
-    fn due_at(&self, agenda: &Agenda, when: u64) {
+    fn due_at(&self, agenda: &mut Agenda, when: u64) {
         if when < self.earliest.load(Ordering::Relaxed) {
             self.earliest.store(when, Ordering::Relaxed);
         }
         if when < agenda.sleeps_until {
-            self.nudge();
+            self.wake(agenda);
         }
     }
 
@@ -81,16 +73,15 @@ impl Timers {
             Some(entry) => entry.1 = when,
             None => agenda.waiting.push((index, when)),
         }
-        self.due_at(&agenda, when);
+        self.due_at(&mut agenda, when);
     }
 
     pub(crate) fn notify_at(&self, when: u64, pipe: u32, record: Record) {
         let mut agenda = self.agenda();
         agenda.later.push((when, pipe, record));
-        self.due_at(&agenda, when);
+        self.due_at(&mut agenda, when);
     }
 
-    /// Watches for the end of the process that `token` names.
     pub(crate) fn watch_process(&self, process: &Process, token: u32) {
         if token == process.token() {
             return;
@@ -100,16 +91,12 @@ impl Timers {
         if agenda.watched.iter().any(|watched| watched.0 == token) {
             return;
         }
-        // SAFETY: no memory is passed.
-        let fd = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, 0) };
-        if fd >= 0 {
-            // SAFETY: the descriptor is new and nobody else's.
-            agenda.watched.push((token, unsafe { OwnedFd::from_raw_fd(fd as i32) }));
-            self.nudge();
+        if let Some(Ok(ends)) = Pid::from_raw(pid as i32).map(|pid| pidfd_open(pid, PidfdFlags::empty())) {
+            agenda.watched.push((token, ends));
+            self.wake(&mut agenda);
         }
     }
 
-    #[inline]
     pub(crate) fn earliest(&self) -> u64 {
         self.earliest.load(Ordering::Relaxed)
     }
@@ -144,19 +131,16 @@ impl Timers {
         let mut agenda = self.agenda();
         agenda.sleeps_until = self.earliest();
         Sleep {
-            wake: self.wake.as_raw_fd(),
             processes: agenda.watched.iter().map(|(token, fd)| (*token, fd.as_raw_fd())).collect(),
             until: agenda.sleeps_until,
         }
     }
 
-    /// Notes that the service thread is awake; `woken`: because a timer was added.
-    pub(crate) fn end_sleep(&self, woken: bool) {
+    /// Notes that the service thread is awake; `rung`: by the doorbell.
+    pub(crate) fn end_sleep(&self, rung: bool) {
         self.agenda().sleeps_until = 0;
-        if woken {
-            let mut count = 0_u64;
-            // SAFETY: eight bytes of ours are written.
-            unsafe { libc::read(self.wake.as_raw_fd(), (&raw mut count).cast(), 8) };
+        if rung {
+            let _says_no_more = self.doorbell.read();
         }
     }
 
@@ -184,6 +168,7 @@ pub(crate) struct DeferredWork {
 }
 
 impl DeferredWork {
+    /// Defers work until the caller holds no lock.
     pub(crate) fn add(&self, work: Deferred) {
         let mut list = self.list.lock().unwrap_or_else(PoisonError::into_inner);
         if !list.contains(&work) {
@@ -192,7 +177,6 @@ impl DeferredWork {
         self.any.store(true, Ordering::Release);
     }
 
-    #[inline]
     pub(crate) fn any(&self) -> bool {
         self.any.load(Ordering::Relaxed)
     }

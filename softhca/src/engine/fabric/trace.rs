@@ -1,21 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The trace (docs/softhca.md): a line in a file of the fabric for each stamped completion, and one in another file for
-//! each registration, so that a test can compare the events that a program saw with the executed requests. Called by:
-//! cq, while it makes a completion and holds the queue's lock; mr. Grade: one system call per line; only where the
-//! configuration asks for it. Thread rule: any thread of any process; a line is one write to the end of the file.
+//! each registration, so that a test can compare the events that a program saw with the executed requests. Grade: one
+//! system call per line; only where the configuration asks for it. Thread rule: any thread of any process; a line is
+//! one write to the end of the file.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;
 use std::path::Path;
 
-use crate::engine::cq::Completion;
-use crate::engine::{DeviceSpec, Result, clock};
+use crate::engine::{Completion, DeviceSpec, Result, clock};
 
 const NAME: &str = "trace";
 const REGISTRATIONS: &str = "registrations";
-
-/// Bytes of the longest line: a name of 48 and five numbers.
-const LONGEST: usize = 160;
 
 pub(crate) struct Trace {
     completions: File,
@@ -36,12 +32,9 @@ impl Trace {
 
     #[cold]
     pub(crate) fn write(&self, device: &DeviceSpec, qpn: u32, c: &Completion, at_ns: u64) {
-        let mut line = [0; LONGEST];
-        let mut rest = &mut line[..];
         let ticks = clock::all_ticks(&device.clock, at_ns);
-        let _ = writeln!(rest, "{} {qpn} {} {} {} {ticks}", device.name, c.opcode, c.status, c.byte_len);
-        let length = LONGEST - rest.len();
+        let line = format!("{} {qpn} {} {} {} {ticks}\n", device.name, c.opcode, c.status, c.byte_len);
         // A full disk makes the comparison fail, not the fabric.
-        let _ = (&self.completions).write_all(&line[..length]);
+        let _ = (&self.completions).write_all(line.as_bytes());
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rules for faults as the configuration gives them: each has a scene, a number of times, and an action. Called by:
-//! the configuration (makes them), the rest of this folder. Grade: setup; `fits` and `takes` run for each packet of a
-//! fabric that has rules. Thread rule: plain values. Times are nanoseconds. Tests: below.
+//! The rules for faults as the configuration gives them: each has a scene, a number of times, and an action. Grade:
+//! setup; `fits` and `takes` run for each packet of a fabric that has rules. Thread rule: plain values. Times are
+//! nanoseconds.
 
 use std::collections::BTreeSet;
 
@@ -9,6 +9,7 @@ use crate::engine::codes::port_state;
 use crate::engine::{DeviceSpec, Gid};
 
 /// A change of a port.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Its LID.
@@ -22,6 +23,7 @@ pub enum Change {
 }
 
 /// The fault that a rule causes.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum FaultAction {
     /// The packet is lost.

@@ -2,22 +2,21 @@
 //! Carries out the rules with a time, of the configuration and of commands, when they are due: ports go down and up,
 //! events are raised, objects fail, and a port's LID, GIDs or partition keys change. Each process carries out a rule
 //! for its own programs and queue pairs; one that joins later first carries out all past rules. A rule fails the
-//! objects that exist then. Called by: service, from its thread or from a poll that found nothing. Grade: pending.
-//! Thread rule: any thread that holds no shared lock, one at a time (the timeline's lock). Times are nanoseconds.
+//! objects that exist then. Grade: pending. Thread rule: any thread that holds no shared lock, one at a time (the
+//! timeline's lock). Times are nanoseconds.
 
 use std::collections::BTreeSet;
 use std::sync::PoisonError;
 
 use crate::engine::codes::qp_state::RTR;
 use crate::engine::codes::{event, port_state};
-use crate::engine::cq::CqShared;
-use crate::engine::fabric::pipes::{ABOUT_DEVICE, ABOUT_PORT, Record};
 use crate::engine::fabric::sysfs;
 use crate::engine::faults::command;
-use crate::engine::faults::rule::{FaultAction, FaultRule, Timeline};
+use crate::engine::faults::rule::Timeline;
 use crate::engine::qp::table;
-use crate::engine::recv::RecvQueue;
-use crate::engine::{AhAttr, Change, Fabric, Gid, clock};
+use crate::engine::{
+    ABOUT_DEVICE, ABOUT_PORT, AhAttr, Change, CqShared, Fabric, FaultAction, FaultRule, Gid, Record, RecvQueue, clock,
+};
 
 /// Carries out timed rules and commands that are due; returns the time of the next one.
 #[cold]
@@ -32,17 +31,16 @@ pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
     // Read after the commands, so that each of them is due.
     let now = clock::now();
     let rules: Vec<Timed<'_>> = timed(fabric.rules().iter().chain(&*read), header.began_ns.get());
-    let moments = || rules.iter().flat_map(Timed::moments);
-    let mut due: Vec<Moment<'_>> =
-        moments().filter(|moment| moment.at <= now && !given.contains(&moment.key())).collect();
-    due.sort_by_key(|moment| (moment.at, moment.rule.index));
+    let moments = || rules.iter().flat_map(|rule| [(rule.begins, rule, false), (rule.ends, rule, true)]);
+    let mut due: Vec<(u64, &Timed<'_>, bool)> =
+        moments().filter(|&(at, rule, is_end)| at <= now && !given.contains(&(rule.index, is_end))).collect();
+    due.sort_by_key(|(at, rule, _)| (*at, rule.index));
     // A process that was held up still reports every change since it last looked, in order.
     let mut told: Vec<(usize, Record)> = Vec::new();
     let mut changed: BTreeSet<(usize, u8)> = BTreeSet::new();
-    for moment in due {
-        given.insert(moment.key());
-        *reached = moment.at.max(*reached);
-        let Timed { index, device, port, action, .. } = moment.rule;
+    for (at, Timed { index, device, port, action, .. }, is_end) in due {
+        given.insert((*index, is_end));
+        *reached = at.max(*reached);
         if let Some(applied) = header.fault_applied.get(*index).filter(|_| *index < fabric.rules().len()) {
             applied.set(1);
         }
@@ -77,7 +75,7 @@ pub(crate) fn on_time(fabric: &Fabric) -> Option<u64> {
         fabric.raise(device, record);
     }
     fabric.slot_of(fabric.token()).commands_done.publish(commands);
-    moments().map(|moment| moment.at).filter(|at| *at > now).min()
+    moments().map(|(at, ..)| at).filter(|at| *at > now).min()
 }
 
 /// A rule with a time, on the host's clock.
@@ -89,25 +87,6 @@ struct Timed<'a> {
     device: usize,
     port: u8,
     action: &'a FaultAction,
-}
-
-struct Moment<'a> {
-    at: u64,
-    is_end: bool,
-    rule: &'a Timed<'a>,
-}
-
-impl Moment<'_> {
-    fn key(&self) -> (usize, bool) {
-        (self.rule.index, self.is_end)
-    }
-}
-
-impl Timed<'_> {
-    fn moments(&self) -> impl Iterator<Item = Moment<'_>> {
-        let end = (self.ends != clock::NEVER).then_some((self.ends, true));
-        [(self.begins, false)].into_iter().chain(end).map(|(at, is_end)| Moment { at, is_end, rule: self })
-    }
 }
 
 fn timed<'a>(rules: impl Iterator<Item = &'a FaultRule>, began: u64) -> Vec<Timed<'a>> {

@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The heap of the region: blocks in size classes (powers of two), one behind the other, each with a header that names
-//! its class and its owner. Called by: code that makes, resizes or destroys a queue (`Process::allocate`), and the
-//! burial of a dead process. Grade: setup. Thread rule: the heap's own lock. A block is in the heap once the heap's end
+//! its class and its owner. Grade: setup. Thread rule: the heap's own lock. A block is in the heap once the heap's end
 //! is behind it, so its class is written before. The lists of free blocks follow from the headers; a process that
-//! inherits the lock makes them anew. An allocated block is zero. Tests: `tests/engine_killed.rs`.
+//! inherits the lock makes them anew. An allocated block is zero.
 
 use crate::engine::memory::layout::{HEAP_AT, REGION_BYTES};
-use crate::engine::memory::{Held, Process, Shared, SharedLock, W32, W64};
-use crate::engine::{Errno, Result};
+use crate::engine::{Errno, Held, Process, Result, Shared, SharedLock, W32, W64};
 
 const SMALLEST: u32 = 7;
 const CLASSES: usize = 32;
@@ -58,7 +56,6 @@ impl Process {
         })
     }
 
-    /// Puts a free block into the list of its class.
     fn list(&self, at: u64, block: &Block) {
         let list = &self.header().heap.free[(block.class.get() - SMALLEST) as usize];
         block.next.set(list.get());
@@ -119,10 +116,15 @@ impl Process {
             std::iter::successors(Some(list.get()).filter(|first| *first != 0), next)
         };
         let free: Vec<u64> = self.header().heap.free.iter().flat_map(of_list).collect();
-        for (at, owner) in self.blocks().map(|(at, block)| (at, block.owner.get())) {
-            let listed = free.iter().filter(|free| **free == at).count();
-            let is_right = if owner == 0 { listed == 1 } else { listed == 0 && alive.contains(&owner) };
-            assert!(is_right, "block {at:#x} is listed {listed} times as free, and is of process {owner:#x}");
-        }
+        audit_places(self.blocks().map(|(at, block)| (at, block.owner.get())), &free, alive);
+    }
+}
+
+/// Panics unless each place, which has an owner or 0, is one of a living process, or listed once as free.
+pub(crate) fn audit_places(places: impl Iterator<Item = (u64, u32)>, free: &[u64], alive: &[u32]) {
+    for (place, owner) in places {
+        let listed = free.iter().filter(|free| **free == place).count();
+        let is_right = if owner == 0 { listed == 1 } else { listed == 0 && alive.contains(&owner) };
+        assert!(is_right, "place {place:#x} is listed {listed} times as free, and is of process {owner:#x}");
     }
 }

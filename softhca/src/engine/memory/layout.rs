@@ -1,13 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The sizes of a fabric, and the layout of the shared file: the header, which all processes share, and the fixed
 //! tables behind it. Offsets are bytes from the start of the file. Owns the layout of the fields; their meaning is in
-//! the modules that use them (counters, faults, multicast groups, XRC domains, the table of queue pairs). Called by:
-//! those, the process that joins, the limits that adapters report. Grade: `header` is hot, the rest constants. Thread
-//! rule: each field's own; `tables` guards the tables.
+//! the modules that use them (counters, faults, multicast groups, XRC domains, the table of queue pairs). Grade:
+//! `header` is hot, the rest constants. Thread rule: each field's own; `tables` guards the tables.
 
 use crate::engine::memory::heap::Heap;
-use crate::engine::memory::{Process, Region, Shared, SharedLock, W32, W64};
-use crate::engine::{Errno, Result};
+use crate::engine::{Errno, Process, Region, Result, Shared, SharedLock, W32, W64};
 
 /// Bytes of the file, which is sparse.
 pub(crate) const REGION_BYTES: u64 = 4 << 30;
@@ -43,7 +41,6 @@ pub(crate) fn slot_at(index: u32) -> u64 {
     SLOTS_AT + u64::from(index) * 64
 }
 
-#[inline]
 pub(crate) fn mr_at(index: u32) -> u64 {
     MRS_AT + u64::from(index) * 64
 }
@@ -56,7 +53,6 @@ pub(crate) fn command_at(index: u32) -> u64 {
     COMMANDS_AT + u64::from(index) * 64
 }
 
-#[inline]
 pub(crate) fn qp_at(index: u32) -> u64 {
     QPS_AT + u64::from(index) * QP_BYTES
 }
@@ -67,7 +63,7 @@ const _: () = assert!(COMMANDS_AT + MAX_COMMANDS as u64 * 64 <= MRS_AT);
 const _: () = assert!(MRS_AT + MAX_MRS as u64 * 64 <= QPS_AT);
 
 /// Changes whenever a shared structure does.
-const MAGIC: u64 = 0x736f_6674_6863_0007;
+const MAGIC: u64 = 0x736f_6674_6863_0008;
 
 /// A multicast group: its address and the indices of its queue pairs plus one.
 #[repr(C)]
@@ -129,9 +125,9 @@ const _: () = assert!(size_of::<Header>() as u64 <= SLOTS_AT);
 
 /// Makes the header if there is none; EPROTO if another version of this engine made it.
 pub(crate) fn begin(region: &Region, now_ns: u64, init: impl FnOnce(&Header)) -> Result<()> {
-    match region.first_word()? {
+    let header: &Header = region.at(0);
+    match header.magic.seen() {
         0 => {
-            let header: &Header = region.at(0);
             header.began_ns.set(now_ns);
             header.heap.begin();
             init(header);
@@ -144,7 +140,6 @@ pub(crate) fn begin(region: &Region, now_ns: u64, init: impl FnOnce(&Header)) ->
 }
 
 impl Process {
-    #[inline]
     pub(crate) fn header(&self) -> &'static Header {
         self.region().at(0)
     }

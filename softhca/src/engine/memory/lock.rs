@@ -28,7 +28,6 @@ pub(crate) struct Held<'a> {
 }
 
 impl SharedLock {
-    #[inline]
     pub(crate) fn lock(&self, process: &Process) -> Held<'_> {
         let is_inherited = !self.0.replace(0, process.token()) && self.wait(process);
         Held { lock: self, is_inherited }
@@ -72,7 +71,6 @@ impl SharedLock {
 }
 
 impl Drop for Held<'_> {
-    #[inline]
     fn drop(&mut self) {
         self.lock.0.publish(0);
     }

@@ -2,8 +2,8 @@
 //! The processes of a fabric: this one, the others, and whether they live; `service` buries the dead. Owns the slots of
 //! processes in the region, and this process' mapping of it. A *token* names a process until it is buried: slot index
 //! plus one in the low 16 bits, the slot's generation above, so that a slot used again is not taken for the former
-//! process. Called by: users of the region; lock (does the holder live). Grade: `token`, `region` and `other_pid` are
-//! hot (loads); the rest is setup, and the slow side of locks. Thread rule: any thread. Tests: below.
+//! process. Grade: `token`, `region` and `other_pid` are hot (loads); the rest is setup, and the slow side of locks.
+//! Thread rule: any thread.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -11,14 +11,15 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
+use rustix::process::{Pid, test_kill_process};
+
 use crate::engine::memory::layout::{MAX_PROCESSES, slot_at};
-use crate::engine::memory::{Region, Shared, W32, W64};
-use crate::engine::{Errno, Result};
+use crate::engine::{Errno, Region, Result, Shared, W32, W64};
 
 #[repr(C, align(64))]
 pub(crate) struct Slot {
     /// 0 while free.
-    pid: W32,
+    pub(crate) pid: W32,
     /// 0 only if the slot was never used; then no later slot was used either.
     generation: W32,
     /// Start time in clock ticks since boot (`proc_pid_stat(5)`): with the pid it names a process for ever.
@@ -43,7 +44,6 @@ pub struct Process {
     buried: AtomicU32,
 }
 
-#[inline]
 pub(crate) fn slot_index(token: u32) -> u32 {
     (token & 0xffff) - 1
 }
@@ -103,9 +103,7 @@ pub(crate) fn enter(region: &Region) -> Result<u32> {
 
 /// Whether there is a process of that number, even one that has ended and was not waited for.
 fn is_there(pid: u32) -> bool {
-    // SAFETY: no memory is passed; signal 0 is only checked for.
-    let answer = unsafe { libc::kill(pid as libc::pid_t, 0) };
-    answer == 0 || std::io::Error::last_os_error().raw_os_error() != Some(libc::ESRCH)
+    Pid::from_raw(pid as i32).is_some_and(|pid| test_kill_process(pid) != Err(rustix::io::Errno::SRCH))
 }
 
 impl Process {
@@ -113,12 +111,10 @@ impl Process {
         Process { region, token, pid: std::process::id(), buried: AtomicU32::new(0) }
     }
 
-    #[inline]
     pub(crate) fn region(&self) -> &Region {
         &self.region
     }
 
-    #[inline]
     pub(crate) fn token(&self) -> u32 {
         self.token
     }
@@ -175,7 +171,6 @@ impl Process {
         self.region.at(slot_at(slot_index(token)))
     }
 
-    /// Tokens of the processes that have a slot.
     pub(crate) fn all_tokens(&self) -> impl Iterator<Item = u32> {
         let slots = (0..MAX_PROCESSES).map(|index| (index, self.region.at::<Slot>(slot_at(index))));
         slots
@@ -185,28 +180,15 @@ impl Process {
     }
 }
 
-impl Slot {
-    pub(crate) fn free(&self) {
-        self.pid.publish(0);
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use std::ffi::c_void;
-    use std::io::{PipeWriter, pipe};
-    use std::os::fd::AsRawFd;
-    use std::ptr;
-
     use super::*;
-    use crate::engine::memory::SharedLock;
+    use crate::engine::SharedLock;
+    use crate::engine::memory::region::tests::region;
 
     /// Enters a new region twice. Returns the first token, and the process of the second one.
     fn entered_twice(test: &str) -> (u32, Process) {
-        let folder = std::env::temp_dir().join(format!("softhca-{test}-{}", std::process::id()));
-        std::fs::create_dir(&folder).unwrap();
-        let region = Region::open(&folder).unwrap();
-        std::fs::remove_dir_all(&folder).unwrap();
+        let region = region(test);
         let (first, second) = (enter(&region).unwrap(), enter(&region).unwrap());
         (first, Process::new(region, second))
     }
@@ -228,9 +210,9 @@ mod tests {
         let (first, process) = entered_twice("slots");
         let second = process.token();
         process.slot_of(first).generation.set(0xffff);
-        process.slot_of(first).free();
+        process.slot_of(first).pid.publish(0);
         let wrapped = enter(process.region()).unwrap();
-        process.slot_of(wrapped).free();
+        process.slot_of(wrapped).pid.publish(0);
         assert_eq!(process.all_tokens().collect::<Vec<_>>(), [second]);
         assert_eq!(process.pid_of(first | 0xffff << 16), None, "not of the last use");
     }
@@ -256,52 +238,12 @@ mod tests {
         assert_eq!(status, 0);
     }
 
-    /// The second thread of the child: it ends the process when its descriptor's other end is closed.
-    extern "C" fn waits(descriptor: *mut c_void) -> *mut c_void {
-        let mut byte = 0_u8;
-        // SAFETY: one byte of ours is written; _exit ends the process as it is.
-        unsafe {
-            libc::read(descriptor as libc::c_int, (&raw mut byte).cast(), 1);
-            libc::_exit(0)
-        }
-    }
-
-    /// Starts a process whose first thread ends at once; its second one goes on until the pipe is dropped.
-    fn without_first_thread() -> (u32, PipeWriter) {
-        let (reader, writer) = pipe().unwrap();
-        // SAFETY: between fork and the end of its thread the child makes system calls and a thread, and touches nothing
-        // that other threads of this process may have been changing.
-        unsafe {
-            match libc::fork() {
-                0 => {
-                    libc::close(writer.as_raw_fd());
-                    let mut thread = 0;
-                    let descriptor = reader.as_raw_fd() as usize as *mut c_void;
-                    libc::pthread_create(&raw mut thread, ptr::null(), waits, descriptor);
-                    libc::syscall(libc::SYS_exit, 0);
-                    unreachable!("the thread has ended")
-                }
-                pid => (pid as u32, writer),
-            }
-        }
-    }
-
     #[test]
     fn a_process_lives_until_its_last_thread_has_ended() {
-        let (pid, goes_on) = without_first_thread();
-        let stat = || std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-        let until = std::time::Instant::now() + std::time::Duration::from_mins(2);
-        let wait_for = |what: &dyn Fn() -> bool| {
-            while !what() {
-                assert!(std::time::Instant::now() < until, "{}", stat());
-                std::thread::yield_now();
-            }
-        };
-        wait_for(&|| stat().contains(") Z "));
-        assert!(started(pid).unwrap().is_some(), "its second thread goes on: {}", stat());
-        drop(goes_on);
-        wait_for(&|| started(pid).unwrap().is_none());
-        // SAFETY: the child is this test's own; no memory is passed.
-        assert_eq!(unsafe { libc::waitpid(pid as i32, ptr::null_mut(), 0) }, pid as i32);
+        for (state, threads, started) in [("S", 1, Some(77)), ("Z", 2, Some(77)), ("Z", 1, None), ("X", 0, None)] {
+            let stat = format!("5 (a (b) c) {state} 1 5 5 0 -1 4 0 0 0 0 0 0 0 0 20 0 {threads} 0 77 0 0");
+            assert_eq!(start_time(stat.as_bytes()), started, "{stat}");
+        }
+        assert!(started(std::process::id()).unwrap().is_some());
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The one file that all processes of a fabric map whole, and the words that every structure in it is made of. Owns the
-//! mapping, which stays until the process ends, so references into it are `'static`. Called by: every shared structure.
-//! Grade: setup, but for the words, `at` and `bytes`, which are hot. Thread rule: any thread of any process. Rules:
+//! mapping, which stays until the process ends, so references into it are `'static`. Grade: setup, but for the words,
+//! `at` and `bytes`, which are hot. Thread rule: any thread of any process. Rules:
 //! (M1) A structure of the region consists of words only, so references to it may be shared.
 //! (M2) Plain bytes (requests, payloads) are read and written through raw pointers only, by the thread to which the
 //! structure's own rule gives them: a lock, or an index published after the write.
@@ -10,7 +10,7 @@
 
 use std::fs::{File, OpenOptions};
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
@@ -62,24 +62,14 @@ impl Region {
     /// Runs `f` while no other process joins: under the kernel's lock of the file, which the dead do not hold.
     pub(crate) fn exclusively<T>(&self, f: impl FnOnce() -> Result<T>) -> Result<T> {
         let _gate = self.gate.lock().unwrap_or_else(PoisonError::into_inner);
-        // SAFETY: the descriptor is open; flock touches no memory.
-        while unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_EX) } != 0 {
-            let error = std::io::Error::last_os_error();
+        while let Err(error) = self.file.lock() {
             if error.kind() != std::io::ErrorKind::Interrupted {
                 return Err(error.into());
             }
         }
         let result = f();
-        // SAFETY: the descriptor is open; flock touches no memory.
-        unsafe { libc::flock(self.file.as_raw_fd(), libc::LOCK_UN) };
+        self.file.unlock()?;
         result
-    }
-
-    /// Returns the first word of the file; 0 of a new one.
-    pub(crate) fn first_word(&self) -> Result<u64> {
-        let mut start = [0_u8; 8];
-        self.file.read_exact_at(&mut start, 0).map_err(|_| Errno(libc::EPROTO))?;
-        Ok(u64::from_ne_bytes(start))
     }
 
     #[inline]
@@ -135,26 +125,21 @@ macro_rules! word {
 
         #[allow(dead_code, reason = "both widths offer the same calls")]
         impl $name {
-            #[inline]
             pub(crate) fn get(&self) -> $plain {
                 self.0.load(Ordering::Relaxed)
             }
-            #[inline]
             pub(crate) fn set(&self, value: $plain) {
                 self.0.store(value, Ordering::Relaxed);
             }
-            #[inline]
             pub(crate) fn seen(&self) -> $plain {
                 self.0.load(Ordering::Acquire)
             }
-            #[inline]
             pub(crate) fn publish(&self, value: $plain) {
                 self.0.store(value, Ordering::Release);
             }
             pub(crate) fn add(&self, value: $plain) -> $plain {
                 self.0.fetch_add(value, Ordering::AcqRel)
             }
-            #[inline]
             pub(crate) fn replace(&self, old: $plain, new: $plain) -> bool {
                 self.0.compare_exchange(old, new, Ordering::AcqRel, Ordering::Relaxed).is_ok()
             }
@@ -180,57 +165,45 @@ pub(crate) fn map(file: &File, bytes: usize) -> std::io::Result<*mut libc::c_voi
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    /// Bytes of a test's region, which has memory only at its start.
-    const THERE: usize = 4096;
-
-    struct Made(Region, *mut [W64]);
-
-    impl Made {
-        fn new() -> Made {
-            let words: Box<[W64]> = (0..THERE / 8).map(|_| W64::default()).collect();
-            let words = Box::into_raw(words);
-            let file = File::open("/dev/null").expect("it is always there");
-            Made(Region { base: words.cast(), file, gate: Mutex::new(()) }, words)
-        }
-    }
-
-    impl Drop for Made {
-        fn drop(&mut self) {
-            // SAFETY: made by `Box::into_raw`, freed once; the tests keep no structure of it.
-            drop(unsafe { Box::from_raw(self.1) });
-        }
+    /// A region of a test, whose file is gone.
+    pub(in crate::engine::memory) fn region(name: &str) -> Region {
+        let folder = std::env::temp_dir().join(format!("softhca-{name}-{}", std::process::id()));
+        std::fs::create_dir(&folder).unwrap();
+        let region = Region::open(&folder).unwrap();
+        std::fs::remove_dir_all(&folder).unwrap();
+        region
     }
 
     #[test]
     fn an_offset_outside_of_the_region_reaches_nothing() {
-        let made = Made::new();
+        let region = region("offsets");
         for offset in [REGION_BYTES, REGION_BYTES - 4, u64::MAX, u64::MAX - 7, 4] {
-            let reached = catch_unwind(AssertUnwindSafe(|| made.0.at::<W64>(offset).get()));
+            let reached = catch_unwind(AssertUnwindSafe(|| region.at::<W64>(offset).get()));
             assert!(reached.is_err(), "{offset:#x}");
         }
-        assert!(catch_unwind(AssertUnwindSafe(|| made.0.bytes(REGION_BYTES))).is_err());
+        assert!(catch_unwind(AssertUnwindSafe(|| region.bytes(REGION_BYTES))).is_err());
         for (offset, len) in [(REGION_BYTES, 1), (REGION_BYTES - 64, 65), (u64::MAX, 2), (64, u64::MAX)] {
             // SAFETY: nobody uses the region.
-            let cleared = catch_unwind(AssertUnwindSafe(|| unsafe { made.0.clear(offset, len) }));
+            let cleared = catch_unwind(AssertUnwindSafe(|| unsafe { region.clear(offset, len) }));
             assert!(cleared.is_err(), "{len:#x} bytes at {offset:#x}");
         }
     }
 
     #[test]
     fn cleared_memory_is_zero_and_the_memory_beside_it_stays() {
-        let made = Made::new();
-        for word in 0..THERE as u64 / 8 {
-            made.0.at::<W64>(word * 8).set(word + 1);
+        let region = region("cleared");
+        for word in 0..512 {
+            region.at::<W64>(word * 8).set(word + 1);
         }
         // SAFETY: nobody else uses the region.
-        unsafe { made.0.clear(64, 128) };
-        for word in 0..THERE as u64 / 8 {
+        unsafe { region.clear(64, 128) };
+        for word in 0..512 {
             let wanted = if (8..24).contains(&word) { 0 } else { word + 1 };
-            assert_eq!(made.0.at::<W64>(word * 8).get(), wanted);
+            assert_eq!(region.at::<W64>(word * 8).get(), wanted);
         }
     }
 }

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A memory region as a program holds it: registered, changed, ended. Called by: `verbs`. Grade: setup. Thread rule:
-//! any thread; it is the program's error to change a region while it uses it.
+//! A memory region as a program holds it: registered, changed, ended. Grade: setup. Thread rule: any thread; it is the
+//! program's error to change a region while it uses it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::behaviour::OptionalAccess;
-use crate::engine::adapter::Use;
 use crate::engine::codes::{OPTIONAL_ACCESS, access};
 use crate::engine::faults::verdict::on_register;
 use crate::engine::memory::layout::mr_at;
 use crate::engine::mr::table::{LOCAL, MrEntry, Range, TAKEN, is_bound_to, take_entry};
-use crate::engine::{Errno, Hca, Pd, Result};
+use crate::engine::{Errno, Hca, Pd, Result, Use};
 
 /// A memory region.
 pub struct Mr {
@@ -22,8 +21,7 @@ pub struct Mr {
 
 impl Mr {
     /// Registers other memory, in another domain or with other rights, under the same key. On failure nothing changes.
-    /// # Errors
-    /// As for registering; EINVAL if the registration has ended, EBUSY while a memory window is bound to it.
+    /// Errors: as for registering; EINVAL if the registration has ended, EBUSY while a memory window is bound to it.
     pub fn change(&self, pd: &Pd, addr: u64, len: u64, iova: u64, flags: u32) -> Result<()> {
         may_register(pd, addr, len, flags)?;
         let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
@@ -60,8 +58,7 @@ impl Mr {
     }
 
     /// Ends the registration.
-    /// # Errors
-    /// EBUSY while a memory window is bound to it.
+    /// Errors: EBUSY while a memory window is bound to it.
     pub fn destroy(&self) -> Result<()> {
         let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((_, pages)) = &*holds else { return Ok(()) };
@@ -79,9 +76,8 @@ impl Mr {
 
 impl Pd {
     /// Registers memory; `flags` is `codes::access`.
-    /// # Errors
-    /// EINVAL (remote write or atomic without local write), EFAULT (not mapped), EOPNOTSUPP, ENOMEM (no entry left, or
-    /// more than `RLIMIT_MEMLOCK` without `CAP_IPC_LOCK`).
+    /// Errors: EINVAL (remote write or atomic without local write), EFAULT (not mapped), EOPNOTSUPP, ENOMEM (no entry
+    /// left, or more than `RLIMIT_MEMLOCK` without `CAP_IPC_LOCK`).
     pub fn reg_mr(&self, addr: u64, len: u64, iova: u64, flags: u32) -> Result<Mr> {
         let fabric = &self.hca.fabric;
         if fabric.has_faults {

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of memory regions and windows, which every process reads: keys, bounds and rights. Called by: send, recv
-//! and wire (check every use), the regions and windows of this folder, burial. Grade: `find` is hot: it reads one entry
-//! (one cache line) without a lock; the rest is setup. Thread rule: a thread takes an entry by exchanging its key; it
-//! writes the fields before it publishes the key, and takes the key away before it changes them. A key is the entry's
-//! index (24 bits) and a generation (8 bits), so an old key of a used entry is refused.
+//! The table of memory regions and windows, which every process reads: keys, bounds and rights. Grade: `find` is hot:
+//! it reads one entry (one cache line) without a lock; the rest is setup. Thread rule: a thread takes an entry by
+//! exchanging its key; it writes the fields before it publishes the key, and takes the key away before it changes them.
+//! A key is the entry's index (24 bits) and a generation (8 bits), so an old key of a used entry is refused.
 
 use crate::engine::codes::access;
 use crate::engine::memory::layout::{MAX_MRS, mr_at};
 use crate::engine::memory::process::slot_index;
-use crate::engine::memory::{Shared, W32, W64};
-use crate::engine::{Errno, Fabric, Result};
+use crate::engine::{Errno, Fabric, Result, Shared, W32, W64};
 
 /// The key of an entry that is being filled in, or changed.
 pub(super) const TAKEN: u32 = u32::MAX;
@@ -67,7 +65,6 @@ pub(super) fn entry_of(fabric: &Fabric, key: u32) -> Option<&'static MrEntry> {
 
 /// Returns the address, in its owner's space, of `len` bytes at `at` of the region with local key `key`; `None` if the
 /// key, the domain, the bounds or the rights do not allow it.
-#[inline]
 pub(crate) fn find(fabric: &Fabric, key: u32, pd: u32, at: u64, len: u64, need: u32) -> Option<u64> {
     entry_of(fabric, key)?.address(pd, at, len, need | LOCAL)
 }

@@ -2,17 +2,16 @@
 //! Memory windows: keys of a part of a region, bound and invalidated by work requests. A window has an entry in the
 //! table of regions, and while it is bound the region counts it. A window of type 1 gets a new key with each binding
 //! and is open to all queue pairs of its domain. One of type 2 is bound only while it is free, opens to the queue pair
-//! that bound it (type 2B), and is freed by an invalidation, local or with a send. Called by: `verbs` (allocation),
-//! send (bind, local invalidate), wire (remote invalidate). Grade: pending. Thread rule: a thread exchanges the key of
-//! an entry for `TAKEN` before it changes it. Source: InfiniBand specification 10.6.6, 11.5; `ibv_bind_mw(3)`.
+//! that bound it (type 2B), and is freed by an invalidation, local or with a send. Grade: pending. Thread rule: a
+//! thread exchanges the key of an entry for `TAKEN` before it changes it. Source: InfiniBand specification 10.6.6,
+//! 11.5; `ibv_bind_mw(3)`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::engine::adapter::Use;
 use crate::engine::codes::{access, wc_status};
 use crate::engine::memory::layout::{MAX_MRS, mr_at};
 use crate::engine::mr::table::{MrEntry, REGION, Range, TAKEN, entry_of, take_entry};
-use crate::engine::{Errno, Fabric, Hca, Pd, Result};
+use crate::engine::{Errno, Fabric, Hca, Pd, Result, Use};
 
 /// Number of looks at an entry before the process that changes it counts as dead.
 const PATIENCE: u32 = 1 << 16;
@@ -46,9 +45,7 @@ impl Mw {
         self.key
     }
 
-    /// Ends the window, even if it is bound.
-    /// # Errors
-    /// None.
+    /// Ends the window, even if it is bound: this never fails.
     pub fn destroy(&self) -> Result<()> {
         let Some(_in_pd) = self.in_pd.lock().unwrap_or_else(PoisonError::into_inner).take() else { return Ok(()) };
         let fabric = &self.hca.fabric;
@@ -62,8 +59,7 @@ impl Mw {
 
 impl Pd {
     /// Allocates a memory window of type `kind`, 1 or 2.
-    /// # Errors
-    /// EINVAL, ENOMEM.
+    /// Errors: EINVAL, ENOMEM.
     pub fn alloc_mw(&self, kind: u32) -> Result<Mw> {
         if kind != 1 && kind != 2 {
             return Err(Errno(libc::EINVAL));

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The values from which a queue pair is created, and its sizes: checks that the adapter has them, and grants sizes.
-//! Called by: `verbs` (fills in a `QpInit`), lifetime. Grade: setup. Thread rule: any thread. The rule `Wqe` follows
-//! rdma-core `providers/mlx5/verbs.c` (`sq_overhead`, `mlx5_calc_send_wqe`, `mlx5_calc_sq_size`), `SharedWithSge` the
-//! kernel's `sw/rxe/rxe_qp.c` (`rxe_qp_init_req`).
+//! Grade: setup. Thread rule: any thread. The rule `Wqe` follows rdma-core `providers/mlx5/verbs.c` (`sq_overhead`,
+//! `mlx5_calc_send_wqe`, `mlx5_calc_sq_size`), `SharedWithSge` the kernel's `sw/rxe/rxe_qp.c` (`rxe_qp_init_req`).
 
 use crate::behaviour::{CreateErrno, InlineGrant};
 use crate::engine::codes::qp_type::{UD, XRC_SEND};
@@ -100,16 +99,16 @@ mod tests {
             let asked = QpCap { max_send_wr, max_send_sge, max_inline_data, ..QpCap::default() };
             in_entries(kind, &asked, 828, 32768)
         };
-        // As providers/mlx5 computes them.
-        assert_eq!(grants(RC, 1, 1, 0), Some(60));
-        assert_eq!(grants(RC, 1, 1, 64), Some(124));
-        assert_eq!(grants(RC, 1, 1, 828), Some(828));
-        assert_eq!(grants(RC, 1, 1, 829), None);
-        assert_eq!(grants(UD, 1, 1, 0), Some(60));
-        assert_eq!(grants(UD, 1, 1, 956), Some(956));
-        assert_eq!(grants(UD, 1, 1, 957), None);
-        // A queue of 32768 blocks: 8192 entries of 256 bytes, and not one more.
-        assert_eq!(grants(RC, 8192, 1, 0), Some(60));
-        assert_eq!(grants(RC, 8193, 1, 0), None);
+        // As providers/mlx5 computes them; a queue of 32768 blocks has 8192 entries of 256 bytes, and not one more.
+        for (kind, wr, inline, granted) in [
+            (RC, 1, 828, Some(828)),
+            (UD, 1, 0, Some(60)),
+            (UD, 1, 956, Some(956)),
+            (UD, 1, 957, None),
+            (RC, 8192, 0, Some(60)),
+            (RC, 8193, 0, None),
+        ] {
+            assert_eq!(grants(kind, wr, 1, inline), granted, "type {kind}, {wr} requests, {inline} bytes");
+        }
     }
 }

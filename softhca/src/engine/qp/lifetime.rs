@@ -1,24 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes queue pairs, destroys and resets them. The adapter's behaviour determines the fate of unpolled completions,
-//! and of requests of a shared receive queue. Called by: `verbs`, modify. Grade: setup. Thread rule: any thread; one at
-//! a time destroys or resets a queue pair, between `before_leaving` and `after_leaving`.
+//! and of requests of a shared receive queue. Grade: setup. Thread rule: any thread; one at a time destroys or resets a
+//! queue pair, between `before_leaving` and `after_leaving`.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::behaviour::Purge;
-use crate::engine::adapter::Use;
 use crate::engine::codes::qp_state::{ERR, INIT, RESET};
 use crate::engine::codes::qp_type::{RC, UC, UD, XRC_RECV, XRC_SEND};
-use crate::engine::fabric::pipes::ABOUT_QP;
-use crate::engine::qp::{QpShared, capabilities, object, table};
-use crate::engine::{Errno, Hca, Qp, QpCap, QpInit, Result, Xrcd};
+use crate::engine::qp::{capabilities, object, table};
+use crate::engine::{Errno, Hca, Qp, QpCap, QpInit, QpShared, Result, Use, Xrcd};
 
 impl Hca {
     /// Creates the answering end of an XRC connection (`XRC_RECV`), in RESET. It has no queues of its own.
-    /// # Errors
-    /// ENOMEM.
+    /// Errors: ENOMEM.
     pub fn create_xrc_recv(self: &Arc<Self>, domain: &Xrcd, cookie: u64) -> Result<Qp> {
         let (qp, number) = table::take(&self.fabric, self.device)?;
         for word in [&qp.send_cq, &qp.recv_cq, &qp.srq] {
@@ -31,8 +28,7 @@ impl Hca {
     }
 
     /// Creates a queue pair, in RESET.
-    /// # Errors
-    /// EINVAL, ENOMEM; no number (0) if the adapter leaves `errno` alone.
+    /// Errors: EINVAL, ENOMEM; no number (0) if the adapter leaves `errno` alone.
     pub fn create_qp(self: &Arc<Self>, init: &QpInit) -> Result<Qp> {
         if ![RC, UC, UD, XRC_SEND].contains(&init.kind) {
             return Err(Errno(libc::EOPNOTSUPP));
@@ -72,7 +68,6 @@ impl Qp {
         qp.epoch.set((qp.epoch.get() + 1) & 0xff);
         qp.cookie.set(cookie);
         qp.context.set(hca.events.id);
-        hca.events.expect(ABOUT_QP, qpn);
         let queues: BTreeSet<u64> = [qp.send_cq.get(), qp.recv_cq.get()].into_iter().filter(|at| *at != 0).collect();
         let made = Qp {
             hca: Arc::clone(hca),
@@ -91,8 +86,7 @@ impl Qp {
     }
 
     /// Destroys it: forgets its requests, and treats its completions as the adapter does.
-    /// # Errors
-    /// EBUSY while attached to a multicast group.
+    /// Errors: EBUSY while attached to a multicast group.
     pub fn destroy(&self) -> Result<()> {
         let fabric = &*self.hca.fabric;
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,7 +94,6 @@ impl Qp {
             return Err(Errno(libc::EBUSY));
         }
         let Some(_ended) = uses.take() else { return Ok(()) };
-        self.hca.events.forget(ABOUT_QP, self.number);
         {
             let _answers = self.shared.lock_answers(fabric);
             let state = self.shared.state.get();
@@ -111,9 +104,7 @@ impl Qp {
         self.after_leaving();
         Ok(())
     }
-}
 
-impl Qp {
     /// Called before it is destroyed or reset. Keeps completions that outlive it, and loses a request that it has taken
     /// if the adapter does so. The caller holds `resp.lock`, so nothing arrives.
     pub(super) fn before_leaving(&self, state: u32) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Changes a queue pair's state and attributes, if the state machine permits it. Called by: `verbs`. Grade: setup.
-//! Thread rule: any thread; a change holds both locks of the queue pair, so no other thread works on it then. Source:
-//! InfiniBand specification 10.3 and table 91 (modify queue pair); the man page and the kernel follow it.
+//! Changes a queue pair's state and attributes, if the state machine permits it. Grade: setup. Thread rule: any thread;
+//! a change holds both locks of the queue pair, so no other thread works on it then. Source: InfiniBand specification
+//! 10.3 and table 91 (modify queue pair); the man page and the kernel follow it.
 
 use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
@@ -16,19 +16,15 @@ use crate::engine::codes::link_layer::INFINIBAND;
 use crate::engine::codes::qp_state::{ERR, INIT, RESET, RTR, RTS, SQD, SQE};
 use crate::engine::codes::qp_type::{RC, UC, UD, XRC_RECV, XRC_SEND};
 use crate::engine::codes::{access, is_reliable};
-use crate::engine::fabric::timers::Deferred;
-use crate::engine::qp::place;
 use crate::engine::send::{execution, retry};
-use crate::engine::service::run_deferred;
 use crate::engine::spec::set_of;
-use crate::engine::{AhAttr, Errno, PortSpec, Qp, QpAttr, Result, adapter};
+use crate::engine::{AhAttr, Deferred, Errno, PortSpec, Qp, QpAttr, Result, adapter, place, run_deferred};
 use crate::limits::{Atomics, Limits};
 
 impl Qp {
     /// Changes attributes; `mask` is `codes::attr_mask`.
-    /// # Errors
-    /// EINVAL: a transition or mask that the state machine does not have, a value out of range, or a queue pair that
-    /// this adapter cannot use again; EINVAL or EOPNOTSUPP for atomics that it does not have.
+    /// Errors: EINVAL: a transition or mask that the state machine does not have, a value out of range, or a queue pair
+    /// that this adapter cannot use again; EINVAL or EOPNOTSUPP for atomics that it does not have.
     pub fn modify(&self, attr: &QpAttr, mask: u32) -> Result<()> {
         let (fabric, qp) = (&*self.hca.fabric, self.shared);
         let mut waiting_peer = None;
@@ -91,7 +87,7 @@ impl Qp {
             let other = place(fabric, peer);
             if other.qpn.get() == peer {
                 fabric.timers.watch_process(fabric, other.owner.get());
-                fabric.defer(Deferred::Retry(peer & 0xffff));
+                fabric.deferred.add(Deferred::Retry(peer & 0xffff));
             }
         }
         run_deferred(fabric);
@@ -188,18 +184,8 @@ impl Qp {
     }
 }
 
-/// Attributes that a transition needs, and further ones that it allows.
-struct Rule {
-    from: u32,
-    to: u32,
-    kinds: &'static [u32],
-    needs: u32,
-    allows: u32,
-}
-
-const fn rule(from: u32, to: u32, kinds: &'static [u32], needs: u32, allows: u32) -> Rule {
-    Rule { from, to, kinds, needs, allows }
-}
+/// A transition (from, to) of these types of queue pairs, the attributes that it needs, and those that it allows.
+type Rule = (u32, u32, &'static [u32], u32, u32);
 
 const CONNECTED: &[u32] = &[RC, UC, XRC_SEND, XRC_RECV];
 /// Connected types that answer requests, and those that do not.
@@ -210,38 +196,37 @@ const HOW_ACCESSED: u32 = PKEY_INDEX | PORT | ACCESS_FLAGS;
 const PATH: u32 = AV | PATH_MTU | DEST_QPN | RQ_PSN;
 const AT_RTR: u32 = ALT_PATH | ACCESS_FLAGS | PKEY_INDEX;
 const RETRIES: u32 = TIMEOUT | RETRY_CNT | RNR_RETRY | MAX_QP_RD_ATOMIC;
-const AT_RTS: u32 = CUR_STATE | ACCESS_FLAGS | ALT_PATH | PATH_MIG_STATE;
+const AT_RTS: u32 = ACCESS_FLAGS | ALT_PATH | PATH_MIG_STATE;
 const AT_SQD: u32 = AV | ALT_PATH | ACCESS_FLAGS | PKEY_INDEX | PATH_MIG_STATE;
 const ANSWERS: u32 = MAX_DEST_RD_ATOMIC | MIN_RNR_TIMER;
 
 const RULES: &[Rule] = &[
-    rule(RESET, INIT, CONNECTED, HOW_ACCESSED, 0),
-    rule(RESET, INIT, &[UD], PKEY_INDEX | PORT | QKEY, 0),
-    rule(INIT, INIT, CONNECTED, 0, HOW_ACCESSED),
-    rule(INIT, INIT, &[UD], 0, PKEY_INDEX | PORT | QKEY),
-    rule(INIT, RTR, ANSWERING, PATH | ANSWERS, AT_RTR),
-    rule(INIT, RTR, SENDING, PATH, AT_RTR),
-    rule(INIT, RTR, &[UD], 0, PKEY_INDEX | QKEY),
-    rule(RTR, RTS, &[RC], RETRIES | SQ_PSN, AT_RTS | MIN_RNR_TIMER),
-    rule(RTR, RTS, &[XRC_SEND], RETRIES | SQ_PSN, AT_RTS),
-    rule(RTR, RTS, &[XRC_RECV], TIMEOUT | SQ_PSN, AT_RTS | MIN_RNR_TIMER),
-    rule(RTR, RTS, &[UC], SQ_PSN, AT_RTS),
-    rule(RTR, RTS, &[UD], SQ_PSN, CUR_STATE | QKEY),
-    rule(RTS, RTS, ANSWERING, 0, AT_RTS | MIN_RNR_TIMER),
-    rule(RTS, RTS, SENDING, 0, AT_RTS),
-    rule(RTS, RTS, &[UD], 0, CUR_STATE | QKEY),
-    rule(RTS, SQD, CONNECTED, 0, EN_SQD_ASYNC_NOTIFY),
-    rule(RTS, SQD, &[UD], 0, EN_SQD_ASYNC_NOTIFY),
-    rule(SQD, RTS, ANSWERING, 0, AT_RTS | MIN_RNR_TIMER),
-    rule(SQD, RTS, SENDING, 0, AT_RTS),
-    rule(SQD, RTS, &[UD], 0, CUR_STATE | QKEY),
-    rule(SQD, SQD, &[RC], 0, AT_SQD | PORT | RETRIES | ANSWERS),
-    rule(SQD, SQD, &[XRC_SEND], 0, AT_SQD | PORT | RETRIES),
-    rule(SQD, SQD, &[XRC_RECV], 0, AT_SQD | PORT | TIMEOUT | ANSWERS),
-    rule(SQD, SQD, &[UC], 0, AT_SQD),
-    rule(SQD, SQD, &[UD], 0, PKEY_INDEX | QKEY),
-    rule(SQE, RTS, &[UC], 0, CUR_STATE | ACCESS_FLAGS),
-    rule(SQE, RTS, &[UD], 0, CUR_STATE | QKEY),
+    (RESET, INIT, CONNECTED, HOW_ACCESSED, 0),
+    (RESET, INIT, &[UD], PKEY_INDEX | PORT | QKEY, 0),
+    (INIT, INIT, CONNECTED, 0, HOW_ACCESSED),
+    (INIT, INIT, &[UD], 0, PKEY_INDEX | PORT | QKEY),
+    (INIT, RTR, ANSWERING, PATH | ANSWERS, AT_RTR),
+    (INIT, RTR, SENDING, PATH, AT_RTR),
+    (INIT, RTR, &[UD], 0, PKEY_INDEX | QKEY),
+    (RTR, RTS, &[RC], RETRIES | SQ_PSN, AT_RTS | MIN_RNR_TIMER),
+    (RTR, RTS, &[XRC_SEND], RETRIES | SQ_PSN, AT_RTS),
+    (RTR, RTS, &[XRC_RECV], TIMEOUT | SQ_PSN, AT_RTS | MIN_RNR_TIMER),
+    (RTR, RTS, &[UC], SQ_PSN, AT_RTS),
+    (RTR, RTS, &[UD], SQ_PSN, QKEY),
+    (RTS, RTS, ANSWERING, 0, AT_RTS | MIN_RNR_TIMER),
+    (RTS, RTS, SENDING, 0, AT_RTS),
+    (RTS, RTS, &[UD], 0, QKEY),
+    (RTS, SQD, &[RC, UC, UD, XRC_SEND, XRC_RECV], 0, EN_SQD_ASYNC_NOTIFY),
+    (SQD, RTS, ANSWERING, 0, AT_RTS | MIN_RNR_TIMER),
+    (SQD, RTS, SENDING, 0, AT_RTS),
+    (SQD, RTS, &[UD], 0, QKEY),
+    (SQD, SQD, &[RC], 0, AT_SQD | PORT | RETRIES | ANSWERS),
+    (SQD, SQD, &[XRC_SEND], 0, AT_SQD | PORT | RETRIES),
+    (SQD, SQD, &[XRC_RECV], 0, AT_SQD | PORT | TIMEOUT | ANSWERS),
+    (SQD, SQD, &[UC], 0, AT_SQD),
+    (SQD, SQD, &[UD], 0, PKEY_INDEX | QKEY),
+    (SQE, RTS, &[UC], 0, ACCESS_FLAGS),
+    (SQE, RTS, &[UD], 0, QKEY),
 ];
 
 /// Returns the state after a modification. EINVAL: the state machine has no such transition, an attribute is missing or
@@ -264,9 +249,9 @@ pub(super) fn check(
     if to == RESET || to == ERR {
         return if given == 0 { Ok(to) } else { Err(EINVAL) };
     }
-    let is_it = |rule: &&Rule| rule.from == now && rule.to == to && rule.kinds.contains(&kind);
-    let rule = RULES.iter().find(is_it).ok_or(EINVAL)?;
-    if given & rule.needs != rule.needs || given & !(rule.needs | rule.allows) != 0 {
+    let is_it = |rule: &&Rule| (rule.0, rule.1) == (now, to) && rule.2.contains(&kind);
+    let (.., needs, allows) = *RULES.iter().find(is_it).ok_or(EINVAL)?;
+    if given & needs != needs || given & !(needs | allows) != 0 {
         return Err(EINVAL);
     }
     let has = |bit: u32| mask & bit != 0;

@@ -1,24 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A queue pair as a program holds it: queried, given requests, attached to multicast groups. Owns the groups of the
-//! region, too; a member is the index of its queue pair plus one. Called by: `verbs`; datagram (the members of a
-//! group). Grade: setup, but for `post_send` and `post_recv`, which are hot, and `members` for senders to groups.
-//! Thread rule: any thread; changes of groups hold the region's lock of the tables.
+//! region, too; a member is the index of its queue pair plus one. Grade: setup, but for `post_send` and `post_recv`,
+//! which are hot, and `members` for senders to groups. Thread rule: any thread; changes of groups hold the region's
+//! lock of the tables.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::engine::adapter::Use;
 use crate::engine::codes::qp_state::{ERR, RESET, SQD};
 use crate::engine::codes::qp_type::UD;
-use crate::engine::cq::CqShared;
-use crate::engine::fabric::timers::Deferred;
 use crate::engine::faults::verdict::on_post;
 use crate::engine::memory::layout::Group;
-use crate::engine::qp::{QpShared, table};
-use crate::engine::recv::RecvQueue;
+use crate::engine::qp::table;
 use crate::engine::send::post;
-use crate::engine::service::run_deferred;
-use crate::engine::{Errno, Fabric, Hca, QpAttr, QpCap, RecvWr, Result, SendWr};
+use crate::engine::{
+    CqShared, Deferred, Errno, Fabric, Hca, QpAttr, QpCap, QpShared, RecvQueue, RecvWr, Result, SendWr, Use,
+    run_deferred,
+};
 
 /// A queue pair.
 pub struct Qp {
@@ -68,8 +66,8 @@ impl Qp {
     }
 
     /// Posts one send work request.
-    /// # Errors
-    /// ENOMEM (queue full), EINVAL (state, opcode, pieces, inline size), or the adapter's own error (`send::post`).
+    /// Errors: ENOMEM (queue full), EINVAL (state, opcode, pieces, inline size), or the adapter's own error
+    /// (`send::post`).
     #[inline(always)]
     pub fn post_send(&self, wr: &SendWr) -> Result<()> {
         let fabric = &*self.hca.fabric;
@@ -85,8 +83,7 @@ impl Qp {
     }
 
     /// Posts one receive work request.
-    /// # Errors
-    /// ENOMEM (queue full), EINVAL (RESET, shared receive queue, too many pieces).
+    /// Errors: ENOMEM (queue full), EINVAL (RESET, shared receive queue, too many pieces).
     #[inline]
     pub fn post_recv(&self, wr: &RecvWr) -> Result<()> {
         let (fabric, qp) = (&*self.hca.fabric, self.shared);
@@ -106,15 +103,14 @@ impl Qp {
             let _answers = qp.lock_answers(fabric);
             qp.fail_receives(fabric);
         } else if qp.rq.wanted.get() != 0 && qp.rq.wanted.swap(0) != 0 {
-            fabric.defer(Deferred::Retry(qp.dest_qpn.get() & 0xffff));
+            fabric.deferred.add(Deferred::Retry(qp.dest_qpn.get() & 0xffff));
         }
         run_deferred(fabric);
         Ok(())
     }
 
     /// Joins a multicast group.
-    /// # Errors
-    /// EINVAL (not UD, not a multicast address), ENOMEM (too many groups or members).
+    /// Errors: EINVAL (not UD, not a multicast address), ENOMEM (too many groups or members).
     pub fn attach_mcast(&self, gid: &[u8; 16], _lid: u16) -> Result<()> {
         if self.shared.kind.get() != UD || gid[0] != 0xff {
             return Err(Errno(libc::EINVAL));
@@ -135,8 +131,7 @@ impl Qp {
     }
 
     /// Leaves a multicast group.
-    /// # Errors
-    /// EINVAL: it is not a member.
+    /// Errors: EINVAL: it is not a member.
     pub fn detach_mcast(&self, gid: &[u8; 16], _lid: u16) -> Result<()> {
         let is_left = leave(&self.hca.fabric, self.shared.index(), Some(gid));
         if is_left { Ok(()) } else { Err(Errno(libc::EINVAL)) }

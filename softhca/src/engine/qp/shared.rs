@@ -1,23 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Queue pairs as they lie in the region. Called by: send and wire (both ends of a request), the rest of this folder.
-//! Grade: hot: the structure's first two lines change on modify only, so both sides keep them cached. Thread rule, the
-//! order of locks: `sq.lock` of one queue pair, then `resp.lock` of one, then a receive queue's, then a completion
-//! queue's. `state` changes under `resp.lock`. `lock_sends` and `lock_answers` take these two, and finish changes that
-//! a process has left half done because it died with the lock.
+//! Queue pairs as they lie in the region. Grade: hot: the structure's first two lines change on modify only, so both
+//! sides keep them cached. Thread rule, the order of locks: `sq.lock` of one queue pair, then `resp.lock` of one, then
+//! a receive queue's, then a completion queue's. `state` changes under `resp.lock`. `lock_sends` and `lock_answers`
+//! take these two, and finish changes that a process has left half done because it died with the lock.
 
 use crate::behaviour::Behaviour;
-use crate::engine::Fabric;
 use crate::engine::codes::qp_state::{ERR, INIT, RESET};
 use crate::engine::codes::{event, wc_status};
-use crate::engine::cq::{CqShared, failed_recv};
-use crate::engine::fabric::pipes::{ABOUT_QP, Record};
-use crate::engine::fabric::sysfs::Count;
-use crate::engine::fabric::timers::Deferred;
 use crate::engine::memory::layout::{QP_BYTES, qp_at};
-use crate::engine::memory::{Held, Shared, SharedLock, W32, W64};
 use crate::engine::qp::inbox::Inbox;
-use crate::engine::recv::{RecvQueue, xrc};
+use crate::engine::recv::xrc;
 use crate::engine::send::queue::SendQueue;
+use crate::engine::{
+    ABOUT_QP, Count, CqShared, Deferred, Fabric, Held, Record, RecvQueue, Shared, SharedLock, W32, W64, failed_recv,
+};
 
 /// Bits of a partition key: its number, and whether the holder may talk to all members or to full ones only.
 const PARTITION: u32 = 0x7fff;
@@ -98,7 +94,6 @@ unsafe impl Shared for QpShared {}
 
 const _: () = assert!(size_of::<QpShared>() as u64 <= QP_BYTES);
 
-#[inline]
 pub(crate) fn place(fabric: &Fabric, number: u32) -> &'static QpShared {
     fabric.region().at(qp_at(number & 0xffff))
 }
@@ -109,7 +104,6 @@ impl QpShared {
     }
 
     /// Returns its number, with its epoch above: its name in completions.
-    #[inline]
     pub(crate) fn name(&self) -> u32 {
         self.qpn.get() | (self.epoch.get() << 24)
     }
@@ -125,7 +119,6 @@ impl QpShared {
     }
 
     /// Whether packets between the two are taken: one partition, with a full member (InfiniBand specification 10.9.3).
-    #[inline]
     pub(crate) fn shares_partition(&self, other: &QpShared) -> bool {
         let (own, others) = (self.partition.get() >> 16, other.partition.get() >> 16);
         (own ^ others) & PARTITION == 0 && (own | others) & FULL_MEMBER != 0 && own & PARTITION != 0
@@ -162,7 +155,8 @@ impl QpShared {
 
     #[cold]
     pub(crate) fn count(&self, fabric: &Fabric, what: Count) {
-        fabric.count(self.device.get(), self.port.get(), what);
+        let (device, port) = (self.device.get() as usize, (self.port.get() as usize).wrapping_sub(1));
+        fabric.texts.count(fabric.header(), device, port, what);
     }
 
     /// Takes `sq.lock`.
@@ -237,5 +231,5 @@ impl QpShared {
 
 /// Stops a queue pair once no lock is held.
 pub(crate) fn fail_later(fabric: &Fabric, qp: &QpShared) {
-    fabric.defer(Deferred::Flush(qp.index()));
+    fabric.deferred.add(Deferred::Flush(qp.index()));
 }

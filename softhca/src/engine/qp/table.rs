@@ -3,17 +3,16 @@
 //! error at the wire or of a completion queue, or because their program has read an event. A place is always a queue
 //! pair's, so a stale number finds a queue pair with another number. A number is the place's index (16 bits) and its
 //! generation (8 bits). A place has an owner from when it is taken until it is given back; the number of places and the
-//! list of free ones follow from that. Called by: lifetime, service (a dead process' queue pairs, deferred work),
-//! adapter, timeline. Grade: setup. Thread rule: the region's lock of the tables, taken by `lock`; stop a queue pair
-//! without a shared lock.
+//! list of free ones follow from that. Grade: setup. Thread rule: the region's lock of the tables, taken by `lock`;
+//! stop a queue pair without a shared lock.
 
 use crate::engine::codes::qp_state::RESET;
 use crate::engine::codes::qp_type::XRC_RECV;
+use crate::engine::memory::heap::audit_places;
 use crate::engine::memory::layout::MAX_QPS;
-use crate::engine::memory::{Held, W32};
-use crate::engine::qp::{QpShared, object, place, table};
+use crate::engine::qp::object;
 use crate::engine::send::execution;
-use crate::engine::{Errno, Fabric, Result};
+use crate::engine::{Errno, Fabric, Held, QpShared, Result, W32, place};
 
 /// Lower indices are those of the special queue pairs.
 const FIRST_INDEX: u32 = 64;
@@ -46,7 +45,6 @@ pub(crate) fn lock(fabric: &Fabric) -> Held<'static> {
     held
 }
 
-/// Lists a free place as the last one.
 fn list(fabric: &Fabric, index: u32) {
     let header = fabric.header();
     place(fabric, index).next_free.set(0);
@@ -101,14 +99,11 @@ pub(super) fn release(fabric: &Fabric, index: u32) {
 pub(crate) fn audit(fabric: &Fabric, alive: &[u32]) {
     let _tables = lock(fabric);
     let header = fabric.header();
-    let next = |index: &u32| place(fabric, *index).next_free.get().checked_sub(1);
-    let free: Vec<u32> = std::iter::successors(header.qps_free.get().checked_sub(1), next).collect();
-    assert_eq!(free.last().copied(), header.qps_free_last.get().checked_sub(1), "the last free place");
-    for (index, owner) in places(fabric).map(|(index, qp)| (index, qp.owner.get())) {
-        let listed = free.iter().filter(|free| **free == index).count();
-        let is_right = if owner == 0 { listed == 1 } else { listed == 0 && alive.contains(&owner) };
-        assert!(is_right, "place {index} is listed {listed} times as free, and is of process {owner:#x}");
-    }
+    let next = |index: &u64| place(fabric, *index as u32).next_free.get().checked_sub(1).map(u64::from);
+    let free: Vec<u64> = std::iter::successors(header.qps_free.get().checked_sub(1).map(u64::from), next).collect();
+    let last = free.last().map(|index| *index as u32);
+    assert_eq!(last, header.qps_free_last.get().checked_sub(1), "the last free place");
+    audit_places(places(fabric).map(|(index, qp)| (u64::from(index), qp.owner.get())), &free, alive);
     let (counted, used) = (header.qps_of.iter().map(W32::get).sum::<u32>() as usize, places(fabric).count());
     assert_eq!(counted + free.len(), used, "places in use, and free ones");
 }
@@ -178,9 +173,8 @@ pub(crate) fn event_was_read(fabric: &Fabric, number: u32) {
     }
 }
 
-/// Stops all queue pairs that complete to this queue.
 pub(crate) fn fail_all_with(fabric: &Fabric, cq: u64) {
-    for qp in table::all(fabric).filter(|qp| qp.send_cq.get() == cq || qp.recv_cq.get() == cq) {
+    for qp in all(fabric).filter(|qp| qp.send_cq.get() == cq || qp.recv_cq.get() == cq) {
         flush_sends(fabric, qp.index());
     }
 }

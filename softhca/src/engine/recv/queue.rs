@@ -1,19 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The queue of receive requests, a queue pair's own or shared by several. Called by: qp and srq (post), wire (takes
-//! one for a message), `cq::poll` (where a payload goes; the request is free then). Grade: hot. The poster's fields,
-//! the takers' and the constant ones lie on different cache lines. Takers look at the poster's line only when the
-//! requests they knew of are used up, and at a request only if some request may be too short for the message. Thread
-//! rule: posters hold `posting.lock`; takers of a shared queue hold `taking.lock`, those of a queue pair's own its
-//! responder lock. A request is the taker's from the publication of `posted` until its owner's poll frees it; until it
-//! completes, the taker's queue pair has a note of it, by which it is put back if the taker dies.
+//! The queue of receive requests, a queue pair's own or shared by several. Grade: hot. The poster's fields, the takers'
+//! and the constant ones lie on different cache lines. Takers look at the poster's line only when the requests they
+//! knew of are used up, and at a request only if some request may be too short for the message. Thread rule: posters
+//! hold `posting.lock`; takers of a shared queue hold `taking.lock`, those of a queue pair's own its responder lock. A
+//! request is the taker's from the publication of `posted` until its owner's poll frees it; until it completes, the
+//! taker's queue pair has a note of it, by which it is put back if the taker dies.
 
 use crate::engine::codes::{access, event};
-use crate::engine::copy::Pieces;
-use crate::engine::fabric::pipes::{ABOUT_SRQ, Record};
-use crate::engine::memory::{Held, Shared, SharedLock, W32, W64};
 use crate::engine::mr::table;
-use crate::engine::qp::{QpShared, place};
-use crate::engine::{Errno, Fabric, RecvWr, Result, Sge};
+use crate::engine::{
+    ABOUT_SRQ, Errno, Fabric, Held, Pieces, QpShared, Record, RecvWr, Result, Sge, Shared, SharedLock, W32, W64, place,
+};
 
 /// A request as it lies in the ring (rule M2: plain; its poster's, then its taker's); its pieces follow.
 #[repr(C)]
@@ -50,7 +47,7 @@ struct Taking {
 pub(crate) struct RecvQueue {
     size: W32,
     stride: W32,
-    max_sge: W32,
+    pub(super) max_sge: W32,
     pd: W32,
     requests: W64,
     /// Shared queue: a ring of request numbers in the order of posting; 0 for a queue pair's own.
@@ -65,7 +62,7 @@ pub(crate) struct RecvQueue {
     pub(crate) context: W32,
     pub(crate) id: W32,
     /// Shared queue: most requests in it, posted and not freed; at most `size`.
-    capacity: W32,
+    pub(super) capacity: W32,
     pub(crate) cookie: W64,
     pub(crate) posting: Posting,
     taking: Taking,
@@ -75,7 +72,6 @@ pub(crate) struct RecvQueue {
 unsafe impl Shared for RecvQueue {}
 
 impl RecvQueue {
-    /// Makes it a queue of at least `size` requests of `max_sge` pieces.
     pub(crate) fn begin(&self, fabric: &Fabric, size: u32, max_sge: u32, pd: u32, shared: bool) -> Result<()> {
         let size = size.max(1).next_power_of_two();
         let max_sge = max_sge.max(1);
@@ -158,21 +154,11 @@ impl RecvQueue {
         self.size.set(0);
     }
 
-    pub(crate) fn capacity(&self) -> u32 {
-        self.capacity.get()
-    }
-
-    pub(crate) fn max_sge(&self) -> u32 {
-        self.max_sge.get()
-    }
-
-    #[inline]
     fn request(&self, fabric: &Fabric, index: u32) -> *mut Request {
         fabric.region().bytes(self.requests.get() + u64::from(index) * u64::from(self.stride.get())).cast()
     }
 
     /// Index of the request that a completion names: by a count in a queue pair's own queue, by index in a shared one.
-    #[inline]
     fn place(&self, wqe: u32) -> u32 {
         if self.order.get() == 0 { wqe.wrapping_sub(1) & (self.size.get() - 1) } else { wqe }
     }
@@ -206,10 +192,10 @@ impl RecvQueue {
         let mut bytes = 0_u32;
         let mut usable = true;
         for sge in wr.sge {
-            bytes = bytes.saturating_add(sge.len);
-            usable &= sge.len == 0
-                || table::find(fabric, sge.lkey, self.pd.get(), sge.addr, u64::from(sge.len), access::LOCAL_WRITE)
-                    .is_some();
+            bytes = bytes.saturating_add(sge.length);
+            let len = u64::from(sge.length);
+            let find = || table::find(fabric, sge.lkey, self.pd.get(), sge.addr, len, access::LOCAL_WRITE);
+            usable &= len == 0 || find().is_some();
         }
         // SAFETY: the request is the poster's until `posted` is published; the stride has room for `max_sge` pieces.
         unsafe {
@@ -231,13 +217,11 @@ impl RecvQueue {
         Ok(())
     }
 
-    #[inline]
     fn order_of(&self, fabric: &Fabric, count: u32) -> &'static W32 {
         fabric.region().at(self.order.get() + u64::from(count & (self.size.get() - 1)) * 4)
     }
 
     /// Returns the bytes that every request posted so far has room for.
-    #[inline]
     pub(crate) fn shortest(&self) -> u32 {
         !self.not_shortest.get()
     }
@@ -306,16 +290,12 @@ impl RecvQueue {
         self.posting.posted.publish(posted.wrapping_add(1));
     }
 
-    /// Returns how many requests are left for takers.
-    fn left(&self) -> u32 {
-        self.posting.posted.seen().wrapping_sub(self.taking.taken.get())
-    }
-
     /// Notifies a shared queue's owner once if requests are fewer than the limit. The caller holds the takers' lock.
     #[cold]
     pub(crate) fn check_limit(&self, fabric: &Fabric) {
         let limit = self.limit.get();
-        if limit != 0 && self.left() < limit && self.limit.replace(limit, 0) {
+        let left = self.posting.posted.seen().wrapping_sub(self.taking.taken.get());
+        if limit != 0 && left < limit && self.limit.replace(limit, 0) {
             self.raise(fabric, event::SRQ_LIMIT_REACHED);
         }
     }
@@ -325,7 +305,6 @@ impl RecvQueue {
         fabric.pipes.send(self.context.get(), record);
     }
 
-    #[inline]
     pub(crate) fn wr_id(&self, fabric: &Fabric, wqe: u32) -> u64 {
         // SAFETY: a taken request does not change until freed (rule M2).
         unsafe { (*self.request(fabric, self.place(wqe))).wr_id }
@@ -344,8 +323,8 @@ impl RecvQueue {
         let list = unsafe { std::slice::from_raw_parts(request.add(1).cast::<Sge>(), (*request).pieces as usize) };
         let pd = if self.order.get() == 0 { pd } else { self.pd.get() };
         let mut pieces = Pieces::new();
-        for sge in list.iter().filter(|sge| sge.len != 0) {
-            let len = u64::from(sge.len);
+        for sge in list.iter().filter(|sge| sge.length != 0) {
+            let len = u64::from(sge.length);
             pieces.push(table::find(fabric, sge.lkey, pd, sge.addr, len, access::LOCAL_WRITE)?, len);
         }
         Some(pieces)

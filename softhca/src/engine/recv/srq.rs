@@ -1,17 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shared receive queues, plain and of XRC, as a program holds them; the queue itself is `queue`. Called by: `verbs`.
-//! Grade: posting is hot. Thread rule: any thread.
+//! Shared receive queues, plain and of XRC, as a program holds them; the queue itself is `queue`. Grade: posting is
+//! hot. Thread rule: any thread.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
-use crate::engine::adapter::{Use, Users};
 use crate::engine::codes::event;
-use crate::engine::fabric::pipes::ABOUT_SRQ;
-use crate::engine::fabric::timers::Deferred;
 use crate::engine::qp::table;
-use crate::engine::recv::{RecvQueue, xrc};
-use crate::engine::service::run_deferred;
-use crate::engine::{Cq, Errno, Hca, Pd, RecvWr, Result, Xrcd};
+use crate::engine::recv::xrc;
+use crate::engine::{Cq, Deferred, Errno, Hca, Pd, RecvQueue, RecvWr, Result, Use, Users, Xrcd, run_deferred};
 
 /// A shared receive queue.
 pub struct Srq {
@@ -29,8 +25,7 @@ pub struct Srq {
 
 impl Srq {
     /// Posts requests until one is refused.
-    /// # Errors
-    /// ENOMEM (full) or EINVAL (too many pieces) for the last request taken from `wrs`.
+    /// Errors: ENOMEM (full) or EINVAL (too many pieces) for the last request taken from `wrs`.
     pub fn post_recv<'a>(&self, wrs: impl IntoIterator<Item = RecvWr<'a>>) -> Result<()> {
         let fabric = &*self.hca.fabric;
         let result = {
@@ -39,7 +34,7 @@ impl Srq {
         };
         if self.shared.wanted.get() != 0 && self.shared.wanted.swap(0) != 0 {
             for sender in table::waiting_for(fabric, self.offset) {
-                fabric.defer(Deferred::Retry(sender));
+                fabric.deferred.add(Deferred::Retry(sender));
             }
         }
         run_deferred(fabric);
@@ -47,8 +42,7 @@ impl Srq {
     }
 
     /// Lets it hold at least `max_wr` requests.
-    /// # Errors
-    /// EINVAL: 0, more than the adapter can, or fewer than are in it now; ENOMEM.
+    /// Errors: EINVAL: 0, more than the adapter can, or fewer than are in it now; ENOMEM.
     pub fn resize(&self, max_wr: u32) -> Result<()> {
         if max_wr == 0 || max_wr > self.hca.limits().max_srq_wr as u32 {
             return Err(Errno(libc::EINVAL));
@@ -58,10 +52,9 @@ impl Srq {
     }
 
     /// Arms (non-zero) or disarms the limit event.
-    /// # Errors
-    /// EINVAL if greater than the size.
+    /// Errors: EINVAL if greater than the size.
     pub fn set_limit(&self, limit: u32) -> Result<()> {
-        if limit > self.shared.capacity() {
+        if limit > self.shared.capacity.get() {
             return Err(Errno(libc::EINVAL));
         }
         self.shared.limit.publish(limit);
@@ -73,7 +66,7 @@ impl Srq {
 
     /// (`max_wr`, `max_sge`, limit): the sizes granted, and the limit, 0 once its event was given.
     pub fn query(&self) -> (u32, u32, u32) {
-        (self.shared.capacity(), self.shared.max_sge(), self.shared.limit.seen())
+        (self.shared.capacity.get(), self.shared.max_sge.get(), self.shared.limit.seen())
     }
 
     /// Returns its number, for `ibv_get_srq_num`.
@@ -81,14 +74,12 @@ impl Srq {
         self.xrc.unwrap_or_else(|| self.shared.id.get())
     }
 
-    /// # Errors
-    /// EBUSY while a queue pair uses it.
+    /// Errors: EBUSY while a queue pair uses it.
     pub fn destroy(&self) -> Result<()> {
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         self.users.are_gone()?;
         if let Some(_ended) = uses.take() {
             let fabric = &self.hca.fabric;
-            self.hca.events.forget(ABOUT_SRQ, self.shared.id.get());
             if let Some(number) = self.xrc {
                 // Nobody will see its completions that were not polled.
                 let cq = xrc::entry(fabric, number).cq(fabric);
@@ -107,8 +98,7 @@ impl Srq {
 
 impl Hca {
     /// Creates a shared receive queue; with `xrc` for XRC connections of this domain, whose receives complete there.
-    /// # Errors
-    /// EINVAL, ENOMEM, or what the adapter says if it has none.
+    /// Errors: EINVAL, ENOMEM, or what the adapter says if it has none.
     pub fn create_srq(
         self: &Arc<Self>,
         pd: &Pd,
@@ -141,7 +131,6 @@ impl Hca {
             })
         };
         let xrc = xrc.map(enter).transpose()?;
-        self.events.expect(ABOUT_SRQ, shared.id.get());
         let (users, outgrown) = Default::default();
         Ok(Srq { hca: Arc::clone(self), xrc, offset, shared, uses: Mutex::new(Some(held)), users, outgrown })
     }

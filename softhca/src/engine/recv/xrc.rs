@@ -1,20 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Extended reliable connections: domains that processes share, and their shared receive queues, found by number. A
 //! request on an XRC connection names the queue that takes it, which may be another process' than the queue pair it
-//! arrives at. Owns the table of those queues, and the header's table of domains opened by a file. Called by: `verbs`
-//! (domains), srq (enters a queue), wire (finds one), burial. Grade: setup, but for `find`. Thread rule: the region's
-//! lock of the tables guards domains and the entering of queues. A thread that delivers to a queue holds its entry's
-//! lock, after a queue pair's responder lock and before the queue's. Source: InfiniBand annex A14; `ibv_open_xrcd(3)`.
+//! arrives at. Owns the table of those queues, and the header's table of domains opened by a file. Grade: setup, but
+//! for `find`. Thread rule: the region's lock of the tables guards domains and the entering of queues. A thread that
+//! delivers to a queue holds its entry's lock, after a queue pair's responder lock and before the queue's. Source:
+//! InfiniBand annex A14; `ibv_open_xrcd(3)`.
 
 use std::sync::Arc;
 
-use crate::engine::adapter::Users;
-use crate::engine::cq::CqShared;
 use crate::engine::memory::layout::{MAX_XRC_QUEUES, OpenDomain, xrc_queue_at};
-use crate::engine::memory::{Held, Shared, SharedLock, W32, W64};
 use crate::engine::qp::table;
-use crate::engine::recv::RecvQueue;
-use crate::engine::{Errno, Fabric, Hca, Result};
+use crate::engine::{CqShared, Errno, Fabric, Hca, Held, RecvQueue, Result, Shared, SharedLock, Users, W32, W64};
 
 #[repr(C, align(64))]
 pub(crate) struct XrcQueue {
@@ -38,7 +34,6 @@ const _: () = assert!(size_of::<XrcQueue>() == 64);
 /// Bits of a number that are the index of the entry; the rest, to 24, are the generation.
 const INDEX_BITS: u32 = MAX_XRC_QUEUES.trailing_zeros();
 
-/// Returns the entry of this number, or index.
 pub(crate) fn entry(fabric: &Fabric, number: u32) -> &'static XrcQueue {
     fabric.region().at(xrc_queue_at(number & (MAX_XRC_QUEUES - 1)))
 }
@@ -131,8 +126,7 @@ pub struct Xrcd {
 }
 
 impl Xrcd {
-    /// # Errors
-    /// EBUSY while a queue or queue pair of this process is in it.
+    /// Errors: EBUSY while a queue or queue pair of this process is in it.
     pub fn close(&self) -> Result<()> {
         self.users.are_gone()?;
         if let Some(place) = self.place {
@@ -145,8 +139,8 @@ impl Xrcd {
 
 impl Hca {
     /// Opens an XRC domain.
-    /// # Errors
-    /// EAGAIN (not open, and not to be made), EINVAL (open, and `exclusive`; or private without `create`), ENOMEM.
+    /// Errors: EAGAIN (not open, and not to be made), EINVAL (open, and `exclusive`; or private without `create`),
+    /// ENOMEM.
     pub fn open_xrcd(self: &Arc<Self>, how: XrcdOpen) -> Result<Xrcd> {
         let fabric = &self.fabric;
         let mut id = fabric.next_id();

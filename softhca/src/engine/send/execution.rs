@@ -1,22 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Executes a send request: looks up its memory, and gives it to the wire, or executes it here if it concerns memory
 //! windows. Then counts the request and, if necessary, completes it; a failure stops the queue and flushes the rest.
-//! Called by: post, retry, code that stops a queue pair (`fail`). Grade: hot. Thread rule: `sq.lock` of the queue pair.
+//! Grade: hot. Thread rule: `sq.lock` of the queue pair.
 
 use crate::engine::codes::qp_state::{RTS, SQE};
 use crate::engine::codes::qp_type::{RC, UC, XRC_RECV, XRC_SEND};
 use crate::engine::codes::{access, event, is_reliable, send_flags, wc_opcode, wc_status, wr_opcode};
-use crate::engine::copy::Pieces;
-use crate::engine::cq::Completion;
-use crate::engine::fabric::sysfs::Count;
 use crate::engine::mr::{table, window};
-use crate::engine::qp::QpShared;
 use crate::engine::send::queue::NOTHING;
-use crate::engine::wire::{Message, Outcome, transmit};
-use crate::engine::{Fabric, Sge, clock};
+use crate::engine::wire::transmit;
+use crate::engine::{Completion, Count, Fabric, Message, Outcome, Pieces, QpShared, Sge, clock};
 
+/// Whether a queue pair of this type has the operation.
 #[inline]
-pub(super) fn is_possible(kind: u32, opcode: u32) -> bool {
+pub(crate) fn is_possible(kind: u32, opcode: u32) -> bool {
     match opcode {
         wr_opcode::SEND | wr_opcode::SEND_WITH_IMM => kind != XRC_RECV,
         wr_opcode::RDMA_WRITE | wr_opcode::RDMA_WRITE_WITH_IMM => matches!(kind, RC | UC | XRC_SEND),
@@ -29,7 +26,6 @@ pub(super) fn is_possible(kind: u32, opcode: u32) -> bool {
 }
 
 /// Whether the request writes to local memory.
-#[inline]
 pub(super) fn is_fetch(opcode: u32) -> bool {
     (wr_opcode::RDMA_READ..=wr_opcode::ATOMIC_FETCH_AND_ADD).contains(&opcode)
 }
@@ -60,25 +56,16 @@ fn manage_window(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     Outcome::done(window::bind(fabric, qp.pd.get(), qp.qpn.get(), &binding))
 }
 
-/// Looks up the memory of a request in the sender's space. Error: the request's outcome if a registration forbids it.
+/// Looks up the memory of a request in the sender's space; `false` if a registration forbids it.
 #[inline]
-pub(super) fn translate(
-    fabric: &Fabric,
-    qp: &QpShared,
-    opcode: u32,
-    list: &[Sge],
-    pieces: &mut Pieces,
-) -> std::result::Result<(), Outcome> {
+pub(super) fn translate(fabric: &Fabric, qp: &QpShared, opcode: u32, list: &[Sge], pieces: &mut Pieces) -> bool {
     let need = if is_fetch(opcode) { access::LOCAL_WRITE } else { 0 };
-    for sge in list {
-        if sge.len != 0 {
-            let len = u64::from(sge.len);
-            let addr = table::find(fabric, sge.lkey, qp.pd.get(), sge.addr, len, need)
-                .ok_or(Outcome::done(wc_status::LOC_PROT_ERR))?;
-            pieces.push(addr, len);
-        }
+    for sge in list.iter().filter(|sge| sge.length != 0) {
+        let len = u64::from(sge.length);
+        let Some(addr) = table::find(fabric, sge.lkey, qp.pd.get(), sge.addr, len, need) else { return false };
+        pieces.push(addr, len);
     }
-    Ok(())
+    true
 }
 
 fn completion_opcode(opcode: u32) -> u32 {

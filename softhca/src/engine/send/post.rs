@@ -1,20 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A send request, and its posting: it is executed at once by the caller, or stored because it must wait, or refused as
-//! the adapter would. Called by: `qp::object`; `verbs` builds the request. Grade: hot, without an allocation; a correct
-//! request runs no code of refusals, except that atomics look once at the adapter. Thread rule: `sq.lock` of the queue
-//! pair. Values are in the byte order of the host unless said otherwise.
+//! the adapter would. Grade: hot, without an allocation; a correct request runs no code of refusals, except that
+//! atomics look once at the adapter. Thread rule: `sq.lock` of the queue pair. Values are in the byte order of the host
+//! unless said otherwise.
 
 use crate::behaviour::{AtomicAccess, SendBeforeRts};
 use crate::engine::codes::qp_state::{ERR, RTS, SQD, SQE};
 use crate::engine::codes::qp_type::{UD, XRC_SEND};
 use crate::engine::codes::{send_flags, wc_status, wr_opcode};
-use crate::engine::copy::{Memory, Pieces};
-use crate::engine::qp::QpShared;
 use crate::engine::send::execution::{complete, is_fetch, is_possible, perform, translate};
 use crate::engine::send::queue::NOTHING;
 use crate::engine::send::{execution, retry};
-use crate::engine::wire::{Message, Operation, Outcome, To};
-use crate::engine::{Ah, Errno, Fabric, Result, Sge, clock};
+use crate::engine::wire::{Operation, To};
+use crate::engine::{Ah, Errno, Fabric, Message, Outcome, Pieces, QpShared, Result, Sge, clock};
 use crate::limits::Atomics;
 
 /// A send work request.
@@ -55,7 +53,6 @@ impl SendWr<'_> {
         SendWr { opcode: wr_opcode::SEND, ..SendWr::default() }
     }
 
-    #[inline]
     pub(super) fn operation(&self) -> Operation {
         let Self { opcode, flags, imm, rkey, remote_addr, compare_add, swap, .. } = *self;
         Operation { opcode, flags, imm, rkey, remote_addr, compare_add, swap }
@@ -72,16 +69,13 @@ pub(crate) fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
     let posted = sq.posted.get();
     let mut answer = Ok(());
     let is_wrong = state < RTS || !is_possible(kind, wr.opcode) || wr.sge.len() > sq.max_sge.get() as usize;
-    if is_wrong || may_lack_atomics(wr.opcode) {
+    if is_wrong || is_atomic(wr.opcode) {
         answer = judge(fabric, qp, wr, state)?;
     }
     if posted.wrapping_sub(sq.freed.seen()) >= sq.size.get() {
         return Err(Errno(libc::ENOMEM));
     }
-    let mut len = 0_u64;
-    for sge in wr.sge {
-        len += u64::from(sge.len);
-    }
+    let len: u64 = wr.sge.iter().map(|sge| u64::from(sge.length)).sum();
     let is_inline = wr.flags & send_flags::INLINE != 0;
     if is_inline && (len > u64::from(sq.max_inline.get()) || is_fetch(wr.opcode)) {
         return Err(of_inline(fabric, qp, wr));
@@ -105,22 +99,17 @@ pub(crate) fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
         return answer;
     }
     let mut pieces = Pieces::new();
-    let outcome = if is_inline {
-        for sge in wr.sge {
-            pieces.push(sge.addr, u64::from(sge.len));
-        }
-        None
+    if is_inline {
+        pieces.extend(wr.sge);
+    }
+    let outcome = if !is_inline && !translate(fabric, qp, wr.opcode, wr.sge, &mut pieces) {
+        Outcome::done(wc_status::LOC_PROT_ERR)
+    } else if len > u64::from(sq.max_message.get()) {
+        Outcome::done(wc_status::LOC_LEN_ERR)
     } else {
-        translate(fabric, qp, wr.opcode, wr.sge, &mut pieces).err()
-    };
-    let outcome = outcome.unwrap_or_else(|| {
-        let memory = Memory { pid: None, pieces: pieces.as_slice() };
-        let message = Message { what: wr.operation(), len: len as u32, memory, to: &to };
-        if len > u64::from(sq.max_message.get()) {
-            return Outcome::done(wc_status::LOC_LEN_ERR);
-        }
+        let message = Message { what: wr.operation(), len: len as u32, memory: pieces.here(), to: &to };
         perform(fabric, qp, &message)
-    });
+    };
     sq.posted.set(posted.wrapping_add(1));
     if let Outcome::Done { status, ready_ns } = outcome {
         complete(fabric, qp, wr.wr_id, wr.opcode, wr.flags, len as u32, status, ready_ns);
@@ -135,7 +124,7 @@ pub(crate) fn post(fabric: &Fabric, qp: &QpShared, wr: &SendWr) -> Result<()> {
 fn to_address(ah: &Ah, wr: &SendWr) -> To {
     let (device, port) = ah.to.unwrap_or_default();
     To {
-        address: *ah.attr(),
+        address: ah.attr,
         device,
         port,
         qpn: wr.remote_qpn,
@@ -148,8 +137,7 @@ fn to_address(ah: &Ah, wr: &SendWr) -> To {
 
 const EINVAL: Errno = Errno(libc::EINVAL);
 
-#[inline]
-pub(super) fn may_lack_atomics(opcode: u32) -> bool {
+pub(crate) fn is_atomic(opcode: u32) -> bool {
     matches!(opcode, wr_opcode::ATOMIC_CMP_AND_SWP | wr_opcode::ATOMIC_FETCH_AND_ADD)
 }
 
@@ -161,7 +149,7 @@ pub(super) fn judge(fabric: &Fabric, qp: &QpShared, wr: &SendWr, state: u32) -> 
     if !is_possible(qp.kind.get(), wr.opcode) {
         return Err(EINVAL);
     }
-    if may_lack_atomics(wr.opcode) && limits.atomics == Atomics::None {
+    if is_atomic(wr.opcode) && limits.atomics == Atomics::None {
         let is_known = ways.atomic_access_without_cap == AtomicAccess::Eopnotsupp;
         return Err(if is_known { Errno(libc::EOPNOTSUPP) } else { EINVAL });
     }

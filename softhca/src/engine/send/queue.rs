@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The queue of send requests in the region; a request executed at once is never stored. Called by: the queue pairs,
-//! the rest of this folder. Grade: hot. Thread rule: `lock`.
+//! The queue of send requests in the region; a request executed at once is never stored. Grade: hot. Thread rule:
+//! `lock`.
 
 use crate::engine::memory::layout::MAX_CARRIED;
-use crate::engine::memory::{Shared, SharedLock, W32, W64};
 use crate::engine::wire::{Operation, To};
-use crate::engine::{Fabric, QpCap, Result, Sge, clock};
+use crate::engine::{Fabric, QpCap, Result, Sge, Shared, SharedLock, W32, W64, clock};
 
 /// `SendQueue::wait`: why the oldest request waits.
 pub(super) const NOTHING: u32 = 0;

@@ -1,19 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests that wait for a receiver, for an answer, or behind another request that waits. They are stored in the
-//! queue, in shared memory, so the peer's process can execute them, too. Called by: post, modify, deferred work of
-//! threads that make a waiting request possible, the service thread (timers). Grade: pending. Thread rule: `sq.lock` of
-//! the queue pair guards stored requests (rule M2 of region).
+//! queue, in shared memory, so the peer's process can execute them, too. Grade: pending. Thread rule: `sq.lock` of the
+//! queue pair guards stored requests (rule M2 of region).
 
 use crate::engine::codes::qp_state::{ERR, RTS, SQD, SQE};
 use crate::engine::codes::{event, send_flags, wc_status};
-use crate::engine::copy::{Memory, Pieces};
-use crate::engine::fabric::sysfs::Count;
 use crate::engine::memory::layout::MAX_CARRIED;
-use crate::engine::qp::{QpShared, place};
 use crate::engine::send::execution::{complete, flush, is_fetch, perform, translate};
 use crate::engine::send::queue::{ANSWER, NOTHING, RECEIVER, Request, TURN};
-use crate::engine::wire::{Message, Outcome, To};
-use crate::engine::{Fabric, SendWr, Sge, clock, copy};
+use crate::engine::wire::To;
+use crate::engine::{Count, Fabric, Memory, Message, Outcome, Pieces, QpShared, SendWr, Sge, clock, copy, place};
 
 /// For a send that names its address handle by index: time from its post until the adapter looks the handle up.
 const TURN_NS: u64 = 50_000;
@@ -25,15 +21,13 @@ const FOR_EVER: u32 = 7;
 #[cold]
 pub(super) fn store(fabric: &Fabric, qp: &QpShared, count: u32, wr: &SendWr, to: &To, len: u32) {
     let request = qp.sq.request(fabric, count);
+    let is_inline = wr.flags & send_flags::INLINE != 0;
+    let is_small = !is_fetch(wr.opcode) && len <= MAX_CARRIED;
     let mut pieces = Pieces::new();
-    let carries = if wr.flags & send_flags::INLINE != 0 {
-        for sge in wr.sge {
-            pieces.push(sge.addr, u64::from(sge.len));
-        }
-        true
-    } else {
-        !is_fetch(wr.opcode) && len <= MAX_CARRIED && translate(fabric, qp, wr.opcode, wr.sge, &mut pieces).is_ok()
-    };
+    if is_inline {
+        pieces.extend(wr.sge);
+    }
+    let carries = is_inline || (is_small && translate(fabric, qp, wr.opcode, wr.sge, &mut pieces));
     let kept = Request { wr_id: wr.wr_id, what: wr.operation(), len, pieces: wr.sge.len() as u32, carries, to: *to };
     // SAFETY: the place is free, ours by `sq.lock` (rule M2), and its stride has room for the pieces or the payload.
     unsafe {
@@ -58,8 +52,8 @@ fn execute(fabric: &Fabric, qp: &QpShared, request: *mut Request, kept: &Request
     } else {
         // SAFETY: `store` wrote that many pieces there; `sq.lock` is held.
         let list = unsafe { std::slice::from_raw_parts(tail.cast::<Sge>(), kept.pieces as usize) };
-        if let Err(end) = translate(fabric, qp, kept.what.opcode, list, &mut pieces) {
-            return end;
+        if !translate(fabric, qp, kept.what.opcode, list, &mut pieces) {
+            return Outcome::done(wc_status::LOC_PROT_ERR);
         }
         match fabric.other_pid(qp.owner.get()) {
             Ok(other) => pid = other,

@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Datagrams: delivery to one queue pair or to a multicast group, and the header that precedes them. Called by:
-//! transmit. Grade: hot. Thread rule: as transmit. Senders learn only of their own mistakes, not of lost datagrams.
+//! Datagrams: delivery to one queue pair or to a multicast group, and the header that precedes them. Grade: hot. Thread
+//! rule: as transmit. Senders learn only of their own mistakes, not of lost datagrams.
 
 use std::sync::PoisonError;
 
 use crate::behaviour::SrcQp;
-use crate::engine::Fabric;
 use crate::engine::codes::qp_state::{RTR, SQE};
 use crate::engine::codes::qp_type::UD;
 use crate::engine::codes::{gid_kind, link_layer, wc_flags, wc_status};
-use crate::engine::cq::Completion;
 use crate::engine::cq::ring::GRH_BYTES;
-use crate::engine::fabric::sysfs::Count;
 use crate::engine::faults::verdict::{Verdict, judge};
-use crate::engine::qp::{QpShared, fail_later, object, place};
+use crate::engine::qp::object;
 use crate::engine::spec::dgid;
+use crate::engine::wire::receive;
 use crate::engine::wire::responder::{Peer, scripted};
-use crate::engine::wire::{Message, Outcome, receive};
+use crate::engine::{Completion, Count, Fabric, Message, Outcome, QpShared, fail_later, place};
 
 /// The queue pair number in requests to a multicast group.
 const MULTICAST_QPN: u32 = 0xff_ffff;

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The wire: executes a request at its target queue pair. `responder` is the side that answers, `transmit` the way to
-//! it; `receive` executes sends, `rdma` RDMA and atomics, `datagram` datagrams. Called by: send. Grade: hot.
+//! it; `receive` executes sends, `rdma` RDMA and atomics, `datagram` datagrams. Grade: hot.
 
-use crate::engine::AhAttr;
-use crate::engine::copy::Memory;
+use crate::engine::{AhAttr, Memory};
 
 mod datagram;
 mod rdma;
@@ -22,7 +21,6 @@ pub(crate) enum Outcome {
 }
 
 impl Outcome {
-    #[inline]
     pub(crate) fn done(status: u32) -> Outcome {
         Outcome::Done { status, ready_ns: 0 }
     }

@@ -1,15 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! RDMA and atomics: access to the target's memory, as its keys and its queue pair allow. Called by: transmit, under
-//! the target's `resp.lock`. Grade: hot: one copy within the process, or one system call. Thread rule: as transmit.
-//! Atomics are atomic among each other (`IBV_ATOMIC_HCA`), by one lock of the fabric.
+//! RDMA and atomics: access to the target's memory, as its keys and its queue pair allow. Grade: hot: one copy within
+//! the process, or one system call. Thread rule: as transmit. Atomics are atomic among each other (`IBV_ATOMIC_HCA`),
+//! by one lock of the fabric.
 
 use crate::engine::codes::{access, event, wc_status, wr_opcode};
-use crate::engine::copy::{Memory, Pieces};
 use crate::engine::mr::table;
-use crate::engine::qp::QpShared;
+use crate::engine::wire::receive;
 use crate::engine::wire::responder::{Peer, deny, no_access, not_ready, unreached};
-use crate::engine::wire::{Message, Outcome, receive};
-use crate::engine::{Fabric, Result, copy};
+use crate::engine::{Fabric, Memory, Message, Outcome, Pieces, QpShared, Result, copy};
 
 /// Returns the address of `len` bytes at the target, if the key and the queue pair allow the access.
 #[inline]
@@ -35,9 +33,8 @@ pub(crate) fn write(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, re
     }
     if m.len != 0 {
         // The last bytes are written last: a program may wait for them by polling memory.
-        let mut place = Pieces::new();
         let last = if m.len > 32 { 8 } else { 0 };
-        place.push(addr, u64::from(m.len - last));
+        let mut place = Pieces::one(addr, u64::from(m.len - last));
         if last != 0 {
             place.push(addr + u64::from(m.len - last), u64::from(last));
         }
@@ -73,8 +70,7 @@ pub(crate) fn read(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message) -> 
     if m.len == 0 {
         return Outcome::done(wc_status::SUCCESS);
     }
-    let mut place = Pieces::new();
-    place.push(addr, u64::from(m.len));
+    let place = Pieces::one(addr, u64::from(m.len));
     let moved = fabric
         .other_pid(peer.process())
         // SAFETY: the memory of a request under way, and what its key gives to the adapter (`target`).
@@ -109,19 +105,14 @@ fn exchange(fabric: &Fabric, peer: &Peer, m: &Message, addr: u64) -> Result<()> 
     let pid = fabric.other_pid(peer.process())?;
     let mut before = 0_u64;
     let mut after: u64;
-    let mut place = Pieces::new();
-    place.push(addr, 8);
+    let place = Pieces::one(addr, 8);
     let there = Memory { pid, pieces: place.as_slice() };
-    let here = |word: *mut u64| {
-        let mut piece = Pieces::new();
-        piece.push(word as u64, 8);
-        piece
-    };
+    let here = |word: *mut u64| Pieces::one(word as u64, 8);
     {
         let _one_at_a_time = fabric.header().atomics.0.lock(fabric);
         let into = here(&raw mut before);
         // SAFETY: a local, and what the request's key gives to the adapter (`target`); here and below.
-        unsafe { copy::copy(Memory { pid: None, pieces: into.as_slice() }, there) }?;
+        unsafe { copy::copy(into.here(), there) }?;
         after = match m.what.opcode {
             wr_opcode::ATOMIC_FETCH_AND_ADD => before.wrapping_add(m.what.compare_add),
             _ if before == m.what.compare_add => m.what.swap,
@@ -129,9 +120,9 @@ fn exchange(fabric: &Fabric, peer: &Peer, m: &Message, addr: u64) -> Result<()> 
         };
         let from = here(&raw mut after);
         // SAFETY: a local, and what the request's key gives to the adapter (`target`).
-        unsafe { copy::copy(there, Memory { pid: None, pieces: from.as_slice() }) }?;
+        unsafe { copy::copy(there, from.here()) }?;
     }
     let from = here(&raw mut before);
     // SAFETY: a local, and the memory of a request under way.
-    unsafe { copy::copy(m.memory, Memory { pid: None, pieces: from.as_slice() }) }
+    unsafe { copy::copy(m.memory, from.here()) }
 }

@@ -1,21 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A send arrives: it takes a receive request, its payload goes to that request's memory, and it completes. Called by:
-//! transmit, datagram, rdma (write with immediate), under the receiver's `resp.lock`. Grade: hot. Thread rule: as its
-//! callers. A short payload goes into the completion or the receiver's inbox, and the receiver's own poll puts it into
-//! its memory; a longer one is moved by one system call, or a copy within the process.
+//! A send arrives: it takes a receive request, its payload goes to that request's memory, and it completes. Grade: hot.
+//! Thread rule: as its callers. A short payload goes into the completion or the receiver's inbox, and the receiver's
+//! own poll puts it into its memory; a longer one is moved by one system call, or a copy within the process.
 
 use crate::engine::codes::{is_reliable, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode};
-use crate::engine::copy::{Memory, Pieces};
-use crate::engine::cq::Completion;
 use crate::engine::cq::ring::IN_ENTRY;
 use crate::engine::memory::layout::MAX_CARRIED;
 use crate::engine::mr::window;
-use crate::engine::qp::QpShared;
 use crate::engine::qp::inbox::{MAX_STAGED, Stretch};
-use crate::engine::recv::RecvQueue;
 use crate::engine::wire::responder::{Peer, cannot_copy, no_access, not_ready, refuse};
-use crate::engine::wire::{Message, Outcome};
-use crate::engine::{Errno, Fabric, copy};
+use crate::engine::{Completion, Errno, Fabric, Memory, Message, Outcome, Pieces, QpShared, RecvQueue, copy};
 
 /// Takes a request of `queue`; if there is none, marks that one is wanted.
 #[inline]
@@ -101,11 +95,9 @@ pub(crate) fn land(
             // SAFETY: room of this length in an entry that is ours; the memory of a request under way.
             unsafe { copy::gather(place, m.memory.pieces) };
         } else {
-            let mut piece = Pieces::new();
-            piece.push(place as u64, u64::from(m.len));
+            let piece = Pieces::one(place as u64, u64::from(m.len));
             // SAFETY: room of this length in an entry that is ours; the memory is another process's.
-            let copied = unsafe { copy::copy(Memory { pid: None, pieces: piece.as_slice() }, m.memory) };
-            if let Err(errno) = copied {
+            if let Err(errno) = unsafe { copy::copy(piece.here(), m.memory) } {
                 drop(reserved);
                 return undelivered(fabric, peer, queue, errno);
             }

@@ -1,16 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The answering side of a request: its queues and memory, and its answers to requests that it does not execute. Called
-//! by: this folder. Grade: `Peer` is hot; refusals are cold. Thread rule: under the answering queue pair's `resp.lock`.
+//! The answering side of a request: its queues and memory, and its answers to requests that it does not execute. Grade:
+//! `Peer` is hot; refusals are cold. Thread rule: under the answering queue pair's `resp.lock`.
 
 use crate::engine::codes::{event, is_reliable, wc_status};
-use crate::engine::cq::{CqShared, failed_recv};
-use crate::engine::fabric::sysfs::Count;
-use crate::engine::fabric::timers::Deferred;
-use crate::engine::qp::{QpShared, fail_later};
-use crate::engine::recv::RecvQueue;
 use crate::engine::recv::xrc::XrcQueue;
-use crate::engine::wire::Outcome;
-use crate::engine::{Errno, Fabric};
+use crate::engine::{Count, CqShared, Deferred, Errno, Fabric, Outcome, QpShared, RecvQueue, fail_later, failed_recv};
 
 /// A queue pair and, for XRC, the shared receive queue of the request, whose memory and completion queue then count.
 pub(crate) struct Peer<'a> {
@@ -21,37 +15,31 @@ pub(crate) struct Peer<'a> {
 impl std::ops::Deref for Peer<'_> {
     type Target = QpShared;
 
-    #[inline]
     fn deref(&self) -> &QpShared {
         self.qp
     }
 }
 
 impl Peer<'_> {
-    #[inline]
     pub(crate) fn queue(&self, fabric: &Fabric) -> &'static RecvQueue {
         self.xrc.map_or_else(|| self.qp.recv_queue(fabric), |xrc| xrc.queue(fabric))
     }
 
-    #[inline]
     pub(crate) fn cq(&self, fabric: &Fabric) -> &'static CqShared {
         self.xrc.map_or_else(|| self.qp.recv_cq(fabric), |xrc| xrc.cq(fabric))
     }
 
     /// Returns the protection domain that keys must be of.
-    #[inline]
     pub(crate) fn domain(&self) -> u32 {
         self.xrc.map_or_else(|| self.qp.pd.get(), |xrc| xrc.pd.get())
     }
 
     /// Returns the token of the process whose memory it is.
-    #[inline]
     pub(crate) fn process(&self) -> u32 {
         self.xrc.map_or_else(|| self.qp.owner.get(), |xrc| xrc.owner.get())
     }
 
     /// Returns the receive queue's name in a completion: its offset for XRC, else 0.
-    #[inline]
     pub(crate) fn xrc_queue(&self) -> u64 {
         self.xrc.map_or(0, |xrc| xrc.queue.get())
     }
@@ -103,7 +91,7 @@ pub(crate) fn cannot_copy(fabric: &Fabric, peer: &Peer, errno: Errno) -> Outcome
         });
         return Outcome::done(wc_status::LOC_QP_OP_ERR);
     }
-    fabric.defer(Deferred::Bury(peer.process()));
+    fabric.deferred.add(Deferred::Bury(peer.process()));
     lost(peer)
 }
 

@@ -1,16 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Transmission: brings a request to its target queue pair, or loses it. Called by: send, in any process, under the
-//! sender's `sq.lock`. Grade: hot. Thread rule: the peer's `resp.lock` guards it and keeps its queues in place.
-use crate::engine::Fabric;
+//! Transmission: brings a request to its target queue pair, or loses it. Grade: hot. Thread rule: the peer's
+//! `resp.lock` guards it and keeps its queues in place.
 use crate::engine::codes::qp_state::{RTR, SQE};
 use crate::engine::codes::qp_type::{UD, XRC_SEND};
 use crate::engine::codes::{answering, event, is_reliable, wc_status, wr_opcode};
-use crate::engine::fabric::sysfs::Count;
 use crate::engine::faults::verdict::{Verdict, judge};
-use crate::engine::qp::{QpShared, place};
 use crate::engine::recv::xrc;
 use crate::engine::wire::responder::{Peer, deny, lost, not_ready, scripted};
-use crate::engine::wire::{Message, Outcome, datagram, rdma, receive};
+use crate::engine::wire::{datagram, rdma, receive};
+use crate::engine::{Count, Fabric, Message, Outcome, QpShared, place};
 
 #[inline]
 pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {

@@ -17,7 +17,7 @@ use crate::engine::{DeviceSpec, Errno, Fabric, FabricSpec, Result};
 use crate::fabric_folder;
 use crate::fabric_folder::{belong_to_run, check_private, make_private};
 use crate::sys::{IBV_NODE_CA, IBV_TRANSPORT_IB, ibv_device};
-use crate::verbs::error::set_errno;
+use crate::verbs::set_errno;
 
 /// First part of the names of the (absent) device files below /dev/infiniband.
 pub(crate) const DEV_NAME_PREFIX: &str = "uverbs-softhca";
@@ -43,8 +43,7 @@ impl Library {
     /// Returns the fabric, joined; anew in a child after a fork.
     pub(crate) fn fabric(&self) -> Result<Arc<Fabric>> {
         let mut joined = self.fabric.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
-        let pid = std::process::id() as i32;
-        if let Some(fabric) = joined.as_ref().filter(|fabric| fabric.pid() == pid) {
+        if let Some(fabric) = joined.as_ref().filter(|fabric| fabric.pid() == std::process::id()) {
             return Ok(Arc::clone(fabric));
         }
         let fabric = Fabric::join(self.spec.clone()).inspect_err(|errno| {

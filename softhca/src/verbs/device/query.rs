@@ -15,8 +15,7 @@ use crate::sys::{
     IBV_PORT_SYS_IMAGE_GUID_SUP, IBV_VALUES_MASK_RAW_CLOCK, ibv_context, ibv_device_attr, ibv_device_attr_ex, ibv_gid,
     ibv_gid_entry, ibv_port_attr, ibv_query_device_ex_input, ibv_values_ex,
 };
-use crate::verbs::context::adapter;
-use crate::verbs::error::{minus_one, number, set_errno};
+use crate::verbs::{adapter, minus_one, number, set_errno};
 
 /// Writes a structure into a place of `size` bytes, and zeros behind it, where a newer program's structure is longer.
 /// # Safety

@@ -6,10 +6,7 @@ use std::ffi::c_int;
 
 use crate::engine::{Ah, Errno, Result};
 use crate::sys::{IBV_WC_GRH, ibv_ah, ibv_ah_attr, ibv_context, ibv_global_route, ibv_grh, ibv_pd, ibv_wc};
-use crate::verbs::context::adapter;
-use crate::verbs::error::{number, pointer};
-use crate::verbs::handle::Handle;
-use crate::verbs::pd::SoftPd;
+use crate::verbs::{Handle, SoftPd, adapter, number, pointer};
 
 pub(crate) type SoftAh = Handle<ibv_ah, Ah>;
 

@@ -13,14 +13,8 @@ use crate::sys::{
     IBV_MIG_MIGRATED, IBV_QP_STATE, IBV_QPS_RESET, ibv_context, ibv_ece, ibv_gid, ibv_pd, ibv_qp, ibv_qp_attr,
     ibv_qp_ex, ibv_qp_init_attr, ibv_xrcd,
 };
-use crate::verbs::context::adapter;
-use crate::verbs::cq::SoftCq;
-use crate::verbs::error::{number, pointer, set_errno};
-use crate::verbs::events;
-use crate::verbs::handle::{Handle, Turn};
-use crate::verbs::pd::SoftPd;
 use crate::verbs::qp::qp_ex::Building;
-use crate::verbs::qp::srq::{SoftSrq, SoftXrcd};
+use crate::verbs::{Handle, SoftCq, SoftPd, SoftSrq, SoftXrcd, Turn, adapter, events, number, pointer, set_errno};
 
 pub(crate) type SoftQp = Handle<ibv_qp_ex, QueuePair>;
 

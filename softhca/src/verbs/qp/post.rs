@@ -5,29 +5,20 @@
 
 use std::ffi::c_int;
 
-use super::ah::SoftAh;
-use super::object::SoftQp;
-use super::srq::SoftSrq;
 use crate::engine::codes::{qp_type, wr_opcode};
 use crate::engine::{Errno, RecvWr, SendWr, Sge};
-use crate::sys::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_sge, ibv_srq};
-use crate::verbs::error::set_errno;
-use crate::verbs::mr;
-
-// The engine reads the program's list of pieces in place.
-const _: () = assert!(size_of::<ibv_sge>() == size_of::<Sge>() && align_of::<ibv_sge>() == align_of::<Sge>());
-const _: () = assert!(std::mem::offset_of!(ibv_sge, length) == std::mem::offset_of!(Sge, len));
-const _: () = assert!(std::mem::offset_of!(ibv_sge, lkey) == std::mem::offset_of!(Sge, lkey));
+use crate::sys::{ibv_qp, ibv_recv_wr, ibv_send_wr, ibv_srq};
+use crate::verbs::{SoftAh, SoftQp, SoftSrq, mr, set_errno};
 
 /// # Safety
 /// `list` has `count` pieces that stay unchanged during the call.
 #[inline]
-pub(super) unsafe fn pieces<'a>(list: *const ibv_sge, count: c_int) -> &'a [Sge] {
+pub(super) unsafe fn pieces<'a>(list: *const Sge, count: c_int) -> &'a [Sge] {
     if count <= 0 || list.is_null() {
         return &[];
     }
-    // SAFETY: the caller says that `list` has `count` pieces; an ibv_sge is a Sge (asserted above).
-    unsafe { std::slice::from_raw_parts(list.cast::<Sge>(), count as usize) }
+    // SAFETY: the caller says that `list` has `count` pieces.
+    unsafe { std::slice::from_raw_parts(list, count as usize) }
 }
 
 /// `ibv_post_send(3)`: stops at the first request that cannot be posted, names it in `bad` and returns why.
@@ -163,11 +154,11 @@ mod tests {
     };
     use std::mem::MaybeUninit;
 
-    /// A request as a program makes it that sets no more than it must.
-    fn made(opcode: u32, list: &[ibv_sge]) -> MaybeUninit<ibv_send_wr> {
+    /// Reads a request to an RC queue pair, in which a program sets no more than it must and what `set` sets.
+    fn read(opcode: u32, list: &[Sge], set: impl FnOnce(*mut ibv_send_wr)) -> SendWr<'_> {
         let mut made = MaybeUninit::<ibv_send_wr>::uninit();
         let wr = made.as_mut_ptr();
-        // SAFETY: fields of a local.
+        // SAFETY: fields of a local; then it is a request for such a queue pair.
         unsafe {
             (&raw mut (*wr).wr_id).write(7);
             (&raw mut (*wr).next).write(std::ptr::null_mut());
@@ -175,49 +166,37 @@ mod tests {
             (&raw mut (*wr).num_sge).write(list.len() as c_int);
             (&raw mut (*wr).opcode).write(opcode);
             (&raw mut (*wr).send_flags).write(2);
+            set(wr);
+            request(qp_type::RC, wr)
         }
-        made
-    }
-
-    #[test]
-    fn a_send_is_read_although_nothing_else_is_set() {
-        let list = [ibv_sge { addr: 64, length: 8, lkey: 5 }];
-        let made = made(wr_opcode::SEND, &list);
-        // SAFETY: a request for such a queue pair.
-        let read = unsafe { request(qp_type::RC, made.as_ptr()) };
-        assert_eq!((read.wr_id, read.opcode, read.flags, read.sge.len()), (7, wr_opcode::SEND, 2, 1));
-        assert_eq!((read.sge[0].addr, read.sge[0].len, read.sge[0].lkey), (64, 8, 5));
-        assert_eq!((read.imm, read.remote_addr, read.rkey, read.remote_srqn), (0, 0, 0, 0));
     }
 
     #[test]
     fn only_the_members_of_the_opcode_are_read() {
-        let mut made_imm = made(wr_opcode::SEND_WITH_IMM, &[]);
-        // SAFETY: a field of a local.
-        unsafe { (&raw mut (*made_imm.as_mut_ptr()).__bindgen_anon_1.imm_data).write(9) };
-        // SAFETY: a request for such a queue pair.
-        assert_eq!(unsafe { request(qp_type::RC, made_imm.as_ptr()) }.imm, 9);
-        let mut made = made(wr_opcode::RDMA_WRITE, &[]);
-        // SAFETY: a field of a local.
-        unsafe { (&raw mut (*made.as_mut_ptr()).wr.rdma).write(Rdma { remote_addr: 4096, rkey: 3 }) };
-        // SAFETY: a request for such a queue pair.
-        let read = unsafe { request(qp_type::RC, made.as_ptr()) };
-        assert_eq!((read.remote_addr, read.rkey, read.imm, read.compare_add), (4096, 3, 0, 0));
-    }
-
-    #[test]
-    fn a_fetch_and_add_has_no_value_to_swap() {
-        let mut made = made(wr_opcode::ATOMIC_FETCH_AND_ADD, &[]);
-        // SAFETY: fields of a local.
-        unsafe {
-            let atomic: *mut Atomic = &raw mut (*made.as_mut_ptr()).wr.atomic;
-            (&raw mut (*atomic).remote_addr).write(8);
-            (&raw mut (*atomic).compare_add).write(1);
-            (&raw mut (*atomic).rkey).write(3);
-        }
-        // SAFETY: a request for such a queue pair.
-        let read = unsafe { request(qp_type::RC, made.as_ptr()) };
-        assert_eq!((read.remote_addr, read.rkey, read.compare_add, read.swap), (8, 3, 1, 0));
+        let list = [Sge { addr: 64, length: 8, lkey: 5 }];
+        let send = read(wr_opcode::SEND, &list, |_| ());
+        assert_eq!((send.wr_id, send.opcode, send.flags, send.sge.len()), (7, wr_opcode::SEND, 2, 1));
+        assert_eq!((send.sge[0].addr, send.sge[0].length, send.sge[0].lkey), (64, 8, 5));
+        assert_eq!((send.imm, send.remote_addr, send.rkey, send.remote_srqn), (0, 0, 0, 0));
+        // SAFETY: fields of a local, here and below.
+        let set_imm = |wr: *mut ibv_send_wr| unsafe { (&raw mut (*wr).__bindgen_anon_1.imm_data).write(9) };
+        assert_eq!(read(wr_opcode::SEND_WITH_IMM, &[], set_imm).imm, 9);
+        let write = read(wr_opcode::RDMA_WRITE, &[], |wr| {
+            // SAFETY: as above.
+            unsafe { (&raw mut (*wr).wr.rdma).write(Rdma { remote_addr: 4096, rkey: 3 }) };
+        });
+        assert_eq!((write.remote_addr, write.rkey, write.imm, write.compare_add), (4096, 3, 0, 0));
+        // A fetch-and-add has no value to swap.
+        let add = read(wr_opcode::ATOMIC_FETCH_AND_ADD, &[], |wr| {
+            // SAFETY: as above.
+            unsafe {
+                let atomic: *mut Atomic = &raw mut (*wr).wr.atomic;
+                (&raw mut (*atomic).remote_addr).write(8);
+                (&raw mut (*atomic).compare_add).write(1);
+                (&raw mut (*atomic).rkey).write(3);
+            }
+        });
+        assert_eq!((add.remote_addr, add.rkey, add.compare_add, add.swap), (8, 3, 1, 0));
     }
 
     #[test]

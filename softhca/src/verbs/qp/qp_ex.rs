@@ -6,33 +6,25 @@
 //! queue pair belongs to one thread; others wait.
 use std::ffi::{c_int, c_uint, c_void};
 
-use super::ah::SoftAh;
-use super::object::{SoftQp, create, create_xrc_recv};
-use super::post::pieces;
 use crate::behaviour::AtomicAccess;
 use crate::engine::codes::{qp_type, send_flags, wr_opcode};
+use crate::engine::send::execution::is_possible;
+use crate::engine::send::post::is_atomic;
 use crate::engine::{Errno, SendWr, Sge};
 use crate::limits::Atomics;
 use crate::sys::{
-    IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP, IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD, IBV_QP_EX_WITH_BIND_MW,
-    IBV_QP_EX_WITH_LOCAL_INV, IBV_QP_EX_WITH_RDMA_READ, IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM,
-    IBV_QP_EX_WITH_SEND, IBV_QP_EX_WITH_SEND_WITH_IMM, IBV_QP_EX_WITH_SEND_WITH_INV, IBV_QP_INIT_ATTR_CREATE_FLAGS,
-    IBV_QP_INIT_ATTR_PD, IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_INIT_ATTR_XRCD, ibv_ah, ibv_context, ibv_data_buf,
-    ibv_mw, ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex, ibv_sge,
+    IBV_QP_EX_WITH_RDMA_WRITE, IBV_QP_EX_WITH_SEND_WITH_INV, IBV_QP_INIT_ATTR_CREATE_FLAGS, IBV_QP_INIT_ATTR_PD,
+    IBV_QP_INIT_ATTR_SEND_OPS_FLAGS, IBV_QP_INIT_ATTR_XRCD, ibv_ah, ibv_context, ibv_data_buf, ibv_mw,
+    ibv_mw_bind_info, ibv_qp, ibv_qp_ex, ibv_qp_init_attr, ibv_qp_init_attr_ex,
 };
-use crate::verbs::context::adapter;
-use crate::verbs::error::pointer;
 use crate::verbs::mr::binding;
+use crate::verbs::qp::object::{create, create_xrc_recv};
+use crate::verbs::qp::post::pieces;
+use crate::verbs::{SoftAh, SoftQp, adapter, pointer};
 
-const RC_OPERATIONS: u64 = UC_OPERATIONS | IBV_QP_EX_WITH_RDMA_READ as u64 | ATOMICS;
-const ATOMICS: u64 = IBV_QP_EX_WITH_ATOMIC_CMP_AND_SWP as u64 | IBV_QP_EX_WITH_ATOMIC_FETCH_AND_ADD as u64;
-const UC_OPERATIONS: u64 = UD_OPERATIONS
-    | IBV_QP_EX_WITH_RDMA_WRITE as u64
-    | IBV_QP_EX_WITH_RDMA_WRITE_WITH_IMM as u64
-    | IBV_QP_EX_WITH_SEND_WITH_INV as u64
-    | IBV_QP_EX_WITH_LOCAL_INV as u64
-    | IBV_QP_EX_WITH_BIND_MW as u64;
-const UD_OPERATIONS: u64 = IBV_QP_EX_WITH_SEND as u64 | IBV_QP_EX_WITH_SEND_WITH_IMM as u64;
+// A bit of `ibv_qp_create_send_ops_flags` is the number of the opcode.
+const _: () = assert!(IBV_QP_EX_WITH_RDMA_WRITE == 1 << wr_opcode::RDMA_WRITE);
+const _: () = assert!(IBV_QP_EX_WITH_SEND_WITH_INV == 1 << wr_opcode::SEND_WITH_INV);
 
 /// `ibv_create_qp_ex(3)` for what the inline function does not itself turn into `ibv_create_qp`.
 pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
@@ -43,24 +35,16 @@ pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *m
         IBV_QP_INIT_ATTR_PD | IBV_QP_INIT_ATTR_XRCD | IBV_QP_INIT_ATTR_CREATE_FLAGS | IBV_QP_INIT_ATTR_SEND_OPS_FLAGS;
     let is_xrc_recv = init.qp_type == qp_type::XRC_RECV;
     let operations = if mask & IBV_QP_INIT_ATTR_SEND_OPS_FLAGS != 0 { init.send_ops_flags } else { 0 };
-    let possible = match init.qp_type {
-        qp_type::RC | qp_type::XRC_SEND => RC_OPERATIONS,
-        qp_type::XRC_RECV => 0,
-        qp_type::UC => UC_OPERATIONS,
-        _ => UD_OPERATIONS,
-    };
     // SAFETY: the context is open (rule V).
     let hca = unsafe { adapter(context) };
     let ways = hca.behaviour().atomic_access_without_cap;
     let lacks_atomics = hca.limits().atomics == Atomics::None && ways == AtomicAccess::Eopnotsupp;
-    let possible = if lacks_atomics { possible & !ATOMICS } else { possible };
+    let is_possible = |opcode| is_possible(init.qp_type, opcode) && !(lacks_atomics && is_atomic(opcode));
+    let are_possible = (0..u64::BITS).all(|opcode| operations & (1 << opcode) == 0 || is_possible(opcode));
     if mask & if is_xrc_recv { IBV_QP_INIT_ATTR_XRCD } else { IBV_QP_INIT_ATTR_PD } == 0 {
         return pointer(Err(Errno(libc::EINVAL)));
     }
-    if mask & !known != 0
-        || (mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && init.create_flags != 0)
-        || operations & !possible != 0
-    {
+    if mask & !known != 0 || (mask & IBV_QP_INIT_ATTR_CREATE_FLAGS != 0 && init.create_flags != 0) || !are_possible {
         return pointer(Err(Errno(libc::EOPNOTSUPP)));
     }
     let mut plain = ibv_qp_init_attr {
@@ -113,7 +97,7 @@ pub(crate) struct Building {
 /// Forgets the requests and lets other threads build.
 /// # Safety
 /// The caller is between `wr_start` and `wr_complete`, and has no reference to what is being built.
-unsafe fn end(qp: *mut ibv_qp_ex) {
+unsafe extern "C" fn end(qp: *mut ibv_qp_ex) {
     // SAFETY: it is the caller's turn, which ends here.
     let (queue, building) = unsafe { (SoftQp::of(qp), building(qp)) };
     building.requests.clear();
@@ -133,11 +117,6 @@ unsafe fn building<'a>(qp: *mut ibv_qp_ex) -> &'a mut Building {
 unsafe extern "C" fn start(qp: *mut ibv_qp_ex) {
     // SAFETY: the program gives a queue pair that is not destroyed, as in each function here.
     unsafe { SoftQp::of(qp) }.building.take();
-}
-
-unsafe extern "C" fn abort(qp: *mut ibv_qp_ex) {
-    // SAFETY: the program calls this after wr_start.
-    unsafe { end(qp) };
 }
 
 unsafe extern "C" fn complete(qp: *mut ibv_qp_ex) -> c_int {
@@ -182,7 +161,7 @@ macro_rules! operations {
         fn set_operations(qp: &mut ibv_qp_ex) {
             qp.wr_start = Some(start);
             qp.wr_complete = Some(complete);
-            qp.wr_abort = Some(abort);
+            qp.wr_abort = Some(end);
             qp.wr_bind_mw = Some(bind_mw);
             qp.wr_set_ud_addr = Some(set_ud_addr);
             qp.wr_set_xrc_srqn = Some(set_xrc_srqn);
@@ -245,12 +224,12 @@ unsafe extern "C" fn set_xrc_srqn(qp: *mut ibv_qp_ex, remote_srqn: u32) {
 }
 
 unsafe extern "C" fn set_sge(qp: *mut ibv_qp_ex, lkey: u32, addr: u64, length: u32) {
-    let piece = ibv_sge { addr, length, lkey };
+    let piece = Sge { addr, length, lkey };
     // SAFETY: after wr_start; one piece.
     unsafe { set_sge_list(qp, 1, &raw const piece) };
 }
 
-unsafe extern "C" fn set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *const ibv_sge) {
+unsafe extern "C" fn set_sge_list(qp: *mut ibv_qp_ex, count: usize, list: *const Sge) {
     // SAFETY: after wr_start; the program's list has `count` pieces.
     let (building, list) = unsafe { (building(qp), pieces(list, count as c_int)) };
     let place = building.pieces.len();
@@ -283,5 +262,5 @@ unsafe extern "C" fn set_inline_data_list(qp: *mut ibv_qp_ex, count: usize, list
         }
     }
     let length = (building.inline.len() - start) as u32;
-    building.pieces.push(Sge { addr: start as u64, len: length, lkey: 0 });
+    building.pieces.push(Sge { addr: start as u64, length, lkey: 0 });
 }

@@ -14,12 +14,7 @@ use crate::sys::{
     IBV_XRCD_INIT_ATTR_OFLAGS, IBV_XRCD_INIT_ATTR_RESERVED, ibv_context, ibv_cq, ibv_pd, ibv_srq, ibv_srq_attr,
     ibv_srq_init_attr, ibv_srq_init_attr_ex, ibv_xrcd, ibv_xrcd_init_attr,
 };
-use crate::verbs::context::adapter;
-use crate::verbs::cq::SoftCq;
-use crate::verbs::error::{number, pointer};
-use crate::verbs::events;
-use crate::verbs::handle::Handle;
-use crate::verbs::pd::SoftPd;
+use crate::verbs::{Handle, SoftCq, SoftPd, adapter, events, number, pointer};
 
 pub(crate) type SoftSrq = Handle<ibv_srq, SharedQueue>;
 
