@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! How an adapter behaves where real adapters differ within what verbs allow: the keys of `[device.behaviour]` and
-//! their defaults. docs/softhca.md documents each key; `profiles` has the values of real adapters. Grade: setup; the
-//! engine looks up a behaviour only if a request fails, an object is made, a queue is armed or a datagram arrives.
+//! their defaults. docs/softhca.md documents each key; `profiles` has the values of real adapters. Called by: the
+//! configuration (reads them), the engine and `verbs` (act by them). Grade: setup; the engine looks up a behaviour only
+//! if a request fails, an object is made, a queue is armed or a datagram arrives.
 
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};

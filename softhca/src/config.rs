@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The configuration file of a fabric, in TOML: its tables (all keys optional, unknown keys refused), read and checked.
-//! `adapters` fills in left-out keys and makes the engine's description. docs/softhca.md documents every key. Grade:
-//! setup.
+//! `adapters` fills in left-out keys and makes the engine's description. docs/softhca.md documents every key. Called
+//! by: `verbs::device` in every process of the fabric, and the command, which checks it first. Grade: setup.
 
 use std::collections::HashSet;
 use std::ops::Range;

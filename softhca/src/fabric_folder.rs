@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The place of a fabric: a folder in /dev/shm that belongs to one user alone, and that the environment of a process
 //! names: `SOFTHCA_FABRIC` (a folder, or a name; without it the user's default fabric). `SOFTHCA_CONFIG` (a file) and
-//! `SOFTHCA_PROFILE` (the profile of devices that name none) describe its adapters. Grade: setup. Threads: any.
-//! `softhca run` without a name removes its folder at its end. The next run removes the folder of a killed one: every
-//! process of a run holds a lock of the file `run` in its folder, so a free lock means that none is left.
+//! `SOFTHCA_PROFILE` (the profile of devices that name none) describe its adapters. Called by: the library, in every
+//! process of the fabric, and the command. Grade: setup. Threads: any. Tests: `tests/stale_runs.rs`. `softhca run`
+//! without a name removes its folder at its end. The next run removes the folder of a killed one: every process of a
+//! run holds a lock of the file `run` in its folder, so a free lock means that none is left.
 
 use std::fs::File;
 use std::io;

@@ -4,7 +4,7 @@
 //! A profile is a `[[device]]` of the configuration file, in a file of its own (src/profiles). Sources are files of
 //! rdma-core (`providers/`, libibverbs) and of the kernel (`drivers/infiniband/`: `hw/`, `sw/`, `core/`); "field" is
 //! the output of programs on such adapters, "choice" a value that the sources leave open. docs/softhca.md lists
-//! features of the real adapters that are not emulated. Grade: setup.
+//! features of the real adapters that are not emulated. Called by: the configuration. Grade: setup.
 
 use serde::Deserialize;
 

@@ -4,7 +4,7 @@
 //! many of them link, load only if all symbols exist. Verbs that are not emulated share one function for each way to
 //! report an error, whatever their arguments: C's calling conventions on 64-bit Linux let a callee ignore them. Each
 //! export is a jump under a local label that `.symver` puts in its node. The Rust functions keep their mangled names,
-//! so nothing clashes with a real libibverbs in the same process.
+//! so nothing clashes with a real libibverbs in the same process. Tests: `tests/verbs_library.rs`.
 
 use core::arch::global_asm;
 use std::ffi::{c_int, c_void};

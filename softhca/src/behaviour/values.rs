@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The values of the behaviours that have more values than yes and no, with their words in the configuration. Error
-//! numbers may be written in capitals. Grade: setup.
+//! numbers may be written in capitals. Called by: `behaviour`. Grade: setup.
 
 use serde::Deserialize;
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Fills in the keys that the file leaves out, and makes the engine's description of an adapter. Without a file: one
 //! InfiniBand adapter `softhca0` with one active port, LID 1, 100 Gb/s (4x EDR), MTU 4096. Grade: setup. GUIDs are
-//! host-order numbers, GIDs their 16 bytes on the wire.
+//! host-order numbers, GIDs their 16 bytes on the wire. Tests: config/tests.rs.
 
 use std::ops::RangeInclusive;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Values of the configuration file that are more than a number or a word. Each is a newtype that serde reads, so that
-//! an error names its place. GUIDs are host-order numbers, GIDs 16 bytes as on the wire. Grade: setup.
+//! an error names its place. GUIDs are host-order numbers, GIDs 16 bytes as on the wire. Grade: setup. Tests: below.
 
 use std::fmt::Display;
 use std::net::Ipv6Addr;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Time: the host's, and each adapter's own free-running core clock derived from it. Grade: hot only where timestamps
-//! or a model were asked for. Host times are nanoseconds of `CLOCK_MONOTONIC`; ticks are the adapter's.
+//! Time: the host's, and each adapter's own free-running core clock derived from it. Called by: adapter (reads it), cq
+//! (timestamps), everything with a deadline. Grade: hot only where timestamps or a model were asked for. Host times are
+//! nanoseconds of `CLOCK_MONOTONIC`; ticks are the adapter's.
 
 use crate::engine::ClockSpec;
 

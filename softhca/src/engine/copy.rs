@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Copies bytes between pieces of memory, within this process or between it and another one. Grade: hot; within the
-//! process a copy, else one system call (`process_vm_readv`/`writev`) for up to 2^31 bytes. Pieces are copied in order.
-//! Thread rule: any thread. Memory rule: pieces were checked against a registration (`mr::table::find`), or are inline
-//! data of the caller, so they belong to the adapter until the request completes; the engine keeps no reference to
-//! them. Pieces are only numbers: callers say that the rule holds.
+//! Copies bytes between pieces of memory, within this process or between it and another one.
+//! Called by: wire, cq, send. Grade: hot; within the process a copy, else one system call (`process_vm_readv`/`writev`)
+//! for up to 2^31 bytes. Pieces are copied in order. Thread rule: any thread. Memory rule: pieces were checked against
+//! a registration (`mr::table::find`), or are inline data of the caller, so they belong to the adapter until the
+//! request completes; the engine keeps no reference to them. Pieces are only numbers: callers say that the rule holds.
 
 use libc::iovec;
 

@@ -2,9 +2,10 @@
 //! Work of a process for its fabric besides its programs' calls: it joins, does deferred work when no shared lock is
 //! held, runs timers, reports timed faults, notices that a connected process has ended, and frees what dead ones had.
 //! Owns one thread per process, which sleeps in `ppoll` and is never on the data path. Its work is in `fabric::timers`;
-//! a command (`faults::command`) wakes it by a pipe, its doorbell. Grade: pending, but for these two. Thread rule: any
-//! thread that holds no shared lock; under the kernel's lock of the region's file one process at a time joins or
-//! buries. Times: host nanoseconds.
+//! a command (`faults::command`) wakes it by a pipe, its doorbell. Called by: `verbs` (joins, once per process), every
+//! call that posts, polls or changes a queue (`run_deferred`, at its end: a load where there is nothing to do), polls
+//! that found nothing (`while_idle`). Grade: pending, but for these two. Thread rule: any thread that holds no shared
+//! lock; under the kernel's lock of the region's file one process at a time joins or buries. Times: host nanoseconds.
 //!
 //! The thread lives as long as the process: peers still read and write memory of a process that has closed its device,
 //! and it still has to notice their deaths. So nobody joins it, and the library is linked such that it is never

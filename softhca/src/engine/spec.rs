@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The plain values that cross the engine's borders: descriptions of adapters, attributes of queue pairs and addresses,
-//! receive requests and completions. Send requests, which may name an address handle, are in `send::post`. Grade:
-//! requests and completions are hot: built per message, without an allocation; the rest is setup. Thread rule: plain
-//! values, in the byte order of the host unless said otherwise. The engine reads only attributes that a mask or an
-//! opcode names.
+//! receive requests and completions. Send requests, which may name an address handle, are in `send::post`.
+//! Called by: the configuration and the profiles (describe adapters), `verbs`, the whole engine. Grade: requests and
+//! completions are hot: built per message, without an allocation; the rest is setup. Thread rule: plain values, in the
+//! byte order of the host unless said otherwise. The engine reads only attributes that a mask or an opcode names.
 
 use crate::behaviour::Behaviour;
 use crate::limits::Limits;

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An object as programs hold it: C's structure, to which their pointer is, and behind it this library's own part, some
-//! of which belongs to one thread from one verb to another (`Turn`). Grade: `of` is hot (an addition), and so is a
-//! turn: an exchange to take it, a store to give it. Threads: any. Callers rely on rule V. No inline function of
-//! verbs.h writes into C's structures. Once a program knows the object, this library writes a queue pair's `state`, a
-//! queue's `cqe` and a channel's `refcnt`, atomically, since several threads may call the verb; the `status` and
-//! `wr_id` of an extended queue, as the holder of its cursor; a window's key and a region when they are bound or
-//! registered anew, which man pages leave to one thread. References are to the own part only.
+//! of which belongs to one thread from one verb to another (`Turn`). Called by: every object of verbs. Grade: `of` is
+//! hot (an addition), and so is a turn: an exchange to take it, a store to give it. Threads: any. Callers rely on rule
+//! V. No inline function of verbs.h writes into C's structures. Once a program knows the object, this library writes a
+//! queue pair's `state`, a queue's `cqe` and a channel's `refcnt`, atomically, since several threads may call the verb;
+//! the `status` and `wr_id` of an extended queue, as the holder of its cursor; a window's key and a region when they
+//! are bound or registered anew, which man pages leave to one thread. References are to the own part only.
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A completion queue as a program holds it: made, armed, resized, destroyed; and the completions of queue pairs that
-//! are destroyed or reset: voided, removed, or kept for the program to poll. Grade: setup, but for `arm`. Thread rule:
-//! any thread; the thread that withdraws completions holds `poll_lock`, and `lock` where entries move.
+//! are destroyed or reset: voided, removed, or kept for the program to poll. Called by: `verbs`; qp (destroyed, reset),
+//! srq (destroyed). Grade: setup, but for `arm`. Thread rule: any thread; the thread that withdraws completions holds
+//! `poll_lock`, and `lock` where entries move.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

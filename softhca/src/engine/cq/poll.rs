@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Polling: takes completions from the ring, and puts payloads, from the completions or the inbox, into the memory of
-//! their receives. Grade: hot. Thread rule: any thread; `poll_lock` lets one at a time empty the ring.
+//! their receives. Called by: `verbs`; `object`, for completions that outlive their queue pair. Grade: hot. Thread
+//! rule: any thread; `poll_lock` lets one at a time empty the ring.
 
 use crate::engine::codes::{qp_type, wc_flags, wc_status};
 use crate::engine::cq::ring::{CARRIES, Cqe, GRH_BYTES, IS_RECV, KEPT, STAGED, STAMPED};

@@ -4,8 +4,8 @@
 //! doubles when none did. A yield that returns after a whole time slice means that another thread computes there. Each
 //! further yield would then cost a slice (a few hundred round trips a second instead of thousands), but a thread that
 //! sleeps runs as soon as it wakes: so for some time offers are naps. Owns one count for the whole process, because
-//! programs poll several queues in turn, and a single busy queue means that the process is busy. Grade: hot: two loads
-//! and a store. Thread rule: lost counts between threads do no harm.
+//! programs poll several queues in turn, and a single busy queue means that the process is busy. Called by: cq. Grade:
+//! hot: two loads and a store. Thread rule: lost counts between threads do no harm.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::Duration;

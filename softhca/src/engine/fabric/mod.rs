@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A fabric as one process has joined it: its mapping of the shared memory, the description of the adapters, and the
-//! state that this process keeps for itself. It knows no queue: queues and the service thread work on it. Grade: setup;
-//! `port` and the flags are hot (loads; a fabric in which no port has changed pays one predicted branch). Thread rule:
-//! any thread. It lives as long as the process, because its service thread holds it. How a process joins: `service`.
+//! state that this process keeps for itself. It knows no queue: queues and the service thread work on it. Called by:
+//! everything in the engine. Grade: setup; `port` and the flags are hot (loads; a fabric in which no port has changed
+//! pays one predicted branch). Thread rule: any thread. It lives as long as the process, because its service thread
+//! holds it. How a process joins: `service`.
 
 use std::collections::HashSet;
 use std::ops::Deref;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Named pipes in the fabric's folder, by which events reach programs through real descriptors. Owns the pipes that
-//! this process reads (`Mailbox`), and a cache of those that it writes (`Pipes`). Grade: setup and events; one `write`
-//! per notification, none while nobody armed the queue. Thread rule: any thread. A record is one write of less than
-//! `PIPE_BUF`, so it is never torn.
+//! Named pipes in the fabric's folder, by which events reach programs through real descriptors.
+//! Owns the pipes that this process reads (`Mailbox`), and a cache of those that it writes (`Pipes`). Called by:
+//! completion channels and opened adapters (read), completion queues, queue pairs and timers (write). Grade: setup and
+//! events; one `write` per notification, none while nobody armed the queue. Thread rule: any thread. A record is one
+//! write of less than `PIPE_BUF`, so it is never torn.
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};

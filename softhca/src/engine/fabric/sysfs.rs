@@ -3,9 +3,10 @@
 //! counters as files, like the kernel's `hw_counters`, under the names that mlx5 uses. `class/infiniband/NAME` is a
 //! link to `devices/NAME/infiniband/NAME`, and the folder of the bus device has the files of a PCI device. Software
 //! adapters are below `devices/virtual`. A count is a word of the region's header. Its text is a file that every
-//! process maps when it first opens an adapter, so counting needs neither a system call nor an allocation. Grade:
-//! setup; counting is pending. Thread rule: any thread of any process; a process makes the tree under another name, and
-//! renames it.
+//! process maps when it first opens an adapter, so counting needs neither a system call nor an allocation. Called by:
+//! `verbs::device` (makes the tree), `faults::timeline` (changes a port), fabric (counts troubles, never messages that
+//! arrive). Grade: setup; counting is pending. Thread rule: any thread of any process; a process makes the tree under
+//! another name, and renames it. Tests: below, and tests/engine.rs.
 
 use std::fs::OpenOptions;
 use std::io::Write;

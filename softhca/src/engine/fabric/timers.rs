@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Work of this process for a later time: waiting sends, delayed notifications, timed rules for faults, the end of
 //! other processes, and work that the thread which finds it cannot do because it holds a shared lock. Owns the lists,
-//! and the pipe that wakes the service thread. Grade: `earliest`,
-//! for polls that find nothing, and `any` are hot (a load), the rest is pending. Thread rule: any thread; never hold
-//! its mutexes while taking a shared lock. Times are host nanoseconds.
+//! and the pipe that wakes the service thread when something earlier than all else is added. Called by: send (a timer),
+//! cq (a delayed notification), qp (a process to watch), modules that defer work; `service` does what is due. Grade:
+//! `earliest`, for polls that find nothing, and `any` are hot (a load), the rest is pending. Thread rule: any thread;
+//! never hold its mutexes while taking a shared lock. Times are host nanoseconds.
 
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

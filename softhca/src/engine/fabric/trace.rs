@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The trace (docs/softhca.md): a line in a file of the fabric for each stamped completion, and one in another file for
-//! each registration, so that a test can compare the events that a program saw with the executed requests. Grade: one
-//! system call per line; only where the configuration asks for it. Thread rule: any thread of any process; a line is
-//! one write to the end of the file.
+//! each registration, so that a test can compare the events that a program saw with the executed requests. Called by:
+//! cq, while it makes a completion and holds the queue's lock; mr. Grade: one system call per line; only where the
+//! configuration asks for it. Thread rule: any thread of any process; a line is one write to the end of the file.
 
 use std::fs::{File, OpenOptions};
 use std::io::Write;

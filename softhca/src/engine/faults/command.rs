@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Commands: timed rules that a user gives while the fabric is in use, each due at once. Owns their log in shared
-//! memory, which only grows, so a process that joins later carries out all of them. Grade: setup; a fabric without
-//! commands pays nothing, because the service thread sleeps until its doorbell (a pipe) is rung. Thread rule: any
-//! thread that holds no shared lock; the tables' lock guards the log. Times are nanoseconds.
+//! memory, which only grows, so a process that joins later carries out all of them. Called by: `softhca ctl` (gives
+//! one), timeline (reads them). Grade: setup; a fabric without commands pays nothing, because the service thread sleeps
+//! until its doorbell (a pipe) is rung. Thread rule: any thread that holds no shared lock; the tables' lock guards the
+//! log. Times are nanoseconds. Tests: below, and tests/commands.rs.
 
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The rules for faults as the configuration gives them: each has a scene, a number of times, and an action. Grade:
-//! setup; `fits` and `takes` run for each packet of a fabric that has rules. Thread rule: plain values. Times are
-//! nanoseconds.
+//! The rules for faults as the configuration gives them: each has a scene, a number of times, and an action. Called by:
+//! the configuration (makes them), the rest of this folder. Grade: setup; `fits` and `takes` run for each packet of a
+//! fabric that has rules. Thread rule: plain values. Times are nanoseconds. Tests: below.
 
 use std::collections::BTreeSet;
 

@@ -2,8 +2,8 @@
 //! Carries out the rules with a time, of the configuration and of commands, when they are due: ports go down and up,
 //! events are raised, objects fail, and a port's LID, GIDs or partition keys change. Each process carries out a rule
 //! for its own programs and queue pairs; one that joins later first carries out all past rules. A rule fails the
-//! objects that exist then. Grade: pending. Thread rule: any thread that holds no shared lock, one at a time (the
-//! timeline's lock). Times are nanoseconds.
+//! objects that exist then. Called by: service, from its thread or from a poll that found nothing. Grade: pending.
+//! Thread rule: any thread that holds no shared lock, one at a time (the timeline's lock). Times are nanoseconds.
 
 use std::collections::BTreeSet;
 use std::sync::PoisonError;

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The one place where the engine asks the rules for faults about a packet, a post or a registration; and the model of
-//! a link: the time that a message takes if the configuration gives a latency or a bandwidth. Grade: a fabric without
-//! rules and without a model pays one predicted branch and does not come here. Thread rule: any thread of any process;
-//! a rule counts by atomic additions; a sender occupies a link by exchanging the time (in ns) at which that is free.
+//! a link: the time that a message takes if the configuration gives a latency or a bandwidth. Called by: wire (per
+//! packet), qp (per post), mr (per registration). Grade: a fabric without rules and without a model pays one predicted
+//! branch and does not come here. Thread rule: any thread of any process; a rule counts by atomic additions; a sender
+//! occupies a link by exchanging the time (in ns) at which that is free.
 
 use crate::engine::faults::rule::Scene;
 use crate::engine::{Errno, Fabric, FaultAction, QpShared, Result, clock};

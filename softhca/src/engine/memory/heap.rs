@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The heap of the region: blocks in size classes (powers of two), one behind the other, each with a header that names
-//! its class and its owner. Grade: setup. Thread rule: the heap's own lock. A block is in the heap once the heap's end
+//! its class and its owner. Called by: code that makes, resizes or destroys a queue (`Process::allocate`), and the
+//! burial of a dead process. Grade: setup. Thread rule: the heap's own lock. A block is in the heap once the heap's end
 //! is behind it, so its class is written before. The lists of free blocks follow from the headers; a process that
-//! inherits the lock makes them anew. An allocated block is zero.
+//! inherits the lock makes them anew. An allocated block is zero. Tests: `tests/engine_killed.rs`.
 
 use crate::engine::memory::layout::{HEAP_AT, REGION_BYTES};
 use crate::engine::{Errno, Held, Process, Result, Shared, SharedLock, W32, W64};

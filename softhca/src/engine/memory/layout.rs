@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The sizes of a fabric, and the layout of the shared file: the header, which all processes share, and the fixed
 //! tables behind it. Offsets are bytes from the start of the file. Owns the layout of the fields; their meaning is in
-//! the modules that use them (counters, faults, multicast groups, XRC domains, the table of queue pairs). Grade:
-//! `header` is hot, the rest constants. Thread rule: each field's own; `tables` guards the tables.
+//! the modules that use them (counters, faults, multicast groups, XRC domains, the table of queue pairs). Called by:
+//! those, the process that joins, the limits that adapters report. Grade: `header` is hot, the rest constants. Thread
+//! rule: each field's own; `tables` guards the tables.
 
 use crate::engine::memory::heap::Heap;
 use crate::engine::{Errno, Process, Region, Result, Shared, SharedLock, W32, W64};

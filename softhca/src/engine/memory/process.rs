@@ -2,8 +2,8 @@
 //! The processes of a fabric: this one, the others, and whether they live; `service` buries the dead. Owns the slots of
 //! processes in the region, and this process' mapping of it. A *token* names a process until it is buried: slot index
 //! plus one in the low 16 bits, the slot's generation above, so that a slot used again is not taken for the former
-//! process. Grade: `token`, `region` and `other_pid` are hot (loads); the rest is setup, and the slow side of locks.
-//! Thread rule: any thread.
+//! process. Called by: users of the region; lock (does the holder live). Grade: `token`, `region` and `other_pid` are
+//! hot (loads); the rest is setup, and the slow side of locks. Thread rule: any thread. Tests: below.
 
 use std::ffi::OsStr;
 use std::fs::File;

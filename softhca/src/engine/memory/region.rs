@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The one file that all processes of a fabric map whole, and the words that every structure in it is made of. Owns the
-//! mapping, which stays until the process ends, so references into it are `'static`. Grade: setup, but for the words,
-//! `at` and `bytes`, which are hot. Thread rule: any thread of any process. Rules:
+//! mapping, which stays until the process ends, so references into it are `'static`. Called by: every shared structure.
+//! Grade: setup, but for the words, `at` and `bytes`, which are hot. Thread rule: any thread of any process. Rules:
 //! (M1) A structure of the region consists of words only, so references to it may be shared.
 //! (M2) Plain bytes (requests, payloads) are read and written through raw pointers only, by the thread to which the
 //! structure's own rule gives them: a lock, or an index published after the write.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A memory region as a program holds it: registered, changed, ended. Grade: setup. Thread rule: any thread; it is the
-//! program's error to change a region while it uses it.
+//! A memory region as a program holds it: registered, changed, ended. Called by: `verbs`. Grade: setup. Thread rule:
+//! any thread; it is the program's error to change a region while it uses it.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of memory regions and windows, which every process reads: keys, bounds and rights. Grade: `find` is hot:
-//! it reads one entry (one cache line) without a lock; the rest is setup. Thread rule: a thread takes an entry by
-//! exchanging its key; it writes the fields before it publishes the key, and takes the key away before it changes them.
-//! A key is the entry's index (24 bits) and a generation (8 bits), so an old key of a used entry is refused.
+//! The table of memory regions and windows, which every process reads: keys, bounds and rights. Called by: send, recv
+//! and wire (check every use), the regions and windows of this folder, burial. Grade: `find` is hot: it reads one entry
+//! (one cache line) without a lock; the rest is setup. Thread rule: a thread takes an entry by exchanging its key; it
+//! writes the fields before it publishes the key, and takes the key away before it changes them. A key is the entry's
+//! index (24 bits) and a generation (8 bits), so an old key of a used entry is refused.
 
 use crate::engine::codes::access;
 use crate::engine::memory::layout::{MAX_MRS, mr_at};

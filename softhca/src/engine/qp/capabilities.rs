@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The values from which a queue pair is created, and its sizes: checks that the adapter has them, and grants sizes.
-//! Grade: setup. Thread rule: any thread. The rule `Wqe` follows rdma-core `providers/mlx5/verbs.c` (`sq_overhead`,
-//! `mlx5_calc_send_wqe`, `mlx5_calc_sq_size`), `SharedWithSge` the kernel's `sw/rxe/rxe_qp.c` (`rxe_qp_init_req`).
+//! Called by: `verbs` (fills in a `QpInit`), lifetime. Grade: setup. Thread rule: any thread. The rule `Wqe` follows
+//! rdma-core `providers/mlx5/verbs.c` (`sq_overhead`, `mlx5_calc_send_wqe`, `mlx5_calc_sq_size`), `SharedWithSge` the
+//! kernel's `sw/rxe/rxe_qp.c` (`rxe_qp_init_req`).
 
 use crate::behaviour::{CreateErrno, InlineGrant};
 use crate::engine::codes::qp_type::{UD, XRC_SEND};

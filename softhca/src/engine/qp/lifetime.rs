@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes queue pairs, destroys and resets them. The adapter's behaviour determines the fate of unpolled completions,
-//! and of requests of a shared receive queue. Grade: setup. Thread rule: any thread; one at a time destroys or resets a
-//! queue pair, between `before_leaving` and `after_leaving`.
+//! and of requests of a shared receive queue. Called by: `verbs`, modify. Grade: setup. Thread rule: any thread; one at
+//! a time destroys or resets a queue pair, between `before_leaving` and `after_leaving`.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::AtomicBool;

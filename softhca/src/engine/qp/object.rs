@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A queue pair as a program holds it: queried, given requests, attached to multicast groups. Owns the groups of the
-//! region, too; a member is the index of its queue pair plus one. Grade: setup, but for `post_send` and `post_recv`,
-//! which are hot, and `members` for senders to groups. Thread rule: any thread; changes of groups hold the region's
-//! lock of the tables.
+//! region, too; a member is the index of its queue pair plus one. Called by: `verbs`; datagram (the members of a
+//! group). Grade: setup, but for `post_send` and `post_recv`, which are hot, and `members` for senders to groups.
+//! Thread rule: any thread; changes of groups hold the region's lock of the tables.
 
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Queue pairs as they lie in the region. Grade: hot: the structure's first two lines change on modify only, so both
-//! sides keep them cached. Thread rule, the order of locks: `sq.lock` of one queue pair, then `resp.lock` of one, then
-//! a receive queue's, then a completion queue's. `state` changes under `resp.lock`. `lock_sends` and `lock_answers`
-//! take these two, and finish changes that a process has left half done because it died with the lock.
+//! Queue pairs as they lie in the region. Called by: send and wire (both ends of a request), the rest of this folder.
+//! Grade: hot: the structure's first two lines change on modify only, so both sides keep them cached. Thread rule, the
+//! order of locks: `sq.lock` of one queue pair, then `resp.lock` of one, then a receive queue's, then a completion
+//! queue's. `state` changes under `resp.lock`. `lock_sends` and `lock_answers` take these two, and finish changes that
+//! a process has left half done because it died with the lock.
 
 use crate::behaviour::Behaviour;
 use crate::engine::codes::qp_state::{ERR, INIT, RESET};

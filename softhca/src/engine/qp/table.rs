@@ -3,8 +3,9 @@
 //! error at the wire or of a completion queue, or because their program has read an event. A place is always a queue
 //! pair's, so a stale number finds a queue pair with another number. A number is the place's index (16 bits) and its
 //! generation (8 bits). A place has an owner from when it is taken until it is given back; the number of places and the
-//! list of free ones follow from that. Grade: setup. Thread rule: the region's lock of the tables, taken by `lock`;
-//! stop a queue pair without a shared lock.
+//! list of free ones follow from that. Called by: lifetime, service (a dead process' queue pairs, deferred work),
+//! adapter, timeline. Grade: setup. Thread rule: the region's lock of the tables, taken by `lock`; stop a queue pair
+//! without a shared lock.
 
 use crate::engine::codes::qp_state::RESET;
 use crate::engine::codes::qp_type::XRC_RECV;

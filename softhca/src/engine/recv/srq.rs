@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shared receive queues, plain and of XRC, as a program holds them; the queue itself is `queue`. Grade: posting is
-//! hot. Thread rule: any thread.
+//! Shared receive queues, plain and of XRC, as a program holds them; the queue itself is `queue`. Called by: `verbs`.
+//! Grade: posting is hot. Thread rule: any thread.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Extended reliable connections: domains that processes share, and their shared receive queues, found by number. A
 //! request on an XRC connection names the queue that takes it, which may be another process' than the queue pair it
-//! arrives at. Owns the table of those queues, and the header's table of domains opened by a file. Grade: setup, but
-//! for `find`. Thread rule: the region's lock of the tables guards domains and the entering of queues. A thread that
-//! delivers to a queue holds its entry's lock, after a queue pair's responder lock and before the queue's. Source:
-//! InfiniBand annex A14; `ibv_open_xrcd(3)`.
+//! arrives at. Owns the table of those queues, and the header's table of domains opened by a file. Called by: `verbs`
+//! (domains), srq (enters a queue), wire (finds one), burial. Grade: setup, but for `find`. Thread rule: the region's
+//! lock of the tables guards domains and the entering of queues. A thread that delivers to a queue holds its entry's
+//! lock, after a queue pair's responder lock and before the queue's. Source: InfiniBand annex A14; `ibv_open_xrcd(3)`.
 
 use std::sync::Arc;
 

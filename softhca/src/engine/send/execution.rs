@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Executes a send request: looks up its memory, and gives it to the wire, or executes it here if it concerns memory
 //! windows. Then counts the request and, if necessary, completes it; a failure stops the queue and flushes the rest.
-//! Grade: hot. Thread rule: `sq.lock` of the queue pair.
+//! Called by: post, retry, code that stops a queue pair (`fail`). Grade: hot. Thread rule: `sq.lock` of the queue pair.
 
 use crate::engine::codes::qp_state::{RTS, SQE};
 use crate::engine::codes::qp_type::{RC, UC, XRC_RECV, XRC_SEND};

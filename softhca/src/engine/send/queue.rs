@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The queue of send requests in the region; a request executed at once is never stored. Grade: hot. Thread rule:
-//! `lock`.
+//! The queue of send requests in the region; a request executed at once is never stored. Called by: the queue pairs,
+//! the rest of this folder. Grade: hot. Thread rule: `lock`.
 
 use crate::engine::memory::layout::MAX_CARRIED;
 use crate::engine::wire::{Operation, To};

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests that wait for a receiver, for an answer, or behind another request that waits. They are stored in the
-//! queue, in shared memory, so the peer's process can execute them, too. Grade: pending. Thread rule: `sq.lock` of the
-//! queue pair guards stored requests (rule M2 of region).
+//! queue, in shared memory, so the peer's process can execute them, too. Called by: post, modify, deferred work of
+//! threads that make a waiting request possible, the service thread (timers). Grade: pending. Thread rule: `sq.lock` of
+//! the queue pair guards stored requests (rule M2 of region).
 
 use crate::engine::codes::qp_state::{ERR, RTS, SQD, SQE};
 use crate::engine::codes::{event, send_flags, wc_status};

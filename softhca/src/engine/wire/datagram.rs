@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Datagrams: delivery to one queue pair or to a multicast group, and the header that precedes them. Grade: hot. Thread
-//! rule: as transmit. Senders learn only of their own mistakes, not of lost datagrams.
+//! Datagrams: delivery to one queue pair or to a multicast group, and the header that precedes them. Called by:
+//! transmit. Grade: hot. Thread rule: as transmit. Senders learn only of their own mistakes, not of lost datagrams.
 
 use std::sync::PoisonError;
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The wire: executes a request at its target queue pair. `responder` is the side that answers, `transmit` the way to
-//! it; `receive` executes sends, `rdma` RDMA and atomics, `datagram` datagrams. Grade: hot.
+//! it; `receive` executes sends, `rdma` RDMA and atomics, `datagram` datagrams. Called by: send. Grade: hot.
 
 use crate::engine::{AhAttr, Memory};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! RDMA and atomics: access to the target's memory, as its keys and its queue pair allow. Grade: hot: one copy within
-//! the process, or one system call. Thread rule: as transmit. Atomics are atomic among each other (`IBV_ATOMIC_HCA`),
-//! by one lock of the fabric.
+//! RDMA and atomics: access to the target's memory, as its keys and its queue pair allow. Called by: transmit, under
+//! the target's `resp.lock`. Grade: hot: one copy within the process, or one system call. Thread rule: as transmit.
+//! Atomics are atomic among each other (`IBV_ATOMIC_HCA`), by one lock of the fabric.
 
 use crate::engine::codes::{access, event, wc_status, wr_opcode};
 use crate::engine::mr::table;

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A send arrives: it takes a receive request, its payload goes to that request's memory, and it completes. Grade: hot.
-//! Thread rule: as its callers. A short payload goes into the completion or the receiver's inbox, and the receiver's
-//! own poll puts it into its memory; a longer one is moved by one system call, or a copy within the process.
+//! A send arrives: it takes a receive request, its payload goes to that request's memory, and it completes. Called by:
+//! transmit, datagram, rdma (write with immediate), under the receiver's `resp.lock`. Grade: hot. Thread rule: as its
+//! callers. A short payload goes into the completion or the receiver's inbox, and the receiver's own poll puts it into
+//! its memory; a longer one is moved by one system call, or a copy within the process.
 
 use crate::engine::codes::{is_reliable, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode};
 use crate::engine::cq::ring::IN_ENTRY;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The answering side of a request: its queues and memory, and its answers to requests that it does not execute. Grade:
-//! `Peer` is hot; refusals are cold. Thread rule: under the answering queue pair's `resp.lock`.
+//! The answering side of a request: its queues and memory, and its answers to requests that it does not execute. Called
+//! by: this folder. Grade: `Peer` is hot; refusals are cold. Thread rule: under the answering queue pair's `resp.lock`.
 
 use crate::engine::codes::{event, is_reliable, wc_status};
 use crate::engine::recv::xrc::XrcQueue;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Transmission: brings a request to its target queue pair, or loses it. Grade: hot. Thread rule: the peer's
-//! `resp.lock` guards it and keeps its queues in place.
+//! Transmission: brings a request to its target queue pair, or loses it. Called by: send, in any process, under the
+//! sender's `sq.lock`. Grade: hot. Thread rule: the peer's `resp.lock` guards it and keeps its queues in place.
+
 use crate::engine::codes::qp_state::{RTR, SQE};
 use crate::engine::codes::qp_type::{UD, XRC_SEND};
 use crate::engine::codes::{answering, event, is_reliable, wc_status, wr_opcode};
