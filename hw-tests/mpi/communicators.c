@@ -144,26 +144,7 @@ static void groups(int rounds) {
     check_end_case();
 }
 
-// Intercommunicators have the even ranks on one side, the odd ones on the other.
-static void messages_across(MPI_Comm inter, int others, int round) {
-    int me, bytes = round % 4 == 3 ? 70000 : 900;
-    MPI_OK(MPI_Comm_rank(inter, &me));
-    MPI_Request *requests = check_alloc(2 * (size_t)others * sizeof *requests);
-    unsigned char *out = check_alloc((size_t)bytes), *in = check_alloc((size_t)bytes * (size_t)others);
-    pattern_fill(out, (size_t)bytes, (uint64_t)rank); // rank in MPI_COMM_WORLD
-    for (int r = 0; r < others; r++) {
-        MPI_OK(MPI_Irecv(in + (size_t)r * (size_t)bytes, bytes, MPI_BYTE, r, round, inter, &requests[r]));
-        MPI_OK(MPI_Isend(out, bytes, MPI_BYTE, r, round, inter, &requests[others + r]));
-    }
-    MPI_OK(MPI_Waitall(2 * others, requests, MPI_STATUSES_IGNORE));
-    for (int r = 0; r < others; r++)
-        pattern_check("message across", in + (size_t)r * (size_t)bytes, (size_t)bytes,
-                      (uint64_t)(2 * r + 1 - rank % 2));
-    free(requests);
-    free(out);
-    free(in);
-}
-
+// Intercommunicators have the even ranks on one side, the odd ones on the other; traffic.c has messages between them.
 static void intercommunicators(int rounds) {
     check_case("intercommunicators_made_used_merged_and_freed");
     for (int round = 0; round < rounds; round++) {
@@ -174,8 +155,6 @@ static void intercommunicators(int rounds) {
         MPI_OK(MPI_Comm_rank(side, &side_rank));
         MPI_OK(MPI_Comm_remote_size(inter, &others));
         check_int("ranks of the other side", rank % 2 ? (size + 1) / 2 : size / 2, others);
-        messages_across(inter, others, round);
-
         MPI_OK(MPI_Allreduce(&rank, &sum, 1, MPI_INT, MPI_SUM, inter)); // gives the sum of the other side
         for (int r = 1 - rank % 2; r < size; r += 2)
             expected += r;

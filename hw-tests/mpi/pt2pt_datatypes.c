@@ -101,29 +101,6 @@ static struct layout *column_of_doubles(void) {
     return finished(layout, 72);
 }
 
-static struct layout *inner_box(void) {
-    static const int whole[] = {10, 12, 14}, part[] = {5, 6, 7}, start[] = {2, 3, 4};
-    struct layout *layout = new_layout("subarray");
-    MPI_OK(MPI_Type_create_subarray(3, whole, part, start, MPI_ORDER_C, MPI_SHORT, &layout->type));
-    for (int x = 0; x < part[0]; x++)
-        for (int y = 0; y < part[1]; y++)
-            add_range(layout, (size_t)(((x + start[0]) * whole[1] + y + start[1]) * whole[2] + start[2]) * 2,
-                      (size_t)part[2] * 2);
-    return finished(layout, (size_t)(whole[0] * whole[1] * whole[2]) * 2);
-}
-
-static struct layout *nested(void) {
-    struct layout *layout = new_layout("vector_of_vectors"), *inner = vector_of_ints();
-    MPI_OK(MPI_Type_create_hvector(4, 1, 200, inner->type, &layout->type));
-    for (size_t i = 0; i < 4; i++)
-        for (int k = 0; k < inner->ranges; k++)
-            add_range(layout, i * 200 + inner->range[k].offset, inner->range[k].length);
-    MPI_OK(MPI_Type_free(&inner->type));
-    size_t extent = 3 * 200 + inner->extent;
-    free(inner);
-    return finished(layout, extent);
-}
-
 static struct layout *many_short_blocks(void) { // one element that crosses every fragment boundary within a block
     struct layout *layout = new_layout("hindexed_of_many_blocks");
     static int lengths[MAX_RANGES];
@@ -231,25 +208,6 @@ static void one_layout_to_another(const struct layout *sent, const struct layout
     check_end_case();
 }
 
-// A receive with room for more elements tells how many came, whole and in part.
-static void count_of_a_short_message(const struct layout *layout) {
-    check_case("a_short_message_of_a_%s_is_counted", layout->name);
-    for (int sent = 1; sent <= 3000; sent *= 50) {
-        int elements = -1, items = -1;
-        MPI_Status status;
-        fill_layout(layout, sent, source, (uint64_t)check.rank);
-        memset(target, UNTOUCHED, (size_t)(sent + 9) * layout->extent + CHECK_GUARD_BYTES);
-        MPI_OK(MPI_Sendrecv(source, sent, layout->type, right, 3, target, sent + 9, layout->type, left, 3,
-                            MPI_COMM_WORLD, &status));
-        MPI_OK(MPI_Get_count(&status, layout->type, &elements));
-        MPI_OK(MPI_Get_elements(&status, layout->type, &items));
-        check_int("elements", sent, elements);
-        check_int("basic items", sent * 24, items);
-        check_layout(layout, sent, target, (uint64_t)left);
-    }
-    check_end_case();
-}
-
 // Addresses instead of offsets: parts of three separate allocations, received from MPI_BOTTOM.
 static void separate_allocations(void) {
     enum { PARTS = 3 };
@@ -290,15 +248,14 @@ int main(int argc, char **argv) {
     packed_in = check_alloc(ROOM);
 
     check_case("extents_and_sizes_of_the_types");
-    struct layout *layouts[] = {vector_of_ints(),    indexed_ints(), bytes_with_odd_stride(), record(),
-                                column_of_doubles(), inner_box(),    nested(),                many_short_blocks()};
+    struct layout *layouts[] = {vector_of_ints(), indexed_ints(),      bytes_with_odd_stride(),
+                                record(),         column_of_doubles(), many_short_blocks()};
     int number = sizeof layouts / sizeof *layouts;
     check_end_case();
     do {
         every_layout(layouts, number);
         one_layout_to_another(layouts[0], layouts[1]);
         one_layout_to_another(layouts[1], layouts[0]);
-        count_of_a_short_message(layouts[0]);
         separate_allocations();
     } while (check_again());
 
