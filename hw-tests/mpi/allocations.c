@@ -155,7 +155,6 @@ static void counted_case(const char *name, void (*traffic)(int)) {
         print_first_calls();
         check_fail("allocations in %d messages each way: expected none, got %ld", COUNTED, allocations);
     }
-    check_end_case();
 }
 
 static void counter_works(void) {
@@ -171,7 +170,6 @@ static void counter_works(void) {
     MPI_OK(MPI_Type_vector(3, 1, 2, MPI_INT, &type));
     check_true("a new datatype allocates", stop_counting() > 0);
     MPI_OK(MPI_Type_free(&type));
-    check_end_case();
 }
 
 int main(int argc, char **argv) {

@@ -233,7 +233,6 @@ static void user_operation(bool nb) {
     }
     MPI_OK(MPI_Op_free(&op));
     MPI_OK(MPI_Type_free(&pair));
-    check_end_case();
 }
 
 static void other_operations(bool nb) {
@@ -258,7 +257,6 @@ static void other_operations(bool nb) {
     double factor = rank % 2 ? 0.5 : 2.0;
     COLLECTIVE(nb, MPI_Allreduce, MPI_Iallreduce, &factor, &product, 1, MPI_DOUBLE, MPI_PROD, MPI_COMM_WORLD);
     check_true("product of the factors", product == (size % 2 ? 2.0 : 1.0));
-    check_end_case();
 }
 
 // Rank `last` enters late, after its synchronous sends to all others were received. No rank may leave before that.
@@ -280,7 +278,6 @@ static void barrier_holds(bool nb) {
         check_int("token of the last rank is here", 1, done);
         MPI_OK(MPI_Wait(&token, MPI_STATUS_IGNORE));
     }
-    check_end_case();
 }
 
 static void many_in_flight(int rounds) {
@@ -309,7 +306,6 @@ static void many_in_flight(int rounds) {
             expect("message in flight", ring + COUNT, COUNT, left, k);
         }
     }
-    check_end_case();
     free(area);
 }
 
@@ -328,14 +324,11 @@ int main(int argc, char **argv) {
                 rooted(nb, count, root);
                 rooted_uneven(nb, count, root);
             }
-            check_end_case();
             check_case("%s_all_to_all_collectives_of_%d_items", form, count);
             all_to_all(nb, count);
             all_to_all_uneven(nb, count);
-            check_end_case();
             check_case("%s_reductions_of_%d_items", form, count);
             reductions(nb, count);
-            check_end_case();
         }
         user_operation(nb);
         other_operations(nb);

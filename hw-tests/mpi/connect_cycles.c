@@ -90,7 +90,6 @@ static void spawn_cycles(int cycles, int children) {
         ring_of(MPI_COMM_WORLD, i);
         free(codes);
     }
-    check_end_case();
 }
 
 // Waits, in calls that make progress, until at most this many connections are left.
@@ -103,7 +102,6 @@ static void check_connections(int most) {
         MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, MPI_COMM_SELF, &is_there, MPI_STATUS_IGNORE));
     if (count_of(name) > (unsigned long long)most)
         check_fail("connections: expected at most %d, got %llu", most, count_of(name));
-    check_end_case();
 }
 
 // Even ranks accept, odd ranks connect, several times through one port.
@@ -129,7 +127,6 @@ static void port_cycles(int cycles) {
     if (check.rank == 0)
         MPI_OK(MPI_Close_port(port));
     MPI_OK(MPI_Comm_free(&side));
-    check_end_case();
 }
 
 int main(int argc, char **argv) {

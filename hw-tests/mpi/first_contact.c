@@ -142,6 +142,5 @@ int main(int argc, char **argv) {
         blocking();
     else
         all_pairs();
-    check_end_case();
     return check_finish();
 }

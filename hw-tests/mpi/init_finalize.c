@@ -33,9 +33,8 @@ static void leave_pending(void) {
 
 int main(int argc, char **argv) {
     bool threads = check_flag(argc, argv, "--threads"), pending = check_flag(argc, argv, "--pending");
-    int provided = -1, version, subversion, running = 0, finished = 0;
-    MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
-    check_attach(1);
+    int version, subversion, running = 0, finished = 0;
+    check_start_with(threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &argc, &argv, 1);
     check_no_more(argc);
     check_case(pending ? "mpi_ends_though_requests_are_pending" : "mpi_starts_and_ends_without_traffic");
     MPI_Initialized(&running);

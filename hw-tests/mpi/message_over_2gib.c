@@ -48,7 +48,6 @@ static void contiguous(size_t units) {
         munmap(to, bytes + 64);
     }
     MPI_OK(MPI_Type_free(&unit));
-    check_end_case();
 }
 
 // Blocks of UNIT bytes every UNIT + 3, sent as they lie and received without the gaps.
@@ -79,7 +78,6 @@ static void with_gaps(size_t units) {
     }
     MPI_OK(MPI_Type_free(&unit));
     MPI_OK(MPI_Type_free(&spread));
-    check_end_case();
 }
 
 int main(int argc, char **argv) {

@@ -190,7 +190,6 @@ static void every_layout(struct layout *const *layouts, int number) {
             if (count * layouts[l]->extent + 2 * CHECK_GUARD_BYTES < ROOM)
                 one_count(layouts[l], (int)count, i % 2);
         }
-        check_end_case();
     }
 }
 
@@ -205,7 +204,6 @@ static void one_layout_to_another(const struct layout *sent, const struct layout
         transfer(source, count, sent->type, target, count, taken->type, count % 2);
         check_layout(taken, count, target, theirs);
     }
-    check_end_case();
 }
 
 // Addresses instead of offsets: parts of three separate allocations, received from MPI_BOTTOM.
@@ -237,7 +235,6 @@ static void separate_allocations(void) {
     }
     MPI_OK(MPI_Type_free(&sent));
     MPI_OK(MPI_Type_free(&taken));
-    check_end_case();
 }
 
 int main(int argc, char **argv) {
@@ -251,7 +248,6 @@ int main(int argc, char **argv) {
     struct layout *layouts[] = {vector_of_ints(), indexed_ints(),      bytes_with_odd_stride(),
                                 record(),         column_of_doubles(), many_short_blocks()};
     int number = sizeof layouts / sizeof *layouts;
-    check_end_case();
     do {
         every_layout(layouts, number);
         one_layout_to_another(layouts[0], layouts[1]);

@@ -52,7 +52,6 @@ static void all_kinds(const char *name) {
         }
         exchange_with_gaps(50000, round);
     }
-    check_end_case();
 }
 
 // No message is under way until the caller is done and ibex has noticed what it did.
@@ -93,7 +92,6 @@ static void traffic(int least, int most) {
     check_in_the_middle();
     while (check_again())
         all_sizes_at_once(least, most);
-    check_end_case();
 }
 
 int main(int argc, char **argv) {

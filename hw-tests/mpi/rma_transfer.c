@@ -138,7 +138,6 @@ static void every_size(enum kind kind, enum epoch epoch) {
     if (epoch == LOCK_ALL)
         MPI_OK(MPI_Win_unlock_all(window));
     close_window(kind);
-    check_end_case();
 }
 
 static void clear_area(void) {
@@ -179,7 +178,6 @@ static void many_operations(enum kind kind, int count) {
     MPI_OK(MPI_Win_flush(right, window));
     for (int i = 0; i < count * check.size; i++)
         pattern_check("piece got", origin + (size_t)i * PIECE, PIECE - 5, seed_of(i % check.size, i / check.size));
-    check_end_case();
 }
 
 static void request_based(enum kind kind) {
@@ -205,7 +203,6 @@ static void request_based(enum kind kind) {
     MPI_OK(MPI_Waitall(COUNT, requests, MPI_STATUSES_IGNORE));
     for (int i = 0; i < COUNT; i++) // done once the request is: no flush
         pattern_check("piece got", origin + i * PIECE, PIECE - 11, seed_of(check.rank, 100 + i));
-    check_end_case();
 }
 
 // Blocks of 5 every 9 bytes at the origin become blocks of 10 every 32 bytes at the target, and back.
@@ -243,7 +240,6 @@ static void scattered_types(enum kind kind, int blocks) {
     }
     MPI_OK(MPI_Type_free(&close));
     MPI_OK(MPI_Type_free(&wide));
-    check_end_case();
 }
 
 static void windows_made_and_freed(int count) {
@@ -262,7 +258,6 @@ static void windows_made_and_freed(int count) {
         MPI_OK(MPI_Win_free(&win));
         free(own);
     }
-    check_end_case();
 }
 
 int main(int argc, char **argv) {

@@ -8,10 +8,6 @@
 #include "../tools/mpi_t_listen.h"
 #include "elements.h"
 
-#include <pthread.h>
-
-enum { MOST_THREADS = 4 };
-
 enum kind {
     BEGIN, CONTINUE, END, ARRIVED, PUT_STARTED, PUT_COMPLETE, GET_STARTED, GET_COMPLETE, ATOMIC_STARTED, ATOMIC_COMPLETE, CONNECTED,
     FLUSH_STARTED, FLUSH_COMPLETE, KINDS
@@ -90,17 +86,6 @@ static inline void seen_stop(struct tool *tool) {
 static inline int seen_count(struct tool *tool) {
     int count = atomic_load(&tool->count);
     return count < tool->room ? count : tool->room;
-}
-
-// Runs `body` in `threads` threads at once, each with its number; the caller is the first.
-static inline void seen_in_threads(int threads, void *(*body)(void *)) {
-    pthread_t others[MOST_THREADS];
-    for (intptr_t i = 1; i < threads; i++)
-        if (pthread_create(&others[i], NULL, body, (void *)i) != 0)
-            MPI_Abort(MPI_COMM_WORLD, 1);
-    body((void *)0);
-    for (int i = 1; i < threads; i++)
-        pthread_join(others[i], NULL);
 }
 
 // A source: its name, whether it is a thread's (else a port's), and the width of a port's clock.

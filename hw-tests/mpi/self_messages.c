@@ -106,7 +106,6 @@ static void cut_all(void) {
             cut(sizes[kind] < 2 * BLOCK ? 2 * BLOCK : sizes[kind], how / 4, how & 1, how & 2);
     MPI_OK(MPI_Buffer_detach(&attached, &room));
     free(attached);
-    check_end_case();
 }
 
 int main(int argc, char **argv) {
@@ -118,15 +117,14 @@ int main(int argc, char **argv) {
         cut_all();
     if (by_self)
         counts_open(&posted, 1);
+    check_case("messages_to_oneself_arrive_with_gaps_and_without");
     // Between the two counts a rank sends only to itself.
     unsigned long long before = by_self ? count_of(posted) : 0;
-    check_case("messages_to_oneself_arrive_with_gaps_and_without");
     for (int kind = 0; kind < KINDS; kind++)
         for (int how = 0; how < 8; how++)
             message(sizes[kind], how & 1, how & 2, how & 4);
     if (by_self)
         check_int("requests that ibex posted", (long long)before, (long long)count_of(posted));
-    check_end_case();
     if (by_self)
         counts_close();
     return check_finish();

@@ -43,7 +43,6 @@ static void share_memory(void) {
     check_int("tickets", check.rank == 0 ? (long long)check.size * TICKETS : 0, (long long)tickets);
     MPI_OK(MPI_Win_unlock_all(window));
     MPI_OK(MPI_Win_free(&window));
-    check_end_case();
 }
 
 // A record begins with its rank and number.
@@ -93,7 +92,6 @@ static void share_file(void) {
         check_int("the rank of a record in order", rank, read_record(file, check.size * RECORDS + rank, before));
     free(before);
     MPI_OK(MPI_File_close(&file));
-    check_end_case();
 }
 
 int main(int argc, char **argv) {

@@ -155,7 +155,6 @@ static void early_receiver(int items, int peer, int tag) {
         elements(got, items, 4 * items, peer, tag, false);
     }
     expect("early", sending, early);
-    check_end_case();
 }
 
 static void late_receiver(int items) {
@@ -173,7 +172,6 @@ static void late_receiver(int items) {
         elements(got, items, 4 * items, 0, TAG, true);
     }
     expect("late", sending_on, late);
-    check_end_case();
 }
 
 // The request completes before its owner asks, which a wrapper around MPI's calls could not show.
@@ -203,7 +201,6 @@ static void late_wait(void) {
     check_true("complete before it is asked", complete > 0 && complete < asked);
     check_true("told after", tool.count == 2 && tool.told[0].time > asked);
     expect("by the wait", "NF", "NF");
-    check_end_case();
 }
 
 // Requests that do not end by a wait.
@@ -223,7 +220,6 @@ static void cancelled_and_freed(void) {
         elements(got, 2, 8, 0, TAG, false);
     }
     expect("cancelled", "", "A()PRXCNF");
-    check_end_case();
 
     check_case("a receive that comes too late to be cancelled");
     if (check.rank == 1)
@@ -237,7 +233,6 @@ static void cancelled_and_freed(void) {
         MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     }
     expect("not cancelled", sending, early);
-    check_end_case();
 
     check_case("a receive that is freed before its message has come");
     if (check.rank == 1) {
@@ -251,7 +246,6 @@ static void cancelled_and_freed(void) {
     if (check.rank == 1)
         check_true("the same request", tool.count == 13 && tool.told[4].event.id == tool.told[12].event.id);
     expect("freed early", sending, "A()PFa[]RmBEC");
-    check_end_case();
 }
 
 static void exchange(void) {
@@ -285,7 +279,6 @@ static void a_buffer_that_is_full(void) {
     int told = tool.count + tool.dropped;
     check_int("all is told or counted", MESSAGES * (int)strlen(check.rank == 0 ? sending_on : early), told);
     MPI_OK(MPI_Info_free(&info));
-    check_end_case();
 }
 
 static struct {
@@ -325,7 +318,6 @@ static void callbacks_that_may_do_anything(void) {
     check_int("at the end of a wait", 2, anything.events);
     listen_no_more(registration);
     check_int("no more at its end", 2, anything.events);
-    check_end_case();
 }
 
 int main(int argc, char **argv) {

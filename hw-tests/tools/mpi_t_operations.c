@@ -105,7 +105,6 @@ static void ends_are_stamped(const char *how, void (*wait)(void), unsigned kinds
         free(tool.all);
     }
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
-    check_end_case();
 }
 
 // Place of the next event of this kind, and of this number unless that is 0; else the end.
@@ -165,7 +164,6 @@ static void flushes_are_told(void) {
         free(tool.all);
     }
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
-    check_end_case();
 }
 
 int main(int argc, char **argv) {

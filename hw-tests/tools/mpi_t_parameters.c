@@ -74,7 +74,6 @@ static void before_init(int written) {
     goes("a message below it", 0, BELOW, false);
     goes("a message beyond it", 0, BEYOND, true);
     goes("a message to who wrote it", 1, BEYOND, false);
-    check_end_case();
 }
 
 static void while_mpi_runs(const char *how) {
@@ -95,7 +94,6 @@ static void while_mpi_runs(const char *how) {
         check_int("the least", 64, (long long)read_parameter(eager_limit));
     set_limit(LIMIT);
     goes("a message below it once more", 0, BELOW, false);
-    check_end_case();
 }
 
 static void what_else_can_be_written(void) {
@@ -116,7 +114,6 @@ static void what_else_can_be_written(void) {
     }
     check_int("write", MPI_SUCCESS, write_parameter("btl_ibex_event_buffered", 0));
     check_int("write", MPI_SUCCESS, write_parameter("btl_ibex_verbose", 0));
-    check_end_case();
 }
 
 int main(int argc, char **argv) {

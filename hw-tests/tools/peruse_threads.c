@@ -5,7 +5,6 @@
 // count of all callbacks under PERUSE's lock is exact. 2 or more ranks.
 #include "peruse_handle.h"
 #include <peruse.h>
-#include <pthread.h>
 
 enum { THREADS = 4, MESSAGES = 20, BYTES = 50000 };
 
@@ -98,7 +97,6 @@ static void threads_with_handles(void) {
     atomic_store(&done, true);
     pthread_join(other, NULL);
     check_int("counted under the lock", atomic_load(&expected), total);
-    check_end_case();
 }
 
 int main(int argc, char **argv) {

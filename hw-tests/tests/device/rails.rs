@@ -129,11 +129,11 @@ fn programs_on_two_rails(site: &mut Site) -> Result<()> {
         ("pt2pt_requests", 2),
         ("collectives", 4),
         ("connect_cycles", 2),
+        ("threads", 2),
     ] {
         Launch::new(program, ranks).scale(0.5).on_adapters(&*rails).passes(site)?;
     }
-    let threads = Launch::new("threads", 2).scale(0.5);
-    threads.environment("IBEX_REQUIRE_THREADS", "1").on_adapters(rails).passes(site)
+    Ok(())
 }
 
 pub(crate) fn adapters(first: &str, second: &str) -> String {
