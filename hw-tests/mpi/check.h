@@ -308,6 +308,34 @@ static inline void check_ring(MPI_Comm comm, int tag, unsigned char *out, unsign
     pattern_check("message of the left neighbour", in, (size_t)bytes, (uint64_t)number * 1000 + (uint64_t)from);
 }
 
+// A seed for each message of a program: of its sender, of one kind or round, with this number.
+static inline uint64_t seed_of(int sender, int kind, int number) {
+    return ((uint64_t)sender << 48) ^ ((uint64_t)kind << 32) ^ (uint64_t)number;
+}
+
+// Sends an empty message to one rank and receives one of another: on return all that this one sent before has arrived.
+static inline void check_token(int to, int from, int tag) {
+    MPI_OK(MPI_Sendrecv(NULL, 0, MPI_BYTE, to, tag, NULL, 0, MPI_BYTE, from, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+}
+
+// `count` blocks of `length` items each, `stride` items apart.
+static inline MPI_Datatype check_vector(int count, int length, int stride, MPI_Datatype item) {
+    MPI_Datatype type;
+    MPI_OK(MPI_Type_vector(count, length, stride, item, &type));
+    MPI_OK(MPI_Type_commit(&type));
+    return type;
+}
+
+// A block of so many bytes; several of them lie `extent` bytes apart.
+static inline MPI_Datatype check_block(int bytes, MPI_Aint extent) {
+    MPI_Datatype whole, block;
+    MPI_OK(MPI_Type_contiguous(bytes, MPI_BYTE, &whole));
+    MPI_OK(MPI_Type_create_resized(whole, 0, extent, &block));
+    MPI_OK(MPI_Type_commit(&block));
+    MPI_OK(MPI_Type_free(&whole));
+    return block;
+}
+
 struct random {
     uint64_t state;
 };

@@ -211,11 +211,9 @@ static void compose(void *left, void *both, int *count, MPI_Datatype *type) {
 static void user_operation(bool nb) {
     enum { PAIRS = 3000 };
     static unsigned mine[2 * PAIRS], all[2 * PAIRS];
-    MPI_Datatype pair;
+    MPI_Datatype pair = check_vector(1, 2, 2, MPI_UNSIGNED);
     MPI_Op op;
     check_case("%s_user_operation_in_rank_order", nb ? "nonblocking" : "blocking");
-    MPI_OK(MPI_Type_contiguous(2, MPI_UNSIGNED, &pair));
-    MPI_OK(MPI_Type_commit(&pair));
     MPI_OK(MPI_Op_create(compose, 0, &op));
     for (int i = 0; i < PAIRS; i++)
         mine[2 * i] = (unsigned)(2 * (rank + i) + 3), mine[2 * i + 1] = (unsigned)(rank * 17 + i);
@@ -335,7 +333,5 @@ int main(int argc, char **argv) {
         barrier_holds(nb);
     }
     many_in_flight(scaled(10, 2));
-    free(in);
-    free(out);
     return check_finish();
 }

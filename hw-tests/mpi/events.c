@@ -99,19 +99,11 @@ static void make_plan(void) {
 // The last communicator has the ranks the other way round.
 static int rank_in(int comm, int rank) { return comm == COMMS - 1 ? check.size - 1 - rank : rank; }
 
-// Blocks of 16 bytes, 32 apart: no contiguous memory for the adapter to read.
-static MPI_Datatype with_gaps(size_t bytes) {
-    MPI_Datatype type;
-    MPI_OK(MPI_Type_vector((int)(bytes / 16), 16, 32, MPI_BYTE, &type));
-    MPI_OK(MPI_Type_commit(&type));
-    return type;
-}
-
 static void start_message(int number, void **buffer, MPI_Request *request) {
     const struct message *message = &plan.message[number];
     MPI_Comm comm = comms[message->comm];
     bool gaps = message->gaps && message->bytes > 0;
-    MPI_Datatype type = gaps ? with_gaps(message->bytes) : MPI_BYTE;
+    MPI_Datatype type = gaps ? check_vector((int)(message->bytes / 16), 16, 32, MPI_BYTE) : MPI_BYTE;
     int elements = gaps ? 1 : (int)message->bytes;
     *buffer = check_alloc(2 * message->bytes + 64);
     if (check.rank == message->to) {
@@ -369,7 +361,7 @@ static void start(int *argc, char ***argv) {
     listen_must(MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided), "MPI_T");
     seen_listen(&tool, MOST_EVENTS, (1u << KINDS) - 1, MPI_INFO_NULL);
     check_start_with(threads > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, argc, argv, 2);
-    seen_begin(&seen_dropped, "btl_ibex_events_dropped");
+    counter_open(&seen_dropped, "btl_ibex_events_dropped");
     comms[0] = MPI_COMM_WORLD;
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comms[1]));
     MPI_OK(MPI_Comm_split(MPI_COMM_WORLD, 0, -check.rank, &comms[COMMS - 1]));

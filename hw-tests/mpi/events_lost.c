@@ -105,9 +105,9 @@ int main(int argc, char **argv) {
     int provided;
     check_start(&argc, &argv, 2);
     listen_must(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided), "MPI_T");
-    seen_begin(&late, "btl_ibex_events_late");
+    counter_open(&late, "btl_ibex_events_late");
     for (int count = 0; count < COUNTS; count++)
-        seen_begin(&counters[count], names[count]);
+        counter_open(&counters[count], names[count]);
     listen();
     traffic(scaled(20, 3));
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
@@ -122,9 +122,9 @@ int main(int argc, char **argv) {
     check_case("the performance variables say the same");
     for (int source = 0; source < MOST_SOURCES; source++) {
         // An event that is late is dropped for both tools, so the whole one does not see it.
-        long long slack = 2 * seen_counted(&late, source);
+        long long slack = 2 * counted_of(&late, source);
         for (int count = 0; count < COUNTS; count++) {
-            long long now = seen_counted(&counters[count], source);
+            long long now = counted_of(&counters[count], source);
             if (now < expected[count][source] || now > expected[count][source] + slack)
                 check_fail("%s of source %d: expected %lld (and up to %lld late), got %lld", names[count], source,
                            expected[count][source], slack, now);

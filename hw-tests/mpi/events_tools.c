@@ -118,7 +118,7 @@ int main(int argc, char **argv) {
     check_start_with(threads > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &argc, &argv, 2);
     check_no_more(argc);
     listen_must(MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided), "MPI_T");
-    seen_begin(&seen_dropped, "btl_ibex_events_dropped");
+    counter_open(&seen_dropped, "btl_ibex_events_dropped");
     rounds = scaled(600, 6 * FREED_AFTER) / threads;
     seen_listen(&tools[0], MOST_EVENTS, WATCHED, MPI_INFO_NULL);
     slow = listen_to(seen_names[BEGIN], NULL, be_slow, NULL);

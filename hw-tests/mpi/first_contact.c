@@ -34,10 +34,6 @@ static void moment(int late_us) {
         continue;
 }
 
-static uint64_t seed_of(int sender, int receiver, int kind) {
-    return ((uint64_t)sender << 40) ^ ((uint64_t)receiver << 20) ^ (uint64_t)kind;
-}
-
 struct exchange { // with one peer, every kind of message
     MPI_Request requests[2 * KINDS];
     unsigned char *out[KINDS], *in[KINDS];

@@ -19,7 +19,7 @@
 #include <unistd.h>
 
 enum { LONG = 4 << 20, PAGE = 4096, BEFORE = 2 * PAGE, WARM_UP = 3 };
-static const char *const taken_back = "btl_ibex_deregistrations";
+static struct counter taken_back;
 
 enum way { HEAP, UNMAPPED, REPLACED, COVERED, DETACHED, COVERED_BY_SEGMENT, DISCARDED, FREED, PUNCHED, UNLOCKED, GUARDED, WAYS };
 static const char *const ways[WAYS] = {
@@ -121,7 +121,7 @@ static void exchange(unsigned char *out, unsigned char *in, int round) {
 static void rounds_of(enum way way, int rounds) {
     unsigned char *out = NULL, *in = NULL, *out_before, *in_before;
     int gone = 0, again = 0;
-    long long counted = (long long)count_of(taken_back);
+    long long before = counted(&taken_back);
     for (int round = 0; round < rounds; round++) {
         out_before = out, in_before = in;
         out = taken(way, out);
@@ -133,14 +133,14 @@ static void rounds_of(enum way way, int rounds) {
         gone += given_back(way, upper);
         gone += given_back(way, lower);
     }
-    counted = (long long)count_of(taken_back) - counted;
+    long long deregistered = counted(&taken_back) - before;
     printf("freed_memory: rank %d, %s: %d of %d buffers gone, %d rounds at the same addresses, %lld registrations taken back\n",
-           check.rank, ways[way], gone, 2 * rounds, again, counted);
+           check.rank, ways[way], gone, 2 * rounds, again, deregistered);
     check_true("buffers went back to the kernel", gone > 0);
     check_true("their addresses were used again", again > 0);
     // Registrations of the last round are taken back when the next memory is registered.
-    if (counted < gone - 2)
-        check_fail("registrations taken back: expected at least %d, got %lld", gone - 2, counted);
+    if (deregistered < gone - 2)
+        check_fail("registrations taken back: expected at least %d, got %lld", gone - 2, deregistered);
 }
 
 // Keeps what Open MPI allocates for its first long messages from lying behind the buffers in the heap.
@@ -160,7 +160,7 @@ int main(int argc, char **argv) {
     check_no_more(argc);
     if (ucx && strcmp(ucx, "after") == 0)
         install_hooks_of_ucx();
-    counts_open(&taken_back, 1);
+    counter_open(&taken_back, "btl_ibex_deregistrations");
     warm_up();
     for (enum way way = HEAP; way < WAYS; way++) {
         if (!is_possible(way)) {
@@ -170,6 +170,6 @@ int main(int argc, char **argv) {
         check_case("messages in memory that goes %s", ways[way]);
         rounds_of(way, scaled(12, 4));
     }
-    counts_close();
+    counter_close(&taken_back);
     return check_finish();
 }

@@ -22,10 +22,8 @@ static void *map(size_t bytes) { // not touched until used, given back at once
 
 static void contiguous(size_t units) {
     size_t bytes = units * UNIT;
-    MPI_Datatype unit;
+    MPI_Datatype unit = check_block(UNIT, UNIT);
     check_case("one_message_of_%zu_bytes", bytes);
-    MPI_OK(MPI_Type_contiguous(UNIT, MPI_BYTE, &unit));
-    MPI_OK(MPI_Type_commit(&unit));
     if (check.rank == 0) {
         unsigned char *from = map(bytes);
         pattern_fill(from, bytes, 1);
@@ -53,12 +51,8 @@ static void contiguous(size_t units) {
 // Blocks of UNIT bytes every UNIT + 3, sent as they lie and received without the gaps.
 static void with_gaps(size_t units) {
     size_t bytes = units * UNIT, span = units * (UNIT + 3);
-    MPI_Datatype unit, spread;
+    MPI_Datatype unit = check_block(UNIT, UNIT), spread = check_block(UNIT, UNIT + 3);
     check_case("one_message_of_%zu_bytes_in_blocks_with_gaps", bytes);
-    MPI_OK(MPI_Type_contiguous(UNIT, MPI_BYTE, &unit));
-    MPI_OK(MPI_Type_create_resized(unit, 0, UNIT + 3, &spread));
-    MPI_OK(MPI_Type_commit(&unit));
-    MPI_OK(MPI_Type_commit(&spread));
     if (check.rank == 0) {
         unsigned char *from = map(span);
         for (size_t i = 0; i < units; i++)

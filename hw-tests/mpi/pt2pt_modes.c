@@ -52,22 +52,6 @@ static void list_sizes(void) {
     size_count = kept;
 }
 
-static uint64_t seed_of(int sender, int bytes, int round) {
-    return ((uint64_t)sender << 40) ^ ((uint64_t)round << 32) ^ (uint64_t)bytes;
-}
-
-// Tells the left neighbour that this rank is ready, and waits until the right one is.
-static void neighbours_ready(void) {
-    MPI_OK(MPI_Sendrecv(NULL, 0, MPI_BYTE, left, TAG_READY, NULL, 0, MPI_BYTE, right, TAG_READY, MPI_COMM_WORLD,
-                        MPI_STATUS_IGNORE));
-}
-
-// On return all that the left neighbour sent before its call has arrived: the token follows on the same communicator.
-static void left_has_sent(void) {
-    MPI_OK(MPI_Sendrecv(NULL, 0, MPI_BYTE, right, TAG_READY, NULL, 0, MPI_BYTE, left, TAG_READY, MPI_COMM_WORLD,
-                        MPI_STATUS_IGNORE));
-}
-
 // Buffered sends give their room back some time after they complete; a detach waits for that.
 static void make_room_for_buffered_send(int bytes) {
     int taken = bytes + MPI_BSEND_OVERHEAD;
@@ -84,11 +68,11 @@ static void one_message(const struct mode *mode, int bytes, bool late, int round
     unsigned char *to = guarded_ready(receive_arena, (size_t)bytes, (size_t)(bytes * 3 + round) % 61);
     MPI_Request sent = MPI_REQUEST_NULL, received = MPI_REQUEST_NULL;
     MPI_Status status;
-    pattern_fill(from, (size_t)bytes, seed_of(check.rank, bytes, round));
+    pattern_fill(from, (size_t)bytes, seed_of(check.rank, round, bytes));
     if (!late) {
         MPI_OK(MPI_Irecv(to, bytes, MPI_BYTE, left, TAG_DATA, MPI_COMM_WORLD, &received));
         if (mode->ready)
-            neighbours_ready();
+            check_token(left, right, TAG_READY);
     }
     if (mode->send == MPI_Bsend || mode->isend == MPI_Ibsend)
         make_room_for_buffered_send(bytes);
@@ -97,15 +81,15 @@ static void one_message(const struct mode *mode, int bytes, bool late, int round
     else
         MPI_OK(mode->isend(from, bytes, MPI_BYTE, right, TAG_DATA, MPI_COMM_WORLD, &sent));
     if (late) {
-        left_has_sent();
+        check_token(right, left, TAG_READY);
         MPI_OK(MPI_Irecv(to, bytes, MPI_BYTE, left, TAG_DATA, MPI_COMM_WORLD, &received));
     }
     MPI_OK(MPI_Wait(&received, &status));
     MPI_OK(MPI_Wait(&sent, MPI_STATUS_IGNORE));
     check_status(&status, left, TAG_DATA, bytes);
-    pattern_check("received", to, (size_t)bytes, seed_of(left, bytes, round));
+    pattern_check("received", to, (size_t)bytes, seed_of(left, round, bytes));
     guarded_check("receive", to, (size_t)bytes);
-    pattern_check("send buffer afterwards", from, (size_t)bytes, seed_of(check.rank, bytes, round));
+    pattern_check("send buffer afterwards", from, (size_t)bytes, seed_of(check.rank, round, bytes));
 }
 
 static void every_mode_at_every_size(void) {
@@ -128,17 +112,17 @@ static void synchronous_send_waits_for_the_receive(void) {
         unsigned char *to = guarded_ready(receive_arena, (size_t)some[i], 5);
         MPI_Request sent;
         int done = 0;
-        pattern_fill(send_arena, (size_t)some[i], seed_of(check.rank, some[i], 90));
+        pattern_fill(send_arena, (size_t)some[i], seed_of(check.rank, 90, some[i]));
         MPI_OK(MPI_Issend(send_arena, some[i], MPI_BYTE, right, TAG_DATA, MPI_COMM_WORLD, &sent));
         for (int k = 0; k < 20; k++) {
-            left_has_sent();
+            check_token(right, left, TAG_READY);
             MPI_OK(MPI_Test(&sent, &done, MPI_STATUS_IGNORE));
             check_int("synchronous send complete without a receive", 0, done);
         }
         MPI_OK(MPI_Barrier(MPI_COMM_WORLD)); // no receive anywhere is posted before this
         MPI_OK(MPI_Recv(to, some[i], MPI_BYTE, left, TAG_DATA, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         MPI_OK(MPI_Wait(&sent, MPI_STATUS_IGNORE));
-        pattern_check("received", to, (size_t)some[i], seed_of(left, some[i], 90));
+        pattern_check("received", to, (size_t)some[i], seed_of(left, 90, some[i]));
     }
 }
 
@@ -156,8 +140,5 @@ int main(int argc, char **argv) {
     } while (check_again());
 
     MPI_OK(MPI_Buffer_detach(&buffered, &buffered_bytes));
-    free(buffered);
-    free(send_arena);
-    free(receive_arena);
     return check_finish();
 }

@@ -95,10 +95,8 @@ static void accumulates_in_order(int count) {
 // Every second item of a longer array, by a type with gaps at the target.
 static void accumulate_with_gaps(int count) {
     int32_t *here = (int32_t *)(void *)memory, *mine = check_alloc((size_t)count * sizeof *mine);
-    MPI_Datatype spread;
+    MPI_Datatype spread = check_vector(count, 1, 2, MPI_INT32_T);
     check_case("%s_window_accumulate_to_every_second_item", kind_name);
-    MPI_OK(MPI_Type_vector(count, 1, 2, MPI_INT32_T, &spread));
-    MPI_OK(MPI_Type_commit(&spread));
     clear_windows();
     for (int i = 0; i < count; i++)
         mine[i] = rank * 10 + i;

@@ -6,6 +6,7 @@
 #define IBEX_HW_TESTS_SEEN_H
 
 #include "../tools/mpi_t_listen.h"
+#include "counts.h"
 #include "elements.h"
 
 enum kind {
@@ -113,41 +114,9 @@ static inline struct source seen_source(int index) {
     return source;
 }
 
-// A performance variable that counts events of each source, from seen_begin() on.
-struct counter {
-    MPI_T_pvar_session session;
-    MPI_T_pvar_handle handle;
-    int values;
-};
-
-enum { SEEN_SOURCES = 256 };
-
-// To be called between MPI_Init and MPI_Finalize. Variables are continuous, so counts begin here.
-static inline void seen_begin(struct counter *counter, const char *name) {
-    int index;
-    listen_must(MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index), name);
-    listen_must(MPI_T_pvar_session_create(&counter->session), name);
-    listen_must(MPI_T_pvar_handle_alloc(counter->session, index, NULL, &counter->handle, &counter->values), name);
-}
-
-static inline long long seen_counted(const struct counter *counter, int source) {
-    unsigned long long values[SEEN_SOURCES] = {0};
-    if (counter->values > SEEN_SOURCES || source >= counter->values) {
-        check_fail("values of a counter: expected more than %d and at most %d, got %d", source, SEEN_SOURCES, counter->values);
-        return 0;
-    }
-    check_int("MPI_T_pvar_read", MPI_SUCCESS, MPI_T_pvar_read(counter->session, counter->handle, values));
-    return (long long)values[source];
-}
-
 // Counts lost events: too late for their place among those of their source, or waiting in a thread that ended.
 static struct counter seen_dropped;
 
-static inline long long seen_all_dropped(void) {
-    long long dropped = 0;
-    for (int source = 0; source < seen_dropped.values; source++)
-        dropped += seen_counted(&seen_dropped, source);
-    return dropped;
-}
+static inline long long seen_all_dropped(void) { return counted(&seen_dropped); }
 
 #endif

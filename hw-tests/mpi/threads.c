@@ -18,10 +18,6 @@ static MPI_Comm comms[CHECK_THREADS];
 static pthread_barrier_t all_threads;
 static int rounds;
 
-static uint64_t seed_of(int sender, int thread, int number) {
-    return ((uint64_t)sender << 40) ^ ((uint64_t)thread << 32) ^ (uint64_t)number;
-}
-
 // One ring exchange of thread `t` of every rank, in `comm` under `tag`.
 static void exchange(MPI_Comm comm, int tag, int t, int number, unsigned char *out, unsigned char *in) {
     int bytes = lengths[(number + t) % LENGTHS];

@@ -305,11 +305,7 @@ int main(int argc, char **argv) {
     size_t buffer_bytes = (size_t)64 << 20;
     void *buffer = check_alloc(buffer_bytes);
     MPI_OK(MPI_Buffer_attach(buffer, (int)buffer_bytes));
-    MPI_Datatype bytes;
-    MPI_OK(MPI_Type_contiguous(BLOCK, MPI_BYTE, &bytes));
-    MPI_OK(MPI_Type_create_resized(bytes, 0, STRIDE, &block));
-    MPI_OK(MPI_Type_commit(&block));
-    MPI_OK(MPI_Type_free(&bytes));
+    block = check_block(BLOCK, STRIDE);
     for (long long done = 0; done < messages || check_again(); seed++) {
         long long here = 0, all = 0;
         epoch(threads, seed, 8 + seed % 3 * 40);
@@ -320,7 +316,5 @@ int main(int argc, char **argv) {
     }
     MPI_OK(MPI_Type_free(&block));
     MPI_OK(MPI_Buffer_detach(&buffer, &(int){0}));
-    free(buffer);
-    free(lanes);
     return check_finish();
 }

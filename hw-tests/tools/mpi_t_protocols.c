@@ -174,13 +174,11 @@ struct expected {
 // One message of so many integers; with gaps at either side if the types have some.
 static void one(const char *what, enum sending sending, enum receiving receiving, int items, bool gaps_here, bool gaps_there,
                 struct expected sender, struct expected receiver) {
-    MPI_Datatype spread;
+    MPI_Datatype spread = check_vector(items, 1, 2, MPI_INT);
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Message message;
     int bytes = 4 * items;
     bool with_gaps = check.rank == 0 ? gaps_here : gaps_there;
-    MPI_OK(MPI_Type_vector(items, 1, 2, MPI_INT, &spread));
-    MPI_OK(MPI_Type_commit(&spread));
     MPI_Datatype type = with_gaps ? spread : MPI_INT;
     int of_type = with_gaps ? (items > 0) : items;
     check_case("%s, %d bytes, sent %d, received %d, gaps %d %d", what, bytes, sending, receiving, gaps_here, gaps_there);

@@ -490,8 +490,7 @@ int main(int argc, char **argv) {
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     MPI_OK(MPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN));
     // Too long to be whole, and a byte in every second of it.
-    MPI_OK(MPI_Type_vector(BLOCKS * 4, 1, 2, MPI_BYTE, &with_gaps));
-    MPI_OK(MPI_Type_commit(&with_gaps));
+    with_gaps = check_vector(BLOCKS * 4, 1, 2, MPI_BYTE);
     // Connects the ranks before anything is listened to.
     MPI_OK(MPI_Sendrecv(sent, 1, MPI_INT, check.rank, 0, got, 1, MPI_INT, check.rank, 0, comm, MPI_STATUS_IGNORE));
     MPI_OK(MPI_Sendrecv(sent, 1, MPI_INT, 1 - check.rank, 0, got, 1, MPI_INT, 1 - check.rank, 0, comm, MPI_STATUS_IGNORE));
