@@ -3,7 +3,7 @@
 // Compares the events of messages and one-sided operations, in seeded random patterns, with the exchanged data: each
 // message begins and ends once on each side, with continues between, and bytes add up; operations complete once; the
 // timestamps of each source are in order. If emulated adapters write a trace, also compares the events with the
-// requests that they executed. Registers by MPI_T before MPI_Init. Needs -libex.
+// requests that they executed. Registers by MPI_T before MPI_Init. 2 or more ranks. Needs -libex.
 //
 // usage: events [--seed S] [--patterns N] [--threads T] [--adapter NAME] [--trace exact|narrow]
 //   NAME: beginning of the names of the sources that stamp completions, or `none`; T: threads that run patterns at

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Full buffers: a tool has room for only a few events. Its events and the losses reported to it add up to the events of
-// another tool, for each type and source; the performance variables agree; the events come in order. Needs -libex.
+// another tool, for each type and source; the performance variables agree; the events come in order. 2 or more ranks.
+// Needs -libex.
 #include "ibex_mpi_t.h"
 
 #include "seen.h"

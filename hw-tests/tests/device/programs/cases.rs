@@ -102,8 +102,6 @@ pub(super) static CASES: &[Case] = &[
     case("a job with threads and without traffic starts and ends", "init_finalize").arguments(&["--threads"]),
     case("every send mode delivers at every size", "pt2pt_modes").on(&[1, 2, 3]).quick(),
     case("every send mode delivers when nothing is inline or zero-copy", "pt2pt_modes").with(COPIED),
-    case("every send mode delivers when all fragments are zero-copy", "pt2pt_modes")
-        .with(&[("btl_ibex_zero_copy_min", "0")]),
     case("every send mode delivers when all queues are short", "pt2pt_modes").with(STARVED).scale(0.5),
     case("messages reach the receive they match", "pt2pt_matching").on(&[1, 2, 4]).quick(),
     case("random traffic is matched as MPI says", "traffic").on(&[1, 2, 3, 4]).quick(),
@@ -170,12 +168,7 @@ pub(super) static CASES: &[Case] = &[
     case("a list grows in memory that was attached in any order", "linked_list")
         .arguments(&["--downwards", "--attached-first"]),
     case("ranks that all meet at the same moment connect", "first_contact").on(&[2, 4, 8]).quick(),
-    case("pairs that meet at the same moment connect", "first_contact").on(&[4]).arguments(&["pairs"]),
-    case("a rank that comes late meets a handshake in the middle", "first_contact").arguments(&[
-        "pairs",
-        "--delay-us",
-        "300",
-    ]),
+    case("a rank that comes late meets a handshake in the middle", "first_contact").arguments(&["--delay-us", "300"]),
     case("ranks connect although handshake packets are lost and repeated", "first_contact")
         .on(&[2, 4])
         .faulty(FAULTY_HANDSHAKE),
