@@ -50,20 +50,6 @@ static void first_fitting_receive(bool late) {
 }
 
 static void probes(void) {
-    check_case("probe_tells_source_tag_and_size_and_leaves_the_message");
-    for (int i = 0; i < MIXED; i++) {
-        MPI_Request sent = start_send(send_arena, mixed[i], 10 + i, i);
-        MPI_Status status;
-        MPI_OK(MPI_Probe(MPI_ANY_SOURCE, 10 + i, MPI_COMM_WORLD, &status));
-        check_status(&status, left, 10 + i, mixed[i]);
-        unsigned char *to = guarded_ready(receive_arena, (size_t)mixed[i], (size_t)i);
-        MPI_OK(MPI_Recv(to, mixed[i], MPI_BYTE, status.MPI_SOURCE, status.MPI_TAG, MPI_COMM_WORLD, &status));
-        check_status(&status, left, 10 + i, mixed[i]);
-        pattern_check("probed message", to, (size_t)mixed[i], seed_of(left, 0, i));
-        guarded_check("receive", to, (size_t)mixed[i]);
-        MPI_OK(MPI_Wait(&sent, MPI_STATUS_IGNORE));
-    }
-
     check_case("iprobe_finds_a_message_that_came_and_none_that_did_not");
     int found = 1;
     MPI_Status status;

@@ -1,72 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Thousands of requests outstanding in every order of completion, all MPI_Wait and MPI_Test calls, and persistent
-// requests of each send mode. Ranks form a ring, or all talk to all. Runs with 1 or more ranks.
+// Thousands of requests outstanding in every order of completion, and persistent requests of each send mode. Ranks form
+// a ring, or all talk to all. Runs with 1 or more ranks.
 #include "check.h"
 
 enum { MAX_BYTES = 200000, TAG_READY = 900 };
-
-// Waits for requests that are MPI_REQUEST_NULL once done, by one of the six completion calls; bounded in time.
-static void complete_all(int count, MPI_Request *requests, int call) {
-    int left_over = count, done, number;
-    int *places = check_alloc((size_t)count * sizeof *places);
-    double stop = MPI_Wtime() + 60;
-    while (left_over > 0 && MPI_Wtime() < stop) {
-        switch (call) {
-        case 0:
-            MPI_OK(MPI_Waitall(count, requests, MPI_STATUSES_IGNORE));
-            number = left_over;
-            break;
-        case 1:
-            MPI_OK(MPI_Waitany(count, requests, places, MPI_STATUS_IGNORE));
-            number = 1;
-            break;
-        case 2:
-            MPI_OK(MPI_Waitsome(count, requests, &number, places, MPI_STATUSES_IGNORE));
-            break;
-        case 3:
-            MPI_OK(MPI_Testall(count, requests, &done, MPI_STATUSES_IGNORE));
-            number = done ? left_over : 0;
-            break;
-        case 4:
-            MPI_OK(MPI_Testany(count, requests, places, &done, MPI_STATUS_IGNORE));
-            number = done ? 1 : 0;
-            break;
-        default:
-            MPI_OK(MPI_Testsome(count, requests, &number, places, MPI_STATUSES_IGNORE));
-        }
-        left_over -= number;
-    }
-    check_int("requests not complete", 0, left_over);
-    for (int i = 0; i < count; i++)
-        check_true("request is null once complete", requests[i] == MPI_REQUEST_NULL);
-    free(places);
-}
-
-static void every_completion_call(void) {
-    static const char *const names[] = {"waitall", "waitany", "waitsome", "testall", "testany", "testsome"};
-    static const int lengths[] = {8, 0, 3000, 14000, 100, 70000, 1};
-    enum { COUNT = 70, LENGTHS = sizeof lengths / sizeof *lengths };
-    unsigned char *sends = check_alloc((size_t)COUNT * MAX_BYTES), *takes = check_alloc((size_t)COUNT * MAX_BYTES);
-    for (int call = 0; call < 6; call++) {
-        MPI_Request requests[2 * COUNT];
-        check_case("%s_completes_seventy_messages_each_way", names[call]);
-        for (int i = 0; i < COUNT; i++)
-            MPI_OK(MPI_Irecv(takes + (size_t)i * MAX_BYTES, lengths[i % LENGTHS], MPI_BYTE, left, i, MPI_COMM_WORLD,
-                             &requests[COUNT - 1 - i]));
-        for (int i = 0; i < COUNT; i++) {
-            unsigned char *from = sends + (size_t)i * MAX_BYTES;
-            pattern_fill(from, (size_t)lengths[i % LENGTHS], seed_of(check.rank, call, i));
-            MPI_OK(MPI_Isend(from, lengths[i % LENGTHS], MPI_BYTE, right, i, MPI_COMM_WORLD, &requests[COUNT + i]));
-        }
-        complete_all(2 * COUNT, requests, call);
-        for (int i = 0; i < COUNT; i++)
-            pattern_check("message", takes + (size_t)i * MAX_BYTES, (size_t)lengths[i % LENGTHS],
-                          seed_of(left, call, i));
-    }
-    free(sends);
-    free(takes);
-}
 
 // Every rank has `count` messages of `bytes` in flight to every rank, receives posted from the last tag to the first
 // when `crossed`. Sends are posted first when `unexpected`.
@@ -162,8 +100,6 @@ static void freed_requests(void) {
 
 int main(int argc, char **argv) {
     check_start(&argc, &argv, 1);
-
-    every_completion_call();
     int many = scaled(12000, 64) / (check.size * check.size) + 4;
     outstanding(many, 8, false, false);
     outstanding(many / 3, 8, true, true);

@@ -151,18 +151,6 @@ static void every_kind_of_communicator(void) {
             MPI_OK(MPI_Comm_free(made[i]));
 }
 
-// Open MPI chooses their component; if that is ibex, they are shown as others are.
-static void messages_to_oneself(void) {
-    struct seen seen;
-    peruse_event_h handles[EVENTS];
-    check_case("messages to oneself are shown whole or not at all");
-    open_windows(MPI_COMM_SELF, PERUSE_FALSE, &seen, handles);
-    exchange(MPI_COMM_SELF, 0, 0, LONG);
-    close_windows(handles);
-    check_seen("MPI_COMM_SELF", &seen, MPI_COMM_SELF, 0, 0, seen.comms[0] == MPI_COMM_SELF);
-    check_true("no other communicator is shown", seen.comms[1] == NULL);
-}
-
 static void propagation(void) {
     struct seen seen, still;
     peruse_event_h handles[EVENTS], others[EVENTS];
@@ -262,7 +250,6 @@ int main(int argc, char **argv) {
     check_start(&argc, &argv, 4);
     check_int("PERUSE_Init", PERUSE_SUCCESS, PERUSE_Init());
     every_kind_of_communicator();
-    messages_to_oneself();
     propagation();
     freed_while_active();
     return check_finish();

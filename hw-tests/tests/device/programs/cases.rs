@@ -99,7 +99,6 @@ const GROWING: &[&str] = &[
 
 pub(super) static CASES: &[Case] = &[
     case("a job without traffic starts and ends", "init_finalize").on(&[1, 2, 8]).quick(),
-    case("a job with threads and without traffic starts and ends", "init_finalize").arguments(&["--threads"]),
     case("every send mode delivers at every size", "pt2pt_modes").on(&[1, 2, 3]).quick(),
     case("every send mode delivers when nothing is inline or zero-copy", "pt2pt_modes").with(COPIED),
     case("every send mode delivers when all queues are short", "pt2pt_modes").with(STARVED).scale(0.5),
@@ -257,9 +256,6 @@ pub(super) static OF_PML: &[Case] = &[
     case("random traffic of several threads is matched as MPI says when senders are held back", "traffic")
         .arguments(&["--threads", "4", "--seed", "500"])
         .with(HELD_BACK),
-    case("random traffic of eight threads is matched as MPI says", "traffic")
-        .arguments(&["--threads", "8", "--seed", "600"])
-        .scale(0.5),
     case("eight threads send and receive at once", "threads").arguments(&["--threads", "8"]),
     case("threads send and receive at once when senders are held back", "threads")
         .arguments(&["--threads", "6"])

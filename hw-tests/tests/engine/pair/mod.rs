@@ -266,10 +266,6 @@ impl Pair {
         std::mem::take(&mut self.got_b)
     }
 
-    pub(crate) fn until_b_counts(&mut self, name: &str, count: u64) {
-        self.until(Self::poll_a, |pair| pair.count_b(name) >= count);
-    }
-
     /// As [`Pair::until_a`], but polls `a` alone.
     pub(crate) fn until_a_alone(&mut self, enough: impl Fn(&[Got]) -> bool) -> Vec<Got> {
         self.until(Self::poll_a, |pair| enough(&pair.got_a));
