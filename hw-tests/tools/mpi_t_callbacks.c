@@ -9,6 +9,7 @@
 enum { TAG = 77, MESSAGES = 20, LEVELS = 4, ELEMENT_TAG = 7, ROUNDS = 60, LONGEST = 1 << 20 };
 static const int lengths[] = {8, 4096, 40000, LONGEST};
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
+
 struct heard {
     atomic_int events, levels[LEVELS];
     MPI_T_event_registration registration;

@@ -116,8 +116,8 @@ fn nothing_else(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// The limits that Open MPI has for every BTL and ibex checks: the least, the greatest, and contradictory ones; and small
-/// and large values of what Open MPI alone reads.
+/// The limits that Open MPI has for every BTL and ibex checks: the least, the greatest, and contradictory ones; and
+/// small and large values of what Open MPI alone reads.
 fn limits(site: &mut Site) -> Result<()> {
     let header = Series::here()?.largest_ob1_header();
     let limits = [

@@ -72,11 +72,11 @@ pub(crate) fn tests() -> Vec<Test> {
         .collect();
     tests.extend([
         Test::new("one-sided operations between ranks of a host are right in a job that sets nothing", |site| {
-            ONE_SIDED.iter().chain(&["threads"]).try_for_each(|program| plain(program).passes(site))
+            ONE_SIDED.iter().chain(&["threads"]).try_for_each(|&program| plain(program).passes(site))
         })
         .quick(),
         Test::new("one-sided operations between ranks of a host are right in a job that sets ob1 alone", |site| {
-            ONE_SIDED.iter().try_for_each(|program| plain(program).with("pml", "ob1").passes(site))
+            ONE_SIDED.iter().try_for_each(|&program| plain(program).with("pml", "ob1").passes(site))
         })
         .device_independent(),
         Test::new("ranks of a host share memory and the pointer of a file in a job that sets nothing", |site| {

@@ -23,15 +23,19 @@ pub(crate) fn tests() -> Vec<Test> {
             crosswise(site, &[prefix(1), prefix(2), prefix(2), prefix(1)])
         })
         .needing(INFINIBAND),
-        Test::on_emulated("infiniband fabrics of one prefix that are cabled crosswise are paired by who answers", |site| {
-            for via in ["auto", "ud"] {
-                let launch = crossed(&["ab", "ba"], Launch::of_a_short_exchange()).with("btl_ibex_connect_via", via);
-                let outcome = launch.succeeds(site)?;
-                says(&outcome, &["connected to port 1 of rank", "as its port 0"])?;
-                is_without_detour(&outcome)?;
-            }
-            Ok(())
-        })
+        Test::on_emulated(
+            "infiniband fabrics of one prefix that are cabled crosswise are paired by who answers",
+            |site| {
+                for via in ["auto", "ud"] {
+                    let launch =
+                        crossed(&["ab", "ba"], Launch::of_a_short_exchange()).with("btl_ibex_connect_via", via);
+                    let outcome = launch.succeeds(site)?;
+                    says(&outcome, &["connected to port 1 of rank", "as its port 0"])?;
+                    is_without_detour(&outcome)?;
+                }
+                Ok(())
+            },
+        )
         .needing(INFINIBAND),
         Test::on_emulated("messages of all sizes cross fabrics that are cabled crosswise, with four ranks", |site| {
             ["pt2pt_modes", "collectives"].into_iter().try_for_each(|program| {
@@ -45,20 +49,27 @@ pub(crate) fn tests() -> Vec<Test> {
             says(&launch.succeeds(site)?, &words)
         })
         .needing(INFINIBAND),
-        Test::on_emulated("infiniband fabrics that do not meet at all end the job with all ports that were tried", |site| {
-            for via in ["auto", "ud"] {
-                let launch = crossed(&["ab", "cd"], Launch::of_a_short_exchange()).with("btl_ibex_connect_via", via);
-                let words = ["could not be made", "its port 0", "its port 1", "btl_ibex_if_include"];
-                launch.with("btl_ibex_connect_timeout", "2").is_refused_with(site, &words)?;
-            }
-            Ok(())
-        })
+        Test::on_emulated(
+            "infiniband fabrics that do not meet at all end the job with all ports that were tried",
+            |site| {
+                for via in ["auto", "ud"] {
+                    let launch =
+                        crossed(&["ab", "cd"], Launch::of_a_short_exchange()).with("btl_ibex_connect_via", via);
+                    let words = ["could not be made", "its port 0", "its port 1", "btl_ibex_if_include"];
+                    launch.with("btl_ibex_connect_timeout", "2").is_refused_with(site, &words)?;
+                }
+                Ok(())
+            },
+        )
         .needing(INFINIBAND),
-        Test::on_emulated("a port of a gid table beyond 256 entries uses one of the first and reports the others", |site| {
-            let table = with_gids("\"2001:db8::1\", { gid = \"10.0.0.1\", index = 300 }");
-            let launch = Launch::of_a_short_exchange().with("btl_ibex_verbose", "1").on_adapters(table);
-            says(&launch.succeeds(site)?, &["gid 0: 2001:db8::1", "above 255"])
-        }),
+        Test::on_emulated(
+            "a port of a gid table beyond 256 entries uses one of the first and reports the others",
+            |site| {
+                let table = with_gids("\"2001:db8::1\", { gid = \"10.0.0.1\", index = 300 }");
+                let launch = Launch::of_a_short_exchange().with("btl_ibex_verbose", "1").on_adapters(table);
+                says(&launch.succeeds(site)?, &["gid 0: 2001:db8::1", "above 255"])
+            },
+        ),
         Test::on_emulated("a port whose gids all lie beyond 256 entries is refused with that reason", |site| {
             let launch = Launch::of_a_short_exchange().on_adapters(with_gids("{ gid = \"10.0.0.1\", index = 300 }"));
             launch.is_refused_with(site, &["entry 300", "beyond entry 255"]).map(drop)

@@ -104,8 +104,12 @@ pub(super) static CASES: &[Case] = &[
     case("every send mode delivers when all queues are short", "pt2pt_modes").with(STARVED).scale(0.5),
     case("messages reach the receive they match", "pt2pt_matching").on(&[1, 2, 4]).quick(),
     case("random traffic is matched as MPI says", "traffic").on(&[1, 2, 3, 4]).quick(),
-    case("random traffic of several threads is matched as MPI says", "traffic")
-        .arguments(&["--threads", "3", "--seed", "100"]),
+    case("random traffic of several threads is matched as MPI says", "traffic").arguments(&[
+        "--threads",
+        "3",
+        "--seed",
+        "100",
+    ]),
     case("random traffic is matched as MPI says when all queues are short", "traffic")
         .arguments(&["--seed", "200"])
         .with(STARVED)
