@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Shared by every MPI test program of this folder: named cases with one printed line each, byte patterns with guards
-// around them, and a summary. A program: check_start(), then check_case("name") ... checks ... check_end_case() any
-// number of times, and `return check_finish();`. A case is collective over MPI_COMM_WORLD, and all ranks agree on its
-// result. A rank prints `not ok` at once (a later hang cannot hide it); rank 0 prints `ok NAME` if no rank failed.
+// around them, and a summary. A program: check_start(), then check_case("name") ... checks ... any number of times, and
+// `return check_finish();`. A case ends where the next one begins; that is collective over MPI_COMM_WORLD, and all ranks
+// agree on its result. A rank prints `not ok` at once (a later hang cannot hide it); rank 0 prints `ok NAME` if no rank
+// failed.
 //
 // Any thread may call check_fail() and the functions that use it; only the main thread may call the rest. Units: bytes
 // and seconds. IBEX_TEST_SCALE (default 1) multiplies the counts that programs pass through scaled().
@@ -11,6 +12,7 @@
 #define IBEX_HW_TESTS_CHECK_H
 
 #include <mpi.h>
+#include <pthread.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdbool.h>
@@ -24,6 +26,7 @@ enum {
     CHECK_GUARD_BYTES = 64,   // untouched bytes verified on each side of a receive buffer
     CHECK_LINES_PER_CASE = 3, // `not ok` lines one rank prints for one case
     CHECK_USAGE_EXIT = 2,     // wrong arguments or rank count, as opposed to a failed case (1)
+    CHECK_THREADS = 16,       // most that check_in_threads() runs
 };
 
 static struct {
@@ -79,16 +82,11 @@ static inline void check_error_class(const char *what, int expected, int code) {
         check_fail("error class of %s: expected %d, got %d", what, expected, error_class);
 }
 
-__attribute__((format(printf, 1, 2))) static inline void check_case(const char *format, ...) {
-    va_list arguments;
-    va_start(arguments, format);
-    vsnprintf(check.name, sizeof check.name, format, arguments);
-    va_end(arguments);
-    atomic_store(&check.wrong, 0);
-}
-
+// Ends the running case, if there is one.
 static inline void check_end_case(void) {
-    int wrong = atomic_load(&check.wrong), all = 0;
+    if (!check.name[0])
+        return;
+    int wrong = atomic_exchange(&check.wrong, 0), all = 0;
     MPI_OK(MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
     if (all == 0) {
         check.passed++;
@@ -98,6 +96,14 @@ static inline void check_end_case(void) {
         check.failed++;
     }
     fflush(stdout);
+}
+
+__attribute__((format(printf, 1, 2))) static inline void check_case(const char *format, ...) {
+    check_end_case();
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(check.name, sizeof check.name, format, arguments);
+    va_end(arguments);
 }
 
 // Counts a case that cannot run here. Every rank calls it, with the same reason; no communication.
@@ -142,7 +148,17 @@ static inline void check_start(int *argc, char ***argv, int least_ranks) {
     check_attach(least_ranks);
 }
 
+// As check_start(), with threads of this level, which the MPI must provide.
+static inline void check_start_with(int level, int *argc, char ***argv, int least_ranks) {
+    int provided;
+    MPI_Init_thread(argc, argv, level, &provided);
+    check_attach(least_ranks);
+    if (provided < level)
+        check_refuse("this MPI provides threads of level %d, and not of level %d\n", provided, level);
+}
+
 static inline int check_finish(void) {
+    check_end_case();
     if (check.rank == 0) {
         if (check.skipped)
             printf("%d skipped\n", check.skipped);
@@ -208,6 +224,17 @@ static inline bool check_again(void) {
     if (getenv("IBEX_TEST_GO_ON"))
         MPI_OK(MPI_Bcast(&again, 1, MPI_INT, 0, MPI_COMM_WORLD));
     return again;
+}
+
+// Runs `body` in so many threads at once, each with its number; the caller is the first.
+static inline void check_in_threads(int threads, void *(*body)(void *)) {
+    pthread_t others[CHECK_THREADS];
+    for (intptr_t i = 1; i < threads; i++)
+        if (pthread_create(&others[i], NULL, body, (void *)i) != 0)
+            MPI_Abort(MPI_COMM_WORLD, 1);
+    body((void *)0);
+    for (int i = 1; i < threads; i++)
+        pthread_join(others[i], NULL);
 }
 
 static inline int scaled(int count, int least) {
@@ -279,6 +306,34 @@ static inline void check_ring(MPI_Comm comm, int tag, unsigned char *out, unsign
     MPI_OK(MPI_Sendrecv(out, bytes, MPI_BYTE, to, tag, in, bytes, MPI_BYTE, from, tag, comm, &status));
     check_status(&status, from, tag, bytes);
     pattern_check("message of the left neighbour", in, (size_t)bytes, (uint64_t)number * 1000 + (uint64_t)from);
+}
+
+// A seed for each message of a program: of its sender, of one kind or round, with this number.
+static inline uint64_t seed_of(int sender, int kind, int number) {
+    return ((uint64_t)sender << 48) ^ ((uint64_t)kind << 32) ^ (uint64_t)number;
+}
+
+// Sends an empty message to one rank and receives one of another: on return all that this one sent before has arrived.
+static inline void check_token(int to, int from, int tag) {
+    MPI_OK(MPI_Sendrecv(NULL, 0, MPI_BYTE, to, tag, NULL, 0, MPI_BYTE, from, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+}
+
+// `count` blocks of `length` items each, `stride` items apart.
+static inline MPI_Datatype check_vector(int count, int length, int stride, MPI_Datatype item) {
+    MPI_Datatype type;
+    MPI_OK(MPI_Type_vector(count, length, stride, item, &type));
+    MPI_OK(MPI_Type_commit(&type));
+    return type;
+}
+
+// A block of so many bytes; several of them lie `extent` bytes apart.
+static inline MPI_Datatype check_block(int bytes, MPI_Aint extent) {
+    MPI_Datatype whole, block;
+    MPI_OK(MPI_Type_contiguous(bytes, MPI_BYTE, &whole));
+    MPI_OK(MPI_Type_create_resized(whole, 0, extent, &block));
+    MPI_OK(MPI_Type_commit(&block));
+    MPI_OK(MPI_Type_free(&whole));
+    return block;
 }
 
 struct random {

@@ -1,65 +1,51 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Reads performance variables of ibex by name: counts_open() once after MPI_Init, count_of() any number of times,
-// counts_close() before MPI_Finalize (the other order crashes in Open MPI 4.1). If a variable only grows, count_of()
-// returns its growth since counts_open(). Main thread only.
+// Reads a performance variable of ibex, which has a value for each port or source: counter_open() after MPI_Init, and
+// counter_close() before MPI_Finalize (the other order crashes in Open MPI 4.1). A variable that only grows counts from
+// counter_open() on. Main thread only.
 #ifndef IBEX_HW_TESTS_COUNTS_H
 #define IBEX_HW_TESTS_COUNTS_H
 
 #include "check.h"
 
-enum { COUNTS_MOST = 8 };
+enum { COUNTER_VALUES = 256 };
 
-static struct {
+struct counter {
     MPI_T_pvar_session session;
-    const char *names[COUNTS_MOST];
-    MPI_T_pvar_handle handles[COUNTS_MOST];
-    int opened;
-} counts;
+    MPI_T_pvar_handle handle;
+    int values;
+};
 
-static inline void counts_open(const char *const *names, int number) {
-    int provided, known;
+static inline void counter_open(struct counter *counter, const char *name) {
+    static const int classes[] = {MPI_T_PVAR_CLASS_COUNTER, MPI_T_PVAR_CLASS_LEVEL, MPI_T_PVAR_CLASS_SIZE};
+    int provided, index, code = MPI_T_ERR_INVALID_NAME;
     MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
-    MPI_OK(MPI_T_pvar_session_create(&counts.session));
-    MPI_OK(MPI_T_pvar_get_num(&known));
-    for (int i = 0; i < known; i++) {
-        char name[256];
-        int bytes = sizeof name, verbosity, class, bind, readonly, continuous, atomic, elements;
-        MPI_Datatype type;
-        MPI_T_enum enumeration;
-        if (MPI_T_pvar_get_info(i, name, &bytes, &verbosity, &class, &type, &enumeration, NULL, NULL, &bind, &readonly,
-                                &continuous, &atomic) != MPI_SUCCESS)
-            continue;
-        for (int n = 0; n < number; n++)
-            if (strcmp(name, names[n]) == 0 && type == MPI_UNSIGNED_LONG_LONG && counts.opened < COUNTS_MOST) {
-                counts.names[counts.opened] = names[n];
-                MPI_OK(MPI_T_pvar_handle_alloc(counts.session, i, NULL, &counts.handles[counts.opened], &elements));
-                if (!continuous)
-                    MPI_OK(MPI_T_pvar_start(counts.session, counts.handles[counts.opened]));
-                counts.opened++;
-            }
-    }
-    check_int("performance variables found", number, counts.opened);
+    for (int i = 0; i < 3 && code != MPI_SUCCESS; i++)
+        code = MPI_T_pvar_get_index(name, classes[i], &index);
+    check_mpi(code, name, __FILE__, __LINE__);
+    MPI_OK(MPI_T_pvar_session_create(&counter->session));
+    MPI_OK(MPI_T_pvar_handle_alloc(counter->session, index, NULL, &counter->handle, &counter->values));
+    check_true("room for a counter's values", counter->values <= COUNTER_VALUES);
 }
 
-// The value of a variable, summed over all ports.
-static inline unsigned long long count_of(const char *name) {
-    for (int n = 0; n < counts.opened; n++)
-        if (strcmp(counts.names[n], name) == 0) {
-            unsigned long long value[16] = {0}, sum = 0;
-            MPI_OK(MPI_T_pvar_read(counts.session, counts.handles[n], value));
-            for (int i = 0; i < 16; i++)
-                sum += value[i];
-            return sum;
-        }
-    check_fail("%s: expected a performance variable, found none", name);
-    return 0;
+static inline long long counted_of(const struct counter *counter, int place) {
+    unsigned long long values[COUNTER_VALUES] = {0};
+    MPI_OK(MPI_T_pvar_read(counter->session, counter->handle, values));
+    return (long long)values[place];
 }
 
-static inline void counts_close(void) {
-    for (int n = 0; n < counts.opened; n++)
-        MPI_OK(MPI_T_pvar_handle_free(counts.session, &counts.handles[n]));
-    MPI_OK(MPI_T_pvar_session_free(&counts.session));
+// The sum of all values.
+static inline long long counted(const struct counter *counter) {
+    unsigned long long values[COUNTER_VALUES] = {0}, sum = 0;
+    MPI_OK(MPI_T_pvar_read(counter->session, counter->handle, values));
+    for (int place = 0; place < counter->values; place++)
+        sum += values[place];
+    return (long long)sum;
+}
+
+static inline void counter_close(struct counter *counter) {
+    MPI_OK(MPI_T_pvar_handle_free(counter->session, &counter->handle));
+    MPI_OK(MPI_T_pvar_session_free(&counter->session));
     MPI_OK(MPI_T_finalize());
 }
 

@@ -3,7 +3,7 @@
 // Compares the events of messages and one-sided operations, in seeded random patterns, with the exchanged data: each
 // message begins and ends once on each side, with continues between, and bytes add up; operations complete once; the
 // timestamps of each source are in order. If emulated adapters write a trace, also compares the events with the
-// requests that they executed. Registers by MPI_T before MPI_Init. Needs -libex.
+// requests that they executed. Registers by MPI_T before MPI_Init. 2 or more ranks. Needs -libex.
 //
 // usage: events [--seed S] [--patterns N] [--threads T] [--adapter NAME] [--trace exact|narrow]
 //   NAME: beginning of the names of the sources that stamp completions, or `none`; T: threads that run patterns at
@@ -99,19 +99,11 @@ static void make_plan(void) {
 // The last communicator has the ranks the other way round.
 static int rank_in(int comm, int rank) { return comm == COMMS - 1 ? check.size - 1 - rank : rank; }
 
-// Blocks of 16 bytes, 32 apart: no contiguous memory for the adapter to read.
-static MPI_Datatype with_gaps(size_t bytes) {
-    MPI_Datatype type;
-    MPI_OK(MPI_Type_vector((int)(bytes / 16), 16, 32, MPI_BYTE, &type));
-    MPI_OK(MPI_Type_commit(&type));
-    return type;
-}
-
 static void start_message(int number, void **buffer, MPI_Request *request) {
     const struct message *message = &plan.message[number];
     MPI_Comm comm = comms[message->comm];
     bool gaps = message->gaps && message->bytes > 0;
-    MPI_Datatype type = gaps ? with_gaps(message->bytes) : MPI_BYTE;
+    MPI_Datatype type = gaps ? check_vector((int)(message->bytes / 16), 16, 32, MPI_BYTE) : MPI_BYTE;
     int elements = gaps ? 1 : (int)message->bytes;
     *buffer = check_alloc(2 * message->bytes + 64);
     if (check.rank == message->to) {
@@ -368,13 +360,8 @@ static void start(int *argc, char ***argv) {
     int provided;
     listen_must(MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided), "MPI_T");
     seen_listen(&tool, MOST_EVENTS, (1u << KINDS) - 1, MPI_INFO_NULL);
-    MPI_Init_thread(argc, argv, threads > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
-    check_attach(2);
-    seen_begin(&seen_dropped, "btl_ibex_events_dropped");
-    if (threads > 1 && provided < MPI_THREAD_MULTIPLE) {
-        fprintf(stderr, "this MPI gives no threads: %d\n", provided);
-        exit(CHECK_USAGE_EXIT);
-    }
+    check_start_with(threads > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, argc, argv, 2);
+    counter_open(&seen_dropped, "btl_ibex_events_dropped");
     comms[0] = MPI_COMM_WORLD;
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comms[1]));
     MPI_OK(MPI_Comm_split(MPI_COMM_WORLD, 0, -check.rank, &comms[COMMS - 1]));
@@ -390,7 +377,7 @@ static void run(void) {
         MPI_OK(MPI_Win_lock_all(0, window));
     }
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
-    seen_in_threads(threads, run_patterns);
+    check_in_threads(threads, run_patterns);
     if (one_sided) {
         MPI_OK(MPI_Win_unlock_all(window));
         MPI_OK(MPI_Win_free(&window));
@@ -403,7 +390,7 @@ int main(int argc, char **argv) {
     const char *adapter, *trace;
     plan.seed = (uint64_t)check_number(argc, argv, "--seed", 1, 1 << 30);
     plan.patterns = check_number(argc, argv, "--patterns", 0, 1 << 20);
-    threads = check_number(argc, argv, "--threads", 1, MOST_THREADS);
+    threads = check_number(argc, argv, "--threads", 1, CHECK_THREADS);
     adapter = check_option(argc, argv, "--adapter");
     trace = check_option(argc, argv, "--trace");
     // Only emulated adapters certainly have all kinds; another test has operations of several threads.
@@ -423,10 +410,6 @@ int main(int argc, char **argv) {
     double elapsed = monotonic() - began;
     check_case("no event is lost here");
     check_true("room for all events", atomic_load(&tool.count) < MOST_EVENTS);
-    check_end_case();
-    if (check.failed)
-        return check_finish();
-
     uint32_t contexts[COMMS] = {0};
     for (int i = 0; i < seen_count(&tool); i++) {
         int index = tool.all[i].data.transfer.tag - FIRST_TAG;
@@ -436,28 +419,22 @@ int main(int argc, char **argv) {
     check_case("each message begins and ends once with all its bytes in between");
     check_true("communicators differ", contexts[0] != contexts[1] && contexts[1] != contexts[2] && contexts[0] != contexts[2]);
     judge_transfers(contexts);
-    check_end_case();
     check_case("each put, get and atomic operation is started and completed once");
     int pairs = judge_operations(PUT_STARTED, PUT_COMPLETE) + judge_operations(GET_STARTED, GET_COMPLETE);
     check_true("some of them", !one_sided || pairs > 0);
     pairs = judge_operations(ATOMIC_STARTED, ATOMIC_COMPLETE);
     check_true("some atomic ones", !one_sided || pairs > 0);
-    check_end_case();
     check_case("connections are shown");
     judge_connections();
-    check_end_case();
     check_case("timestamps are in order on each source");
     judge_sources(adapter, elapsed);
-    check_end_case();
     check_case("operations begin before they end, on the host's clock");
     judge_host_times(PUT_STARTED, PUT_COMPLETE);
     judge_host_times(GET_STARTED, GET_COMPLETE);
     judge_host_times(ATOMIC_STARTED, ATOMIC_COMPLETE);
-    check_end_case();
     if (trace) {
         check_case("what was seen of the adapters is what they executed, with their timestamps");
         trace_judge(&tool, threads == 1 && strcmp(trace, "narrow") != 0);
-        check_end_case();
     }
     for (int i = 1; i < COMMS; i++)
         MPI_OK(MPI_Comm_free(&comms[i]));

@@ -4,12 +4,11 @@
 // from both sides at once. The ranks agree on the moment by the wall clock. A process can do this only once, so run the
 // program many times, with another --delay-us each time. Runs with 2 or more ranks.
 //
-// usage: first_contact [pairs|blocking] [--delay-us D]
+// usage: first_contact [blocking] [--delay-us D]
 //              (default) all ranks send to all at once: empty, short and long messages
-//   pairs      at each moment a rank and one new peer send to each other
 //   blocking   when a blocking send of the lower rank of a pair returns, its message has left: the sender makes no
 //              progress until the receiver says by MPI_Publish_name, which moves no message, that it has the message
-//   --delay-us the higher rank of a pair starts D microseconds late, to meet a handshake in the middle (default 0)
+//   --delay-us odd ranks start D microseconds late, to meet a handshake in the middle (default 0)
 #include "told.h"
 
 enum { KINDS = 4, LONGEST = 300000 };
@@ -32,10 +31,6 @@ static void moment(int late_us) {
     nanosleep(&(struct timespec){0, nap > 0 ? (long)(nap * 1e9) : 0}, NULL);
     while (wall_clock() < at) // exact to a microsecond if the processor is free
         continue;
-}
-
-static uint64_t seed_of(int sender, int receiver, int kind) {
-    return ((uint64_t)sender << 40) ^ ((uint64_t)receiver << 20) ^ (uint64_t)kind;
 }
 
 struct exchange { // with one peer, every kind of message
@@ -82,24 +77,6 @@ static void all_pairs(void) {
     free(exchanges);
 }
 
-static void pairs(void) {
-    int steps = 1;
-    while (steps < check.size)
-        steps *= 2;
-    for (int d = 1; d < steps; d++) {
-        int peer = check.rank ^ d;
-        bool present = peer < check.size;
-        struct exchange exchange;
-        if (present)
-            prepare_exchange(&exchange, peer);
-        moment(check.rank < peer ? 0 : delay_us); // all ranks: the pairs of a step meet together
-        if (!present)
-            continue;
-        start_exchange(&exchange, peer);
-        end_exchange(&exchange, peer);
-    }
-}
-
 static void send_first(int receiver, int bytes) {
     unsigned char *out = check_alloc((size_t)bytes);
     pattern_fill(out, (size_t)bytes, seed_of(check.rank, receiver, 0));
@@ -132,16 +109,13 @@ static void blocking(void) {
 
 int main(int argc, char **argv) {
     check_start(&argc, &argv, 2); // sends nothing
-    bool in_pairs = check_flag(argc, argv, "pairs"), is_blocking = check_flag(argc, argv, "blocking");
+    bool is_blocking = check_flag(argc, argv, "blocking");
     delay_us = check_number(argc, argv, "--delay-us", 0, 100000);
     check_no_more(argc);
-    check_case("first_contact_%s_%d_us_late", in_pairs ? "in_pairs" : is_blocking ? "blocking" : "of_all_pairs", delay_us);
-    if (in_pairs)
-        pairs();
-    else if (is_blocking)
+    check_case("first_contact_%s_%d_us_late", is_blocking ? "blocking" : "of_all_pairs", delay_us);
+    if (is_blocking)
         blocking();
     else
         all_pairs();
-    check_end_case();
     return check_finish();
 }

@@ -3,8 +3,7 @@
 // MPI_Init and MPI_Finalize with no traffic of the program between them: each rank reports for itself, rank 0 the
 // count. To be run many times, because things that one run leaves behind disturb the next. Runs with 1 or more ranks.
 //
-// usage: init_finalize [--threads|--pending]
-//   --threads  asks for MPI_THREAD_MULTIPLE
+// usage: init_finalize [--pending]
 //   --pending  leaves requests, most of which MPI calls erroneous: receives without a message, some freed, in freed
 //              communicators and in another; sends that nobody receives; persistent requests never started
 #include "check.h"
@@ -32,10 +31,9 @@ static void leave_pending(void) {
 }
 
 int main(int argc, char **argv) {
-    bool threads = check_flag(argc, argv, "--threads"), pending = check_flag(argc, argv, "--pending");
-    int provided = -1, version, subversion, running = 0, finished = 0;
-    MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
-    check_attach(1);
+    bool pending = check_flag(argc, argv, "--pending");
+    int version, subversion, running = 0, finished = 0;
+    check_start(&argc, &argv, 1);
     check_no_more(argc);
     check_case(pending ? "mpi_ends_though_requests_are_pending" : "mpi_starts_and_ends_without_traffic");
     MPI_Initialized(&running);

@@ -105,7 +105,6 @@ static void rounds(int count, bool asks) {
 
 int main(int argc, char **argv) {
     bool threads = check_flag(argc, argv, "--threads");
-    int provided;
     struct report report = {0};
     pid_t parent = getpid();
     if (pipe(ask) != 0 || pipe(answer) != 0)
@@ -117,8 +116,7 @@ int main(int argc, char **argv) {
     }
     close(ask[0]);
     prctl(PR_SET_PTRACER, tracer, 0, 0, 0);
-    MPI_Init_thread(&argc, &argv, threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
-    check_attach(2);
+    check_start_with(threads ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &argc, &argv, 2);
     check_no_more(argc);
     rounds(WARM, false);
     check_case(threads ? "short_messages_lock_where_several_threads_may_call" : "no_short_message_executes_a_locked_instruction");
@@ -135,7 +133,6 @@ int main(int argc, char **argv) {
         for (int i = 0; !threads && i < SHOWN && i < report.locked; i++)
             check_fail("a locked instruction at %#lx of libibex.so", report.shown[i]);
     }
-    check_end_case();
     close(ask[1]);
     int code = check_finish();
     waitpid(tracer, NULL, 0);

@@ -22,10 +22,8 @@ static void *map(size_t bytes) { // not touched until used, given back at once
 
 static void contiguous(size_t units) {
     size_t bytes = units * UNIT;
-    MPI_Datatype unit;
+    MPI_Datatype unit = check_block(UNIT, UNIT);
     check_case("one_message_of_%zu_bytes", bytes);
-    MPI_OK(MPI_Type_contiguous(UNIT, MPI_BYTE, &unit));
-    MPI_OK(MPI_Type_commit(&unit));
     if (check.rank == 0) {
         unsigned char *from = map(bytes);
         pattern_fill(from, bytes, 1);
@@ -48,18 +46,13 @@ static void contiguous(size_t units) {
         munmap(to, bytes + 64);
     }
     MPI_OK(MPI_Type_free(&unit));
-    check_end_case();
 }
 
 // Blocks of UNIT bytes every UNIT + 3, sent as they lie and received without the gaps.
 static void with_gaps(size_t units) {
     size_t bytes = units * UNIT, span = units * (UNIT + 3);
-    MPI_Datatype unit, spread;
+    MPI_Datatype unit = check_block(UNIT, UNIT), spread = check_block(UNIT, UNIT + 3);
     check_case("one_message_of_%zu_bytes_in_blocks_with_gaps", bytes);
-    MPI_OK(MPI_Type_contiguous(UNIT, MPI_BYTE, &unit));
-    MPI_OK(MPI_Type_create_resized(unit, 0, UNIT + 3, &spread));
-    MPI_OK(MPI_Type_commit(&unit));
-    MPI_OK(MPI_Type_commit(&spread));
     if (check.rank == 0) {
         unsigned char *from = map(span);
         for (size_t i = 0; i < units; i++)
@@ -79,7 +72,6 @@ static void with_gaps(size_t units) {
     }
     MPI_OK(MPI_Type_free(&unit));
     MPI_OK(MPI_Type_free(&spread));
-    check_end_case();
 }
 
 int main(int argc, char **argv) {

@@ -8,7 +8,7 @@
 
 enum { MEDIUM = 2000, MOST_LOCKED = 64 << 20 };
 
-static const char *const send_memory = "btl_ibex_send_memory";
+static struct counter send_memory;
 static int rounds;
 
 static void send_all(int count, int bytes) {
@@ -51,19 +51,17 @@ static void all(int count, int bytes) {
 int main(int argc, char **argv) {
     check_start(&argc, &argv, 2);
     int few = scaled(4000, 500), many = 8 * few;
-    counts_open(&send_memory, 1);
+    counter_open(&send_memory, "btl_ibex_send_memory");
 
     check_case("%d_sends_outstanding_arrive_in_order", many);
     all(few, MEDIUM); // connects, and allocates what is allocated once
     all(many, MEDIUM);
-    check_end_case();
 
     check_case("memory_locked_for_outstanding_sends_is_bounded");
     all(scaled(300000, 1000), 8);
-    long long locked = (long long)count_of(send_memory);
+    long long locked = counted(&send_memory);
     if (locked <= 0 || locked > MOST_LOCKED)
         check_fail("%lld bytes are locked for sends, at most %d were expected", locked, MOST_LOCKED);
-    check_end_case();
-    counts_close();
+    counter_close(&send_memory);
     return check_finish();
 }

@@ -185,6 +185,5 @@ int main(int argc, char **argv) {
         else
             free_communicators(&round);
     }
-    check_end_case();
     return check_finish();
 }

@@ -13,7 +13,7 @@
 
 enum { ROUNDS = 6, LONGEST = 3 << 20, AT_ONCE = 8, LONGEST_OF_TRAFFIC = 2 << 20 };
 
-static const char *const port_events = "btl_ibex_port_events";
+static struct counter port_events;
 
 static unsigned char *out, *in;
 static bool is_short;
@@ -22,9 +22,7 @@ static void exchange(int bytes, int round) { check_ring(MPI_COMM_WORLD, round, o
 
 // Every other 4 bytes: sent in fragments.
 static void exchange_with_gaps(int count, int round) {
-    MPI_Datatype gapped;
-    MPI_OK(MPI_Type_vector(count, 1, 2, MPI_INT, &gapped));
-    MPI_OK(MPI_Type_commit(&gapped));
+    MPI_Datatype gapped = check_vector(count, 1, 2, MPI_INT);
     int *from = (int *)out, *to = (int *)in;
     for (int i = 0; i < 2 * count; i++) {
         from[i] = i * 7 + check.rank + round;
@@ -52,17 +50,16 @@ static void all_kinds(const char *name) {
         }
         exchange_with_gaps(50000, round);
     }
-    check_end_case();
 }
 
 // No message is under way until the caller is done and ibex has noticed what it did.
-static void idle(unsigned long long events) {
-    unsigned long long taken = 0;
+static void idle(int events) {
+    int taken = 0;
     while (!check_may_go_on() || taken < events) {
         int there;
         MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, 999, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE));
-        while (events > 0 && taken < count_of(port_events)) {
-            printf("port events %llu: rank %d\n", ++taken, check.rank);
+        while (events > 0 && taken < counted(&port_events)) {
+            printf("port events %d: rank %d\n", ++taken, check.rank);
             fflush(stdout);
         }
     }
@@ -93,7 +90,6 @@ static void traffic(int least, int most) {
     check_in_the_middle();
     while (check_again())
         all_sizes_at_once(least, most);
-    check_end_case();
 }
 
 int main(int argc, char **argv) {
@@ -108,17 +104,17 @@ int main(int argc, char **argv) {
     out = check_alloc(LONGEST);
     in = check_alloc(LONGEST);
     if (events > 0)
-        counts_open(&port_events, 1);
+        counter_open(&port_events, "btl_ibex_port_events");
     if (connects)
         all_kinds("messages_before");
     if (least > 0) {
         traffic(least, most);
     } else {
         check_in_the_middle();
-        idle((unsigned long long)events);
+        idle(events);
     }
     all_kinds("messages_after");
     if (events > 0)
-        counts_close();
+        counter_close(&port_events);
     return check_finish();
 }

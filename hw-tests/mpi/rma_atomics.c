@@ -60,7 +60,6 @@ static void all_done(void) {
                 }                                                                                                      \
             }                                                                                                          \
         }                                                                                                              \
-        check_end_case();                                                                                              \
         free(mine);                                                                                                    \
     }
 
@@ -91,16 +90,13 @@ static void accumulates_in_order(int count) {
     int left = (rank + size - 1) % size;
     check_int("last replacement and its sum", count, here[left * 2]);
     check_int("sum", count, here[left * 2 + 1]);
-    check_end_case();
 }
 
 // Every second item of a longer array, by a type with gaps at the target.
 static void accumulate_with_gaps(int count) {
     int32_t *here = (int32_t *)(void *)memory, *mine = check_alloc((size_t)count * sizeof *mine);
-    MPI_Datatype spread;
+    MPI_Datatype spread = check_vector(count, 1, 2, MPI_INT32_T);
     check_case("%s_window_accumulate_to_every_second_item", kind_name);
-    MPI_OK(MPI_Type_vector(count, 1, 2, MPI_INT32_T, &spread));
-    MPI_OK(MPI_Type_commit(&spread));
     clear_windows();
     for (int i = 0; i < count; i++)
         mine[i] = rank * 10 + i;
@@ -116,7 +112,6 @@ static void accumulate_with_gaps(int count) {
     }
     MPI_OK(MPI_Type_free(&spread));
     free(mine);
-    check_end_case();
 }
 
 // Adds up, over all ranks, which of `total` tickets were fetched: each exactly once.
@@ -154,7 +149,6 @@ static void note_ticket(int *taken, int total, long long ticket) {
         MPI_OK(MPI_Win_flush(size - 1, window));                                                                       \
         check_int("counter in the end", total, (long long)end);                                                        \
         check_tickets(taken, total);                                                                                   \
-        check_end_case();                                                                                              \
         free(taken);                                                                                                   \
     }
 
@@ -177,7 +171,6 @@ static void tickets_in_flight(int each) {
             note_ticket(taken, total, before[target * each + i]);
         check_tickets(taken, total);
     }
-    check_end_case();
     free(before);
     free(taken);
 }
@@ -213,7 +206,6 @@ static void get_accumulate(int count, int each) {
                               window));
     MPI_OK(MPI_Win_flush(0, window));
     check_int("item read without an operation", (long long)each * size, before[count - 1]);
-    check_end_case();
     free(ones);
     free(before);
 }
@@ -237,7 +229,6 @@ static void get_accumulate(int count, int each) {
         all_done();                                                                                                    \
         if (rank == 0)                                                                                                 \
             check_int("counter in the end", each * size, here[0]);                                                     \
-        check_end_case();                                                                                              \
     }
 
 SWAPS_OF(int32, int32_t, MPI_INT32_T)
@@ -268,7 +259,6 @@ static void exclusive_locks(int each) {
         MPI_OK(MPI_Win_unlock(target, window));
         check_int("counter in the end", (long long)each * size, end);
     }
-    check_end_case();
 }
 
 // Under fences instead of locks: all ranks add to all windows, several epochs in a row.
@@ -291,7 +281,6 @@ static void accumulate_in_fences(int epochs) {
         MPI_OK(MPI_Win_fence(0, fenced)); // nobody adds before everyone has read
     }
     MPI_OK(MPI_Win_free(&fenced));
-    check_end_case();
 }
 
 static void everything_in_one_window(bool allocated) {

@@ -6,11 +6,8 @@
 #define IBEX_HW_TESTS_SEEN_H
 
 #include "../tools/mpi_t_listen.h"
+#include "counts.h"
 #include "elements.h"
-
-#include <pthread.h>
-
-enum { MOST_THREADS = 4 };
 
 enum kind {
     BEGIN, CONTINUE, END, ARRIVED, PUT_STARTED, PUT_COMPLETE, GET_STARTED, GET_COMPLETE, ATOMIC_STARTED, ATOMIC_COMPLETE, CONNECTED,
@@ -92,17 +89,6 @@ static inline int seen_count(struct tool *tool) {
     return count < tool->room ? count : tool->room;
 }
 
-// Runs `body` in `threads` threads at once, each with its number; the caller is the first.
-static inline void seen_in_threads(int threads, void *(*body)(void *)) {
-    pthread_t others[MOST_THREADS];
-    for (intptr_t i = 1; i < threads; i++)
-        if (pthread_create(&others[i], NULL, body, (void *)i) != 0)
-            MPI_Abort(MPI_COMM_WORLD, 1);
-    body((void *)0);
-    for (int i = 1; i < threads; i++)
-        pthread_join(others[i], NULL);
-}
-
 // A source: its name, whether it is a thread's (else a port's), and the width of a port's clock.
 struct source {
     char name[64];
@@ -128,41 +114,9 @@ static inline struct source seen_source(int index) {
     return source;
 }
 
-// A performance variable that counts events of each source, from seen_begin() on.
-struct counter {
-    MPI_T_pvar_session session;
-    MPI_T_pvar_handle handle;
-    int values;
-};
-
-enum { SEEN_SOURCES = 256 };
-
-// To be called between MPI_Init and MPI_Finalize. Variables are continuous, so counts begin here.
-static inline void seen_begin(struct counter *counter, const char *name) {
-    int index;
-    listen_must(MPI_T_pvar_get_index(name, MPI_T_PVAR_CLASS_COUNTER, &index), name);
-    listen_must(MPI_T_pvar_session_create(&counter->session), name);
-    listen_must(MPI_T_pvar_handle_alloc(counter->session, index, NULL, &counter->handle, &counter->values), name);
-}
-
-static inline long long seen_counted(const struct counter *counter, int source) {
-    unsigned long long values[SEEN_SOURCES] = {0};
-    if (counter->values > SEEN_SOURCES || source >= counter->values) {
-        check_fail("values of a counter: expected more than %d and at most %d, got %d", source, SEEN_SOURCES, counter->values);
-        return 0;
-    }
-    check_int("MPI_T_pvar_read", MPI_SUCCESS, MPI_T_pvar_read(counter->session, counter->handle, values));
-    return (long long)values[source];
-}
-
 // Counts lost events: too late for their place among those of their source, or waiting in a thread that ended.
 static struct counter seen_dropped;
 
-static inline long long seen_all_dropped(void) {
-    long long dropped = 0;
-    for (int source = 0; source < seen_dropped.values; source++)
-        dropped += seen_counted(&seen_dropped, source);
-    return dropped;
-}
+static inline long long seen_all_dropped(void) { return counted(&seen_dropped); }
 
 #endif

@@ -10,18 +10,16 @@
 static const int sizes[] = {0, 7, 1022, 1029, 4095, 12285, 20006, 100002, 1000006};
 enum { KINDS = sizeof sizes / sizeof *sizes, BLOCK = 7, STRIDE = 16 };
 
-static const char *const posted = "btl_ibex_posted";
+static struct counter posted;
 
 static size_t place(bool gaps, size_t index) { return gaps ? index / BLOCK * STRIDE + index % BLOCK : index; }
 
 static void message(int size, bool gaps_out, bool gaps_in, bool late) {
-    MPI_Datatype blocks;
     MPI_Request requests[2];
     size_t room = (size_t)size / BLOCK * STRIDE + STRIDE;
     unsigned char *out = check_alloc(room), *in = check_alloc(room);
     uint64_t seed = (uint64_t)size * 8 + (uint64_t)gaps_out * 4 + (uint64_t)gaps_in * 2 + late;
-    MPI_OK(MPI_Type_vector(size / BLOCK, BLOCK, STRIDE, MPI_BYTE, &blocks));
-    MPI_OK(MPI_Type_commit(&blocks));
+    MPI_Datatype blocks = check_vector(size / BLOCK, BLOCK, STRIDE, MPI_BYTE);
     for (int i = 0; i < size; i++)
         out[place(gaps_out, (size_t)i)] = pattern_byte(seed, (size_t)i);
     memset(in, 0xee, room);
@@ -59,9 +57,7 @@ static void cut(int size, int mode, bool gaps, bool late) {
     unsigned char *out = check_alloc((size_t)size), *in = check_alloc(span);
     MPI_Request requests[2];
     MPI_Status status;
-    MPI_Datatype blocks;
-    MPI_OK(MPI_Type_vector(room / BLOCK, BLOCK, STRIDE, MPI_BYTE, &blocks));
-    MPI_OK(MPI_Type_commit(&blocks));
+    MPI_Datatype blocks = check_vector(room / BLOCK, BLOCK, STRIDE, MPI_BYTE);
     room = gaps ? room / BLOCK * BLOCK : room;
     pattern_fill(out, (size_t)size, (uint64_t)size);
     memset(in, 0xee, span);
@@ -106,7 +102,6 @@ static void cut_all(void) {
             cut(sizes[kind] < 2 * BLOCK ? 2 * BLOCK : sizes[kind], how / 4, how & 1, how & 2);
     MPI_OK(MPI_Buffer_detach(&attached, &room));
     free(attached);
-    check_end_case();
 }
 
 int main(int argc, char **argv) {
@@ -117,17 +112,16 @@ int main(int argc, char **argv) {
     if (is_cut)
         cut_all();
     if (by_self)
-        counts_open(&posted, 1);
-    // Between the two counts a rank sends only to itself.
-    unsigned long long before = by_self ? count_of(posted) : 0;
+        counter_open(&posted, "btl_ibex_posted");
     check_case("messages_to_oneself_arrive_with_gaps_and_without");
+    // Between the two counts a rank sends only to itself.
+    long long before = by_self ? counted(&posted) : 0;
     for (int kind = 0; kind < KINDS; kind++)
         for (int how = 0; how < 8; how++)
             message(sizes[kind], how & 1, how & 2, how & 4);
     if (by_self)
-        check_int("requests that ibex posted", (long long)before, (long long)count_of(posted));
-    check_end_case();
+        check_int("requests that ibex posted", before, counted(&posted));
     if (by_self)
-        counts_close();
+        counter_close(&posted);
     return check_finish();
 }

@@ -1,40 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // MPI_THREAD_MULTIPLE with traffic from several threads of each rank at once: a tag or a communicator for each thread,
-// receivers that share one queue through matched probes, floods in both directions, and one-sided operations. If the
-// MPI or its one-sided component refuses threads, cases are skipped; with IBEX_REQUIRE_THREADS=1 or
-// IBEX_REQUIRE_RMA_THREADS=1 they fail. Runs with 2 or more ranks.
+// receivers that share one queue through matched probes, floods in both directions, and one-sided operations. Runs with
+// 2 or more ranks.
 //
 // usage: threads [--threads N]      (of each rank: 4 if not set, 16 at most)
 #include "check.h"
 
-#include <pthread.h>
-
-enum { MOST_THREADS = 16, MAX_BYTES = 100000 };
+enum { MAX_BYTES = 100000 };
 
 static int threads = 4; // number in each rank
 
 static const int lengths[] = {8, 0, 64, 4000, 300, 13000, 1, 70000, MAX_BYTES};
 enum { LENGTHS = sizeof lengths / sizeof *lengths };
 
-static MPI_Comm comms[MOST_THREADS];
+static MPI_Comm comms[CHECK_THREADS];
 static pthread_barrier_t all_threads;
 static int rounds;
-
-static uint64_t seed_of(int sender, int thread, int number) {
-    return ((uint64_t)sender << 40) ^ ((uint64_t)thread << 32) ^ (uint64_t)number;
-}
-
-static void run_threads(void *(*body)(void *)) {
-    pthread_t started[MOST_THREADS];
-    for (intptr_t t = 0; t < threads; t++)
-        if (pthread_create(&started[t], NULL, body, (void *)t) != 0) {
-            check_fail("thread %d: expected to start, did not", (int)t);
-            MPI_Abort(MPI_COMM_WORLD, 1);
-        }
-    for (int t = 0; t < threads; t++)
-        pthread_join(started[t], NULL);
-}
 
 // One ring exchange of thread `t` of every rank, in `comm` under `tag`.
 static void exchange(MPI_Comm comm, int tag, int t, int number, unsigned char *out, unsigned char *in) {
@@ -82,7 +64,7 @@ static void *communicator_for_each_thread(void *argument) {
 }
 
 // Half of the threads send to the right neighbour; the others receive any message, whichever thread sent it.
-static atomic_int taken[MOST_THREADS][4096];
+static atomic_int taken[CHECK_THREADS][4096];
 static atomic_int tickets;
 
 static void *shared_queue(void *argument) {
@@ -178,24 +160,14 @@ static void *one_sided(void *argument) {
 }
 
 static void one_sided_threads(void) {
-    static const char name[] = "threads_put_get_and_count_in_one_window";
-    static bool is_refused;
-    if (is_refused)
-        return;
     MPI_Aint bytes = 64 + (MPI_Aint)check.size * threads * SLOT;
-    const char *required = getenv("IBEX_REQUIRE_RMA_THREADS");
-    check_case("%s", name);
-    int code = MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &window);
-    if (code != MPI_SUCCESS && !(required && strcmp(required, "1") == 0))
-        is_refused = true;
-    if (is_refused)
-        return check_skip(name, "the one-sided component chosen refuses MPI_THREAD_MULTIPLE (stock osc/pt2pt does)");
-    MPI_OK(code);
+    check_case("threads_put_get_and_count_in_one_window");
+    MPI_OK(MPI_Win_allocate(bytes, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &memory, &window));
     memset(memory, 0, (size_t)bytes);
     MPI_OK(MPI_Win_lock_all(0, window));
     MPI_OK(MPI_Win_sync(window));
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
-    run_threads(one_sided);
+    check_in_threads(threads, one_sided);
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     MPI_OK(MPI_Win_sync(window));
     if (check.rank == 0) {
@@ -205,46 +177,28 @@ static void one_sided_threads(void) {
     }
     MPI_OK(MPI_Win_unlock_all(window));
     MPI_OK(MPI_Win_free(&window));
-    check_end_case();
 }
 
 int main(int argc, char **argv) {
-    int provided;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-    check_attach(2);
-    threads = check_number(argc, argv, "--threads", threads, MOST_THREADS);
+    check_start_with(MPI_THREAD_MULTIPLE, &argc, &argv, 2);
+    threads = check_number(argc, argv, "--threads", threads, CHECK_THREADS);
     check_no_more(argc);
     rounds = scaled(32, 8);
-    if (provided < MPI_THREAD_MULTIPLE) {
-        const char *required = getenv("IBEX_REQUIRE_THREADS");
-        if (!(required && strcmp(required, "1") == 0)) {
-            check_skip("threads", "this MPI does not provide MPI_THREAD_MULTIPLE");
-            return check_finish();
-        }
-        check_case("mpi_provides_thread_multiple");
-        check_int("level of thread support", MPI_THREAD_MULTIPLE, provided);
-        check_end_case();
-        return check_finish();
-    }
     pthread_barrier_init(&all_threads, NULL, (unsigned)threads);
     for (int t = 0; t < threads; t++)
         MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comms[t]));
 
     do {
         check_case("threads_exchange_under_a_tag_each");
-        run_threads(tag_for_each_thread);
-        check_end_case();
+        check_in_threads(threads, tag_for_each_thread);
         check_case("threads_exchange_and_reduce_in_a_communicator_each");
-        run_threads(communicator_for_each_thread);
-        check_end_case();
+        check_in_threads(threads, communicator_for_each_thread);
         check_case("threads_take_messages_from_one_queue_by_matched_probe");
         memset(taken, 0, sizeof taken);
         atomic_store(&tickets, 0);
-        run_threads(shared_queue);
-        check_end_case();
+        check_in_threads(threads, shared_queue);
         check_case("threads_keep_many_messages_in_flight_with_all_ranks");
-        run_threads(many_in_flight);
-        check_end_case();
+        check_in_threads(threads, many_in_flight);
         one_sided_threads();
     } while (check_again());
 

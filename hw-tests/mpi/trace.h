@@ -177,7 +177,7 @@ static inline int trace_judge_source(struct tool *tool, int index, const struct 
             missed = &all[i];
     }
     // A late event was dropped, and counted; one with the host's stamp does not name its port.
-    int late = (int)seen_counted(&seen_dropped, index);
+    int late = (int)counted_of(&seen_dropped, index);
     unseen -= unseen < late ? unseen : late;
     if (unseen > *excused)
         check_fail("operations of %s that were executed and not seen: expected at most %d (%d late), got %d of %d (the first: opcode "
@@ -207,7 +207,7 @@ static inline void trace_judge(struct tool *tool, bool exact) {
     // Events with the host's stamp that waited in a thread that ended are dropped.
     int dropped = 0;
     for (int index = 0; index < sources && index < 256; index++)
-        dropped += is_host[index] ? (int)seen_counted(&seen_dropped, index) : 0;
+        dropped += is_host[index] ? (int)counted_of(&seen_dropped, index) : 0;
     int excused = by_host + dropped;
     for (int index = 0; index < sources; index++) {
         struct source source = seen_source(index);

@@ -5,8 +5,6 @@
 // MPI's rules demand (traffic_plan.h). Runs with 1 or more ranks: traffic [--seed S] [--messages N] [--threads T]
 #include "traffic_plan.h"
 
-#include <pthread.h>
-
 enum { COMMUNICATORS = 4, MOST_THREADS = 8, MOST_REQUESTS = COMMUNICATORS * MOST_MESSAGES, ROUNDS = 20, UNSENT_TAG = 99 };
 
 struct channel {
@@ -32,6 +30,8 @@ struct lane {
     unsigned char *sent[2 * MOST_REQUESTS];
     long exchanged;
 };
+
+static struct lane *lanes; // one for each thread
 
 static MPI_Datatype block; // BLOCK bytes, and a gap up to STRIDE
 
@@ -235,9 +235,9 @@ static void round_of(struct lane *lane, int number) {
     }
 }
 
-static void *run_lane(void *argument) {
+static void *run_lane(void *number) {
     for (int i = 0; i < ROUNDS; i++)
-        round_of(argument, i);
+        round_of(&lanes[(intptr_t)number], i);
     return NULL;
 }
 
@@ -280,52 +280,35 @@ static void open_lane(struct lane *lane, int number, uint64_t seed, int most) {
     open_channel(lane, inter, of_lane + 4);
 }
 
-static void epoch(struct lane *lanes, int threads, int seed, int most) {
-    pthread_t running[MOST_THREADS];
+static void epoch(int threads, int seed, int most) {
     check_case("what_%d_threads_exchange_by_seed_%d_is_what_MPI_says", threads, seed);
     for (int i = 0; i < threads; i++)
         open_lane(&lanes[i], i, (uint64_t)seed, most);
-    if (threads == 1) {
-        // The world itself, beside its duplicates.
+    // The world itself, beside its duplicates.
+    if (threads == 1)
         open_channel(&lanes[0], MPI_COMM_WORLD, (uint64_t)seed + 5);
-        run_lane(&lanes[0]);
-    }
-    for (int i = 0; threads > 1 && i < threads; i++)
-        if (pthread_create(&running[i], NULL, run_lane, &lanes[i]) != 0)
-            MPI_Abort(MPI_COMM_WORLD, 1);
-    for (int i = 0; threads > 1 && i < threads; i++)
-        pthread_join(running[i], NULL);
+    check_in_threads(threads, run_lane);
     for (int i = 0; i < threads; i++)
         for (int j = 0; j < lanes[i].channels; j++)
             if (lanes[i].channel[j].comm != MPI_COMM_WORLD)
                 MPI_OK(MPI_Comm_free(&lanes[i].channel[j].comm));
-    check_end_case();
 }
 
 int main(int argc, char **argv) {
-    int provided, seed = check_number(argc, argv, "--seed", 1, 1 << 30), threads = check_number(argc, argv, "--threads", 1, MOST_THREADS);
-    MPI_Init_thread(&argc, &argv, threads > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &provided);
-    check_attach(1);
+    int seed = check_number(argc, argv, "--seed", 1, 1 << 30), threads = check_number(argc, argv, "--threads", 1, MOST_THREADS);
+    check_start_with(threads > 1 ? MPI_THREAD_MULTIPLE : MPI_THREAD_SINGLE, &argc, &argv, 1);
     int messages = check_number(argc, argv, "--messages", scaled(20000, 2000), 1 << 30);
     check_no_more(argc);
     if (check.size > MOST_PARTICIPANTS)
         check_refuse("traffic: at most %d ranks\n", MOST_PARTICIPANTS);
-    if (threads > 1 && provided < MPI_THREAD_MULTIPLE) {
-        check_skip("traffic_of_threads", "this MPI gives no MPI_THREAD_MULTIPLE");
-        return check_finish();
-    }
-    struct lane *lanes = calloc((size_t)threads, sizeof *lanes);
+    lanes = calloc((size_t)threads, sizeof *lanes);
     size_t buffer_bytes = (size_t)64 << 20;
     void *buffer = check_alloc(buffer_bytes);
     MPI_OK(MPI_Buffer_attach(buffer, (int)buffer_bytes));
-    MPI_Datatype bytes;
-    MPI_OK(MPI_Type_contiguous(BLOCK, MPI_BYTE, &bytes));
-    MPI_OK(MPI_Type_create_resized(bytes, 0, STRIDE, &block));
-    MPI_OK(MPI_Type_commit(&block));
-    MPI_OK(MPI_Type_free(&bytes));
+    block = check_block(BLOCK, STRIDE);
     for (long long done = 0; done < messages || check_again(); seed++) {
         long long here = 0, all = 0;
-        epoch(lanes, threads, seed, 8 + seed % 3 * 40);
+        epoch(threads, seed, 8 + seed % 3 * 40);
         for (int i = 0; i < threads; i++)
             here += lanes[i].exchanged;
         MPI_OK(MPI_Allreduce(&here, &all, 1, MPI_LONG_LONG, MPI_SUM, MPI_COMM_WORLD));
@@ -333,7 +316,5 @@ int main(int argc, char **argv) {
     }
     MPI_OK(MPI_Type_free(&block));
     MPI_OK(MPI_Buffer_detach(&buffer, &(int){0}));
-    free(buffer);
-    free(lanes);
     return check_finish();
 }

@@ -126,7 +126,6 @@ static void late_sender(int tag, enum how how) {
         receive(tag);
     }
     plant(tag, "late_sender", 1, moment);
-    check_end_case();
 }
 
 // One call waits for several messages, of which the last one to come ends the wait.
@@ -145,7 +144,6 @@ static void late_senders(int first, int last) {
     }
     plant_nothing(first);
     plant(last, "late_sender", 1, moment);
-    check_end_case();
 }
 
 static void late_receiver(int tag, bool is_synchronous) {
@@ -168,7 +166,6 @@ static void late_receiver(int tag, bool is_synchronous) {
         wait_for(request);
     }
     plant(tag, "late_receiver", 0, moment);
-    check_end_case();
 }
 
 // The receiver computes after MPI_Irecv: the sender of a long message waits; a short message arrives and waits, which
@@ -191,7 +188,6 @@ static void computing_receiver(int tag, bool is_long) {
         moment = now();
     }
     plant(tag, is_long ? "no_progress" : "late_wait", 0, moment);
-    check_end_case();
 }
 
 static void both_compute(int tag) {
@@ -214,7 +210,6 @@ static void both_compute(int tag) {
     // Either rank may get its processor later.
     long most = between(0, check.rank == 0 ? begin : now());
     print_planted(tag, "no_progress", 0, most > 0 ? most : 0);
-    check_end_case();
 }
 
 static void polls(int tag) {
@@ -228,7 +223,6 @@ static void polls(int tag) {
             MPI_OK(MPI_Test(&request, &is_done, MPI_STATUS_IGNORE));
     }
     plant_nothing(tag);
-    check_end_case();
 }
 
 int main(int argc, char **argv) {

@@ -140,7 +140,6 @@ static void the_first_two(void) {
     check_true("oneself", self->last.process == me.rank && self->last.job == me.job && self->last.count == 1);
     check_true("two of them", world != self);
     members(MPI_COMM_WORLD);
-    check_end_case();
 }
 
 static void copies_and_parts(void) {
@@ -153,7 +152,6 @@ static void copies_and_parts(void) {
     struct known *of_part = members(part);
     check_int("one event of a part", 1, of_part->events);
     check_int("every second one", is_odd ? -2 : 2, of_part->last.stride);
-    check_end_case();
     check_case("members that are no progression are several events");
     MPI_Group all, chosen;
     const int ranks[] = {0, 1, 3};
@@ -168,7 +166,6 @@ static void copies_and_parts(void) {
     MPI_OK(MPI_Group_free(&chosen));
     MPI_OK(MPI_Comm_free(&part));
     MPI_OK(MPI_Comm_free(&copy));
-    check_end_case();
 }
 
 static void between_two_groups(void) {
@@ -186,7 +183,6 @@ static void between_two_groups(void) {
     MPI_OK(MPI_Comm_free(&merged));
     MPI_OK(MPI_Comm_free(&inter));
     MPI_OK(MPI_Comm_free(&part));
-    check_end_case();
 }
 
 static void used_again(void) {
@@ -204,7 +200,6 @@ static void used_again(void) {
         check_true("freed", !now->is_there && now->freed == freed + 1 && now->created == now->freed);
     }
     check_true("used again", again > 0);
-    check_end_case();
     check_case("one with a request under way is freed when that has ended");
     MPI_Comm copy;
     MPI_Request request;
@@ -217,7 +212,6 @@ static void used_again(void) {
     check_true("not yet", late->is_there);
     MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     check_true("now", !late->is_there);
-    check_end_case();
 }
 
 // Checks parents and children; `between` is the intercommunicator that connects them.
@@ -238,7 +232,6 @@ static void spawned(const char *program) {
     MPI_OK(MPI_Comm_spawn(program, arguments, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &between, MPI_ERRCODES_IGNORE));
     of_two_jobs(between);
     MPI_OK(MPI_Comm_disconnect(&between));
-    check_end_case();
 }
 
 int main(int argc, char **argv) {
@@ -256,7 +249,6 @@ int main(int argc, char **argv) {
         check_case("a child knows both jobs");
         of_two_jobs(parent);
         MPI_OK(MPI_Comm_disconnect(&parent));
-        check_end_case();
     } else {
         copies_and_parts();
         between_two_groups();
@@ -266,6 +258,5 @@ int main(int argc, char **argv) {
     }
     check_case("no request was of a communicator that was not there");
     check_int("none", 0, early_messages);
-    check_end_case();
     return check_finish();
 }

@@ -174,13 +174,11 @@ struct expected {
 // One message of so many integers; with gaps at either side if the types have some.
 static void one(const char *what, enum sending sending, enum receiving receiving, int items, bool gaps_here, bool gaps_there,
                 struct expected sender, struct expected receiver) {
-    MPI_Datatype spread;
+    MPI_Datatype spread = check_vector(items, 1, 2, MPI_INT);
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Message message;
     int bytes = 4 * items;
     bool with_gaps = check.rank == 0 ? gaps_here : gaps_there;
-    MPI_OK(MPI_Type_vector(items, 1, 2, MPI_INT, &spread));
-    MPI_OK(MPI_Type_commit(&spread));
     MPI_Datatype type = with_gaps ? spread : MPI_INT;
     int of_type = with_gaps ? (items > 0) : items;
     check_case("%s, %d bytes, sent %d, received %d, gaps %d %d", what, bytes, sending, receiving, gaps_here, gaps_there);
@@ -224,7 +222,6 @@ static void one(const char *what, enum sending sending, enum receiving receiving
             MPI_OK(MPI_Request_free(&request));
     }
     MPI_OK(MPI_Type_free(&spread));
-    check_end_case();
 }
 
 // Each way to send and to receive it. Buffered data is packed, so it has no gaps.
@@ -263,7 +260,6 @@ static void to_oneself(void) {
             }
             check_int("one of the send, one of the receive", 2, all);
             check_int("one of the receive", 1, receives);
-            check_end_case();
         }
     }
 }
@@ -307,7 +303,6 @@ static void the_first(void) {
         MPI_OK(MPI_Recv(got, 2, MPI_INT, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     context = 0;
     goes(the_one(check.rank == 1, false, false, 8), has_inline ? INLINE : COPIED, has_inline ? SIZE : ADAPTER);
-    check_end_case();
 }
 
 // The protocols of all requests in the communicator, in order. If a request has two events, the second counts.
@@ -354,7 +349,6 @@ static void held_back(void) {
     if (check.rank == 0)
         MPI_OK(MPI_Waitall(TRIES, requests, MPI_STATUSES_IGNORE));
     compare(TRIES, PIECES, HELD_BACK);
-    check_end_case();
 }
 
 static void unregistered(void) {
@@ -372,7 +366,6 @@ static void unregistered(void) {
             MPI_OK(MPI_Recv(fresh, BYTES, MPI_BYTE, 0, TAG, comm, MPI_STATUS_IGNORE));
     }
     compare(MESSAGES, PIECES, NOT_REGISTERED);
-    check_end_case();
 }
 
 static void by_rails(void) {
@@ -394,7 +387,6 @@ static void by_rails(void) {
         both += is_by_both;
     }
     check_int("read by both", 3, both);
-    check_end_case();
     const struct expected small = {has_inline ? INLINE : COPIED, has_inline ? SIZE : ADAPTER};
     const struct expected copied = {COPIED, has_inline ? SIZE : ADAPTER};
     each("short by one of two", 2, false, false, small, small);

@@ -5,7 +5,6 @@
 // called once, and is the last call for it. 2 ranks, MPI_THREAD_MULTIPLE.
 #include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
-#include <pthread.h>
 
 enum { TALKERS = 2, TOOLS = 2, TAG = 200, MOST = 1 << 14, BYTES = 1 << 14 };
 
@@ -65,9 +64,9 @@ static void on_end(MPI_T_event_registration registration, MPI_T_cb_safety safety
     told++;
 }
 
-static void *tool(void *argument) {
+static void come_and_go(int number) {
     static const char *const names[] = {"ibex_xfer_begin", "ibex_xfer_end", "ibex_msg_arrived"};
-    int number = (int)(intptr_t)argument, index;
+    int index;
     unsigned seed = (unsigned)(check.rank * TOOLS + number);
     while (running > 0 && ended[number] < MOST) {
         struct passing *one = &passing[number][ended[number]++];
@@ -84,11 +83,9 @@ static void *tool(void *argument) {
             code = MPI_T_event_handle_free(registration, one, on_end);
         check_int("a registration's life", MPI_SUCCESS, code);
     }
-    return NULL;
 }
 
-static void *talk(void *argument) {
-    int tag = TAG + (int)(intptr_t)argument;
+static void talk(int tag) {
     char *sent = check_alloc(BYTES), *got = check_alloc(BYTES);
     for (int i = 0; i < messages; i++)
         MPI_OK(MPI_Sendrecv(sent, i % 8 ? 8 : BYTES, MPI_CHAR, 1 - check.rank, tag, got, BYTES, MPI_CHAR, 1 - check.rank, tag, comm,
@@ -96,6 +93,14 @@ static void *talk(void *argument) {
     free(sent);
     free(got);
     running--;
+}
+
+static void *talk_or_come_and_go(void *argument) {
+    int number = (int)(intptr_t)argument;
+    if (number < TALKERS)
+        talk(TAG + number);
+    else
+        come_and_go(number - TALKERS);
     return NULL;
 }
 
@@ -108,31 +113,21 @@ static void wait_for(atomic_int *count, const atomic_int *more, int wanted) {
 
 static void run(void) {
     static struct listener roomy, narrow;
-    pthread_t talkers[TALKERS], tools[TOOLS];
     int wanted = 2 * TALKERS * messages;
     check_case("a_callback_that_is_not_fit_for_threads_runs_in_one_at_a_time_and_gets_all");
     start(&roomy, "65536");
     start(&narrow, "4");
     running = TALKERS;
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
-    for (intptr_t i = 0; i < TOOLS; i++)
-        pthread_create(&tools[i], NULL, tool, (void *)i);
-    for (intptr_t i = 0; i < TALKERS; i++)
-        pthread_create(&talkers[i], NULL, talk, (void *)i);
-    for (int i = 0; i < TALKERS; i++)
-        pthread_join(talkers[i], NULL);
-    for (int i = 0; i < TOOLS; i++)
-        pthread_join(tools[i], NULL);
+    check_in_threads(TALKERS + TOOLS, talk_or_come_and_go);
     // An event that came too late for its place in the adapter's order is dropped, and counted.
     wait_for(&roomy.events, &roomy.dropped, wanted);
     check_int("events, and those that came too late", wanted, roomy.events + roomy.dropped);
     check_true("few were late", roomy.dropped < wanted / 10);
-    check_end_case();
 
     check_case("what_has_no_room_is_counted");
     wait_for(&narrow.events, &narrow.dropped, wanted);
     check_int("events and dropped ones", wanted, narrow.events + narrow.dropped);
-    check_end_case();
 
     check_case("each_of_many_registrations_ended_once");
     int all = 0;
@@ -143,19 +138,12 @@ static void run(void) {
     check_true("there were some", all > 2 * TOOLS);
     MPI_OK(MPI_T_event_handle_free(roomy.registration, NULL, NULL));
     MPI_OK(MPI_T_event_handle_free(narrow.registration, NULL, NULL));
-    check_end_case();
 }
 
 int main(int argc, char **argv) {
     int provided;
-    if (MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided) != MPI_SUCCESS)
-        return 1;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &provided);
-    check_attach(2);
-    if (provided < MPI_THREAD_MULTIPLE) {
-        fprintf(stderr, "this MPI refuses MPI_THREAD_MULTIPLE\n");
-        MPI_Abort(MPI_COMM_WORLD, CHECK_USAGE_EXIT);
-    }
+    listen_must(MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided), "MPI_T");
+    check_start_with(MPI_THREAD_MULTIPLE, &argc, &argv, 2);
     messages = scaled(1000, 10);
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     run();

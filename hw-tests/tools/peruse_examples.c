@@ -283,6 +283,5 @@ int main(int argc, char **argv) {
         check_refuse("peruse_examples: no example is named %s\n", which);
     }
     MPI_OK(MPI_Comm_free(&apart));
-    check_end_case();
     return check_finish();
 }

@@ -71,16 +71,13 @@ static void check_receive(bool has_fragments) {
 }
 
 static void message(const char *name, int sender, int sent_stride, int received_stride) {
-    MPI_Datatype sent, received;
     check_case("%s", name);
     for (int i = 0; i < LENGTHS; i++) {
         int count = lengths[i];
         MPI_Request requests[2];
         int used = 0;
-        MPI_OK(MPI_Type_vector(count, 1, sent_stride, MPI_INT, &sent));
-        MPI_OK(MPI_Type_vector(count, 1, received_stride, MPI_INT, &received));
-        MPI_OK(MPI_Type_commit(&sent));
-        MPI_OK(MPI_Type_commit(&received));
+        MPI_Datatype sent = check_vector(count, 1, sent_stride, MPI_INT);
+        MPI_Datatype received = check_vector(count, 1, received_stride, MPI_INT);
         memset(&receive, 0, sizeof receive);
         memset(to, 0, sizeof to);
         receive.count = count;
@@ -98,7 +95,6 @@ static void message(const char *name, int sender, int sent_stride, int received_
         MPI_OK(MPI_Type_free(&sent));
         MPI_OK(MPI_Type_free(&received));
     }
-    check_end_case();
 }
 
 int main(int argc, char **argv) {

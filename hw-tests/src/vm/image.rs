@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The guest's first file system (initramfs): a cpio archive with busybox, the modules that reach the real root,
-//! `init.sh` and its settings. [`super::boot`] writes one for each node. The format is "newc" of the kernel's
-//! `Documentation/driver-api/early-userspace/buffer-format.rst`. Setup grade. Tests: at the end of this file.
+//! `init.sh` and its settings. [`super::boot`] writes one for each node. Setup grade. Tests: at the end of this file.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
 use std::fs;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{Context, bail};
+
+use crate::Folder;
 
 const INIT: &str = include_str!("init.sh");
 /// Path of the statically linked busybox of Debian's `busybox-static`.
@@ -28,23 +30,30 @@ pub(crate) struct Settings {
 }
 
 pub(crate) fn initramfs(settings: &Settings) -> anyhow::Result<Vec<u8>> {
-    let needed = with_dependencies(&settings.modules, &ROOT_MODULES)?;
-    let mut archive = Archive::default();
-    for folder in ["proc", "sys", "dev", "lower", "upper", "root", "bin", "fabric", "fabric/modules"] {
-        archive.folder(folder);
+    let root = Folder::new("ibex-initramfs")?;
+    for folder in ["proc", "sys", "dev", "lower", "upper", "root", "bin", "fabric/modules"] {
+        fs::create_dir_all(root.file(folder)).with_context(|| format!("make {folder}"))?;
     }
     let busybox = fs::read(BUSYBOX).with_context(|| format!("read {BUSYBOX}; install the package busybox-static"))?;
-    archive.file("fabric/busybox", 0o755, &busybox);
+    let write = |path: &str, content: &[u8]| {
+        let file = root.file(path);
+        let written = fs::write(&file, content);
+        let written = written.and_then(|()| fs::set_permissions(&file, fs::Permissions::from_mode(0o755)));
+        written.with_context(|| format!("write {path}"))
+    };
+    write("fabric/busybox", &busybox)?;
     // The kernel starts /init by the interpreter that its first line names.
-    archive.file("bin/busybox", 0o755, &busybox);
-    archive.file("init", 0o755, INIT.as_bytes());
-    archive.file("fabric/init", 0o755, INIT.as_bytes());
+    write("bin/busybox", &busybox)?;
+    write("init", INIT.as_bytes())?;
+    write("fabric/init", INIT.as_bytes())?;
+    let needed = with_dependencies(&settings.modules, &ROOT_MODULES)?;
     let names: Vec<String> = needed.iter().map(|file| module_name(file)).collect();
     for (file, name) in needed.iter().zip(&names) {
-        archive.file(&format!("fabric/modules/{name}.ko"), 0o644, &read_module(file)?);
+        write(&format!("fabric/modules/{name}.ko"), &read_module(file)?)?;
     }
-    archive.file("fabric/settings", 0o644, settings.text(&names).as_bytes());
-    Ok(archive.finish())
+    write("fabric/settings", settings.text(&names).as_bytes())?;
+    let archive = "\"$0\" find . | \"$0\" cpio -o -H newc -R 0:0";
+    output_of(Command::new("sh").args(["-c", archive, BUSYBOX]).current_dir(root.path()))
 }
 
 impl Settings {
@@ -102,73 +111,20 @@ fn read_module(file: &Path) -> anyhow::Result<Vec<u8>> {
         Some("gz") => "zcat",
         _ => return fs::read(file).with_context(|| format!("read the module {}", file.display())),
     };
-    let output = Command::new(BUSYBOX).arg(applet).arg(file).output().with_context(|| format!("run {BUSYBOX}"))?;
+    output_of(Command::new(BUSYBOX).arg(applet).arg(file))
+}
+
+fn output_of(command: &mut Command) -> anyhow::Result<Vec<u8>> {
+    let output = command.output().with_context(|| format!("run {command:?}"))?;
     if !output.status.success() || output.stdout.is_empty() {
-        bail!("{BUSYBOX} {applet} {} failed: {}", file.display(), String::from_utf8_lossy(&output.stderr));
+        bail!("{command:?} failed: {}", String::from_utf8_lossy(&output.stderr));
     }
     Ok(output.stdout)
-}
-
-#[derive(Default)]
-struct Archive {
-    bytes: Vec<u8>,
-    entries: u32,
-}
-
-impl Archive {
-    fn folder(&mut self, path: &str) {
-        self.entry(path, 0o040_755, &[]);
-    }
-
-    fn file(&mut self, path: &str, permissions: u32, content: &[u8]) {
-        self.entry(path, 0o100_000 | permissions, content);
-    }
-
-    fn finish(mut self) -> Vec<u8> {
-        self.entry("TRAILER!!!", 0, &[]);
-        self.bytes
-    }
-
-    fn entry(&mut self, path: &str, mode: u32, content: &[u8]) {
-        self.entries += 1;
-        // ino, mode, uid, gid, nlink, mtime, filesize, devmajor, devminor, rdevmajor, rdevminor, namesize, check
-        let fields = [self.entries, mode, 0, 0, 1, 0, content.len() as u32, 0, 0, 0, 0, path.len() as u32 + 1, 0];
-        self.bytes.extend_from_slice(b"070701");
-        for field in fields {
-            self.bytes.extend_from_slice(format!("{field:08x}").as_bytes());
-        }
-        self.bytes.extend_from_slice(path.as_bytes());
-        self.bytes.push(0);
-        self.align();
-        self.bytes.extend_from_slice(content);
-        self.align();
-    }
-
-    fn align(&mut self) {
-        self.bytes.resize(self.bytes.len().next_multiple_of(4), 0);
-    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn cpio_reads_an_archive() {
-        let mut archive = Archive::default();
-        archive.folder("a");
-        archive.file("a/b", 0o755, b"hello");
-        let bytes = archive.finish();
-        let text = String::from_utf8(bytes.clone()).unwrap();
-        assert_eq!(bytes.len() % 4, 0);
-        assert!(text.starts_with("07070100000001000041ed"), "{text}");
-        // Header of 110 bytes, "a/b" and its NUL: the content starts at a multiple of four.
-        let second = 110 + 2;
-        assert_eq!(&text[second..second + 22], "07070100000002000081ed");
-        assert_eq!(&text[second + 54..second + 62], "00000005");
-        assert_eq!(&text[second + 116..second + 121], "hello");
-        assert!(text.contains("TRAILER!!!"));
-    }
 
     #[test]
     fn a_value_with_a_quote_stays_one_word_of_a_shell() {
@@ -179,7 +135,7 @@ mod tests {
 
     #[test]
     fn each_module_comes_once_and_after_its_dependencies() {
-        let folder = crate::Folder::new("hw-tests-modules").unwrap();
+        let folder = Folder::new("hw-tests-modules").unwrap();
         let text = "net/9pnet.ko.xz:\nfs/9p.ko.xz: net/9pnet.ko.xz fs/netfs.ko.xz\nfs/netfs.ko.xz:\n\
                     net/9pnet-virtio.ko.xz: drivers/virtio.ko net/9pnet.ko.xz drivers/ring.ko\n";
         fs::write(folder.file("modules.dep"), text).unwrap();

@@ -54,8 +54,7 @@ fn windows_without_atomics(site: &mut Site) -> Result<()> {
     for profile in ["minimal", "bnxt_re"] {
         for (pml, (program, ranks)) in ["ob1", "ibex"].into_iter().flat_map(|pml| programs.map(|of| (pml, of))) {
             let launch = Launch::new(program, ranks).with("pml", pml).without("osc");
-            let launch = launch.scale(0.2).environment("IBEX_REQUIRE_RMA_THREADS", "1");
-            launch.on_adapters(adapter(&format!("profile = \"{profile}\""))).passes(site)?;
+            launch.scale(0.2).on_adapters(adapter(&format!("profile = \"{profile}\""))).passes(site)?;
         }
     }
     Ok(())

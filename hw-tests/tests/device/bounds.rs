@@ -35,7 +35,7 @@ const MOST: &[(&str, u64)] = &[
     ("send_queue_depth", 1024),
     // This takes some 256 MiB for each port. [`alone`] tries more.
     ("completion_queue_depth", 65536),
-    // A slot is 32 KiB: 1 GiB for each rank.
+    // A slot is 32 KiB: the most would be 1 GiB for each rank. [`alone`] tries it.
     ("receive_queue_depth", 4096),
 ];
 
@@ -46,7 +46,7 @@ const ONE_AT_A_TIME: &[&str] = &["ack_timeout", "link_outage", "probe_interval",
 const ALONE: &[&str] = &["gid_index", "pkey_index", "mtu", "fork_support", "priority"];
 
 /// Parameters whose absolute maximum is tried as well, alone.
-const WHOLE: &[&str] = &["send_queue_depth", "completion_queue_depth"];
+const WHOLE: &[&str] = &["send_queue_depth", "completion_queue_depth", "receive_queue_depth"];
 
 fn bounds(row: &Row) -> Vec<String> {
     match row.kind {
@@ -116,7 +116,8 @@ fn nothing_else(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// The limits that Open MPI has for every BTL and ibex checks: the least, the greatest, and contradictory ones.
+/// The limits that Open MPI has for every BTL and ibex checks: the least, the greatest, and contradictory ones; and
+/// small and large values of what Open MPI alone reads.
 fn limits(site: &mut Site) -> Result<()> {
     let header = Series::here()?.largest_ob1_header();
     let limits = [
@@ -125,11 +126,20 @@ fn limits(site: &mut Site) -> Result<()> {
         ("btl_ibex_rndv_eager_limit", [header, 1 << 20]),
         ("btl_ibex_rdma_pipeline_frag_size", [4096, 1 << 31]),
     ];
-    for (name, values) in limits {
+    let others = [
+        ("btl_ibex_rdma_pipeline_send_length", [0, 1 << 31]),
+        ("btl_ibex_min_rdma_pipeline_size", [0, 1 << 31]),
+        ("btl_ibex_latency", [0, 1 << 20]),
+        ("btl_ibex_bandwidth", [0, 1 << 20]),
+        ("btl_ibex_exclusivity", [0, 1 << 16]),
+    ];
+    for (name, values) in limits.into_iter().chain(others) {
         for value in values.map(|value| value.to_string()) {
             let launch = || traffic(0, &[]).scale(0.1).with(name, &value);
             launch().passes(site).with_context(|| format!("{name} {value} over ob1"))?;
-            over_the_pml(|| launch().passes(site)).with_context(|| format!("{name} {value} over the pml"))?;
+            if limits.iter().any(|(limit, _)| *limit == name) {
+                over_the_pml(|| launch().passes(site)).with_context(|| format!("{name} {value} over the pml"))?;
+            }
         }
     }
     let at_odds = traffic(0, &[]).with("btl_ibex_eager_limit", "4096").with("btl_ibex_rndv_eager_limit", "8192");

@@ -67,11 +67,11 @@ pub(crate) fn tests() -> Vec<Test> {
         .collect();
     tests.extend([
         Test::new("one-sided operations between ranks of a host are right in a job that sets nothing", |site| {
-            one_sided(|program| plain(program).passes(site))
+            ONE_SIDED.iter().chain(&["threads"]).try_for_each(|&program| plain(program).passes(site))
         })
         .quick(),
         Test::new("one-sided operations between ranks of a host are right in a job that sets ob1 alone", |site| {
-            one_sided(|program| plain(program).with("pml", "ob1").passes(site))
+            ONE_SIDED.iter().try_for_each(|&program| plain(program).with("pml", "ob1").passes(site))
         })
         .device_independent(),
         Test::new("ranks of a host share memory and the pointer of a file in a job that sets nothing", |site| {
@@ -135,6 +135,4 @@ fn plain(program: &'static str) -> Launch {
     Launch::new(program, 3).without("pml").without("btl").without("osc")
 }
 
-fn one_sided(mut passes: impl FnMut(&'static str) -> Result<()>) -> Result<()> {
-    ["rma_atomics", "rma_transfer", "linked_list"].into_iter().try_for_each(&mut passes)
-}
+const ONE_SIDED: [&str; 3] = ["rma_atomics", "rma_transfer", "linked_list"];

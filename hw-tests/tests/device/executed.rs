@@ -6,24 +6,21 @@ use crate::launch::Launch;
 use crate::programs::{COPIED, STARVED};
 use crate::rails::adapters;
 use crate::site::Site;
-use crate::test::Test;
+use crate::test::{Property, Test};
 use anyhow::Result;
 use hw_tests::Device;
 
-const STAMPS: (fn(&Device) -> bool, &str) = (Device::has_stamps, "the adapters do not stamp completions");
+const STAMPS: Property = (Device::has_stamps, "the adapters do not stamp completions");
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
-        Test::on_emulated_with(
-            STAMPS,
-            "what events show is what the adapters executed, with their timestamps",
-            executed,
-        ),
-        Test::on_emulated_with(
-            STAMPS,
+        Test::on_emulated("what events show is what the adapters executed, with their timestamps", executed)
+            .needing(STAMPS),
+        Test::on_emulated(
             "what events show is what the adapters executed, with narrow clocks that drift and go round many times",
             executed_by_narrow_clocks,
-        ),
+        )
+        .needing(STAMPS),
         Test::on_emulated("tools in several threads see the same of adapters with narrow clocks", |site| {
             let launch = Launch::new("events_tools", 2).arguments(&["--threads", "3"]).with("pml", "ibex");
             launch.on_adapters(traced(NARROW_CLOCKS)).passes(site)

@@ -39,9 +39,6 @@ pub(crate) fn tests() -> Vec<Test> {
             let lossy = Lossy::new(site, add, "tc qdisc del dev IFACE root")?;
             lossy.until_lost(site, |site| exchange().limit(120).succeeds(site).map(drop))
         }),
-        Test::on_two_nodes("handshakes over tcp alone connect two nodes", |site| {
-            exchange().with("btl_ibex_connect_via", "tcp").succeeds(site).map(drop)
-        }),
     ]
 }
 

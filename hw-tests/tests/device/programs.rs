@@ -92,7 +92,7 @@ fn test(case: &Case, name: String, run: impl Fn(&mut Site) -> Result<()> + Send 
 }
 
 fn has_usual_settings(case: &Case) -> bool {
-    case.parameters.is_empty() && case.faults.is_empty() && !case.threads
+    case.parameters.is_empty() && case.faults.is_empty() && !case.arguments.contains(&"--threads")
 }
 
 /// Makes a test of a case over ibex's PML. Each device does one run of each program with the defaults.
@@ -133,7 +133,6 @@ fn is_device_independent(case: &Case, ranks: usize) -> bool {
         "traffic" => !is_plain || ranks != 2,
         LONG => true,
         _ if is_larger => true,
-        // A program that needs threads has only this run.
         program if ON_EACH_DEVICE.contains(&program) => false,
         _ => !(case.parameters.is_empty() && case.faults.is_empty()),
     }
@@ -156,9 +155,6 @@ fn run(site: &mut Site, case: &Case, ranks: usize, pml: Option<&str>) -> Result<
     let scale = if ranks > 2 { case.scale / 4.0 } else { case.scale };
     let launch = Launch::new(case.program, ranks).arguments(&arguments).limit(case.limit).scale(scale);
     let mut launch = launch.with_all(case.parameters);
-    if case.threads {
-        launch = launch.environment("IBEX_REQUIRE_THREADS", "1").environment("IBEX_REQUIRE_RMA_THREADS", "1");
-    }
     if let Some(pml) = pml {
         launch = launch.with("pml", pml);
     }

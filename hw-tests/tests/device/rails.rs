@@ -6,11 +6,11 @@
 use crate::launch::{Launch, says, was_refused};
 use crate::programs::HELD_BACK;
 use crate::site::Site;
-use crate::test::{INFINIBAND, Test};
+use crate::test::{INFINIBAND, Property, Test};
 use anyhow::{Context, Result, ensure};
 use hw_tests::Device;
 
-const PORT_EVENTS: (fn(&Device) -> bool, &str) = (Device::has_port_events, "the adapters do not tell of links that go");
+const PORT_EVENTS: Property = (Device::has_port_events, "the adapters do not tell of links that go");
 
 pub(crate) fn tests() -> Vec<Test> {
     let over_the_pml = under_either().into_iter().chain(tests_of_the_pml()).map(Test::over_the_pml);
@@ -33,17 +33,15 @@ fn under_either() -> Vec<Test> {
         Test::on_emulated("long messages go over an infiniband and a roce port at once", |site| {
             goes_faster_than_one(site, &narrow("infiniband", "ethernet"))
         }),
-        Test::on_emulated_with(
-            PORT_EVENTS,
-            "a rail that is down at the first message to a peer is left to the other one",
-            |site| goes_by_the_other(site, &[]),
-        ),
-        Test::on_emulated_with(
-            PORT_EVENTS,
-            "a rail that goes down while nothing is under way is left to the other one",
-            |site| goes_by_the_other(site, &["--connect"]),
-        ),
-        Test::on_emulated_with(PORT_EVENTS, "a rail that was down is used again", used_again),
+        Test::on_emulated("a rail that is down at the first message to a peer is left to the other one", |site| {
+            goes_by_the_other(site, &[])
+        })
+        .needing(PORT_EVENTS),
+        Test::on_emulated("a rail that goes down while nothing is under way is left to the other one", |site| {
+            goes_by_the_other(site, &["--connect"])
+        })
+        .needing(PORT_EVENTS),
+        Test::on_emulated("a rail that was down is used again", used_again).needing(PORT_EVENTS),
         Test::on_emulated("rails that go down and come back by turns lose and change nothing", rails_flap_by_turns),
         Test::on_emulated("a rail that connects no peer is left to the other one", never_connects),
         Test::on_emulated("a rail that comes back in time is waited for and nothing is lost", rail_flaps),
@@ -60,17 +58,11 @@ fn tests_of_the_btl() -> Vec<Test> {
             }
             Ok(())
         }),
-        Test::on_emulated_with(
-            INFINIBAND,
-            "infiniband ports of the same gid are told apart by their lids",
-            addressed_by_lid,
-        ),
+        Test::on_emulated("infiniband ports of the same gid are told apart by their lids", addressed_by_lid)
+            .needing(INFINIBAND),
         Test::on_emulated("roce ports are told apart by their gids", addressed_by_gid),
-        Test::on_emulated_with(
-            PORT_EVENTS,
-            "a port whose address changes is found at the new one by later connections",
-            readdressed,
-        ),
+        Test::on_emulated("a port whose address changes is found at the new one by later connections", readdressed)
+            .needing(PORT_EVENTS),
         Test::on_emulated("both ports of one adapter are used", |site| {
             let launch = Launch::of_a_short_exchange().with("btl_ibex_verbose", "1");
             let outcome = launch.on_adapters("[[device]]\n[[device.port]]\n[[device.port]]\n").succeeds(site)?;
@@ -129,11 +121,11 @@ fn programs_on_two_rails(site: &mut Site) -> Result<()> {
         ("pt2pt_requests", 2),
         ("collectives", 4),
         ("connect_cycles", 2),
+        ("threads", 2),
     ] {
         Launch::new(program, ranks).scale(0.5).on_adapters(&*rails).passes(site)?;
     }
-    let threads = Launch::new("threads", 2).scale(0.5);
-    threads.environment("IBEX_REQUIRE_THREADS", "1").on_adapters(rails).passes(site)
+    Ok(())
 }
 
 pub(crate) fn adapters(first: &str, second: &str) -> String {

@@ -69,6 +69,8 @@ static FAILURES: &[(&str, &str)] = &[
     ("action = \"status\"\nstatus = \"REM_OP_ERR\"", "REM_OP_ERR"),
     ("action = \"status\"\nstatus = \"FATAL_ERR\"", "FATAL_ERR"),
     ("action = \"status\"\nstatus = \"GENERAL_ERR\"", "GENERAL_ERR"),
+    ("action = \"status\"\nstatus = \"BAD_RESP_ERR\"", "BAD_RESP_ERR"),
+    ("action = \"status\"\nstatus = \"TM_RNDV_INCOMPLETE\"", "TM_RNDV_INCOMPLETE"),
 ];
 
 /// Numbers of the request that fails. Every program posts more requests than these on the second adapter.

@@ -27,8 +27,12 @@ const FAMILIES: [(usize, &str); 5] = [(1, "2"), (1, "3"), (2, "2"), (2, "4"), (3
 const FAMILIES_ON_TWO_NODES: [(&str, usize, &str); 2] = [("ob1", 1, "3"), ("ibex", 3, "2")];
 
 pub(crate) fn tests() -> Vec<Test> {
-    let on_one_node = families().chain(meetings()).chain(over_the_pml()).map(Test::device_independent);
-    on_one_node.chain(on_two_nodes()).collect()
+    let sets_nothing = Test::new("processes that a job which sets nothing spawns talk to each other", |site| {
+        let launch = spawning(2, "2", "1").without("pml").without("btl").without("osc");
+        (0..3).try_for_each(|_| spawned(site, &launch))
+    });
+    let on_one_node = families().chain(meetings()).chain(over_the_pml()).chain([sets_nothing]);
+    on_one_node.map(Test::device_independent).chain(on_two_nodes()).collect()
 }
 
 fn families() -> impl Iterator<Item = Test> {

@@ -12,20 +12,18 @@ pub(crate) fn tests() -> Vec<Test> {
     vec![
         Test::on_emulated("roce ports of different networks are paired by the subnets of their gids", |site| {
             let roce = |network: &str, host: u8| {
-                format!(
-                    "link_layer = \"ethernet\"\n[[device.port]]\nnetwork = \"{network}\"\ngids = [\"2001:db8:{network}::{host}\"]"
-                )
+                format!("{ROCE}[[device.port]]\nnetwork = \"{network}\"\ngids = [\"2001:db8:{network}::{host}\"]")
             };
             crosswise(site, &[roce("a", 1), roce("b", 1), roce("b", 2), roce("a", 2)])
         }),
-        Test::on_emulated_with(INFINIBAND, "infiniband fabrics of different prefixes are paired by them", |site| {
+        Test::on_emulated("infiniband fabrics of different prefixes are paired by them", |site| {
             let prefix = |last: u8| {
                 format!("[[device.port]]\nnetwork = \"{last}\"\nsubnet_prefix = \"fe80:0000:0000:000{last}\"")
             };
             crosswise(site, &[prefix(1), prefix(2), prefix(2), prefix(1)])
-        }),
-        Test::on_emulated_with(
-            INFINIBAND,
+        })
+        .needing(INFINIBAND),
+        Test::on_emulated(
             "infiniband fabrics of one prefix that are cabled crosswise are paired by who answers",
             |site| {
                 for via in ["auto", "ud"] {
@@ -37,31 +35,21 @@ pub(crate) fn tests() -> Vec<Test> {
                 }
                 Ok(())
             },
-        ),
-        Test::on_emulated_with(
-            INFINIBAND,
-            "messages of all sizes cross fabrics that are cabled crosswise, with four ranks",
-            |site| {
-                for program in ["pt2pt_modes", "collectives"] {
-                    let launch = Launch::new(program, 4).scale(0.2);
-                    crossed(&["ab", "ba", "ab", "ba"], launch).passes(site)?;
-                }
-                Ok(())
-            },
-        ),
-        Test::on_emulated_with(
-            INFINIBAND,
-            "a port whose fabric a peer does not have is left out for that peer alone",
-            |site| {
-                let launch = crossed(&["ab", "ba", "ac"], Launch::new("pt2pt_modes", 3).scale(0.2));
-                says(
-                    &launch.succeeds(site)?,
-                    &["ibex does without a port", "could not be made", "did not arrive, while TCP did"],
-                )
-            },
-        ),
-        Test::on_emulated_with(
-            INFINIBAND,
+        )
+        .needing(INFINIBAND),
+        Test::on_emulated("messages of all sizes cross fabrics that are cabled crosswise, with four ranks", |site| {
+            ["pt2pt_modes", "collectives"].into_iter().try_for_each(|program| {
+                crossed(&["ab", "ba", "ab", "ba"], Launch::new(program, 4).scale(0.2)).passes(site)
+            })
+        })
+        .needing(INFINIBAND),
+        Test::on_emulated("a port whose fabric a peer does not have is left out for that peer alone", |site| {
+            let launch = crossed(&["ab", "ba", "ac"], Launch::new("pt2pt_modes", 3).scale(0.2));
+            let words = ["ibex does without a port", "could not be made", "did not arrive, while TCP did"];
+            says(&launch.succeeds(site)?, &words)
+        })
+        .needing(INFINIBAND),
+        Test::on_emulated(
             "infiniband fabrics that do not meet at all end the job with all ports that were tried",
             |site| {
                 for via in ["auto", "ud"] {
@@ -72,35 +60,39 @@ pub(crate) fn tests() -> Vec<Test> {
                 }
                 Ok(())
             },
-        ),
+        )
+        .needing(INFINIBAND),
         Test::on_emulated(
             "a port of a gid table beyond 256 entries uses one of the first and reports the others",
             |site| {
-                let table = "link_layer = \"ethernet\"\n[device.limits]\ngid_table_len = 512\n[[device.port]]\ngids = [\"2001:db8::1\", { gid = \"10.0.0.1\", index = 300 }]";
-                let launch =
-                    Launch::of_a_short_exchange().with("btl_ibex_verbose", "1").on_adapters(adapters(&[table.into()]));
+                let table = with_gids("\"2001:db8::1\", { gid = \"10.0.0.1\", index = 300 }");
+                let launch = Launch::of_a_short_exchange().with("btl_ibex_verbose", "1").on_adapters(table);
                 says(&launch.succeeds(site)?, &["gid 0: 2001:db8::1", "above 255"])
             },
         ),
         Test::on_emulated("a port whose gids all lie beyond 256 entries is refused with that reason", |site| {
-            let table = "link_layer = \"ethernet\"\n[device.limits]\ngid_table_len = 512\n[[device.port]]\ngids = [{ gid = \"10.0.0.1\", index = 300 }]";
-            let launch = Launch::of_a_short_exchange().on_adapters(adapters(&[table.into()]));
+            let launch = Launch::of_a_short_exchange().on_adapters(with_gids("{ gid = \"10.0.0.1\", index = 300 }"));
             launch.is_refused_with(site, &["entry 300", "beyond entry 255"]).map(drop)
         }),
         Test::on_emulated("a port far slower than another is left out unless it is asked for", slow_port),
         Test::on_emulated("a limited member of a partition is told that others of its kind do not hear it", |site| {
-            let limited = "[[device.port]]\npkeys = [0x7fff]";
-            let launch = Launch::of_a_short_exchange()
-                .with("btl_ibex_connect_timeout", "1")
-                .on_adapters(adapters(&[limited.into()]));
+            let launch = Launch::of_a_short_exchange().with("btl_ibex_connect_timeout", "1");
+            let launch = launch.on_adapters("[[device]]\n[[device.port]]\npkeys = [0x7fff]\n");
             launch.is_refused_with(site, &["limited member of partition 0x7fff", "btl_ibex_pkey_index"]).map(drop)
         }),
         Test::on_emulated("a partition key index beyond the port's table is refused with its size", |site| {
             let launch = Launch::of_a_short_exchange().with("btl_ibex_pkey_index", "3");
-            let launch = launch.on_adapters(adapters(&["[[device.port]]\npkeys = [0xffff, 0x8001]".into()]));
+            let launch = launch.on_adapters("[[device]]\n[[device.port]]\npkeys = [0xffff, 0x8001]\n");
             launch.is_refused_with(site, &["btl_ibex_pkey_index is 3", "has 2"]).map(drop)
         }),
     ]
+}
+
+const ROCE: &str = "link_layer = \"ethernet\"\n";
+
+/// A RoCE adapter with a table of 512 GIDs, of which it has these.
+fn with_gids(gids: &str) -> String {
+    format!("[[device]]\n{ROCE}[device.limits]\ngid_table_len = 512\n[[device.port]]\ngids = [{gids}]\n")
 }
 
 fn adapters(each: &[String]) -> String {

@@ -8,9 +8,10 @@ use anyhow::{Result, bail};
 use hw_tests::{Device, Selection};
 use std::env;
 
-/// For [`Test::on_emulated_with`].
-pub(crate) const INFINIBAND: (fn(&Device) -> bool, &str) =
-    (Device::has_infiniband, "the adapters have no InfiniBand ports");
+/// A property of the adapters' profile, and the text for adapters without it: for [`Test::needing`].
+pub(crate) type Property = (fn(&Device) -> bool, &'static str);
+
+pub(crate) const INFINIBAND: Property = (Device::has_infiniband, "the adapters have no InfiniBand ports");
 
 /// Needs of a test, which is skipped elsewhere.
 #[derive(Clone, Copy, Debug)]
@@ -18,8 +19,8 @@ enum Needs {
     Nothing,
     /// Adapters that the test configures.
     Emulated,
-    /// Adapters that the test configures, whose profile has this property; the text names it for adapters without it.
-    EmulatedWith(fn(&Device) -> bool, &'static str),
+    /// Adapters that the test configures, whose profile has this property.
+    EmulatedWith(Property),
     TwoNodes,
 }
 
@@ -49,20 +50,16 @@ impl Test {
         Self { needs: Needs::Emulated, ..Self::new(name, run) }
     }
 
-    /// Makes a test that configures emulated adapters, whose profile must have a property.
-    pub(crate) fn on_emulated_with(
-        (has, lack): (fn(&Device) -> bool, &'static str),
-        name: impl Into<String>,
-        run: impl Fn(&mut Site) -> Result<()> + Send + 'static,
-    ) -> Self {
-        Self { needs: Needs::EmulatedWith(has, lack), ..Self::new(name, run) }
-    }
-
     pub(crate) fn on_two_nodes(
         name: impl Into<String>,
         run: impl Fn(&mut Site) -> Result<()> + Send + 'static,
     ) -> Self {
         Self { needs: Needs::TwoNodes, ..Self::new(name, run) }
+    }
+
+    /// Declares that the profile of the emulated adapters must have a property.
+    pub(crate) fn needing(self, property: Property) -> Self {
+        Self { needs: Needs::EmulatedWith(property), ..self }
     }
 
     /// Declares that a run on one device is enough.
@@ -109,7 +106,7 @@ impl Test {
             Needs::Emulated | Needs::EmulatedWith(..) if !device.is_emulated() => {
                 Some("needs emulated adapters (`--device softhca`)")
             }
-            Needs::EmulatedWith(has, lack) if !has(device) => Some(lack),
+            Needs::EmulatedWith((has, lack)) if !has(device) => Some(lack),
             Needs::TwoNodes if *device != Device::SoftRoce => {
                 Some("needs two nodes, and an adapter of this machine makes one")
             }

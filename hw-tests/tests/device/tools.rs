@@ -24,14 +24,8 @@ const OVER_OB1: [Checked; 5] = [
     ("PERUSE tells of puts, gets and atomics", "peruse_operations", &[], 2),
 ];
 
-const OVER_THE_PML: [Checked; 20] = [
+const OVER_THE_PML: [Checked; 19] = [
     ("callbacks of MPI_T get what they are fit for, of their communicator, while it lasts", "mpi_t_callbacks", &[], 2),
-    (
-        "callbacks of MPI_T that may do anything get all that happened where the tool calls",
-        "mpi_t_require_none",
-        &[],
-        2,
-    ),
     ("MPI_T registrations come and go while threads communicate", "mpi_t_threads", &[], 2),
     ("callbacks of PERUSE are called as things happen, also beside a tool by MPI_T", "peruse_order", &[], 2),
     ("PERUSE tells of puts, gets and atomics", "peruse_operations", &[], 2),

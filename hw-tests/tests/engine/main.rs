@@ -11,7 +11,7 @@ mod strangers;
 
 use ibex::transport::Token;
 use ibex::transport::WhenDiverted;
-use ibex::transport::{Atomics, Refused, Sent};
+use ibex::transport::{Refused, Sent};
 use ibex::tunables::Tunables;
 use ibex_ffi::verbs::{InlineSpan, RemoteSpan, Status};
 use std::cell::Cell;
@@ -78,23 +78,6 @@ fn more_requests_than_the_queues_hold_wait_in_order_and_are_not_lost() {
     let tokens = pair.until_a(|events| completed(events).len() == 1000);
     assert_eq!(completed(&tokens), (1..=1000).map(|token| (token, Ok(()))).collect::<Vec<_>>());
     assert_eq!(pair.count_a("waiting"), 0);
-}
-
-#[test]
-#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
-fn a_receiver_that_does_not_look_makes_the_sender_wait_and_loses_nothing() {
-    let tunables = Tunables { receive_queue_depth: 64, ..Tunables::default() };
-    let mut pair = Pair::open(&tunables);
-    let mut slots = Memory::new(&pair.a, 64, 500);
-    pair.connect();
-    for number in 0..500 {
-        slots.write(number, &(number as u32).to_le_bytes());
-        pair.send(1, &[slots.span(number).first(4)], number as u64 + 1);
-    }
-    // Only the sender polls, until the receiver's adapter has turned requests away.
-    pair.until_b_counts("receiver_not_ready", 10);
-    let events = pair.until_b(|events| received(events).len() == 500);
-    assert_eq!(numbers(&events), (0..500).collect::<Vec<_>>());
 }
 
 #[test]
@@ -198,22 +181,6 @@ fn who_reaps_takes_the_tokens_it_wants_and_the_next_poll_tells_the_rest() {
 
 #[test]
 #[ignore = "needs an RDMA device (IBEX_DEVICE)"]
-fn put_and_get_move_every_byte() {
-    let mut pair = Pair::open(&Tunables::default());
-    let mut here = Memory::new(&pair.a, 1 << 20, 1);
-    let mut there = Memory::new(pair.b(), 1 << 20, 1);
-    here.write(0, &pattern(3, 1 << 20));
-    pair.put(here.span(0), there.remote(0), 1);
-    pair.until_a(|events| completed(events) == [(1, Ok(()))]);
-    assert_eq!(there.read(0), pattern(3, 1 << 20));
-    there.write(0, &pattern(4, 1 << 20));
-    pair.get(here.span(0), there.remote(0), 2);
-    pair.until_a(|events| completed(events) == [(2, Ok(()))]);
-    assert_eq!(here.read(0), pattern(4, 1 << 20));
-}
-
-#[test]
-#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
 fn an_inline_put_needs_no_registered_memory() {
     let mut pair = Pair::open(&Tunables::default());
     if pair.a.attributes().max_inline < 16 {
@@ -223,27 +190,6 @@ fn an_inline_put_needs_no_registered_memory() {
     pair.put_inline(b"sixteen bytes ok", there.remote(0), 9);
     pair.until_a(|events| completed(events) == [(9, Ok(()))]);
     assert_eq!(&there.read(0)[..16], b"sixteen bytes ok");
-}
-
-#[test]
-#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
-fn atomics_return_the_old_value_and_leave_the_new_one() {
-    let mut pair = Pair::open(&Tunables::default());
-    if pair.a.attributes().atomics == Atomics::None {
-        return skip("the adapter has no atomics");
-    }
-    let here = Memory::new(&pair.a, 8, 1);
-    let mut there = Memory::new(pair.b(), 8, 1);
-    there.write(0, &40_u64.to_ne_bytes());
-    pair.fetch_add(here.span(0), there.remote(0), 2, 1);
-    pair.until_a(|events| completed(events) == [(1, Ok(()))]);
-    assert_eq!((here.read(0), there.read(0)), (40_u64.to_ne_bytes().to_vec(), 42_u64.to_ne_bytes().to_vec()));
-    pair.compare_swap(here.span(0), there.remote(0), (42, 7), 2);
-    pair.until_a(|events| completed(events) == [(2, Ok(()))]);
-    assert_eq!((here.read(0), there.read(0)), (42_u64.to_ne_bytes().to_vec(), 7_u64.to_ne_bytes().to_vec()));
-    pair.compare_swap(here.span(0), there.remote(0), (42, 8), 3);
-    pair.until_a(|events| completed(events) == [(3, Ok(()))]);
-    assert_eq!((here.read(0), there.read(0)), (7_u64.to_ne_bytes().to_vec(), 7_u64.to_ne_bytes().to_vec()));
 }
 
 #[test]
@@ -288,30 +234,6 @@ fn a_peer_that_is_gone_is_an_error_and_nothing_is_lost_silently() {
 
 #[test]
 #[ignore = "needs an RDMA device (IBEX_DEVICE)"]
-fn both_sides_may_speak_first_at_the_same_moment() {
-    for _ in 0..20 {
-        let mut pair = Pair::open(&Tunables::default());
-        pair.send_inline(1, b"from a", b"");
-        pair.send_inline_from_b(2, b"from b", b"");
-        let to_b = pair.until_b(|events| !received(events).is_empty());
-        assert_eq!(received(&to_b), [(1, b"from a".to_vec())]);
-        let to_a = pair.until_a(|events| !received(events).is_empty());
-        assert_eq!(received(&to_a), [(2, b"from b".to_vec())]);
-    }
-}
-
-#[test]
-#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
-fn a_connection_comes_about_over_tcp_alone() {
-    let mut pair = Pair::open(&Tunables { connect_via: "tcp".to_owned(), ..Tunables::default() });
-    assert_eq!(pair.a.address().ud_qpn, 0);
-    pair.send_inline(1, b"over tcp", b"");
-    let events = pair.until_b(|events| !received(events).is_empty());
-    assert_eq!(received(&events), [(1, b"over tcp".to_vec())]);
-}
-
-#[test]
-#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
 fn lost_and_doubled_handshake_packets_delay_a_connection_and_do_no_more() {
     // The adapter has the fault (tests/device/engine.rs), at random for each packet.
     for round in 0..10 {
@@ -336,13 +258,4 @@ fn a_peer_that_never_answers_is_an_error_that_says_what_was_tried() {
     for part in ["rank 1", "could not be made", "datagrams", "TCP"] {
         assert!(text.contains(part), "{part} is missing in: {text}");
     }
-}
-
-#[test]
-#[ignore = "needs an RDMA device (IBEX_DEVICE)"]
-fn who_sent_a_message_is_told_by_the_message() {
-    let mut pair = Pair::open(&Tunables::default());
-    pair.send_inline(1, b"me", b"");
-    let events = pair.until_b(|events| !received(events).is_empty());
-    assert!(matches!(events[..], [Got::Message { from: Some(from), .. }] if from == pair.to_a), "{events:?}");
 }

@@ -4,7 +4,7 @@
 //! calls of the interface ([`deliver`]) and by [`ibex_events_flush`]; but not by calls that a callback or a signal
 //! handler may make: those on an instance, and `MPI_T_source_get_timestamp`, which should be quick, too. Called by
 //! `mpi_t.rs` and tools. Grade: setup. Threads: any; callbacks run in the calling thread. Tests:
-//! `tests/require_none.rs`, `hw-tests/tools/mpi_t_require_none.c`.
+//! `tests/require_none.rs`, `hw-tests/tools/mpi_t_callbacks.c`.
 
 use std::ffi::c_int;
 

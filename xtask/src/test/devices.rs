@@ -20,8 +20,8 @@ use std::process::Command;
 /// Devices for tests unless `--device` names one: an emulated mlx5, the least adapter that ibex accepts, a kernel's.
 pub(super) const DEVICES: [&str; 3] = ["softhca:mlx5", "softhca:minimal", SOFT_ROCE];
 
-/// Words in the names of tests that run with Open MPI 5: events, protocols, one-sided operations, failures.
-const ON_5: [&str; 10] = [
+/// Words in the names of tests that run with Open MPI 5: events, protocols, jobs that set nothing, failures.
+const ON_5: [&str; 12] = [
     "what_events_show",
     "events_",
     "MPI_T",
@@ -30,6 +30,8 @@ const ON_5: [&str; 10] = [
     "random_traffic",
     "no_registration_outlives",
     "one-sided_",
+    "a_job_that_sets_nothing",
+    "a_job_which_sets_nothing",
     "a_rank_that_ends_by",
     "ibex_names_the_peer",
 ];

@@ -13,8 +13,6 @@ pub(super) struct Case {
     pub(super) parameters: Parameters,
     /// `[[fault]]` tables. A case with faults runs on emulated adapters only.
     pub(super) faults: &'static str,
-    /// Whether the case fails if MPI provides no threads.
-    pub(super) threads: bool,
     /// Factor of the program's counts of repetitions, for slow emulated processors.
     pub(super) scale: f64,
     /// Time limit in seconds.
@@ -25,8 +23,8 @@ pub(super) struct Case {
 
 const fn case(sentence: &'static str, program: &'static str) -> Case {
     let (ranks, arguments, parameters): (&[usize], &[&str], Parameters) = (&[2], &[], &[]);
-    let (faults, threads, scale, limit, quick) = ("", false, 1.0, 180, false);
-    Case { sentence, program, ranks, arguments, parameters, faults, threads, scale, limit, quick }
+    let (faults, scale, limit, quick) = ("", 1.0, 180, false);
+    Case { sentence, program, ranks, arguments, parameters, faults, scale, limit, quick }
 }
 
 impl Case {
@@ -44,10 +42,6 @@ impl Case {
 
     const fn faulty(self, faults: &'static str) -> Self {
         Self { faults, ..self }
-    }
-
-    const fn threads(self) -> Self {
-        Self { threads: true, ..self }
     }
 
     const fn scale(self, scale: f64) -> Self {
@@ -105,17 +99,17 @@ const GROWING: &[&str] = &[
 
 pub(super) static CASES: &[Case] = &[
     case("a job without traffic starts and ends", "init_finalize").on(&[1, 2, 8]).quick(),
-    case("a job with threads and without traffic starts and ends", "init_finalize").arguments(&["--threads"]),
     case("every send mode delivers at every size", "pt2pt_modes").on(&[1, 2, 3]).quick(),
     case("every send mode delivers when nothing is inline or zero-copy", "pt2pt_modes").with(COPIED),
-    case("every send mode delivers when all fragments are zero-copy", "pt2pt_modes")
-        .with(&[("btl_ibex_zero_copy_min", "0")]),
     case("every send mode delivers when all queues are short", "pt2pt_modes").with(STARVED).scale(0.5),
     case("messages reach the receive they match", "pt2pt_matching").on(&[1, 2, 4]).quick(),
     case("random traffic is matched as MPI says", "traffic").on(&[1, 2, 3, 4]).quick(),
-    case("random traffic of several threads is matched as MPI says", "traffic")
-        .arguments(&["--threads", "3", "--seed", "100"])
-        .threads(),
+    case("random traffic of several threads is matched as MPI says", "traffic").arguments(&[
+        "--threads",
+        "3",
+        "--seed",
+        "100",
+    ]),
     case("random traffic is matched as MPI says when all queues are short", "traffic")
         .arguments(&["--seed", "200"])
         .with(STARVED)
@@ -169,20 +163,15 @@ pub(super) static CASES: &[Case] = &[
         .arguments(&["--many"])
         .quick(),
     case("communicators of sessions carry messages", "communicators").arguments(&["--sessions"]).quick(),
-    case("threads send and receive at once", "threads").threads().quick(),
-    case("threads send and receive at once when all queues are short", "threads").with(STARVED).threads().scale(0.3),
+    case("threads send and receive at once", "threads").quick(),
+    case("threads send and receive at once when all queues are short", "threads").with(STARVED).scale(0.3),
     case("one-sided transfers land where they should", "rma_transfer").on(&[2, 3]).quick(),
     case("one-sided atomic operations count exactly", "rma_atomics").on(&[2, 4]).quick(),
     case("a list grows in memory that ranks attach while others read it", "linked_list").on(&[2, 4, 8]).quick(),
     case("a list grows in memory that was attached in any order", "linked_list")
         .arguments(&["--downwards", "--attached-first"]),
     case("ranks that all meet at the same moment connect", "first_contact").on(&[2, 4, 8]).quick(),
-    case("pairs that meet at the same moment connect", "first_contact").on(&[4]).arguments(&["pairs"]),
-    case("a rank that comes late meets a handshake in the middle", "first_contact").arguments(&[
-        "pairs",
-        "--delay-us",
-        "300",
-    ]),
+    case("a rank that comes late meets a handshake in the middle", "first_contact").arguments(&["--delay-us", "300"]),
     case("ranks connect although handshake packets are lost and repeated", "first_contact")
         .on(&[2, 4])
         .faulty(FAULTY_HANDSHAKE),
@@ -221,8 +210,7 @@ pub(super) static OF_PML: &[Case] = &[
         .quick(),
     case("tools see the same, whatever their callbacks do", "events_tools").quick(),
     case("tools see the same of several threads, whatever their callbacks do", "events_tools")
-        .arguments(&["--threads", "3"])
-        .threads(),
+        .arguments(&["--threads", "3"]),
     case("a message too long for its receive is cut and no byte beyond is touched", "pt2pt_truncation")
         .on(&[2])
         .quick(),
@@ -271,22 +259,15 @@ pub(super) static OF_PML: &[Case] = &[
         .with(&[("pml_ibex_unexpected_memory", "0")]),
     case("random traffic of several threads is matched as MPI says when senders are held back", "traffic")
         .arguments(&["--threads", "4", "--seed", "500"])
-        .with(HELD_BACK)
-        .threads(),
-    case("random traffic of eight threads is matched as MPI says", "traffic")
-        .arguments(&["--threads", "8", "--seed", "600"])
-        .threads()
-        .scale(0.5),
-    case("eight threads send and receive at once", "threads").arguments(&["--threads", "8"]).threads(),
+        .with(HELD_BACK),
+    case("eight threads send and receive at once", "threads").arguments(&["--threads", "8"]),
     case("threads send and receive at once when senders are held back", "threads")
         .arguments(&["--threads", "6"])
-        .with(HELD_BACK)
-        .threads(),
+        .with(HELD_BACK),
     case("no short message executes a locked instruction", "locked_instructions").with(WITHOUT_FLIGHT_RECORDER).quick(),
     case("short messages execute locked instructions where several threads may call", "locked_instructions")
         .arguments(&["--threads"])
-        .with(WITHOUT_FLIGHT_RECORDER)
-        .threads(),
+        .with(WITHOUT_FLIGHT_RECORDER),
     case("collectives are right when senders are held back", "collectives")
         .on(&[3])
         .with(&[("pml_ibex_unexpected_memory", "1")]),

@@ -224,18 +224,6 @@ impl Pair {
         self.a.put_inline(self.to_b, bytes.into(), remote, Token(token)).expect("taken");
     }
 
-    pub(crate) fn get(&mut self, local: LocalSpan, remote: RemoteSpan, token: u64) {
-        self.a.get(self.to_b, local, remote, Token(token)).expect("taken");
-    }
-
-    pub(crate) fn fetch_add(&mut self, local: LocalSpan, remote: RemoteSpan, operand: u64, token: u64) {
-        self.a.fetch_add(self.to_b, local, remote, operand, Token(token)).expect("taken");
-    }
-
-    pub(crate) fn compare_swap(&mut self, local: LocalSpan, remote: RemoteSpan, values: (u64, u64), token: u64) {
-        self.a.compare_swap(self.to_b, local, remote, values, Token(token)).expect("taken");
-    }
-
     pub(crate) fn until(&mut self, mut turn: impl FnMut(&mut Self), enough: impl Fn(&Self) -> bool) {
         let end = Instant::now() + PATIENCE;
         while !enough(self) {
@@ -276,10 +264,6 @@ impl Pair {
         };
         self.until(turn, |pair| enough(&pair.got_b));
         std::mem::take(&mut self.got_b)
-    }
-
-    pub(crate) fn until_b_counts(&mut self, name: &str, count: u64) {
-        self.until(Self::poll_a, |pair| pair.count_b(name) >= count);
     }
 
     /// As [`Pair::until_a`], but polls `a` alone.
