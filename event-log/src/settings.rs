@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Settings from the environment: the events and the output; and the rank as the launcher sets it.
 //!
-//! `IBEX_LOG_EVENTS`: names, separated by comma, colon, semicolon or space, with or without `ibex_` (or the former
-//! `btl_ibex_`), and groups ([`ibex_trace::GROUPS`]); unset or empty: a list of all events at the end. `IBEX_LOG_FILE`:
-//! a rank's file, with `%r` for the rank, `%h` the host, `%p` the process, or else the rank appended; unset: standard
-//! error. `IBEX_TRACE`: the folder of a trace. `IBEX_TRACE_EVENTS`: its events; unset or empty: the group `default`.
-//! `IBEX_TRACE_CLOCKS`: whether hosts compare their clocks (`exchange.rs`); `IBEX_TRACE_CLOCKS_EVERY`: how often, in
-//! seconds. Called by `session.rs`, `recording.rs` and `meeting.rs`. Grade: setup. Threads: any. Tests: below.
+//! `IBEX_LOG_EVENTS`: names, separated by comma, colon, semicolon or space, with or without `ibex_`, and groups
+//! ([`ibex_trace::GROUPS`]); unset or empty: a list of all events at the end. `IBEX_LOG_FILE`: a rank's file, with `%r`
+//! for the rank, `%h` the host, `%p` the process, or else the rank appended; unset: standard error. `IBEX_TRACE`: the
+//! folder of a trace. `IBEX_TRACE_EVENTS`: its events; unset or empty: the group `default`. `IBEX_TRACE_CLOCKS`:
+//! whether hosts compare their clocks (`exchange.rs`); `IBEX_TRACE_CLOCKS_EVERY`: how often, in seconds. Called by
+//! `session.rs`, `recording.rs` and `meeting.rs`. Grade: setup. Threads: any. Tests: below.
 
 use ibex_trace::{GROUPS, listed, short};
 use std::time::Duration;
@@ -175,7 +175,7 @@ mod tests {
     fn a_name_may_have_the_prefix_and_an_unknown_name_is_reported() {
         let types = ["ibex_xfer_begin", "ibex_xfer_end", "other"];
         let chosen = |text| Chosen::from(Some(text), "").choose(&types);
-        assert_eq!(chosen("xfer_end,btl_ibex_xfer_begin"), (vec![0, 1], vec![]));
+        assert_eq!(chosen("xfer_end,ibex_xfer_begin"), (vec![0, 1], vec![]));
         assert_eq!(chosen("ibex_xfer_end"), (vec![1], vec![]));
         assert_eq!(chosen("other xfer"), (vec![2], vec!["xfer".to_owned()]));
         assert_eq!(chosen("all"), (vec![0, 1, 2], vec![]));

@@ -32,7 +32,7 @@ fn events(log: &str) -> Vec<(f64, String)> {
 
 #[test]
 fn each_event_is_a_line_and_each_pair_a_time_on_the_common_clock() {
-    let (said, log) = logged("pairs", "get_started:btl_ibex_get_complete; late");
+    let (said, log) = logged("pairs", "get_started:ibex_get_complete; late");
     let events = events(&log);
     let text: Vec<&str> = events.iter().map(|(_, text)| text.as_str()).collect();
     assert_eq!(text.len(), 24, "{log}");

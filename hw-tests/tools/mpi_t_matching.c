@@ -76,11 +76,10 @@ static void on_freed(MPI_T_event_registration registration, MPI_T_cb_safety safe
     ((struct tool *)user)->freed++;
 }
 
-// Registers for an event of a communicator, or of all if it is null; also by a former name.
+// Registers for an event of a communicator, or of all if it is null.
 static MPI_T_event_registration registered_for(int event, MPI_Comm *of, MPI_Info info) {
-    static const char *const prefixes[] = {"ibex_", "btl_ibex_"};
     char name[64];
-    snprintf(name, sizeof name, "%s%s", prefixes[event % 2], names[event]);
+    snprintf(name, sizeof name, "ibex_%s", names[event]);
     return registered(name, of, info);
 }
 

@@ -42,7 +42,7 @@ static void on_dropped(MPI_Count count, MPI_T_event_registration registration, i
 static MPI_T_event_registration listen(MPI_Comm comm) {
     memset(&heard, 0, sizeof heard);
     heard.comm = MPI_COMM_NULL;
-    MPI_T_event_registration registration = listen_at(MPI_T_CB_REQUIRE_NONE, "btl_ibex_xfer_end", &comm, on_event, NULL);
+    MPI_T_event_registration registration = listen_at(MPI_T_CB_REQUIRE_NONE, "ibex_xfer_end", &comm, on_event, NULL);
     check_int("handler", MPI_SUCCESS, MPI_T_event_set_dropped_handler(registration, on_dropped));
     // The other rank's first message may not come before.
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));

@@ -298,7 +298,7 @@ mod tests {
             description: String::new(),
             elements: elements.iter().map(|name| Element::new(name, ElementKind::I64, "")).collect(),
         };
-        let types = vec![of("btl_ibex_put_started", &["peer", "bytes"]), of("other", &["peer"])];
+        let types = vec![of("ibex_put_started", &["peer", "bytes"]), of("other", &["peer"])];
         let vocabulary = Vocabulary::new(&Head { types, ..Head::default() });
         let mut values = [0; MOST_ELEMENTS];
         values[..2].copy_from_slice(&[(-3_i64).cast_unsigned(), 9]);
