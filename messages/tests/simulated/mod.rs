@@ -6,7 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use ibex_trace::{
-    Clock, ClockSample, Element, ElementKind, EventType, Folder, Head, MOST_ELEMENTS, Options, Record, Source, Writer,
+    Clock, ClockSample, Element, ElementKind, EventType, Folder, Head, MOST_ELEMENTS, Source, Writer,
 };
 
 pub(crate) const MATCHING: [&str; 17] = [
@@ -303,7 +303,7 @@ fn write_of(
 ) -> PathBuf {
     let head = head_of(types, rank, ranks);
     let layouts = head.layouts();
-    let mut writer = Writer::create(folder, &head, Options { block: how.block, ..Options::default() }).expect("made");
+    let mut writer = Writer::create(folder, &head, how.block).expect("made");
     let compare = |writer: &mut Writer<std::fs::File>, at: i64| {
         for source in [0, 1] {
             let (clock, shown) = (Clock::Source(source), at.cast_unsigned());
@@ -311,16 +311,14 @@ fn write_of(
         }
     };
     compare(&mut writer, START - 1000);
-    let mut records: Vec<Record> = Vec::new();
     for (name, thread, time, numbers) in &process.events {
         let number = types.iter().position(|known| known == name).expect("known");
         let mut values = [0; MOST_ELEMENTS];
         for (value, number) in values.iter_mut().zip(numbers) {
             *value = number.cast_unsigned();
         }
-        records.clear();
         let source = u8::from(matches!(*name, "xfer_continue" | "xfer_end"));
-        records.extend_from_slice(layouts[number].pack(source, time.cast_unsigned(), &values).records());
+        let records = layouts[number].pack(source, time.cast_unsigned(), &values);
         writer.write(*thread, &records).expect("written");
     }
     if let Some((name, count)) = how.lost {
