@@ -3,7 +3,6 @@
 
 use comfy_table::{CellAlignment, Table, presets};
 use ibex_messages::Job;
-use serde::Serialize;
 
 /// Returns a rank's name: `3`, or `1.3` in another world.
 pub(super) fn name(job: &Job, place: u32) -> String {
@@ -63,14 +62,6 @@ pub(super) fn bytes(bytes: u64) -> String {
     }
 }
 
-/// Returns a value's name in JSON, with blanks.
-pub(super) fn word(value: &impl Serialize) -> String {
-    serde_json::to_value(value)
-        .ok()
-        .and_then(|value| value.as_str().map(|word| word.replace('_', " ")))
-        .unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +70,5 @@ mod tests {
     fn values_have_units_that_fit() {
         assert_eq!([0, 9_999, 10_000, -25_000_000].map(duration), ["0 ns", "9999 ns", "10.0 us", "-25.0 ms"]);
         assert_eq!([0, 10_239, 10_240, 20 << 20].map(bytes), ["0 B", "10239 B", "10.0 KiB", "20.0 MiB"]);
-        assert_eq!(word(&ibex_messages::Protocol::SharedMemory), "shared memory");
     }
 }
