@@ -2,12 +2,9 @@
 //! The tables of a job and their columns; docs/exports.md explains them for users. Called by `csv.rs` and `parquet.rs`.
 //! Path: each value. Threads: any. Tests: tests/tables.rs.
 
-use std::borrow::Cow;
+use ibex_messages::{Job, Message, Protocol, ReceiveSide, Reason, SendSide, Time};
 
-use ibex_messages::{Job, Message, ReceiveSide, SendSide, Time};
-
-use super::table::{Cell, Column, Kind, Table};
-use crate::names;
+use super::{Cell, Column, Kind, Table};
 
 pub(super) static TABLES: &[Table] = &[
     Table { name: "messages", rows: |job| job.messages.len(), columns: MESSAGES },
@@ -62,8 +59,8 @@ static MESSAGES: &[Column] = &[
     number!("communicator", |job, row| some(job.messages[row].communicator)),
     number!("tag", |job, row| some(job.messages[row].tag)),
     number!("bytes", |job, row| large(job.messages[row].bytes)),
-    text!("protocol", |job, row| word(job.messages[row].protocol.map(names::protocol))),
-    text!("reason", |job, row| word(job.messages[row].reason.map(names::reason))),
+    text!("protocol", |job, row| word(job.messages[row].protocol.map(Protocol::name))),
+    text!("reason", |job, row| word(job.messages[row].reason.map(Reason::name))),
     number!("port", |job, row| maybe(job.messages[row].port)),
     number!("queue_pair", |job, row| maybe(job.messages[row].queue_pair)),
     number!("rails", |job, row| some(job.messages[row].rails)),
@@ -131,7 +128,7 @@ static COMMUNICATORS: &[Column] = &[
 
 static MEMBERS: &[Column] = &[
     number!("communicator", |job, row| member(job, row, |member| some(member.communicator))),
-    text!("side", |job, row| member(job, row, |member| word(Some(if member.is_remote { "remote" } else { "local" })))),
+    text!("side", |job, row| member(job, row, |member| Cell::Text(if member.is_remote { "remote" } else { "local" }))),
     number!("member", |job, row| member(job, row, |member| some(member.number))),
     number!("rank", |job, row| member(job, row, |member| some(member.rank))),
 ];
@@ -149,9 +146,9 @@ static FRAGMENTS: &[Column] = &[
     number!("message", |job, row| some(job.fragments[row].message)),
     number!("rank", |job, row| some(job.fragments[row].rank)),
     number!("thread", |job, row| some(job.fragments[row].thread)),
-    text!("side", |job, row| word(Some(if job.fragments[row].is_received { "receive" } else { "send" }))),
+    text!("side", |job, row| Cell::Text(if job.fragments[row].is_received { "receive" } else { "send" })),
     time!("time", |job, row| moment(Some(job.fragments[row].time))),
-    text!("clock", |job, row| word(Some(if job.fragments[row].is_by_adapter { "adapter" } else { "host" }))),
+    text!("clock", |job, row| Cell::Text(if job.fragments[row].is_by_adapter { "adapter" } else { "host" })),
     number!("offset", |job, row| job.fragments[row].part.map_or(Cell::None, |(offset, _)| large(offset))),
     number!("bytes", |job, row| job.fragments[row].part.map_or(Cell::None, |(_, bytes)| large(bytes))),
 ];
@@ -159,7 +156,7 @@ static FRAGMENTS: &[Column] = &[
 static SEARCHES: &[Column] = &[
     number!("rank", |job, row| some(job.searches[row].rank)),
     number!("thread", |job, row| some(job.searches[row].thread)),
-    text!("queue", |job, row| word(Some(names::queue(job.searches[row].queue)))),
+    text!("queue", |job, row| Cell::Text(job.searches[row].queue.name())),
     number!("peer", |job, row| some(job.searches[row].peer)),
     number!("tag", |job, row| some(job.searches[row].tag)),
     number!("length", |job, row| maybe(job.searches[row].length)),
@@ -182,7 +179,7 @@ static PAUSES: &[Column] = &[
 static OPERATIONS: &[Column] = &[
     number!("rank", |job, row| some(job.operations[row].rank)),
     number!("peer", |job, row| some(job.operations[row].peer)),
-    text!("kind", |job, row| word(Some(names::operation(job.operations[row].kind)))),
+    text!("kind", |job, row| Cell::Text(job.operations[row].kind.name())),
     number!("bytes", |job, row| large(job.operations[row].bytes)),
     time!("begun", |job, row| moment(job.operations[row].begun)),
     time!("completed", |job, row| moment(job.operations[row].completed)),
@@ -204,7 +201,7 @@ static CONNECTIONS: &[Column] = &[
 static INCIDENTS: &[Column] = &[
     number!("rank", |job, row| some(job.incidents[row].rank)),
     time!("time", |job, row| moment(Some(job.incidents[row].time))),
-    text!("kind", |job, row| word(Some(names::incident(job.incidents[row].kind)))),
+    text!("kind", |job, row| Cell::Text(job.incidents[row].kind.name())),
     number!("peer", |job, row| maybe(job.incidents[row].peer)),
     number!("port", |job, row| maybe(job.incidents[row].port)),
     number!("value", |job, row| large(job.incidents[row].value)),
@@ -237,11 +234,11 @@ fn moment<'j>(time: Option<Time>) -> Cell<'j> {
 
 /// An empty text is an unknown one.
 fn text(text: &str) -> Cell<'_> {
-    if text.is_empty() { Cell::None } else { Cell::Text(Cow::Borrowed(text)) }
+    if text.is_empty() { Cell::None } else { Cell::Text(text) }
 }
 
 fn word<'j>(word: Option<&'static str>) -> Cell<'j> {
-    word.map_or(Cell::None, |word| Cell::Text(Cow::Borrowed(word)))
+    word.map_or(Cell::None, Cell::Text)
 }
 
 fn of_send(job: &Job, row: usize, cell: impl FnOnce(&SendSide) -> Cell<'static>) -> Cell<'static> {
