@@ -5,11 +5,12 @@
 
 use std::path::{Path, PathBuf};
 
+use ibex_messages::Job;
 use ibex_trace::{
     Clock, ClockSample, Element, ElementKind, EventType, Folder, Head, MOST_ELEMENTS, Source, Writer,
 };
 
-pub(crate) const MATCHING: [&str; 17] = [
+const MATCHING: [&str; 17] = [
     "comm_req_activate",
     "comm_req_match_unex",
     "comm_req_insert_in_posted_q",
@@ -113,12 +114,16 @@ impl Process {
         let id = self.name();
         self.of("comm_req_activate", time, id, of, 0);
         self.raise("comm_req_protocol", time + 1, &[id, 0, of.bytes, of.context, 1, 0, 0, 99, 1]);
-        for (step, name) in
-            (2..).zip(["comm_req_xfer_begin", "comm_req_xfer_end", "comm_req_complete", "comm_req_notify"])
-        {
-            self.of(name, time + step, id, of, 0);
-        }
+        self.transfer(time + 2, id, of, 0);
         id
+    }
+
+    /// Raises the transfer and the end of a request.
+    fn transfer(&mut self, time: i64, id: i64, of: &Envelope, operation: i64) {
+        let steps = ["comm_req_xfer_begin", "comm_req_xfer_end", "comm_req_complete", "comm_req_notify"];
+        for (time, name) in (time..).zip(steps) {
+            self.of(name, time, id, of, operation);
+        }
     }
 
     /// Raises a rendezvous send. `protocols`: the first becomes known when the request leaves at `time`, the second
@@ -129,11 +134,7 @@ impl Process {
         for (protocol, at) in protocols.iter().zip([time, answered]) {
             self.raise("comm_req_protocol", at + 1, &[id, 0, of.bytes, of.context, *protocol, 0, 0, 99, 1]);
         }
-        for (step, name) in
-            (2..).zip(["comm_req_xfer_begin", "comm_req_xfer_end", "comm_req_complete", "comm_req_notify"])
-        {
-            self.of(name, answered + step, id, of, 0);
-        }
+        self.transfer(answered + 2, id, of, 0);
         id
     }
 
@@ -197,11 +198,7 @@ impl Process {
 
     fn moved(&mut self, time: i64, (id, of): (i64, &Envelope), (message, is): (i64, &Envelope)) {
         self.raise("comm_req_protocol", time, &[id, message, is.bytes, of.context, 1, 0, 0, 99, 1]);
-        for (step, name) in
-            (1..).zip(["comm_req_xfer_begin", "comm_req_xfer_end", "comm_req_complete", "comm_req_notify"])
-        {
-            self.of(name, time + step, id, of, 1);
-        }
+        self.transfer(time + 1, id, of, 1);
     }
 }
 
@@ -229,7 +226,7 @@ impl Numbers {
 }
 
 /// Returns all types, in the order in which files have them.
-fn types() -> Vec<&'static str> {
+pub(crate) fn types() -> Vec<&'static str> {
     let mut types = MATCHING.to_vec();
     types.extend(["comm_req_protocol", "communicator_created", "communicator_freed", "msg_arrived"]);
     types.extend(TRANSFER);
@@ -269,6 +266,7 @@ fn head_of(types: &[&'static str], rank: u32, ranks: u32) -> Head {
     }
 }
 
+#[derive(Clone, Copy)]
 pub(crate) struct Written {
     pub(crate) is_finished: bool,
     /// Name of a type, and number of its events that the file reports as lost.
@@ -277,12 +275,6 @@ pub(crate) struct Written {
 }
 
 pub(crate) const WHOLE: Written = Written { is_finished: true, lost: None, block: 512 };
-
-impl Default for Written {
-    fn default() -> Written {
-        WHOLE
-    }
-}
 
 pub(crate) fn write(folder: &Path, place: (u32, u32), process: &Process, how: &Written) -> PathBuf {
     write_of(&types(), folder, place, process, how)
@@ -333,14 +325,30 @@ fn write_of(
     folder.join(head.file_name())
 }
 
-/// Writes the processes' traces to a new folder, and reads the job.
-pub(crate) fn read(name: &str, processes: &[Process], how: &[Written]) -> ibex_messages::Job {
+/// Returns the processes of a world of so many ranks.
+pub(crate) fn world(ranks: usize) -> Vec<Process> {
+    let mut processes = vec![Process::default(); ranks];
+    (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, ranks as i64));
+    processes
+}
+
+/// Writes the processes' whole traces to a new folder, and reads the job.
+pub(crate) fn read(name: &str, processes: &[Process]) -> Job {
+    read_as(name, processes, &vec![WHOLE; processes.len()])
+}
+
+pub(crate) fn read_as(name: &str, processes: &[Process], how: &[Written]) -> Job {
     let folder = folder(name);
     for (rank, (process, how)) in (0..).zip(processes.iter().zip(how)) {
         write(&folder, (rank, processes.len() as u32), process, how);
     }
-    let job = ibex_messages::Job::read(&Folder::open(&folder).expect("opened"));
-    std::fs::remove_dir_all(&folder).expect("removed");
+    read_folder(&folder)
+}
+
+/// Reads the job in a folder, and removes it.
+pub(crate) fn read_folder(folder: &Path) -> Job {
+    let job = Job::read(&Folder::open(folder).expect("opened"));
+    std::fs::remove_dir_all(folder).expect("removed");
     job
 }
 
