@@ -11,31 +11,23 @@
 use ibex_trace::{GROUPS, listed, short};
 use std::time::Duration;
 
+/// Groups, and the beginnings of their events' names; the first group with one counts.
+const BEGINNINGS: [(&str, &[&str]); 9] = [
+    ("searches", &["comm_search_"]),
+    ("transfers", &["xfer_begin", "xfer_continue"]),
+    ("messages", &["comm_", "xfer_", "msg_"]),
+    ("calls", &["mpi_call_"]),
+    ("communicators", &["communicator_"]),
+    ("operations", &["put_", "get_", "atomic_", "flush_"]),
+    ("connections", &["connection_"]),
+    ("waits", &["queued_", "receiver_not_ready", "registration_"]),
+    ("incidents", &["device_", "port_"]),
+];
+
 /// Returns the group of an event, by its name. Events of later versions that belong to no group are in `default`.
 fn group(name: &str) -> &'static str {
-    let name = short(name);
-    let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| name.starts_with(beginning));
-    if begins(&["comm_search_"]) {
-        "searches"
-    } else if matches!(name, "xfer_begin" | "xfer_continue") {
-        "transfers"
-    } else if begins(&["comm_", "xfer_", "msg_"]) {
-        "messages"
-    } else if begins(&["mpi_call_"]) {
-        "calls"
-    } else if begins(&["communicator_"]) {
-        "communicators"
-    } else if begins(&["put_", "get_", "atomic_", "flush_"]) {
-        "operations"
-    } else if begins(&["connection_"]) {
-        "connections"
-    } else if begins(&["queued_", "receiver_not_ready", "registration_"]) {
-        "waits"
-    } else if begins(&["device_", "port_"]) {
-        "incidents"
-    } else {
-        "default"
-    }
+    let has = |beginnings: &[&str]| beginnings.iter().any(|beginning| short(name).starts_with(beginning));
+    BEGINNINGS.iter().find(|(_, beginnings)| has(beginnings)).map_or("default", |(group, _)| group)
 }
 
 /// Returns whether an event is not recorded by default although its group is.
@@ -223,11 +215,13 @@ mod tests {
         assert_eq!((world(None, true), world(Some("slurm.pmix.5.0"), true), world(None, false)), (1, 1, 0));
     }
 
+    fn value(given: &[(&str, &str)], name: &str) -> Option<String> {
+        given.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+    }
+
     #[test]
     fn a_job_has_the_sites_name_or_the_launchers() {
-        let of = |given: &'static [(&str, &str)]| {
-            job(|name| given.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
-        };
+        let of = |given: &[(&str, &str)]| job(|name| value(given, name));
         assert_eq!(of(&[("PMIX_NAMESPACE", "1431502849"), ("SLURM_JOB_ID", "12")]), "12");
         assert_eq!(of(&[("PMIX_NAMESPACE", "1431502849")]), (1431502849_u32 >> 16).to_string());
         assert_eq!(of(&[]), "");
@@ -235,9 +229,7 @@ mod tests {
 
     #[test]
     fn a_rank_is_known_from_the_launcher_or_else_the_process_is_named() {
-        let launched_with = |given: &'static [(&str, &str)]| {
-            launched(|name| given.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
-        };
+        let launched_with = |given: &[(&str, &str)]| launched(|name| value(given, name));
         assert_eq!(launched_with(&[("PMIX_RANK", "3")]), Some(3));
         assert_eq!(launched_with(&[("PMIX_RANK", "x"), ("OMPI_COMM_WORLD_RANK", "0")]), Some(0));
         assert_eq!(launched_with(&[]), None);
