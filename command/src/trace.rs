@@ -8,9 +8,9 @@ use crate::answer::{self, Form};
 use crate::installed::{Installed, OpenMpi};
 use crate::known_crash::{self, KnownCrash};
 use crate::parameters::nearest;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use ibex::events::TABLE;
-use ibex_trace::{Folder, GROUPS, Reader, listed, short};
+use ibex_trace::{Counts, Folder, GROUPS, Reader, listed, short};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::env;
@@ -275,7 +275,7 @@ struct Recorded {
     bytes: u64,
     events: u64,
     lost: u64,
-    types: BTreeMap<String, Count>,
+    types: BTreeMap<String, Counts>,
     faults: Vec<String>,
 }
 
@@ -290,12 +290,6 @@ struct File {
     events: u64,
     lost: u64,
     finished: bool,
-}
-
-#[derive(Debug, Default, Serialize)]
-struct Count {
-    events: u64,
-    lost: u64,
 }
 
 impl Recorded {
@@ -315,7 +309,6 @@ impl Recorded {
             recorded.take(reader);
         }
         recorded.missing = worlds.values().map(|(ranks, files)| ranks.saturating_sub(*files)).sum();
-        ensure!(!recorded.files.is_empty(), "no file of {} can be read", folder.display());
         Ok(recorded)
     }
 
@@ -495,7 +488,7 @@ mod tests {
             bytes: 1_234_567,
             events: 10,
             lost: 3,
-            types: BTreeMap::from([("ibex_xfer_end".to_owned(), Count { events: 10, lost: 3 })]),
+            types: BTreeMap::from([("ibex_xfer_end".to_owned(), Counts { events: 10, lost: 3 })]),
             faults: vec!["x was not finished".to_owned()],
         };
         let text = recorded.to_string();
@@ -510,7 +503,7 @@ mod tests {
         }
         let nothing = "no event of ibex occurred. If ibex should have carried messages, use --mca pml ibex";
         assert!(!text.contains(nothing), "{text}");
-        recorded.types = BTreeMap::from([("mpi_call_end".to_owned(), Count { events: 10, lost: 0 })]);
+        recorded.types = BTreeMap::from([("mpi_call_end".to_owned(), Counts { events: 10, lost: 0 })]);
         assert!(recorded.to_string().contains(nothing), "calls of MPI are not ibex'");
     }
 }

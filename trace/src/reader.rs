@@ -5,6 +5,8 @@
 
 use std::path::Path;
 
+use serde::Serialize;
+
 use crate::clock::{self, Clock, ClockSample, Relation};
 use crate::contents::{self, Entry, Place, settle};
 use crate::error::{Error, Readable};
@@ -240,7 +242,7 @@ impl Reader {
 }
 
 /// Numbers of events of a type.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Number of events in the trace.
     pub events: u64,

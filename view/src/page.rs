@@ -43,7 +43,11 @@ const SCRIPTS: [(&str, &str); 23] = [
     ("main.js", include_str!("page/main.js")),
 ];
 
-pub(crate) fn write(job: &Job, out: &mut dyn Write) -> io::Result<()> {
+/// Writes the page: one self-contained file that needs no network.
+///
+/// # Errors
+/// As `out`.
+pub fn page(job: &Job, out: &mut dyn Write) -> io::Result<()> {
     let lanes = Lanes::of(job);
     let mut rows = rows::rows(job, &lanes);
     levels::give_details(&mut rows);
@@ -96,8 +100,8 @@ fn heading(job: &Job) -> String {
 mod tests {
     use super::*;
 
-    fn page(job: &Job) -> String {
-        crate::block::reading::text(|out| write(job, out))
+    fn text(job: &Job) -> String {
+        crate::block::reading::text(|out| page(job, out))
     }
 
     #[test]
@@ -105,7 +109,7 @@ mod tests {
         let mut job = Job::synthetic(4, 100, 1);
         job.name = "</script><blink>".to_owned();
         job.ranks[0].program = "</script>".to_owned();
-        let page = page(&job);
+        let page = text(&job);
         for foreign in ["src=", "href=\"http", "@import", "url(", "fetch(", "XMLHttpRequest", "import("] {
             assert!(!page.replace("url(#", "").contains(foreign), "{foreign} is in the page");
         }
@@ -119,8 +123,8 @@ mod tests {
         let mut job = Job::synthetic(3, 10, 1);
         job.name = "4711".to_owned();
         job.ranks.iter_mut().for_each(|rank| rank.program = "/home/me/bin/solver".to_owned());
-        assert!(page(&job).contains("<title>solver, job 4711 – ibex</title>"));
-        assert!(page(&job).contains("<h1 id=\"name\">solver, job 4711</h1>"));
+        assert!(text(&job).contains("<title>solver, job 4711 – ibex</title>"));
+        assert!(text(&job).contains("<h1 id=\"name\">solver, job 4711</h1>"));
         job.ranks[1].program = "./coupler".to_owned();
         assert_eq!(heading(&job), "coupler, solver, job 4711");
         job.ranks.iter_mut().zip(["a", "b", "c"]).for_each(|(rank, name)| rank.program = name.to_owned());
@@ -144,6 +148,6 @@ mod tests {
 
     #[test]
     fn an_empty_job_has_a_page() {
-        assert!(page(&Job::default()).contains("id=\"about\""));
+        assert!(text(&Job::default()).contains("id=\"about\""));
     }
 }
