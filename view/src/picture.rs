@@ -91,14 +91,10 @@ fn address(page: &Path, fragment: &str) -> io::Result<String> {
     for byte in path.to_string_lossy().bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => address.push(byte.into()),
-            _ => address.extend(['%', digit(byte >> 4), digit(byte & 0xf)]),
+            _ => address.push_str(&format!("%{byte:02X}")),
         }
     }
     Ok(if fragment.is_empty() { address } else { format!("{address}#{fragment}") })
-}
-
-fn digit(value: u8) -> char {
-    char::from(b"0123456789ABCDEF"[usize::from(value & 0xf)])
 }
 
 fn failure(done: &Output) -> io::Error {

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Formats ranks, tables, times and sizes for `ibex explain`. Grade: setup. Tests: below.
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, Table};
 use ibex_messages::Job;
+
+pub(super) use crate::answer::table;
 
 /// Returns a rank's name: `3`, or `1.3` in another world.
 pub(super) fn name(job: &Job, place: u32) -> String {
@@ -10,21 +12,6 @@ pub(super) fn name(job: &Job, place: u32) -> String {
         || "?".to_owned(),
         |of| if of.world == 0 { of.rank.to_string() } else { format!("{}.{}", of.world, of.rank) },
     )
-}
-
-/// Makes a table in which the columns `numbers` are right-aligned.
-pub(super) fn table(names: &[&str], numbers: &[usize], rows: impl Iterator<Item = Vec<String>>) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(names.to_vec());
-    rows.for_each(|row| {
-        table.add_row(row);
-    });
-    for number in numbers {
-        if let Some(column) = table.column_mut(*number) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
 }
 
 /// Name of a column of a table of `T`, its alignment, and the text of a row.
