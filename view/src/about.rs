@@ -4,7 +4,7 @@
 
 use crate::columns::CHUNK;
 use crate::lanes::{Lane, Lanes};
-use crate::levels::{DETAILS, Level};
+use crate::levels::{Bands, DETAILS};
 use crate::rows::Row;
 use crate::spans::Spans;
 use ibex_messages::{Communicator, Job, Port, Rank};
@@ -31,7 +31,7 @@ pub(crate) struct About<'a> {
     searches: usize,
     fragments: usize,
     functions: &'a [String],
-    levels: Vec<Level>,
+    bands: &'a Bands,
     notices: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ struct Known<'a> {
 }
 
 impl About<'_> {
-    pub(crate) fn of<'a>(job: &'a Job, lanes: &'a Lanes, rows: &[Row], spans: &Spans, levels: Vec<Level>) -> About<'a> {
+    pub(crate) fn of<'a>(job: &'a Job, lanes: &'a Lanes, rows: &[Row], spans: &Spans, bands: &'a Bands) -> About<'a> {
         let [calls, searches, fragments, operations] = spans.counts();
         let known = |communicator: &'a Communicator| Known {
             context: communicator.context,
@@ -71,7 +71,7 @@ impl About<'_> {
             searches,
             fragments,
             functions: &job.functions,
-            levels,
+            bands,
             notices: notices(job, rows.len()),
         }
     }

@@ -52,21 +52,13 @@ pub fn page(job: &Job, out: &mut dyn Write) -> io::Result<()> {
     let mut rows = rows::rows(job, &lanes);
     levels::give_details(&mut rows);
     let spans = Spans::of(job, &lanes, &rows);
-    let levels = levels::levels(job, &rows, lanes.all.len());
+    let bands = levels::bands(job, &rows);
     let start = job.span.map_or(Time::new(0), |span| span.0);
-    let write_level =
-        |number: usize, level, out: &mut dyn Write| levels::write(number, level, lanes.all.len(), job, &rows, out);
-    let mut coarsest = Vec::new();
-    write_level(0, &levels[0], &mut coarsest)?;
-    let mut finer = Vec::new();
-    for (number, level) in levels.iter().enumerate().skip(1) {
-        write_level(number, level, &mut finer)?;
-    }
-    let about = serde_json::to_string(&About::of(job, &lanes, &rows, &spans, levels))?;
+    let about = serde_json::to_string(&About::of(job, &lanes, &rows, &spans, &bands))?;
     out.write_all(head(job).as_bytes())?;
     // `</script>` in a name would end the element.
     writeln!(out, "<script type=\"application/json\" id=\"about\">{}</script>", about.replace('<', "\\u003c"))?;
-    out.write_all(&coarsest)?;
+    levels::write(&bands, lanes.all.len(), job, &rows, out)?;
     writeln!(out, "<script>\n\"use strict\";\n(() => {{")?;
     for (name, script) in SCRIPTS {
         writeln!(out, "// ---- {name}\n{script}")?;
@@ -75,7 +67,6 @@ pub fn page(job: &Job, out: &mut dyn Write) -> io::Result<()> {
     columns::write_messages(job, &rows, start, out)?;
     rare::write(job, &lanes, start, out)?;
     spans.write(job, start, out)?;
-    out.write_all(&finer)?;
     columns::write_lives(job, &rows, out)?;
     // Marks the end, so that the script can tell a truncated file.
     block::write("end", &[], out)?;
