@@ -30,11 +30,6 @@ fn group(name: &str) -> &'static str {
     BEGINNINGS.iter().find(|(_, beginnings)| has(beginnings)).map_or("default", |(group, _)| group)
 }
 
-/// Returns whether an event is not recorded by default although its group is.
-fn is_left_out(name: &str) -> bool {
-    matches!(short(name), "comm_req_free" | "flush_started" | "flush_complete")
-}
-
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Chosen(Vec<String>);
 
@@ -57,7 +52,10 @@ impl Chosen {
     pub(crate) fn choose(&self, types: &[&str]) -> (Vec<usize>, Vec<String>) {
         let is = |name: &str, known: &str| match name {
             "all" => true,
-            "default" => !matches!(group(known), "searches" | "transfers") && !is_left_out(known),
+            "default" => {
+                !matches!(group(known), "searches" | "transfers")
+                    && !matches!(short(known), "comm_req_free" | "flush_started" | "flush_complete")
+            }
             name => short(known) == short(name) || group(known) == name,
         };
         let wanted = |known: &&str| self.0.iter().any(|name| is(name, known));

@@ -18,7 +18,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::Result;
-use ibex_messages::{IncidentKind, Job, Message, Protocol, Queue, Rank, Reason};
+use ibex_messages::{IncidentKind, Job, Message, Protocol, Queue, Reason};
 use prost::Message as _;
 
 use crate::counters::{Change, Counter, Counters, Owner};
@@ -164,7 +164,8 @@ impl<W: Write> Writer<'_, W> {
         let (job, threads) = (self.job, self.threads);
         for (place, rank) in job.ranks.iter().enumerate() {
             let (place, pid) = (place as u32, pid(place as u32));
-            let process = Some(ProcessDescriptor { pid, name: Some(process_name(rank)) });
+            let name = Some(format!("{} ({}, pid {})", rank_name(rank), rank.host, rank.pid));
+            let process = Some(ProcessDescriptor { pid, name });
             self.track(Track::Rank(place), None, TrackDescriptor { process, ..TrackDescriptor::default() })?;
             for counter in Counter::of_ranks() {
                 self.track(Track::RankCounter(place, counter), Some(Track::Rank(place)), counter_track(counter))?;
@@ -371,8 +372,4 @@ fn item_name(item: Item) -> u64 {
 
 fn pid(rank: u32) -> Option<i32> {
     i32::try_from(rank).ok().and_then(|rank| rank.checked_add(1))
-}
-
-fn process_name(rank: &Rank) -> String {
-    format!("{} ({}, pid {})", rank_name(rank), rank.host, rank.pid)
 }
