@@ -166,8 +166,7 @@ impl Recording {
         }
         let head = self.head(rank);
         let made = std::fs::create_dir_all(&self.folder).map_err(|error| error.to_string());
-        let begun = made
-            .and_then(|()| Writer::create(&self.folder, &head, BLOCK).map_err(|error| error.to_string()));
+        let begun = made.and_then(|()| Writer::create(&self.folder, &head, BLOCK).map_err(|error| error.to_string()));
         match begun {
             Ok(writer) => {
                 writing.recorder = Some(Recorder::new(writer));

@@ -179,8 +179,9 @@ impl Header {
         let raw = self.raw as usize;
         let payload = match self.codec {
             PLAIN => stored.to_vec(),
-            ZSTD => unpack(stored, raw)
-                .map_err(|error| Fault::new("a payload that zstd unpacks", error.to_string()))?,
+            ZSTD => {
+                unpack(stored, raw).map_err(|error| Fault::new("a payload that zstd unpacks", error.to_string()))?
+            }
             other => return Err(Fault::new("a payload as it is (0) or packed by zstd (1)", other.to_string())),
         };
         if payload.len() == raw {

@@ -6,7 +6,8 @@ mod made;
 use std::path::Path;
 
 use ibex_trace::{
-    BLOCK, Clock, ClockSample, Counts, Error, Event, EventType, Head, MOST_ELEMENTS, MOST_EVENTS, Reader, Record, Writer,
+    BLOCK, Clock, ClockSample, Counts, Error, Event, EventType, Head, MOST_ELEMENTS, MOST_EVENTS, Reader, Record,
+    Writer,
 };
 use proptest::prelude::*;
 
@@ -80,10 +81,7 @@ fn contents_that_no_trace_can_hold_are_refused_with_a_reason() {
         "x.ibex cannot hold an event of type 2 and source 9: there are 3 types and 2 sources"
     );
     let wide = layouts[0].pack(0, 0, &[u64::MAX; MOST_ELEMENTS]);
-    assert_eq!(
-        refusal(writer.write(0, &wide[..2])),
-        "x.ibex cannot hold half an event at the end of a batch"
-    );
+    assert_eq!(refusal(writer.write(0, &wide[..2])), "x.ibex cannot hold half an event at the end of a batch");
     let many = EventType { name: "t".into(), description: String::new(), elements: Vec::new() };
     let head = Head { types: vec![many; 257], ..head };
     assert!(Writer::new(Vec::new(), Path::new("x.ibex"), &head, BLOCK).is_err());

@@ -2,7 +2,7 @@
 //! The tables of a job and their columns; docs/exports.md explains them for users. Called by `csv.rs` and `parquet.rs`.
 //! Path: each value. Threads: any. Tests: tests/tables.rs.
 
-use ibex_messages::{Job, Message, Protocol, ReceiveSide, Reason, SendSide, Time};
+use ibex_messages::{Job, Message, Protocol, Reason, ReceiveSide, SendSide, Time};
 
 use super::{Cell, Column, Kind, Table};
 

@@ -6,9 +6,7 @@
 use std::path::{Path, PathBuf};
 
 use ibex_messages::Job;
-use ibex_trace::{
-    Clock, ClockSample, Element, ElementKind, EventType, Folder, Head, MOST_ELEMENTS, Source, Writer,
-};
+use ibex_trace::{Clock, ClockSample, Element, ElementKind, EventType, Folder, Head, MOST_ELEMENTS, Source, Writer};
 
 const MATCHING: [&str; 17] = [
     "comm_req_activate",

@@ -15,7 +15,9 @@ use anyhow::Result;
 
 use super::buffers::{FLUSH, MEMORY};
 use super::definitions::Definitions;
-use super::symbols::{AttributeList, Code, EvtWriter, Functions, RawArchive, SUCCESS, TYPE_UINT64, failed, functions, text};
+use super::symbols::{
+    AttributeList, Code, EvtWriter, Functions, RawArchive, SUCCESS, TYPE_UINT64, failed, functions, text,
+};
 
 const CHUNK: u64 = 256 * 1024;
 const CHUNK_OF_DEFINITIONS: u64 = 4 * 1024 * 1024;

@@ -141,7 +141,9 @@ impl Definitions<'_> {
 
     pub(crate) fn intercommunicator(&mut self, number: u32, name: u32, groups: (u32, u32)) -> Result<()> {
         // SAFETY: D1.
-        self.done(unsafe { (self.functions.intercommunicator)(self.writer, number, name, groups.0, groups.1, UNDEFINED, 0) })
+        self.done(unsafe {
+            (self.functions.intercommunicator)(self.writer, number, name, groups.0, groups.1, UNDEFINED, 0)
+        })
     }
 
     /// Defines a metric of one member with the same number. A value holds from its event on.
