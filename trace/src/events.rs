@@ -29,8 +29,8 @@ pub struct Event {
 /// Encodes payloads. Reuses its memory from block to block.
 #[derive(Debug, Default)]
 pub(crate) struct Encoder {
-    types: Vec<u8>,
-    sources: Vec<u8>,
+    types: Vec<u64>,
+    sources: Vec<u64>,
     ticks: Vec<Vec<u64>>,
     /// The index of the first record of each event, by type.
     places: Vec<Vec<u32>>,
@@ -47,8 +47,8 @@ impl Encoder {
         to: &mut Vec<u8>,
     ) -> Summary {
         self.sort(layouts.len(), records, begins);
-        columns::encode_bytes(&self.types, to);
-        columns::encode_bytes(&self.sources, to);
+        columns::encode(&self.types, to);
+        columns::encode(&self.sources, to);
         let mut summary = Summary { thread, events: begins.len() as u32, ..Summary::default() };
         for (source, ticks) in self.ticks.iter().enumerate().filter(|(_, ticks)| !ticks.is_empty()) {
             columns::encode(ticks, to);
@@ -80,8 +80,8 @@ impl Encoder {
         for &place in begins {
             let record = &records[place as usize];
             let (event_type, source) = (record.event_type(), record.source());
-            self.types.push(event_type);
-            self.sources.push(source);
+            self.types.push(event_type.into());
+            self.sources.push(source.into());
             self.ticks[usize::from(source)].push(record.ticks());
             self.places[usize::from(event_type)].push(place);
         }

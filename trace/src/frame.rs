@@ -4,7 +4,7 @@
 //! trust them without the payload. Path: pending. Threads: plain data. Tests: below; tests/damage.rs.
 
 use std::cell::RefCell;
-use std::io::{self, Read as _};
+use std::io;
 
 use crate::error::Hex;
 use crate::parse::{Bytes, Malformed};
@@ -25,8 +25,8 @@ pub(crate) const MARKER: [u8; 4] = *b"\xb1OCK";
 
 pub(crate) const MOST_SUMMARY: usize = 1 << 15;
 
-/// The longest payload, unpacked.
-pub(crate) const MOST_PAYLOAD: usize = 1 << 30;
+/// The longest payload, unpacked: a block of the most events with the most elements takes less.
+pub(crate) const MOST_PAYLOAD: usize = 1 << 24;
 
 pub(crate) const HEAD: u8 = 1;
 /// Metadata that became known later: JSON.
@@ -157,6 +157,9 @@ impl Header {
         if summary as usize > MOST_SUMMARY {
             return Err(Fault::new(format!("a summary of at most {MOST_SUMMARY} bytes"), summary.to_string()));
         }
+        if raw as usize > MOST_PAYLOAD {
+            return Err(Fault::new(format!("a payload of at most {MOST_PAYLOAD} bytes"), raw.to_string()));
+        }
         Ok(header)
     }
 
@@ -187,27 +190,17 @@ impl Header {
         if payload.len() == raw {
             Ok(payload)
         } else {
-            Err(Fault::new(format!("a payload of {raw} bytes"), format!("one of {} or more", payload.len())))
+            Err(Fault::new(format!("a payload of {raw} bytes"), format!("one of {}", payload.len())))
         }
     }
 }
-
-/// Most memory that is allocated at once; no block of events is longer.
-const AT_ONCE: usize = 1 << 24;
 
 thread_local! {
     /// One per thread, because creating it takes longer than unpacking a block.
     static UNPACKER: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// Unpacks up to `most` bytes, or one more if there are more. A payload above [`AT_ONCE`] gets memory step by step.
 fn unpack(stored: &[u8], most: usize) -> io::Result<Vec<u8>> {
-    if most > AT_ONCE {
-        let mut payload = Vec::new();
-        let unpacked = zstd::stream::read::Decoder::with_buffer(stored)?;
-        unpacked.take(most.min(MOST_PAYLOAD) as u64 + 1).read_to_end(&mut payload)?;
-        return Ok(payload);
-    }
     UNPACKER.with_borrow_mut(|unpacker| {
         if unpacker.is_none() {
             *unpacker = Some(zstd::bulk::Decompressor::new()?);
@@ -247,7 +240,5 @@ mod tests {
         let packed = zstd::bulk::compress(&vec![0; 100_000], 1).expect("packs");
         assert!(unpack(&packed, 1000).is_err());
         assert_eq!(unpack(&packed, 100_000).expect("unpacks").len(), 100_000);
-        let long = zstd::bulk::compress(&vec![0; AT_ONCE + 10], 1).expect("packs");
-        assert_eq!(unpack(&long, AT_ONCE + 1).expect("unpacks").len(), AT_ONCE + 2);
     }
 }
