@@ -210,7 +210,7 @@ fn a_process_that_is_forked_off_writes_nothing_and_one_that_exits_or_aborts_has_
 
 #[test]
 fn a_killed_process_leaves_the_events_up_to_a_moment_before() {
-    let traced = traced("killed-later");
+    let traced = traced("killed");
     let reader = only(&traced);
     let events: Vec<_> = reader.events().collect();
     assert!(matches!(events[..], [Ok(_), Err(Error::Unfinished { .. })]), "{events:?}");
