@@ -28,9 +28,10 @@ use clap::ValueEnum;
 use ibex_messages::Job;
 
 /// A format.
+#[allow(clippy::doc_markdown, reason = "the text of --help")]
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
 pub enum Format {
-    /// A file in protobuf, for ui.perfetto.dev and `trace_processor`
+    /// A file in protobuf, for ui.perfetto.dev and trace_processor
     Perfetto,
     /// A folder with an OTF2 archive, for Vampir, Scalasca and otf2-print
     Otf2,
