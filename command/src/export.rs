@@ -13,7 +13,6 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Arguments of `ibex export`.
 #[derive(clap::Args)]
 #[command(after_help = "Example: look at a trace in ui.perfetto.dev, or with pandas\n  \
                         ibex export run1 --to perfetto -o run1.pftrace\n  \

@@ -16,7 +16,6 @@ mod jobs;
 
 use jobs::{Job, age, date, last};
 
-/// Arguments of `ibex flight`.
 #[derive(clap::Args)]
 #[command(after_help = "Example: list the jobs that failed on this host, and show the last entries of one\n  \
                         ibex flight\n  ibex flight --job 2059534337\n\n\

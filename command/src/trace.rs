@@ -29,7 +29,6 @@ use std::time::Duration;
 /// Open MPI's launchers, which accept variables for the ranks by `-x`.
 const LAUNCHERS: [&str; 6] = ["mpirun", "mpiexec", "orterun", "prterun", "oshrun", "shmemrun"];
 
-/// Arguments of `ibex trace`.
 #[derive(clap::Args)]
 #[command(after_help = "Example: record a job, then look at it\n  \
                         ibex trace -o run1 -- mpirun -n 4 ./app\n  \

@@ -9,7 +9,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes};
 
 use crate::head::{Element, EventType, MOST_ELEMENTS};
 
-/// Most records of an event.
 const MOST_RECORDS: usize = 5;
 
 /// Offset of the values, after ticks and the word of codes, type and source.

@@ -16,31 +16,14 @@ use std::path::Path;
 const FRAME: &str = include_str!("page/frame.html");
 const STYLES: [&str; 2] = [include_str!("page/colours.css"), include_str!("page/layout.css")];
 
+macro_rules! scripts {
+    ($($name:literal)*) => { [$((concat!($name, ".js"), include_str!(concat!("page/", $name, ".js")))),*] };
+}
+
 /// In order of dependency; all share one scope.
-const SCRIPTS: [(&str, &str); 23] = [
-    ("words.js", include_str!("page/words.js")),
-    ("colours.js", include_str!("page/colours.js")),
-    ("block.js", include_str!("page/block.js")),
-    ("messages.js", include_str!("page/messages.js")),
-    ("life.js", include_str!("page/life.js")),
-    ("spans.js", include_str!("page/spans.js")),
-    ("filter.js", include_str!("page/filter.js")),
-    ("state.js", include_str!("page/state.js")),
-    ("rows.js", include_str!("page/rows.js")),
-    ("bands.js", include_str!("page/bands.js")),
-    ("arrows.js", include_str!("page/arrows.js")),
-    ("phases.js", include_str!("page/phases.js")),
-    ("calls.js", include_str!("page/calls.js")),
-    ("marks.js", include_str!("page/marks.js")),
-    ("timeline.js", include_str!("page/timeline.js")),
-    ("overview.js", include_str!("page/overview.js")),
-    ("input.js", include_str!("page/input.js")),
-    ("histogram.js", include_str!("page/histogram.js")),
-    ("matrix.js", include_str!("page/matrix.js")),
-    ("slowest.js", include_str!("page/slowest.js")),
-    ("details.js", include_str!("page/details.js")),
-    ("controls.js", include_str!("page/controls.js")),
-    ("main.js", include_str!("page/main.js")),
+const SCRIPTS: [(&str, &str); 23] = scripts![
+    "words" "colours" "block" "messages" "life" "spans" "filter" "state" "rows" "bands" "arrows" "phases" "calls"
+    "marks" "timeline" "overview" "input" "histogram" "matrix" "slowest" "details" "controls" "main"
 ];
 
 /// Writes the page: one self-contained file that needs no network.

@@ -32,10 +32,13 @@ enum Cell<'j> {
     Truth(bool),
 }
 
+/// Returns the cell of a row.
+type CellOf = for<'j> fn(&'j Job, usize) -> Cell<'j>;
+
 struct Column {
     name: &'static str,
     kind: Kind,
-    cell: for<'j> fn(&'j Job, usize) -> Cell<'j>,
+    cell: CellOf,
 }
 
 /// A table: its name, its number of rows in a job, and its columns.

@@ -8,27 +8,14 @@ use std::path::{Path, PathBuf};
 use ibex_messages::Job;
 use ibex_trace::{Clock, ClockSample, Element, ElementKind, EventType, Folder, Head, MOST_ELEMENTS, Source, Writer};
 
-const MATCHING: [&str; 17] = [
-    "comm_req_activate",
-    "comm_req_match_unex",
-    "comm_req_insert_in_posted_q",
-    "comm_req_remove_from_posted_q",
-    "comm_req_xfer_begin",
-    "comm_req_xfer_continue",
-    "comm_req_xfer_end",
-    "comm_req_complete",
-    "comm_req_notify",
-    "comm_msg_arrived",
-    "comm_msg_insert_in_unex_q",
-    "comm_msg_remove_from_unex_q",
-    "comm_msg_match_posted_req",
-    "comm_search_posted_q_begin",
-    "comm_search_posted_q_end",
-    "comm_search_unex_q_begin",
-    "comm_search_unex_q_end",
-];
-const TRANSFER: [&str; 3] = ["xfer_begin", "xfer_continue", "xfer_end"];
-const OPERATIONS: [&str; 2] = ["get_started", "get_complete"];
+/// All types, in the order in which files have them.
+const TYPES: &str = "comm_req_activate comm_req_match_unex comm_req_insert_in_posted_q comm_req_remove_from_posted_q \
+                     comm_req_xfer_begin comm_req_xfer_continue comm_req_xfer_end comm_req_complete comm_req_notify \
+                     comm_msg_arrived comm_msg_insert_in_unex_q comm_msg_remove_from_unex_q comm_msg_match_posted_req \
+                     comm_search_posted_q_begin comm_search_posted_q_end comm_search_unex_q_begin \
+                     comm_search_unex_q_end comm_req_protocol communicator_created communicator_freed msg_arrived \
+                     xfer_begin xfer_continue xfer_end get_started get_complete connection_begin \
+                     connection_established mpi_call_begin mpi_call_end mpi_pcontrol";
 
 fn elements(name: &str) -> &'static [&'static str] {
     match name {
@@ -223,15 +210,8 @@ impl Numbers {
     }
 }
 
-/// Returns all types, in the order in which files have them.
 pub(crate) fn types() -> Vec<&'static str> {
-    let mut types = MATCHING.to_vec();
-    types.extend(["comm_req_protocol", "communicator_created", "communicator_freed", "msg_arrived"]);
-    types.extend(TRANSFER);
-    types.extend(OPERATIONS);
-    types.extend(["connection_begin", "connection_established"]);
-    types.extend(["mpi_call_begin", "mpi_call_end", "mpi_pcontrol"]);
-    types
+    TYPES.split(' ').collect()
 }
 
 pub(crate) fn head(rank: u32, ranks: u32) -> Head {
