@@ -174,18 +174,9 @@ mod tests {
 
     #[test]
     fn groups_stand_for_their_events_and_searches_are_left_out_unless_they_are_named() {
-        let types = [
-            "ibex_xfer_end",
-            "ibex_comm_msg_arrived",
-            "ibex_comm_search_unex_q_end",
-            "ibex_new",
-            "ibex_queued_end",
-            "ibex_xfer_begin",
-            "ibex_comm_req_cancel",
-            "ibex_comm_req_free",
-            "ibex_flush_started",
-            "ibex_flush_complete",
-        ];
+        let types = "ibex_xfer_end ibex_comm_msg_arrived ibex_comm_search_unex_q_end ibex_new ibex_queued_end \
+                     ibex_xfer_begin ibex_comm_req_cancel ibex_comm_req_free ibex_flush_started ibex_flush_complete";
+        let types: Vec<&str> = types.split(' ').collect();
         let chosen = |text| Chosen::from(text, "default").choose(&types);
         assert_eq!(chosen(None), (vec![0, 1, 3, 4, 6], vec![]));
         assert_eq!(chosen(Some("messages")), (vec![0, 1, 6, 7], vec![]));
