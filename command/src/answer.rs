@@ -3,6 +3,7 @@
 //! closes the pipe early (`| head`), the command ends quietly. Grade: setup. Tests: below.
 
 use anyhow::{Context, Result};
+use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use std::fmt::Display;
 use std::io::{self, ErrorKind, Write};
@@ -58,6 +59,21 @@ pub(crate) fn rows<'a>(indent: usize, rows: impl IntoIterator<Item = (&'a str, S
         lines.fold(first, |text, line| text + &format!("{:1$}{line}\n", "", indent + width + 2))
     };
     rows.iter().map(line).collect()
+}
+
+/// Makes a table in which the columns `numbers` are right-aligned.
+pub(crate) fn table(names: &[&str], numbers: &[usize], rows: impl Iterator<Item = Vec<String>>) -> Table {
+    let mut table = Table::new();
+    table.load_preset(presets::NOTHING).set_header(names.to_vec());
+    rows.for_each(|row| {
+        table.add_row(row);
+    });
+    for number in numbers {
+        if let Some(column) = table.column_mut(*number) {
+            column.set_cell_alignment(CellAlignment::Right);
+        }
+    }
+    table
 }
 
 #[cfg(test)]

@@ -18,7 +18,6 @@ use std::process::ExitCode;
 use std::time::Instant;
 use std::{env, fs};
 
-/// Arguments of `ibex bench`.
 #[derive(clap::Args)]
 #[command(after_help = "What this machine lacks (perftest, UCX, valgrind) is left out and listed. In a Slurm \
                         allocation, the first two hosts are measured.\n\n\

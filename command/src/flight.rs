@@ -16,7 +16,6 @@ mod jobs;
 
 use jobs::{Job, age, date, last};
 
-/// Arguments of `ibex flight`.
 #[derive(clap::Args)]
 #[command(after_help = "Example: list the jobs that failed on this host, and show the last entries of one\n  \
                         ibex flight\n  ibex flight --job 2059534337\n\n\
@@ -219,7 +218,7 @@ impl fmt::Display for Shown {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use ibex::flight::{Kind, PortFlight};
+    use ibex::flight::Kind;
 
     pub(super) fn flight(rank: u32, to_unix: u64, times: &[u64]) -> (PathBuf, Flight) {
         let entry = |time: &u64| Entry {
@@ -231,23 +230,15 @@ mod tests {
             peer: rank ^ 1,
             numbers: [0x11, 12, 0, 0],
         };
-        let port = PortFlight { index: 0, name: "mlx5_0:1".into(), gid: [0; 16], time: None, counts: Vec::new() };
         let flight = Flight {
             pid: 100 + rank,
-            job: 9,
             rank,
             host: format!("n{rank}"),
-            program: "a.out".into(),
             is_alive: rank == 0,
-            reason: String::new(),
             to_unix,
-            ports: vec![port],
-            peers: Vec::new(),
-            has_more_peers: false,
-            events: [0; 4],
-            made: 2,
             entries: times.iter().map(entry).collect(),
             torn: u64::from(rank),
+            ..crate::top::tests::flight(0, &[])
         };
         (PathBuf::from(format!("/x/{rank}")), flight)
     }

@@ -8,7 +8,6 @@ use crate::parameters::{self, Given};
 use anyhow::Result;
 use std::process::ExitCode;
 
-/// Arguments of `ibex info`.
 #[derive(clap::Args)]
 #[command(after_help = "Example: which ports a job would use without one adapter\n  \
                         ibex info --mca btl_ibex_if_exclude mlx5_1")]

@@ -8,7 +8,6 @@ use clap_complete::{Shell, generate_to};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// Arguments of `ibex pages`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// The folder, for example /usr/share

@@ -8,9 +8,9 @@ use crate::answer::{self, Form};
 use crate::installed::{Installed, OpenMpi};
 use crate::known_crash::{self, KnownCrash};
 use crate::parameters::nearest;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, bail};
 use ibex::events::TABLE;
-use ibex_trace::{Folder, GROUPS, Reader, listed, short};
+use ibex_trace::{Counts, Folder, GROUPS, Reader, listed, short};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::env;
@@ -29,7 +29,6 @@ use std::time::Duration;
 /// Open MPI's launchers, which accept variables for the ranks by `-x`.
 const LAUNCHERS: [&str; 6] = ["mpirun", "mpiexec", "orterun", "prterun", "oshrun", "shmemrun"];
 
-/// Arguments of `ibex trace`.
 #[derive(clap::Args)]
 #[command(after_help = "Example: record a job, then look at it\n  \
                         ibex trace -o run1 -- mpirun -n 4 ./app\n  \
@@ -275,7 +274,7 @@ struct Recorded {
     bytes: u64,
     events: u64,
     lost: u64,
-    types: BTreeMap<String, Count>,
+    types: BTreeMap<String, Counts>,
     faults: Vec<String>,
 }
 
@@ -290,12 +289,6 @@ struct File {
     events: u64,
     lost: u64,
     finished: bool,
-}
-
-#[derive(Debug, Default, Serialize)]
-struct Count {
-    events: u64,
-    lost: u64,
 }
 
 impl Recorded {
@@ -315,7 +308,6 @@ impl Recorded {
             recorded.take(reader);
         }
         recorded.missing = worlds.values().map(|(ranks, files)| ranks.saturating_sub(*files)).sum();
-        ensure!(!recorded.files.is_empty(), "no file of {} can be read", folder.display());
         Ok(recorded)
     }
 
@@ -495,7 +487,7 @@ mod tests {
             bytes: 1_234_567,
             events: 10,
             lost: 3,
-            types: BTreeMap::from([("ibex_xfer_end".to_owned(), Count { events: 10, lost: 3 })]),
+            types: BTreeMap::from([("ibex_xfer_end".to_owned(), Counts { events: 10, lost: 3 })]),
             faults: vec!["x was not finished".to_owned()],
         };
         let text = recorded.to_string();
@@ -510,7 +502,7 @@ mod tests {
         }
         let nothing = "no event of ibex occurred. If ibex should have carried messages, use --mca pml ibex";
         assert!(!text.contains(nothing), "{text}");
-        recorded.types = BTreeMap::from([("mpi_call_end".to_owned(), Count { events: 10, lost: 0 })]);
+        recorded.types = BTreeMap::from([("mpi_call_end".to_owned(), Counts { events: 10, lost: 0 })]);
         assert!(recorded.to_string().contains(nothing), "calls of MPI are not ibex'");
     }
 }

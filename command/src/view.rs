@@ -14,7 +14,6 @@ use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// Arguments of `ibex view`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples:\n  \
                         ibex view trace                      then open trace/view.html in a browser\n  \

@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering;
 use ibex::counters::Counters;
 use ibex::flight::{self, PeerFlight, PeerState, Process};
 use ibex::peer::PeerName;
-use simulated::{Written, envelope};
+use simulated::{WHOLE, Written, envelope};
 
 fn ibex(arguments: &[&str]) -> (bool, String, String) {
     let Output { status, stdout, stderr } =
@@ -63,7 +63,7 @@ fn a_process_that_runs_is_explained_by_its_counts_and_by_the_trace_that_it_write
     let request = processes[1].post(0, &envelope(0, 7, 4096));
     processes[0].send(10, &envelope(1, 7, 64));
     processes[1].arrive(20, &envelope(0, 7, 64), Some((request, &envelope(0, 7, 4096))));
-    let how = Written { is_finished: false, ..Written::default() };
+    let how = Written { is_finished: false, ..WHOLE };
     let files: Vec<_> =
         (0..).zip(&processes).map(|(rank, process)| simulated::write(&traces, (rank, 2), process, &how)).collect();
     let open = File::open(&files[0]).expect("it was written");

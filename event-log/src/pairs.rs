@@ -4,7 +4,6 @@
 //! it is not 0, otherwise all identifying elements; the oldest of equal beginnings ends first. Each direction has its
 //! own statistics. Called by `writer.rs`. Grade: pending. Threads: the owner's. Tests: below.
 
-use std::collections::hash_map::Entry;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
 use ibex_trace::{EventType, Values, short};
@@ -66,11 +65,6 @@ impl Statistics {
 /// Values of the elements that identify the events of a pair; 0 if there are fewer.
 type Key = [u64; VALUES];
 
-struct Begun {
-    first: i64,
-    later: VecDeque<i64>,
-}
-
 pub(crate) struct Pair {
     name: String,
     begin: usize,
@@ -81,7 +75,8 @@ pub(crate) struct Pair {
     which: Vec<(usize, usize)>,
     /// Element whose values have separate statistics.
     apart: Option<(usize, usize)>,
-    open: HashMap<Key, Begun>,
+    /// Times of beginnings; none is empty.
+    open: HashMap<Key, VecDeque<i64>>,
     waiting: usize,
     /// Ends with a number whose beginning has not been seen: events of different sources are not ordered.
     early: HashMap<Key, i64>,
@@ -96,7 +91,7 @@ pub(crate) fn among(types: &[EventType]) -> Vec<Pair> {
             let end = from.name.strip_suffix(prefix).map(|stem| format!("{stem}{suffix}"));
             if let Some(end) = end.and_then(|name| types.iter().position(|to| to.name == name)) {
                 let both = || format!("{} - {}", short(&from.name), short(&types[end].name));
-                pairs.push(Pair { name: called.map_or_else(both, str::to_owned), ..Pair::new(types, begin, end) });
+                pairs.push(Pair::new(called.map_or_else(both, str::to_owned), types, begin, end));
             }
         }
     }
@@ -104,7 +99,7 @@ pub(crate) fn among(types: &[EventType]) -> Vec<Pair> {
 }
 
 impl Pair {
-    fn new(types: &[EventType], begin: usize, end: usize) -> Pair {
+    fn new(name: String, types: &[EventType], begin: usize, end: usize) -> Pair {
         let both = |names: &[&str]| -> Vec<(usize, usize)> {
             let places = |name: &&str| Some((types[begin].element(name)?, types[end].element(name)?));
             names.iter().filter_map(places).collect()
@@ -112,7 +107,7 @@ impl Pair {
         let (numbers, who, which) = (both(&NUMBERS), both(&WHO), both(&WHICH));
         let apart = both(&["direction"]).pop();
         let (open, early, found) = (HashMap::new(), HashMap::new(), BTreeMap::new());
-        Pair { name: String::new(), begin, end, numbers, who, which, apart, open, waiting: 0, early, found }
+        Pair { name, begin, end, numbers, who, which, apart, open, waiting: 0, early, found }
     }
 
     /// Returns the statistics with their names; at least one.
@@ -143,26 +138,21 @@ impl Pair {
             } else if self.waiting < OPEN {
                 self.waiting += 1;
                 found.open += 1;
-                match self.open.entry(key) {
-                    Entry::Vacant(place) => {
-                        place.insert(Begun { first: time, later: VecDeque::new() });
-                    }
-                    Entry::Occupied(mut begun) => begun.get_mut().later.push_back(time),
-                }
+                self.open.entry(key).or_default().push_back(time);
             }
             return;
         }
-        let Entry::Occupied(mut begun) = self.open.entry(key) else {
+        let begun = self.open.get_mut(&key);
+        let Some((first, left)) = begun.and_then(|begun| Some((begun.pop_front()?, begun.len()))) else {
             found.unbegun += 1;
             if is_numbered(&key, self.numbers.len()) && self.early.len() < OPEN {
                 self.early.insert(key, time);
             }
             return;
         };
-        let first = match begun.get_mut().later.pop_front() {
-            Some(next) => std::mem::replace(&mut begun.get_mut().first, next),
-            None => begun.remove().first,
-        };
+        if left == 0 {
+            self.open.remove(&key);
+        }
         self.waiting -= 1;
         found.open -= 1;
         found.add(time - first);
@@ -172,7 +162,7 @@ impl Pair {
     pub(crate) fn forget_unnumbered(&mut self) {
         let numbers = self.numbers.len();
         self.open.retain(|key, _| is_numbered(key, numbers));
-        self.waiting = self.open.values().map(|begun| 1 + begun.later.len()).sum();
+        self.waiting = self.open.values().map(VecDeque::len).sum();
     }
 
     fn key(&self, values: &Values, is_begin: bool) -> Key {

@@ -6,7 +6,7 @@
 use std::io::Write;
 use std::time::{Duration, Instant};
 
-use ibex_trace::{ClockSample, Error, Record, Writer, Written};
+use ibex_trace::{ClockSample, Error, Record, Writer};
 
 use crate::rings::{FIRST, Ring, Rings};
 
@@ -76,7 +76,7 @@ impl<W: Write> Recorder<W> {
         self.writer.unwritten()
     }
 
-    pub(crate) fn finish(self) -> Result<Written, Error> {
+    pub(crate) fn finish(self) -> Result<(), Error> {
         match self.failed {
             Some(error) => Err(error),
             None => self.writer.finish(),
@@ -88,7 +88,7 @@ impl<W: Write> Recorder<W> {
 mod tests {
     use super::*;
     use crate::rings::Task;
-    use ibex_trace::{Element, ElementKind, EventType, Head, Options, Reader, Room, Source};
+    use ibex_trace::{BLOCK, Element, ElementKind, EventType, Head, Reader, Room, Source};
     use std::path::Path;
 
     fn head() -> Head {
@@ -108,7 +108,7 @@ mod tests {
     fn the_trace_has_the_events_of_each_thread_in_their_order() {
         let (rings, head, mut file) = (Rings::new(Task::Trace, 1 << 12).expect("memory"), head(), Vec::new());
         let layout = head.layouts()[0];
-        let writer = Writer::new(&mut file, Path::new("memory"), &head, Options::default()).expect("begun");
+        let writer = Writer::new(&mut file, Path::new("memory"), &head, BLOCK).expect("begun");
         let mut recorder = Recorder::new(writer);
         let each = 20_000_u64;
         std::thread::scope(|scope| {
@@ -135,7 +135,7 @@ mod tests {
         });
         while recorder.pass(&rings, |_| {}) > 0 {}
         assert!(recorder.failed().is_none());
-        assert_eq!(recorder.finish().expect("written").events, 3 * each);
+        recorder.finish().expect("written");
         let reader = Reader::from_bytes("memory", file).expect("a trace");
         let mut next = std::collections::BTreeMap::new();
         for event in reader.events().map(|event| event.expect("whole")) {
@@ -162,7 +162,7 @@ mod tests {
     fn a_file_that_cannot_be_written_does_not_keep_the_rings_full() {
         let (rings, head) = (Rings::new(Task::Trace, 16).expect("memory"), head());
         let layout = head.layouts()[0];
-        let writer = Writer::new(Full(0), Path::new("full"), &head, Options { block: 1, ..Options::default() });
+        let writer = Writer::new(Full(0), Path::new("full"), &head, 1);
         let mut recorder = Recorder::new(writer.expect("begun"));
         let ring = rings.mine().expect("one of few threads");
         for number in 0..100 {

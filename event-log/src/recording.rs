@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::sync::{Mutex, OnceLock};
 use std::time::{Duration, Instant};
 
-use ibex_trace::{Head, MOST_SOURCES, Options, Writer};
+use ibex_trace::{BLOCK, Head, MOST_SOURCES, Writer};
 
 use crate::calls;
 use crate::catalogue::{self, EventType};
@@ -166,8 +166,7 @@ impl Recording {
         }
         let head = self.head(rank);
         let made = std::fs::create_dir_all(&self.folder).map_err(|error| error.to_string());
-        let begun = made
-            .and_then(|()| Writer::create(&self.folder, &head, Options::default()).map_err(|error| error.to_string()));
+        let begun = made.and_then(|()| Writer::create(&self.folder, &head, BLOCK).map_err(|error| error.to_string()));
         match begun {
             Ok(writer) => {
                 writing.recorder = Some(Recorder::new(writer));

@@ -7,7 +7,6 @@ use std::sync::{Mutex, OnceLock};
 
 use crate::catalogue;
 use crate::listening::Listening;
-use crate::listing;
 use crate::mpi;
 use crate::output::Output;
 use crate::recording;
@@ -146,9 +145,29 @@ impl Session {
         self.flush();
         let mut writer = lock(&self.writer);
         if self.is_list {
-            writer.remark(&listing::lines());
+            writer.remark(&listed());
         } else {
             writer.summary(&self.listening.lost().collect::<Vec<_>>());
         }
     }
+}
+
+/// Returns all event types with their elements, and all sources.
+fn listed() -> Vec<String> {
+    let mut lines = vec!["event types (IBEX_LOG_EVENTS takes their names):".to_owned()];
+    for kind in catalogue::types() {
+        lines.push(kind.name.clone());
+        lines.push(format!("    {}", kind.description));
+        for element in &kind.elements {
+            lines.push(format!("    {:>4} {:<14} {}", element.at, element.type_name(), element.name));
+        }
+    }
+    lines.push("sources:".to_owned());
+    for index in 0..mpi::source_count() {
+        let Ok(source) = mpi::source(index) else { continue };
+        let order = if source.ordered { "ordered" } else { "unordered" };
+        lines.push(format!("{}: {order}, {} ticks per second", source.name, source.ticks_per_second));
+        lines.push(format!("    {}", source.description));
+    }
+    lines
 }

@@ -1,46 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Settings from the environment: the events and the output; and the rank as the launcher sets it.
 //!
-//! `IBEX_LOG_EVENTS`: names, separated by comma, colon, semicolon or space, with or without `ibex_` (or the former
-//! `btl_ibex_`), and groups ([`ibex_trace::GROUPS`]); unset or empty: a list of all events at the end. `IBEX_LOG_FILE`:
-//! a rank's file, with `%r` for the rank, `%h` the host, `%p` the process, or else the rank appended; unset: standard
-//! error. `IBEX_TRACE`: the folder of a trace. `IBEX_TRACE_EVENTS`: its events; unset or empty: the group `default`.
-//! `IBEX_TRACE_CLOCKS`: whether hosts compare their clocks (`exchange.rs`); `IBEX_TRACE_CLOCKS_EVERY`: how often, in
-//! seconds. Called by `session.rs`, `recording.rs` and `meeting.rs`. Grade: setup. Threads: any. Tests: below.
+//! `IBEX_LOG_EVENTS`: names, separated by comma, colon, semicolon or space, with or without `ibex_`, and groups
+//! ([`ibex_trace::GROUPS`]); unset or empty: a list of all events at the end. `IBEX_LOG_FILE`: a rank's file, with `%r`
+//! for the rank, `%h` the host, `%p` the process, or else the rank appended; unset: standard error. `IBEX_TRACE`: the
+//! folder of a trace. `IBEX_TRACE_EVENTS`: its events; unset or empty: the group `default`. `IBEX_TRACE_CLOCKS`:
+//! whether hosts compare their clocks (`exchange.rs`); `IBEX_TRACE_CLOCKS_EVERY`: how often, in seconds. Called by
+//! `session.rs`, `recording.rs` and `meeting.rs`. Grade: setup. Threads: any. Tests: below.
 
 use ibex_trace::{GROUPS, listed, short};
 use std::time::Duration;
 
+/// Groups, and the beginnings of their events' names; the first group with one counts.
+const BEGINNINGS: [(&str, &[&str]); 9] = [
+    ("searches", &["comm_search_"]),
+    ("transfers", &["xfer_begin", "xfer_continue"]),
+    ("messages", &["comm_", "xfer_", "msg_"]),
+    ("calls", &["mpi_call_"]),
+    ("communicators", &["communicator_"]),
+    ("operations", &["put_", "get_", "atomic_", "flush_"]),
+    ("connections", &["connection_"]),
+    ("waits", &["queued_", "receiver_not_ready", "registration_"]),
+    ("incidents", &["device_", "port_"]),
+];
+
 /// Returns the group of an event, by its name. Events of later versions that belong to no group are in `default`.
 fn group(name: &str) -> &'static str {
-    let name = short(name);
-    let begins = |beginnings: &[&str]| beginnings.iter().any(|beginning| name.starts_with(beginning));
-    if begins(&["comm_search_"]) {
-        "searches"
-    } else if matches!(name, "xfer_begin" | "xfer_continue") {
-        "transfers"
-    } else if begins(&["comm_", "xfer_", "msg_"]) {
-        "messages"
-    } else if begins(&["mpi_call_"]) {
-        "calls"
-    } else if begins(&["communicator_"]) {
-        "communicators"
-    } else if begins(&["put_", "get_", "atomic_", "flush_"]) {
-        "operations"
-    } else if begins(&["connection_"]) {
-        "connections"
-    } else if begins(&["queued_", "receiver_not_ready", "registration_"]) {
-        "waits"
-    } else if begins(&["device_", "port_"]) {
-        "incidents"
-    } else {
-        "default"
-    }
-}
-
-/// Returns whether an event is not recorded by default although its group is.
-fn is_left_out(name: &str) -> bool {
-    matches!(short(name), "comm_req_free" | "flush_started" | "flush_complete")
+    let has = |beginnings: &[&str]| beginnings.iter().any(|beginning| short(name).starts_with(beginning));
+    BEGINNINGS.iter().find(|(_, beginnings)| has(beginnings)).map_or("default", |(group, _)| group)
 }
 
 #[derive(Debug, PartialEq, Eq)]
@@ -65,7 +52,10 @@ impl Chosen {
     pub(crate) fn choose(&self, types: &[&str]) -> (Vec<usize>, Vec<String>) {
         let is = |name: &str, known: &str| match name {
             "all" => true,
-            "default" => !matches!(group(known), "searches" | "transfers") && !is_left_out(known),
+            "default" => {
+                !matches!(group(known), "searches" | "transfers")
+                    && !matches!(short(known), "comm_req_free" | "flush_started" | "flush_complete")
+            }
             name => short(known) == short(name) || group(known) == name,
         };
         let wanted = |known: &&str| self.0.iter().any(|name| is(name, known));
@@ -175,7 +165,7 @@ mod tests {
     fn a_name_may_have_the_prefix_and_an_unknown_name_is_reported() {
         let types = ["ibex_xfer_begin", "ibex_xfer_end", "other"];
         let chosen = |text| Chosen::from(Some(text), "").choose(&types);
-        assert_eq!(chosen("xfer_end,btl_ibex_xfer_begin"), (vec![0, 1], vec![]));
+        assert_eq!(chosen("xfer_end,ibex_xfer_begin"), (vec![0, 1], vec![]));
         assert_eq!(chosen("ibex_xfer_end"), (vec![1], vec![]));
         assert_eq!(chosen("other xfer"), (vec![2], vec!["xfer".to_owned()]));
         assert_eq!(chosen("all"), (vec![0, 1, 2], vec![]));
@@ -184,18 +174,9 @@ mod tests {
 
     #[test]
     fn groups_stand_for_their_events_and_searches_are_left_out_unless_they_are_named() {
-        let types = [
-            "ibex_xfer_end",
-            "ibex_comm_msg_arrived",
-            "ibex_comm_search_unex_q_end",
-            "ibex_new",
-            "ibex_queued_end",
-            "ibex_xfer_begin",
-            "ibex_comm_req_cancel",
-            "ibex_comm_req_free",
-            "ibex_flush_started",
-            "ibex_flush_complete",
-        ];
+        let types = "ibex_xfer_end ibex_comm_msg_arrived ibex_comm_search_unex_q_end ibex_new ibex_queued_end \
+                     ibex_xfer_begin ibex_comm_req_cancel ibex_comm_req_free ibex_flush_started ibex_flush_complete";
+        let types: Vec<&str> = types.split(' ').collect();
         let chosen = |text| Chosen::from(text, "default").choose(&types);
         assert_eq!(chosen(None), (vec![0, 1, 3, 4, 6], vec![]));
         assert_eq!(chosen(Some("messages")), (vec![0, 1, 6, 7], vec![]));
@@ -223,11 +204,13 @@ mod tests {
         assert_eq!((world(None, true), world(Some("slurm.pmix.5.0"), true), world(None, false)), (1, 1, 0));
     }
 
+    fn value(given: &[(&str, &str)], name: &str) -> Option<String> {
+        given.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned())
+    }
+
     #[test]
     fn a_job_has_the_sites_name_or_the_launchers() {
-        let of = |given: &'static [(&str, &str)]| {
-            job(|name| given.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
-        };
+        let of = |given: &[(&str, &str)]| job(|name| value(given, name));
         assert_eq!(of(&[("PMIX_NAMESPACE", "1431502849"), ("SLURM_JOB_ID", "12")]), "12");
         assert_eq!(of(&[("PMIX_NAMESPACE", "1431502849")]), (1431502849_u32 >> 16).to_string());
         assert_eq!(of(&[]), "");
@@ -235,9 +218,7 @@ mod tests {
 
     #[test]
     fn a_rank_is_known_from_the_launcher_or_else_the_process_is_named() {
-        let launched_with = |given: &'static [(&str, &str)]| {
-            launched(|name| given.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned()))
-        };
+        let launched_with = |given: &[(&str, &str)]| launched(|name| value(given, name));
         assert_eq!(launched_with(&[("PMIX_RANK", "3")]), Some(3));
         assert_eq!(launched_with(&[("PMIX_RANK", "x"), ("OMPI_COMM_WORLD_RANK", "0")]), Some(0));
         assert_eq!(launched_with(&[]), None);

@@ -2,7 +2,8 @@
 //! Writes the events in the rings as lines: converts them to the common clock, sorts, writes and counts them. Called by
 //! the writing thread every few milliseconds, and at the end of the process (`session.rs`). An event's line has
 //! seconds, source, name, elements; others begin with `#`. Each batch is sorted by time; an event delivered late can
-//! follow a younger one. Grade: pending. Threads: its owner's. Tests: tests/log.rs; hw-tests/tests/device/tools.rs.
+//! follow a younger one. Grade: pending. Threads: its owner's. Tests: below; tests/log.rs;
+//! hw-tests/tests/device/tools.rs.
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,6 @@ use crate::clock::Clocks;
 use crate::mpi;
 use crate::output::{Output, push_number, push_seconds};
 use crate::pairs::{self, Pair};
-use crate::queues::Longest;
 use crate::rings::Rings;
 
 /// Time between two looks for rings whose threads have ended.
@@ -222,5 +222,52 @@ impl Writer {
             output.say(&format!("# {line}"));
         }
         output.flush();
+    }
+}
+
+/// Names of elements with the lengths of matching queues, and of their largest values.
+const ELEMENTS: [(&str, &str); 2] =
+    [("posted", "most receives that waited"), ("unexpected", "most messages unexpected")];
+
+/// Largest values; `None` if no type has the element.
+struct Longest([Option<u64>; ELEMENTS.len()]);
+
+impl Longest {
+    fn new(types: &[ibex_trace::EventType]) -> Longest {
+        Longest(ELEMENTS.map(|(name, _)| types.iter().any(|kind| kind.element(name).is_some()).then_some(0)))
+    }
+
+    fn see(&mut self, kind: &ibex_trace::EventType, values: &Values) {
+        for (longest, (name, _)) in self.0.iter_mut().zip(ELEMENTS) {
+            if let Some(longest) = longest
+                && let Some(place) = kind.element(name)
+            {
+                *longest = (*longest).max(values[place]);
+            }
+        }
+    }
+
+    fn lines(&self) -> Vec<String> {
+        let said = |(longest, (_, what)): (&Option<u64>, (&str, &str))| longest.map(|most| format!("# {what}: {most}"));
+        self.0.iter().zip(ELEMENTS).filter_map(said).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::pairs::tests::made;
+
+    #[test]
+    fn the_maximum_of_each_queue_is_printed_if_events_have_its_length() {
+        let types = [made("a", &["posted"]), made("b", &["other"])];
+        let mut longest = Longest::new(&types);
+        for (kind, length) in [(0, 3), (0, 7), (1, 99), (0, 2)] {
+            let mut values = Values::default();
+            values[0] = length;
+            longest.see(&types[kind], &values);
+        }
+        assert_eq!(longest.lines(), ["# most receives that waited: 7"]);
+        assert!(Longest::new(&types[1..]).lines().is_empty());
     }
 }

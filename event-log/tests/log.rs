@@ -32,7 +32,7 @@ fn events(log: &str) -> Vec<(f64, String)> {
 
 #[test]
 fn each_event_is_a_line_and_each_pair_a_time_on_the_common_clock() {
-    let (said, log) = logged("pairs", "get_started:btl_ibex_get_complete; late");
+    let (said, log) = logged("pairs", "get_started:ibex_get_complete; late");
     let events = events(&log);
     let text: Vec<&str> = events.iter().map(|(_, text)| text.as_str()).collect();
     assert_eq!(text.len(), 24, "{log}");
@@ -99,15 +99,8 @@ fn a_program_can_have_waiting_lines_written() {
 }
 
 #[test]
-fn a_process_that_is_forked_off_writes_nothing() {
-    let (_, log) = logged("fork", "get_started");
-    assert_eq!(events(&log).len(), 1, "{log}");
-    assert_eq!(log.matches("# event").count(), 1, "{log}");
-}
-
-#[test]
-fn a_process_that_ends_without_finalizing_or_aborts_the_job_has_its_log() {
-    for what in ["exit", "abort"] {
+fn a_process_that_is_forked_off_writes_nothing_and_one_that_exits_or_aborts_has_its_log() {
+    for what in ["fork", "exit", "abort"] {
         let ran = run(what, "get_started");
         let log = ran.log();
         assert_eq!(events(&log).len(), 1, "{what}: {}, {log}", ran.output.status);

@@ -6,17 +6,17 @@
 use arrayvec::ArrayVec;
 use ibex_messages::{IncidentKind, Job, Message};
 
-use crate::life::{Item, Moment, left};
+use crate::life::{Item, Moment, described, left};
 use crate::walk::Step;
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Counter {
-    SendsActive,
-    PostedReceives,
-    UnexpectedMessages,
-    UnexpectedBytes,
-    BytesInFlight,
-    QueuedRequests,
+described! {
+    Counter:
+    SendsActive "sends active" "sends that have been called and are not complete"
+    PostedReceives "posted receives" "the length of the posted receive queue"
+    UnexpectedMessages "unexpected messages" "the length of the unexpected message queue"
+    UnexpectedBytes "unexpected bytes" "the bytes of the messages in the unexpected message queue"
+    BytesInFlight "bytes in flight" "the bytes of sends that have been announced or have begun, and have not ended"
+    QueuedRequests "requests that wait for a queue" "requests that cannot be posted now"
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -25,44 +25,17 @@ pub(crate) enum Owner {
     Port(u32),
 }
 
-/// All counters in the order of their numbers: name in formats, and meaning.
-const COUNTERS: [(Counter, &str, &str); 6] = [
-    (Counter::SendsActive, "sends active", "sends that have been called and are not complete"),
-    (Counter::PostedReceives, "posted receives", "the length of the posted receive queue"),
-    (Counter::UnexpectedMessages, "unexpected messages", "the length of the unexpected message queue"),
-    (Counter::UnexpectedBytes, "unexpected bytes", "the bytes of the messages in the unexpected message queue"),
-    (
-        Counter::BytesInFlight,
-        "bytes in flight",
-        "the bytes of sends that have been announced or have begun, and have not ended",
-    ),
-    (Counter::QueuedRequests, "requests that wait for a queue", "requests that cannot be posted now"),
-];
-
 impl Counter {
     /// Number of counters of ranks; the other counters are of ports.
     const OF_RANKS: usize = 4;
-    pub(crate) const OF_PORTS: u32 = (COUNTERS.len() - Counter::OF_RANKS) as u32;
+    pub(crate) const OF_PORTS: u32 = Counter::COUNT - Counter::OF_RANKS as u32;
 
     pub(crate) fn of_ranks() -> impl Iterator<Item = Counter> {
-        COUNTERS[..Counter::OF_RANKS].iter().map(|(counter, ..)| *counter)
+        Counter::ALL[..Counter::OF_RANKS].iter().copied()
     }
 
     pub(crate) fn of_ports() -> impl Iterator<Item = Counter> {
-        COUNTERS[Counter::OF_RANKS..].iter().map(|(counter, ..)| *counter)
-    }
-
-    /// Returns the number of the counter in formats, from 0.
-    pub(crate) fn number(self) -> u32 {
-        self as u32
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        COUNTERS[self as usize].1
-    }
-
-    pub(crate) fn description(self) -> &'static str {
-        COUNTERS[self as usize].2
+        Counter::ALL[Counter::OF_RANKS..].iter().copied()
     }
 
     pub(crate) fn is_bytes(self) -> bool {
@@ -81,8 +54,8 @@ pub(crate) struct Change {
 pub(crate) type Changes = ArrayVec<Change, 2>;
 
 pub(crate) struct Counters {
-    ranks: Vec<[u64; COUNTERS.len()]>,
-    ports: Vec<[u64; COUNTERS.len()]>,
+    ranks: Vec<[u64; Counter::ALL.len()]>,
+    ports: Vec<[u64; Counter::ALL.len()]>,
 }
 
 impl Counters {
@@ -172,11 +145,6 @@ mod tests {
     use crate::walk::Walk;
 
     #[test]
-    fn the_place_of_each_in_its_list_is_its_number() {
-        assert!(COUNTERS.iter().enumerate().all(|(place, (counter, ..))| *counter as usize == place));
-    }
-
-    #[test]
     fn a_length_that_no_message_has_is_counted_as_any() {
         let mut job = Job::synthetic(2, 20, 5);
         for (message, bytes) in job.messages.iter_mut().zip([u64::MAX, 1 << 63, (1 << 63) + 1].into_iter().cycle()) {
@@ -194,7 +162,7 @@ mod tests {
         let job = Job::synthetic(4, 2000, 5);
         let threads = Threads::of(&job);
         let mut counters = Counters::of(&job);
-        let mut most = [0; COUNTERS.len()];
+        let mut most = [0; Counter::ALL.len()];
         for step in Walk::new(&job, &threads, 8) {
             for change in counters.step(&job, &step) {
                 let most = &mut most[change.counter.number() as usize];

@@ -70,7 +70,14 @@ impl Lanes {
 
     /// Takes a lane for an item that begins.
     pub(crate) fn take(&mut self, job: &Job, threads: &Threads, item: Item) -> Option<u32> {
-        let (thread, used_for) = place(job, threads, item)?;
+        let thread = threads.of_item(job, item);
+        let used_for = match item {
+            Item::Send(_) => Use::Sends,
+            Item::Receive(_) => Use::Receives,
+            Item::Operation(_) => Use::Operations,
+            Item::Connection(_) => Use::Connections,
+            Item::Incident(_) => return None,
+        };
         let group = self.of.entry((thread, used_for)).or_default();
         if let Some(Reverse(lane)) = group.free.pop() {
             return Some(lane);
@@ -88,16 +95,4 @@ impl Lanes {
         let Lane { thread, used_for, .. } = self.all[lane as usize];
         self.of.entry((thread, used_for)).or_default().free.push(Reverse(lane));
     }
-}
-
-fn place(job: &Job, threads: &Threads, item: Item) -> Option<(u32, Use)> {
-    let thread = threads.of_item(job, item);
-    let used_for = match item {
-        Item::Send(_) => Use::Sends,
-        Item::Receive(_) => Use::Receives,
-        Item::Operation(_) => Use::Operations,
-        Item::Connection(_) => Use::Connections,
-        Item::Incident(_) => return None,
-    };
-    Some((thread, used_for))
 }

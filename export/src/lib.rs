@@ -24,50 +24,23 @@ mod walk;
 use std::path::Path;
 
 use anyhow::{Result, ensure};
+use clap::ValueEnum;
 use ibex_messages::Job;
 
 /// A format.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[allow(clippy::doc_markdown, reason = "the text of --help")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, ValueEnum)]
 pub enum Format {
-    /// Perfetto's protobuf: a file.
+    /// A file in protobuf, for ui.perfetto.dev and trace_processor
     Perfetto,
-    /// Open Trace Format 2: a folder.
+    /// A folder with an OTF2 archive, for Vampir, Scalasca and otf2-print
     Otf2,
-    /// Paraver: a file `.prv`, with `.pcf` and `.row` beside it.
+    /// The files OUT.prv, OUT.pcf and OUT.row, for Paraver
     Paraver,
-    /// Tables as text: a folder.
+    /// A folder with a table each of messages, ranks and the rest, for spreadsheets and scripts
     Csv,
-    /// Tables as Apache Parquet: a folder.
+    /// The same tables in Parquet, for pandas, Polars and DuckDB
     Parquet,
-}
-
-impl Format {
-    /// Every format.
-    pub const ALL: [Format; 5] = [Format::Perfetto, Format::Otf2, Format::Paraver, Format::Csv, Format::Parquet];
-
-    /// Returns the name on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Format::Perfetto => "perfetto",
-            Format::Otf2 => "otf2",
-            Format::Paraver => "paraver",
-            Format::Csv => "csv",
-            Format::Parquet => "parquet",
-        }
-    }
-
-    /// Returns the format's output and the tools that read it, as one phrase.
-    #[must_use]
-    pub fn description(self) -> &'static str {
-        match self {
-            Format::Perfetto => "a file in protobuf, for ui.perfetto.dev and trace_processor",
-            Format::Otf2 => "a folder with an OTF2 archive, for Vampir, Scalasca and otf2-print",
-            Format::Paraver => "the files OUT.prv, OUT.pcf and OUT.row, for Paraver",
-            Format::Csv => "a folder with a table each of messages, ranks and the rest, for spreadsheets and scripts",
-            Format::Parquet => "the same tables in Parquet, for pandas, Polars and DuckDB",
-        }
-    }
 }
 
 /// Writes a job in a format. The job is not copied: the additional memory depends on the messages in flight, and on the

@@ -35,72 +35,56 @@ pub(crate) enum Moment {
     Happened,
 }
 
-/// The state of an item between two moments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(crate) enum Phase {
-    SendWaits,
-    SendAnnounced,
-    SendGoes,
-    SendEnds,
-    SendDone,
-    ReceiveWaits,
-    MessageWaits,
-    Matching,
-    Matched,
-    ReceiveGoes,
-    ReceiveEnds,
-    ReceiveDone,
-    Put,
-    Get,
-    Atomic,
-    Connecting,
-    Connected,
+/// An enumeration whose values have, in formats, a number, a name and a meaning.
+macro_rules! described {
+    ($(#[$of:meta])* $name:ident: $($variant:ident $text:literal $meaning:literal)*) => {
+        $(#[$of])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+        pub(crate) enum $name { $($variant,)* }
+
+        impl $name {
+            pub(crate) const ALL: &[$name] = &[$($name::$variant,)*];
+
+            pub(crate) const COUNT: u32 = $name::ALL.len() as u32;
+
+            /// Returns the number in formats, from 0.
+            pub(crate) fn number(self) -> u32 {
+                self as u32
+            }
+
+            pub(crate) fn name(self) -> &'static str {
+                [$($text,)*][self as usize]
+            }
+
+            pub(crate) fn description(self) -> &'static str {
+                [$($meaning,)*][self as usize]
+            }
+        }
+    };
 }
+pub(crate) use described;
 
-/// All phases in the order of their numbers: name in formats, and meaning.
-const PHASES: [(Phase, &str, &str); 17] = [
-    (Phase::SendWaits, "send waits", "from the call of the send until the first bytes or a rendezvous request leave"),
-    (
-        Phase::SendAnnounced,
-        "send announced",
-        "from the departure of the rendezvous request until the first bytes leave, or the receiver has read them",
-    ),
-    (Phase::SendGoes, "send goes", "from the departure of the first bytes until the adapter has the last"),
-    (Phase::SendEnds, "send ends", "the adapter has the bytes, the request is not complete yet"),
-    (Phase::SendDone, "send done", "the request is complete, the caller has not been notified"),
-    (Phase::ReceiveWaits, "receive waits", "the receive has been called, its message has not arrived"),
-    (Phase::MessageWaits, "message waits", "the message has arrived, no receive has been called"),
-    (Phase::Matching, "matching", "message and receive both exist and are not matched yet"),
-    (Phase::Matched, "matched", "message and receive are matched, no bytes are in place yet"),
-    (Phase::ReceiveGoes, "receive goes", "the bytes arrive in place"),
-    (Phase::ReceiveEnds, "receive ends", "the bytes are in place, the request is not complete yet"),
-    (Phase::ReceiveDone, "receive done", "the request is complete, the caller has not been notified"),
-    (Phase::Put, "put", "an RDMA write of a one-sided operation"),
-    (Phase::Get, "get", "an RDMA read of a one-sided operation"),
-    (Phase::Atomic, "atomic", "an atomic operation on another process's memory"),
-    (Phase::Connecting, "connecting", "a connection is being made"),
-    (Phase::Connected, "connected", "a connection is ready, until it fails"),
-];
-
-impl Phase {
-    pub(crate) const COUNT: u32 = PHASES.len() as u32;
-
-    pub(crate) fn all() -> impl Iterator<Item = Phase> {
-        PHASES.into_iter().map(|(phase, ..)| phase)
-    }
-
-    /// Returns the number of the phase in formats, from 0.
-    pub(crate) fn number(self) -> u32 {
-        self as u32
-    }
-
-    pub(crate) fn name(self) -> &'static str {
-        PHASES[self as usize].1
-    }
-
-    pub(crate) fn description(self) -> &'static str {
-        PHASES[self as usize].2
-    }
+described! {
+    /// The state of an item between two moments.
+    Phase:
+    SendWaits "send waits" "from the call of the send until the first bytes or a rendezvous request leave"
+    SendAnnounced "send announced"
+        "from the departure of the rendezvous request until the first bytes leave, or the receiver has read them"
+    SendGoes "send goes" "from the departure of the first bytes until the adapter has the last"
+    SendEnds "send ends" "the adapter has the bytes, the request is not complete yet"
+    SendDone "send done" "the request is complete, the caller has not been notified"
+    ReceiveWaits "receive waits" "the receive has been called, its message has not arrived"
+    MessageWaits "message waits" "the message has arrived, no receive has been called"
+    Matching "matching" "message and receive both exist and are not matched yet"
+    Matched "matched" "message and receive are matched, no bytes are in place yet"
+    ReceiveGoes "receive goes" "the bytes arrive in place"
+    ReceiveEnds "receive ends" "the bytes are in place, the request is not complete yet"
+    ReceiveDone "receive done" "the request is complete, the caller has not been notified"
+    Put "put" "an RDMA write of a one-sided operation"
+    Get "get" "an RDMA read of a one-sided operation"
+    Atomic "atomic" "an atomic operation on another process's memory"
+    Connecting "connecting" "a connection is being made"
+    Connected "connected" "a connection is ready, until it fails"
 }
 
 /// Moments of an item in the order of time.
@@ -252,12 +236,5 @@ mod tests {
         let life = life(&job, Item::Send(0));
         assert!(life.is_sorted_by_key(|(_, time)| *time));
         assert_eq!(life.len(), 5 + usize::from(is_announced));
-    }
-
-    #[test]
-    fn the_number_of_a_phase_is_its_place() {
-        for (place, phase) in Phase::all().enumerate() {
-            assert_eq!(phase.number() as usize, place);
-        }
     }
 }

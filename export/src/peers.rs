@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The rank of a process in a communicator, by which the formats' message events name the other side. Called by the
-//! formats. Path: each message. Threads: any. Memory: a number for each member of each communicator whose ranks are not
-//! the job's. Tests: below.
+//! formats. Path: each message. Threads: any. Memory: an entry for each member of each communicator. Tests: below.
 
 use std::collections::HashMap;
 
@@ -9,39 +8,18 @@ use ibex_messages::{Communicator, Job, Message};
 
 pub(crate) struct Peers(Vec<Sides>);
 
+/// Of the local and the remote side: ranks by index in the job.
 struct Sides {
-    local: Ranks,
-    remote: Option<Ranks>,
-}
-
-/// Ranks by index in the job.
-enum Ranks {
-    /// The first `n` ranks, in the job's order.
-    Same(u32),
-    Other(HashMap<u32, u32>),
-}
-
-impl Ranks {
-    fn of(members: &[u32]) -> Ranks {
-        if members.iter().enumerate().all(|(rank, place)| rank as u32 == *place) {
-            return Ranks::Same(members.len() as u32);
-        }
-        Ranks::Other(members.iter().enumerate().map(|(rank, place)| (*place, rank as u32)).collect())
-    }
-
-    fn find(&self, place: u32) -> Option<u32> {
-        match self {
-            Ranks::Same(count) => (place < *count).then_some(place),
-            Ranks::Other(ranks) => ranks.get(&place).copied(),
-        }
-    }
+    local: HashMap<u32, u32>,
+    remote: HashMap<u32, u32>,
 }
 
 impl Peers {
     pub(crate) fn of(job: &Job) -> Peers {
+        let ranks = |members: &[u32]| members.iter().copied().zip(0..).collect();
         let sides = |communicator: &Communicator| Sides {
-            local: Ranks::of(&communicator.members),
-            remote: (!communicator.remote.is_empty()).then(|| Ranks::of(&communicator.remote)),
+            local: ranks(&communicator.members),
+            remote: ranks(&communicator.remote),
         };
         Peers(job.communicators.iter().map(sides).collect())
     }
@@ -57,11 +35,11 @@ impl Peers {
     }
 
     fn rank(&self, message: &Message, named: u32, by: u32) -> u32 {
-        let found = self.0.get(message.communicator as usize).and_then(|sides| match &sides.remote {
-            Some(remote) if sides.local.find(by).is_some() => remote.find(named),
-            _ => sides.local.find(named),
+        let found = self.0.get(message.communicator as usize).and_then(|Sides { local, remote }| {
+            let ranks = if !remote.is_empty() && local.contains_key(&by) { remote } else { local };
+            ranks.get(&named)
         });
-        found.unwrap_or(named)
+        found.copied().unwrap_or(named)
     }
 }
 

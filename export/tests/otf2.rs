@@ -9,7 +9,7 @@ mod scratch;
 
 use std::collections::HashMap;
 use std::io::Write as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use ibex_export::{Format, export};
@@ -40,13 +40,18 @@ fn records(text: &str) -> HashMap<&str, (usize, u64)> {
     records
 }
 
+fn archive(name: &str, job: &Job) -> (Scratch, PathBuf) {
+    let scratch = Scratch::new(name);
+    let out = scratch.path("archive");
+    export(job, Format::Otf2, &out).expect("written");
+    (scratch, out)
+}
+
 #[test]
 fn otf2_print_counts_the_messages_and_bytes_that_the_job_has() {
-    let scratch = Scratch::new("counts");
     // A location with so many messages exceeds its buffer.
     let job = Job::synthetic(2, 5000, 11);
-    let out = scratch.path("archive");
-    export(&job, Format::Otf2, &out).expect("written");
+    let (_scratch, out) = archive("counts", &job);
 
     let text = printed(&out, &["--warnings-as-errors"]);
     let records = records(&text);
@@ -65,10 +70,8 @@ fn otf2_print_counts_the_messages_and_bytes_that_the_job_has() {
 
 #[test]
 fn otf2s_python_module_matches_each_send_with_its_receive() {
-    let scratch = Scratch::new("module");
     let job = Job::synthetic(5, 2000, 23);
-    let out = scratch.path("archive");
-    export(&job, Format::Otf2, &out).expect("written");
+    let (_scratch, out) = archive("module", &job);
     let bytes: u64 = job.messages.iter().map(|message| message.bytes).sum();
     let phases: usize = job.messages.iter().map(|message| message.moments().count() - 2).sum();
     let numbers = [2000, bytes, phases as u64, job.calls.len() as u64].map(|number| number.to_string());
@@ -80,7 +83,6 @@ fn otf2s_python_module_matches_each_send_with_its_receive() {
 
 #[test]
 fn calls_are_regions_of_their_threads_with_the_searches_in_them_and_pauses_are_marked() {
-    let scratch = Scratch::new("calls");
     let mut job = Job::synthetic(2, 200, 8);
     let first = job.span.expect("made").0.nanoseconds();
     let at = |time: i64| Time::new(first + time);
@@ -104,8 +106,7 @@ fn calls_are_regions_of_their_threads_with_the_searches_in_them_and_pauses_are_m
         vec![search(Queue::Unexpected, -1, Some(3), 1100, 1900), search(Queue::Posted, -17, None, 4000, 5100)];
     job.pauses =
         vec![Pause { rank: 1, from: at(100), to: Some(at(1500)) }, Pause { rank: 0, from: at(8000), to: None }];
-    let out = scratch.path("archive");
-    export(&job, Format::Otf2, &out).expect("written");
+    let (_scratch, out) = archive("calls", &job);
     let text = printed(&out, &["--warnings-as-errors", "--show-all"]);
     let regions: Vec<&str> = text.lines().filter(|line| line.starts_with("REGION ")).collect();
     for (name, role) in [
@@ -159,12 +160,10 @@ fn calls_are_regions_of_their_threads_with_the_searches_in_them_and_pauses_are_m
 
 #[test]
 fn otf2_snapshots_finds_the_messages_that_are_open_at_a_moment() {
-    let scratch = Scratch::new("snapshots");
     let mut job = Job::synthetic(3, 1000, 5);
     // otf2-snapshots rounds the widths of its 4096 columns down to ticks: traces below 17 ms get too many columns.
     job.span = job.span.map(|(first, last)| (first, Time::new(last.nanoseconds() + 20_000_000)));
-    let out = scratch.path("archive");
-    export(&job, Format::Otf2, &out).expect("written");
+    let (_scratch, out) = archive("snapshots", &job);
     let output = Command::new("otf2-snapshots")
         .args(["-p", "20000"])
         .arg(out.join("traces.otf2"))
@@ -199,12 +198,10 @@ fn otf2_snapshots_finds_the_messages_that_are_open_at_a_moment() {
 
 #[test]
 fn definitions_name_hosts_ranks_and_communicators() {
-    let scratch = Scratch::new("definitions");
     let mut job = Job::synthetic(4, 50, 2);
     let both = Communicator { context: 9, members: vec![2, 0], remote: vec![3, 1], ..Communicator::default() };
     job.communicators.push(both);
-    let out = scratch.path("archive");
-    export(&job, Format::Otf2, &out).expect("written");
+    let (_scratch, out) = archive("definitions", &job);
 
     let text = printed(&out, &["--show-global-defs"]);
     let records = records(&text);
@@ -219,11 +216,9 @@ fn definitions_name_hosts_ranks_and_communicators() {
 
 #[test]
 fn an_archive_is_as_long_as_its_events_where_nobody_says_how_long_the_job_was() {
-    let scratch = Scratch::new("length");
     let mut job = Job::synthetic(2, 100, 4);
     let (first, last) = job.span.take().expect("made");
-    let out = scratch.path("archive");
-    export(&job, Format::Otf2, &out).expect("written");
+    let (_scratch, out) = archive("length", &job);
     let text = printed(&out, &["--show-global-defs"]);
     let clock = text.lines().find(|line| line.starts_with("CLOCK_PROPERTIES")).expect("a clock");
     let length = last.nanoseconds() - first.nanoseconds();
@@ -232,7 +227,6 @@ fn an_archive_is_as_long_as_its_events_where_nobody_says_how_long_the_job_was() 
 
 #[test]
 fn messages_that_one_side_saw_are_written_and_none_is_received_that_was_not() {
-    let scratch = Scratch::new("sides");
     let mut job = Job::synthetic(2, 100, 4);
     for message in &mut job.messages[..10] {
         message.receive = None;
@@ -246,8 +240,7 @@ fn messages_that_one_side_saw_are_written_and_none_is_received_that_was_not() {
         (side.activated, side.posted, side.matched, side.begun, side.ended) = (None, None, None, None, None);
         (side.completed, side.notified) = (None, None);
     }
-    let out = scratch.path("archive");
-    export(&job, Format::Otf2, &out).expect("written");
+    let (_scratch, out) = archive("sides", &job);
     let text = printed(&out, &["--warnings-as-errors"]);
     let records = records(&text);
     assert_eq!((records["MPI_ISEND"].0, records["MPI_IRECV"].0), (80, 85));
@@ -256,10 +249,8 @@ fn messages_that_one_side_saw_are_written_and_none_is_received_that_was_not() {
 
 #[test]
 fn an_archive_is_no_larger_than_otf2_estimates() {
-    let scratch = Scratch::new("estimate");
     let job = Job::synthetic(2, 2000, 6);
-    let out = scratch.path("archive");
-    export(&job, Format::Otf2, &out).expect("written");
+    let (_scratch, out) = archive("estimate", &job);
     let text = printed(&out, &["--show-all"]);
     let records = records(&text);
     let of = |name: &str| records.get(name).map_or(0, |record| record.0);

@@ -182,13 +182,21 @@ fn of_peruse(message: &ibex_messages::Message) -> usize {
     message.moments().count() - message.send.iter().filter_map(|side| side.announced).count()
 }
 
+/// Writes a job, and checks its trace.
+fn written(name: &str, job: &Job) -> (Scratch, Found) {
+    let scratch = Scratch::new(name);
+    export(job, Format::Paraver, &scratch.path("job")).expect("written");
+    let found = check(&scratch.path(""), "job");
+    (scratch, found)
+}
+
 #[test]
 fn a_trace_keeps_the_rules_and_has_every_message() {
-    let scratch = Scratch::new("paraver");
     let mut job = Job::synthetic(5, 4000, 13);
     let (rank, time) = (2, job.messages[1000].moments().min().expect("a moment"));
     let kind = IncidentKind::ReceiverNotReady;
     job.incidents.push(Incident { rank, time, kind, peer: Some(1), port: Some(2), value: 3 });
+    let scratch = Scratch::new("paraver");
     export(&job, Format::Paraver, &scratch.path("job.prv")).expect("written");
     let found = check(&scratch.path(""), "job");
     assert_eq!(found.communications, 4000);
@@ -230,10 +238,8 @@ fn with_calls() -> Job {
 
 #[test]
 fn calls_are_states_of_their_threads_and_events_as_extrae_writes_them() {
-    let scratch = Scratch::new("paraver-calls");
     let job = with_calls();
-    export(&job, Format::Paraver, &scratch.path("job")).expect("written");
-    let found = check(&scratch.path(""), "job");
+    let (scratch, found) = written("paraver-calls", &job);
     let text = std::fs::read_to_string(scratch.path("job.prv")).expect("a file");
     let last = job.span.expect("made").1.nanoseconds() - job.span.expect("made").0.nanoseconds();
     let is_of_call = |line: &&str| {
@@ -285,7 +291,6 @@ fn calls_are_states_of_their_threads_and_events_as_extrae_writes_them() {
 
 #[test]
 fn a_message_has_its_events_of_peruse_as_flags_and_each_fragment_one() {
-    let scratch = Scratch::new("paraver-flags");
     let mut job = Job::synthetic(2, 50, 3);
     let is_unexpected =
         |message: &ibex_messages::Message| message.receive.is_some_and(|side| side.unexpected.is_some());
@@ -298,8 +303,7 @@ fn a_message_has_its_events_of_peruse_as_flags_and_each_fragment_one() {
         let (rank, message, time) = (job.messages[expected].receiver, expected as u32, Time::new(time));
         job.fragments.push(Fragment::made(rank, message, time));
     }
-    export(&job, Format::Paraver, &scratch.path("job")).expect("written");
-    let found = check(&scratch.path(""), "job");
+    let (scratch, found) = written("paraver-flags", &job);
     assert_eq!(found.events[&77_000_203], job.messages.iter().map(of_peruse).sum::<usize>() + 3);
     let text = std::fs::read_to_string(scratch.path("job.prv")).expect("a file");
     let first = job.span.expect("made").0.nanoseconds();
@@ -330,7 +334,6 @@ fn a_message_has_its_events_of_peruse_as_flags_and_each_fragment_one() {
 
 #[test]
 fn times_of_disagreeing_clocks_still_keep_the_rules() {
-    let scratch = Scratch::new("paraver-clocks");
     let mut job = Job::synthetic(2, 300, 1);
     for message in &mut job.messages {
         let side = message.receive.as_mut().expect("made");
@@ -340,24 +343,20 @@ fn times_of_disagreeing_clocks_still_keep_the_rules() {
         (side.completed, side.notified) = (side.ended, side.ended);
     }
     job.span = None;
-    export(&job, Format::Paraver, &scratch.path("job")).expect("written");
-    assert_eq!(check(&scratch.path(""), "job").communications, 300);
+    assert_eq!(written("paraver-clocks", &job).1.communications, 300);
 }
 
 #[test]
 fn a_name_of_several_lines_is_one_line() {
-    let scratch = Scratch::new("paraver-names");
     let mut job = Job::synthetic(2, 50, 3);
     for (rank, name) in job.ranks.iter_mut().zip(["first\n\nsecond", "LEVEL TASK SIZE 9"]) {
         rank.host = name.to_owned();
     }
-    export(&job, Format::Paraver, &scratch.path("job")).expect("written");
-    assert_eq!(check(&scratch.path(""), "job").communications, 50);
+    assert_eq!(written("paraver-names", &job).1.communications, 50);
 }
 
 #[test]
 fn there_are_no_more_threads_than_paraver_can_number() {
-    let scratch = Scratch::new("paraver-threads");
     let mut job = Job::synthetic(2, 2000, 7);
     // With two lanes for each thread there would be 66 000.
     let (begin, hold) = (job.messages[0].moments().min().expect("made"), 1_000_000_000);
@@ -369,8 +368,7 @@ fn there_are_no_more_threads_than_paraver_can_number() {
         }
     }
     job.span = None;
-    export(&job, Format::Paraver, &scratch.path("job")).expect("written");
-    let found = check(&scratch.path(""), "job");
+    let (_, found) = written("paraver-threads", &job);
     assert_eq!(found.communications, 2000);
     assert!(found.states > 0);
 }

@@ -66,11 +66,10 @@ static void on_dropped(MPI_Count count, MPI_T_event_registration registration, i
     tool.dropped += (int)count;
 }
 
-// Registers for an event of the communicator; every second one by a former name.
+// Registers for an event of the communicator.
 static MPI_T_event_registration registered_for(int event, MPI_Info info) {
-    static const char *const prefixes[] = {"ibex_", "btl_ibex_"};
     char name[64];
-    snprintf(name, sizeof name, "%s%s", prefixes[event % 2], names[event]);
+    snprintf(name, sizeof name, "ibex_%s", names[event]);
     return registered(name, &comm, info);
 }
 

@@ -38,7 +38,7 @@ static void start(struct listener *listener, const char *events) {
     MPI_Info info;
     MPI_OK(MPI_Info_create(&info));
     MPI_OK(MPI_Info_set(info, "ibex_buffer_events", events));
-    listener->registration = registered("btl_ibex_xfer_begin", &comm, info);
+    listener->registration = registered("ibex_xfer_begin", &comm, info);
     MPI_OK(MPI_Info_free(&info));
     MPI_OK(MPI_T_event_set_dropped_handler(listener->registration, on_dropped));
     call_back(listener->registration, MPI_T_CB_REQUIRE_MPI_RESTRICTED, on_event, listener);

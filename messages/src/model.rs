@@ -6,6 +6,32 @@ use serde::{Deserialize, Serialize};
 
 use crate::time::Time;
 
+/// An enumeration whose values have names for people.
+macro_rules! named {
+    ($(#[$of:meta])* $name:ident: $($(#[$doc:meta])* $variant:ident $text:literal)*) => {
+        $(#[$of])*
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+        #[serde(rename_all = "snake_case")]
+        pub enum $name {
+            $($(#[$doc])* $variant,)*
+        }
+
+        impl $name {
+            /// All values, by their numbers.
+            pub const ALL: &[$name] = &[$($name::$variant),*];
+
+            /// The names of all values, by their numbers.
+            pub const NAMES: &[&str] = &[$($text),*];
+
+            /// Its name.
+            #[must_use]
+            pub const fn name(self) -> &'static str {
+                $name::NAMES[self as usize]
+            }
+        }
+    };
+}
+
 /// A job.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Job {
@@ -100,14 +126,13 @@ pub struct Fragment {
     pub part: Option<(u64, u64)>,
 }
 
-/// A matching queue.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Queue {
+named! {
+    /// A matching queue.
+    Queue:
     /// The posted receive queue.
-    Posted,
+    Posted "posted"
     /// The unexpected message queue.
-    Unexpected,
+    Unexpected "unexpected"
 }
 
 /// A search of a queue: of the posted receives for a message, or of the unexpected messages for a receive or a probe.
@@ -174,44 +199,42 @@ pub struct Communicator {
     pub name: String,
 }
 
-/// The protocol that carried a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Protocol {
+named! {
+    /// The protocol that carried a message.
+    Protocol:
     /// Inline in the work request.
-    Inline,
+    Inline "inline"
     /// Copied into a buffer of ibex, sent, and copied out.
-    Copied,
+    Copied "copied"
     /// Rendezvous: the receiver reads the message.
-    Read,
+    Read "read"
     /// Rendezvous: sent in copied fragments.
-    Fragments,
+    Fragments "fragments"
     /// Through shared memory of the host.
-    SharedMemory,
+    SharedMemory "shared memory"
     /// From a process to itself: copied once.
-    Loopback,
+    Loopback "loopback"
 }
 
-/// The reason for a message's protocol.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Reason {
+named! {
+    /// The reason for a message's protocol.
+    Reason:
     /// By its size.
-    Size,
+    Size "size"
     /// The send is synchronous (`MPI_Ssend`).
-    Synchronous,
+    Synchronous "synchronous"
     /// Its data is not contiguous.
-    Gaps,
+    Gaps "gaps"
     /// Its memory could not be registered with the adapter.
-    NotRegistered,
+    NotRegistered "not registered"
     /// Flow control: the receiver's memory for unexpected messages is full.
-    HeldBack,
+    HeldBack "held back"
     /// The adapter does not support a better protocol.
-    Adapter,
+    Adapter "adapter"
     /// The receiver is the sender.
-    Loopback,
+    Loopback "loopback"
     /// The receiver is on this host.
-    SameHost,
+    SameHost "same host"
 }
 
 /// A message.
@@ -297,22 +320,21 @@ pub struct ReceiveSide {
     pub call: Option<u32>,
 }
 
-/// The reason of a wait (`late.rs`). The first three are waits in an MPI call, as Scalasca defines them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum WaitKind {
+named! {
+    /// The reason of a wait (`late.rs`). The first three are waits in an MPI call, as Scalasca defines them.
+    WaitKind:
     /// The receiver waits, and the send has not been called.
-    LateSender,
+    LateSender "late sender"
     /// The sender waits, and the receive has not been called.
-    LateReceiver,
+    LateReceiver "late receiver"
     /// The sender waits, both have been called, but the receiver is outside MPI, so the message makes no progress.
-    NoProgress,
+    NoProgress "no progress"
     /// The data is at the receiver, whose program has called the receive and does not yet ask for it.
-    LateWait,
+    LateWait "late wait"
     /// A request waits for a connection.
-    Connection,
+    Connection "connection"
     /// A request waits for room in a queue of the adapter.
-    Queue,
+    Queue "queue"
 }
 
 /// A wait.
@@ -345,16 +367,15 @@ pub struct Operation {
     pub status: u32,
 }
 
-/// Kind of a one-sided operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum OperationKind {
+named! {
+    /// Kind of a one-sided operation.
+    OperationKind:
     /// An RDMA write.
-    Put,
+    Put "put"
     /// An RDMA read.
-    Get,
+    Get "get"
     /// An atomic operation.
-    Atomic,
+    Atomic "atomic"
 }
 
 /// A connection between two queue pairs.
@@ -397,24 +418,23 @@ pub struct Incident {
     pub value: u64,
 }
 
-/// Kind of an [`Incident`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum IncidentKind {
+named! {
+    /// Kind of an [`Incident`].
+    IncidentKind:
     /// A request cannot be posted; `value` requests wait.
-    QueuedBegin,
+    QueuedBegin "request queued"
     /// A queued request is posted; `value` requests still wait.
-    QueuedEnd,
+    QueuedEnd "queued request posted"
     /// This process had no receive posted.
-    ReceiverNotReady,
+    ReceiverNotReady "receiver not ready"
     /// `value` bytes of memory were registered.
-    RegistrationMiss,
+    RegistrationMiss "memory registered"
     /// `value` bytes of memory were deregistered.
-    RegistrationEvict,
+    RegistrationEvict "memory deregistered"
     /// An asynchronous event of the adapter.
-    DeviceAsync,
+    DeviceAsync "event of the adapter"
     /// An asynchronous event of a port.
-    PortAsync,
+    PortAsync "event of the port"
 }
 
 /// Events that were lost.
@@ -442,16 +462,36 @@ impl SendSide {
     pub fn left(&self) -> Option<Time> {
         self.announced.or(self.begun)
     }
+
+    /// Returns its times, in the order in which they usually come.
+    #[must_use]
+    pub fn times(&self) -> [Option<Time>; 6] {
+        [self.activated, self.announced, self.begun, self.ended, self.completed, self.notified]
+    }
+}
+
+impl ReceiveSide {
+    /// Returns its times, in the order in which they usually come.
+    #[must_use]
+    pub fn times(&self) -> [Option<Time>; 9] {
+        [
+            self.arrived,
+            self.unexpected,
+            self.activated,
+            self.posted,
+            self.matched,
+            self.begun,
+            self.ended,
+            self.completed,
+            self.notified,
+        ]
+    }
 }
 
 impl Message {
     /// Returns all known times of the message.
     pub fn moments(&self) -> impl Iterator<Item = Time> + '_ {
-        let send = self.send.iter().flat_map(|s| [s.activated, s.announced, s.begun, s.ended, s.completed, s.notified]);
-        let receive = self.receive.iter().flat_map(|r| {
-            [r.arrived, r.unexpected, r.activated, r.posted, r.matched, r.begun, r.ended, r.completed, r.notified]
-        });
-        send.chain(receive).flatten()
+        self.send.iter().flat_map(SendSide::times).chain(self.receive.iter().flat_map(ReceiveSide::times)).flatten()
     }
 
     /// Returns the nanoseconds from the departure of the first bytes, or of the rendezvous request, to the arrival,

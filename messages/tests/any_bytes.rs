@@ -16,14 +16,12 @@ const SEEDS: u64 = 15;
 fn read(damage: Damage, seed: u64) -> (Job, String) {
     let folder = simulated::folder("any-bytes");
     let name = make(&folder, damage, seed);
-    let job = Job::read(&Folder::open(&folder).expect("two files are sound"));
-    std::fs::remove_dir_all(&folder).expect("a folder of the test's own");
-    (job, name)
+    (simulated::read_folder(&folder), name)
 }
 
 #[test]
 fn any_folder_is_read_and_each_fault_is_reported_with_its_place() {
-    let whole = simulated::read("any-bytes-whole", &damaged::job(60), &[const { simulated::WHOLE }; 3]);
+    let whole = simulated::read("any-bytes-whole", &damaged::job(60));
     assert_eq!((whole.messages.len(), whole.faults.len()), (60, 0), "{:?}", whole.faults);
     for damage in ALL {
         for seed in 0..SEEDS {
@@ -35,7 +33,7 @@ fn any_folder_is_read_and_each_fault_is_reported_with_its_place() {
             let told = |fault: &&String| fault.contains(&name) || fault.contains("another.ibex");
             let fault = job.faults.iter().find(told);
             let fault = fault.unwrap_or_else(|| panic!("{damage:?} {seed}: nothing of {name} in {:?}", job.faults));
-            let has_place = [" block ", " trailer ", " offset ", "Nothing can be read"];
+            let has_place = [" block ", " offset ", "Nothing can be read"];
             if damage != Damage::Doubled {
                 assert!(has_place.iter().any(|words| fault.contains(words)), "{damage:?} {seed}: {fault}");
             }

@@ -4,11 +4,7 @@
 mod simulated;
 
 use ibex_messages::{Job, Message, Protocol};
-use simulated::{Envelope, Numbers, Process, START, Written, envelope};
-
-fn whole(count: usize) -> Vec<Written> {
-    (0..count).map(|_| Written::default()).collect()
-}
+use simulated::{Envelope, Numbers, Process, START, WHOLE, Written, envelope};
 
 fn time(time: Option<ibex_messages::Time>) -> Option<i64> {
     time.map(|time| time.nanoseconds() - START)
@@ -39,10 +35,7 @@ fn truth(message: &Message) -> Truth {
 /// Makes a random history, and the messages that it contains.
 fn history(ranks: usize, messages: usize, seed: u64) -> (Vec<Process>, Vec<Truth>) {
     let mut numbers = Numbers(seed);
-    let mut processes = vec![Process::default(); ranks];
-    for (rank, process) in (0..).zip(&mut processes) {
-        process.world(rank, ranks as i64);
-    }
+    let mut processes = simulated::world(ranks);
     let mut now = 0;
     let mut truths = Vec::new();
     for _ in 0..messages {
@@ -90,12 +83,11 @@ fn history(ranks: usize, messages: usize, seed: u64) -> (Vec<Process>, Vec<Truth
 
 #[test]
 fn the_life_of_a_message_is_that_of_its_events() {
-    let mut processes = vec![Process::default(), Process::default()];
-    (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
+    let mut processes = simulated::world(2);
     processes[0].send(100, &envelope(1, 5, 64));
     let id = processes[1].post(50, &envelope(-1, -1, 4096));
     processes[1].arrive(140, &envelope(0, 5, 64), Some((id, &envelope(-1, -1, 4096))));
-    let job = simulated::read("life", &processes, &whole(2));
+    let job = simulated::read("life", &processes);
     assert_eq!((job.messages.len(), job.faults.as_slice()), (1, &[][..]));
     let message = &job.messages[0];
     assert_eq!((message.sender, message.receiver, message.tag, message.bytes), (0, 1, 5, 64));
@@ -124,8 +116,7 @@ fn a_rendezvous_leaves_with_its_request_and_begins_with_the_answer_whose_time_is
     let told: [(&[i64], bool); 5] =
         [(&[READ], false), (&[READ, COPIES], false), (&[COPIES], false), (&[SHARED], false), (&[READ], true)];
     for (protocols, is_stamped) in told {
-        let mut processes = vec![Process::default(), Process::default()];
-        (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
+        let mut processes = simulated::world(2);
         let (to, from) = (envelope(1, 5, 1 << 20), envelope(0, 5, 1 << 20));
         let id = processes[0].rendezvous((100, 900), &to, protocols);
         if is_stamped {
@@ -133,7 +124,7 @@ fn a_rendezvous_leaves_with_its_request_and_begins_with_the_answer_whose_time_is
         }
         let message = processes[1].arrive(140, &from, None);
         processes[1].take(500, &from, (message, &from));
-        let job = simulated::read("rendezvous", &processes, &whole(2));
+        let job = simulated::read("rendezvous", &processes);
         let message = &job.messages[0];
         let send = message.send.expect("known");
         let (begun, ended) = if is_stamped { (850, 850) } else { (902, 903) };
@@ -155,20 +146,19 @@ fn a_message_that_is_announced_before_there_is_a_connection_goes_by_the_one_that
     process.raise("connection_begin", 110, &[1, 0]);
     process.raise("connection_established", 200, &[1, 0, 77, 78]);
     process.events.sort_by_key(|event| event.2);
-    let job = simulated::read("connected-later", &[process, Process::default()], &whole(2));
+    let job = simulated::read("connected-later", &[process, Process::default()]);
     assert_eq!((job.messages[0].port, job.messages[0].queue_pair), (Some(0), Some(77)));
 }
 
 #[test]
 fn an_eager_message_is_not_announced_nor_is_a_read_in_an_older_trace() {
     for protocol in [0, 1, 2, 4, 5] {
-        let mut processes = vec![Process::default(), Process::default()];
-        (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
+        let mut processes = simulated::world(2);
         let id = processes[0].rendezvous((100, 110), &envelope(1, 5, 64), &[]);
         processes[0].raise("comm_req_protocol", 113, &[id, 0, 64, 0, protocol, 0, 0, 99, 1]);
         processes[0].events.sort_by_key(|event| event.2);
         processes[1].arrive(140, &envelope(0, 5, 64), None);
-        let job = simulated::read("at-once", &processes, &whole(2));
+        let job = simulated::read("at-once", &processes);
         let send = job.messages[0].send.expect("known");
         assert_eq!((send.announced.map(|_| ()), time(send.begun)), (None, Some(112)));
         assert_eq!(job.messages[0].delay(), (protocol != 5).then_some(28));
@@ -187,7 +177,7 @@ fn an_operation_may_end_before_it_begins_by_its_clocks_and_a_read_of_a_message_i
     process.raise("get_complete", 300, &[9, 4096, 8192, 64, 0, 0, 0]);
     process.raise("get_started", 5_000_300, &[9, 4096, 8192, 64, 0, 0]);
     process.events.sort_by_key(|event| event.2);
-    let job = simulated::read("operations", &[process], &whole(1));
+    let job = simulated::read("operations", &[process]);
     let times: Vec<_> =
         job.operations.iter().map(|of| (of.begun, of.completed)).map(|(a, b)| (time(a), time(b))).collect();
     let wanted = [(Some(100), Some(150)), (Some(200), Some(200)), (None, Some(300)), (Some(5_000_300), None)];
@@ -199,7 +189,7 @@ fn random_histories_come_back() {
     for seed in 0..40 {
         let ranks = 2 + seed as usize % 3;
         let (processes, truths) = history(ranks, 200, seed);
-        let job = simulated::read(&format!("random-{seed}"), &processes, &whole(ranks));
+        let job = simulated::read(&format!("random-{seed}"), &processes);
         assert_eq!(job.faults, [""; 0], "seed {seed}");
         let found: Vec<Truth> = job.messages.iter().map(truth).collect();
         let mut wanted = truths;
@@ -239,9 +229,9 @@ fn lost_events_shift_no_messages_and_are_reported() {
             processes[1].events.drain(from..from + 30);
         }
         let lost = (before - processes[1].events.len()) as u64;
-        let mut how = whole(3);
+        let mut how = [WHOLE; 3];
         how[1].lost = Some(("comm_req_activate", lost));
-        let job = simulated::read(&format!("lost-{seed}"), &processes, &how);
+        let job = simulated::read_as(&format!("lost-{seed}"), &processes, &how);
         assert_eq!(job.losses.len(), 1);
         mostly_right(&job, &truths, 85, 4);
     }
@@ -249,8 +239,7 @@ fn lost_events_shift_no_messages_and_are_reported() {
 
 #[test]
 fn a_stopped_recording_shifts_no_messages_and_is_reported() {
-    let mut processes = vec![Process::default(), Process::default()];
-    (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
+    let mut processes = simulated::world(2);
     let (to, from) = (envelope(1, 5, 64), envelope(0, 5, 64));
     let [sender, receiver] = &mut processes[..] else { panic!("two") };
     // All messages are alike; the two pauses begin and end within different messages.
@@ -277,7 +266,7 @@ fn a_stopped_recording_shifts_no_messages_and_is_reported() {
             _ => receive(receiver, number),
         }
     }
-    let job = simulated::read("paused", &processes, &whole(2));
+    let job = simulated::read("paused", &processes);
     let sides = job.messages.iter().map(|message| (message.send.is_some(), message.receive.is_some()));
     let count = |of: (bool, bool)| sides.clone().filter(|sides| *sides == of).count();
     assert_eq!([count((true, true)), count((true, false)), count((false, true))], [20 + 16, 4, 2], "{:?}", job.faults);
@@ -304,9 +293,9 @@ fn a_trace_that_is_cut_off_leaves_the_other_side() {
         let (mut processes, truths) = history(2, 200, seed);
         let half = processes[1].events.len() / 2;
         processes[1].events.truncate(half);
-        let mut how = whole(2);
+        let mut how = [WHOLE; 2];
         how[1].is_finished = false;
-        let job = simulated::read(&format!("cut-{seed}"), &processes, &how);
+        let job = simulated::read_as(&format!("cut-{seed}"), &processes, &how);
         mostly_right(&job, &truths, 30, 0);
         assert!(!job.ranks[1].is_whole && job.ranks[0].is_whole);
         assert!(job.faults.iter().any(|fault| fault.contains("is truncated")), "{:?}", job.faults);
@@ -317,14 +306,13 @@ fn a_trace_that_is_cut_off_leaves_the_other_side() {
 fn a_damaged_block_costs_its_own_messages() {
     let (processes, truths) = history(2, 400, 5);
     let folder = simulated::folder("damaged");
-    simulated::write(&folder, (0, 2), &processes[0], &Written::default());
-    let file = simulated::write(&folder, (1, 2), &processes[1], &Written { block: 128, ..Written::default() });
+    simulated::write(&folder, (0, 2), &processes[0], &WHOLE);
+    let file = simulated::write(&folder, (1, 2), &processes[1], &Written { block: 128, ..WHOLE });
     let mut bytes = std::fs::read(&file).expect("there");
     let middle = bytes.len() / 2;
     bytes[middle] ^= 0x55;
     std::fs::write(&file, bytes).expect("written");
-    let job = Job::read(&ibex_trace::Folder::open(&folder).expect("opened"));
-    std::fs::remove_dir_all(&folder).expect("removed");
+    let job = simulated::read_folder(&folder);
     mostly_right(&job, &truths, 80, 4);
     assert!(job.faults.iter().any(|fault| fault.contains("damaged")), "{:?}", job.faults);
 }
@@ -334,10 +322,9 @@ fn a_rank_without_a_trace_is_known_by_others() {
     let (processes, truths) = history(3, 100, 3);
     let folder = simulated::folder("silent");
     for rank in [0, 2] {
-        simulated::write(&folder, (rank, 3), &processes[rank as usize], &Written::default());
+        simulated::write(&folder, (rank, 3), &processes[rank as usize], &WHOLE);
     }
-    let job = Job::read(&ibex_trace::Folder::open(&folder).expect("opened"));
-    std::fs::remove_dir_all(&folder).expect("removed");
+    let job = simulated::read_folder(&folder);
     assert_eq!((job.ranks.len(), job.ranks[1].host.as_str()), (3, ""));
     let own = truths.iter().filter(|of| (of.sender, of.receiver) != (1, 1)).count();
     assert_eq!(job.messages.len(), own);
@@ -346,8 +333,7 @@ fn a_rank_without_a_trace_is_known_by_others() {
 
 #[test]
 fn contexts_are_used_again_and_by_disjoint_communicators_at_once() {
-    let mut processes = vec![Process::default(); 4];
-    (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 4));
+    let mut processes = simulated::world(4);
     let in_pair = |bytes, peer| Envelope { peer, tag: 1, bytes, context: 3 };
     for round in 0..3 {
         let now = 1000 * round;
@@ -365,7 +351,7 @@ fn contexts_are_used_again_and_by_disjoint_communicators_at_once() {
             process.raise("communicator_freed", now + 100, &[3]);
         }
     }
-    let job = simulated::read("contexts", &processes, &whole(4));
+    let job = simulated::read("contexts", &processes);
     assert_eq!((job.communicators.len(), job.messages.len()), (7, 6), "{:?}", job.communicators);
     assert_eq!(job.faults, [""; 0]);
     let who = |message: &Message| (message.sender, message.receiver, message.bytes);
@@ -376,10 +362,9 @@ fn contexts_are_used_again_and_by_disjoint_communicators_at_once() {
 
 #[test]
 fn an_intercommunicator_joins_both_groups() {
-    let mut processes = vec![Process::default(); 3];
+    let mut processes = simulated::world(3);
     let of = |peer| Envelope { peer, tag: 1, bytes: 8, context: 5 };
     for (rank, process) in (0_i64..).zip(&mut processes) {
-        process.world(rank, 3);
         let (own, local, remote) = if rank == 2 { (0, (1, 2), (2, 0)) } else { (rank, (2, 0), (1, 2)) };
         for (side, (size, first)) in [(0, local), (1, remote)] {
             process.raise("communicator_created", 0, &[5, 1, own, size, side, 0, size, first, 1, 77]);
@@ -388,7 +373,7 @@ fn an_intercommunicator_joins_both_groups() {
     processes[2].send(10, &of(1));
     let message = processes[1].arrive(30, &of(0), None);
     processes[1].take(40, &of(0), (message, &of(0)));
-    let job = simulated::read("inter", &processes, &whole(3));
+    let job = simulated::read("inter", &processes);
     assert_eq!((job.messages.len(), job.messages[0].sender, job.messages[0].receiver), (1, 2, 1), "{:?}", job.faults);
     assert!(job.messages[0].send.is_some() && job.messages[0].receive.is_some());
     assert_eq!((&job.communicators[1].members[..], &job.communicators[1].remote[..]), (&[0, 1][..], &[2][..]));
@@ -400,7 +385,7 @@ fn transfers_below_another_pml_are_no_messages() {
     let unknown = i64::from(u32::MAX);
     processes[0].raise("xfer_begin", 10, &[0, 2, 0, 64, 64, unknown, -1, -1, 0, 1]);
     processes[1].raise("msg_arrived", 20, &[2, 64, 64, unknown, -1, -1, 0]);
-    let job = simulated::read("below", &processes, &whole(2));
+    let job = simulated::read("below", &processes);
     assert!(job.messages.is_empty() && job.message_waits().is_empty());
     assert!(matches!(&job.faults[..], [why] if why.contains("ibex has not done the matching")), "{:?}", job.faults);
 }
@@ -411,15 +396,14 @@ fn without_events_of_communicators_context_0_is_the_world() {
     processes[0].send(10, &envelope(1, 5, 64));
     let message = processes[1].arrive(30, &envelope(0, 5, 64), None);
     processes[1].take(40, &envelope(0, 5, 64), (message, &envelope(0, 5, 64)));
-    let job = simulated::read("world", &processes, &whole(2));
+    let job = simulated::read("world", &processes);
     assert_eq!((job.messages.len(), job.communicators.len(), job.faults.as_slice()), (1, 1, &[][..]));
     assert!(job.messages[0].send.is_some() && job.messages[0].receive.is_some());
 }
 
 #[test]
 fn threads_of_a_process_share_its_messages() {
-    let mut processes = vec![Process::default(); 2];
-    (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
+    let mut processes = simulated::world(2);
     for number in 0..50 {
         let now = number * 100;
         processes[0].thread = (number % 3) as u32;
@@ -429,23 +413,21 @@ fn threads_of_a_process_share_its_messages() {
         processes[1].thread = 7;
         processes[1].arrive(now + 30, &envelope(0, 5, 64), Some((id, &envelope(0, 5, 64))));
     }
-    let job = simulated::read("threads", &processes, &whole(2));
+    let job = simulated::read("threads", &processes);
     assert_eq!((job.messages.len(), job.faults.as_slice()), (50, &[][..]));
     assert!(job.messages.iter().all(|message| message.delay() == Some(28)));
     assert_eq!(job.ranks[1].threads.len(), 3);
 }
 
-/// Reverses the order of threads, because a file has their blocks in any order.
-fn with_threads_reversed(process: &Process) -> Process {
-    let mut process = process.clone();
-    process.events.iter_mut().for_each(|event| event.1 = 9 - event.1);
-    process
+/// Reads the job with its threads in reverse order, because a file has their blocks in any order.
+fn read_reversed(name: &str, mut processes: Vec<Process>) -> Job {
+    processes.iter_mut().flat_map(|process| &mut process.events).for_each(|event| event.1 = 9 - event.1);
+    simulated::read(name, &processes)
 }
 
 #[test]
 fn a_message_whose_events_several_threads_raise_is_whole_in_whatever_order_their_blocks_are() {
-    let mut processes = vec![Process::default(); 2];
-    (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
+    let mut processes = simulated::world(2);
     for number in 0..50 {
         let now = number * 100;
         let (to, from) = (envelope(1, 5, 64), envelope(0, 5, 64));
@@ -461,8 +443,7 @@ fn a_message_whose_events_several_threads_raise_is_whole_in_whatever_order_their
         processes[1].take_probed(now + 50, &from, (message, &from));
         processes[1].thread = 0;
     }
-    let reversed: Vec<Process> = processes.iter().map(with_threads_reversed).collect();
-    let job = simulated::read("threads-reversed", &reversed, &whole(2));
+    let job = read_reversed("threads-reversed", processes);
     assert_eq!((job.messages.len(), job.faults.as_slice()), (50, &[][..]));
     for message in &job.messages {
         let (send, receive) = (message.send.expect("known"), message.receive.expect("known"));
@@ -478,16 +459,14 @@ fn a_connection_that_one_thread_begins_and_another_ends_is_one() {
         process.thread = 1;
         process.raise("connection_established", 20, &[1 - rank, 0, 99, 98]);
     }
-    let reversed: Vec<Process> = processes.iter().map(with_threads_reversed).collect();
-    let job = simulated::read("connection-reversed", &reversed, &whole(2));
+    let job = read_reversed("connection-reversed", processes);
     let found: Vec<_> = job.connections.iter().map(|of| (of.rank, time(of.begun), time(of.established))).collect();
     assert_eq!(found, [(0, Some(10), Some(20)), (1, Some(10), Some(20))]);
 }
 
 #[test]
 fn fragments_are_of_their_messages() {
-    let mut processes = vec![Process::default(); 2];
-    (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
+    let mut processes = simulated::world(2);
     let (to, from) = (envelope(1, 5, 64), envelope(0, 5, 64));
     for number in 0..3 {
         let now = 1000 * number;
@@ -503,7 +482,7 @@ fn fragments_are_of_their_messages() {
     }
     // A fragment of an unknown request.
     processes[1].raise("comm_req_xfer_continue", 5000, &[998, 64, 0, 5, 1, 0]);
-    let job = simulated::read("fragments", &processes, &whole(2));
+    let job = simulated::read("fragments", &processes);
     let found: Vec<_> = job
         .fragments
         .iter()
@@ -524,8 +503,7 @@ fn fragments_are_of_their_messages() {
 
 #[test]
 fn a_fragment_has_its_place_and_the_adapter_s_time_where_its_transfer_tells() {
-    let mut processes = vec![Process::default(); 2];
-    (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
+    let mut processes = simulated::world(2);
     let (to, from) = (envelope(1, 5, 96), envelope(0, 5, 96));
     processes[0].send(0, &to);
     let id = processes[1].post(0, &from);
@@ -534,7 +512,7 @@ fn a_fragment_has_its_place_and_the_adapter_s_time_where_its_transfer_tells() {
         processes[1].raise("comm_req_xfer_continue", fragment + 5, &[id, 96, 0, 5, 1, 0]);
         processes[1].raise("xfer_continue", fragment, &[id, message, offset, 32, 96, 0, 0, 5, 1, 0]);
     }
-    let job = simulated::read("places", &processes, &whole(2));
+    let job = simulated::read("places", &processes);
     let found: Vec<_> = job
         .fragments
         .iter()
@@ -546,8 +524,7 @@ fn a_fragment_has_its_place_and_the_adapter_s_time_where_its_transfer_tells() {
 
 #[test]
 fn an_adapter_whose_clock_seems_to_go_before_the_host_makes_no_message_doubtful() {
-    let mut processes = vec![Process::default(); 2];
-    (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
+    let mut processes = simulated::world(2);
     for number in 0..50 {
         let now = number * 100;
         let before = processes[0].events.len();
@@ -559,7 +536,6 @@ fn an_adapter_whose_clock_seems_to_go_before_the_host_makes_no_message_doubtful(
         let message = processes[1].arrive(now + 30, &envelope(0, 5, 64), None);
         processes[1].take(now + 40, &envelope(0, 5, 64), (message, &envelope(0, 5, 64)));
     }
-    let reversed: Vec<Process> = processes.iter().map(with_threads_reversed).collect();
-    let job = simulated::read("adapter-first", &reversed, &whole(2));
+    let job = read_reversed("adapter-first", processes);
     assert_eq!((job.messages.len(), job.faults.as_slice()), (50, &[][..]));
 }

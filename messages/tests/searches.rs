@@ -4,7 +4,7 @@
 mod simulated;
 
 use ibex_messages::{Queue, Time};
-use simulated::{Process, RECV, START, WHOLE, envelope};
+use simulated::{Process, RECV, START, envelope};
 
 #[test]
 fn a_search_lasts_from_its_begin_to_its_end_and_has_peer_and_tag() {
@@ -24,7 +24,7 @@ fn a_search_lasts_from_its_begin_to_its_end_and_has_peer_and_tag() {
     process.raise(POSTED[0], 140, &[6, 64, -1, 9, 1, 0, 7, 5]);
     process.raise(POSTED[1], 190, &[8, 64, -1, 9, 1, 0, 7, 5]);
     process.raise(UNEXPECTED[1], 195, &[10, 64, -1, 9, 1, 0, 7, 5]);
-    let job = simulated::read("searches", &[process], &[WHOLE]);
+    let job = simulated::read("searches", &[process]);
     let time = |time: Time| time.nanoseconds() - START;
     let found: Vec<_> = job
         .searches
@@ -38,8 +38,7 @@ fn a_search_lasts_from_its_begin_to_its_end_and_has_peer_and_tag() {
 
 #[test]
 fn a_search_belongs_to_its_message_and_the_next_event_shows_whether_it_found_one() {
-    let mut processes = vec![Process::default(); 2];
-    (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
+    let mut processes = simulated::world(2);
     let (to, from) = (envelope(1, 5, 64), envelope(0, 5, 64));
     let search = |process: &mut Process, now: i64| {
         let id = process.name();
@@ -59,7 +58,7 @@ fn a_search_belongs_to_its_message_and_the_next_event_shows_whether_it_found_one
     let taken = receiver.events.split_off(at + 1);
     search(receiver, 300);
     receiver.events.extend(taken);
-    let job = simulated::read("searched", &processes, &[WHOLE, WHOLE]);
+    let job = simulated::read("searched", &processes);
     let found: Vec<_> =
         job.searches.iter().map(|of| (of.begun.nanoseconds() - START, of.queue, of.message, of.is_found)).collect();
     let wanted = [

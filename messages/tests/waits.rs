@@ -4,21 +4,10 @@
 mod simulated;
 
 use ibex_messages::{Job, Time, WaitKind};
-use simulated::{PROBE, Process, RECV, START, WAIT, Written};
+use simulated::{PROBE, Process, RECV, START, WAIT, WHOLE, Written, read, world};
 
 const TO: simulated::Envelope = simulated::Envelope { peer: 1, tag: 5, bytes: 64, context: 0 };
 const FROM: simulated::Envelope = simulated::Envelope { peer: 0, tag: 5, bytes: 64, context: 0 };
-
-fn read(name: &str, processes: &[Process]) -> Job {
-    let whole: Vec<_> = processes.iter().map(|_| Written::default()).collect();
-    simulated::read(name, processes, &whole)
-}
-
-fn two() -> Vec<Process> {
-    let mut processes = vec![Process::default(), Process::default()];
-    (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, 2));
-    processes
-}
 
 fn waits(job: &Job) -> Vec<(WaitKind, i64, i64)> {
     let time = |time: Time| time.nanoseconds() - START;
@@ -27,7 +16,7 @@ fn waits(job: &Job) -> Vec<(WaitKind, i64, i64)> {
 
 #[test]
 fn the_call_that_reports_a_receive_has_waited_for_it() {
-    let mut ranks = two();
+    let mut ranks = world(2);
     ranks[0].send(400, &TO);
     let id = ranks[1].post(50, &FROM);
     ranks[1].call(RECV, (100, 200), |_| {});
@@ -42,7 +31,7 @@ fn the_call_that_reports_a_receive_has_waited_for_it() {
 
 #[test]
 fn calls_have_the_names_of_functions_whatever_their_numbers_are_in_a_file() {
-    let mut ranks = two();
+    let mut ranks = world(2);
     for (rank, calls) in ranks.iter_mut().zip([[WAIT, RECV, WAIT, 99], [RECV, PROBE, WAIT, RECV]]) {
         for (place, call) in (0..).zip(calls) {
             rank.thread = place % 2;
@@ -67,7 +56,7 @@ fn calls_have_the_names_of_functions_whatever_their_numbers_are_in_a_file() {
 
 #[test]
 fn a_probe_waits_for_the_message_that_is_received_next() {
-    let mut ranks = two();
+    let mut ranks = world(2);
     ranks[0].send(400, &TO);
     let mut message = 0;
     ranks[1].call(PROBE, (300, 450), |process| message = process.arrive(440, &FROM, None));
@@ -79,7 +68,7 @@ fn a_probe_waits_for_the_message_that_is_received_next() {
 
 #[test]
 fn a_call_whose_end_is_lost_has_no_known_waits() {
-    let mut ranks = two();
+    let mut ranks = world(2);
     ranks[0].send(400, &TO);
     ranks[0].send(900, &TO);
     let id = ranks[1].post(50, &FROM);
@@ -100,8 +89,8 @@ fn a_call_whose_end_is_lost_has_no_known_waits() {
     let begin = ranks[1].events.iter().rposition(|(name, ..)| *name == "mpi_call_begin").expect("one");
     ranks[1].events.remove(begin);
     assert_eq!(waits(&read("torn", &ranks)), []);
-    let how = [Written::default(), Written { lost: Some(("mpi_call_end", 1)), ..Written::default() }];
-    let job = simulated::read("told-torn", &ranks, &how);
+    let how = [WHOLE, Written { lost: Some(("mpi_call_end", 1)), ..WHOLE }];
+    let job = simulated::read_as("told-torn", &ranks, &how);
     assert_eq!((job.ranks[0].has_calls, job.ranks[1].has_calls), (true, false));
     assert!(
         job.faults.iter().any(|fault| fault.contains("does not have all calls of MPI of rank 1:")),
@@ -112,7 +101,7 @@ fn a_call_whose_end_is_lost_has_no_known_waits() {
 
 #[test]
 fn a_trace_without_calls_blames_nobody_and_says_so() {
-    let mut ranks = two();
+    let mut ranks = world(2);
     ranks[0].send(400, &TO);
     let id = ranks[1].post(50, &FROM);
     ranks[1].arrive(440, &FROM, Some((id, &FROM)));
@@ -120,8 +109,7 @@ fn a_trace_without_calls_blames_nobody_and_says_so() {
     for (rank, process) in (0..).zip(&ranks) {
         simulated::write_without(&["mpi_call_begin", "mpi_call_end"], &folder, (rank, 2), process);
     }
-    let job = Job::read(&ibex_trace::Folder::open(&folder).expect("opened"));
-    std::fs::remove_dir_all(&folder).expect("removed");
+    let job = simulated::read_folder(&folder);
     assert_eq!((job.messages.len(), waits(&job)), (1, Vec::new()));
     assert!(job.faults.iter().any(|fault| fault.contains("calls of MPI of ranks 0, 1:")), "{:?}", job.faults);
 }

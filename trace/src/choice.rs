@@ -23,10 +23,9 @@ pub fn listed(text: &str) -> impl Iterator<Item = &str> {
     text.split([',', ':', ';', ' ', '\t', '\n']).filter(|name| !name.is_empty())
 }
 
-/// The name of an event without its prefix: `ibex_`, or the former `btl_ibex_`.
+/// The name of an event without its prefix, `ibex_`.
 #[must_use]
 pub fn short(name: &str) -> &str {
-    let name = name.strip_prefix("btl_").unwrap_or(name);
     name.strip_prefix("ibex_").unwrap_or(name)
 }
 
@@ -41,9 +40,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_has_the_prefix_of_today_the_former_one_or_none() {
-        for name in ["ibex_xfer_end", "btl_ibex_xfer_end", "xfer_end"] {
-            assert_eq!(short(name), "xfer_end");
-        }
+    fn a_name_has_the_prefix_or_none() {
+        assert_eq!(["ibex_xfer_end", "xfer_end"].map(short), ["xfer_end"; 2]);
     }
 }

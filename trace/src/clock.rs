@@ -4,8 +4,8 @@
 //! A [`ClockSample`] is a reading of a source's clock, or of the host's clock of another rank (`timeline.rs`), between
 //! two readings of the host's monotonic clock. Between two samples the relation is a straight line through their
 //! middles, so that rate errors do not accumulate; beyond them it continues at the rate of the nearest samples. A slow
-//! sample that its neighbours predict better is ignored. [`Relation::moment`] gives the error bound of a time, from the
-//! samples around it, possible changes of the rate, and jumps of the clock. Path: pending, once per event. Threads:
+//! sample that its neighbours predict better is ignored. [`Relation::widest`] gives the error bound, from the samples
+//! around a time, possible changes of the rate, and jumps of the clock. Path: pending, once per event. Threads:
 //! plain data. Units: nanoseconds, ticks. Tests: below.
 
 use crate::parse::{Bytes, Malformed, push_varint};
@@ -45,15 +45,6 @@ pub struct ClockSample {
     pub before: i64,
     /// The host's clock after the reading.
     pub after: i64,
-}
-
-/// A time and its error bound, nanoseconds.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Moment {
-    /// The time on the host's monotonic clock.
-    pub time: i64,
-    /// The error bound, in both directions.
-    pub error: i64,
 }
 
 pub(crate) fn encode(samples: &[ClockSample], to: &mut Vec<u8>) {
@@ -251,10 +242,8 @@ impl Relation {
         Some(from.time.saturating_add(if ticks < from.ticks { -away } else { away }))
     }
 
-    /// As [`Relation::time`], with the error bound of the time.
-    #[must_use]
-    pub fn moment(&self, ticks: u64) -> Option<Moment> {
-        let time = self.time(ticks)?;
+    /// The error bound, in both directions, of the time at these ticks.
+    fn error(&self, ticks: u64) -> Option<i64> {
         let later = self.points.partition_point(|point| point.ticks <= ticks);
         let around = (later.checked_sub(1).and_then(|place| self.points.get(place)), self.points.get(later));
         let away = |point: &Point| ticks.abs_diff(point.ticks) as f64 * 1e9 / self.ticks_per_second;
@@ -267,7 +256,7 @@ impl Relation {
             (None, Some(first)) => (first.error, away(first) * self.ends.0.drift),
             (None, None) => return None,
         };
-        Some(Moment { time, error: error.saturating_add(drift.ceil() as i64).saturating_add(1) })
+        Some(error.saturating_add(drift.ceil() as i64).saturating_add(1))
     }
 
     /// The largest error bound of times from `first` to `last`, ticks.
@@ -277,7 +266,7 @@ impl Relation {
         let from = self.points.partition_point(|point| point.ticks <= first).saturating_sub(1);
         let inside = self.points[from.min(self.points.len())..].windows(2).take_while(|two| two[0].ticks < last);
         let middles = inside.map(|two| two[0].ticks.midpoint(two[1].ticks).clamp(first, last.max(first)));
-        middles.chain([first, last]).filter_map(|ticks| self.moment(ticks)).map(|moment| moment.error).max()
+        middles.chain([first, last]).filter_map(|ticks| self.error(ticks)).max()
     }
 
     fn line(&self, ticks: u64, near: &mut usize) -> Option<(Point, f64)> {
@@ -350,10 +339,15 @@ mod tests {
         relation
     }
 
+    /// Time and error.
+    fn moment(relation: &Relation, ticks: u64) -> (i64, i64) {
+        relation.time(ticks).zip(relation.error(ticks)).expect("sampled")
+    }
+
     #[test]
     fn between_two_samples_time_goes_straight_and_beyond_them_at_their_rate() {
         let relation = settled(1_000_000, &[]);
-        assert_eq!((relation.time(5), relation.moment(5), relation.widest(0, 9)), (None, None, None));
+        assert_eq!((relation.time(5), relation.error(5), relation.widest(0, 9)), (None, None, None));
         let relation = settled(1_000_000, &[(1000, 4_999_990, 5_000_010)]);
         assert_eq!((relation.time(999), relation.time(1001)), (Some(4_999_000), Some(5_001_000)));
         let exact = |ticks: u64, time: i64| (ticks, time, time);
@@ -377,14 +371,14 @@ mod tests {
     #[test]
     fn the_error_grows_from_the_samples_on() {
         let relation = settled(1_000_000_000, &[(0, 0, 200), (1_000_000, 1_000_000, 1_000_100)]);
-        let error = |ticks| relation.moment(ticks).expect("sampled").error;
+        let error = |ticks| relation.error(ticks).expect("sampled");
         assert_eq!((error(0), error(500_000), error(1_000_000)), (101, 104, 51));
         // The rate is known to 150 ns in a millisecond, and may change.
         assert_eq!(error(2_000_000), 51 + 156);
         assert_eq!(relation.widest(100, 1_000_000), Some(104));
         assert_eq!(relation.widest(100, 2_000_000), Some(207));
         let alone = settled(1_000_000_000, &[(0, 0, 200)]);
-        assert_eq!(alone.moment(1_000_000).expect("sampled").error, 101 + 500, "what the source says is not exact");
+        assert_eq!(alone.error(1_000_000), Some(101 + 500), "what the source says is not exact");
     }
 
     #[test]
@@ -413,12 +407,12 @@ mod tests {
             // Within the sixth second it is unknown whether it has jumped.
             let truth = half * second / 2;
             let ticks = half * (second + 40_000) / 2 + if half > 10 { 3_000_000 } else { 0 };
-            let moment = relation.moment(ticks.cast_unsigned()).expect("sampled");
-            assert!(moment.time.abs_diff(truth) <= moment.error.unsigned_abs(), "{half}: {moment:?}");
-            assert_eq!(moment.error > 100_000, half == 10 || half == 11, "{half}: {moment:?}");
+            let (time, error) = moment(&relation, ticks.cast_unsigned());
+            assert!(time.abs_diff(truth) <= error.unsigned_abs(), "{half}: {time}, {error}");
+            assert_eq!(error > 100_000, half == 10 || half == 11, "{half}: {error}");
         }
-        let later = relation.moment((20 * (second + 40_000) + 3_000_000).cast_unsigned()).expect("sampled");
-        assert!(later.time.abs_diff(20 * second) < 10_000 && later.error < 100_000, "{later:?}");
+        let (time, error) = moment(&relation, (20 * (second + 40_000) + 3_000_000).cast_unsigned());
+        assert!(time.abs_diff(20 * second) < 10_000 && error < 100_000, "{time}, {error}");
     }
 
     #[test]
@@ -431,16 +425,16 @@ mod tests {
         let samples: Vec<_> = (0..13).map(|n| (shown(n * second + 20_000), n * second, n * second + took(n))).collect();
         let relation = settled(second.cast_unsigned(), &samples);
         let truth = jumps + 20_000;
-        let moment = relation.moment(shown(truth)).expect("sampled");
-        assert!(moment.time.abs_diff(truth) <= moment.error.unsigned_abs(), "{moment:?} of {truth}");
-        assert!(moment.error < 5_000_000, "{moment:?}");
+        let (time, error) = moment(&relation, shown(truth));
+        assert!(time.abs_diff(truth) <= error.unsigned_abs(), "{time} of {truth}: {error}");
+        assert!(error < 5_000_000, "{error}");
     }
 
     #[test]
     fn extremes_do_not_overflow() {
         let relation = settled(1, &[(5, i64::MIN, i64::MIN + 2), (u64::MAX - 1, i64::MAX - 2, i64::MAX)]);
         for ticks in [0, 5, 1 << 63, u64::MAX] {
-            assert!(relation.moment(ticks).is_some());
+            moment(&relation, ticks);
         }
     }
 }

@@ -45,19 +45,6 @@ pub(crate) fn encode(values: &[u64], to: &mut Vec<u8>) {
     }
 }
 
-/// Appends a column of bytes to `to`, as [`encode`] does for the same numbers.
-pub(crate) fn encode_bytes(values: &[u8], to: &mut Vec<u8>) {
-    let Some(&first) = values.first() else { return };
-    if values.iter().all(|value| *value == first) {
-        to.push(VALUES);
-        push_varint(to, first.into());
-    } else {
-        to.push(VALUES | 1);
-        push_varint(to, 0);
-        to.extend_from_slice(values);
-    }
-}
-
 fn encode_values(values: &[u64], least: u64, width: usize, to: &mut Vec<u8>) {
     to.push(VALUES | width as u8);
     push_varint(to, least);

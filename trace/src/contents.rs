@@ -1,17 +1,31 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finds the blocks of a file: by its index or, without one, from header to header. After a damaged header it searches
-//! the next marker, so that one bad block costs no other. Called by `reader.rs`, once. Path: setup. Threads: one.
-//! Tests: tests/damage.rs.
+//! Finds the blocks of a file, from header to header. After a damaged header it searches the next marker, so that one
+//! bad block costs no other. Called by `reader.rs`, once. Path: setup. Threads: one. Tests: tests/damage.rs.
 
 use crate::error::{Error, Hex, Part, Readable};
-use crate::frame::{self, EVENTS, Fault, HEADER, Header, INDEX, MARKER, MOST_SUMMARY, PREAMBLE, TRAILER};
-use crate::index::{self, Place};
+use crate::frame::{self, END, EVENTS, Fault, HEADER, Header, MARKER, MOST_SUMMARY, PREAMBLE};
 use crate::parse::Bytes;
 use crate::storage::Storage;
 use crate::summary::Summary;
 
 /// Bytes read at once in the search for a marker.
 const WINDOW: u64 = 1 << 16;
+
+/// Number of bytes after the last block of a trace of an older ibex, which have no meaning.
+const FORMER_TRAILER: u64 = 24;
+
+#[derive(Debug)]
+pub(crate) struct Place {
+    pub(crate) header: Header,
+    pub(crate) offset: u64,
+    pub(crate) summary: Summary,
+}
+
+impl Place {
+    pub(crate) fn damaged(&self, storage: &Storage, fault: impl Into<Fault>) -> Error {
+        damaged(storage, Part::Block(self.header.number), self.offset, fault.into())
+    }
+}
 
 /// A block, or a fault in its place.
 #[derive(Debug)]
@@ -40,55 +54,21 @@ pub(crate) fn check_preamble(storage: &Storage) -> Result<(), Error> {
         Ok(frame::VERSION) => Ok(()),
         Ok(version) => Err(Error::Future { file, version, known: frame::VERSION }),
         Err((computed, stored)) => {
-            let expected = format!("the checksum {computed:08x}");
-            Err(Error::Damaged { file, block, offset, expected, found: format!("{stored:08x}"), readable })
+            let fault = Fault::new(format!("the checksum {computed:08x}"), format!("{stored:08x}"));
+            Err(damaged(storage, block, offset, fault))
         }
     }
 }
 
+/// The blocks and faults of a file, and whether its process finished it.
 pub(crate) fn read(storage: &Storage) -> Result<(Vec<Entry>, bool), Error> {
-    let places = match index_by_trailer(storage) {
-        Ok(Some(places)) => return Ok((places.into_iter().map(Entry::Block).collect(), true)),
-        Ok(None) => None,
-        Err(error @ Error::System { .. }) => return Err(error),
-        Err(error) => Some(error),
-    };
     let mut scan = Scan { storage, offset: PREAMBLE as u64, next: 0, entries: Vec::new() };
     let finished = scan.run()?;
-    // The trailer is intact, but its index is not, which must be reported.
-    if finished && let Some(error) = places {
-        scan.entries.push(Entry::Fault(error));
-    }
     Ok((scan.entries, finished))
 }
 
-/// The index named by the trailer; `None` without a trailer.
-fn index_by_trailer(storage: &Storage) -> Result<Option<Vec<Place>>, Error> {
-    let length = storage.length();
-    let last = storage.read(length.saturating_sub(TRAILER as u64), TRAILER as u64)?;
-    let Ok(offset) = frame::index_offset(&last, length) else { return Ok(None) };
-    let bytes = storage.read(offset, length.saturating_sub(offset).saturating_sub(TRAILER as u64))?;
-    let read = || {
-        let header = Header::decode(&bytes)?;
-        header.check(&bytes)?;
-        let payload = header.unpack(bytes.get(HEADER + header.summary as usize..).unwrap_or_default())?;
-        let places = index::decode(&payload)?;
-        if header.kind == INDEX && places.len() == header.number as usize {
-            Ok(places)
-        } else {
-            let found = format!("block {} of kind {} with {}", header.number, header.kind, places.len());
-            Err(Fault { expected: "an index of all blocks before it".to_owned(), found })
-        }
-    };
-    let damaged = |fault: Fault| {
-        let number = Header::decode(&bytes).map_or(0, |header| header.number);
-        damaged(storage, Part::Block(number), offset, fault)
-    };
-    read().map(Some).map_err(damaged)
-}
-
 /// A fault at an offset; [`settle`] fills in what can be read.
-pub(crate) fn damaged(storage: &Storage, block: Part, offset: u64, fault: Fault) -> Error {
+fn damaged(storage: &Storage, block: Part, offset: u64, fault: Fault) -> Error {
     let Fault { expected, found } = fault;
     Error::Damaged { file: storage.name().to_owned(), block, offset, expected, found, readable: Readable::default() }
 }
@@ -122,8 +102,8 @@ impl Scan<'_> {
     fn run(&mut self) -> Result<bool, Error> {
         let length = self.storage.length();
         while self.offset < length {
-            let (header, place) = match self.header(self.offset)? {
-                Ok(found) => found,
+            let place = match self.place(self.offset)? {
+                Ok(place) => place,
                 Err(fault) => {
                     let Some(found) = self.find()? else {
                         self.end(fault)?;
@@ -132,15 +112,15 @@ impl Scan<'_> {
                     self.fault(fault);
                     self.offset = found;
                     // Skipped numbers belong to damaged blocks.
-                    if let Ok((header, _)) = self.header(found)? {
-                        self.next = header.number;
+                    if let Ok(place) = self.place(found)? {
+                        self.next = place.header.number;
                     }
                     continue;
                 }
             };
+            let header = place.header;
             if header.number != self.next {
-                let expected = format!("block {}", self.next);
-                self.fault(Fault { expected, found: format!("block {}", header.number) });
+                self.fault(Fault::new(format!("block {}", self.next), format!("block {}", header.number)));
             }
             let end = self.offset + header.length();
             if end > length {
@@ -149,8 +129,13 @@ impl Scan<'_> {
             }
             self.next = header.number.wrapping_add(1);
             self.offset = end;
-            if header.kind == INDEX {
-                return self.trailer();
+            if header.kind == END {
+                let more = length - end;
+                let is_last = more == 0 || more == FORMER_TRAILER;
+                if !is_last {
+                    self.fault(Fault::new("the end of the file", format!("{more} more bytes")));
+                }
+                return Ok(is_last);
             }
             self.entries.push(Entry::Block(place));
         }
@@ -159,7 +144,7 @@ impl Scan<'_> {
         Ok(false)
     }
 
-    fn header(&self, offset: u64) -> Result<Result<(Header, Place), Fault>, Error> {
+    fn place(&self, offset: u64) -> Result<Result<Place, Fault>, Error> {
         let mut bytes = self.storage.read(offset, 512)?;
         let read = |bytes: &[u8]| {
             let header = Header::decode(bytes)?;
@@ -169,7 +154,7 @@ impl Scan<'_> {
             } else {
                 Summary::default()
             };
-            Ok((header, Place { number: header.number, offset, kind: header.kind, summary }))
+            Ok(Place { header, offset, summary })
         };
         if Header::decode(&bytes).is_ok_and(|header| HEADER + header.summary as usize > bytes.len()) {
             bytes = self.storage.read(offset, (HEADER + MOST_SUMMARY) as u64)?;
@@ -182,7 +167,7 @@ impl Scan<'_> {
         while window + (HEADER as u64) <= self.storage.length() {
             let bytes = self.storage.read(window, WINDOW + MARKER.len() as u64 - 1)?;
             for (at, _) in bytes.windows(MARKER.len()).enumerate().filter(|(_, four)| **four == MARKER) {
-                if self.header(window + at as u64)?.is_ok() {
+                if self.place(window + at as u64)?.is_ok() {
                     return Ok(Some(window + at as u64));
                 }
             }
@@ -202,28 +187,6 @@ impl Scan<'_> {
             self.fault(fault);
         }
         Ok(())
-    }
-
-    /// After the index only the trailer may follow.
-    fn trailer(&mut self) -> Result<bool, Error> {
-        let length = self.storage.length();
-        let rest = self.storage.read(self.offset, TRAILER as u64 + 1)?;
-        if rest.len() < TRAILER {
-            self.truncated(Part::Trailer, TRAILER as u64);
-            return Ok(false);
-        }
-        let judged = if rest.len() > TRAILER {
-            let expected = format!("the end of the file at offset {}", self.offset + TRAILER as u64);
-            Err(Fault { expected, found: format!("a file of {length} bytes") })
-        } else {
-            frame::index_offset(&rest, length)
-        };
-        if let Err(fault) = judged {
-            let error = damaged(self.storage, Part::Trailer, self.offset, fault);
-            self.entries.push(Entry::Fault(error));
-            return Ok(false);
-        }
-        Ok(true)
     }
 
     fn fault(&mut self, fault: Fault) {

@@ -79,27 +79,13 @@ pub enum Error {
         /// What can be read.
         readable: Readable,
     },
-    /// A file that ends after a whole block, but has no index: its process was killed, or still runs.
-    #[error("{} was not finished: it ends at offset {length} without an index; the process was killed, or still runs. {readable}", file.display())]
+    /// A file that ends after a whole block that is not the last one: its process was killed, or still runs.
+    #[error("{} was not finished: it ends at offset {length} without a last block; the process was killed, or still runs. {readable}", file.display())]
     Unfinished {
         /// The file.
         file: PathBuf,
         /// Its length.
         length: u64,
-        /// What can be read.
-        readable: Readable,
-    },
-    /// A mandatory block of an unknown kind.
-    #[error("{}: block {block} at offset {offset} is of kind {kind}, which this ibex does not know. {readable}", file.display())]
-    UnknownKind {
-        /// The file.
-        file: PathBuf,
-        /// The block's number.
-        block: u32,
-        /// Offset of the block.
-        offset: u64,
-        /// Its kind.
-        kind: u8,
         /// What can be read.
         readable: Readable,
     },
@@ -126,8 +112,6 @@ pub enum Part {
     Preamble,
     /// The block of this number.
     Block(u32),
-    /// The trailer.
-    Trailer,
 }
 
 impl fmt::Display for Part {
@@ -135,7 +119,6 @@ impl fmt::Display for Part {
         match self {
             Part::Preamble => write!(f, "the preamble"),
             Part::Block(number) => write!(f, "block {number}"),
-            Part::Trailer => write!(f, "the trailer"),
         }
     }
 }
@@ -177,8 +160,7 @@ impl Error {
         match self {
             Error::Truncated { readable, .. }
             | Error::Damaged { readable, .. }
-            | Error::Unfinished { readable, .. }
-            | Error::UnknownKind { readable, .. } => Some(readable),
+            | Error::Unfinished { readable, .. } => Some(readable),
             _ => None,
         }
     }

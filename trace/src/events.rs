@@ -4,7 +4,7 @@
 //! up with the recorder. Threads: plain data. Tests: below; `tests/round_trip.rs`.
 
 use crate::columns::{self, Column};
-use crate::event_type::MOST_ELEMENTS;
+use crate::head::MOST_ELEMENTS;
 use crate::parse::{Bytes, Malformed};
 use crate::record::{Layout, Record, Values};
 use crate::summary::{SourceSpan, Summary, TypeCount};
@@ -29,8 +29,8 @@ pub struct Event {
 /// Encodes payloads. Reuses its memory from block to block.
 #[derive(Debug, Default)]
 pub(crate) struct Encoder {
-    types: Vec<u8>,
-    sources: Vec<u8>,
+    types: Vec<u64>,
+    sources: Vec<u64>,
     ticks: Vec<Vec<u64>>,
     /// The index of the first record of each event, by type.
     places: Vec<Vec<u32>>,
@@ -47,8 +47,8 @@ impl Encoder {
         to: &mut Vec<u8>,
     ) -> Summary {
         self.sort(layouts.len(), records, begins);
-        columns::encode_bytes(&self.types, to);
-        columns::encode_bytes(&self.sources, to);
+        columns::encode(&self.types, to);
+        columns::encode(&self.sources, to);
         let mut summary = Summary { thread, events: begins.len() as u32, ..Summary::default() };
         for (source, ticks) in self.ticks.iter().enumerate().filter(|(_, ticks)| !ticks.is_empty()) {
             columns::encode(ticks, to);
@@ -80,8 +80,8 @@ impl Encoder {
         for &place in begins {
             let record = &records[place as usize];
             let (event_type, source) = (record.event_type(), record.source());
-            self.types.push(event_type);
-            self.sources.push(source);
+            self.types.push(event_type.into());
+            self.sources.push(source.into());
             self.ticks[usize::from(source)].push(record.ticks());
             self.places[usize::from(event_type)].push(place);
         }
@@ -204,7 +204,7 @@ fn numbers(count: usize, below: usize, what: &'static str, from: &mut Bytes<'_>)
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event_type::{Element, ElementKind, EventType};
+    use crate::head::{Element, ElementKind, EventType};
     use proptest::prelude::*;
 
     fn layouts() -> Vec<Layout> {
@@ -228,9 +228,8 @@ mod tests {
         let (mut records, mut begins) = (Vec::new(), Vec::new());
         for (event_type, source, ticks, values) in events {
             let values: Values = values.clone().try_into().expect("as many");
-            let packed = layouts[usize::from(*event_type)].pack(*source, *ticks, &values);
             begins.push(records.len() as u32);
-            records.extend_from_slice(packed.records());
+            records.extend(layouts[usize::from(*event_type)].pack(*source, *ticks, &values));
         }
         (records, begins)
     }
@@ -278,10 +277,10 @@ mod tests {
             let mut begins = vec![7];
             whole(records, most, (types, sources), 20, &mut begins).map(|taken| (taken, begins))
         };
-        assert_eq!(whole(&wide.records()[..4], 9, 4, 2), Ok((0, vec![7])));
-        assert_eq!(whole(wide.records(), 9, 4, 2), Ok((5, vec![7, 20])));
-        assert_eq!(whole(wide.records(), 9, 4, 1), Err(0));
-        assert_eq!(whole(wide.records(), 9, 3, 2), Err(0));
-        assert_eq!(whole(wide.records(), 0, 4, 2), Ok((0, vec![7])));
+        assert_eq!(whole(&wide[..4], 9, 4, 2), Ok((0, vec![7])));
+        assert_eq!(whole(&wide, 9, 4, 2), Ok((5, vec![7, 20])));
+        assert_eq!(whole(&wide, 9, 4, 1), Err(0));
+        assert_eq!(whole(&wide, 9, 3, 2), Err(0));
+        assert_eq!(whole(&wide, 0, 4, 2), Ok((0, vec![7])));
     }
 }

@@ -51,19 +51,9 @@ impl Folder {
             let none = || Error::NoTrace { folder: folder.to_owned() };
             return Err(unreadable.into_iter().next().unwrap_or_else(none));
         }
-        Ok(Folder::sorted(readers, unreadable))
-    }
-
-    /// A folder of open files.
-    #[must_use]
-    pub fn of(readers: Vec<Reader>) -> Folder {
-        Folder::sorted(readers, Vec::new())
-    }
-
-    fn sorted(mut readers: Vec<Reader>, unreadable: Vec<Error>) -> Folder {
         readers.sort_by_key(|reader| (reader.head().world, reader.head().rank, reader.head().pid));
         let lines = timeline::of(&readers);
-        Folder { readers, lines, unreadable }
+        Ok(Folder { readers, lines, unreadable })
     }
 
     /// The files, ordered by world and rank.

@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The framing of a file: the preamble, the header of each block with its checksums, the trailer. docs/trace-format.md
-//! has every byte. A block is header, summary, payload; the header's checksum covers both header and summary, so that
-//! readers can trust them without the payload. Path: pending. Threads: plain data. Tests: below; tests/damage.rs.
+//! The framing of a file: the preamble, the header of each block with its checksums. docs/trace-format.md has every
+//! byte. A block is header, summary, payload; the header's checksum covers both header and summary, so that readers can
+//! trust them without the payload. Path: pending. Threads: plain data. Tests: below; tests/damage.rs.
 
 use std::cell::RefCell;
-use std::io::{self, Read as _};
+use std::io;
 
+use crate::error::Hex;
 use crate::parse::{Bytes, Malformed};
 
 /// The first bytes of a trace. As in PNG, they are not text, and a transfer as text changes them.
@@ -22,22 +23,18 @@ pub(crate) const HEADER: usize = 32;
 /// The first bytes of a block, to find the next one after damage.
 pub(crate) const MARKER: [u8; 4] = *b"\xb1OCK";
 
-/// Offset of the index, length of the file, end marker, checksum.
-pub(crate) const TRAILER: usize = 24;
-
-const END: [u8; 4] = *b"\xe1END";
-
 pub(crate) const MOST_SUMMARY: usize = 1 << 15;
 
-/// The longest payload, unpacked.
-pub(crate) const MOST_PAYLOAD: usize = 1 << 30;
+/// The longest payload, unpacked: a block of the most events with the most elements takes less.
+pub(crate) const MOST_PAYLOAD: usize = 1 << 24;
 
 pub(crate) const HEAD: u8 = 1;
 /// Metadata that became known later: JSON.
 pub(crate) const NAMES: u8 = 2;
 pub(crate) const EVENTS: u8 = 3;
 pub(crate) const CLOCKS: u8 = 4;
-pub(crate) const INDEX: u8 = 5;
+/// The last block of a finished file; its payload has no meaning.
+pub(crate) const END: u8 = 5;
 /// Readers skip unknown kinds from here on.
 pub(crate) const OPTIONAL: u8 = 0x80;
 
@@ -82,15 +79,24 @@ pub(crate) struct Fault {
     pub(crate) found: String,
 }
 
+impl Fault {
+    pub(crate) fn new(expected: impl Into<String>, found: impl Into<String>) -> Fault {
+        Fault { expected: expected.into(), found: found.into() }
+    }
+}
+
 impl From<Malformed> for Fault {
     fn from(malformed: Malformed) -> Fault {
-        Fault { expected: malformed.0.to_owned(), found: "something else".to_owned() }
+        Fault::new(malformed.0, "something else")
     }
 }
 
 fn checksum_fault(of: &str, computed: u32, stored: u32) -> Fault {
-    Fault { expected: format!("{of} with the checksum {stored:08x}"), found: format!("one with {computed:08x}") }
+    Fault::new(format!("{of} with the checksum {stored:08x}"), format!("one with {computed:08x}"))
 }
+
+/// The compression level of zstd; it keeps up with any recorder.
+const LEVEL: i32 = 1;
 
 /// Makes blocks. Reuses its memory from block to block.
 pub(crate) struct Framer {
@@ -100,12 +106,8 @@ pub(crate) struct Framer {
 }
 
 impl Framer {
-    pub(crate) fn new(level: i32) -> Framer {
-        Framer { compressor: zstd::bulk::Compressor::new(level).ok(), packed: Vec::new(), next: 0 }
-    }
-
-    pub(crate) fn made(&self) -> u32 {
-        self.next
+    pub(crate) fn new() -> Framer {
+        Framer { compressor: zstd::bulk::Compressor::new(LEVEL).ok(), packed: Vec::new(), next: 0 }
     }
 
     /// Appends a block to `to`. False: it would be too long, and nothing is appended.
@@ -145,18 +147,18 @@ impl Header {
         let mut from = Bytes(bytes);
         let marker = from.take(4)?;
         if marker != MARKER {
-            let found = crate::error::Hex(marker.to_vec()).to_string();
-            return Err(Fault { expected: format!("a block's marker {}", crate::error::Hex(MARKER.to_vec())), found });
+            let found = Hex(marker.to_vec()).to_string();
+            return Err(Fault::new(format!("a block's marker {}", Hex(MARKER.to_vec())), found));
         }
         let (kind, codec) = (from.u8()?, from.u8()?);
         from.take(2)?;
         let (number, summary, stored, raw) = (from.u32()?, from.u32()?, from.u32()?, from.u32()?);
         let header = Header { kind, codec, number, summary, stored, raw, payload_sum: from.u32()?, sum: from.u32()? };
         if summary as usize > MOST_SUMMARY {
-            return Err(Fault {
-                expected: format!("a summary of at most {MOST_SUMMARY} bytes"),
-                found: format!("{summary}"),
-            });
+            return Err(Fault::new(format!("a summary of at most {MOST_SUMMARY} bytes"), summary.to_string()));
+        }
+        if raw as usize > MOST_PAYLOAD {
+            return Err(Fault::new(format!("a payload of at most {MOST_PAYLOAD} bytes"), raw.to_string()));
         }
         Ok(header)
     }
@@ -180,42 +182,25 @@ impl Header {
         let raw = self.raw as usize;
         let payload = match self.codec {
             PLAIN => stored.to_vec(),
-            ZSTD => unpack(stored, raw).map_err(|error| Fault {
-                expected: "a payload that zstd unpacks".to_owned(),
-                found: error.to_string(),
-            })?,
-            other => {
-                let expected = "a payload as it is (0) or packed by zstd (1)".to_owned();
-                return Err(Fault { expected, found: format!("{other}") });
+            ZSTD => {
+                unpack(stored, raw).map_err(|error| Fault::new("a payload that zstd unpacks", error.to_string()))?
             }
+            other => return Err(Fault::new("a payload as it is (0) or packed by zstd (1)", other.to_string())),
         };
         if payload.len() == raw {
             Ok(payload)
         } else {
-            Err(Fault {
-                expected: format!("a payload of {raw} bytes"),
-                found: format!("one of {} or more", payload.len()),
-            })
+            Err(Fault::new(format!("a payload of {raw} bytes"), format!("one of {}", payload.len())))
         }
     }
 }
-
-/// Most memory that is allocated at once; no block of events is longer.
-const AT_ONCE: usize = 1 << 24;
 
 thread_local! {
     /// One per thread, because creating it takes longer than unpacking a block.
     static UNPACKER: RefCell<Option<zstd::bulk::Decompressor<'static>>> = const { RefCell::new(None) };
 }
 
-/// Unpacks up to `most` bytes, or one more if there are more. A payload above [`AT_ONCE`] gets memory step by step.
 fn unpack(stored: &[u8], most: usize) -> io::Result<Vec<u8>> {
-    if most > AT_ONCE {
-        let mut payload = Vec::new();
-        let unpacked = zstd::stream::read::Decoder::with_buffer(stored)?;
-        unpacked.take(most.min(MOST_PAYLOAD) as u64 + 1).read_to_end(&mut payload)?;
-        return Ok(payload);
-    }
     UNPACKER.with_borrow_mut(|unpacker| {
         if unpacker.is_none() {
             *unpacker = Some(zstd::bulk::Decompressor::new()?);
@@ -223,37 +208,6 @@ fn unpack(stored: &[u8], most: usize) -> io::Result<Vec<u8>> {
         let unpacker = unpacker.as_mut().ok_or(io::ErrorKind::OutOfMemory)?;
         unpacker.decompress(stored, most)
     })
-}
-
-/// Returns the last bytes of a file whose index begins at `index`, and which has `length` bytes without them.
-pub(crate) fn trailer(index: u64, length: u64) -> [u8; TRAILER] {
-    let mut bytes = [0; TRAILER];
-    bytes[..8].copy_from_slice(&index.to_le_bytes());
-    bytes[8..16].copy_from_slice(&(length + TRAILER as u64).to_le_bytes());
-    bytes[16..20].copy_from_slice(&END);
-    let sum = crc32c::crc32c(&bytes[..20]);
-    bytes[20..].copy_from_slice(&sum.to_le_bytes());
-    bytes
-}
-
-/// Returns the offset of the index, by the last bytes of a file of this length.
-pub(crate) fn index_offset(bytes: &[u8], length: u64) -> Result<u64, Fault> {
-    let mut from = Bytes(bytes);
-    let (offset, whole) = (from.u64()?, from.u64()?);
-    let end = from.take(4)?;
-    if end != END {
-        let hex = |bytes: &[u8]| crate::error::Hex(bytes.to_vec()).to_string();
-        return Err(Fault { expected: format!("the end marker {}", hex(&END)), found: hex(end) });
-    }
-    let (sum, stored) = (crc32c::crc32c(&bytes[..20]), from.u32()?);
-    if sum != stored {
-        return Err(checksum_fault("a trailer", sum, stored));
-    }
-    if whole == length {
-        Ok(offset)
-    } else {
-        Err(Fault { expected: format!("a file of {whole} bytes"), found: format!("one of {length}") })
-    }
 }
 
 #[cfg(test)]
@@ -264,12 +218,12 @@ mod tests {
     fn a_block_comes_back_and_every_flipped_bit_is_found() {
         let payload: Vec<u8> = (0..500_u32).map(|number| (number / 16) as u8).collect();
         let mut block = Vec::new();
-        assert!(Framer::new(1).frame(EVENTS, b"summary", &payload, &mut block));
+        assert!(Framer::new().frame(EVENTS, b"summary", &payload, &mut block));
         let read = |bytes: &[u8]| {
             let header = Header::decode(bytes)?;
             header.check(bytes)?;
             if header.length() != bytes.len() as u64 {
-                return Err(Fault { expected: String::new(), found: String::new() });
+                return Err(Fault::new("", ""));
             }
             header.unpack(&bytes[HEADER + 7..])
         };
@@ -286,15 +240,5 @@ mod tests {
         let packed = zstd::bulk::compress(&vec![0; 100_000], 1).expect("packs");
         assert!(unpack(&packed, 1000).is_err());
         assert_eq!(unpack(&packed, 100_000).expect("unpacks").len(), 100_000);
-        let long = zstd::bulk::compress(&vec![0; AT_ONCE + 10], 1).expect("packs");
-        assert_eq!(unpack(&long, AT_ONCE + 1).expect("unpacks").len(), AT_ONCE + 2);
-    }
-
-    #[test]
-    fn the_trailer_names_the_index_of_a_file_of_this_length_alone() {
-        let bytes = trailer(77, 100);
-        assert_eq!(index_offset(&bytes, 124), Ok(77));
-        assert!(index_offset(&bytes, 125).is_err());
-        assert!(index_offset(&bytes[..20], 124).is_err());
     }
 }

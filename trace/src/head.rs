@@ -5,8 +5,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::event_type::{EventType, MOST_ELEMENTS};
 use crate::record::Layout;
+
+/// The largest number of elements of a type.
+pub const MOST_ELEMENTS: usize = 16;
 
 /// Most types of a file: their numbers are a byte.
 pub const MOST_TYPES: usize = 256;
@@ -16,42 +18,101 @@ pub const MOST_SOURCES: usize = 256;
 
 /// Metadata of a process.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Head {
     /// The version of ibex that wrote it.
-    #[serde(default)]
     pub ibex: String,
     /// The job.
-    #[serde(default)]
     pub job: String,
     /// Number of its `MPI_COMM_WORLD` in the job: 0 is the first, others were spawned.
-    #[serde(default)]
     pub world: u32,
     /// The rank in it; `None` if unknown.
-    #[serde(default)]
     pub rank: Option<u32>,
     /// Its number of ranks; `None` if unknown.
-    #[serde(default)]
     pub ranks: Option<u32>,
     /// The host.
-    #[serde(default)]
     pub host: String,
     /// Identifies the process's monotonic clock: processes of a job with the same value share one. Empty: the host's.
-    #[serde(default)]
     pub clock: String,
     /// The process's number on the host.
-    #[serde(default)]
     pub pid: u32,
     /// The program.
-    #[serde(default)]
     pub program: String,
     /// The offset of the host's monotonic clock to nanoseconds since 1970.
-    #[serde(default)]
     pub calendar: i64,
     /// The event types; the index of one is its number.
     pub types: Vec<EventType>,
     /// The sources known when the file is created; the index of one is its number.
-    #[serde(default)]
     pub sources: Vec<Source>,
+}
+
+/// An event type.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EventType {
+    /// Its name.
+    pub name: String,
+    /// Its description.
+    #[serde(default)]
+    pub description: String,
+    /// Its elements.
+    #[serde(default)]
+    pub elements: Vec<Element>,
+}
+
+/// An element of an event type.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Element {
+    /// Its name.
+    pub name: String,
+    /// Its type.
+    pub kind: ElementKind,
+    /// The unit: `bytes`, or empty.
+    #[serde(default)]
+    pub unit: String,
+}
+
+/// The type of an element.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum ElementKind {
+    /// Signed, 32 bits.
+    I32,
+    /// Unsigned, 32 bits.
+    U32,
+    /// Signed, 64 bits.
+    I64,
+    /// Unsigned, 64 bits.
+    U64,
+}
+
+impl Element {
+    /// Makes an element with this name, kind and unit.
+    #[must_use]
+    pub fn new(name: &str, kind: ElementKind, unit: &str) -> Element {
+        Element { name: name.to_owned(), kind, unit: unit.to_owned() }
+    }
+}
+
+impl EventType {
+    /// The index of the element of this name.
+    #[must_use]
+    pub fn element(&self, name: &str) -> Option<usize> {
+        self.elements.iter().position(|element| element.name == name)
+    }
+}
+
+impl ElementKind {
+    /// Whether it can be negative.
+    #[must_use]
+    pub fn is_signed(self) -> bool {
+        matches!(self, ElementKind::I32 | ElementKind::I64)
+    }
+
+    /// The number that a value of an event stands for.
+    #[must_use]
+    pub fn number(self, value: u64) -> i128 {
+        if self.is_signed() { i128::from(value.cast_signed()) } else { i128::from(value) }
+    }
 }
 
 /// A source of events, with the clock that stamps them.
@@ -74,15 +135,14 @@ pub struct Source {
 
 /// Metadata that became known after the head was written. Readers ignore unknown fields.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
 pub struct Names {
     /// Number of the first of `sources`.
-    #[serde(default)]
     pub first_source: u32,
     /// Further sources, with the following numbers.
-    #[serde(default)]
     pub sources: Vec<Source>,
     /// Remarks for the reader, one sentence each.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[serde(skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
 
@@ -124,7 +184,6 @@ impl Head {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event_type::{Element, ElementKind};
 
     #[test]
     fn a_file_is_named_after_its_process_and_stays_in_the_folder() {
@@ -149,5 +208,11 @@ mod tests {
     fn fields_that_are_not_known_are_passed_over_and_those_that_lack_are_empty() {
         let head: Head = serde_json::from_str(r#"{"types": [], "communicators": [1, 2]}"#).expect("read");
         assert_eq!(head, Head::default());
+    }
+
+    #[test]
+    fn a_value_of_64_bits_is_the_number_that_its_kind_makes_of_it() {
+        assert_eq!(ElementKind::I32.number(u64::MAX), -1);
+        assert_eq!(ElementKind::U64.number(u64::MAX), i128::from(u64::MAX));
     }
 }

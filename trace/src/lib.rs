@@ -3,14 +3,14 @@
 //!
 //! A trace is a folder with one file per process, each readable by itself; docs/trace-format.md has every byte. In
 //! memory an event is one or a few [`Record`]s (`record.rs`). [`Writer`] makes blocks of them (`events.rs`,
-//! `columns.rs`), compressed and with checksums (`frame.rs`), and an index at the end (`index.rs`). [`Reader`] finds
-//! the blocks with or without the index (`contents.rs`), and gives [`Event`]s, also those of all threads by their times
-//! (`merge.rs`); [`Folder`] has all ranks, on the time line that clock samples establish (`clock.rs`, `timeline.rs`).
-//! Damage is an [`Error`] with its position, and costs only its own block.
+//! `columns.rs`), compressed and with checksums (`frame.rs`). [`Reader`] finds the blocks (`contents.rs`), and gives
+//! [`Event`]s, also those of all threads by their times (`merge.rs`); [`Folder`] has all ranks, on the time line that
+//! clock samples establish (`clock.rs`, `timeline.rs`). Damage is an [`Error`] with its position, and costs only its
+//! own block.
 //!
 //! The crate depends neither on MPI nor on adapters nor on ibex's events: each file describes its event types in its
-//! [`Head`]; of the events that a user chooses only group names are known (`choice.rs`). Path: [`Layout::pack`] is hot,
-//! the rest pending or setup. No unsafe code. Tests: in the files; tests/.
+//! [`Head`]; of the events that a user chooses only group names are known (`choice.rs`). Path: [`Layout::pack_into`] is
+//! hot, the rest pending or setup. No unsafe code. Tests: in the files; tests/.
 
 #![forbid(unsafe_code)]
 
@@ -19,12 +19,10 @@ mod clock;
 mod columns;
 mod contents;
 mod error;
-mod event_type;
 mod events;
 mod folder;
 mod frame;
 mod head;
-mod index;
 mod merge;
 mod parse;
 mod reader;
@@ -35,15 +33,14 @@ mod timeline;
 mod writer;
 
 pub use choice::{GROUPS, listed, short};
-pub use clock::{Clock, ClockSample, Moment, Relation};
+pub use clock::{Clock, ClockSample, Relation};
 pub use error::{Error, Hex, Part, Readable};
-pub use event_type::{Element, ElementKind, EventType, MOST_ELEMENTS};
 pub use events::Event;
 pub use folder::Folder;
 pub use frame::VERSION;
-pub use head::{Head, MOST_SOURCES, MOST_TYPES, Names, Source};
+pub use head::{Element, ElementKind, EventType, Head, MOST_ELEMENTS, MOST_SOURCES, MOST_TYPES, Names, Source};
 pub use reader::{Counts, Reader};
-pub use record::{Layout, MOST_RECORDS, Packed, Record, Room, Values};
+pub use record::{Layout, Record, Room, Values};
 pub use summary::{MOST_EVENTS, SourceSpan, Summary, TypeCount};
 pub use timeline::Timeline;
-pub use writer::{Options, Writer, Written};
+pub use writer::{BLOCK, Writer};

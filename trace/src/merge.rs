@@ -9,9 +9,9 @@ use std::cmp::Reverse;
 use std::collections::binary_heap::PeekMut;
 use std::collections::{BinaryHeap, HashMap};
 
+use crate::contents::Place;
 use crate::error::Error;
 use crate::events::{Block, Event};
-use crate::index::Place;
 use crate::reader::Reader;
 
 pub(crate) struct Merge<'a> {
@@ -43,7 +43,7 @@ impl<'a> Merge<'a> {
     /// All events of a file, each thread's in the order in which it raised them; then the file's faults.
     pub(crate) fn of(reader: &'a Reader) -> Merge<'a> {
         let mut places: Vec<&Place> = reader.places().filter(|place| place.summary.events > 0).collect();
-        places.sort_by_key(|place| place.number);
+        places.sort_by_key(|place| place.header.number);
         // The blocks of a thread are opened one after another.
         let mut reached: HashMap<u32, i64> = HashMap::new();
         let mut by_time: Vec<(i64, &Place)> = Vec::with_capacity(places.len());
@@ -52,7 +52,7 @@ impl<'a> Merge<'a> {
             *thread = first_time(reader, place).max(*thread);
             by_time.push((*thread, place));
         }
-        by_time.sort_by_key(|(first, place)| (*first, place.number));
+        by_time.sort_by_key(|(first, place)| (*first, place.header.number));
         let faults: Vec<Error> = reader.faults().cloned().collect();
         let (unopened, faults, reached) = (by_time.into_iter(), faults.into_iter(), HashMap::new());
         Merge { reader, unopened, open: Vec::new(), next: BinaryHeap::new(), faults, reached }
@@ -75,7 +75,7 @@ impl<'a> Merge<'a> {
             self.open.push(None);
         }
         if let Some(first) = left.last() {
-            self.next.push(Reverse((first.at, place.number, free)));
+            self.next.push(Reverse((first.at, place.header.number, free)));
             self.open[free] = Some(OpenBlock { block, left });
         }
         Ok(())

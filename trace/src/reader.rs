@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads a trace: its metadata, and its events, block by block. Opening reads the head, the index (or all headers
-//! without one), names and clock samples; events are read on demand. Damage costs only its own block: iterators yield
+//! Reads a trace: its metadata, and its events, block by block. Opening reads all headers, the head,
+//! names and clock samples; events are read on demand. Damage costs only its own block: iterators yield
 //! an error in its place and continue. Path: pending. Threads: any. Tests: `tests/round_trip.rs`, `tests/damage.rs`.
 
 use std::path::Path;
 
+use serde::Serialize;
+
 use crate::clock::{self, Clock, ClockSample, Relation};
-use crate::contents::{self, Entry, damaged, settle};
-use crate::error::{Error, Part, Readable};
+use crate::contents::{self, Entry, Place, settle};
+use crate::error::{Error, Readable};
 use crate::events::{Block, Event};
-use crate::frame::{CLOCKS, EVENTS, Fault, HEAD, HEADER, Header, MOST_SUMMARY, NAMES, OPTIONAL};
+use crate::frame::{CLOCKS, EVENTS, Fault, HEAD, HEADER, NAMES, OPTIONAL};
 use crate::head::{Head, MOST_SOURCES, Names, Source};
-use crate::index::Place;
 use crate::merge::Merge;
-use crate::parse::Malformed;
 use crate::record::Layout;
 use crate::storage::Storage;
 use crate::summary::Summary;
@@ -75,13 +75,13 @@ impl Reader {
         let mut entries = std::mem::take(&mut self.entries);
         for entry in entries.iter_mut().skip(1) {
             let Entry::Block(place) = entry else { continue };
-            let outcome = match place.kind {
+            let outcome = match place.header.kind {
                 NAMES => self.take_names(place),
                 CLOCKS => self.take_samples(place),
                 EVENTS | OPTIONAL.. => continue,
                 kind => {
-                    let (file, readable) = (self.storage.name().to_owned(), Readable::default());
-                    Err(Error::UnknownKind { file, block: place.number, offset: place.offset, kind, readable })
+                    let fault = Fault::new("a kind of block that this ibex knows", format!("kind {kind}"));
+                    Err(place.damaged(&self.storage, fault))
                 }
             };
             if let Err(error) = outcome {
@@ -99,7 +99,7 @@ impl Reader {
         if (names.first_source as usize) < self.head.sources.len() || end > MOST_SOURCES {
             let expected = format!("sources from {} on, up to {MOST_SOURCES}", self.head.sources.len());
             let found = format!("{} from {} on", names.sources.len(), names.first_source);
-            return Err(damaged(&self.storage, Part::Block(place.number), place.offset, Fault { expected, found }));
+            return Err(place.damaged(&self.storage, Fault::new(expected, found)));
         }
         // A gap is the place of a damaged block of names.
         self.head.sources.resize_with(names.first_source as usize, Source::unknown);
@@ -110,7 +110,7 @@ impl Reader {
 
     fn take_samples(&mut self, place: &Place) -> Result<(), Error> {
         let read = clock::decode(&payload(&self.storage, place)?);
-        self.samples.extend(read.map_err(|malformed| self.malformed(place, malformed))?);
+        self.samples.extend(read.map_err(|malformed| place.damaged(&self.storage, malformed))?);
         Ok(())
     }
 
@@ -181,7 +181,7 @@ impl Reader {
         self.entries.iter().flat_map(move |entry| {
             let (block, fault) = match entry {
                 Entry::Fault(error) => (None, Some(error.clone())),
-                Entry::Block(place) if place.kind == EVENTS => match self.block(place) {
+                Entry::Block(place) if place.header.kind == EVENTS => match self.block(place) {
                     Ok(block) => (Some(block), None),
                     Err(error) => (None, Some(error)),
                 },
@@ -209,7 +209,7 @@ impl Reader {
 
     pub(crate) fn places(&self) -> impl Iterator<Item = &Place> {
         self.entries.iter().filter_map(|entry| match entry {
-            Entry::Block(place) if place.kind == EVENTS => Some(place),
+            Entry::Block(place) if place.header.kind == EVENTS => Some(place),
             _ => None,
         })
     }
@@ -226,26 +226,23 @@ impl Reader {
 
     pub(crate) fn block(&self, place: &Place) -> Result<Block, Error> {
         let read = payload(&self.storage, place).and_then(|payload| {
-            Block::decode(&self.layouts, &place.summary, &payload).map_err(|malformed| self.malformed(place, malformed))
+            Block::decode(&self.layouts, &place.summary, &payload)
+                .map_err(|malformed| place.damaged(&self.storage, malformed))
         });
         read.map_err(|mut error| {
-            let number = |entry: &Entry| if let Entry::Block(place) = entry { Some(place.number) } else { None };
-            let before = self.entries.iter().filter_map(number).filter(|number| *number < place.number).count();
-            let all = self.entries.iter().filter_map(number).count();
+            let offset = |entry: &Entry| if let Entry::Block(place) = entry { Some(place.offset) } else { None };
+            let before = self.entries.iter().filter_map(offset).filter(|offset| *offset < place.offset).count();
+            let all = self.entries.iter().filter_map(offset).count();
             if let Some(readable) = error.readable_mut() {
                 *readable = Readable { before, after: all - before - 1 };
             }
             error
         })
     }
-
-    fn malformed(&self, place: &Place, malformed: Malformed) -> Error {
-        damaged(&self.storage, Part::Block(place.number), place.offset, malformed.into())
-    }
 }
 
 /// Numbers of events of a type.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
     /// Number of events in the trace.
     pub events: u64,
@@ -260,22 +257,18 @@ fn read_head(storage: &Storage, entries: &[Entry]) -> Result<Head, Error> {
         let head: Head = serde_json::from_slice(&bytes).map_err(|error| bad_json(storage, place, &error))?;
         match head.fault() {
             None => Ok(head),
-            Some(found) => {
-                let fault = Fault { expected: "a head as a trace can have".to_owned(), found };
-                Err(damaged(storage, Part::Block(place.number), place.offset, fault))
-            }
+            Some(found) => Err(place.damaged(storage, Fault::new("a head as a trace can have", found))),
         }
     };
     let mut error = match entries.first() {
-        Some(Entry::Block(place)) if place.kind == HEAD && place.number == 0 => match read(place) {
+        Some(Entry::Block(place)) if place.header.kind == HEAD && place.header.number == 0 => match read(place) {
             Ok(head) => return Ok(head),
             Err(error) => error,
         },
         Some(Entry::Fault(error)) => error.clone(),
         Some(Entry::Block(place)) => {
-            let found = format!("a block {} of kind {}", place.number, place.kind);
-            let expected = format!("the head: block 0 of kind {HEAD}");
-            damaged(storage, Part::Block(place.number), place.offset, Fault { expected, found })
+            let found = format!("a block {} of kind {}", place.header.number, place.header.kind);
+            place.damaged(storage, Fault::new(format!("the head: block 0 of kind {HEAD}"), found))
         }
         None => Error::Unfinished {
             file: storage.name().to_owned(),
@@ -290,41 +283,11 @@ fn read_head(storage: &Storage, entries: &[Entry]) -> Result<Head, Error> {
 }
 
 fn bad_json(storage: &Storage, place: &Place, error: &serde_json::Error) -> Error {
-    let fault = Fault { expected: "JSON as the format says".to_owned(), found: error.to_string() };
-    damaged(storage, Part::Block(place.number), place.offset, fault)
+    place.damaged(storage, Fault::new("JSON as the format says", error.to_string()))
 }
 
-/// The payload of a block, which must match the index or the scan.
 fn payload(storage: &Storage, place: &Place) -> Result<Vec<u8>, Error> {
-    let (block, offset) = (Part::Block(place.number), place.offset);
-    let bytes = storage.read(offset, (HEADER + MOST_SUMMARY) as u64)?;
-    let read = || -> Result<Header, Fault> {
-        let header = Header::decode(&bytes)?;
-        header.check(&bytes)?;
-        if (header.kind, header.number) == (place.kind, place.number) {
-            return Ok(header);
-        }
-        let expected = format!("block {} of kind {}, as the index says", place.number, place.kind);
-        Err(Fault { expected, found: format!("block {} of kind {}", header.number, header.kind) })
-    };
-    let header = read().map_err(|fault| damaged(storage, block, offset, fault))?;
-    let first = HEADER + header.summary as usize;
-    let stored = match bytes.get(first..header.length() as usize) {
-        Some(stored) => stored.to_vec(),
-        None => storage.read(offset + first as u64, header.stored.into())?,
-    };
-    if stored.len() < header.stored as usize {
-        let (file, readable) = (storage.name().to_owned(), Readable::default());
-        let (expected, found) = (header.length(), storage.length().saturating_sub(offset));
-        return Err(Error::Truncated { file, block, offset, expected, found, readable });
-    }
-    if place.kind == EVENTS {
-        let mut summary = Vec::new();
-        place.summary.encode(&mut summary);
-        if bytes[HEADER..first] != summary {
-            let fault = Fault { expected: "the summary that the index has".into(), found: "another".into() };
-            return Err(damaged(storage, block, offset, fault));
-        }
-    }
-    header.unpack(&stored).map_err(|fault| damaged(storage, block, offset, fault))
+    let Place { header, offset, .. } = place;
+    let stored = storage.read(offset + (HEADER as u64) + u64::from(header.summary), header.stored.into())?;
+    header.unpack(&stored).map_err(|fault| place.damaged(storage, fault))
 }

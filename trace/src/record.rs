@@ -2,15 +2,14 @@
 //! An event in memory, between the recorder's callback and the writer: 32 bytes if its values are small. Packs the
 //! values of an event into one or more [`Record`]s, and unpacks them. A value takes as many bytes as it needs; a code
 //! of three bits says how many. If 16 bytes do not hold all values of an event, records without a head follow. A record
-//! does not contain the thread, because a batch belongs to one thread. Path: [`Layout::pack`] is hot (the recorder's
-//! callback): no allocation, no lock. Threads: plain data. Tests: below.
+//! does not contain the thread, because a batch belongs to one thread. Path: [`Layout::pack_into`] is hot (the
+//! recorder's callback): no allocation, no lock. Threads: plain data. Tests: below.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes};
 
-use crate::event_type::{Element, EventType, MOST_ELEMENTS};
+use crate::head::{Element, EventType, MOST_ELEMENTS};
 
-/// Most records of an event.
-pub const MOST_RECORDS: usize = 5;
+const MOST_RECORDS: usize = 5;
 
 /// Offset of the values, after ticks and the word of codes, type and source.
 const VALUES_AT: usize = 16;
@@ -76,22 +75,6 @@ impl Record {
 /// Memory for a packed event: the longest event, plus the excess of one store.
 pub type Room = [Record; MOST_RECORDS + 1];
 
-/// The records of one event.
-#[derive(Debug, Clone, Copy)]
-pub struct Packed {
-    records: Room,
-    used: usize,
-}
-
-impl Packed {
-    /// The records of the event.
-    #[must_use]
-    #[inline]
-    pub fn records(&self) -> &[Record] {
-        &self.records[..self.used]
-    }
-}
-
 /// How the events of a type are packed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Layout {
@@ -118,13 +101,12 @@ impl Layout {
         usize::from(self.elements)
     }
 
-    /// Packs an event. Values beyond the type's elements are ignored.
+    /// The records of an event. Values beyond the type's elements are ignored.
     #[must_use]
-    #[inline]
-    pub fn pack(self, source: u8, ticks: u64, values: &Values) -> Packed {
-        let mut packed = Packed { records: Room::default(), used: 0 };
-        packed.used = self.pack_into(source, ticks, |element| values[element % MOST_ELEMENTS], &mut packed.records);
-        packed
+    pub fn pack(self, source: u8, ticks: u64, values: &Values) -> Vec<Record> {
+        let mut room = Room::default();
+        let used = self.pack_into(source, ticks, |element| values[element], &mut room);
+        room[..used].to_vec()
     }
 
     /// Packs an event in place, and returns the number of records. Bytes after the last value have no meaning. Never
@@ -240,7 +222,7 @@ fn length_of_all(word: u64) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::event_type::ElementKind;
+    use crate::head::ElementKind;
     use proptest::prelude::*;
 
     fn layout(signed: &[bool]) -> Layout {
@@ -255,7 +237,7 @@ mod tests {
         // The type with the most elements (docs/events.md), for a message of 8 bytes between two of 1000 ranks.
         let mut values = [0; MOST_ELEMENTS];
         values[..11].copy_from_slice(&[0, 4_000_000_000, 0, 8, 8, 3, 1023, 999, 65535, 1, 1022]);
-        assert_eq!(layout(&[false; 11]).pack(3, 1 << 60, &values).records().len(), 1);
+        assert_eq!(layout(&[false; 11]).pack(3, 1 << 60, &values).len(), 1);
     }
 
     #[test]
@@ -279,16 +261,16 @@ mod tests {
             let layout = layout(&signed);
             let values: Values = values.try_into().expect("as many");
             let packed = layout.pack(source, ticks, &values);
-            let first = packed.records()[0];
+            let first = packed[0];
             prop_assert_eq!((first.event_type(), first.source(), first.ticks()), (7, source, ticks));
-            prop_assert_eq!(first.records(), packed.records().len());
+            prop_assert_eq!(first.records(), packed.len());
             let mut got = vec![0; signed.len() * 2];
-            layout.unpack(packed.records(), &mut got, 2, 1);
+            layout.unpack(&packed, &mut got, 2, 1);
             let got: Vec<u64> = got.into_iter().skip(1).step_by(2).collect();
             for element in 0..signed.len() {
                 prop_assert_eq!(layout.unfold(element, got[element]), values[element]);
             }
-            prop_assert_eq!(&layout.values(packed.records())[..signed.len()], &values[..signed.len()]);
+            prop_assert_eq!(&layout.values(&packed)[..signed.len()], &values[..signed.len()]);
         }
     }
 }

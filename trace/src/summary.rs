@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The summary of a block of events: before the events and again in the index, so that readers know the contents of a
-//! trace and find a time without reading events. Path: pending. Threads: plain data. Tests: below.
+//! The summary of a block of events, before the events, so that readers know the contents of a trace and find a time
+//! without reading events. Path: pending. Threads: plain data. Tests: below.
 
 use crate::parse::{Bytes, Malformed, push_varint};
 

@@ -7,7 +7,7 @@
 
 use std::collections::HashMap;
 
-use crate::clock::{Clock, ClockSample, Moment, Relation};
+use crate::clock::{Clock, ClockSample, Relation};
 use crate::reader::Reader;
 
 /// The conversion from a process's clock to the common time line.
@@ -30,18 +30,8 @@ impl Timeline {
         time.saturating_add(self.calendar)
     }
 
-    /// The error bound relative to the first file's host, nanoseconds. `None`: unknown, the clocks were never compared.
-    #[must_use]
-    pub fn error(&self, monotonic: i64) -> Option<i64> {
-        let measured = |relation: &Relation| relation.moment(monotonic.max(0).cast_unsigned());
-        let error = match &self.relation {
-            Some(relation) => measured(relation).map(|Moment { error, .. }| error)?,
-            None => 0,
-        };
-        self.is_measured.then_some(error)
-    }
-
-    /// The largest error bound of all times from `first` to `last`.
+    /// The largest error bound, relative to the first file's host, of all times from `first` to `last`, nanoseconds.
+    /// `None`: unknown, the clocks were never compared.
     #[must_use]
     pub fn widest(&self, first: i64, last: i64) -> Option<i64> {
         let [first, last] = [first, last].map(|time| time.max(0).cast_unsigned());
@@ -53,7 +43,7 @@ impl Timeline {
 struct Said<'a> {
     world: u32,
     rank: Option<u32>,
-    clock: (&'a str, &'a str),
+    own: Which<'a>,
     calendar: i64,
     samples: &'a [ClockSample],
 }
@@ -72,7 +62,7 @@ pub(crate) fn of<'a>(readers: &'a [Reader]) -> Vec<Timeline> {
         Said {
             world: head.world,
             rank: head.rank,
-            clock: (&head.host, &head.clock),
+            own: Which::Of(&head.host, &head.clock),
             calendar: head.calendar,
             samples: reader.samples(),
         }
@@ -81,15 +71,15 @@ pub(crate) fn of<'a>(readers: &'a [Reader]) -> Vec<Timeline> {
     lines(&files)
 }
 
-fn lines(files: &[Said<'_>]) -> Vec<Timeline> {
+fn lines<'a>(files: &[Said<'a>]) -> Vec<Timeline> {
     let which = |world, rank| {
         let found = files.iter().find(|file| file.world == world && file.rank == Some(rank));
-        found.map_or(Which::Rank(world, rank), |file| Which::Of(file.clock.0, file.clock.1))
+        found.map_or(Which::Rank(world, rank), |file| file.own)
     };
     let mut calendars: HashMap<Which<'_>, i64> = HashMap::new();
     let mut against: HashMap<Which<'_>, (Which<'_>, Vec<ClockSample>)> = HashMap::new();
     for file in files {
-        let own = Which::Of(file.clock.0, file.clock.1);
+        let own = file.own;
         // A clock's calendar is that of its first file.
         calendars.entry(own).or_insert(file.calendar);
         for sample in file.samples {
@@ -105,27 +95,20 @@ fn lines(files: &[Said<'_>]) -> Vec<Timeline> {
     let relations: HashMap<Which<'_>, (Which<'_>, Relation)> =
         against.into_iter().filter_map(|(own, (target, samples))| Some((own, (target, relation(samples)?)))).collect();
     // The reference itself has no samples: rank 0 answers and does not ask.
-    let roots: Vec<Which<'_>> = files
-        .iter()
-        .map(|file| Which::Of(file.clock.0, file.clock.1))
-        .map(|own| relations.get(&own).map_or(own, |(target, _)| *target))
-        .collect();
+    let root = |file: &Said<'a>| relations.get(&file.own).map_or(file.own, |(target, _)| *target);
+    let roots: Vec<Which<'_>> = files.iter().map(root).collect();
     // The clock of a rank without a file has the calendar of the first that was measured against it.
     for file in files {
-        let own = Which::Of(file.clock.0, file.clock.1);
-        if let Some((target, relation)) = relations.get(&own)
+        if let Some((target, relation)) = relations.get(&file.own)
             && let Some((monotonic, shown)) = relation.first()
         {
             calendars.entry(*target).or_insert(monotonic.saturating_add(file.calendar).saturating_sub(shown));
         }
     }
-    let line = |(file, root): (&Said<'_>, &Which<'_>)| {
-        let own = Which::Of(file.clock.0, file.clock.1);
-        Timeline {
-            relation: relations.get(&own).map(|(_, relation)| relation.clone()),
-            calendar: calendars.get(root).copied().unwrap_or(file.calendar),
-            is_measured: roots.first() == Some(root),
-        }
+    let line = |(file, root): (&Said<'a>, &Which<'a>)| Timeline {
+        relation: relations.get(&file.own).map(|(_, relation)| relation.clone()),
+        calendar: calendars.get(root).copied().unwrap_or(file.calendar),
+        is_measured: roots.first() == Some(root),
     };
     files.iter().zip(&roots).map(line).collect()
 }
@@ -149,11 +132,15 @@ mod tests {
     use proptest::prelude::*;
 
     fn said<'a>(rank: u32, clock: &'a str, calendar: i64, samples: &'a [ClockSample]) -> Said<'a> {
-        Said { world: 0, rank: Some(rank), clock: ("n", clock), calendar, samples }
+        Said { world: 0, rank: Some(rank), own: Which::Of("n", clock), calendar, samples }
     }
 
     fn sample(shown: u64, before: i64, after: i64) -> ClockSample {
         ClockSample { clock: Clock::Rank(0), shown, before, after }
+    }
+
+    fn error(line: &Timeline, at: i64) -> Option<i64> {
+        line.widest(at, at)
     }
 
     #[test]
@@ -161,19 +148,19 @@ mod tests {
         let samples = [sample(1_000, 50_000, 50_200), sample(1_001_000, 1_050_000, 1_050_400)];
         let files = [said(0, "a", 7_000_000, &[]), said(1, "b", 9_999_999, &samples), said(2, "b", 0, &[])];
         let lines = lines(&files);
-        assert_eq!((lines[0].time(500), lines[0].error(500)), (7_000_500, Some(0)));
+        assert_eq!((lines[0].time(500), error(&lines[0], 500)), (7_000_500, Some(0)));
         for line in &lines[1..] {
             assert_eq!([50_100, 1_050_200].map(|own| line.time(own)), [7_001_000, 8_001_000]);
             assert_eq!(line.time(60_100), 7_011_000 - 1, "half a nanosecond in ten thousand");
-            assert!(line.error(50_100).is_some_and(|error| (101..=203).contains(&error)), "{:?}", line.error(50_100));
-            assert!(line.error(100_000_000) > line.error(1_050_200), "it grows beyond the samples");
+            assert!(error(line, 50_100).is_some_and(|error| (101..=203).contains(&error)), "{:?}", error(line, 50_100));
+            assert!(error(line, 100_000_000) > error(line, 1_050_200), "it grows beyond the samples");
         }
     }
 
     #[test]
     fn a_host_that_was_not_measured_goes_by_its_calendar_and_has_no_bound() {
         let lines = lines(&[said(0, "a", 100, &[]), said(1, "b", 200, &[])]);
-        assert_eq!((lines[1].time(5), lines[1].error(5)), (205, None));
+        assert_eq!((lines[1].time(5), error(&lines[1], 5)), (205, None));
     }
 
     #[test]
@@ -181,7 +168,7 @@ mod tests {
         let (one, two) = ([sample(1_000, 500, 500)], [sample(2_000, 800, 800)]);
         let lines = lines(&[said(1, "b", 10_000, &one), said(2, "c", 77, &two)]);
         assert_eq!((lines[0].time(500), lines[1].time(800)), (10_500, 11_500));
-        assert!(lines.iter().all(|line| line.error(800).is_some()));
+        assert!(lines.iter().all(|line| error(line, 800).is_some()));
     }
 
     /// A host's clock, up to 100 millionths too fast or slow, at a rate that varies by a millionth. It may jump once,
@@ -227,9 +214,10 @@ mod tests {
                 .collect();
             let files = [said(0, "a", 0, &[]), said(1, "b", 0, &samples[0]), said(2, "c", 0, &samples[1])];
             let lines = lines(&files);
+            let error = |host: usize, at| error(&lines[host], at).expect("measured");
             for (at, way, from, to) in sends {
                 let (sent, arrived) = (clock(from).shows(at), clock(to).shows(at + way));
-                let bound = lines[from].error(sent).expect("measured") + lines[to].error(arrived).expect("measured");
+                let bound = error(from, sent) + error(to, arrived);
                 let took = lines[to].time(arrived) - lines[from].time(sent);
                 prop_assert!(took >= -bound, "{took} ns, and the bound is {bound}");
                 prop_assert!((took - way).abs() <= bound + way / 1000 + 2, "{took} of {way}: {bound}");
@@ -270,9 +258,10 @@ mod tests {
             let samples: Vec<Vec<_>> = (1..3).map(|host| (0..13).map(|n| exchange(host, n)).collect()).collect();
             let files = [said(0, "a", 0, &[]), said(1, "b", 0, &samples[0]), said(2, "c", 0, &samples[1])];
             let lines = lines(&files);
+            let bound = |host: usize, at| error(&lines[host], at).expect("measured");
             for (sent_at, way, from, to) in sends {
                 let (sent, arrived) = (clock(from).shows(sent_at), clock(to).shows(sent_at + way));
-                let error = lines[from].error(sent).expect("measured") + lines[to].error(arrived).expect("measured");
+                let error = bound(from, sent) + bound(to, arrived);
                 let took = lines[to].time(arrived) - lines[from].time(sent);
                 // Rank 0's clock is the reference even while it jumps.
                 let bound = error + if whose == 0 && (sent_at..=sent_at + way).contains(&at) { by } else { 0 };
@@ -283,7 +272,8 @@ mod tests {
             }
             for (host, line) in lines.iter().enumerate() {
                 let all = line.widest(clock(host).shows(0), clock(host).shows(12_000_000_000)).expect("measured");
-                let some = (0..120).map(|n| clock(host).shows(n * 100_000_000)).filter_map(|own| line.error(own)).max();
+                let times = (0..120).map(|n| clock(host).shows(n * 100_000_000));
+                let some = times.filter_map(|own| error(line, own)).max();
                 prop_assert!(some <= Some(all), "{some:?} is beyond {all}");
             }
         }

@@ -13,33 +13,21 @@ use std::path::{Path, PathBuf};
 use crate::clock::{self, ClockSample};
 use crate::error::Error;
 use crate::events::{Encoder, whole};
-use crate::frame::{self, CLOCKS, EVENTS, Framer, HEAD, INDEX, NAMES};
+use crate::frame::{self, CLOCKS, END, EVENTS, Framer, HEAD, NAMES};
 use crate::head::{Head, MOST_SOURCES, Names, Source};
-use crate::index::{self, Place};
 use crate::record::{Layout, Record};
 use crate::storage::refused;
 use crate::summary::{MOST_EVENTS, Summary, TypeCount};
 
-/// Options of a writer.
-#[derive(Debug, Clone, Copy)]
-pub struct Options {
-    /// The compression level of zstd. The default keeps up with any recorder.
-    pub level: i32,
-    /// Events per block, up to [`MOST_EVENTS`]. Larger blocks compress better, but a killed process loses more.
-    pub block: usize,
-}
-
-impl Default for Options {
-    fn default() -> Options {
-        Options { level: 1, block: 8192 }
-    }
-}
+/// Events per block, as the recorder writes them. Larger blocks compress better, but a killed process loses more.
+pub const BLOCK: usize = 8192;
 
 /// Writes a trace.
 pub struct Writer<W: Write> {
     out: W,
     name: PathBuf,
-    options: Options,
+    /// Events per block.
+    most: usize,
     layouts: Vec<Layout>,
     sources: usize,
     threads: BTreeMap<u32, Gathered>,
@@ -51,10 +39,8 @@ pub struct Writer<W: Write> {
     unwritten: BTreeMap<u8, u64>,
     encoder: Encoder,
     framer: Framer,
-    index: Vec<Place>,
     payload: Vec<u8>,
     block: Vec<u8>,
-    written: u64,
     failed: Option<Error>,
 }
 
@@ -72,42 +58,33 @@ impl Gathered {
     }
 }
 
-/// Size of a finished trace.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Written {
-    /// Number of bytes.
-    pub bytes: u64,
-    /// Number of blocks.
-    pub blocks: u32,
-    /// Number of events.
-    pub events: u64,
-}
-
 impl Writer<File> {
-    /// Makes a file in `folder`, named after the process ([`Head::file_name`]). Does not overwrite one of that name.
+    /// Makes a file in `folder`, named after the process ([`Head::file_name`]), with up to `most` events per block
+    /// ([`BLOCK`]). Does not overwrite one of that name.
     ///
     /// # Errors
     /// The file cannot be made or written, or the head has more than a trace can hold.
-    pub fn create(folder: &Path, head: &Head, options: Options) -> Result<Writer<File>, Error> {
+    pub fn create(folder: &Path, head: &Head, most: usize) -> Result<Writer<File>, Error> {
         let name = folder.join(head.file_name());
         let file = File::create_new(&name).map_err(|cause| refused("make", &name, cause))?;
-        Writer::new(file, &name, head, options)
+        Writer::new(file, &name, head, most)
     }
 }
 
 impl<W: Write> Writer<W> {
-    /// Writes to `out`, which errors call `name`. Each call of `write_all` is a whole block, so a buffer is of no use.
+    /// Writes to `out`, which errors call `name`, with up to `most` events per block ([`BLOCK`]). Each call of
+    /// `write_all` is a whole block, so a buffer is of no use.
     ///
     /// # Errors
     /// It cannot be written, or the head has more than a trace can hold.
-    pub fn new(out: W, name: &Path, head: &Head, options: Options) -> Result<Writer<W>, Error> {
+    pub fn new(out: W, name: &Path, head: &Head, most: usize) -> Result<Writer<W>, Error> {
         if let Some(what) = head.fault() {
             return Err(Error::Refused { file: name.to_owned(), what });
         }
         let mut writer = Writer {
             out,
             name: name.to_owned(),
-            options: Options { block: options.block.clamp(1, MOST_EVENTS), ..options },
+            most: most.clamp(1, MOST_EVENTS),
             layouts: head.layouts(),
             sources: head.sources.len(),
             threads: BTreeMap::new(),
@@ -116,11 +93,9 @@ impl<W: Write> Writer<W> {
             lost: BTreeMap::new(),
             unwritten: BTreeMap::new(),
             encoder: Encoder::default(),
-            framer: Framer::new(options.level),
-            index: Vec::new(),
+            framer: Framer::new(),
             payload: Vec::new(),
             block: frame::preamble().to_vec(),
-            written: 0,
             failed: None,
         };
         writer.put_json(HEAD, head)?;
@@ -238,26 +213,21 @@ impl<W: Write> Writer<W> {
         self.out.flush().map_err(|cause| self.fail(cause))
     }
 
-    /// Writes the collected events, and the index.
+    /// Writes the collected events, and the last block.
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn finish(mut self) -> Result<Written, Error> {
+    pub fn finish(mut self) -> Result<(), Error> {
         self.flush()?;
         self.payload.clear();
-        index::encode(&self.index, &mut self.payload);
-        let offset = self.written;
-        self.put(INDEX, &Summary::default())?;
-        let trailer = frame::trailer(offset, self.written);
-        self.out.write_all(&trailer).and_then(|()| self.out.flush()).map_err(|cause| self.fail(cause))?;
-        let events = self.index.iter().map(|place| u64::from(place.summary.events)).sum();
-        Ok(Written { bytes: self.written + trailer.len() as u64, blocks: self.framer.made(), events })
+        self.put(END, &Summary::default())?;
+        self.out.flush().map_err(|cause| self.fail(cause))
     }
 
     /// Adds records to the collected ones, up to a whole block, and writes a whole block.
     fn take(&mut self, thread: u32, gathered: &mut Gathered, records: &[Record]) -> Result<usize, Error> {
         let (known, before) = ((self.layouts.len(), self.sources), gathered.begins.len());
-        let room = self.options.block - before;
+        let room = self.most - before;
         let taken = match whole(records, room, known, gathered.records.len(), &mut gathered.begins) {
             Ok(0) if !records.is_empty() => {
                 return Err(self.refuse("half an event at the end of a batch".to_owned()));
@@ -265,7 +235,7 @@ impl<W: Write> Writer<W> {
             Ok(taken) => taken,
             Err(at) => return Err(self.refuse_record(&records[at])),
         };
-        let is_full = gathered.begins.len() == self.options.block;
+        let is_full = gathered.begins.len() == self.most;
         let outcome = if is_full && before == 0 {
             // The batch has a whole block, which saves a copy.
             self.put_names().and_then(|()| self.put_events(thread, &records[..taken], &gathered.begins))
@@ -325,20 +295,12 @@ impl<W: Write> Writer<W> {
         if kind == EVENTS {
             summary.encode(&mut bytes);
         }
-        let (number, before) = (self.framer.made(), self.block.len() as u64);
         if !self.framer.frame(kind, &bytes, &self.payload, &mut self.block) {
             return Err(self.refuse(format!("a block of {} bytes", self.payload.len())));
         }
-        // The preamble is before the first block.
-        let offset = self.written + before;
-        self.written += self.block.len() as u64;
         let written = self.out.write_all(&self.block);
         self.block.clear();
-        written.map_err(|cause| self.fail(cause))?;
-        if kind != INDEX {
-            self.index.push(Place { number, offset, kind, summary: summary.clone() });
-        }
-        Ok(())
+        written.map_err(|cause| self.fail(cause))
     }
 
     fn fail(&mut self, cause: std::io::Error) -> Error {

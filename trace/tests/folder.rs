@@ -3,11 +3,11 @@
 
 mod made;
 
-use ibex_trace::{Error, Event, Folder, Head, Options, Writer};
+use ibex_trace::{BLOCK, Error, Event, Folder, Head, Writer};
 
 fn write(folder: &std::path::Path, head: &Head, numbers: impl Iterator<Item = u64>) {
     let layouts = head.layouts();
-    let mut writer = Writer::create(folder, head, Options { block: 64, ..Options::default() }).expect("made");
+    let mut writer = Writer::create(folder, head, 64).expect("made");
     for sample in made::samples(0) {
         writer.clock(sample);
     }
@@ -45,7 +45,7 @@ fn the_events_of_all_ranks_are_on_one_time_line() {
 fn events_of_a_thread_come_as_it_raised_them_and_between_those_of_others_by_their_times() {
     let (folder, head) = (made::folder("interleaved"), made::head(0));
     let layouts = head.layouts();
-    let mut writer = Writer::create(&folder, &head, Options { block: 4, ..Options::default() }).expect("made");
+    let mut writer = Writer::create(&folder, &head, 4).expect("made");
     for sample in made::samples(0) {
         writer.clock(sample);
     }
@@ -108,7 +108,7 @@ fn a_folder_without_a_trace_says_so_and_no_file_is_overwritten() {
     let missing = Folder::open(&folder.join("x")).expect_err("not there").to_string();
     assert!(missing.starts_with("cannot read the folder "), "{missing}");
     write(&folder, &made::head(0), 0..10);
-    let again = Writer::create(&folder, &made::head(0), Options::default()).err().expect("is there").to_string();
+    let again = Writer::create(&folder, &made::head(0), BLOCK).err().expect("is there").to_string();
     assert!(again.starts_with("cannot make "), "{again}");
     std::fs::remove_dir_all(&folder).expect("removed");
 }

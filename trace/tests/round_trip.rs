@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A trace is read as it was written, with the index and without it.
+//! A trace is read as it was written.
 
 mod made;
 
 use std::path::Path;
 
 use ibex_trace::{
-    Clock, ClockSample, Counts, Error, Event, EventType, Head, MOST_ELEMENTS, MOST_EVENTS, Options, Reader, Record,
+    BLOCK, Clock, ClockSample, Counts, Error, Event, EventType, Head, MOST_ELEMENTS, MOST_EVENTS, Reader, Record,
     Writer,
 };
 use proptest::prelude::*;
@@ -48,7 +48,7 @@ fn a_trace_that_was_not_finished_gives_the_same_and_then_says_so() {
 fn sources_and_samples_that_come_later_are_read() {
     let (mut bytes, head) = (Vec::new(), made::head(0));
     let layouts = head.layouts();
-    let mut writer = Writer::new(&mut bytes, Path::new("made"), &head, Options::default()).expect("begun");
+    let mut writer = Writer::new(&mut bytes, Path::new("made"), &head, BLOCK).expect("begun");
     writer.note("A sentence.".to_owned());
     writer.flush().expect("flushed");
     assert_eq!(writer.add_source(made::source("host:1", 1000)).expect("room"), 2);
@@ -58,36 +58,33 @@ fn sources_and_samples_that_come_later_are_read() {
     writer.clock(rank);
     let event = layouts[2].pack(2, 51, &[0; MOST_ELEMENTS]);
     let unknown = layouts[2].pack(1, 51, &[0; MOST_ELEMENTS]);
-    writer.write(7, &[event.records(), unknown.records()].concat()).expect("written");
+    writer.write(7, &[event, unknown].concat()).expect("written");
     writer.finish().expect("finished");
     let reader = Reader::from_bytes("made", bytes).expect("opened");
     assert_eq!(reader.head().sources[2].name, "host:1");
     assert_eq!((reader.samples(), reader.notes()), (&[sample, rank][..], &["A sentence.".to_owned()][..]));
     let times: Vec<Option<i64>> = events(&reader).iter().map(|event| event.time).collect();
     assert_eq!(times, [Some(2_000_010), None]);
-    let error = reader.relation(2).and_then(|relation| relation.moment(51)).expect("sampled").error;
-    assert_eq!(error, 10 + 500 + 1);
+    let error = reader.relation(2).and_then(|relation| relation.widest(51, 51));
+    assert_eq!(error, Some(10 + 500 + 1));
 }
 
 #[test]
 fn contents_that_no_trace_can_hold_are_refused_with_a_reason() {
     let head = made::head(0);
     let layouts = head.layouts();
-    let mut writer = Writer::new(Vec::new(), Path::new("x.ibex"), &head, Options::default()).expect("begun");
+    let mut writer = Writer::new(Vec::new(), Path::new("x.ibex"), &head, BLOCK).expect("begun");
     let refusal = |outcome: Result<(), Error>| outcome.expect_err("refused").to_string();
     let foreign = layouts[2].pack(9, 0, &[0; MOST_ELEMENTS]);
     assert_eq!(
-        refusal(writer.write(0, foreign.records())),
+        refusal(writer.write(0, &foreign)),
         "x.ibex cannot hold an event of type 2 and source 9: there are 3 types and 2 sources"
     );
     let wide = layouts[0].pack(0, 0, &[u64::MAX; MOST_ELEMENTS]);
-    assert_eq!(
-        refusal(writer.write(0, &wide.records()[..2])),
-        "x.ibex cannot hold half an event at the end of a batch"
-    );
+    assert_eq!(refusal(writer.write(0, &wide[..2])), "x.ibex cannot hold half an event at the end of a batch");
     let many = EventType { name: "t".into(), description: String::new(), elements: Vec::new() };
     let head = Head { types: vec![many; 257], ..head };
-    assert!(Writer::new(Vec::new(), Path::new("x.ibex"), &head, Options::default()).is_err());
+    assert!(Writer::new(Vec::new(), Path::new("x.ibex"), &head, BLOCK).is_err());
 }
 
 /// A disk that is full after this many bytes.
@@ -108,7 +105,7 @@ impl std::io::Write for Full {
 #[test]
 fn a_full_disk_is_reported_each_time() {
     let head = made::head(0);
-    let mut writer = Writer::new(Full(2000), Path::new("x.ibex"), &head, Options::default()).expect("begun");
+    let mut writer = Writer::new(Full(2000), Path::new("x.ibex"), &head, BLOCK).expect("begun");
     let mut batch = Vec::new();
     (0..10_000).for_each(|number| made::records(&head.layouts(), &made::event(number), &mut batch));
     for _ in 0..2 {
@@ -119,15 +116,14 @@ fn a_full_disk_is_reported_each_time() {
 }
 
 #[test]
-fn options_beyond_the_bounds_are_brought_within_them() {
+fn a_block_has_no_more_events_than_the_format_allows() {
     let (mut bytes, head) = (Vec::new(), made::head(0));
     let mut batch = Vec::new();
     let all = MOST_EVENTS as u64 + 10;
     (0..all).for_each(|number| made::records(&head.layouts(), &made::event(number), &mut batch));
-    let options = Options { block: usize::MAX, level: 3 };
-    let mut writer = Writer::new(&mut bytes, Path::new("made"), &head, options).expect("begun");
+    let mut writer = Writer::new(&mut bytes, Path::new("made"), &head, usize::MAX).expect("begun");
     writer.write(0, &batch).expect("written");
-    assert_eq!(writer.finish().expect("finished").events, all);
+    writer.finish().expect("finished");
     let reader = Reader::from_bytes("made", bytes).expect("opened");
     let blocks: Vec<u32> = reader.summaries().map(|summary| summary.events).collect();
     assert_eq!(blocks, [MOST_EVENTS as u32, 10]);
@@ -145,8 +141,7 @@ proptest! {
         let (mut bytes, head) = (Vec::new(), made::head(1));
         let layouts = head.layouts();
         let mut wanted: Vec<Vec<Event>> = vec![Vec::new(); 4];
-        let options = Options { block, ..Options::default() };
-        let mut writer = Writer::new(&mut bytes, Path::new("made"), &head, options).expect("begun");
+        let mut writer = Writer::new(&mut bytes, Path::new("made"), &head, block).expect("begun");
         for (place, (thread, batch)) in batches.iter().enumerate() {
             let mut records: Vec<Record> = Vec::new();
             for (which, ticks, seed) in batch {

@@ -4,7 +4,7 @@
 
 use crate::columns::CHUNK;
 use crate::lanes::{Lane, Lanes};
-use crate::levels::{DETAILS, Level};
+use crate::levels::{Bands, DETAILS};
 use crate::rows::Row;
 use crate::spans::Spans;
 use ibex_messages::{Communicator, Job, Port, Rank};
@@ -31,7 +31,7 @@ pub(crate) struct About<'a> {
     searches: usize,
     fragments: usize,
     functions: &'a [String],
-    levels: Vec<Level>,
+    bands: &'a Bands,
     notices: Vec<String>,
 }
 
@@ -44,7 +44,7 @@ struct Known<'a> {
 }
 
 impl About<'_> {
-    pub(crate) fn of<'a>(job: &'a Job, lanes: &'a Lanes, rows: &[Row], spans: &Spans, levels: Vec<Level>) -> About<'a> {
+    pub(crate) fn of<'a>(job: &'a Job, lanes: &'a Lanes, rows: &[Row], spans: &Spans, bands: &'a Bands) -> About<'a> {
         let [calls, searches, fragments, operations] = spans.counts();
         let known = |communicator: &'a Communicator| Known {
             context: communicator.context,
@@ -71,7 +71,7 @@ impl About<'_> {
             searches,
             fragments,
             functions: &job.functions,
-            levels,
+            bands,
             notices: notices(job, rows.len()),
         }
     }
@@ -93,37 +93,20 @@ fn notices(job: &Job, shown: usize) -> Vec<String> {
     }
     let untimed = job.messages.len() - shown;
     if untimed > 0 {
-        notices.push(format!("{} not shown, because no time is known.", counted(untimed)));
+        notices.push(format!("{untimed} messages are not shown, because no time is known."));
     }
-    let half = job.messages.iter().filter(|message| message.send.is_some() != message.receive.is_some()).count();
-    if half > 0 {
-        notices.push(format!("{} shown without an arrow, because only one side is known.", counted(half)));
+    let is_apart = |rank: &&Rank| !rank.host.is_empty() && rank.clock_error.is_none();
+    let apart: Vec<String> = job.ranks.iter().filter(is_apart).map(|rank| rank.rank.to_string()).collect();
+    if !apart.is_empty() {
+        let (named, others) = apart.split_at(apart.len().min(8));
+        let more = if others.is_empty() { String::new() } else { format!(" and {} others", others.len()) };
+        notices.push(format!(
+            "These ranks have a clock that was never compared, so their arrows may be wrong: {}{more}.",
+            named.join(", ")
+        ));
     }
-    notices.extend(of_ranks(job, "have no trace and are known only from others", |rank| rank.host.is_empty()));
-    notices.extend(of_ranks(job, "have a trace that ends before the process", |rank| {
-        !rank.host.is_empty() && !rank.is_whole
-    }));
-    notices.extend(of_ranks(job, "have a clock that was never compared, so their arrows may be wrong", |rank| {
-        !rank.host.is_empty() && rank.clock_error.is_none()
-    }));
     notices.extend(job.faults.iter().cloned());
     notices
-}
-
-fn counted(messages: usize) -> String {
-    format!("{messages} message{}", if messages == 1 { "" } else { "s" })
-}
-
-/// Returns a sentence about the ranks for which `is_so` holds, if there are any.
-fn of_ranks(job: &Job, what: &str, is_so: impl Fn(&Rank) -> bool) -> Option<String> {
-    let ranks: Vec<_> = job.ranks.iter().filter(|rank| is_so(rank)).map(|rank| rank.rank.to_string()).collect();
-    let others = ranks.len().saturating_sub(8);
-    let named = ranks.get(..8.min(ranks.len()))?.join(", ");
-    match (ranks.len(), others) {
-        (0, _) => None,
-        (_, 0) => Some(format!("These ranks {what}: {named}.")),
-        _ => Some(format!("These ranks {what}: {named} and {others} others.")),
-    }
 }
 
 #[cfg(test)]
@@ -137,18 +120,13 @@ mod tests {
         assert!(notices(&job, 50).is_empty());
         job.ranks.iter_mut().for_each(|rank| rank.clock_error = None);
         job.ranks[3].host.clear();
-        job.ranks[4].is_whole = false;
-        job.messages[0].receive = None;
         job.losses = vec![Loss { rank: 1, event: "ibex_comm_msg_arrived".to_owned(), count: 7 }];
         job.faults = vec!["Block 3 of a file is damaged.".to_owned()];
         let notices = notices(&job, 49).join("\n");
         for sentence in [
             "7 events were lost",
             "7 ibex_comm_msg_arrived of rank 1",
-            "1 message not shown",
-            "only one side is known",
-            "have no trace and are known only from others: 3.",
-            "ends before the process: 4.",
+            "1 messages are not shown",
             "0, 1, 2, 4, 5, 6, 7, 8 and 11 others.",
             "Block 3 of a file is damaged.",
         ] {

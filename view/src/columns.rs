@@ -71,23 +71,10 @@ const SENT: usize = 6;
 
 /// Returns each time as its distance from the side's previous known one; the first, from the side's end of the arrow.
 fn distances(message: &Message, row: &Row) -> [Option<i64>; 15] {
-    let send = message.send.unwrap_or_default();
-    let receive = message.receive.unwrap_or_default();
-    let of_sender = [send.activated, send.announced, send.begun, send.ended, send.completed, send.notified];
-    let of_receiver = [
-        receive.arrived,
-        receive.unexpected,
-        receive.activated,
-        receive.posted,
-        receive.matched,
-        receive.begun,
-        receive.ended,
-        receive.completed,
-        receive.notified,
-    ];
+    let (send, receive) = (message.send.unwrap_or_default(), message.receive.unwrap_or_default());
     let mut all = [None; 15];
     let mut before = row.from;
-    for (place, moment) in of_sender.into_iter().chain(of_receiver).enumerate() {
+    for (place, moment) in send.times().into_iter().chain(receive.times()).enumerate() {
         if place == SENT {
             before = row.to;
         }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Levels of detail, for spans of time with too many messages to draw each one. Bands: for each lane and bin of time,
-//! the number of arrows that begin or end there, by protocol and by wait. Each level has eight times the bins of the
-//! previous one. Outstanding arrows: for each bin of a level (32 in the coarsest, then four times as many in each next
-//! one) the slowest message that no coarser level has, so the page always draws the slowest messages. `page/bands.js`
-//! and `page/arrows.js` draw them. Called by `page.rs`. Tests: below.
+//! Summaries for spans of time with too many messages to draw each one. Bands: for each lane and bin of the whole run,
+//! the number of arrows that begin or end there, by protocol and by wait. Outstanding arrows: for each bin of a level
+//! (32 in the coarsest, then four times as many in each next one) the slowest message that no coarser level has, so the
+//! page always draws the slowest messages. `page/bands.js` and `page/arrows.js` draw them. Called by `page.rs`. Tests:
+//! below.
 
 use crate::block::{self, Column};
 use crate::rows::{self, Row};
@@ -11,55 +11,38 @@ use ibex_messages::{Job, Time};
 use serde::Serialize;
 use std::io::{self, Write};
 
-/// Bins of the coarsest level of bands.
-const COARSEST: usize = 512;
-/// Largest number of cells (lanes times bins) of a level.
-const MOST_CELLS: usize = 1 << 20;
-/// Below this number of messages, the page counts them itself.
-const FEW: usize = 100_000;
+/// Bins of the bands.
+const BINS: usize = 512;
 /// Number of levels of detail of arrows.
 pub(crate) const DETAILS: u8 = 9;
 
 #[derive(Serialize)]
-pub(crate) struct Level {
-    pub(crate) bins: usize,
+pub(crate) struct Bands {
+    bins: usize,
     /// Occurring protocols, as indexes in the page's tables, with a plane of cells for each.
-    pub(crate) protocols: Vec<usize>,
-    pub(crate) waits: Vec<usize>,
+    protocols: Vec<usize>,
+    waits: Vec<usize>,
 }
 
-/// Returns the levels that save the page work.
-pub(crate) fn levels(job: &Job, rows: &[Row], lanes: usize) -> Vec<Level> {
+pub(crate) fn bands(job: &Job, rows: &[Row]) -> Bands {
     let mut protocols: Vec<_> = rows.iter().map(|row| rows::protocol(job.messages[row.place].protocol)).collect();
     let mut waits: Vec<_> = rows.iter().map(|row| rows::wait(row.wait.map(|wait| wait.0))).collect();
     for classes in [&mut protocols, &mut waits] {
         classes.sort_unstable();
         classes.dedup();
     }
-    let is_worth = |bins: &usize| {
-        let first = *bins == COARSEST;
-        first || (bins * lanes <= MOST_CELLS && rows.len() / bins * COARSEST * 2 > FEW / 4)
-    };
-    let bins = std::iter::successors(Some(COARSEST), |bins| Some(bins * 8)).take_while(is_worth);
-    bins.map(|bins| Level { bins, protocols: protocols.clone(), waits: waits.clone() }).collect()
+    Bands { bins: BINS, protocols, waits }
 }
 
-/// Writes the bands of a level as a block `level-NUMBER`: a column for each plane, by lane and bin.
-pub(crate) fn write(
-    number: usize,
-    level: &Level,
-    lanes: usize,
-    job: &Job,
-    rows: &[Row],
-    out: &mut dyn Write,
-) -> io::Result<()> {
+/// Writes the bands as a block: a column for each plane, by lane and bin.
+pub(crate) fn write(bands: &Bands, lanes: usize, job: &Job, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
     let (start, end) = job.span.unwrap_or((Time::new(0), Time::new(1)));
-    let bin = |time: Time| bin_of(time.since(start), end.since(start), level.bins);
+    let bin = |time: Time| bin_of(time.since(start), end.since(start), BINS);
     let plane = |is_of: &dyn Fn(&Row) -> bool| {
-        let mut cells = vec![0_u64; lanes * level.bins];
+        let mut cells = vec![0_u64; lanes * BINS];
         for row in rows.iter().filter(|row| is_of(row)) {
             for (lane, time) in [(row.lanes.0, row.from), (row.lanes.1, row.to)] {
-                if let Some(cell) = cells.get_mut(lane as usize * level.bins + bin(time)) {
+                if let Some(cell) = cells.get_mut(lane as usize * BINS + bin(time)) {
                     *cell += 1;
                 }
             }
@@ -67,13 +50,13 @@ pub(crate) fn write(
         cells.into_iter().collect::<Column>()
     };
     let mut planes: Vec<Column> = Vec::new();
-    for class in &level.protocols {
+    for class in &bands.protocols {
         planes.push(plane(&|row| rows::protocol(job.messages[row.place].protocol) == *class));
     }
-    for class in &level.waits {
+    for class in &bands.waits {
         planes.push(plane(&|row| rows::wait(row.wait.map(|wait| wait.0)) == *class));
     }
-    block::write(&format!("level-{number}"), &planes, out)
+    block::write("bands", &planes, out)
 }
 
 /// Returns the bin of a time after the start, nanoseconds; `page/bands.js` computes the same.
@@ -121,23 +104,15 @@ mod tests {
     }
 
     #[test]
-    fn each_level_counts_each_message_at_both_ends_and_is_the_sum_of_the_next() {
-        let (job, rows, lanes) = made(120_000);
-        let levels = levels(&job, &rows, lanes);
-        assert_eq!(levels.iter().map(|level| level.bins).collect::<Vec<_>>(), [512, 4096]);
-        let planes = |number: usize| {
-            let page = reading::text(|out| write(number, &levels[number], lanes, &job, &rows, out));
-            reading::columns(&page, &format!("level-{number}"))
-        };
-        let (coarse, fine) = (planes(0), planes(1));
-        let protocols = levels[0].protocols.len();
-        for planes in [&coarse, &fine] {
-            for of_one_kind in [&planes[..protocols], &planes[protocols..]] {
-                assert_eq!(of_one_kind.iter().flatten().sum::<u64>(), 240_000);
-            }
-        }
-        for (coarse, fine) in coarse.iter().zip(&fine) {
-            assert!(coarse.iter().zip(fine.chunks(8)).all(|(sum, parts)| *sum == parts.iter().sum::<u64>()));
+    fn the_bands_count_each_message_at_both_ends() {
+        let (job, rows, lanes) = made(20_000);
+        let bands = bands(&job, &rows);
+        let page = reading::text(|out| write(&bands, lanes, &job, &rows, out));
+        let planes = reading::columns(&page, "bands");
+        let (protocols, waits) = planes.split_at(bands.protocols.len());
+        for planes in [protocols, waits] {
+            assert_eq!(planes.iter().flatten().sum::<u64>(), 40_000);
+            assert!(planes.iter().all(|plane| plane.len() == lanes * BINS));
         }
     }
 
@@ -152,11 +127,9 @@ mod tests {
     }
 
     #[test]
-    fn a_job_without_messages_has_one_empty_level() {
+    fn a_job_without_messages_has_no_bands() {
         let (job, rows, lanes) = made(0);
-        let levels = levels(&job, &rows, lanes);
-        assert_eq!(levels.len(), 1);
-        let page = reading::text(|out| write(0, &levels[0], lanes, &job, &rows, out));
-        assert!(reading::columns(&page, "level-0").is_empty());
+        let page = reading::text(|out| write(&bands(&job, &rows), lanes, &job, &rows, out));
+        assert!(reading::columns(&page, "bands").is_empty());
     }
 }

@@ -18,13 +18,4 @@ mod rows;
 mod spans;
 mod waits;
 
-use ibex_messages::Job;
-use std::io::{self, Write};
-
-/// Writes the page: one self-contained file that needs no network.
-///
-/// # Errors
-/// As `out`.
-pub fn page(job: &Job, out: &mut dyn Write) -> io::Result<()> {
-    page::write(job, out)
-}
+pub use page::page;

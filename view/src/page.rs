@@ -16,53 +16,32 @@ use std::path::Path;
 const FRAME: &str = include_str!("page/frame.html");
 const STYLES: [&str; 2] = [include_str!("page/colours.css"), include_str!("page/layout.css")];
 
+macro_rules! scripts {
+    ($($name:literal)*) => { [$((concat!($name, ".js"), include_str!(concat!("page/", $name, ".js")))),*] };
+}
+
 /// In order of dependency; all share one scope.
-const SCRIPTS: [(&str, &str); 23] = [
-    ("words.js", include_str!("page/words.js")),
-    ("colours.js", include_str!("page/colours.js")),
-    ("block.js", include_str!("page/block.js")),
-    ("messages.js", include_str!("page/messages.js")),
-    ("life.js", include_str!("page/life.js")),
-    ("spans.js", include_str!("page/spans.js")),
-    ("filter.js", include_str!("page/filter.js")),
-    ("state.js", include_str!("page/state.js")),
-    ("rows.js", include_str!("page/rows.js")),
-    ("bands.js", include_str!("page/bands.js")),
-    ("arrows.js", include_str!("page/arrows.js")),
-    ("phases.js", include_str!("page/phases.js")),
-    ("calls.js", include_str!("page/calls.js")),
-    ("marks.js", include_str!("page/marks.js")),
-    ("timeline.js", include_str!("page/timeline.js")),
-    ("overview.js", include_str!("page/overview.js")),
-    ("input.js", include_str!("page/input.js")),
-    ("histogram.js", include_str!("page/histogram.js")),
-    ("matrix.js", include_str!("page/matrix.js")),
-    ("slowest.js", include_str!("page/slowest.js")),
-    ("details.js", include_str!("page/details.js")),
-    ("controls.js", include_str!("page/controls.js")),
-    ("main.js", include_str!("page/main.js")),
+const SCRIPTS: [(&str, &str); 23] = scripts![
+    "words" "colours" "block" "messages" "life" "spans" "filter" "state" "rows" "bands" "arrows" "phases" "calls"
+    "marks" "timeline" "overview" "input" "histogram" "matrix" "slowest" "details" "controls" "main"
 ];
 
-pub(crate) fn write(job: &Job, out: &mut dyn Write) -> io::Result<()> {
+/// Writes the page: one self-contained file that needs no network.
+///
+/// # Errors
+/// As `out`.
+pub fn page(job: &Job, out: &mut dyn Write) -> io::Result<()> {
     let lanes = Lanes::of(job);
     let mut rows = rows::rows(job, &lanes);
     levels::give_details(&mut rows);
     let spans = Spans::of(job, &lanes, &rows);
-    let levels = levels::levels(job, &rows, lanes.all.len());
+    let bands = levels::bands(job, &rows);
     let start = job.span.map_or(Time::new(0), |span| span.0);
-    let write_level =
-        |number: usize, level, out: &mut dyn Write| levels::write(number, level, lanes.all.len(), job, &rows, out);
-    let mut coarsest = Vec::new();
-    write_level(0, &levels[0], &mut coarsest)?;
-    let mut finer = Vec::new();
-    for (number, level) in levels.iter().enumerate().skip(1) {
-        write_level(number, level, &mut finer)?;
-    }
-    let about = serde_json::to_string(&About::of(job, &lanes, &rows, &spans, levels))?;
+    let about = serde_json::to_string(&About::of(job, &lanes, &rows, &spans, &bands))?;
     out.write_all(head(job).as_bytes())?;
     // `</script>` in a name would end the element.
     writeln!(out, "<script type=\"application/json\" id=\"about\">{}</script>", about.replace('<', "\\u003c"))?;
-    out.write_all(&coarsest)?;
+    levels::write(&bands, lanes.all.len(), job, &rows, out)?;
     writeln!(out, "<script>\n\"use strict\";\n(() => {{")?;
     for (name, script) in SCRIPTS {
         writeln!(out, "// ---- {name}\n{script}")?;
@@ -71,7 +50,6 @@ pub(crate) fn write(job: &Job, out: &mut dyn Write) -> io::Result<()> {
     columns::write_messages(job, &rows, start, out)?;
     rare::write(job, &lanes, start, out)?;
     spans.write(job, start, out)?;
-    out.write_all(&finer)?;
     columns::write_lives(job, &rows, out)?;
     // Marks the end, so that the script can tell a truncated file.
     block::write("end", &[], out)?;
@@ -96,8 +74,8 @@ fn heading(job: &Job) -> String {
 mod tests {
     use super::*;
 
-    fn page(job: &Job) -> String {
-        crate::block::reading::text(|out| write(job, out))
+    fn text(job: &Job) -> String {
+        crate::block::reading::text(|out| page(job, out))
     }
 
     #[test]
@@ -105,7 +83,7 @@ mod tests {
         let mut job = Job::synthetic(4, 100, 1);
         job.name = "</script><blink>".to_owned();
         job.ranks[0].program = "</script>".to_owned();
-        let page = page(&job);
+        let page = text(&job);
         for foreign in ["src=", "href=\"http", "@import", "url(", "fetch(", "XMLHttpRequest", "import("] {
             assert!(!page.replace("url(#", "").contains(foreign), "{foreign} is in the page");
         }
@@ -119,8 +97,8 @@ mod tests {
         let mut job = Job::synthetic(3, 10, 1);
         job.name = "4711".to_owned();
         job.ranks.iter_mut().for_each(|rank| rank.program = "/home/me/bin/solver".to_owned());
-        assert!(page(&job).contains("<title>solver, job 4711 – ibex</title>"));
-        assert!(page(&job).contains("<h1 id=\"name\">solver, job 4711</h1>"));
+        assert!(text(&job).contains("<title>solver, job 4711 – ibex</title>"));
+        assert!(text(&job).contains("<h1 id=\"name\">solver, job 4711</h1>"));
         job.ranks[1].program = "./coupler".to_owned();
         assert_eq!(heading(&job), "coupler, solver, job 4711");
         job.ranks.iter_mut().zip(["a", "b", "c"]).for_each(|(rank, name)| rank.program = name.to_owned());
@@ -144,6 +122,6 @@ mod tests {
 
     #[test]
     fn an_empty_job_has_a_page() {
-        assert!(page(&Job::default()).contains("id=\"about\""));
+        assert!(text(&Job::default()).contains("id=\"about\""));
     }
 }

@@ -2,6 +2,7 @@
 //! A picture of a page, drawn by headless Chromium with a temporary profile. Called by `ibex view --picture`, and by
 //! the tests, which also read the page's description of itself. Path: setup. Tests: tests/browser.rs.
 
+use std::fmt::Write as _;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
@@ -91,14 +92,12 @@ fn address(page: &Path, fragment: &str) -> io::Result<String> {
     for byte in path.to_string_lossy().bytes() {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => address.push(byte.into()),
-            _ => address.extend(['%', digit(byte >> 4), digit(byte & 0xf)]),
+            _ => {
+                let _ = write!(address, "%{byte:02X}");
+            }
         }
     }
     Ok(if fragment.is_empty() { address } else { format!("{address}#{fragment}") })
-}
-
-fn digit(value: u8) -> char {
-    char::from(b"0123456789ABCDEF"[usize::from(value & 0xf)])
 }
 
 fn failure(done: &Output) -> io::Error {

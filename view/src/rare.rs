@@ -15,9 +15,7 @@ pub(crate) fn write(job: &Job, lanes: &Lanes, start: Time, out: &mut dyn Write) 
 
 fn incidents(job: &Job, lanes: &Lanes, start: Time) -> [Column; 6] {
     let mut columns: [Column; 6] = Default::default();
-    let mut all: Vec<_> = job.incidents.iter().collect();
-    all.sort_by_key(|incident| incident.time);
-    for incident in all {
+    for incident in &job.incidents {
         columns[0].push_signed(incident.time.since(start));
         columns[1].push(u64::from(lanes.of_rank(incident.rank)));
         columns[2].push(incident.kind as u64);
@@ -31,9 +29,7 @@ fn incidents(job: &Job, lanes: &Lanes, start: Time) -> [Column; 6] {
 fn connections(job: &Job, lanes: &Lanes, start: Time) -> [Column; 9] {
     let mut columns: [Column; 9] = Default::default();
     let first = |connection: &Connection| connection.begun.or(connection.established).or(connection.failed);
-    let mut all: Vec<_> = job.connections.iter().filter(|connection| first(connection).is_some()).collect();
-    all.sort_by_key(|connection| first(connection));
-    for connection in all {
+    for connection in job.connections.iter().filter(|connection| first(connection).is_some()) {
         let moments = [first(connection), connection.established, connection.failed];
         let distance = |moment: Option<Time>| moment.map(|moment| moment.since(start));
         columns.iter_mut().zip(moments).for_each(|(column, moment)| column.push_distance(distance(moment)));
@@ -54,11 +50,11 @@ mod tests {
     use ibex_messages::{Incident, IncidentKind};
 
     #[test]
-    fn each_is_written_by_time() {
+    fn each_is_written_with_its_time() {
         let mut job = Job::synthetic(2, 0, 1);
         let at = |nanoseconds: i64| Time::new(1000 + nanoseconds);
         let incident = |time, kind| Incident { rank: 1, time: at(time), kind, peer: None, port: None, value: 3 };
-        job.incidents = vec![incident(9, IncidentKind::ReceiverNotReady), incident(4, IncidentKind::QueuedBegin)];
+        job.incidents = vec![incident(4, IncidentKind::QueuedBegin), incident(9, IncidentKind::ReceiverNotReady)];
         let page = reading::text(|out| write(&job, &Lanes::of(&job), at(0), out));
         let incidents = reading::columns(&page, "incidents");
         assert_eq!((&incidents[0], &incidents[2]), (&vec![8, 18], &vec![0, 2]));

@@ -7,7 +7,6 @@ use std::env;
 use std::process::Command;
 use which::which;
 
-/// The launcher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub(super) enum Launch {
     /// srun or mpirun inside an allocation, else ssh
@@ -39,7 +38,6 @@ impl Launch {
         }
     }
 
-    /// Returns the command that runs `script` in a shell on the host.
     pub(super) fn command(self, host: &str, script: &str) -> Command {
         let words: &[&str] = match self {
             Launch::Auto | Launch::Ssh => {

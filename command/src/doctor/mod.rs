@@ -35,7 +35,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-/// Arguments of `ibex doctor`.
 #[derive(clap::Args)]
 #[command(after_help = "Exit status: 0 if nothing is wrong, 1 otherwise.\n\n\
                         Example: two hosts between which a job fails\n  ibex doctor --host node1,node2")]

@@ -8,7 +8,7 @@ use ibex_messages::{Job, Message, Protocol, Reason, Time};
 use serde::Serialize;
 
 use super::parts::Parts;
-use super::text::{bytes, duration, name, table, word};
+use super::text::{bytes, duration, name, table};
 use super::unknown::Unknown;
 
 /// The n-th message, from 1, that a rank sent.
@@ -157,9 +157,9 @@ impl fmt::Display for Life {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (from, to, size) = (&self.sender, &self.receiver, bytes(self.bytes));
         writeln!(f, "From rank {from} to rank {to}, {size}, tag {}, communicator {}", self.tag, self.communicator)?;
-        if let Some(protocol) = &self.protocol {
-            let reason = self.reason.as_ref().map(|reason| format!(", because: {}", word(reason))).unwrap_or_default();
-            writeln!(f, "{}{reason}", word(protocol))?;
+        if let Some(protocol) = self.protocol {
+            let reason = self.reason.map(|reason| format!(", because: {}", reason.name())).unwrap_or_default();
+            writeln!(f, "{}{reason}", protocol.name())?;
         }
         if let Some(port) = &self.port {
             let pair = self.queue_pair.map(|pair| format!(", queue pair {pair:#x}")).unwrap_or_default();

@@ -26,7 +26,6 @@ use ibex_trace::Folder;
 
 use crate::answer::{self, Form};
 
-/// Arguments of `ibex explain`.
 #[derive(clap::Args)]
 #[command(after_help = "Examples: the whole life of the third message that rank 0 sent\n  \
                         ibex explain trace --message 0:3\n\

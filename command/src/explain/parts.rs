@@ -7,7 +7,7 @@ use std::fmt;
 use ibex_messages::{Call, Job, Queue, Time};
 use serde::Serialize;
 
-use super::text::{duration, name, table, word};
+use super::text::{duration, name, table};
 
 /// All parts of a message. `since_begin_nanoseconds` counts from the call of its send.
 #[derive(Serialize)]
@@ -152,7 +152,7 @@ impl fmt::Display for Parts {
                 };
                 let (since, took) = (duration(of.since_begin_nanoseconds), duration(of.nanoseconds));
                 let length = of.queue_length.map_or_else(String::new, |length| length.to_string());
-                vec![of.rank.clone(), since, took, word(&of.queue), length, found.to_owned()]
+                vec![of.rank.clone(), since, took, of.queue.name().to_owned(), length, found.to_owned()]
             });
             let names = ["rank", "since the send", "takes", "searches the queue", "of length", "and it is"];
             writeln!(f, "\n{}", table(&names, &[1, 2, 4], rows))?;

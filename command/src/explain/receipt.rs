@@ -11,7 +11,7 @@ use ibex_messages::{IncidentKind, Job, Message, Protocol, Reason, WaitKind};
 use serde::Serialize;
 
 use super::calls::{self, Called};
-use super::text::{Column, bytes, duration, known, name, table_of, word};
+use super::text::{Column, bytes, duration, known, name, table_of};
 use super::unknown::Unknown;
 
 #[derive(Serialize)]
@@ -162,8 +162,8 @@ impl fmt::Display for Receipt {
             ("up to", Right, |of| bytes(of.up_to_bytes)),
             ("messages", Right, |of| of.messages.to_string()),
             ("bytes", Right, |of| bytes(of.bytes)),
-            ("protocol", Left, |of| known(of.protocol, |protocol| word(&protocol))),
-            ("because", Left, |of| known(of.reason, |reason| word(&reason))),
+            ("protocol", Left, |of| known(of.protocol, |protocol| protocol.name().to_owned())),
+            ("because", Left, |of| known(of.reason, |reason| reason.name().to_owned())),
             ("port", Left, |of| of.adapter.clone().unwrap_or_default()),
             ("GID", Left, |of| of.gid.clone().unwrap_or_default()),
             ("queue pair", Left, |of| known(of.queue_pair, |number| format!("{number:#x}"))),

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Formats ranks, tables, times and sizes for `ibex explain`. Grade: setup. Tests: below.
 
-use comfy_table::{CellAlignment, Table, presets};
+use comfy_table::{CellAlignment, Table};
 use ibex_messages::Job;
-use serde::Serialize;
+
+pub(super) use crate::answer::table;
 
 /// Returns a rank's name: `3`, or `1.3` in another world.
 pub(super) fn name(job: &Job, place: u32) -> String {
@@ -11,21 +12,6 @@ pub(super) fn name(job: &Job, place: u32) -> String {
         || "?".to_owned(),
         |of| if of.world == 0 { of.rank.to_string() } else { format!("{}.{}", of.world, of.rank) },
     )
-}
-
-/// Makes a table in which the columns `numbers` are right-aligned.
-pub(super) fn table(names: &[&str], numbers: &[usize], rows: impl Iterator<Item = Vec<String>>) -> Table {
-    let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_header(names.to_vec());
-    rows.for_each(|row| {
-        table.add_row(row);
-    });
-    for number in numbers {
-        if let Some(column) = table.column_mut(*number) {
-            column.set_cell_alignment(CellAlignment::Right);
-        }
-    }
-    table
 }
 
 /// Name of a column of a table of `T`, its alignment, and the text of a row.
@@ -63,14 +49,6 @@ pub(super) fn bytes(bytes: u64) -> String {
     }
 }
 
-/// Returns a value's name in JSON, with blanks.
-pub(super) fn word(value: &impl Serialize) -> String {
-    serde_json::to_value(value)
-        .ok()
-        .and_then(|value| value.as_str().map(|word| word.replace('_', " ")))
-        .unwrap_or_default()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -79,6 +57,5 @@ mod tests {
     fn values_have_units_that_fit() {
         assert_eq!([0, 9_999, 10_000, -25_000_000].map(duration), ["0 ns", "9999 ns", "10.0 us", "-25.0 ms"]);
         assert_eq!([0, 10_239, 10_240, 20 << 20].map(bytes), ["0 B", "10239 B", "10.0 KiB", "20.0 MiB"]);
-        assert_eq!(word(&ibex_messages::Protocol::SharedMemory), "shared memory");
     }
 }

@@ -8,7 +8,7 @@ use std::fmt;
 use ibex_messages::{Job, WaitKind};
 use serde::Serialize;
 
-use super::text::{self, duration, name, table, word};
+use super::text::{self, duration, name, table};
 use super::unknown::Unknown;
 
 /// Number of longest waits per kind, in text and in JSON: a late process in a collective operation makes many late.
@@ -130,11 +130,11 @@ impl fmt::Display for Waits {
             writeln!(f, "The trace covers {}; several ranks may wait at a time", duration(span))?;
         }
         let rows = self.kinds.iter().map(|of| {
-            vec![word(&of.kind), of.count.to_string(), duration(of.nanoseconds), percent(of.percent_of_span)]
+            vec![of.kind.name().to_owned(), of.count.to_string(), duration(of.nanoseconds), percent(of.percent_of_span)]
         });
         writeln!(f, "\n{}", table(&["wait", "count", "time", "of the span"], &[1, 2, 3], rows))?;
         for kind in &self.kinds {
-            writeln!(f, "\n{}, by pair: {}", word(&kind.kind), meaning(kind.kind))?;
+            writeln!(f, "\n{}, by pair: {}", kind.kind.name(), meaning(kind.kind))?;
             let rows = kind.pairs.iter().map(|of| {
                 let numbers = (of.count.to_string(), duration(of.nanoseconds), percent(of.percent_of_span));
                 vec![of.from.clone(), of.to.clone(), numbers.0, numbers.1, numbers.2]

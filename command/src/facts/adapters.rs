@@ -282,16 +282,9 @@ mod tests {
             state: "down".into(),
             link_layer: "Ethernet".into(),
             rate_mbps: 25_000,
-            lanes: 4,
-            partition_key: None,
             mtu: 4096,
-            lid: 0,
-            interfaces: vec![],
-            counters: Counters::new(),
-            subnet: String::new(),
-            is_taken: false,
             reason: "it is down".into(),
-            gids: vec![],
+            ..Port::default()
         };
         let text = port.to_string();
         assert_eq!(text, "    port 1: down, Ethernet, 25 Gb/s, MTU 4096\n      not used: it is down\n");

@@ -19,7 +19,6 @@ pub(crate) fn read(port: &Path) -> Counters {
     files.filter_map(value).collect()
 }
 
-/// Returns the growth of the counters that have grown.
 pub(crate) fn growth(before: &Counters, after: &Counters) -> Counters {
     let grown = |(name, value): (&String, &u64)| {
         let more = value.saturating_sub(*before.get(name)?);

@@ -20,7 +20,6 @@ use std::process::ExitCode;
 use std::thread;
 use std::time::Duration;
 
-/// Arguments of `ibex top`.
 #[derive(clap::Args)]
 #[command(
     after_help = "Example: one reading of the processes of a job, for a script\n  ibex top 2038235137 --once --json\n\n\

@@ -2,6 +2,7 @@
 //! A sample as a table: a row for each port of each process, or for each peer. Grade: setup. Tests: below.
 
 use super::look::{Found, Peer, Port, Process};
+use crate::answer::table;
 use std::fmt;
 
 /// Head of a column, and the text of its cell in a row.
@@ -71,19 +72,11 @@ impl Found {
     }
 
     fn rows<'a, T: 'a>(columns: &[Column<T>], of: impl Iterator<Item = (&'a Process, &'a T)>) -> Vec<String> {
-        let heads = columns.iter().map(|(head, _)| (*head).to_owned()).collect();
+        let heads: Vec<&str> = columns.iter().map(|(head, _)| *head).collect();
+        // Names are left-aligned.
+        let numbers: Vec<usize> = (0..columns.len()).filter(|column| ![2, 3].contains(column)).collect();
         let cells = of.map(|(process, of)| columns.iter().map(|(_, cell)| cell(process, of)).collect());
-        let rows: Vec<Vec<String>> = std::iter::once(heads).chain(cells).collect();
-        let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-        let widths: Vec<usize> = (0..columns.len()).map(width).collect();
-        let line = |row: &Vec<String>| {
-            let cells = row.iter().zip(&widths).enumerate().map(|(column, (cell, width))| {
-                // Names are left-aligned.
-                if [2, 3].contains(&column) { format!("{cell:<width$}") } else { format!("{cell:>width$}") }
-            });
-            cells.collect::<Vec<_>>().join("  ").trim_end().to_owned()
-        };
-        rows.iter().map(line).collect()
+        table(&heads, &numbers, cells).lines().map(|line| line.trim_end().to_owned()).collect()
     }
 }
 
@@ -120,7 +113,7 @@ mod tests {
         let after = process(1_000_000_000, &[("inline_sent", 1500), ("copy_sent", 500), ("waiting", 12)]);
         let lines = after.since(&before).lines();
         assert_eq!(lines.len(), 2);
-        assert!(lines[0].starts_with("RANK") && lines[1].contains("mlx5_0:1"), "{lines:?}");
+        assert!(lines[0].contains(" PROGRAM ") && lines[1].contains("mlx5_0:1"), "{lines:?}");
         let after = process(2_000_000_000, &[("inline_sent", 3000), ("waiting", 12)])
             .since(&process(1_000_000_000, &[("inline_sent", 1000)]));
         let row: Vec<_> = after.lines()[1].split_whitespace().map(str::to_owned).collect();

@@ -53,7 +53,7 @@ pub(super) fn define(
     let mut defined = Defined { strings, to };
     define_processes(job, &mut defined)?;
     define_locations(job, threads, walk, &mut defined)?;
-    for phase in Phase::all() {
+    for &phase in Phase::ALL {
         let (name, description) = (defined.string(phase.name())?, defined.string(phase.description())?);
         defined.to.region(phase.number(), name, description, Role::Artificial)?;
     }

@@ -20,7 +20,7 @@ use std::collections::HashMap;
 use std::path::Path;
 
 use anyhow::Result;
-use ibex_messages::{Job, Message, Queue};
+use ibex_messages::{Job, Message, Protocol, Queue, Reason};
 
 use crate::counters::{Change, Counter, Counters, Owner};
 use crate::life::{Item, Moment, Phase};
@@ -193,9 +193,9 @@ impl<'a> Writer<'a> {
 
     fn attributes(&mut self, message: &Message) -> Vec<(u32, Value)> {
         let mut attributes = Vec::with_capacity(5);
-        let protocol = message.protocol.map(names::protocol).map(|name| self.strings.number(name));
+        let protocol = message.protocol.map(Protocol::name).map(|name| self.strings.number(name));
         attributes.extend(protocol.map(|string| (PROTOCOL, Value::String(string))));
-        let reason = message.reason.map(names::reason).map(|name| self.strings.number(name));
+        let reason = message.reason.map(Reason::name).map(|name| self.strings.number(name));
         attributes.extend(reason.map(|string| (REASON, Value::String(string))));
         let port = message.port.and_then(|port| self.ports.get(port as usize));
         attributes.extend(port.map(|string| (PORT, Value::String(*string))));

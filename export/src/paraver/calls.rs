@@ -36,62 +36,16 @@ pub(super) const STATES: [(u32, &str, (u8, u8, u8)); 11] = [
 const RUNNING: u32 = 1;
 const DISABLED: u32 = 14;
 
-const VALUES: [(&str, u32); 54] = [
-    ("MPI_Send", 1),
-    ("MPI_Recv", 2),
-    ("MPI_Wait", 5),
-    ("MPI_Waitall", 6),
-    ("MPI_Bcast", 7),
-    ("MPI_Barrier", 8),
-    ("MPI_Reduce", 9),
-    ("MPI_Allreduce", 10),
-    ("MPI_Alltoall", 11),
-    ("MPI_Alltoallv", 12),
-    ("MPI_Gather", 13),
-    ("MPI_Gatherv", 14),
-    ("MPI_Scatter", 15),
-    ("MPI_Scatterv", 16),
-    ("MPI_Allgather", 17),
-    ("MPI_Allgatherv", 18),
-    ("MPI_Comm_create", 21),
-    ("MPI_Comm_dup", 22),
-    ("MPI_Comm_split", 23),
-    ("MPI_Comm_free", 25),
-    ("MPI_Scan", 30),
-    ("MPI_Bsend", 33),
-    ("MPI_Ssend", 34),
-    ("MPI_Rsend", 35),
-    ("MPI_Sendrecv", 41),
-    ("MPI_Sendrecv_replace", 42),
-    ("MPI_Cart_create", 43),
-    ("MPI_Cart_sub", 49),
-    ("MPI_Graph_create", 54),
-    ("MPI_Waitany", 59),
-    ("MPI_Waitsome", 60),
-    ("MPI_Probe", 61),
-    ("MPI_Win_create", 63),
-    ("MPI_Win_free", 64),
-    ("MPI_Win_fence", 68),
-    ("MPI_Win_start", 69),
-    ("MPI_Win_complete", 70),
-    ("MPI_Win_post", 71),
-    ("MPI_Win_wait", 72),
-    ("MPI_Win_lock", 74),
-    ("MPI_Win_unlock", 75),
-    ("MPI_Reduce_scatter", 80),
-    ("MPI_Intercomm_create", 96),
-    ("MPI_Intercomm_merge", 97),
-    ("MPI_Buffer_detach", 114),
-    ("MPI_File_open", 141),
-    ("MPI_File_close", 142),
-    ("MPI_File_read_all", 144),
-    ("MPI_File_write_all", 146),
-    ("MPI_File_read_at_all", 148),
-    ("MPI_File_write_at_all", 150),
-    ("MPI_Comm_spawn", 151),
-    ("MPI_Comm_spawn_multiple", 152),
-    ("MPI_Reduce_scatter_block", 168),
-];
+/// Functions without `MPI_`, each followed by Extrae's value.
+const VALUES: &str = "\
+    Send 1 Recv 2 Wait 5 Waitall 6 Bcast 7 Barrier 8 Reduce 9 Allreduce 10 Alltoall 11 Alltoallv 12 Gather 13 \
+    Gatherv 14 Scatter 15 Scatterv 16 Allgather 17 Allgatherv 18 Comm_create 21 Comm_dup 22 Comm_split 23 \
+    Comm_free 25 Scan 30 Bsend 33 Ssend 34 Rsend 35 Sendrecv 41 Sendrecv_replace 42 Cart_create 43 Cart_sub 49 \
+    Graph_create 54 Waitany 59 Waitsome 60 Probe 61 Win_create 63 Win_free 64 Win_fence 68 Win_start 69 \
+    Win_complete 70 Win_post 71 Win_wait 72 Win_lock 74 Win_unlock 75 Reduce_scatter 80 Intercomm_create 96 \
+    Intercomm_merge 97 Buffer_detach 114 File_open 141 File_close 142 File_read_all 144 File_write_all 146 \
+    File_read_at_all 148 File_write_at_all 150 Comm_spawn 151 Comm_spawn_multiple 152 Reduce_scatter_block 168";
+
 /// First value for functions that Extrae does not number.
 const FIRST_OTHER: u32 = 1000;
 
@@ -108,7 +62,8 @@ pub(super) struct Function {
 pub(super) fn functions(job: &Job) -> Vec<Function> {
     let names = job.functions.iter().map(String::as_str).chain(["MPI call"]);
     let of = |(place, name): (u32, &str)| {
-        let known = VALUES.iter().find(|(known, _)| *known == name);
+        let mut words = VALUES.split_whitespace().skip_while(|word| Some(*word) != name.strip_prefix("MPI_"));
+        let known = words.nth(1).and_then(|value| value.parse().ok());
         let (kind, state) = match role(name) {
             Role::Send => (0, 4),
             Role::Receive => (0, 3),
@@ -121,7 +76,7 @@ pub(super) fn functions(job: &Job) -> Vec<Function> {
             Role::File => (4, 12),
             Role::Communicator | Role::Other => (2, 15),
         };
-        let value = known.map_or(FIRST_OTHER + place, |(_, value)| *value);
+        let value = known.unwrap_or(FIRST_OTHER + place);
         Function { name: name.to_owned(), kind: TYPES[kind].0, value, state }
     };
     (0..).zip(names).map(of).collect()

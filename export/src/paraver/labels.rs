@@ -4,7 +4,7 @@
 
 use std::fmt::Write as _;
 
-use ibex_messages::{Job, Queue};
+use ibex_messages::{IncidentKind, Job, Protocol, Queue};
 
 use super::{COUNTER, FIRST_STATE, INCIDENT, INCIDENT_VALUE, PROTOCOL, SEARCH, calls, counter_of_port, peruse};
 use crate::counters::Counter;
@@ -20,14 +20,14 @@ pub(super) fn labels_of(job: &Job) -> String {
     for (number, name, _) in calls::STATES {
         let _ = writeln!(text, "{number}    {name}");
     }
-    for phase in Phase::all() {
+    for &phase in Phase::ALL {
         let _ = writeln!(text, "{}    {}", FIRST_STATE + phase.number(), phase.name());
     }
     text += "\n\nSTATES_COLOR\n";
     for (number, _, (red, green, blue)) in calls::STATES {
         let _ = writeln!(text, "{number}    {{{red},{green},{blue}}}");
     }
-    for phase in Phase::all() {
+    for &phase in Phase::ALL {
         let (red, green, blue) = colour(phase);
         let _ = writeln!(text, "{}    {{{red},{green},{blue}}}", FIRST_STATE + phase.number());
     }
@@ -37,14 +37,14 @@ pub(super) fn labels_of(job: &Job) -> String {
         let values = of_kind.map(|function| (function.value, function.name.as_str()));
         numbered(&mut text, kind, name, [(0, "Outside MPI")].into_iter().chain(values));
     }
-    let queues = [Queue::Posted, Queue::Unexpected].map(|queue| (queue as u32 + 1, names::search(queue)));
+    let queues = Queue::ALL.iter().map(|queue| (*queue as u32 + 1, names::search(*queue)));
     numbered(&mut text, SEARCH, "ibex: search of a queue", [(0, "none")].into_iter().chain(queues));
     for (kind, side) in [(peruse::OF_SEND, "send"), (peruse::OF_RECEIVE, "receive")] {
         numbered(&mut text, kind, &format!("PERUSE: event of a {side}"), peruse::EVENTS.into_iter());
     }
     numbered(&mut text, peruse::MESSAGE, "PERUSE: number of the message", std::iter::empty());
-    event(&mut text, PROTOCOL, "ibex: protocol of the send", &names::PROTOCOLS.map(|(_, name)| name));
-    event(&mut text, INCIDENT, "ibex: incident", &names::INCIDENTS.map(|(_, name)| name));
+    event(&mut text, PROTOCOL, "ibex: protocol of the send", Protocol::NAMES);
+    event(&mut text, INCIDENT, "ibex: incident", IncidentKind::NAMES);
     event(&mut text, INCIDENT_VALUE, "ibex: requests, bytes or number of the incident", &[]);
     for counter in Counter::of_ranks() {
         event(&mut text, COUNTER + counter.number(), &format!("ibex: {}", counter.name()), &[]);

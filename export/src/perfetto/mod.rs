@@ -18,7 +18,7 @@ use std::io::{self, Write};
 use std::path::Path;
 
 use anyhow::Result;
-use ibex_messages::{Job, Message, Queue, Rank};
+use ibex_messages::{IncidentKind, Job, Message, Protocol, Queue, Reason};
 use prost::Message as _;
 
 use crate::counters::{Change, Counter, Counters, Owner};
@@ -62,8 +62,7 @@ const ANNOTATIONS: [&str; 13] = [
 /// Names of slices that hold the phases; their numbers come after those of phases.
 const ITEMS: [&str; 4] = ["send", "receive", "one-sided operation", "connection"];
 
-/// Names of slices of threads, numbered after those of incidents and before the functions of MPI.
-const QUEUES: [Queue; 2] = [Queue::Posted, Queue::Unexpected];
+/// Names of slices of threads, numbered after those of incidents and of searches, before the functions of MPI.
 const PAUSED: &str = "not recorded";
 const UNNAMED: &str = "MPI call";
 
@@ -141,12 +140,12 @@ impl<W: Write> Writer<'_, W> {
         let clock_snapshot = Some(ClockSnapshot { clocks, primary: Some(BOOTTIME as i32) });
         self.packet(TracePacket { clock_snapshot, timestamp: Some(0), ..TracePacket::default() })?;
 
-        let phases: Vec<&str> = Phase::all().map(Phase::name).collect();
-        let incidents = names::INCIDENTS.map(|(_, name)| name);
         let functions = self.job.functions.iter().map(String::as_str);
-        let events = phases.into_iter().chain(ITEMS).chain(incidents);
-        let events = events.chain(QUEUES.map(names::search)).chain([PAUSED, UNNAMED]).chain(functions);
-        let texts = names::PROTOCOLS.map(|(_, name)| name).into_iter().chain(names::REASONS.map(|(_, name)| name));
+        let searches = Queue::ALL.iter().map(|queue| names::search(*queue));
+        let incidents = IncidentKind::NAMES.iter().copied();
+        let events = Phase::ALL.iter().map(|phase| phase.name()).chain(ITEMS).chain(incidents);
+        let events = events.chain(searches).chain([PAUSED, UNNAMED]).chain(functions);
+        let texts = Protocol::NAMES.iter().chain(Reason::NAMES).copied();
         let interned_data = Some(InternedData {
             event_names: numbered(events),
             annotation_names: numbered(ANNOTATIONS),
@@ -165,7 +164,8 @@ impl<W: Write> Writer<'_, W> {
         let (job, threads) = (self.job, self.threads);
         for (place, rank) in job.ranks.iter().enumerate() {
             let (place, pid) = (place as u32, pid(place as u32));
-            let process = Some(ProcessDescriptor { pid, name: Some(process_name(rank)) });
+            let name = Some(format!("{} ({}, pid {})", rank_name(rank), rank.host, rank.pid));
+            let process = Some(ProcessDescriptor { pid, name });
             self.track(Track::Rank(place), None, TrackDescriptor { process, ..TrackDescriptor::default() })?;
             for counter in Counter::of_ranks() {
                 self.track(Track::RankCounter(place, counter), Some(Track::Rank(place)), counter_track(counter))?;
@@ -224,12 +224,12 @@ impl<W: Write> Writer<'_, W> {
 
     fn edge(&mut self, Edge { time, thread, region, is_begin }: Edge) -> io::Result<()> {
         // As `head` numbers them.
-        let queues = Phase::COUNT as usize + ITEMS.len() + names::INCIDENTS.len();
+        let queues = Phase::COUNT as usize + ITEMS.len() + IncidentKind::ALL.len();
         let (track, name, annotations) = match region {
             Region::Call(place) => {
                 let function = self.job.calls[place as usize].function as usize;
                 let place = if function < self.job.functions.len() { function + 2 } else { 1 };
-                (Track::Thread(thread), queues + QUEUES.len() + place, Vec::new())
+                (Track::Thread(thread), queues + Queue::ALL.len() + place, Vec::new())
             }
             Region::Search(place) => {
                 let search = &self.job.searches[place as usize];
@@ -239,7 +239,7 @@ impl<W: Write> Writer<'_, W> {
                 (Track::Thread(thread), queues + search.queue as usize, annotations)
             }
             Region::Pause(place) => {
-                (Track::Rank(self.job.pauses[place as usize].rank), queues + QUEUES.len(), Vec::new())
+                (Track::Rank(self.job.pauses[place as usize].rank), queues + Queue::ALL.len(), Vec::new())
             }
         };
         if !is_begin {
@@ -329,7 +329,7 @@ impl<W: Write> Writer<'_, W> {
         ];
         let text = |name, place| Annotation { name: annotation(name), number: None, text: Some(place as u64 + 1) };
         annotations.extend(message.protocol.map(|protocol| text("protocol", protocol as usize)));
-        annotations.extend(message.reason.map(|reason| text("reason", names::PROTOCOLS.len() + reason as usize)));
+        annotations.extend(message.reason.map(|reason| text("reason", Protocol::ALL.len() + reason as usize)));
         annotations.extend(message.queue_pair.map(|queue_pair| number("queue pair", i64::from(queue_pair))));
         annotations
     }
@@ -372,8 +372,4 @@ fn item_name(item: Item) -> u64 {
 
 fn pid(rank: u32) -> Option<i32> {
     i32::try_from(rank).ok().and_then(|rank| rank.checked_add(1))
-}
-
-fn process_name(rank: &Rank) -> String {
-    format!("{} ({}, pid {})", rank_name(rank), rank.host, rank.pid)
 }

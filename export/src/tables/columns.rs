@@ -2,12 +2,9 @@
 //! The tables of a job and their columns; docs/exports.md explains them for users. Called by `csv.rs` and `parquet.rs`.
 //! Path: each value. Threads: any. Tests: tests/tables.rs.
 
-use std::borrow::Cow;
+use ibex_messages::{Job, Message, Protocol, Reason, ReceiveSide, SendSide, Time};
 
-use ibex_messages::{Job, Message, ReceiveSide, SendSide, Time};
-
-use super::table::{Cell, Column, Kind, Table};
-use crate::names;
+use super::{Cell, CellOf, Column, Kind, Table};
 
 pub(super) static TABLES: &[Table] = &[
     Table { name: "messages", rows: |job| job.messages.len(), columns: MESSAGES },
@@ -27,64 +24,65 @@ pub(super) static TABLES: &[Table] = &[
     Table { name: "faults", rows: |job| job.faults.len(), columns: FAULTS },
 ];
 
-macro_rules! number {
-    ($name:literal, $cell:expr) => {
-        Column { name: $name, kind: Kind::Number, cell: $cell }
-    };
+const fn number(name: &'static str, cell: CellOf) -> Column {
+    Column { name, kind: Kind::Number, cell }
 }
-macro_rules! time {
-    ($name:literal, $cell:expr) => {
-        Column { name: $name, kind: Kind::Time, cell: $cell }
-    };
+
+const fn time(name: &'static str, cell: CellOf) -> Column {
+    Column { name, kind: Kind::Time, cell }
 }
-macro_rules! text {
-    ($name:literal, $cell:expr) => {
-        Column { name: $name, kind: Kind::Text, cell: $cell }
-    };
+
+const fn text(name: &'static str, cell: CellOf) -> Column {
+    Column { name, kind: Kind::Text, cell }
 }
+
+const fn truth(name: &'static str, cell: CellOf) -> Column {
+    Column { name, kind: Kind::Truth, cell }
+}
+
 /// A time of the sender's part of a message.
 macro_rules! sent {
     ($name:literal, $field:ident) => {
-        time!($name, |job, row| of_send(job, row, |side| moment(side.$field)))
+        time($name, |job, row| of_send(job, row, |side| moment(side.$field)))
     };
 }
 /// A time of the receiver's part of a message.
 macro_rules! received {
     ($name:literal, $field:ident) => {
-        time!($name, |job, row| of_receive(job, row, |side| moment(side.$field)))
+        time($name, |job, row| of_receive(job, row, |side| moment(side.$field)))
     };
 }
 
 static MESSAGES: &[Column] = &[
-    number!("message", |_, row| some(row)),
-    number!("sender", |job, row| some(job.messages[row].sender)),
-    number!("receiver", |job, row| some(job.messages[row].receiver)),
-    number!("communicator", |job, row| some(job.messages[row].communicator)),
-    number!("tag", |job, row| some(job.messages[row].tag)),
-    number!("bytes", |job, row| large(job.messages[row].bytes)),
-    text!("protocol", |job, row| word(job.messages[row].protocol.map(names::protocol))),
-    text!("reason", |job, row| word(job.messages[row].reason.map(names::reason))),
-    number!("port", |job, row| maybe(job.messages[row].port)),
-    number!("queue_pair", |job, row| maybe(job.messages[row].queue_pair)),
-    number!("rails", |job, row| some(job.messages[row].rails)),
-    number!("delay_ns", |job, row| job.messages[row].delay().map_or(Cell::None, Cell::Number)),
-    number!("send_request", |job, row| of_send(job, row, |side| large(side.request))),
-    number!("send_thread", |job, row| of_send(job, row, |side| some(side.thread))),
-    number!("send_call", |job, row| of_send(job, row, |side| maybe(side.call))),
+    number("message", |_, row| some(row)),
+    number("sender", |job, row| some(job.messages[row].sender)),
+    number("receiver", |job, row| some(job.messages[row].receiver)),
+    number("communicator", |job, row| some(job.messages[row].communicator)),
+    number("tag", |job, row| some(job.messages[row].tag)),
+    number("bytes", |job, row| large(job.messages[row].bytes)),
+    text("protocol", |job, row| word(job.messages[row].protocol.map(Protocol::name))),
+    text("reason", |job, row| word(job.messages[row].reason.map(Reason::name))),
+    number("port", |job, row| maybe(job.messages[row].port)),
+    number("queue_pair", |job, row| maybe(job.messages[row].queue_pair)),
+    number("rails", |job, row| some(job.messages[row].rails)),
+    number("delay_ns", |job, row| job.messages[row].delay().map_or(Cell::None, Cell::Number)),
+    number("send_request", |job, row| of_send(job, row, |side| large(side.request))),
+    number("send_thread", |job, row| of_send(job, row, |side| some(side.thread))),
+    number("send_call", |job, row| of_send(job, row, |side| maybe(side.call))),
     sent!("send_activated", activated),
     sent!("send_announced", announced),
     sent!("send_begun", begun),
     sent!("send_ended", ended),
     sent!("send_completed", completed),
     sent!("send_notified", notified),
-    number!("receive_message", |job, row| of_receive(job, row, |side| large(side.message))),
+    number("receive_message", |job, row| of_receive(job, row, |side| large(side.message))),
     // 0: no receive has taken the message.
-    number!("receive_request", |job, row| of_receive(job, row, |side| match side.request {
+    number("receive_request", |job, row| of_receive(job, row, |side| match side.request {
         0 => Cell::None,
         request => large(request),
     })),
-    number!("receive_thread", |job, row| of_receive(job, row, |side| some(side.thread))),
-    number!("receive_call", |job, row| of_receive(job, row, |side| maybe(side.call))),
+    number("receive_thread", |job, row| of_receive(job, row, |side| some(side.thread))),
+    number("receive_call", |job, row| of_receive(job, row, |side| maybe(side.call))),
     received!("receive_arrived", arrived),
     received!("receive_unexpected", unexpected),
     received!("receive_activated", activated),
@@ -97,126 +95,122 @@ static MESSAGES: &[Column] = &[
 ];
 
 static RANKS: &[Column] = &[
-    number!("rank", |_, row| some(row)),
-    number!("world", |job, row| some(job.ranks[row].world)),
-    number!("world_rank", |job, row| some(job.ranks[row].rank)),
-    text!("host", |job, row| text(&job.ranks[row].host)),
-    number!("pid", |job, row| some(job.ranks[row].pid)),
-    text!("program", |job, row| text(&job.ranks[row].program)),
-    number!("clock_error_ns", |job, row| maybe(job.ranks[row].clock_error)),
-    Column { name: "is_whole", kind: Kind::Truth, cell: |job, row| Cell::Truth(job.ranks[row].is_whole) },
+    number("rank", |_, row| some(row)),
+    number("world", |job, row| some(job.ranks[row].world)),
+    number("world_rank", |job, row| some(job.ranks[row].rank)),
+    text("host", |job, row| words(&job.ranks[row].host)),
+    number("pid", |job, row| some(job.ranks[row].pid)),
+    text("program", |job, row| words(&job.ranks[row].program)),
+    number("clock_error_ns", |job, row| maybe(job.ranks[row].clock_error)),
+    truth("is_whole", |job, row| Cell::Truth(job.ranks[row].is_whole)),
 ];
 
 static THREADS: &[Column] = &[
-    number!("rank", |job, row| maybe(thread(job, row).map(|(rank, _)| rank))),
-    number!("thread", |job, row| maybe(thread(job, row).map(|(_, thread)| thread))),
+    number("rank", |job, row| maybe(thread(job, row).map(|(rank, _)| rank))),
+    number("thread", |job, row| maybe(thread(job, row).map(|(_, thread)| thread))),
 ];
 
 static PORTS: &[Column] = &[
-    number!("port", |_, row| some(row)),
-    number!("rank", |job, row| some(job.ports[row].rank)),
-    number!("index", |job, row| some(job.ports[row].index)),
-    text!("device", |job, row| text(&job.ports[row].device)),
-    number!("number", |job, row| some(job.ports[row].number)),
-    text!("gid", |job, row| text(&job.ports[row].gid)),
+    number("port", |_, row| some(row)),
+    number("rank", |job, row| some(job.ports[row].rank)),
+    number("index", |job, row| some(job.ports[row].index)),
+    text("device", |job, row| words(&job.ports[row].device)),
+    number("number", |job, row| some(job.ports[row].number)),
+    text("gid", |job, row| words(&job.ports[row].gid)),
 ];
 
 static COMMUNICATORS: &[Column] = &[
-    number!("communicator", |_, row| some(row)),
-    number!("context", |job, row| some(job.communicators[row].context)),
-    text!("name", |job, row| text(&job.communicators[row].name)),
-    number!("size", |job, row| some(job.communicators[row].members.len())),
-    number!("remote_size", |job, row| some(job.communicators[row].remote.len())),
+    number("communicator", |_, row| some(row)),
+    number("context", |job, row| some(job.communicators[row].context)),
+    text("name", |job, row| words(&job.communicators[row].name)),
+    number("size", |job, row| some(job.communicators[row].members.len())),
+    number("remote_size", |job, row| some(job.communicators[row].remote.len())),
 ];
 
 static MEMBERS: &[Column] = &[
-    number!("communicator", |job, row| member(job, row, |member| some(member.communicator))),
-    text!("side", |job, row| member(job, row, |member| word(Some(if member.is_remote { "remote" } else { "local" })))),
-    number!("member", |job, row| member(job, row, |member| some(member.number))),
-    number!("rank", |job, row| member(job, row, |member| some(member.rank))),
+    number("communicator", |job, row| member(job, row, |member| some(member.communicator))),
+    text("side", |job, row| member(job, row, |member| Cell::Text(if member.is_remote { "remote" } else { "local" }))),
+    number("member", |job, row| member(job, row, |member| some(member.number))),
+    number("rank", |job, row| member(job, row, |member| some(member.rank))),
 ];
 
 static CALLS: &[Column] = &[
-    number!("call", |_, row| some(row)),
-    number!("rank", |job, row| some(job.calls[row].rank)),
-    number!("thread", |job, row| some(job.calls[row].thread)),
-    text!("function", |job, row| text(job.function(&job.calls[row]))),
-    time!("begun", |job, row| moment(Some(job.calls[row].begun))),
-    time!("ended", |job, row| moment(job.calls[row].ended)),
+    number("call", |_, row| some(row)),
+    number("rank", |job, row| some(job.calls[row].rank)),
+    number("thread", |job, row| some(job.calls[row].thread)),
+    text("function", |job, row| words(job.function(&job.calls[row]))),
+    time("begun", |job, row| moment(Some(job.calls[row].begun))),
+    time("ended", |job, row| moment(job.calls[row].ended)),
 ];
 
 static FRAGMENTS: &[Column] = &[
-    number!("message", |job, row| some(job.fragments[row].message)),
-    number!("rank", |job, row| some(job.fragments[row].rank)),
-    number!("thread", |job, row| some(job.fragments[row].thread)),
-    text!("side", |job, row| word(Some(if job.fragments[row].is_received { "receive" } else { "send" }))),
-    time!("time", |job, row| moment(Some(job.fragments[row].time))),
-    text!("clock", |job, row| word(Some(if job.fragments[row].is_by_adapter { "adapter" } else { "host" }))),
-    number!("offset", |job, row| job.fragments[row].part.map_or(Cell::None, |(offset, _)| large(offset))),
-    number!("bytes", |job, row| job.fragments[row].part.map_or(Cell::None, |(_, bytes)| large(bytes))),
+    number("message", |job, row| some(job.fragments[row].message)),
+    number("rank", |job, row| some(job.fragments[row].rank)),
+    number("thread", |job, row| some(job.fragments[row].thread)),
+    text("side", |job, row| Cell::Text(if job.fragments[row].is_received { "receive" } else { "send" })),
+    time("time", |job, row| moment(Some(job.fragments[row].time))),
+    text("clock", |job, row| Cell::Text(if job.fragments[row].is_by_adapter { "adapter" } else { "host" })),
+    number("offset", |job, row| job.fragments[row].part.map_or(Cell::None, |(offset, _)| large(offset))),
+    number("bytes", |job, row| job.fragments[row].part.map_or(Cell::None, |(_, bytes)| large(bytes))),
 ];
 
 static SEARCHES: &[Column] = &[
-    number!("rank", |job, row| some(job.searches[row].rank)),
-    number!("thread", |job, row| some(job.searches[row].thread)),
-    text!("queue", |job, row| word(Some(names::queue(job.searches[row].queue)))),
-    number!("peer", |job, row| some(job.searches[row].peer)),
-    number!("tag", |job, row| some(job.searches[row].tag)),
-    number!("length", |job, row| maybe(job.searches[row].length)),
-    number!("message", |job, row| maybe(job.searches[row].message)),
-    Column {
-        name: "is_found",
-        kind: Kind::Truth,
-        cell: |job, row| job.searches[row].is_found.map_or(Cell::None, Cell::Truth),
-    },
-    time!("begun", |job, row| moment(Some(job.searches[row].begun))),
-    time!("ended", |job, row| moment(Some(job.searches[row].ended))),
+    number("rank", |job, row| some(job.searches[row].rank)),
+    number("thread", |job, row| some(job.searches[row].thread)),
+    text("queue", |job, row| Cell::Text(job.searches[row].queue.name())),
+    number("peer", |job, row| some(job.searches[row].peer)),
+    number("tag", |job, row| some(job.searches[row].tag)),
+    number("length", |job, row| maybe(job.searches[row].length)),
+    number("message", |job, row| maybe(job.searches[row].message)),
+    truth("is_found", |job, row| job.searches[row].is_found.map_or(Cell::None, Cell::Truth)),
+    time("begun", |job, row| moment(Some(job.searches[row].begun))),
+    time("ended", |job, row| moment(Some(job.searches[row].ended))),
 ];
 
 static PAUSES: &[Column] = &[
-    number!("rank", |job, row| some(job.pauses[row].rank)),
-    time!("from", |job, row| moment(Some(job.pauses[row].from))),
-    time!("to", |job, row| moment(job.pauses[row].to)),
+    number("rank", |job, row| some(job.pauses[row].rank)),
+    time("from", |job, row| moment(Some(job.pauses[row].from))),
+    time("to", |job, row| moment(job.pauses[row].to)),
 ];
 
 static OPERATIONS: &[Column] = &[
-    number!("rank", |job, row| some(job.operations[row].rank)),
-    number!("peer", |job, row| some(job.operations[row].peer)),
-    text!("kind", |job, row| word(Some(names::operation(job.operations[row].kind)))),
-    number!("bytes", |job, row| large(job.operations[row].bytes)),
-    time!("begun", |job, row| moment(job.operations[row].begun)),
-    time!("completed", |job, row| moment(job.operations[row].completed)),
-    number!("status", |job, row| some(job.operations[row].status)),
+    number("rank", |job, row| some(job.operations[row].rank)),
+    number("peer", |job, row| some(job.operations[row].peer)),
+    text("kind", |job, row| Cell::Text(job.operations[row].kind.name())),
+    number("bytes", |job, row| large(job.operations[row].bytes)),
+    time("begun", |job, row| moment(job.operations[row].begun)),
+    time("completed", |job, row| moment(job.operations[row].completed)),
+    number("status", |job, row| some(job.operations[row].status)),
 ];
 
 static CONNECTIONS: &[Column] = &[
-    number!("rank", |job, row| some(job.connections[row].rank)),
-    number!("peer", |job, row| some(job.connections[row].peer)),
-    number!("port", |job, row| maybe(job.connections[row].port)),
-    number!("queue_pair", |job, row| some(job.connections[row].queue_pair)),
-    number!("remote_queue_pair", |job, row| some(job.connections[row].remote_queue_pair)),
-    time!("begun", |job, row| moment(job.connections[row].begun)),
-    time!("established", |job, row| moment(job.connections[row].established)),
-    time!("failed", |job, row| moment(job.connections[row].failed)),
-    number!("status", |job, row| some(job.connections[row].status)),
+    number("rank", |job, row| some(job.connections[row].rank)),
+    number("peer", |job, row| some(job.connections[row].peer)),
+    number("port", |job, row| maybe(job.connections[row].port)),
+    number("queue_pair", |job, row| some(job.connections[row].queue_pair)),
+    number("remote_queue_pair", |job, row| some(job.connections[row].remote_queue_pair)),
+    time("begun", |job, row| moment(job.connections[row].begun)),
+    time("established", |job, row| moment(job.connections[row].established)),
+    time("failed", |job, row| moment(job.connections[row].failed)),
+    number("status", |job, row| some(job.connections[row].status)),
 ];
 
 static INCIDENTS: &[Column] = &[
-    number!("rank", |job, row| some(job.incidents[row].rank)),
-    time!("time", |job, row| moment(Some(job.incidents[row].time))),
-    text!("kind", |job, row| word(Some(names::incident(job.incidents[row].kind)))),
-    number!("peer", |job, row| maybe(job.incidents[row].peer)),
-    number!("port", |job, row| maybe(job.incidents[row].port)),
-    number!("value", |job, row| large(job.incidents[row].value)),
+    number("rank", |job, row| some(job.incidents[row].rank)),
+    time("time", |job, row| moment(Some(job.incidents[row].time))),
+    text("kind", |job, row| Cell::Text(job.incidents[row].kind.name())),
+    number("peer", |job, row| maybe(job.incidents[row].peer)),
+    number("port", |job, row| maybe(job.incidents[row].port)),
+    number("value", |job, row| large(job.incidents[row].value)),
 ];
 
 static LOSSES: &[Column] = &[
-    number!("rank", |job, row| some(job.losses[row].rank)),
-    text!("event", |job, row| text(&job.losses[row].event)),
-    number!("count", |job, row| large(job.losses[row].count)),
+    number("rank", |job, row| some(job.losses[row].rank)),
+    text("event", |job, row| words(&job.losses[row].event)),
+    number("count", |job, row| large(job.losses[row].count)),
 ];
 
-static FAULTS: &[Column] = &[text!("fault", |job, row| text(&job.faults[row]))];
+static FAULTS: &[Column] = &[text("fault", |job, row| words(&job.faults[row]))];
 
 fn some<'j>(number: impl TryInto<i64>) -> Cell<'j> {
     number.try_into().map_or(Cell::None, Cell::Number)
@@ -236,12 +230,12 @@ fn moment<'j>(time: Option<Time>) -> Cell<'j> {
 }
 
 /// An empty text is an unknown one.
-fn text(text: &str) -> Cell<'_> {
-    if text.is_empty() { Cell::None } else { Cell::Text(Cow::Borrowed(text)) }
+fn words(text: &str) -> Cell<'_> {
+    if text.is_empty() { Cell::None } else { Cell::Text(text) }
 }
 
 fn word<'j>(word: Option<&'static str>) -> Cell<'j> {
-    word.map_or(Cell::None, |word| Cell::Text(Cow::Borrowed(word)))
+    word.map_or(Cell::None, Cell::Text)
 }
 
 fn of_send(job: &Job, row: usize, cell: impl FnOnce(&SendSide) -> Cell<'static>) -> Cell<'static> {

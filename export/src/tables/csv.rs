@@ -9,8 +9,7 @@ use std::path::Path;
 use anyhow::Result;
 use ibex_messages::Job;
 
-use super::table::{Cell, Table};
-use super::write_folder;
+use super::{Cell, Table, write_folder};
 use crate::file;
 
 pub(crate) fn write(job: &Job, out: &Path) -> Result<()> {

@@ -7,7 +7,6 @@
 mod columns;
 pub(crate) mod csv;
 pub(crate) mod parquet;
-mod table;
 
 use std::path::Path;
 
@@ -15,7 +14,39 @@ use anyhow::Result;
 use ibex_messages::Job;
 
 use crate::file;
-use table::Table;
+
+/// The kind of a column's values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Number,
+    /// Nanoseconds since 1970.
+    Time,
+    Text,
+    Truth,
+}
+
+enum Cell<'j> {
+    None,
+    Number(i64),
+    Text(&'j str),
+    Truth(bool),
+}
+
+/// Returns the cell of a row.
+type CellOf = for<'j> fn(&'j Job, usize) -> Cell<'j>;
+
+struct Column {
+    name: &'static str,
+    kind: Kind,
+    cell: CellOf,
+}
+
+/// A table: its name, its number of rows in a job, and its columns.
+struct Table {
+    name: &'static str,
+    rows: fn(&Job) -> usize,
+    columns: &'static [Column],
+}
 
 fn write_folder(
     job: &Job,

@@ -18,8 +18,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{Type, TypePtr};
 
-use super::table::{Cell, Column, Kind, Table};
-use super::write_folder;
+use super::{Cell, Column, Kind, Table, write_folder};
 use crate::file;
 
 /// Number of rows of a group; one group at a time is in memory.
@@ -85,7 +84,7 @@ fn write_column(
         match cell {
             Cell::None => {}
             Cell::Number(number) => numbers.push(number),
-            Cell::Text(text) => texts.push(ByteArray::from(text.as_ref())),
+            Cell::Text(text) => texts.push(ByteArray::from(text)),
             Cell::Truth(truth) => truths.push(truth),
         }
     }

@@ -216,7 +216,7 @@ fn elements(line: &str) -> BTreeMap<&str, i64> {
 
 fn logs(site: &mut Site) -> Result<()> {
     // The tool of the page has registrations and an MPI_T_finalize of its own, like an application.
-    let events = "xfer_begin,xfer_continue:btl_ibex_xfer_end connection_begin;connection_established";
+    let events = "xfer_begin,xfer_continue:ibex_xfer_end connection_begin;connection_established";
     for log in &logged(site, "writing_a_tool", 2, Some(events))? {
         let (mut last, mut ends) = (BTreeMap::new(), [0, 0]);
         for line in log.lines().filter(|line| !line.starts_with('#')) {

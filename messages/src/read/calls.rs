@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use ibex_trace::Head;
 
 use crate::model::Call;
-use crate::read::vocabulary::{Seen, Step, call, matching};
+use crate::read::vocabulary::{Element, Seen, Step};
 use crate::time::Time;
 
 #[derive(Default)]
@@ -37,9 +37,9 @@ impl Calls {
 
     pub(crate) fn begin(&mut self, seen: &Seen<'_>, time: Option<Time>, thread: u32) {
         let open = time.map(|begun| {
-            let function = seen.unsigned(call::CALL);
+            let function = seen.unsigned(Element::Call);
             self.all.push(Call { rank: 0, thread, function, begun, ended: None });
-            (seen.value(call::NUMBER), self.all.len() as u32 - 1)
+            (seen.value(Element::Number), self.all.len() as u32 - 1)
         });
         let before = std::mem::replace(&mut self.threads.entry(thread).or_default().open, open);
         // The event of the previous call's end is lost, so its length is unknown.
@@ -51,9 +51,9 @@ impl Calls {
     pub(crate) fn end(&mut self, seen: &Seen<'_>, time: Option<Time>, thread: u32) {
         let state = self.threads.entry(thread).or_default();
         let Some((number, place)) = state.open.take() else { return };
-        let is_known = number == seen.value(call::NUMBER);
+        let is_known = number == seen.value(Element::Number);
         // A probe waits for a message and does not receive it.
-        let function = self.functions.get(seen.value(call::CALL) as usize);
+        let function = self.functions.get(seen.value(Element::Call) as usize);
         if is_known && function.is_some_and(|name| matches!(name.as_str(), "MPI_Probe" | "MPI_Mprobe")) {
             state.probe = Some(place);
         }
@@ -74,7 +74,7 @@ impl Calls {
     pub(crate) fn of(&mut self, step: Step, seen: &Seen<'_>, thread: u32) -> Option<u32> {
         match step {
             Step::Notify => self.threads.get(&thread)?.open.map(|(_, place)| place),
-            Step::Activate if seen.value(matching::OPERATION) != 0 => self.threads.get_mut(&thread)?.probe.take(),
+            Step::Activate if seen.value(Element::Operation) != 0 => self.threads.get_mut(&thread)?.probe.take(),
             _ => None,
         }
     }

@@ -3,7 +3,7 @@
 //! members (docs/events.md). Another may reuse its context after it is freed. Called by `pass.rs`; `communicators.rs`
 //! identifies those of several processes. Path: setup. Threads: plain data. Tests: below; tests/.
 
-use crate::read::vocabulary::{Seen, created};
+use crate::read::vocabulary::{Element, Seen};
 use crate::time::Time;
 
 /// Consecutive members: ranks from `first` on are the processes `process`, `process` + `stride`, .. of a job.
@@ -39,27 +39,27 @@ pub(crate) struct Groups(pub(crate) Vec<Group>);
 
 impl Groups {
     pub(crate) fn create(&mut self, seen: &Seen<'_>, time: Option<Time>) {
-        let (context, side) = (seen.unsigned(created::CONTEXT), usize::from(seen.value(created::SIDE) != 0));
+        let (context, side) = (seen.unsigned(Element::Context), usize::from(seen.value(Element::Side) != 0));
         let run = Run {
-            first: seen.unsigned(created::FIRST),
-            count: seen.unsigned(created::COUNT),
-            process: seen.unsigned(created::PROCESS),
-            stride: seen.signed(created::STRIDE),
-            job: seen.unsigned(created::JOB),
+            first: seen.unsigned(Element::First),
+            count: seen.unsigned(Element::Count),
+            process: seen.unsigned(Element::Process),
+            stride: seen.signed(Element::Stride),
+            job: seen.unsigned(Element::Job),
         };
         let open = self.0.iter().rposition(|group| group.context == context && group.freed.is_none());
         let at = open.filter(|at| self.0[*at].lacks(side, run.first)).unwrap_or_else(|| {
-            let (is_inter, rank) = (seen.value(created::KIND) != 0, seen.signed(created::RANK));
+            let (is_inter, rank) = (seen.value(Element::Kind) != 0, seen.signed(Element::Rank));
             self.0.push(Group { context, is_inter, rank, made: time, ..Group::default() });
             self.0.len() - 1
         });
         let group = &mut self.0[at];
-        group.size[side] = seen.unsigned(created::SIZE);
+        group.size[side] = seen.unsigned(Element::Size);
         group.runs[side].push(run);
     }
 
     pub(crate) fn free(&mut self, seen: &Seen<'_>, time: Option<Time>) {
-        let context = seen.unsigned(created::CONTEXT);
+        let context = seen.unsigned(Element::Context);
         if let Some(group) = self.0.iter_mut().rfind(|group| group.context == context && group.freed.is_none()) {
             group.freed = time;
         }

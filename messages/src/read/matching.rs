@@ -11,7 +11,7 @@ use crate::model::{Protocol, Reason, ReceiveSide, SendSide};
 use crate::read::calls::Calls;
 use crate::read::half::{ANY, Continued, Envelope, Received, Route, Sent};
 use crate::read::slots::Slots;
-use crate::read::vocabulary::{Seen, Step, matching, protocol};
+use crate::read::vocabulary::{Element, Seen, Step};
 use crate::time::Time;
 
 #[derive(Default)]
@@ -35,19 +35,11 @@ pub(crate) struct Matching {
 #[derive(Default)]
 struct Posted {
     envelope: Envelope,
-    id: u64,
-    thread: u32,
     message: Option<u32>,
-    activated: Option<Time>,
-    queued: Option<Time>,
+    /// Times of the receive; its `call` is the MPI call that notified the caller.
+    side: ReceiveSide,
     removed: Option<Time>,
-    matched: Option<Time>,
-    begun: Option<Time>,
-    ended: Option<Time>,
-    completed: Option<Time>,
-    notified: Option<Time>,
-    /// The MPI call that notified the caller, and the probe before it.
-    call: Option<u32>,
+    /// The probe before the receive.
     probe: Option<u32>,
     protocol: Option<Protocol>,
     reason: Option<Reason>,
@@ -82,7 +74,7 @@ impl Matching {
     pub(crate) fn see(&mut self, step: Step, seen: &Seen<'_>, time: Option<Time>, thread: u32, call: Option<u32>) {
         match step {
             Step::Continue => {
-                let (request, is_received) = (seen.value(matching::ID), seen.value(matching::OPERATION) != 0);
+                let (request, is_received) = (seen.value(Element::Id), seen.value(Element::Operation) != 0);
                 let of = |time| Continued { request, is_received, thread, time, is_by_adapter: false, part: None };
                 self.fragments.extend(time.map(of));
             }
@@ -110,36 +102,36 @@ impl Matching {
     }
 
     fn see_receive(&mut self, step: Step, at: u32, time: Option<Time>, thread: u32, call: Option<u32>) {
-        let posted = &mut self.posted[at as usize];
+        let Posted { side, removed, probe, .. } = &mut self.posted[at as usize];
         match step {
             Step::Activate => {
-                (posted.activated, posted.thread, posted.probe) = (time, thread, call);
+                (side.activated, side.thread, *probe) = (time, thread, call);
                 self.forget(thread);
             }
-            Step::Insert => posted.queued = time,
+            Step::Insert => side.posted = time,
             Step::Remove => {
-                posted.removed = time;
+                *removed = time;
                 self.threads.entry(thread).or_default().removed = Some(at);
             }
             Step::MatchUnexpected => {
-                posted.matched = time;
+                side.matched = time;
                 self.match_unexpected(at, thread);
             }
-            Step::Begin => posted.begun = posted.begun.or(time),
-            Step::End => posted.ended = time,
+            Step::Begin => side.begun = side.begun.or(time),
+            Step::End => side.ended = time,
             Step::Complete => {
-                posted.completed = time;
+                side.completed = time;
                 // The receive was cancelled.
                 let last = self.threads.entry(thread).or_default();
                 last.removed = last.removed.filter(|removed| *removed != at);
             }
-            Step::Notify => (posted.notified, posted.call) = (time, call),
+            Step::Notify => (side.notified, side.call) = (time, call),
             _ => {}
         }
     }
 
     fn see_message(&mut self, step: Step, seen: &Seen<'_>, time: Option<Time>, thread: u32) {
-        let at = self.message(seen.value(matching::ID), thread);
+        let at = self.message(seen.value(Element::Id), thread);
         let arrival = &mut self.arrivals[at as usize];
         if !arrival.envelope.is_known() {
             arrival.envelope = envelope(seen);
@@ -167,9 +159,9 @@ impl Matching {
 
     /// Handles the protocol of a request, which ibex reports when the rendezvous request leaves.
     pub(crate) fn see_protocol(&mut self, seen: &Seen<'_>, time: Option<Time>, thread: u32) {
-        let (message, bytes) = (seen.value(protocol::MESSAGE), seen.value(protocol::BYTES));
+        let (message, bytes) = (seen.value(Element::Message), seen.value(Element::Bytes));
         let route = route(seen);
-        match self.numbered(seen.value(protocol::ID), message != 0, thread) {
+        match self.numbered(seen.value(Element::Id), message != 0, thread) {
             Request::Send(at) => {
                 let sent = &mut self.sends[at as usize];
                 sent.route = route;
@@ -203,8 +195,8 @@ impl Matching {
     }
 
     fn request(&mut self, seen: &Seen<'_>, thread: u32) -> Request {
-        let is_receive = seen.value(matching::OPERATION) != 0;
-        let request = self.numbered(seen.value(matching::ID), is_receive, thread);
+        let is_receive = seen.value(Element::Operation) != 0;
+        let request = self.numbered(seen.value(Element::Id), is_receive, thread);
         let known = match request {
             Request::Send(at) => &mut self.sends[at as usize].envelope,
             Request::Receive(at) => &mut self.posted[at as usize].envelope,
@@ -220,7 +212,8 @@ impl Matching {
         let place = self.requests.of(id);
         if *place == 0 {
             *place = if is_receive {
-                self.posted.push(Posted { id, thread, ..Posted::default() });
+                let side = ReceiveSide { request: id, thread, ..ReceiveSide::default() };
+                self.posted.push(Posted { side, ..Posted::default() });
                 self.posted.len() as u32 * 2 - 1
             } else {
                 let side = SendSide { request: id, thread, ..SendSide::default() };
@@ -315,9 +308,9 @@ impl Matching {
             }
         }
         // Receives whose messages' events are lost.
-        for posted in self.posted.iter().filter(|posted| posted.message.is_none() && posted.begun.is_some()) {
+        for posted in self.posted.iter().filter(|posted| posted.message.is_none() && posted.side.begun.is_some()) {
             if posted.envelope.is_known() && posted.envelope.peer != ANY && posted.envelope.tag != ANY {
-                let nothing = Arrival { envelope: posted.envelope, thread: posted.thread, ..Arrival::default() };
+                let nothing = Arrival { envelope: posted.envelope, thread: posted.side.thread, ..Arrival::default() };
                 received.push(nothing.received(Some(posted), calls));
             } else {
                 unknown += 1;
@@ -331,24 +324,17 @@ impl Arrival {
     /// Returns the call that waited for it: the probe during which it arrived, or the call that reported the receive.
     fn awaited_by(&self, posted: &Posted, calls: &Calls) -> Option<u32> {
         let has_seen = |probe: &u32| self.arrived.is_some_and(|arrived| calls.contains(*probe, arrived));
-        posted.probe.filter(has_seen).or(posted.call)
+        posted.probe.filter(has_seen).or(posted.side.call)
     }
 
     fn received(&self, posted: Option<&Posted>, calls: &Calls) -> Received {
         let side = ReceiveSide {
             message: self.id,
-            request: posted.map_or(0, |posted| posted.id),
-            thread: posted.map_or(self.thread, |posted| posted.thread),
             arrived: self.arrived,
             unexpected: self.unexpected,
-            activated: posted.and_then(|posted| posted.activated),
-            posted: posted.and_then(|posted| posted.queued),
-            matched: self.matched.or(posted.and_then(|posted| posted.matched.or(posted.removed).or(self.taken))),
-            begun: posted.and_then(|posted| posted.begun),
-            ended: posted.and_then(|posted| posted.ended),
-            completed: posted.and_then(|posted| posted.completed),
-            notified: posted.and_then(|posted| posted.notified),
+            matched: self.matched.or(posted.and_then(|posted| posted.side.matched.or(posted.removed).or(self.taken))),
             call: posted.and_then(|posted| self.awaited_by(posted, calls)),
+            ..posted.map_or(ReceiveSide { thread: self.thread, ..ReceiveSide::default() }, |posted| posted.side)
         };
         let (protocol, reason) = posted.map_or((None, None), |posted| (posted.protocol, posted.reason));
         Received { envelope: self.envelope, side, protocol, reason }
@@ -357,37 +343,19 @@ impl Arrival {
 
 fn envelope(seen: &Seen<'_>) -> Envelope {
     Envelope {
-        context: seen.unsigned(matching::CONTEXT),
-        peer: seen.signed(matching::PEER),
-        tag: seen.signed(matching::TAG),
-        bytes: seen.value(matching::BYTES),
+        context: seen.unsigned(Element::Context),
+        peer: seen.signed(Element::Peer),
+        tag: seen.signed(Element::Tag),
+        bytes: seen.value(Element::Bytes),
     }
 }
 
 fn route(seen: &Seen<'_>) -> Route {
-    const PROTOCOLS: [Protocol; 6] = [
-        Protocol::Inline,
-        Protocol::Copied,
-        Protocol::Read,
-        Protocol::Fragments,
-        Protocol::SharedMemory,
-        Protocol::Loopback,
-    ];
-    const REASONS: [Reason; 8] = [
-        Reason::Size,
-        Reason::Synchronous,
-        Reason::Gaps,
-        Reason::NotRegistered,
-        Reason::HeldBack,
-        Reason::Adapter,
-        Reason::Loopback,
-        Reason::SameHost,
-    ];
     Route {
-        protocol: PROTOCOLS.get(seen.value(protocol::PROTOCOL) as usize).copied(),
-        reason: REASONS.get(seen.value(protocol::REASON) as usize).copied(),
-        port: Some(seen.unsigned(protocol::PORT)).filter(|port| *port != u32::MAX),
-        queue_pair: seen.unsigned(protocol::QUEUE_PAIR),
-        rails: seen.unsigned(protocol::RAILS),
+        protocol: Protocol::ALL.get(seen.value(Element::Protocol) as usize).copied(),
+        reason: Reason::ALL.get(seen.value(Element::Reason) as usize).copied(),
+        port: Some(seen.unsigned(Element::Port)).filter(|port| *port != u32::MAX),
+        queue_pair: seen.unsigned(Element::QueuePair),
+        rails: seen.unsigned(Element::Rails),
     }
 }

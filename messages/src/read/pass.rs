@@ -14,7 +14,7 @@ use crate::read::half::{Continued, Received, Sent};
 use crate::read::matching::Matching;
 use crate::read::searches::{Searched, Searches};
 use crate::read::transfers::Transfers;
-use crate::read::vocabulary::{Kind, Rarity, Seen, Stage, Step, Vocabulary, Which, control, other};
+use crate::read::vocabulary::{Element, Kind, Seen, Stage, Step, Vocabulary};
 use crate::time::Time;
 
 /// The content of a process's trace. Until `mod.rs` translates them, other processes are ranks in the world, and ports
@@ -67,9 +67,9 @@ struct Pass {
     searched: bool,
     adapters: Vec<bool>,
     /// Indexes of operations that have begun, by their numbers.
-    operations: HashMap<(Which, u64), usize>,
+    operations: HashMap<(OperationKind, u64), usize>,
     /// Operations whose end came before their begin: the adapter's clock may be a little behind the host's.
-    early: HashMap<(Which, u64), usize>,
+    early: HashMap<(OperationKind, u64), usize>,
     connections: HashMap<(u32, u32), usize>,
     process: Process,
 }
@@ -137,19 +137,19 @@ impl Pass {
                 self.transfers.see(transfer, seen, time, (thread, is_by_adapter));
             }
             // It is part of a message; the transfer events describe it.
-            Kind::Started(_) | Kind::Complete(_) if seen.value(other::REQUEST) != 0 => {}
-            Kind::Started(which) => self.operation_begins(which, seen, time),
-            Kind::Complete(which) => self.operation_ends(which, seen, time),
+            Kind::Started(_) | Kind::Complete(_) if seen.value(Element::Request) != 0 => {}
+            Kind::Started(kind) => self.operation_begins(kind, seen, time),
+            Kind::Complete(kind) => self.operation_ends(kind, seen, time),
             Kind::Connection(stage) => self.connection(stage, seen, time),
-            Kind::Rare(rarity) => self.rare(rarity, seen, time),
+            Kind::Rare(kind) => self.rare(kind, seen, time),
             Kind::CallBegin => self.calls.begin(seen, time, thread),
             Kind::CallEnd => self.calls.end(seen, time, thread),
             Kind::Control => self.control(seen, time),
         }
     }
 
-    fn operation_begins(&mut self, which: Which, seen: &Seen<'_>, time: Option<Time>) {
-        let (key, next) = ((which, seen.value(other::OPERATION)), self.process.operations.len());
+    fn operation_begins(&mut self, kind: OperationKind, seen: &Seen<'_>, time: Option<Time>) {
+        let (key, next) = ((kind, seen.value(Element::Operation)), self.process.operations.len());
         if let Some(at) = self.early.remove(&key) {
             let of = &mut self.process.operations[at];
             if time.zip(of.completed).is_some_and(|(begun, ended)| begun.since(ended) < CLOCKS_DIFFER) {
@@ -158,38 +158,26 @@ impl Pass {
             }
         }
         self.operations.insert(key, next);
-        self.process.operations.push(operation(which, seen, time));
+        self.process.operations.push(operation(kind, seen, time));
     }
 
-    fn operation_ends(&mut self, which: Which, seen: &Seen<'_>, time: Option<Time>) {
-        let key = (which, seen.value(other::OPERATION));
+    fn operation_ends(&mut self, kind: OperationKind, seen: &Seen<'_>, time: Option<Time>) {
+        let key = (kind, seen.value(Element::Operation));
         let at = self.operations.remove(&key).unwrap_or_else(|| {
-            self.process.operations.push(operation(which, seen, None));
+            self.process.operations.push(operation(kind, seen, None));
             let at = self.process.operations.len() - 1;
             self.early.insert(key, at);
             at
         });
         let operation = &mut self.process.operations[at];
-        (operation.completed, operation.status) = (time, seen.unsigned(other::STATUS));
+        (operation.completed, operation.status) = (time, seen.unsigned(Element::Status));
     }
 
     fn connection(&mut self, stage: Stage, seen: &Seen<'_>, time: Option<Time>) {
-        let (peer, port) = (seen.unsigned(other::PEER), seen.unsigned(other::PORT));
+        let (peer, port) = (seen.unsigned(Element::Peer), seen.unsigned(Element::Port));
         let connections = &mut self.process.connections;
         let mut add = |begun| {
-            let (queue_pair, remote_queue_pair, status) = (0, 0, 0);
-            let (established, failed, port) = (None, None, Some(port));
-            connections.push(Connection {
-                rank: 0,
-                peer,
-                port,
-                queue_pair,
-                remote_queue_pair,
-                begun,
-                established,
-                failed,
-                status,
-            });
+            connections.push(Connection { peer, port: Some(port), begun, ..Connection::default() });
             connections.len() - 1
         };
         let key = (peer, port);
@@ -204,33 +192,29 @@ impl Pass {
                 self.connections.insert(key, at);
                 let connection = &mut self.process.connections[at];
                 connection.established = time;
-                connection.queue_pair = seen.unsigned(other::QUEUE_PAIR);
-                connection.remote_queue_pair = seen.unsigned(other::REMOTE);
+                connection.queue_pair = seen.unsigned(Element::QueuePair);
+                connection.remote_queue_pair = seen.unsigned(Element::Remote);
             }
             Stage::Failed => {
                 let at = self.connections.remove(&key).unwrap_or_else(|| add(None));
                 let connection = &mut self.process.connections[at];
-                (connection.failed, connection.status) = (time, seen.unsigned(other::STATUS));
+                (connection.failed, connection.status) = (time, seen.unsigned(Element::Status));
                 if connection.queue_pair == 0 {
-                    connection.queue_pair = seen.unsigned(other::QUEUE_PAIR);
+                    connection.queue_pair = seen.unsigned(Element::QueuePair);
                 }
             }
         }
     }
 
-    fn rare(&mut self, rarity: Rarity, seen: &Seen<'_>, time: Option<Time>) {
-        let (kind, value) = match rarity {
-            Rarity::QueuedBegin => (IncidentKind::QueuedBegin, other::WAITING),
-            Rarity::QueuedEnd => (IncidentKind::QueuedEnd, other::WAITING),
-            Rarity::ReceiverNotReady => (IncidentKind::ReceiverNotReady, other::WAITING),
-            Rarity::Miss => (IncidentKind::RegistrationMiss, other::BYTES),
-            Rarity::Evict => (IncidentKind::RegistrationEvict, other::BYTES),
-            Rarity::Device => (IncidentKind::DeviceAsync, other::EVENT),
-            Rarity::Port => (IncidentKind::PortAsync, other::EVENT),
+    fn rare(&mut self, kind: IncidentKind, seen: &Seen<'_>, time: Option<Time>) {
+        let value = match kind {
+            IncidentKind::QueuedBegin | IncidentKind::QueuedEnd | IncidentKind::ReceiverNotReady => Element::Waiting,
+            IncidentKind::RegistrationMiss | IncidentKind::RegistrationEvict => Element::Bytes,
+            IncidentKind::DeviceAsync | IncidentKind::PortAsync => Element::Event,
         };
         let Some(time) = time else { return };
-        let peer = seen.has(other::PEER).then(|| seen.unsigned(other::PEER));
-        let port = seen.has(other::PORT).then(|| seen.unsigned(other::PORT));
+        let peer = seen.has(Element::Peer).then(|| seen.unsigned(Element::Peer));
+        let port = seen.has(Element::Port).then(|| seen.unsigned(Element::Port));
         self.process.incidents.push(Incident { rank: 0, time, kind, peer, port, value: seen.value(value) });
     }
 
@@ -242,7 +226,7 @@ impl Pass {
             return;
         };
         let last = self.process.pauses.last_mut().filter(|pause| pause.to.is_none());
-        match (seen.value(control::LEVEL), last) {
+        match (seen.value(Element::Level), last) {
             (0, None) => self.process.pauses.push(Pause { rank: 0, from: time, to: None }),
             (1, Some(pause)) => pause.to = Some(time),
             _ => {}
@@ -322,13 +306,8 @@ impl Pass {
     }
 }
 
-fn operation(which: Which, seen: &Seen<'_>, begun: Option<Time>) -> Operation {
-    let kind = match which {
-        Which::Put => OperationKind::Put,
-        Which::Get => OperationKind::Get,
-        Which::Atomic => OperationKind::Atomic,
-    };
-    let (peer, bytes) = (seen.unsigned(other::PEER), seen.value(other::BYTES));
+fn operation(kind: OperationKind, seen: &Seen<'_>, begun: Option<Time>) -> Operation {
+    let (peer, bytes) = (seen.unsigned(Element::Peer), seen.value(Element::Bytes));
     Operation { rank: 0, peer, kind, bytes, begun, completed: None, status: 0 }
 }
 

@@ -8,7 +8,7 @@
 use std::collections::HashMap;
 
 use crate::model::{Queue, Search};
-use crate::read::vocabulary::{Seen, Step, matching};
+use crate::read::vocabulary::{Element, Seen, Step};
 use crate::time::Time;
 
 /// A search, and the number of its receive or message; 0: a probe.
@@ -41,30 +41,30 @@ impl Searches {
         {
             self.all[ended].search.is_found = Some(true);
         }
-        let is_begin = matches!(step, Step::Activate | Step::Arrived) && seen.value(matching::OPERATION) != 0;
-        state.begun = if is_begin { seen.value(matching::ID) } else { 0 };
+        let is_begin = matches!(step, Step::Activate | Step::Arrived) && seen.value(Element::Operation) != 0;
+        state.begun = if is_begin { seen.value(Element::Id) } else { 0 };
     }
 
     pub(crate) fn begin(&mut self, queue: Queue, seen: &Seen<'_>, time: Option<Time>, thread: u32) {
         let state = self.threads.entry(thread).or_default();
         let of = std::mem::take(&mut state.begun);
         let length = match queue {
-            Queue::Posted => matching::POSTED,
-            Queue::Unexpected => matching::UNEXPECTED,
+            Queue::Posted => Element::Posted,
+            Queue::Unexpected => Element::Unexpected,
         };
         let search = |begun| Search {
             rank: 0,
             thread,
             queue,
-            peer: seen.signed(matching::PEER),
-            tag: seen.signed(matching::TAG),
+            peer: seen.signed(Element::Peer),
+            tag: seen.signed(Element::Tag),
             length: seen.has(length).then(|| seen.unsigned(length)),
             message: None,
             is_found: (of != 0).then_some(false),
             begun,
             ended: begun,
         };
-        state.open = time.map(|time| (seen.value(matching::ID), Searched { of, search: search(time) }));
+        state.open = time.map(|time| (seen.value(Element::Id), Searched { of, search: search(time) }));
         state.ended = None;
     }
 
@@ -73,7 +73,7 @@ impl Searches {
         let Some((number, mut searched)) = state.open.take() else { return };
         let search = &mut searched.search;
         if let Some(ended) = time
-            && (number, search.queue) == (seen.value(matching::ID), queue)
+            && (number, search.queue) == (seen.value(Element::Id), queue)
         {
             search.ended = ended.max(search.begun);
             state.ended = Some(self.all.len());

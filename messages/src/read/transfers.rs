@@ -6,7 +6,7 @@
 
 use crate::read::half::{Continued, Received, Sent};
 use crate::read::slots::Slots;
-use crate::read::vocabulary::{Seen, Transfer, transfer};
+use crate::read::vocabulary::{Element, Seen, Transfer};
 use crate::time::Time;
 
 /// Context in the transfer events of another PML.
@@ -37,15 +37,15 @@ impl Transfers {
         time: Option<Time>,
         (thread, is_by_adapter): (u32, bool),
     ) {
-        let (message, is_received) = (seen.value(transfer::MESSAGE), seen.value(transfer::DIRECTION) != 0);
+        let (message, is_received) = (seen.value(Element::Message), seen.value(Element::Direction) != 0);
         match kind {
-            _ if seen.unsigned(transfer::CONTEXT) == UNKNOWN => self.below_another = true,
+            _ if seen.unsigned(Element::Context) == UNKNOWN => self.below_another = true,
             Transfer::Arrived => self.came(message).arrived = time,
             Transfer::End if is_received || is_by_adapter => self.came(message).ended = time,
             Transfer::End => {}
             Transfer::Continue => {
-                let request = seen.value(transfer::REQUEST);
-                let part = Some((seen.value(transfer::OFFSET), seen.value(transfer::BYTES)));
+                let request = seen.value(Element::Request);
+                let part = Some((seen.value(Element::Offset), seen.value(Element::Bytes)));
                 let of = |time| Continued { request, is_received, thread, time, is_by_adapter, part };
                 self.fragments.extend(time.map(of));
             }

@@ -12,16 +12,13 @@ mod sealed;
 
 use sealed::seal;
 
-use super::simulated::{Numbers, Process, Written, envelope, write};
+use super::simulated::{Numbers, Process, WHOLE, Written, envelope, types, world, write};
 
 pub(crate) const RANKS: u32 = 3;
 
 /// Returns the events of messages around a ring of ranks, some of them unexpected.
 pub(crate) fn job(rounds: i64) -> Vec<Process> {
-    let mut processes = vec![Process::default(); RANKS as usize];
-    for (rank, process) in (0..).zip(&mut processes) {
-        process.world(rank, RANKS.into());
-    }
+    let mut processes = world(RANKS as usize);
     let ranks = i64::from(RANKS);
     for round in 0..rounds {
         let (sender, receiver) = (round % ranks, (round + 1) % ranks);
@@ -42,15 +39,7 @@ pub(crate) fn job(rounds: i64) -> Vec<Process> {
 
 /// Returns events of every type with random values in random order.
 pub(crate) fn nonsense(numbers: &mut Numbers) -> Vec<Process> {
-    let names = super::simulated::MATCHING.into_iter().chain([
-        "comm_req_protocol",
-        "communicator_created",
-        "communicator_freed",
-        "msg_arrived",
-        "xfer_begin",
-        "xfer_end",
-    ]);
-    let names: Vec<&'static str> = names.collect();
+    let names = types();
     let mut processes = vec![Process::default(); RANKS as usize];
     for process in &mut processes {
         for _ in 0..200 {
@@ -118,7 +107,7 @@ pub(crate) fn make(folder: &Path, damage: Damage, seed: u64) -> String {
     let processes = if damage == Damage::Nonsense { nonsense(&mut numbers) } else { job(60) };
     let mut files = Vec::new();
     for (rank, process) in (0..).zip(&processes) {
-        let how = Written { block: 64, is_finished: numbers.below(4) > 0, ..Written::default() };
+        let how = Written { block: 64, is_finished: numbers.below(4) > 0, ..WHOLE };
         files.push(write(folder, (rank, RANKS), process, &how));
     }
     let mut bytes = fs::read(&files[1]).expect("written");

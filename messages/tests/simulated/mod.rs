@@ -5,31 +5,17 @@
 
 use std::path::{Path, PathBuf};
 
-use ibex_trace::{
-    Clock, ClockSample, Element, ElementKind, EventType, Folder, Head, MOST_ELEMENTS, Options, Record, Source, Writer,
-};
+use ibex_messages::Job;
+use ibex_trace::{Clock, ClockSample, Element, ElementKind, EventType, Folder, Head, MOST_ELEMENTS, Source, Writer};
 
-pub(crate) const MATCHING: [&str; 17] = [
-    "comm_req_activate",
-    "comm_req_match_unex",
-    "comm_req_insert_in_posted_q",
-    "comm_req_remove_from_posted_q",
-    "comm_req_xfer_begin",
-    "comm_req_xfer_continue",
-    "comm_req_xfer_end",
-    "comm_req_complete",
-    "comm_req_notify",
-    "comm_msg_arrived",
-    "comm_msg_insert_in_unex_q",
-    "comm_msg_remove_from_unex_q",
-    "comm_msg_match_posted_req",
-    "comm_search_posted_q_begin",
-    "comm_search_posted_q_end",
-    "comm_search_unex_q_begin",
-    "comm_search_unex_q_end",
-];
-const TRANSFER: [&str; 3] = ["xfer_begin", "xfer_continue", "xfer_end"];
-const OPERATIONS: [&str; 2] = ["get_started", "get_complete"];
+/// All types, in the order in which files have them.
+const TYPES: &str = "comm_req_activate comm_req_match_unex comm_req_insert_in_posted_q comm_req_remove_from_posted_q \
+                     comm_req_xfer_begin comm_req_xfer_continue comm_req_xfer_end comm_req_complete comm_req_notify \
+                     comm_msg_arrived comm_msg_insert_in_unex_q comm_msg_remove_from_unex_q comm_msg_match_posted_req \
+                     comm_search_posted_q_begin comm_search_posted_q_end comm_search_unex_q_begin \
+                     comm_search_unex_q_end comm_req_protocol communicator_created communicator_freed msg_arrived \
+                     xfer_begin xfer_continue xfer_end get_started get_complete connection_begin \
+                     connection_established mpi_call_begin mpi_call_end mpi_pcontrol";
 
 fn elements(name: &str) -> &'static [&'static str] {
     match name {
@@ -113,12 +99,16 @@ impl Process {
         let id = self.name();
         self.of("comm_req_activate", time, id, of, 0);
         self.raise("comm_req_protocol", time + 1, &[id, 0, of.bytes, of.context, 1, 0, 0, 99, 1]);
-        for (step, name) in
-            (2..).zip(["comm_req_xfer_begin", "comm_req_xfer_end", "comm_req_complete", "comm_req_notify"])
-        {
-            self.of(name, time + step, id, of, 0);
-        }
+        self.transfer(time + 2, id, of, 0);
         id
+    }
+
+    /// Raises the transfer and the end of a request.
+    fn transfer(&mut self, time: i64, id: i64, of: &Envelope, operation: i64) {
+        let steps = ["comm_req_xfer_begin", "comm_req_xfer_end", "comm_req_complete", "comm_req_notify"];
+        for (time, name) in (time..).zip(steps) {
+            self.of(name, time, id, of, operation);
+        }
     }
 
     /// Raises a rendezvous send. `protocols`: the first becomes known when the request leaves at `time`, the second
@@ -129,11 +119,7 @@ impl Process {
         for (protocol, at) in protocols.iter().zip([time, answered]) {
             self.raise("comm_req_protocol", at + 1, &[id, 0, of.bytes, of.context, *protocol, 0, 0, 99, 1]);
         }
-        for (step, name) in
-            (2..).zip(["comm_req_xfer_begin", "comm_req_xfer_end", "comm_req_complete", "comm_req_notify"])
-        {
-            self.of(name, answered + step, id, of, 0);
-        }
+        self.transfer(answered + 2, id, of, 0);
         id
     }
 
@@ -197,11 +183,7 @@ impl Process {
 
     fn moved(&mut self, time: i64, (id, of): (i64, &Envelope), (message, is): (i64, &Envelope)) {
         self.raise("comm_req_protocol", time, &[id, message, is.bytes, of.context, 1, 0, 0, 99, 1]);
-        for (step, name) in
-            (1..).zip(["comm_req_xfer_begin", "comm_req_xfer_end", "comm_req_complete", "comm_req_notify"])
-        {
-            self.of(name, time + step, id, of, 1);
-        }
+        self.transfer(time + 1, id, of, 1);
     }
 }
 
@@ -228,15 +210,8 @@ impl Numbers {
     }
 }
 
-/// Returns all types, in the order in which files have them.
-fn types() -> Vec<&'static str> {
-    let mut types = MATCHING.to_vec();
-    types.extend(["comm_req_protocol", "communicator_created", "communicator_freed", "msg_arrived"]);
-    types.extend(TRANSFER);
-    types.extend(OPERATIONS);
-    types.extend(["connection_begin", "connection_established"]);
-    types.extend(["mpi_call_begin", "mpi_call_end", "mpi_pcontrol"]);
-    types
+pub(crate) fn types() -> Vec<&'static str> {
+    TYPES.split(' ').collect()
 }
 
 pub(crate) fn head(rank: u32, ranks: u32) -> Head {
@@ -269,6 +244,7 @@ fn head_of(types: &[&'static str], rank: u32, ranks: u32) -> Head {
     }
 }
 
+#[derive(Clone, Copy)]
 pub(crate) struct Written {
     pub(crate) is_finished: bool,
     /// Name of a type, and number of its events that the file reports as lost.
@@ -277,12 +253,6 @@ pub(crate) struct Written {
 }
 
 pub(crate) const WHOLE: Written = Written { is_finished: true, lost: None, block: 512 };
-
-impl Default for Written {
-    fn default() -> Written {
-        WHOLE
-    }
-}
 
 pub(crate) fn write(folder: &Path, place: (u32, u32), process: &Process, how: &Written) -> PathBuf {
     write_of(&types(), folder, place, process, how)
@@ -303,7 +273,7 @@ fn write_of(
 ) -> PathBuf {
     let head = head_of(types, rank, ranks);
     let layouts = head.layouts();
-    let mut writer = Writer::create(folder, &head, Options { block: how.block, ..Options::default() }).expect("made");
+    let mut writer = Writer::create(folder, &head, how.block).expect("made");
     let compare = |writer: &mut Writer<std::fs::File>, at: i64| {
         for source in [0, 1] {
             let (clock, shown) = (Clock::Source(source), at.cast_unsigned());
@@ -311,16 +281,14 @@ fn write_of(
         }
     };
     compare(&mut writer, START - 1000);
-    let mut records: Vec<Record> = Vec::new();
     for (name, thread, time, numbers) in &process.events {
         let number = types.iter().position(|known| known == name).expect("known");
         let mut values = [0; MOST_ELEMENTS];
         for (value, number) in values.iter_mut().zip(numbers) {
             *value = number.cast_unsigned();
         }
-        records.clear();
         let source = u8::from(matches!(*name, "xfer_continue" | "xfer_end"));
-        records.extend_from_slice(layouts[number].pack(source, time.cast_unsigned(), &values).records());
+        let records = layouts[number].pack(source, time.cast_unsigned(), &values);
         writer.write(*thread, &records).expect("written");
     }
     if let Some((name, count)) = how.lost {
@@ -335,14 +303,30 @@ fn write_of(
     folder.join(head.file_name())
 }
 
-/// Writes the processes' traces to a new folder, and reads the job.
-pub(crate) fn read(name: &str, processes: &[Process], how: &[Written]) -> ibex_messages::Job {
+/// Returns the processes of a world of so many ranks.
+pub(crate) fn world(ranks: usize) -> Vec<Process> {
+    let mut processes = vec![Process::default(); ranks];
+    (0..).zip(&mut processes).for_each(|(rank, process)| process.world(rank, ranks as i64));
+    processes
+}
+
+/// Writes the processes' whole traces to a new folder, and reads the job.
+pub(crate) fn read(name: &str, processes: &[Process]) -> Job {
+    read_as(name, processes, &vec![WHOLE; processes.len()])
+}
+
+pub(crate) fn read_as(name: &str, processes: &[Process], how: &[Written]) -> Job {
     let folder = folder(name);
     for (rank, (process, how)) in (0..).zip(processes.iter().zip(how)) {
         write(&folder, (rank, processes.len() as u32), process, how);
     }
-    let job = ibex_messages::Job::read(&Folder::open(&folder).expect("opened"));
-    std::fs::remove_dir_all(&folder).expect("removed");
+    read_folder(&folder)
+}
+
+/// Reads the job in a folder, and removes it.
+pub(crate) fn read_folder(folder: &Path) -> Job {
+    let job = Job::read(&Folder::open(folder).expect("opened"));
+    std::fs::remove_dir_all(folder).expect("removed");
     job
 }
 

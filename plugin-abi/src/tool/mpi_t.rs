@@ -19,9 +19,6 @@ use crate::runtime::guard::fence;
 
 const PREFIX: &str = "ibex_";
 
-/// Former prefix of the names. Names with it are found, too, for one version.
-const FORMER_PREFIX: &str = "btl_ibex_";
-
 /// Exports each call under both names. A `delivering` call delivers waiting events at its end, a `plain` call does not.
 macro_rules! calls {
     (@end delivering $code:ident) => {
@@ -167,8 +164,7 @@ calls! {
         event_index.required()?;
         // SAFETY: not null; the caller says that it is a string.
         let name = unsafe { CStr::from_ptr(name) }.to_str().map_err(|_| Code::InvalidName)?;
-        let short = name.strip_prefix(PREFIX).or_else(|| name.strip_prefix(FORMER_PREFIX));
-        let found = short.and_then(events::type_named).ok_or(Code::InvalidName)?;
+        let found = name.strip_prefix(PREFIX).and_then(events::type_named).ok_or(Code::InvalidName)?;
         Ok(event_index.fill(found.index() as c_int)?)
     }
 

@@ -156,7 +156,7 @@ fn user(seen: &Mutex<Seen>) -> *mut c_void {
 fn a_callback_reads_the_raised_values_and_gets_the_safety_level_of_its_place() {
     let _alone = alone();
     let seen = Mutex::new(Seen::default());
-    let registration = registered(c"btl_ibex_xfer_end", 3, user(&seen), on_xfer_end);
+    let registration = registered(c"ibex_xfer_end", 3, user(&seen), on_xfer_end);
     events::raise(Safety::MpiRestricted, || XferEnd { tag: -5, bytes: 1 << 40, request: 7, ..XferEnd::default() });
     free_noted(registration, &seen);
     events::raise(Safety::MpiRestricted, XferEnd::default);
@@ -172,7 +172,7 @@ fn a_callback_reads_the_raised_values_and_gets_the_safety_level_of_its_place() {
 fn a_callback_may_free_its_own_registration() {
     let _alone = alone();
     let seen = Mutex::new(Seen::default());
-    registered(c"btl_ibex_port_async", 2, user(&seen), frees_itself);
+    registered(c"ibex_port_async", 2, user(&seen), frees_itself);
     events::raise(Safety::MpiRestricted, PortAsync::default);
     events::raise(Safety::MpiRestricted, PortAsync::default);
     let seen = seen.into_inner().expect("no panic");

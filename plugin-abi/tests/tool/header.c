@@ -26,7 +26,7 @@ int main(void)
     MPI_Count time = 0;
     MPI_T_event_registration registration = MPI_T_EVENT_REGISTRATION_NULL;
     MPI_T_source_order order = MPI_T_SOURCE_ORDERED;
-    (void) PMPI_T_event_get_index("btl_ibex_xfer_end", &index);
+    (void) PMPI_T_event_get_index("ibex_xfer_end", &index);
     (void) MPI_T_source_get_info(0, NULL, NULL, NULL, NULL, &order, NULL, NULL, NULL);
     (void) MPI_T_event_handle_alloc(index, NULL, MPI_INFO_NULL, &registration);
     (void) MPI_T_event_register_callback(registration, MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL, &time, on_event);

@@ -38,7 +38,7 @@ static void ask(int type, int types)
     EXPECT(MPI_SUCCESS, MPI_T_event_get_num(&number));
     HOLDS(number == types);
     EXPECT(MPI_SUCCESS, MPI_T_event_get_info(type, NULL, &length, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL));
-    EXPECT(MPI_SUCCESS, MPI_T_event_get_index("btl_ibex_port_async", &number));
+    EXPECT(MPI_SUCCESS, MPI_T_event_get_index("ibex_port_async", &number));
     EXPECT(MPI_SUCCESS, MPI_T_source_get_num(&number));
     EXPECT(MPI_SUCCESS, MPI_T_source_get_info(number - 1, NULL, &length, NULL, NULL, NULL, &now, NULL, NULL));
     EXPECT(MPI_SUCCESS, MPI_T_source_get_timestamp(0, &now));

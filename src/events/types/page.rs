@@ -11,7 +11,7 @@ use super::table::TABLE;
 pub fn markdown() -> String {
     let mut page = String::from(
         "# Events\n\n\
-         Tools see each event as `ibex_NAME`. The former names `btl_ibex_NAME` still work in this version, for the last time.\n\
+         Tools see each event as `ibex_NAME`.\n\
          Events whose names begin with `comm` occur where ibex does the matching (`--mca pml ibex`). Except for the last one, those\n\
          that begin with `comm_` are PERUSE's without the prefix `PERUSE_` (docs/peruse.md gives their meaning and order);\n\
          `comm_req_cancel` and `comm_req_free` are `PERUSE_IBEX_REQ_CANCEL` and `PERUSE_IBEX_REQ_FREE`. `xfer_` and `msg_` events tell\n\

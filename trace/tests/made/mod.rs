@@ -6,8 +6,7 @@
 use std::path::Path;
 
 use ibex_trace::{
-    Clock, ClockSample, Element, ElementKind, Event, EventType, Head, Layout, MOST_ELEMENTS, Options, Record, Source,
-    Writer,
+    Clock, ClockSample, Element, ElementKind, Event, EventType, Head, Layout, MOST_ELEMENTS, Record, Source, Writer,
 };
 
 /// A process with three event types and two sources: a thread's clock of 1 GHz, an adapter's of 156.25 MHz.
@@ -87,8 +86,7 @@ pub(crate) fn event(number: u64) -> Event {
 }
 
 pub(crate) fn records(layouts: &[Layout], event: &Event, to: &mut Vec<Record>) {
-    let packed = layouts[usize::from(event.event_type)].pack(event.source, event.ticks, &event.values);
-    to.extend_from_slice(packed.records());
+    to.extend(layouts[usize::from(event.event_type)].pack(event.source, event.ticks, &event.values));
 }
 
 /// Samples of both clocks at the time of the event of this number.
@@ -107,8 +105,7 @@ pub(crate) fn samples(number: u64) -> [ClockSample; 2] {
 pub(crate) fn trace(head: &Head, events: u64, block: usize, finish: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     let layouts = head.layouts();
-    let options = Options { block, ..Options::default() };
-    let mut writer = Writer::new(&mut bytes, Path::new("made"), head, options).expect("a vector takes all");
+    let mut writer = Writer::new(&mut bytes, Path::new("made"), head, block).expect("a vector takes all");
     for sample in samples(0) {
         writer.clock(sample);
     }

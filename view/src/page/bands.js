@@ -1,51 +1,36 @@
 // Bands: if there are too many messages to draw, the number that begin and end in each row and bin of time, by class.
-// For a long time without a search, from the levels that the writer has prepared; otherwise counted here.
+// Of the whole run, from those that the writer has prepared; otherwise counted here.
 
-/// By number: the planes of cells, or a promise of them.
-const levels = new Map();
+/// The planes of the prepared cells, or a promise of them.
+let bandCells;
 /// Smallest width of a bin.
 const NARROWEST = 2;
-/// Above this number of messages, prepared levels are used.
-const MOST_COUNTED = 100000;
 
-function levelOf(number, later) {
-  if (!levels.has(number)) {
-    levels.set(number, columnsOf(`level-${number}`).then((columns) => {
-      levels.set(number, columns.map((column) => all(column, Uint32Array)));
-    }));
-  }
-  const level = levels.get(number);
-  if (level instanceof Promise) {
-    level.then(later, fail);
-    return undefined;
-  }
-  return level;
+function cellsOf(later) {
+  bandCells ??= columnsOf("bands").then((columns) => { bandCells = columns.map((column) => all(column, Uint32Array)); });
+  if (!(bandCells instanceof Promise)) return bandCells;
+  bandCells.then(later, fail);
+  return undefined;
 }
 
 /// Returns the bands of a time in `width` pixels: `{ begin, step, bins, classes, planes }`, with a plane of cells for
 /// each class, by lane.
 function bandsOf(from, to, width, later) {
   const most = Math.max(Math.floor(width / NARROWEST), 1);
-  const inSight = begunBefore(to) - begunBefore(from);
-  const isPrepared = !filter.isOn && (!is.complete() || inSight > MOST_COUNTED);
+  const isFine = about.bands.bins >= (most * SPAN) / (to - from) / 2;
+  const isPrepared = !filter.isOn && (!is.complete() || isFine);
   return (isPrepared && preparedBands(from, to, most, later)) || countedBands(from, to, most);
 }
 
 function preparedBands(from, to, most, later) {
-  const wanted = (most * SPAN) / (to - from) / 2;
-  // Until the browser has read the finer levels there is only the first.
-  const within = is.complete() ? about.levels : about.levels.slice(0, 1);
-  let number = within.findIndex((level) => level.bins >= wanted);
-  if (number < 0) number = within.length - 1;
-  const level = about.levels[number];
-  const planes = levelOf(number, later) ?? (number > 0 ? levelOf(0, later) : undefined);
+  const planes = cellsOf(later);
   if (!planes?.length) return undefined;
   const all = planes[0].length / Math.max(about.lanes.length, 1);
   const first = Math.max(0, Math.floor((from / SPAN) * all));
   const end = Math.min(all, Math.ceil((to / SPAN) * all));
   const group = Math.max(1, Math.ceil((end - first) / most));
   const bins = Math.ceil((end - first) / group);
-  const { protocols, waits } = level;
+  const { protocols, waits } = about.bands;
   const [classes, skipped] = state.colour === "protocol" ? [protocols, 0] : [waits, protocols.length];
   const sums = classes.map((_, place) => {
     const [plane, sum] = [planes[skipped + place], new Uint32Array(about.lanes.length * bins)];

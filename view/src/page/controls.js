@@ -18,7 +18,7 @@ function drawQuery() {
 function drawLegend() {
   for (const radio of document.querySelectorAll('input[name="colour"]')) radio.checked = radio.value === state.colour;
   const { names, means } = schemes[state.colour];
-  const occurring = state.colour === "protocol" ? about.levels[0].protocols : about.levels[0].waits;
+  const occurring = state.colour === "protocol" ? about.bands.protocols : about.bands.waits;
   const picked = valuesOf(state.query, state.colour);
   const place = element("legend");
   place.dataset.some = String(picked.length > 0);

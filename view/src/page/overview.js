@@ -8,7 +8,7 @@ function drawOverview() {
   const { pen, width, height } = sheet;
   const wide = width - GUTTER;
   const xOf = (time) => GUTTER + (time / SPAN) * wide;
-  const planes = levelOf(0, redraw);
+  const planes = cellsOf(redraw);
   pen.fillStyle = ink.faint;
   pen.textAlign = "left";
   pen.fillText("whole run", 14, height / 2);
@@ -30,7 +30,7 @@ function drawOverview() {
 }
 
 function drawSums(pen, planes, xOf, height) {
-  const { bins, protocols, waits } = about.levels[0];
+  const { bins, protocols, waits } = about.bands;
   const [classes, skipped] = state.colour === "protocol" ? [protocols, 0] : [waits, protocols.length];
   overviewSums[state.colour] ??= classes.map((_, place) => {
     const sum = new Float64Array(bins);

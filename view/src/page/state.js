@@ -6,7 +6,7 @@ const SPAN = Math.max(about.span, 1);
 const SHORTEST = 20;
 
 /// The initial colouring: by protocol if the trace has protocols.
-const USUAL = about.levels[0].protocols.every((place) => PROTOCOLS[place] === "unknown") ? "wait" : "protocol";
+const USUAL = about.bands.protocols.every((place) => PROTOCOLS[place] === "unknown") ? "wait" : "protocol";
 
 const state = {
   from: 0, to: SPAN, colour: USUAL, query: "", chosen: undefined,

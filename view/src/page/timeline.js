@@ -116,22 +116,16 @@ function drawAxis({ pen, width }, xOf) {
   pen.stroke();
   pen.textAlign = "center";
   pen.fillStyle = ink.soft;
-  const common = Math.max(Math.abs(state.to), step);
   for (const time of times) {
     const x = xOf(time);
     const half = 36;
-    if (x > GUTTER + half && x < width - half) pen.fillText(tickName(time, step, common), x, AXIS / 2 - 1);
+    const exact = Math.abs(time) < step / 2 ? 0 : time;
+    // All ticks have the same unit.
+    if (x > GUTTER + half && x < width - half) pen.fillText(moment(exact, step, Math.abs(state.to)), x, AXIS / 2 - 1);
   }
   pen.textAlign = "left";
   pen.fillStyle = ink.faint;
   pen.fillText("host", 14, AXIS / 2 - 1);
   pen.textAlign = "right";
   pen.fillText("rank", GUTTER - 8, AXIS / 2 - 1);
-}
-
-/// All ticks have the same unit.
-function tickName(time, step, largest) {
-  const [unit, name] = largest >= 1e9 ? [1e9, "s"] : largest >= 1e6 ? [1e6, "ms"] : largest >= 1e3 ? [1e3, "µs"] : [1, "ns"];
-  const digits = Math.max(0, Math.min(9, Math.ceil(Math.log10(unit / step) - 1e-9)));
-  return ((Math.abs(time) < step / 2 ? 0 : time) / unit).toFixed(digits) + NARROW + name;
 }

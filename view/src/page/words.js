@@ -47,19 +47,19 @@ function bytes(number) {
   return short(number) + NARROW + units[unit];
 }
 
+const unitOf = (size) => [[1e9, "s"], [1e6, "ms"], [1e3, "µs"]].find(([unit]) => size >= unit) ?? [1, "ns"];
+
 function duration(nanoseconds) {
   if (!Number.isFinite(nanoseconds)) return "unknown";
-  const size = Math.abs(nanoseconds);
   // A value that would be rounded to 1000 of a unit is 1 of the next.
-  const [unit, name] = size >= 999.5e6 ? [1e9, "s"] : size >= 999.5e3 ? [1e6, "ms"] : size >= 999.5 ? [1e3, "µs"] : [1, "ns"];
+  const [unit, name] = unitOf(Math.abs(nanoseconds) / 0.9995);
   return short(nanoseconds / unit) + NARROW + name;
 }
 
-/// Formats a time of the run, with a resolution of `step` nanoseconds.
-function moment(nanoseconds, step) {
-  const span = Math.max(Math.abs(nanoseconds), step);
-  const [unit, name] = span >= 1e9 ? [1e9, "s"] : span >= 1e6 ? [1e6, "ms"] : span >= 1e3 ? [1e3, "µs"] : [1, "ns"];
-  const digits = Math.max(0, Math.min(9, Math.ceil(Math.log10(unit / step))));
+/// Formats a time of the run, with a resolution of `step` nanoseconds, in the unit of `largest`.
+function moment(nanoseconds, step, largest = Math.abs(nanoseconds)) {
+  const [unit, name] = unitOf(Math.max(largest, step));
+  const digits = Math.max(0, Math.min(9, Math.ceil(Math.log10(unit / step) - 1e-9)));
   return (nanoseconds / unit).toFixed(digits) + NARROW + name;
 }
 

@@ -15,7 +15,9 @@ use anyhow::Result;
 
 use super::buffers::{FLUSH, MEMORY};
 use super::definitions::Definitions;
-use super::symbols::{AttributeList, EvtWriter, Functions, RawArchive, SUCCESS, TYPE_UINT64, failed, functions, text};
+use super::symbols::{
+    AttributeList, Code, EvtWriter, Functions, RawArchive, SUCCESS, TYPE_UINT64, failed, functions, text,
+};
 
 const CHUNK: u64 = 256 * 1024;
 const CHUNK_OF_DEFINITIONS: u64 = 4 * 1024 * 1024;
@@ -117,15 +119,13 @@ impl Archive {
     pub(crate) fn enter(&mut self, location: u32, time: u64, region: u32, attributes: &[(u32, Value)]) -> Result<()> {
         let list = self.attributes(attributes)?;
         // SAFETY: R2, R3.
-        let done = unsafe { (self.functions.enter)(self.writer(location), list, time, region) };
-        self.functions.check("write an event", done)
+        self.wrote(unsafe { (self.functions.enter)(self.writer(location), list, time, region) })
     }
 
     /// Writes the end of the region that began last.
     pub(crate) fn leave(&mut self, location: u32, time: u64, region: u32) -> Result<()> {
         // SAFETY: R2; no attributes.
-        let done = unsafe { (self.functions.leave)(self.writer(location), ptr::null_mut(), time, region) };
-        self.functions.check("write an event", done)
+        self.wrote(unsafe { (self.functions.leave)(self.writer(location), ptr::null_mut(), time, region) })
     }
 
     /// Writes that the recording of a location's events goes on, or stops.
@@ -134,8 +134,7 @@ impl Archive {
         const OFF: u8 = 2;
         let mode = if is_on { ON } else { OFF };
         // SAFETY: R2; no attributes.
-        let done = unsafe { (self.functions.measurement)(self.writer(location), ptr::null_mut(), time, mode) };
-        self.functions.check("write an event", done)
+        self.wrote(unsafe { (self.functions.measurement)(self.writer(location), ptr::null_mut(), time, mode) })
     }
 
     pub(crate) fn isend(
@@ -148,21 +147,19 @@ impl Archive {
         let list = self.attributes(attributes)?;
         let (writer, tag) = (self.writer(location), to.tag.cast_unsigned());
         // SAFETY: R2, R3.
-        let done =
-            unsafe { (self.functions.isend)(writer, list, time, to.peer, to.communicator, tag, to.bytes, to.request) };
-        self.functions.check("write an event", done)
+        self.wrote(unsafe {
+            (self.functions.isend)(writer, list, time, to.peer, to.communicator, tag, to.bytes, to.request)
+        })
     }
 
     pub(crate) fn isend_complete(&mut self, location: u32, time: u64, request: u64) -> Result<()> {
         // SAFETY: R2; no attributes.
-        let done = unsafe { (self.functions.isend_complete)(self.writer(location), ptr::null_mut(), time, request) };
-        self.functions.check("write an event", done)
+        self.wrote(unsafe { (self.functions.isend_complete)(self.writer(location), ptr::null_mut(), time, request) })
     }
 
     pub(crate) fn irecv_request(&mut self, location: u32, time: u64, request: u64) -> Result<()> {
         // SAFETY: R2; no attributes.
-        let done = unsafe { (self.functions.irecv_request)(self.writer(location), ptr::null_mut(), time, request) };
-        self.functions.check("write an event", done)
+        self.wrote(unsafe { (self.functions.irecv_request)(self.writer(location), ptr::null_mut(), time, request) })
     }
 
     pub(crate) fn irecv(
@@ -175,17 +172,16 @@ impl Archive {
         let list = self.attributes(attributes)?;
         let (writer, tag) = (self.writer(location), of.tag.cast_unsigned());
         // SAFETY: R2, R3.
-        let done =
-            unsafe { (self.functions.irecv)(writer, list, time, of.peer, of.communicator, tag, of.bytes, of.request) };
-        self.functions.check("write an event", done)
+        self.wrote(unsafe {
+            (self.functions.irecv)(writer, list, time, of.peer, of.communicator, tag, of.bytes, of.request)
+        })
     }
 
     /// Writes the new value of a metric with one member.
     pub(crate) fn metric(&mut self, location: u32, time: u64, metric: u32, value: u64) -> Result<()> {
         let (writer, none, kind) = (self.writer(location), ptr::null_mut(), TYPE_UINT64);
         // SAFETY: R2; one type and one value, both valid for the call. `OTF2_MetricValue` is a union of 8 bytes.
-        let done = unsafe { (self.functions.metric)(writer, none, time, metric, 1, &raw const kind, &raw const value) };
-        self.functions.check("write an event", done)
+        self.wrote(unsafe { (self.functions.metric)(writer, none, time, metric, 1, &raw const kind, &raw const value) })
     }
 
     /// Writes the rest of all events, then the definitions, and ends the archive.
@@ -244,6 +240,10 @@ impl Archive {
         }
         // SAFETY: R1.
         self.functions.check(what, unsafe { (self.functions.close_definitions)(raw) })
+    }
+
+    fn wrote(&self, code: Code) -> Result<()> {
+        self.functions.check("write an event", code)
     }
 
     fn raw(&self) -> Result<*mut RawArchive> {

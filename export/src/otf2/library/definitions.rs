@@ -44,7 +44,7 @@ pub(crate) enum Kind {
 /// The definitions of an archive. Each comes after those that it names; the caller chooses the numbers.
 pub(crate) struct Definitions<'a> {
     functions: &'static Functions,
-    writer: NonNull<GlobalDefWriter>,
+    writer: *mut GlobalDefWriter,
     counts: &'a [u64],
 }
 
@@ -57,7 +57,7 @@ impl<'a> Definitions<'a> {
         writer: NonNull<GlobalDefWriter>,
         counts: &'a [u64],
     ) -> Self {
-        Definitions { functions, writer, counts }
+        Definitions { functions, writer: writer.as_ptr(), counts }
     }
 }
 
@@ -66,43 +66,40 @@ impl Definitions<'_> {
     /// Defines the clock: ticks per second, first tick, number of ticks, and time of the first, nanoseconds since 1970.
     pub(crate) fn clock(&mut self, resolution: u64, first: u64, length: u64, since_1970: u64) -> Result<()> {
         // SAFETY: D1.
-        self.done(unsafe { (self.functions.clock)(self.writer.as_ptr(), resolution, first, length, since_1970) })
+        self.done(unsafe { (self.functions.clock)(self.writer, resolution, first, length, since_1970) })
     }
 
     pub(crate) fn string(&mut self, number: u32, string: &str) -> Result<()> {
         let string = text(string)?;
         // SAFETY: D1; R4.
-        self.done(unsafe { (self.functions.string)(self.writer.as_ptr(), number, string.as_ptr()) })
+        self.done(unsafe { (self.functions.string)(self.writer, number, string.as_ptr()) })
     }
 
     /// Defines a part of the machine, its kind, and the part that contains it.
     pub(crate) fn tree_node(&mut self, number: u32, name: u32, kind: u32, parent: Option<u32>) -> Result<()> {
         let parent = parent.unwrap_or(UNDEFINED);
         // SAFETY: D1.
-        self.done(unsafe { (self.functions.tree_node)(self.writer.as_ptr(), number, name, kind, parent) })
+        self.done(unsafe { (self.functions.tree_node)(self.writer, number, name, kind, parent) })
     }
 
     pub(crate) fn process(&mut self, number: u32, name: u32, node: u32) -> Result<()> {
         const PROCESS: u8 = 1;
-        let writer = self.writer.as_ptr();
         // SAFETY: D1.
-        self.done(unsafe { (self.functions.location_group)(writer, number, name, PROCESS, node, UNDEFINED) })
+        self.done(unsafe { (self.functions.location_group)(self.writer, number, name, PROCESS, node, UNDEFINED) })
     }
 
     pub(crate) fn location(&mut self, number: u32, name: u32, process: u32) -> Result<()> {
         const CPU_THREAD: u8 = 1;
-        let (writer, location) = (self.writer.as_ptr(), u64::from(number));
-        let count = self.counts[number as usize];
+        let (location, count) = (u64::from(number), self.counts[number as usize]);
         // SAFETY: D1.
-        self.done(unsafe { (self.functions.location)(writer, location, name, CPU_THREAD, count, process) })
+        self.done(unsafe { (self.functions.location)(self.writer, location, name, CPU_THREAD, count, process) })
     }
 
     pub(crate) fn region(&mut self, number: u32, name: u32, description: u32, role: Role) -> Result<()> {
-        let writer = self.writer.as_ptr();
         // SAFETY: D1.
         self.done(unsafe {
             (self.functions.region)(
-                writer,
+                self.writer,
                 number,
                 name,
                 name,
@@ -130,23 +127,23 @@ impl Definitions<'_> {
     }
 
     fn any_group(&mut self, number: u32, name: u32, kind: u8, members: &[u64]) -> Result<()> {
-        let (writer, count) = (self.writer.as_ptr(), members.len() as u32);
+        let count = members.len() as u32;
         // SAFETY: D1; `count` members are valid for the call.
         self.done(unsafe {
-            (self.functions.group)(writer, number, name, kind, PARADIGM_MPI, 0, count, members.as_ptr())
+            (self.functions.group)(self.writer, number, name, kind, PARADIGM_MPI, 0, count, members.as_ptr())
         })
     }
 
     pub(crate) fn communicator(&mut self, number: u32, name: u32, group: u32) -> Result<()> {
-        let writer = self.writer.as_ptr();
         // SAFETY: D1.
-        self.done(unsafe { (self.functions.communicator)(writer, number, name, group, UNDEFINED, 0) })
+        self.done(unsafe { (self.functions.communicator)(self.writer, number, name, group, UNDEFINED, 0) })
     }
 
     pub(crate) fn intercommunicator(&mut self, number: u32, name: u32, groups: (u32, u32)) -> Result<()> {
-        let writer = self.writer.as_ptr();
         // SAFETY: D1.
-        self.done(unsafe { (self.functions.intercommunicator)(writer, number, name, groups.0, groups.1, UNDEFINED, 0) })
+        self.done(unsafe {
+            (self.functions.intercommunicator)(self.writer, number, name, groups.0, groups.1, UNDEFINED, 0)
+        })
     }
 
     /// Defines a metric of one member with the same number. A value holds from its event on.
@@ -156,11 +153,10 @@ impl Definitions<'_> {
         const DECIMAL: u8 = 1;
         const ASYNCHRONOUS: u8 = 2;
         const ABSTRACT: u8 = 1;
-        let writer = self.writer.as_ptr();
         // SAFETY: D1.
         self.done(unsafe {
             (self.functions.metric_member)(
-                writer,
+                self.writer,
                 number,
                 name,
                 description,
@@ -174,14 +170,14 @@ impl Definitions<'_> {
         })?;
         // SAFETY: D1; one member, valid for the call.
         self.done(unsafe {
-            (self.functions.metric_class)(writer, number, 1, &raw const number, ASYNCHRONOUS, ABSTRACT)
+            (self.functions.metric_class)(self.writer, number, 1, &raw const number, ASYNCHRONOUS, ABSTRACT)
         })
     }
 
     pub(crate) fn attribute(&mut self, number: u32, name: u32, description: u32, kind: Kind) -> Result<()> {
-        let (writer, kind) = (self.writer.as_ptr(), kind as u8);
+        let kind = kind as u8;
         // SAFETY: D1.
-        self.done(unsafe { (self.functions.attribute)(writer, number, name, description, kind) })
+        self.done(unsafe { (self.functions.attribute)(self.writer, number, name, description, kind) })
     }
 
     fn done(&self, code: Code) -> Result<()> {

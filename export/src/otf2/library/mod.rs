@@ -10,15 +10,25 @@
 mod archive;
 mod buffers;
 mod definitions;
-mod open_files;
 mod symbols;
 
 pub(crate) use archive::{Archive, Communication, Value};
 pub(crate) use definitions::{Definitions, Kind, Role};
-pub(crate) use open_files::raise_open_files;
 
 use anyhow::Result;
 
 pub(crate) fn available() -> Result<()> {
     symbols::functions().map(|_| ())
+}
+
+/// Raises the limit of open files to the hard limit, as the library needs one for each location. If that is too low,
+/// opening a file fails later.
+pub(crate) fn raise_open_files() {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: `limit` is valid for the call, which fills it.
+    if unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut limit) } == 0 {
+        limit.rlim_cur = limit.rlim_max;
+        // SAFETY: `limit` is valid for the call, which only reads it.
+        unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) };
+    }
 }

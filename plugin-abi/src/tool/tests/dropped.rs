@@ -5,7 +5,7 @@ use super::*;
 
 /// Returns a registration with a buffer and a callback of this level, and the engine's registration.
 fn waiting(level: c_int, seen: &Mutex<Seen>) -> (RegistrationHandle, std::sync::Arc<engine::events::Registration>) {
-    let registration = registered(c"btl_ibex_xfer_end", level, user(seen), on_xfer_end);
+    let registration = registered(c"ibex_xfer_end", level, user(seen), on_xfer_end);
     let handle = events::all().pop().expect("just made");
     handle.set_buffered(true);
     (registration, handle)

@@ -37,7 +37,7 @@ unsafe extern "C" fn shares_it(instance: InstancePointer, _: RegistrationHandle,
 fn an_instance_is_valid_only_in_its_callback_and_thread() {
     let _alone = alone();
     let mut kept: Option<InstancePointer> = None;
-    let registration = registered(c"btl_ibex_port_async", 3, (&raw mut kept).cast(), shares_it);
+    let registration = registered(c"ibex_port_async", 3, (&raw mut kept).cast(), shares_it);
     events::raise(Safety::MpiRestricted, PortAsync::default);
     free(registration);
     assert_eq!(code_of_reading(kept.expect("it was called")), Code::InvalidHandle.number());
@@ -78,7 +78,7 @@ fn a_registration_freed_during_its_callback_is_invalid_at_once_and_ends_after_it
     let (inside, freed) = (Barrier::new(2), Barrier::new(2));
     let meeting = Meeting { inside, freed, returned: AtomicBool::new(false), told: AtomicBool::new(false) };
     let user = std::ptr::from_ref(&meeting).cast_mut().cast();
-    let registration = registered(c"btl_ibex_port_async", 3, user, meets);
+    let registration = registered(c"ibex_port_async", 3, user, meets);
     std::thread::scope(|scope| {
         let raising = scope.spawn(|| events::raise(Safety::MpiRestricted, PortAsync::default));
         meeting.inside.wait();
@@ -95,7 +95,7 @@ fn a_registration_freed_during_its_callback_is_invalid_at_once_and_ends_after_it
 fn nothing_is_called_while_the_interface_is_not_initialised() {
     let _alone = alone();
     let seen = Mutex::new(Seen::default());
-    let registration = registered(c"btl_ibex_xfer_end", 3, user(&seen), on_xfer_end);
+    let registration = registered(c"ibex_xfer_end", 3, user(&seen), on_xfer_end);
     // SAFETY: the registration is valid; `seen` outlives it. Pointers to locals.
     unsafe {
         events::raise(Safety::MpiRestricted, XferEnd::default);

@@ -8,7 +8,7 @@ const MANY: usize = 1000;
 
 /// Makes a registration whose callback may do anything, and records its events.
 fn anywhere(seen: &Mutex<Seen>) -> RegistrationHandle {
-    let registration = registered(c"btl_ibex_xfer_end", 0, user(seen), on_xfer_end);
+    let registration = registered(c"ibex_xfer_end", 0, user(seen), on_xfer_end);
     set_dropped(registration, Some(on_dropped));
     registration
 }
@@ -106,7 +106,7 @@ fn within_a_callback_a_flush_is_refused_and_no_call_delivers_events() {
     let (seen, codes) = (Mutex::new(Seen::default()), Mutex::new(Vec::<c_int>::new()));
     let waiting = anywhere(&seen);
     raise(1);
-    let asking = registered(c"btl_ibex_port_async", 3, std::ptr::from_ref(&codes).cast_mut().cast(), flushes);
+    let asking = registered(c"ibex_port_async", 3, std::ptr::from_ref(&codes).cast_mut().cast(), flushes);
     raise(1);
     let before = count(&seen);
     events::raise(Safety::MpiRestricted, PortAsync::default);
@@ -122,7 +122,7 @@ fn a_registration_whose_events_must_wait_gets_the_default_room() {
     let _alone = alone();
     let seen = Mutex::new(Seen::default());
     let room = |levels: &[c_int]| {
-        let registration = alloc(c"btl_ibex_xfer_end");
+        let registration = alloc(c"ibex_xfer_end");
         for level in levels {
             set_callback(registration, *level, user(&seen), on_xfer_end);
         }
