@@ -19,7 +19,7 @@ use super::flight::Step;
 use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
 use super::local::{Payload, Then};
-use super::request::Transfer;
+use super::request::{Told, Transfer};
 use super::transfers::Bytes;
 use super::transmit::{self, Transmitted};
 use super::{flight, flow, moving, passage, rails, routing, token, watch};
@@ -50,7 +50,9 @@ pub(crate) fn received(state: &mut State, receiver: TransferId, bytes: &[u8]) {
     let (offset, length) = gathering.take(bytes.len() as u64);
     let (id, is_complete) = (gathering.id, gathering.is_complete());
     let moved = Bytes::Of { offset, length }.completed();
-    if offset == 0 {
+    // A receive that was to read its message has begun already, without any bytes.
+    let begins = offset == 0 && state.requests.get(request).shell.told == Told::Nothing;
+    if begins {
         watch::begins(state, request, moved);
     }
     let r = state.requests.get(request);
@@ -59,10 +61,10 @@ pub(crate) fn received(state: &mut State, receiver: TransferId, bytes: &[u8]) {
     }
     if is_complete {
         state.transfers.end(id);
-        watch::ends(state, request, if offset == 0 { Bytes::None.completed() } else { moved });
+        watch::ends(state, request, if begins { Bytes::None.completed() } else { moved });
         flight::note(state, request, &Step::Copied);
         end(state, request);
-    } else if offset > 0 {
+    } else if !begins {
         watch::continues(state, request, moved);
     }
 }

@@ -5,7 +5,7 @@
 //! fragments. A read is done when its process polls. Called by the PML, as the BTL is, and by `world.rs`. Threads: the
 //! test's.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
 use std::mem::zeroed;
@@ -56,11 +56,16 @@ enum Event {
     Read { to: *mut u8, address: u64, length: usize, done: sys::mca_btl_base_rdma_completion_fn_t, data: *mut c_void },
 }
 
-thread_local!(static QUEUES: RefCell<[VecDeque<Event>; 8]> = RefCell::default());
+thread_local! {
+    static QUEUES: RefCell<[VecDeque<Event>; 8]> = RefCell::default();
+    /// Whether reads fail once they have begun, as where the kernel forbids them.
+    pub(super) static READS_FAIL: Cell<bool> = const { Cell::new(false) };
+}
 
 /// Returns the shared memory of a process that has the `reached` processes on its host; empties its queue.
 pub(super) fn of(me: usize, processes: usize, reached: impl Fn(usize) -> bool) -> SharedMemory {
     QUEUES.with_borrow_mut(|queues| queues[me].clear());
+    READS_FAIL.set(false);
     let endpoint = |rank| if reached(rank) { without_provenance_mut(rank + 1) } else { null_mut() };
     let endpoints: Vec<*mut mca_btl_base_endpoint_t> = (0..processes).map(endpoint).collect();
     // SAFETY: the structure is a BTL's, and lives for ever.
@@ -149,9 +154,13 @@ unsafe extern "C" fn progress() -> c_int {
             Event::Read { to, address, length, done, data } => {
                 // SAFETY: P2: the receive is not finished, and neither is the send that announced this memory.
                 unsafe {
-                    to.copy_from_nonoverlapping(with_exposed_provenance(address as usize), length);
+                    let mut code = sys::OPAL_ERROR;
+                    if !READS_FAIL.get() {
+                        to.copy_from_nonoverlapping(with_exposed_provenance(address as usize), length);
+                        code = sys::OPAL_SUCCESS;
+                    }
                     let done = done.expect("the PML waits for the read");
-                    done(btl, null_mut(), to.cast(), null_mut(), null_mut(), data, sys::OPAL_SUCCESS);
+                    done(btl, null_mut(), to.cast(), null_mut(), null_mut(), data, code);
                 }
             }
         }
