@@ -68,6 +68,7 @@ static void on_read(const struct operation *read, bool is_complete, bool is_by_p
     const struct operation *posted = &under_way[place];
     check_int("status", 0, read->status);
     check_true("a thread's source", read->thread < 256 && !is_of_port[read->thread]);
+    check_true("by a port, which is that of the post", read->port != UINT32_MAX && read->port == posted->thread);
     check_true("of the same memory", posted->local == read->local && posted->remote == read->remote && posted->bytes == read->bytes);
     under_way[place] = under_way[--reads_under_way];
     for (place = 0; place < reads_done && was_read[place].request != read->request; place++)

@@ -85,7 +85,7 @@ pub(super) unsafe fn start(
         let Some(me) = Process::me() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         let me = modex::from_openmpi(me.name());
         if is_own {
-            let watched = watched(&call, address, word, || Some(me));
+            let watched = watched(&call, address, word, || (Some(me), u32::MAX));
             // SAFETY: M3: 8 bytes of this process. The callback runs before this returns, because osc/rdma of 4.1
             // crashes if this returns 1.
             unsafe {
@@ -101,7 +101,7 @@ pub(super) unsafe fn start(
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(call.btl) };
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let watched = watched(&call, address, word, || module.peer_name(endpoint(call.peer)));
+        let watched = watched(&call, address, word, || (module.peer_name(endpoint(call.peer)), module.index.into()));
         let Some(state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         let operation = state.operations.take();
         // SAFETY: the record has just been taken, so nobody else uses it.
@@ -130,15 +130,16 @@ fn watched(
     call: &CallbackArguments,
     remote: u64,
     word: Word,
-    peer: impl FnOnce() -> Option<PeerName>,
+    place: impl FnOnce() -> (Option<PeerName>, u32),
 ) -> Option<(Watched, HostTimestamp)> {
     if !events::has_interest() {
         return None;
     }
     let kind = if matches!(word, Word::Swap { .. }) { Kind::CompareSwap } else { Kind::FetchAdd };
     let (operation, local) = (watch::operation_number(), call.local_address.addr() as u64);
-    let (bytes, peer) = (OPERAND as u64, watch::rank(peer()));
-    Some((Watched { kind, operation, local, remote, bytes, peer }, events::host_timestamp()))
+    let (bytes, (peer, port)) = (OPERAND as u64, place());
+    let peer = watch::rank(peer);
+    Some((Watched { kind, operation, local, remote, bytes, peer, port }, events::host_timestamp()))
 }
 
 fn send(module: &Module, peer: *mut sys::mca_btl_base_endpoint_t, message: &Message) -> c_int {
