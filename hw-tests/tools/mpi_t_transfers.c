@@ -121,6 +121,9 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
     bool is_answered = !is_received && is_read(tag);
     if (!is_received && kind == BEGIN)
         check_int("a send that is read begins by a completion, and any other by a post", is_answered, element.transfer.port != UINT32_MAX);
+    if (!is_received && kind == END)
+        check_int("a send ends on its port's source where a completion tells of it",
+                  is_stamped && element.transfer.port != UINT32_MAX, is_by_port);
     if (is_answered)
         check_true("its begin has no bytes, and nothing is between that and its end", kind == BEGIN ? element.transfer.bytes == 0 : kind == END);
     check_int("sender", is_received ? 1 - check.rank : check.rank, element.transfer.source);
