@@ -11,7 +11,7 @@ pub(super) mod libmpi;
 mod model;
 mod operation;
 mod process;
-mod shared_memory;
+pub(super) mod shared_memory;
 mod steps;
 mod told;
 mod world;

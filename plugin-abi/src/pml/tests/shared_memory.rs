@@ -2,8 +2,8 @@
 //! A stand-in for Open MPI's shared-memory BTL: queues of messages in memory, and reads of another process' memory.
 //!
 //! A queue has room for few messages, and long messages cannot be read, so that histories reach the backlog and
-//! fragments. A read is done when its process polls. Called by the PML, as the BTL is, and by `world.rs`. Threads: the
-//! test's.
+//! fragments. A read is done when its process polls. Called by the PML, as the BTL is, by `world.rs`, and by the tests
+//! of `pml/shared_memory.rs`. Threads: the test's.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -23,7 +23,7 @@ use super::super::shared_memory::SharedMemory;
 
 /// Longest message with its header, and longest read, bytes.
 const LONGEST: usize = 300;
-const LONGEST_READ: usize = 2000;
+pub(crate) const LONGEST_READ: usize = 2000;
 /// Maximum number of messages and reads in a process' queue.
 const ROOM: usize = 6;
 /// Number of them that a poll handles.
@@ -58,14 +58,14 @@ enum Event {
 
 thread_local! {
     static QUEUES: RefCell<[VecDeque<Event>; 8]> = RefCell::default();
-    /// Whether reads fail once they have begun, as where the kernel forbids them.
-    pub(super) static READS_FAIL: Cell<bool> = const { Cell::new(false) };
+    /// Answers of a read when it begins, and when it is done.
+    pub(crate) static READ: Cell<[c_int; 2]> = const { Cell::new([sys::OPAL_SUCCESS; 2]) };
 }
 
 /// Returns the shared memory of a process that has the `reached` processes on its host; empties its queue.
-pub(super) fn of(me: usize, processes: usize, reached: impl Fn(usize) -> bool) -> SharedMemory {
+pub(crate) fn of(me: usize, processes: usize, reached: impl Fn(usize) -> bool) -> SharedMemory {
     QUEUES.with_borrow_mut(|queues| queues[me].clear());
-    READS_FAIL.set(false);
+    READ.set([sys::OPAL_SUCCESS; 2]);
     let endpoint = |rank| if reached(rank) { without_provenance_mut(rank + 1) } else { null_mut() };
     let endpoints: Vec<*mut mca_btl_base_endpoint_t> = (0..processes).map(endpoint).collect();
     // SAFETY: the structure is a BTL's, and lives for ever.
@@ -136,7 +136,12 @@ unsafe extern "C" fn get(
     _: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    me().map_or(sys::OPAL_ERROR, |me| push(me, Event::Read { to: to.cast(), address, length, done, data }))
+    assert!(length <= LONGEST_READ, "btl.h");
+    match (READ.get(), me()) {
+        ([sys::OPAL_SUCCESS, _], Some(me)) => push(me, Event::Read { to: to.cast(), address, length, done, data }),
+        // Without a world nothing is read.
+        ([code, _], _) => code,
+    }
 }
 
 unsafe extern "C" fn progress() -> c_int {
@@ -154,10 +159,9 @@ unsafe extern "C" fn progress() -> c_int {
             Event::Read { to, address, length, done, data } => {
                 // SAFETY: P2: the receive is not finished, and neither is the send that announced this memory.
                 unsafe {
-                    let mut code = sys::OPAL_ERROR;
-                    if !READS_FAIL.get() {
+                    let [_, code] = READ.get();
+                    if code == sys::OPAL_SUCCESS {
                         to.copy_from_nonoverlapping(with_exposed_provenance(address as usize), length);
-                        code = sys::OPAL_SUCCESS;
                     }
                     let done = done.expect("the PML waits for the read");
                     done(btl, null_mut(), to.cast(), null_mut(), null_mut(), data, code);
