@@ -113,7 +113,9 @@ pub(super) unsafe fn start(
         }
         drop(state);
         waiting().insert(number, Waiting(operation));
-        let code = send(module, call.peer, &Message { word, number, address, from: me, port: module.index });
+        let message = Message { word, number, address, from: me, port: module.index };
+        // SAFETY: M1: Open MPI's endpoint of this module.
+        let code = unsafe { send(module, call.peer, &message) };
         if code < 0 && waiting().remove(&number).is_some() {
             // SAFETY: the record is this module's, and has just been taken out of the table.
             unsafe { give_back(module, operation.as_ptr()) };
@@ -142,9 +144,12 @@ fn watched(
     Some((Watched { kind, operation, local, remote, bytes, peer, port }, events::host_timestamp()))
 }
 
-fn send(module: &Module, peer: *mut sys::mca_btl_base_endpoint_t, message: &Message) -> c_int {
+/// # Safety
+/// M1: `peer` is an endpoint of the module.
+unsafe fn send(module: &Module, peer: *mut sys::mca_btl_base_endpoint_t, message: &Message) -> c_int {
     match take(module) {
-        Some(taken) => send_in(module, peer, taken, message),
+        // SAFETY: M1: the caller's endpoint; M2: just taken.
+        Some(taken) => unsafe { send_in(module, peer, taken, message) },
         None => sys::OPAL_ERR_OUT_OF_RESOURCE,
     }
 }
@@ -153,14 +158,16 @@ fn take(module: &Module) -> Option<NonNull<Descriptor>> {
     descriptor::take(module, SIZE, sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP)
 }
 
-fn send_in(
+/// # Safety
+/// M1: `peer` is an endpoint of the module; M2: [`take`] took the descriptor from it, and it has not been sent.
+unsafe fn send_in(
     module: &Module,
     peer: *mut sys::mca_btl_base_endpoint_t,
     taken: NonNull<Descriptor>,
     message: &Message,
 ) -> c_int {
     let bytes = message.bytes();
-    // SAFETY: M2: `take` took it for this message, so it has room for `SIZE` bytes.
+    // SAFETY: M2: of `take`, so it has room for `SIZE` bytes.
     unsafe { descriptor::start(taken).copy_from_nonoverlapping(bytes.as_ptr(), SIZE) };
     // SAFETY: M1, M2: it is filled, and belongs to this module.
     let code = unsafe { btl_send(module.as_raw(), peer, taken.as_ptr().cast(), TAG) };
@@ -221,7 +228,9 @@ fn answer(module: &Module, request: &Message) {
         let memory = module.memory();
         performed(request, |target| memory.register(target, OPERAND, access), |held| _ = memory.put_back(held))
     };
-    if send_in(module, module.pointer(asker), taken, &Message { word, ..*request }) < 0 {
+    let message = Message { word, ..*request };
+    // SAFETY: M1: the asker's endpoint of this module; M2: taken above.
+    if unsafe { send_in(module, module.pointer(asker), taken, &message) } < 0 {
         unanswered(module, request, word != Word::NotDone);
     }
 }
