@@ -42,7 +42,7 @@ pub(super) fn take_attached() -> usize {
 /// # Safety
 /// `object` is a live object of Open MPI's, which begins with its reference count.
 pub(super) unsafe fn references<T>(object: *mut T) -> *mut i32 {
-    // SAFETY: an `opal_object_t` stands first, as this function requires.
+    // SAFETY: P4: an `opal_object_t` stands first in a live object of Open MPI's.
     unsafe { &raw mut (*object.cast::<opal_object_t>()).obj_reference_count }
 }
 
@@ -190,7 +190,7 @@ pub(crate) unsafe fn ibex_convertor_send(
     count: usize,
     buffer: *const c_void,
 ) -> c_int {
-    // SAFETY: as for a receive.
+    // SAFETY: P4: the PML's storage for a convertor, and the world's datatype.
     unsafe { ibex_convertor_receive(convertor, datatype, count, buffer.cast_mut()) }
 }
 
@@ -201,7 +201,7 @@ pub(crate) unsafe fn ibex_convertor_destruct(_: *mut opal_convertor_t) {}
 /// # Safety
 /// The PML's convertor and piece; P2: the data may be read, or written.
 unsafe fn convert(convertor: *mut opal_convertor_t, piece: *mut sys::iovec, is_packing: bool) -> usize {
-    // SAFETY: as this function requires.
+    // SAFETY: P4: the PML's convertor and piece.
     let (convertor, sys::iovec { iov_base, iov_len }) = unsafe { (&mut *convertor, piece.read()) };
     let (at, left) = (convertor.bConverted, convertor.local_size - convertor.bConverted);
     let is_cut = is_packing && iov_len < left;
@@ -209,7 +209,7 @@ unsafe fn convert(convertor: *mut opal_convertor_t, piece: *mut sys::iovec, is_p
     while convertor.bConverted < end {
         let now = convertor.bConverted;
         let run = (BLOCK - now % BLOCK).min(end - now);
-        // SAFETY: as this function requires; the run is within a block, and within the piece.
+        // SAFETY: P2: the data may be read, or written; the run is within a block, and within the piece.
         unsafe {
             let data = convertor.pBaseBuf.add(now / BLOCK * STRIDE + now % BLOCK);
             let piece = iov_base.cast::<u8>().add(now - at);
