@@ -321,7 +321,7 @@ static void waiting_in_a_buffer(void) {
     meet();
     MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     check_int("flush", MPI_SUCCESS, ibex_events_flush());
-    expect(&tool, "by their times", sending_on, early);
+    expect(&tool, "in order", sending_on, early);
     listen_to_none(&tool);
     MPI_OK(MPI_Info_free(&info));
     check_end_case();
