@@ -27,6 +27,8 @@ pub(super) const STRIDE: usize = BLOCK + 3;
 thread_local! {
     /// Number of copies of buffered sends that have not been freed.
     static ATTACHED: Cell<usize> = const { Cell::new(0) };
+    /// Number of convertors and messages to come that Open MPI cannot make.
+    pub(super) static REFUSALS: Cell<usize> = const { Cell::new(0) };
     static PROCESSES: [opal_proc_t; 8] = std::array::from_fn(|rank| {
         // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
         let process: opal_proc_t = unsafe { zeroed() };
@@ -37,6 +39,10 @@ thread_local! {
 /// Resets the number of copies that were not freed, and returns it.
 pub(super) fn take_attached() -> usize {
     ATTACHED.take()
+}
+
+fn is_refused() -> bool {
+    REFUSALS.replace(REFUSALS.get().saturating_sub(1)) > 0
 }
 
 /// # Safety
@@ -133,6 +139,9 @@ pub(crate) unsafe fn ibex_comm_peer(_: *mut ompi_communicator_t, rank: c_int) ->
 }
 
 pub(crate) unsafe fn ibex_message_alloc(comm: *mut ompi_communicator_t) -> *mut ompi_message_t {
+    if is_refused() {
+        return null_mut();
+    }
     // SAFETY: a live communicator; a C structure of integers and (nullable) pointers, for which zero is a value.
     unsafe {
         *references(comm) += 1;
@@ -181,7 +190,7 @@ pub(crate) unsafe fn ibex_convertor_receive(
         (*convertor).pBaseBuf = buffer.cast();
         (*convertor).local_size = count * BLOCK;
     }
-    sys::OPAL_SUCCESS
+    if is_refused() { sys::OPAL_ERROR } else { sys::OPAL_SUCCESS }
 }
 
 pub(crate) unsafe fn ibex_convertor_send(

@@ -51,7 +51,7 @@ static BTL: Shared<mca_btl_base_module_t> = {
     Shared(btl)
 };
 
-enum Event {
+pub(super) enum Event {
     Message { tag: u8, bytes: Vec<u8> },
     Read { to: *mut u8, address: u64, length: usize, done: sys::mca_btl_base_rdma_completion_fn_t, data: *mut c_void },
 }
@@ -72,7 +72,7 @@ pub(crate) fn of(me: usize, processes: usize, reached: impl Fn(usize) -> bool) -
     unsafe { SharedMemory::new(NonNull::from(&BTL.0), &endpoints, me as u32) }.expect("it can do what is needed")
 }
 
-fn push(endpoint: usize, event: Event) -> c_int {
+pub(super) fn push(endpoint: usize, event: Event) -> c_int {
     QUEUES.with_borrow_mut(|queues| {
         let queue = &mut queues[endpoint];
         if queue.len() >= ROOM {

@@ -84,8 +84,6 @@ impl Drop for Listening<'_> {
 
 const WATCHED: How = How { owner: Owner::WatchedCall, ..How::CALL };
 
-const LONG: usize = 6 * READ as usize;
-
 /// Sends a long message, which process `refusing` cannot register. Returns its events before and after its receive.
 fn long(refusing: Option<usize>) -> [Vec<Told>; 2] {
     let world = World::new(TWO);
@@ -231,13 +229,12 @@ fn the_events_of_a_send_count_what_its_receive_had_room_for_and_of_copies_what_w
 
 #[test]
 fn the_events_of_a_receive_count_each_byte_once_also_if_it_was_to_read_them_and_gets_copies() {
-    const LENGTH: usize = 1500;
+    let bytes = content(3, 1500);
     let steps = heard(|| {
         let world = World::new(Shape { per_host: 2, ..TWO });
         shared_memory::READ.set([sys::OPAL_SUCCESS, sys::OPAL_ERROR]);
-        let bytes = content(3, LENGTH);
         let send = world.send(0, (1, 0, 7), Mode::Standard, How::CALL, &bytes).expect("it is announced");
-        let receive = world.receive(1, For { comm: 0, from: Some(0), tag: Some(7) }, WATCHED, LENGTH);
+        let receive = world.receive(1, For { comm: 0, from: Some(0), tag: Some(7) }, WATCHED, bytes.len());
         world.poll(1);
         assert!(receive.is_under_way(), "it has begun to read");
         let table = Listeners::of_test(once((Event::Transfer, NOBODY)));
@@ -248,5 +245,5 @@ fn the_events_of_a_receive_count_each_byte_once_also_if_it_was_to_read_them_and_
         world.listen(1, 0, null());
     });
     assert_eq!((steps[0].0, steps[0].1), ("xfer_continue", 0), "{steps:?}");
-    assert_eq!(steps.iter().map(|step| step.2).sum::<u64>(), LENGTH as u64, "{steps:?}");
+    assert_eq!(steps.iter().map(|step| step.2).sum::<u64>(), bytes.len() as u64, "{steps:?}");
 }
