@@ -27,10 +27,12 @@ struct operation {
     uint64_t operation, local, remote, bytes;
     uint32_t peer, status;
     union {
-        uint32_t thread_of_put; // only in ibex_put_complete
-        struct {                // only in ibex_get_complete
+        struct { // only in ibex_put_complete
+            uint32_t thread_of_put, port_of_put;
+        };
+        struct { // only in ibex_get_complete; ibex_get_started has its port where this one has the thread
             uint64_t request;
-            uint32_t thread;
+            uint32_t thread, port;
         };
     };
 };
@@ -38,7 +40,7 @@ struct operation {
 // Elements of ibex_atomic_*.
 struct atomic {
     uint64_t operation, local, remote, bytes;
-    uint32_t kind, peer, status, thread;
+    uint32_t kind, peer, status, thread, port;
 };
 
 // Elements of ibex_flush_*.

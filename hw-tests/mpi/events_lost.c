@@ -57,25 +57,23 @@ static bool is_same(const struct seen *a, const struct seen *b) {
            memcmp(&a->data, &b->data, sizeof(struct transfer)) == 0;
 }
 
-// The events of a type and source that the narrow tool got are among those of the whole one, in the same order.
-static long long judge_rest(int kind, int source, long long *all) {
-    long long got = 0;
+// The events of a source that the narrow tool got, of all types, are among those of the whole one, in the same order.
+static void judge_rest(int source, long long all[KINDS], long long got[KINDS]) {
     int at = 0;
-    *all = 0;
     for (int i = 0; i < seen_count(&whole); i++)
-        *all += whole.all[i].kind == kind && whole.all[i].source == source;
+        all[whole.all[i].kind] += whole.all[i].source == source;
     for (int i = 0; i < seen_count(&narrow); i++) {
-        if (narrow.all[i].kind != kind || narrow.all[i].source != source)
+        const struct seen *seen = &narrow.all[i];
+        if (seen->source != source)
             continue;
-        while (at < seen_count(&whole) && !is_same(&whole.all[at], &narrow.all[i]))
+        while (at < seen_count(&whole) && !is_same(&whole.all[at], seen))
             at++;
         if (at == seen_count(&whole))
-            check_fail("an event that is left: expected it among all, in order; got %s at %lld", seen_names[kind],
-                       (long long)narrow.all[i].timestamp);
+            check_fail("an event that is left: expected it among all, in order; got %s at %lld", seen_names[seen->kind],
+                       (long long)seen->timestamp);
         at++;
-        got++;
+        got[seen->kind]++;
     }
-    return got;
 }
 
 // The value that each variable must have for each source.
@@ -86,18 +84,20 @@ static long long expected[COUNTS][MOST_SOURCES];
 
 static long long judge_types(void) {
     long long total = 0;
-    for (int source = 0; source < MOST_SOURCES; source++)
+    for (int source = 0; source < MOST_SOURCES; source++) {
+        long long all[KINDS] = {0}, got[KINDS] = {0};
+        judge_rest(source, all, got);
         for (int kind = 0; kind < KINDS; kind++) {
-            long long all, got = judge_rest(kind, source, &all);
-            if (all != got + lost[kind][source])
-                check_fail("%s of source %d: expected %lld delivered and dropped, got %lld and %lld", seen_names[kind], source, all,
-                           got, (long long)lost[kind][source]);
+            if (all[kind] != got[kind] + lost[kind][source])
+                check_fail("%s of source %d: expected %lld delivered and dropped, got %lld and %lld", seen_names[kind],
+                           source, all[kind], got[kind], (long long)lost[kind][source]);
             expected[DROPPED][source] += lost[kind][source];
-            expected[RAISED][source] += all;
-            expected[DELIVERED][source] += all + got;
-            expected[BUFFERED][source] += got; // each buffered event came out of the buffer
+            expected[RAISED][source] += all[kind];
+            expected[DELIVERED][source] += all[kind] + got[kind];
+            expected[BUFFERED][source] += got[kind]; // each buffered event came out of the buffer
             total += lost[kind][source];
         }
+    }
     return total;
 }
 

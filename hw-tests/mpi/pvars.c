@@ -134,7 +134,10 @@ int main(int argc, char **argv) {
     check_no_more(argc);
     check_case("every_variable_named_%s_is_read_before_and_after_traffic", prefix);
     MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    int index;
     find_variables();
+    check_int("a timer", MPI_SUCCESS, MPI_T_pvar_get_index("btl_ibex_held_back_time", MPI_T_PVAR_CLASS_TIMER, &index));
+    check_int("a size", MPI_SUCCESS, MPI_T_pvar_get_index("btl_ibex_send_memory", MPI_T_PVAR_CLASS_SIZE, &index));
     if (count == 0)
         check_fail("performance variables named %s...: expected some, got none", prefix);
     for (int i = 0; i < count; i++)

@@ -76,6 +76,22 @@ static bool names_its_thread(const struct seen *seen) {
     return thread < COUNTER_VALUES && is_of_host[thread];
 }
 
+// The end of an operation names the port whose source tells of it; an atomic on this process's own memory has none.
+static bool names_its_port(const struct seen *seen) {
+    static int source_of[SEEN_SOURCES];
+    const struct operation *operation = &seen->data.operation;
+    uint32_t port = seen->kind == ATOMIC_COMPLETE ? seen->data.atomic.port
+                    : seen->kind == GET_COMPLETE  ? operation->port
+                                                  : operation->port_of_put;
+    if (is_of_host[seen->source])
+        return port < SEEN_SOURCES || (port == UINT32_MAX && seen->kind == ATOMIC_COMPLETE);
+    if (port >= SEEN_SOURCES)
+        return false;
+    if (source_of[port] == 0)
+        source_of[port] = 1 + seen->source;
+    return source_of[port] == 1 + seen->source;
+}
+
 static void ends_are_stamped(const char *how, void (*wait)(void), unsigned kinds) {
     int ends[KINDS] = {0}, by_host[KINDS] = {0};
     check_case("what ends while %s is of the adapter's time%s", how, kinds == ENDS ? "" : ", beside events of the host's");
@@ -95,6 +111,7 @@ static void ends_are_stamped(const char *how, void (*wait)(void), unsigned kinds
         for (int i = 0; i < seen_count(&tool); i++) {
             ends[tool.all[i].kind]++;
             by_host[tool.all[i].kind] += is_of_host[tool.all[i].source];
+            check_true("the port", !(ENDS >> tool.all[i].kind & 1) || names_its_port(&tool.all[i]));
             check_true("the thread", !(ENDS >> tool.all[i].kind & 1) || names_its_thread(&tool.all[i]));
         }
         for (int kind = 0; kind < KINDS; kind++)

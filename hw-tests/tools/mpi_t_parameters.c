@@ -97,23 +97,32 @@ static void while_mpi_runs(const char *how) {
     goes("a message below it once more", 0, BELOW, false);
 }
 
-static void what_else_can_be_written(void) {
-    static const char *const until_init[] = {"btl_ibex_service_level", "btl_ibex_connect_timeout", "pml_ibex_read_size"};
+// What a registration has for this key of its info, unless it says otherwise.
+static void default_is(const char *key, const char *expected) {
     MPI_Info info;
     char value[16] = "";
     int there;
+    int code = MPI_T_event_get_info(0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, &info, NULL, NULL, NULL);
+    check_int("info", MPI_SUCCESS, code);
+    MPI_OK(MPI_Info_get(info, key, sizeof value - 1, value, &there));
+    if (!there || strcmp(value, expected) != 0)
+        check_fail("%s: expected %s, got %s", key, expected, value);
+    MPI_OK(MPI_Info_free(&info));
+}
+
+static void what_else_can_be_written(void) {
+    static const char *const until_init[] = {"btl_ibex_service_level", "btl_ibex_connect_timeout", "pml_ibex_read_size"};
     check_case("others can be written until MPI_Init, and those of events at any time");
     for (unsigned i = 0; i < sizeof until_init / sizeof *until_init; i++)
         check_int(until_init[i], MPI_T_ERR_CVAR_SET_NOT_NOW, write_parameter(until_init[i], read_parameter(until_init[i])));
     for (unsigned long long room = 100; room <= 1000; room += 900) {
         check_int("write", MPI_SUCCESS, write_parameter("btl_ibex_event_buffer", room));
         check_int("write", MPI_SUCCESS, write_parameter("btl_ibex_event_buffered", 1));
-        check_int("info", MPI_SUCCESS, MPI_T_event_get_info(0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, &info, NULL, NULL, NULL));
-        MPI_OK(MPI_Info_get(info, "ibex_buffer_events", sizeof value - 1, value, &there));
-        check_int("the room of a registration, a power of two", room == 100 ? 128 : 1024, there ? atoi(value) : -1);
-        MPI_OK(MPI_Info_free(&info));
+        default_is("ibex_buffered", "true");
+        default_is("ibex_buffer_events", room == 100 ? "128" : "1024"); // a power of two
     }
     check_int("write", MPI_SUCCESS, write_parameter("btl_ibex_event_buffered", 0));
+    default_is("ibex_buffered", "false");
     check_int("write", MPI_SUCCESS, write_parameter("btl_ibex_verbose", 0));
 }
 

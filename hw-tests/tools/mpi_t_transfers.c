@@ -68,6 +68,7 @@ static void on_read(const struct operation *read, bool is_complete, bool is_by_p
     const struct operation *posted = &under_way[place];
     check_int("status", 0, read->status);
     check_true("a thread's source", read->thread < 256 && !is_of_port[read->thread]);
+    check_true("by a port, which is that of the post", read->port != UINT32_MAX && read->port == posted->thread);
     check_true("of the same memory", posted->local == read->local && posted->remote == read->remote && posted->bytes == read->bytes);
     under_way[place] = under_way[--reads_under_way];
     for (place = 0; place < reads_done && was_read[place].request != read->request; place++)
@@ -120,6 +121,9 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
     bool is_answered = !is_received && is_read(tag);
     if (!is_received && kind == BEGIN)
         check_int("a send that is read begins by a completion, and any other by a post", is_answered, element.transfer.port != UINT32_MAX);
+    if (!is_received && kind == END)
+        check_int("a send ends on its port's source where a completion tells of it",
+                  is_stamped && element.transfer.port != UINT32_MAX, is_by_port);
     if (is_answered)
         check_true("its begin has no bytes, and nothing is between that and its end", kind == BEGIN ? element.transfer.bytes == 0 : kind == END);
     check_int("sender", is_received ? 1 - check.rank : check.rank, element.transfer.source);

@@ -494,8 +494,9 @@ impl Message {
         self.send.iter().flat_map(SendSide::times).chain(self.receive.iter().flat_map(ReceiveSide::times)).flatten()
     }
 
-    /// Returns the nanoseconds from the departure of the first bytes, or of the rendezvous request, to the arrival,
-    /// with the error of both clocks. `None` also for a rendezvous whose request's departure is unknown.
+    /// Returns the nanoseconds from the post of the first bytes, or of the rendezvous request, by the host's clock, to
+    /// the arrival, by the adapter's where it stamps, with the error of both ranks' clocks. `None` also for a rendezvous
+    /// whose request's departure is unknown.
     #[must_use]
     pub fn delay(&self) -> Option<i64> {
         let (arrived, send) = (self.receive?.arrived?, self.send?);

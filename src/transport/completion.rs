@@ -87,7 +87,8 @@ pub trait TakesMessages {
     fn is_busy(&mut self) {}
 }
 
-/// A handler that may consume successful requests in place, within the poll.
+/// A handler that may consume successful requests in place, within the poll. Only the engine calls it: once for a token
+/// that it was given. Unsafe code outside rests on that.
 pub trait TakesRequests {
     /// Whether it consumes the token. The port is borrowed meanwhile.
     fn takes_request(&mut self, token: Token) -> bool;

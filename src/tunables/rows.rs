@@ -16,7 +16,7 @@ table! {
         "Ports not to use: comma-separated patterns device[:port], with * and ? (mlx5_bond_*, mlx5_1:2). Applied after \
          if_include.",
         "Keeps an adapter free for storage or for another job.";
-    ignore_locality [Both]: Flag { default: false }, "", level 4, Local UntilInit,
+    ignore_locality [Both]: Flag { default: false }, "", level 9, Local UntilInit,
         "Whether to use all active ports, not only those nearest the process (by NUMA distance).",
         "true: more ports, and so more bandwidth for one process; each transfer through a far port crosses the link between \
          the processor packages.";
@@ -63,7 +63,7 @@ table! {
         "The largest message, in bytes, that ibex copies into the work request itself. The adapter may grant less.",
         "Inline messages save the adapter a read of host memory, and so latency; a larger value makes every entry of the \
          send queue larger.";
-    send_slots_max [Both]: Count { default: 4096, min: 0, max: 1048576 }, "slots", level 5, Local UntilInit,
+    send_slots_max [Both]: Count { default: 4096, min: 0, max: 1048576 }, "slots", level 9, Local UntilInit,
         "The bound of a port's send slots: each of the three sizes (320 bytes, eager limit, btl_ibex_max_send_size) may \
          have half this number. 0: as many as memory may be locked.",
         "Bounds locked memory. Beyond it eager messages wait in ordinary memory, and fragments of long messages wait until \
@@ -142,7 +142,7 @@ table! {
         "Whether events wait in a buffer until progress delivers them, unless the info key ibex_buffered of the \
          registration says otherwise.",
         "A buffered event takes less time where it happens, and its callback runs later.";
-    event_adapter_clock [Both]: Flag { default: true }, "", level 4, Local UntilInit,
+    event_adapter_clock [Both]: Flag { default: true }, "", level 9, Local UntilInit,
         "Whether the adapter's clock stamps arrivals and completions, where the adapter can.",
         "true: the timestamp says when the adapter did it, and ibex holds events for some microseconds to deliver them in \
          order. false: the host stamps an event when MPI sees it, and its callback runs then.";

@@ -171,14 +171,11 @@ impl fmt::Display for Life {
         });
         writeln!(f, "\n{}", table(&["rank", "since the send", "step", "what"], &[1, 2], rows))?;
         write!(f, "{}", self.parts)?;
+        let delay = "\nOne-way delay, from the post to the arrival";
         match (self.one_way_delay_nanoseconds, self.delay_error_nanoseconds) {
-            (Some(delay), Some(error)) => writeln!(f, "\nOne-way delay: {} ±{}", duration(delay), duration(error))?,
-            (Some(delay), None) => {
-                writeln!(f, "\nOne-way delay: {}; the clocks were never compared", duration(delay))?;
-            }
-            (None, _) => {
-                writeln!(f, "\nOne-way delay: unknown, because one side or the rendezvous request is unknown")?;
-            }
+            (Some(time), Some(error)) => writeln!(f, "{delay}: {} ±{}", duration(time), duration(error))?,
+            (Some(time), None) => writeln!(f, "{delay}: {}; the clocks were never compared", duration(time))?,
+            (None, _) => writeln!(f, "{delay}: unknown, because one side or the rendezvous request is unknown")?,
         }
         write!(f, "{}", self.unknown)
     }

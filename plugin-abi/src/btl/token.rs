@@ -44,17 +44,6 @@ mod tests {
     use crate::btl::one_sided::operation::Operations;
 
     #[test]
-    fn the_number_of_a_watched_operation_does_not_change_which_record_it_is() {
-        let taken = Operations::new().take();
-        for number in [0, 1, u16::MAX] {
-            match record(operation(taken.as_ptr(), number)) {
-                Some(Record::Operation(found)) => assert_eq!(found, taken),
-                _ => panic!("number {number} is an operation's"),
-            }
-        }
-    }
-
-    #[test]
     fn a_token_of_another_face_is_no_record() {
         let taken = Operations::new().take();
         for kind in [0, 1] {

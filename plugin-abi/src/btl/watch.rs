@@ -39,6 +39,8 @@ pub(crate) struct Watched {
     pub(crate) bytes: u64,
     /// Rank of the other process in its job.
     pub(crate) peer: u32,
+    /// Index of the port; `u32::MAX`: an atomic on memory of this process.
+    pub(crate) port: u32,
 }
 
 /// Returns a number for an operation without a token. It is odd, like tokens of operations.
@@ -54,12 +56,12 @@ pub(crate) fn rank(name: Option<PeerName>) -> u32 {
 #[cold]
 #[inline(never)]
 pub(crate) fn started(watched: &Watched, moment: HostTimestamp) {
-    let Watched { operation, local, remote, bytes, peer, .. } = *watched;
+    let Watched { operation, local, remote, bytes, peer, port, .. } = *watched;
     let mut together = EventGroup::new(events::interest());
-    let atomic = |kind| AtomicStarted { operation, local, remote, bytes, kind, peer };
+    let atomic = |kind| AtomicStarted { operation, local, remote, bytes, kind, peer, port };
     match watched.kind {
-        Kind::Put => together.add(|| PutStarted { operation, local, remote, bytes, peer }),
-        Kind::Get => together.add(|| GetStarted { operation, local, remote, bytes, peer, request: 0 }),
+        Kind::Put => together.add(|| PutStarted { operation, local, remote, bytes, peer, port }),
+        Kind::Get => together.add(|| GetStarted { operation, local, remote, bytes, peer, request: 0, port }),
         Kind::FetchAdd => together.add(|| atomic(0)),
         Kind::CompareSwap => together.add(|| atomic(1)),
     }
@@ -69,14 +71,16 @@ pub(crate) fn started(watched: &Watched, moment: HostTimestamp) {
 #[cold]
 #[inline(never)]
 pub(crate) fn done(watched: &Watched, outcome: Result<(), Failed>, stamp: Stamp) {
-    let Watched { operation, local, remote, bytes, peer, .. } = *watched;
+    let Watched { operation, local, remote, bytes, peer, port, .. } = *watched;
     let status = outcome.map_or_else(|failed| failed.status, |()| Status::SUCCESS).0;
     let mut together = EventGroup::new(events::interest());
     let (request, thread) = (0, events::this_thread());
-    let atomic = |kind| AtomicComplete { operation, local, remote, bytes, kind, peer, status, thread };
+    let atomic = |kind| AtomicComplete { operation, local, remote, bytes, kind, peer, status, thread, port };
     match watched.kind {
-        Kind::Put => together.add(|| PutComplete { operation, local, remote, bytes, peer, status, thread }),
-        Kind::Get => together.add(|| GetComplete { operation, local, remote, bytes, peer, status, request, thread }),
+        Kind::Put => together.add(|| PutComplete { operation, local, remote, bytes, peer, status, thread, port }),
+        Kind::Get => {
+            together.add(|| GetComplete { operation, local, remote, bytes, peer, status, request, thread, port });
+        }
         Kind::FetchAdd => together.add(|| atomic(0)),
         Kind::CompareSwap => together.add(|| atomic(1)),
     }

@@ -88,7 +88,7 @@ impl Communicator {
     /// `pml_add_comm` was called for `comm`, and `pml_del_comm` was not.
     #[inline]
     pub(crate) unsafe fn of<'call>(comm: *mut sys::ompi_communicator_t) -> &'call Communicator {
-        // SAFETY: between these calls `c_pml_comm` is a leaked box, which changes only inside its cells.
+        // SAFETY: P1: between these calls `c_pml_comm` is a leaked box, which changes only inside its cells.
         unsafe { &*(*comm).c_pml_comm.cast::<c_void>().cast::<Communicator>() }
     }
 
@@ -97,7 +97,7 @@ impl Communicator {
     /// # Safety
     /// Open MPI's communicator lives. `pml_del_comm` is not called for it while the result is used.
     pub(crate) unsafe fn if_added<'call>(comm: *mut sys::ompi_communicator_t) -> Option<&'call Communicator> {
-        // SAFETY: null, or a leaked box (see `of`), which stays while the result is used, as this function requires.
+        // SAFETY: P1, P4: null, or a leaked box (see `of`), which stays until `pml_del_comm`.
         unsafe { (*comm).c_pml_comm.cast::<c_void>().cast::<Communicator>().as_ref() }
     }
 
@@ -178,8 +178,8 @@ impl Communicator {
     /// # Safety
     /// A live communicator. `pml_del_comm` is not called for it while the result is used.
     pub(crate) unsafe fn shown_of<'call>(comm: *mut sys::ompi_communicator_t) -> Option<Shown<'call>> {
-        // SAFETY: as this function requires. The box was stored before MPI's caller got the communicator, and only its
-        // atomics are read here.
+        // SAFETY: P1, P4: it lives. The box was stored before MPI's caller got the communicator, and only its atomics
+        // are read here.
         let communicator = unsafe { Self::if_added(comm) }?;
         Some(Shown { lengths: &communicator.lengths, has_first: communicator.place().is_taken() })
     }

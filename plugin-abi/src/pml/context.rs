@@ -77,7 +77,7 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
 /// # Safety
 /// P4: Open MPI's communicator lives. The PML's was leaked, and nobody else has it.
 unsafe fn is_not_followed(comm: *mut sys::ompi_communicator_t, communicator: NonNull<Communicator>) {
-    // SAFETY: leaked, and nobody else has it, as this function requires.
+    // SAFETY: P4: `pml_add_comm` has leaked it, and nobody else has it.
     let communicator = unsafe { Box::from_raw(communicator.as_ptr()) };
     // SAFETY: P4: Open MPI's communicator lives, as this function requires.
     unsafe { listeners::ends(comm) };

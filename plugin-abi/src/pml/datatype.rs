@@ -81,7 +81,7 @@ impl Convertor {
     unsafe fn made(construct: impl FnOnce(*mut sys::opal_convertor_t) -> c_int) -> Option<Self> {
         let mut convertor = Box::<sys::opal_convertor_t>::new_uninit();
         let code = construct(convertor.as_mut_ptr());
-        // SAFETY: `construct` has constructed it, as this function requires.
+        // SAFETY: P4: Open MPI's function has constructed it in place, even if it has failed.
         let convertor = Convertor(unsafe { convertor.assume_init() });
         (code == sys::OPAL_SUCCESS).then_some(convertor)
     }
@@ -288,7 +288,7 @@ impl UserData {
 pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, length: usize) {
     const WORD: usize = size_of::<u64>();
     if length.wrapping_sub(WORD) <= WORD {
-        // SAFETY: both have `length` bytes: the first 8 and the last 8, which may overlap.
+        // SAFETY: P2: both have `length` bytes: the first 8 and the last 8, which may overlap.
         unsafe {
             let (first, last) =
                 (from.cast::<u64>().read_unaligned(), from.add(length - WORD).cast::<u64>().read_unaligned());
@@ -296,7 +296,7 @@ pub(crate) unsafe fn copy(to: *mut u8, from: *const u8, length: usize) {
             to.add(length - WORD).cast::<u64>().write_unaligned(last);
         }
     } else {
-        // SAFETY: both have `length` bytes, as this function requires.
+        // SAFETY: P2: both have `length` bytes.
         unsafe { to.copy_from(from, length) };
     }
 }

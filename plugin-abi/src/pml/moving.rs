@@ -198,7 +198,8 @@ fn is_move(message: &[u8]) -> bool {
 fn send_again(pml: &Pml, state: &mut State, (from, to): (Link, Link), message: Unposted) -> bool {
     match message {
         Unposted::Bytes { bytes, length, token } => queue(pml, to, (bytes, length), token),
-        Unposted::Spans { spans, token } => match token::record(token) {
+        // SAFETY: P1: the engine returns the message with its token.
+        Unposted::Spans { spans, token } => match unsafe { token::record(token) } {
             // SAFETY: R2: the engine returns each message once, and this buffer is the PML's: filled, and ours alone.
             Some(Record::Buffer(buffer)) => unsafe {
                 send_buffer_again(pml, state, (from, to), buffer, spans[0].len())

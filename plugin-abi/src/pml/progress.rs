@@ -332,7 +332,8 @@ fn handle_request(
     if RecordKind::of(token).face() != Face::Pml {
         return false;
     }
-    match token::record(token) {
+    // SAFETY: P1: of a completion that the engine reports.
+    match unsafe { token::record(token) } {
         // SAFETY: R2: the engine returns each token once, and the PML made this one for a buffer of this rail.
         Some(Record::Buffer(buffer)) => unsafe { sent(pml, state, rail, buffer, outcome) },
         Some(Record::Read(request)) => reading::read_done(pml, state, request, rail, outcome),

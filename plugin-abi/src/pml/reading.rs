@@ -103,14 +103,14 @@ unsafe fn post_on(pml: &Pml, reads: &mut Reads, at: usize, start: *mut u8, reque
     let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) else { return true };
     while let Some(part) = reading.next_part(at) {
         if let Some(watched) = watched {
-            watched.started(part);
+            watched.started(part, port_of(pml, link.rail()));
         }
         let (to, from) = ((start, registered.lkey()), RemoteSpan { addr: *address, rkey: key });
         // SAFETY: R3: the part stays registered under this key until the last read completes; R2, P2: until then it
         // belongs to the adapter.
         if !unsafe { transmit::read(&mut port, link, part, to, from, request) } {
             if let Some(watched) = watched {
-                watched.refused(part);
+                watched.refused(part, port_of(pml, link.rail()));
             }
             reading.refused(at);
             return false;
@@ -146,6 +146,10 @@ unsafe fn take(pml: &Pml, receive: &mut Core) -> Option<Reads> {
     Some(reads)
 }
 
+fn port_of(pml: &Pml, rail: usize) -> u32 {
+    pml.rails().get(rail).map_or(u32::MAX, |rail| rail.port().index().into())
+}
+
 /// Handles the completion of a read by this rail.
 pub(crate) fn read_done(pml: &Pml, state: &mut State, request: Handle, rail: usize, outcome: Result<(), Failed>) {
     let Transfer::Reading(reads) = &mut state.requests.core(request).transfer else { return };
@@ -153,7 +157,7 @@ pub(crate) fn read_done(pml: &Pml, state: &mut State, request: Handle, rail: usi
     let Some((at, link)) = lane else { return };
     if outcome.is_err() {
         if let (Some(part), Some(watched)) = (reads.state.failed(at), &reads.watched) {
-            watched.done(part, outcome);
+            watched.done(part, port_of(pml, rail), outcome);
         }
         if !moving::goes_on(pml, state, link) {
             transmit::failed(state);
@@ -162,7 +166,7 @@ pub(crate) fn read_done(pml: &Pml, state: &mut State, request: Handle, rail: usi
     } else {
         let part = reads.state.done(at).unwrap_or(Part { offset: 0, length: 0 });
         if let Some(watched) = &reads.watched {
-            watched.done(part, outcome);
+            watched.done(part, port_of(pml, rail), outcome);
         }
         let moved = Bytes::Of { offset: part.offset, length: u64::from(part.length) }.completed();
         if reads.state.is_done() {
@@ -234,26 +238,26 @@ impl WatchedReads {
 
     /// Raises the event of a read that is about to be posted.
     #[cold]
-    fn started(&self, part: Part) {
+    fn started(&self, part: Part, port: u32) {
         let WatchedReads { request, peer, .. } = *self;
         let (operation, local, remote, bytes) = self.place(part);
-        events::stage(SAFETY, || GetStarted { operation, local, remote, bytes, peer, request });
+        events::stage(SAFETY, || GetStarted { operation, local, remote, bytes, peer, request, port });
     }
 
     /// Raises the event of a read that the port refused, because its connection has failed.
     #[cold]
-    fn refused(&self, part: Part) {
-        self.done(part, Err(Failed { status: Status::FLUSHED, posted: false }));
+    fn refused(&self, part: Part, port: u32) {
+        self.done(part, port, Err(Failed { status: Status::FLUSHED, posted: false }));
     }
 
     /// Raises the event of a read that has completed or failed.
     #[cold]
-    fn done(&self, part: Part, outcome: Result<(), Failed>) {
+    fn done(&self, part: Part, port: u32, outcome: Result<(), Failed>) {
         let WatchedReads { request, peer, .. } = *self;
         let (operation, local, remote, bytes) = self.place(part);
         let status = outcome.map_or_else(|failed| failed.status, |()| Status::SUCCESS).0;
         let (mut group, thread) = (EventGroup::new(events::interest()), events::this_thread());
-        group.add(|| GetComplete { operation, local, remote, bytes, peer, status, request, thread });
+        group.add(|| GetComplete { operation, local, remote, bytes, peer, status, request, thread, port });
         crate::runtime::watch::stage(group, transfers::completion());
     }
 

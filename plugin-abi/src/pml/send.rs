@@ -403,7 +403,7 @@ pub(crate) unsafe fn fill(request: Handle, outgoing: &Outgoing, mode: Mode, owne
 pub(crate) unsafe fn hold(request: &mut Request) {
     request.shell.has_references = true;
     let (comm, datatype) = (request.comm(), request.core.data.description().datatype);
-    // SAFETY: communicator and datatype live, as this function requires.
+    // SAFETY: P4: communicator and datatype live.
     unsafe { libmpi::ibex_request_hold(request.base(), comm, datatype) };
 }
 

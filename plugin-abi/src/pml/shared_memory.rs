@@ -239,93 +239,39 @@ const MOST_BEFORE_DATA: usize = size_of::<u32>() + engine::messenger::header::MA
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::cell::Cell;
+    use crate::pml::tests::shared_memory::{LONGEST_READ, READ, of};
 
-    // Result of the test BTL's read.
-    thread_local!(static ANSWER: Cell<c_int> = const { Cell::new(sys::OPAL_SUCCESS) });
-
-    const LIMIT: usize = 100;
-
-    #[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
-    unsafe extern "C" fn get(
-        _: *mut sys::mca_btl_base_module_t,
-        _: *mut sys::mca_btl_base_endpoint_t,
-        _: *mut c_void,
-        _: u64,
-        _: *mut sys::mca_btl_base_registration_handle_t,
-        _: *mut sys::mca_btl_base_registration_handle_t,
-        length: usize,
-        _: c_int,
-        _: c_int,
-        _: sys::mca_btl_base_rdma_completion_fn_t,
-        _: *mut c_void,
-        _: *mut c_void,
-    ) -> c_int {
-        assert!(length <= LIMIT, "btl.h");
-        ANSWER.get()
-    }
-
-    unsafe extern "C" fn sendi(
-        _: *mut sys::mca_btl_base_module_t,
-        _: *mut sys::mca_btl_base_endpoint_t,
-        _: *mut sys::opal_convertor_t,
-        _: *mut c_void,
-        _: usize,
-        _: usize,
-        _: u8,
-        _: u32,
-        _: u8,
-        _: *mut *mut sys::mca_btl_base_descriptor_t,
-    ) -> c_int {
-        sys::OPAL_ERR_OUT_OF_RESOURCE
-    }
-
-    /// Runs a test over a BTL that reads, and reaches processes 0 and 2 of three.
-    fn over(test: impl FnOnce(&SharedMemory)) {
-        // SAFETY: C structures of integers and (nullable) pointers, for which zero is a value.
-        let (mut component, mut btl): (sys::mca_btl_base_component_t, sys::mca_btl_base_module_t) =
-            unsafe { (std::mem::zeroed(), std::mem::zeroed()) };
-        btl.btl_component = &raw mut component;
-        btl.btl_get = Some(get);
-        btl.btl_sendi = Some(sendi);
-        (btl.btl_max_send_size, btl.btl_get_limit, btl.btl_flags) = (4096, LIMIT, sys::MCA_BTL_FLAGS_GET);
-        let endpoint = std::ptr::dangling_mut::<u8>().cast();
-        let endpoints = [endpoint, null_mut(), endpoint];
-        // SAFETY: the structure is a BTL's, and lives as long as the test.
-        let shared = unsafe { SharedMemory::new(NonNull::from(&mut btl), &endpoints, 0) };
-        test(&shared.expect("it can do what is needed"));
+    /// Returns the shared memory of process 0 of three, which reaches processes 0 and 2.
+    fn shared() -> SharedMemory {
+        of(0, 3, |process| process != 1)
     }
 
     fn reads(shared: &SharedMemory, length: usize, answer: c_int) -> bool {
-        let mut bytes = [0; 2 * LIMIT];
-        ANSWER.set(answer);
-        // SAFETY: `bytes` is longer than any read of the tests.
-        unsafe { shared.get(2, (bytes.as_mut_ptr(), length), 8, None, null_mut()) }
+        READ.set([answer, sys::OPAL_SUCCESS]);
+        // SAFETY: the stand-in reads nothing where there is no world.
+        unsafe { shared.get(2, (NonNull::dangling().as_ptr(), length), 8, None, null_mut()) }
     }
 
     #[test]
     fn a_message_that_cannot_be_read_now_says_nothing_of_the_next() {
-        over(|shared| {
-            assert!(!reads(shared, LIMIT + 1, sys::OPAL_SUCCESS), "it is longer than the BTL reads");
-            assert!(reads(shared, LIMIT, sys::OPAL_SUCCESS));
-            assert!(!reads(shared, LIMIT, sys::OPAL_ERR_OUT_OF_RESOURCE));
-            assert!(reads(shared, LIMIT, sys::OPAL_SUCCESS));
-        });
+        let shared = shared();
+        assert!(!reads(&shared, LONGEST_READ + 1, sys::OPAL_SUCCESS), "it is longer than the BTL reads");
+        assert!(reads(&shared, LONGEST_READ, sys::OPAL_SUCCESS));
+        assert!(!reads(&shared, LONGEST_READ, sys::OPAL_ERR_OUT_OF_RESOURCE));
+        assert!(reads(&shared, LONGEST_READ, sys::OPAL_SUCCESS));
     }
 
     #[test]
     fn where_the_kernel_forbids_reads_none_is_tried_again() {
-        over(|shared| {
-            assert!(!reads(shared, LIMIT, sys::OPAL_ERROR));
-            assert!(!reads(shared, LIMIT, sys::OPAL_SUCCESS) && !shared.reads());
-        });
+        let shared = shared();
+        assert!(!reads(&shared, LONGEST_READ, sys::OPAL_ERROR));
+        assert!(!reads(&shared, LONGEST_READ, sys::OPAL_SUCCESS) && !shared.reads());
     }
 
     #[test]
     fn it_reaches_whom_the_btl_has_an_endpoint_for_and_nobody_beyond() {
-        over(|shared| {
-            let reached: Vec<u32> = [0, 1, 2, 3, u32::MAX].into_iter().filter(|place| shared.reaches(*place)).collect();
-            assert_eq!(reached, [0, 2]);
-        });
+        let shared = shared();
+        let reached: Vec<u32> = [0, 1, 2, 3, u32::MAX].into_iter().filter(|place| shared.reaches(*place)).collect();
+        assert_eq!(reached, [0, 2]);
     }
 }

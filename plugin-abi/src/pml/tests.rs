@@ -11,15 +11,17 @@ pub(super) mod libmpi;
 mod model;
 mod operation;
 mod process;
-mod shared_memory;
+pub(super) mod shared_memory;
 mod steps;
 mod told;
 mod world;
 
+use super::instance::JOB_HAS_ENDED;
 use super::request::Mode;
-use engine::messenger::header::{EAGER_SIZE, MAX_SIZE};
+use super::shared_memory::OTHER;
+use engine::messenger::header::{EAGER_SIZE, Header, MAX_SIZE, Match};
 use ibex_ffi::openmpi::sys;
-use libmpi::BLOCK;
+use libmpi::{BLOCK, REFUSALS};
 use operation::{How, Operation, Status, laid_out};
 use process::{EAGER, SIZES, Shape};
 use world::{For, World};
@@ -140,6 +142,65 @@ fn a_message_that_is_too_long_is_cut_and_its_receive_says_so() {
         }
     }
     world.is_at_rest();
+}
+
+const GAPS: How = How { has_gaps: true, ..How::CALL };
+const LONG: usize = 6 * READ as usize;
+
+#[test]
+fn a_receive_whose_data_cannot_be_unpacked_ends_with_an_error_and_no_byte_is_put_elsewhere() {
+    for (from, length) in [(0, BLOCK), (0, LONG), (1, BLOCK)] {
+        let world = World::new(TWO);
+        let receive = world.receive(1, For { comm: 0, from: Some(from), tag: Some(7) }, GAPS, length);
+        REFUSALS.set(1);
+        let send = world.send(from, (1, 0, 7), Mode::Standard, How::CALL, &content(3, length));
+        world.settle();
+        assert!(send.is_none_or(|send| send.is_finished()) && receive.is_finished());
+        assert_eq!(receive.status().error, sys::MPI_ERR_INTERN as i32);
+        assert_eq!(receive.bytes.copy(), laid_out(&[], length, true));
+    }
+}
+
+#[test]
+fn a_send_whose_data_cannot_be_packed_ends_the_job() {
+    for length in [BLOCK, LONG] {
+        let world = World::new(TWO);
+        REFUSALS.set(1);
+        let _send = world.send(0, (1, 0, 7), Mode::Standard, GAPS, &content(3, length));
+        let _receive = world.receive(1, For { comm: 0, from: Some(0), tag: Some(7) }, How::CALL, length);
+        world.settle();
+        assert!(JOB_HAS_ENDED.get(), "{length} bytes");
+    }
+}
+
+#[test]
+fn a_matched_probe_that_gets_no_handle_leaves_its_message_where_it_is() {
+    let (world, bytes, wanted) = (World::new(TWO), content(3, 8), For { comm: 0, from: Some(0), tag: Some(7) });
+    let _send = world.send(0, (1, 0, 7), Mode::Standard, How::CALL, &bytes);
+    world.settle();
+    REFUSALS.set(1);
+    assert!(world.probe(1, wanted, true).is_none());
+    let found = world.probe(1, wanted, true).expect("it is still there");
+    check(&world.receive_probed(1, found.message, How::NONBLOCKING, 8), (0, 7), &bytes);
+}
+
+#[test]
+fn a_message_by_shared_memory_from_a_place_that_no_process_has_is_ignored() {
+    let world = World::new(Shape { per_host: 2, ..TWO });
+    let receive = world.receive(1, For { comm: 0, from: None, tag: None }, How::CALL, 8);
+    let header = Header::Synchronous(Match { context: 0, rank: 0, tag: 7 }, 1).encode();
+    let bytes = [&7_u32.to_le_bytes()[..], &header].concat();
+    shared_memory::push(1, shared_memory::Event::Message { tag: OTHER, bytes });
+    world.poll(1);
+    assert!(!receive.is_finished(), "its answer would have nowhere to go");
+    world.cancel(1, &receive);
+}
+
+#[test]
+fn a_buffered_send_that_cannot_enter_the_pml_gives_its_copy_back() {
+    let world = World::new(TWO);
+    assert_eq!(world.send_within(0, 1, &content(3, 8)), Some(sys::OPAL_ERR_OUT_OF_RESOURCE));
+    assert_eq!(libmpi::take_attached(), 0);
 }
 
 /// Receives `count` messages of tag 1 from process 0 to process 1, whose lengths are the first eight of [`LENGTHS`].

@@ -2,7 +2,7 @@
 //! Tokens of the PML: they stand for its two kinds of record, send buffers and requests, or for a turn.
 //!
 //! Made in `transmit`, `flow`, `pieces` and `moving`; read in `progress` and `moving`. Grade: hot. Threads: any.
-//! Tests: below. Safety: the engine returns only tokens that it was given, and those of the PML are made here.
+//! Tests: below.
 
 use std::ptr::{NonNull, null_mut};
 
@@ -56,12 +56,15 @@ pub(crate) fn as_buffer(token: Token) -> Option<NonNull<SendBuffer>> {
 }
 
 /// Decodes a token; `None` for the BTL's, and for 0, which the engine never returns.
+///
+/// # Safety
+/// P1: the engine has returned the token, which it does once, and only with those that it was given.
 #[inline]
-pub(crate) fn record(token: Token) -> Option<Record> {
+pub(crate) unsafe fn record(token: Token) -> Option<Record> {
     match RecordKind::of(token) {
         BUFFER => Some(token::record(token).map_or(Record::Turn, Record::Buffer)),
         REQUEST => {
-            // SAFETY: P1: only handles become tokens of this kind, and the engine returns no others (head of the file).
+            // SAFETY: P1: only handles become tokens of this kind, and the engine has returned this one.
             let request = unsafe { Handle::new(token::record(token)?) };
             Some(if token::number(token) == SENT { Record::Sent(request) } else { Record::Read(request) })
         }
@@ -77,6 +80,8 @@ mod tests {
     fn a_token_says_what_it_is_of() {
         // SAFETY: P1: nobody asks for the request of this name.
         let request = unsafe { Handle::new(NonNull::without_provenance(0x1000.try_into().expect("not 0"))) };
+        // SAFETY: P1: nobody uses what these tokens lead to.
+        let record = |token| unsafe { record(token) };
         assert_eq!(record(read(request)), Some(Record::Read(request)));
         assert_eq!(record(sent(request)), Some(Record::Sent(request)));
         let place = NonNull::without_provenance(0x2000.try_into().expect("not 0"));

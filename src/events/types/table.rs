@@ -151,7 +151,7 @@ table_with_transfers! {
         XferBegin = xfer_begin: stamp Adapter, level 2,
             "The first byte of a message is scheduled for sending, or its first fragment has arrived and has a receive, or this process is about to read its first bytes. A message that the receiver reads begins for its sender with its end, when the receiver's answer comes: its rendezvous request is no part of the transfer.";
         XferContinue = xfer_continue: stamp Adapter, level 3,
-            "A further fragment of a message, neither its first nor its last, is scheduled for sending or has arrived.";
+            "A further fragment of a message, neither its first nor its last, is scheduled for sending or has arrived. If the last port that could read a message fails, the message comes again as copies, and what had been read counts twice.";
         XferEnd = xfer_end: stamp Adapter, level 2,
             "The last byte of a message is scheduled for sending, or has arrived; of a message that the receiver reads, the last byte has been read, or for its sender the receiver's answer says so.";
     }
@@ -177,6 +177,7 @@ table_with_transfers! {
         remote: U64 "The address in the peer's memory to which they go.";
         bytes: U64 "The number of bytes.";
         peer: U32 "The rank of the other process in the job.";
+        port: U32 "The index of the port, among those of this process, by which it goes.";
     }
     PutComplete = put_complete: stamp Adapter, bound "", level 4, "An RDMA write has completed, or has failed."
     {
@@ -187,6 +188,7 @@ table_with_transfers! {
         peer: U32 "The rank of the other process in the job.";
         status: U32 "The adapter's status (`enum ibv_wc_status`): 0 is success.";
         thread: U32 "The source of the thread that handled it (an index for `MPI_T_source_get_info`).";
+        port: U32 "The index of the port, among those of this process, by which it goes.";
     }
     GetStarted = get_started: stamp Host, bound "", level 4,
         "ibex posts an RDMA read: a one-sided operation, or of a message, from the sender's memory to the receiver's."
@@ -197,6 +199,7 @@ table_with_transfers! {
         bytes: U64 "The number of bytes.";
         peer: U32 "The rank of the other process in the job.";
         request: U64 "The number of the receive whose message it reads, as in the `xfer` events; 0: a one-sided operation.";
+        port: U32 "The index of the port, among those of this process, by which it goes.";
     }
     GetComplete = get_complete: stamp Adapter, bound "", level 4, "An RDMA read has completed, or has failed."
     {
@@ -208,6 +211,7 @@ table_with_transfers! {
         status: U32 "The adapter's status (`enum ibv_wc_status`): 0 is success.";
         request: U64 "The number of the receive whose message it reads, as in the `xfer` events; 0: a one-sided operation.";
         thread: U32 "The source of the thread that handled it (an index for `MPI_T_source_get_info`).";
+        port: U32 "The index of the port, among those of this process, by which it goes.";
     }
     AtomicStarted = atomic_started: stamp Host, bound "", level 4, "ibex accepts an atomic operation on memory of a peer."
     {
@@ -217,6 +221,7 @@ table_with_transfers! {
         bytes: U64 "The size of the number, bytes.";
         kind: U32 "0: fetch and add; 1: compare and swap.";
         peer: U32 "The rank of the other process in the job.";
+        port: U32 "The index of the port, among those of this process, by which it goes; 4294967295: by none, on memory of this process.";
     }
     AtomicComplete = atomic_complete: stamp Adapter, bound "", level 4,
         "An atomic operation has completed, or has failed. The host's clock stamps one of an adapter that has none: the process that has the memory has done it and answered."
@@ -229,6 +234,7 @@ table_with_transfers! {
         peer: U32 "The rank of the other process in the job.";
         status: U32 "The adapter's status (`enum ibv_wc_status`): 0 is success.";
         thread: U32 "The source of the thread that handled it (an index for `MPI_T_source_get_info`).";
+        port: U32 "The index of the port, among those of this process, by which it goes; 4294967295: by none, on memory of this process.";
     }
 
     FlushStarted = flush_started: stamp Host, bound "", level 4,

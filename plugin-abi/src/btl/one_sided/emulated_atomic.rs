@@ -85,7 +85,7 @@ pub(super) unsafe fn start(
         let Some(me) = Process::me() else { return sys::OPAL_ERR_NOT_AVAILABLE };
         let me = modex::from_openmpi(me.name());
         if is_own {
-            let watched = watched(&call, address, word, || Some(me));
+            let watched = watched(&call, address, word, || (Some(me), u32::MAX));
             // SAFETY: M3: 8 bytes of this process. The callback runs before this returns, because osc/rdma of 4.1
             // crashes if this returns 1.
             unsafe {
@@ -101,7 +101,7 @@ pub(super) unsafe fn start(
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(call.btl) };
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let watched = watched(&call, address, word, || module.peer_name(endpoint(call.peer)));
+        let watched = watched(&call, address, word, || (module.peer_name(endpoint(call.peer)), module.index.into()));
         let Some(state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         let operation = state.operations.take();
         // SAFETY: the record has just been taken, so nobody else uses it.
@@ -114,7 +114,8 @@ pub(super) unsafe fn start(
         drop(state);
         waiting().insert(number, Waiting(operation));
         let message = Message { word, number, address, from: me, port: module.index };
-        let sent = take(module).map(|taken| send_in(module, call.peer, taken, &message));
+        // SAFETY: M1: Open MPI's endpoint of this module; M2: just taken.
+        let sent = take(module).map(|taken| unsafe { send_in(module, call.peer, taken, &message) });
         let code = sent.unwrap_or(sys::OPAL_ERR_OUT_OF_RESOURCE);
         if code < 0 && waiting().remove(&number).is_some() {
             // SAFETY: the record is this module's, and has just been taken out of the table.
@@ -132,29 +133,32 @@ fn watched(
     call: &CallbackArguments,
     remote: u64,
     word: Word,
-    peer: impl FnOnce() -> Option<PeerName>,
+    place: impl FnOnce() -> (Option<PeerName>, u32),
 ) -> Option<(Watched, HostTimestamp)> {
     if !events::has_interest() {
         return None;
     }
     let kind = if matches!(word, Word::Swap { .. }) { Kind::CompareSwap } else { Kind::FetchAdd };
     let (operation, local) = (watch::operation_number(), call.local_address.addr() as u64);
-    let (bytes, peer) = (OPERAND as u64, watch::rank(peer()));
-    Some((Watched { kind, operation, local, remote, bytes, peer }, events::host_timestamp()))
+    let (bytes, (peer, port)) = (OPERAND as u64, place());
+    let peer = watch::rank(peer);
+    Some((Watched { kind, operation, local, remote, bytes, peer, port }, events::host_timestamp()))
 }
 
 fn take(module: &Module) -> Option<NonNull<Descriptor>> {
     descriptor::take(module, SIZE, sys::MCA_BTL_DES_FLAGS_BTL_OWNERSHIP)
 }
 
-fn send_in(
+/// # Safety
+/// M1: `peer` is an endpoint of the module; M2: [`take`] took the descriptor from it, and it has not been sent.
+unsafe fn send_in(
     module: &Module,
     peer: *mut sys::mca_btl_base_endpoint_t,
     taken: NonNull<Descriptor>,
     message: &Message,
 ) -> c_int {
     let bytes = message.bytes();
-    // SAFETY: M2: `take` took it for this message, so it has room for `SIZE` bytes.
+    // SAFETY: M2: of `take`, so it has room for `SIZE` bytes.
     unsafe { descriptor::start(taken).copy_from_nonoverlapping(bytes.as_ptr(), SIZE) };
     // SAFETY: M1, M2: it is filled, and belongs to this module.
     let code = unsafe { btl_send(module.as_raw(), peer, taken.as_ptr().cast(), TAG) };
@@ -213,7 +217,9 @@ fn answer(module: &Module, request: &Message) {
         let memory = module.memory();
         performed(request, |target| memory.register(target, OPERAND, access), |held| _ = memory.put_back(held))
     };
-    if send_in(module, module.pointer(asker), taken, &Message { word, ..*request }) < 0 {
+    let message = Message { word, ..*request };
+    // SAFETY: M1: the asker's endpoint of this module; M2: taken above.
+    if unsafe { send_in(module, module.pointer(asker), taken, &message) } < 0 {
         unanswered(module, request, word != Word::NotDone);
     }
 }

@@ -66,7 +66,7 @@ impl RdmaRequest {
             let Some(mut state) = module.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
             if events::has_interest() {
                 // SAFETY: M1, M3: the ends are those of this request.
-                return unsafe { self.start_watched(kind, state, ends, post) };
+                return unsafe { self.start_watched((kind, module.index), state, ends, post) };
             }
             let State { port, operations, .. } = &mut state;
             let operation = operations.take();
@@ -92,7 +92,7 @@ impl RdmaRequest {
     #[inline(never)]
     unsafe fn start_watched(
         self,
-        kind: Kind,
+        (kind, index): (Kind, u8),
         mut state: State<'_>,
         ends: Ends,
         post: impl FnOnce(&mut Port, Ends, Token) -> Result<(), Refused>,
@@ -109,6 +109,7 @@ impl RdmaRequest {
             remote: ends.remote.addr,
             bytes: self.size as u64,
             peer: watch::rank(port.peer_name(ends.to)),
+            port: index.into(),
         };
         // SAFETY: the record has just been taken, so nobody else uses it.
         unsafe {

@@ -27,6 +27,8 @@ pub(super) const STRIDE: usize = BLOCK + 3;
 thread_local! {
     /// Number of copies of buffered sends that have not been freed.
     static ATTACHED: Cell<usize> = const { Cell::new(0) };
+    /// Number of convertors and messages to come that Open MPI cannot make.
+    pub(super) static REFUSALS: Cell<usize> = const { Cell::new(0) };
     static PROCESSES: [opal_proc_t; 8] = std::array::from_fn(|rank| {
         // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
         let process: opal_proc_t = unsafe { zeroed() };
@@ -39,10 +41,14 @@ pub(super) fn take_attached() -> usize {
     ATTACHED.take()
 }
 
+fn is_refused() -> bool {
+    REFUSALS.replace(REFUSALS.get().saturating_sub(1)) > 0
+}
+
 /// # Safety
 /// `object` is a live object of Open MPI's, which begins with its reference count.
 pub(super) unsafe fn references<T>(object: *mut T) -> *mut i32 {
-    // SAFETY: an `opal_object_t` stands first, as this function requires.
+    // SAFETY: P4: an `opal_object_t` stands first in a live object of Open MPI's.
     unsafe { &raw mut (*object.cast::<opal_object_t>()).obj_reference_count }
 }
 
@@ -133,6 +139,9 @@ pub(crate) unsafe fn ibex_comm_peer(_: *mut ompi_communicator_t, rank: c_int) ->
 }
 
 pub(crate) unsafe fn ibex_message_alloc(comm: *mut ompi_communicator_t) -> *mut ompi_message_t {
+    if is_refused() {
+        return null_mut();
+    }
     // SAFETY: a live communicator; a C structure of integers and (nullable) pointers, for which zero is a value.
     unsafe {
         *references(comm) += 1;
@@ -181,7 +190,7 @@ pub(crate) unsafe fn ibex_convertor_receive(
         (*convertor).pBaseBuf = buffer.cast();
         (*convertor).local_size = count * BLOCK;
     }
-    sys::OPAL_SUCCESS
+    if is_refused() { sys::OPAL_ERROR } else { sys::OPAL_SUCCESS }
 }
 
 pub(crate) unsafe fn ibex_convertor_send(
@@ -190,7 +199,7 @@ pub(crate) unsafe fn ibex_convertor_send(
     count: usize,
     buffer: *const c_void,
 ) -> c_int {
-    // SAFETY: as for a receive.
+    // SAFETY: P4: the PML's storage for a convertor, and the world's datatype.
     unsafe { ibex_convertor_receive(convertor, datatype, count, buffer.cast_mut()) }
 }
 
@@ -201,7 +210,7 @@ pub(crate) unsafe fn ibex_convertor_destruct(_: *mut opal_convertor_t) {}
 /// # Safety
 /// The PML's convertor and piece; P2: the data may be read, or written.
 unsafe fn convert(convertor: *mut opal_convertor_t, piece: *mut sys::iovec, is_packing: bool) -> usize {
-    // SAFETY: as this function requires.
+    // SAFETY: P4: the PML's convertor and piece.
     let (convertor, sys::iovec { iov_base, iov_len }) = unsafe { (&mut *convertor, piece.read()) };
     let (at, left) = (convertor.bConverted, convertor.local_size - convertor.bConverted);
     let is_cut = is_packing && iov_len < left;
@@ -209,7 +218,7 @@ unsafe fn convert(convertor: *mut opal_convertor_t, piece: *mut sys::iovec, is_p
     while convertor.bConverted < end {
         let now = convertor.bConverted;
         let run = (BLOCK - now % BLOCK).min(end - now);
-        // SAFETY: as this function requires; the run is within a block, and within the piece.
+        // SAFETY: P2: the data may be read, or written; the run is within a block, and within the piece.
         unsafe {
             let data = convertor.pBaseBuf.add(now / BLOCK * STRIDE + now % BLOCK);
             let piece = iov_base.cast::<u8>().add(now - at);

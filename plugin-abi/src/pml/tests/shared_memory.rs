@@ -2,10 +2,10 @@
 //! A stand-in for Open MPI's shared-memory BTL: queues of messages in memory, and reads of another process' memory.
 //!
 //! A queue has room for few messages, and long messages cannot be read, so that histories reach the backlog and
-//! fragments. A read is done when its process polls. Called by the PML, as the BTL is, and by `world.rs`. Threads: the
-//! test's.
+//! fragments. A read is done when its process polls. Called by the PML, as the BTL is, by `world.rs`, and by the tests
+//! of `pml/shared_memory.rs`. Threads: the test's.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
 use std::mem::zeroed;
@@ -23,7 +23,7 @@ use super::super::shared_memory::SharedMemory;
 
 /// Longest message with its header, and longest read, bytes.
 const LONGEST: usize = 300;
-const LONGEST_READ: usize = 2000;
+pub(crate) const LONGEST_READ: usize = 2000;
 /// Maximum number of messages and reads in a process' queue.
 const ROOM: usize = 6;
 /// Number of them that a poll handles.
@@ -51,23 +51,28 @@ static BTL: Shared<mca_btl_base_module_t> = {
     Shared(btl)
 };
 
-enum Event {
+pub(super) enum Event {
     Message { tag: u8, bytes: Vec<u8> },
     Read { to: *mut u8, address: u64, length: usize, done: sys::mca_btl_base_rdma_completion_fn_t, data: *mut c_void },
 }
 
-thread_local!(static QUEUES: RefCell<[VecDeque<Event>; 8]> = RefCell::default());
+thread_local! {
+    static QUEUES: RefCell<[VecDeque<Event>; 8]> = RefCell::default();
+    /// Answers of a read when it begins, and when it is done.
+    pub(crate) static READ: Cell<[c_int; 2]> = const { Cell::new([sys::OPAL_SUCCESS; 2]) };
+}
 
 /// Returns the shared memory of a process that has the `reached` processes on its host; empties its queue.
-pub(super) fn of(me: usize, processes: usize, reached: impl Fn(usize) -> bool) -> SharedMemory {
+pub(crate) fn of(me: usize, processes: usize, reached: impl Fn(usize) -> bool) -> SharedMemory {
     QUEUES.with_borrow_mut(|queues| queues[me].clear());
+    READ.set([sys::OPAL_SUCCESS; 2]);
     let endpoint = |rank| if reached(rank) { without_provenance_mut(rank + 1) } else { null_mut() };
     let endpoints: Vec<*mut mca_btl_base_endpoint_t> = (0..processes).map(endpoint).collect();
     // SAFETY: the structure is a BTL's, and lives for ever.
     unsafe { SharedMemory::new(NonNull::from(&BTL.0), &endpoints, me as u32) }.expect("it can do what is needed")
 }
 
-fn push(endpoint: usize, event: Event) -> c_int {
+pub(super) fn push(endpoint: usize, event: Event) -> c_int {
     QUEUES.with_borrow_mut(|queues| {
         let queue = &mut queues[endpoint];
         if queue.len() >= ROOM {
@@ -131,7 +136,12 @@ unsafe extern "C" fn get(
     _: *mut c_void,
     data: *mut c_void,
 ) -> c_int {
-    me().map_or(sys::OPAL_ERROR, |me| push(me, Event::Read { to: to.cast(), address, length, done, data }))
+    assert!(length <= LONGEST_READ, "btl.h");
+    match (READ.get(), me()) {
+        ([sys::OPAL_SUCCESS, _], Some(me)) => push(me, Event::Read { to: to.cast(), address, length, done, data }),
+        // Without a world nothing is read.
+        ([code, _], _) => code,
+    }
 }
 
 unsafe extern "C" fn progress() -> c_int {
@@ -149,9 +159,12 @@ unsafe extern "C" fn progress() -> c_int {
             Event::Read { to, address, length, done, data } => {
                 // SAFETY: P2: the receive is not finished, and neither is the send that announced this memory.
                 unsafe {
-                    to.copy_from_nonoverlapping(with_exposed_provenance(address as usize), length);
+                    let [_, code] = READ.get();
+                    if code == sys::OPAL_SUCCESS {
+                        to.copy_from_nonoverlapping(with_exposed_provenance(address as usize), length);
+                    }
                     let done = done.expect("the PML waits for the read");
-                    done(btl, null_mut(), to.cast(), null_mut(), null_mut(), data, sys::OPAL_SUCCESS);
+                    done(btl, null_mut(), to.cast(), null_mut(), null_mut(), data, code);
                 }
             }
         }

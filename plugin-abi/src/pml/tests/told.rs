@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests the events of sends: when their transfers begin and end, their bytes, and their protocols. Listens only to the
-//! sending process, because the events of arriving messages name a datatype of Open MPI's.
+//! Tests the events of sends: when their transfers begin and end, their bytes, and their protocols. Listens to the
+//! receiving process only after the match, because the events of arriving messages name a datatype of Open MPI's.
 
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
@@ -83,8 +83,6 @@ impl Drop for Listening<'_> {
 }
 
 const WATCHED: How = How { owner: Owner::WatchedCall, ..How::CALL };
-
-const LONG: usize = 6 * READ as usize;
 
 /// Sends a long message, which process `refusing` cannot register. Returns its events before and after its receive.
 fn long(refusing: Option<usize>) -> [Vec<Told>; 2] {
@@ -176,9 +174,8 @@ fn each_send_of_who_is_held_back_begins_once_and_then_ends_also_an_empty_one() {
 /// Type, offset and bytes of a transfer event.
 type Step = (&'static str, u64, u64);
 
-/// Sends a long message to a receive with this `room`. Returns the transfer events of the send. `refusing` as in
-/// [`long`].
-fn steps(refusing: Option<usize>, room: usize) -> Vec<Step> {
+/// Returns the transfer events that are raised meanwhile.
+fn heard(meanwhile: impl FnOnce()) -> Vec<Step> {
     let _alone = tool::tests::lock();
     let steps = Arc::<Mutex<Vec<Step>>>::default();
     let registrations = ["xfer_begin", "xfer_continue", "xfer_end"].map(|name| {
@@ -193,22 +190,30 @@ fn steps(refusing: Option<usize>, room: usize) -> Vec<Step> {
         events::set_callback(&registration, Safety::ThreadSafe, Some(Arc::new(note))).expect("it is not freed");
         registration
     });
-    let world = World::new(TWO);
-    let table = Listeners::of_test(once((Event::Transfer, NOBODY)));
-    world.listen(0, 0, Rc::as_ptr(&table));
-    if let Some(refusing) = refusing {
-        world.fabric.refuse_memory(refusing, true);
-    }
-    let send = world.send(0, (1, 0, 7), Mode::Standard, WATCHED, &content(3, LONG)).expect("it is announced");
-    let receive = world.receive(1, For { comm: 0, from: Some(0), tag: Some(7) }, How::CALL, room);
-    world.settle();
-    assert!(send.is_finished() && receive.is_finished());
-    world.listen(0, 0, null());
+    meanwhile();
     events::catch_up(SAFETY);
     for registration in registrations {
         events::free(&registration, SAFETY, None).expect("it is not freed");
     }
     take(&mut *steps.lock().expect("no panic"))
+}
+
+/// Sends a long message to a receive with this `room`. Returns the transfer events of the send. `refusing` as in
+/// [`long`].
+fn steps(refusing: Option<usize>, room: usize) -> Vec<Step> {
+    heard(|| {
+        let world = World::new(TWO);
+        let table = Listeners::of_test(once((Event::Transfer, NOBODY)));
+        world.listen(0, 0, Rc::as_ptr(&table));
+        if let Some(refusing) = refusing {
+            world.fabric.refuse_memory(refusing, true);
+        }
+        let send = world.send(0, (1, 0, 7), Mode::Standard, WATCHED, &content(3, LONG)).expect("it is announced");
+        let receive = world.receive(1, For { comm: 0, from: Some(0), tag: Some(7) }, How::CALL, room);
+        world.settle();
+        assert!(send.is_finished() && receive.is_finished());
+        world.listen(0, 0, null());
+    })
 }
 
 #[test]
@@ -220,4 +225,25 @@ fn the_events_of_a_send_count_what_its_receive_had_room_for_and_of_copies_what_w
     let sent = copied[0].2;
     assert!((8..LONG as u64).contains(&sent), "{copied:?}");
     assert_eq!(copied, [("xfer_begin", 0, sent), ("xfer_end", sent, 0)]);
+}
+
+#[test]
+fn the_events_of_a_receive_count_each_byte_once_also_if_it_was_to_read_them_and_gets_copies() {
+    let bytes = content(3, 1500);
+    let steps = heard(|| {
+        let world = World::new(Shape { per_host: 2, ..TWO });
+        shared_memory::READ.set([sys::OPAL_SUCCESS, sys::OPAL_ERROR]);
+        let send = world.send(0, (1, 0, 7), Mode::Standard, How::CALL, &bytes).expect("it is announced");
+        let receive = world.receive(1, For { comm: 0, from: Some(0), tag: Some(7) }, WATCHED, bytes.len());
+        world.poll(1);
+        assert!(receive.is_under_way(), "it has begun to read");
+        let table = Listeners::of_test(once((Event::Transfer, NOBODY)));
+        world.listen(1, 0, Rc::as_ptr(&table));
+        world.settle();
+        assert!(send.is_finished());
+        check(&receive, (0, 7), &bytes);
+        world.listen(1, 0, null());
+    });
+    assert_eq!((steps[0].0, steps[0].1), ("xfer_continue", 0), "{steps:?}");
+    assert_eq!(steps.iter().map(|step| step.2).sum::<u64>(), bytes.len() as u64, "{steps:?}");
 }
