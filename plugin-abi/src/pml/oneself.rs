@@ -11,13 +11,12 @@ use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
 use engine::messenger::passage::Passage;
 use engine::messenger::transfer_id::TransferId;
-use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
-use super::finish::{Outcome, finish, note, note_not_put};
+use super::finish::{finish, note, note_not_put};
 use super::handle::Handle;
 use super::instance::{Pml, State};
-use super::request::{Core, Mode, Role, Transfer};
+use super::request::{Core, Mode, Outcome, Role, Transfer};
 use super::transfers::Bytes;
 use super::{incoming, transmit, watch};
 use crate::runtime::variables::now;
@@ -68,8 +67,7 @@ fn meet(state: &mut State, send: Handle, receive: Handle, envelope: Envelope) {
     let length = state.requests.core(send).data.length();
     let r = state.requests.get(receive);
     let room = r.core.data.length();
-    let error = if length > room { sys::MPI_ERR_TRUNCATE as i32 } else { sys::OPAL_SUCCESS };
-    note(r, &Outcome { source: envelope.source(), tag: envelope.tag(), length, error });
+    note(r, &Outcome::new(envelope, length, room));
     watch::begins(state, receive, Bytes::All.posted());
     let [from, to] = state.requests.cores([send, receive]);
     if !from.data.copy_to(&mut to.data) {

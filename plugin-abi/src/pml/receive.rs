@@ -11,11 +11,11 @@ use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
 use super::datatype::Description;
-use super::finish::{self, finish};
+use super::finish::{finish, note};
 use super::handle::Handle;
 use super::instance::{Pml, State, pml, unwatched};
 use super::progress::{leave, leave_call, poll_here, until};
-use super::request::{Owner, Request, Role};
+use super::request::{Outcome, Owner, Request, Role};
 use super::send::hold;
 use super::{accept, flow, libmpi, listening, passage, watch};
 use crate::runtime::exclusive::Entered;
@@ -430,12 +430,11 @@ pub(crate) fn cancel(state: &mut State, request: Handle) {
     let Some(communicator) = (unsafe { Communicator::if_added(r.comm()) }) else { return };
     // A receive that was matched at once has the name of an earlier use, but this compares the request as well.
     if communicator.cancel(state, name, request) {
-        let outcome =
-            finish::Outcome { source: sys::MPI_ANY_SOURCE, tag: sys::MPI_ANY_TAG, length: 0, error: sys::OPAL_SUCCESS };
+        let outcome = Outcome { source: sys::MPI_ANY_SOURCE, tag: sys::MPI_ANY_TAG, length: 0, is_truncated: false };
         watch::request(state, request, Event::RemovePosted);
         watch::request(state, request, Event::Cancel);
         let r = state.requests.get(request);
-        finish::note(r, &outcome);
+        note(r, &outcome);
         r.base().req_status._cancelled = 1;
         finish(state, request);
     }

@@ -13,7 +13,7 @@ use engine::messenger::host::Host;
 use engine::messenger::link::Link;
 use engine::messenger::rendezvous::read;
 use engine::messenger::request;
-pub(crate) use engine::messenger::request::{Mode, Role};
+pub(crate) use engine::messenger::request::{Mode, Outcome, Role};
 use ibex_ffi::openmpi::sys;
 
 use super::datatype::UserData;
