@@ -120,7 +120,7 @@ pub(crate) fn announced(
         // By shared memory the passage is the same with and without CMA, and the match has reported it.
         if from.as_local().is_none() {
             let how = (Protocol::Pieces, why);
-            watch::goes(state, request, |state, _| Some(passage::by_home(pml, state, from, how)));
+            watch::goes(state, request, |state| Some(passage::by_home(pml, state, from, how)));
         }
     }
     pieces::ask(pml, state, request, (from, sender), (wanted, why.code()));

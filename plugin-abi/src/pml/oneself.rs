@@ -27,7 +27,7 @@ pub(crate) fn send(pml: &Pml, state: &mut State, request: Handle) {
     // SAFETY: P1: not finished, so its communicator lives; P4: a call of MPI has it, so it is still the PML's.
     let communicator = unsafe { Communicator::of(r.comm()) };
     let (envelope, length) = (Envelope::new(communicator.rank, r.core.tag), r.core.data.length());
-    watch::begins_by(state, request, Bytes::All.posted(), |_, _| Some(Passage::ONESELF));
+    watch::begins_by(state, request, Bytes::All.posted(), |_| Some(Passage::ONESELF));
     let told = (|_: &mut State, _| Some(Passage::ONESELF), |_: &mut State| {});
     let id = match watch::take_posted(state, communicator, envelope, (length, length), told) {
         Ok(receive) => return meet(state, request, receive, envelope),

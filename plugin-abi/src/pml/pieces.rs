@@ -96,7 +96,7 @@ pub(crate) fn wanted(
     let sending = Transfer::Sending(Sending::new(receiver, asked, MOST));
     let (link, announced) = (core.link, std::mem::replace(&mut core.transfer, sending));
     if let Transfer::Announced { registered: Some(_), .. } = announced {
-        watch::goes(state, request, |state, _| Some(passage::wanted(pml, state, link, why)));
+        watch::goes(state, request, |state| Some(passage::wanted(pml, state, link, why)));
     }
     // SAFETY: R3: the receiver will not read the message.
     unsafe { rails::put_back(pml, link, announced) };

@@ -49,7 +49,10 @@ pub(crate) unsafe extern "C" fn pml_progress() -> c_int {
         if pml.has_one_rail() {
             poller::note_poll();
         }
-        round(pml)
+        let Some(mut state) = pml.try_enter() else { return 0 };
+        let count = poll(pml, &mut state);
+        leave(pml, state);
+        count as c_int
     })
 }
 
@@ -59,14 +62,6 @@ fn show() {
     poller::watch_polls();
     events::deliver_due(SAFETY);
     events::progress(SAFETY);
-}
-
-#[inline(always)]
-fn round(pml: &Pml) -> c_int {
-    let Some(mut state) = pml.try_enter() else { return 0 };
-    let count = poll(pml, &mut state);
-    leave(pml, state);
-    count as c_int
 }
 
 /// Takes one batch of completions from each rail. Returns their number.
@@ -351,7 +346,7 @@ fn sent_without_buffer(pml: &Pml, state: &mut State, request: Handle) {
     if matches!(state.requests.core(request).transfer, Transfer::Sending(_)) {
         return pieces::piece_done(pml, state, request);
     }
-    let how = |state: &mut State, request| Some(passage::sent(pml, state, request));
+    let how = |state: &mut State| Some(passage::sent(pml, state, request));
     watch::ends_by(state, request, Bytes::None.completed(), how);
     finish::finish(state, request);
 }

@@ -59,7 +59,7 @@ pub(crate) fn begin(
     core.link = link;
     core.transfer =
         Transfer::Reading(Reads { state: reading, sender, from: link, address: memory.address, watched: None });
-    watch::begins_by(state, request, Bytes::None.posted(), |state, receive| read_by(pml, state.requests.core(receive)));
+    watch::begins_by(state, request, Bytes::None.posted(), |state| read_by(pml, state.requests.core(request)));
     let r = state.requests.get(request);
     // SAFETY: P1: the receive is not finished.
     let watched = unsafe { WatchedReads::of(r, memory.address, wanted) };
@@ -126,7 +126,7 @@ fn ask_for_copies(pml: &Pml, state: &mut State, request: Handle) {
     if let Some(reads) = unsafe { take(pml, state.requests.core(request)) } {
         let (from, why) = (reads.from, Reason::Adapter);
         let how = (Protocol::Pieces, why);
-        watch::goes(state, request, |state, _| Some(passage::by_home(pml, state, from, how)));
+        watch::goes(state, request, |state| Some(passage::by_home(pml, state, from, how)));
         pieces::ask(pml, state, request, (from, reads.sender), (reads.state.length(), why.code()));
     }
 }

@@ -175,17 +175,12 @@ pub(crate) fn forget(request: &mut Request) {
 /// unwatched blocking call, which gives its request back without resetting it.
 #[inline]
 pub(crate) fn begins(state: &mut State, of: Handle, moved: Moved) {
-    begins_by(state, of, moved, |_, _| None);
+    begins_by(state, of, moved, |_| None);
 }
 
 /// [`begins`]; reports the passage of the data, if `how` returns it now.
 #[inline]
-pub(crate) fn begins_by(
-    state: &mut State,
-    of: Handle,
-    moved: Moved,
-    how: impl FnOnce(&mut State, Handle) -> Option<Passage>,
-) {
+pub(crate) fn begins_by(state: &mut State, of: Handle, moved: Moved, how: impl FnOnce(&mut State) -> Option<Passage>) {
     let request = state.requests.get(of);
     if request.shell.told == Told::Nothing && request.shell.owner != Owner::Call {
         request.shell.told = Told::Begun;
@@ -196,17 +191,12 @@ pub(crate) fn begins_by(
 /// Raises the event that the adapter has the last data, or that it is stored.
 #[inline]
 pub(crate) fn ends(state: &mut State, of: Handle, moved: Moved) {
-    ends_by(state, of, moved, |_, _| None);
+    ends_by(state, of, moved, |_| None);
 }
 
 /// [`ends`]; reports the passage of the data, if `how` returns it now.
 #[inline]
-pub(crate) fn ends_by(
-    state: &mut State,
-    of: Handle,
-    moved: Moved,
-    how: impl FnOnce(&mut State, Handle) -> Option<Passage>,
-) {
+pub(crate) fn ends_by(state: &mut State, of: Handle, moved: Moved, how: impl FnOnce(&mut State) -> Option<Passage>) {
     let request = state.requests.get(of);
     if request.shell.told != Told::Ended && request.shell.owner != Owner::Call {
         request.shell.told = Told::Ended;
@@ -221,7 +211,7 @@ fn request_by(
     of: Handle,
     event: Event,
     moved: Moved,
-    how: impl FnOnce(&mut State, Handle) -> Option<Passage>,
+    how: impl FnOnce(&mut State) -> Option<Passage>,
 ) {
     if let Some(listeners) = listeners_of(state.requests.get(of)) {
         goes_as(state, listeners, of, how);
@@ -245,22 +235,17 @@ pub(crate) fn told_moved(state: &mut State, listeners: &Listeners, of: Handle, e
 
 /// Reports the passage of a request's message, if `how` returns it.
 #[inline]
-pub(crate) fn goes(state: &mut State, of: Handle, how: impl FnOnce(&mut State, Handle) -> Option<Passage>) {
+pub(crate) fn goes(state: &mut State, of: Handle, how: impl FnOnce(&mut State) -> Option<Passage>) {
     if let Some(listeners) = listeners_of(state.requests.get(of)) {
         goes_as(state, listeners, of, how);
     }
 }
 
 #[inline(always)]
-fn goes_as(
-    state: &mut State,
-    listeners: &Listeners,
-    of: Handle,
-    how: impl FnOnce(&mut State, Handle) -> Option<Passage>,
-) {
+fn goes_as(state: &mut State, listeners: &Listeners, of: Handle, how: impl FnOnce(&mut State) -> Option<Passage>) {
     if listeners.wants(Event::Protocol) && state.requests.get(of).shell.owner != Owner::Call {
         cold_path();
-        let Some(passage) = how(state, of) else { return };
+        let Some(passage) = how(state) else { return };
         let request = state.requests.get(of);
         let bytes = match request.core.role {
             Role::Receive => request.base().req_status._ucount,
@@ -287,7 +272,7 @@ fn has_message(
     listeners: &Listeners,
     receive: Handle,
     message: (u64, usize),
-    how: impl FnOnce(&mut State, Handle) -> Option<Passage>,
+    how: impl FnOnce(&mut State) -> Option<Passage>,
 ) {
     if listeners.wants(Event::Protocol) || listeners.wants(Event::Transfer) {
         note_message(state, listeners, receive, message, how);
@@ -301,7 +286,7 @@ fn note_message(
     listeners: &Listeners,
     of: Handle,
     (id, length): (u64, usize),
-    how: impl FnOnce(&mut State, Handle) -> Option<Passage>,
+    how: impl FnOnce(&mut State) -> Option<Passage>,
 ) {
     let receive = state.requests.get(of);
     if receive.shell.owner == Owner::Call {
@@ -309,7 +294,7 @@ fn note_message(
     }
     receive.message = (number_of(receive), id);
     if listeners.wants(Event::Protocol)
-        && let Some(passage) = how(state, of)
+        && let Some(passage) = how(state)
     {
         tell_passage(listeners, state.requests.get(of), length, passage);
     }
@@ -318,7 +303,7 @@ fn note_message(
 /// Raises the event of a fragment, neither the first nor the last, that the adapter has or that is stored.
 #[inline]
 pub(crate) fn continues(state: &mut State, of: Handle, moved: Moved) {
-    request_by(state, of, Event::XferContinue, moved, |_, _| None);
+    request_by(state, of, Event::XferContinue, moved, |_| None);
 }
 
 /// Raises the events of a fragment of a send that the adapter has.
@@ -382,7 +367,7 @@ pub(crate) fn take_posted_watched(
     };
     told(state, listeners, found, Event::RemovePosted);
     listeners.tell(Event::MatchPosted, id, &mut spec);
-    has_message(state, listeners, found, (id, length), how);
+    has_message(state, listeners, found, (id, length), |state| how(state, found));
     Ok(found)
 }
 
@@ -411,7 +396,7 @@ pub(crate) fn take_unexpected(
     communicator: &Communicator,
     of: Handle,
     pattern: Pattern,
-    how: impl FnOnce(&mut State, Handle, &Message<Arrived>) -> Option<Passage>,
+    how: impl FnOnce(&mut State, &Message<Arrived>) -> Option<Passage>,
 ) -> Option<Message<Arrived>> {
     let search = number();
     listeners.tell(Event::SearchUnexpectedBegin, search, &mut state.requests.get(of).spec);
@@ -422,7 +407,7 @@ pub(crate) fn take_unexpected(
     let length = found.message.length();
     let id = tell_of_message(communicator, Event::RemoveUnexpected, (found.message.id, found.envelope, length));
     request(state, of, Event::MatchUnexpected);
-    has_message(state, listeners, of, (id, length), |state, receive| how(state, receive, &found));
+    has_message(state, listeners, of, (id, length), |state| how(state, &found));
     Some(found)
 }
 
@@ -460,12 +445,12 @@ pub(crate) fn match_probed(
     state: &mut State,
     receive: Handle,
     found: &Message<Arrived>,
-    how: impl FnOnce(&mut State, Handle, &Message<Arrived>) -> Option<Passage>,
+    how: impl FnOnce(&mut State) -> Option<Passage>,
 ) {
     let request = state.requests.get(receive);
     if let Some(listeners) = listeners_of(request) {
         tell(listeners, request, Event::MatchUnexpected);
         let of = (found.message.id, found.message.length());
-        has_message(state, listeners, receive, of, |state, receive| how(state, receive, found));
+        has_message(state, listeners, receive, of, how);
     }
 }
