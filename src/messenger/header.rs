@@ -87,7 +87,6 @@ pub struct Match {
 
 impl Match {
     /// Reads the header of an eager message; `None` if it is of another kind. Hot.
-    #[must_use]
     #[inline]
     pub const fn from_eager(bytes: &[u8; EAGER_SIZE]) -> Option<Match> {
         let [a, b, c, d, rank_and_tag @ ..] = *bytes;
@@ -149,13 +148,11 @@ pub struct EagerSender(u64);
 
 impl EagerSender {
     /// Makes the sender with this rank, at least 0, in a context below 2^24.
-    #[must_use]
     pub const fn new(context: u32, rank: i32) -> Self {
         EagerSender((rank as u64) << 32 | (context << 8) as u64 | (EAGER | LONG) as u64)
     }
 
     /// Returns the header of a message with this tag. Hot.
-    #[must_use]
     #[inline]
     pub fn header(self, tag: i32) -> [u8; EAGER_SIZE] {
         let mut bytes = [0; EAGER_SIZE];
@@ -206,13 +203,11 @@ impl PortKey {
     pub const SIZE: usize = 8;
 
     /// Encodes the keys.
-    #[must_use]
     pub fn encode(keys: &[PortKey]) -> Vec<u8> {
         keys.iter().flat_map(|key| [key.port.to_le_bytes(), key.key.to_le_bytes()]).flatten().collect()
     }
 
     /// Decodes the bytes of [`PortKey::encode`]; ignores a rest of less than 8.
-    #[must_use]
     pub fn decode(bytes: &[u8]) -> Box<[PortKey]> {
         let (words, _) = bytes.as_chunks::<4>();
         let (pairs, _) = words.as_chunks::<2>();
@@ -321,7 +316,6 @@ impl Header {
     ///
     /// # Panics
     /// The context is 2^24 or more, or the rank negative.
-    #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut bytes = Bytes::new();
         let begin = |bytes: &mut Bytes, first: u8, request: u32| {

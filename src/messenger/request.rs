@@ -46,7 +46,6 @@ pub struct Outcome {
 impl Outcome {
     /// Makes the outcome of a receive of `room` bytes that gets a message of `length` bytes.
     #[inline(always)]
-    #[must_use]
     pub const fn new(envelope: Envelope, length: usize, room: usize) -> Self {
         Outcome { source: envelope.source(), tag: envelope.tag(), length, is_truncated: length > room }
     }

@@ -48,13 +48,11 @@ impl<C, M> Contexts<C, M> {
     const END: u32 = 1 << 24;
 
     /// Makes a table without communicators.
-    #[must_use]
     pub const fn new() -> Self {
         Contexts { communicators: Vec::new(), extended: BTreeMap::new(), kept: BTreeMap::new() }
     }
 
     /// Returns the communicator with this context.
-    #[must_use]
     #[inline]
     pub fn get(&self, context: u32) -> Option<&C> {
         match self.communicators.get(context as usize) {

@@ -56,7 +56,6 @@ impl<R: Copy, U> Default for Matching<R, U> {
 
 impl<R: Copy, U> Matching<R, U> {
     /// Makes a communicator with empty queues.
-    #[must_use]
     pub const fn new() -> Self {
         Matching { posted: Posted::new(), unexpected: Unexpected::new() }
     }
@@ -125,19 +124,16 @@ impl<R: Copy, U> Matching<R, U> {
     }
 
     /// Number of posted receives.
-    #[must_use]
     pub const fn posted(&self) -> u32 {
         self.posted.len()
     }
 
     /// Number of unexpected messages, without those of matched probes.
-    #[must_use]
     pub const fn unexpected(&self) -> u32 {
         self.unexpected.len()
     }
 
     /// Ends the communicator; returns the receives and messages left in it.
-    #[must_use]
     pub fn into_remains(self) -> Remains<R, U> {
         let receives = self.posted.requests().collect();
         let messages = self.unexpected.into_messages().into_iter();

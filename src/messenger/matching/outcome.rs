@@ -31,14 +31,12 @@ macro_rules! kept_as_bits {
     ($($handle:ident)*) => {$(
         impl $handle {
             /// Returns the handle as a number for a request to store. No handle is 0.
-            #[must_use]
             #[inline]
             pub const fn bits(self) -> u64 {
                 self.0.bits()
             }
 
             /// Returns the handle with these bits. Operations refuse bits that were never a handle's.
-            #[must_use]
             #[inline]
             pub const fn from_bits(bits: u64) -> Self {
                 $handle(Handle::from_bits(bits))
