@@ -344,7 +344,8 @@ impl<R> Peer<R> {
     }
 
     fn queue(&mut self, of: Stream, window: u32) -> &mut Queue<R> {
-        self.queues.entry(of).or_insert_with(|| Queue::new(window))
+        let new = || Queue { unanswered: 0, window, pending: VecDeque::new(), is_told: false };
+        self.queues.entry(of).or_insert_with(new)
     }
 
     fn tells(&mut self, of: Stream) -> bool {
@@ -398,11 +399,5 @@ impl<R> Peer<R> {
         if self.queues.get(&of).is_some_and(is_idle) {
             self.queues.remove(&of);
         }
-    }
-}
-
-impl<R> Queue<R> {
-    fn new(window: u32) -> Self {
-        Queue { unanswered: 0, window, pending: VecDeque::new(), is_told: false }
     }
 }

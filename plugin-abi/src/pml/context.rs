@@ -52,7 +52,7 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
         };
         // SAFETY: P3; just leaked, so alive; P4: `comm` lives.
         unsafe { follow(communicator.as_ref()) };
-        let Ok(kept) = state.contexts.add(context, communicator) else {
+        let Some(kept) = state.contexts.add(context, communicator) else {
             drop(state);
             // SAFETY: just leaked, and nobody else has it; P4: `comm` lives.
             unsafe { is_not_followed(comm, communicator) };

@@ -359,11 +359,8 @@ unsafe fn sent(pml: &Pml, state: &mut State, rail: usize, buffer: NonNull<SendBu
         state.buffers[rail].give_back(buffer);
         content
     };
-    if outcome.is_err() {
-        transmit::failed(state);
-        return;
-    }
     match content {
+        _ if outcome.is_err() => _ = transmit::failed(state),
         Content::Silent => {}
         Content::Piece(request) => pieces::piece_done(pml, state, request),
     }

@@ -33,7 +33,7 @@ mod slab;
 mod tests;
 mod unexpected;
 
-pub use contexts::{Contexts, Refused};
+pub use contexts::Contexts;
 pub use outcome::{Message, MessageHandle, ReceiveHandle, Remains, Searched};
 pub use pattern::{ANY_SOURCE, ANY_TAG, Envelope, Pattern};
 
