@@ -10,8 +10,10 @@ use std::ptr::NonNull;
 
 use engine::messenger::arrived::{Arrived, Body};
 use engine::messenger::header::{Header, Memory, PortKey};
+use engine::messenger::host::{Bytes, Data};
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
+use engine::messenger::oneself;
 use engine::messenger::passage::{Protocol, Reason};
 use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::sys;
@@ -21,8 +23,7 @@ use super::flight::Step;
 use super::handle::Handle;
 use super::instance::{Pml, State, pml};
 use super::request::{Outcome, Request, Transfer};
-use super::transfers::Bytes;
-use super::{flight, flow, oneself, passage, pieces, reading, routing, watch};
+use super::{flight, flow, passage, pieces, reading, routing, watch};
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners};
 

@@ -7,6 +7,7 @@
 
 use std::ptr::{NonNull, null_mut};
 
+use engine::messenger::host::Data;
 use ibex_ffi::openmpi::sys;
 
 use super::handle::Handle;

@@ -12,6 +12,7 @@ use std::ptr::NonNull;
 
 use engine::messenger::arrived::{Arrived, Body};
 use engine::messenger::header::{EAGER_SIZE, Header, Match, PortKey};
+use engine::messenger::host::Data;
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
 use engine::messenger::transfer_id::TransferId;

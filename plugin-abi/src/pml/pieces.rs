@@ -8,6 +8,7 @@
 use std::ptr::NonNull;
 
 use engine::messenger::header::Header;
+use engine::messenger::host::{Bytes, Data};
 use engine::messenger::link::Link;
 use engine::messenger::rendezvous::copies::{Gathering, Sending};
 use engine::messenger::transfer_id::TransferId;
@@ -20,7 +21,6 @@ use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
 use super::local::{Payload, Then};
 use super::request::Transfer;
-use super::transfers::Bytes;
 use super::transmit::{self, Transmitted};
 use super::{flight, flow, moving, passage, rails, routing, token, watch};
 use crate::runtime::messages;

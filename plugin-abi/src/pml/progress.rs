@@ -13,6 +13,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use engine::events;
+use engine::messenger::host::Bytes;
 use engine::messenger::link::Link;
 use engine::transport::{Arrived, Completion, EndpointId, Failed, Polled, TakesMessages, TakesRequests, Token};
 use ibex_ffi::openmpi::sys;
@@ -23,7 +24,6 @@ use super::incoming::{self, ByRail, Incoming, PutAside, Sender};
 use super::instance::{Pml, Rail, State, pml};
 use super::request::Transfer;
 use super::token::{self, Record};
-use super::transfers::Bytes;
 use super::{finish, flow, local, moving, passage, pieces, reading, transfers, transmit, watch};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;

@@ -8,7 +8,9 @@ use std::ptr::NonNull;
 
 use engine::messenger::flow_control::Way;
 use engine::messenger::header::{Header, Match, Memory};
+use engine::messenger::host::{Bytes, Data};
 use engine::messenger::link::Link;
+use engine::messenger::oneself;
 use engine::messenger::passage::Reason;
 use ibex_ffi::openmpi::sys;
 
@@ -17,9 +19,8 @@ use super::flight::Step;
 use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
 use super::request::{Mode, Role, Transfer};
-use super::transfers::Bytes;
 use super::transmit::{self, Transmitted};
-use super::{finish, flight, flow, oneself, passage, rails, routing, watch};
+use super::{finish, flight, flow, passage, rails, routing, watch};
 
 /// Begins a send, which is filled in, by `link`.
 pub(crate) fn begin(pml: &Pml, state: &mut State, request: Handle, link: Link) {

@@ -9,6 +9,7 @@
 
 use engine::events::{self, EventGroup, GetComplete, GetStarted, Payload};
 use engine::messenger::header::{Header, Memory, PortKey};
+use engine::messenger::host::{Bytes, Data, Moved};
 use engine::messenger::link::Link;
 use engine::messenger::passage::{Passage, Protocol, Reason};
 use engine::messenger::rendezvous::read::{Part, Path, Reading};
@@ -22,7 +23,6 @@ use super::flight::Step;
 use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
 use super::request::{Core, Reads, Request, Transfer};
-use super::transfers::{Bytes, Moved};
 use super::{flight, flow, moving, passage, pieces, rails, routing, transfers, transmit, watch};
 use crate::runtime::watch::{SAFETY, numbers};
 

@@ -6,6 +6,7 @@
 use std::ffi::{c_int, c_void};
 
 use engine::messenger::arrived::Arrived;
+use engine::messenger::host::Data;
 use engine::messenger::matching::{ANY_TAG, Envelope, Message, MessageHandle, Pattern};
 use ibex_ffi::openmpi::sys;
 

@@ -17,6 +17,7 @@ use std::hint::cold_path;
 use std::ptr::null_mut;
 
 use engine::messenger::arrived::Arrived;
+use engine::messenger::host::{Bytes, Data, Moved};
 use engine::messenger::matching::{Envelope, Message, MessageHandle, Pattern};
 use engine::messenger::passage::Passage;
 use ibex_ffi::openmpi::{release, sys};
@@ -26,7 +27,7 @@ use super::datatype::Description;
 use super::handle::Handle;
 use super::instance::State;
 use super::request::{Owner, Request, Role, Told};
-use super::transfers::{self, Bytes, Moved};
+use super::transfers;
 use crate::runtime::listeners::{Event, Listeners, ProtocolSpec, Spec};
 use crate::runtime::watch::{number, numbers};
 
