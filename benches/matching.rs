@@ -8,9 +8,7 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, criterion_group, criterion_main};
-use ibex::messenger::matching::{
-    ANY_SOURCE, ANY_TAG, Arrival, Envelope, Matching, MessageHandle, Pattern, Posting, Searched,
-};
+use ibex::messenger::matching::{ANY_SOURCE, ANY_TAG, Envelope, Matching, MessageHandle, Pattern, Searched};
 
 /// A message: a header of 16 bytes, and where its data is.
 type Unexpected = [u64; 4];
@@ -21,18 +19,22 @@ const ROUNDS: u64 = 10_000;
 
 #[inline(never)]
 fn post(queues: &mut Queues, source: i32, tag: i32, request: u64) -> Option<u64> {
-    match queues.post(Pattern::new(source, tag), request) {
-        Posting::Matched { message, .. } => Some(message.message[0]),
-        Posting::Inserted { .. } => None,
+    let pattern = Pattern::new(source, tag);
+    let found = queues.search_unexpected(pattern).found;
+    if found.is_none() {
+        queues.insert_posted(pattern, request);
     }
+    found.map(|message| message.message[0])
 }
 
 #[inline(never)]
 fn arrive(queues: &mut Queues, source: i32, tag: i32, message: u64) -> Option<u64> {
-    match queues.arrive(Envelope::new(source, tag), || [message; 4]) {
-        Arrival::Matched { request, .. } => Some(request),
-        Arrival::Inserted { .. } => None,
+    let envelope = Envelope::new(source, tag);
+    let found = queues.search_posted(envelope).found;
+    if found.is_none() {
+        queues.insert_unexpected(envelope, [message; 4]);
     }
+    found
 }
 
 #[inline(never)]

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An arrived message, decoded and copied, as the PML keeps it until a receive matches it.
 //!
-//! Made by `pml/incoming.rs`, and by `pml/oneself.rs` for messages of this process. Grade: pending; long messages
+//! Made by `pml/incoming.rs`, and by [`super::oneself`] for messages of this process. Grade: pending; long messages
 //! allocate. Threads: plain data. Tests: below.
 
 use super::flow_control::state::RECORD;
@@ -41,7 +41,6 @@ pub enum Body {
 impl Body {
     /// Copies all the data of a message.
     #[inline]
-    #[must_use]
     pub fn copy(bytes: &[u8]) -> Self {
         let mut short = [0; SHORT];
         match short.get_mut(..bytes.len()) {
@@ -57,7 +56,6 @@ impl Body {
 impl Arrived {
     /// Returns the length of the message, bytes.
     #[inline]
-    #[must_use]
     pub fn length(&self) -> usize {
         match &self.body {
             Body::Short(length, _) => usize::from(*length),
@@ -68,7 +66,6 @@ impl Arrived {
 
     /// Returns the length of the message, and the length of the part that came with its header.
     #[inline]
-    #[must_use]
     pub fn lengths(&self) -> (usize, usize) {
         let all = self.length();
         let is_announced = matches!(self.body, Body::Announced(..) | Body::AnnouncedKeyed(..));
@@ -77,7 +74,6 @@ impl Arrived {
 
     /// Returns how much memory the message takes, as flow control counts it, bytes.
     #[inline]
-    #[must_use]
     pub fn cost(&self) -> u64 {
         let allocated = match &self.body {
             Body::Whole(bytes) | Body::Synchronous(bytes, _) => bytes.len(),

@@ -35,7 +35,6 @@ pub struct Merging<M> {
 
 impl<M> Merging<M> {
     /// Starts with a peer that has sent `received` messages by one of `ports` ports, and has never moved.
-    #[must_use]
     pub fn new(ports: usize, received: u32) -> Self {
         Merging { now: 0, dealt_with: received, segments: vec![0; ports], ends: Vec::new(), held: HashMap::new() }
     }

@@ -91,7 +91,6 @@ pub struct Kept<P> {
 
 impl<P: Copy + Eq + Hash> Kept<P> {
     /// Starts without unexpected messages.
-    #[must_use]
     pub fn new(limits: Limits) -> Self {
         Kept { bound: limits.kept, bytes: 0, number: 0, held_back: FxHashSet::default(), pending: FxHashMap::default() }
     }
@@ -109,7 +108,6 @@ impl<P: Copy + Eq + Hash> Kept<P> {
     }
 
     /// Bytes of the unexpected messages.
-    #[must_use]
     pub fn bytes(&self) -> u64 {
         self.bytes
     }
@@ -136,7 +134,6 @@ impl<P: Copy + Eq + Hash> Kept<P> {
     }
 
     /// Whether a peer reported pending messages and was not asked for more since.
-    #[must_use]
     pub fn has_pending(&self) -> bool {
         !self.pending.is_empty()
     }
@@ -210,13 +207,11 @@ pub struct Outgoing<P, R> {
 
 impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
     /// Starts with nothing sent.
-    #[must_use]
     pub fn new(limits: Limits) -> Self {
         Outgoing { window: limits.window, peers: FxHashMap::default(), heard: FxHashMap::default() }
     }
 
     /// Whether every message to every peer goes [`Way::Free`].
-    #[must_use]
     #[inline]
     pub fn is_free(&self) -> bool {
         self.peers.is_empty()
@@ -230,7 +225,6 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
     }
 
     /// Whether the next message of this communicator may bypass this module: the peer does not hold back, none pends.
-    #[must_use]
     pub fn may_pass(&self, peer: P, context: u32) -> bool {
         let passes = |known: &Peer<R>| ![false, true].into_iter().any(|of| known.has_pending((context, of)));
         self.peers.get(&peer).is_none_or(|known| !known.is_held_back && passes(known))
@@ -251,7 +245,6 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
     }
 
     /// Whether messages to the peer pend until their turn.
-    #[must_use]
     pub fn is_full(&self, peer: P) -> bool {
         self.peers.get(&peer).is_some_and(|known| known.is_full)
     }
@@ -351,7 +344,8 @@ impl<R> Peer<R> {
     }
 
     fn queue(&mut self, of: Stream, window: u32) -> &mut Queue<R> {
-        self.queues.entry(of).or_insert_with(|| Queue::new(window))
+        let new = || Queue { unanswered: 0, window, pending: VecDeque::new(), is_told: false };
+        self.queues.entry(of).or_insert_with(new)
     }
 
     fn tells(&mut self, of: Stream) -> bool {
@@ -405,11 +399,5 @@ impl<R> Peer<R> {
         if self.queues.get(&of).is_some_and(is_idle) {
             self.queues.remove(&of);
         }
-    }
-}
-
-impl<R> Queue<R> {
-    fn new(window: u32) -> Self {
-        Queue { unanswered: 0, window, pending: VecDeque::new(), is_told: false }
     }
 }

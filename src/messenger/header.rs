@@ -87,7 +87,6 @@ pub struct Match {
 
 impl Match {
     /// Reads the header of an eager message; `None` if it is of another kind. Hot.
-    #[must_use]
     #[inline]
     pub const fn from_eager(bytes: &[u8; EAGER_SIZE]) -> Option<Match> {
         let [a, b, c, d, rank_and_tag @ ..] = *bytes;
@@ -105,18 +104,14 @@ impl Match {
     }
 
     #[inline]
-    const fn short_word(&self) -> u64 {
-        (self.rank as u64) << 8 | (self.context as u64) << 24 | (self.tag as u64) << 40
-    }
-
-    #[inline]
     const fn from_word(word: u64) -> Match {
         Match { context: (word >> 24) as u16 as u32, rank: (word >> 8) as u16 as i32, tag: (word as i64 >> 40) as i32 }
     }
 
     fn write(&self, kind: u8, bytes: &mut Bytes) {
         if kind != EAGER && self.is_short() {
-            bytes.extend((self.short_word() | u64::from(kind)).to_le_bytes());
+            let word = (self.rank as u64) << 8 | u64::from(self.context) << 24 | (self.tag as u64) << 40;
+            bytes.extend((word | u64::from(kind)).to_le_bytes());
         } else {
             assert!(self.context >> LONG_CONTEXT == 0 && self.rank >= 0, "{self:?} cannot be sent");
             bytes.extend((self.context << 8 | u32::from(kind | LONG)).to_le_bytes());
@@ -126,9 +121,9 @@ impl Match {
     }
 
     /// Reads the bytes of [`Match::write`]. `kind` and `flags` are those of the first byte.
-    fn read(from: &mut Reader<'_>, kind: u8, flags: u8) -> Result<Match, Malformed> {
+    fn read(from: &mut Reader<'_>, kind: u8, flags: u8) -> Option<Match> {
         if kind == EAGER && flags & LONG == 0 {
-            return Err(Malformed::Kind(kind | flags));
+            return None;
         }
         let read = if flags & LONG == 0 {
             Match::from_word(u64::from_le_bytes(from.take()?))
@@ -136,10 +131,7 @@ impl Match {
             let context = from.u32()? >> 8;
             Match { context, rank: from.u32()? as i32, tag: from.u32()? as i32 }
         };
-        if read.rank < 0 || kind != EAGER && flags & LONG != 0 && read.is_short() {
-            return Err(Malformed::Value);
-        }
-        Ok(read)
+        (read.rank >= 0 && (kind == EAGER || flags & LONG == 0 || !read.is_short())).then_some(read)
     }
 }
 
@@ -149,13 +141,11 @@ pub struct EagerSender(u64);
 
 impl EagerSender {
     /// Makes the sender with this rank, at least 0, in a context below 2^24.
-    #[must_use]
     pub const fn new(context: u32, rank: i32) -> Self {
         EagerSender((rank as u64) << 32 | (context << 8) as u64 | (EAGER | LONG) as u64)
     }
 
     /// Returns the header of a message with this tag. Hot.
-    #[must_use]
     #[inline]
     pub fn header(self, tag: i32) -> [u8; EAGER_SIZE] {
         let mut bytes = [0; EAGER_SIZE];
@@ -183,12 +173,9 @@ impl Memory {
         bytes.extend(self.length.to_le_bytes());
     }
 
-    fn read(from: &mut Reader<'_>) -> Result<Memory, Malformed> {
-        Memory { key: from.u32()?, address: from.u64()?, length: from.u64()? }.checked()
-    }
-
-    fn checked(self) -> Result<Memory, Malformed> {
-        self.address.checked_add(self.length).map(|_| self).ok_or(Malformed::Value)
+    fn read(from: &mut Reader<'_>) -> Option<Memory> {
+        let (key, address, length) = (from.u32()?, from.u64()?, from.u64()?);
+        address.checked_add(length).map(|_| Memory { key, address, length })
     }
 }
 
@@ -206,13 +193,11 @@ impl PortKey {
     pub const SIZE: usize = 8;
 
     /// Encodes the keys.
-    #[must_use]
     pub fn encode(keys: &[PortKey]) -> Vec<u8> {
         keys.iter().flat_map(|key| [key.port.to_le_bytes(), key.key.to_le_bytes()]).flatten().collect()
     }
 
     /// Decodes the bytes of [`PortKey::encode`]; ignores a rest of less than 8.
-    #[must_use]
     pub fn decode(bytes: &[u8]) -> Box<[PortKey]> {
         let (words, _) = bytes.as_chunks::<4>();
         let (pairs, _) = words.as_chunks::<2>();
@@ -278,40 +263,23 @@ pub enum Header {
     More(u32),
 }
 
-/// Why bytes are not a header.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
-pub enum Malformed {
-    /// It is cut off.
-    #[error("the header is cut off")]
-    Short,
-    /// Bytes follow a header without data.
-    #[error("bytes follow a header without data")]
-    Long,
-    /// The first byte is no kind, or has an unknown flag.
-    #[error("{0:#04x} is no kind of header, or has flags that the kind has not")]
-    Kind(u8),
-    /// A value is out of its range, or in the long form where the short one is due.
-    #[error("a field of the header is out of its range")]
-    Value,
-}
-
 /// The encoded bytes of a header, for the wire.
 pub type Bytes = ArrayVec<u8, MAX_SIZE>;
 
 struct Reader<'a>(&'a [u8]);
 
 impl Reader<'_> {
-    fn take<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
-        let (taken, rest) = self.0.split_first_chunk().ok_or(Malformed::Short)?;
+    fn take<const N: usize>(&mut self) -> Option<[u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk()?;
         self.0 = rest;
-        Ok(*taken)
+        Some(*taken)
     }
 
-    fn u32(&mut self) -> Result<u32, Malformed> {
+    fn u32(&mut self) -> Option<u32> {
         self.take().map(u32::from_le_bytes)
     }
 
-    fn u64(&mut self) -> Result<u64, Malformed> {
+    fn u64(&mut self) -> Option<u64> {
         self.take().map(u64::from_le_bytes)
     }
 }
@@ -321,7 +289,6 @@ impl Header {
     ///
     /// # Panics
     /// The context is 2^24 or more, or the rank negative.
-    #[must_use]
     pub fn encode(&self) -> Bytes {
         let mut bytes = Bytes::new();
         let begin = |bytes: &mut Bytes, first: u8, request: u32| {
@@ -334,13 +301,9 @@ impl Header {
                 of.write(SYNCHRONOUS, &mut bytes);
                 bytes.extend(request.to_le_bytes());
             }
-            Header::Announce(of, request, memory) => {
-                of.write(ANNOUNCE, &mut bytes);
-                bytes.extend(request.to_le_bytes());
-                memory.write(&mut bytes);
-            }
-            Header::AnnounceKeyed(of, request, memory) => {
-                of.write(ANNOUNCE_KEYED, &mut bytes);
+            Header::Announce(of, request, memory) | Header::AnnounceKeyed(of, request, memory) => {
+                let is_keyed = matches!(self, Header::AnnounceKeyed(..));
+                of.write(if is_keyed { ANNOUNCE_KEYED } else { ANNOUNCE }, &mut bytes);
                 bytes.extend(request.to_le_bytes());
                 memory.write(&mut bytes);
             }
@@ -373,12 +336,10 @@ impl Header {
         bytes
     }
 
-    /// Decodes the header at the front of `message`, and returns the data behind it.
-    ///
-    /// # Errors
-    /// The bytes are no header, or bytes follow a header without data.
-    pub fn decode(message: &[u8]) -> Result<(Header, &[u8]), Malformed> {
-        let first = *message.first().ok_or(Malformed::Short)?;
+    /// Decodes the header at the front of `message`, and returns the data behind it. `None`: the bytes are no header, a
+    /// value is out of its range or in the long form where the short one is due, or bytes follow a header without data.
+    pub fn decode(message: &[u8]) -> Option<(Header, &[u8])> {
+        let first = *message.first()?;
         let (kind, flags) = (first & KIND, first & !KIND);
         let known = match kind {
             EAGER | SYNCHRONOUS | ANNOUNCE | ANNOUNCE_KEYED => LONG,
@@ -386,7 +347,7 @@ impl Header {
             _ => 0,
         };
         if flags & !known != 0 || !(EAGER..=MORE).contains(&kind) {
-            return Err(Malformed::Kind(first));
+            return None;
         }
         let mut from = Reader(message);
         let header = match kind {
@@ -400,15 +361,15 @@ impl Header {
             _ => Header::decode_control(kind, flags, &mut from)?,
         };
         let has_data = matches!(kind, EAGER | SYNCHRONOUS | FRAGMENT | ANNOUNCE_KEYED);
-        if has_data || from.0.is_empty() { Ok((header, from.0)) } else { Err(Malformed::Long) }
+        (has_data || from.0.is_empty()).then_some((header, from.0))
     }
 
-    fn decode_control(kind: u8, flags: u8, from: &mut Reader<'_>) -> Result<Header, Malformed> {
+    fn decode_control(kind: u8, flags: u8, from: &mut Reader<'_>) -> Option<Header> {
         if from.u32()? >> 8 != 0 {
-            return Err(Malformed::Value);
+            return None;
         }
         let request = from.u32()?;
-        Ok(match kind {
+        Some(match kind {
             CLEAR_TO_SEND => {
                 Header::ClearToSend { request, receive: from.u32()?, why: from.u32()?, length: from.u64()? }
             }

@@ -34,35 +34,30 @@ impl Link {
 
     /// Makes the link by shared memory to the process with this place on the host.
     #[inline]
-    #[must_use]
     pub const fn local(place: u32) -> Self {
         Link((Self::SHARED_MEMORY as u64) << 32 | place as u64)
     }
 
     /// Returns the peer's place on the host if this is an unmarked link by shared memory.
     #[inline]
-    #[must_use]
     pub const fn as_local(self) -> Option<u32> {
         if self.0 >> 32 == Self::SHARED_MEMORY as u64 { Some(self.0 as u32) } else { None }
     }
 
     /// Makes the link by this rail (index of a port) and the rail's endpoint.
     #[inline]
-    #[must_use]
     pub const fn new(rail: usize, to: EndpointId) -> Self {
         Link((rail as u64) << 32 | to.index() as u64)
     }
 
     /// Returns the index of its rail.
     #[inline]
-    #[must_use]
     pub const fn rail(self) -> usize {
         (self.0 >> 32 & RAIL) as usize
     }
 
     /// Whether it uses the first rail and has no mark. In a communicator that rail is then the only one.
     #[inline]
-    #[must_use]
     pub const fn is_of_only(self) -> bool {
         self.0 >> 32 == 0
     }
@@ -76,7 +71,6 @@ impl Link {
 
     /// Whether it has the mark of [`Self::of_several`], and short messages may use it.
     #[inline]
-    #[must_use]
     pub const fn is_of_several(self) -> bool {
         self.0 & (OF_SEVERAL | HELD_BACK) == OF_SEVERAL
     }
@@ -97,21 +91,18 @@ impl Link {
 
     /// Returns the rail's endpoint of the peer.
     #[inline]
-    #[must_use]
     pub const fn to(self) -> EndpointId {
         EndpointId::from_index(self.0 as u32)
     }
 
     /// Returns the link as a number, for an atomic.
     #[inline]
-    #[must_use]
     pub const fn bits(self) -> u64 {
         self.0
     }
 
     /// Returns the link of [`Self::bits`].
     #[inline]
-    #[must_use]
     pub const fn from_bits(bits: u64) -> Self {
         Link(bits)
     }

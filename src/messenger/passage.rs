@@ -50,13 +50,11 @@ pub enum Reason {
 
 impl Reason {
     /// Returns its number in a header.
-    #[must_use]
     pub const fn code(self) -> u32 {
         self as u32
     }
 
     /// The inverse of [`Self::code`], for the reasons that are sent in a header.
-    #[must_use]
     pub fn of_code(code: u32) -> Option<Reason> {
         const SAID: [Reason; 5] =
             [Reason::Synchronous, Reason::Gaps, Reason::NotRegistered, Reason::HeldBack, Reason::Adapter];
@@ -90,7 +88,6 @@ impl Passage {
     pub const SHARED_MEMORY: Passage = Passage::without_port(Protocol::SharedMemory, Reason::SameHost);
 
     /// Makes the passage of a message whose port is not known, or that no port carries.
-    #[must_use]
     pub const fn without_port(protocol: Protocol, reason: Reason) -> Self {
         Passage { protocol, reason, port: Passage::NO_PORT, queue_pair: 0, rails: 0 }
     }
@@ -98,7 +95,6 @@ impl Passage {
 
 /// Returns protocol and reason of a message that is sent whole: `header` bytes, then `length` bytes of data. `inline`:
 /// longest message inside a work request, bytes.
-#[must_use]
 pub const fn at_once((header, length): (usize, usize), has_gaps: bool, inline: usize) -> (Protocol, Reason) {
     if header + length > inline {
         // `Adapter`: it takes not even a header inside a work request.
@@ -108,13 +104,11 @@ pub const fn at_once((header, length): (usize, usize), has_gaps: bool, inline: u
 }
 
 /// Returns protocol and reason of an announced message that its receiver cannot read.
-#[must_use]
 pub const fn unreadable(length: u64, why: Reason) -> (Protocol, Reason) {
     (if length == 0 { Protocol::Inline } else { Protocol::Pieces }, why)
 }
 
 /// [`unreadable`] for a receive of `room` bytes; `None` if the receiver may read the message.
-#[must_use]
 pub fn not_read(memory: &Memory, room: usize, has_gaps: bool) -> Option<(Protocol, Reason)> {
     if memory.address == 0 {
         return Some(unreadable(memory.length, Reason::of_code(memory.key).unwrap_or(Reason::Size)));

@@ -43,7 +43,6 @@ impl End {
 
     /// Returns the index of its peer.
     #[inline]
-    #[must_use]
     pub fn peer(self) -> Option<usize> {
         (self.peer != NOBODY).then_some(self.peer as usize)
     }
@@ -69,7 +68,6 @@ pub struct Several<M> {
 
 impl<M> Several<M> {
     /// Makes the records of `rails` rails.
-    #[must_use]
     pub fn new(rails: usize) -> Self {
         Several { peers: Vec::new(), by_name: HashMap::new(), free: Vec::new(), ends: vec![Vec::new(); rails] }
     }
@@ -101,7 +99,6 @@ impl<M> Several<M> {
 
     /// Returns an endpoint; `None` if it is not known.
     #[inline]
-    #[must_use]
     pub fn end(&self, rail: usize, to: EndpointId) -> Option<&End> {
         self.ends[rail].get(to.index() as usize)
     }

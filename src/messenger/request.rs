@@ -5,6 +5,7 @@
 
 use super::host::Host;
 use super::link::Link;
+use super::matching::Envelope;
 use super::rendezvous::copies::{Gathering, Sending};
 use super::rendezvous::read::Reads;
 use super::transfer_id::TransferId;
@@ -27,6 +28,27 @@ pub enum Mode {
     Synchronous,
     /// None: the host sends a copy in the memory that the program has attached.
     Buffered,
+}
+
+/// What a receive got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Outcome {
+    /// Rank of the message's sender.
+    pub source: i32,
+    /// Tag of the message.
+    pub tag: i32,
+    /// Length of the whole message, bytes.
+    pub length: usize,
+    /// Whether the message is longer than its receive.
+    pub is_truncated: bool,
+}
+
+impl Outcome {
+    /// Makes the outcome of a receive of `room` bytes that gets a message of `length` bytes.
+    #[inline(always)]
+    pub const fn new(envelope: Envelope, length: usize, room: usize) -> Self {
+        Outcome { source: envelope.source(), tag: envelope.tag(), length, is_truncated: length > room }
+    }
 }
 
 /// Transfer in progress for a request, beyond a single message.

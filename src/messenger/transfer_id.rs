@@ -57,7 +57,6 @@ impl<T: Copy> Transfers<T> {
     }
 
     /// Returns the value of the transfer with this number; `None` if it has ended or never was.
-    #[must_use]
     pub fn get(&self, id: TransferId) -> Option<T> {
         let slot = self.slots.get(id.place())?;
         slot.what.filter(|_| TransferId::new(id.place() as u32, slot.uses) == id)

@@ -10,19 +10,20 @@ use std::ptr::NonNull;
 
 use engine::messenger::arrived::{Arrived, Body};
 use engine::messenger::header::{Header, Memory, PortKey};
+use engine::messenger::host::{Bytes, Data};
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
+use engine::messenger::oneself;
 use engine::messenger::passage::{Protocol, Reason};
 use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::sys;
 
-use super::finish::{Outcome, finish, note, note_not_put};
+use super::finish::{finish, note, note_not_put};
 use super::flight::Step;
 use super::handle::Handle;
 use super::instance::{Pml, State, pml};
-use super::request::{Request, Transfer};
-use super::transfers::Bytes;
-use super::{flight, flow, oneself, passage, pieces, reading, routing, watch};
+use super::request::{Outcome, Request, Transfer};
+use super::{flight, flow, passage, pieces, reading, routing, watch};
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners};
 
@@ -32,25 +33,21 @@ pub(crate) fn whole<const TOLD: bool>(state: &mut State, request: Handle, envelo
     if bytes.len() > state.requests.core(request).data.length() {
         return truncated::<TOLD>(state, request, envelope, bytes);
     }
-    put::<TOLD>(state, request, &outcome(envelope, bytes.len(), sys::OPAL_SUCCESS), bytes);
-}
-
-#[inline(always)]
-fn outcome(envelope: Envelope, length: usize, error: i32) -> Outcome {
-    Outcome { source: envelope.source(), tag: envelope.tag(), length, error }
+    put::<TOLD>(state, request, envelope, bytes);
 }
 
 #[cold]
 #[inline(never)]
 fn truncated<const TOLD: bool>(state: &mut State, request: Handle, envelope: Envelope, bytes: &[u8]) {
-    let outcome = outcome(envelope, bytes.len(), sys::MPI_ERR_TRUNCATE as i32);
-    put::<TOLD>(state, request, &outcome, bytes);
+    put::<TOLD>(state, request, envelope, bytes);
 }
 
 /// Copies a message to the user's buffer, as far as that has room, and finishes the receive.
 #[inline(always)]
-fn put<const TOLD: bool>(state: &mut State, request: Handle, outcome: &Outcome, bytes: &[u8]) {
-    note(state.requests.get(request), outcome);
+fn put<const TOLD: bool>(state: &mut State, request: Handle, envelope: Envelope, bytes: &[u8]) {
+    let r = state.requests.get(request);
+    let outcome = Outcome::new(envelope, bytes.len(), r.core.data.length());
+    note(r, &outcome);
     if TOLD {
         watch::begins(state, request, Bytes::All.completed());
     }
@@ -73,7 +70,7 @@ pub(crate) fn whole_watched(
     envelope: Envelope,
     bytes: &[u8],
 ) {
-    note(state.requests.get(request), &outcome(envelope, bytes.len(), sys::OPAL_SUCCESS));
+    note(state.requests.get(request), &Outcome::new(envelope, bytes.len(), bytes.len()));
     watch::told(state, listeners, request, Event::XferBegin);
     watch::told_moved(state, listeners, request, Event::XferBegin, Bytes::All.completed());
     let r = state.requests.get(request);
@@ -100,8 +97,7 @@ pub(crate) fn announced(
     }
     let (r, length) = (state.requests.get(request), memory.length as usize);
     let (room, is_contiguous) = (r.core.data.length(), r.core.data.is_contiguous());
-    let error = if length > room { sys::MPI_ERR_TRUNCATE as i32 } else { sys::OPAL_SUCCESS };
-    note(r, &outcome(envelope, length, error));
+    note(r, &Outcome::new(envelope, length, room));
     let wanted = memory.length.min(room as u64);
     if wanted == 0 {
         watch::begins(state, request, Bytes::All.completed());
@@ -125,7 +121,7 @@ pub(crate) fn announced(
         // By shared memory the passage is the same with and without CMA, and the match has reported it.
         if from.as_local().is_none() {
             let how = (Protocol::Pieces, why);
-            watch::goes(state, request, |state, _| Some(passage::by_home(pml, state, from, how)));
+            watch::goes(state, request, |state| Some(passage::by_home(pml, state, from, how)));
         }
     }
     pieces::ask(pml, state, request, (from, sender), (wanted, why.code()));

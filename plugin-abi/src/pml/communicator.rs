@@ -185,6 +185,16 @@ impl Communicator {
     }
 }
 
+impl State {
+    /// Returns the communicator of a request that is about to begin, be posted or be sent.
+    #[inline(always)]
+    pub(crate) fn communicator<'call>(&mut self, request: Handle) -> &'call Communicator {
+        // SAFETY: P1: not finished, so its communicator lives. A call of MPI has it (P4), or `flow::go_on` has checked,
+        // so it is still the PML's.
+        unsafe { Communicator::of(self.requests.get(request).comm()) }
+    }
+}
+
 /// Queues, and the receive in the first slot: for who has entered the PML (P3).
 impl Communicator {
     /// Returns the queues while the entered state is borrowed, and so nobody else has a reference to them.

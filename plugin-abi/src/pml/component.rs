@@ -64,10 +64,7 @@ unsafe extern "C" fn register() -> c_int {
 /// `mca_open_component`: adds names to the list of PMLs that Open MPI considers.
 unsafe extern "C" fn open() -> c_int {
     fence("opening the component", sys::OPAL_ERROR, || {
-        if copies::is_refused() {
-            return sys::OPAL_ERR_NOT_AVAILABLE;
-        }
-        if refusal::other_openmpi().is_err() {
+        if copies::is_refused() || refusal::other_openmpi().is_err() {
             return sys::OPAL_ERR_NOT_AVAILABLE;
         }
         ports::start_anew();

@@ -52,7 +52,7 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
         };
         // SAFETY: P3; just leaked, so alive; P4: `comm` lives.
         unsafe { follow(communicator.as_ref()) };
-        let Ok(kept) = state.contexts.add(context, communicator) else {
+        let Some(kept) = state.contexts.add(context, communicator) else {
             drop(state);
             // SAFETY: just leaked, and nobody else has it; P4: `comm` lives.
             unsafe { is_not_followed(comm, communicator) };
@@ -125,8 +125,11 @@ pub(crate) unsafe extern "C" fn pml_add_procs(procs: *mut *mut sys::ompi_proc_t,
             if !component::is_same(process) {
                 return sys::OPAL_ERR_UNREACH;
             }
-            if let Some(pml) = pml() {
-                added(pml, process);
+            // A process of another job.
+            if Process::me().is_some_and(|me| me.name().job != process.name().job)
+                && let Some(mut state) = pml().and_then(Pml::enter)
+            {
+                state.foreign.is_met = true;
             }
         }
         // SAFETY: P4: `count` processes; the function reports those with another PML, and does not keep the name.
@@ -163,15 +166,6 @@ pub(crate) unsafe extern "C" fn pml_del_procs(procs: *mut *mut sys::ompi_proc_t,
         unsafe { local::remove(pml, std::slice::from_raw_parts(procs, count)) };
         sys::OPAL_SUCCESS
     })
-}
-
-/// Notes whether a new process belongs to another job.
-fn added(pml: &Pml, process: Process) {
-    if Process::me().is_some_and(|me| me.name().job != process.name().job)
-        && let Some(mut state) = pml.enter()
-    {
-        state.foreign.is_met = true;
-    }
 }
 
 /// Cancels the parting from the members of a new communicator.
@@ -281,17 +275,9 @@ fn runs(members: impl Iterator<Item = (u32, u32)>) -> Vec<Run> {
 /// # Safety
 /// P4: `comm` is a communicator that Open MPI has filled in.
 unsafe fn created(comm: *mut sys::ompi_communicator_t) {
-    if events::interest().has(CommunicatorCreated::TYPE) {
-        // SAFETY: P4: `comm` is filled in, as this function requires.
-        unsafe { tell_created(comm) };
+    if !events::interest().has(CommunicatorCreated::TYPE) {
+        return;
     }
-}
-
-/// # Safety
-/// P4: `comm` is a communicator that Open MPI has filled in.
-#[cold]
-#[inline(never)]
-unsafe fn tell_created(comm: *mut sys::ompi_communicator_t) {
     // SAFETY: P4: `comm` is filled in, as this function requires.
     let (context, rank, is_inter) =
         unsafe { (release::context(comm), (*comm).c_my_rank, sys::ibex_comm_is_inter(comm) != 0) };

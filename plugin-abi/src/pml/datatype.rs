@@ -8,6 +8,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
+use engine::messenger::host::Data;
 use ibex_ffi::openmpi::sys;
 
 use super::libmpi;
@@ -171,12 +172,6 @@ impl UserData {
         &self.description
     }
 
-    /// Length of the data in a message, bytes.
-    #[inline(always)]
-    pub(crate) fn length(&self) -> usize {
-        self.extent.length
-    }
-
     #[inline(always)]
     pub(crate) fn is_contiguous(&self) -> bool {
         !self.extent.start.is_null()
@@ -201,13 +196,6 @@ impl UserData {
         let is_put = self.put_at(0, from);
         self.end();
         is_put
-    }
-
-    /// Copies all the data of a send to `to`, which is as long. Returns false if it cannot be packed.
-    pub(crate) fn take_all(&mut self, to: &mut [u8]) -> bool {
-        let is_taken = to.len() == self.extent.length && self.take_at(0, to) == to.len();
-        self.end();
-        is_taken
     }
 
     /// Copies this send to a receive, as far as that has room. Returns false if it cannot copy all of that.
@@ -279,6 +267,19 @@ impl UserData {
     #[inline(always)]
     pub(crate) fn end(&mut self) {
         self.convertor = None;
+    }
+}
+
+impl Data for UserData {
+    #[inline(always)]
+    fn length(&self) -> usize {
+        self.extent.length
+    }
+
+    fn take_all(&mut self, to: &mut [u8]) -> bool {
+        let is_taken = to.len() == self.extent.length && self.take_at(0, to) == to.len();
+        self.end();
+        is_taken
     }
 }
 

@@ -7,23 +7,15 @@
 
 use std::ptr::{NonNull, null_mut};
 
+use engine::messenger::host::Data;
 use ibex_ffi::openmpi::sys;
 
 use super::handle::Handle;
 use super::instance::{Chain, Pml, State};
-use super::request::{Owner, Request, Role, Transfer};
+use super::request::{Outcome, Owner, Request, Role, Transfer};
 use super::{libmpi, watch};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::listeners::Event;
-
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Outcome {
-    pub(crate) source: i32,
-    pub(crate) tag: i32,
-    /// Length of the whole message, bytes.
-    pub(crate) length: usize,
-    pub(crate) error: i32,
-}
 
 /// Writes the status of a request.
 #[inline]
@@ -31,7 +23,7 @@ pub(crate) fn note(request: &mut Request, outcome: &Outcome) {
     let status = &mut request.base().req_status;
     status.MPI_SOURCE = outcome.source;
     status.MPI_TAG = outcome.tag;
-    status.MPI_ERROR = outcome.error;
+    status.MPI_ERROR = if outcome.is_truncated { sys::MPI_ERR_TRUNCATE as i32 } else { sys::OPAL_SUCCESS };
     status._cancelled = 0;
     status._ucount = outcome.length;
 }
@@ -77,7 +69,7 @@ fn finish_of_mpi(state: &mut State, request: Handle) {
         // SAFETY: P1: the request is not finished, so its communicator is alive.
         let source = unsafe { (*r.comm()).c_my_rank };
         // Tag and source are set for sends, too: callbacks of osc/pt2pt use a send's tag to find out what it was for.
-        let outcome = Outcome { source, tag: r.core.tag, length: r.core.data.length(), error: sys::OPAL_SUCCESS };
+        let outcome = Outcome { source, tag: r.core.tag, length: r.core.data.length(), is_truncated: false };
         note(r, &outcome);
     }
     if !r.shell.attached.is_null() {

@@ -5,6 +5,7 @@
 //! Threads: the one that has entered the PML. Tests: below; `device/flight.rs` in `hw-tests`.
 
 use engine::flight::{Kind, NO_PORT, NOBODY, record};
+use engine::messenger::host::Data;
 use engine::messenger::link::Link;
 use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::release;

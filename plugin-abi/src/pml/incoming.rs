@@ -12,6 +12,7 @@ use std::ptr::NonNull;
 
 use engine::messenger::arrived::{Arrived, Body};
 use engine::messenger::header::{EAGER_SIZE, Header, Match, PortKey};
+use engine::messenger::host::Data;
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
 use engine::messenger::transfer_id::TransferId;
@@ -182,27 +183,21 @@ fn is_of_watched_call(state: &mut State, request: Handle, length: usize) -> bool
 
 #[inline(never)]
 pub(crate) fn message(pml: &Pml, state: &mut State, incoming: Incoming<'_>) {
-    let Ok((header, bytes)) = Header::decode(incoming.bytes) else { return };
+    let Some((header, bytes)) = Header::decode(incoming.bytes) else { return };
     let answer = || incoming.sender(pml);
+    let begun = |state: &mut State, of: Match, body| {
+        let Some(from) = answer() else { return };
+        deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, id: 0, body });
+    };
     match header {
         Header::Eager(of) => {
             let kept = || Arrived { from: Link::UNKNOWN, id: 0, body: Body::copy(bytes) };
             whole(pml, state, of, bytes, (kept, answer));
         }
-        Header::Synchronous(of, request) => {
-            let Some(from) = answer() else { return };
-            let body = Body::Synchronous(bytes.into(), TransferId(request));
-            deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, id: 0, body });
-        }
-        Header::Announce(of, request, memory) => {
-            let Some(from) = answer() else { return };
-            let body = Body::Announced(TransferId(request), memory);
-            deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, id: 0, body });
-        }
+        Header::Synchronous(of, request) => begun(state, of, Body::Synchronous(bytes.into(), TransferId(request))),
+        Header::Announce(of, request, memory) => begun(state, of, Body::Announced(TransferId(request), memory)),
         Header::AnnounceKeyed(of, request, memory) => {
-            let Some(from) = answer() else { return };
-            let body = Body::AnnouncedKeyed(TransferId(request), memory, PortKey::decode(bytes));
-            deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, id: 0, body });
+            begun(state, of, Body::AnnouncedKeyed(TransferId(request), memory, PortKey::decode(bytes)));
         }
         Header::ClearToSend { request, receive, why, length } => {
             pieces::wanted(pml, state, (TransferId(request), TransferId(receive)), (length, why));
@@ -214,21 +209,9 @@ pub(crate) fn message(pml: &Pml, state: &mut State, incoming: Incoming<'_>) {
         Header::Finished { request, length } => reading::finished(pml, state, TransferId(request), length),
         // The bytes came with the message, whose transfer has been told.
         Header::Acknowledge { request } => reading::finished(pml, state, TransferId(request), 0),
-        Header::Flow(word) => {
-            if let Some(from) = answer() {
-                flow::heard(pml, state, from, word);
-            }
-        }
-        Header::Pending(context) => {
-            if let Some(from) = answer() {
-                flow::pending(pml, state, from, context);
-            }
-        }
-        Header::More(context) => {
-            if let Some(from) = answer() {
-                flow::more(pml, state, from, context);
-            }
-        }
+        Header::Flow(word) => _ = answer().map(|from| flow::heard(pml, state, from, word)),
+        Header::Pending(context) => _ = answer().map(|from| flow::pending(pml, state, from, context)),
+        Header::More(context) => _ = answer().map(|from| flow::more(pml, state, from, context)),
         // `moving` handles it; a process with one port sends none.
         Header::Moved { .. } => {}
     }

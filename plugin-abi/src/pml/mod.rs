@@ -12,10 +12,11 @@
 //!   closes the fast paths when tools start or stop listening, and reports the end of waits), `variables` (performance
 //!   variables), `flight` (the flight recorder).
 //! - Several ports: `rails` (looks peers up; which port; long messages by all), `moving` (failover). Processes of the
-//!   same host: `shared_memory`, `local`. Messages of this process to itself: `oneself`.
+//!   same host: `shared_memory`, `local`.
 //! - Records: `handle`, `buffer`, `token`, `first_receive`.
 //!
-//! `engine::messenger` has the parts without MPI: matching, headers, the protocols' state machines, links.
+//! `engine::messenger` has the parts without MPI: matching, headers, the protocols' state machines, links, messages of
+//! this process to itself. They call `host`.
 //!
 //! Safety. A thread *has entered the PML* while it holds `Entered<State>` or a `&mut State` borrowed from it. Unsafe
 //! blocks of this folder cite the rules of the crate's head and these:
@@ -53,13 +54,13 @@ mod first_receive;
 mod flight;
 mod flow;
 mod handle;
+mod host;
 mod incoming;
 mod instance;
 mod libmpi;
 mod listening;
 mod local;
 mod moving;
-mod oneself;
 mod passage;
 mod persistent;
 mod pieces;

@@ -13,7 +13,7 @@ use engine::messenger::failover::Merging;
 use engine::messenger::header::{Header, MAX_SIZE};
 use engine::messenger::link::{Account, Link};
 use engine::messenger::rails::Peer;
-use engine::transport::{Cause, Failure, Immediate, Token, Unposted, WhenDiverted};
+use engine::transport::{Cause, Failure, Immediate, Token, Unposted};
 
 use super::buffer::{Content, SendBuffer};
 use super::handle::Handle;
@@ -22,7 +22,6 @@ use super::instance::{Pml, Rail, State};
 use super::token::{self, Record};
 use super::transmit::{self, Transmitted};
 use super::{rails, routing, transfers};
-use crate::runtime::token::Tag;
 use crate::runtime::watch::Completed;
 use crate::runtime::{failures, messages, poller};
 
@@ -161,8 +160,7 @@ fn move_to(pml: &Pml, state: &mut State, peer: usize, to: Link) -> bool {
 /// Announces a move to the peer, by a message that is not counted.
 fn announce(pml: &Pml, to: Link, header: &[u8]) -> bool {
     let Some(mut port) = pml.rails().get(to.rail()).and_then(Rail::enter) else { return false };
-    let bytes = (Arc::from(header), header.len() as u32);
-    port.queue_bytes(to.to(), Tag::PML.0, bytes, Token(0), WhenDiverted::Wait).is_ok()
+    transmit::queue(&mut port, to, (Arc::from(header), header.len() as u32), Token(0)) != Transmitted::Failed
 }
 
 /// Messages that waited at a port, to be sent by another one.
@@ -191,7 +189,7 @@ fn leave(pml: &Pml, from: Link) -> Option<(u32, Unsent)> {
 }
 
 fn is_move(message: &[u8]) -> bool {
-    matches!(Header::decode(message), Ok((Header::Moved { .. }, _)))
+    matches!(Header::decode(message), Some((Header::Moved { .. }, _)))
 }
 
 /// Sends by another port a message that never reached the adapter.
@@ -236,7 +234,7 @@ pub(crate) unsafe fn send_buffer_again(
 /// part has the token of the fragment.
 fn send_piece_again(pml: &Pml, to: Link, piece: &[u8], request: Handle) -> bool {
     let Some(rail) = pml.rails().get(to.rail()) else { return false };
-    let Ok((Header::Fragment { receive, offset }, data)) = Header::decode(piece) else { return false };
+    let Some((Header::Fragment { receive, offset }, data)) = Header::decode(piece) else { return false };
     let room = rail.copy_size - MAX_SIZE;
     let last = data.len().saturating_sub(1) / room;
     data.chunks(room).enumerate().all(|(index, data)| {
@@ -279,7 +277,7 @@ pub(crate) fn count(state: &mut State, rail: usize, from: Immediate) {
 #[inline(never)]
 pub(crate) fn message(pml: &Pml, state: &mut State, message: Incoming<'_>, by: ByRail) {
     let ByRail { rail, immediate, .. } = by;
-    if let Ok((Header::Moved { segment, count }, _)) = Header::decode(message.bytes) {
+    if let Some((Header::Moved { segment, count }, _)) = Header::decode(message.bytes) {
         return moved(pml, state, by, (segment, count));
     }
     let end = state.several.end(rail, immediate.endpoint());

@@ -7,6 +7,7 @@
 
 use engine::messenger::arrived::{Arrived, Body};
 use engine::messenger::header::{EAGER_SIZE, Header, Match, Memory};
+use engine::messenger::host::Data;
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
 use engine::messenger::passage::{Passage, Protocol, Reason, at_once, not_read, unreadable};

@@ -8,6 +8,7 @@
 use std::ptr::NonNull;
 
 use engine::messenger::header::Header;
+use engine::messenger::host::{Bytes, Data};
 use engine::messenger::link::Link;
 use engine::messenger::rendezvous::copies::{Gathering, Sending};
 use engine::messenger::transfer_id::TransferId;
@@ -20,7 +21,6 @@ use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
 use super::local::{Payload, Then};
 use super::request::{Told, Transfer};
-use super::transfers::Bytes;
 use super::transmit::{self, Transmitted};
 use super::{flight, flow, moving, passage, rails, routing, token, watch};
 use crate::runtime::messages;
@@ -98,7 +98,7 @@ pub(crate) fn wanted(
     let sending = Transfer::Sending(Sending::new(receiver, asked, MOST));
     let (link, announced) = (core.link, std::mem::replace(&mut core.transfer, sending));
     if let Transfer::Announced { registered: Some(_), .. } = announced {
-        watch::goes(state, request, |state, _| Some(passage::wanted(pml, state, link, why)));
+        watch::goes(state, request, |state| Some(passage::wanted(pml, state, link, why)));
     }
     // SAFETY: R3: the receiver will not read the message.
     unsafe { rails::put_back(pml, link, announced) };

@@ -13,6 +13,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use engine::events;
+use engine::messenger::host::Bytes;
 use engine::messenger::link::Link;
 use engine::transport::{Arrived, Completion, EndpointId, Failed, Polled, TakesMessages, TakesRequests, Token};
 use ibex_ffi::openmpi::sys;
@@ -23,7 +24,6 @@ use super::incoming::{self, ByRail, Incoming, PutAside, Sender};
 use super::instance::{Pml, Rail, State, pml};
 use super::request::Transfer;
 use super::token::{self, Record};
-use super::transfers::Bytes;
 use super::{finish, flow, local, moving, passage, pieces, reading, transfers, transmit, watch};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
@@ -49,7 +49,10 @@ pub(crate) unsafe extern "C" fn pml_progress() -> c_int {
         if pml.has_one_rail() {
             poller::note_poll();
         }
-        round(pml)
+        let Some(mut state) = pml.try_enter() else { return 0 };
+        let count = poll(pml, &mut state);
+        leave(pml, state);
+        count as c_int
     })
 }
 
@@ -59,14 +62,6 @@ fn show() {
     poller::watch_polls();
     events::deliver_due(SAFETY);
     events::progress(SAFETY);
-}
-
-#[inline(always)]
-fn round(pml: &Pml) -> c_int {
-    let Some(mut state) = pml.try_enter() else { return 0 };
-    let count = poll(pml, &mut state);
-    leave(pml, state);
-    count as c_int
 }
 
 /// Takes one batch of completions from each rail. Returns their number.
@@ -352,7 +347,7 @@ fn sent_without_buffer(pml: &Pml, state: &mut State, request: Handle) {
     if matches!(state.requests.core(request).transfer, Transfer::Sending(_)) {
         return pieces::piece_done(pml, state, request);
     }
-    let how = |state: &mut State, request| Some(passage::sent(pml, state, request));
+    let how = |state: &mut State| Some(passage::sent(pml, state, request));
     watch::ends_by(state, request, Bytes::None.completed(), how);
     finish::finish(state, request);
 }
@@ -365,11 +360,8 @@ unsafe fn sent(pml: &Pml, state: &mut State, rail: usize, buffer: NonNull<SendBu
         state.buffers[rail].give_back(buffer);
         content
     };
-    if outcome.is_err() {
-        transmit::failed(state);
-        return;
-    }
     match content {
+        _ if outcome.is_err() => _ = transmit::failed(state),
         Content::Silent => {}
         Content::Piece(request) => pieces::piece_done(pml, state, request),
     }

@@ -8,19 +8,19 @@ use std::ptr::NonNull;
 
 use engine::messenger::flow_control::Way;
 use engine::messenger::header::{Header, Match, Memory};
+use engine::messenger::host::{Bytes, Data};
 use engine::messenger::link::Link;
+use engine::messenger::oneself;
 use engine::messenger::passage::Reason;
 use ibex_ffi::openmpi::sys;
 
-use super::communicator::Communicator;
 use super::datatype::Extent;
 use super::flight::Step;
 use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
 use super::request::{Mode, Role, Transfer};
-use super::transfers::Bytes;
 use super::transmit::{self, Transmitted};
-use super::{finish, flight, flow, oneself, passage, rails, routing, watch};
+use super::{finish, flight, flow, passage, rails, routing, watch};
 
 /// Begins a send, which is filled in, by `link`.
 pub(crate) fn begin(pml: &Pml, state: &mut State, request: Handle, link: Link) {
@@ -28,11 +28,10 @@ pub(crate) fn begin(pml: &Pml, state: &mut State, request: Handle, link: Link) {
         return oneself::send(pml, state, request);
     }
     let link = rails::route(pml, state, link);
-    let r = state.requests.get(request);
-    r.core.link = link;
-    let peer = r.core.peer;
-    // SAFETY: P1: not finished, so its communicator lives; P4: a call of MPI has it, so it is still the PML's.
-    let communicator = unsafe { Communicator::of(r.comm()) };
+    let core = state.requests.core(request);
+    core.link = link;
+    let peer = core.peer;
+    let communicator = state.communicator(request);
     // If not, the link is marked or the peer has moved: `flow::way` stores the link anew.
     let is_noted = communicator.link(peer) == rails::in_communicator(pml, link);
     let is_free = state.flow.outgoing.is_free() && is_noted;
@@ -45,12 +44,10 @@ pub(crate) fn begin(pml: &Pml, state: &mut State, request: Handle, link: Link) {
 
 /// Sends a message in the way that flow control has chosen. Returns false if it finds no room: then it pends.
 pub(crate) fn go(pml: &Pml, state: &mut State, request: Handle, way: Way) -> bool {
-    let r = state.requests.get(request);
-    // SAFETY: P1: not finished, so its communicator lives; it is still the PML's (`begin`, `flow::go_on`).
-    let communicator = unsafe { Communicator::of(r.comm()) };
-    let of = Match { context: communicator.context, rank: communicator.rank, tag: r.core.tag };
-    let (link, length) = (r.core.link, r.core.data.length());
-    let is_synchronous = r.core.role == Role::Send(Mode::Synchronous);
+    let (communicator, core) = (state.communicator(request), state.requests.core(request));
+    let of = Match { context: communicator.context, rank: communicator.rank, tag: core.tag };
+    let (link, length) = (core.link, core.data.length());
+    let is_synchronous = core.role == Role::Send(Mode::Synchronous);
     let Some(eager_limit) = transmit::eager_limit(pml, link) else { return true };
     let is_long = length > eager_limit;
     if is_long || way != Way::Free {
@@ -77,7 +74,7 @@ pub(crate) fn go(pml: &Pml, state: &mut State, request: Handle, way: Way) -> boo
         (Transmitted::Failed, _) => _ = transmit::failed(state),
         (Transmitted::Waits, None) => {}
         (Transmitted::Posted | Transmitted::Waits, sender) => {
-            let how = |state: &mut State, request| Some(passage::sent(pml, state, request));
+            let how = |state: &mut State| Some(passage::sent(pml, state, request));
             watch::ends_by(state, request, Bytes::None.posted(), how);
             if let Some(sender) = sender {
                 flight::note(state, request, &Step::Announced(sender));
@@ -131,7 +128,7 @@ fn announce(pml: &Pml, state: &mut State, request: Handle, (of, is_long, counted
     };
     let rails = 1 + others.len();
     // No transfer begins yet: copies begin with the first, and the receiver's answer is the first sign of a read.
-    watch::goes(state, request, |_, _| Some(passage::announced(pml, link, (memory, why), rails)));
+    watch::goes(state, request, |_| Some(passage::announced(pml, link, (memory, why), rails)));
     match registered {
         Some(registered) if pml.has_several() => {
             let registered = std::iter::once((link.rail(), registered)).chain(others.iter().copied());

@@ -9,6 +9,7 @@
 
 use engine::events::{self, EventGroup, GetComplete, GetStarted, Payload};
 use engine::messenger::header::{Header, Memory, PortKey};
+use engine::messenger::host::{Bytes, Data, Moved};
 use engine::messenger::link::Link;
 use engine::messenger::passage::{Passage, Protocol, Reason};
 use engine::messenger::rendezvous::read::{Part, Path, Reading};
@@ -22,7 +23,6 @@ use super::flight::Step;
 use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
 use super::request::{Core, Reads, Request, Transfer};
-use super::transfers::{Bytes, Moved};
 use super::{flight, flow, moving, passage, pieces, rails, routing, transfers, transmit, watch};
 use crate::runtime::watch::{SAFETY, numbers};
 
@@ -59,7 +59,7 @@ pub(crate) fn begin(
     core.link = link;
     core.transfer =
         Transfer::Reading(Reads { state: reading, sender, from: link, address: memory.address, watched: None });
-    watch::begins_by(state, request, Bytes::None.posted(), |state, receive| read_by(pml, state.requests.core(receive)));
+    watch::begins_by(state, request, Bytes::None.posted(), |state| read_by(pml, state.requests.core(request)));
     let r = state.requests.get(request);
     // SAFETY: P1: the receive is not finished.
     let watched = unsafe { WatchedReads::of(r, memory.address, wanted) };
@@ -126,7 +126,7 @@ fn ask_for_copies(pml: &Pml, state: &mut State, request: Handle) {
     if let Some(reads) = unsafe { take(pml, state.requests.core(request)) } {
         let (from, why) = (reads.from, Reason::Adapter);
         let how = (Protocol::Pieces, why);
-        watch::goes(state, request, |state, _| Some(passage::by_home(pml, state, from, how)));
+        watch::goes(state, request, |state| Some(passage::by_home(pml, state, from, how)));
         pieces::ask(pml, state, request, (from, reads.sender), (reads.state.length(), why.code()));
     }
 }

@@ -6,16 +6,17 @@
 use std::ffi::{c_int, c_void};
 
 use engine::messenger::arrived::Arrived;
+use engine::messenger::host::Data;
 use engine::messenger::matching::{ANY_TAG, Envelope, Message, MessageHandle, Pattern};
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
 use super::datatype::Description;
-use super::finish::{self, finish};
+use super::finish::{finish, note};
 use super::handle::Handle;
 use super::instance::{Pml, State, pml, unwatched};
 use super::progress::{leave, leave_call, poll_here, until};
-use super::request::{Owner, Request, Role};
+use super::request::{Outcome, Owner, Request, Role};
 use super::send::hold;
 use super::{accept, flow, libmpi, listening, passage, watch};
 use crate::runtime::exclusive::Entered;
@@ -312,18 +313,11 @@ fn with_wildcards(from: i32, tag: i32) -> Pattern {
 
 #[inline(always)]
 pub(super) fn post_as(pml: &Pml, state: &mut State, request: Handle, pattern: Pattern) -> Posting {
-    let communicator = communicator(state, request);
+    let communicator = state.communicator(request);
     if communicator.unexpected(state) > 0 {
         return post_after_search(pml, state, request, communicator, pattern);
     }
     Posting::Waits(communicator.post(state, pattern, request))
-}
-
-/// Returns the communicator of a receive that a call of MPI's is about to post.
-#[inline(always)]
-fn communicator<'call>(state: &mut State, request: Handle) -> &'call Communicator {
-    // SAFETY: P1: not finished, so its communicator lives; P4: a call of MPI has it, so it is still the PML's.
-    unsafe { Communicator::of(state.requests.get(request).comm()) }
 }
 
 #[inline(never)]
@@ -345,11 +339,11 @@ fn post_after_search(
 /// [`post_as`] for a receive that has a number, while a tool listens to its communicator.
 #[inline(always)]
 fn post_watched(pml: &Pml, state: &mut State, request: Handle, pattern: Pattern, listeners: &Listeners) -> Posting {
-    let communicator = communicator(state, request);
+    let communicator = state.communicator(request);
     watch::told(state, listeners, request, Event::Activate);
     let is_any = communicator.unexpected(state) > 0;
-    let how = |state: &mut State, receive: Handle, found: &Message<Arrived>| {
-        passage::came(pml, state, (communicator, found.envelope), &found.message, receive)
+    let how = |state: &mut State, found: &Message<Arrived>| {
+        passage::came(pml, state, (communicator, found.envelope), &found.message, request)
     };
     let Some(message) = watch::take_unexpected(state, listeners, communicator, request, pattern, how) else {
         if is_any {
@@ -365,14 +359,14 @@ fn post_watched(pml: &Pml, state: &mut State, request: Handle, pattern: Pattern,
 
 /// Gives a receive the message of a matched probe.
 pub(super) fn take(pml: &Pml, state: &mut State, request: Handle, handle: MessageHandle) {
-    let communicator = communicator(state, request);
+    let communicator = state.communicator(request);
     // If not, the message was received before, which MPI forbids.
     let Some(message) = communicator.queues(state).take(handle) else { return finish(state, request) };
     let core = state.requests.core(request);
     (core.peer, core.tag) = (message.envelope.source(), message.envelope.tag());
     watch::request(state, request, Event::Activate);
-    watch::match_probed(state, request, &message, |state, receive, found| {
-        passage::came(pml, state, (communicator, found.envelope), &found.message, receive)
+    watch::match_probed(state, request, &message, |state| {
+        passage::came(pml, state, (communicator, message.envelope), &message.message, request)
     });
     accept::unexpected(pml, state, request, message.envelope, message.message);
 }
@@ -430,12 +424,11 @@ pub(crate) fn cancel(state: &mut State, request: Handle) {
     let Some(communicator) = (unsafe { Communicator::if_added(r.comm()) }) else { return };
     // A receive that was matched at once has the name of an earlier use, but this compares the request as well.
     if communicator.cancel(state, name, request) {
-        let outcome =
-            finish::Outcome { source: sys::MPI_ANY_SOURCE, tag: sys::MPI_ANY_TAG, length: 0, error: sys::OPAL_SUCCESS };
+        let outcome = Outcome { source: sys::MPI_ANY_SOURCE, tag: sys::MPI_ANY_TAG, length: 0, is_truncated: false };
         watch::request(state, request, Event::RemovePosted);
         watch::request(state, request, Event::Cancel);
         let r = state.requests.get(request);
-        finish::note(r, &outcome);
+        note(r, &outcome);
         r.base().req_status._cancelled = 1;
         finish(state, request);
     }

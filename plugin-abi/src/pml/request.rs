@@ -9,33 +9,22 @@ use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::messenger::host::Host;
 use engine::messenger::link::Link;
 use engine::messenger::rendezvous::read;
 use engine::messenger::request;
-pub(crate) use engine::messenger::request::{Mode, Role};
+pub(crate) use engine::messenger::request::{Mode, Outcome, Role};
 use ibex_ffi::openmpi::sys;
 
 use super::datatype::UserData;
 use super::handle::Handle;
+use super::instance::State;
 use super::libmpi;
-use super::reading::WatchedReads;
 use crate::runtime::free_list::{FreeList, Linked};
 use crate::runtime::listeners::Spec;
-use crate::runtime::memory::Registered;
 
-/// Open MPI, as the messenger's host.
-pub(crate) enum OpenMpi {}
-
-impl Host for OpenMpi {
-    type Data = UserData;
-    type Registration = Registered;
-    type WatchedReads = WatchedReads;
-}
-
-pub(crate) type Core = request::Core<OpenMpi>;
-pub(crate) type Transfer = request::Transfer<OpenMpi>;
-pub(crate) type Reads = read::Reads<OpenMpi>;
+pub(crate) type Core = request::Core<State>;
+pub(crate) type Transfer = request::Transfer<State>;
+pub(crate) type Reads = read::Reads<State>;
 
 /// Who waits for a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,6 +6,7 @@
 //! Threads: the one that has entered the PML. Tests: `rail_down.c` in `hw-tests/mpi`.
 
 use engine::messenger::header::Header;
+use engine::messenger::host::Data;
 use engine::messenger::link::Link;
 
 use super::datatype::Extent;

@@ -9,6 +9,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
 use engine::messenger::header::MAX_SIZE;
+use engine::messenger::host::Data;
 use engine::messenger::link::Link;
 use ibex_ffi::openmpi::sys;
 

@@ -9,6 +9,7 @@
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 
 use engine::events::{self, EventGroup, MsgArrived, Payload, SourceId, TypeId, XferBegin, XferContinue, XferEnd};
+use engine::messenger::host::{Bytes, Data, Moved};
 use engine::messenger::matching::Envelope;
 use ibex_ffi::openmpi::sys;
 
@@ -18,38 +19,6 @@ use super::request::{Request, Role};
 use super::watch::RECEIVE;
 use crate::runtime::listeners::{Event, Spec};
 use crate::runtime::watch::{self, Completed};
-
-/// Bytes of a message that a step of the transfer moves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Bytes {
-    /// First step of a message that is sent whole.
-    All,
-    /// Other steps report the bytes.
-    None,
-    /// Bytes of a fragment.
-    Of { offset: u64, length: u64 },
-}
-
-/// Bytes of a step, and whether a completion reported it; otherwise the step is a post.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Moved {
-    bytes: Bytes,
-    is_completed: bool,
-}
-
-impl Bytes {
-    /// The adapter gets the bytes now, or the processor copies them.
-    #[inline(always)]
-    pub(crate) const fn posted(self) -> Moved {
-        Moved { bytes: self, is_completed: false }
-    }
-
-    /// The bytes have arrived or were sent. The event has the host's time if their completion is not being handled.
-    #[inline(always)]
-    pub(crate) const fn completed(self) -> Moved {
-        Moved { bytes: self, is_completed: true }
-    }
-}
 
 /// Completion that the PML handles now: its port and source, as their numbers plus 1 (0: none), and timestamp.
 static PORT: AtomicU32 = AtomicU32::new(0);

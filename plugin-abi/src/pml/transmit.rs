@@ -11,6 +11,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use engine::messenger::header::MAX_SIZE;
+use engine::messenger::host::Data;
 use engine::messenger::link::Link;
 use engine::messenger::rendezvous::read::Part;
 use engine::transport::{Sent, Token, WhenDiverted};

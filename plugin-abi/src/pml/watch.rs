@@ -17,6 +17,7 @@ use std::hint::cold_path;
 use std::ptr::null_mut;
 
 use engine::messenger::arrived::Arrived;
+use engine::messenger::host::{Bytes, Data, Moved};
 use engine::messenger::matching::{Envelope, Message, MessageHandle, Pattern};
 use engine::messenger::passage::Passage;
 use ibex_ffi::openmpi::{release, sys};
@@ -26,7 +27,7 @@ use super::datatype::Description;
 use super::handle::Handle;
 use super::instance::State;
 use super::request::{Owner, Request, Role, Told};
-use super::transfers::{self, Bytes, Moved};
+use super::transfers;
 use crate::runtime::listeners::{Event, Listeners, ProtocolSpec, Spec};
 use crate::runtime::watch::{number, numbers};
 
@@ -175,17 +176,12 @@ pub(crate) fn forget(request: &mut Request) {
 /// unwatched blocking call, which gives its request back without resetting it.
 #[inline]
 pub(crate) fn begins(state: &mut State, of: Handle, moved: Moved) {
-    begins_by(state, of, moved, |_, _| None);
+    begins_by(state, of, moved, |_| None);
 }
 
 /// [`begins`]; reports the passage of the data, if `how` returns it now.
 #[inline]
-pub(crate) fn begins_by(
-    state: &mut State,
-    of: Handle,
-    moved: Moved,
-    how: impl FnOnce(&mut State, Handle) -> Option<Passage>,
-) {
+pub(crate) fn begins_by(state: &mut State, of: Handle, moved: Moved, how: impl FnOnce(&mut State) -> Option<Passage>) {
     let request = state.requests.get(of);
     if request.shell.told == Told::Nothing && request.shell.owner != Owner::Call {
         request.shell.told = Told::Begun;
@@ -196,17 +192,12 @@ pub(crate) fn begins_by(
 /// Raises the event that the adapter has the last data, or that it is stored.
 #[inline]
 pub(crate) fn ends(state: &mut State, of: Handle, moved: Moved) {
-    ends_by(state, of, moved, |_, _| None);
+    ends_by(state, of, moved, |_| None);
 }
 
 /// [`ends`]; reports the passage of the data, if `how` returns it now.
 #[inline]
-pub(crate) fn ends_by(
-    state: &mut State,
-    of: Handle,
-    moved: Moved,
-    how: impl FnOnce(&mut State, Handle) -> Option<Passage>,
-) {
+pub(crate) fn ends_by(state: &mut State, of: Handle, moved: Moved, how: impl FnOnce(&mut State) -> Option<Passage>) {
     let request = state.requests.get(of);
     if request.shell.told != Told::Ended && request.shell.owner != Owner::Call {
         request.shell.told = Told::Ended;
@@ -221,7 +212,7 @@ fn request_by(
     of: Handle,
     event: Event,
     moved: Moved,
-    how: impl FnOnce(&mut State, Handle) -> Option<Passage>,
+    how: impl FnOnce(&mut State) -> Option<Passage>,
 ) {
     if let Some(listeners) = listeners_of(state.requests.get(of)) {
         goes_as(state, listeners, of, how);
@@ -245,22 +236,17 @@ pub(crate) fn told_moved(state: &mut State, listeners: &Listeners, of: Handle, e
 
 /// Reports the passage of a request's message, if `how` returns it.
 #[inline]
-pub(crate) fn goes(state: &mut State, of: Handle, how: impl FnOnce(&mut State, Handle) -> Option<Passage>) {
+pub(crate) fn goes(state: &mut State, of: Handle, how: impl FnOnce(&mut State) -> Option<Passage>) {
     if let Some(listeners) = listeners_of(state.requests.get(of)) {
         goes_as(state, listeners, of, how);
     }
 }
 
 #[inline(always)]
-fn goes_as(
-    state: &mut State,
-    listeners: &Listeners,
-    of: Handle,
-    how: impl FnOnce(&mut State, Handle) -> Option<Passage>,
-) {
+fn goes_as(state: &mut State, listeners: &Listeners, of: Handle, how: impl FnOnce(&mut State) -> Option<Passage>) {
     if listeners.wants(Event::Protocol) && state.requests.get(of).shell.owner != Owner::Call {
         cold_path();
-        let Some(passage) = how(state, of) else { return };
+        let Some(passage) = how(state) else { return };
         let request = state.requests.get(of);
         let bytes = match request.core.role {
             Role::Receive => request.base().req_status._ucount,
@@ -287,7 +273,7 @@ fn has_message(
     listeners: &Listeners,
     receive: Handle,
     message: (u64, usize),
-    how: impl FnOnce(&mut State, Handle) -> Option<Passage>,
+    how: impl FnOnce(&mut State) -> Option<Passage>,
 ) {
     if listeners.wants(Event::Protocol) || listeners.wants(Event::Transfer) {
         note_message(state, listeners, receive, message, how);
@@ -301,7 +287,7 @@ fn note_message(
     listeners: &Listeners,
     of: Handle,
     (id, length): (u64, usize),
-    how: impl FnOnce(&mut State, Handle) -> Option<Passage>,
+    how: impl FnOnce(&mut State) -> Option<Passage>,
 ) {
     let receive = state.requests.get(of);
     if receive.shell.owner == Owner::Call {
@@ -309,7 +295,7 @@ fn note_message(
     }
     receive.message = (number_of(receive), id);
     if listeners.wants(Event::Protocol)
-        && let Some(passage) = how(state, of)
+        && let Some(passage) = how(state)
     {
         tell_passage(listeners, state.requests.get(of), length, passage);
     }
@@ -318,7 +304,7 @@ fn note_message(
 /// Raises the event of a fragment, neither the first nor the last, that the adapter has or that is stored.
 #[inline]
 pub(crate) fn continues(state: &mut State, of: Handle, moved: Moved) {
-    request_by(state, of, Event::XferContinue, moved, |_, _| None);
+    request_by(state, of, Event::XferContinue, moved, |_| None);
 }
 
 /// Raises the events of a fragment of a send that the adapter has.
@@ -382,7 +368,7 @@ pub(crate) fn take_posted_watched(
     };
     told(state, listeners, found, Event::RemovePosted);
     listeners.tell(Event::MatchPosted, id, &mut spec);
-    has_message(state, listeners, found, (id, length), how);
+    has_message(state, listeners, found, (id, length), |state| how(state, found));
     Ok(found)
 }
 
@@ -411,7 +397,7 @@ pub(crate) fn take_unexpected(
     communicator: &Communicator,
     of: Handle,
     pattern: Pattern,
-    how: impl FnOnce(&mut State, Handle, &Message<Arrived>) -> Option<Passage>,
+    how: impl FnOnce(&mut State, &Message<Arrived>) -> Option<Passage>,
 ) -> Option<Message<Arrived>> {
     let search = number();
     listeners.tell(Event::SearchUnexpectedBegin, search, &mut state.requests.get(of).spec);
@@ -422,7 +408,7 @@ pub(crate) fn take_unexpected(
     let length = found.message.length();
     let id = tell_of_message(communicator, Event::RemoveUnexpected, (found.message.id, found.envelope, length));
     request(state, of, Event::MatchUnexpected);
-    has_message(state, listeners, of, (id, length), |state, receive| how(state, receive, &found));
+    has_message(state, listeners, of, (id, length), |state| how(state, &found));
     Some(found)
 }
 
@@ -460,12 +446,12 @@ pub(crate) fn match_probed(
     state: &mut State,
     receive: Handle,
     found: &Message<Arrived>,
-    how: impl FnOnce(&mut State, Handle, &Message<Arrived>) -> Option<Passage>,
+    how: impl FnOnce(&mut State) -> Option<Passage>,
 ) {
     let request = state.requests.get(receive);
     if let Some(listeners) = listeners_of(request) {
         tell(listeners, request, Event::MatchUnexpected);
         let of = (found.message.id, found.message.length());
-        has_message(state, listeners, receive, of, |state, receive| how(state, receive, found));
+        has_message(state, listeners, receive, of, how);
     }
 }

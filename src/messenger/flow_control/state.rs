@@ -34,19 +34,16 @@ impl Room {
     }
 
     /// Returns what is left now.
-    #[must_use]
     pub fn now(&self) -> u64 {
         self.left(self.kept.show(0)[0])
     }
 
     /// Returns the minimum since the last reset.
-    #[must_use]
     pub fn least(&self) -> u64 {
         self.left(self.kept.show(0)[1])
     }
 
     /// Returns the minimum since the messenger began.
-    #[must_use]
     pub fn least_ever(&self) -> u64 {
         self.left(self.kept.most_ever(0))
     }
@@ -78,7 +75,6 @@ pub const RECORD: u64 = 128;
 impl<R> Flow<R> {
     /// Makes the state of a process that stores at most `bound` bytes, announces at most `window` messages to a peer in
     /// a communicator, and publishes its counts in `shown`.
-    #[must_use]
     pub fn new(bound: u64, window: u32, shown: Arc<Counters>) -> Self {
         ROOM.begin(bound);
         let limits = Limits { kept: bound, window };

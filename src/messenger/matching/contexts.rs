@@ -13,15 +13,6 @@
 
 use std::collections::BTreeMap;
 
-/// Why a communicator was not added. Returns the communicator.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Refused<C> {
-    /// Another communicator has this context.
-    InUse(C),
-    /// The context is beyond [`Contexts::LIMIT`], and not in the range from [`Contexts::EXTENDED`] on.
-    BeyondLimit(C),
-}
-
 /// Communicators (`C`) by context, and messages (`M`) for contexts not yet added.
 #[derive(Debug)]
 pub struct Contexts<C, M> {
@@ -48,13 +39,11 @@ impl<C, M> Contexts<C, M> {
     const END: u32 = 1 << 24;
 
     /// Makes a table without communicators.
-    #[must_use]
     pub const fn new() -> Self {
         Contexts { communicators: Vec::new(), extended: BTreeMap::new(), kept: BTreeMap::new() }
     }
 
     /// Returns the communicator with this context.
-    #[must_use]
     #[inline]
     pub fn get(&self, context: u32) -> Option<&C> {
         match self.communicators.get(context as usize) {
@@ -70,12 +59,10 @@ impl<C, M> Contexts<C, M> {
     }
 
     /// Adds a communicator. Returns the messages that arrived for it, in order, to be delivered before any other.
-    ///
-    /// # Errors
-    /// The context is in use or too large.
-    pub fn add(&mut self, context: u32, communicator: C) -> Result<Vec<M>, Refused<C>> {
+    /// `None`: another communicator has this context, or the context is out of both ranges.
+    pub fn add(&mut self, context: u32, communicator: C) -> Option<Vec<M>> {
         if self.get(context).is_some() {
-            return Err(Refused::InUse(communicator));
+            return None;
         }
         match context {
             0..Self::LIMIT => {
@@ -88,9 +75,9 @@ impl<C, M> Contexts<C, M> {
             Self::EXTENDED..Self::END => {
                 self.extended.insert(context, communicator);
             }
-            _ => return Err(Refused::BeyondLimit(communicator)),
+            _ => return None,
         }
-        Ok(self.kept.remove(&context).unwrap_or_default())
+        Some(self.kept.remove(&context).unwrap_or_default())
     }
 
     /// Removes a communicator; its context can be added again.

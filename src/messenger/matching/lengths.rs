@@ -18,7 +18,6 @@ pub struct Level {
 
 impl Level {
     /// Starts at 0.
-    #[must_use]
     pub const fn new() -> Self {
         Level { now: AtomicU64::new(0), most: AtomicU64::new(0), most_before: AtomicU64::new(0) }
     }
@@ -46,14 +45,12 @@ impl Level {
     }
 
     /// Returns number and maximum since the last reset; both include `more` entries that the level does not count.
-    #[must_use]
     pub fn show(&self, more: u64) -> [u64; 2] {
         let now = self.now.load(Ordering::Relaxed) + more;
         [now, now.max(self.most.load(Ordering::Relaxed))]
     }
 
     /// Returns the maximum since the start, in spite of resets.
-    #[must_use]
     pub fn most_ever(&self, more: u64) -> u64 {
         self.show(more)[1].max(self.most_before.load(Ordering::Relaxed))
     }
@@ -132,41 +129,35 @@ impl Shown<'_> {
     }
 
     /// The length now.
-    #[must_use]
     pub fn now(&self, of: Of) -> u64 {
         let (level, more) = self.level(of);
         level.show(more)[0]
     }
 
     /// Maximum since the last reset.
-    #[must_use]
     pub fn most(&self, of: Of) -> u64 {
         let (level, more) = self.level(of);
         level.show(more)[1]
     }
 
     /// Maximum since the communicator was made.
-    #[must_use]
     pub fn most_ever(&self, of: Of) -> u64 {
         let (level, more) = self.level(of);
         level.most_ever(more)
     }
 
     /// Resets the maximum and returns it.
-    #[must_use]
     pub fn begin_anew(&self, of: Of) -> u64 {
         let (level, more) = self.level(of);
         level.begin_anew(more)
     }
 
     /// Number of messages that were unexpected.
-    #[must_use]
     pub fn messages(&self) -> u64 {
         self.lengths.messages.load(Ordering::Relaxed)
     }
 
     /// Number of queue entries that searches compared.
-    #[must_use]
     pub fn attempts(&self) -> u64 {
         self.lengths.attempts.load(Ordering::Relaxed)
     }

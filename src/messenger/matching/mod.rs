@@ -18,8 +18,8 @@
 //! Cost: a search looks at the head of a list first, and after a few entries at an index, so it does not depend on the
 //! length of the queue (`tests/steps.rs`). Only the search that first needs an index builds it, which costs as much as
 //! the queue is long. A queue allocates only when it is longer than ever before, and frees when its communicator goes.
-//! Called by the PML. Path: hot. Threads: one at a time, without locks. No other call may come between the search and
-//! the insertion of a post ([`Matching::post`], or both parts) or of an arrival; otherwise each could miss the other.
+//! Called by the PML. Path: hot. Threads: one at a time, without locks. A caller searches directly before it inserts a
+//! receive or a message; with another call between the two, each could miss the other.
 //! Tests: `tests/`, and in each file. `cargo bench -p ibex --bench matching`.
 
 mod contexts;
@@ -33,8 +33,8 @@ mod slab;
 mod tests;
 mod unexpected;
 
-pub use contexts::{Contexts, Refused};
-pub use outcome::{Arrival, Message, MessageHandle, Posting, ReceiveHandle, Remains, Searched};
+pub use contexts::Contexts;
+pub use outcome::{Message, MessageHandle, ReceiveHandle, Remains, Searched};
 pub use pattern::{ANY_SOURCE, ANY_TAG, Envelope, Pattern};
 
 use posted::Posted;
@@ -56,52 +56,31 @@ impl<R: Copy, U> Default for Matching<R, U> {
 
 impl<R: Copy, U> Matching<R, U> {
     /// Makes a communicator with empty queues.
-    #[must_use]
     pub const fn new() -> Self {
         Matching { posted: Posted::new(), unexpected: Unexpected::new() }
     }
 
-    /// Posts a receive: it gets the first unexpected message that it takes, or waits.
-    #[inline]
-    pub fn post(&mut self, pattern: Pattern, request: R) -> Posting<U> {
-        let Searched { found, attempts } = self.search_unexpected(pattern);
-        match found {
-            Some(message) => Posting::Matched { message, attempts },
-            None => Posting::Inserted { handle: self.insert_posted(pattern, request), attempts },
-        }
-    }
-
-    /// Handles the arrival of a message: the first receive that takes it gets it, or it waits, as `message` makes it.
-    #[inline]
-    pub fn arrive(&mut self, envelope: Envelope, message: impl FnOnce() -> U) -> Arrival<R> {
-        let Searched { found, attempts } = self.search_posted(envelope);
-        match found {
-            Some(request) => Arrival::Matched { request, attempts },
-            None => Arrival::Inserted { handle: self.insert_unexpected(envelope, message()), attempts },
-        }
-    }
-
-    /// The first part of [`Matching::post`]: removes and returns the first message that the pattern takes.
+    /// Removes and returns the first message that the pattern takes.
     #[inline]
     pub fn search_unexpected(&mut self, pattern: Pattern) -> Searched<Message<U>> {
         let (taken, attempts) = self.unexpected.take(pattern);
         Searched { found: taken.map(|(envelope, message)| Message { envelope, message }), attempts }
     }
 
-    /// The second part of [`Matching::post`], directly after a search that found nothing.
+    /// Posts a receive, directly after a search that found nothing.
     #[inline]
     pub fn insert_posted(&mut self, pattern: Pattern, request: R) -> ReceiveHandle {
         ReceiveHandle(self.posted.insert(pattern, request))
     }
 
-    /// The first part of [`Matching::arrive`]: removes and returns the first receive that takes the message.
+    /// Removes and returns the first receive that takes the message.
     #[inline]
     pub fn search_posted(&mut self, envelope: Envelope) -> Searched<R> {
         let (found, attempts) = self.posted.take(envelope);
         Searched { found, attempts }
     }
 
-    /// The second part of [`Matching::arrive`], directly after a search that found nothing.
+    /// Stores a message that has arrived, directly after a search that found nothing.
     #[inline]
     pub fn insert_unexpected(&mut self, envelope: Envelope, message: U) -> MessageHandle {
         MessageHandle(self.unexpected.insert(envelope, message))
@@ -145,19 +124,16 @@ impl<R: Copy, U> Matching<R, U> {
     }
 
     /// Number of posted receives.
-    #[must_use]
     pub const fn posted(&self) -> u32 {
         self.posted.len()
     }
 
     /// Number of unexpected messages, without those of matched probes.
-    #[must_use]
     pub const fn unexpected(&self) -> u32 {
         self.unexpected.len()
     }
 
     /// Ends the communicator; returns the receives and messages left in it.
-    #[must_use]
     pub fn into_remains(self) -> Remains<R, U> {
         let receives = self.posted.requests().collect();
         let messages = self.unexpected.into_messages().into_iter();

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The results of the operations of [`super::Matching`], from which their caller can raise a tool's events in order.
-//! `post` and `arrive` are a search and an insertion each; these parts are public, so that a caller can read a clock
-//! between them. Each result stands for these events of PERUSE 2.0 (section 4.1, its diagram):
+//! The results of the operations of [`super::Matching`]. From each its caller can raise these events of PERUSE 2.0, in
+//! order (section 4.1, its diagram):
 //!
 //! | operation | outcome | events, in order |
 //! |---|---|---|
@@ -32,14 +31,12 @@ macro_rules! kept_as_bits {
     ($($handle:ident)*) => {$(
         impl $handle {
             /// Returns the handle as a number for a request to store. No handle is 0.
-            #[must_use]
             #[inline]
             pub const fn bits(self) -> u64 {
                 self.0.bits()
             }
 
             /// Returns the handle with these bits. Operations refuse bits that were never a handle's.
-            #[must_use]
             #[inline]
             pub const fn from_bits(bits: u64) -> Self {
                 $handle(Handle::from_bits(bits))
@@ -67,46 +64,6 @@ pub struct Message<U> {
     pub envelope: Envelope,
     /// The caller's message, or a handle of it.
     pub message: U,
-}
-
-/// The result of posting a receive.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
-pub enum Posting<U> {
-    /// A message had arrived for it.
-    Matched {
-        /// The message, which the caller owns again.
-        message: Message<U>,
-        /// Number of unexpected messages compared.
-        attempts: u32,
-    },
-    /// The receive waits.
-    Inserted {
-        /// The handle of the receive.
-        handle: ReceiveHandle,
-        /// Number of unexpected messages compared.
-        attempts: u32,
-    },
-}
-
-/// The result of a message's arrival.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-#[must_use]
-pub enum Arrival<R> {
-    /// A receive had been posted for it.
-    Matched {
-        /// The receive.
-        request: R,
-        /// Number of posted receives compared.
-        attempts: u32,
-    },
-    /// The message waits, unexpected.
-    Inserted {
-        /// The handle of the message.
-        handle: MessageHandle,
-        /// Number of posted receives compared.
-        attempts: u32,
-    },
 }
 
 /// The content of a communicator that ended.

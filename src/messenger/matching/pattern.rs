@@ -28,21 +28,18 @@ pub struct Envelope {
 
 impl Envelope {
     /// Makes the envelope of a message from the rank `source`, at least 0, with this tag.
-    #[must_use]
     #[inline]
     pub const fn new(source: i32, tag: i32) -> Self {
         Envelope { key: key(source, tag) }
     }
 
     /// The rank of the sender.
-    #[must_use]
     #[inline]
     pub const fn source(self) -> i32 {
         (self.key >> 32) as i32
     }
 
     /// The tag.
-    #[must_use]
     #[inline]
     pub const fn tag(self) -> i32 {
         self.key as i32
@@ -80,7 +77,6 @@ pub struct Pattern {
 
 impl Pattern {
     /// Takes messages from `source`, or [`ANY_SOURCE`], with `tag`, or [`ANY_TAG`].
-    #[must_use]
     #[inline]
     pub const fn new(source: i32, tag: i32) -> Self {
         let source_mask = if source == ANY_SOURCE { 0 } else { SOURCE };
@@ -91,14 +87,12 @@ impl Pattern {
     }
 
     /// Takes messages of exactly this source and tag.
-    #[must_use]
     #[inline]
     pub const fn exact(envelope: Envelope) -> Self {
         Pattern { key: envelope.key, mask: EXACT }
     }
 
     /// Whether the pattern takes the message.
-    #[must_use]
     #[inline]
     pub const fn takes(self, envelope: Envelope) -> bool {
         (self.key ^ envelope.key) & self.mask == 0

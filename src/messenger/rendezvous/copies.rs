@@ -30,13 +30,11 @@ pub struct Gathering {
 
 impl Sending {
     /// Starts a send of `wanted` bytes to this receive, with at most `most` pieces in flight.
-    #[must_use]
     pub fn new(receiver: TransferId, wanted: u64, most: u32) -> Self {
         Sending { receiver, is_starved: false, wanted, sent: 0, under_way: 0, most }
     }
 
     /// Returns the offset of the next piece; `None` if no piece may be sent now.
-    #[must_use]
     pub fn next_offset(&self) -> Option<u64> {
         (self.sent < self.wanted && self.under_way < self.most).then_some(self.sent)
     }
@@ -49,7 +47,6 @@ impl Sending {
     }
 
     /// Whether a piece is in flight.
-    #[must_use]
     pub fn is_under_way(&self) -> bool {
         self.under_way > 0
     }
@@ -63,7 +60,6 @@ impl Sending {
 
 impl Gathering {
     /// Expects `wanted` bytes.
-    #[must_use]
     pub fn new(id: TransferId, wanted: u64) -> Self {
         Gathering { id, wanted, received: 0 }
     }
@@ -76,7 +72,6 @@ impl Gathering {
     }
 
     /// Whether all wanted bytes have arrived.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         self.received == self.wanted
     }

@@ -87,7 +87,6 @@ impl<P> Lane<P> {
 impl<P> Reading<P> {
     /// Starts to read a message of `length` bytes, at least 1. Each path has its weight and its longest read in bytes;
     /// 0 counts as 1. `None` if there is no path.
-    #[must_use]
     pub fn new(length: u64, paths: impl Iterator<Item = (P, u32, u32)>) -> Option<Self> {
         let lane = |(path, weight, piece): (P, u32, u32)| {
             let (weight, piece, under_way) = (weight.max(1), piece.max(1).into(), ArrayVec::new());
@@ -108,13 +107,11 @@ impl<P> Reading<P> {
     }
 
     /// Length of the message, bytes.
-    #[must_use]
     pub fn length(&self) -> u64 {
         self.length
     }
 
     /// Returns the paths, in the order of their lanes.
-    #[must_use]
     pub fn paths(&self) -> impl ExactSizeIterator<Item = &P> {
         self.lanes.iter().map(|lane| &lane.path)
     }
@@ -155,7 +152,6 @@ impl<P> Reading<P> {
     }
 
     /// Whether the whole message has been read.
-    #[must_use]
     pub fn is_done(&self) -> bool {
         self.left == 0
     }
@@ -179,13 +175,11 @@ impl<P> Reading<P> {
     }
 
     /// Whether any lane, failed ones included, has reads in flight. While it has, the memory belongs to the adapter.
-    #[must_use]
     pub fn is_under_way(&self) -> bool {
         self.lanes.iter().any(|lane| !lane.under_way.is_empty())
     }
 
     /// Whether all lanes have failed.
-    #[must_use]
     pub fn is_stuck(&self) -> bool {
         self.lanes.iter().all(|lane| lane.has_failed)
     }

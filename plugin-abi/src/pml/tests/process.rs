@@ -131,7 +131,7 @@ pub(super) fn communicator(pml: &Pml, rank: usize, number: usize, size: usize) -
         (*comm.as_ptr()).c_pml_comm = communicator.as_ptr().cast();
     }
     let mut state = pml.enter().expect("nobody is inside");
-    let kept = state.contexts.add(context, communicator).unwrap_or_else(|_| panic!("the number is new"));
+    let kept = state.contexts.add(context, communicator).expect("the number is new");
     for (envelope, message) in kept {
         flow::give_up(pml, &mut state, &message);
         deliver(pml, &mut state, context, envelope, message);

@@ -5,7 +5,7 @@
 
 use super::Numbered;
 use crate::messenger::matching::{
-    ANY_SOURCE, ANY_TAG, Arrival, Envelope, Message, MessageHandle, Pattern, Posting, ReceiveHandle, Remains,
+    ANY_SOURCE, ANY_TAG, Envelope, Message, MessageHandle, Pattern, ReceiveHandle, Remains,
 };
 use proptest::prelude::*;
 
@@ -129,25 +129,21 @@ impl History {
 
     fn post(&mut self, source: i32, tag: i32) {
         let entry = self.entry(source, tag);
-        let found = match self.matching.post(Pattern::new(source, tag), entry.number) {
-            Posting::Matched { message, .. } => Some(entry_of(message)),
-            Posting::Inserted { handle, .. } => {
-                self.handles.receives.push((handle, entry.number));
-                None
-            }
-        };
-        assert_eq!(found, self.model.post(entry));
+        let found = self.matching.search_unexpected(Pattern::new(source, tag)).found;
+        if found.is_none() {
+            let handle = self.matching.insert_posted(Pattern::new(source, tag), entry.number);
+            self.handles.receives.push((handle, entry.number));
+        }
+        assert_eq!(found.map(entry_of), self.model.post(entry));
     }
 
     fn arrive(&mut self, source: i32, tag: i32) {
         let entry = self.entry(source, tag);
-        let found = match self.matching.arrive(Envelope::new(source, tag), || entry.number) {
-            Arrival::Matched { request, .. } => Some(request),
-            Arrival::Inserted { handle, .. } => {
-                self.handles.messages.push((handle, entry.number));
-                None
-            }
-        };
+        let found = self.matching.search_posted(Envelope::new(source, tag)).found;
+        if found.is_none() {
+            let handle = self.matching.insert_unexpected(Envelope::new(source, tag), entry.number);
+            self.handles.messages.push((handle, entry.number));
+        }
         assert_eq!(found, self.model.arrive(entry).map(|receive| receive.number));
     }
 

@@ -7,36 +7,34 @@ mod histories;
 mod rules;
 mod steps;
 
-use super::{Arrival, Envelope, Matching, Message, MessageHandle, Pattern, Posting, ReceiveHandle};
+use super::{Envelope, Matching, MessageHandle, Pattern, ReceiveHandle};
 
 type Numbered = Matching<u32, u32>;
 
 /// Returns the message that the receive got.
 fn post(matching: &mut Numbered, source: i32, tag: i32, request: u32) -> Option<u32> {
-    match matching.post(Pattern::new(source, tag), request) {
-        Posting::Matched { message: Message { message, .. }, .. } => Some(message),
-        Posting::Inserted { .. } => None,
+    let found = matching.search_unexpected(Pattern::new(source, tag)).found;
+    if found.is_none() {
+        matching.insert_posted(Pattern::new(source, tag), request);
     }
+    found.map(|message| message.message)
 }
 
 fn insert(matching: &mut Numbered, source: i32, tag: i32, request: u32) -> ReceiveHandle {
-    match matching.post(Pattern::new(source, tag), request) {
-        Posting::Inserted { handle, .. } => handle,
-        Posting::Matched { message, .. } => panic!("{message:?} was there"),
-    }
+    assert_eq!(matching.search_unexpected(Pattern::new(source, tag)).found, None);
+    matching.insert_posted(Pattern::new(source, tag), request)
 }
 
 /// Returns the receive that took the message.
 fn arrive(matching: &mut Numbered, source: i32, tag: i32, message: u32) -> Option<u32> {
-    match matching.arrive(Envelope::new(source, tag), || message) {
-        Arrival::Matched { request, .. } => Some(request),
-        Arrival::Inserted { .. } => None,
+    let found = matching.search_posted(Envelope::new(source, tag)).found;
+    if found.is_none() {
+        matching.insert_unexpected(Envelope::new(source, tag), message);
     }
+    found
 }
 
 fn unexpected(matching: &mut Numbered, source: i32, tag: i32, message: u32) -> MessageHandle {
-    match matching.arrive(Envelope::new(source, tag), || message) {
-        Arrival::Inserted { handle, .. } => handle,
-        Arrival::Matched { request, .. } => panic!("receive {request} was there"),
-    }
+    assert_eq!(matching.search_posted(Envelope::new(source, tag)).found, None);
+    matching.insert_unexpected(Envelope::new(source, tag), message)
 }

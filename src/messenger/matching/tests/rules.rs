@@ -143,15 +143,6 @@ fn a_cancelled_receive_takes_nothing_and_one_that_was_matched_is_not_cancelled()
 }
 
 #[test]
-fn an_unexpected_message_is_made_only_if_no_receive_matches() {
-    let mut matching = Numbered::new();
-    insert(&mut matching, 1, 5, 1);
-    let envelope = crate::messenger::matching::Envelope::new(1, 5);
-    let _ = matching.arrive(envelope, || panic!("a receive is posted"));
-    assert_eq!(matching.posted(), 0);
-}
-
-#[test]
 fn a_freed_communicator_returns_its_waiting_receives_and_messages() {
     let mut matching = Numbered::new();
     insert(&mut matching, 1, 5, 1);

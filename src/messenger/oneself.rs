@@ -1,0 +1,72 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages of a process to itself: the processor copies each once, from the send buffer to the receive buffer.
+//!
+//! If no receive is posted, the process stores the message as unexpected: of a short one in standard mode a copy, so
+//! that its sender continues, as programs expect; of any other an announcement. Called by `pml/protocol.rs` and
+//! `pml/accept.rs`. Grade: pending. Threads: the one that has entered the messenger. Tests: `tests.rs`, and
+//! `self_messages.c` in `hw-tests/mpi`.
+
+use super::arrived::{Arrived, Body, SHORT};
+use super::header::Memory;
+use super::host::{Bytes, Data, Host};
+use super::link::Link;
+use super::matching::Envelope;
+use super::passage::Passage;
+use super::request::{Mode, Outcome, Role, Transfer};
+use super::transfer_id::TransferId;
+
+/// Begins a send to this process. It may be finished when this returns.
+pub fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
+    let (rank, core) = (host.rank(request), host.core(request));
+    core.link = Link::ONESELF;
+    let (envelope, length) = (Envelope::new(rank, core.tag), core.data.length());
+    host.begins(request, Bytes::All.posted(), Some(Passage::ONESELF));
+    let id = match host.take_posted(request, envelope, length) {
+        Ok(receive) => return meet(host, request, receive, envelope),
+        Err(id) => id,
+    };
+    let (is_short, core) = (length <= host.eager_limit(process), host.core(request));
+    let is_copied = is_short && core.role == Role::Send(Mode::Standard);
+    let body = if is_copied {
+        let Some(body) = copied(&mut core.data) else { return host.cannot_pack(length) };
+        body
+    } else {
+        core.transfer = Transfer::Announced { registered: None, others: Vec::new(), counted: false };
+        let memory = Memory { key: 0, address: 0, length: length as u64 };
+        Body::Announced(host.transfers().begin(request), memory)
+    };
+    host.keep(process, request, envelope, Arrived { from: Link::ONESELF, id, body });
+    if is_copied {
+        host.ends(request, Bytes::None.posted());
+        host.finish(request);
+    }
+}
+
+/// Delivers an announced message to its receive.
+pub fn receive<H: Host>(host: &mut H, receive: H::Handle, envelope: Envelope, sender: TransferId) {
+    let Some(send) = host.transfers().end(sender) else { return };
+    host.core(send).transfer = Transfer::None;
+    meet(host, send, receive, envelope);
+}
+
+/// Copies a message to its receive, and finishes both.
+fn meet<H: Host>(host: &mut H, send: H::Handle, receive: H::Handle, envelope: Envelope) {
+    let [length, room] = [send, receive].map(|request| host.core(request).data.length());
+    host.note(receive, &Outcome::new(envelope, length, room));
+    host.begins(receive, Bytes::All.posted(), None);
+    host.copy(send, receive);
+    host.ends(send, Bytes::None.posted());
+    host.ends(receive, Bytes::None.posted());
+    host.finish(send);
+    host.finish(receive);
+}
+
+/// Copies the data of a send, to store it as unexpected. `None`: the data cannot be packed.
+fn copied(data: &mut impl Data) -> Option<Body> {
+    let (mut short, length) = ([0; SHORT], data.length());
+    if length <= SHORT {
+        return data.take_all(&mut short[..length]).then_some(Body::Short(length as u8, short));
+    }
+    let mut bytes = vec![0; length].into_boxed_slice();
+    data.take_all(&mut bytes).then_some(Body::Whole(bytes))
+}
