@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 
-/// The version nodes of libibverbs after IBVERBS_1.0, oldest first, as `nm -D` of the real library lists them; each
+/// The version nodes of libibverbs after `IBVERBS_1.0`, oldest first, as `nm -D` of the real library lists them; each
 /// names its predecessor.
 const NODES: [&str; 11] = ["1.1", "1.5", "1.6", "1.7", "1.8", "1.9", "1.10", "1.11", "1.12", "1.13", "1.14"];
 
@@ -32,7 +32,7 @@ fn main() {
 
     let mut script = "IBVERBS_PRIVATE_34 { };\nIBVERBS_1.0 { };\n".to_owned();
     for (node, previous) in NODES.iter().zip(["1.0"].iter().chain(&NODES)) {
-        script += &format!("IBVERBS_{node} {{ }} IBVERBS_{previous};\n");
+        script.extend(["IBVERBS_", *node, " { } IBVERBS_", *previous, ";\n"]);
     }
     let map = out.join("libibverbs.map");
     std::fs::write(&map, script).expect("OUT_DIR can be written to");

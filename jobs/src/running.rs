@@ -107,6 +107,18 @@ impl Running {
         }
     }
 
+    /// Waits until the job has printed `part`, to either stream, or has ended.
+    ///
+    /// # Errors
+    /// The node does not answer.
+    pub fn wait_for_text(&mut self, part: &str) -> anyhow::Result<()> {
+        let has = |bytes: &[u8]| String::from_utf8_lossy(bytes).contains(part);
+        while self.ended.is_none() && !has(&self.stdout) && !has(&self.stderr) {
+            self.next_event(self.deadline)?;
+        }
+        Ok(())
+    }
+
     /// Takes in one event, or returns when `until` has passed, if that is before the node's own deadline.
     fn next_event(&mut self, until: Instant) -> anyhow::Result<()> {
         let until = until.min(self.deadline);

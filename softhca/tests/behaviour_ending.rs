@@ -115,11 +115,13 @@ fn free_after(purge: Purge, lost: Lost, states: &[u32]) -> usize {
     let (srq, sge) = (b.srq.as_ref().unwrap(), [b.sge(0, 8)]);
     let post = || srq.post_recv([RecvWr { wr_id: 9, sge: &sge }]);
     assert_eq!(post(), Err(Errno(libc::ENOMEM)), "it is full");
-    states.iter().for_each(|to| b.to(*to));
+    for to in states {
+        b.to(*to);
+    }
     if states != [qp_state::RESET] {
         b.qp.destroy().unwrap();
     }
-    let free = (0..).take_while(|_| post().is_ok()).count();
+    let free = std::iter::from_fn(|| post().ok()).count();
     assert_eq!(none(&b.recv_cq), purge != Purge::No);
     free
 }

@@ -56,7 +56,7 @@ fn mapped(address: IpAddr) -> Ipv6Addr {
 /// The addresses at which to try a peer that published `published`, in order. On the same host these are all of them.
 /// On another host an address that is also one of ours cannot be the peer's, because private networks of containers and
 /// virtual machines have the same addresses on every host.
-pub(crate) fn candidates(published: impl Iterator<Item = Ipv6Addr>, same_host: bool, ours: &[IpAddr]) -> Vec<IpAddr> {
+pub fn candidates(published: impl Iterator<Item = Ipv6Addr>, same_host: bool, ours: &[IpAddr]) -> Vec<IpAddr> {
     let published = published.map(|address| address.to_canonical());
     published.filter(|address| same_host || !(address.is_loopback() || ours.contains(address))).collect()
 }

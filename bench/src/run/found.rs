@@ -48,15 +48,3 @@ pub(crate) struct Failure {
     /// Whether no other round measured one of its values either.
     pub(crate) missing: bool,
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_row_that_is_shorter_than_a_tenth_of_a_second_is_not_shown_as_zero() {
-        let effort = Effort { rounds: 3, again: 2, shortest: 0.0375, longest: 1.62 };
-        assert_eq!(effort.words(), "3 rounds, rows of 37.5 ms to 1.6 s; values measured again: 2");
-        assert_eq!((time(0.000_36), time(0.1)), ("0.4 ms".to_owned(), "0.1 s".to_owned()));
-    }
-}

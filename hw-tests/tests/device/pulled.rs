@@ -42,6 +42,11 @@ impl Pull<'_> {
         Ok(())
     }
 
+    /// Waits until the job has printed `part`, or has ended.
+    pub(crate) fn told(&mut self, part: &str) -> Result<()> {
+        self.running.wait_for_text(part)
+    }
+
     /// Runs a shell script on the first node, for adapters that take no commands.
     pub(crate) fn run(&self, script: &str) -> Result<()> {
         self.fabric.run(&Job::new(["sh", "-ec", script]))?.checked().map(drop)

@@ -238,23 +238,23 @@ impl WatchedReads {
 
     /// Raises the event of a read that is about to be posted.
     #[cold]
-    fn started(&self, part: Part, port: u32) {
+    fn started(&self, read: Part, port: u32) {
         let WatchedReads { request, peer, .. } = *self;
-        let (operation, local, remote, bytes) = self.place(part);
+        let (operation, local, remote, bytes) = self.place(read);
         events::stage(SAFETY, || GetStarted { operation, local, remote, bytes, peer, request, port });
     }
 
     /// Raises the event of a read that the port refused, because its connection has failed.
     #[cold]
-    fn refused(&self, part: Part, port: u32) {
-        self.done(part, port, Err(Failed { status: Status::FLUSHED, posted: false }));
+    fn refused(&self, read: Part, port: u32) {
+        self.done(read, port, Err(Failed { status: Status::FLUSHED, posted: false }));
     }
 
     /// Raises the event of a read that has completed or failed.
     #[cold]
-    fn done(&self, part: Part, port: u32, outcome: Result<(), Failed>) {
+    fn done(&self, read: Part, port: u32, outcome: Result<(), Failed>) {
         let WatchedReads { request, peer, .. } = *self;
-        let (operation, local, remote, bytes) = self.place(part);
+        let (operation, local, remote, bytes) = self.place(read);
         let status = outcome.map_or_else(|failed| failed.status, |()| Status::SUCCESS).0;
         let (mut group, thread) = (EventGroup::new(events::interest()), events::this_thread());
         group.add(|| GetComplete { operation, local, remote, bytes, peer, status, request, thread, port });

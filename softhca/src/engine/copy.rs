@@ -37,7 +37,9 @@ impl Pieces {
 
     /// Appends the memory of a request with inline data.
     pub(crate) fn extend(&mut self, list: &[Sge]) {
-        list.iter().for_each(|sge| self.push(sge.addr, u64::from(sge.length)));
+        for sge in list {
+            self.push(sge.addr, u64::from(sge.length));
+        }
     }
 
     /// Appends a piece; the caller has checked that it fits.

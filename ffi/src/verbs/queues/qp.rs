@@ -144,8 +144,7 @@ impl<K> Handle<sys::ibv_qp, K> {
 
     /// Moves to a state that takes no attributes.
     pub(super) fn enter(&mut self, state: u32) -> io::Result<()> {
-        let mut attr = sys::ibv_qp_attr::default();
-        attr.qp_state = state;
+        let mut attr = sys::ibv_qp_attr { qp_state: state, ..sys::ibv_qp_attr::default() };
         self.modify(&mut attr, Mask::IBV_QP_STATE)
     }
 }
@@ -166,11 +165,13 @@ impl TakesWork for QueuePair {
     }
 
     fn initialise(&mut self, port: u8, pkey_index: u16, access: Access) -> io::Result<()> {
-        let mut attr = sys::ibv_qp_attr::default();
-        attr.qp_state = sys::ibv_qp_state::IBV_QPS_INIT;
-        attr.port_num = port;
-        attr.pkey_index = pkey_index;
-        attr.qp_access_flags = access.bits();
+        let mut attr = sys::ibv_qp_attr {
+            qp_state: sys::ibv_qp_state::IBV_QPS_INIT,
+            port_num: port,
+            pkey_index,
+            qp_access_flags: access.bits(),
+            ..sys::ibv_qp_attr::default()
+        };
         self.handle.modify(
             &mut attr,
             Mask::IBV_QP_STATE | Mask::IBV_QP_PORT | Mask::IBV_QP_PKEY_INDEX | Mask::IBV_QP_ACCESS_FLAGS,
@@ -182,14 +183,16 @@ impl TakesWork for QueuePair {
     }
 
     fn ready_to_receive(&mut self, path: &Path, to: &Reception) -> io::Result<()> {
-        let mut attr = sys::ibv_qp_attr::default();
-        attr.qp_state = sys::ibv_qp_state::IBV_QPS_RTR;
-        attr.path_mtu = path.mtu;
-        attr.dest_qp_num = path.qp_num;
-        attr.rq_psn = path.psn;
-        attr.max_dest_rd_atomic = to.max_dest_rd_atomic;
-        attr.min_rnr_timer = to.rnr_timer;
-        attr.ah_attr = address_vector(path);
+        let mut attr = sys::ibv_qp_attr {
+            qp_state: sys::ibv_qp_state::IBV_QPS_RTR,
+            path_mtu: path.mtu,
+            dest_qp_num: path.qp_num,
+            rq_psn: path.psn,
+            max_dest_rd_atomic: to.max_dest_rd_atomic,
+            min_rnr_timer: to.rnr_timer,
+            ah_attr: address_vector(path),
+            ..sys::ibv_qp_attr::default()
+        };
         self.handle.modify(
             &mut attr,
             Mask::IBV_QP_STATE
@@ -203,13 +206,15 @@ impl TakesWork for QueuePair {
     }
 
     fn ready_to_send(&mut self, to: &Transition) -> io::Result<()> {
-        let mut attr = sys::ibv_qp_attr::default();
-        attr.qp_state = sys::ibv_qp_state::IBV_QPS_RTS;
-        attr.sq_psn = to.psn;
-        attr.timeout = to.ack_timeout;
-        attr.retry_cnt = to.retry_count;
-        attr.rnr_retry = to.rnr_retry;
-        attr.max_rd_atomic = to.max_rd_atomic;
+        let mut attr = sys::ibv_qp_attr {
+            qp_state: sys::ibv_qp_state::IBV_QPS_RTS,
+            sq_psn: to.psn,
+            timeout: to.ack_timeout,
+            retry_cnt: to.retry_count,
+            rnr_retry: to.rnr_retry,
+            max_rd_atomic: to.max_rd_atomic,
+            ..sys::ibv_qp_attr::default()
+        };
         self.handle.modify(
             &mut attr,
             Mask::IBV_QP_STATE

@@ -121,11 +121,13 @@ impl UdQueuePair {
     /// Moves from reset to ready-to-send, and posts all receives.
     fn start(&mut self) -> io::Result<()> {
         let (port, pkey_index) = self.place;
-        let mut attr = sys::ibv_qp_attr::default();
-        attr.qp_state = sys::ibv_qp_state::IBV_QPS_INIT;
-        attr.port_num = port;
-        attr.pkey_index = pkey_index;
-        attr.qkey = self.qkey;
+        let mut attr = sys::ibv_qp_attr {
+            qp_state: sys::ibv_qp_state::IBV_QPS_INIT,
+            port_num: port,
+            pkey_index,
+            qkey: self.qkey,
+            ..sys::ibv_qp_attr::default()
+        };
         let what = Mask::IBV_QP_STATE | Mask::IBV_QP_PORT | Mask::IBV_QP_PKEY_INDEX | Mask::IBV_QP_QKEY;
         self.handle.modify(&mut attr, what)?;
         self.handle.enter(sys::ibv_qp_state::IBV_QPS_RTR)?;
