@@ -77,10 +77,12 @@ static MESSAGES: &[Column] = &[
     sent!("send_notified", notified),
     number("receive_message", |job, row| of_receive(job, row, |side| large(side.message))),
     // 0: no receive has taken the message.
-    number("receive_request", |job, row| of_receive(job, row, |side| match side.request {
-        0 => Cell::None,
-        request => large(request),
-    })),
+    number("receive_request", |job, row| {
+        of_receive(job, row, |side| match side.request {
+            0 => Cell::None,
+            request => large(request),
+        })
+    }),
     number("receive_thread", |job, row| of_receive(job, row, |side| some(side.thread))),
     number("receive_call", |job, row| of_receive(job, row, |side| maybe(side.call))),
     received!("receive_arrived", arrived),
