@@ -78,14 +78,14 @@ static bool names_its_thread(const struct seen *seen) {
 
 // The end of an operation names the port whose source tells of it; an atomic on this process's own memory has none.
 static bool names_its_port(const struct seen *seen) {
-    static int source_of[SEEN_SOURCES];
+    static int source_of[COUNTER_VALUES];
     const struct operation *operation = &seen->data.operation;
     uint32_t port = seen->kind == ATOMIC_COMPLETE ? seen->data.atomic.port
                     : seen->kind == GET_COMPLETE  ? operation->port
                                                   : operation->port_of_put;
     if (is_of_host[seen->source])
-        return port < SEEN_SOURCES || (port == UINT32_MAX && seen->kind == ATOMIC_COMPLETE);
-    if (port >= SEEN_SOURCES)
+        return port < COUNTER_VALUES || (port == UINT32_MAX && seen->kind == ATOMIC_COMPLETE);
+    if (port >= COUNTER_VALUES)
         return false;
     if (source_of[port] == 0)
         source_of[port] = 1 + seen->source;
