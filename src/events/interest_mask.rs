@@ -130,18 +130,13 @@ pub(super) fn set_interest(event_type: TypeId, immediate: bool, ordered: bool) {
         return;
     }
     let bit = 1 << event_type.index();
-    for (listens, word) in [(immediate, &IMMEDIATE), (ordered, &ORDERED)] {
+    for (listens, word) in [(immediate, &IMMEDIATE), (ordered, &ORDERED), (immediate || ordered, &MASK)] {
         if listens {
             word.fetch_or(bit, Ordering::SeqCst);
         } else {
             word.fetch_and(!bit, Ordering::SeqCst);
         }
     }
-    if !immediate && !ordered {
-        MASK.fetch_and(!bit, Ordering::SeqCst);
-        return;
-    }
-    MASK.fetch_or(bit, Ordering::SeqCst);
 }
 
 /// Marks stored work as pending. Sequentially consistent with a thread that clears the bit and then looks for work.
@@ -175,11 +170,6 @@ pub(super) fn holds_events() -> bool {
 #[inline]
 pub(super) fn is_urgent() -> bool {
     mask() & !(INTEREST | PORTS | CLOCKS) != 0
-}
-
-#[inline]
-pub(super) fn has_pending_frees() -> bool {
-    mask() & FREES != 0
 }
 
 /// Whether a thread has staged events, or has left some when it ended.

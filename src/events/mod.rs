@@ -34,7 +34,7 @@ pub use delivery::deliver::{
 };
 pub use delivery::direct::{
     call, count_told_again, has_threads, is_within, keep, keep_quickly, matching_source, raising_threads, set_threads,
-    stamp,
+    stamp, stamp_by_counter,
 };
 pub use delivery::thread::{is_delivering, this_thread};
 pub(crate) use interest_mask::ordered_interest;

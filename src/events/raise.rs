@@ -10,7 +10,7 @@ use arrayvec::ArrayVec;
 
 use super::delivery::deliver;
 use super::delivery::thread::{drop_instance, with};
-use super::interest_mask;
+use super::interest_mask::{self, FREES};
 use super::registrations::free::finish_freed_in;
 use super::registrations::registration::Recipients;
 use super::sources::reorder_buffer::Refused;
@@ -99,7 +99,7 @@ fn raise_now(instances: &mut [EventInstance], timestamp: HostTimestamp, safety: 
             thread.stamp(instance, timestamp);
         }
         // Now, or after the staged ones; then the registrations are finished that the callbacks freed.
-        if thread.raise(instances, safety, recipients) && interest_mask::has_pending_frees() {
+        if thread.raise(instances, safety, recipients) && interest_mask::is_pending(FREES) {
             finish_freed_in(thread, safety);
         }
     });
@@ -137,12 +137,12 @@ fn stamped_now(instances: &mut ArrayVec<EventInstance, GROUP_MAX>, id: SourceId,
     let source = id.source();
     let Some(port) = source.port() else { return };
     let wanted = interest_mask::ordered_interest();
-    instances.retain(|instance| wanted.has(instance.event_type));
+    instances.retain(|instance| {
+        instance.source = id;
+        wanted.has(instance.event_type)
+    });
     if instances.is_empty() {
         return;
-    }
-    for instance in instances.iter_mut() {
-        instance.source = id;
     }
     let Some((refusals, is_nearly_full)) = port.submit(instances, raw) else {
         // The time of the event is unknown; the host stamps the time at which it was polled.

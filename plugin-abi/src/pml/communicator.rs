@@ -218,6 +218,7 @@ impl Communicator {
     ///
     /// # Safety
     /// P3: the PML is entered, and nobody has a reference to the queues. A listener that is called has no state.
+    #[inline]
     pub(crate) unsafe fn lengths(&self) -> [u32; 2] {
         // SAFETY: P3: nobody has another reference, as this function requires.
         let queues = unsafe { &*self.queues.get() };

@@ -30,11 +30,13 @@ use super::instance::{Pml, pml, set_watched, unwatched};
 use super::request::Request;
 use super::watch;
 use crate::runtime::guard::fence;
-use crate::runtime::listeners::{self, Event, Listeners, Raiser};
+use crate::runtime::listeners::{self, Event, Listeners, Queues, Raiser, Spec};
 use crate::runtime::watch as serving;
+use crate::tool;
 
 /// Registers this PML as the component that raises the events, if it was selected (`is_chosen`), or withdraws it.
 pub(crate) fn offer(is_chosen: bool) {
+    let queues = Queues { lengths, keep_alone };
     listeners::raised_by(is_chosen.then_some(Raiser { change, watch, follow: follow_one, queues }));
     if !is_chosen {
         return watch_waits(false);
@@ -48,9 +50,14 @@ pub(crate) fn offer(is_chosen: bool) {
 
 /// # Safety
 /// P3: the PML is entered. The communicator is alive and is one of this PML's: a listener on it is being called.
-unsafe fn queues(comm: *mut sys::ompi_communicator_t) -> [u32; 2] {
+unsafe fn lengths(comm: *mut sys::ompi_communicator_t) -> [u32; 2] {
     // SAFETY: P3 for the queues; the communicator is alive and the PML's, as this function requires.
     unsafe { Communicator::of(comm).lengths() }
+}
+
+unsafe extern "C" fn keep_alone(_: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
+    // SAFETY: N1, N3 and N4 (`runtime/listeners.rs`) by the caller; P3: the communicator of the event is the PML's.
+    unsafe { tool::keep_alone(id, spec, param, Communicator::of((*spec).comm).lengths()) }
 }
 
 fn change(body: &mut dyn FnMut(bool)) {

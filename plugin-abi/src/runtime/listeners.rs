@@ -50,11 +50,16 @@ pub(crate) struct Raiser {
     pub(crate) watch: fn(bool) -> bool,
     /// Opens or closes, in the entered PML, the fast paths of this live communicator, depending on its listeners.
     pub(crate) follow: unsafe fn(*mut sys::ompi_communicator_t),
-    /// Counts posted receives and unexpected messages of a live communicator, in the entered PML.
     pub(crate) queues: Queues,
 }
 
-pub(crate) type Queues = unsafe fn(*mut sys::ompi_communicator_t) -> [u32; 2];
+#[derive(Clone, Copy)]
+pub(crate) struct Queues {
+    /// Counts posted receives and unexpected messages of a live communicator, in the entered PML.
+    pub(crate) lengths: unsafe fn(*mut sys::ompi_communicator_t) -> [u32; 2],
+    /// `keep_alone` of `tool/matching.rs`, which counts them without a call.
+    pub(crate) keep_alone: Function,
+}
 
 static RAISER: Mutex<Option<Raiser>> = Mutex::new(None);
 static QUEUES: OnceLock<Queues> = OnceLock::new();
@@ -298,12 +303,12 @@ pub(crate) fn exclusively(mut body: impl FnMut()) {
 /// N1. The communicator is live, and this thread is notifying one of its listeners.
 pub(crate) unsafe fn queues(comm: *mut sys::ompi_communicator_t) -> [u32; 2] {
     // SAFETY: N1 and the caller: the communicator is live, and the PML is entered, as a listener is being notified.
-    QUEUES.get().map_or([0; 2], |queues| unsafe { queues(comm) })
+    QUEUES.get().map_or([0; 2], |queues| unsafe { (queues.lengths)(comm) })
 }
 
-/// Returns the PML's function that [`queues`] calls, for callers that call it often.
-pub(crate) fn queues_function() -> Queues {
-    QUEUES.get().copied().unwrap_or(queues)
+/// Returns the PML's [`Queues::keep_alone`]; `None` before a PML has registered itself.
+pub(crate) fn keep_alone() -> Option<Function> {
+    QUEUES.get().map(|queues| queues.keep_alone)
 }
 
 pub(crate) fn set_alone(event: Event, handle: i64, alone: Function) {

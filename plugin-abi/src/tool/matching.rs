@@ -22,7 +22,7 @@ use super::host;
 use super::instance::{
     EventFunction, InstancePointer, MatchingInstance, RegistrationHandle, TOLD, elements, with_matching,
 };
-use crate::runtime::listeners::{self, Event, Listener, Queues, Spec};
+use crate::runtime::listeners::{self, Event, Listener, Spec};
 use crate::runtime::watch;
 
 pub(super) type Callback = (EventFunction, *mut c_void);
@@ -59,7 +59,6 @@ struct Changing {
 pub(super) struct Matching {
     handle: RegistrationHandle,
     event_type: TypeId,
-    queues: Queues,
     event: Event,
     /// Communicator to listen to; null: all.
     comm: *mut sys::ompi_communicator_t,
@@ -105,8 +104,7 @@ pub(super) unsafe fn listen(
         let changing =
             Changing { registration: Arc::clone(registration), callbacks: Callbacks::default(), quick: Quick::UNKNOWN };
         let (event_type, may_call) = (registration.event_type, host::init_count());
-        let queues = listeners::queues_function();
-        Arc::new(Matching { handle, event_type, queues, event, comm, may_call, changing: UnsafeCell::new(changing) })
+        Arc::new(Matching { handle, event_type, event, comm, may_call, changing: UnsafeCell::new(changing) })
     }));
     listeners::exclusively(|| {
         // SAFETY: N1 (`exclusively`); where a callback calls this, no reference to `changing` is held.
@@ -196,28 +194,24 @@ unsafe extern "C" fn tell_alone(_: i64, id: isize, spec: *mut Spec, param: *mut 
     0
 }
 
-/// Function of a lone listener whose events go to the buffer.
-unsafe extern "C" fn keep_alone(_: i64, id: isize, spec: *mut Spec, param: *mut c_void) -> c_int {
+/// Function of a lone listener whose events go to the buffer, with the lengths of the queues.
+///
+/// # Safety
+/// N1, N3, N4: `param` is that listener's.
+#[inline(always)]
+pub(crate) unsafe fn keep_alone(id: isize, spec: *mut Spec, param: *mut c_void, queues: [u32; 2]) -> c_int {
     // SAFETY: N4: `param` is this listener's, which `cease` returns only after its removal.
     let known = unsafe { &*param.cast::<Matching>() };
-    // SAFETY: N1, N3; the specification's communicator is the event's.
-    if !unsafe { known.keep(id as u64, &*spec, events::stamp) } {
+    // SAFETY: N1, N3.
+    let keep = |timestamp| unsafe { known.keep(id as u64, &*spec, queues, timestamp) };
+    if !events::stamp_by_counter().is_some_and(keep) {
         // SAFETY: N1, N3.
-        unsafe { keep_slowly(known, id as u64, spec) };
+        unsafe {
+            (*spec).stamp = TOLD;
+            known.keep_otherwise(id as u64, spec);
+        }
     }
     0
-}
-
-/// # Safety
-/// N1, N3.
-#[cold]
-#[inline(never)]
-unsafe fn keep_slowly(known: &Matching, id: u64, spec: *mut Spec) {
-    // SAFETY: N1, N3, which the caller ensures.
-    unsafe {
-        (*spec).stamp = TOLD;
-        known.tell_slowly(&known.instance(id, spec));
-    }
 }
 
 /// # Safety
@@ -233,7 +227,7 @@ unsafe fn tell_one(id: u64, spec: *mut Spec, param: *mut c_void) {
         known.call(*quick, &known.instance(id, spec));
     } else if quick.how == threads | KEPT {
         // SAFETY: N1, N3, which the caller ensures.
-        unsafe { known.keep_beside_others(id, spec) };
+        unsafe { known.keep_otherwise(id, spec) };
     } else {
         // SAFETY: N1, which the caller ensures.
         unsafe { known.tell_slowly(&known.instance(id, spec)) };
@@ -249,28 +243,27 @@ impl Matching {
     /// Puts an event into the buffer while less than half of that is in use. Returns false if the event is not in it.
     ///
     /// # Safety
-    /// N1. The specification's communicator is the one whose listeners are being notified.
+    /// N1.
     #[inline(always)]
-    unsafe fn keep(&self, id: u64, spec: &Spec, timestamp: impl FnOnce() -> u64) -> bool {
-        // SAFETY: N1; the caller says that the communicator is being notified, so it is live.
-        let queues = unsafe { (self.queues)(spec.comm) };
+    unsafe fn keep(&self, id: u64, spec: &Spec, queues: [u32; 2], timestamp: u64) -> bool {
         // SAFETY: N1; nothing is called while this reference lives.
         let registration = unsafe { &(*self.changing.get()).registration };
-        events::keep_quickly(registration, timestamp(), || elements(id, spec, queues))
+        events::keep_quickly(registration, timestamp, || elements(id, spec, queues))
     }
 
-    /// [`Self::keep`] for one of several listeners: an earlier one may have read the clock.
+    /// [`Self::keep`] by any clock, which an earlier one of several listeners may have read, or [`Self::tell_slowly`].
     ///
     /// # Safety
     /// N1, N3. The specification's communicator is the one whose listeners are being notified.
     #[inline(never)]
-    unsafe fn keep_beside_others(&self, id: u64, spec: *mut Spec) {
+    unsafe fn keep_otherwise(&self, id: u64, spec: *mut Spec) {
         let instance = self.instance(id, spec);
-        let timestamp = instance.timestamp();
-        // SAFETY: N1, N3, which the caller ensures.
-        if !unsafe { self.keep(id, &*spec, || timestamp) } {
-            // SAFETY: N1, which the caller ensures.
-            unsafe { self.tell_slowly(&instance) };
+        // SAFETY: N1, N3, which the caller ensures; the communicator is the one whose listeners are being notified.
+        unsafe {
+            let queues = listeners::queues((*spec).comm);
+            if !self.keep(id, &*spec, queues, instance.timestamp()) {
+                self.tell_slowly(&instance);
+            }
         }
     }
 
@@ -313,7 +306,7 @@ impl Matching {
             // `keep` writes the elements of `MatchingEvent`, which a protocol event does not have.
             if is_fit && changing.registration.is_buffered() && self.event != Event::Protocol {
                 changing.quick.how = u8::from(has_threads) | KEPT;
-                if !was_kept {
+                if let Some(keep_alone) = listeners::keep_alone().filter(|_| !was_kept) {
                     listeners::set_alone(self.event, self.handle.0, keep_alone);
                 }
             }

@@ -24,3 +24,4 @@ mod require_none;
 pub(crate) mod tests;
 
 pub(crate) use host::explain_codes;
+pub(crate) use matching::keep_alone;

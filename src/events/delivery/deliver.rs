@@ -56,28 +56,8 @@ pub fn progress(safety: Safety) {
 #[inline]
 pub fn deliver_due(safety: Safety) {
     if interest_mask::holds_events() {
-        deliver_due_now(safety);
+        deliver_with(safety, |_| ());
     }
-}
-
-#[cold]
-#[inline(never)]
-fn deliver_due_now(safety: Safety) {
-    thread::with(&mut (), |thread, ()| {
-        if thread.is_delivering() {
-            return;
-        }
-        {
-            let mut delivery = Delivery::new(thread);
-            delivery.deliver_all_staged();
-            if interest_mask::is_pending(PORTS) {
-                deliver_ports(&mut delivery, safety);
-            }
-        }
-        if interest_mask::has_pending_frees() {
-            finish_freed_in(thread, safety);
-        }
-    });
 }
 
 /// Whether this call, one in [`SAMPLING_INTERVAL`], samples the ports' clocks even if there is nothing else to do.
@@ -100,6 +80,8 @@ pub(in crate::events) fn deliver_counted(budget: usize, safety: Safety) -> usize
 
 /// Delivers all waiting events of this thread and of the ports, then calls `empty` for those in buffers, and finishes
 /// freed registrations. Within a callback it does nothing, and returns `None`.
+#[cold]
+#[inline(never)]
 fn deliver_with<R>(safety: Safety, empty: impl Fn(&mut Delivery<'_>) -> R) -> Option<R> {
     thread::with(&mut (), |thread, ()| {
         if thread.is_delivering() {
@@ -199,14 +181,13 @@ fn deliver_ports(delivery: &mut Delivery<'_>, safety: Safety) {
     }
     interest_mask::clear_pending(PORTS | NEARLY_FULL);
     let tracked = tracked_clocks();
-    let calls = CALLS.load(Ordering::Relaxed);
+    let due = Some((HostClock::get().now(), CALLS.load(Ordering::Relaxed)));
     let mut holding = HOLDING.swap(0, Ordering::SeqCst) | tracked;
     while holding != 0 {
         let id = SourceId(holding.trailing_zeros() as u16);
         holding &= holding - 1;
         let Some(port) = id.source().port() else { continue };
-        port.maintain(calls);
-        if port.deliver(false, |instance| delivery.dispatch(instance, safety, Recipients::Ordered)) {
+        if port.deliver(due, |instance| delivery.dispatch(instance, safety, Recipients::Ordered)) {
             set_port_pending(id, false);
         }
     }
@@ -219,7 +200,7 @@ pub(in crate::events) fn deliver_port_all(source: SourceId, safety: Safety) {
             && !thread.is_delivering()
         {
             let mut delivery = Delivery::new(thread);
-            port.deliver(true, |instance| delivery.dispatch(instance, safety, Recipients::Ordered));
+            port.deliver(None, |instance| delivery.dispatch(instance, safety, Recipients::Ordered));
         }
     });
 }

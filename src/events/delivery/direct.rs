@@ -37,17 +37,23 @@ static HAS_COUNTER: AtomicBool = AtomicBool::new(false);
 
 /// Reads the host's clock for a matching event. Never less than the last timestamp.
 #[must_use]
-#[inline(always)]
+#[inline]
 pub fn stamp() -> u64 {
-    let now = if HAS_COUNTER.load(Ordering::Relaxed) { counter() } else { ask_clock() };
-    let now = now.max(LAST.load(Ordering::Relaxed));
-    // Release: a thread that sees this timestamp sees the earlier events in their buffers.
-    LAST.store(now, Ordering::Release);
-    now
+    stamp_by_counter().unwrap_or_else(|| after_last(ask_clock()))
 }
 
-pub(super) fn last_stamp() -> u64 {
-    LAST.load(Ordering::Acquire)
+/// Like [`stamp`], without a call; `None` if the host's clock is not known to be the processor's counter.
+#[must_use]
+#[inline(always)]
+pub fn stamp_by_counter() -> Option<u64> {
+    HAS_COUNTER.load(Ordering::Relaxed).then(|| after_last(counter()))
+}
+
+#[inline(always)]
+fn after_last(now: u64) -> u64 {
+    let now = now.max(LAST.load(Ordering::Relaxed));
+    LAST.store(now, Ordering::Relaxed);
+    now
 }
 
 #[cold]
@@ -80,6 +86,19 @@ pub fn raising_threads() -> u8 {
 #[inline(always)]
 fn add(count: &AtomicU64) {
     count.store(count.load(Ordering::Relaxed).wrapping_add(1), Ordering::Relaxed);
+}
+
+/// Counts an event that goes to a buffer. Returns its number.
+#[inline(always)]
+fn next_number() -> u64 {
+    let number = MATCHING[2].load(Ordering::Relaxed).wrapping_add(1);
+    // Release: a thread that sees this number sees the earlier events in their buffers.
+    MATCHING[2].store(number, Ordering::Release);
+    number
+}
+
+pub(super) fn last_number() -> u64 {
+    MATCHING[2].load(Ordering::Acquire)
 }
 
 /// Counts the delivery of an event to a further listener.
@@ -116,9 +135,7 @@ pub fn keep(registration: &Registration, instance: &EventInstance) {
     if !registration.is_live() {
         return;
     }
-    add(&MATCHING[2]);
-    // These events are ordered by their timestamps alone.
-    if registration.ring.push(instance, 0, registration.used).is_err() {
+    if registration.ring.push(instance, next_number(), registration.used).is_err() {
         let source = instance.source.source();
         source.count(&source.dropped);
         registration.count_dropped(instance.source, 1);
@@ -131,9 +148,9 @@ pub fn keep(registration: &Registration, instance: &EventInstance) {
 #[inline(always)]
 #[must_use]
 pub fn keep_quickly(registration: &Registration, timestamp: u64, event: impl FnOnce() -> MatchingEvent) -> bool {
-    let is_kept = registration.ring.push_alone::<{ matching_table::USED }>(timestamp, || event().words());
+    let words = || event().words();
+    let is_kept = registration.ring.push_alone::<{ matching_table::USED }>(timestamp, next_number, words);
     if is_kept {
-        add(&MATCHING[2]);
         interest_mask::set_pending(interest_mask::BUFFERS);
     }
     is_kept

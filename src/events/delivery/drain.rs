@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Delivers events from registrations' buffers in the order of their sources, and reports dropped events. Several
 //! buffers may have events of one source, so they are merged: of all buffers with a callback that may run here, the one
-//! with the earliest event ([`Order`]) is next. A buffer without such a callback does not hold back the others. One
+//! with the earliest event ([`Until`]) is next. A buffer without such a callback does not hold back the others. One
 //! thread at a time empties buffers ([`Emptying`]), so that callbacks that are not thread-safe may run.
 //!
 //! Called by `deliver.rs` and when a registration is freed. Path: hot where events flow: allocates only for more
@@ -15,39 +15,37 @@ use std::sync::{Mutex, MutexGuard, TryLockError};
 
 use super::direct;
 use super::thread::{self, Delivery};
+use crate::events::Safety;
 use crate::events::interest_mask::{self, BUFFERS};
 use crate::events::registrations::registry::{self, Entry};
-use crate::events::registrations::ring::First;
+use crate::events::registrations::ring::Ring;
 use crate::events::sources::source::BufferedDeliveries;
-use crate::events::{Registration, Safety};
 
 /// Locked by the thread that empties buffers. Its working memory stays here, so that it is allocated once.
-static EMPTYING: Mutex<Buffers> = Mutex::new(Buffers { earliest: BinaryHeap::new(), members: Vec::new() });
+static EMPTYING: Mutex<Buffers> =
+    Mutex::new(Buffers { earliest: BinaryHeap::new(), members: Vec::new(), followers: Vec::new() });
 
 /// The right to empty buffers, given back also if a callback panics.
 pub(in crate::events) struct Emptying(MutexGuard<'static, Buffers>);
 
-/// Per buffer with events: position of its first event, place in the list of registrations, revision of its callbacks.
-type Heads = BinaryHeap<Reverse<(u64, usize, u64)>>;
+/// Per buffer with events: the number of its first event, now or before, and below that its index among the members.
+type Heads = BinaryHeap<Reverse<u128>>;
 
 struct Buffers {
     earliest: Heads,
-    members: Vec<usize>,
+    members: Vec<Member>,
+    /// Per member those that had the next event the last times.
+    followers: Vec<[usize; 2]>,
 }
 
-/// The order in which events of different buffers are delivered. Each buffer and each source has events of one kind.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Order {
-    /// Matching events: they have one source, by whose timestamps they are ordered.
-    Matching,
-    /// All others: by the numbers that they got when they were put into buffers (`thread.rs`), as timestamps of
-    /// different clocks do not compare.
-    Others,
-}
+/// A buffer that takes part in a merge: its place in the list of registrations, and the revision of its callbacks.
+type Member = (usize, u64);
 
-/// The limit up to which buffers are emptied: a merge could miss an event that arrives during it, and deliver later
-/// ones first. An event up to the limit was in its buffer before the limit was read, or its source has buffered nothing
-/// since: a source is one control flow, which numbers or stamps an event and buffers it before it begins the next.
+/// The limits up to which buffers are emptied, by the numbers that events get when they are put into buffers, because
+/// timestamps of different clocks do not compare. Matching events have one source and numbers of their own; each buffer
+/// has events of one kind. Without a limit a merge could miss an event that arrives during it, and deliver later ones
+/// first. An event up to the limit was in its buffer before the limit was read, or its source has buffered nothing
+/// since: a source is one control flow, which numbers an event and buffers it before it begins the next.
 #[derive(Clone, Copy)]
 pub(in crate::events) struct Until {
     matching: u64,
@@ -56,7 +54,7 @@ pub(in crate::events) struct Until {
 
 impl Until {
     pub(in crate::events) fn now() -> Until {
-        Until { matching: direct::last_stamp(), others: thread::last_number() }
+        Until { matching: direct::last_number(), others: thread::last_number() }
     }
 }
 
@@ -91,11 +89,11 @@ impl Emptying {
     ) -> (usize, bool) {
         interest_mask::clear_pending(BUFFERS);
         let (mut count, mut is_unfinished) = (0, false);
-        for order in [Order::Matching, Order::Others] {
+        for kind in [(true, until.matching), (false, until.others)] {
             loop {
                 let all = registry::all_entries();
                 let list = List { all: &all, leaving };
-                let (delivered, ended) = self.0.merge(list, order, delivery, budget - count, until, safety);
+                let (delivered, ended) = self.0.merge(list, kind, delivery, budget - count, safety);
                 count += delivered;
                 is_unfinished |= ended == Ended::Unfinished;
                 if ended != Ended::Changed {
@@ -131,14 +129,38 @@ impl<'a> List<'a> {
 
 struct Draining<'a> {
     list: List<'a>,
-    members: &'a [usize],
+    members: &'a [Member],
 }
 
 impl<'a> Draining<'a> {
     fn members(&self) -> impl Iterator<Item = &'a Entry> {
         let list = self.list;
-        self.members.iter().filter_map(move |place| list.entry(*place))
+        self.members.iter().filter_map(move |(place, _)| list.entry(*place))
     }
+
+    #[inline]
+    fn ring(&self, member: usize) -> Option<&'a Ring> {
+        Some(&self.list.entry(self.members.get(member)?.0)?.registration.ring)
+    }
+
+    /// The number of the earliest event, and the member that has it.
+    fn earliest(&self, heads: &mut Heads) -> Result<(u64, usize), Ended> {
+        while let Some(mut top) = heads.peek_mut() {
+            let Reverse(key) = *top;
+            let member = key as usize;
+            match self.ring(member).and_then(Ring::first) {
+                Some(first) if first == (key >> 64) as u64 => return Ok((first, member)),
+                Some(first) => *top = head(first, member),
+                None if self.ring(member).is_none_or(Ring::is_empty) => _ = PeekMut::pop(top),
+                None => return Err(Ended::Unfinished),
+            }
+        }
+        Err(Ended::Done)
+    }
+}
+
+fn head(first: u64, member: usize) -> Reverse<u128> {
+    Reverse(u128::from(first) << 64 | member as u128)
 }
 
 impl Drop for Draining<'_> {
@@ -149,50 +171,51 @@ impl Drop for Draining<'_> {
 
 impl Buffers {
     /// Starts a merge of the buffers that have events or losses of this kind and a callback that may run here.
-    fn join<'a>(&'a mut self, list: List<'a>, order: Order, safety: Safety) -> (Draining<'a>, &'a mut Heads, Ended) {
+    fn join(&mut self, list: List<'_>, is_matching: bool, safety: Safety) {
         self.members.clear();
         self.earliest.clear();
         for (place, entry) in list.iter().enumerate() {
             let registration = &*entry.registration;
             let has_something = !registration.ring.is_empty() || registration.has_unreported_drops();
-            if has_something && order.has(registration) && entry.calls.fit(safety).is_some() {
+            let is_kind = registration.event_type.place_in_matching().is_some() == is_matching;
+            if has_something && is_kind && entry.calls.fit(safety).is_some() {
                 registration.draining.store(true, Ordering::SeqCst);
-                self.members.push(place);
+                self.earliest.push(head(0, self.members.len()));
+                self.members.push((place, registration.revision.load(Ordering::SeqCst)));
             }
         }
-        let draining = Draining { list, members: &self.members };
-        let mut ended = Ended::Done;
-        for (&place, entry) in self.members.iter().zip(draining.members()) {
-            match order.first(&entry.registration) {
-                Some(first) => {
-                    let revision = entry.registration.revision.load(Ordering::SeqCst);
-                    self.earliest.push(Reverse((first, place, revision)));
-                }
-                None if entry.registration.ring.is_empty() => {}
-                None => ended = Ended::Unfinished,
-            }
-        }
-        (draining, &mut self.earliest, ended)
+        self.followers.clear();
+        self.followers.resize(self.members.len(), [0; 2]);
     }
 
     fn merge(
         &mut self,
         list: List<'_>,
-        order: Order,
+        (is_matching, limit): (bool, u64),
         delivery: &mut Delivery<'_>,
         budget: usize,
-        until: Until,
         safety: Safety,
     ) -> (usize, Ended) {
-        let (draining, heads, mut ended) = self.join(list, order, safety);
+        self.join(list, is_matching, safety);
+        let draining = Draining { list, members: &self.members };
         let mut run = BufferedDeliveries::new();
-        let mut count = 0;
-        while ended == Ended::Done && count < budget {
-            let Some(mut earliest) = heads.peek_mut() else { break };
-            let Reverse((first, place, revision)) = *earliest;
-            if first > order.until(until) {
+        let (mut count, mut ended) = (0, Ended::Done);
+        let (mut number, mut member) = (0, 0);
+        while count < budget {
+            number += 1;
+            // The matching event with the next number is the earliest, wherever it is found.
+            let has_next = |next: &&usize| is_matching && draining.ring(**next).and_then(Ring::first) == Some(number);
+            if let Some(&next) = self.followers.get(member).and_then(|followers| followers.iter().find(has_next)) {
+                member = next;
+            } else {
+                let Ok(earliest) = draining.earliest(&mut self.earliest).map_err(|why| ended = why) else { break };
+                self.followers[member] = [earliest.1, self.followers[member][0]];
+                (number, member) = earliest;
+            }
+            if number > limit {
                 break;
             }
+            let Some(&(place, revision)) = self.members.get(member) else { break };
             let Some(entry) = list.entry(place) else { break };
             let registration = &*entry.registration;
             if registration.revision.load(Ordering::SeqCst) != revision {
@@ -201,15 +224,6 @@ impl Buffers {
             }
             let Some(callback) = entry.calls.fit(safety) else { break };
             let Some(instance) = registration.ring.pop(registration.used) else { break };
-            if let Some(next) = order.first(registration) {
-                earliest.0.0 = next;
-                drop(earliest);
-            } else {
-                PeekMut::pop(earliest);
-                if !registration.ring.is_empty() {
-                    ended = Ended::Unfinished;
-                }
-            }
             // A loss is reported before the later events of its source.
             if entry.calls.must_report_drops(registration) {
                 entry.calls.report_drops(registration, safety);
@@ -228,23 +242,6 @@ impl Buffers {
             }
         }
         (count, ended)
-    }
-}
-
-impl Order {
-    fn has(self, registration: &Registration) -> bool {
-        registration.event_type.place_in_matching().is_some() == (self == Order::Matching)
-    }
-
-    /// Position of the first event of a buffer; `None` if there is none, or it is unfinished.
-    #[inline]
-    fn first(self, registration: &Registration) -> Option<u64> {
-        let First { number, timestamp } = registration.ring.first()?;
-        Some(if self == Order::Matching { timestamp } else { number })
-    }
-
-    fn until(self, until: Until) -> u64 {
-        if self == Order::Matching { until.matching } else { until.others }
     }
 }
 

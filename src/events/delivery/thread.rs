@@ -31,7 +31,7 @@ const ROOM: usize = 256;
 /// Whether more than one thread raises events, so that callbacks may run at the same time.
 static MULTITHREADED: AtomicBool = AtomicBool::new(false);
 
-/// The last number given to a buffered event; matching events have none (`direct.rs`).
+/// The last number given to a buffered event; matching events have their own (`direct.rs`).
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
 
 /// The last number given. A thread that reads it sees all events that were buffered before it was given.
@@ -266,8 +266,9 @@ impl<'a> Delivery<'a> {
 
     #[inline]
     pub(in crate::events) fn deliver_staged(&mut self) {
-        while self.0.has_staged() {
-            let Some((instance, safety, recipients)) = self.0.pop_staged() else { return };
+        while interest_mask::has_staging_thread()
+            && let Some((instance, safety, recipients)) = self.0.pop_staged()
+        {
             self.dispatch(&instance, safety, recipients);
         }
     }

@@ -35,14 +35,6 @@ impl Head {
     }
 }
 
-/// Position of the oldest instance among those of other buffers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(in crate::events) struct First {
-    /// The number given to [`Ring::push`]; stale after [`Ring::push_alone`].
-    pub(in crate::events) number: u64,
-    pub(in crate::events) timestamp: u64,
-}
-
 /// Two cache lines, which it fills, so that no two slots share one.
 #[repr(align(128))]
 struct Slot {
@@ -134,9 +126,14 @@ impl Ring {
     }
 
     /// Like [`Self::push`], for a single producer, in one comparison: succeeds if the last [`Self::look_for_room`]
-    /// found room. Calls `words` once the position is claimed, and stores the first `N`. False: not added.
+    /// found room. Calls `number` and `words` once the position is claimed, and stores the first `N`. False: not added.
     #[inline(always)]
-    pub(in crate::events) fn push_alone<const N: usize>(&self, timestamp: u64, words: impl FnOnce() -> Words) -> bool {
+    pub(in crate::events) fn push_alone<const N: usize>(
+        &self,
+        timestamp: u64,
+        number: impl FnOnce() -> u64,
+        words: impl FnOnce() -> Words,
+    ) -> bool {
         let position = self.tail.next.load(Ordering::Relaxed);
         if position >= self.tail.free.load(Ordering::Relaxed) {
             return false;
@@ -145,6 +142,7 @@ impl Ring {
         self.tail.next.fetch_add(1, Ordering::SeqCst);
         let slot = self.slot(position);
         slot.timestamp.store(timestamp, Ordering::Relaxed);
+        slot.number.store(number(), Ordering::Relaxed);
         let words = words();
         for (place, word) in slot.words.iter().zip(&words[..N]) {
             place.store(*word, Ordering::Relaxed);
@@ -166,15 +164,12 @@ impl Ring {
         self.tail.next.load(Ordering::Relaxed) >= half
     }
 
-    /// Position of the oldest instance; `None` if there is none, or its producer has not finished.
+    /// Number of the oldest instance; `None` if there is none, or its producer has not finished.
     #[inline]
-    pub(in crate::events) fn first(&self) -> Option<First> {
+    pub(in crate::events) fn first(&self) -> Option<u64> {
         let position = self.head.0.load(Ordering::Relaxed);
         let slot = self.slot(position);
-        (slot.sequence.load(Ordering::Acquire) == position + 1).then(|| First {
-            number: slot.number.load(Ordering::Relaxed),
-            timestamp: slot.timestamp.load(Ordering::Relaxed),
-        })
+        (slot.sequence.load(Ordering::Acquire) == position + 1).then(|| slot.number.load(Ordering::Relaxed))
     }
 
     /// Removes the oldest instance, whose first `used` words matter; `None` as for [`Self::first`].
@@ -263,7 +258,7 @@ mod tests {
     #[test]
     fn who_is_alone_puts_in_until_half_is_used_and_goes_on_when_there_is_room() {
         let ring = Ring::new(8);
-        let put = |number| ring.push_alone::<3>(number, || [number; WORDS]);
+        let put = |number| ring.push_alone::<3>(number, || number, || [number; WORDS]);
         let look = || ring.look_for_room(Head::new(TypeId(1), SourceId(2)));
         assert!(!put(0), "it has not looked");
         for lap in 0..5 {
@@ -294,7 +289,7 @@ mod tests {
             assert_eq!(ring.push(&instance(10 * number), number, WORDS), Ok(()));
         }
         for number in [7, 9] {
-            assert_eq!(ring.first(), Some(First { number, timestamp: 10 * number }));
+            assert_eq!(ring.first(), Some(number));
             assert_eq!(ring.pop(WORDS), Some(instance(10 * number)));
         }
         assert_eq!(ring.first(), None);

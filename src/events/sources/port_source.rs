@@ -62,7 +62,11 @@ pub(in crate::events) struct PortSource {
     delivering: AtomicBool,
 }
 
-/// Completions that a thread has polled and whose events are yet to be raised: the host's time just after the poll.
+/// Most events that are taken out under one lock.
+const RUN: usize = 8;
+
+/// Completions that a thread has polled and whose events are yet to be raised: the host's time just after the poll, and
+/// later than that of every batch before.
 #[derive(Debug)]
 #[must_use = "to be given back once all events are raised"]
 pub struct PolledBatch(u64);
@@ -77,6 +81,8 @@ struct Guarded {
     read_clock: Option<ReadClock>,
     /// Times at which the open batches began, oldest first.
     open_batches: Vec<u64>,
+    /// Time at which the last batch began, open or not.
+    last_batch: u64,
 }
 
 impl PortSource {
@@ -92,6 +98,7 @@ impl PortSource {
             correlation: ClockCorrelation::new(1.0 / rate, host.ticks(SPACING_NS)),
             read_clock: clock.read_clock,
             open_batches: Vec::with_capacity(OPEN_BATCHES),
+            last_batch: 0,
         };
         let source = PortSource {
             name: clock.name,
@@ -148,12 +155,13 @@ impl PortSource {
         }
     }
 
-    /// Takes events stamped `raw`, polled just now. Returns the events that it could not hold, and whether it holds so
-    /// many that they should be delivered soon. `None`, and holds none, if their time is not known.
+    /// Takes events stamped `raw`, polled in an open batch or just now. Returns the events that it could not hold, and
+    /// whether it holds so many that they should be delivered soon. `None`, and holds none, if their time is not known.
     #[inline]
     pub(in crate::events) fn submit(&self, instances: &mut [EventInstance], raw: u64) -> Option<(Refusals, bool)> {
-        let host = HostClock::get().now();
         let mut guarded = self.locked();
+        // The last batch is their own, or a later one of another thread.
+        let host = if guarded.open_batches.is_empty() { HostClock::get().now() } else { guarded.last_batch };
         if guarded.unwrap.is_stale(host) {
             let _ = guarded.sample();
         }
@@ -172,7 +180,8 @@ impl PortSource {
     #[inline]
     pub(in crate::events) fn begin_batch(&self) -> PolledBatch {
         let mut guarded = self.locked();
-        let host = HostClock::get().now();
+        let host = HostClock::get().now().max(guarded.last_batch + 1);
+        guarded.last_batch = host;
         guarded.open_batches.push(host);
         PolledBatch(host)
     }
@@ -185,7 +194,7 @@ impl PortSource {
         if let Some(place) = guarded.open_batches.iter().position(|taken| *taken == since) {
             guarded.open_batches.remove(place);
         }
-        let until = guarded.open_batches.first().copied().unwrap_or_else(|| HostClock::get().now() + 1);
+        let until = guarded.open_batches.first().copied().unwrap_or(guarded.last_batch + 1);
         guarded.reorder.set_complete_until(until);
     }
 
@@ -197,35 +206,29 @@ impl PortSource {
         self.delivering.load(Ordering::SeqCst)
     }
 
-    /// Passes the due events to `deliver`, or all events with `all`, unless another thread is doing so, which then
-    /// takes these too. Returns whether events are still held. No lock is held while `deliver` runs.
-    pub(in crate::events) fn deliver(&self, all: bool, mut deliver: impl FnMut(&EventInstance)) -> bool {
+    /// Passes the events that are `due` at a time of the host, after so many calls of progress, or else all events to
+    /// `deliver`. If another thread is doing so, it takes these too. Returns whether events are still held. No lock is
+    /// held while `deliver` runs. Each call with a time keeps the relation of the clocks fresh.
+    pub(in crate::events) fn deliver(
+        &self,
+        due: Option<(u64, usize)>,
+        mut deliver: impl FnMut(&EventInstance),
+    ) -> bool {
+        if self.delivering.swap(true, Ordering::SeqCst) {
+            return self.locked().reorder.len() > 0;
+        }
+        let delivering = Delivering(&self.delivering);
+        let mut run = ArrayVec::new_const();
         loop {
-            if self.delivering.swap(true, Ordering::SeqCst) {
-                return self.locked().reorder.len() > 0;
-            }
-            let delivering = Delivering(&self.delivering);
-            let host = HostClock::get().now();
-            let next = || {
-                let mut guarded = self.locked();
-                let more = !guarded.open_batches.is_empty();
-                if all { guarded.reorder.pop_earliest() } else { guarded.reorder.pop_due(host, more) }
-            };
-            while let Some(instance) = next() {
-                deliver(&instance);
-            }
-            drop(delivering);
-            // An event between the last look and the end of the delivery would wait for the next call: look again.
-            let guarded = self.locked();
-            let more = if all {
-                guarded.reorder.len() > 0
-            } else {
-                guarded.reorder.is_due(host, !guarded.open_batches.is_empty())
-            };
-            if !more {
+            let mut guarded = self.locked();
+            guarded.take_run(due, &mut run);
+            if run.is_empty() {
+                // Under the lock, so that a thread that submits an event after this look delivers it itself.
+                drop(delivering);
                 return guarded.reorder.len() > 0;
             }
             drop(guarded);
+            run.iter().for_each(&mut deliver);
         }
     }
 
@@ -237,23 +240,28 @@ impl PortSource {
         guarded.correlation.to_adapter(HostClock::get().now()).map(|now| now.ticks)
     }
 
-    /// Keeps the relation of the clocks fresh. Called by progress with the number of its calls so far; at every poll if
-    /// the clock [is short](PortSource::is_short).
-    pub(in crate::events) fn maintain(&self, calls: usize) {
-        let mut guarded = self.locked();
-        let host = HostClock::get().now();
-        guarded.unwrap.progressed(host, calls);
-        if guarded.correlation.wants(host) {
-            let _ = guarded.sample();
-        }
-    }
-
     pub(in crate::events) fn to_host(&self, ticks: u64) -> Option<ConvertedTimestamp> {
         self.locked().correlation.to_host(ticks)
     }
 }
 
 impl Guarded {
+    fn take_run(&mut self, due: Option<(u64, usize)>, run: &mut ArrayVec<EventInstance, RUN>) {
+        run.clear();
+        let more = !self.open_batches.is_empty();
+        if let Some((host, calls)) = due {
+            self.unwrap.progressed(host, calls);
+            if self.correlation.wants(host) {
+                let _ = self.sample();
+            }
+        }
+        let next = || match due {
+            Some((host, _)) => self.reorder.pop_due(host, more),
+            None => self.reorder.pop_earliest(),
+        };
+        run.extend(std::iter::from_fn(next).take(RUN));
+    }
+
     fn sample(&mut self) -> Option<u64> {
         let clock = HostClock::get();
         let before = clock.now();

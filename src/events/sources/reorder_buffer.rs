@@ -124,7 +124,7 @@ impl ReorderBuffer {
 
     /// Whether the earliest instance is due at `host`. `more`: earlier instances are known to come.
     #[inline]
-    pub(super) fn is_due(&self, host: u64, more: bool) -> bool {
+    fn is_due(&self, host: u64, more: bool) -> bool {
         let (Some(first), Some(newest)) = (self.held.front(), self.newest()) else { return false };
         let (ticks, time) = if first.since < self.complete_until.0 {
             self.writing_lag
@@ -143,7 +143,8 @@ impl ReorderBuffer {
 
     #[inline]
     pub(in crate::events) fn pop_earliest(&mut self) -> Option<EventInstance> {
-        let Held { instance, .. } = self.held.pop_front()?;
+        let instance = self.held.front()?.instance;
+        self.held.pop_front();
         self.last_out = instance.timestamp;
         Some(instance)
     }

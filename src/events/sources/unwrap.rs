@@ -12,8 +12,9 @@
 //! that it has read for most of a period while others read on. Path: hot while a tool listens. Threads: one at a time.
 //! Units: adapter's ticks; the host's time in the host's ticks. Tests: `tests/sources/unwrap.rs`.
 
-/// Largest drift between two clocks, as a fraction: well above that of any oscillator.
-pub(super) const DRIFT: f64 = 500e-6;
+/// Largest drift between two clocks, as a fraction, and its inverse: well above that of any oscillator.
+pub(super) const DRIFT: f64 = 1.0 / TICKS_PER_DRIFT as f64;
+const TICKS_PER_DRIFT: u64 = 2000;
 
 /// After this many calls of progress, every completion that existed before the first of them has been read. Progress is
 /// called after an empty poll, or after 16 polls of up to 16 completions: these empty a queue of 8192, the default.
@@ -25,8 +26,8 @@ pub(in crate::events) struct Unwrap {
     mask: u64,
     /// Offset of the first stamp: one period, so that an earlier time has a number, too.
     base: u64,
-    /// Nominal rate, in adapter's ticks per host's tick.
-    rate: f64,
+    /// Nominal rate, in adapter's ticks per host's tick, times 2 to the power of 32.
+    rate: u64,
     anchor: Option<Anchor>,
     asked: bool,
     /// Every event that completed up to this time of the adapter has been read.
@@ -58,6 +59,7 @@ impl Unwrap {
     pub(in crate::events) fn new(bits: u32, rate: f64) -> Unwrap {
         let mask = u64::MAX >> (64 - bits.clamp(1, 64));
         let base = if bits <= 60 { mask + 1 } else { 0 };
+        let rate = (rate * (1_u64 << 32) as f64) as u64;
         Unwrap { mask, base, rate, anchor: None, asked: false, floor: 0, next_floor: 0, noted: 0 }
     }
 
@@ -132,7 +134,7 @@ impl Unwrap {
     }
 
     fn elapsed(&self, host: u64) -> u64 {
-        (host as f64 * self.rate) as u64
+        ((u128::from(host) * u128::from(self.rate)) >> 32) as u64
     }
 
     fn now(&self, anchor: &Anchor, host: u64) -> u64 {
@@ -150,7 +152,7 @@ impl Unwrap {
 
     /// Ticks by which the clocks may have drifted apart since the anchor.
     fn drift(&self, anchor: &Anchor, host: u64) -> u64 {
-        (self.elapsed(host.saturating_sub(anchor.host)) as f64 * DRIFT) as u64
+        self.elapsed(host.saturating_sub(anchor.host)) / TICKS_PER_DRIFT
     }
 
     /// Corrects the estimate by a stamp of `ticks` read at `host`, when the estimate was `now`.
@@ -164,11 +166,10 @@ impl Unwrap {
             return;
         }
         anchor.least_lag = anchor.least_lag.min(now - ticks);
-        let elapsed = self.elapsed(host.saturating_sub(anchor.since)) as f64;
+        let elapsed = self.elapsed(host.saturating_sub(anchor.since));
         // After some periods, a lag common to all stamps is an error of the estimate, as far as drift explains it.
-        if elapsed >= self.mask as f64 * 4.0 {
-            let most = (elapsed * DRIFT) as u64;
-            let back = anchor.least_lag.min(most);
+        if elapsed / 4 >= self.mask {
+            let back = anchor.least_lag.min(elapsed / TICKS_PER_DRIFT);
             let ahead = self.ahead(&anchor, host).saturating_add(back);
             anchor = Anchor::new(host, now - back, ahead);
         }

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use ibex_ffi::openmpi::sys;
 
 use super::alone;
-use crate::runtime::listeners::{self, Event, Function, Listener, Raiser, Spec};
+use crate::runtime::listeners::{self, Event, Function, Listener, Queues, Raiser, Spec};
 
 static LOOKS: AtomicUsize = AtomicUsize::new(0);
 static IS_WATCHED: AtomicBool = AtomicBool::new(false);
@@ -21,7 +21,7 @@ const RAISER: Raiser = Raiser {
     change: |body| body(false),
     watch: |is_watched| IS_WATCHED.swap(is_watched, Ordering::Relaxed) != is_watched,
     follow: look,
-    queues: |_| [0; 2],
+    queues: Queues { lengths: |_| [0; 2], keep_alone: nothing },
 };
 
 unsafe extern "C" fn nothing(_: i64, _: isize, _: *mut Spec, _: *mut std::ffi::c_void) -> std::ffi::c_int {
