@@ -71,7 +71,7 @@ impl OpenMpi {
             None => bail!(
                 "there is no Open MPI to build for: no mpicc in PATH that is Open MPI's, and none by MPICC, OMPI_DIR or MPI_HOME{}\n\
                  load its module, put its bin folder into PATH, or name it with --mpi PREFIX",
-                others.iter().flat_map(|other| ["\n    ", other.as_str()]).collect::<String>()
+                others.iter().flat_map(|other| ["\n    ", other]).collect::<String>()
             ),
         }
     }
