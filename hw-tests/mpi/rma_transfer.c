@@ -41,8 +41,10 @@ static void open_window(enum kind kind) {
 }
 
 static void close_window(enum kind kind) {
-    if (kind == DYNAMIC)
+    if (kind == DYNAMIC) {
+        MPI_OK(MPI_Barrier(MPI_COMM_WORLD)); // the left neighbour may still read the memory
         MPI_OK(MPI_Win_detach(window, memory));
+    }
     MPI_OK(MPI_Win_free(&window));
     if (kind != ALLOCATED)
         free(memory);
