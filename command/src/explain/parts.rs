@@ -7,7 +7,7 @@ use std::fmt;
 use ibex_messages::{Call, Job, Queue, Time};
 use serde::Serialize;
 
-use super::text::{duration, name, table};
+use super::text::{duration, known, name, table};
 
 /// All parts of a message. `since_begin_nanoseconds` counts from the call of its send.
 #[derive(Serialize)]
@@ -130,38 +130,29 @@ fn fragments(job: &Job, place: usize) -> Vec<Fragment> {
 
 impl fmt::Display for Parts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let or_blank = |time: Option<i64>| time.map_or_else(String::new, duration);
         if !self.calls.is_empty() {
             let rows = self.calls.iter().map(|of| {
                 let function = of.function.clone().unwrap_or_else(|| "one that cannot wait".to_owned());
-                let times = (or_blank(of.since_begin_nanoseconds), or_blank(of.nanoseconds));
+                let times = (known(of.since_begin_nanoseconds, duration), known(of.nanoseconds, duration));
                 vec![of.rank.clone(), times.0, times.1, function, of.what.to_owned()]
             });
-            writeln!(
-                f,
-                "\n{}",
-                table(&["rank", "since the send", "takes", "MPI call", "what it does"], &[1, 2], rows)
-            )?;
+            let names = ["rank", "since the send", "takes", "MPI call", "what it does"];
+            writeln!(f, "\n{}", table(&names, &[1, 2], rows))?;
         }
         if !self.searches.is_empty() {
             let rows = self.searches.iter().map(|of| {
-                let found = match of.is_found {
-                    Some(true) => "found",
-                    Some(false) => "not found",
-                    None => "",
-                };
+                let found = known(of.is_found, |is_found| if is_found { "found" } else { "not found" }.to_owned());
                 let (since, took) = (duration(of.since_begin_nanoseconds), duration(of.nanoseconds));
-                let length = of.queue_length.map_or_else(String::new, |length| length.to_string());
-                vec![of.rank.clone(), since, took, of.queue.name().to_owned(), length, found.to_owned()]
+                let length = known(of.queue_length, |length| length.to_string());
+                vec![of.rank.clone(), since, took, of.queue.name().to_owned(), length, found]
             });
             let names = ["rank", "since the send", "takes", "searches the queue", "of length", "and it is"];
             writeln!(f, "\n{}", table(&names, &[1, 2, 4], rows))?;
         }
         if !self.fragments.is_empty() {
             let rows = self.fragments.iter().map(|of| {
-                let number = |value: Option<u64>| value.map_or_else(String::new, |value| value.to_string());
                 let times = (duration(of.since_first_nanoseconds), duration(of.step_nanoseconds));
-                let (offset, bytes) = (number(of.offset), number(of.bytes));
+                let (offset, bytes) = (known(of.offset, |at| at.to_string()), known(of.bytes, |all| all.to_string()));
                 vec![of.rank.clone(), times.0, times.1, of.clock.to_owned(), offset, bytes]
             });
             let names = ["rank", "fragment, since the first", "step", "clock", "offset", "bytes"];

@@ -8,7 +8,7 @@ use std::fmt;
 use ibex_messages::{Job, WaitKind};
 use serde::Serialize;
 
-use super::text::{self, duration, name, table};
+use super::text::{self, duration, known, name, table};
 use super::unknown::Unknown;
 
 /// Number of longest waits per kind, in text and in JSON: a late process in a collective operation makes many late.
@@ -142,12 +142,11 @@ impl fmt::Display for Waits {
             writeln!(f, "{}", table(&["from", "to", "count", "time", "of the span"], &[2, 3, 4], rows))?;
             writeln!(f, "\nthe longest")?;
             let rows = kind.longest.iter().take(LONGEST).map(|of| {
-                let number = |value: Option<String>| value.unwrap_or_default();
                 vec![
                     of.from.clone(),
                     of.to.clone(),
-                    number(of.tag.map(|tag| tag.to_string())),
-                    number(of.bytes.map(text::bytes)),
+                    known(of.tag, |tag| tag.to_string()),
+                    known(of.bytes, text::bytes),
                     duration(of.begin_nanoseconds),
                     duration(of.nanoseconds),
                 ]

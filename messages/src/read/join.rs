@@ -41,26 +41,20 @@ const MOST_SENTENCES: usize = 16;
 
 /// Puts the messages of all processes into the job; `places` are the processes' indexes among its ranks.
 pub(crate) fn join(job: &mut Job, mut processes: Vec<Process>, places: &[u32], communicators: &Communicators) {
-    let (mut sends, mut arrivals, mut unknown) = (Vec::new(), Vec::new(), 0_u64);
+    let (mut sends, mut arrivals, mut all) = (Vec::new(), Vec::new(), 0);
     for (number, process) in (0..).zip(&processes) {
         let rank = places[number as usize];
         let by_time = process.threads.len() > 1;
         let order = |at: u32, time: Option<Time>| time.filter(|_| by_time).map_or(i64::from(at), Time::nanoseconds);
-        for (at, sent) in (0..).zip(&process.sends) {
-            let time = sent.first();
-            match key(sent.envelope, (number, rank), time, communicators, true) {
-                Some(key) => sends.push(Half { key, order: order(at, time), process: number, at }),
-                None => unknown += 1,
-            }
-        }
-        for (at, received) in (0..).zip(&process.received) {
-            let time = received.first();
-            match key(received.envelope, (number, rank), time, communicators, false) {
-                Some(key) => arrivals.push(Half { key, order: order(at, time), process: number, at }),
-                None => unknown += 1,
-            }
-        }
+        let half = |at, envelope, time, is_send| {
+            let key = key(envelope, (number, rank), time, communicators, is_send)?;
+            Some(Half { key, order: order(at, time), process: number, at })
+        };
+        all += process.sends.len() + process.received.len();
+        sends.extend((0..).zip(&process.sends).filter_map(|(at, of)| half(at, of.envelope, of.first(), true)));
+        arrivals.extend((0..).zip(&process.received).filter_map(|(at, of)| half(at, of.envelope, of.first(), false)));
     }
+    let unknown = all - sends.len() - arrivals.len();
     if unknown > 0 {
         job.faults
             .push(format!("{unknown} messages are left out, because the members of their communicators are unknown."));
