@@ -13,8 +13,8 @@ mod time;
 mod waits;
 
 pub use model::{
-    Call, Communicator, Connection, Fragment, Incident, IncidentKind, Job, Loss, Message, Operation, OperationKind,
-    Pause, Port, Protocol, Queue, Rank, Reason, ReceiveSide, Search, SendSide, Wait, WaitKind,
+    ByAdapter, Call, Communicator, Connection, Fragment, Incident, IncidentKind, Job, Loss, Message, Operation,
+    OperationKind, Pause, Port, Protocol, Queue, Rank, Reason, ReceiveSide, Search, SendSide, Wait, WaitKind,
 };
 pub use time::Time;
 pub use waits::ProcessWait;

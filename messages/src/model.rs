@@ -53,6 +53,8 @@ pub struct Job {
     pub fragments: Vec<Fragment>,
     /// Searches of the matching queues, by rank; none if they are not recorded.
     pub searches: Vec<Search>,
+    /// Receives that were cancelled before their messages came, each with its process, by rank.
+    pub cancelled: Vec<(u32, ReceiveSide)>,
     /// Pauses of the recording, by rank.
     pub pauses: Vec<Pause>,
     /// Puts, gets and atomic operations, ordered by their begins.
@@ -266,6 +268,17 @@ pub struct Message {
     pub receive: Option<ReceiveSide>,
 }
 
+/// The times of a side that are from the adapter's clock. All others are from the host's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ByAdapter {
+    /// Whether it stamped `arrived`.
+    pub arrived: bool,
+    /// Whether it stamped `begun`.
+    pub begun: bool,
+    /// Whether it stamped `ended`.
+    pub ended: bool,
+}
+
 /// The sender's part of a message.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct SendSide {
@@ -281,10 +294,14 @@ pub struct SendSide {
     pub begun: Option<Time>,
     /// Time at which the adapter has the last bytes; if the receiver reads them, at which its answer arrives.
     pub ended: Option<Time>,
+    /// The times from the adapter's clock.
+    pub by_adapter: ByAdapter,
     /// Time at which the request is complete.
     pub completed: Option<Time>,
     /// Time at which MPI reports the completion to the caller.
     pub notified: Option<Time>,
+    /// Time at which MPI frees the request.
+    pub freed: Option<Time>,
     /// The MPI call that waited for the request, an index in [`Job::calls`].
     pub call: Option<u32>,
 }
@@ -306,16 +323,26 @@ pub struct ReceiveSide {
     pub activated: Option<Time>,
     /// Time at which the receive enters the posted receive queue.
     pub posted: Option<Time>,
+    /// Time at which the receive leaves the posted receive queue.
+    pub removed: Option<Time>,
+    /// Time at which the receive is cancelled.
+    pub cancelled: Option<Time>,
+    /// Time at which the message leaves the unexpected message queue.
+    pub taken: Option<Time>,
     /// Time at which message and receive are matched.
     pub matched: Option<Time>,
-    /// Time at which the first bytes are in place.
+    /// Time at which the first bytes are in place; by the adapter's clock, at which they have come.
     pub begun: Option<Time>,
-    /// Time at which the last bytes are in place.
+    /// Time at which the last bytes are in place; by the adapter's clock, at which they have come.
     pub ended: Option<Time>,
+    /// The times from the adapter's clock.
+    pub by_adapter: ByAdapter,
     /// Time at which the request is complete.
     pub completed: Option<Time>,
     /// Time at which MPI reports the completion to the caller.
     pub notified: Option<Time>,
+    /// Time at which MPI frees the request.
+    pub freed: Option<Time>,
     /// The MPI call that waited for the request, an index in [`Job::calls`].
     pub call: Option<u32>,
 }
@@ -463,7 +490,7 @@ impl SendSide {
         self.announced.or(self.begun)
     }
 
-    /// Returns its times, in the order in which they usually come.
+    /// Returns the times that divide its life, in the order in which they usually come.
     #[must_use]
     pub fn times(&self) -> [Option<Time>; 6] {
         [self.activated, self.announced, self.begun, self.ended, self.completed, self.notified]
@@ -471,7 +498,7 @@ impl SendSide {
 }
 
 impl ReceiveSide {
-    /// Returns its times, in the order in which they usually come.
+    /// Returns the times that divide its life, in the order in which they usually come.
     #[must_use]
     pub fn times(&self) -> [Option<Time>; 9] {
         [

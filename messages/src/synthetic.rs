@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A synthetic job, for tests of commands and exports, with more messages than a test can send.
 
-use crate::model::{Call, Communicator, Fragment, Job, Message, Port, Protocol, Queue, Rank, Reason, ReceiveSide};
+use crate::model::{
+    ByAdapter, Call, Communicator, Fragment, Job, Message, Port, Protocol, Queue, Rank, Reason, ReceiveSide,
+};
 use crate::model::{Search, SendSide};
 use crate::time::Time;
 
@@ -128,7 +130,7 @@ fn message(number: u64, ranks: u64, now: i64, numbers: &mut Numbers) -> Message 
         ended: time(answered.unwrap_or(now + 60)),
         completed: time(answered.map_or(now + 90, |answered| answered + 50)),
         notified: time(answered.map_or(now + 120, |answered| answered + 300)),
-        call: None,
+        ..SendSide::default()
     };
     let receive = ReceiveSide {
         message: 2 * number + 2,
@@ -143,7 +145,8 @@ fn message(number: u64, ranks: u64, now: i64, numbers: &mut Numbers) -> Message 
         ended: time(matched + took),
         completed: time(matched + took + 20),
         notified: time(matched + took + 20 + numbers.below(500) as i64),
-        call: None,
+        by_adapter: ByAdapter { arrived: true, ..ByAdapter::default() },
+        ..ReceiveSide::default()
     };
     Message {
         sender: sender as u32,

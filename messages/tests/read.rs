@@ -3,7 +3,7 @@
 
 mod simulated;
 
-use ibex_messages::{Job, Message, Protocol};
+use ibex_messages::{ByAdapter, Job, Message, Protocol};
 use simulated::{Envelope, Numbers, Process, START, WHOLE, Written, envelope};
 
 fn time(time: Option<ibex_messages::Time>) -> Option<i64> {
@@ -102,7 +102,7 @@ fn the_life_of_a_message_is_that_of_its_events() {
         [receive.activated, receive.posted, receive.arrived, receive.matched, receive.begun, receive.ended].map(time),
         [50, 51, 140, 142, 144, 145].map(Some)
     );
-    assert_eq!((receive.unexpected, message.delay()), (None, Some(38)));
+    assert_eq!((receive.unexpected, time(receive.removed), message.delay()), (None, Some(141), Some(38)));
     assert_eq!((job.ports[0].device.as_str(), job.ports[0].gid.as_str()), ("mlx5_0", "fe80::1"));
     assert_eq!((job.communicators.len(), job.communicators[0].name.as_str()), (1, "MPI_COMM_WORLD"));
 }
@@ -134,6 +134,7 @@ fn a_rendezvous_leaves_with_its_request_and_begins_with_the_answer_whose_time_is
             "{protocols:?}"
         );
         assert_eq!((message.delay(), job.faults.len()), (Some(39), 0));
+        assert_eq!(message.receive.and_then(|side| time(side.taken)), Some(501));
     }
 }
 
@@ -502,12 +503,16 @@ fn fragments_are_of_their_messages() {
 }
 
 #[test]
-fn a_fragment_has_its_place_and_the_adapter_s_time_where_its_transfer_tells() {
+fn a_message_and_its_fragments_have_the_adapter_s_times_where_the_transfers_tell_them_and_its_error() {
     let mut processes = simulated::world(2);
     let (to, from) = (envelope(1, 5, 96), envelope(0, 5, 96));
     processes[0].send(0, &to);
     let id = processes[1].post(0, &from);
     let message = processes[1].arrive(30, &from, Some((id, &from)));
+    processes[1].raise("msg_arrived", 28, &[message, 0, 96, 0, 0, 5, 0]);
+    for (name, time, offset) in [("xfer_begin", 600, 0), ("xfer_end", 630, 96)] {
+        processes[1].raise(name, time, &[id, message, offset, 0, 96, 0, 0, 5, 1, 0]);
+    }
     for (fragment, offset) in [(610, 32), (620, 64)] {
         processes[1].raise("comm_req_xfer_continue", fragment + 5, &[id, 96, 0, 5, 1, 0]);
         processes[1].raise("xfer_continue", fragment, &[id, message, offset, 32, 96, 0, 0, 5, 1, 0]);
@@ -520,6 +525,29 @@ fn a_fragment_has_its_place_and_the_adapter_s_time_where_its_transfer_tells() {
         .collect();
     let wanted = [(1, 0, true, Some(610), true, Some((32, 32))), (1, 0, true, Some(620), true, Some((64, 32)))];
     assert_eq!(found, wanted);
+    let side = job.messages[0].receive.expect("known");
+    assert_eq!([side.arrived, side.begun, side.ended].map(time), [28, 600, 630].map(Some));
+    assert_eq!(side.by_adapter, ByAdapter { arrived: true, begun: true, ended: true });
+    assert_eq!(job.messages[0].send.map(|side| side.by_adapter), Some(ByAdapter::default()));
+    let errors = [0, 1].map(|rank| job.ranks[rank].clock_error.expect("known"));
+    assert_eq!(errors[1] - errors[0], 40, "reading the adapter's clock takes 80 ns");
+}
+
+#[test]
+fn a_request_is_freed_or_cancelled_and_one_that_never_began_is_none() {
+    let mut processes = simulated::world(2);
+    let free = |process: &mut Process, time, id| process.raise("comm_req_free", time, &[id, 64, 0, 5, 0, 0]);
+    let id = processes[0].send(0, &envelope(1, 5, 64));
+    free(&mut processes[0], 110, id);
+    free(&mut processes[0], 120, 998);
+    let id = processes[1].post(200, &envelope(0, 5, 64));
+    processes[1].cancel(210, id, &envelope(0, 5, 64));
+    free(&mut processes[1], 220, id);
+    let job = simulated::read("cancelled", &processes);
+    assert_eq!((job.messages.len(), job.faults.len()), (1, 1), "{:?}", job.faults);
+    assert_eq!(job.messages[0].send.and_then(|side| time(side.freed)), Some(110));
+    let [(1, side)] = &job.cancelled[..] else { panic!("one of rank 1") };
+    assert_eq!([side.posted, side.removed, side.cancelled, side.freed].map(time), [201, 210, 210, 220].map(Some));
 }
 
 #[test]

@@ -50,7 +50,7 @@ pub(crate) fn write_messages(job: &Job, rows: &[Row], start: Time, out: &mut dyn
 /// Writes all times of messages, as blocks `life-0`, `life-1`, ..
 pub(crate) fn write_lives(job: &Job, rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
     for (number, chunk) in rows.chunks(CHUNK).enumerate() {
-        let mut columns: [Column; 21] = Default::default();
+        let mut columns: [Column; 22] = Default::default();
         for row in chunk {
             let message = &job.messages[row.place];
             let distances = distances(message, row);
@@ -61,6 +61,7 @@ pub(crate) fn write_lives(job: &Job, rows: &[Row], out: &mut dyn Write) -> io::R
             columns[18].push_place(message.port);
             columns[19].push_place(message.queue_pair);
             columns[20].push(u64::from(message.rails));
+            columns[21].push(by_adapter(message));
         }
         block::write(&format!("life-{number}"), &columns, out)?;
     }
@@ -81,6 +82,14 @@ fn distances(message: &Message, row: &Row) -> [Option<i64>; 15] {
         all[place] = moment.map(|moment| moment.since(std::mem::replace(&mut before, moment)));
     }
     all
+}
+
+/// Returns a bit for each of these times: whether it is from the adapter's clock.
+fn by_adapter(message: &Message) -> u64 {
+    let left = message.send.unwrap_or_default().by_adapter;
+    let came = message.receive.unwrap_or_default().by_adapter;
+    let all = [(2, left.begun), (3, left.ended), (SENT, came.arrived), (11, came.begun), (12, came.ended)];
+    all.into_iter().map(|(place, is_by_adapter)| u64::from(is_by_adapter) << place).sum()
 }
 
 #[cfg(test)]

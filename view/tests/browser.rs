@@ -3,8 +3,8 @@
 //! These stay in `tmp` of the target folder.
 
 use ibex_messages::{
-    Call, Connection, Fragment, Incident, IncidentKind, Job, Loss, Message, Operation, OperationKind, Protocol, Search,
-    Time,
+    ByAdapter, Call, Connection, Fragment, Incident, IncidentKind, Job, Loss, Message, Operation, OperationKind,
+    Protocol, Search, Time,
 };
 use ibex_view::picture::Browser;
 use serde_json::Value;
@@ -80,7 +80,10 @@ fn between(job: &Job, from: i64, to: i64) -> impl Iterator<Item = &Message> {
 
 #[test]
 fn the_whole_run_a_part_of_it_and_one_message() {
-    let job = Job::synthetic(16, 60_000, 4);
+    let mut job = Job::synthetic(16, 60_000, 4);
+    let every = ByAdapter { arrived: true, begun: true, ended: true };
+    job.messages[12345].send.as_mut().unwrap().by_adapter = every;
+    job.messages[12345].receive.as_mut().unwrap().by_adapter = every;
     let page = Page::of("levels", &job);
     let whole = page.shows("");
     assert_eq!((&whole["mode"], &whole["shown"]), (&"bands".into(), &60_000.into()));
@@ -101,6 +104,10 @@ fn the_whole_run_a_part_of_it_and_one_message() {
     for words in [&title, "MPI_COMM_WORLD (16 ranks)", "mlx5_0:1 (fe80::", &pair, "± 300\u{202f}ns", "by its size"] {
         assert!(text.contains(words), "{words} is not in the page");
     }
+    for words in ["leave", "has the last bytes", "arrives", "first bytes are in place", "last bytes are in place"] {
+        assert!(text.contains(&format!("{words} (adapter)</td>")), "{words}, by the adapter's clock");
+    }
+    assert_eq!(text.matches(" (host)</td>").count(), message.moments().count() - 5);
 
     page.draw("whole", "");
     page.draw("part", "t=20ms..20.2ms&c=wait&theme=dark");

@@ -57,6 +57,7 @@ pub(super) struct Life {
 struct Moment {
     rank: String,
     what: &'static str,
+    clock: &'static str,
     time_nanoseconds: i64,
     since_begin_nanoseconds: i64,
     step_nanoseconds: i64,
@@ -110,41 +111,45 @@ fn begin(message: &Message) -> Option<Time> {
 }
 
 fn moments(job: &Job, message: &Message) -> Vec<Moment> {
-    let mut all: Vec<(Time, u32, &'static str)> = Vec::new();
-    let mut add = |rank, what, time: Option<Time>| all.extend(time.map(|time| (time, rank, what)));
+    let mut all: Vec<(Time, u32, &'static str, bool)> = Vec::new();
+    let mut stamp = |rank, what, time: Option<Time>, is_by_adapter| {
+        all.extend(time.map(|time| (time, rank, what, is_by_adapter)));
+    };
     if let Some(side) = message.send {
-        add(message.sender, "the send is called", side.activated);
-        add(message.sender, "the rendezvous request leaves", side.announced);
+        stamp(message.sender, "the send is called", side.activated, false);
+        stamp(message.sender, "the rendezvous request leaves", side.announced, false);
         if message.protocol == Some(Protocol::Read) && side.announced.is_some() {
             // The sender of a read sees only the answer.
-            add(message.sender, "the receiver's answer comes: it has read all", side.ended.or(side.begun));
+            let answer = side.ended.or(side.begun);
+            stamp(message.sender, "the receiver's answer comes: it has read all", answer, side.by_adapter.ended);
         } else {
-            add(message.sender, "the first bytes leave", side.begun);
-            add(message.sender, "the adapter has the last bytes", side.ended);
+            stamp(message.sender, "the first bytes leave", side.begun, side.by_adapter.begun);
+            stamp(message.sender, "the adapter has the last bytes", side.ended, side.by_adapter.ended);
         }
-        add(message.sender, "the send is complete", side.completed);
-        add(message.sender, "its caller is notified", side.notified);
+        stamp(message.sender, "the send is complete", side.completed, false);
+        stamp(message.sender, "its caller is notified", side.notified, false);
     }
     if let Some(side) = message.receive {
-        add(message.receiver, "the receive is called", side.activated);
-        add(message.receiver, "the receive waits for the message", side.posted);
-        add(message.receiver, "the message arrives", side.arrived);
-        add(message.receiver, "no receive matches: it is unexpected", side.unexpected);
-        add(message.receiver, "message and receive are matched", side.matched);
-        add(message.receiver, "the first bytes are in place", side.begun);
-        add(message.receiver, "the last bytes are in place", side.ended);
-        add(message.receiver, "the receive is complete", side.completed);
-        add(message.receiver, "its caller is notified", side.notified);
+        stamp(message.receiver, "the receive is called", side.activated, false);
+        stamp(message.receiver, "the receive waits for the message", side.posted, false);
+        stamp(message.receiver, "the message arrives", side.arrived, side.by_adapter.arrived);
+        stamp(message.receiver, "no receive matches: it is unexpected", side.unexpected, false);
+        stamp(message.receiver, "message and receive are matched", side.matched, false);
+        stamp(message.receiver, "the first bytes are in place", side.begun, side.by_adapter.begun);
+        stamp(message.receiver, "the last bytes are in place", side.ended, side.by_adapter.ended);
+        stamp(message.receiver, "the receive is complete", side.completed, false);
+        stamp(message.receiver, "its caller is notified", side.notified, false);
     }
     all.sort_by_key(|(time, ..)| *time);
     let first = begin(message).or(all.first().map(|of| of.0));
     let mut last = all.first().map(|of| of.0);
-    let moment = |(time, rank, what): (Time, u32, &'static str)| {
+    let moment = |(time, rank, what, is_by_adapter): (Time, u32, &'static str, bool)| {
         let step = last.map_or(0, |last| time.since(last));
         last = Some(time);
         Moment {
             rank: name(job, rank),
             what,
+            clock: if is_by_adapter { "adapter" } else { "host" },
             time_nanoseconds: time.nanoseconds(),
             since_begin_nanoseconds: first.map_or(0, |first| time.since(first)),
             step_nanoseconds: step,
@@ -167,9 +172,9 @@ impl fmt::Display for Life {
         }
         let rows = self.moments.iter().map(|of| {
             let times = (duration(of.since_begin_nanoseconds), duration(of.step_nanoseconds));
-            vec![of.rank.clone(), times.0, times.1, of.what.to_owned()]
+            vec![of.rank.clone(), times.0, times.1, of.clock.to_owned(), of.what.to_owned()]
         });
-        writeln!(f, "\n{}", table(&["rank", "since the send", "step", "what"], &[1, 2], rows))?;
+        writeln!(f, "\n{}", table(&["rank", "since the send", "step", "clock", "what"], &[1, 2], rows))?;
         write!(f, "{}", self.parts)?;
         let delay = "\nOne-way delay, from the post to the arrival";
         match (self.one_way_delay_nanoseconds, self.delay_error_nanoseconds) {

@@ -131,7 +131,7 @@ mod tests {
         let life = life::Life::of(&job, life::wanted("2:1").expect("a message")).expect("there");
         let text = life.to_string();
         assert!(
-            ["the message arrives", "One-way delay", "±300 ns", "MPI_Send"].iter().all(|words| text.contains(words)),
+            ["adapter  the message arrives", "delay", "±300 ns", "MPI_Send"].iter().all(|words| text.contains(words)),
             "{text}"
         );
         assert!(life::Life::of(&job, life::wanted("2:500").expect("a message")).is_err());

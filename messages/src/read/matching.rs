@@ -38,7 +38,6 @@ struct Posted {
     message: Option<u32>,
     /// Times of the receive; its `call` is the MPI call that notified the caller.
     side: ReceiveSide,
-    removed: Option<Time>,
     /// The probe before the receive.
     probe: Option<u32>,
     protocol: Option<Protocol>,
@@ -81,6 +80,8 @@ impl Matching {
             Step::Arrived | Step::Unexpected | Step::Taken | Step::MatchPosted => {
                 self.see_message(step, seen, time, thread);
             }
+            // A persistent request that was never started: nothing else is known of it.
+            Step::Free if *self.requests.of(seen.value(Element::Id)) == 0 => {}
             _ => match self.request(seen, thread) {
                 Request::Send(at) => {
                     let side = &mut self.sends[at as usize].side;
@@ -93,6 +94,7 @@ impl Matching {
                         Step::End => side.ended = time,
                         Step::Complete => side.completed = time,
                         Step::Notify => (side.notified, side.call) = (time, call),
+                        Step::Free => side.freed = time,
                         _ => {}
                     }
                 }
@@ -102,7 +104,7 @@ impl Matching {
     }
 
     fn see_receive(&mut self, step: Step, at: u32, time: Option<Time>, thread: u32, call: Option<u32>) {
-        let Posted { side, removed, probe, .. } = &mut self.posted[at as usize];
+        let Posted { side, probe, .. } = &mut self.posted[at as usize];
         match step {
             Step::Activate => {
                 (side.activated, side.thread, *probe) = (time, thread, call);
@@ -110,7 +112,7 @@ impl Matching {
             }
             Step::Insert => side.posted = time,
             Step::Remove => {
-                *removed = time;
+                side.removed = time;
                 self.threads.entry(thread).or_default().removed = Some(at);
             }
             Step::MatchUnexpected => {
@@ -126,6 +128,8 @@ impl Matching {
                 last.removed = last.removed.filter(|removed| *removed != at);
             }
             Step::Notify => (side.notified, side.call) = (time, call),
+            Step::Cancel => side.cancelled = time,
+            Step::Free => side.freed = time,
             _ => {}
         }
     }
@@ -293,6 +297,10 @@ impl Matching {
         (self.sends.len() + self.arrivals.len()).saturating_sub(self.begun)
     }
 
+    pub(crate) fn cancelled(&self) -> Vec<ReceiveSide> {
+        self.posted.iter().map(|posted| posted.side).filter(|side| side.cancelled.is_some()).collect()
+    }
+
     /// Returns the sent and received halves, and the number left out because their processes are unknown.
     pub(crate) fn halves(mut self, calls: &Calls) -> (Vec<Sent>, Vec<Received>, u64) {
         let all = self.sends.len();
@@ -332,7 +340,8 @@ impl Arrival {
             message: self.id,
             arrived: self.arrived,
             unexpected: self.unexpected,
-            matched: self.matched.or(posted.and_then(|posted| posted.side.matched.or(posted.removed).or(self.taken))),
+            taken: self.taken,
+            matched: self.matched.or(posted.and_then(|of| of.side.matched.or(of.side.removed).or(self.taken))),
             call: posted.and_then(|posted| self.awaited_by(posted, calls)),
             ..posted.map_or(ReceiveSide { thread: self.thread, ..ReceiveSide::default() }, |posted| posted.side)
         };

@@ -219,17 +219,14 @@ fn clock_errors(job: &mut Job, files: &[File<'_>], places: &[u32]) {
 
 /// Returns the reasons why lateness is unknown.
 fn unblamed(job: &Job, processes: &[Process], places: &[u32]) -> Vec<String> {
-    let envelopes = |process: &Process| {
-        let sent = process.sends.iter().map(|sent| sent.envelope);
-        sent.chain(process.received.iter().map(|received| received.envelope)).collect::<Vec<_>>()
-    };
     let mut reasons = Vec::new();
     if processes.iter().any(|process| process.is_below_another) {
         reasons.push(
             "ibex has not done the matching (--mca pml ibex), so messages are unknown, and who was late.".to_owned(),
         );
     }
-    let is_silent = |(process, _): &(&Process, &u32)| !process.has_calls && !envelopes(process).is_empty();
+    let has_messages = |process: &Process| !process.sends.is_empty() || !process.received.is_empty();
+    let is_silent = |(process, _): &(&Process, &u32)| !process.has_calls && has_messages(process);
     let silent = processes.iter().zip(places).filter(is_silent);
     let mut ranks: Vec<u32> = silent.map(|(_, place)| job.ranks[*place as usize].rank).collect();
     if !ranks.is_empty() {
@@ -278,7 +275,9 @@ fn gather(job: &mut Job, processes: &mut [Process], places: &[u32], worlds: &Wor
         job.pauses.extend(process.pauses.drain(..).map(|pause| crate::Pause { rank, ..pause }));
         let sent = process.sends.iter_mut().map(|sent| &mut sent.side.call);
         let received = process.received.iter_mut().map(|received| &mut received.side.call);
-        sent.chain(received).flatten().for_each(|call| *call += before);
+        let cancelled = process.cancelled.iter_mut().map(|side| &mut side.call);
+        sent.chain(received).chain(cancelled).flatten().for_each(|call| *call += before);
+        job.cancelled.extend(process.cancelled.drain(..).map(|side| (rank, side)));
         for of in process.connections.drain(..) {
             if let Some(peer) = peer(of.peer) {
                 job.connections.push(crate::Connection { rank, peer, port: of.port.and_then(port), ..of });

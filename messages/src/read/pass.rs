@@ -35,6 +35,7 @@ pub(crate) struct Process {
     pub(crate) has_calls: bool,
     pub(crate) fragments: Vec<Continued>,
     pub(crate) searches: Vec<Searched>,
+    pub(crate) cancelled: Vec<crate::ReceiveSide>,
     pub(crate) pauses: Vec<Pause>,
     pub(crate) losses: Vec<Loss>,
     pub(crate) threads: BTreeSet<u32>,
@@ -282,6 +283,7 @@ impl Pass {
         // The transfer events describe the same fragments with more detail.
         let (told, more) = (&mut self.matching.fragments, &mut self.transfers.fragments);
         process.fragments = std::mem::take(if more.is_empty() { told } else { more });
+        process.cancelled = self.matching.cancelled();
         let (sends, received, unknown) = self.matching.halves(&self.calls);
         if unknown > 0 {
             process

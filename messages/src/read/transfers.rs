@@ -14,9 +14,13 @@ const UNKNOWN: u32 = u32::MAX;
 
 #[derive(Clone, Copy, Default)]
 struct Came {
-    arrived: Option<Time>,
-    ended: Option<Time>,
+    arrived: Option<Stamp>,
+    begun: Option<Stamp>,
+    ended: Option<Stamp>,
 }
+
+/// A time, and whether the adapter stamped it.
+type Stamp = (Time, bool);
 
 #[derive(Default)]
 pub(crate) struct Transfers {
@@ -37,12 +41,15 @@ impl Transfers {
         time: Option<Time>,
         (thread, is_by_adapter): (u32, bool),
     ) {
+        let stamp = time.map(|time| (time, is_by_adapter));
         let (message, is_received) = (seen.value(Element::Message), seen.value(Element::Direction) != 0);
         match kind {
             _ if seen.unsigned(Element::Context) == UNKNOWN => self.below_another = true,
-            Transfer::Arrived => self.came(message).arrived = time,
-            Transfer::End if is_received || is_by_adapter => self.came(message).ended = time,
-            Transfer::End => {}
+            Transfer::Arrived => self.came(message).arrived = stamp,
+            // The host's time is in the matching event, too.
+            Transfer::Begin if is_by_adapter => self.came(message).begun = stamp,
+            Transfer::End if is_received || is_by_adapter => self.came(message).ended = stamp,
+            Transfer::Begin | Transfer::End => {}
             Transfer::Continue => {
                 let request = seen.value(Element::Request);
                 let part = Some((seen.value(Element::Offset), seen.value(Element::Bytes)));
@@ -61,28 +68,41 @@ impl Transfers {
         &mut self.came[*place as usize - 1]
     }
 
-    /// Corrects the arrival times of messages, the times of last bytes that came after the match, and the ends of sends
-    /// that a completion reported. A begin is at most its end.
+    /// Corrects the arrival times of messages, the times of first and last bytes that came after the match, and the
+    /// begins and ends of sends that a completion reported. A begin is at most its end.
     pub(crate) fn time(mut self, sends: &mut [Sent], received: &mut [Received]) {
         for Sent { side, .. } in sends {
             let Some(place) = self.places.of(side.request).checked_sub(1) else { continue };
-            side.ended = self.came[place as usize].ended.or(side.ended);
-            side.begun = side.begun.min(side.ended.or(side.begun));
+            let Came { begun, ended, .. } = self.came[place as usize];
+            set((&mut side.begun, &mut side.by_adapter.begun), begun);
+            set((&mut side.ended, &mut side.by_adapter.ended), ended);
+            if side.ended.is_some() && side.begun > side.ended {
+                (side.begun, side.by_adapter.begun) = (side.ended, side.by_adapter.ended);
+            }
         }
         for Received { side, .. } in received {
             let Some(place) = self.places.of(side.message).checked_sub(1) else { continue };
-            let Came { arrived, ended } = self.came[place as usize];
-            side.arrived = arrived.or(side.arrived);
-            let is_later = |ended: &Time| side.matched.max(side.begun).is_none_or(|before| *ended >= before);
-            side.ended = ended.filter(is_later).or(side.ended);
+            let Came { arrived, begun, ended } = self.came[place as usize];
+            set((&mut side.arrived, &mut side.by_adapter.arrived), arrived);
+            // The bytes that come with a message are in place only after the match, by the host's clock.
+            let later = |stamp: Option<Stamp>, before| stamp.filter(|(time, _)| Some(*time) >= before);
+            set((&mut side.begun, &mut side.by_adapter.begun), later(begun, side.matched));
+            set((&mut side.ended, &mut side.by_adapter.ended), later(ended, side.matched.max(side.begun)));
         }
+    }
+}
+
+/// Replaces a time and its clock, if there is a stamp.
+fn set((time, is_by_adapter): (&mut Option<Time>, &mut bool), stamp: Option<Stamp>) {
+    if let Some((stamped, by_adapter)) = stamp {
+        (*time, *is_by_adapter) = (Some(stamped), by_adapter);
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::model::ReceiveSide;
+    use crate::model::{ByAdapter, ReceiveSide};
     use crate::read::half::Envelope;
 
     fn received(message: u64, times: [i64; 4]) -> Received {
@@ -100,13 +120,18 @@ mod tests {
             received(8, [80, 81, 82, 83]),
         ];
         let mut transfers = Transfers::default();
-        // All bytes of the second came at once.
-        for (message, arrived, ended) in [(2, 40, 88), (4, 45, 45), (6, 46, 0), (10, 1, 0)] {
-            let ended = (ended > 0).then(|| Time::new(ended));
-            *transfers.came(message) = Came { arrived: Some(Time::new(arrived)), ended };
+        // All bytes of the second came at once; the host stamped the arrival of the third.
+        for (message, times) in [(2, [40, 51, 88]), (4, [45; 3]), (6, [46, 0, 0]), (10, [1, 0, 0])] {
+            let stamp = |time| (time > 0).then(|| (Time::new(time), message != 6));
+            let [arrived, begun, ended] = times.map(stamp);
+            *transfers.came(message) = Came { arrived, begun, ended };
         }
         transfers.time(&mut [], &mut all);
-        let times = all.map(|known| [known.side.arrived, known.side.ended].map(|time| time.map(Time::nanoseconds)));
-        assert_eq!(times, [[Some(40), Some(88)], [Some(45), Some(63)], [Some(46), None], [Some(80), Some(83)]]);
+        let times = all.map(|Received { side, .. }| [side.arrived, side.begun, side.ended]);
+        let times = times.map(|times| times.map(|time| time.map_or(0, Time::nanoseconds)));
+        assert_eq!(times, [[40, 51, 88], [45, 62, 63], [46, 0, 0], [80, 82, 83]]);
+        let [whole, copied, by_host, _] = all.map(|received| received.side.by_adapter);
+        assert_eq!(whole, ByAdapter { arrived: true, begun: true, ended: true });
+        assert_eq!((copied, by_host), (ByAdapter { arrived: true, ..by_host }, ByAdapter::default()));
     }
 }

@@ -43,6 +43,8 @@ pub(crate) enum Step {
     End,
     Complete,
     Notify,
+    Cancel,
+    Free,
     Arrived,
     Unexpected,
     Taken,
@@ -52,6 +54,7 @@ pub(crate) enum Step {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) enum Transfer {
     Arrived,
+    Begin,
     Continue,
     End,
 }
@@ -91,6 +94,8 @@ const TYPES: &[(&str, Kind)] = &[
     ("comm_req_xfer_end", Kind::Matching(Step::End)),
     ("comm_req_complete", Kind::Matching(Step::Complete)),
     ("comm_req_notify", Kind::Matching(Step::Notify)),
+    ("comm_req_cancel", Kind::Matching(Step::Cancel)),
+    ("comm_req_free", Kind::Matching(Step::Free)),
     ("comm_msg_arrived", Kind::Matching(Step::Arrived)),
     ("comm_msg_insert_in_unex_q", Kind::Matching(Step::Unexpected)),
     ("comm_msg_remove_from_unex_q", Kind::Matching(Step::Taken)),
@@ -103,6 +108,7 @@ const TYPES: &[(&str, Kind)] = &[
     ("communicator_created", Kind::Created),
     ("communicator_freed", Kind::Freed),
     ("msg_arrived", Kind::Transfer(Transfer::Arrived)),
+    ("xfer_begin", Kind::Transfer(Transfer::Begin)),
     ("xfer_continue", Kind::Transfer(Transfer::Continue)),
     ("xfer_end", Kind::Transfer(Transfer::End)),
     ("put_started", Kind::Started(OperationKind::Put)),

@@ -11,7 +11,7 @@ use ibex_trace::{Clock, ClockSample, Element, ElementKind, EventType, Folder, He
 /// All types, in the order in which files have them.
 const TYPES: &str = "comm_req_activate comm_req_match_unex comm_req_insert_in_posted_q comm_req_remove_from_posted_q \
                      comm_req_xfer_begin comm_req_xfer_continue comm_req_xfer_end comm_req_complete comm_req_notify \
-                     comm_msg_arrived comm_msg_insert_in_unex_q comm_msg_remove_from_unex_q comm_msg_match_posted_req \
+                     comm_req_cancel comm_req_free comm_msg_arrived comm_msg_insert_in_unex_q comm_msg_remove_from_unex_q comm_msg_match_posted_req \
                      comm_search_posted_q_begin comm_search_posted_q_end comm_search_unex_q_begin \
                      comm_search_unex_q_end comm_req_protocol communicator_created communicator_freed msg_arrived \
                      xfer_begin xfer_continue xfer_end get_started get_complete connection_begin \
@@ -176,7 +176,7 @@ impl Process {
     }
 
     pub(crate) fn cancel(&mut self, time: i64, id: i64, of: &Envelope) {
-        for name in ["comm_req_remove_from_posted_q", "comm_req_complete", "comm_req_notify"] {
+        for name in ["comm_req_remove_from_posted_q", "comm_req_cancel", "comm_req_complete", "comm_req_notify"] {
             self.of(name, time, id, of, 1);
         }
     }
@@ -276,8 +276,9 @@ fn write_of(
     let mut writer = Writer::create(folder, &head, how.block).expect("made");
     let compare = |writer: &mut Writer<std::fs::File>, at: i64| {
         for source in [0, 1] {
-            let (clock, shown) = (Clock::Source(source), at.cast_unsigned());
-            writer.clock(ClockSample { clock, shown, before: at, after: at });
+            // Reading the adapter's clock takes 80 ns.
+            let (clock, shown, half) = (Clock::Source(source), at.cast_unsigned(), 40 * i64::from(source));
+            writer.clock(ClockSample { clock, shown, before: at - half, after: at + half });
         }
     };
     compare(&mut writer, START - 1000);
@@ -287,7 +288,7 @@ fn write_of(
         for (value, number) in values.iter_mut().zip(numbers) {
             *value = number.cast_unsigned();
         }
-        let source = u8::from(matches!(*name, "xfer_continue" | "xfer_end"));
+        let source = u8::from(name.starts_with("xfer_") || *name == "msg_arrived");
         let records = layouts[number].pack(source, time.cast_unsigned(), &values);
         writer.write(*thread, &records).expect("written");
     }

@@ -102,7 +102,8 @@ function times(life, names, title) {
   const start = messages.first[life.place];
   const lines = known.map((name, at) => {
     const since = at === 0 ? "" : `+${duration(life[name] - life[known[at - 1]])}`;
-    return `<tr><td>${duration(life[name] - start)}</td><td>${means[name]}</td><td>${since}</td></tr>`;
+    const clock = (life.byAdapter >> MOMENTS.indexOf(name)) & 1 ? "adapter" : "host";
+    return `<tr><td>${duration(life[name] - start)}</td><td>${means[name]} (${clock})</td><td>${since}</td></tr>`;
   });
   return `<h3>${title}</h3><table class="times">${lines.join("")}</table>`;
 }

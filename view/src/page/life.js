@@ -46,7 +46,8 @@ function lifeIn(chunk, place) {
   const known = (column) => (chunk[column][row] > 0 ? chunk[column][row] : undefined);
   const placed = (column) => (chunk[column][row] > 0 ? chunk[column][row] - 1 : undefined);
   return Object.assign(life, {
-    request: known(15), receiveRequest: known(16), number: known(17), port: placed(18), queuePair: placed(19), rails: known(20),
+    request: known(15), receiveRequest: known(16), number: known(17), port: placed(18), queuePair: placed(19),
+    rails: known(20), byAdapter: chunk[21][row],
   });
 }
 
