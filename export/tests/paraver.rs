@@ -9,7 +9,7 @@ use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
 use ibex_export::{Format, export};
-use ibex_messages::{Call, Fragment, Incident, IncidentKind, Job, Pause, Queue, Search, Time};
+use ibex_messages::{Call, Fragment, Incident, IncidentKind, Job, Pause, Queue, ReceiveSide, Search, Time};
 use scratch::Scratch;
 
 /// Counts of a trace that keeps the rules.
@@ -303,8 +303,26 @@ fn a_message_has_its_events_of_peruse_as_flags_and_each_fragment_one() {
         let (rank, message, time) = (job.messages[expected].receiver, expected as u32, Time::new(time));
         job.fragments.push(Fragment::made(rank, message, time));
     }
+    let after = |time: Option<Time>| time.map(|time| Time::new(time.nanoseconds() + 1));
+    for message in [unexpected, expected] {
+        let message = &mut job.messages[message];
+        let (send, side) = (message.send.as_mut().expect("made"), message.receive.as_mut().expect("made"));
+        (send.freed, side.freed) = (after(send.notified), after(side.notified));
+        side.removed = side.matched.filter(|_| side.posted.is_some());
+        side.taken = side.matched.filter(|_| side.posted.is_none());
+        let search = |queue, begun, ended: Option<Time>| {
+            let search = Search::made(message.receiver, after(begun).expect("made"), ended.expect("made"));
+            Search { queue, message: Some(unexpected as u32), ..search }
+        };
+        if side.taken.is_some() {
+            job.searches.push(search(Queue::Posted, side.arrived, side.unexpected));
+            job.searches.push(search(Queue::Unexpected, side.activated, side.matched));
+        } else {
+            job.cancelled.push((message.receiver, ReceiveSide { cancelled: side.removed, ..*side }));
+        }
+    }
     let (scratch, found) = written("paraver-flags", &job);
-    assert_eq!(found.events[&77_000_203], job.messages.iter().map(of_peruse).sum::<usize>() + 3);
+    assert_eq!(found.events[&77_000_203], job.messages.iter().map(of_peruse).sum::<usize>() + 3 + 10);
     let text = std::fs::read_to_string(scratch.path("job.prv")).expect("a file");
     let first = job.span.expect("made").0.nanoseconds();
     // Type, value and time of each flag of a message.
@@ -324,10 +342,15 @@ fn a_message_has_its_events_of_peruse_as_flags_and_each_fragment_one() {
     };
     let (early, late) = (flags(unexpected), flags(expected));
     for flags in [&early, &late] {
-        assert_eq!(of(flags, 1), [1, 5, 6, 7, 8], "activate, xfer begin and end, complete, notify");
+        assert_eq!(of(flags, 1), [1, 5, 6, 7, 8, 19], "activate, xfer begin and end, complete, notify, free");
     }
-    assert_eq!(of(&early, 2), [9, 10, 1, 2, 5, 6, 7, 8], "arrived, unexpected, activate, match");
-    assert_eq!(of(&late, 2), [1, 3, 9, 12, 5, 17, 17, 17, 6, 7, 8], "activate, posted, arrived, match; fragments");
+    let wanted = [9, 13, 14, 10, 1, 15, 16, 11, 2, 5, 6, 7, 8, 19];
+    assert_eq!(of(&early, 2), wanted, "arrived, search, unexpected, activate, search, removed, match");
+    let wanted = [1, 3, 9, 4, 12, 5, 17, 17, 17, 6, 7, 8, 19];
+    assert_eq!(of(&late, 2), wanted, "activate, posted, arrived, removed, match; fragments");
+    let gone = text.lines().filter_map(|line| line.rsplit_once(":77000202:")).map(|(_, rest)| rest);
+    let gone: Vec<&str> = gone.filter(|rest| !rest.contains(':')).collect();
+    assert_eq!(gone, ["1", "3", "4", "18", "7", "8", "19"], "of the cancelled receive, which has no message");
     let continued: Vec<i64> = late.iter().filter(|flag| flag.1 == 17).map(|flag| flag.2).collect();
     assert_eq!(continued, times, "so the interval between two is seen");
 }

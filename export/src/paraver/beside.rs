@@ -1,20 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! States, edges of regions and fragments, in the order of time. Called by `mod.rs`, before each step of the walk.
-//! Path: once for each. Threads: one. Times: nanoseconds since the job's first moment. Tests: tests/paraver.rs.
+//! States, edges of regions and flags that are no steps of the walk, in the order of time. Called by `mod.rs` before
+//! each step. Path: once for each. Threads: one. Times: since the job's first moment, ns. Tests: tests/paraver.rs.
 
-use ibex_messages::{Fragment, Job};
+use ibex_messages::Job;
 
-use super::calls;
+use super::{calls, peruse};
 use crate::regions::{Edge, Regions};
 use crate::threads::Threads;
-use crate::walk;
 
 #[derive(Clone, Copy)]
 pub(super) enum OfThread {
     State(calls::Span),
     Edge(Edge),
-    /// Time since the job's first moment, and the fragment.
-    Fragment(u64, Fragment),
+    /// Time, thread and event.
+    Flag((u64, u32, peruse::Event)),
 }
 
 impl OfThread {
@@ -22,7 +21,7 @@ impl OfThread {
         match self {
             OfThread::State(span) => span.begin,
             OfThread::Edge(edge) => edge.time,
-            OfThread::Fragment(time, _) => *time,
+            OfThread::Flag((time, ..)) => *time,
         }
     }
 }
@@ -41,9 +40,8 @@ impl Beside {
         let mut regions = Regions::of(job, threads);
         let edges = std::iter::from_fn(|| regions.before(u64::MAX)).map(OfThread::Edge);
         let spans = calls::spans(job, threads, &functions).into_iter().map(OfThread::State);
-        let first = walk::first(job);
-        let fragments = job.fragments.iter().map(|of| OfThread::Fragment(walk::since(first, of.time), *of));
-        let mut all: Vec<OfThread> = spans.chain(edges).chain(fragments).collect();
+        let flags = peruse::others(job, threads).into_iter().map(OfThread::Flag);
+        let mut all: Vec<OfThread> = spans.chain(edges).chain(flags).collect();
         all.sort_by_key(OfThread::time);
         // No state ends later: each ends with a call or a pause, or when one begins.
         let last = all.last().map_or(0, OfThread::time);

@@ -16,7 +16,7 @@
 //! from the call of the send to the completion of the receive (logical), from the departure of the first bytes or of
 //! the rendezvous request to the arrival (physical). Path: pending; the job is walked twice, as the header has the
 //! number of lanes, and once more for each halving of too many lanes. Threads: one. Memory: the states and events of
-//! calls, otherwise a line. Tests: tests/paraver.rs.
+//! calls and the flags that are no steps of the walk, otherwise a line. Tests: tests/paraver.rs.
 
 mod beside;
 mod calls;
@@ -29,7 +29,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Result, ensure};
 use chrono::DateTime;
-use ibex_messages::{Fragment, Job, Time};
+use ibex_messages::{Job, Time};
 
 use crate::counters::{Change, Counter, Counters, Owner};
 use crate::file;
@@ -195,9 +195,9 @@ impl Records<'_> {
             let object = self.objects.object(rank, self.objects.lanes[lane as usize]);
             writeln!(self.file, "1:{object}:{}:{until}:{}", step.time, FIRST_STATE + phase.number())?;
         }
-        if let Some((kind, value, message)) = peruse::event(self.job, step.item, step.moment) {
-            let object = self.object(self.threads.of_item(self.job, step.item));
-            self.flag(&object, step.time, (kind, value, message))?;
+        if let Some(event) = peruse::event(self.job, step.item, step.moment) {
+            let thread = self.threads.of_item(self.job, step.item);
+            self.flag(step.time, thread, event)?;
         }
         match step.item {
             Item::Send(place) if step.is_first => self.send(place, step.time),
@@ -217,11 +217,7 @@ impl Records<'_> {
                 let object = self.object(thread);
                 writeln!(self.file, "1:{object}:{begin}:{end}:{state}")
             }
-            OfThread::Fragment(time, Fragment { rank, thread, message, is_received, .. }) => {
-                let object = self.object(self.threads.find(rank, thread));
-                let kind = if is_received { peruse::OF_RECEIVE } else { peruse::OF_SEND };
-                self.flag(&object, time, (kind, peruse::XFER_CONTINUE, message))
-            }
+            OfThread::Flag((time, thread, event)) => self.flag(time, thread, event),
             OfThread::Edge(Edge { time, thread, region, is_begin }) => {
                 let (kind, value) = match region {
                     Region::Call(place) => {
@@ -239,9 +235,9 @@ impl Records<'_> {
         }
     }
 
-    fn flag(&mut self, object: &str, time: u64, (kind, value, message): (u32, u32, u32)) -> io::Result<()> {
-        let number = u64::from(message) + 1;
-        writeln!(self.file, "2:{object}:{time}:{kind}:{value}:{}:{number}", peruse::MESSAGE)
+    fn flag(&mut self, time: u64, thread: u32, (kind, value, message): peruse::Event) -> io::Result<()> {
+        let number = message.map_or_else(String::new, |of| format!(":{}:{}", peruse::MESSAGE, u64::from(of) + 1));
+        writeln!(self.file, "2:{}:{time}:{kind}:{value}{number}", self.object(thread))
     }
 
     fn object(&self, thread: u32) -> String {
