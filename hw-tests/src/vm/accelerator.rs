@@ -60,10 +60,48 @@ pub(crate) fn remember_in_vain(cache: &Path) -> anyhow::Result<()> {
     fs::write(&file, machine()).with_context(|| format!("write {}", file.display()))
 }
 
+/// Returns the rate in kHz of this machine's time stamp counter, which a translated guest reads, too; `None` if the
+/// kernel does not show it. On a busy machine the guest's own measurement against its timers is wrong by up to 20 times,
+/// and so is then every time in the guest.
+pub(crate) fn counter_rate() -> Option<u64> {
+    let is_scaled = Path::new("/sys/devices/system/cpu/cpu0/cpufreq").exists();
+    fs::read_to_string("/proc/cpuinfo").ok().filter(|_| !is_scaled).and_then(|text| constant_rate(&text))
+}
+
+/// Returns the processor's rate in kHz in `/proc/cpuinfo`, if it is that of the counter: the kernel shows it, and not
+/// the present one, where it cannot read the present one (`arch_freq_get_on_cpu`), as in a virtual machine.
+fn constant_rate(cpuinfo: &str) -> Option<u64> {
+    let value = |name: &str| {
+        let line = cpuinfo.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name));
+        line.and_then(|line| line.split(':').nth(1))
+    };
+    let flags = value("flags")?;
+    let has = |flag| flags.split_whitespace().any(|word| word == flag);
+    if !has("constant_tsc") || has("aperfmperf") {
+        return None;
+    }
+    value("cpu MHz")?.trim().replace('.', "").parse().ok().filter(|rate| *rate > 0)
+}
+
 /// Returns the versions on which KVM's success depends: the host's kernel, and QEMU.
 fn machine() -> String {
     let kernel = rustix::system::uname().release().to_string_lossy().into_owned();
     let version = Command::new(QEMU).arg("--version").output().map(|output| output.stdout).unwrap_or_default();
     let version = String::from_utf8_lossy(&version).lines().next().unwrap_or_default().to_owned();
     format!("{kernel}, {version}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CPUINFO: &str = "processor\t: 0\ncpu MHz\t\t: 2596.140\nflags\t\t: fpu tsc constant_tsc sse\n";
+
+    #[test]
+    fn the_counters_rate_is_the_processors_where_that_does_not_change() {
+        assert_eq!(constant_rate(CPUINFO), Some(2_596_140));
+        assert_eq!(constant_rate(&CPUINFO.replace(" sse", " aperfmperf")), None);
+        assert_eq!(constant_rate(&CPUINFO.replace("constant_tsc", "")), None);
+        assert_eq!(constant_rate("processor\t: 0\n"), None);
+    }
 }

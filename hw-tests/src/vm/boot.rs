@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use ibex_jobs::crowding;
 
-use super::accelerator::{Accelerator, QEMU};
+use super::accelerator::{self, Accelerator, QEMU};
 use super::image::{Settings, initramfs};
 use super::kernel::Kernel;
 use crate::agent::PORT_NAME;
@@ -195,6 +195,11 @@ impl Drop for Machine {
     }
 }
 
+fn kernel_options(accelerator: Accelerator) -> String {
+    let rate = if accelerator == Accelerator::Tcg { accelerator::counter_rate() } else { None };
+    rate.map_or(KERNEL_OPTIONS.to_owned(), |rate| format!("{KERNEL_OPTIONS} tsc_early_khz={rate}"))
+}
+
 fn arguments(plan: &Plan, node: usize, folder: &Folder) -> Vec<OsString> {
     let mut arguments: Vec<OsString> = Vec::new();
     let mut add = |words: &[&str]| arguments.extend(words.iter().map(OsString::from));
@@ -203,7 +208,7 @@ fn arguments(plan: &Plan, node: usize, folder: &Folder) -> Vec<OsString> {
     add(&["-smp", CPUS, "-m", &format!("{}M", plan.memory)]);
     let path = |name: &str| file(folder, node, name).display().to_string();
     add(&["-kernel", &plan.kernel.image.display().to_string(), "-initrd", &path("initramfs")]);
-    add(&["-append", KERNEL_OPTIONS]);
+    add(&["-append", &kernel_options(plan.accelerator)]);
     add(&["-serial", &format!("file:{}", path("console"))]);
     add(&["-virtfs", "local,path=/,security_model=none,readonly=on,multidevs=remap,mount_tag=host"]);
     add(&["-device", "virtio-rng-pci", "-device", "virtio-serial-pci"]);

@@ -52,6 +52,9 @@ start() {
     for processor in /sys/devices/system/cpu/cpu[1-9]*; do
         echo 1 >"$processor/online" || trouble="$trouble$processor does not start; "
     done
+    if ! $B grep -q tsc_early_khz /proc/cmdline && $B dmesg | $B grep -q "tsc: PIT calibration deviates"; then
+        trouble="${trouble}the kernel measured a wrong rate of its clock; "
+    fi
     # The adapter is the kernel's workers. Let loose on all processors, they settle with two spinning ranks into one of two
     # states, in which a message takes one time or twice that, for programs of any kind; on one processor there is one state.
     echo 1 >/sys/devices/virtual/workqueue/cpumask || trouble="${trouble}rxe's workers cannot be put on one processor; "
