@@ -53,7 +53,7 @@ pub struct Job {
     pub fragments: Vec<Fragment>,
     /// Searches of the matching queues, by rank; none if they are not recorded.
     pub searches: Vec<Search>,
-    /// Receives that were cancelled before their messages came, each with its process, by rank.
+    /// Cancelled receives, which have no message, each with its process (an index in [`Job::ranks`]), ordered by rank.
     pub cancelled: Vec<(u32, ReceiveSide)>,
     /// Pauses of the recording, by rank.
     pub pauses: Vec<Pause>,
@@ -268,7 +268,7 @@ pub struct Message {
     pub receive: Option<ReceiveSide>,
 }
 
-/// The times of a side that are from the adapter's clock. All others are from the host's.
+/// Says which times of a side the adapter's clock gave. The host's clock gave all others.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ByAdapter {
     /// Whether it stamped `arrived`.
@@ -331,9 +331,9 @@ pub struct ReceiveSide {
     pub taken: Option<Time>,
     /// Time at which message and receive are matched.
     pub matched: Option<Time>,
-    /// Time at which the first bytes are in place; by the adapter's clock, at which they have come.
+    /// Time at which the first bytes are in the user's buffer, or, by the adapter's clock, at which they arrived.
     pub begun: Option<Time>,
-    /// Time at which the last bytes are in place; by the adapter's clock, at which they have come.
+    /// Time at which the last bytes are in the user's buffer, or, by the adapter's clock, at which they arrived.
     pub ended: Option<Time>,
     /// The times from the adapter's clock.
     pub by_adapter: ByAdapter,
@@ -490,7 +490,7 @@ impl SendSide {
         self.announced.or(self.begun)
     }
 
-    /// Returns the times that divide its life, in the order in which they usually come.
+    /// Returns the times at which its phases begin and end, in their usual order.
     #[must_use]
     pub fn times(&self) -> [Option<Time>; 6] {
         [self.activated, self.announced, self.begun, self.ended, self.completed, self.notified]
@@ -498,7 +498,7 @@ impl SendSide {
 }
 
 impl ReceiveSide {
-    /// Returns the times that divide its life, in the order in which they usually come.
+    /// Returns the times at which its phases begin and end, in their usual order.
     #[must_use]
     pub fn times(&self) -> [Option<Time>; 9] {
         [

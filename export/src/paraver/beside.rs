@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! States, edges of regions and flags that are no steps of the walk, in the order of time. Called by `mod.rs` before
-//! each step. Path: once for each. Threads: one. Times: since the job's first moment, ns. Tests: tests/paraver.rs.
+//! The records that the walk over messages does not make, sorted by time: states of threads, edges of regions, and
+//! flags. Called by `mod.rs` before each step of the walk. Path: once for each record. Threads: one. Times: since
+//! the job's first moment, ns. Tests: tests/paraver.rs.
 
 use ibex_messages::Job;
 

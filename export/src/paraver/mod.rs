@@ -16,7 +16,7 @@
 //! from the call of the send to the completion of the receive (logical), from the departure of the first bytes or of
 //! the rendezvous request to the arrival (physical). Path: pending; the job is walked twice, as the header has the
 //! number of lanes, and once more for each halving of too many lanes. Threads: one. Memory: the states and events of
-//! calls and the flags that are no steps of the walk, otherwise a line. Tests: tests/paraver.rs.
+//! calls and the flags of `beside.rs`, otherwise a line. Tests: tests/paraver.rs.
 
 mod beside;
 mod calls;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The events of PERUSE as flags on a thread's line: an event of a send or of a receive, and the number of its message.
 //! The values are those of PERUSE's header (plugin-abi/include/peruse.h). Called by `mod.rs`, `beside.rs`, `labels.rs`.
-//! Path: once for each moment of a message. Threads: plain data. Tests: below; tests/paraver.rs.
+//! Path: once for each event of a message. Threads: any, as nothing is shared. Tests: below; tests/paraver.rs.
 
 use ibex_messages::{Job, Queue, Time};
 
@@ -40,8 +40,8 @@ pub(super) const EVENTS: [(u32, &str); 20] = [
 /// Type, value, and index of the message in the job.
 pub(super) type Event = (u32, u32, Option<u32>);
 
-/// Returns the events that are no moments of a life, with time and thread: fragments, searches, removals from queues,
-/// frees, and all of cancelled receives.
+/// Returns the events that no [`Moment`] stands for, each with its time and thread: fragments, searches, removals from
+/// the queues, frees of requests, and all events of cancelled receives.
 pub(super) fn others(job: &Job, threads: &Threads) -> Vec<(u64, u32, Event)> {
     let first = walk::first(job);
     let mut all = Vec::new();
@@ -70,15 +70,21 @@ pub(super) fn others(job: &Job, threads: &Threads) -> Vec<(u64, u32, Event)> {
         }
     }
     for (rank, of) in &job.cancelled {
-        let begin = [(1, of.activated), (3, of.posted), (4, of.removed), (18, of.cancelled)];
-        let end = [(7, of.completed), (8, of.notified), (19, of.freed)];
-        add((*rank, of.thread), (OF_RECEIVE, None), &begin);
-        add((*rank, of.thread), (OF_RECEIVE, None), &end);
+        let events = [
+            (1, of.activated),
+            (3, of.posted),
+            (4, of.removed),
+            (18, of.cancelled),
+            (7, of.completed),
+            (8, of.notified),
+            (19, of.freed),
+        ];
+        add((*rank, of.thread), (OF_RECEIVE, None), &events);
     }
     all
 }
 
-/// Returns the event of a moment; `None` if PERUSE has no such event.
+/// Returns the PERUSE event that a moment of a message stands for; `None` if PERUSE has none.
 pub(super) fn event(job: &Job, item: Item, moment: Moment) -> Option<Event> {
     let (kind, place) = match item {
         Item::Send(place) => (OF_SEND, place),

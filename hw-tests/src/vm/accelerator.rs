@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Chooses how QEMU runs a guest: by the processor (KVM) if that works, else by translation (TCG). On some machines
 //! `/dev/kvm` opens, but no guest boots, so only a booted guest is proof; a file in the cache folder records that KVM
-//! failed with this host kernel and QEMU. Called by [`super::open`]. Setup grade. Tests: the device tests.
+//! failed with this host kernel and QEMU. Called by [`super::open`]. Setup grade. Tests: below; the device tests.
 
 use std::fmt;
 use std::fs::{self, OpenOptions};
@@ -60,16 +60,16 @@ pub(crate) fn remember_in_vain(cache: &Path) -> anyhow::Result<()> {
     fs::write(&file, machine()).with_context(|| format!("write {}", file.display()))
 }
 
-/// Returns the rate in kHz of this machine's time stamp counter, which a translated guest reads, too; `None` if the
-/// kernel does not show it. On a busy machine the guest's own measurement against its timers is wrong by up to 20 times,
-/// and so is then every time in the guest.
+/// Returns the rate of this machine's time stamp counter in kHz, or `None` if the kernel does not show it. A translated
+/// guest reads the same counter. Its kernel would measure the rate against its timers; on a busy machine the result can
+/// be 20 times too low, and the guest's clock then runs 20 times too fast.
 pub(crate) fn counter_rate() -> Option<u64> {
     let is_scaled = Path::new("/sys/devices/system/cpu/cpu0/cpufreq").exists();
     fs::read_to_string("/proc/cpuinfo").ok().filter(|_| !is_scaled).and_then(|text| constant_rate(&text))
 }
 
-/// Returns the processor's rate in kHz in `/proc/cpuinfo`, if it is that of the counter: the kernel shows it, and not
-/// the present one, where it cannot read the present one (`arch_freq_get_on_cpu`), as in a virtual machine.
+/// Returns the rate in `/proc/cpuinfo` in kHz, or `None` if it need not be the counter's. Where the kernel can read the
+/// processor's present rate it shows that; elsewhere, as in a virtual machine, the counter's (`arch_freq_get_on_cpu`).
 fn constant_rate(cpuinfo: &str) -> Option<u64> {
     let value = |name: &str| {
         let line = cpuinfo.lines().find(|line| line.split(':').next().is_some_and(|key| key.trim() == name));

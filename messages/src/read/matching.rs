@@ -80,7 +80,7 @@ impl Matching {
             Step::Arrived | Step::Unexpected | Step::Taken | Step::MatchPosted => {
                 self.see_message(step, seen, time, thread);
             }
-            // A persistent request that was never started: nothing else is known of it.
+            // The request is persistent and was never started: the trace has nothing else about it.
             Step::Free if *self.requests.of(seen.value(Element::Id)) == 0 => {}
             _ => match self.request(seen, thread) {
                 Request::Send(at) => {

@@ -120,7 +120,7 @@ mod tests {
             received(8, [80, 81, 82, 83]),
         ];
         let mut transfers = Transfers::default();
-        // All bytes of the second came at once; the host stamped the arrival of the third.
+        // The second message came in one piece. The host, not the adapter, stamped the arrival of the third.
         for (message, times) in [(2, [40, 51, 88]), (4, [45; 3]), (6, [46, 0, 0]), (10, [1, 0, 0])] {
             let stamp = |time| (time > 0).then(|| (Time::new(time), message != 6));
             let [arrived, begun, ended] = times.map(stamp);

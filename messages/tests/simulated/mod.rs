@@ -11,7 +11,8 @@ use ibex_trace::{Clock, ClockSample, Element, ElementKind, EventType, Folder, He
 /// All types, in the order in which files have them.
 const TYPES: &str = "comm_req_activate comm_req_match_unex comm_req_insert_in_posted_q comm_req_remove_from_posted_q \
                      comm_req_xfer_begin comm_req_xfer_continue comm_req_xfer_end comm_req_complete comm_req_notify \
-                     comm_req_cancel comm_req_free comm_msg_arrived comm_msg_insert_in_unex_q comm_msg_remove_from_unex_q comm_msg_match_posted_req \
+                     comm_req_cancel comm_req_free comm_msg_arrived comm_msg_insert_in_unex_q \
+                     comm_msg_remove_from_unex_q comm_msg_match_posted_req \
                      comm_search_posted_q_begin comm_search_posted_q_end comm_search_unex_q_begin \
                      comm_search_unex_q_end comm_req_protocol communicator_created communicator_freed msg_arrived \
                      xfer_begin xfer_continue xfer_end get_started get_complete connection_begin \
