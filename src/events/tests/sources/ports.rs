@@ -65,8 +65,10 @@ fn a_flush_waits_for_the_thread_that_delivers_what_a_port_has_held() {
         also.lock().push(*instance);
     });
     let _registration = listen_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default(), lingering);
+    // The adapter stamps a completion before a thread can poll it.
+    let stamp = adapter.raw(adapter.ticks());
     let batch = begin_batch(source).expect("a port's");
-    (1..=2).for_each(|number| put_complete(source, adapter.raw(adapter.ticks()), number));
+    (1..=2).for_each(|number| put_complete(source, stamp, number));
     end_batch(source, batch);
     let other = std::thread::spawn(|| deliver(0, Safety::ThreadSafe));
     gate.is_reached();
