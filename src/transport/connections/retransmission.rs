@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn all_connections_together_are_turned_away_about_as_often_as_is_borne() {
+    fn all_connections_together_get_about_as_many_rnr_naks_as_the_port_tolerates() {
         let mut a_second = 0.0;
         for connection in 1..=205_u32 {
             a_second += 1.0 / RnrTimer::of(connection as usize).time().as_secs_f64();
