@@ -11,7 +11,7 @@ use crate::tunables::Tunables;
 use std::fmt;
 use std::time::Duration;
 
-/// Shortest time-out that adapters observe: 1.05 ms. For smaller values they take longer ones anyway.
+/// Shortest time-out that adapters observe: 1.05 ms. If it is set shorter, they wait longer anyway.
 const FLOOR: u8 = 8;
 /// Longest time-out for a measured round trip: 1.07 s. A longer round trip means that the peer computed.
 const CEILING: u8 = 18;

@@ -218,7 +218,7 @@ fn callbacks_that_are_not_fit_for_threads_are_called_by_one_thread_at_a_time() {
     raise_number(1);
     let first = std::thread::spawn(|| deliver(1, Safety::MpiRestricted));
     gate.is_reached();
-    // A thread that finds another one emptying does not end the other's turn: not the first such thread, nor the next.
+    // A thread that finds another one emptying buffers does not end that one's turn, however many such threads come.
     for number in 2..5 {
         raise_number(number);
         deliver(usize::MAX, Safety::MpiRestricted);
