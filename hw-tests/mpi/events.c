@@ -433,7 +433,7 @@ int main(int argc, char **argv) {
     judge_host_times(GET_STARTED, GET_COMPLETE);
     judge_host_times(ATOMIC_STARTED, ATOMIC_COMPLETE);
     if (trace) {
-        check_case("what was seen of the adapters is what they executed, with their timestamps");
+        check_case("the events of the adapters match what they executed and its timestamps");
         trace_judge(&tool, threads == 1 && strcmp(trace, "narrow") != 0);
     }
     for (int i = 1; i < COMMS; i++)

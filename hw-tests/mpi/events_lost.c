@@ -115,7 +115,7 @@ int main(int argc, char **argv) {
     seen_stop(&narrow);
     seen_stop(&whole);
 
-    check_case("what was raised is what was delivered and what was dropped, of each type and source");
+    check_case("the events raised are those delivered and those dropped, of each type and source");
     check_true("room for all events", atomic_load(&whole.count) < MOST_EVENTS);
     long long total = judge_types();
     check_true("something was dropped, and told", total > 0 && told > 0);

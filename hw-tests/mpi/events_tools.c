@@ -142,7 +142,7 @@ int main(int argc, char **argv) {
     check_case("a callback that frees its own handle is called no more, and its free callback once");
     check_int("free callbacks", 1, atomic_load(&freed));
     check_true("calls", atomic_load(&freeing_calls) > FREED_AFTER && atomic_load(&freeing_calls) <= FREED_AFTER + threads);
-    check_case("what a callback registers sees what comes after");
+    check_case("a registration made in a callback gets the events that follow");
     seen_stop(&late);
     check_true("most ends", seen_count(&late) > 0 && ends_of(&late) < ends && ends_of(&late) + 4 * FREED_AFTER > ends);
     listen_no_more(slow);

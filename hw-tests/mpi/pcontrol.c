@@ -26,7 +26,7 @@ int main(int argc, char **argv) {
         MPI_Finalize();
         return CHECK_USAGE_EXIT;
     }
-    check_case("what is recorded is chosen");
+    check_case("MPI_Pcontrol selects the recorded parts");
     exchange(MPI_COMM_WORLD, 1);
     MPI_Request request;
     if (check.rank == 0)

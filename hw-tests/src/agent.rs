@@ -109,7 +109,7 @@ fn send<W: Write>(output: &Shared<W>, message: &Message) -> io::Result<()> {
     wire::write(&mut *output.lock().unwrap_or_else(PoisonError::into_inner), message)
 }
 
-/// Runs the agent of a guest: serves the host until it closes the port, and the other node. `trouble` says why the
+/// Runs the agent of a guest: serves the other node, and the host until that closes the port. `trouble` says why the
 /// set-up of the guest failed; the host reports it.
 ///
 /// # Errors

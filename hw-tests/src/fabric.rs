@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The fabric: one or two nodes with an RDMA device, in which jobs run.
 //!
-//! The face of this crate, for tests, benches and commands. On [`Device::SoftRoce`] the nodes are virtual machines,
+//! The interface of this crate for tests, benches and commands. On [`Device::SoftRoce`] the nodes are virtual machines,
 //! booted by [`Fabric::open`] and ended when it is dropped or this program ends in any way; on other devices the one
 //! node is this machine. Setup grade; threads may share a fabric, and jobs may overlap. Tests: at the end of this file,
 //! and the device tests of this package.

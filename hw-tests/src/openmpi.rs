@@ -59,8 +59,9 @@ impl Series {
         Self::installed()?.context("there is no Open MPI in PATH (Debian: openmpi-bin)")
     }
 
-    /// Returns an Open MPI parameter as this series spells it. Tests name the BTL for processes of one host `sm` as 5
-    /// does (4.1: `vader`), and may name `osc/pt2pt`, which 5 lacks, as its `osc/rdma` works over any BTL.
+    /// Returns an Open MPI parameter as this series spells it. Tests call the BTL for processes of one host `sm`, as 5
+    /// does (4.1: `vader`). They may name `osc/pt2pt`: for 5, which lacks it, this puts `osc/rdma`, which there works
+    /// over any BTL.
     #[must_use]
     pub fn spelled(self, name: &str, value: &str) -> (String, String) {
         let name = match (self, name.strip_prefix("btl_sm_")) {
@@ -123,7 +124,7 @@ impl Series {
         words.iter().map(|word| (*word).to_owned()).collect()
     }
 
-    /// Returns the environment of a job: root may start it, and Open MPI also looks for components in that folder.
+    /// Returns the environment of a job: root may start it, and Open MPI also looks for components in `components`.
     ///
     /// 5 hands that folder to PMIx and PRRTE, which complain of each file in it unless PMIx has a folder of its own.
     /// `/sys` has no files; with an empty name mpirun of 5 crashes when it starts processes on another node.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Recognises the faults by which stock Open MPI 4.1.4 ends a job on a busy machine, over any transport.
-//! `hw-tests/mpi/README.md` explains each. The device tests, and those of softhca with programs of others, repeat such
-//! a test once and report it at their end. Setup grade.
+//! `hw-tests/mpi/README.md` explains each. The device tests, and softhca's tests of third-party programs, repeat such a
+//! test once and report it at their end. Setup grade.
 
 /// Returns the line of a job's output that shows that Open MPI's runtime ended it wrongly.
 #[must_use]

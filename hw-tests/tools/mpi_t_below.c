@@ -109,7 +109,7 @@ int main(int argc, char **argv) {
     MPI_T_event_registration bound = listen_to(seen_names[ARRIVED], &world, count_event, &of_world);
     say();
     hear();
-    check_case("what one side has sent has come at the other");
+    check_case("each side has received the messages of the other");
     exchange();
     check_true("a message for each of MPI's", carried(0).messages >= MESSAGES);
     compare(0);

@@ -180,7 +180,7 @@ static void check_message(int bytes, int tag) {
 
 static void arrivals_are_shown_by_the_next_call(MPI_Comm comm) {
     static unsigned char buffer[LONGEST];
-    check_case("what has arrived is shown by the next call that makes progress");
+    check_case("the next call that makes progress shows arrivals");
     MPI_T_event_registration one = listen_to("ibex_msg_arrived", &comm, on_arrived, NULL),
                              other = listen_to("ibex_xfer_end", &comm, on_transfer_end, NULL);
     // Before that, a message could arrive that nobody listens to.

@@ -258,7 +258,7 @@ static void a_buffer_that_is_full(void) {
     enum { MESSAGES = 50 };
     MPI_Request requests[MESSAGES];
     MPI_Info info = with_buffer("4");
-    check_case("what a buffer has no room for is counted and told");
+    check_case("a full buffer drops events, counts them and tells of it");
     listen_to_all(info, MPI_T_CB_REQUIRE_NONE);
     meet();
     // The program does not wait for these.

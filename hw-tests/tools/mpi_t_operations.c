@@ -94,7 +94,7 @@ static bool names_its_port(const struct seen *seen) {
 
 static void ends_are_stamped(const char *how, void (*wait)(void), unsigned kinds) {
     int ends[KINDS] = {0}, by_host[KINDS] = {0};
-    check_case("what ends while %s is of the adapter's time%s", how, kinds == ENDS ? "" : ", beside events of the host's");
+    check_case("operations that end while %s have the adapter's time%s", how, kinds == ENDS ? "" : ", beside events of the host's");
     if (check.rank == 0)
         seen_listen(&tool, MOST_EVENTS, kinds, MPI_INFO_NULL);
     for (int round = 0; round < ROUNDS; round++) {

@@ -353,7 +353,7 @@ static void held_back(void) {
 
 static void unregistered(void) {
     enum { MESSAGES = 40, BYTES = 1 << 16 };
-    check_case("what cannot be registered goes in pieces");
+    check_case("messages whose memory cannot be registered go in pieces");
     count = 0;
     meet();
     for (int i = 0; i < MESSAGES; i++) {

@@ -215,7 +215,7 @@ int main(int argc, char **argv) {
         check_int("bytes that were read", length >= LONG ? length : 0, place < reads_done ? (long long)was_read[place].bytes : 0);
     }
     check_int("messages that were read", 2 * MESSAGES / LENGTHS, reads_done);
-    check_case("what a completion has brought is told by the adapter's clock, and what is posted by the host's");
+    check_case("completed steps have the adapter's time, and posted ones the host's");
     for (int tag = 0; tag < MESSAGES && is_stamped; tag++) {
         const struct side *received = &sides[RECEIVED][tag], *sent = &sides[SENT][tag];
         bool is_expected = tag % 2 == 0;

@@ -231,7 +231,7 @@ static void freed_while_active(void) {
             MPI_OK(MPI_Waitall(2 * MESSAGES, requests, MPI_STATUSES_IGNORE));
         MPI_OK(MPI_Comm_free(&copy));
         if (round % 2)
-            check_seen("what was complete is shown", &seen, freed, to, from, 1);
+            check_seen("completed requests are shown", &seen, freed, to, from, 1);
         else
             MPI_OK(MPI_Waitall(2 * MESSAGES, requests, MPI_STATUSES_IGNORE));
         MPI_OK(MPI_Comm_free(&comm));

@@ -123,7 +123,7 @@ fn datagrams(tell: impl FnOnce(&mut Behaviour)) -> (Side, Side, Adapter) {
 }
 
 #[test]
-fn a_datagram_whose_address_handle_is_gone_stops_the_queue_pair_where_a_handle_is_an_index() {
+fn a_datagram_with_a_destroyed_address_handle_stops_its_queue_pair_if_handles_are_indices() {
     for (by_index, is_kept) in [(true, false), (true, true), (false, false)] {
         let (a, b, _hca) = datagrams(|ways| ways.ah_by_index = by_index);
         b.recv(1, 0, 64);

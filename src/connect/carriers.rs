@@ -77,7 +77,7 @@ pub trait Carriers: Send {
         false
     }
 
-    /// Why the last datagram could not be sent, or none can be sent any more.
+    /// The error of the last datagram, or the reason why the port can send none any more.
     fn error(&self) -> Option<&io::Error> {
         None
     }

@@ -303,7 +303,8 @@ impl Handshake {
         via
     }
 
-    /// Whether to give up. While a TCP connection is open, the peer's process lives and merely computes.
+    /// Returns the reason to give up, if there is one. While a TCP connection is open, the peer's process lives and
+    /// merely computes.
     fn hopeless(&self, reach: Reach, now: Duration) -> Option<FailureReason> {
         if !self.paths.ud && !self.paths.tcp && self.heard_by.is_none() {
             return Some(FailureReason::NoCarrier);

@@ -82,7 +82,7 @@ impl UdCarrier {
         Ok(())
     }
 
-    /// Number of the queue pair. The modex has it; after [`Self::restart`] perhaps only our hellos.
+    /// Number of the queue pair. The modex has it; after [`Self::restart`] perhaps only our hellos have it.
     #[must_use]
     pub fn number(&self) -> u32 {
         self.qp.number()

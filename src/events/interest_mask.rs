@@ -36,7 +36,7 @@ const MESSAGE_TYPES: u64 = 1 << XferBegin::TYPE.index()
 
 const TRANSFER_TYPES: u64 = MESSAGE_TYPES | 1 << GetStarted::TYPE.index() | 1 << GetComplete::TYPE.index();
 
-/// The types with registrations for immediate delivery of adapter-stamped events, and for delivery by timestamp.
+/// The types of adapter-stamped events with registrations for immediate delivery, and those for delivery by timestamp.
 static IMMEDIATE: AtomicU64 = AtomicU64::new(0);
 static ORDERED: AtomicU64 = AtomicU64::new(0);
 
@@ -126,7 +126,7 @@ pub fn is_nearly_full() -> bool {
 /// Sets whether a type has listeners, for immediate delivery or by timestamp. Called under the registry's lock.
 pub(super) fn set_interest(event_type: TypeId, immediate: bool, ordered: bool) {
     if event_type.place_in_matching().is_some() {
-        // The PML tracks these itself; no site of the engine tests them.
+        // The PML tracks the listeners of matching types itself; no site of the engine tests them.
         return;
     }
     let bit = 1 << event_type.index();

@@ -6,11 +6,11 @@
 //! *registration* (`registrations/`) gets the events of one type by up to four callbacks, one per level ([`Safety`]).
 //!
 //! A *site* is a place in ibex that may raise an event. It tests one word (`interest_mask.rs`). If a tool listens, ibex
-//! stamps the event (`raise.rs`) and delivers it (`delivery/`): it walks the registrations, and calls or buffers. No
-//! lock is held while a callback runs, so it may register, free (itself too), read, or raise; ibex delivers the events
-//! that it raises after it, in order. [`stage`] raises where ibex holds a lock; [`progress`] delivers such events, as
-//! do [`deliver_pending`] and [`flush()`] in a tool's own call. The PML raises the matching events
-//! (`types/matching_table.rs`) without these steps (`delivery/direct.rs`).
+//! stamps the event (`raise.rs`) and delivers it (`delivery/`): for each registration it calls the callback or buffers
+//! the event. No lock is held while a callback runs, so it may register, free (itself too), read, or raise; ibex
+//! delivers the events that it raises after it, in order. [`stage`] raises where ibex holds a lock; [`progress`]
+//! delivers such events, as do [`deliver_pending`] and [`flush()`] in a tool's own call. The PML raises the matching
+//! events (`types/matching_table.rs`) without these steps (`delivery/direct.rs`).
 //!
 //! Path: each file's; nothing registered: one load, one branch. Threads: any. Paths in the folders' comments begin at
 //! their own folder or here. Tests: `tests/`, models under loom.

@@ -17,7 +17,8 @@ use super::sources::reorder_buffer::Refused;
 use super::types::instance::GROUP_MAX;
 use super::{EventInstance, HostTimestamp, InterestMask, Payload, Safety, SourceId, TypeId, host_timestamp, interest};
 
-/// Events with one timestamp: one clock reading, delivered one after the other. Made and raised at once.
+/// Events that share one timestamp, from one reading of the clock. The thread that makes a group raises it at once, and
+/// delivers its events one after the other.
 #[derive(Debug)]
 pub struct EventGroup {
     interest: InterestMask,

@@ -8,7 +8,7 @@ use arrayvec::{ArrayVec, CapacityError};
 use ibex_ffi::verbs::Status;
 use std::collections::VecDeque;
 
-/// A value that the caller gives to a request and gets back with its completion. 0: success is not reported.
+/// A value that the caller gives to a request and gets back with its completion. With 0 the port reports no success.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token(pub u64);
 
@@ -87,8 +87,8 @@ pub trait TakesMessages {
     fn is_busy(&mut self) {}
 }
 
-/// A handler that may consume successful requests in place, within the poll. Only the engine calls it: once for a token
-/// that it was given. Unsafe code outside rests on that.
+/// A handler that may consume successful requests in place, within the poll. Only the port calls it, at most once for
+/// each token that a caller has given it. Unsafe code of the plugin relies on that.
 pub trait TakesRequests {
     /// Whether it consumes the token. The port is borrowed meanwhile.
     fn takes_request(&mut self, token: Token) -> bool;

@@ -66,7 +66,7 @@ impl Kept {
 
     /// Notes a failed connection if messages of it may be lost.
     pub(super) fn note_failure<Q: QueuePair>(&mut self, to: EndpointId, connection: &Connection<Q>, cause: &Cause) {
-        // The failed request is retired already.
+        // `Tx` has already retired the failed request.
         let failed = u32::from(matches!(cause, Cause::Completion { .. }));
         if self.tag.is_some() && connection.queue.has_messages_beyond(failed) {
             self.lost.push(to);

@@ -340,7 +340,7 @@ impl<S: SendSlots> Tx<S> {
         self.backlog.pop_front()
     }
 
-    /// Has the backlog worked at the next opportunity, as there may be room.
+    /// Makes the next poll work the backlog, because there may be room.
     pub(super) fn expect_room(&mut self) {
         self.is_freed = true;
     }

@@ -89,7 +89,7 @@ pub(super) const fn is_done(sequence: u32, through: u32) -> bool {
 pub struct Immediate(pub u32);
 
 impl Immediate {
-    /// Name of all endpoints beyond the last that has a name of its own.
+    /// Name of every endpoint whose index has no name of its own.
     const UNNAMED: u32 = (1 << 24) - 1;
 
     /// Makes the data of a message with `tag`, to a peer that names the sender's endpoint `endpoint_bits`.

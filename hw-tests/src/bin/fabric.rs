@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! For people: runs a command on a machine with an RDMA device. Prints what the command prints and ends with its status
-//! (124 for its time limit, 128 + N for signal N). Setup grade.
+//! Runs a command on a machine with an RDMA device, for a developer at a terminal. Prints the command's output and ends
+//! with its status (124 for its time limit, 128 + N for signal N). Setup grade.
 
 use std::path::PathBuf;
 use std::process::ExitCode;

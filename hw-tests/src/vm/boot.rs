@@ -36,7 +36,7 @@ const KERNEL_OPTIONS: &str =
 const CPUS: &str = "2";
 /// Number of attempts to boot under the translator: see `init.sh`.
 const ATTEMPTS: usize = 3;
-/// Time between two looks of a thread at a condition for which it cannot wait.
+/// Pause between two checks of a condition that a thread can only poll.
 const TICK: Duration = Duration::from_millis(20);
 
 pub(crate) struct Plan<'a> {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The guest's kernel: a Debian package that apt downloads and this module unpacks, not installs, in the target
-//! folder, under its name only when complete. [`super::open`] calls [`obtain`]. Setup grade; a file lock serialises
-//! processes. Tests: at the end of this file.
+//! The guest's kernel: a Debian package that apt downloads. This module unpacks it, without installing it, in the
+//! target folder, under its final name only when complete. [`super::open`] calls [`obtain`]. Setup grade; a file lock
+//! serialises processes. Tests: at the end of this file.
 
 use std::fs::{self, File};
 use std::os::unix::fs::symlink;

@@ -44,7 +44,8 @@ pub fn guest_environment(nodes: usize) -> Vec<(String, String)> {
     variables.map(|(name, value)| (name.to_owned(), value.to_owned())).to_vec()
 }
 
-/// Waits, in a guest, until the port is active with the GID of the node's address; returns what it lacks in the end.
+/// Waits, in a guest, until the port is active and has the GID of the node's address. Returns the state of both if that
+/// takes two minutes.
 #[must_use]
 pub fn guest_trouble(node: usize) -> Option<String> {
     let port = format!("/sys/class/infiniband/{DEVICE}/ports/1");

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, ensure};
 
 pub(crate) fn tests() -> Vec<Test> {
     let mut tests = vec![
-        Test::on_emulated("the hpc challenge finds over ibex what it finds over shared memory", hpc_challenge)
+        Test::on_emulated("the hpc challenge gives the same results over ibex as over shared memory", hpc_challenge)
             .device_independent(),
     ];
     let over_ob1 = [("ob1", NETPIPE[0])];

@@ -22,8 +22,8 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::on_emulated("the limits that depend on each other follow the one that is set", limits)
             .device_independent()
             .quick(),
-        Test::on_emulated("what only some adapters can do is done or refused by its parameter's name", alone),
-        Test::on_emulated("what is just beyond a bound is refused with the bounds, for each parameter", beyond)
+        Test::on_emulated("a job at a bound that few adapters support runs or ends naming the parameter", alone),
+        Test::on_emulated("ibex refuses each parameter's values just beyond its bounds and names the bounds", beyond)
             .device_independent()
             .quick(),
     ]

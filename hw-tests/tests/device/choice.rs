@@ -96,7 +96,7 @@ pub(crate) fn tests() -> Vec<Test> {
             launch.is_refused_with(site, &["found no port it can use", "if_exclude"]).map(drop)
         })
         .device_independent(),
-        Test::new("ranks that chose different pmls end with a message of both and what to set", |site| {
+        Test::new("ranks that chose different pmls end with a message of both and of the parameter to set", |site| {
             for values in [["ibex", "ob1"], ["ob1", "ibex"]] {
                 let launch = Launch::of_a_short_exchange().each_rank_with("pml", &values).limit(60);
                 launch.is_refused_with(site, &["rank 0 on host", "rank 1 on host", "--mca pml ob1 for this job"])?;

@@ -31,7 +31,7 @@ pub(crate) fn tests() -> Vec<Test> {
         let test = Test::new(name, move |site| survivor_is_told(site, traffic));
         tests.push(if traffic == "small" { test.quick() } else { test });
     }
-    let name = "who loses a peer of a job that goes on says how ranks that only wait are told";
+    let name = "a rank that loses a peer says how waiting ranks of a job that goes on notice it";
     tests.push(Test::new(name, waiting_ranks_are_spoken_of).device_independent());
     tests
 }

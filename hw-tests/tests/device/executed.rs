@@ -14,10 +14,10 @@ const STAMPS: Property = (Device::has_stamps, "the adapters do not stamp complet
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
-        Test::on_emulated("what events show is what the adapters executed, with their timestamps", executed)
+        Test::on_emulated("the events of a job match the work of the adapters and their timestamps", executed)
             .needing(STAMPS),
         Test::on_emulated(
-            "what events show is what the adapters executed, with narrow clocks that drift and go round many times",
+            "the events of a job match the adapters' work under narrow clocks that drift and wrap",
             executed_by_narrow_clocks,
         )
         .needing(STAMPS),

@@ -22,7 +22,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("the flight recorder of a process that is killed stays", all_die),
         ("a job that ends well leaves no file of its flight recorder", leaves_nothing),
         ("a job without a place for the flight recorder goes on", goes_on_without),
-        ("top shows what the processes of a job count", top),
+        ("top shows the counters of a job's processes", top),
         ("explain tells of a process that runs, recorded or not", explain),
     ];
     let of_each = || tests.into_iter().map(|(name, run)| Test::on_emulated(name, run));
@@ -121,7 +121,7 @@ fn leaves_nothing(site: &mut Site) -> Result<()> {
 fn goes_on_without(site: &mut Site) -> Result<()> {
     let launch = Launch::of_a_short_exchange().with("btl_ibex_flight_recorder", "/nowhere");
     let outcome = launch.succeeds(site)?;
-    ensure!(!outcome.stderr.contains("flight"), "it is told to who did not ask: {outcome}");
+    ensure!(!outcome.stderr.contains("flight"), "a job that did not ask for it tells of it: {outcome}");
     let outcome = launch.clone().with("btl_ibex_verbose", "1").succeeds(site)?;
     ensure!(outcome.stderr.contains("there is no flight recorder: no file in /nowhere"), "it is not told: {outcome}");
     let off = launch.with("btl_ibex_flight_recorder", "no").with("btl_ibex_verbose", "1").succeeds(site)?;

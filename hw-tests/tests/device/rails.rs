@@ -84,7 +84,7 @@ fn tests_of_the_pml() -> Vec<Test> {
         Test::on_emulated("long sends go back to a rail whose send buffers are in use", long_sends_flap),
         Test::on_emulated(
             "rails that go down and come back by turns lose nothing that is held back",
-            rails_flap_under_who_is_held_back,
+            rails_flap_while_senders_are_held_back,
         ),
         Test::on_emulated("a rail that carries messages and goes down for good ends the job and is named", rail_lost),
         Test::on_emulated("a rail that only reads and goes down for good is done without", reading_rail_lost),
@@ -288,7 +288,7 @@ fn rails_flap_by_turns(site: &mut Site) -> Result<()> {
 }
 
 /// Messages of flow control come by one rail and go by the other; pending sends go by the rail that is up.
-fn rails_flap_under_who_is_held_back(site: &mut Site) -> Result<()> {
+fn rails_flap_while_senders_are_held_back(site: &mut Site) -> Result<()> {
     for program in ["pt2pt_modes", "traffic", "threads"] {
         flaps_under(site, &Launch::new(program, 2).with_all(HELD_BACK))?;
     }

@@ -22,12 +22,11 @@ pub(crate) fn tests() -> Vec<Test> {
         // The test above compares clocks in the same way, in a tenth of the time.
         Test::on_two_nodes("over the pml, messages between two nodes are on one time line", between_nodes)
             .device_independent(),
-        Test::on_emulated("over the pml, what the program wants recorded is, and what it does not is not", controlled)
-            .quick(),
+        Test::on_emulated("over the pml, MPI_Pcontrol selects the recorded parts of a job", controlled).quick(),
         Test::on_emulated("over the pml, a rank that is killed leaves a trace, and the others too", killed),
         Test::on_emulated("over the pml, worlds that are spawned have traces of their own", spawned),
         Test::on_emulated("a folder that has a trace is not recorded into", refused).quick(),
-        Test::on_emulated("a crash of Open MPI's shared-memory BTL is recognised in what a job prints", known_crash),
+        Test::on_emulated("a crash of Open MPI's shared-memory BTL is recognised in the job's output", known_crash),
         Test::on_emulated("a job that preloads libraries of its own is recorded, and keeps them", beside_others),
     ];
     tests.into_iter().map(Test::device_independent).collect()

@@ -37,7 +37,7 @@ pub(crate) fn tests() -> Vec<Test> {
             }
             Ok(())
         }),
-        Test::new("what all ranks of a host find is said once", |site| {
+        Test::new("a host prints a finding that all of its ranks share once", |site| {
             let launch = Launch::new("init_finalize", 4).with("btl_ibex_if_include", "mlx9_7").limit(60);
             let outcome = launch.is_refused_with(site, &[])?;
             let said = outcome.stderr.matches("found no port it can use").count();

@@ -37,7 +37,7 @@ pub(crate) fn tests() -> Vec<Test> {
 
 fn families() -> impl Iterator<Item = Test> {
     FAMILIES.into_iter().map(|(parents, children)| {
-        let name = format!("{children} processes spawned by {parents} talk to who spawned them and among themselves");
+        let name = format!("{children} processes spawned by {parents} talk to their parents and among themselves");
         Test::new(name, move |site| (0..TIMES).try_for_each(|_| spawned(site, &spawning(parents, children, "1"))))
     })
 }

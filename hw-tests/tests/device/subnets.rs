@@ -24,7 +24,7 @@ pub(crate) fn tests() -> Vec<Test> {
         })
         .needing(INFINIBAND),
         Test::on_emulated(
-            "infiniband fabrics of one prefix that are cabled crosswise are paired by who answers",
+            "infiniband fabrics of one prefix that are cabled crosswise are paired by the ports that answer",
             |site| {
                 for via in ["auto", "ud"] {
                     let launch =

@@ -17,33 +17,33 @@ use std::path::Path;
 type Checked = (&'static str, &'static str, &'static [&'static str], usize);
 
 const OVER_OB1: [Checked; 5] = [
-    ("MPI_T tells what the transport carries below another PML", "mpi_t_below", &[], 2),
+    ("MPI_T tells the messages that the transport carries below another PML", "mpi_t_below", &[], 2),
     ("the events of a source are told in the order in which they happened", "mpi_t_order", &[], 2),
     ("MPI_T tells by the adapter's clock when puts, gets and atomics ended", "mpi_t_operations", &[], 2),
-    ("PERUSE says what it supports", "peruse_examples", &["queries"], 2),
+    ("PERUSE lists the events that it supports", "peruse_examples", &["queries"], 2),
     ("PERUSE tells of puts, gets and atomics", "peruse_operations", &[], 2),
 ];
 
 const OVER_THE_PML: [Checked; 19] = [
-    ("callbacks of MPI_T get what they are fit for, of their communicator, while it lasts", "mpi_t_callbacks", &[], 2),
+    ("callbacks of MPI_T get the events of their level and communicator while that lasts", "mpi_t_callbacks", &[], 2),
     ("MPI_T registrations come and go while threads communicate", "mpi_t_threads", &[], 2),
     ("callbacks of PERUSE are called as things happen, also beside a tool by MPI_T", "peruse_order", &[], 2),
     ("PERUSE tells of puts, gets and atomics", "peruse_operations", &[], 2),
     ("the events of a source are told in the order in which they happened", "mpi_t_order", &[], 2),
-    ("callbacks of PERUSE find in the buffer what they are told is there", "peruse_in_place", &[], 2),
+    ("callbacks of PERUSE find the announced bytes in the buffer", "peruse_in_place", &[], 2),
     ("PERUSE supports every event", "peruse_examples", &["queries", "all"], 2),
-    ("what becomes of requests, messages and searches is told in order", "peruse_requests", &[], 2),
-    ("MPI_T tells what becomes of requests, messages and searches, in order, to two tools", "mpi_t_matching", &[], 2),
+    ("PERUSE reports the events of requests, messages and searches in order", "peruse_requests", &[], 2),
+    ("MPI_T reports the events of requests, messages and searches in order to two tools", "mpi_t_matching", &[], 2),
     ("performance variables of a communicator tell how long its queues are", "mpi_t_queues", &[], 2),
     ("a tool writes the eager limit before MPI_Init and while MPI runs", "mpi_t_parameters", &[], 2),
     ("MPI_T tells by the adapter's clock when puts, gets and atomics ended", "mpi_t_operations", &[], 2),
     ("PERUSE measures how long messages are unexpected", "peruse_examples", &["between"], 2),
     ("PERUSE measures searches of the queues", "peruse_examples", &["searches"], 2),
-    ("PERUSE counts for each peer what waits in the queues", "peruse_examples", &["receives"], 2),
+    ("PERUSE counts the queued receives and messages of each peer", "peruse_examples", &["receives"], 2),
     ("a profiler by PERUSE follows requests on every communicator", "peruse_profiler", &[], 2),
     ("PERUSE knows peers on every kind of communicator and follows copies", "peruse_communicators", &[], 4),
     ("PERUSE works with threads", "peruse_threads", &[], 2),
-    ("MPI_T tells that communicators come and go, and who is in them", "mpi_t_communicators", &["spawn"], 4),
+    ("MPI_T tells when communicators come and go, and their members", "mpi_t_communicators", &["spawn"], 4),
 ];
 
 /// Programs that the quick tier runs in a virtual machine, too.
@@ -71,12 +71,12 @@ pub(crate) fn tests() -> Vec<Test> {
             every_program_is_listed("tools", listed.chain(elsewhere), file!())
         })
         .quick(),
-        Test::new("the tool of the page counts what was sent", counts).quick(),
-        Test::new("the logger writes down what a job did", logs).quick(),
+        Test::new("the example tool of the documentation counts messages and bytes", counts).quick(),
+        Test::new("the logger records the events of a job", logs).quick(),
         Test::new("the logger follows ranks of many threads", follows_threads),
         Test::new("over the pml, the logger tells how long messages were in the queues", tells_of_the_queues),
         Test::new("tools see the same beside the logger", beside_the_logger),
-        Test::new("the logger lists what there is", lists),
+        Test::new("the logger lists the types and sources of events", lists),
         Test::new("a callback of PERUSE that fails ends the job", failing_callbacks).quick(),
     ];
     tests.extend(OVER_OB1.map(|tool| {
@@ -87,13 +87,10 @@ pub(crate) fn tests() -> Vec<Test> {
         let test = checked(tool).over_the_pml();
         if QUICK_ON_EACH_DEVICE.contains(&tool.1) { test.quick_on_each_device() } else { test.quick() }
     }));
-    tests.push(Test::new(
-        "by shared memory, callbacks of PERUSE find in the buffer what they are told is there",
-        |site| {
-            let launch = Launch::new("peruse_in_place", 2).with("pml", "ibex").with("btl", "self,sm,ibex");
-            launch.with("btl_sm_single_copy_mechanism", "none").passes(site)
-        },
-    ));
+    tests.push(Test::new("by shared memory, callbacks of PERUSE find the announced bytes in the buffer", |site| {
+        let launch = Launch::new("peruse_in_place", 2).with("pml", "ibex").with("btl", "self,sm,ibex");
+        launch.with("btl_sm_single_copy_mechanism", "none").passes(site)
+    }));
     let transfers = "over the pml, MPI_T tells transfers with all their bytes, by the adapter's clock where it can";
     tests.push(
         Test::new(transfers, |site| {
@@ -105,7 +102,7 @@ pub(crate) fn tests() -> Vec<Test> {
     );
     tests.extend(told_protocols());
     // One unexpected message exceeds this bound already, so short messages are announced, and some pend.
-    tests.push(Test::new("over the pml, a profiler by PERUSE follows requests of who is held back", |site| {
+    tests.push(Test::new("over the pml, a profiler by PERUSE follows requests of held-back senders", |site| {
         let launch = Launch::new("peruse_profiler", 2).with("pml", "ibex");
         launch.with("pml_ibex_unexpected_memory", "1").passes(site)
     }));
@@ -150,7 +147,7 @@ fn told_protocols() -> impl Iterator<Item = Test> {
             .passes(site)
     });
     let faulty = "[[device]]\n[[fault]]\naction = \"registration-error\"\nerrno = \"ENOMEM\"\nnth = 30\ncount = 0\n";
-    let unregistered = "over the pml, MPI_T tells how messages go whose memory cannot be registered";
+    let unregistered = "over the pml, MPI_T tells the protocol of messages whose memory cannot be registered";
     let unregistered =
         Test::on_emulated(unregistered, move |site| launch(site, "unregistered", &[]).on_adapters(faulty).passes(site));
     plain.chain([rails, unregistered])

@@ -13,9 +13,9 @@ use ibex_trace::Folder;
 
 pub(crate) fn tests() -> Vec<Test> {
     let tests = [
-        Test::on_emulated("waits that are planted are found, each with who is late", |site| found(site, "self,ibex")),
-        Test::on_emulated("waits that are planted are found in shared memory", |site| found(site, "self,sm,ibex")),
-        Test::on_emulated("where nothing tells of calls or of requests nobody is late", unknown),
+        Test::on_emulated("the study finds each planted wait and the late rank", |site| found(site, "self,ibex")),
+        Test::on_emulated("the study finds the planted waits over shared memory", |site| found(site, "self,sm,ibex")),
+        Test::on_emulated("a trace without calls or without matching names no late rank", unknown),
     ];
     tests.into_iter().map(Test::device_independent).collect()
 }

@@ -160,7 +160,7 @@ fn messages_wait_in_ordinary_memory_for_their_turn_and_stay_in_order() {
 
 #[test]
 #[ignore = "needs an RDMA device (IBEX_DEVICE)"]
-fn who_reaps_takes_the_tokens_it_wants_and_the_next_poll_tells_the_rest() {
+fn reap_hands_out_the_tokens_its_caller_wants_and_the_next_poll_reports_the_rest() {
     let mut pair = Pair::open(&Tunables::default());
     pair.connect();
     for token in 1..=20 {

@@ -15,7 +15,7 @@ fn has(events: &[Got], tag: u8) -> bool {
 
 #[test]
 #[ignore = "needs an RDMA device (IBEX_DEVICE)"]
-fn a_receiver_is_ready_however_often_it_gave_up_a_peer_whose_messages_it_had_not_looked_at() {
+fn a_receiver_stays_ready_however_often_it_gives_up_a_peer_with_unread_messages() {
     let mut pair = Pair::open(&Tunables { receive_queue_depth: SLOTS, ..Tunables::default() });
     // Often enough to lose every slot several times.
     for round in 0..32_u8 {

@@ -32,7 +32,7 @@ words! {
         Eopnotsupp = "eopnotsupp" | "EOPNOTSUPP",
     }
 
-    /// Completions of a queue pair that is destroyed or reset.
+    /// Fate of the completions of a queue pair that is destroyed or reset.
     Purge {
         /// They are removed, and their places are free at once.
         Compact = "compact",
@@ -107,7 +107,8 @@ words! {
         Unneeded = "unneeded",
         /// The kernel does not copy them; the library keeps registered pages from the child.
         Enabled = "enabled",
-        /// The kernel does not copy them; the library must be asked to, before any registration (`ibv_fork_init`).
+        /// The kernel does not copy them; the library keeps them from the child if the program calls `ibv_fork_init`
+        /// before any registration.
         Disabled = "disabled",
     }
 }

@@ -50,7 +50,7 @@ pub(super) fn complete(
     }
     let link_layer = given.link_layer.or(base.link_layer).map_or(link_layer::INFINIBAND, |layer| layer.0);
     let node_guid = given.node_guid.map_or(GUID_BASE + ((index as u64 + 1) << 8), |guid| guid.0);
-    // The ports have the following numbers.
+    // The GUIDs of the ports are the numbers that follow it.
     if node_guid == 0 || node_guid > u64::MAX - 2 {
         return Err(format!("node_guid = {node_guid:#x}: 0x1 to {:#x}", u64::MAX - 2));
     }

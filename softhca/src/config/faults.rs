@@ -246,7 +246,7 @@ fn named<T: Copy>(key: &str, prefix: &str, given: Option<&str>, table: &[(&str, 
 
 impl Config {
     /// Makes the rule of `action` for a port (`DEVICE` or `DEVICE:PORT`), with further keys, each as `KEY=VALUE`.
-    /// Errors: what is wrong with it.
+    /// Errors: a key, a value or the place is wrong.
     pub fn command(&self, action: &str, place: &str, keys: &[String]) -> Result<FaultRule, String> {
         let (device, port) = place.split_once(':').unwrap_or((place, "1"));
         let port: u8 = port.parse().map_err(|_| format!("{place:?} is no port: write DEVICE or DEVICE:PORT"))?;

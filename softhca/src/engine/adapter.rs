@@ -77,7 +77,7 @@ impl Hca {
         clock::ticks(&self.spec().clock, clock::now())
     }
 
-    /// Returns the next async event, the object of which may be gone; waits unless the descriptor is `O_NONBLOCK`.
+    /// Returns the next async event, whose object may be gone; waits unless the descriptor is `O_NONBLOCK`.
     /// Errors: EAGAIN, EINTR.
     pub fn read_async_event(&self) -> Result<AsyncEvent> {
         let record = self.events.read()?;
@@ -207,8 +207,7 @@ impl Channel {
         self.mailbox.fd()
     }
 
-    /// Returns the cookie of the queue, which may be gone, whose event comes next; waits unless the descriptor is
-    /// `O_NONBLOCK`.
+    /// Returns the cookie of the next event's queue, which may be gone; waits unless the descriptor is `O_NONBLOCK`.
     /// Errors: EAGAIN, EINTR.
     pub fn read_event(&self) -> Result<u64> {
         self.mailbox.read().map(|record| record.cookie)

@@ -50,7 +50,7 @@ impl Pieces {
         self.bytes += len;
     }
 
-    /// The same, of this process.
+    /// Returns the pieces as memory of this process.
     pub(crate) fn here(&self) -> Memory<'_> {
         Memory { pid: None, pieces: self.as_slice() }
     }
@@ -61,7 +61,7 @@ impl Pieces {
     }
 }
 
-/// The same memory without its first `skip` bytes and cut to `len`.
+/// Returns up to `len` bytes of the memory, from byte `skip` on.
 pub(crate) fn window(list: &[iovec], mut skip: u64, mut len: u64) -> Pieces {
     let mut out = Pieces::new();
     for piece in list {

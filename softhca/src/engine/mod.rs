@@ -45,7 +45,6 @@ pub use spec::{
     AhAttr, ClockSpec, DeviceSpec, Gid, PortSpec, QpAttr, QpCap, RecvWr, Sge, TIMESTAMP_RAW, TIMESTAMP_WALL, Wc,
 };
 
-// Words of the whole engine.
 pub(crate) use adapter::{Use, Users};
 pub(crate) use copy::{Memory, Pieces};
 pub(crate) use cq::{Completion, CqShared, failed_recv};

@@ -1,15 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Work of a process for its fabric besides its programs' calls: it joins, does deferred work when no shared lock is
-//! held, runs timers, reports timed faults, notices that a connected process has ended, and frees what dead ones had.
-//! Owns one thread per process, which sleeps in `ppoll` and is never on the data path. Its work is in `fabric::timers`;
-//! a command (`faults::command`) wakes it by a pipe, its doorbell. Called by: `verbs` (joins, once per process), every
-//! call that posts, polls or changes a queue (`run_deferred`, at its end: a load where there is nothing to do), polls
-//! that found nothing (`while_idle`). Grade: pending, but for these two. Thread rule: any thread that holds no shared
-//! lock; under the kernel's lock of the region's file one process at a time joins or buries. Times: host nanoseconds.
+//! The work of a process for its fabric besides its program's calls: it joins, does deferred work when it holds no
+//! shared lock, runs timers, reports timed faults, notices that a connected process has ended, and frees the objects of
+//! dead ones. Owns one thread per process, which sleeps in `ppoll` and is never on the data path. Its work is in
+//! `fabric::timers`; a command (`faults::command`) wakes it by a pipe, its doorbell. Called by: `verbs` (joins, once
+//! per process), every call that posts, polls or changes a queue (`run_deferred`, at its end: a load where there is
+//! nothing to do), polls that found nothing (`while_idle`). Grade: pending, but for these two. Thread rule: any thread
+//! that holds no shared lock; under the kernel's lock of the region's file one process at a time joins or buries.
+//! Times: host nanoseconds.
 //!
 //! The thread lives as long as the process: peers still read and write memory of a process that has closed its device,
-//! and it still has to notice their deaths. So nobody joins it, and the library is linked such that it is never
-//! unloaded (build.rs). Tests: `tests/verbs_library.rs`, `tests/service_thread.rs`.
+//! and it still has to notice their deaths. So no thread waits for its end, and the library is linked such that it is
+//! never unloaded (build.rs). Tests: `tests/verbs_library.rs`, `tests/service_thread.rs`.
 
 use std::sync::Arc;
 use std::sync::mpsc::{SyncSender, sync_channel};
@@ -51,7 +52,7 @@ impl Fabric {
         Ok(fabric)
     }
 
-    /// Buries dead processes, and checks shared memory for things that they may have left.
+    /// Buries dead processes, and checks that they have left no object in shared memory.
     /// # Panics
     /// A shared object is in use by no living process, or is neither in use nor free.
     pub fn audit(&self) {
@@ -182,8 +183,8 @@ fn run_all(fabric: &Fabric) {
     }
 }
 
-/// Finishes changes that a dead process has begun, and frees all that it had; afterwards nothing shared names it, so
-/// its slot may get the same generation again some day. Harmless if it lives, or is buried already.
+/// Finishes changes that a dead process has begun, and frees its objects; afterwards nothing shared names it, so its
+/// slot may get the same generation again some day. Does nothing if the process lives, or is buried already.
 pub(crate) fn bury(fabric: &Fabric, token: u32) {
     if token == fabric.token() || fabric.pid_of(token).is_none() || !fabric.is_dead(token) {
         return;

@@ -143,7 +143,7 @@ pub(crate) unsafe extern "C" fn req_notify_cq(cq: *mut ibv_cq, solicited_only: c
     0
 }
 
-/// Returns the flags of completions: all but those of raw packets and tag matching, and those this adapter lacks.
+/// Returns the flags of completions that this adapter has; none has those of raw packets and tag matching.
 fn wc_flags(ways: &Behaviour) -> u64 {
     let mut flags = IBV_WC_STANDARD_FLAGS;
     if ways.timestamps {
@@ -227,7 +227,7 @@ unsafe extern "C" fn end_poll(cq: *mut ibv_cq_ex) {
     unsafe { SoftCq::of(cq) }.give_cursor();
 }
 
-/// The `ibv_wc_read_*` functions, each for one field of the cursor's completion; and the setting of all of them.
+/// Defines the `ibv_wc_read_*` functions, each for one field of the cursor's completion, and a function that sets them.
 macro_rules! readers {
     ($($name:ident -> $type:ty = $field:ident;)*) => {
         fn set_readers(cq: &mut ibv_cq_ex) {

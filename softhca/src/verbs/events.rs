@@ -71,7 +71,7 @@ pub(crate) fn retire(number: u64) {
 
 pub(crate) type SoftChannel = Handle<ibv_comp_channel, Channel>;
 
-/// Counts that a completion queue begins (+1) or ends (-1) to use `channel`; programs read the count at most to see it.
+/// Counts that a completion queue begins (+1) or ends (-1) to use `channel`; programs only look at the count.
 /// # Safety
 /// `channel` is not destroyed.
 pub(super) unsafe fn count_user(channel: *mut ibv_comp_channel, change: c_int) {

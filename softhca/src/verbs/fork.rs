@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ibv_fork_init` and its relatives. A real adapter reads pinned pages, which copy-on-write after a fork would take
 //! from it; newer kernels copy them at the fork. The emulated adapter reads the process' memory by address, so it needs
-//! nothing; what the kernel does is the adapters' behaviour `fork`, of several the worst. A child must open the device
-//! anew, as with a real one. Each call of `ibv_fork_init` is a line of the file `fork-init` in the fabric's folder.
-//! Grade: setup. Threads: any.
+//! nothing. The adapters' behaviour `fork` says what the kernel does: of several adapters the worst. A child must open
+//! the device anew, as with a real one. Each call of `ibv_fork_init` is a line of the file `fork-init` in the fabric's
+//! folder. Grade: setup. Threads: any.
 
 use std::ffi::c_int;
 use std::fs::OpenOptions;
@@ -26,7 +26,6 @@ pub(crate) fn memory_was_registered() {
     REGISTERED.store(true, Ordering::Release);
 }
 
-/// `ibv_is_fork_initialized(3)`.
 pub(crate) extern "C" fn ibv_is_fork_initialized() -> ibv_fork_status {
     let adapters = list::library().map_or(&[][..], |library| &library.spec.devices);
     let says = |fork: Fork| adapters.iter().any(|adapter| adapter.behaviour.fork == fork);

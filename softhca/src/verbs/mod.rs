@@ -25,7 +25,6 @@ pub(crate) mod qp;
 #[cfg(test)]
 mod tests;
 
-// Words of all verbs.
 use context::adapter;
 use cq::SoftCq;
 use error::{minus_one, number, pointer, set_errno};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ibv_mr` and `ibv_mw`: registered memory and memory windows: `ibv_alloc_mw(3)`, `ibv_bind_mw(3)`, and the work
-//! request that binds one. The keys and what they allow are the engine's. Grade: setup; `binding` is pending. Threads:
-//! any; a program must not re-register a region while it uses it, nor bind a window in two threads.
+//! request that binds one. The engine has the keys and their rights. Grade: setup; `binding` is pending. Threads: any;
+//! a program must not re-register a region while it uses it, nor bind a window in two threads.
 
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};

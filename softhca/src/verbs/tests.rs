@@ -22,7 +22,7 @@ use crate::verbs::{cq, events, mr, pd};
 const EXPECTED: &str = "SOFTHCA_TEST_EXPECTED";
 
 /// Runs an ignored test of this file in a process of its own, on adapters as configured; fails if it fails. The test
-/// reads what it has to expect by [`expected`].
+/// reads the values to expect by [`expected`].
 fn in_a_process(test: &str, configuration: &str, expected: impl Display, variables: &[(&str, &str)]) {
     let name = format!("softhca-{test}-{}-{}-{expected}", std::process::id(), configuration.len() + variables.len());
     let fabric = std::env::temp_dir().join(name);
@@ -46,7 +46,6 @@ fn folder() -> PathBuf {
     PathBuf::from(std::env::var_os("SOFTHCA_FABRIC").expect("started by another test"))
 }
 
-/// Opens the first adapter.
 fn open() -> *mut ibv_context {
     // SAFETY: the list has an adapter, and is freed once.
     let context = unsafe {

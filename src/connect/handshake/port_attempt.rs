@@ -13,7 +13,7 @@ use super::{FIRST_PAUSE, Handshake, LONGEST_PAUSE, PortAttempt, State};
 use crate::connect::hello::{Declined, Hello};
 use crate::connect::{Carrier, Identity, Paths};
 
-/// After this many answers by TCP, each to a datagram, datagrams count as not arriving.
+/// After this many answers by TCP, each after another datagram, datagrams count as lost on the way to the port.
 const UNMET: u8 = 4;
 
 impl Handshake {
@@ -41,22 +41,22 @@ impl Handshake {
     }
 
     /// Asks another port of the peer, with this instance, number and carriers, for the same connection; `sent`:
-    /// datagrams and TCP packets sent to that port before. If the queue pair was set to one of the former port (it is
-    /// reset then), `epoch` is a new one, which identifies late hellos of that port. The peer's process has as long to
-    /// answer as before.
+    /// datagrams and TCP packets sent to that port before. If the caller has reset the queue pair, because it was set
+    /// to one of the former port, `epoch` is new: it exposes late hellos of that port. The peer's process has as long
+    /// to answer as before.
     pub(crate) fn ask_port(&mut self, to: (u64, u8, Paths), epoch: Option<u32>, sent: (u32, u32), now: Duration) {
         (self.peer_instance, self.peer_port, self.paths) = to;
         (self.ud_sent, self.tcp_sent) = sent;
         self.local.epoch = epoch.unwrap_or(self.local.epoch);
         (self.peer, self.heard, self.heard_by) = (None, 0, None);
         let (heard_at, needs_datagram) = (self.tries(), self.attempt.needs_datagram);
-        // The first two rounds are short, to find the port; after that a peer that computes is asked ever more rarely.
+        // The first two rounds are short, to find the port; after that hellos to a computing peer become ever rarer.
         let pause = FIRST_PAUSE.saturating_mul((heard_at / 4).max(1)).min(LONGEST_PAUSE);
         (self.due, self.pause) = (now, pause);
         self.attempt = PortAttempt { needs_datagram, heard_at, ..PortAttempt::default() };
     }
 
-    /// Number of hellos sent to the port that is being asked, by datagram and by TCP.
+    /// Number of hellos sent to the current port, by datagram and by TCP.
     pub(crate) fn sent(&self) -> (u32, u32) {
         (self.ud_sent, self.tcp_sent)
     }
@@ -69,12 +69,12 @@ impl Handshake {
         self.ud_sent.max(self.tcp_sent)
     }
 
-    /// Whether the port that is being asked has not answered the last `tries` hellos.
+    /// Whether the current port has not answered the last `tries` hellos.
     pub(crate) fn is_silent_after(&self, tries: u32) -> bool {
         self.peer.is_none() && self.tries() >= self.attempt.heard_at.saturating_add(tries)
     }
 
-    /// Whether the port that is being asked has not sent a hello.
+    /// Whether the current port has sent no hello.
     pub(crate) fn is_unheard(&self) -> bool {
         self.heard == 0
     }

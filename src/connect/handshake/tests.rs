@@ -128,7 +128,7 @@ fn the_round_trip_is_from_the_first_hello_to_the_confirmation() {
     assert_eq!(handshake.round_trip(), None);
     let local = handshake.local();
     let heard = Hello { heard_qpn: local.qpn, heard_epoch: local.epoch, ..hello };
-    // Asked again in between: it is unknown which of the two hellos was answered, so the first counts.
+    // This side cannot know which of its two hellos the peer answers, so it counts from the first.
     assert!(handshake.on_timer(Reach::Unused, MS * 60).send.is_some());
     assert!(handshake.on_hello(&node.me, &heard, Carrier::Ud, MS * 70).confirmed);
     assert_eq!(handshake.round_trip(), Some(MS * 69));

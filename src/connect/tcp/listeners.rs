@@ -9,7 +9,7 @@ use socket2::{Domain, Protocol, Socket, Type};
 
 /// Connections that may wait in the kernel while we compute; `net.core.somaxconn` limits them as well.
 const BACKLOG: i32 = 4096;
-/// Number of port numbers to try if one is taken at another address.
+/// Number of port numbers to try if another socket has one of them at some address.
 const TRIES: usize = 32;
 
 #[derive(Debug)]

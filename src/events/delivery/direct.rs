@@ -76,7 +76,7 @@ pub fn has_threads() -> bool {
     raising_threads() != 0
 }
 
-/// The same as a number, 0 or 1, to compare it with an earlier value.
+/// [`has_threads`] as a number, 0 or 1, to compare it with an earlier value.
 #[must_use]
 #[inline(always)]
 pub fn raising_threads() -> u8 {

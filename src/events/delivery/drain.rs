@@ -28,20 +28,21 @@ static EMPTYING: Mutex<Buffers> =
 /// The right to empty buffers, given back also if a callback panics.
 pub(in crate::events) struct Emptying(MutexGuard<'static, Buffers>);
 
-/// Per buffer with events: the number of its first event, now or before, and below that its index among the members.
+/// One key per buffer with events: the number of its first event (possibly an earlier one) in the upper half, the
+/// buffer's index among the members in the lower half.
 type Heads = BinaryHeap<Reverse<u128>>;
 
 struct Buffers {
     earliest: Heads,
     members: Vec<Member>,
-    /// Per member those that had the next event the last times.
+    /// Per member, the two members that last had the event after one of its own.
     followers: Vec<[usize; 2]>,
 }
 
 /// A buffer that takes part in a merge: its place in the list of registrations, and the revision of its callbacks.
 type Member = (usize, u64);
 
-/// The limits up to which buffers are emptied, by the numbers that events get when they are put into buffers, because
+/// The limits up to which a merge empties buffers. They are numbers that events get when they enter a buffer, because
 /// timestamps of different clocks do not compare. Matching events have one source and numbers of their own; each buffer
 /// has events of one kind. Without a limit a merge could miss an event that arrives during it, and deliver later ones
 /// first. An event up to the limit was in its buffer before the limit was read, or its source has buffered nothing

@@ -34,7 +34,7 @@ static MULTITHREADED: AtomicBool = AtomicBool::new(false);
 /// The last number given to a buffered event; matching events have their own (`direct.rs`).
 static LAST_NUMBER: AtomicU64 = AtomicU64::new(0);
 
-/// The last number given. A thread that reads it sees all events that were buffered before it was given.
+/// Returns the last number given. A thread that reads it sees all events buffered before that number was given.
 pub(super) fn last_number() -> u64 {
     LAST_NUMBER.load(Ordering::Acquire)
 }
@@ -103,7 +103,7 @@ impl Thread {
     fn new() -> Thread {
         let counter = Arc::new(DeliveryCounter::new());
         if DELIVERING.add(&counter) > 1 {
-            // Locked before, so that the next thread that delivers sees the grace period.
+            // Locked before the flag is set, so that the next thread that delivers sees the grace period.
             let mut alone = lone();
             direct::set_threads();
             if !MULTITHREADED.swap(true, Ordering::SeqCst) {
@@ -137,7 +137,7 @@ impl Thread {
         instance.timestamp = timestamp;
     }
 
-    /// Delivers events now, or after the staged ones. False: this thread is delivering already, and stages them.
+    /// Delivers events now, or after those that are staged. False if this thread is delivering already: it stages them.
     #[inline]
     pub(in crate::events) fn raise(&self, instances: &[EventInstance], safety: Safety, recipients: Recipients) -> bool {
         if self.is_delivering() {

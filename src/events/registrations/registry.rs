@@ -51,7 +51,7 @@ pub(super) struct PendingFree {
 struct Registry {
     version: u64,
     all: Vec<Entry>,
-    /// The same as a list, for the thread that empties buffers; `None` after a change.
+    /// `all` as an immutable list, for the thread that empties buffers; `None` after a change.
     all_entries: Option<Arc<[Entry]>>,
     lists: [Option<Arc<[Entry]>>; COUNT],
     pending_frees: Vec<PendingFree>,
@@ -90,7 +90,7 @@ impl Registry {
     }
 }
 
-/// Changes an entry. `change` returns the callback that it replaced, which is dropped without the lock.
+/// Changes an entry. `change` returns the callback that it replaced; this drops it after it has released the lock.
 fn change<T>(registration: &Registration, change: impl FnOnce(&mut Entry) -> T) -> Result<(), AlreadyFreed> {
     let mut registry = registry();
     let entry = registry.all.iter_mut().find(|entry| entry.registration.id == registration.id).ok_or(AlreadyFreed)?;

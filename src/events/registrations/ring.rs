@@ -35,7 +35,7 @@ impl Head {
     }
 }
 
-/// Two cache lines, which it fills, so that no two slots share one.
+/// Fills two cache lines, so that no two slots share one.
 #[repr(align(128))]
 struct Slot {
     sequence: AtomicU64,
@@ -238,7 +238,7 @@ mod tests {
     }
 
     #[test]
-    fn what_goes_in_comes_out_in_order_and_a_full_buffer_says_so() {
+    fn events_leave_the_ring_in_the_order_of_their_entry_and_a_full_ring_refuses() {
         let ring = Ring::new(5);
         assert_eq!(ring.capacity(), 8);
         for lap in 0..3 {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn who_is_alone_puts_in_until_half_is_used_and_goes_on_when_there_is_room() {
+    fn a_single_producer_fills_half_of_the_ring_and_continues_once_there_is_room() {
         let ring = Ring::new(8);
         let put = |number| ring.push_alone::<3>(number, || number, || [number; WORDS]);
         let look = || ring.look_for_room(Head::new(TypeId(1), SourceId(2)));
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn where_the_oldest_stands_is_known_before_it_is_taken() {
+    fn the_ring_tells_the_position_of_its_oldest_event_without_removing_it() {
         let ring = Ring::new(2);
         assert_eq!(ring.first(), None);
         for number in [7, 9] {

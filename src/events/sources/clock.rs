@@ -26,7 +26,7 @@ const MEASURED: Duration = Duration::from_millis(10);
 /// Number of parts of the measurement, whose rates must agree within [`TOLERANCE`].
 const PARTS: u32 = 5;
 
-/// Well above the error of a part: under a microsecond per reading, of 2 ms. The rest allows for preemption.
+/// Well above the error of a part of 2 ms (two readings, each off by less than 1 us). The rest allows for preemption.
 const TOLERANCE: f64 = 2e-3;
 
 impl HostClock {
@@ -73,7 +73,7 @@ impl HostClock {
     #[cold]
     fn choose() -> HostClock {
         let start = monotonic();
-        // Again where readings take long: on a busy machine and under valgrind.
+        // A second measurement takes four times as long: readings are slow on a busy machine and under valgrind.
         let measured = || measure(read_both, MEASURED).or_else(|_| measure(read_both, 4 * MEASURED));
         let judged = kernel_goes_by_counter().and_then(|()| measured());
         match judged {

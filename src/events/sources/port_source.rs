@@ -38,7 +38,7 @@ pub struct PortClock {
     pub gid: [u8; 16],
     /// Rate of the adapter's core clock.
     pub ticks_per_second: u64,
-    /// Number of bits of a stamp; it wraps after 2 to the power of these.
+    /// Number of bits of a stamp, which wraps after 2^`bits` ticks.
     pub bits: u32,
     /// Longest time for which an event is held back so that earlier ones go before it, nanoseconds.
     pub window: u64,
@@ -62,11 +62,11 @@ pub(in crate::events) struct PortSource {
     delivering: AtomicBool,
 }
 
-/// Most events that are taken out under one lock.
+/// Most events that a thread takes out each time it holds the lock.
 const RUN: usize = 8;
 
-/// Completions that a thread has polled and whose events are yet to be raised: the host's time just after the poll, and
-/// later than that of every batch before.
+/// Completions that a thread has polled and whose events it has yet to raise. The number is the host's time just after
+/// the poll, and greater than that of every batch before.
 #[derive(Debug)]
 #[must_use = "to be given back once all events are raised"]
 pub struct PolledBatch(u64);
@@ -156,7 +156,8 @@ impl PortSource {
     }
 
     /// Takes events stamped `raw`, polled in an open batch or just now. Returns the events that it could not hold, and
-    /// whether it holds so many that they should be delivered soon. `None`, and holds none, if their time is not known.
+    /// whether it holds so many that they should be delivered soon. Returns `None`, and holds no event, if their time
+    /// is unknown.
     #[inline]
     pub(in crate::events) fn submit(&self, instances: &mut [EventInstance], raw: u64) -> Option<(Refusals, bool)> {
         let mut guarded = self.locked();
@@ -206,9 +207,9 @@ impl PortSource {
         self.delivering.load(Ordering::SeqCst)
     }
 
-    /// Passes the events that are `due` at a time of the host, after so many calls of progress, or else all events to
-    /// `deliver`. If another thread is doing so, it takes these too. Returns whether events are still held. No lock is
-    /// held while `deliver` runs. Each call with a time keeps the relation of the clocks fresh.
+    /// Passes events to `deliver`: those due at a time of the host after so many calls of progress (`due`), or all with
+    /// `None`. If another thread is doing so, that thread delivers these too. Returns whether events are still held. No
+    /// lock is held while `deliver` runs. Each call with a time keeps the relation of the clocks fresh.
     pub(in crate::events) fn deliver(
         &self,
         due: Option<(u64, usize)>,

@@ -33,14 +33,14 @@ struct Held {
 
 #[derive(Debug)]
 pub(in crate::events) struct ReorderBuffer {
-    /// By timestamp, and equal ones by arrival. Most arrive in this order.
+    /// Sorted by timestamp, equal ones by arrival. Most arrive in this order.
     held: VecDeque<Held>,
     room: usize,
     /// In ticks of the source, and in ticks of the host.
     window: (u64, u64),
     last_out: u64,
-    /// Host's time up to which instances are complete: everything polled before any of them was submitted, too. And
-    /// their greatest timestamp.
+    /// Host's time up to which instances are complete, so that everything polled before any of them has been submitted;
+    /// and the greatest timestamp of these instances.
     complete_until: (u64, u64),
     /// How long an instance is held after everything was submitted: the longest delay with which the adapter has
     /// written a timestamp. Units as `window`.
@@ -61,7 +61,7 @@ impl ReorderBuffer {
         }
     }
 
-    /// Notes that for the instances submitted before `host` everything polled earlier was submitted, too.
+    /// Notes that the instances submitted before `host` are complete: everything polled earlier has been submitted.
     #[inline]
     pub(in crate::events) fn set_complete_until(&mut self, host: u64) {
         if host <= self.complete_until.0 {
@@ -81,7 +81,7 @@ impl ReorderBuffer {
         }
     }
 
-    /// Whether so many are held that the earliest is released before it is due.
+    /// Whether more than half of the room is in use: then the earliest instance is due at once.
     #[inline]
     fn is_half_full(&self) -> bool {
         self.held.len() > self.room / 2

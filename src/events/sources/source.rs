@@ -206,7 +206,7 @@ pub fn counts(source: SourceId) -> Counts {
     let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
     let is_of_matching = matches!(source.kind.get(), Some(SourceKind::Matching));
     let [called, again, kept] = if is_of_matching { MATCHING.each_ref().map(of) } else { [0; 3] };
-    // The counts grow while they are read, one after the other.
+    // Other threads may raise the counts between these loads, so the difference saturates.
     let (raised, delivered) = ((called + kept).saturating_sub(again), called);
     let dropped = of(&source.dropped);
     Counts {
@@ -342,7 +342,8 @@ pub(in crate::events) fn of_matching() -> SourceId {
     })
 }
 
-/// Called with the table locked. Source 0 is a thread's: tools may have asked for it before there was any.
+/// Adds a source; the caller has locked the table. Source 0 is always a thread's, because tools may ask about it before
+/// any thread has raised an event.
 fn add(kind: SourceKind) -> Option<SourceId> {
     if known().is_empty() && !matches!(kind, SourceKind::Thread) {
         add(SourceKind::Thread);

@@ -12,7 +12,7 @@ fn noting(freed: &Arc<AtomicU64>) -> FreeCallback {
 }
 
 #[test]
-fn what_waits_is_delivered_before_the_free_callback_which_is_called_once() {
+fn a_freed_registration_delivers_its_events_and_then_calls_the_free_callback_once() {
     let _alone = alone();
     let order = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&order);
@@ -47,7 +47,7 @@ fn a_callback_may_free_its_own_registration() {
 }
 
 #[test]
-fn one_that_frees_itself_while_its_buffer_is_emptied_still_gets_the_rest_before_the_end() {
+fn a_registration_that_frees_itself_gets_the_rest_of_its_events_before_its_free_callback() {
     let _alone = alone();
     let (freed, calls) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (noted, counted) = (Arc::clone(&freed), Arc::clone(&calls));
@@ -89,7 +89,7 @@ fn a_callback_may_free_another_registration_and_a_free_callback_may_free_a_third
 }
 
 #[test]
-fn the_loss_of_what_nobody_could_take_is_told_before_the_end() {
+fn a_freed_registration_tells_its_losses_before_its_free_callback() {
     let _alone = alone();
     let registration = listen_to(NUMBERED, Safety::None, Options::default(), Seen::default().callback());
     let told = Arc::new(AtomicU64::new(0));
@@ -105,7 +105,7 @@ fn the_loss_of_what_nobody_could_take_is_told_before_the_end() {
 }
 
 #[test]
-fn what_waits_for_a_callback_that_may_do_anything_is_not_lost_where_another_thread_finishes_its_end() {
+fn events_for_an_unrestricted_callback_survive_a_free_that_another_thread_completes() {
     let _alone = alone();
     let (gate, stay) = Gate::new();
     let lingering: Callback = Arc::new(move |_: &EventInstance, _: &Registration, _| stay());

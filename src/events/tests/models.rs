@@ -13,7 +13,7 @@ fn instance(source: u16, timestamp: u64) -> EventInstance {
 }
 
 #[test]
-fn two_that_put_in_and_one_that_takes_out_lose_nothing_uncounted_and_tear_nothing() {
+fn two_producers_and_a_consumer_tear_no_event_and_lose_none_uncounted() {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);
     model.check(|| {
@@ -43,7 +43,7 @@ fn two_that_put_in_and_one_that_takes_out_lose_nothing_uncounted_and_tear_nothin
 }
 
 #[test]
-fn after_a_grace_period_nobody_calls_what_was_freed_before() {
+fn after_a_grace_period_no_thread_calls_a_registration_freed_before_it() {
     loom::model(|| {
         let threads = Arc::new(DeliveringThreads::new());
         let live = Arc::new(AtomicBool::new(true));

@@ -5,7 +5,7 @@ use super::*;
 use std::sync::OnceLock;
 
 #[test]
-fn what_a_callback_raises_comes_after_the_event_it_was_called_for_at_every_registration() {
+fn every_registration_gets_an_event_before_those_that_its_callbacks_raise() {
     let _alone = alone();
     let first: Callback = Arc::new(|instance: &EventInstance, _: &Registration, _| {
         if instance.value(0) == Some(Value::U32(1)) {
@@ -22,7 +22,7 @@ fn what_a_callback_raises_comes_after_the_event_it_was_called_for_at_every_regis
 }
 
 #[test]
-fn what_a_callback_raises_comes_after_all_events_of_the_moment_it_was_called_for() {
+fn an_event_that_a_callback_raises_follows_the_whole_group_that_called_it() {
     let _alone = alone();
     let seen = Seen::default();
     let watching = seen.callback();
@@ -49,7 +49,7 @@ fn raise_as_of(moment: HostTimestamp, event: u32) {
 }
 
 #[test]
-fn what_is_raised_as_of_an_earlier_moment_does_not_go_back_in_time() {
+fn an_event_raised_with_an_earlier_time_gets_a_timestamp_not_before_the_last_one() {
     let (_alone, seen, _registration) = listening(Options::default());
     let before = host_timestamp();
     raise_number(1);
@@ -59,7 +59,7 @@ fn what_is_raised_as_of_an_earlier_moment_does_not_go_back_in_time() {
 }
 
 #[test]
-fn a_thread_does_not_go_back_behind_the_last_event_of_who_had_its_source_before() {
+fn a_thread_stamps_no_event_before_the_last_one_of_the_thread_that_had_its_source() {
     let (_alone, seen, _registration) = listening(Options::default());
     // Another thread of this process may take the source in between.
     let inherited = (0..50).any(|_| {
@@ -75,7 +75,7 @@ fn a_thread_does_not_go_back_behind_the_last_event_of_who_had_its_source_before(
 }
 
 #[test]
-fn a_staged_event_is_shown_to_who_is_about_to_stop_listening() {
+fn catch_up_delivers_a_staged_event_to_a_registration_that_is_then_freed() {
     let (_alone, seen, registration) = listening(Options::default());
     stage(Safety::ThreadSafe, || DeviceAsync { event: 7, port: 0 });
     catch_up(Safety::ThreadSafe);
@@ -104,7 +104,7 @@ fn a_callback_that_raises_more_than_may_wait_loses_the_rest_and_all_is_counted()
 }
 
 #[test]
-fn a_staged_event_is_delivered_by_progress_and_before_what_is_raised_later() {
+fn progress_delivers_a_staged_event_before_the_events_that_are_raised_later() {
     let (_alone, seen, _registration) = listening(Options::default());
     let stage_number = |event| stage(Safety::MpiRestricted, || DeviceAsync { event, port: 0 });
     stage_number(1);
@@ -119,7 +119,7 @@ fn a_staged_event_is_delivered_by_progress_and_before_what_is_raised_later() {
 }
 
 #[test]
-fn a_callback_may_register_another_which_gets_what_comes_after() {
+fn a_callback_may_register_another_which_gets_the_events_that_follow() {
     let _alone = alone();
     let late = Seen::default();
     let registered = Arc::new(OnceLock::new());

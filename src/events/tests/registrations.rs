@@ -56,7 +56,7 @@ fn the_callback_of_the_least_level_that_is_fit_is_called() {
 }
 
 #[test]
-fn one_registered_at_the_highest_level_alone_is_called_everywhere_and_told_what_the_place_asks() {
+fn a_callback_for_the_highest_level_is_called_everywhere_and_told_the_level_of_the_place() {
     let _alone = alone();
     let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
     let registration = register(NUMBERED, Options::default());
@@ -85,7 +85,7 @@ fn an_event_where_no_callback_is_fit_waits_for_a_place_where_one_is() {
 }
 
 #[test]
-fn one_bound_to_an_object_gets_the_events_of_that_object_alone() {
+fn a_registration_bound_to_an_object_gets_the_events_of_that_object_alone() {
     let _alone = alone();
     let (mine, all) = (Seen::default(), Seen::default());
     for (object, seen) in [(Some(7), &mine), (None, &all)] {

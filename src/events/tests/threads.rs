@@ -82,7 +82,7 @@ fn stage_number(event: u32) {
 }
 
 #[test]
-fn what_waits_in_a_thread_that_ends_is_delivered_by_another_and_no_buffer_is_needed() {
+fn another_thread_delivers_the_staged_events_of_a_thread_that_has_ended() {
     let (_alone, seen, registration) = listening(Options { room: 2, ..Options::default() });
     let sources = source_count();
     for thread in 0..50 {
@@ -99,7 +99,7 @@ fn what_waits_in_a_thread_that_ends_is_delivered_by_another_and_no_buffer_is_nee
 }
 
 #[test]
-fn what_threads_leave_is_delivered_before_a_registration_is_freed() {
+fn catch_up_all_delivers_the_staged_events_of_threads_that_have_ended() {
     let (_alone, seen, registration) = listening(Options::default());
     stage_elsewhere(3);
     catch_up_all(Safety::ThreadSafe);
@@ -108,7 +108,7 @@ fn what_threads_leave_is_delivered_before_a_registration_is_freed() {
 }
 
 #[test]
-fn the_events_of_a_source_are_shown_in_order_whatever_their_types_though_there_are_several_threads() {
+fn a_source_delivers_events_of_all_types_in_order_even_with_several_threads() {
     let _alone = alone();
     std::thread::scope(|scope| scope.spawn(|| raise_number(99)).join().expect("no panic"));
     let seen = Seen::default();
@@ -125,7 +125,7 @@ fn the_events_of_a_source_are_shown_in_order_whatever_their_types_though_there_a
 }
 
 #[test]
-fn what_is_staged_is_behind_what_its_thread_has_raised_and_before_what_it_raises_then() {
+fn a_staged_event_keeps_its_place_among_the_events_that_its_thread_raises() {
     let (_alone, seen, registration) = listening(Options { room: 4, ..Options::default() });
     std::thread::scope(|scope| {
         scope.spawn(|| {

@@ -75,7 +75,8 @@ impl<Q: QueuePair> Connection<Q> {
         }
     }
 
-    /// Whether only a probe can show that the peer is gone: since the last one nothing was posted, and nothing is due.
+    /// Whether only a probe can show that the peer is gone: no request was posted since the last probe, and no
+    /// completion is due.
     pub(crate) fn is_idle(&self) -> bool {
         let queue = &self.queue;
         let asks_for_a_completion = queue.in_flight() > 0 && queue.unsignalled() == 0;

@@ -35,7 +35,7 @@ pub(crate) struct Handshakes<C> {
     active: Vec<(EndpointId, PortAddress)>,
     /// Searches among a peer's ports, if there is a choice.
     searches: Vec<(EndpointId, Search)>,
-    /// Ports that were asked earlier, of peers with a search: their addresses.
+    /// Addresses of the ports that searches have asked before the current one, each with its peer's endpoint.
     left: Vec<(EndpointId, PortAddress)>,
     /// Time before which no handshake has anything to do.
     next_due: Duration,
@@ -186,7 +186,7 @@ impl<C: Carriers> Handshakes<C> {
     /// Receives hellos, `polls` polls after the last call; `now` reads the clock.
     pub(crate) fn receive(&mut self, now: &dyn Fn() -> Duration, polls: u32, counters: &Counters) -> Arrivals {
         let arrivals = self.carriers.receive(Look { now, polls, is_busy: self.is_any_active() }, counters);
-        // An error may have changed it. The modex keeps the old one, so this side's hellos carry the new one.
+        // A repair may have changed the number. The modex keeps the old one, so this side's hellos carry the new one.
         self.ourselves.identity.address.ud_qpn = self.carriers.ud_qpn();
         add(&counters.handshakes_received, (arrivals.hellos.len() + arrivals.refusals.len()) as u64);
         arrivals

@@ -11,7 +11,7 @@ use crate::tunables::Tunables;
 use std::fmt;
 use std::time::Duration;
 
-/// Shortest time-out that adapters observe: 1.05 ms. For smaller values they take longer ones anyway.
+/// Shortest time-out that adapters observe: 1.05 ms. If it is set shorter, they wait longer anyway.
 const FLOOR: u8 = 8;
 /// Longest time-out for a measured round trip: 1.07 s. A longer round trip means that the peer computed.
 const CEILING: u8 = 18;
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn all_connections_together_are_turned_away_about_as_often_as_is_borne() {
+    fn all_connections_together_get_about_as_many_rnr_naks_as_the_port_tolerates() {
         let mut a_second = 0.0;
         for connection in 1..=205_u32 {
             a_second += 1.0 / RnrTimer::of(connection as usize).time().as_secs_f64();

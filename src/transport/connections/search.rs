@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The search among a peer's ports if addresses leave a choice (`select/partners.rs`): asks one after the other. Exists
-//! from the beginning of a connection until it is made. The handshake sends the requests
-//! (`connect/handshake/port_attempt.rs`), `port/partner.rs` drives the search, which has neither clock nor adapter.
-//! Setup grade; the port's thread. Tests: below, and `port/tests/partners.rs`.
+//! The search among a peer's ports if addresses leave a choice (`select/partners.rs`): asks one after the other. The
+//! *current* port is the one that it asks now. The search exists from the beginning of a connection until it is made.
+//! The handshake sends the requests (`connect/handshake/port_attempt.rs`), `port/partner.rs` drives the search, which
+//! has neither clock nor adapter. Setup grade; the port's thread. Tests: below, and `port/tests/partners.rs`.
 
-/// Number of requests to a port before the next port is asked.
+/// Number of requests to a port before the search goes on to the next one.
 const TRIES: u32 = 3;
 /// The same number if the peer's process is known to answer.
 const TRIES_AWAKE: u32 = 2;
@@ -34,7 +34,7 @@ struct Candidate {
 pub(crate) struct Search {
     candidates: Vec<Candidate>,
     current: usize,
-    /// A port that has sent a hello and waits until the better ports were asked again.
+    /// A port that has sent a hello, and waits until the search has asked the better ports again.
     wanted: Option<usize>,
 }
 
@@ -55,7 +55,7 @@ impl Search {
         self.candidates[self.current].port
     }
 
-    /// Whether the port that is being asked is the one that addresses pair.
+    /// Whether addresses pair the current port with this one.
     pub(crate) fn is_first_choice(&self) -> bool {
         self.current == 0
     }
@@ -69,18 +69,19 @@ impl Search {
         self.find(port).map(|place| self.candidates[place].verdict)
     }
 
-    /// Whether the port that is being asked is no worse than this one. The peer ranks the two alike.
+    /// Whether the current port is no worse than `port`. The peer ranks the two alike.
     pub(crate) fn prefers_current_to(&self, port: u8) -> bool {
         self.find(port).is_none_or(|place| self.current <= place)
     }
 
-    /// Number of requests to the port that is being asked before the next port is asked.
+    /// Number of requests to the current port before the search goes on to the next one.
     pub(crate) fn tries(&self) -> u32 {
         if self.wanted.is_some() { TRIES_AWAKE } else { TRIES }
     }
 
-    /// Whether this port, which has sent a hello, may be taken: no better port is left that may be silent only because
-    /// the peer computes. So addresses decide which ports of one fabric are connected, not their order of answering.
+    /// Whether the endpoint may connect to this port, which has sent a hello: no better port is left that may be silent
+    /// only because the peer computes. So addresses decide which ports of one fabric connect, not the order in which
+    /// they answer.
     pub(crate) fn may_take(&self, port: u8) -> bool {
         self.find(port).is_some_and(|place| self.better_than(place).is_none())
     }
@@ -91,8 +92,8 @@ impl Search {
         self.candidates[..place].iter().position(is_left)
     }
 
-    /// Notes that this port has sent a hello and may not be taken yet: its process is awake, so better ports are asked
-    /// again first. False if they are being asked already.
+    /// Notes that this port has sent a hello before its turn: its process is awake, so the search asks the better ports
+    /// again first. False if it is asking them already.
     pub(crate) fn want(&mut self, port: u8) -> bool {
         let place = self.find(port).filter(|place| self.wanted.is_none_or(|wanted| *place < wanted));
         self.wanted = place.or(self.wanted);
@@ -103,13 +104,13 @@ impl Search {
         self.wanted.is_some()
     }
 
-    /// Notes that the port that is being asked did not answer.
+    /// Notes that the current port did not answer.
     pub(crate) fn was_silent(&mut self) {
         self.candidates[self.current].is_ruled_out |= self.wanted.is_some();
         self.wanted = self.wanted.filter(|wanted| *wanted != self.current);
     }
 
-    /// Returns the next port to ask; the one that is being asked if no other is open, and `None` if none is.
+    /// Returns the next port to ask: the current one if no other is open, `None` if none is.
     pub(crate) fn next(&self) -> Option<u8> {
         let is_open = |place: &usize| self.candidates[*place].verdict == Verdict::Open;
         let wanted = self.wanted.map(|wanted| self.better_than(wanted).unwrap_or(wanted)).filter(is_open);
@@ -124,7 +125,8 @@ impl Search {
         }
     }
 
-    /// Changes the port to ask. `sent`: packets sent to the former one. Returns those sent earlier to the new one.
+    /// Makes `port` current. `sent`: packets sent to the former one. Returns the packets sent to `port` in earlier
+    /// turns.
     pub(crate) fn ask_port(&mut self, port: u8, sent: (u32, u32)) -> (u32, u32) {
         self.candidates[self.current].sent = sent;
         if let Some(place) = self.find(port) {
@@ -134,7 +136,7 @@ impl Search {
         self.candidates[self.current].sent
     }
 
-    /// Lists the ports and their results; `sent`: packets sent to the port that is being asked.
+    /// Lists the ports and their results; `sent`: packets sent to the current port.
     pub(crate) fn tried(&self, sent: (u32, u32)) -> String {
         let what = self.candidates.iter().enumerate().map(|(place, candidate)| {
             let sent = if place == self.current { sent } else { candidate.sent };

@@ -25,7 +25,7 @@ bitflags::bitflags! {
         const NOT_IN_JOB = 2;
         /// A hello named another instance of a port.
         const OTHER_INSTANCE = 4;
-        /// A connection that a peer began was not made.
+        /// A connection that a peer began could not be made.
         const NOT_MADE = 8;
         /// A peer answered with another port than the one that addresses pair.
         const OTHER_PARTNER = 16;
@@ -72,7 +72,8 @@ pub(super) enum Stranger {
 }
 
 impl<A: Adapter> Port<A> {
-    /// Returns the endpoint for a hello whose port has none, or one without a connection, and the port's modex entry.
+    /// Returns an endpoint and the modex entry for the port of a hello, which has no endpoint yet, or one without a
+    /// connection.
     pub(super) fn admit(&mut self, hello: &Hello) -> Result<(EndpointId, PortEntry), Stranger> {
         let source = hello.source;
         let known = self.connections.known(source.name, source.port);

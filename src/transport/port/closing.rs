@@ -253,7 +253,7 @@ impl<A: Adapter> Port<A> {
         self.parted = parted;
     }
 
-    /// Asks a peer for an acknowledgement. `post_nop` would refuse a peer that is given up.
+    /// Asks a peer for an acknowledgement. `post_nop` would refuse it, because the upper layer has given the peer up.
     fn ask(&mut self, peer: EndpointId) {
         let Some(connection) = self.connections.get_mut(peer).filter(|connection| connection.is_made()) else { return };
         self.tx.wait(&mut connection.queue, peer, Request::NOTHING, &self.counters);

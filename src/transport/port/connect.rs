@@ -198,7 +198,7 @@ impl<A: Adapter> Port<A> {
                 Some(_) => {
                     self.reconsider(to);
                     let Some(remote) = self.handshakes.asked(to) else { continue };
-                    // That the process is alive is no reason to wait for a successor: there is a connection to it.
+                    // A successor does not wait for a process because it is alive: a connection to it exists.
                     let replaces = self.connections.has_successor(to);
                     let reach = if replaces { Reach::Unused } else { self.handshakes.reach(to, &remote) };
                     let Some(connection) = self.connections.making(to) else { continue };

@@ -98,7 +98,7 @@ impl<A: Adapter> Port<A> {
         connection.is_some_and(|connection| connection.queue.waiting() > 0 || connection.queue.is_completion_due())
     }
 
-    /// Returns `token` with the next poll: its message went by another port, or `is_lost`.
+    /// Reports `token` with the next poll: the caller sent its message by another port, or has lost it (`is_lost`).
     pub fn complete(&mut self, to: EndpointId, token: Token, is_lost: bool) {
         let outcome = if is_lost { Err(Failed { status: Status::FLUSHED, posted: true }) } else { Ok(()) };
         self.undelivered.push(Completion::Request { token, to, outcome });
@@ -110,8 +110,8 @@ impl<A: Adapter> Port<A> {
         self.kept.tag = Some(tag);
     }
 
-    /// Takes, in order, the messages with the kept tag that wait for a connection to be made, or did when it failed.
-    /// Drops a turn of such messages.
+    /// Takes, in order, the messages with the kept tag that wait for a connection in progress, or that waited for one
+    /// when it failed. Drops a turn of such messages.
     pub fn take_unposted(&mut self, to: EndpointId) -> Vec<Unposted> {
         let mut taken = self.kept.take(to);
         let tag = self.kept.tag;

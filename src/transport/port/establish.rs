@@ -39,7 +39,7 @@ impl<A: Adapter> Port<A> {
             );
             return self.not_set(to, why);
         }
-        // Before the carriers are released, and before data that would tell the peer the same.
+        // Sent before the carriers are released, and before data that would tell the peer the same.
         if let Some(via) = step.send {
             self.send_hello(to, via, remote);
         }

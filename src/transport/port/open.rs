@@ -33,7 +33,8 @@ use std::time::Duration;
 /// Fewest receives, and fewest sends, with which a port works.
 const FEWEST: u32 = 16;
 
-/// Fewest receive slots of one of several ports, unless the user wants fewer in all: a window of messages.
+/// Fewest receive slots per port if a process opens several, unless the user sets a smaller total: a window of
+/// messages.
 const FEWEST_SHARED: u32 = 128;
 
 /// Most completions of a poll: enough for bandwidth, few enough that a single message is reported soon.
@@ -84,7 +85,8 @@ impl Device {
         self.limits.max_sge >= 2
     }
 
-    /// Number of receives to post, if `asked` are wanted; else the limit of the adapter, for a message.
+    /// Returns the number of receives to post if the user asks for `asked`; or the adapter's limit, as part of a
+    /// message.
     fn receives(&self, asked: u32) -> Result<u32, String> {
         let DeviceAttributes { max_srq_wr, max_cqe, .. } = self.limits;
         if max_srq_wr == 0 {
@@ -254,8 +256,8 @@ pub(super) fn signal_interval(depth: u32) -> u32 {
     SIGNAL_INTERVAL.min(depth / 2).max(1)
 }
 
-/// Number of receives to post if `asked` are wanted: at most the shared receive queue's size and half of the completion
-/// queue, whose other half is for sends. `None` if that is too few.
+/// Returns the number of receives to post if the user asks for `asked`: at most the shared receive queue's size and
+/// half of the completion queue, whose other half is for sends. `None` if that is too few.
 fn receives(asked: u32, max_srq_wr: u32, max_cqe: u32) -> Option<u32> {
     let receives = asked.min(max_srq_wr).min(max_cqe / 2);
     (receives >= FEWEST).then_some(receives)

@@ -129,7 +129,7 @@ impl<A: Adapter> Port<A> {
     fn answer_to_asked(&mut self, to: EndpointId, hello: &Hello, carrier: Carrier) -> Answer {
         let Some(connection) = self.connections.get(to) else { return Answer::Take };
         let handshake = &connection.handshake;
-        // A port that answers this one has asked better ones before.
+        // A port that answers this one has already asked the better ones.
         if carrier == Carrier::Tcp || handshake.is_programmed() || handshake.is_answered_by(hello) {
             return Answer::Take;
         }
@@ -233,7 +233,8 @@ impl<A: Adapter> Port<A> {
         }
     }
 
-    /// Leaves the port that is being asked. If no request here wants another one, the peer had begun, and will again.
+    /// Stops asking the current port and asks the next one; or, unless the endpoint `wants_another`, drops the
+    /// connection: the peer began it, and will begin again.
     fn leave(&mut self, to: EndpointId, wants_another: bool) {
         let Some(search) = self.handshakes.search(to) else { return };
         let (current, first, next) = (search.current(), search.first_choice(), search.next());
@@ -245,7 +246,7 @@ impl<A: Adapter> Port<A> {
         let Some(next) = next else { return self.give_up_search(to) };
         let entry = self.connections.name(to).and_then(|name| self.directory.entry(name, next));
         let Some(entry) = entry else { return self.give_up_search(to) };
-        // A port that declined for now is not asked again at once.
+        // A port that declined for now gets its next hello after a pause.
         let pause = if next == current { FIRST_PAUSE } else { Duration::ZERO };
         let at = self.adapter.now() + pause;
         self.ask_port(to, next, &entry, at);
@@ -294,7 +295,7 @@ impl<A: Adapter> Port<A> {
         self.handshakes.search(to).map(|search| search.tried(sent))
     }
 
-    /// Reports a new connection if it is not to the port that addresses pair.
+    /// Reports a new connection to another port than the one that addresses pair.
     pub(super) fn tell_partner(&mut self, to: EndpointId) {
         let Some(search) = self.handshakes.search(to).filter(|search| !search.is_first_choice()) else { return };
         let (first, current) = (search.first_choice(), search.current());

@@ -223,7 +223,7 @@ impl<A: Adapter> Port<A> {
         }
         self.not_posted(to, &attempt)?;
         self.queue(to, Request { token, operation: operation() })?;
-        // A request to a diverted peer does not wait for room.
+        // A request to a diverted peer does not wait for room: the backlog can post it at once.
         self.tx.expect_room();
         Ok(())
     }

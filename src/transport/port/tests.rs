@@ -232,7 +232,7 @@ fn a_receive_queue_that_takes_part_of_a_batch_gets_the_rest_later() {
 }
 
 #[test]
-fn tear_down_with_requests_and_receives_in_flight_gives_every_token_back_once_and_destroys_the_queue_pair() {
+fn giving_up_a_peer_returns_each_token_in_flight_once_and_destroys_its_queue_pair() {
     let mut pair = Pair::connected();
     (2..20).for_each(|token| pair.a.send(token).expect("it may wait"));
     pair.b.deliver(1);
@@ -285,7 +285,7 @@ fn the_flight_recorder_gets_the_state_of_a_peers_connection() {
 }
 
 #[test]
-fn a_device_that_dies_fails_every_connection_and_is_asked_after_a_time_however_few_polls_there_were() {
+fn a_device_that_dies_fails_every_connection_after_so_many_polls_or_so_much_time() {
     for (time, polls) in [(Duration::ZERO, ASYNC_INTERVAL + 1), (ASYNC_PERIOD, CLOCK_INTERVAL)] {
         let mut pair = Pair::connected();
         let kind = async_event::DEVICE_FATAL;

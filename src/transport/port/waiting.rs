@@ -49,7 +49,7 @@ impl<A: Adapter> Port<A> {
         let count = spans.len().min(2) as u8;
         self.queue(to, Request { token, operation: Operation::Send { tag, spans: [first, second], count } })?;
         self.count_send(spans);
-        // It may be waiting only for room.
+        // Room may be all that the message waits for.
         self.tx.expect_room();
         Ok(())
     }
@@ -94,7 +94,7 @@ impl<A: Adapter> Port<A> {
         if !self.connections.get(to).is_some_and(|connection| connection.queue.awaits_turn()) {
             self.queue(to, Request { token, operation: Operation::Turn { tag } })?;
         }
-        // There may be room: the port had no other reason to refuse a message.
+        // The port may have room: it may have refused a message only because others waited.
         self.tx.expect_room();
         Ok(())
     }

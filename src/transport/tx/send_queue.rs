@@ -145,7 +145,7 @@ impl<Q: QueuePair> SendQueue<Q> {
         self.in_flight() >= self.window.size()
     }
 
-    /// Checks whether a peer with waiting requests acknowledges the posted ones. If not for long, it is held back.
+    /// Checks whether a peer with waiting requests acknowledges the posted ones. Holds it back if it has not for long.
     pub(super) fn look(&mut self, signal_interval: u32, now: Duration) -> Held {
         let held = self.window.look(self.retired, self.is_completion_due(), signal_interval, now);
         self.set_limit();

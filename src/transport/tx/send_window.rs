@@ -18,8 +18,8 @@ use std::time::Duration;
 /// timer, and above the delays of a busy network. A silent link or long one-sided requests hold it back, too.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// Most of the time between two looks that counts towards [`PATIENCE`]: a process that has computed has not seen yet
-/// what its peers acknowledged meanwhile.
+/// Longest time between two looks that counts towards [`PATIENCE`]: a process that has computed has not yet seen its
+/// peers' acknowledgements.
 const BETWEEN_LOOKS: Duration = Duration::from_millis(1);
 
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -34,7 +34,8 @@ pub(super) struct Held {
 pub(super) struct SendWindow {
     size: u32,
     depth: u32,
-    /// Number of retired requests at the last look, and since when; `None` if no completion was due.
+    /// Number of retired requests at the last look, and the time for which it has been the same; `None` if no
+    /// completion was due.
     stood: Option<(u32, Duration)>,
     /// Number of retired requests when the size last changed.
     changed_at: u32,

@@ -130,7 +130,7 @@ fn new_requests_queue_behind_those_that_wait_and_these_go_in_order() {
 }
 
 #[test]
-fn long_messages_in_ordinary_memory_wait_for_a_bounce_buffer_and_it_comes_back_with_its_request() {
+fn a_long_message_in_ordinary_memory_waits_for_a_bounce_buffer_until_a_request_returns_one() {
     let mut world = World::new(8, 8);
     (1..=3).for_each(|token| world.wait(token, 100));
     let post_first = |world: &mut World| {

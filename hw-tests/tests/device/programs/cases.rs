@@ -122,12 +122,9 @@ pub(super) static CASES: &[Case] = &[
         .on(&[2, 3, 4])
         .scale(4.0)
         .quick(),
-    case(
-        "receives that are cancelled, probed for or left in a freed communicator have what they should",
-        "pending_receives",
-    )
-    .on(&[2, 3])
-    .quick(),
+    case("receives that are cancelled, probed for or left in a freed communicator end as MPI says", "pending_receives")
+        .on(&[2, 3])
+        .quick(),
     case("messages with gaps arrive in their places", "pt2pt_datatypes").on(&[2, 3]).quick(),
     case("thousands of requests complete", "pt2pt_requests").on(&[2, 4]).quick(),
     case("thousands of requests complete when all queues are short", "pt2pt_requests").with(STARVED).scale(0.3),
@@ -189,25 +186,23 @@ pub(super) static CASES: &[Case] = &[
     .arguments(&["--ucx", "before"]),
     case("no registration outlives its memory where UCX patches the system's calls after Open MPI", "freed_memory")
         .arguments(&["--ucx", "after"]),
-    case("no registration outlives its memory where a component of Open MPI tells UCX what goes", "freed_memory")
+    case("no registration outlives its memory where a component of Open MPI tells UCX of frees", "freed_memory")
         .with(&[("osc", "rdma,ucx")]),
     case("connections are made and taken down many times", "connect_cycles").quick(),
     case("a short message in steady state allocates nothing", "allocations").quick(),
-    case("the performance variables count what was sent", "pvars").arguments(GROWING).quick(),
+    case("the performance variables count the messages that ranks send", "pvars").arguments(GROWING).quick(),
     case("a message over 2 GiB arrives whole", "message_over_2gib").limit(420),
 ];
 
 /// Cases over ibex's PML alone: only it raises events of messages, and ob1 writes beyond receives that are too short.
 pub(super) static OF_PML: &[Case] = &[
-    case("what events show is what was sent", "events").on(&[2, 4]).quick(),
-    case("what events show is what was sent when all queues are short", "events").with(STARVED).scale(0.3),
-    case("what events show is what was sent when nothing is inline or zero-copy", "events").with(COPIED),
-    case("what events show is what was sent when the host's clock is to tell all", "events")
+    case("the events of a job match its messages", "events").on(&[2, 4]).quick(),
+    case("the events of a job match its messages when all queues are short", "events").with(STARVED).scale(0.3),
+    case("the events of a job match its messages when nothing is inline or zero-copy", "events").with(COPIED),
+    case("the events of a job match its messages when only the host's clock gives times", "events")
         .arguments(&["--adapter", "none"])
         .with(&[("btl_ibex_event_adapter_clock", "0")]),
-    case("what a tool without room gets and what it is told to have lost is all there was", "events_lost")
-        .on(&[2, 3])
-        .quick(),
+    case("the events that a tool gets and those reported as dropped are all events", "events_lost").on(&[2, 3]).quick(),
     case("tools see the same, whatever their callbacks do", "events_tools").quick(),
     case("tools see the same of several threads, whatever their callbacks do", "events_tools")
         .arguments(&["--threads", "3"]),
@@ -223,11 +218,11 @@ pub(super) static OF_PML: &[Case] = &[
         .on(&[2, 4])
         .with(&[("osc", "pt2pt")]),
     case("mpi ends though requests are pending", "init_finalize").on(&[1, 2, 4]).arguments(&["--pending"]).quick(),
-    case("a flood that nobody has asked for takes bounded memory and arrives in order", "unexpected_memory")
+    case("a flood of unexpected messages takes bounded memory and arrives in order", "unexpected_memory")
         .scale(0.25)
         .limit(300),
     case(
-        "a flood from several that nobody has asked for takes bounded memory and arrives in order",
+        "a flood of unexpected messages from several ranks takes bounded memory and arrives in order",
         "unexpected_memory",
     )
     .on(&[4])
@@ -237,7 +232,7 @@ pub(super) static OF_PML: &[Case] = &[
         .with(&[("pml_ibex_unexpected_memory", "4096")])
         .scale(0.1)
         .quick(),
-    case("a flood from several arrives in order when there is next to no memory for it", "unexpected_memory")
+    case("a flood from several ranks arrives in order when there is next to no memory for it", "unexpected_memory")
         .on(&[3])
         .with(&[("pml_ibex_unexpected_memory", "4096")])
         .scale(0.2),

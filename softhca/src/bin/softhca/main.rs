@@ -65,7 +65,7 @@ enum Command {
         #[arg(long, value_name = "NAME")]
         profile: Option<Name>,
     },
-    /// Writes the manual pages of this command, for who packages it
+    /// Writes the manual pages of this command, for packagers
     #[command(hide = true)]
     Pages {
         /// The folder, as /usr/share

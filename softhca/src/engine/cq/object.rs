@@ -40,7 +40,7 @@ impl Cq {
         }
     }
 
-    /// When the oldest unpolled completion may be seen, if arming gives an event for it. Call under `filling.lock`.
+    /// Time from which polls see the oldest unpolled completion, if arming tells of it. Call under `filling.lock`.
     fn unread_that_is_told(&self) -> Option<u64> {
         let (fabric, shared) = (&*self.hca.fabric, self.shared);
         let is_told = fabric.devices()[shared.device.get() as usize].behaviour.arm_tells_of_unread;
@@ -125,8 +125,8 @@ impl Hca {
 }
 
 impl CqShared {
-    /// Voids the completions of receives by queue pair `qpn`, or for XRC of receives into the shared queue at `queue`,
-    /// because nobody will see them. Calls `each` with the request of each.
+    /// Voids the completions of queue pair `qpn`'s receives (XRC: of receives from the shared queue at `queue`),
+    /// because no program will poll them. Calls `each` with the request of each.
     pub(crate) fn withdraw(&self, fabric: &Fabric, qpn: u32, queue: u64, mut each: impl FnMut(u32)) {
         let _polling = self.emptying.poll_lock.lock(fabric);
         for (_, entry) in self.unpolled(fabric) {
@@ -168,7 +168,7 @@ impl CqShared {
         }
     }
 
-    /// Removes completions that nobody will see from the ring; those behind them move up.
+    /// Removes the completions that no program will poll from the ring; those behind them move up.
     pub(crate) fn compact(&self, fabric: &Fabric) {
         let _polling = self.emptying.poll_lock.lock(fabric);
         let _filling = self.lock_filling(fabric);
@@ -194,7 +194,7 @@ impl CqShared {
         }
     }
 
-    /// Whether a completion is gone with its queue pair.
+    /// Whether a completion has lost its queue pair, so that no program will poll it.
     #[cold]
     pub(super) fn is_void(&self, fabric: &Fabric, index: u32) -> bool {
         let entry = self.entry(fabric, index);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Completion queues as they lie in the region: the ring, which any process fills and its owner empties; filling it.
-//! Called by: modules that complete requests (wire, send, qp: `reserve`, `commit`), this folder. Grade: hot; in a
-//! steady exchange one cache line per completion changes hands: the entry, in which up to 24 bytes of payload travel.
-//! Longer payloads wait in the receiver's `inbox` or, when it is full, beside the entry (to 256 bytes). Thread rule:
-//! fillers hold `lock`, the poller `poll_lock`. An entry is the filler's until its number is published in `seq`, then
-//! the poller's until `head` moves. Never hold `lock` and take another. A completion exists once `tail` counts it: if
-//! its filler dies then, the next holder of the lock publishes it.
+//! Completion queues as they lie in the region: the ring, which any process fills and its owner empties, and the
+//! functions that fill it. Called by: modules that complete requests (wire, send, qp: `reserve`, `commit`), this
+//! folder. Grade: hot; in a steady exchange one cache line per completion changes hands: the entry, in which up to 24
+//! bytes of payload travel. Longer payloads wait in the receiver's `inbox` or, when it is full, beside the entry (to
+//! 256 bytes). Thread rule: fillers hold `lock`, the poller `poll_lock`. An entry is the filler's until its number is
+//! published in `seq`, then the poller's until `head` moves. Never hold `lock` and take another. A completion exists
+//! once `tail` counts it: if its filler dies then, the next holder of the lock publishes it.
 
 use crate::engine::codes::{wc_opcode, wc_status};
 use crate::engine::memory::layout::MAX_CARRIED;
@@ -28,7 +28,7 @@ pub(crate) struct Completion {
     pub(crate) wqe: u32,
     pub(crate) is_recv: bool,
     pub(crate) solicited: bool,
-    /// Time before which it may not be seen (the model); 0: at once.
+    /// Time before which polls do not see it (the model); 0: at once.
     pub(crate) ready_ns: u64,
 }
 
@@ -76,7 +76,7 @@ pub(super) struct Cqe {
 pub(super) struct Extra {
     /// Time of completion, in nanoseconds of `CLOCK_MONOTONIC`.
     pub(super) at_ns: W64,
-    /// Time before which it may not be seen (the model).
+    /// Time before which polls do not see it (the model).
     pub(super) ready_ns: W64,
     pub(super) grh: [W64; 5],
 }
@@ -131,7 +131,7 @@ unsafe impl Shared for Extra {}
 // SAFETY: words and such structures only, repr(C), zero is valid.
 unsafe impl Shared for CqShared {}
 
-/// Notes at the queue pair that its oldest send, the `wqe`-th, or its receive in hand has completed.
+/// Tells the queue pair that its oldest send (number `wqe`), or the receive that it has in hand, has completed.
 #[inline]
 fn has_completed(qp: &QpShared, is_recv: bool, wqe: u32) {
     if is_recv {
@@ -169,7 +169,6 @@ impl CqShared {
         fabric.region().bytes(self.entries.get() + at)
     }
 
-    /// Takes the fillers' lock.
     #[inline]
     pub(super) fn lock_filling(&self, fabric: &Fabric) -> Held<'_> {
         let held = self.filling.lock.lock(fabric);
@@ -179,7 +178,7 @@ impl CqShared {
         held
     }
 
-    /// Publishes the last completion if the filler who wrote it has died before.
+    /// Publishes the last completion if the filler that wrote it has died before it could.
     #[cold]
     fn publish_last(&self, fabric: &Fabric) {
         let tail = self.filling.tail.get();
@@ -194,7 +193,8 @@ impl CqShared {
         }
     }
 
-    /// A process has died while it completed requests here: gives the event that may be missing, or one too many.
+    /// Called after a process has died while it completed requests here. Gives the event that may be missing; the
+    /// program may get one event too many.
     #[cold]
     pub(crate) fn inherit(&self, fabric: &Fabric) {
         let held = self.lock_filling(fabric);
@@ -230,7 +230,7 @@ impl CqShared {
         }
     }
 
-    /// Notifies the queue's channel of a completion, at once or when that may be seen (`ready_ns`).
+    /// Notifies the queue's channel of a completion, at once or when polls can see that (`ready_ns`).
     #[cold]
     pub(super) fn notify(&self, fabric: &Fabric, ready_ns: u64) {
         let record = Record { about: ABOUT_CQ, id: self.id.get(), event: 0, cookie: self.cookie.get() };

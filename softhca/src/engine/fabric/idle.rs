@@ -12,16 +12,16 @@ use std::time::Duration;
 
 use crate::engine::clock;
 
-/// Most (some hundred microseconds) and fewest polls in a row that find nothing before the processor is offered.
+/// Most (some hundred microseconds) and fewest empty polls in a row before a process offers its processor.
 const MOST: u32 = 4096;
 const LEAST: u32 = 64;
 /// Polls between two offers; less than `LEAST`.
 const BETWEEN: u32 = 32;
-/// An offer that takes longer than this was taken by another thread: one that nobody takes is a short system call.
+/// Another thread ran during an offer that takes longer than this; otherwise an offer is a short system call.
 const TAKEN_NS: u64 = 2_000;
 /// During an offer that takes this long another thread has computed: threads that poll give the processor back sooner.
 const SLICE_NS: u64 = 500_000;
-/// Number of offers after such a one that are naps: the fewest, and the most if yields keep taking so long.
+/// Number of offers after such a yield that are naps: the fewest, and the most if yields keep taking so long.
 const FEWEST_NAPS: u32 = 4;
 const MOST_NAPS: u32 = 128;
 /// Intended length of a nap; the timer's slack adds to it.

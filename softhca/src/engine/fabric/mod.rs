@@ -60,7 +60,7 @@ pub struct Fabric {
     contexts: Mutex<Vec<(usize, u32)>>,
     /// Timed rules: the events that this process has reported to its programs.
     pub(crate) timeline: Mutex<Timeline>,
-    /// Whether any completion carries a time before which it may not be seen.
+    /// Whether any completion carries a time before which polls do not see it.
     pub(crate) has_model: bool,
     pub(crate) has_faults: bool,
     pub(crate) trace: Option<Trace>,

@@ -2,7 +2,7 @@
 //! Named pipes in the fabric's folder, by which events reach programs through real descriptors.
 //! Owns the pipes that this process reads (`Mailbox`), and a cache of those that it writes (`Pipes`). Called by:
 //! completion channels and opened adapters (read), completion queues, queue pairs and timers (write). Grade: setup and
-//! events; one `write` per notification, none while nobody armed the queue. Thread rule: any thread. A record is one
+//! events; one `write` per notification, none while the queue is not armed. Thread rule: any thread. A record is one
 //! write of less than `PIPE_BUF`, so it is never torn.
 
 use std::collections::HashMap;
@@ -65,7 +65,7 @@ impl Mailbox {
         self.file.as_raw_fd()
     }
 
-    /// Lets whoever waits for a record go on.
+    /// Wakes the thread that waits for a record.
     pub(crate) fn ring(&self) {
         let _is_full = (&self.file).write(BELL.words().map(u64::to_ne_bytes).as_flattened());
     }

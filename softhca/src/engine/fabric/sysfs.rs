@@ -107,7 +107,7 @@ fn describe_port(folder: &Path, port: &PortSpec, rows: usize) -> io::Result<()> 
     Ok(())
 }
 
-/// Writes what has changed in port `number` (from 1) of an adapter.
+/// Writes the changed files of port `number` (from 1) of an adapter.
 pub(crate) fn change_port(fabric: &Path, spec: &DeviceSpec, number: u8, port: &PortSpec) -> io::Result<()> {
     describe_port(&port_folder(&root(fabric), &spec.name, number), port, rows(spec, port))
 }

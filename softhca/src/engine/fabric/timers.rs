@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Work of this process for a later time: waiting sends, delayed notifications, timed rules for faults, the end of
-//! other processes, and work that the thread which finds it cannot do because it holds a shared lock. Owns the lists,
-//! and the pipe that wakes the service thread when something earlier than all else is added. Called by: send (a timer),
-//! cq (a delayed notification), qp (a process to watch), modules that defer work; `service` does what is due. Grade:
+//! other processes, and work that a thread has found, but cannot do because it holds a shared lock. Owns the lists, and
+//! the pipe that wakes the service thread when something earlier than all else is added. Called by: send (a timer), cq
+//! (a delayed notification), qp (a process to watch), modules that defer work; `service` does what is due. Grade:
 //! `earliest`, for polls that find nothing, and `any` are hot (a load), the rest is pending. Thread rule: any thread;
 //! never hold its mutexes while taking a shared lock. Times are host nanoseconds.
 
@@ -67,7 +67,7 @@ impl Timers {
         }
     }
 
-    /// Lets the waiting sends of queue pair `index` be tried again at `when`.
+    /// Schedules the next try of queue pair `index`'s waiting sends, at `when`.
     pub(crate) fn retry_at(&self, index: u32, when: u64) {
         let mut agenda = self.agenda();
         match agenda.waiting.iter_mut().find(|entry| entry.0 == index) {
@@ -156,7 +156,7 @@ pub(crate) enum Deferred {
     Flush(u32),
     /// This completion queue (its offset) has overrun: tell its owner, stop its queue pairs.
     Overrun(u64),
-    /// This process (its token) was found dead.
+    /// A thread has found this process (its token) dead.
     Bury(u32),
     /// Try again the sends of this queue pair (its index).
     Retry(u32),

@@ -63,7 +63,7 @@ impl Fabric {
         }
     }
 
-    /// Returns how often each rule of the configuration applied, and how often it was asked (a past timed rule: 1, 1).
+    /// Returns how often each configured rule applied, and how often the engine consulted it (a past timed rule: 1, 1).
     pub fn faults_applied(&self) -> impl Iterator<Item = (&FaultRule, u32, u32)> {
         let header = self.header();
         let counts = header.fault_applied.iter().zip(&header.fault_counts);

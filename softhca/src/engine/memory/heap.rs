@@ -109,7 +109,7 @@ impl Process {
         self.blocks().filter(|(_, block)| block.owner.get() == token).for_each(|(at, block)| self.free(at, block));
     }
 
-    /// Panics unless each block is in use by one of these processes, or listed once as free.
+    /// Panics unless each block belongs to one of these processes, or is listed once as free.
     pub(crate) fn audit_heap(&self, alive: &[u32]) {
         let _held = self.lock_heap();
         let of_list = |list: &W64| {
@@ -121,7 +121,7 @@ impl Process {
     }
 }
 
-/// Panics unless each place, which has an owner or 0, is one of a living process, or listed once as free.
+/// Panics unless each place is owned by a living process, or has the owner 0 and is listed once in `free`.
 pub(crate) fn audit_places(places: impl Iterator<Item = (u64, u32)>, free: &[u64], alive: &[u32]) {
     for (place, owner) in places {
         let listed = free.iter().filter(|free| **free == place).count();

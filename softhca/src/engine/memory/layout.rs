@@ -106,7 +106,7 @@ pub(crate) struct Header {
     /// Commands given so far (`faults::command`).
     pub(crate) commands: W32,
     pub(crate) port_state: [[W32; MAX_PORTS]; MAX_DEVICES],
-    /// Time until which the model's link is taken, in nanoseconds.
+    /// Time until which a message occupies the model's link, in nanoseconds.
     pub(crate) port_busy: [[W64; MAX_PORTS]; MAX_DEVICES],
     pub(crate) hw_counters: [[[W64; HW_COUNTERS]; MAX_PORTS]; MAX_DEVICES],
     pub(super) heap: Heap,

@@ -217,7 +217,7 @@ mod tests {
         assert_eq!(process.pid_of(first | 0xffff << 16), None, "not of the last use");
     }
 
-    /// Runs in a child, because the limit is a process'; its exit status says what it saw.
+    /// Runs in a child, because the limit applies to a whole process; its exit status tells the result.
     #[test]
     fn a_process_is_not_taken_for_dead_where_no_file_can_be_opened() {
         let mut status = 0;

@@ -29,7 +29,7 @@ impl Mr {
         let fabric = &pd.hca.fabric;
         let pages = fabric.locked.lock(addr, len)?; // for a moment both are locked, as with an adapter
         let entry: &MrEntry = fabric.region().at(mr_at(self.key >> 8));
-        // Nobody finds the region while it changes.
+        // No request finds the region while it changes.
         if !self.begin_end(entry) {
             fabric.locked.unlock(pages);
             return Err(Errno(libc::EBUSY));

@@ -97,7 +97,7 @@ impl MrEntry {
         self.key.publish(0);
     }
 
-    /// Sets everything but the key. Nobody may find the entry meanwhile.
+    /// Sets everything but the key, which is `TAKEN` meanwhile, so that no request finds the entry.
     pub(super) fn describe(&self, fabric: &Fabric, pd: u32, range: &Range, flags: u32) {
         self.pd.set(pd);
         self.access.set(flags);

@@ -74,8 +74,8 @@ impl Pd {
 }
 
 impl MrEntry {
-    /// Takes the key away, so that nobody finds the entry, once no other thread changes it. Returns the key; `TAKEN` if
-    /// the thread that changed the entry must have died, because a change takes less than a microsecond.
+    /// Takes the key away, so that no request finds the entry, once no other thread changes it. Returns the key;
+    /// `TAKEN` if the thread that changed the entry must have died, because a change takes less than a microsecond.
     fn take(&self) -> u32 {
         for _ in 0..PATIENCE {
             let key = self.key.get();
@@ -134,7 +134,7 @@ fn attach(fabric: &Fabric, window: &MrEntry, qpn: u32, b: &Binding) -> bool {
     let Some(region) = entry_of(fabric, b.region) else { return false };
     region.windows.add(1); // from here on it cannot be deregistered
     let opens = b.access & (access::REMOTE_WRITE | access::REMOTE_READ | access::REMOTE_ATOMIC);
-    // Local writing, which is no right of a window, may be asked for without effect, as with mlx5.
+    // A program may ask for local writing, which is no right of a window: as with mlx5 that has no effect.
     let known = opens | access::ZERO_BASED | access::LOCAL_WRITE;
     let writes = b.access & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;
     let rights = access::MW_BIND | if writes { access::LOCAL_WRITE } else { 0 };

@@ -125,7 +125,7 @@ impl Qp {
     }
 
     /// Called after it was destroyed or reset. Purges its remaining completions. Requests of a shared queue whose
-    /// completions nobody will see become free, or are lost.
+    /// completions no program will poll become free, or are lost.
     pub(super) fn after_leaving(&self) {
         let (fabric, ways) = (&*self.hca.fabric, self.hca.behaviour());
         if let Some((queue, cq)) = self.shares {

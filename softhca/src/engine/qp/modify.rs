@@ -81,7 +81,7 @@ impl Qp {
         if qp.state.get() == RESET {
             self.after_leaving();
         }
-        // 0 is the number of unused places.
+        // An unused place has the number 0.
         if let Some(peer) = waiting_peer.filter(|peer| *peer != 0 && is_reliable(qp.kind.get())) {
             // The peer may have sent before this queue pair was ready, and waits.
             let other = place(fabric, peer);

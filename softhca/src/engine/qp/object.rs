@@ -183,7 +183,7 @@ pub(super) fn is_member(fabric: &Fabric, index: u32) -> bool {
     fabric.header().groups.iter().any(|group| group.members.iter().any(|member| member.get() == index + 1))
 }
 
-/// Queue pair `index` leaves the group `gid`, or all; returns whether it was in one.
+/// Removes queue pair `index` from the group `gid`, or from all groups; returns whether it was in one.
 pub(super) fn leave(fabric: &Fabric, index: u32, gid: Option<&[u8; 16]>) -> bool {
     let header = fabric.header();
     let key = gid.map(key_of);

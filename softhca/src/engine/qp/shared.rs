@@ -27,7 +27,7 @@ pub(crate) struct Responder {
     /// Packet sequence number expected next.
     pub(crate) psn: W32,
     pub(crate) established: W32,
-    /// The receive request that was taken and has not completed (its name in a completion, plus one); 0 for none.
+    /// The receive request in hand, taken and not completed (its name in a completion, plus one); 0 for none.
     pub(crate) in_hand: W32,
     /// For an `XRC_RECV`: number of the shared queue from which the request was taken.
     pub(crate) srqn: W32,
@@ -119,7 +119,8 @@ impl QpShared {
         self.partition.set(u32::from(index) | (u32::from(key) << 16));
     }
 
-    /// Whether packets between the two are taken: one partition, with a full member (InfiniBand specification 10.9.3).
+    /// Whether the two accept each other's packets: one partition, with a full member (InfiniBand specification
+    /// 10.9.3).
     pub(crate) fn shares_partition(&self, other: &QpShared) -> bool {
         let (own, others) = (self.partition.get() >> 16, other.partition.get() >> 16);
         (own ^ others) & PARTITION == 0 && (own | others) & FULL_MEMBER != 0 && own & PARTITION != 0
@@ -160,7 +161,6 @@ impl QpShared {
         fabric.texts.count(fabric.header(), device, port, what);
     }
 
-    /// Takes `sq.lock`.
     #[inline]
     pub(crate) fn lock_sends(&self, fabric: &Fabric) -> Held<'_> {
         let held = self.sq.lock.lock(fabric);
@@ -170,7 +170,6 @@ impl QpShared {
         held
     }
 
-    /// Takes `resp.lock`.
     #[inline]
     pub(crate) fn lock_answers(&self, fabric: &Fabric) -> Held<'_> {
         let held = self.resp.lock.lock(fabric);
@@ -180,8 +179,8 @@ impl QpShared {
         held
     }
 
-    /// Called after the process that delivered to this queue pair has died: puts its receive request back unless that
-    /// was about to complete, and flushes the rest if that process had to.
+    /// Called after the process that delivered to this queue pair has died: puts back the receive request in hand,
+    /// unless that was about to complete, and flushes the receives if the queue pair is in the error state.
     #[cold]
     fn inherit(&self, fabric: &Fabric) {
         if self.recv_cq.get() != 0 {
@@ -197,7 +196,7 @@ impl QpShared {
         }
     }
 
-    /// Puts the request in hand, which is of `queue` and was taken for a message that did not arrive, back into it.
+    /// Puts the request in hand back into `queue`: its message did not arrive.
     #[cold]
     pub(crate) fn put_back(&self, fabric: &Fabric, queue: &RecvQueue) {
         match self.resp.in_hand.swap(0) {

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The table of queue pairs: takes places, gives them back, and looks through them; and stops queue pairs after an
-//! error at the wire or of a completion queue, or because their program has read an event. A place is always a queue
-//! pair's, so a stale number finds a queue pair with another number. A number is the place's index (16 bits) and its
-//! generation (8 bits). A place has an owner from when it is taken until it is given back; the number of places and the
-//! list of free ones follow from that. Called by: lifetime, service (a dead process' queue pairs, deferred work),
+//! error at the wire or of a completion queue, or because their program has read an event. A place only ever holds
+//! queue pairs, so a stale number finds a queue pair with another number. A number is the place's index (16 bits) and
+//! its generation (8 bits). A place has an owner from when it is taken until it is given back; the number of places and
+//! the list of free ones follow from that. Called by: lifetime, service (a dead process' queue pairs, deferred work),
 //! adapter, timeline. Grade: setup. Thread rule: the region's lock of the tables, taken by `lock`; stop a queue pair
 //! without a shared lock.
 
@@ -96,7 +96,7 @@ pub(super) fn release(fabric: &Fabric, index: u32) {
     list(fabric, index);
 }
 
-/// Panics unless each place is counted for one of these processes, or listed once as free.
+/// Panics unless each place belongs to one of these processes, or is listed once as free.
 pub(crate) fn audit(fabric: &Fabric, alive: &[u32]) {
     let _tables = lock(fabric);
     let header = fabric.header();

@@ -5,7 +5,7 @@
 //! requests they knew of are used up, and at a request only if some request may be too short for the message. Thread
 //! rule: posters hold `posting.lock`; takers of a shared queue hold `taking.lock`, those of a queue pair's own its
 //! responder lock. A request is the taker's from the publication of `posted` until its owner's poll frees it; until it
-//! completes, the taker's queue pair has a note of it, by which it is put back if the taker dies.
+//! completes, the taker's queue pair notes it, so that the next holder of the lock puts it back if the taker dies.
 
 use crate::engine::codes::{access, event};
 use crate::engine::mr::table;
@@ -265,13 +265,13 @@ impl RecvQueue {
             self.taking.taker.set(qp.index());
             self.order_of(fabric, taken).get()
         };
-        // Noted before it is taken: if this process dies in between, the note is forgotten, or puts nothing back.
+        // Noted before the taking: if this process dies in between, `inherit` drops the note, or puts nothing back.
         qp.resp.in_hand.publish(wqe.wrapping_add(1));
         self.taking.taken.publish(next);
         Some(wqe)
     }
 
-    /// Called after a process has died that took a request here or put one back: afterwards no lock names it.
+    /// Called after a process has died that took a request here or put one back: takes the locks over that name it.
     #[cold]
     pub(crate) fn inherit(&self, fabric: &Fabric) {
         drop(self.posting.lock.lock(fabric));

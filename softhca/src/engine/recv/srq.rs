@@ -81,7 +81,7 @@ impl Srq {
         if let Some(_ended) = uses.take() {
             let fabric = &self.hca.fabric;
             if let Some(number) = self.xrc {
-                // Nobody will see its completions that were not polled.
+                // No program will poll its remaining completions.
                 let cq = xrc::entry(fabric, number).cq(fabric);
                 xrc::leave(fabric, number);
                 cq.withdraw(fabric, 0, self.offset, |_| {});
@@ -98,7 +98,7 @@ impl Srq {
 
 impl Hca {
     /// Creates a shared receive queue; with `xrc` for XRC connections of this domain, whose receives complete there.
-    /// Errors: EINVAL, ENOMEM, or what the adapter says if it has none.
+    /// Errors: EINVAL, ENOMEM, or the adapter's own error if it has no shared receive queues.
     pub fn create_srq(
         self: &Arc<Self>,
         pd: &Pd,

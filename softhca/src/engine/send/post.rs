@@ -141,7 +141,8 @@ pub(crate) fn is_atomic(opcode: u32) -> bool {
     matches!(opcode, wr_opcode::ATOMIC_CMP_AND_SWP | wr_opcode::ATOMIC_FETCH_AND_ADD)
 }
 
-/// Judges a request that may be wrong: returns an error, or an answer with which the request is queued.
+/// Judges a request that may be wrong. The outer result is an error if the adapter does not queue the request; the
+/// inner one is the answer to the program if it does.
 #[cold]
 pub(super) fn judge(fabric: &Fabric, qp: &QpShared, wr: &SendWr, state: u32) -> Result<Result<()>> {
     let ways = qp.behaviour(fabric);

@@ -38,7 +38,7 @@ unsafe impl Shared for SendQueue {}
 
 const _: () = assert!(size_of::<SendQueue>() == 64);
 
-/// A request that waits, as it lies in the ring. Its pieces or its payload follow.
+/// A waiting request in the ring. Its pieces or its payload follow.
 #[repr(C, align(64))]
 #[derive(Clone, Copy)]
 pub(super) struct Request {

@@ -28,7 +28,7 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     let (device, port) = (qp.device.get(), qp.port.get());
     let spec = &fabric.devices()[device as usize].ports[port as usize - 1];
     if to.handle != 0 && !fabric.handles.lock().unwrap_or_else(PoisonError::into_inner).contains(&to.handle) {
-        // As if no address were found: the whole queue pair stops, not only its sends.
+        // The adapter fails to look the handle up: the whole queue pair stops, not only its sends.
         fail_later(fabric, qp);
         return Outcome::done(wc_status::LOC_QP_OP_ERR);
     }

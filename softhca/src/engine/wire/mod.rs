@@ -12,7 +12,7 @@ pub(crate) mod transmit;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// It has ended with this status; its completion may not be seen before `ready_ns`.
+    /// It has ended with this status; polls do not see its completion before `ready_ns`.
     Done { status: u32, ready_ns: u64 },
     /// The receiver has no request: try again after so many nanoseconds.
     NotReady(u64),

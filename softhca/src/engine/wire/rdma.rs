@@ -100,7 +100,7 @@ pub(crate) fn atomic(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message) -
     }
 }
 
-/// Reads, computes and writes 8 bytes of the target under the fabric's lock, then gives the requester the former ones.
+/// Reads, computes and writes 8 bytes of the target under the fabric's lock, then gives the requester their old value.
 fn exchange(fabric: &Fabric, peer: &Peer, m: &Message, addr: u64) -> Result<()> {
     let pid = fabric.other_pid(peer.process())?;
     let mut before = 0_u64;

@@ -111,7 +111,7 @@ pub(crate) fn land(
     Outcome::done(wc_status::SUCCESS)
 }
 
-/// Answers if the payload cannot be copied because the sender's process is gone: the request stays posted.
+/// Returns the outcome of a send whose payload cannot be copied because its process is gone: the request stays posted.
 #[cold]
 fn undelivered(fabric: &Fabric, peer: &Peer, queue: &RecvQueue, errno: Errno) -> Outcome {
     peer.put_back(fabric, queue);

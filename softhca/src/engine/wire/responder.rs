@@ -45,7 +45,7 @@ impl Peer<'_> {
     }
 }
 
-/// Refuses an access that the answering side does not allow; it stops and tells its owner.
+/// Refuses an access that the answering side does not allow. That side stops and tells its owner.
 #[cold]
 pub(crate) fn deny(fabric: &Fabric, peer: &Peer, event: u32, status: u32) -> Outcome {
     if !is_reliable(peer.kind.get()) {
@@ -68,13 +68,13 @@ pub(crate) fn no_access(fabric: &Fabric, peer: &Peer) -> Outcome {
     deny(fabric, peer, event::QP_ACCESS_ERR, wc_status::REM_ACCESS_ERR)
 }
 
-/// Answers if the target's memory was not reached: it is not mapped, or see [`cannot_copy`].
+/// Returns the outcome of an access that did not reach the target's memory: it is not mapped, or see [`cannot_copy`].
 #[cold]
 pub(super) fn unreached(fabric: &Fabric, peer: &Peer, errno: Errno) -> Outcome {
     if errno == Errno(libc::EFAULT) { no_access(fabric, peer) } else { cannot_copy(fabric, peer, errno) }
 }
 
-/// Answers if the other process cannot be reached: it is dead, or this one may not access it.
+/// Returns the outcome of a copy that the kernel refused: the other process is dead, or this one may not access it.
 #[cold]
 pub(crate) fn cannot_copy(fabric: &Fabric, peer: &Peer, errno: Errno) -> Outcome {
     if errno == Errno(libc::EPERM) {
@@ -115,13 +115,14 @@ pub(crate) fn scripted(fabric: &Fabric, qp: &QpShared, status: u32) -> Outcome {
     Outcome::done(status)
 }
 
-/// Answers for a missing peer: reliable senders wait, others never know.
+/// Returns the outcome of a request without a peer: reliable senders wait for the answer, others learn nothing.
 #[cold]
 pub(crate) fn lost(qp: &QpShared) -> Outcome {
     if is_reliable(qp.kind.get()) { Outcome::Lost } else { Outcome::done(wc_status::SUCCESS) }
 }
 
-/// Answers without a receive request: reliable senders try again. They count this when they wait, not when they try.
+/// Returns the outcome of a send that finds no receive request. Reliable senders try again; they count this when they
+/// begin to wait, not at each try.
 #[cold]
 pub(crate) fn not_ready(fabric: &Fabric, qp: &QpShared, peer: &QpShared) -> Outcome {
     if !is_reliable(qp.kind.get()) {

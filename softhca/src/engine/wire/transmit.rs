@@ -103,7 +103,7 @@ fn execute(fabric: &Fabric, qp: &QpShared, peer: &Peer, m: &Message, ready_ns: u
 fn execute_xrc(fabric: &Fabric, qp: &QpShared, peer: &QpShared, m: &Message, ready_ns: u64) -> Outcome {
     peer.resp.srqn.set(m.to.srqn);
     match xrc::find(fabric, m.to.srqn, peer.xrcd.get()) {
-        // Neither memory is this process': the sender's own timer does it.
+        // Both memories belong to other processes, so this one cannot copy: the sender tries again by its own timer.
         Some((queue, _held)) if m.memory.pid.is_some() && queue.owner.get() != fabric.token() => Outcome::Lost,
         Some((queue, _held)) => execute(fabric, qp, &Peer { qp: peer, xrc: Some(queue) }, m, ready_ns),
         None => deny(fabric, &Peer { qp: peer, xrc: None }, event::QP_REQ_ERR, wc_status::REM_INV_REQ_ERR),

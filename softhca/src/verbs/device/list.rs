@@ -40,7 +40,7 @@ pub(crate) struct Library {
 }
 
 impl Library {
-    /// Returns the fabric, joined; anew in a child after a fork.
+    /// Returns the fabric, which this process joins at its first call; a child joins anew after a fork.
     pub(crate) fn fabric(&self) -> Result<Arc<Fabric>> {
         let mut joined = self.fabric.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
         if let Some(fabric) = joined.as_ref().filter(|fabric| fabric.pid() == std::process::id()) {
@@ -112,7 +112,7 @@ fn put<const N: usize>(array: &mut [c_char; N], text: &str) {
     }
 }
 
-/// `ibv_get_device_list(3)`: the fabric's adapters. Null with `errno` if there is no fabric to be had.
+/// `ibv_get_device_list(3)`: the fabric's adapters. Null with `errno` if this process can join no fabric.
 pub(crate) unsafe extern "C" fn ibv_get_device_list(count: *mut c_int) -> *mut *mut ibv_device {
     let devices = match library() {
         Ok(library) => &library.devices[..],

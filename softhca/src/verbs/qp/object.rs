@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibv_qp`: queue pairs (RC, UC, UD, XRC): made, changed, queried, attached to multicast groups, destroyed. Which
-//! changes of state are allowed with which attributes is the engine's to say. Every queue pair has room for the
+//! `ibv_qp`: queue pairs (RC, UC, UD, XRC): made, changed, queried, attached to multicast groups, destroyed. The engine
+//! decides which changes of state a queue pair allows, and with which attributes. Every queue pair has room for the
 //! extended interface (`qp_ex`). Grade: setup; posting is in `post`. Threads: any.
 
 use std::ffi::c_int;

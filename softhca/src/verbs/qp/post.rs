@@ -39,8 +39,8 @@ pub(crate) unsafe extern "C" fn post_send(qp: *mut ibv_qp, wr: *mut ibv_send_wr,
     0
 }
 
-/// Reads a request to a queue pair of this kind. A program sets what the opcode has (`ibv_post_send(3)`) and leaves all
-/// else: so this makes no reference to a request, and reads no field that its opcode does not have.
+/// Reads a request to a queue pair of this kind. A program sets the fields that the opcode has (`ibv_post_send(3)`) and
+/// leaves the others: so this makes no reference to a request, and reads no other field.
 /// # Safety
 /// `wr` is a request for such a queue pair; it, its pieces, handle and window stay unchanged while the answer is used.
 #[inline]

@@ -26,7 +26,7 @@ use crate::verbs::{SoftAh, SoftQp, adapter, pointer};
 const _: () = assert!(IBV_QP_EX_WITH_RDMA_WRITE == 1 << wr_opcode::RDMA_WRITE);
 const _: () = assert!(IBV_QP_EX_WITH_SEND_WITH_INV == 1 << wr_opcode::SEND_WITH_INV);
 
-/// `ibv_create_qp_ex(3)` for what the inline function does not itself turn into `ibv_create_qp`.
+/// `ibv_create_qp_ex(3)` for arguments that verbs.h's inline function does not pass to `ibv_create_qp`.
 pub(crate) unsafe extern "C" fn create_qp_ex(context: *mut ibv_context, init: *mut ibv_qp_init_attr_ex) -> *mut ibv_qp {
     // SAFETY: `init` is readable and writable (rule V).
     let init = unsafe { &mut *init };
@@ -155,7 +155,7 @@ unsafe fn begin(qp: *mut ibv_qp_ex, wr: SendWr<'static>) {
     building.requests.push(Request { wr, ah: std::ptr::null_mut(), pieces: (building.pieces.len(), 0) });
 }
 
-/// The operations: each begins a request of its opcode, with these arguments; and the setting of all functions.
+/// Defines the operations, each of which begins a request of its opcode with these arguments, and sets all functions.
 macro_rules! operations {
     ($($name:ident($($argument:ident: $type:ty),*) = $opcode:ident { $($field:ident $(: $value:ident)?),* };)*) => {
         fn set_operations(qp: &mut ibv_qp_ex) {

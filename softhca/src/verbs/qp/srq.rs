@@ -52,7 +52,7 @@ unsafe fn create(
     Ok(srq)
 }
 
-/// `ibv_create_srq_ex(3)` for what the inline function does not itself turn into [`ibv_create_srq`].
+/// `ibv_create_srq_ex(3)` for arguments that verbs.h's inline function does not pass to [`ibv_create_srq`].
 pub(crate) unsafe extern "C" fn create_srq_ex(_ctx: *mut ibv_context, init: *mut ibv_srq_init_attr_ex) -> *mut ibv_srq {
     // SAFETY: `init` is readable and writable (rule V).
     let init = unsafe { &mut *init };

@@ -115,7 +115,7 @@ pub(super) struct World {
     seed: u64,
     /// Every packet that was sent, and its receiver, to be sent again.
     pub(super) recorded: Vec<(usize, Vec<u8>)>,
-    /// No side is dropped while the other keeps its end, so "confirmed" must be true at once.
+    /// Whether no event drops one side alone; then a confirmed side's peer must have its queue pair set at once.
     strict: bool,
 }
 

@@ -38,7 +38,8 @@ fn garbage_ends_its_connection_and_disturbs_nobody() {
     until("a hello in spite of it", &mut [&mut a, &mut b], |sides| sides[1].got.len() == 1);
 }
 
-/// `side` polls and begins no handshake, until it has no connection. Closes the other end of each that it closes.
+/// Polls `side`, which begins no handshake, until it has no connection. Closes the far end of each connection that
+/// `side` closes.
 fn until_all_are_ended(side: &mut Side, ends: &mut [TcpStream]) {
     let begin = Instant::now();
     for end in ends.iter() {

@@ -27,7 +27,7 @@ fn buffered_events_wait_for_progress_with_the_time_at_which_they_happened() {
 }
 
 #[test]
-fn a_budget_bounds_what_is_delivered_at_once_and_nobody_is_forgotten() {
+fn a_budget_bounds_the_events_of_one_delivery_and_every_registration_gets_its_turn() {
     let _alone = alone();
     let (first, second) = (Seen::default(), Seen::default());
     let _one = listen(buffered(16), first.callback());
@@ -58,7 +58,7 @@ fn a_full_buffer_drops_the_newest_counts_them_and_tells_once() {
 }
 
 #[test]
-fn a_handler_set_later_is_told_what_was_lost_before() {
+fn a_dropped_handler_that_is_set_later_is_told_of_earlier_losses() {
     let _alone = alone();
     let registration = listen(buffered(2), Seen::default().callback());
     (1..=5).for_each(raise_number);
@@ -69,7 +69,7 @@ fn a_handler_set_later_is_told_what_was_lost_before() {
 }
 
 #[test]
-fn a_loss_is_told_before_what_was_raised_after_it_and_to_whom_a_callback_is_fit() {
+fn a_loss_is_told_before_later_events_and_only_where_its_callback_may_run() {
     let _alone = alone();
     let order = Arc::new(Mutex::new(Vec::new()));
     let registration = register(NUMBERED, buffered(2));
@@ -97,7 +97,7 @@ fn a_loss_is_told_before_what_was_raised_after_it_and_to_whom_a_callback_is_fit(
 }
 
 #[test]
-fn a_buffer_that_is_switched_off_delivers_what_waits_before_what_comes() {
+fn a_registration_that_stops_buffering_delivers_its_waiting_events_before_new_ones() {
     let (_alone, seen, registration) = listening(buffered(8));
     raise_number(1);
     registration.set_buffered(false);
@@ -218,7 +218,7 @@ fn callbacks_that_are_not_fit_for_threads_are_called_by_one_thread_at_a_time() {
     raise_number(1);
     let first = std::thread::spawn(|| deliver(1, Safety::MpiRestricted));
     gate.is_reached();
-    // A thread that finds another one emptying does not end the other's turn: not the first such thread, nor the next.
+    // A thread that finds another one emptying buffers does not end that one's turn, however many such threads come.
     for number in 2..5 {
         raise_number(number);
         deliver(usize::MAX, Safety::MpiRestricted);

@@ -48,7 +48,7 @@ fn nothing_is_delivered_and_no_registration_finished_within_a_callback() {
 }
 
 #[test]
-fn what_the_buffer_has_no_room_for_is_counted_and_told() {
+fn a_full_buffer_drops_events_counts_them_and_calls_the_dropped_handler() {
     let _alone = alone();
     let event_type = TypeId::of_matching(0).expect("there is one");
     let registration = register(event_type, Options { room: 4, ..Options::default() });
@@ -70,7 +70,7 @@ fn what_the_buffer_has_no_room_for_is_counted_and_told() {
 }
 
 #[test]
-fn what_is_kept_quickly_is_delivered_and_counted_as_what_is_kept_otherwise() {
+fn events_of_the_fast_buffering_path_are_delivered_and_counted_as_all_others() {
     let _alone = alone();
     let seen: Arc<Mutex<Vec<(u64, String)>>> = Arc::default();
     let event_type = TypeId::of_matching(5).expect("there is one");

@@ -10,7 +10,7 @@ fn unrestricted(room: usize, callback: Callback) -> Arc<Registration> {
 }
 
 #[test]
-fn a_callback_that_may_do_anything_gets_all_that_waits_where_a_tool_has_called_and_nowhere_else() {
+fn an_unrestricted_callback_gets_its_events_inside_a_call_of_the_tool_and_nowhere_else() {
     let (_alone, seen, registration) =
         listening_to(NUMBERED, Safety::None, Options { room: 2048, ..Options::default() });
     (1..=2000).for_each(raise_number);
@@ -22,7 +22,7 @@ fn a_callback_that_may_do_anything_gets_all_that_waits_where_a_tool_has_called_a
 }
 
 #[test]
-fn what_callbacks_raise_themselves_waits_for_the_next_time() {
+fn events_that_a_callback_raises_wait_for_the_next_flush() {
     let _alone = alone();
     let seen = Seen::default();
     let also = seen.clone();
@@ -36,7 +36,6 @@ fn what_callbacks_raise_themselves_waits_for_the_next_time() {
         assert!(flush(Safety::None));
         assert_eq!((seen.numbers().len(), registration.waiting()), (3 * rounds, 3));
     }
-    // Other threads' buffers hold up nothing.
     drop(registration);
 }
 

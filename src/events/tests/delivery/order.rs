@@ -32,7 +32,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 200, ..ProptestConfig::default() })]
 
     #[test]
-    fn whatever_is_raised_and_delivered_when_no_source_goes_back_in_time(
+    fn no_source_goes_back_in_time_however_events_are_raised_and_delivered(
         wanted in proptest::collection::vec((0..TYPES, any::<bool>(), any::<bool>()), 1..12),
         steps in proptest::collection::vec((0..TYPES + 3, 1_usize..20), 1..60),
     ) {
@@ -47,7 +47,7 @@ proptest! {
             read_clock: None,
         };
         let port = open_port(clock).expect("there is room");
-        // Neither kind holds back the others: events for callbacks that may do anything, and events delivered in place.
+        // Neither events for callbacks that may do anything nor events delivered in place hold back the others.
         let (here, in_place, elsewhere) = (Seen::default(), Seen::default(), Seen::default());
         let event_type = |which| match which {
             0 => DeviceAsync::TYPE,
@@ -123,7 +123,7 @@ fn beside_threads_that_raise_buffers_are_emptied_in_the_order_of_each() {
 }
 
 #[test]
-fn what_a_freed_registration_has_comes_after_what_others_have_of_before() {
+fn a_freed_registration_delivers_its_events_after_earlier_ones_of_other_registrations() {
     let _alone = alone();
     let together = Seen::default();
     let first = listen(buffered(8), together.callback());
@@ -159,7 +159,7 @@ fn a_callback_that_changes_another_leaves_the_rest_to_the_new_one_in_order() {
 }
 
 #[test]
-fn what_is_put_into_buffers_while_they_are_emptied_waits_for_the_next_time() {
+fn events_that_enter_the_buffers_during_a_delivery_wait_for_the_next_one() {
     let _alone = alone();
     let together = Seen::default();
     let _first = listen(buffered(8), together.callback());

@@ -71,7 +71,7 @@ fn a_step_of_the_clock_begins_anew() {
 }
 
 #[test]
-fn a_wide_sample_close_to_a_narrow_one_changes_nothing_and_the_other_way_round_it_is_replaced() {
+fn a_narrow_sample_replaces_a_wide_one_close_to_it_and_never_the_other_way_round() {
     let mut fit = fit();
     fit.add(ClockSample { before: 1000, ticks: 50_000, after: 1100 });
     fit.add(ClockSample { before: 1200, ticks: 50_500, after: 9000 });

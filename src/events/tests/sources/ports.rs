@@ -51,7 +51,7 @@ fn listen_puts(options: Options, seen: &Seen) -> Arc<Registration> {
 }
 
 #[test]
-fn a_flush_waits_for_the_thread_that_delivers_what_a_port_has_held() {
+fn a_flush_waits_for_a_thread_that_is_delivering_the_held_events_of_a_port() {
     let _alone = alone();
     let adapter = Adapter::new(48);
     let source = open_port(adapter.clock("flushed:1", 50_000, true)).expect("there is room");
@@ -117,7 +117,7 @@ fn a_port_without_stamps_has_a_source_of_no_event_that_says_its_gid() {
 }
 
 #[test]
-fn who_is_about_to_stop_listening_is_shown_what_is_held() {
+fn catch_up_delivers_the_held_events_to_a_registration_that_is_then_freed() {
     let (_alone, seen, registration) = listening_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default());
     let port = open_port(Adapter::new(48).clock("test_catch_up:1", 50_000, false)).expect("room");
     put_complete(port, 1000, 7);
@@ -128,7 +128,7 @@ fn who_is_about_to_stop_listening_is_shown_what_is_held() {
 }
 
 #[test]
-fn who_waits_for_all_that_has_happened_waits_for_what_another_thread_has_in_hand() {
+fn catch_up_all_waits_for_the_event_that_another_thread_is_delivering() {
     let _alone = alone();
     let seen = Seen::default();
     let (gate, stay) = Gate::new();
@@ -189,7 +189,7 @@ fn put_is_seen(source: SourceId, raw: u64, number: u64) {
 }
 
 #[test]
-fn who_takes_events_as_they_happen_has_them_at_once_and_in_that_order_and_all_others_in_the_order_of_the_stamps() {
+fn an_immediate_registration_gets_events_as_raised_and_others_in_the_order_of_their_stamps() {
     let _alone = alone();
     let (as_they_happen, ordered) = (Seen::default(), Seen::default());
     let _one = listen_puts(Options { immediate: true, ..Options::default() }, &as_they_happen);
@@ -217,7 +217,7 @@ fn who_takes_events_as_they_happen_has_them_at_once_and_in_that_order_and_all_ot
 }
 
 #[test]
-fn what_was_read_of_a_queue_is_delivered_by_the_next_look_once_all_of_it_is_raised() {
+fn a_port_delivers_a_batch_once_the_events_of_all_earlier_batches_are_raised() {
     let (_alone, seen, _registration) = listening_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default());
     let port = open_port(Adapter::new(48).clock("test_settled:1", 3_600_000_000_000, false)).expect("room");
     let take = || begin_batch(port).expect("a port's");
@@ -260,7 +260,7 @@ fn compute(adapter: &Adapter) {
 }
 
 #[test]
-fn a_stamp_that_may_be_of_an_earlier_lap_is_replaced_by_the_hosts_time_until_the_queue_was_emptied_again() {
+fn an_event_whose_stamp_may_be_a_lap_old_gets_the_hosts_time_until_the_queue_is_emptied() {
     let (_alone, seen, _registration) = listening_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default());
     let adapter = Adapter::new(26);
     let port = open_port(adapter.clock("test_laps:1", 0, true)).expect("room");
@@ -272,7 +272,7 @@ fn a_stamp_that_may_be_of_an_earlier_lap_is_replaced_by_the_hosts_time_until_the
     assert!(source_info(instance.source).name.starts_with("host:"), "{instance:?}");
     assert!(instance.timestamp >= before && instance.timestamp <= HostClock::get().now());
     assert_eq!(counts(port), counted, "it is the thread's");
-    // A thread that is preempted for a period computes, too.
+    // A thread that the system preempts for a period is as late as one that computes, so this tries again.
     let placed = || {
         (0..1100).for_each(|_| progress(Safety::ThreadSafe));
         put_complete(port, adapter.raw(adapter.ticks()), 8);

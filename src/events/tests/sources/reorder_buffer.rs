@@ -25,7 +25,7 @@ fn a_record_waits_until_one_later_by_the_window_or_the_window_itself_has_passed(
 }
 
 #[test]
-fn what_is_settled_waits_no_longer_than_the_adapter_has_been_seen_to_write_behind() {
+fn a_complete_event_waits_only_as_long_as_the_adapter_was_seen_to_write_stamps_late() {
     let mut order = ReorderBuffer::new(8, (100, 1000));
     assert_eq!(order.hold(&at(500, 1), 5), Ok(()));
     order.set_complete_until(6);
@@ -46,7 +46,7 @@ fn what_is_settled_waits_no_longer_than_the_adapter_has_been_seen_to_write_behin
 }
 
 #[test]
-fn what_may_be_later_than_one_that_is_known_to_come_is_held_much_longer_than_the_window() {
+fn an_event_waits_far_beyond_the_window_while_an_earlier_one_is_known_to_come() {
     let mut order = ReorderBuffer::new(8, (100, 1000));
     assert_eq!(order.hold(&at(500, 1), 10), Ok(()));
     assert_eq!(order.hold(&at(900, 2), 20), Ok(()));
@@ -63,7 +63,7 @@ fn what_may_be_later_than_one_that_is_known_to_come_is_held_much_longer_than_the
 }
 
 #[test]
-fn an_earlier_one_after_a_later_one_is_out_is_refused_and_an_equal_one_is_not() {
+fn the_buffer_refuses_an_event_earlier_than_the_last_one_out_and_accepts_an_equal_one() {
     let mut order = ReorderBuffer::new(8, (10, 10));
     assert_eq!(order.hold(&at(50, 1), 0), Ok(()));
     assert!(order.pop_earliest().is_some());
@@ -96,7 +96,7 @@ fn half_of_the_room_makes_the_earliest_leave_and_all_of_it_refuses() {
 
 proptest! {
     #[test]
-    fn out_comes_ordered_what_went_in_and_was_not_refused(
+    fn the_buffer_returns_every_accepted_event_in_the_order_of_timestamps(
         room in 1_usize..64,
         window in 0_u64..200,
         steps in proptest::collection::vec((0_u64..50, 0_u64..150, any::<bool>()), 0..400),
@@ -123,9 +123,8 @@ proptest! {
         prop_assert_eq!(sorted, kept);
     }
 
-    /// No instance is lost that is late by less than the window, as long as there is room.
     #[test]
-    fn what_is_late_by_less_than_the_window_is_not_lost(
+    fn the_buffer_accepts_every_event_that_is_late_by_less_than_the_window(
         steps in proptest::collection::vec((1_u64..50, 0_u64..100), 0..300),
     ) {
         let mut order = ReorderBuffer::new(4096, (100, 100));

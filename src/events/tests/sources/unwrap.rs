@@ -42,7 +42,7 @@ fn a_stamp_that_precedes_the_very_first_has_a_place_before_it() {
 
 /// A program computes for most of a period of 32 bits, 4.29 s at 1 GHz, or longer, between two calls of MPI.
 #[test]
-fn a_stamp_read_later_than_the_clock_goes_round_is_placed_only_where_an_earlier_lap_is_impossible() {
+fn a_stamp_read_after_the_clock_wrapped_is_extended_only_if_an_earlier_lap_is_impossible() {
     const SECOND: u64 = 1_000_000_000;
     let mask = u64::from(u32::MAX);
     let mut host = 10 * SECOND;
@@ -90,8 +90,8 @@ fn the_adapter_must_be_asked_before_drift_could_misplace_a_stamp_where_it_can_be
 }
 
 proptest! {
-    /// Stamps of a drifting clock, read with lags and after silences of many periods in which the queue is polled, are
-    /// a constant away from the truth.
+    /// The clock drifts, stamps are read with lags, and for many periods the queue is polled but empty. All extended
+    /// stamps differ from the true time by the same constant.
     #[test]
     fn every_stamp_is_placed_exactly(
         bits in 16_u32..48,
@@ -120,8 +120,8 @@ proptest! {
         }
     }
 
-    /// If the adapter's clock is read now and then: whatever the lags and the program's pauses, a stamp is extended
-    /// exactly or not at all, and exactly if the queue was empty less than a period ago.
+    /// The adapter's clock is read now and then. Whatever the lags and the program's pauses, a stamp is extended
+    /// exactly or not at all; it is extended if the queue was empty less than a period ago.
     #[test]
     fn no_stamp_is_ever_placed_wrongly(
         bits in 16_u32..48,
@@ -148,7 +148,7 @@ proptest! {
             let ticks = truth(7, ppm, happened);
             let got = unwrap.unwrap(ticks & (period - 1), host);
             prop_assert!(got.is_none_or(|got| got.wrapping_sub(ticks) == away), "{:?} {} {}", got, ticks, away);
-            // A sixteenth of a period is the margin of the floor, up to half of one the drift since the last reading.
+            // The floor has a margin of a sixteenth of a period, and the clocks have drifted since the last reading.
             prop_assert!(got.is_some() || computed >= 0.85);
         }
     }

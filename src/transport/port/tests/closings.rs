@@ -12,7 +12,7 @@ fn slots(side: &Side) -> (usize, usize, usize) {
 }
 
 #[test]
-fn the_slots_of_messages_that_nobody_polled_are_posted_again_however_often_a_peer_is_given_up() {
+fn a_port_posts_the_slots_of_unpolled_messages_again_however_often_it_gives_up_a_peer() {
     let mut pair = Pair::connected();
     for _ in 0..3 * SLOTS {
         let index = pair.b.script.connected().expect("they are connected");
@@ -51,7 +51,7 @@ fn a_request_comes_back_when_the_adapter_has_let_go_of_it_and_not_before() {
 }
 
 #[test]
-fn receives_that_are_flushed_after_the_end_marker_are_taken_before_the_queue_pair_is_destroyed() {
+fn a_port_polls_flushed_receives_behind_the_end_marker_before_it_destroys_the_queue_pair() {
     let mut pair = Pair::connected();
     let number = pair.b.script.state().qps[0].number;
     pair.b.port.forget(pair.b.peer);

@@ -114,5 +114,5 @@ fn a_port_is_busy_while_most_polls_find_a_message_and_not_while_they_find_none()
     };
     assert_eq!(rounds(&mut pair, 0), 0);
     assert!((5..=8).contains(&rounds(&mut pair, 4)));
-    assert!(rounds(&mut pair, 1) <= 1, "but for the look after what was before");
+    assert!(rounds(&mut pair, 1) <= 1, "but for the check after the earlier messages");
 }

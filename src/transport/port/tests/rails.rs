@@ -31,7 +31,7 @@ impl Side {
 }
 
 #[test]
-fn a_port_that_is_asked_connects_and_is_ready_while_it_has_a_link_and_until_its_connection_fails() {
+fn a_requested_port_connects_and_stays_ready_until_it_loses_its_link_or_its_connection() {
     let mut pair = Pair::apart();
     assert!(!pair.a.port.is_ready(pair.a.peer));
     pair.carry();
@@ -83,7 +83,7 @@ fn messages_that_wait_when_a_connection_fails_are_kept_and_their_tokens_do_not_c
 }
 
 #[test]
-fn without_a_caller_with_several_ports_all_that_waits_comes_back_failed_and_nothing_counts_as_lost() {
+fn a_port_that_keeps_no_messages_returns_all_tokens_as_failed_and_reports_none_lost() {
     let mut pair = Pair::connected();
     let depth = u64::from(DEPTH);
     (10..10 + depth + 2).for_each(|token| pair.a.send(token).expect("it may wait"));

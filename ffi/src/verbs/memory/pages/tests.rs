@@ -98,7 +98,7 @@ fn a_job_takes_at_most_half_of_the_pool_and_all_its_processes_do_or_none() {
 }
 
 #[test]
-fn where_others_have_taken_from_the_pool_a_quarter_is_left() {
+fn a_quarter_of_the_free_pages_is_left_if_others_have_taken_pages_from_the_pool() {
     assert_eq!(left(Pool { pages: 400, available: 160 }, 8), 109);
     assert_eq!(left(Pool { pages: 400, available: 0 }, 8), 0);
 }

@@ -142,7 +142,7 @@ fn beyond_the_limit_short_and_eager_messages_wait_in_ordinary_memory_and_larger_
 }
 
 #[test]
-fn where_there_is_no_slot_those_come_back_that_nobody_waits_to_hear_of() {
+fn without_a_free_slot_sends_that_are_done_and_need_no_callback_give_theirs_back() {
     let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 4, 2));
     let taken: Vec<_> = (0..2).map_while(|_| descriptors.take_slot(&mut slots, LARGE, 0)).collect();
     // SAFETY: M2: it has been taken, and no adapter has it.
