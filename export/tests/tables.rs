@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use std::fs::File;
 
 use ibex_export::{Format, export};
-use ibex_messages::{Communicator, Job, Pause, Protocol, Time};
+use ibex_messages::{ByAdapter, Communicator, Connection, Job, Pause, Protocol, ReceiveSide, Time};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
 use scratch::Scratch;
@@ -26,6 +26,20 @@ fn job() -> Job {
     job.messages[7].send = None;
     job.messages[7].protocol = None;
     job.messages[7].port = None;
+    for (place, message) in job.messages.iter_mut().enumerate() {
+        let stamped = |number: usize| place % 5 == number;
+        if let Some(side) = &mut message.send {
+            side.by_adapter = ByAdapter { arrived: false, begun: stamped(0), ended: stamped(1) };
+            side.freed = side.notified.filter(|_| stamped(2));
+        }
+        if let Some(side) = &mut message.receive {
+            side.by_adapter = ByAdapter { arrived: stamped(2), begun: stamped(3), ended: stamped(4) };
+            [side.removed, side.taken, side.freed] = [0, 1, 2].map(|number| side.matched.filter(|_| stamped(number)));
+        }
+    }
+    job.cancelled = vec![(1, ReceiveSide { cancelled: Some(Time::new(8)), ..ReceiveSide::default() })];
+    let [begun, established] = [1, 4].map(|time| Some(Time::new(time)));
+    job.connections = vec![Connection { rank: 3, peer: 1, begun, established, ..Connection::default() }];
     job.pauses.push(Pause { rank: 2, from: Time::new(7), to: None });
     job.faults.push("rank 3 has left no trace".to_owned());
     job
@@ -85,6 +99,44 @@ fn csv_has_a_row_for_each_message_and_leaves_unknown_values_empty() {
     for table in ["ranks", "threads", "ports", "operations", "connections", "incidents", "losses"] {
         assert!(!read(table).is_empty(), "{table}");
     }
+}
+
+#[test]
+fn tables_have_whose_clock_gave_a_time_the_waits_and_the_cancelled_receives() {
+    let (scratch, job) = (Scratch::new("clocks"), job());
+    let out = scratch.path("tables");
+    export(&job, Format::Csv, &out).expect("written");
+    let rows = |name: &str| parse(&std::fs::read_to_string(out.join(format!("{name}.csv"))).expect("a table"));
+    let messages = rows("messages");
+    let time = |time: Option<Time>| time.map(|time| time.nanoseconds().to_string()).unwrap_or_default();
+    let clock = |time: Option<Time>, is| time.map_or("", |_| if is { "adapter" } else { "host" }).to_owned();
+    for (row, message) in messages[1..].iter().zip(&job.messages) {
+        let (send, receive) = (message.send.unwrap_or_default(), message.receive.unwrap_or_default());
+        for (name, value) in [
+            ("send_begun_clock", clock(send.begun, send.by_adapter.begun)),
+            ("send_ended_clock", clock(send.ended, send.by_adapter.ended)),
+            ("send_freed", time(send.freed)),
+            ("receive_arrived_clock", clock(receive.arrived, receive.by_adapter.arrived)),
+            ("receive_begun_clock", clock(receive.begun, receive.by_adapter.begun)),
+            ("receive_ended_clock", clock(receive.ended, receive.by_adapter.ended)),
+            ("receive_removed", time(receive.removed)),
+            ("receive_taken", time(receive.taken)),
+            ("receive_freed", time(receive.freed)),
+        ] {
+            let place = messages[0].iter().position(|column| column == name).expect(name);
+            assert_eq!(row[place], value, "{name}");
+        }
+    }
+    let waits = rows("waits");
+    for (row, (place, wait)) in waits[1..].iter().zip(job.message_waits()) {
+        let of = &job.messages[place];
+        let ends = [place as u32, of.sender, of.receiver].map(|number| number.to_string());
+        assert_eq!((row[0].as_str(), &row[1..4]), (wait.kind.name(), &ends[..]));
+        assert_eq!(row[4..], [wait.from, wait.to].map(|moment| time(Some(moment))));
+    }
+    assert_eq!(waits.len(), 1 + job.message_waits().len() + 1);
+    assert_eq!(waits.last().expect("a wait"), &["connection", "", "3", "1", "1", "4"]);
+    assert_eq!(rows("cancelled")[1..], [["1", "", "0", "", "", "", "", "8", "", "", ""]]);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 //! The page's first data: the ranks, the totals, and warnings about missing or unreliable data, as JSON in the element
 //! `about`. Called by `page.rs`. Tests: below.
 
-use crate::columns::CHUNK;
+use crate::columns::{CHUNK, STAMPED};
 use crate::lanes::{Lane, Lanes};
 use crate::levels::{Bands, DETAILS};
 use crate::rows::Row;
@@ -23,6 +23,7 @@ pub(crate) struct About<'a> {
     messages: usize,
     bytes: u64,
     chunk: usize,
+    stamped: [&'static str; STAMPED.len()],
     details: u8,
     operations: usize,
     connections: usize,
@@ -63,6 +64,7 @@ impl About<'_> {
             messages: rows.len(),
             bytes: rows.iter().map(|row| job.messages[row.place].bytes).fold(0, u64::saturating_add),
             chunk: CHUNK,
+            stamped: STAMPED,
             details: DETAILS,
             operations,
             connections: job.connections.len(),

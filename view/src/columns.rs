@@ -84,12 +84,15 @@ fn distances(message: &Message, row: &Row) -> [Option<i64>; 15] {
     all
 }
 
-/// Returns a bit for each of these times: whether it is from the adapter's clock.
+/// The times that the adapter can stamp, by their names in the page: a bit each, the first the lowest.
+pub(crate) const STAMPED: [&str; 5] = ["begun", "ended", "arrived", "put", "filled"];
+
+/// Returns the bits of the times in [`STAMPED`] that are from the adapter's clock.
 fn by_adapter(message: &Message) -> u64 {
     let left = message.send.unwrap_or_default().by_adapter;
     let came = message.receive.unwrap_or_default().by_adapter;
-    let all = [(2, left.begun), (3, left.ended), (SENT, came.arrived), (11, came.begun), (12, came.ended)];
-    all.into_iter().map(|(place, is_by_adapter)| u64::from(is_by_adapter) << place).sum()
+    let all: [bool; STAMPED.len()] = [left.begun, left.ended, came.arrived, came.begun, came.ended];
+    all.into_iter().rev().fold(0, |bits, is_by_adapter| 2 * bits + u64::from(is_by_adapter))
 }
 
 #[cfg(test)]

@@ -11,30 +11,35 @@ use crate::regions;
 use crate::threads::Threads;
 use crate::walk;
 
-/// Types of events, and Extrae's names for them.
-pub(super) const TYPES: [(u32, &str); 5] = [
-    (50_000_001, "MPI Point-to-point"),
-    (50_000_002, "MPI Collective Comm"),
-    (50_000_003, "MPI Other"),
-    (50_000_004, "MPI One-sided"),
-    (50_000_005, "MPI I/O"),
-];
+/// Makes a constant of each number, and a table of numbers, names and, for states, colours.
+macro_rules! named {
+    ($table:ident: $row:ty: $($name:ident $number:literal $($more:expr),+;)*) => {
+        $(const $name: u32 = $number;)*
+        pub(super) const $table: &[$row] = &[$(($name, $($more),+)),*];
+    };
+}
 
-pub(super) const STATES: [(u32, &str, (u8, u8, u8)); 11] = [
-    (RUNNING, "Running", (0, 0, 255)),
-    (3, "Waiting a message", (255, 0, 0)),
-    (4, "Blocking Send", (255, 0, 174)),
-    (5, "Synchronization", (179, 0, 0)),
-    (6, "Test/Probe", (0, 255, 0)),
-    (8, "Wait/WaitAll", (235, 0, 0)),
-    (12, "I/O", (172, 174, 41)),
-    (13, "Group Communication", (255, 144, 26)),
-    (DISABLED, "Tracing Disabled", (2, 255, 177)),
-    (15, "Others", (192, 224, 0)),
-    (16, "Send Receive", (66, 66, 66)),
-];
-const RUNNING: u32 = 1;
-const DISABLED: u32 = 14;
+named! { TYPES: (u32, &str):
+    POINT_TO_POINT 50_000_001 "MPI Point-to-point";
+    COLLECTIVE 50_000_002 "MPI Collective Comm";
+    OTHER_CALL 50_000_003 "MPI Other";
+    ONE_SIDED 50_000_004 "MPI One-sided";
+    FILE 50_000_005 "MPI I/O";
+}
+
+named! { STATES: (u32, &str, (u8, u8, u8)):
+    RUNNING 1 "Running", (0, 0, 255);
+    WAITING_A_MESSAGE 3 "Waiting a message", (255, 0, 0);
+    BLOCKING_SEND 4 "Blocking Send", (255, 0, 174);
+    SYNCHRONIZATION 5 "Synchronization", (179, 0, 0);
+    PROBE 6 "Test/Probe", (0, 255, 0);
+    WAIT 8 "Wait/WaitAll", (235, 0, 0);
+    FILE_IO 12 "I/O", (172, 174, 41);
+    GROUP_COMMUNICATION 13 "Group Communication", (255, 144, 26);
+    DISABLED 14 "Tracing Disabled", (2, 255, 177);
+    OTHERS 15 "Others", (192, 224, 0);
+    SEND_RECEIVE 16 "Send Receive", (66, 66, 66);
+}
 
 /// Functions without `MPI_`, each followed by Extrae's value.
 const VALUES: &str = "\
@@ -65,19 +70,21 @@ pub(super) fn functions(job: &Job) -> Vec<Function> {
         let mut words = VALUES.split_whitespace().skip_while(|word| Some(*word) != name.strip_prefix("MPI_"));
         let known = words.nth(1).and_then(|value| value.parse().ok());
         let (kind, state) = match role(name) {
-            Role::Send => (0, 4),
-            Role::Receive => (0, 3),
-            Role::SendReceive => (0, 16),
-            Role::Wait => (0, 8),
-            Role::Probe => (0, 6),
-            Role::Barrier => (1, 5),
-            Role::OneToAll | Role::AllToOne | Role::AllToAll | Role::OtherCollective => (1, 13),
-            Role::OneSided => (3, 15),
-            Role::File => (4, 12),
-            Role::Communicator | Role::Other => (2, 15),
+            Role::Send => (POINT_TO_POINT, BLOCKING_SEND),
+            Role::Receive => (POINT_TO_POINT, WAITING_A_MESSAGE),
+            Role::SendReceive => (POINT_TO_POINT, SEND_RECEIVE),
+            Role::Wait => (POINT_TO_POINT, WAIT),
+            Role::Probe => (POINT_TO_POINT, PROBE),
+            Role::Barrier => (COLLECTIVE, SYNCHRONIZATION),
+            Role::OneToAll | Role::AllToOne | Role::AllToAll | Role::OtherCollective => {
+                (COLLECTIVE, GROUP_COMMUNICATION)
+            }
+            Role::OneSided => (ONE_SIDED, OTHERS),
+            Role::File => (FILE, FILE_IO),
+            Role::Communicator | Role::Other => (OTHER_CALL, OTHERS),
         };
         let value = known.unwrap_or(FIRST_OTHER + place);
-        Function { name: name.to_owned(), kind: TYPES[kind].0, value, state }
+        Function { name: name.to_owned(), kind, value, state }
     };
     (0..).zip(names).map(of).collect()
 }

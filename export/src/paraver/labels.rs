@@ -32,7 +32,7 @@ pub(super) fn labels_of(job: &Job) -> String {
         let _ = writeln!(text, "{}    {{{red},{green},{blue}}}", FIRST_STATE + phase.number());
     }
     let functions = calls::functions(job);
-    for (kind, name) in calls::TYPES {
+    for &(kind, name) in calls::TYPES {
         let of_kind = functions.iter().filter(|function| function.kind == kind);
         let values = of_kind.map(|function| (function.value, function.name.as_str()));
         numbered(&mut text, kind, name, [(0, "Outside MPI")].into_iter().chain(values));
@@ -40,7 +40,7 @@ pub(super) fn labels_of(job: &Job) -> String {
     let queues = Queue::ALL.iter().map(|queue| (*queue as u32 + 1, names::search(*queue)));
     numbered(&mut text, SEARCH, "ibex: search of a queue", [(0, "none")].into_iter().chain(queues));
     for (kind, side) in [(peruse::OF_SEND, "send"), (peruse::OF_RECEIVE, "receive")] {
-        numbered(&mut text, kind, &format!("PERUSE: event of a {side}"), peruse::EVENTS.into_iter());
+        numbered(&mut text, kind, &format!("PERUSE: event of a {side}"), peruse::EVENTS.iter().copied());
     }
     numbered(&mut text, peruse::MESSAGE, "PERUSE: number of the message", std::iter::empty());
     event(&mut text, PROTOCOL, "ibex: protocol of the send", Protocol::NAMES);

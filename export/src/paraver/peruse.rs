@@ -14,28 +14,20 @@ pub(super) const OF_SEND: u32 = 77_000_201;
 pub(super) const OF_RECEIVE: u32 = 77_000_202;
 pub(super) const MESSAGE: u32 = 77_000_203;
 
-pub(super) const EVENTS: [(u32, &str); 20] = [
-    (1, "REQ_ACTIVATE"),
-    (2, "REQ_MATCH_UNEX"),
-    (3, "REQ_INSERT_IN_POSTED_Q"),
-    (4, "REQ_REMOVE_FROM_POSTED_Q"),
-    (5, "REQ_XFER_BEGIN"),
-    (6, "REQ_XFER_END"),
-    (7, "REQ_COMPLETE"),
-    (8, "REQ_NOTIFY"),
-    (9, "MSG_ARRIVED"),
-    (10, "MSG_INSERT_IN_UNEX_Q"),
-    (11, "MSG_REMOVE_FROM_UNEX_Q"),
-    (12, "MSG_MATCH_POSTED_REQ"),
-    (13, "SEARCH_POSTED_Q_BEGIN"),
-    (14, "SEARCH_POSTED_Q_END"),
-    (15, "SEARCH_UNEX_QUEUE_BEGIN"),
-    (16, "SEARCH_UNEX_Q_END"),
-    (17, "REQ_XFER_CONTINUE"),
-    (18, "REQ_CANCEL"),
-    (19, "REQ_FREE"),
-    (0, "none"),
-];
+/// Makes a constant of each event's number, and the table of their names.
+macro_rules! events {
+    ($($name:ident $number:literal)*) => {
+        $(const $name: u32 = $number;)*
+        pub(super) const EVENTS: &[(u32, &str)] = &[$(($name, stringify!($name)),)* (0, "none")];
+    };
+}
+
+events! {
+    REQ_ACTIVATE 1 REQ_MATCH_UNEX 2 REQ_INSERT_IN_POSTED_Q 3 REQ_REMOVE_FROM_POSTED_Q 4 REQ_XFER_BEGIN 5 REQ_XFER_END 6
+    REQ_COMPLETE 7 REQ_NOTIFY 8 MSG_ARRIVED 9 MSG_INSERT_IN_UNEX_Q 10 MSG_REMOVE_FROM_UNEX_Q 11 MSG_MATCH_POSTED_REQ 12
+    SEARCH_POSTED_Q_BEGIN 13 SEARCH_POSTED_Q_END 14 SEARCH_UNEX_QUEUE_BEGIN 15 SEARCH_UNEX_Q_END 16
+    REQ_XFER_CONTINUE 17 REQ_CANCEL 18 REQ_FREE 19
+}
 
 /// Type, value, and index of the message in the job.
 pub(super) type Event = (u32, u32, Option<u32>);
@@ -53,31 +45,35 @@ pub(super) fn others(job: &Job, threads: &Threads) -> Vec<(u64, u32, Event)> {
     };
     for of in &job.fragments {
         let kind = if of.is_received { OF_RECEIVE } else { OF_SEND };
-        add((of.rank, of.thread), (kind, Some(of.message)), &[(17, Some(of.time))]);
+        add((of.rank, of.thread), (kind, Some(of.message)), &[(REQ_XFER_CONTINUE, Some(of.time))]);
     }
     for of in &job.searches {
-        let begin = if of.queue == Queue::Posted { 13 } else { 15 };
-        let events = [(begin, Some(of.begun)), (begin + 1, Some(of.ended))];
+        let (begin, end) = match of.queue {
+            Queue::Posted => (SEARCH_POSTED_Q_BEGIN, SEARCH_POSTED_Q_END),
+            Queue::Unexpected => (SEARCH_UNEX_QUEUE_BEGIN, SEARCH_UNEX_Q_END),
+        };
+        let events = [(begin, Some(of.begun)), (end, Some(of.ended))];
         add((of.rank, of.thread), (OF_RECEIVE, of.message), &events);
     }
     for (place, message) in (0..).zip(&job.messages) {
         if let Some(of) = &message.send {
-            add((message.sender, of.thread), (OF_SEND, Some(place)), &[(19, of.freed)]);
+            add((message.sender, of.thread), (OF_SEND, Some(place)), &[(REQ_FREE, of.freed)]);
         }
         if let Some(of) = &message.receive {
-            let events = [(4, of.removed), (11, of.taken), (19, of.freed)];
+            let events =
+                [(REQ_REMOVE_FROM_POSTED_Q, of.removed), (MSG_REMOVE_FROM_UNEX_Q, of.taken), (REQ_FREE, of.freed)];
             add((message.receiver, of.thread), (OF_RECEIVE, Some(place)), &events);
         }
     }
     for (rank, of) in &job.cancelled {
         let events = [
-            (1, of.activated),
-            (3, of.posted),
-            (4, of.removed),
-            (18, of.cancelled),
-            (7, of.completed),
-            (8, of.notified),
-            (19, of.freed),
+            (REQ_ACTIVATE, of.activated),
+            (REQ_INSERT_IN_POSTED_Q, of.posted),
+            (REQ_REMOVE_FROM_POSTED_Q, of.removed),
+            (REQ_CANCEL, of.cancelled),
+            (REQ_COMPLETE, of.completed),
+            (REQ_NOTIFY, of.notified),
+            (REQ_FREE, of.freed),
         ];
         add((*rank, of.thread), (OF_RECEIVE, None), &events);
     }
@@ -92,16 +88,18 @@ pub(super) fn event(job: &Job, item: Item, moment: Moment) -> Option<Event> {
         _ => return None,
     };
     let value = match moment {
-        Moment::Activated => 1,
-        Moment::Posted => 3,
-        Moment::Begun => 5,
-        Moment::Ended => 6,
-        Moment::Completed => 7,
-        Moment::Notified => 8,
-        Moment::Arrived => 9,
-        Moment::Unexpected => 10,
-        Moment::Matched if job.messages[place as usize].receive.is_some_and(|of| of.unexpected.is_some()) => 2,
-        Moment::Matched => 12,
+        Moment::Activated => REQ_ACTIVATE,
+        Moment::Posted => REQ_INSERT_IN_POSTED_Q,
+        Moment::Begun => REQ_XFER_BEGIN,
+        Moment::Ended => REQ_XFER_END,
+        Moment::Completed => REQ_COMPLETE,
+        Moment::Notified => REQ_NOTIFY,
+        Moment::Arrived => MSG_ARRIVED,
+        Moment::Unexpected => MSG_INSERT_IN_UNEX_Q,
+        Moment::Matched if job.messages[place as usize].receive.is_some_and(|of| of.unexpected.is_some()) => {
+            REQ_MATCH_UNEX
+        }
+        Moment::Matched => MSG_MATCH_POSTED_REQ,
         Moment::Announced | Moment::Failed | Moment::Happened => return None,
     };
     Some((kind, value, Some(place)))
@@ -123,9 +121,9 @@ mod tests {
             last += u32::from(!is_other);
             numbers.insert(name, last);
         }
-        for (value, name) in EVENTS.into_iter().filter(|(value, _)| *value > 0) {
+        for (value, name) in EVENTS.iter().filter(|(value, _)| *value > 0) {
             let number = ["COMM", "IBEX"].iter().find_map(|of| numbers.get(format!("PERUSE_{of}_{name}").as_str()));
-            assert_eq!(number, Some(&value), "{name}");
+            assert_eq!(number, Some(value), "{name}");
         }
     }
 }

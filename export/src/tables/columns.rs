@@ -12,9 +12,11 @@ pub(super) static TABLES: &[Table] = &[
     Table { name: "threads", rows: |job| job.ranks.iter().map(|rank| rank.threads.len()).sum(), columns: THREADS },
     Table { name: "ports", rows: |job| job.ports.len(), columns: PORTS },
     Table { name: "communicators", rows: |job| job.communicators.len(), columns: COMMUNICATORS },
-    Table { name: "members", rows: members, columns: MEMBERS },
+    Table { name: "members", rows: |job| members(job), columns: MEMBERS },
     Table { name: "calls", rows: |job| job.calls.len(), columns: CALLS },
     Table { name: "fragments", rows: |job| job.fragments.len(), columns: FRAGMENTS },
+    Table { name: "waits", rows: |tabled| tabled.waits.len(), columns: WAITS },
+    Table { name: "cancelled", rows: |job| job.cancelled.len(), columns: CANCELLED },
     Table { name: "searches", rows: |job| job.searches.len(), columns: SEARCHES },
     Table { name: "pauses", rows: |job| job.pauses.len(), columns: PAUSES },
     Table { name: "operations", rows: |job| job.operations.len(), columns: OPERATIONS },
@@ -40,16 +42,16 @@ const fn truth(name: &'static str, cell: CellOf) -> Column {
     Column { name, kind: Kind::Truth, cell }
 }
 
-/// A time of the sender's part of a message.
-macro_rules! sent {
-    ($name:literal, $field:ident) => {
-        time($name, |job, row| of_send(job, row, |side| moment(side.$field)))
+/// A time of a side: of a message's send or receive, or of a cancelled receive.
+macro_rules! at {
+    ($name:literal, $of:ident, $field:ident) => {
+        time($name, |job, row| $of(job, row, |side| moment(side.$field)))
     };
 }
-/// A time of the receiver's part of a message.
-macro_rules! received {
-    ($name:literal, $field:ident) => {
-        time($name, |job, row| of_receive(job, row, |side| moment(side.$field)))
+/// Whose clock gave a time of a side.
+macro_rules! clock {
+    ($name:literal, $of:ident, $field:ident) => {
+        text($name, |job, row| $of(job, row, |side| side.$field.map_or(Cell::None, |_| clock(side.by_adapter.$field))))
     };
 }
 
@@ -69,31 +71,57 @@ static MESSAGES: &[Column] = &[
     number("send_request", |job, row| of_send(job, row, |side| large(side.request))),
     number("send_thread", |job, row| of_send(job, row, |side| some(side.thread))),
     number("send_call", |job, row| of_send(job, row, |side| maybe(side.call))),
-    sent!("send_activated", activated),
-    sent!("send_announced", announced),
-    sent!("send_begun", begun),
-    sent!("send_ended", ended),
-    sent!("send_completed", completed),
-    sent!("send_notified", notified),
+    at!("send_activated", of_send, activated),
+    at!("send_announced", of_send, announced),
+    at!("send_begun", of_send, begun),
+    clock!("send_begun_clock", of_send, begun),
+    at!("send_ended", of_send, ended),
+    clock!("send_ended_clock", of_send, ended),
+    at!("send_completed", of_send, completed),
+    at!("send_notified", of_send, notified),
+    at!("send_freed", of_send, freed),
     number("receive_message", |job, row| of_receive(job, row, |side| large(side.message))),
-    // 0: no receive has taken the message.
-    number("receive_request", |job, row| {
-        of_receive(job, row, |side| match side.request {
-            0 => Cell::None,
-            request => large(request),
-        })
-    }),
+    number("receive_request", |job, row| of_receive(job, row, request)),
     number("receive_thread", |job, row| of_receive(job, row, |side| some(side.thread))),
     number("receive_call", |job, row| of_receive(job, row, |side| maybe(side.call))),
-    received!("receive_arrived", arrived),
-    received!("receive_unexpected", unexpected),
-    received!("receive_activated", activated),
-    received!("receive_posted", posted),
-    received!("receive_matched", matched),
-    received!("receive_begun", begun),
-    received!("receive_ended", ended),
-    received!("receive_completed", completed),
-    received!("receive_notified", notified),
+    at!("receive_arrived", of_receive, arrived),
+    clock!("receive_arrived_clock", of_receive, arrived),
+    at!("receive_unexpected", of_receive, unexpected),
+    at!("receive_activated", of_receive, activated),
+    at!("receive_posted", of_receive, posted),
+    at!("receive_removed", of_receive, removed),
+    at!("receive_taken", of_receive, taken),
+    at!("receive_matched", of_receive, matched),
+    at!("receive_begun", of_receive, begun),
+    clock!("receive_begun_clock", of_receive, begun),
+    at!("receive_ended", of_receive, ended),
+    clock!("receive_ended_clock", of_receive, ended),
+    at!("receive_completed", of_receive, completed),
+    at!("receive_notified", of_receive, notified),
+    at!("receive_freed", of_receive, freed),
+];
+
+static CANCELLED: &[Column] = &[
+    number("rank", |job, row| some(job.cancelled[row].0)),
+    number("request", |job, row| of_cancelled(job, row, request)),
+    number("thread", |job, row| of_cancelled(job, row, |side| some(side.thread))),
+    number("call", |job, row| of_cancelled(job, row, |side| maybe(side.call))),
+    at!("activated", of_cancelled, activated),
+    at!("posted", of_cancelled, posted),
+    at!("removed", of_cancelled, removed),
+    at!("cancelled", of_cancelled, cancelled),
+    at!("completed", of_cancelled, completed),
+    at!("notified", of_cancelled, notified),
+    at!("freed", of_cancelled, freed),
+];
+
+static WAITS: &[Column] = &[
+    text("kind", |tabled, row| Cell::Text(tabled.waits[row].wait.kind.name())),
+    number("message", |tabled, row| maybe(tabled.waits[row].message)),
+    number("sender", |tabled, row| some(tabled.waits[row].sender)),
+    number("receiver", |tabled, row| some(tabled.waits[row].receiver)),
+    time("from", |tabled, row| moment(Some(tabled.waits[row].wait.from))),
+    time("to", |tabled, row| moment(Some(tabled.waits[row].wait.to))),
 ];
 
 static RANKS: &[Column] = &[
@@ -105,6 +133,7 @@ static RANKS: &[Column] = &[
     text("program", |job, row| words(&job.ranks[row].program)),
     number("clock_error_ns", |job, row| maybe(job.ranks[row].clock_error)),
     truth("is_whole", |job, row| Cell::Truth(job.ranks[row].is_whole)),
+    truth("has_calls", |job, row| Cell::Truth(job.ranks[row].has_calls)),
 ];
 
 static THREADS: &[Column] = &[
@@ -151,7 +180,7 @@ static FRAGMENTS: &[Column] = &[
     number("thread", |job, row| some(job.fragments[row].thread)),
     text("side", |job, row| Cell::Text(if job.fragments[row].is_received { "receive" } else { "send" })),
     time("time", |job, row| moment(Some(job.fragments[row].time))),
-    text("clock", |job, row| Cell::Text(if job.fragments[row].is_by_adapter { "adapter" } else { "host" })),
+    text("clock", |job, row| clock(job.fragments[row].is_by_adapter)),
     number("offset", |job, row| job.fragments[row].part.map_or(Cell::None, |(offset, _)| large(offset))),
     number("bytes", |job, row| job.fragments[row].part.map_or(Cell::None, |(_, bytes)| large(bytes))),
 ];
@@ -240,6 +269,15 @@ fn word<'j>(word: Option<&'static str>) -> Cell<'j> {
     word.map_or(Cell::None, Cell::Text)
 }
 
+fn clock<'j>(is_by_adapter: bool) -> Cell<'j> {
+    Cell::Text(if is_by_adapter { "adapter" } else { "host" })
+}
+
+/// Returns the receive's request; 0: no receive has taken the message.
+fn request<'j>(side: &ReceiveSide) -> Cell<'j> {
+    if side.request == 0 { Cell::None } else { large(side.request) }
+}
+
 fn of_send(job: &Job, row: usize, cell: impl FnOnce(&SendSide) -> Cell<'static>) -> Cell<'static> {
     let message: &Message = &job.messages[row];
     message.send.as_ref().map_or(Cell::None, cell)
@@ -247,6 +285,10 @@ fn of_send(job: &Job, row: usize, cell: impl FnOnce(&SendSide) -> Cell<'static>)
 
 fn of_receive(job: &Job, row: usize, cell: impl FnOnce(&ReceiveSide) -> Cell<'static>) -> Cell<'static> {
     job.messages[row].receive.as_ref().map_or(Cell::None, cell)
+}
+
+fn of_cancelled(job: &Job, row: usize, cell: impl FnOnce(&ReceiveSide) -> Cell<'static>) -> Cell<'static> {
+    cell(&job.cancelled[row].1)
 }
 
 /// Returns the rank and the thread's number for a row: rows count the threads of all ranks.

@@ -9,14 +9,14 @@ use std::path::Path;
 use anyhow::Result;
 use ibex_messages::Job;
 
-use super::{Cell, Table, write_folder};
+use super::{Cell, Table, Tabled, write_folder};
 use crate::file;
 
 pub(crate) fn write(job: &Job, out: &Path) -> Result<()> {
     write_folder(job, out, "csv", |job, table, path| file::write(path, |file| write_table(job, table, file)))
 }
 
-fn write_table(job: &Job, table: &Table, file: &mut impl Write) -> io::Result<()> {
+fn write_table(job: &Tabled<'_>, table: &Table, file: &mut impl Write) -> io::Result<()> {
     let names: Vec<&str> = table.columns.iter().map(|column| column.name).collect();
     writeln!(file, "{}", names.join(","))?;
     for row in 0..(table.rows)(job) {

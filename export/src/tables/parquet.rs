@@ -18,7 +18,7 @@ use parquet::file::properties::WriterProperties;
 use parquet::file::writer::{SerializedColumnWriter, SerializedFileWriter};
 use parquet::schema::types::{Type, TypePtr};
 
-use super::{Cell, Column, Kind, Table, write_folder};
+use super::{Cell, Column, Kind, Table, Tabled, write_folder};
 use crate::file;
 
 /// Number of rows of a group; one group at a time is in memory.
@@ -31,7 +31,7 @@ pub(crate) fn write(job: &Job, out: &Path) -> anyhow::Result<()> {
     })
 }
 
-fn write_table(job: &Job, table: &Table, file: File) -> Result<(), ParquetError> {
+fn write_table(job: &Tabled<'_>, table: &Table, file: File) -> Result<(), ParquetError> {
     let properties = WriterProperties::builder()
         .set_compression(Compression::ZSTD(ZstdLevel::try_new(1)?))
         .set_created_by(format!("ibex {}", env!("CARGO_PKG_VERSION")))
@@ -71,7 +71,7 @@ fn schema(table: &Table) -> Result<TypePtr, ParquetError> {
 
 /// Writes the known values one after the other, and for each row whether it has one.
 fn write_column(
-    job: &Job,
+    job: &Tabled<'_>,
     column: &Column,
     rows: std::ops::Range<usize>,
     to: &mut SerializedColumnWriter<'_>,

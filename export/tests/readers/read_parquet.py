@@ -23,5 +23,11 @@ assert ((seen.receive_arrived - left).astype("int64") == seen.delay_ns).all()
 assert (table.send_announced.notna() == (table.protocol == "read")).all()
 assert table.protocol.isna().sum() == 1 and table.send_begun.isna().sum() == 1
 assert set(table.protocol.dropna()) == {"inline", "copied", "read"}
+for name in ["send_begun", "send_ended", "receive_arrived", "receive_begun", "receive_ended"]:
+    clocks = table[f"{name}_clock"]
+    assert set(clocks.dropna()) == {"adapter", "host"} and (clocks.notna() == table[name].notna()).all(), name
+waits = pandas.read_parquet(folder / "waits.parquet")
+late = waits.merge(table, on=["message", "sender", "receiver"])
+assert (waits["to"] > waits["from"]).all() and len(late) == waits.message.notna().sum() > 0
 ranks = pandas.read_parquet(folder / "ranks.parquet")
 assert len(table.merge(ranks, left_on="sender", right_on="rank")) == messages

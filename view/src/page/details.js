@@ -102,7 +102,7 @@ function times(life, names, title) {
   const start = messages.first[life.place];
   const lines = known.map((name, at) => {
     const since = at === 0 ? "" : `+${duration(life[name] - life[known[at - 1]])}`;
-    const clock = (life.byAdapter >> MOMENTS.indexOf(name)) & 1 ? "adapter" : "host";
+    const clock = life.byAdapter.includes(name) ? "adapter" : "host";
     return `<tr><td>${duration(life[name] - start)}</td><td>${means[name]} (${clock})</td><td>${since}</td></tr>`;
   });
   return `<h3>${title}</h3><table class="times">${lines.join("")}</table>`;

@@ -47,7 +47,7 @@ function lifeIn(chunk, place) {
   const placed = (column) => (chunk[column][row] > 0 ? chunk[column][row] - 1 : undefined);
   return Object.assign(life, {
     request: known(15), receiveRequest: known(16), number: known(17), port: placed(18), queuePair: placed(19),
-    rails: known(20), byAdapter: chunk[21][row],
+    rails: known(20), byAdapter: about.stamped.filter((_, bit) => (chunk[21][row] >> bit) & 1),
   });
 }
 
