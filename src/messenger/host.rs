@@ -7,11 +7,11 @@
 
 use std::fmt::Debug;
 
+use super::State;
 use super::arrived::Arrived;
 use super::matching::Envelope;
 use super::passage::Passage;
 use super::request::{Core, Outcome};
-use super::transfer_id::Transfers;
 
 /// The entered state of a host.
 pub trait Host: Sized {
@@ -29,8 +29,8 @@ pub trait Host: Sized {
     /// Returns the protocols' record of a request.
     fn core(&mut self, request: Self::Handle) -> &mut Core<Self>;
 
-    /// Returns the transfers that have begun and not ended.
-    fn transfers(&mut self) -> &mut Transfers<Self::Handle>;
+    /// Returns the messenger's part of the state.
+    fn messenger(&mut self) -> &mut State<Self>;
 
     /// Returns the rank of this process in the communicator of a request.
     fn rank(&mut self, request: Self::Handle) -> i32;

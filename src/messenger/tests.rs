@@ -1,19 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The protocols step by step, with a host that has neither ports nor tools.
 
+use std::sync::Arc;
+
+use super::State;
 use super::arrived::{Arrived, Body};
+use super::flow_control::state::Flow;
 use super::host::{Data, Host};
 use super::link::Link;
 use super::matching::{Envelope, Matching, Pattern};
 use super::oneself;
 use super::request::{Core, Mode, Outcome, Role, Transfer};
-use super::transfer_id::Transfers;
 
 /// A process with one communicator, in which it has rank 3. A handle is an index in `cores`.
-#[derive(Default)]
 struct SmallHost {
     cores: Vec<Core<SmallHost>>,
-    transfers: Transfers<usize>,
+    messenger: State<SmallHost>,
     queues: Matching<usize, Arrived>,
     noted: Vec<(usize, Outcome)>,
     finished: Vec<usize>,
@@ -22,6 +24,12 @@ struct SmallHost {
 const EAGER_LIMIT: usize = 64;
 
 impl SmallHost {
+    fn new() -> Self {
+        let messenger = State::new(Flow::new(0, 0, Arc::default()));
+        let (queues, cores, noted, finished) = (Matching::default(), Vec::new(), Vec::new(), Vec::new());
+        SmallHost { cores, messenger, queues, noted, finished }
+    }
+
     /// Makes a request with tag 7.
     fn request(&mut self, role: Role, data: Vec<u8>) -> usize {
         let (posted, link, transfer) = (0, Link::UNKNOWN, Transfer::None);
@@ -40,8 +48,8 @@ impl Host for SmallHost {
     fn core(&mut self, request: usize) -> &mut Core<Self> {
         &mut self.cores[request]
     }
-    fn transfers(&mut self) -> &mut Transfers<usize> {
-        &mut self.transfers
+    fn messenger(&mut self) -> &mut State<Self> {
+        &mut self.messenger
     }
     fn rank(&mut self, _request: usize) -> i32 {
         3
@@ -84,7 +92,7 @@ impl Data for Vec<u8> {
 #[test]
 fn a_message_to_oneself_is_copied_to_its_posted_receive_as_far_as_that_has_room() {
     for room in [12, 10, 4] {
-        let mut host = SmallHost::default();
+        let mut host = SmallHost::new();
         let send = host.request(Role::Send(Mode::Standard), (0..10).collect());
         let receive = host.request(Role::Receive, vec![99; room]);
         host.queues.insert_posted(Pattern::new(3, 7), receive);
@@ -101,7 +109,7 @@ fn a_message_to_oneself_without_a_receive_is_copied_if_its_sender_may_go_on() {
     for (mode, length, is_copied) in
         [(Mode::Standard, 40, true), (Mode::Standard, EAGER_LIMIT + 1, false), (Mode::Synchronous, 10, false)]
     {
-        let mut host = SmallHost::default();
+        let mut host = SmallHost::new();
         let send = host.request(Role::Send(mode), vec![5; length]);
         oneself::send(&(), &mut host, send);
         assert_eq!(host.finished, vec![send; usize::from(is_copied)]);

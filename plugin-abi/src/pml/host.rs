@@ -2,12 +2,12 @@
 //! Open MPI as the messenger's host: what the protocols of `engine::messenger` call. Grade: hot. Threads: the one that
 //! has entered the PML. Tests: `pml/tests.rs`.
 
+use engine::messenger;
 use engine::messenger::arrived::Arrived;
 use engine::messenger::header::MAX_SIZE;
 use engine::messenger::host::{Host, Moved};
 use engine::messenger::matching::Envelope;
 use engine::messenger::passage::Passage;
-use engine::messenger::transfer_id::Transfers;
 
 use super::datatype::UserData;
 use super::handle::Handle;
@@ -29,8 +29,8 @@ impl Host for State {
         self.requests.core(request)
     }
 
-    fn transfers(&mut self) -> &mut Transfers<Handle> {
-        &mut self.transfers
+    fn messenger(&mut self) -> &mut messenger::State<State> {
+        &mut self.messenger
     }
 
     fn rank(&mut self, request: Handle) -> i32 {

@@ -37,7 +37,7 @@ pub(crate) fn ask(
     (from, sender): (Link, TransferId),
     (wanted, why): (u64, u32),
 ) {
-    let receiver = state.transfers.begin(request);
+    let receiver = state.messenger.transfers.begin(request);
     state.requests.core(request).transfer = Transfer::Gathering(Gathering::new(receiver, wanted));
     let header = Header::ClearToSend { request: sender.0, receive: receiver.0, why, length: wanted };
     routing::control(pml, state, from, &header);
@@ -45,7 +45,7 @@ pub(crate) fn ask(
 
 /// Unpacks a fragment that has arrived. `receiver` may be any number.
 pub(crate) fn received(state: &mut State, receiver: TransferId, bytes: &[u8]) {
-    let Some(request) = state.transfers.get(receiver) else { return };
+    let Some(request) = state.messenger.transfers.get(receiver) else { return };
     let Transfer::Gathering(gathering) = &mut state.requests.core(request).transfer else { return };
     let (offset, length) = gathering.take(bytes.len() as u64);
     let (id, is_complete) = (gathering.id, gathering.is_complete());
@@ -60,7 +60,7 @@ pub(crate) fn received(state: &mut State, receiver: TransferId, bytes: &[u8]) {
         note_not_put(r);
     }
     if is_complete {
-        state.transfers.end(id);
+        state.messenger.transfers.end(id);
         watch::ends(state, request, if begins { Bytes::None.completed() } else { moved });
         flight::note(state, request, &Step::Copied);
         end(state, request);
@@ -84,14 +84,14 @@ pub(crate) fn wanted(
     (sender, receiver): (TransferId, TransferId),
     (asked, why): (u64, u32),
 ) {
-    let Some(request) = state.transfers.get(sender) else { return };
+    let Some(request) = state.messenger.transfers.get(sender) else { return };
     let core = state.requests.core(request);
     let length = core.data.length() as u64;
     if !matches!(core.transfer, Transfer::Announced { .. }) || !(1..=length).contains(&asked) {
         transmit::failed_for(state, &messages::asked_for(asked, length));
         return;
     }
-    state.transfers.end(sender);
+    state.messenger.transfers.end(sender);
     let counted = flow::counted(state, request);
     flight::note(state, request, &Step::Answered { number: sender, wants_copies: true });
     let core = state.requests.core(request);
@@ -125,7 +125,7 @@ fn sent(state: &mut State, request: Handle, (offset, length): (u64, usize)) {
 fn starve(state: &mut State, request: Handle) {
     if let Transfer::Sending(sending) = &mut state.requests.core(request).transfer {
         sending.is_starved = true;
-        state.starved.push_back(request);
+        state.messenger.starved.push_back(request);
     }
 }
 
@@ -250,7 +250,7 @@ pub(crate) fn piece_done(pml: &Pml, state: &mut State, request: Handle) {
     let Transfer::Sending(sending) = &mut state.requests.core(request).transfer else { return };
     if sending.done() {
         end(state, request);
-    } else if state.starved.is_empty() {
+    } else if state.messenger.starved.is_empty() {
         send(pml, state, request);
     } else if !sending.is_starved && sending.next_offset().is_some() {
         starve(state, request);
@@ -260,11 +260,11 @@ pub(crate) fn piece_done(pml: &Pml, state: &mut State, request: Handle) {
 
 /// Continues the sends that wait for a buffer, each once, while any port has a free one.
 pub(crate) fn feed_starved(pml: &Pml, state: &mut State) {
-    for _ in 0..state.starved.len() {
+    for _ in 0..state.messenger.starved.len() {
         if !state.buffers.iter().any(SendBuffers::has_free_large) {
             return;
         }
-        let Some(request) = state.starved.pop_front() else { return };
+        let Some(request) = state.messenger.starved.pop_front() else { return };
         if let Transfer::Sending(sending) = &mut state.requests.core(request).transfer {
             sending.is_starved = false;
         }
@@ -289,7 +289,7 @@ mod tests {
             r.core.transfer = Transfer::Announced { registered: None, others: Vec::new(), counted: false };
             // SAFETY: P2: the bytes live as long as the request.
             unsafe { r.core.data.set_extent(Extent { start: bytes.as_mut_ptr(), length: bytes.len() }) };
-            let sender = state.transfers.begin(send);
+            let sender = state.messenger.transfers.begin(send);
             wanted(&pml, &mut state, (sender, TransferId(7)), (asked, 0));
             assert!(state.has_failed);
             assert!(matches!(state.requests.core(send).transfer, Transfer::Announced { .. }), "nothing is sent");

@@ -89,7 +89,7 @@ fn have_turns(pml: &Pml, state: &mut State) {
         }
         before = after;
     }
-    for link in std::mem::take(&mut state.flow.turns) {
+    for link in std::mem::take(&mut state.messenger.flow.turns) {
         flow::in_turn(pml, state, link);
     }
 }
@@ -424,7 +424,7 @@ fn leave_call_for_more(pml: &Pml, mut state: Entered<'_, State>) {
 #[cold]
 #[inline(never)]
 fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
-    if !state.flow.turns.is_empty() {
+    if !state.messenger.flow.turns.is_empty() {
         have_turns(pml, &mut state);
     }
     state.has_more = false;

@@ -191,7 +191,7 @@ fn end(pml: &Pml, state: &mut State, request: Handle, last: Moved) {
 /// Finishes a send that this process announced: the receiver has read `length` bytes, as many as its receive has room
 /// for, or has matched a short message.
 pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId, length: u64) {
-    let Some(request) = state.transfers.end(sender) else { return };
+    let Some(request) = state.messenger.transfers.end(sender) else { return };
     let counted = flow::counted(state, request);
     let core = state.requests.core(request);
     let (link, transfer) = (core.link, std::mem::replace(&mut core.transfer, Transfer::None));
