@@ -12,10 +12,10 @@ use engine::messenger::host::{Bytes, Data};
 use engine::messenger::link::Link;
 use engine::messenger::oneself;
 use engine::messenger::passage::Reason;
+use engine::messenger::rendezvous::Step;
 use ibex_ffi::openmpi::sys;
 
 use super::datatype::Extent;
-use super::flight::Step;
 use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
 use super::request::{Mode, Role, Transfer};

@@ -9,21 +9,21 @@
 
 use engine::events::{self, EventGroup, GetComplete, GetStarted, Payload};
 use engine::messenger::header::{Header, Memory, PortKey};
-use engine::messenger::host::{Bytes, Data, Moved};
+use engine::messenger::host::{Bytes, Data, Host, Moved};
 use engine::messenger::link::Link;
 use engine::messenger::passage::{Passage, Protocol, Reason};
 use engine::messenger::rendezvous::read::{Part, Path, Reading};
+use engine::messenger::rendezvous::{Step, fragments};
 use engine::messenger::transfer_id::TransferId;
 use engine::transport::Failed;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::{RemoteSpan, Status};
 
 use super::finish::finish;
-use super::flight::Step;
 use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
 use super::request::{Core, Reads, Request, Transfer};
-use super::{flight, flow, moving, passage, pieces, rails, routing, transfers, transmit, watch};
+use super::{flight, flow, moving, passage, rails, routing, transfers, transmit, watch};
 use crate::runtime::watch::{SAFETY, numbers};
 
 /// Shortest and longest read while several ports read a message, bytes. A port may have a lower limit.
@@ -125,9 +125,8 @@ fn ask_for_copies(pml: &Pml, state: &mut State, request: Handle) {
     // SAFETY: R3: no read is in flight.
     if let Some(reads) = unsafe { take(pml, state.requests.core(request)) } {
         let (from, why) = (reads.from, Reason::Adapter);
-        let how = (Protocol::Pieces, why);
-        watch::goes(state, request, |state| Some(passage::by_home(pml, state, from, how)));
-        pieces::ask(pml, state, request, (from, reads.sender), (reads.state.length(), why.code()));
+        state.goes(pml, request, from, (Protocol::Pieces, why));
+        fragments::ask(pml, state, request, (from, reads.sender), (reads.state.length(), why.code()));
     }
 }
 
