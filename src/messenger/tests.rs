@@ -12,7 +12,7 @@ use super::host::{Data, Handed, Host};
 use super::link::Link;
 use super::matching::{Envelope, Matching, Pattern};
 use super::oneself;
-use super::rendezvous::fragments;
+use super::rendezvous::{self, fragments};
 use super::request::{Core, Mode, Outcome, Role, Transfer};
 use super::transfer_id::TransferId;
 
@@ -28,6 +28,8 @@ struct SmallHost {
     free_buffers: usize,
     /// The answer that ended the job: how many bytes were asked for.
     refused: Option<u64>,
+    /// Announcements whose registrations have ended, and those of them that flow control had counted.
+    ended: [usize; 2],
 }
 
 const EAGER_LIMIT: usize = 64;
@@ -39,8 +41,8 @@ impl SmallHost {
     fn new() -> Self {
         let messenger = State::new(Flow::new(0, 0, Arc::default()));
         let (queues, cores, noted, finished) = (Matching::default(), Vec::new(), Vec::new(), Vec::new());
-        let (sent, free_buffers, refused) = (VecDeque::new(), 3, None);
-        SmallHost { cores, messenger, queues, noted, finished, sent, free_buffers, refused }
+        let (sent, free_buffers, refused, ended) = (VecDeque::new(), 3, None, [0, 0]);
+        SmallHost { cores, messenger, queues, noted, finished, sent, free_buffers, refused, ended }
     }
 
     /// Makes a request with tag 7.
@@ -53,7 +55,7 @@ impl SmallHost {
     /// Makes a send whose message is announced. Returns it with its number.
     fn announced(&mut self, data: Vec<u8>) -> (usize, TransferId) {
         let send = self.request(Role::Send(Mode::Standard), data);
-        let announced = Transfer::Announced { registered: None, others: Vec::new(), counted: false };
+        let announced = Transfer::Announced { registered: None, others: Vec::new(), counted: true };
         self.cores[send].transfer = announced;
         (send, self.messenger.transfers.begin(send))
     }
@@ -130,8 +132,12 @@ impl Host for SmallHost {
     fn has_free_buffer(&self) -> bool {
         self.free_buffers > 0
     }
-    fn put_back(&mut self, (): &(), _link: Link, _announced: Transfer<Self>) {}
-    fn answered(&mut self, (): &(), _link: Link, _context: u32) {}
+    fn put_back(&mut self, (): &(), _link: Link, _announced: Transfer<Self>) {
+        self.ended[0] += 1;
+    }
+    fn answered(&mut self, (): &(), _link: Link, context: u32) {
+        self.ended[1] += usize::from(context == 5);
+    }
     fn finish(&mut self, request: usize) {
         self.finished.push(request);
     }
@@ -226,7 +232,7 @@ fn a_rendezvous_sends_as_many_fragments_as_find_a_buffer_and_the_next_when_one_i
     sender.fragment_done(send);
     assert!(sender.finished.is_empty(), "the adapter reads the last fragment");
     sender.fragment_done(send);
-    assert_eq!((&*sender.finished, sender.free_buffers), (&[send][..], 3));
+    assert_eq!((&*sender.finished, sender.free_buffers, sender.ended), (&[send][..], 3, [1, 1]));
 }
 
 #[test]
@@ -261,4 +267,15 @@ fn an_answer_that_asks_for_what_a_message_does_not_have_or_names_no_transfer_sen
     fragments::received(&mut host, number, &[1; 8]);
     assert!(matches!(host.cores[send].transfer, Transfer::Announced { .. }) && host.refused.is_none());
     assert!(host.sent.is_empty() && host.finished.is_empty());
+}
+
+#[test]
+fn a_send_whose_receiver_has_read_is_finished_once() {
+    let mut host = SmallHost::new();
+    let (send, number) = host.announced(vec![1; 20]);
+    for _ in 0..2 {
+        rendezvous::finished(&(), &mut host, number, 20);
+        assert_eq!((&*host.finished, host.ended), (&[send][..], [1, 1]));
+    }
+    assert!(matches!(host.cores[send].transfer, Transfer::None));
 }

@@ -18,13 +18,12 @@ use engine::messenger::arrived::Arrived;
 use engine::messenger::flow_control::{Way, Word};
 use engine::messenger::header::Header;
 use engine::messenger::link::{Account, Link};
-use ibex_ffi::openmpi::release;
 
 use super::communicator::Communicator;
 use super::finish::finish;
 use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
-use super::request::{Core, Transfer};
+use super::request::Core;
 use super::{flight, protocol, rails, routing, token};
 
 // ---- the receiver's side --------------------------------------------------------------------------------------------
@@ -204,23 +203,11 @@ pub(crate) fn in_turn(pml: &Pml, state: &mut State, link: Link) {
     }
 }
 
-/// Returns link and communicator of a send that was announced and counts towards the window of flow control.
-pub(crate) fn counted(state: &mut State, request: Handle) -> Option<(Link, u32)> {
-    let r = state.requests.get(request);
-    if !matches!(r.core.transfer, Transfer::Announced { counted: true, .. }) {
-        return None;
-    }
-    // SAFETY: P1: the send is not finished, so Open MPI's communicator is alive, even if the PML's has gone.
-    Some((r.core.link, unsafe { release::context(r.comm()) }))
-}
-
-/// Continues pending sends after the answer to an announced message that was `counted`.
-pub(crate) fn answered(pml: &Pml, state: &mut State, counted: Option<(Link, u32)>) {
-    if let Some((link, context)) = counted {
-        let account = rails::account(pml, state, link);
-        state.messenger.flow.outgoing.answered(account, context);
-        resume(pml, state, account, context);
-    }
+/// Continues pending sends after the answer to an announced message that was counted.
+pub(crate) fn answered(pml: &Pml, state: &mut State, link: Link, context: u32) {
+    let account = rails::account(pml, state, link);
+    state.messenger.flow.outgoing.answered(account, context);
+    resume(pml, state, account, context);
 }
 
 /// Continues pending sends because the peer asks for more messages of a communicator.

@@ -96,7 +96,7 @@ impl Host for State {
     }
 
     fn answered(&mut self, pml: &Pml, link: Link, context: u32) {
-        flow::answered(pml, self, Some((link, context)));
+        flow::answered(pml, self, link, context);
     }
 
     fn goes(&mut self, pml: &Pml, request: Handle, link: Link, how: (Protocol, Reason)) {

@@ -9,8 +9,8 @@
 //!
 //! [`State::starved`]: crate::messenger::State::starved
 
-use super::Step;
 use super::copies::{Gathering, Sending};
+use super::{Step, close};
 use crate::messenger::header::Header;
 use crate::messenger::host::{Bytes, Data, Handed, Host};
 use crate::messenger::link::Link;
@@ -87,13 +87,7 @@ pub fn wanted<H: Host>(
         host.goes(process, request, link, (Protocol::Pieces, reason));
     }
     let sending = Transfer::Sending(Sending::new(receiver, asked, MOST));
-    let announced = std::mem::replace(&mut host.core(request).transfer, sending);
-    let counted = matches!(announced, Transfer::Announced { counted: true, .. }).then(|| host.context(request));
-    host.put_back(process, link, announced);
-    send(process, host, request);
-    if let Some(context) = counted {
-        host.answered(process, link, context);
-    }
+    close(process, host, request, sending, |host| send(process, host, request));
 }
 
 fn sending<H: Host>(host: &mut H, request: H::Handle) -> Option<&mut Sending> {
