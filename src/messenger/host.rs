@@ -7,11 +7,15 @@
 
 use std::fmt::Debug;
 
+use super::State;
 use super::arrived::Arrived;
+use super::header::Header;
+use super::link::Link;
 use super::matching::Envelope;
-use super::passage::Passage;
-use super::request::{Core, Outcome};
-use super::transfer_id::Transfers;
+use super::passage::{Passage, Protocol, Reason};
+use super::rendezvous::Step;
+use super::request::{Core, Outcome, Transfer};
+use super::transfer_id::TransferId;
 
 /// The entered state of a host.
 pub trait Host: Sized {
@@ -29,11 +33,14 @@ pub trait Host: Sized {
     /// Returns the protocols' record of a request.
     fn core(&mut self, request: Self::Handle) -> &mut Core<Self>;
 
-    /// Returns the transfers that have begun and not ended.
-    fn transfers(&mut self) -> &mut Transfers<Self::Handle>;
+    /// Returns the messenger's part of the state.
+    fn messenger(&mut self) -> &mut State<Self>;
 
     /// Returns the rank of this process in the communicator of a request.
     fn rank(&mut self, request: Self::Handle) -> i32;
+
+    /// Returns the context number of the communicator of a request.
+    fn context(&mut self, request: Self::Handle) -> u32;
 
     /// Returns the length of the longest data that a port sends eagerly now, bytes.
     fn eager_limit(&self, process: &Self::Process) -> usize;
@@ -53,17 +60,71 @@ pub trait Host: Sized {
     /// Copies the data of a send to a receive, as far as that has room. Changes its status if that cannot be unpacked.
     fn copy(&mut self, send: Self::Handle, receive: Self::Handle);
 
+    /// Changes the status of a receive, because data cannot be unpacked.
+    fn cannot_unpack(&mut self, receive: Self::Handle);
+
+    /// Sends a message without data to the peer of a link. Ends the job if no port can.
+    fn control(&mut self, process: &Self::Process, link: Link, header: &Header);
+
+    /// Sends the fragment of a send's data that begins at `offset`, where the last one ended, to this receive.
+    fn send_fragment(
+        &mut self,
+        process: &Self::Process,
+        send: Self::Handle,
+        receiver: TransferId,
+        offset: u64,
+    ) -> Handed;
+
+    /// Whether any port has a free send buffer for fragments.
+    fn has_free_buffer(&self) -> bool;
+
+    /// Ends the registrations of a message that was announced by this link, and that the peer will not read any more.
+    fn put_back(&mut self, process: &Self::Process, link: Link, announced: Transfer<Self>);
+
+    /// Continues pending sends after the answer to an announced message that flow control had counted.
+    fn answered(&mut self, process: &Self::Process, link: Link, context: u32);
+
+    /// Tells tools how the data of a request's message goes now, to or from the peer of this link.
+    fn goes(&mut self, _process: &Self::Process, _request: Self::Handle, _link: Link, _how: (Protocol, Reason)) {}
+
     /// Tells tools that the first data of a request's message moves now; before it, the message's passage, if given.
-    fn begins(&mut self, _request: Self::Handle, _moved: Moved, _passage: Option<Passage>) {}
+    /// Returns false if they were told before.
+    fn begins(&mut self, _request: Self::Handle, _moved: Moved, _passage: Option<Passage>) -> bool {
+        true
+    }
+
+    /// Tells tools that data of a request's message has moved, neither the first nor the last.
+    fn continues(&mut self, _request: Self::Handle, _moved: Moved) {}
 
     /// Tells tools that the last data of a request's message has moved.
     fn ends(&mut self, _request: Self::Handle, _moved: Moved) {}
+
+    /// Enters a step of a long message in the flight recorder.
+    fn record(&mut self, _request: Self::Handle, _step: &Step) {}
 
     /// Finishes a request that has no transfer in progress. Afterwards only its owner uses it.
     fn finish(&mut self, request: Self::Handle);
 
     /// Ends the job, because the data of a send, `length` bytes, cannot be packed.
     fn cannot_pack(&mut self, length: usize);
+
+    /// Ends the job, because a peer asks for `asked` bytes of a message of `length` bytes that it was not offered.
+    fn cannot_send(&mut self, asked: u64, length: u64);
+}
+
+/// What has become of a fragment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Handed {
+    /// So many bytes are to be sent; the host calls [`fragments::done`] when they are.
+    ///
+    /// [`fragments::done`]: super::rendezvous::fragments::done
+    Waits(usize),
+    /// So many bytes have been sent.
+    Sent(usize),
+    /// It needs a send buffer, and none is free.
+    NoBuffer,
+    /// It cannot be sent before the fragment in flight, or the job ends.
+    Nothing,
 }
 
 /// The data of a request.
@@ -73,6 +134,13 @@ pub trait Data {
 
     /// Copies all the data of a send to `to`, which is as long. Returns false if it cannot be packed.
     fn take_all(&mut self, to: &mut [u8]) -> bool;
+
+    /// Copies a fragment to the data of a receive, from `offset` on, where the last one ended. Returns false if it has
+    /// no room, or cannot be unpacked; then no later fragment is, either.
+    fn put_at(&mut self, offset: u64, from: &[u8]) -> bool;
+
+    /// Notes that no other fragment follows.
+    fn end(&mut self);
 }
 
 /// Bytes of a message that a step of its transfer moves.

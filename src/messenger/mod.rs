@@ -11,6 +11,12 @@
 //! address 0 says that the message cannot be read; no memory has that address. ARCHITECTURE.md, "The PML", has a
 //! diagram of each protocol.
 
+use std::collections::VecDeque;
+
+use flow_control::state::Flow;
+use host::Host;
+use transfer_id::Transfers;
+
 pub mod arrived;
 pub mod failover;
 pub mod flow_control;
@@ -28,3 +34,20 @@ pub mod transfer_id;
 
 #[cfg(test)]
 mod tests;
+
+/// The messenger's own part of the entered state of a host.
+pub struct State<H: Host> {
+    /// Transfers that have begun and not ended.
+    pub transfers: Transfers<H::Handle>,
+    /// Flow control.
+    pub flow: Flow<H::Handle>,
+    /// Sends whose next fragment waits for a send buffer.
+    pub starved: VecDeque<H::Handle>,
+}
+
+impl<H: Host> State<H> {
+    /// Makes the state of a process without messages.
+    pub fn new(flow: Flow<H::Handle>) -> Self {
+        State { transfers: Transfers::default(), flow, starved: VecDeque::new() }
+    }
+}

@@ -33,7 +33,7 @@ pub fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
     } else {
         core.transfer = Transfer::Announced { registered: None, others: Vec::new(), counted: false };
         let memory = Memory { key: 0, address: 0, length: length as u64 };
-        Body::Announced(host.transfers().begin(request), memory)
+        Body::Announced(host.messenger().transfers.begin(request), memory)
     };
     host.keep(process, request, envelope, Arrived { from: Link::ONESELF, id, body });
     if is_copied {
@@ -44,7 +44,7 @@ pub fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
 
 /// Delivers an announced message to its receive.
 pub fn receive<H: Host>(host: &mut H, receive: H::Handle, envelope: Envelope, sender: TransferId) {
-    let Some(send) = host.transfers().end(sender) else { return };
+    let Some(send) = host.messenger().transfers.end(sender) else { return };
     host.core(send).transfer = Transfer::None;
     meet(host, send, receive, envelope);
 }

@@ -10,20 +10,20 @@ use std::ptr::NonNull;
 
 use engine::messenger::arrived::{Arrived, Body};
 use engine::messenger::header::{Header, Memory, PortKey};
-use engine::messenger::host::{Bytes, Data};
+use engine::messenger::host::{Bytes, Data, Host};
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
 use engine::messenger::oneself;
 use engine::messenger::passage::{Protocol, Reason};
+use engine::messenger::rendezvous::{Step, fragments};
 use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::sys;
 
 use super::finish::{finish, note, note_not_put};
-use super::flight::Step;
 use super::handle::Handle;
 use super::instance::{Pml, State, pml};
 use super::request::{Outcome, Request, Transfer};
-use super::{flight, flow, passage, pieces, reading, routing, watch};
+use super::{flight, flow, reading, routing, watch};
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners};
 
@@ -120,11 +120,10 @@ pub(crate) fn announced(
         why = Reason::NotRegistered;
         // By shared memory the passage is the same with and without CMA, and the match has reported it.
         if from.as_local().is_none() {
-            let how = (Protocol::Pieces, why);
-            watch::goes(state, request, |state| Some(passage::by_home(pml, state, from, how)));
+            state.goes(pml, request, from, (Protocol::Pieces, why));
         }
     }
-    pieces::ask(pml, state, request, (from, sender), (wanted, why.code()));
+    fragments::ask(pml, state, request, (from, sender), (wanted, why.code()));
 }
 
 /// Delivers an unexpected message to a receive.
@@ -204,6 +203,6 @@ fn has_got(pml: &Pml, state: &mut State, request: Handle, is_read: bool) {
         routing::control(pml, state, link, &Header::Finished { request: sender.0, length });
         finish(state, request);
     } else {
-        pieces::ask(pml, state, request, (link, sender), (length, 0));
+        fragments::ask(pml, state, request, (link, sender), (length, 0));
     }
 }

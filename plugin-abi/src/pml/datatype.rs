@@ -220,9 +220,38 @@ impl UserData {
         offset == length
     }
 
-    /// Copies a fragment to the receive buffer, from `offset` on, where the last one ended. Returns false if it has no
-    /// room, or cannot be unpacked; then no later fragment is, either.
-    pub(crate) fn put_at(&mut self, offset: u64, from: &[u8]) -> bool {
+    /// Packs a fragment of a send, from `offset` on, where the last one ended, as long as it is and `to` has room.
+    /// Returns its length, bytes; 0: it cannot be packed.
+    pub(crate) fn take_at(&mut self, offset: u64, to: &mut [u8]) -> usize {
+        if !self.is_contiguous() {
+            if self.convertor.is_none() {
+                // SAFETY: P2: the data of a send.
+                self.convertor = unsafe { Convertor::packing(&self.description) };
+            }
+            // SAFETY: `to` is writable; the convertor of a send packs.
+            return self.convertor.as_mut().map_or(0, |from| unsafe { from.pack(to.as_mut_ptr(), to.len()) });
+        }
+        let offset = offset as usize;
+        let length = self.extent.length.saturating_sub(offset).min(to.len());
+        // SAFETY: P2: the send has so many bytes from `offset` on, and `to` is not the user's memory.
+        unsafe { to.as_mut_ptr().copy_from_nonoverlapping(self.extent.start.wrapping_add(offset), length) };
+        length
+    }
+}
+
+impl Data for UserData {
+    #[inline(always)]
+    fn length(&self) -> usize {
+        self.extent.length
+    }
+
+    fn take_all(&mut self, to: &mut [u8]) -> bool {
+        let is_taken = to.len() == self.extent.length && self.take_at(0, to) == to.len();
+        self.end();
+        is_taken
+    }
+
+    fn put_at(&mut self, offset: u64, from: &[u8]) -> bool {
         let offset = offset as usize;
         if from.len() > self.extent.length.saturating_sub(offset) {
             return false;
@@ -245,41 +274,9 @@ impl UserData {
         true
     }
 
-    /// Packs a fragment of a send, from `offset` on, where the last one ended, as long as it is and `to` has room.
-    /// Returns its length, bytes; 0: it cannot be packed.
-    pub(crate) fn take_at(&mut self, offset: u64, to: &mut [u8]) -> usize {
-        if !self.is_contiguous() {
-            if self.convertor.is_none() {
-                // SAFETY: P2: the data of a send.
-                self.convertor = unsafe { Convertor::packing(&self.description) };
-            }
-            // SAFETY: `to` is writable; the convertor of a send packs.
-            return self.convertor.as_mut().map_or(0, |from| unsafe { from.pack(to.as_mut_ptr(), to.len()) });
-        }
-        let offset = offset as usize;
-        let length = self.extent.length.saturating_sub(offset).min(to.len());
-        // SAFETY: P2: the send has so many bytes from `offset` on, and `to` is not the user's memory.
-        unsafe { to.as_mut_ptr().copy_from_nonoverlapping(self.extent.start.wrapping_add(offset), length) };
-        length
-    }
-
-    /// Notes that no other fragment follows.
     #[inline(always)]
-    pub(crate) fn end(&mut self) {
+    fn end(&mut self) {
         self.convertor = None;
-    }
-}
-
-impl Data for UserData {
-    #[inline(always)]
-    fn length(&self) -> usize {
-        self.extent.length
-    }
-
-    fn take_all(&mut self, to: &mut [u8]) -> bool {
-        let is_taken = to.len() == self.extent.length && self.take_at(0, to) == to.len();
-        self.end();
-        is_taken
     }
 }
 

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Entries of the PML in the flight recorder: long messages from announcement to end, and senders that are held back.
 //!
-//! Called by `protocol`, `accept`, `reading`, `pieces` and `flow`. Grade: pending, for announced messages.
+//! Called by `protocol`, `accept`, `reading`, `host` and `flow`. Grade: pending, for announced messages.
 //! Threads: the one that has entered the PML. Tests: below; `device/flight.rs` in `hw-tests`.
 
 use engine::flight::{Kind, NO_PORT, NOBODY, record};
 use engine::messenger::host::Data;
 use engine::messenger::link::Link;
+use engine::messenger::rendezvous::Step;
 use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::release;
 
@@ -19,20 +20,6 @@ const SENT: u8 = 0;
 const FETCHED: u8 = 1;
 const WANTED: u8 = 2;
 const COPIED: u8 = 3;
-
-/// A step of a long message; both sides know the message by the sender's number.
-pub(crate) enum Step {
-    /// Sender: the message is announced by this number.
-    Announced(TransferId),
-    /// Sender: the receiver has all the data that it wants, or wants copies.
-    Answered { number: TransferId, wants_copies: bool },
-    /// Receiver, which has noted the match: the transfer of so many bytes begins.
-    Begins(TransferId, u64),
-    /// Receiver: the bytes were read.
-    Fetched(TransferId, u64),
-    /// Receiver: the bytes arrived as copies, which do not name the message.
-    Copied,
-}
 
 /// Returns the number of bytes that a request sends, or takes of its message.
 fn bytes(request: &mut Request) -> u64 {

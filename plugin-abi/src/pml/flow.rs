@@ -18,21 +18,20 @@ use engine::messenger::arrived::Arrived;
 use engine::messenger::flow_control::{Way, Word};
 use engine::messenger::header::Header;
 use engine::messenger::link::{Account, Link};
-use ibex_ffi::openmpi::release;
 
 use super::communicator::Communicator;
 use super::finish::finish;
 use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
-use super::request::{Core, Transfer};
+use super::request::Core;
 use super::{flight, protocol, rails, routing, token};
 
 // ---- the receiver's side --------------------------------------------------------------------------------------------
 
 /// Accounts for an unexpected message to be stored. Beyond the bound, holds its `sender` back.
 pub(crate) fn keep(pml: &Pml, state: &mut State, message: &Arrived, sender: impl FnOnce(&State) -> Option<Link>) {
-    let is_beyond = state.flow.kept.keep(message.cost());
-    state.flow.show();
+    let is_beyond = state.messenger.flow.kept.keep(message.cost());
+    state.messenger.flow.show();
     if is_beyond {
         let sender = sender(state);
         hold_back(pml, state, sender);
@@ -45,17 +44,17 @@ fn hold_back(pml: &Pml, state: &mut State, sender: Option<Link>) {
     // This process must not hold itself back: its blocking send would wait for its own receive.
     let Some(sender) = sender.filter(|sender| *sender != Link::ONESELF) else { return };
     let account = rails::account(pml, state, sender);
-    if let Some(word) = state.flow.kept.hold_back(account) {
-        add_shared(&state.flow.shown.senders_held_back, 1);
-        flight::held_back(pml, account.0, state.flow.kept.bytes());
+    if let Some(word) = state.messenger.flow.kept.hold_back(account) {
+        add_shared(&state.messenger.flow.shown.senders_held_back, 1);
+        flight::held_back(pml, account.0, state.messenger.flow.kept.bytes());
         routing::control(pml, state, account.0, &Header::Flow(word));
     }
 }
 
 /// Accounts for an unexpected message that is stored no longer: it has found its receive, or is dropped.
 pub(crate) fn give_up(pml: &Pml, state: &mut State, message: &Arrived) {
-    let has_room = state.flow.kept.give_up(message.cost());
-    state.flow.show();
+    let has_room = state.messenger.flow.kept.give_up(message.cost());
+    state.messenger.flow.show();
     if has_room {
         let_go(pml, state);
     }
@@ -64,8 +63,8 @@ pub(crate) fn give_up(pml: &Pml, state: &mut State, message: &Arrived) {
 #[cold]
 #[inline(never)]
 fn let_go(pml: &Pml, state: &mut State) {
-    let (peers, word) = state.flow.kept.let_go();
-    flight::let_go(state.flow.kept.bytes());
+    let (peers, word) = state.messenger.flow.kept.let_go();
+    flight::let_go(state.messenger.flow.kept.bytes());
     for peer in peers {
         routing::control(pml, state, peer.0, &Header::Flow(word));
     }
@@ -74,7 +73,7 @@ fn let_go(pml: &Pml, state: &mut State) {
 /// Notes that sends of a peer pend in a communicator. Asks for more at once if a receive may wait for one of them.
 pub(crate) fn pending(pml: &Pml, state: &mut State, sender: Link, context: u32) {
     let account = rails::account(pml, state, sender);
-    state.flow.kept.pends(account, context);
+    state.messenger.flow.kept.pends(account, context);
     let wants = state.contexts.get(context).copied().is_some_and(|communicator| {
         // SAFETY: P1: in `state.contexts`, so alive.
         let communicator = unsafe { communicator.as_ref() };
@@ -88,7 +87,7 @@ pub(crate) fn pending(pml: &Pml, state: &mut State, sender: Link, context: u32) 
 /// Asks for more messages of a communicator: a receive or probe found no message, or a message found no receive.
 #[inline]
 pub(crate) fn found_nothing(pml: &Pml, state: &mut State, context: u32) {
-    if state.flow.kept.has_pending() {
+    if state.messenger.flow.kept.has_pending() {
         ask_for_more(pml, state, context);
     }
 }
@@ -96,7 +95,7 @@ pub(crate) fn found_nothing(pml: &Pml, state: &mut State, context: u32) {
 #[cold]
 #[inline(never)]
 fn ask_for_more(pml: &Pml, state: &mut State, context: u32) {
-    for peer in state.flow.kept.ask_for_more(context) {
+    for peer in state.messenger.flow.kept.ask_for_more(context) {
         routing::control(pml, state, peer.0, &Header::More(context));
     }
 }
@@ -110,12 +109,12 @@ pub(crate) fn way(pml: &Pml, state: &mut State, communicator: &Communicator, req
     let context = communicator.context;
     let &mut Core { link, tag, peer, .. } = state.requests.core(request);
     let account = rails::account(pml, state, link);
-    let way = state.flow.outgoing.way(account, context, tag);
-    let passes = way != Way::Pends && state.flow.outgoing.may_pass(account, context);
+    let way = state.messenger.flow.outgoing.way(account, context, tag);
+    let passes = way != Way::Pends && state.messenger.flow.outgoing.may_pass(account, context);
     let link = rails::in_communicator(pml, link);
     communicator.set_link(peer, if passes { link } else { link.marked() });
     if let Way::Announced { .. } = way {
-        add_shared(&state.flow.shown.announced_held_back, 1);
+        add_shared(&state.messenger.flow.shown.announced_held_back, 1);
     }
     way
 }
@@ -126,7 +125,7 @@ pub(crate) fn way(pml: &Pml, state: &mut State, communicator: &Communicator, req
 pub(crate) fn pend(pml: &Pml, state: &mut State, context: u32, request: Handle) {
     let &mut Core { link, tag, .. } = state.requests.core(request);
     let account = rails::account(pml, state, link);
-    let tells = state.flow.outgoing.pend(account, context, tag, request);
+    let tells = state.messenger.flow.outgoing.pend(account, context, tag, request);
     tell(pml, state, (account, context), tells);
 }
 
@@ -144,17 +143,17 @@ pub(crate) fn found_no_room(pml: &Pml, state: &mut State, communicator: &Communi
     let &mut Core { link, tag, peer, .. } = state.requests.core(request);
     communicator.set_link(peer, rails::in_communicator(pml, link).marked());
     let account = rails::account(pml, state, link);
-    state.flow.outgoing.found_no_room(account, communicator.context, tag, request);
+    state.messenger.flow.outgoing.found_no_room(account, communicator.context, tag, request);
     routing::queue_turn(pml, state, link);
 }
 
 /// Sends as many pending messages of a communicator as flow control permits. Tells the peer if some are left, unless it
 /// has been told since it last asked for more.
 fn resume(pml: &Pml, state: &mut State, account: Account, context: u32) {
-    while let Some((request, way)) = state.flow.outgoing.next(account, context) {
+    while let Some((request, way)) = state.messenger.flow.outgoing.next(account, context) {
         go_on(pml, state, request, way);
     }
-    let tells = state.flow.outgoing.tells(account, context);
+    let tells = state.messenger.flow.outgoing.tells(account, context);
     tell(pml, state, (account, context), tells);
 }
 
@@ -177,7 +176,7 @@ fn go_on(pml: &Pml, state: &mut State, request: Handle, way: Way) -> bool {
 /// Notes that it is the turn of pending messages by this link. Sends them when nothing has arrived any more
 /// ([`super::progress::leave`]).
 pub(crate) fn has_turn(state: &mut State, link: Link) {
-    state.flow.turns.push(link);
+    state.messenger.flow.turns.push(link);
     state.has_more = true;
 }
 
@@ -193,47 +192,35 @@ pub(crate) fn in_turn(pml: &Pml, state: &mut State, link: Link) {
     if let Some(mut port) = port() {
         port.begin_turn(link.to());
     }
-    while let Some((request, way)) = state.flow.outgoing.next_in_turn(account) {
+    while let Some((request, way)) = state.messenger.flow.outgoing.next_in_turn(account) {
         if !go_on(pml, state, request, way) {
             return;
         }
     }
-    state.flow.outgoing.has_room(account);
+    state.messenger.flow.outgoing.has_room(account);
     if let Some(mut port) = port() {
         port.end_turn(link.to(), token::turn());
     }
 }
 
-/// Returns link and communicator of a send that was announced and counts towards the window of flow control.
-pub(crate) fn counted(state: &mut State, request: Handle) -> Option<(Link, u32)> {
-    let r = state.requests.get(request);
-    if !matches!(r.core.transfer, Transfer::Announced { counted: true, .. }) {
-        return None;
-    }
-    // SAFETY: P1: the send is not finished, so Open MPI's communicator is alive, even if the PML's has gone.
-    Some((r.core.link, unsafe { release::context(r.comm()) }))
-}
-
-/// Continues pending sends after the answer to an announced message that was `counted`.
-pub(crate) fn answered(pml: &Pml, state: &mut State, counted: Option<(Link, u32)>) {
-    if let Some((link, context)) = counted {
-        let account = rails::account(pml, state, link);
-        state.flow.outgoing.answered(account, context);
-        resume(pml, state, account, context);
-    }
+/// Continues pending sends after the answer to an announced message that was counted.
+pub(crate) fn answered(pml: &Pml, state: &mut State, link: Link, context: u32) {
+    let account = rails::account(pml, state, link);
+    state.messenger.flow.outgoing.answered(account, context);
+    resume(pml, state, account, context);
 }
 
 /// Continues pending sends because the peer asks for more messages of a communicator.
 pub(crate) fn more(pml: &Pml, state: &mut State, link: Link, context: u32) {
     let account = rails::account(pml, state, link);
-    state.flow.outgoing.more(account, context);
+    state.messenger.flow.outgoing.more(account, context);
     resume(pml, state, account, context);
 }
 
 /// Notes that the peer starts or stops holding this process back.
 pub(crate) fn heard(pml: &Pml, state: &mut State, link: Link, word: Word) {
     let account = rails::account(pml, state, link);
-    let Some(pending) = state.flow.outgoing.heard(account, word) else { return };
+    let Some(pending) = state.messenger.flow.outgoing.heard(account, word) else { return };
     if word.holds_back {
         mark(pml, state, account);
     }
@@ -245,7 +232,7 @@ pub(crate) fn heard(pml: &Pml, state: &mut State, link: Link, word: Word) {
 /// Marks the links to a peer in all communicators, so that short messages to it take the slow path.
 fn mark(pml: &Pml, state: &mut State, account: Account) {
     let links = rails::in_communicators(pml, state, account);
-    for (context, rank) in links.iter().flat_map(|link| state.flow.holders.of(*link)) {
+    for (context, rank) in links.iter().flat_map(|link| state.messenger.flow.holders.of(*link)) {
         let Some(communicator) = state.contexts.get(context) else { continue };
         // The communicator may have stored an earlier home of the peer.
         for link in &links {

@@ -2,20 +2,26 @@
 //! Open MPI as the messenger's host: what the protocols of `engine::messenger` call. Grade: hot. Threads: the one that
 //! has entered the PML. Tests: `pml/tests.rs`.
 
+use engine::messenger;
 use engine::messenger::arrived::Arrived;
-use engine::messenger::header::MAX_SIZE;
-use engine::messenger::host::{Host, Moved};
+use engine::messenger::header::{Header, MAX_SIZE};
+use engine::messenger::host::{Handed, Host, Moved};
+use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
-use engine::messenger::passage::Passage;
-use engine::messenger::transfer_id::Transfers;
+use engine::messenger::passage::{Passage, Protocol, Reason};
+use engine::messenger::rendezvous::Step;
+use engine::messenger::transfer_id::TransferId;
+use ibex_ffi::openmpi::release;
 
+use super::buffer::SendBuffers;
 use super::datatype::UserData;
 use super::handle::Handle;
 use super::instance::{Pml, State};
 use super::reading::WatchedReads;
-use super::request::{Core, Outcome};
-use super::{finish, incoming, transmit, watch};
+use super::request::{Core, Outcome, Told, Transfer};
+use super::{finish, flight, flow, incoming, passage, pieces, rails, routing, transmit, watch};
 use crate::runtime::memory::Registered;
+use crate::runtime::messages;
 use crate::runtime::variables::now;
 
 impl Host for State {
@@ -29,12 +35,17 @@ impl Host for State {
         self.requests.core(request)
     }
 
-    fn transfers(&mut self) -> &mut Transfers<Handle> {
-        &mut self.transfers
+    fn messenger(&mut self) -> &mut messenger::State<State> {
+        &mut self.messenger
     }
 
     fn rank(&mut self, request: Handle) -> i32 {
         self.communicator(request).rank
+    }
+
+    fn context(&mut self, request: Handle) -> u32 {
+        // SAFETY: P1: the request is not finished, so Open MPI's communicator is alive, even if the PML's has gone.
+        unsafe { release::context(self.requests.get(request).comm()) }
     }
 
     fn eager_limit(&self, pml: &Pml) -> usize {
@@ -63,12 +74,51 @@ impl Host for State {
         }
     }
 
-    fn begins(&mut self, request: Handle, moved: Moved, passage: Option<Passage>) {
+    fn cannot_unpack(&mut self, receive: Handle) {
+        finish::note_not_put(self.requests.get(receive));
+    }
+
+    fn control(&mut self, pml: &Pml, link: Link, header: &Header) {
+        routing::control(pml, self, link, header);
+    }
+
+    fn send_fragment(&mut self, pml: &Pml, send: Handle, receiver: TransferId, offset: u64) -> Handed {
+        pieces::send(pml, self, send, receiver, offset)
+    }
+
+    fn has_free_buffer(&self) -> bool {
+        self.buffers.iter().any(SendBuffers::has_free_large)
+    }
+
+    fn put_back(&mut self, pml: &Pml, link: Link, announced: Transfer) {
+        // SAFETY: R3: the peer has answered the announcement, so it has read the message, or will not read it.
+        unsafe { rails::put_back(pml, link, announced) };
+    }
+
+    fn answered(&mut self, pml: &Pml, link: Link, context: u32) {
+        flow::answered(pml, self, link, context);
+    }
+
+    fn goes(&mut self, pml: &Pml, request: Handle, link: Link, how: (Protocol, Reason)) {
+        watch::goes(self, request, |state| Some(passage::by_home(pml, state, link, how)));
+    }
+
+    fn begins(&mut self, request: Handle, moved: Moved, passage: Option<Passage>) -> bool {
+        let is_first = self.requests.get(request).shell.told == Told::Nothing;
         watch::begins_by(self, request, moved, |_| passage);
+        is_first
+    }
+
+    fn continues(&mut self, request: Handle, moved: Moved) {
+        watch::continues(self, request, moved);
     }
 
     fn ends(&mut self, request: Handle, moved: Moved) {
         watch::ends(self, request, moved);
+    }
+
+    fn record(&mut self, request: Handle, step: &Step) {
+        flight::note(self, request, step);
     }
 
     fn finish(&mut self, request: Handle) {
@@ -77,5 +127,9 @@ impl Host for State {
 
     fn cannot_pack(&mut self, length: usize) {
         transmit::cannot_pack(self, length);
+    }
+
+    fn cannot_send(&mut self, asked: u64, length: u64) {
+        transmit::failed_for(self, &messages::asked_for(asked, length));
     }
 }

@@ -15,6 +15,7 @@ use engine::messenger::header::{EAGER_SIZE, Header, Match, PortKey};
 use engine::messenger::host::Data;
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
+use engine::messenger::rendezvous::{self, fragments};
 use engine::messenger::transfer_id::TransferId;
 use engine::transport::Immediate;
 
@@ -22,7 +23,7 @@ use super::communicator::Communicator;
 use super::handle::Handle;
 use super::instance::{Pml, State};
 use super::request::Owner;
-use super::{accept, flow, passage, pieces, rails, reading, watch};
+use super::{accept, flow, passage, rails, watch};
 use crate::runtime::listeners::Listeners;
 use crate::runtime::token::Tag;
 
@@ -200,15 +201,15 @@ pub(crate) fn message(pml: &Pml, state: &mut State, incoming: Incoming<'_>) {
             begun(state, of, Body::AnnouncedKeyed(TransferId(request), memory, PortKey::decode(bytes)));
         }
         Header::ClearToSend { request, receive, why, length } => {
-            pieces::wanted(pml, state, (TransferId(request), TransferId(receive)), (length, why));
+            fragments::wanted(pml, state, (TransferId(request), TransferId(receive)), (length, why));
         }
         Header::Fragment { receive, .. } => {
             // `received` looks the number up, so a wrong one does no harm.
-            pieces::received(state, TransferId(receive), bytes);
+            fragments::received(state, TransferId(receive), bytes);
         }
-        Header::Finished { request, length } => reading::finished(pml, state, TransferId(request), length),
+        Header::Finished { request, length } => rendezvous::finished(pml, state, TransferId(request), length),
         // The bytes came with the message, whose transfer has been told.
-        Header::Acknowledge { request } => reading::finished(pml, state, TransferId(request), 0),
+        Header::Acknowledge { request } => rendezvous::finished(pml, state, TransferId(request), 0),
         Header::Flow(word) => _ = answer().map(|from| flow::heard(pml, state, from, word)),
         Header::Pending(context) => _ = answer().map(|from| flow::pending(pml, state, from, context)),
         Header::More(context) => _ = answer().map(|from| flow::more(pml, state, from, context)),

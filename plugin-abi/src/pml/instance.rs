@@ -6,24 +6,23 @@
 //! process, otherwise none. Tests: below.
 
 use std::cell::{Cell, UnsafeCell};
-use std::collections::{HashMap, VecDeque};
+use std::collections::HashMap;
 use std::ptr::{NonNull, null_mut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
+use engine::messenger;
 use engine::messenger::arrived::Arrived;
 use engine::messenger::flow_control::state::Flow;
 use engine::messenger::foreign::Foreign;
 use engine::messenger::link::Link;
 use engine::messenger::matching::{Contexts, Envelope};
 use engine::messenger::rails::{Quiet, Sent, Several};
-use engine::messenger::transfer_id::Transfers;
 use engine::peer::PeerName;
 use engine::transport::EndpointId;
 
 use super::buffer::SendBuffers;
 use super::communicator::Communicator;
-use super::handle::Handle;
 use super::local::Backlog;
 use super::moving::Held;
 use super::request::{Request, RequestFunctions, Requests};
@@ -99,14 +98,11 @@ unsafe impl Send for Pml {}
 pub(crate) struct State {
     pub(crate) requests: Requests,
     pub(crate) contexts: Contexts<NonNull<Communicator>, (Envelope, Arrived)>,
-    pub(crate) transfers: Transfers<Handle>,
-    pub(crate) flow: Flow<Handle>,
+    pub(crate) messenger: messenger::State<State>,
     pub(crate) buffers: Vec<SendBuffers>,
     pub(crate) peers: HashMap<PeerName, Link>,
     pub(crate) several: Several<Held>,
     pub(crate) foreign: Foreign,
-    /// Sends whose next fragment waits for a send buffer.
-    pub(crate) starved: VecDeque<Handle>,
     pub(crate) backlog: Backlog,
     pub(crate) rails: Quiet,
     pub(crate) finished: Chain,
@@ -291,15 +287,13 @@ impl Pml {
         let buffers = |rail: &Rail| SendBuffers::new(rail.copy_size, rail.receive_size, MOST_BUFFERS);
         let shown = rails.first().map(|rail| rail.port().counters()).unwrap_or_default();
         let state = State {
-            flow: Flow::new(settings.unexpected_memory, WINDOW, shown),
+            messenger: messenger::State::new(Flow::new(settings.unexpected_memory, WINDOW, shown)),
             requests: Requests::new(settings.functions),
             contexts: Contexts::new(),
-            transfers: Transfers::default(),
             buffers: rails.iter().map(buffers).collect(),
             peers: HashMap::new(),
             several: Several::new(rails.len()),
             foreign: Foreign::default(),
-            starved: VecDeque::new(),
             backlog: Backlog::default(),
             rails: Quiet::default(),
             finished: Chain::EMPTY,

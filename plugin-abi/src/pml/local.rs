@@ -15,16 +15,17 @@ use std::ptr::{NonNull, null_mut};
 
 use engine::messenger::header::{Header, MAX_SIZE};
 use engine::messenger::link::Link;
+use engine::messenger::rendezvous::fragments;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::release::{Receiver, received_by};
 use ibex_ffi::openmpi::sys;
 
 use super::datatype::Extent;
+use super::flow;
 use super::handle::Handle;
 use super::incoming::{self, Incoming, Sender};
 use super::instance::{Pml, State, pml};
 use super::shared_memory::{EAGER, OTHER, SharedMemory};
-use super::{flow, pieces};
 use crate::runtime::guard::fence;
 use crate::runtime::variables::now;
 use crate::runtime::{messages, modex};
@@ -161,7 +162,7 @@ fn send_waiting(pml: &Pml, state: &mut State, shared: &SharedMemory) -> usize {
             match then {
                 Then::Nothing => {}
                 Then::Turn => flow::has_turn(state, Link::local(to)),
-                Then::Piece(request) => pieces::piece_done(pml, state, request),
+                Then::Piece(request) => fragments::done(pml, state, request),
             }
         }
     }

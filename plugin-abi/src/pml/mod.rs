@@ -5,9 +5,9 @@
 //!   `send`, `receive`, `probe`, `persistent`. Their objects: `request`, `communicator`, `datatype`.
 //! - The process: `instance` (the state, and who may use it), `progress` (polls the ports).
 //! - Receive side: `incoming` (decodes a message, and keeps an unexpected one), `accept` (delivers it to its
-//!   receive), `reading` and `pieces` (long ones).
-//! - Send side: `protocol` (chooses the protocol), `routing` and `transmit` (post), `flow` (flow control), `finish`
-//!   (completes requests).
+//!   receive), `reading` (long ones).
+//! - Send side: `protocol` (chooses the protocol), `routing`, `transmit` and `pieces` (post), `flow` (flow control),
+//!   `finish` (completes requests).
 //! - Tools: `watch` and `transfers` (raise the events; `passage`: the protocol of a message), `listening` (opens and
 //!   closes the fast paths when tools start or stop listening, and reports the end of waits), `variables` (performance
 //!   variables), `flight` (the flight recorder).
@@ -15,8 +15,8 @@
 //!   same host: `shared_memory`, `local`.
 //! - Records: `handle`, `buffer`, `token`, `first_receive`.
 //!
-//! `engine::messenger` has the parts without MPI: matching, headers, the protocols' state machines, links, messages of
-//! this process to itself. They call `host`.
+//! `engine::messenger` has the parts without MPI: matching, headers, the protocols' state machines, links, fragments,
+//! messages of this process to itself. They call `host`.
 //!
 //! Safety. A thread *has entered the PML* while it holds `Entered<State>` or a `&mut State` borrowed from it. Unsafe
 //! blocks of this folder cite the rules of the crate's head and these:

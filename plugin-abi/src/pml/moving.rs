@@ -151,7 +151,7 @@ fn move_to(pml: &Pml, state: &mut State, peer: usize, to: Link) -> bool {
         (sent.count, sent.is_home) = (0, true);
     }
     let has_sent = messages.into_iter().all(|message| send_again(pml, state, (from, to), message));
-    if state.flow.outgoing.is_full(Account(state.several.peers[peer].links[0])) {
+    if state.messenger.flow.outgoing.is_full(Account(state.several.peers[peer].links[0])) {
         routing::queue_turn(pml, state, to);
     }
     has_sent

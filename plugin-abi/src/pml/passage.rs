@@ -84,11 +84,6 @@ pub(crate) fn announced(pml: &Pml, link: Link, (memory, why): (Memory, Reason), 
     by(pml, link, if is_readable { (Protocol::Read, Reason::Size) } else { unreadable(memory.length, why) }, rails)
 }
 
-/// Returns the passage of a message that its receiver could read, but wants as copies, for the reason `said`.
-pub(crate) fn wanted(pml: &Pml, state: &mut State, link: Link, said: u32) -> Passage {
-    by_home(pml, state, link, (Protocol::Pieces, Reason::of_code(said).unwrap_or(Reason::NotRegistered)))
-}
-
 /// Returns the passage of a whole message that has matched, by its lengths alone, because the message does not say
 /// whether its sender copied it. `from` may be unknown.
 pub(crate) fn came_whole(

@@ -15,6 +15,7 @@ use std::sync::atomic::Ordering;
 use engine::events;
 use engine::messenger::host::Bytes;
 use engine::messenger::link::Link;
+use engine::messenger::rendezvous::fragments;
 use engine::transport::{Arrived, Completion, EndpointId, Failed, Polled, TakesMessages, TakesRequests, Token};
 use ibex_ffi::openmpi::sys;
 
@@ -24,7 +25,7 @@ use super::incoming::{self, ByRail, Incoming, PutAside, Sender};
 use super::instance::{Pml, Rail, State, pml};
 use super::request::Transfer;
 use super::token::{self, Record};
-use super::{finish, flow, local, moving, passage, pieces, reading, transfers, transmit, watch};
+use super::{finish, flow, local, moving, passage, reading, transfers, transmit, watch};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::frame::Frame;
@@ -89,7 +90,7 @@ fn have_turns(pml: &Pml, state: &mut State) {
         }
         before = after;
     }
-    for link in std::mem::take(&mut state.flow.turns) {
+    for link in std::mem::take(&mut state.messenger.flow.turns) {
         flow::in_turn(pml, state, link);
     }
 }
@@ -303,13 +304,13 @@ fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion
             if !moving::goes_on(pml, state, Link::new(rail, peer)) {
                 transmit::failed(state);
             }
-            pieces::feed_starved(pml, state);
+            fragments::feed_starved(pml, state);
             false
         }
         Completion::LinkChanged { is_up } => {
             moving::link_changed(pml, state, rail, is_up);
             // Fragments that wait for a buffer of a port that is down can go by another port.
-            pieces::feed_starved(pml, state);
+            fragments::feed_starved(pml, state);
             false
         }
     }
@@ -345,7 +346,7 @@ fn handle_request(
 fn sent_without_buffer(pml: &Pml, state: &mut State, request: Handle) {
     // `Sending`: this was a fragment, else the whole message.
     if matches!(state.requests.core(request).transfer, Transfer::Sending(_)) {
-        return pieces::piece_done(pml, state, request);
+        return fragments::done(pml, state, request);
     }
     let how = |state: &mut State| Some(passage::sent(pml, state, request));
     watch::ends_by(state, request, Bytes::None.completed(), how);
@@ -363,7 +364,7 @@ unsafe fn sent(pml: &Pml, state: &mut State, rail: usize, buffer: NonNull<SendBu
     match content {
         _ if outcome.is_err() => _ = transmit::failed(state),
         Content::Silent => {}
-        Content::Piece(request) => pieces::piece_done(pml, state, request),
+        Content::Piece(request) => fragments::done(pml, state, request),
     }
 }
 
@@ -424,7 +425,7 @@ fn leave_call_for_more(pml: &Pml, mut state: Entered<'_, State>) {
 #[cold]
 #[inline(never)]
 fn leave_for_more(pml: &Pml, mut state: Entered<'_, State>) {
-    if !state.flow.turns.is_empty() {
+    if !state.messenger.flow.turns.is_empty() {
         have_turns(pml, &mut state);
     }
     state.has_more = false;

@@ -12,10 +12,10 @@ use engine::messenger::host::{Bytes, Data};
 use engine::messenger::link::Link;
 use engine::messenger::oneself;
 use engine::messenger::passage::Reason;
+use engine::messenger::rendezvous::Step;
 use ibex_ffi::openmpi::sys;
 
 use super::datatype::Extent;
-use super::flight::Step;
 use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
 use super::request::{Mode, Role, Transfer};
@@ -34,7 +34,7 @@ pub(crate) fn begin(pml: &Pml, state: &mut State, request: Handle, link: Link) {
     let communicator = state.communicator(request);
     // If not, the link is marked or the peer has moved: `flow::way` stores the link anew.
     let is_noted = communicator.link(peer) == rails::in_communicator(pml, link);
-    let is_free = state.flow.outgoing.is_free() && is_noted;
+    let is_free = state.messenger.flow.outgoing.is_free() && is_noted;
     let way = if is_free { Way::Free } else { flow::way(pml, state, communicator, request) };
     if way == Way::Pends {
         return flow::pend(pml, state, communicator.context, request);
@@ -60,13 +60,13 @@ pub(crate) fn go(pml: &Pml, state: &mut State, request: Handle, way: Way) -> boo
         return true;
     }
     watch::begins(state, request, Bytes::All.posted());
-    let sender = is_synchronous.then(|| state.transfers.begin(request));
+    let sender = is_synchronous.then(|| state.messenger.transfers.begin(request));
     let header = sender.map_or(Header::Eager(of), |sender| Header::Synchronous(of, sender.0));
     // The receiver's answer finishes a synchronous send.
     match (routing::message(pml, state, link, &header, request, !is_synchronous), sender) {
         (Transmitted::NoRoom, sender) => {
             if let Some(sender) = sender {
-                state.transfers.end(sender);
+                state.messenger.transfers.end(sender);
             }
             flow::found_no_room(pml, state, communicator, request);
             return false;
@@ -98,7 +98,7 @@ fn has_room(pml: &Pml, state: &State, link: Link) -> bool {
 /// Announces a message, and registers its memory if it is long.
 #[inline(never)]
 fn announce(pml: &Pml, state: &mut State, request: Handle, (of, is_long, counted): (Match, bool, bool)) {
-    let sender = state.transfers.begin(request);
+    let sender = state.messenger.transfers.begin(request);
     flight::note(state, request, &Step::Announced(sender));
     let core = state.requests.core(request);
     let (link, extent) = (core.link, core.data.extent());

@@ -39,7 +39,7 @@ pub(crate) unsafe fn link(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: 
     }
     // SAFETY: P4, P1: `comm` is alive and was added, as this function requires.
     let link = unsafe { find(pml, comm, rank) }?;
-    pml.enter()?.flow.holders.note(link, communicator.context, rank);
+    pml.enter()?.messenger.flow.holders.note(link, communicator.context, rank);
     communicator.set_found(rank, link);
     Some(link)
 }
@@ -218,7 +218,7 @@ pub(crate) fn part(state: &mut State, name: PeerName) -> Vec<Link> {
     };
     if let Some(account) = links.first() {
         let in_communicators: Vec<Link> = links.iter().flat_map(|link| [*link, link.of_several()]).collect();
-        state.flow.forget(Account(*account), &in_communicators);
+        state.messenger.flow.forget(Account(*account), &in_communicators);
     }
     links
 }

@@ -2,28 +2,28 @@
 //! Reads a long message from the sender's memory into the user's buffer: by the port that announced it, or by several
 //! ports at once (`rails`).
 //!
-//! Other ports repeat the reads of a failed port; if none is left, the receiver asks for copies (`pieces`). The state
-//! machine is `engine::messenger::rendezvous::read`. Called by `accept`, `incoming` and `progress`. Grade: pending.
-//! Threads: the one that has entered the PML. Tests: `pml/tests.rs`; of the events: `mpi_t_transfers.c` in
-//! `hw-tests/tools`, and `events.c` in `hw-tests/mpi`.
+//! Other ports repeat the reads of a failed port; if none is left, the receiver asks for copies. The state machine is
+//! `engine::messenger::rendezvous::read`. Called by `accept` and `progress`. Grade: pending. Threads: the one that has
+//! entered the PML. Tests: `pml/tests.rs`; of the events: `mpi_t_transfers.c` in `hw-tests/tools`, and `events.c` in
+//! `hw-tests/mpi`.
 
 use engine::events::{self, EventGroup, GetComplete, GetStarted, Payload};
 use engine::messenger::header::{Header, Memory, PortKey};
-use engine::messenger::host::{Bytes, Data, Moved};
+use engine::messenger::host::{Bytes, Host, Moved};
 use engine::messenger::link::Link;
 use engine::messenger::passage::{Passage, Protocol, Reason};
 use engine::messenger::rendezvous::read::{Part, Path, Reading};
+use engine::messenger::rendezvous::{Step, fragments};
 use engine::messenger::transfer_id::TransferId;
 use engine::transport::Failed;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::{RemoteSpan, Status};
 
 use super::finish::finish;
-use super::flight::Step;
 use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
 use super::request::{Core, Reads, Request, Transfer};
-use super::{flight, flow, moving, passage, pieces, rails, routing, transfers, transmit, watch};
+use super::{flight, moving, passage, rails, routing, transfers, transmit, watch};
 use crate::runtime::watch::{SAFETY, numbers};
 
 /// Shortest and longest read while several ports read a message, bytes. A port may have a lower limit.
@@ -125,9 +125,8 @@ fn ask_for_copies(pml: &Pml, state: &mut State, request: Handle) {
     // SAFETY: R3: no read is in flight.
     if let Some(reads) = unsafe { take(pml, state.requests.core(request)) } {
         let (from, why) = (reads.from, Reason::Adapter);
-        let how = (Protocol::Pieces, why);
-        watch::goes(state, request, |state| Some(passage::by_home(pml, state, from, how)));
-        pieces::ask(pml, state, request, (from, reads.sender), (reads.state.length(), why.code()));
+        state.goes(pml, request, from, (Protocol::Pieces, why));
+        fragments::ask(pml, state, request, (from, reads.sender), (reads.state.length(), why.code()));
     }
 }
 
@@ -186,25 +185,6 @@ fn end(pml: &Pml, state: &mut State, request: Handle, last: Moved) {
     let header = Header::Finished { request: reads.sender.0, length: reads.state.length() };
     routing::control(pml, state, reads.from, &header);
     finish(state, request);
-}
-
-/// Finishes a send that this process announced: the receiver has read `length` bytes, as many as its receive has room
-/// for, or has matched a short message.
-pub(crate) fn finished(pml: &Pml, state: &mut State, sender: TransferId, length: u64) {
-    let Some(request) = state.transfers.end(sender) else { return };
-    let counted = flow::counted(state, request);
-    let core = state.requests.core(request);
-    let (link, transfer) = (core.link, std::mem::replace(&mut core.transfer, Transfer::None));
-    let moved = Bytes::Of { offset: 0, length: length.min(core.data.length() as u64) }.completed();
-    // The adapter does not report a peer's reads, so both events are raised now. Those of a whole message were raised
-    // when it was posted.
-    watch::begins(state, request, Bytes::None.completed());
-    watch::ends(state, request, moved);
-    // SAFETY: R3: the receiver has read.
-    unsafe { rails::put_back(pml, link, transfer) };
-    flight::note(state, request, &Step::Answered { number: sender, wants_copies: false });
-    finish(state, request);
-    flow::answered(pml, state, counted);
 }
 
 /// Reads of a message whose events a tool wants: `ibex_get_started` when a read is posted, `ibex_get_complete` when its

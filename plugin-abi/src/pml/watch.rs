@@ -17,7 +17,7 @@ use std::hint::cold_path;
 use std::ptr::null_mut;
 
 use engine::messenger::arrived::Arrived;
-use engine::messenger::host::{Bytes, Data, Moved};
+use engine::messenger::host::{Data, Moved};
 use engine::messenger::matching::{Envelope, Message, MessageHandle, Pattern};
 use engine::messenger::passage::Passage;
 use ibex_ffi::openmpi::{release, sys};
@@ -305,22 +305,6 @@ fn note_message(
 #[inline]
 pub(crate) fn continues(state: &mut State, of: Handle, moved: Moved) {
     request_by(state, of, Event::XferContinue, moved, |_| None);
-}
-
-/// Raises the events of a fragment of a send that the adapter has.
-#[inline]
-pub(crate) fn piece_sent(state: &mut State, of: Handle, (offset, length): (u64, usize), is_last: bool) {
-    let moved = Bytes::Of { offset, length: length as u64 }.posted();
-    let begins_now = offset == 0 && state.requests.get(of).shell.told == Told::Nothing;
-    if begins_now {
-        begins(state, of, moved);
-    } else if !is_last {
-        continues(state, of, moved);
-    }
-    if is_last {
-        let nothing_more = Bytes::Of { offset: offset + length as u64, length: 0 }.posted();
-        ends(state, of, if begins_now { nothing_more } else { moved });
-    }
 }
 
 /// Takes out the receive that an arrived message matches; without one, returns the message's number for tools.

@@ -2,7 +2,7 @@
 //! A message that its sender sends as copies, in pieces, and that its receiver assembles. Pieces take one path, so they
 //! arrive in the order of sending. The caller cuts data with gaps between elements and learns the length of a piece
 //! when it packs it. So the last piece may be longer than `wanted`; the receiver ignores the rest. Called by
-//! `pml/pieces.rs`. Pending grade. Threads: the owner's. Tests: below.
+//! `fragments.rs`. Pending grade. Threads: the owner's. Tests: below.
 
 use crate::messenger::transfer_id::TransferId;
 

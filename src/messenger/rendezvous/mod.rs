@@ -1,6 +1,63 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rendezvous: how the bytes of an announced message travel once a receive has matched it. The receiver reads them from
-//! the sender's memory (`read.rs`), or the sender sends copies (`copies.rs`).
+//! the sender's memory (`read.rs`), or the sender sends copies (`fragments.rs`, whose state machine is `copies.rs`).
 
 pub mod copies;
+pub mod fragments;
 pub mod read;
+
+use super::host::{Bytes, Data, Host};
+use super::request::Transfer;
+use super::transfer_id::TransferId;
+
+/// A step of a long message, for the flight recorder; both sides know the message by the sender's number.
+#[derive(Clone, Copy, Debug)]
+pub enum Step {
+    /// Sender: the message is announced by this number.
+    Announced(TransferId),
+    /// Sender: the receiver has all the data that it wants, or wants copies.
+    Answered {
+        /// Number of the message.
+        number: TransferId,
+        /// Whether it wants copies.
+        wants_copies: bool,
+    },
+    /// Receiver, which has noted the match: the transfer of so many bytes begins.
+    Begins(TransferId, u64),
+    /// Receiver: the bytes were read.
+    Fetched(TransferId, u64),
+    /// Receiver: the bytes arrived as copies, which do not name the message.
+    Copied,
+}
+
+/// Finishes an announced send: the receiver has read `length` bytes, as many as its receive has room for, or has
+/// matched a short message. `sender` may be any number.
+pub fn finished<H: Host>(process: &H::Process, host: &mut H, sender: TransferId, length: u64) {
+    let Some(request) = host.messenger().transfers.end(sender) else { return };
+    let length = length.min(host.core(request).data.length() as u64);
+    // The adapter does not report a peer's reads, so both events are raised now. Those of a whole message were raised
+    // when it was posted.
+    host.begins(request, Bytes::None.completed(), None);
+    host.ends(request, Bytes::Of { offset: 0, length }.completed());
+    host.record(request, &Step::Answered { number: sender, wants_copies: false });
+    close(process, host, request, Transfer::None, |host| host.finish(request));
+}
+
+/// Replaces the announcement of a send by `next`, and ends its registrations. Calls `go_on`, then continues the sends
+/// that pend until this one is answered.
+fn close<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    request: H::Handle,
+    next: Transfer<H>,
+    go_on: impl FnOnce(&mut H),
+) {
+    let core = host.core(request);
+    let (link, announced) = (core.link, std::mem::replace(&mut core.transfer, next));
+    let counted = matches!(announced, Transfer::Announced { counted: true, .. }).then(|| host.context(request));
+    host.put_back(process, link, announced);
+    go_on(host);
+    if let Some(context) = counted {
+        host.answered(process, link, context);
+    }
+}

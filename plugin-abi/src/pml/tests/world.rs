@@ -282,9 +282,9 @@ impl World {
         assert_eq!(libmpi::take_attached(), 0, "copies of buffered sends");
         for (at, process) in self.processes.iter().enumerate() {
             let state = self.stand_for(at).enter().expect("nobody is inside");
-            assert_eq!(state.flow.kept.bytes(), 0, "what process {at} keeps");
-            assert!(state.flow.outgoing.is_free(), "process {at} is held back by somebody");
-            assert!(state.starved.is_empty() && !state.has_failed);
+            assert_eq!(state.messenger.flow.kept.bytes(), 0, "what process {at} keeps");
+            assert!(state.messenger.flow.outgoing.is_free(), "process {at} is held back by somebody");
+            assert!(state.messenger.starved.is_empty() && !state.has_failed);
             for comm in process.communicators.borrow().values() {
                 // SAFETY: P3: the PML is entered; P4: the world's communicator lives.
                 assert_eq!(unsafe { Communicator::of(comm.as_ptr()).lengths() }, [0, 0], "queues of process {at}");

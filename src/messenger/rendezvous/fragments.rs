@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! A long message as copied fragments: if either side's data has gaps, or its memory cannot be registered. The receiver
+//! asks for them, the sender sends a few at a time, and the receiver unpacks them in order.
+//!
+//! A send whose next fragment finds no send buffer waits for one, behind those that wait already ([`State::starved`]).
+//! `copies.rs` has the counts of both sides. Called by the host, for messages and completions. Grade: pending. Threads:
+//! the one that has entered the messenger. Tests: `messenger/tests.rs`, `pml/tests.rs`, and `pt2pt_datatypes.c` in
+//! `hw-tests/mpi`.
+//!
+//! [`State::starved`]: crate::messenger::State::starved
+
+use super::copies::{Gathering, Sending};
+use super::{Step, close};
+use crate::messenger::header::Header;
+use crate::messenger::host::{Bytes, Data, Handed, Host};
+use crate::messenger::link::Link;
+use crate::messenger::passage::{Protocol, Reason};
+use crate::messenger::request::Transfer;
+use crate::messenger::transfer_id::TransferId;
+
+/// Maximum number of fragments of a message in flight.
+const MOST: u32 = 4;
+
+/// Asks the sender of an announced message for copies of its first `wanted` bytes (at least 1). `why`: the reason
+/// ([`Reason::code`]), if the receiver could have read the message.
+pub fn ask<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    request: H::Handle,
+    (from, sender): (Link, TransferId),
+    (wanted, why): (u64, u32),
+) {
+    let receiver = host.messenger().transfers.begin(request);
+    host.core(request).transfer = Transfer::Gathering(Gathering::new(receiver, wanted));
+    let header = Header::ClearToSend { request: sender.0, receive: receiver.0, why, length: wanted };
+    host.control(process, from, &header);
+}
+
+/// Unpacks a fragment that has arrived. `receiver` may be any number.
+pub fn received<H: Host>(host: &mut H, receiver: TransferId, bytes: &[u8]) {
+    let Some(request) = host.messenger().transfers.get(receiver) else { return };
+    let Transfer::Gathering(gathering) = &mut host.core(request).transfer else { return };
+    let (offset, length) = gathering.take(bytes.len() as u64);
+    let (id, is_complete) = (gathering.id, gathering.is_complete());
+    let moved = Bytes::Of { offset, length }.completed();
+    // A receive that was to read its message has begun already, without any bytes.
+    let begins = offset == 0 && host.begins(request, moved, None);
+    if !host.core(request).data.put_at(offset, &bytes[..length as usize]) {
+        host.cannot_unpack(request);
+    }
+    if is_complete {
+        host.messenger().transfers.end(id);
+        host.ends(request, if begins { Bytes::None.completed() } else { moved });
+        host.record(request, &Step::Copied);
+        end(host, request);
+    } else if !begins {
+        host.continues(request, moved);
+    }
+}
+
+/// Finishes a request whose copies have all been sent or received.
+fn end<H: Host>(host: &mut H, request: H::Handle) {
+    let core = host.core(request);
+    core.transfer = Transfer::None;
+    core.data.end();
+    host.finish(request);
+}
+
+/// Begins to send the copies for which a receiver has called [`ask`].
+pub fn wanted<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    (sender, receiver): (TransferId, TransferId),
+    (asked, why): (u64, u32),
+) {
+    let Some(request) = host.messenger().transfers.get(sender) else { return };
+    let core = host.core(request);
+    let (link, length) = (core.link, core.data.length() as u64);
+    let Transfer::Announced { registered, .. } = core.transfer else { return host.cannot_send(asked, length) };
+    if !(1..=length).contains(&asked) {
+        return host.cannot_send(asked, length);
+    }
+    host.messenger().transfers.end(sender);
+    host.record(request, &Step::Answered { number: sender, wants_copies: true });
+    if registered.is_some() {
+        let reason = Reason::of_code(why).unwrap_or(Reason::NotRegistered);
+        host.goes(process, request, link, (Protocol::Pieces, reason));
+    }
+    let sending = Transfer::Sending(Sending::new(receiver, asked, MOST));
+    close(process, host, request, sending, |host| send(process, host, request));
+}
+
+fn sending<H: Host>(host: &mut H, request: H::Handle) -> Option<&mut Sending> {
+    if let Transfer::Sending(sending) = &mut host.core(request).transfer { Some(sending) } else { None }
+}
+
+/// Sends as many fragments as may be in flight, of a send that waits for no buffer.
+fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
+    let next = |sending: &mut Sending| Some((sending.next_offset()?, sending.receiver));
+    while let Some((offset, receiver)) = sending(host, request).and_then(next) {
+        match host.send_fragment(process, request, receiver, offset) {
+            Handed::Waits(length) => sent(host, request, (offset, length)),
+            Handed::Sent(length) => {
+                sent(host, request, (offset, length));
+                if sending(host, request).is_some_and(Sending::done) {
+                    // All is sent, and no fragment waits.
+                    return end(host, request);
+                }
+            }
+            Handed::NoBuffer => return starve(host, request),
+            Handed::Nothing => return,
+        }
+    }
+}
+
+/// Counts a fragment that the host has, and tells tools of it.
+fn sent<H: Host>(host: &mut H, request: H::Handle, (offset, length): (u64, usize)) {
+    let length = length as u64;
+    let is_last = sending(host, request).is_some_and(|sending| sending.sent(length));
+    let moved = Bytes::Of { offset, length }.posted();
+    let begins = offset == 0 && host.begins(request, moved, None);
+    if is_last {
+        let nothing_more = Bytes::Of { offset: offset + length, length: 0 }.posted();
+        host.ends(request, if begins { nothing_more } else { moved });
+    } else if !begins {
+        host.continues(request, moved);
+    }
+}
+
+/// Queues a send for a free buffer.
+fn starve<H: Host>(host: &mut H, request: H::Handle) {
+    if let Some(sending) = sending(host, request) {
+        sending.is_starved = true;
+        host.messenger().starved.push_back(request);
+    }
+}
+
+/// Sends more fragments after one has been sent; first those of the sends that wait for a buffer.
+#[inline(never)]
+pub fn done<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
+    let Some(sending) = sending(host, request) else { return };
+    let (is_done, may_wait) = (sending.done(), !sending.is_starved && sending.next_offset().is_some());
+    if is_done {
+        end(host, request);
+    } else if host.messenger().starved.is_empty() {
+        send(process, host, request);
+    } else if may_wait {
+        starve(host, request);
+    }
+    feed_starved(process, host);
+}
+
+/// Continues the sends that wait for a buffer, each once, while any port has a free one.
+#[inline(never)]
+pub fn feed_starved<H: Host>(process: &H::Process, host: &mut H) {
+    for _ in 0..host.messenger().starved.len() {
+        if !host.has_free_buffer() {
+            return;
+        }
+        let Some(request) = host.messenger().starved.pop_front() else { return };
+        if let Some(sending) = sending(host, request) {
+            sending.is_starved = false;
+        }
+        send(process, host, request);
+    }
+}
