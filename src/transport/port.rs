@@ -30,7 +30,7 @@ pub use open::PortError;
 pub use poll::Polled;
 pub use send::{Refused, Sent};
 #[cfg(any(test, feature = "stand-in"))]
-pub use stand_in::StandIn;
+pub(crate) use stand_in::StandIn;
 pub use waiting::WhenDiverted;
 
 use super::adapter::verbs::Verbs;
