@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The interface between the transport and an adapter: create queue pairs, post, change states, poll, post receives.
 //!
-//! [`Adapter`] is the only interface to the device. `adapter/verbs.rs` implements it with libibverbs;
-//! `adapter/scripted.rs` is the scripted adapter of the unit tests. The compiler resolves all calls, so the interface
-//! costs no instruction. `ibex-ffi` has the traits of the two queues, and implements them. Objects are destroyed when
+//! [`Adapter`] is the only interface to the device. `adapter/verbs.rs` implements it with libibverbs,
+//! `adapter/simulated.rs` for tests without a device. The compiler resolves all calls, so the interface costs no
+//! instruction. `ibex-ffi` has the traits of the two queues, and implements them. Objects are destroyed when
 //! they are dropped. Hot: `post`, `poll`, [`ReceiveQueue::post`]. The rest is setup grade. Threads: the port's.
 
 pub mod verbs;
 
-#[cfg(test)]
-pub(crate) mod scripted;
+#[cfg(any(test, feature = "stand-in"))]
+pub mod simulated;
 
 use crate::connect::carriers::Carriers;
 use crate::select::PortChoice;

@@ -17,8 +17,6 @@ pub use completion::{Arrived, Batch, Completion, Failed, TakesMessages, TakesReq
 pub use connections::failure::{Cause, Failure};
 pub use connections::retransmission::Retransmission;
 pub use kept::Unposted;
-#[cfg(feature = "stand-in")]
-pub use port::StandIn;
 pub use port::{Atomics, Attributes, Directory, Polled, Port, PortError, Refused, Sent, Setup, WhenDiverted};
 pub use tx::posted;
 pub use work_request::{EndpointId, Immediate, WrId};

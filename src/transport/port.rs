@@ -3,7 +3,7 @@
 //!
 //! Opened in `port/open.rs`. The plugin gives the port to one thread at a time (`&mut`); counters and the protection
 //! domain are shared. The port calls back only the [`Directory`] and the handler of a poll. This file has the port's
-//! definition and the life of a peer; setup grade. Hot: `send.rs`, `poll.rs`. Tests: `port/tests.rs`, over a scripted
+//! definition and the life of a peer; setup grade. Hot: `send.rs`, `poll.rs`. Tests: `port/tests.rs`, over a simulated
 //! adapter; the device tests in `hw-tests`.
 
 mod admission;
@@ -30,7 +30,7 @@ pub use open::PortError;
 pub use poll::Polled;
 pub use send::{Refused, Sent};
 #[cfg(any(test, feature = "stand-in"))]
-pub use stand_in::StandIn;
+pub(crate) use stand_in::StandIn;
 pub use waiting::WhenDiverted;
 
 use super::adapter::verbs::Verbs;

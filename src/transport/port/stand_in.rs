@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Makes a port from a stand-in for a device of libibverbs. Called by the tests of this folder, over the scripted
-//! adapter, and by those of the plugin (`runtime/ports/device/fabric.rs`), whose adapter copies bytes in memory;
-//! compiled for tests, and with the feature `stand-in`. Grade: setup. Threads: one at a time.
+//! Makes a port from a stand-in for a device of libibverbs: a simulated adapter (`transport/adapter/simulated.rs`).
+//! Compiled for tests, and with the feature `stand-in`. Grade: setup. Threads: one at a time.
 
 use super::open::{Parts, receive_batch, signal_interval};
 use super::{Attributes, Port, Setup};
@@ -17,30 +16,26 @@ use crate::tunables::Tunables;
 use std::io;
 
 /// A stand-in for a device.
-#[derive(Debug)]
-pub struct StandIn<A: Adapter> {
+pub(crate) struct StandIn<A: Adapter> {
     /// Makes queue pairs and slots to send from.
-    pub adapter: A,
+    pub(crate) adapter: A,
     /// Completion queue of all receives and sends.
-    pub completions: A::CompletionQueue,
+    pub(crate) completions: A::CompletionQueue,
     /// Receive queue, with its slots.
-    pub receives: A::ReceiveQueue,
+    pub(crate) receives: A::ReceiveQueue,
     /// Carriers of the handshake's hellos.
-    pub carriers: A::Carriers,
+    pub(crate) carriers: A::Carriers,
     /// Properties of the port.
-    pub attributes: Attributes,
+    pub(crate) attributes: Attributes,
     /// Number of requests that a queue pair takes.
-    pub depth: u32,
+    pub(crate) depth: u32,
     /// Entry that the process publishes for the port.
-    pub entry: PortEntry,
+    pub(crate) entry: PortEntry,
 }
 
 impl<A: Adapter> Port<A> {
     /// Makes a port from a stand-in. The port checks its carriers and connections at each empty poll.
-    ///
-    /// # Errors
-    /// The adapter's.
-    pub fn of_stand_in(device: StandIn<A>, tunables: &Tunables, setup: Setup) -> io::Result<Self> {
+    pub(crate) fn of_stand_in(device: StandIn<A>, tunables: &Tunables, setup: Setup) -> io::Result<Self> {
         let StandIn { adapter, completions: cq, receives, carriers, attributes, depth, entry } = device;
         let PortEntry { address, key } = entry;
         let slots = receives.slots();

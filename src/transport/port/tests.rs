@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests of a port over a scripted adapter that refuses, fails or falls silent: requests, slots and credits.
+//! Tests of a port over a simulated adapter that refuses, fails or falls silent: requests, slots and credits.
 
 mod closings;
 mod direct;
@@ -13,7 +13,8 @@ mod turns;
 
 use super::*;
 use crate::flight::PeerState;
-use crate::transport::adapter::scripted::{QpState, send_id};
+use crate::transport::adapter::simulated::queue_pair::{QpState, Work};
+use crate::transport::adapter::simulated::send_id;
 use crate::transport::completion::{Completion, Failed, Token};
 use crate::transport::connections::failure::Cause;
 use crate::transport::work_request::WrId;
@@ -179,7 +180,7 @@ fn an_error_at_one_request_lets_those_before_it_succeed_and_flushes_those_after_
     assert_eq!(pair.a.ended(), [(2, Ok(())), (3, failed), (4, FLUSHED), (5, FLUSHED)]);
     assert_eq!((pair.a.failures(), pair.a.port.tx.credits()), (1, CAPACITY - SLOTS));
     let told = pair.a.port.take_untold();
-    assert!(told.len() == 1 && told[0].contains("RETRY_EXC_ERR") && told[0].contains("scripted0:1"), "{told:?}");
+    assert!(told.len() == 1 && told[0].contains("RETRY_EXC_ERR") && told[0].contains("fabric0:1"), "{told:?}");
 }
 
 #[test]

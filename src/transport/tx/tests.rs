@@ -1,15 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The send side over a scripted adapter: credits, order, signalling, and the fate of requests when a connection ends.
+//! The send side over a simulated adapter: credits, order, signalling, and the fate of requests when a connection ends.
 
 use super::*;
 use crate::transport::adapter::Adapter as _;
-use crate::transport::adapter::scripted::{Script, ScriptedQp, ScriptedSlots, send_id};
+use crate::transport::adapter::simulated::objects::Slots;
+use crate::transport::adapter::simulated::queue_pair::QueuePair;
+use crate::transport::adapter::simulated::{Script, send_id};
 use crate::transport::completion::TakesNone;
 
 struct World {
     script: Script,
-    tx: Tx<ScriptedSlots>,
-    queue: SendQueue<ScriptedQp>,
+    tx: Tx<Slots>,
+    queue: SendQueue<QueuePair>,
     counters: Counters,
     batch: Batch,
     undelivered: Undelivered,
@@ -23,7 +25,7 @@ impl World {
         let adapter = script.adapter();
         let limits = Limits { credits, signal_interval: 4, send_slots: 0, max_inline: 64 };
         let tx = Tx::new(&limits, adapter.send_slots(1024, 2).expect("slots"));
-        let (cq, receives) = (script.completion_queue(credits, 16), script.receive_queue(4));
+        let (cq, receives) = (script.completion_queue(credits), script.receive_queue(4));
         let mut queue = SendQueue::new(adapter.queue_pair(&cq, &receives).expect("a queue pair"), depth);
         queue.set_open(true);
         World {

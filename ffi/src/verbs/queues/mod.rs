@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The queues: completion queues with their completions, reliable-connected queue pairs, shared receive queues, and the
 //! datagram queue pairs of the handshake. This file has the traits of the transport's two queues, which
-//! [`super::QueuePair`], [`super::CompletionQueue`] and the scripted adapter of the engine's tests implement. Hot:
+//! [`super::QueuePair`], [`super::CompletionQueue`] and the simulated adapter of the engine's tests implement. Hot:
 //! posts and polls; the rest: setup grade. One thread at a time (`&mut`).
 
 pub(super) mod completion;

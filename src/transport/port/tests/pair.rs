@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two ports over scripted adapters, and the wire between them.
+//! Two ports over simulated adapters, and the wire between them.
 
 use super::*;
 use crate::connect::hello::Hello;
 use crate::select::address::tests::ethernet;
 use crate::select::key::Key;
 use crate::select::partners::partners;
-use crate::transport::adapter::scripted::{Script, Scripted};
+use crate::transport::adapter::simulated::{self, Script, Sizes};
 use ibex_ffi::verbs::InlineSpan;
 use std::sync::Mutex;
 
@@ -40,7 +40,7 @@ impl Directory for Published {
 }
 
 pub(super) struct Side {
-    pub(super) port: Port<Scripted>,
+    pub(super) port: Port<simulated::Adapter>,
     pub(super) script: Script,
     pub(super) peer: EndpointId,
     pub(super) key: Key,
@@ -64,22 +64,15 @@ impl Side {
         state.is_without_atomics = atomics == Atomics::None;
         (state.ud_qpn, state.has_tcp) = (address.ud_qpn, address.tcp_port != 0);
         drop(state);
-        let device = StandIn {
-            adapter: script.adapter(),
-            completions: script.completion_queue(CAPACITY, 16),
-            receives: script.receive_queue(SLOTS),
-            carriers: script.carriers(),
-            attributes: attributes(atomics),
-            depth: DEPTH,
-            entry: PortEntry { address, key },
-        };
+        let sizes = Sizes { inline: 64, bounce: 1024, receive: 4096, slots: SLOTS, depth: DEPTH };
+        let device = script.device(sizes, atomics, PortEntry { address, key });
         let setup = Setup {
             index: port_number,
             me: PeerName { job: 1, rank },
             processes: 1,
             ports: 1,
-            receive_size: 4096,
-            bounce_size: 1024,
+            receive_size: sizes.receive,
+            bounce_size: sizes.bounce,
             directory: Box::new(Published(Arc::clone(&published.0), rank)),
         };
         let mut port = Port::of_stand_in(device, tunables, setup).expect("the script refuses nothing");
@@ -152,20 +145,6 @@ impl Side {
     }
 }
 
-fn attributes(atomics: Atomics) -> Attributes {
-    Attributes {
-        device: "scripted0".to_owned(),
-        port: 1,
-        mbps: 100_000,
-        max_message: 1 << 30,
-        max_inline: 64,
-        gathers: true,
-        atomics,
-        software: false,
-        link_layer: 2,
-    }
-}
-
 pub(super) struct Pair {
     pub(super) a: Side,
     pub(super) b: Side,
@@ -218,7 +197,9 @@ impl Pair {
         loop {
             let next = a.script.state().qps[from].posted.front().cloned();
             let Some(request) = next else { return };
-            if request.immediate.is_some() && b.script.deliver(to, 1, request.immediate).is_none() {
+            if let Work::Send { immediate, .. } = request.work
+                && b.script.deliver(to, 1, Some(immediate)).is_none()
+            {
                 return;
             }
             a.script.complete(from, Status::SUCCESS);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Two processes with several ports each in fabrics of one prefix, over scripted adapters: which ports find each other.
-//! A datagram arrives only within a fabric; TCP, if there is any, everywhere. The seed determines every run.
+//! Two processes with several ports each in fabrics of one prefix, over simulated adapters: which ports find each
+//! other. A datagram arrives only within a fabric; TCP, if there is any, everywhere. The seed determines every run.
 
 use super::*;
 use crate::connect::Random;

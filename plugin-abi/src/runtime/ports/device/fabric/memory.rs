@@ -1,116 +1,121 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Memory of the fabric: slots, registrations without a cache, and the copies that an adapter makes. As in a work
-//! request, memory is named by its address. Called by `fabric.rs`, `adapter.rs` and the PML. Threads: the test's.
+//! request, memory is named by its address. Called by the simulated adapters and the PML. Threads: the test's.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ffi::{c_int, c_void};
+use std::ptr::{slice_from_raw_parts_mut, with_exposed_provenance, with_exposed_provenance_mut};
+use std::sync::{Arc, Mutex, MutexGuard};
 
+use engine::transport::adapter::simulated::{self, Place};
 use ibex_ffi::openmpi::sys;
-use ibex_ffi::verbs::LocalSpan;
+use ibex_ffi::verbs::{Access, InlineSpan, LocalSpan};
 
 use super::super::super::memory::Registered;
 use super::Fabric;
 
 /// Copies the bytes at an address. The tests check that their owner keeps them until the request that names them is
 /// acknowledged (R2); under Miri, a violation is an error here.
-pub(super) fn read(start: u64, length: usize) -> Vec<u8> {
-    let start = std::ptr::with_exposed_provenance::<u8>(start as usize);
+fn read(start: *const u8, length: usize) -> Vec<u8> {
     let mut bytes = vec![0; length];
     // SAFETY: R2: a request in flight names the bytes, so they are alive; the copy is in new memory.
     unsafe { bytes.as_mut_ptr().copy_from_nonoverlapping(start, length) };
     bytes
 }
 
-pub(super) fn write(start: u64, bytes: &[u8]) {
-    let start = std::ptr::with_exposed_provenance_mut::<u8>(start as usize);
-    // SAFETY: R2: the address is in a posted slot, or a read in flight names it, so it belongs to the adapter.
-    unsafe { start.copy_from(bytes.as_ptr(), bytes.len()) };
-}
-
-#[derive(Debug)]
-pub(super) struct Slots {
-    memory: *mut [u8],
-    size: usize,
-    count: usize,
-}
-
-// SAFETY: `Slots` owns its memory, so any thread may use and free it.
-unsafe impl Send for Slots {}
-
-impl Slots {
-    pub(super) fn new(size: u32, count: u32) -> Self {
-        let (size, count) = (size as usize, count as usize);
-        let memory = Box::into_raw(vec![0; size * count].into_boxed_slice());
-        memory.cast::<u8>().expose_provenance();
-        Slots { memory, size, count }
-    }
-
-    pub(super) fn count(&self) -> u32 {
-        self.count as u32
-    }
-
-    pub(super) fn size(&self) -> usize {
-        self.size
-    }
-
-    pub(super) fn address(&self, slot: u32) -> Option<u64> {
-        let slot = slot as usize;
-        (slot < self.count).then(|| (self.memory.cast::<u8>().addr() + slot * self.size) as u64)
-    }
-
-    pub(super) fn span(&self, slot: u32, lkey: u32) -> Option<LocalSpan> {
-        // SAFETY: R3: the fabric checks the key; R1, R2: slots are accessed only by raw pointers, and the transport
-        // writes a slot only before it posts it.
-        self.address(slot).map(|start| unsafe { LocalSpan::new(start, self.size as u32, lkey) })
-    }
-}
-
-impl Drop for Slots {
-    fn drop(&mut self) {
-        // SAFETY: `new` made the pointer by `Box::into_raw`, and `drop` runs once.
-        drop(unsafe { Box::from_raw(self.memory) });
-    }
-}
-
 struct Region {
     port: usize,
     start: u64,
-    length: u64,
+    length: usize,
     access: u32,
     is_of_slots: bool,
 }
 
 #[derive(Default)]
-pub(super) struct Registrations {
+struct Table {
     last: u32,
     regions: HashMap<u32, Region>,
+    /// Ports that refuse to register memory.
+    refusing: HashSet<usize>,
 }
 
-impl Registrations {
+impl Table {
     fn add(&mut self, region: Region) -> u32 {
         self.last += 1;
         self.regions.insert(self.last, region);
         self.last
     }
 
-    pub(super) fn add_slots(&mut self, port: usize, slots: &Slots) -> u32 {
-        let (start, length) = (slots.address(0).unwrap_or_default(), slots.memory.len() as u64);
-        self.add(Region { port, start, length, access: sys::MCA_RCACHE_ACCESS_LOCAL_WRITE, is_of_slots: true })
+    /// Panics unless a registration of this port with this key covers these bytes and permits `right`.
+    fn check(&self, port: usize, (start, length, key): Place, right: Access) {
+        let region = self.regions.get(&key).expect("a request names a registration that is there (R3)");
+        let end = region.start + region.length as u64;
+        let is_inside = start >= region.start && start + u64::from(length) <= end;
+        let flag = if right == Access::REMOTE_READ {
+            sys::MCA_RCACHE_ACCESS_REMOTE_READ
+        } else if right == Access::REMOTE_WRITE {
+            sys::MCA_RCACHE_ACCESS_REMOTE_WRITE
+        } else {
+            sys::MCA_RCACHE_ACCESS_LOCAL_WRITE
+        };
+        assert!(is_inside && region.port == port && region.access & flag != 0, "a request keeps to its registration");
     }
+}
 
-    pub(super) fn remove(&mut self, key: u32) -> Option<usize> {
-        self.regions.remove(&key).map(|region| region.port)
+#[derive(Clone, Default)]
+pub(super) struct Registrations(Arc<Mutex<Table>>);
+
+impl Registrations {
+    fn table(&self) -> MutexGuard<'_, Table> {
+        self.0.lock().expect("no test failed while it looked")
     }
 
     pub(super) fn count(&self) -> usize {
-        self.regions.values().filter(|region| !region.is_of_slots).count()
+        self.table().regions.values().filter(|region| !region.is_of_slots).count()
     }
 
-    /// Panics unless a registration of this port with this key covers these bytes and permits `access`.
-    pub(super) fn check(&self, (port, key): (usize, u32), (start, length): (u64, u32), access: u32) {
-        let region = self.regions.get(&key).expect("a request names a registration that is there (R3)");
-        let is_inside = start >= region.start && start + u64::from(length) <= region.start + region.length;
-        assert!(is_inside && region.port == port && region.access & access != 0, "a request keeps to its registration");
+    pub(super) fn refuse(&self, port: usize, refuses: bool) {
+        let refusing = &mut self.table().refusing;
+        _ = if refuses { refusing.insert(port) } else { refusing.remove(&port) };
+    }
+}
+
+impl simulated::Memory for Registrations {
+    fn allocate(&mut self, port: usize, length: usize) -> (u64, u32) {
+        let memory = Box::into_raw(vec![0_u8; length].into_boxed_slice()).cast::<u8>();
+        let (start, access) = (memory.expose_provenance() as u64, sys::MCA_RCACHE_ACCESS_LOCAL_WRITE);
+        (start, self.table().add(Region { port, start, length, access, is_of_slots: true }))
+    }
+
+    fn free(&mut self, key: u32) {
+        let Region { start, length, is_of_slots, .. } = self.table().regions.remove(&key).expect("freed once");
+        assert!(is_of_slots, "the memory of an operation is not the adapter's");
+        // SAFETY: `allocate` made the pointer by `Box::into_raw`, and the table had it until now.
+        drop(unsafe {
+            Box::from_raw(slice_from_raw_parts_mut(with_exposed_provenance_mut::<u8>(start as usize), length))
+        });
+    }
+
+    fn span(&self, (start, length, key): Place) -> LocalSpan {
+        // SAFETY: R3: the table checks the key; R1, R2: slots are accessed only by raw pointers, and the transport
+        // writes a slot only before it posts it.
+        unsafe { LocalSpan::new(start, length, key) }
+    }
+
+    fn inline(&self, span: InlineSpan<'_>) -> Vec<u8> {
+        read(span.as_ptr(), span.len())
+    }
+
+    fn read(&self, port: usize, at: Place, right: Access) -> Vec<u8> {
+        self.table().check(port, at, right);
+        read(with_exposed_provenance(at.0 as usize), at.1 as usize)
+    }
+
+    fn write(&mut self, port: usize, at: Place, right: Access, bytes: &[u8]) {
+        self.table().check(port, at, right);
+        assert_eq!(at.1 as usize, bytes.len());
+        // SAFETY: R2: the address is in a posted slot, or a request in flight names it, so it belongs to the adapter.
+        unsafe { with_exposed_provenance_mut::<u8>(at.0 as usize).copy_from(bytes.as_ptr(), bytes.len()) };
     }
 }
 
@@ -126,23 +131,22 @@ impl Memory {
 
     /// # Safety
     /// M3: the bytes are mapped until the registration is put back.
-    pub(crate) unsafe fn register(&self, base: *mut c_void, size: usize, access: u32) -> Option<Registered> {
-        let mut state = self.fabric.state();
-        if state.ports[self.port].refuses_memory {
+    pub(crate) unsafe fn register(&self, base: *mut c_void, length: usize, access: u32) -> Option<Registered> {
+        let mut table = self.fabric.registrations.table();
+        if table.refusing.contains(&self.port) {
             return None;
         }
         let start = base.expose_provenance() as u64;
-        let region = Region { port: self.port, start, length: size as u64, access, is_of_slots: false };
-        Some(Registered::without_cache(state.registrations.add(region)))
+        let region = Region { port: self.port, start, length, access, is_of_slots: false };
+        Some(Registered::without_cache(table.add(region)))
     }
 
     /// # Safety
     /// R3: no work request in flight names the registration, and the caller puts it back once.
     pub(crate) unsafe fn put_back(&self, registered: Registered) -> c_int {
-        let mut state = self.fabric.state();
-        assert_eq!(state.registrations.remove(registered.rkey()), Some(self.port), "it is put back once, to its port");
-        assert!(!state.reads_to(registered.lkey()), "a read in flight names a registration that ends (R3)");
-        drop(state);
+        let removed = self.fabric.registrations.table().regions.remove(&registered.rkey());
+        assert!(removed.is_some_and(|region| region.port == self.port), "it is put back once, to its port");
+        assert!(!self.fabric.reads_to(registered.lkey()), "a read in flight names a registration that ends (R3)");
         // SAFETY: R3: `register` made it, as the table had its key until now; no request names it.
         unsafe { registered.free() };
         sys::OPAL_SUCCESS

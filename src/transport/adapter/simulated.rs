@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Simulated adapters for tests without a device: the ports of several processes and the network between them, in
+//! virtual time.
+//!
+//! A posted request stays in its queue pair until the test first carries it to the peer and then acknowledges it. So a
+//! process that changes its buffer too early sends the changed bytes, and a request whose memory is not registered any
+//! more fails the test. A request stays posted while the receiver has no free slot (RNR) or one of the two ports has no
+//! link. It fails if the test makes its queue pair fail, or if the peer's has failed. This file has the network,
+//! `queue_pair.rs` the queue pairs and their states, `objects.rs` the other objects of a port. The engine's tests
+//! dictate the events of one port (`script.rs`), those of the plugin let the network move. Threads: the test's.
+
+pub(crate) mod objects;
+pub(crate) mod queue_pair;
+#[cfg(test)]
+mod script;
+
+use crate::connect::Via;
+use crate::connect::hello::Hello;
+use crate::peer::PeerName;
+use crate::select::PortChoice;
+use crate::select::address::{GID_ROCE_V2, LINK_ETHERNET, PortAddress, PortEntry};
+use crate::select::key::Key;
+use crate::transport::port::StandIn;
+use crate::transport::{Atomics, Attributes, Directory, Port, Setup, WrId};
+use crate::tunables::Tunables;
+use ibex_ffi::verbs::{Access, AsyncEvent, InlineSpan, LocalSpan, Status, WorkCompletion, async_event};
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, MutexGuard};
+use std::time::Duration;
+
+pub use objects::Adapter;
+use objects::Layout;
+use queue_pair::{Qp, QpState, Work};
+#[cfg(test)]
+pub(crate) use script::{Script, send_id};
+
+/// Bytes in memory: their address and number, and the key of their registration.
+pub type Place = (u64, u32, u32);
+
+/// The memory that the adapters access. The engine has no unsafe code, so the user of real memory implements this.
+pub trait Memory: Send {
+    /// Allocates `size` bytes for slots of a port, and registers them. Returns their address and key.
+    fn allocate(&mut self, port: usize, size: usize) -> (u64, u32);
+
+    /// Ends the registration of an allocation, and frees it.
+    fn free(&mut self, key: u32);
+
+    /// Names bytes of an allocation.
+    fn span(&self, at: Place) -> LocalSpan;
+
+    /// Copies the bytes that a work request carries.
+    fn inline(&self, span: InlineSpan<'_>) -> Vec<u8>;
+
+    /// Reads for a port. Panics unless it has registered these bytes with this key and right.
+    fn read(&self, port: usize, at: Place, right: Access) -> Vec<u8>;
+
+    /// Writes for a port; panics like [`Self::read`].
+    fn write(&mut self, port: usize, at: Place, right: Access, bytes: &[u8]);
+}
+
+/// Sizes in bytes of the largest message in a work request, in unregistered memory and in a slot; number of slots, and
+/// of requests per queue pair.
+#[derive(Clone, Copy)]
+#[allow(missing_docs, reason = "above")]
+pub struct Sizes {
+    pub inline: u32,
+    pub bounce: u32,
+    pub receive: u32,
+    pub slots: u32,
+    pub depth: u32,
+}
+
+#[derive(Default)]
+pub(crate) struct PortState {
+    /// Instance and key by which hellos reach the port within its fabric.
+    identity: Option<(u64, Key)>,
+    is_down: bool,
+    slots: Layout,
+    /// Posted receive slots, in the order in which messages will fill them.
+    pub(crate) receives: VecDeque<u32>,
+    pub(crate) completions: VecDeque<WorkCompletion>,
+    pub(crate) async_events: VecDeque<AsyncEvent>,
+    /// The port with its new address, if it has changed.
+    pub(crate) readdressed: Option<PortChoice>,
+    pub(crate) ud_qpn: u32,
+    pub(crate) has_tcp: bool,
+    /// Hellos in flight to this port, by datagram and by TCP; hellos that it has sent to ports outside of the fabric,
+    /// and their carriers.
+    pub(crate) incoming: VecDeque<Hello>,
+    pub(crate) incoming_tcp: VecDeque<Hello>,
+    pub(crate) sent: Vec<(PortAddress, [u8; Hello::SIZE])>,
+    pub(crate) sent_via: Vec<Via>,
+    /// Answers to the next posts, in order; `None` accepts the request.
+    pub(crate) answers: VecDeque<Option<i32>>,
+    /// Refuses a queue pair that allows atomics when it is to receive.
+    pub(crate) is_without_atomics: bool,
+    /// Errno of the next creation of a queue pair.
+    pub(crate) refused_qp: Option<i32>,
+    /// Most receives that a post accepts.
+    pub(crate) takes_receives: Option<usize>,
+    /// Errno of the next poll.
+    pub(crate) broken_poll: Option<i32>,
+}
+
+pub(crate) struct State {
+    pub(crate) now: Duration,
+    /// Time that passes when a port reads the clock.
+    tick: Duration,
+    memory: Box<dyn Memory>,
+    ports: Vec<PortState>,
+    /// All queue pairs made so far: a test can inspect them after their destruction.
+    pub(crate) qps: Vec<Qp>,
+    published: HashMap<PeerName, Vec<PortEntry>>,
+    /// Number of hellos sent, requests carried and requests completed.
+    moved: u64,
+    /// Whether a failed queue pair had a message, or got one before its owner learned of the failure.
+    has_lost_message: bool,
+}
+
+/// Number of the first queue pair.
+const FIRST: u32 = 0x100;
+
+impl State {
+    /// Completes the oldest request of a queue pair. False if it has none.
+    fn complete(&mut self, number: usize, status: Status) -> bool {
+        let qp = &mut self.qps[number];
+        let Some(request) = qp.posted.pop_front() else { return false };
+        qp.carried = qp.carried.saturating_sub(1);
+        self.moved += 1;
+        if request.signalled || status != Status::SUCCESS {
+            let completion = WorkCompletion::scripted(request.id, status, 0, None, qp.number);
+            self.ports[qp.port].completions.push_back(completion);
+        }
+        true
+    }
+
+    /// A message comes by a queue pair. Returns the slot that it fills; `None`: no receive is posted.
+    fn deliver(&mut self, number: usize, bytes: &[u8], immediate: Option<u32>) -> Option<u32> {
+        let qp = &self.qps[number];
+        assert!(qp.state.receives(), "queue pair {number} cannot receive: {:?}", qp.state);
+        let port = &mut self.ports[qp.port];
+        let slot = port.receives.pop_front()?;
+        let ((start, size, key), length) = (port.slots.at(slot)?, bytes.len() as u32);
+        assert!(length <= size, "a message does not fit into a slot");
+        self.memory.write(qp.port, (start, length, key), Access::LOCAL_WRITE, bytes);
+        let id = WrId::receive(slot).0;
+        port.completions.push_back(WorkCompletion::scripted(id, Status::SUCCESS, length, immediate, qp.number));
+        Some(slot)
+    }
+
+    /// Puts a queue pair in error: its oldest request fails, and the others will be flushed.
+    fn fail(&mut self, number: usize) {
+        let qp = &mut self.qps[number];
+        qp.state = QpState::Error;
+        self.has_lost_message |= qp.posted.iter().any(|posted| matches!(posted.work, Work::Send { .. }));
+        self.complete(number, Status::RETRY_EXCEEDED);
+    }
+
+    /// Reads inline bytes, then those in memory.
+    fn gather(&self, port: usize, inline: &[u8], spans: &[Place]) -> Vec<u8> {
+        let spans = spans.iter().flat_map(|at| self.memory.read(port, *at, Access::LOCAL_WRITE));
+        inline.iter().copied().chain(spans).collect()
+    }
+}
+
+/// The ports of all processes, and the network between them.
+#[derive(Clone)]
+pub struct Fabric(Arc<Mutex<State>>);
+
+impl Fabric {
+    /// Makes a fabric without ports. `tick`: time that passes when a port reads the clock.
+    pub fn new(memory: Box<dyn Memory>, tick: Duration) -> Self {
+        Fabric(Arc::new(Mutex::new(State {
+            now: Duration::ZERO,
+            tick,
+            memory,
+            ports: Vec::new(),
+            qps: Vec::new(),
+            published: HashMap::new(),
+            moved: 0,
+            has_lost_message: false,
+        })))
+    }
+
+    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+        self.0.lock().expect("no test failed while it looked")
+    }
+
+    /// Opens the next port of a process. Returns it, its number in the fabric and its index in the process. Ports with
+    /// the same index are in the same network.
+    ///
+    /// # Panics
+    /// Never: the fabric refuses nothing.
+    pub fn open(&self, me: PeerName, mbps: u32, sizes: Sizes) -> (Port<Adapter>, usize, u8) {
+        let mut state = self.state();
+        let place = state.ports.len();
+        let index = state.published.get(&me).map_or(0, Vec::len) as u8;
+        let instance = place as u64 + 7;
+        let key = Key::from_bytes([place as u8 + 1; Key::SIZE]);
+        let (identity, ud_qpn) = (Some((instance, key)), instance as u32);
+        state.ports.push(PortState { identity, ud_qpn, ..PortState::default() });
+        let entry = PortEntry { address: address(instance, index), key };
+        state.published.entry(me).or_default().push(entry);
+        drop(state);
+        let device = self.device(place, sizes, attributes(index, mbps, sizes.inline), entry);
+        let (receive_size, bounce_size, directory) = (sizes.receive, sizes.bounce, Box::new(self.clone()));
+        let setup = Setup { index, me, processes: 1, ports: 1, receive_size, bounce_size, directory };
+        let port = Port::of_stand_in(device, &Tunables::default(), setup).expect("the fabric refuses nothing");
+        (port, place, index)
+    }
+
+    fn device(&self, port: usize, sizes: Sizes, attributes: Attributes, entry: PortEntry) -> StandIn<Adapter> {
+        StandIn {
+            adapter: self.adapter(port),
+            completions: self.completion_queue(port, sizes.slots + 4 * sizes.depth),
+            receives: self.receive_queue(port, sizes.receive, sizes.slots),
+            carriers: self.carriers(port),
+            attributes,
+            depth: sizes.depth,
+            entry,
+        }
+    }
+
+    /// Number of hellos sent, requests carried and requests completed.
+    pub fn moved(&self) -> u64 {
+        self.state().moved
+    }
+
+    /// Number of queue pairs made so far, destroyed ones included.
+    pub fn queue_pairs(&self) -> usize {
+        self.state().qps.len()
+    }
+
+    /// Carries the next request of a queue pair to its peer. False if no request can be carried.
+    ///
+    /// # Panics
+    /// If a request does not keep to its registration, or is an atomic.
+    pub fn carry(&self, number: usize) -> bool {
+        let mut state = self.state();
+        let Some(from) = state.qps.get(number).filter(|from| from.state == QpState::ReadyToSend) else {
+            return false;
+        };
+        let Some(request) = from.posted.get(from.carried) else { return false };
+        let (work, at) = (request.work.clone(), (from.peer - FIRST) as usize);
+        let (here, there) = (from.port, state.qps[at].port);
+        if state.ports[here].is_down || state.ports[there].is_down {
+            return false;
+        }
+        match state.qps[at].state {
+            QpState::ReadyToReceive | QpState::ReadyToSend => {}
+            QpState::Error | QpState::Destroyed => {
+                state.fail(number);
+                return true;
+            }
+            QpState::Reset | QpState::Init => return false,
+        }
+        match work {
+            Work::Send { .. } if state.ports[there].receives.is_empty() => return false,
+            Work::Send { inline, spans, immediate } => {
+                let bytes = state.gather(here, &inline, &spans);
+                state.deliver(at, &bytes, Some(immediate));
+            }
+            Work::Write { inline, spans, remote: (address, rkey) } => {
+                let bytes = state.gather(here, &inline, &spans);
+                if !bytes.is_empty() {
+                    let to = (address, bytes.len() as u32, rkey);
+                    state.memory.write(there, to, Access::REMOTE_WRITE, &bytes);
+                }
+            }
+            Work::Read { local, remote: (address, rkey) } => {
+                let bytes = state.memory.read(there, (address, local.1, rkey), Access::REMOTE_READ);
+                state.memory.write(here, local, Access::LOCAL_WRITE, &bytes);
+            }
+            Work::Atomic => panic!("no message needs an atomic"),
+        }
+        state.qps[number].carried += 1;
+        state.moved += 1;
+        true
+    }
+
+    /// Completes the oldest request of a queue pair: successfully if it was carried, as flushed if the queue pair is in
+    /// error. False if there is no such request.
+    pub fn acknowledge(&self, number: usize) -> bool {
+        let mut state = self.state();
+        let Some(qp) = state.qps.get(number) else { return false };
+        let status = match qp.state {
+            QpState::Error => Status::FLUSHED,
+            QpState::ReadyToSend if qp.carried > 0 => Status::SUCCESS,
+            _ => return false,
+        };
+        state.complete(number, status)
+    }
+
+    /// Makes a queue pair fail if it has a request; `reads`: if it has nothing but reads. False if it does not fail.
+    pub fn fail(&self, number: usize, reads: bool) -> bool {
+        let mut state = self.state();
+        let Qp { state: of, posted, .. } = &state.qps[number];
+        let are_meant = !reads || posted.iter().all(|posted| matches!(posted.work, Work::Read { .. }));
+        let fails = *of == QpState::ReadyToSend && !posted.is_empty() && are_meant;
+        if fails {
+            state.fail(number);
+        }
+        fails
+    }
+
+    /// Whether a failed queue pair had a message, or got one before its owner learned of the failure.
+    pub fn has_lost_message(&self) -> bool {
+        self.state().has_lost_message
+    }
+
+    /// Whether a read that has not completed writes to memory with this key.
+    pub fn reads_to(&self, key: u32) -> bool {
+        let state = self.state();
+        let mut posted = state.qps.iter().flat_map(|qp| &qp.posted);
+        posted.any(|posted| matches!(posted.work, Work::Read { local: (.., lkey), .. } if lkey == key))
+    }
+
+    /// Whether all ports have a link.
+    pub fn is_up(&self) -> bool {
+        self.state().ports.iter().all(|port| !port.is_down)
+    }
+
+    /// Gives a port its link, or takes it.
+    pub fn set_link(&self, port: usize, is_up: bool) {
+        let mut state = self.state();
+        let port = &mut state.ports[port];
+        if port.is_down == is_up {
+            port.is_down = !is_up;
+            let kind = if is_up { async_event::PORT_ACTIVE } else { async_event::PORT_ERR };
+            port.async_events.push_back(AsyncEvent { kind, port: 1 });
+        }
+    }
+}
+
+impl Directory for Fabric {
+    fn entry(&self, peer: PeerName, port: u8) -> Option<PortEntry> {
+        self.state().published.get(&peer)?.get(usize::from(port)).copied()
+    }
+
+    fn host(&self, _peer: PeerName) -> String {
+        "here".to_owned()
+    }
+}
+
+fn address(instance: u64, network: u8) -> PortAddress {
+    PortAddress {
+        link_layer: LINK_ETHERNET,
+        gid_type: GID_ROCE_V2,
+        mtu: 3,
+        lid: 0,
+        gid: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, network, instance as u8],
+        subnet_length: 120,
+        subnet_prefix: 0,
+        ud_qpn: instance as u32,
+        tcp_port: 0,
+        tcp_addresses: Default::default(),
+        instance,
+        host: 1,
+    }
+}
+
+fn attributes(index: u8, mbps: u32, max_inline: u32) -> Attributes {
+    Attributes {
+        device: format!("fabric{index}"),
+        port: 1,
+        mbps,
+        max_message: 1 << 30,
+        max_inline,
+        gathers: true,
+        atomics: Atomics::None,
+        software: false,
+        link_layer: LINK_ETHERNET,
+    }
+}
