@@ -53,8 +53,11 @@ pub trait Host: Sized {
     /// Copies the data of a send to a receive, as far as that has room. Changes its status if that cannot be unpacked.
     fn copy(&mut self, send: Self::Handle, receive: Self::Handle);
 
-    /// Tells tools that the first data of a request's message moves now; before it, the message's passage, if given.
-    fn begins(&mut self, _request: Self::Handle, _moved: Moved, _passage: Option<Passage>) {}
+    /// Tells tools the passage of a request's message.
+    fn goes(&mut self, _request: Self::Handle, _passage: Passage) {}
+
+    /// Tells tools that the first data of a request's message moves now.
+    fn begins(&mut self, _request: Self::Handle, _moved: Moved) {}
 
     /// Tells tools that the last data of a request's message has moved.
     fn ends(&mut self, _request: Self::Handle, _moved: Moved) {}

@@ -2,7 +2,7 @@
 //! The protocols step by step, with a host that has neither ports nor tools.
 
 use super::arrived::{Arrived, Body};
-use super::host::{Data, Host};
+use super::host::{Bytes, Data, Host, Moved};
 use super::link::Link;
 use super::matching::{Envelope, Matching, Pattern};
 use super::oneself;
@@ -17,6 +17,8 @@ struct SmallHost {
     queues: Matching<usize, Arrived>,
     noted: Vec<(usize, Outcome)>,
     finished: Vec<usize>,
+    /// Events: a message arrived (a), was stored (i); the transfer of a request begins (B), ends (E).
+    told: Vec<(char, usize, Bytes)>,
 }
 
 const EAGER_LIMIT: usize = 64;
@@ -49,10 +51,12 @@ impl Host for SmallHost {
     fn eager_limit(&self, (): &()) -> usize {
         EAGER_LIMIT
     }
-    fn take_posted(&mut self, _send: usize, envelope: Envelope, _length: usize) -> Result<usize, u64> {
+    fn take_posted(&mut self, send: usize, envelope: Envelope, _length: usize) -> Result<usize, u64> {
+        self.told.push(('a', send, Bytes::None));
         self.queues.search_posted(envelope).found.ok_or(0)
     }
-    fn keep(&mut self, (): &(), _send: usize, envelope: Envelope, message: Arrived) {
+    fn keep(&mut self, (): &(), send: usize, envelope: Envelope, message: Arrived) {
+        self.told.push(('i', send, Bytes::None));
         self.queues.insert_unexpected(envelope, message);
     }
     fn note(&mut self, receive: usize, outcome: &Outcome) {
@@ -62,6 +66,12 @@ impl Host for SmallHost {
         let [from, to] = self.cores.get_disjoint_mut([send, receive]).expect("two requests").map(|core| &mut core.data);
         let length = from.len().min(to.len());
         to[..length].copy_from_slice(&from[..length]);
+    }
+    fn begins(&mut self, request: usize, moved: Moved) {
+        self.told.push(('B', request, moved.bytes));
+    }
+    fn ends(&mut self, request: usize, moved: Moved) {
+        self.told.push(('E', request, moved.bytes));
     }
     fn finish(&mut self, request: usize) {
         self.finished.push(request);
@@ -81,6 +91,12 @@ impl Data for Vec<u8> {
     }
 }
 
+/// Returns the events of a copy of `bytes` bytes from a send to its receive.
+fn copy_of(bytes: u64, send: usize, receive: usize) -> [(char, usize, Bytes); 4] {
+    let [begun, ended] = [(0, bytes), (bytes, 0)].map(|(offset, length)| Bytes::Of { offset, length });
+    [('B', send, begun), ('B', receive, Bytes::All), ('E', send, ended), ('E', receive, Bytes::None)]
+}
+
 #[test]
 fn a_message_to_oneself_is_copied_to_its_posted_receive_as_far_as_that_has_room() {
     for room in [12, 10, 4] {
@@ -93,6 +109,7 @@ fn a_message_to_oneself_is_copied_to_its_posted_receive_as_far_as_that_has_room(
         assert_eq!((host.noted, host.finished), (vec![(receive, outcome)], vec![send, receive]));
         let expected: Vec<u8> = (0..10).chain([99; 2]).take(room).collect();
         assert_eq!(host.cores[receive].data, expected);
+        assert_eq!((host.told[0].0, &host.told[1..]), ('a', &copy_of(room.min(10) as u64, send, receive)[..]));
     }
 }
 
@@ -107,11 +124,14 @@ fn a_message_to_oneself_without_a_receive_is_copied_if_its_sender_may_go_on() {
         assert_eq!(host.finished, vec![send; usize::from(is_copied)]);
         let kept = host.queues.search_unexpected(Pattern::new(3, 7)).found.expect("it is stored");
         assert_eq!(kept.message.length(), length);
+        let letters: String = host.told.drain(..).map(|(letter, ..)| letter).collect();
+        assert_eq!(letters, if is_copied { "aBiE" } else { "ai" });
         let Body::Announced(sender, _) = kept.message.body else { continue };
         let receive = host.request(Role::Receive, vec![0; length]);
         for _ in 0..2 {
             oneself::receive(&mut host, receive, kept.envelope, sender);
             assert_eq!((&*host.finished, &host.cores[receive].data), (&[send, receive][..], &vec![5; length]));
+            assert_eq!(host.told, copy_of(length as u64, send, receive));
         }
     }
 }

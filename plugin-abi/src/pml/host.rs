@@ -63,8 +63,12 @@ impl Host for State {
         }
     }
 
-    fn begins(&mut self, request: Handle, moved: Moved, passage: Option<Passage>) {
-        watch::begins_by(self, request, moved, |_| passage);
+    fn goes(&mut self, request: Handle, passage: Passage) {
+        watch::goes(self, request, |_| Some(passage));
+    }
+
+    fn begins(&mut self, request: Handle, moved: Moved) {
+        watch::begins(self, request, moved);
     }
 
     fn ends(&mut self, request: Handle, moved: Moved) {
