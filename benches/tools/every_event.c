@@ -9,6 +9,7 @@
 //     watched     by PERUSE, to one of them alone, which short messages do not have
 //     elsewhere   by PERUSE, to those of another communicator than that of the messages
 //     mpi_t       by MPI_T
+//     ibex_NAME   the same, to this event alone
 //     buffered    the same, with buffers in which the events of some thousand messages stay
 //     delivered   the same, with buffers of the default size
 // and over any PML
@@ -42,6 +43,7 @@ static struct listening {
 static int registered, places;
 static bool is_for_new;     // whether communicators that are made later are listened to as well
 static int first_of_peruse, last_of_peruse; // events
+static const char *only;    // the one event that is listened to; NULL: all
 static MPI_Info info = MPI_INFO_NULL;
 static MPI_Comm elsewhere = MPI_COMM_NULL;
 static MPI_T_pvar_session session;
@@ -114,12 +116,14 @@ static void register_for(int index, MPI_Comm to) {
     OK(MPI_T_event_register_callback(*registration, MPI_T_CB_REQUIRE_THREAD_SAFE, MPI_INFO_NULL, NULL, on_event));
 }
 
-// Whether PERUSE has the event as well, so that both count the same.
+// Whether it is the only one; without it, whether PERUSE has the event as well, so that both count the same.
 static bool is_of_matching(int index) {
     static const char prefix[] = "ibex_comm_", own[] = "ibex_comm_req_protocol";
     char name[128] = "";
     int room = sizeof name, verbosity, elements = 0, bound;
     OK(MPI_T_event_get_info(index, name, &room, &verbosity, NULL, NULL, &elements, NULL, NULL, NULL, NULL, &bound));
+    if (only != NULL)
+        return strcmp(name, only) == 0;
     return strncmp(name, prefix, strlen(prefix)) == 0 && strcmp(name, own) != 0;
 }
 
@@ -189,8 +193,9 @@ static void begin(void) {
         OK(PMPI_Comm_dup(MPI_COMM_WORLD, &elsewhere));
         return begin_peruse(elsewhere, 1, PERUSE_EVENTS);
     }
+    only = strncmp(way, "ibex_", 5) == 0 ? way : NULL;
     OK(PMPI_Info_create(&info));
-    OK(PMPI_Info_set(info, "ibex_buffered", strcmp(way, "mpi_t") == 0 ? "false" : "true"));
+    OK(PMPI_Info_set(info, "ibex_buffered", only != NULL || strcmp(way, "mpi_t") == 0 ? "false" : "true"));
     if (strcmp(way, "buffered") == 0)
         OK(PMPI_Info_set(info, "ibex_buffer_events", "16384"));
     begin_mpi_t(MPI_COMM_WORLD);

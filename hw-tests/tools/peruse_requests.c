@@ -359,22 +359,30 @@ static void messages_to_oneself(void) {
     expect_of("receive", told[0].id, "APRBECNF");
     expect_of("send", told[4].id, "ABECN");
     expect_of("message", message, "am");
-    expect("its transfer has begun before it arrives", "A()PABa[]RmBEECCNNF");
+    expect("its transfer begins when it is matched", "A()PAa[]RmBBEECCNNF");
     ids_are_of_one_thing();
     count = 0;
 
     check_case("a message to oneself whose receive comes late");
     MPI_OK(MPI_Send(sent, 2, MPI_INT, check.rank, TAG, comm));
-    expect("a copy is kept", "ABa[]iECN");
+    expect("a copy is kept", "Aa[]BiECN");
     MPI_OK(MPI_Recv(got, 2, MPI_INT, check.rank, TAG, comm, MPI_STATUS_IGNORE));
-    expect("received", "ABa[]iECNA()rUBECN");
+    expect("received", "Aa[]BiECNA()rUBECN");
     ids_are_of_one_thing();
     count = 0;
     MPI_OK(MPI_Issend(sent, 2, MPI_INT, check.rank, TAG, comm, &request));
-    expect("it stays where it is", "ABa[]i");
+    expect("it stays where it is", "Aa[]i");
     MPI_OK(MPI_Recv(got, 2, MPI_INT, check.rank, TAG, comm, MPI_STATUS_IGNORE));
     MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
-    expect("received from there", "ABa[]iA()rUBEECCNNF");
+    expect("received from there", "Aa[]iA()rUBBEECCNNF");
+    ids_are_of_one_thing();
+    count = 0;
+
+    check_case("a message to oneself that is cut");
+    MPI_OK(MPI_Irecv(got, 1, MPI_INT, check.rank, TAG, comm, &request));
+    MPI_OK(MPI_Send(sent, 2, MPI_INT, check.rank, TAG, comm));
+    check_error_class("a receive that is too short", MPI_ERR_TRUNCATE, MPI_Wait(&request, MPI_STATUS_IGNORE));
+    expect("as one with room", "A()PAa[]RmBBEECCNNF");
     ids_are_of_one_thing();
     count = 0;
 }

@@ -84,12 +84,21 @@ pub trait Host: Sized {
     /// Continues pending sends after the answer to an announced message that flow control had counted.
     fn answered(&mut self, process: &Self::Process, link: Link, context: u32);
 
-    /// Tells tools how the data of a request's message goes now, to or from the peer of this link.
-    fn goes(&mut self, _process: &Self::Process, _request: Self::Handle, _link: Link, _how: (Protocol, Reason)) {}
+    /// Tells tools the passage of a request's message.
+    fn goes(&mut self, _request: Self::Handle, _passage: Passage) {}
 
-    /// Tells tools that the first data of a request's message moves now; before it, the message's passage, if given.
-    /// Returns false if they were told before.
-    fn begins(&mut self, _request: Self::Handle, _moved: Moved, _passage: Option<Passage>) -> bool {
+    /// Like [`Self::goes`], for data that goes to or comes from the peer of this link.
+    fn goes_by_link(
+        &mut self,
+        _process: &Self::Process,
+        _request: Self::Handle,
+        _link: Link,
+        _how: (Protocol, Reason),
+    ) {
+    }
+
+    /// Tells tools that the first data of a request's message moves now. Returns false if they were told before.
+    fn begins(&mut self, _request: Self::Handle, _moved: Moved) -> bool {
         true
     }
 

@@ -20,7 +20,7 @@ pub fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
     let (rank, core) = (host.rank(request), host.core(request));
     core.link = Link::ONESELF;
     let (envelope, length) = (Envelope::new(rank, core.tag), core.data.length());
-    host.begins(request, Bytes::All.posted(), Some(Passage::ONESELF));
+    host.goes(request, Passage::ONESELF);
     let id = match host.take_posted(request, envelope, length) {
         Ok(receive) => return meet(host, request, receive, envelope),
         Err(id) => id,
@@ -28,7 +28,8 @@ pub fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
     let (is_short, core) = (length <= host.eager_limit(process), host.core(request));
     let is_copied = is_short && core.role == Role::Send(Mode::Standard);
     let body = if is_copied {
-        let Some(body) = copied(&mut core.data) else { return host.cannot_pack(length) };
+        host.begins(request, Bytes::All.posted());
+        let Some(body) = copied(&mut host.core(request).data) else { return host.cannot_pack(length) };
         body
     } else {
         core.transfer = Transfer::Announced { registered: None, others: Vec::new(), counted: false };
@@ -49,13 +50,16 @@ pub fn receive<H: Host>(host: &mut H, receive: H::Handle, envelope: Envelope, se
     meet(host, send, receive, envelope);
 }
 
-/// Copies a message to its receive, and finishes both.
+/// Copies a message to its receive, as far as that has room, and finishes both.
 fn meet<H: Host>(host: &mut H, send: H::Handle, receive: H::Handle, envelope: Envelope) {
     let [length, room] = [send, receive].map(|request| host.core(request).data.length());
     host.note(receive, &Outcome::new(envelope, length, room));
-    host.begins(receive, Bytes::All.posted(), None);
+    // A tool gets the same bytes from both sides, also if the receive has too little room.
+    let copied = length.min(room) as u64;
+    host.begins(send, Bytes::Of { offset: 0, length: copied }.posted());
+    host.begins(receive, Bytes::All.posted());
     host.copy(send, receive);
-    host.ends(send, Bytes::None.posted());
+    host.ends(send, Bytes::Of { offset: copied, length: 0 }.posted());
     host.ends(receive, Bytes::None.posted());
     host.finish(send);
     host.finish(receive);

@@ -8,7 +8,7 @@ use super::State;
 use super::arrived::{Arrived, Body};
 use super::flow_control::state::Flow;
 use super::header::Header;
-use super::host::{Data, Handed, Host};
+use super::host::{Bytes, Data, Handed, Host, Moved};
 use super::link::Link;
 use super::matching::{Envelope, Matching, Pattern};
 use super::oneself;
@@ -30,6 +30,8 @@ struct SmallHost {
     refused: Option<u64>,
     /// Announcements whose registrations have ended, and those of them that flow control had counted.
     ended: [usize; 2],
+    /// Events: a message arrived (a), was stored (i); the transfer of a request begins (B), ends (E).
+    told: Vec<(char, usize, Bytes)>,
 }
 
 const EAGER_LIMIT: usize = 64;
@@ -41,8 +43,8 @@ impl SmallHost {
     fn new() -> Self {
         let messenger = State::new(Flow::new(0, 0, Arc::default()));
         let (queues, cores, noted, finished) = (Matching::default(), Vec::new(), Vec::new(), Vec::new());
-        let (sent, free_buffers, refused, ended) = (VecDeque::new(), 3, None, [0, 0]);
-        SmallHost { cores, messenger, queues, noted, finished, sent, free_buffers, refused, ended }
+        let (sent, free_buffers, refused, ended, told) = (VecDeque::new(), 3, None, [0, 0], Vec::new());
+        SmallHost { cores, messenger, queues, noted, finished, sent, free_buffers, refused, ended, told }
     }
 
     /// Makes a request with tag 7.
@@ -101,10 +103,12 @@ impl Host for SmallHost {
     fn eager_limit(&self, (): &()) -> usize {
         EAGER_LIMIT
     }
-    fn take_posted(&mut self, _send: usize, envelope: Envelope, _length: usize) -> Result<usize, u64> {
+    fn take_posted(&mut self, send: usize, envelope: Envelope, _length: usize) -> Result<usize, u64> {
+        self.told.push(('a', send, Bytes::None));
         self.queues.search_posted(envelope).found.ok_or(0)
     }
-    fn keep(&mut self, (): &(), _send: usize, envelope: Envelope, message: Arrived) {
+    fn keep(&mut self, (): &(), send: usize, envelope: Envelope, message: Arrived) {
+        self.told.push(('i', send, Bytes::None));
         self.queues.insert_unexpected(envelope, message);
     }
     fn note(&mut self, receive: usize, outcome: &Outcome) {
@@ -138,6 +142,13 @@ impl Host for SmallHost {
     fn answered(&mut self, (): &(), _link: Link, context: u32) {
         self.ended[1] += usize::from(context == 5);
     }
+    fn begins(&mut self, request: usize, moved: Moved) -> bool {
+        self.told.push(('B', request, moved.bytes));
+        true
+    }
+    fn ends(&mut self, request: usize, moved: Moved) {
+        self.told.push(('E', request, moved.bytes));
+    }
     fn finish(&mut self, request: usize) {
         self.finished.push(request);
     }
@@ -167,6 +178,12 @@ impl Data for Vec<u8> {
 /// Link to the other process, which leads nowhere here.
 const LINK: Link = Link::UNKNOWN;
 
+/// Returns the events of a copy of `bytes` bytes from a send to its receive.
+fn copy_of(bytes: u64, send: usize, receive: usize) -> [(char, usize, Bytes); 4] {
+    let [begun, ended] = [(0, bytes), (bytes, 0)].map(|(offset, length)| Bytes::Of { offset, length });
+    [('B', send, begun), ('B', receive, Bytes::All), ('E', send, ended), ('E', receive, Bytes::None)]
+}
+
 #[test]
 fn a_message_to_oneself_is_copied_to_its_posted_receive_as_far_as_that_has_room() {
     for room in [12, 10, 4] {
@@ -179,6 +196,7 @@ fn a_message_to_oneself_is_copied_to_its_posted_receive_as_far_as_that_has_room(
         assert_eq!((host.noted, host.finished), (vec![(receive, outcome)], vec![send, receive]));
         let expected: Vec<u8> = (0..10).chain([99; 2]).take(room).collect();
         assert_eq!(host.cores[receive].data, expected);
+        assert_eq!((host.told[0].0, &host.told[1..]), ('a', &copy_of(room.min(10) as u64, send, receive)[..]));
     }
 }
 
@@ -193,11 +211,14 @@ fn a_message_to_oneself_without_a_receive_is_copied_if_its_sender_may_go_on() {
         assert_eq!(host.finished, vec![send; usize::from(is_copied)]);
         let kept = host.queues.search_unexpected(Pattern::new(3, 7)).found.expect("it is stored");
         assert_eq!(kept.message.length(), length);
+        let letters: String = host.told.drain(..).map(|(letter, ..)| letter).collect();
+        assert_eq!(letters, if is_copied { "aBiE" } else { "ai" });
         let Body::Announced(sender, _) = kept.message.body else { continue };
         let receive = host.request(Role::Receive, vec![0; length]);
         for _ in 0..2 {
             oneself::receive(&mut host, receive, kept.envelope, sender);
             assert_eq!((&*host.finished, &host.cores[receive].data), (&[send, receive][..], &vec![5; length]));
+            assert_eq!(host.told, copy_of(length as u64, send, receive));
         }
     }
 }

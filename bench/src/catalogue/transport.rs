@@ -62,6 +62,12 @@ pub enum Transport {
     /// While a tool listens to the same events through buffers that are emptied from time to time.
     #[value(skip)]
     Delivered,
+    /// While a tool listens to the arrivals of messages alone, by the adapter's clock.
+    #[value(skip)]
+    Stamped,
+    /// While a tool listens to the same by the host's clock.
+    #[value(skip)]
+    Unstamped,
     /// While a tool has `MPI_T` initialised and registers nothing.
     #[value(skip)]
     Initialised,
@@ -81,7 +87,7 @@ pub(crate) const EVENTS: [Transport; 6] = [
 ];
 
 /// Ways whose instructions `--events` counts over the PML, which has the matching events, and compares with the first.
-pub(crate) const EVENTS_OF_MATCHING: [Transport; 7] = [
+pub(crate) const EVENTS_OF_MATCHING: [Transport; 9] = [
     Transport::Ibex,
     Transport::Elsewhere,
     Transport::Watched,
@@ -89,6 +95,8 @@ pub(crate) const EVENTS_OF_MATCHING: [Transport; 7] = [
     Transport::MpiT,
     Transport::Kept,
     Transport::Delivered,
+    Transport::Stamped,
+    Transport::Unstamped,
 ];
 
 pub(crate) fn all() -> impl Iterator<Item = Transport> {
@@ -123,6 +131,8 @@ impl Transport {
             Self::MpiT => "mpi_t",
             Self::Kept => "kept",
             Self::Delivered => "delivered",
+            Self::Stamped => "stamped",
+            Self::Unstamped => "unstamped",
             Self::Initialised => "initialised",
             Self::InitialisedBtl => "initialised-btl",
         }
@@ -143,6 +153,8 @@ impl Transport {
             Self::MpiT => "PML: every event by MPI_T, an empty callback",
             Self::Kept => "PML: every event into a buffer",
             Self::Delivered => "PML: through a buffer to an empty callback",
+            Self::Stamped => "PML: arrivals by the adapter's clock",
+            Self::Unstamped => "PML: arrivals by the host's clock",
             _ => self.name(),
         }
     }
@@ -172,6 +184,8 @@ impl Transport {
         match self {
             Self::Elsewhere | Self::Watched | Self::Peruse | Self::MpiT | Self::Delivered => Some(self.name()),
             Self::Kept => Some("buffered"),
+            Self::Stamped => Some("ibex_msg_arrived"),
+            Self::Unstamped => Some("ibex_comm_msg_arrived"),
             Self::Initialised | Self::InitialisedBtl => Some("nothing"),
             _ => None,
         }

@@ -281,7 +281,8 @@ mod tests {
     fn the_tool_gets_its_mode_over_either_component() {
         let [plain, ways @ ..] = transport::EVENTS_OF_MATCHING;
         assert!(!line(place(), plain).contains("LD_PRELOAD"));
-        let told = ["elsewhere", "watched", "peruse", "mpi_t", "buffered", "delivered", "nothing", "nothing"];
+        let of_matching = ["elsewhere", "watched", "peruse", "mpi_t", "buffered", "delivered"];
+        let told = of_matching.into_iter().chain(["ibex_msg_arrived", "ibex_comm_msg_arrived", "nothing", "nothing"]);
         let idle = [Transport::Initialised, Transport::InitialisedBtl];
         for (transport, way) in ways.into_iter().chain(idle).zip(told) {
             let line = line(place(), transport);

@@ -62,6 +62,12 @@ const PROTOCOLS: [(&str, &str, Parameters); 5] = [
     ("by an adapter that takes nothing inside a work request", "adapter", &[("btl_ibex_max_inline", "0")]),
 ];
 
+const TWO_ADAPTERS: &str = "[[device]]\nname = \"softhca0\"\n[[device]]\nname = \"softhca1\"\n";
+
+/// An adapter that registers no message of a job.
+const FEW_REGISTRATIONS: &str =
+    "[[device]]\n[[fault]]\naction = \"registration-error\"\nerrno = \"ENOMEM\"\nnth = 30\ncount = 0\n";
+
 pub(crate) fn tests() -> Vec<Test> {
     let mut tests = vec![
         Test::new("every tool in the folder is run by a test", |_| {
@@ -87,10 +93,7 @@ pub(crate) fn tests() -> Vec<Test> {
         let test = checked(tool).over_the_pml();
         if QUICK_ON_EACH_DEVICE.contains(&tool.1) { test.quick_on_each_device() } else { test.quick() }
     }));
-    tests.push(Test::new("by shared memory, callbacks of PERUSE find the announced bytes in the buffer", |site| {
-        let launch = Launch::new("peruse_in_place", 2).with("pml", "ibex").with("btl", "self,sm,ibex");
-        launch.with("btl_sm_single_copy_mechanism", "none").passes(site)
-    }));
+    tests.extend(finds_in_place());
     let transfers = "over the pml, MPI_T tells transfers with all their bytes, by the adapter's clock where it can";
     tests.push(
         Test::new(transfers, |site| {
@@ -142,15 +145,32 @@ fn told_protocols() -> impl Iterator<Item = Test> {
         if parameters.is_empty() { test.quick() } else { test }
     });
     let rails = Test::on_emulated("over the pml, MPI_T tells how messages go by two ports", move |site| {
-        launch(site, "rails", &[])
-            .on_adapters("[[device]]\nname = \"softhca0\"\n[[device]]\nname = \"softhca1\"\n")
-            .passes(site)
+        launch(site, "rails", &[]).on_adapters(TWO_ADAPTERS).passes(site)
     });
-    let faulty = "[[device]]\n[[fault]]\naction = \"registration-error\"\nerrno = \"ENOMEM\"\nnth = 30\ncount = 0\n";
     let unregistered = "over the pml, MPI_T tells the protocol of messages whose memory cannot be registered";
-    let unregistered =
-        Test::on_emulated(unregistered, move |site| launch(site, "unregistered", &[]).on_adapters(faulty).passes(site));
+    let unregistered = Test::on_emulated(unregistered, move |site| {
+        launch(site, "unregistered", &[]).on_adapters(FEW_REGISTRATIONS).passes(site)
+    });
     plain.chain([rails, unregistered])
+}
+
+/// The ways by which a message can come, beside those of [`OVER_THE_PML`].
+fn finds_in_place() -> impl Iterator<Item = Test> {
+    let named = |how: &str| format!("callbacks of PERUSE find in the buffer what they are told is there, {how}");
+    let launch = |arguments: &[&str]| Launch::new("peruse_in_place", 2).arguments(arguments).with("pml", "ibex");
+    let told = PROTOCOLS.into_iter().skip(1).map(move |(how, _, parameters)| {
+        Test::new(named(how), move |site| launch(&[]).with_all(parameters).passes(site))
+    });
+    let parts = Test::new(named("read in parts"), move |site| {
+        launch(&["ports", "1"]).with("pml_ibex_read_size", "65536").passes(site)
+    });
+    let rails = Test::on_emulated(named("read by two ports"), move |site| {
+        launch(&["ports", "2"]).on_adapters(TWO_ADAPTERS).passes(site)
+    });
+    let copied = Test::on_emulated(named("copied because its memory cannot be registered"), move |site| {
+        launch(&["copied"]).on_adapters(FEW_REGISTRATIONS).passes(site)
+    });
+    told.chain([parts, rails, copied])
 }
 
 /// 90 messages of 8 bytes and 10 of 1 MiB each way, in fragments that add up.

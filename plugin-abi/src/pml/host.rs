@@ -99,13 +99,17 @@ impl Host for State {
         flow::answered(pml, self, link, context);
     }
 
-    fn goes(&mut self, pml: &Pml, request: Handle, link: Link, how: (Protocol, Reason)) {
+    fn goes(&mut self, request: Handle, passage: Passage) {
+        watch::goes(self, request, |_| Some(passage));
+    }
+
+    fn goes_by_link(&mut self, pml: &Pml, request: Handle, link: Link, how: (Protocol, Reason)) {
         watch::goes(self, request, |state| Some(passage::by_home(pml, state, link, how)));
     }
 
-    fn begins(&mut self, request: Handle, moved: Moved, passage: Option<Passage>) -> bool {
+    fn begins(&mut self, request: Handle, moved: Moved) -> bool {
         let is_first = self.requests.get(request).shell.told == Told::Nothing;
-        watch::begins_by(self, request, moved, |_| passage);
+        watch::begins(self, request, moved);
         is_first
     }
 

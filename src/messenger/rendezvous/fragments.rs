@@ -44,7 +44,7 @@ pub fn received<H: Host>(host: &mut H, receiver: TransferId, bytes: &[u8]) {
     let (id, is_complete) = (gathering.id, gathering.is_complete());
     let moved = Bytes::Of { offset, length }.completed();
     // A receive that was to read its message has begun already, without any bytes.
-    let begins = offset == 0 && host.begins(request, moved, None);
+    let begins = offset == 0 && host.begins(request, moved);
     if !host.core(request).data.put_at(offset, &bytes[..length as usize]) {
         host.cannot_unpack(request);
     }
@@ -84,7 +84,7 @@ pub fn wanted<H: Host>(
     host.record(request, &Step::Answered { number: sender, wants_copies: true });
     if registered.is_some() {
         let reason = Reason::of_code(why).unwrap_or(Reason::NotRegistered);
-        host.goes(process, request, link, (Protocol::Pieces, reason));
+        host.goes_by_link(process, request, link, (Protocol::Pieces, reason));
     }
     let sending = Transfer::Sending(Sending::new(receiver, asked, MOST));
     close(process, host, request, sending, |host| send(process, host, request));
@@ -118,7 +118,7 @@ fn sent<H: Host>(host: &mut H, request: H::Handle, (offset, length): (u64, usize
     let length = length as u64;
     let is_last = sending(host, request).is_some_and(|sending| sending.sent(length));
     let moved = Bytes::Of { offset, length }.posted();
-    let begins = offset == 0 && host.begins(request, moved, None);
+    let begins = offset == 0 && host.begins(request, moved);
     if is_last {
         let nothing_more = Bytes::Of { offset: offset + length, length: 0 }.posted();
         host.ends(request, if begins { nothing_more } else { moved });

@@ -37,7 +37,7 @@ pub fn finished<H: Host>(process: &H::Process, host: &mut H, sender: TransferId,
     let length = length.min(host.core(request).data.length() as u64);
     // The adapter does not report a peer's reads, so both events are raised now. Those of a whole message were raised
     // when it was posted.
-    host.begins(request, Bytes::None.completed(), None);
+    host.begins(request, Bytes::None.completed());
     host.ends(request, Bytes::Of { offset: 0, length }.completed());
     host.record(request, &Step::Answered { number: sender, wants_copies: false });
     close(process, host, request, Transfer::None, |host| host.finish(request));

@@ -26,6 +26,7 @@ pub(super) fn verdicts(cost: &Cost) -> Vec<Verdict> {
         of_matching(cost, "PML, MPI_T: instructions per event", Transport::MpiT, 60.0),
         of_matching(cost, "PML, into a buffer: instructions per event", Transport::Kept, 80.0),
         matching_in_all(cost),
+        stamped(cost),
     ]
 }
 
@@ -46,6 +47,17 @@ fn matching_in_all(cost: &Cost) -> Verdict {
     });
     let against = "of the instructions of a message that nobody listens to";
     verdict("PML, PERUSE: all events of 8 B", "at most 25 %", against, judged)
+}
+
+fn stamped(cost: &Cost) -> Verdict {
+    let judged = added(cost, Transport::Stamped, Transport::Unstamped)
+        .map(|(added, _)| (met(added <= 20.0), format!("{added:.0}"), "the arrival of 8 B".to_owned()));
+    verdict(
+        "PML, by the adapter's clock: instructions of an event",
+        "at most 20",
+        "more than one by the host's",
+        judged,
+    )
 }
 
 fn at_most(cost: &Cost, what: &'static str, transport: Transport, bound: f64) -> Verdict {
@@ -218,11 +230,14 @@ mod tests {
             message(Transport::Peruse, 1050.0, 0.0, 0.0),
             message(Transport::MpiT, 1250.0, 10.02, 0.0),
             message(Transport::Kept, 1460.0, 10.02, 0.0),
+            message(Transport::Stamped, 721.0, 1.0, 0.0),
+            message(Transport::Unstamped, 700.0, 1.0, 0.0),
         ];
         let cost = Cost { messages, ..cost(Vec::new()) };
-        let outcomes =
-            ["PML, PERUSE: instructions", "PML, MPI_T", "PML, into", "PML, PERUSE: all"].map(|of| outcome(&cost, of));
-        assert_eq!(outcomes, [Outcome::Met, Outcome::Met, Outcome::NotMet, Outcome::NotMet]);
+        let names =
+            ["PML, PERUSE: instructions", "PML, MPI_T", "PML, into", "PML, PERUSE: all", "PML, by the adapter's"];
+        let outcomes = names.map(|of| outcome(&cost, of));
+        assert_eq!(outcomes, [Outcome::Met, Outcome::Met, Outcome::NotMet, Outcome::NotMet, Outcome::NotMet]);
         assert_eq!(added(&cost, Transport::Peruse, Transport::Ibex), Some((450.0, 10.0)));
         assert_eq!(added(&cost, Transport::Delivered, Transport::Ibex), None);
     }
