@@ -13,6 +13,8 @@ pub(crate) mod objects;
 pub(crate) mod queue_pair;
 #[cfg(test)]
 mod script;
+#[cfg(test)]
+mod tests;
 
 use crate::connect::Via;
 use crate::connect::hello::Hello;
@@ -35,7 +37,7 @@ use queue_pair::{Qp, QpState, Work};
 pub(crate) use script::{Script, send_id};
 
 /// Bytes in memory: their address and number, and the key of their registration.
-pub type Place = (u64, u32, u32);
+pub type Span = (u64, u32, u32);
 
 /// The memory that the adapters access. The engine has no unsafe code, so the user of real memory implements this.
 pub trait Memory: Send {
@@ -46,16 +48,16 @@ pub trait Memory: Send {
     fn free(&mut self, key: u32);
 
     /// Names bytes of an allocation.
-    fn span(&self, at: Place) -> LocalSpan;
+    fn span(&self, at: Span) -> LocalSpan;
 
     /// Copies the bytes that a work request carries.
     fn inline(&self, span: InlineSpan<'_>) -> Vec<u8>;
 
     /// Reads for a port. Panics unless it has registered these bytes with this key and right.
-    fn read(&self, port: usize, at: Place, right: Access) -> Vec<u8>;
+    fn read(&self, port: usize, at: Span, right: Access) -> Vec<u8>;
 
     /// Writes for a port; panics like [`Self::read`].
-    fn write(&mut self, port: usize, at: Place, right: Access, bytes: &[u8]);
+    fn write(&mut self, port: usize, at: Span, right: Access, bytes: &[u8]);
 }
 
 /// Sizes in bytes of the largest message in a work request, in unregistered memory and in a slot; number of slots, and
@@ -122,8 +124,8 @@ const FIRST: u32 = 0x100;
 
 impl State {
     /// Completes the oldest request of a queue pair. False if it has none.
-    fn complete(&mut self, number: usize, status: Status) -> bool {
-        let qp = &mut self.qps[number];
+    fn complete(&mut self, index: usize, status: Status) -> bool {
+        let qp = &mut self.qps[index];
         let Some(request) = qp.posted.pop_front() else { return false };
         qp.carried = qp.carried.saturating_sub(1);
         self.moved += 1;
@@ -135,9 +137,9 @@ impl State {
     }
 
     /// A message comes by a queue pair. Returns the slot that it fills; `None`: no receive is posted.
-    fn deliver(&mut self, number: usize, bytes: &[u8], immediate: Option<u32>) -> Option<u32> {
-        let qp = &self.qps[number];
-        assert!(qp.state.receives(), "queue pair {number} cannot receive: {:?}", qp.state);
+    fn deliver(&mut self, index: usize, bytes: &[u8], immediate: Option<u32>) -> Option<u32> {
+        let qp = &self.qps[index];
+        assert!(qp.state.receives(), "queue pair {index} cannot receive: {:?}", qp.state);
         let port = &mut self.ports[qp.port];
         let slot = port.receives.pop_front()?;
         let ((start, size, key), length) = (port.slots.at(slot)?, bytes.len() as u32);
@@ -149,15 +151,15 @@ impl State {
     }
 
     /// Puts a queue pair in error: its oldest request fails, and the others will be flushed.
-    fn fail(&mut self, number: usize) {
-        let qp = &mut self.qps[number];
+    fn fail(&mut self, index: usize) {
+        let qp = &mut self.qps[index];
         qp.state = QpState::Error;
         self.has_lost_message |= qp.posted.iter().any(|posted| matches!(posted.work, Work::Send { .. }));
-        self.complete(number, Status::RETRY_EXCEEDED);
+        self.complete(index, Status::RETRY_EXCEEDED);
     }
 
     /// Reads inline bytes, then those in memory.
-    fn gather(&self, port: usize, inline: &[u8], spans: &[Place]) -> Vec<u8> {
+    fn gather(&self, port: usize, inline: &[u8], spans: &[Span]) -> Vec<u8> {
         let spans = spans.iter().flat_map(|at| self.memory.read(port, *at, Access::LOCAL_WRITE));
         inline.iter().copied().chain(spans).collect()
     }
@@ -196,7 +198,7 @@ impl Fabric {
         let place = state.ports.len();
         let index = state.published.get(&me).map_or(0, Vec::len) as u8;
         let instance = place as u64 + 7;
-        let key = Key::from_bytes([place as u8 + 1; Key::SIZE]);
+        let key = Key::from_bytes((place as u128 + 1).to_le_bytes());
         let (identity, ud_qpn) = (Some((instance, key)), instance as u32);
         state.ports.push(PortState { identity, ud_qpn, ..PortState::default() });
         let entry = PortEntry { address: address(instance, index), key };
@@ -235,70 +237,70 @@ impl Fabric {
     ///
     /// # Panics
     /// If a request does not keep to its registration, or is an atomic.
-    pub fn carry(&self, number: usize) -> bool {
+    pub fn carry(&self, index: usize) -> bool {
         let mut state = self.state();
-        let Some(from) = state.qps.get(number).filter(|from| from.state == QpState::ReadyToSend) else {
+        let Some(from) = state.qps.get(index).filter(|from| from.state == QpState::ReadyToSend) else {
             return false;
         };
         let Some(request) = from.posted.get(from.carried) else { return false };
         let (work, at) = (request.work.clone(), (from.peer - FIRST) as usize);
-        let (here, there) = (from.port, state.qps[at].port);
-        if state.ports[here].is_down || state.ports[there].is_down {
+        let (sender, receiver) = (from.port, state.qps[at].port);
+        if state.ports[sender].is_down || state.ports[receiver].is_down {
             return false;
         }
         match state.qps[at].state {
             QpState::ReadyToReceive | QpState::ReadyToSend => {}
             QpState::Error | QpState::Destroyed => {
-                state.fail(number);
+                state.fail(index);
                 return true;
             }
             QpState::Reset | QpState::Init => return false,
         }
         match work {
-            Work::Send { .. } if state.ports[there].receives.is_empty() => return false,
+            Work::Send { .. } if state.ports[receiver].receives.is_empty() => return false,
             Work::Send { inline, spans, immediate } => {
-                let bytes = state.gather(here, &inline, &spans);
+                let bytes = state.gather(sender, &inline, &spans);
                 state.deliver(at, &bytes, Some(immediate));
             }
             Work::Write { inline, spans, remote: (address, rkey) } => {
-                let bytes = state.gather(here, &inline, &spans);
+                let bytes = state.gather(sender, &inline, &spans);
                 if !bytes.is_empty() {
                     let to = (address, bytes.len() as u32, rkey);
-                    state.memory.write(there, to, Access::REMOTE_WRITE, &bytes);
+                    state.memory.write(receiver, to, Access::REMOTE_WRITE, &bytes);
                 }
             }
             Work::Read { local, remote: (address, rkey) } => {
-                let bytes = state.memory.read(there, (address, local.1, rkey), Access::REMOTE_READ);
-                state.memory.write(here, local, Access::LOCAL_WRITE, &bytes);
+                let bytes = state.memory.read(receiver, (address, local.1, rkey), Access::REMOTE_READ);
+                state.memory.write(sender, local, Access::LOCAL_WRITE, &bytes);
             }
             Work::Atomic => panic!("no message needs an atomic"),
         }
-        state.qps[number].carried += 1;
+        state.qps[index].carried += 1;
         state.moved += 1;
         true
     }
 
     /// Completes the oldest request of a queue pair: successfully if it was carried, as flushed if the queue pair is in
     /// error. False if there is no such request.
-    pub fn acknowledge(&self, number: usize) -> bool {
+    pub fn acknowledge(&self, index: usize) -> bool {
         let mut state = self.state();
-        let Some(qp) = state.qps.get(number) else { return false };
+        let Some(qp) = state.qps.get(index) else { return false };
         let status = match qp.state {
             QpState::Error => Status::FLUSHED,
             QpState::ReadyToSend if qp.carried > 0 => Status::SUCCESS,
             _ => return false,
         };
-        state.complete(number, status)
+        state.complete(index, status)
     }
 
     /// Makes a queue pair fail if it has a request; `reads`: if it has nothing but reads. False if it does not fail.
-    pub fn fail(&self, number: usize, reads: bool) -> bool {
+    pub fn fail(&self, index: usize, reads: bool) -> bool {
         let mut state = self.state();
-        let Qp { state: of, posted, .. } = &state.qps[number];
+        let Qp { state: of, posted, .. } = &state.qps[index];
         let are_meant = !reads || posted.iter().all(|posted| matches!(posted.work, Work::Read { .. }));
         let fails = *of == QpState::ReadyToSend && !posted.is_empty() && are_meant;
         if fails {
-            state.fail(number);
+            state.fail(index);
         }
         fails
     }

@@ -3,7 +3,7 @@
 //! transport. Threads: the test's.
 
 use super::queue_pair::QueuePair;
-use super::{Fabric, Place, PortState};
+use super::{Fabric, PortState, Span};
 use crate::connect::carriers::{Arrivals, Carriers, Look};
 use crate::connect::hello::Hello;
 use crate::connect::{Carrier, Via};
@@ -115,7 +115,7 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    pub(super) fn at(&self, slot: u32) -> Option<Place> {
+    pub(super) fn at(&self, slot: u32) -> Option<Span> {
         let Layout { start, size, count, key } = *self;
         (slot < count).then(|| (start + u64::from(slot) * u64::from(size), size, key))
     }
@@ -133,7 +133,7 @@ impl Slots {
         Slots { fabric: fabric.clone(), port, layout: Layout { start, size, count, key } }
     }
 
-    fn put(&self, at: Place, bytes: &[u8]) {
+    fn put(&self, at: Span, bytes: &[u8]) {
         self.fabric.state().memory.write(self.port, at, Access::LOCAL_WRITE, bytes);
     }
 }

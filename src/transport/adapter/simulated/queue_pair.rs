@@ -3,7 +3,7 @@
 //! pair discards its completions that were not polled, receives included, as mlx5 and `bnxt_re` do. Called by the
 //! transport. Threads: the test's.
 
-use super::{FIRST, Fabric, Memory, Place};
+use super::{FIRST, Fabric, Memory, Span};
 use crate::transport::adapter;
 use ibex_ffi::verbs::{Access, LocalSpan, Path, PostError, Reception, Transition, Wr};
 use std::collections::VecDeque;
@@ -38,22 +38,22 @@ impl QpState {
     }
 }
 
-/// Remote places have an address and a key.
+/// Remote memory is an address and a key.
 #[derive(Debug, Clone)]
 pub(crate) enum Work {
     /// A message: the inline bytes, then those of the spans.
     Send {
         inline: Vec<u8>,
-        spans: Vec<Place>,
+        spans: Vec<Span>,
         immediate: u32,
     },
     Write {
         inline: Vec<u8>,
-        spans: Vec<Place>,
+        spans: Vec<Span>,
         remote: (u64, u32),
     },
     Read {
-        local: Place,
+        local: Span,
         remote: (u64, u32),
     },
     Atomic,
@@ -61,17 +61,17 @@ pub(crate) enum Work {
 
 impl Work {
     fn of(work: adapter::Work<'_>, memory: &dyn Memory) -> Self {
-        let place = |span: &LocalSpan| (span.addr(), span.len(), span.lkey());
+        let named = |span: &LocalSpan| (span.addr(), span.len(), span.lkey());
         match work {
             adapter::Work::Send { spans, immediate } => {
-                Work::Send { inline: Vec::new(), spans: spans.iter().map(place).collect(), immediate }
+                Work::Send { inline: Vec::new(), spans: spans.iter().map(named).collect(), immediate }
             }
             adapter::Work::SendInline { header, payload, immediate } => {
                 let inline = [memory.inline(header), memory.inline(payload)].concat();
                 Work::Send { inline, spans: Vec::new(), immediate }
             }
             adapter::Work::Write { local, remote } => {
-                let spans = if local.len() == 0 { Vec::new() } else { vec![place(&local)] };
+                let spans = if local.len() == 0 { Vec::new() } else { vec![named(&local)] };
                 Work::Write { inline: Vec::new(), spans, remote: (remote.addr, remote.rkey) }
             }
             adapter::Work::WriteInline { bytes, remote } => {
@@ -79,7 +79,7 @@ impl Work {
                 Work::Write { inline, spans, remote: (remote.addr, remote.rkey) }
             }
             adapter::Work::Read { local, remote } => {
-                Work::Read { local: place(&local), remote: (remote.addr, remote.rkey) }
+                Work::Read { local: named(&local), remote: (remote.addr, remote.rkey) }
             }
             adapter::Work::FetchAdd { .. } | adapter::Work::CompareSwap { .. } => Work::Atomic,
         }

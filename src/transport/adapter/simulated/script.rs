@@ -5,8 +5,8 @@
 use super::objects::{Completions, Receives};
 use super::queue_pair::QpState;
 use super::{
-    Access, Adapter, Atomics, Attributes, Duration, Fabric, InlineSpan, LocalSpan, Memory, Place, PortEntry, PortState,
-    Sizes, StandIn, State, Status, attributes,
+    Access, Adapter, Atomics, Attributes, Duration, Fabric, InlineSpan, LocalSpan, Memory, PortEntry, PortState, Sizes,
+    Span, StandIn, State, Status, attributes,
 };
 use crate::transport::work_request::{EndpointId, WrId};
 use std::ops::{Deref, DerefMut};
@@ -15,7 +15,7 @@ use std::sync::MutexGuard;
 /// Size of a slot, bytes.
 const SIZE: u32 = 4096;
 
-struct NoMemory;
+pub(super) struct NoMemory;
 
 impl Memory for NoMemory {
     fn allocate(&mut self, _port: usize, _size: usize) -> (u64, u32) {
@@ -24,7 +24,7 @@ impl Memory for NoMemory {
 
     fn free(&mut self, _key: u32) {}
 
-    fn span(&self, _at: Place) -> LocalSpan {
+    fn span(&self, _at: Span) -> LocalSpan {
         LocalSpan::EMPTY
     }
 
@@ -32,11 +32,11 @@ impl Memory for NoMemory {
         vec![0; span.len()]
     }
 
-    fn read(&self, _port: usize, (start, length, _): Place, _right: Access) -> Vec<u8> {
+    fn read(&self, _port: usize, (start, length, _): Span, _right: Access) -> Vec<u8> {
         vec![(start / u64::from(SIZE)) as u8; length as usize]
     }
 
-    fn write(&mut self, _port: usize, _at: Place, _right: Access, _bytes: &[u8]) {}
+    fn write(&mut self, _port: usize, _at: Span, _right: Access, _bytes: &[u8]) {}
 }
 
 /// The only port.

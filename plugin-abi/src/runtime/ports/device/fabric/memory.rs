@@ -7,7 +7,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::{slice_from_raw_parts_mut, with_exposed_provenance, with_exposed_provenance_mut};
 use std::sync::{Arc, Mutex, MutexGuard};
 
-use engine::transport::adapter::simulated::{self, Place};
+use engine::transport::adapter::simulated::{self, Span};
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::{Access, InlineSpan, LocalSpan};
 
@@ -47,7 +47,7 @@ impl Table {
     }
 
     /// Panics unless a registration of this port with this key covers these bytes and permits `right`.
-    fn check(&self, port: usize, (start, length, key): Place, right: Access) {
+    fn check(&self, port: usize, (start, length, key): Span, right: Access) {
         let region = self.regions.get(&key).expect("a request names a registration that is there (R3)");
         let end = region.start + region.length as u64;
         let is_inside = start >= region.start && start + u64::from(length) <= end;
@@ -96,7 +96,7 @@ impl simulated::Memory for Registrations {
         });
     }
 
-    fn span(&self, (start, length, key): Place) -> LocalSpan {
+    fn span(&self, (start, length, key): Span) -> LocalSpan {
         // SAFETY: R3: the table checks the key; R1, R2: slots are accessed only by raw pointers, and the transport
         // writes a slot only before it posts it.
         unsafe { LocalSpan::new(start, length, key) }
@@ -106,12 +106,12 @@ impl simulated::Memory for Registrations {
         read(span.as_ptr(), span.len())
     }
 
-    fn read(&self, port: usize, at: Place, right: Access) -> Vec<u8> {
+    fn read(&self, port: usize, at: Span, right: Access) -> Vec<u8> {
         self.table().check(port, at, right);
         read(with_exposed_provenance(at.0 as usize), at.1 as usize)
     }
 
-    fn write(&mut self, port: usize, at: Place, right: Access, bytes: &[u8]) {
+    fn write(&mut self, port: usize, at: Span, right: Access, bytes: &[u8]) {
         self.table().check(port, at, right);
         assert_eq!(at.1 as usize, bytes.len());
         // SAFETY: R2: the address is in a posted slot, or a request in flight names it, so it belongs to the adapter.
