@@ -199,9 +199,8 @@ static void reductions(bool nb, int count) {
 }
 
 // (a, b) after (c, d) is (a*c, b*c + d): affine maps composed, associative and not commutative.
-static void compose(void *left, void *both, int *count, MPI_Datatype *type) {
+static void compose(void *left, void *both, int *count, MPI_Datatype *) {
     unsigned *a = left, *b = both;
-    (void)type;
     for (int i = 0; i < *count; i++, a += 2, b += 2) {
         b[1] = a[1] * b[0] + b[1];
         b[0] = a[0] * b[0];

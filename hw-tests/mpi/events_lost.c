@@ -16,9 +16,9 @@ static struct tool whole, narrow;
 static _Atomic long long lost[KINDS][MOST_SOURCES];
 static _Atomic long long told;
 
-static void on_dropped(MPI_Count count, MPI_T_event_registration registration, int source, MPI_T_cb_safety safety, void *user) {
+static void on_dropped(MPI_Count count, MPI_T_event_registration registration, int source, MPI_T_cb_safety,
+                       void *user) {
     const struct seen_callback *callback = user;
-    (void)safety;
     check_true("the data of a callback of the registration that lost them",
                callback->tool == &narrow && registration == narrow.registrations[callback->kind]);
     if (count <= 0 || source < 0 || source >= MOST_SOURCES)

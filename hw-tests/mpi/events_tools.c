@@ -22,8 +22,7 @@ static atomic_int slow_calls, freeing_calls, freed, registering_calls;
 static MPI_T_event_registration slow, freeing, registering;
 static atomic_bool is_freed;
 
-static void be_slow(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)instance, (void)registration, (void)safety, (void)user;
+static void be_slow(MPI_T_event_instance, MPI_T_event_registration, MPI_T_cb_safety, void *) {
     if (atomic_fetch_add(&slow_calls, 1) % 20)
         return;
     struct timespec now, start;
@@ -33,15 +32,13 @@ static void be_slow(MPI_T_event_instance instance, MPI_T_event_registration regi
     while ((now.tv_sec - start.tv_sec) * 1000000000 + now.tv_nsec - start.tv_nsec < 300000);
 }
 
-static void on_freed(MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)safety;
+static void on_freed(MPI_T_event_registration registration, MPI_T_cb_safety, void *user) {
     check_true("the handle that was freed", registration == freeing && user == &freed);
     atomic_store(&is_freed, true);
     atomic_fetch_add(&freed, 1);
 }
 
-static void free_itself(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)instance, (void)safety, (void)user;
+static void free_itself(MPI_T_event_instance, MPI_T_event_registration registration, MPI_T_cb_safety, void *) {
     check_true("no call after the free callback", !atomic_load(&is_freed));
     if (atomic_fetch_add(&freeing_calls, 1) != FREED_AFTER)
         return;
@@ -49,8 +46,7 @@ static void free_itself(MPI_T_event_instance instance, MPI_T_event_registration 
     check_true("a second time", MPI_T_event_handle_free(registration, &freed, on_freed) != MPI_SUCCESS);
 }
 
-static void register_another(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)instance, (void)registration, (void)safety, (void)user;
+static void register_another(MPI_T_event_instance, MPI_T_event_registration, MPI_T_cb_safety, void *) {
     if (atomic_fetch_add(&registering_calls, 1) == FREED_AFTER)
         seen_listen(&late, MOST_EVENTS, 1u << END, MPI_INFO_NULL);
 }

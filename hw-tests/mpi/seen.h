@@ -46,9 +46,7 @@ struct seen_callback {
     int kind;
 };
 
-static inline void seen_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety,
-                              void *user) {
-    (void)registration, (void)safety;
+static inline void seen_event(MPI_T_event_instance instance, MPI_T_event_registration, MPI_T_cb_safety, void *user) {
     struct seen_callback *callback = user;
     struct tool *tool = callback->tool;
     int place = atomic_fetch_add(&tool->count, 1);

@@ -140,8 +140,7 @@ union element {
 static union element arrived, ended;
 static int arrivals, ends;
 
-static void on_arrived(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)registration, (void)safety, (void)user;
+static void on_arrived(MPI_T_event_instance instance, MPI_T_event_registration, MPI_T_cb_safety, void *) {
     union element element;
     check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &element));
     if (element.arrived.tag >= 0) {
@@ -151,8 +150,7 @@ static void on_arrived(MPI_T_event_instance instance, MPI_T_event_registration r
 }
 
 // Ends of sends count too; they may come after the answer.
-static void on_transfer_end(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)registration, (void)safety, (void)user;
+static void on_transfer_end(MPI_T_event_instance instance, MPI_T_event_registration, MPI_T_cb_safety, void *) {
     union element element;
     check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &element));
     if (element.transfer.tag >= 0 && element.transfer.direction == 1) {

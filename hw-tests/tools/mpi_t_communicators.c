@@ -36,8 +36,7 @@ static struct known {
 
 static int early_messages; // of communicators that were not there
 
-static void on_created(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)registration, (void)safety, (void)user;
+static void on_created(MPI_T_event_instance instance, MPI_T_event_registration, MPI_T_cb_safety, void *) {
     struct created event;
     check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &event));
     if (event.context >= CONTEXTS || event.side > 1 || event.size > MOST_MEMBERS) {
@@ -60,8 +59,7 @@ static void on_created(MPI_T_event_instance instance, MPI_T_event_registration r
     comm->told[event.side] += (int)event.count;
 }
 
-static void on_freed(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)registration, (void)safety, (void)user;
+static void on_freed(MPI_T_event_instance instance, MPI_T_event_registration, MPI_T_cb_safety, void *) {
     uint32_t context = CONTEXTS;
     check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &context));
     if (context >= CONTEXTS || !known[context].is_there) {
@@ -72,16 +70,14 @@ static void on_freed(MPI_T_event_instance instance, MPI_T_event_registration reg
     known[context].freed++;
 }
 
-static void on_activate(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)registration, (void)safety, (void)user;
+static uint32_t last_context = CONTEXTS;
+
+static void on_activate(MPI_T_event_instance instance, MPI_T_event_registration, MPI_T_cb_safety, void *) {
     struct matching event;
     check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &event));
     early_messages += event.context >= CONTEXTS || !known[event.context].is_there;
-    if (user)
-        *(uint32_t *)user = event.context;
+    last_context = event.context;
 }
-
-static uint32_t last_context = CONTEXTS;
 
 static struct process me;
 
@@ -241,7 +237,7 @@ int main(int argc, char **argv) {
     MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
     listen_to("ibex_communicator_created", NULL, on_created, NULL);
     listen_to("ibex_communicator_freed", NULL, on_freed, NULL);
-    listen_to("ibex_comm_req_activate", NULL, on_activate, &last_context);
+    listen_to("ibex_comm_req_activate", NULL, on_activate, NULL);
     check_start(&argc, &argv, is_child ? 2 : 4);
     the_first_two();
     MPI_OK(MPI_Comm_get_parent(&parent));

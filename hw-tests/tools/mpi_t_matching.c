@@ -39,8 +39,8 @@ static struct {
 static MPI_Comm comm;
 static unsigned char sent[LONG], got[LONG];
 
-static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)safety;
+static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety,
+                     void *user) {
     const char *letter = user;
     struct told told = {.letter = *letter};
     uint64_t id = 0;
@@ -61,8 +61,7 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
         tool.told[tool.count++] = told;
 }
 
-static void on_dropped(MPI_Count count, MPI_T_event_registration registration, int source, MPI_T_cb_safety safety, void *user) {
-    (void)registration, (void)source, (void)safety, (void)user;
+static void on_dropped(MPI_Count count, MPI_T_event_registration, int, MPI_T_cb_safety, void *) {
     tool.dropped += (int)count;
 }
 
@@ -286,10 +285,8 @@ static struct {
 } anything;
 
 // Communicates with the other rank's callback, as only one of MPI_T_CB_REQUIRE_NONE may.
-static void on_event_communicating(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety,
-                                   void *user) {
+static void on_event_communicating(MPI_T_event_instance, MPI_T_event_registration, MPI_T_cb_safety safety, void *) {
     int one = 1, sum = 0;
-    (void)instance, (void)registration, (void)user;
     check_int("one at a time", 0, anything.within++);
     MPI_OK(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
     check_int("of both ranks", 2, sum);

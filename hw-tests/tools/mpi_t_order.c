@@ -16,8 +16,7 @@ static long dropped;
 static MPI_T_event_registration registrations[MOST_TYPES];
 static int types;
 
-static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)registration, (void)safety, (void)user;
+static void on_event(MPI_T_event_instance instance, MPI_T_event_registration, MPI_T_cb_safety, void *) {
     int source = -1;
     MPI_Count time = 0;
     check_int("source", MPI_SUCCESS, MPI_T_event_get_source(instance, &source));
@@ -29,8 +28,7 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
     sources[source].last = time;
 }
 
-static void on_dropped(MPI_Count count, MPI_T_event_registration registration, int source, MPI_T_cb_safety safety, void *user) {
-    (void)registration, (void)source, (void)safety, (void)user;
+static void on_dropped(MPI_Count count, MPI_T_event_registration, int, MPI_T_cb_safety, void *) {
     dropped += (long)count;
 }
 

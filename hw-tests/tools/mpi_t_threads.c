@@ -18,18 +18,16 @@ struct listener {
     MPI_T_event_registration registration;
 };
 
-static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+static void on_event(MPI_T_event_instance, MPI_T_event_registration, MPI_T_cb_safety safety, void *user) {
     struct listener *listener = user;
-    (void)instance, (void)registration;
     check_true("within its level", safety <= MPI_T_CB_REQUIRE_MPI_RESTRICTED);
     check_int("in one thread at a time", 0, atomic_fetch_add(&listener->inside, 1));
     listener->events++;
     atomic_fetch_sub(&listener->inside, 1);
 }
 
-static void on_dropped(MPI_Count count, MPI_T_event_registration registration, int source, MPI_T_cb_safety safety, void *user) {
+static void on_dropped(MPI_Count count, MPI_T_event_registration registration, int, MPI_T_cb_safety, void *user) {
     struct listener *listener = user;
-    (void)source, (void)safety;
     check_true("the registration that lost them", registration == listener->registration);
     listener->dropped += (int)count;
 }
@@ -51,15 +49,13 @@ struct passing {
 static struct passing passing[TOOLS][MOST];
 static atomic_int ended[TOOLS], told;
 
-static void on_passing(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+static void on_passing(MPI_T_event_instance instance, MPI_T_event_registration, MPI_T_cb_safety, void *user) {
     MPI_Count time;
-    (void)registration, (void)safety;
     check_int("not after its end", 0, ((struct passing *)user)->gone);
     check_int("MPI_T_event_get_timestamp", MPI_SUCCESS, MPI_T_event_get_timestamp(instance, &time));
 }
 
-static void on_end(MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)registration, (void)safety;
+static void on_end(MPI_T_event_registration, MPI_T_cb_safety, void *user) {
     check_int("one end", 0, atomic_fetch_add(&((struct passing *)user)->gone, 1));
     told++;
 }

@@ -80,8 +80,7 @@ static void on_read(const struct operation *read, bool is_complete, bool is_by_p
     was_read[place].bytes += read->bytes;
 }
 
-static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)registration, (void)safety;
+static void on_event(MPI_T_event_instance instance, MPI_T_event_registration, MPI_T_cb_safety, void *user) {
     int kind = *(const int *)user, source = -1;
     union element element;
     MPI_Count time;

@@ -3,7 +3,7 @@
 // PERUSE on communicators of every kind: callbacks get the right peer on those that were split, reversed or made from a
 // group, and on intercommunicators; a handle sees no other communicator; handles propagate to copies made by each call,
 // not to other communicators; communicators are freed while handles are active. 4 or more ranks.
-#include "../mpi/check.h"
+#include "peruse_handle.h"
 #include <peruse.h>
 
 enum { EVENTS = 2, MESSAGES = 5, KNOWN = 16, LONG = 100000 };
@@ -17,11 +17,9 @@ struct seen {
     int counts[KNOWN][EVENTS][2];
 };
 
-static int on_event(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *parameter) {
+static int on_event(peruse_event_h handle, MPI_Aint, peruse_comm_spec_t *spec, void *parameter) {
     struct seen *seen = parameter;
-    int event = PERUSE_EVENT_INVALID, place = 0;
-    (void)id;
-    PERUSE_Event_get(handle, &event);
+    int place = 0;
     // Messages of collective calls have tags of their own.
     if (spec->tag < 0)
         return MPI_SUCCESS;
@@ -29,7 +27,7 @@ static int on_event(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec
         place++;
     seen->comms[place] = spec->comm;
     *(spec->operation == PERUSE_SEND ? &seen->peer[place] : &seen->source[place]) = spec->peer;
-    seen->counts[place][event == events[1]][spec->operation == PERUSE_RECV]++;
+    seen->counts[place][event_of(handle) == events[1]][spec->operation == PERUSE_RECV]++;
     return MPI_SUCCESS;
 }
 

@@ -41,8 +41,7 @@ enum kind { BEGIN, CONTINUE, END, KINDS };
 static const int events[KINDS] = {PERUSE_COMM_REQ_XFER_BEGIN, PERUSE_COMM_REQ_XFER_CONTINUE, PERUSE_COMM_REQ_XFER_END};
 static enum kind kinds[KINDS] = {BEGIN, CONTINUE, END};
 
-static int on_event(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *kind) {
-    (void)handle, (void)id;
+static int on_event(peruse_event_h, MPI_Aint, peruse_comm_spec_t *spec, void *kind) {
     if (spec->operation != PERUSE_RECV || spec->tag != TAG)
         return MPI_SUCCESS;
     if (*(enum kind *)kind == BEGIN) {
@@ -166,8 +165,7 @@ int main(int argc, char **argv) {
     message("with gaps on both sides", 0, 2, 2);
     message("whole, to oneself", 1, 1, 1);
     message("with gaps, to oneself", 1, 2, 2);
-    for (int i = 0; i < KINDS; i++)
-        released(handles[i]);
+    released_all(KINDS, handles);
     MPI_OK(MPI_Comm_free(&comm));
     return check_finish();
 }

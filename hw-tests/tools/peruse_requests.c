@@ -28,11 +28,9 @@ static unsigned char sent[LONG], got[LONG];
 static MPI_Datatype with_gaps;
 
 static int on_event(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *parameter) {
-    int event = PERUSE_EVENT_INVALID;
-    check_int("PERUSE_Event_get", PERUSE_SUCCESS, PERUSE_Event_get(handle, &event));
     check_true("the parameter is the registration's", parameter == told);
     if (count < MOST)
-        told[count++] = (struct told){letters[event - 1], id, *spec};
+        told[count++] = (struct told){letters[event_of(handle) - 1], id, *spec};
     return MPI_SUCCESS;
 }
 
@@ -41,10 +39,7 @@ static void listen_to(MPI_Comm of) {
         handles[i] = opened(i + 1, of, on_event, told);
 }
 
-static void listen_no_more(void) {
-    for (int i = 0; i < EVENTS; i++)
-        released(handles[i]);
-}
+static void listen_no_more(void) { released_all(EVENTS, handles); }
 
 static bool is_request(char letter) {
     return strchr("AUPRBcEXCNF", letter) != NULL;
@@ -64,17 +59,19 @@ static void ids_are_of_one_thing(void) {
     }
 }
 
-// Expects exactly these events since the last call; all pieces of a transfer count as one.
-static void expect(const char *what, const char *word) {
+// Expects exactly these events of `id` (0: of all) since the last call; all pieces of a transfer count as one.
+static void expect_of(const char *what, MPI_Aint id, const char *word) {
     char seen[MOST + 1];
     int length = 0;
     for (int i = 0; i < count; i++)
-        if (told[i].letter != 'c' || length == 0 || seen[length - 1] != 'c')
+        if ((id == 0 || told[i].id == id) && (told[i].letter != 'c' || length == 0 || seen[length - 1] != 'c'))
             seen[length++] = told[i].letter;
     seen[length] = '\0';
     if (strcmp(seen, word) != 0)
         check_fail("%s: expected %s, got %s", what, word, seen);
 }
+
+static void expect(const char *what, const char *word) { expect_of(what, 0, word); }
 
 // Expects these events on the sender and on the receiver, and checks ids. Then begins anew.
 static void told_of(const char *what, const char *by_sender, const char *by_receiver) {
@@ -82,6 +79,8 @@ static void told_of(const char *what, const char *by_sender, const char *by_rece
     ids_are_of_one_thing();
     count = 0;
 }
+
+static void told_of_both(const char *what, const char *word) { told_of(what, word, word); }
 
 // Checks what was said of one request, and of the message that it received.
 static void said(const void *buffer, int items, MPI_Datatype datatype, int peer, int tag, int bytes) {
@@ -335,17 +334,6 @@ static void probes(void) {
     told_of("received", "", "AUBECN");
 }
 
-static void expect_of(const char *what, MPI_Aint id, const char *word) {
-    char seen[MOST + 1];
-    int length = 0;
-    for (int i = 0; i < count; i++)
-        if (told[i].id == id)
-            seen[length++] = told[i].letter;
-    seen[length] = '\0';
-    if (strcmp(seen, word) != 0)
-        check_fail("%s: expected %s, got %s", what, word, seen);
-}
-
 static void messages_to_oneself(void) {
     MPI_Request request;
     MPI_Aint message = 0;
@@ -359,32 +347,24 @@ static void messages_to_oneself(void) {
     expect_of("receive", told[0].id, "APRBECNF");
     expect_of("send", told[4].id, "ABECN");
     expect_of("message", message, "am");
-    expect("its transfer begins when it is matched", "A()PAa[]RmBBEECCNNF");
-    ids_are_of_one_thing();
-    count = 0;
+    told_of_both("its transfer begins when it is matched", "A()PAa[]RmBBEECCNNF");
 
     check_case("a message to oneself whose receive comes late");
     MPI_OK(MPI_Send(sent, 2, MPI_INT, check.rank, TAG, comm));
     expect("a copy is kept", "Aa[]BiECN");
     MPI_OK(MPI_Recv(got, 2, MPI_INT, check.rank, TAG, comm, MPI_STATUS_IGNORE));
-    expect("received", "Aa[]BiECNA()rUBECN");
-    ids_are_of_one_thing();
-    count = 0;
+    told_of_both("received", "Aa[]BiECNA()rUBECN");
     MPI_OK(MPI_Issend(sent, 2, MPI_INT, check.rank, TAG, comm, &request));
     expect("it stays where it is", "Aa[]i");
     MPI_OK(MPI_Recv(got, 2, MPI_INT, check.rank, TAG, comm, MPI_STATUS_IGNORE));
     MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
-    expect("received from there", "Aa[]iA()rUBBEECCNNF");
-    ids_are_of_one_thing();
-    count = 0;
+    told_of_both("received from there", "Aa[]iA()rUBBEECCNNF");
 
     check_case("a message to oneself that is cut");
     MPI_OK(MPI_Irecv(got, 1, MPI_INT, check.rank, TAG, comm, &request));
     MPI_OK(MPI_Send(sent, 2, MPI_INT, check.rank, TAG, comm));
     check_error_class("a receive that is too short", MPI_ERR_TRUNCATE, MPI_Wait(&request, MPI_STATUS_IGNORE));
-    expect("as one with room", "A()PAa[]RmBBEECCNNF");
-    ids_are_of_one_thing();
-    count = 0;
+    told_of_both("as one with room", "A()PAa[]RmBBEECCNNF");
 }
 
 static void exchange(MPI_Comm on) {
@@ -522,8 +502,6 @@ int main(int argc, char **argv) {
     listen_no_more();
     MPI_OK(MPI_Type_free(&with_gaps));
     MPI_OK(MPI_Comm_free(&comm));
-    void *detached = NULL;
-    int size = 0;
-    MPI_OK(MPI_Buffer_detach(&detached, &size));
+    MPI_OK(MPI_Buffer_detach(&(void *){NULL}, &(int){0}));
     return check_finish();
 }

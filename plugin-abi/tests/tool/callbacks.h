@@ -5,21 +5,16 @@
 
 #include <ibex_mpi_t.h>
 
-static inline void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety,
-                            void *user)
+static inline void on_event(MPI_T_event_instance, MPI_T_event_registration, MPI_T_cb_safety, void *)
 {
-    (void) instance, (void) registration, (void) safety, (void) user;
 }
 
-static inline void on_dropped(MPI_Count count, MPI_T_event_registration registration, int source, MPI_T_cb_safety safety,
-                              void *user)
+static inline void on_dropped(MPI_Count, MPI_T_event_registration, int, MPI_T_cb_safety, void *)
 {
-    (void) count, (void) registration, (void) source, (void) safety, (void) user;
 }
 
-static inline void count_free(MPI_T_event_registration registration, MPI_T_cb_safety safety, void *count)
+static inline void count_free(MPI_T_event_registration, MPI_T_cb_safety, void *count)
 {
-    (void) registration, (void) safety;
     ++*(int *) count;
 }
 

@@ -8,9 +8,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int on_event(peruse_event_h event_h, MPI_Aint unique_id, peruse_comm_spec_t *spec, void *param)
+static int on_event(peruse_event_h, MPI_Aint, peruse_comm_spec_t *, void *)
 {
-    (void) event_h, (void) unique_id, (void) spec, (void) param;
     return MPI_SUCCESS;
 }
 

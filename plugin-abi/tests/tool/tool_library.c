@@ -7,9 +7,8 @@
 #define JOINED(tool, name) tool##_##name
 #define OF(tool, name) JOINED(tool, name)
 
-static void on_free(MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user)
+static void on_free(MPI_T_event_registration, MPI_T_cb_safety, void *user)
 {
-    (void) registration, (void) safety;
     ++*(atomic_int *) user;
 }
 
