@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -237,6 +238,17 @@ static inline void check_in_threads(int threads, void *(*body)(void *)) {
         pthread_join(others[i], NULL);
 }
 
+// Outside MPI, so that nothing progresses on this rank.
+static inline void check_sleep(double seconds) {
+    nanosleep(&(struct timespec){(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)}, NULL);
+}
+
+static inline long check_nanoseconds(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return now.tv_sec * 1000000000L + now.tv_nsec;
+}
+
 static inline int scaled(int count, int least) {
     double value = count * check.scale;
     return value < least ? least : value > 1e9 ? 1000000000 : (int)value;
@@ -346,10 +358,11 @@ static inline int random_below(struct random *random, int bound) {
     return bound > 0 ? (int)(random_word(random) >> 33) % bound : 0;
 }
 
+// Zeroed memory.
 static inline void *check_alloc(size_t bytes) {
-    void *memory = malloc(bytes ? bytes : 1);
+    void *memory = calloc(bytes ? bytes : 1, 1);
     if (!memory) {
-        check_fail("malloc of %zu bytes: expected memory, got none", bytes);
+        check_fail("calloc of %zu bytes: expected memory, got none", bytes);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     return memory;

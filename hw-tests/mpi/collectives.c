@@ -5,8 +5,6 @@
 // exactly. Runs with 1 or more ranks.
 #include "check.h"
 
-#include <time.h>
-
 typedef long long number;
 
 enum { MOST = 16384 }; // items per rank of the longest operations
@@ -265,7 +263,7 @@ static void barrier_holds(bool nb) {
         if (rank != last)
             MPI_OK(MPI_Irecv(NULL, 0, MPI_BYTE, last, 5, MPI_COMM_WORLD, &token));
         for (int r = 0; rank == last && r < size; r++) {
-            nanosleep(&(struct timespec){0, 1000000}, NULL);
+            check_sleep(0.001);
             if (r != last)
                 MPI_OK(MPI_Ssend(NULL, 0, MPI_BYTE, r, 5, MPI_COMM_WORLD));
         }
@@ -281,7 +279,6 @@ static void many_in_flight(int rounds) {
     enum { EACH = 12, COUNT = 700 };
     MPI_Request requests[4 * EACH];
     number *area = check_alloc(4 * EACH * COUNT * (size_t)size * sizeof *area);
-    int left = (rank + size - 1) % size, right = (rank + 1) % size;
     check_case("nonblocking_operations_in_flight_together_with_messages");
     for (int round = 0; round < rounds; round++) {
         for (int k = 0; k < EACH; k++) {

@@ -16,11 +16,7 @@ static const int lengths[KINDS] = {0, 8, 5000, LONGEST};
 
 static int delay_us;
 
-static double wall_clock(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
+static double wall_clock(void) { return (double)check_nanoseconds(CLOCK_REALTIME) / 1e9; }
 
 // Waits, without MPI, for the next multiple of a quarter of a second that is at least a tenth away, plus `late_us`.
 // Ranks that leave MPI_Init at different times may choose different ones; then they just do not coincide.
@@ -28,7 +24,7 @@ static void moment(int late_us) {
     double now = wall_clock(), quarters = (now + 0.1) * 4;
     double at = ((double)(long long)quarters + 1) / 4 + late_us / 1e6;
     double nap = at - now - 0.003;
-    nanosleep(&(struct timespec){0, nap > 0 ? (long)(nap * 1e9) : 0}, NULL);
+    check_sleep(nap > 0 ? nap : 0);
     while (wall_clock() < at) // exact to a microsecond if the processor is free
         continue;
 }

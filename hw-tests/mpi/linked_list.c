@@ -121,7 +121,6 @@ static void append(struct pointer last, struct pointer element) {
 
 static void read_through(struct pointer head) {
     int *seen = check_alloc((size_t)check.size * sizeof *seen), all = 0;
-    memset(seen, 0, (size_t)check.size * sizeof *seen);
     for (struct pointer element = head;;) {
         struct element copy;
         begin((int)element.rank);

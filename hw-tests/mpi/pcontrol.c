@@ -21,11 +21,8 @@ static void exchange(MPI_Comm comm, int tag) {
 
 int main(int argc, char **argv) {
     check_start(&argc, &argv, 2);
-    if (check.size != 2) {
-        fprintf(stderr, "this program needs two ranks (mpirun -n 2)\n");
-        MPI_Finalize();
-        return CHECK_USAGE_EXIT;
-    }
+    if (check.size != 2)
+        check_refuse("this program needs two ranks (mpirun -n 2)\n");
     check_case("MPI_Pcontrol selects the recorded parts");
     exchange(MPI_COMM_WORLD, 1);
     MPI_Request request;

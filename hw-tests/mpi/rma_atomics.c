@@ -75,19 +75,17 @@ static void accumulates_in_order(int count) {
     int64_t *here = (int64_t *)(void *)memory, one = 1;
     check_case("%s_window_accumulates_of_one_rank_keep_their_order", kind_name);
     clear_windows();
-    int target = (rank + 1) % size;
     for (int i = 0; i < count; i++) {
         static int64_t values[64];
         MPI_Aint at = rank * 16;
         values[i % 64] = i;
-        MPI_OK(MPI_Accumulate(&values[i % 64], 1, MPI_INT64_T, target, at, 1, MPI_INT64_T, MPI_REPLACE, window));
-        MPI_OK(MPI_Accumulate(&one, 1, MPI_INT64_T, target, at, 1, MPI_INT64_T, MPI_SUM, window));
-        MPI_OK(MPI_Accumulate(&one, 1, MPI_INT64_T, target, at + 8, 1, MPI_INT64_T, MPI_SUM, window));
+        MPI_OK(MPI_Accumulate(&values[i % 64], 1, MPI_INT64_T, right, at, 1, MPI_INT64_T, MPI_REPLACE, window));
+        MPI_OK(MPI_Accumulate(&one, 1, MPI_INT64_T, right, at, 1, MPI_INT64_T, MPI_SUM, window));
+        MPI_OK(MPI_Accumulate(&one, 1, MPI_INT64_T, right, at + 8, 1, MPI_INT64_T, MPI_SUM, window));
         if (i % 64 == 63)
-            MPI_OK(MPI_Win_flush_local(target, window));
+            MPI_OK(MPI_Win_flush_local(right, window));
     }
     all_done();
-    int left = (rank + size - 1) % size;
     check_int("last replacement and its sum", count, here[left * 2]);
     check_int("sum", count, here[left * 2 + 1]);
 }

@@ -87,6 +87,12 @@ static inline int seen_count(struct tool *tool) {
     return count < tool->room ? count : tool->room;
 }
 
+// Whether two tools have seen the same event of a transfer.
+static inline bool seen_alike(const struct seen *a, const struct seen *b) {
+    return a->kind == b->kind && a->source == b->source && a->timestamp == b->timestamp &&
+           memcmp(&a->data, &b->data, sizeof(struct transfer)) == 0;
+}
+
 // A source: its name, whether it is a thread's (else a port's), and the width of a port's clock.
 struct source {
     char name[64];
@@ -100,9 +106,8 @@ static inline struct source seen_source(int index) {
     struct source source = {.bits = 64};
     char text[256];
     int room = sizeof source.name, more = sizeof text;
-    MPI_Count most;
     check_int("MPI_T_source_get_info", MPI_SUCCESS,
-              MPI_T_source_get_info(index, source.name, &room, text, &more, &source.order, &source.rate, &most, NULL));
+              MPI_T_source_get_info(index, source.name, &room, text, &more, &source.order, &source.rate, NULL, NULL));
     source.is_host = strncmp(source.name, "host", 4) == 0;
     const char *bits = strchr(text, '(');
     // A port whose adapter does not stamp has the host's clock, and no events.

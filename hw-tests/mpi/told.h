@@ -6,8 +6,6 @@
 
 #include "check.h"
 
-#include <time.h>
-
 enum { PATIENCE_SECONDS = 120 };
 
 // Names the job, as others of the same runtime may run this program, and two numbers.
@@ -28,7 +26,7 @@ static inline bool is_told(int first, int second) {
     for (int tries = 0; tries < PATIENCE_SECONDS * 100; tries++) {
         if (MPI_Lookup_name(name, MPI_INFO_NULL, value) == MPI_SUCCESS)
             return true;
-        nanosleep(&(struct timespec){0, 10 * 1000 * 1000}, NULL);
+        check_sleep(0.01);
     }
     return false;
 }

@@ -39,7 +39,6 @@ static inline struct completion *trace_read(struct tool *tool, const char *devic
     }
     enum { NUMBERS = 1 << 24 };
     unsigned char *mine = check_alloc(NUMBERS / 8);
-    memset(mine, 0, NUMBERS / 8);
     for (int i = 0; i < seen_count(tool); i++)
         if (tool->all[i].kind == CONNECTED) {
             unsigned number = tool->all[i].data.connection.queue_pair % NUMBERS;

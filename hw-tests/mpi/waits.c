@@ -10,17 +10,12 @@
 // together waited for a processor: the wait may be shorter than LEAST by that time, and other waits of that length may
 // be found. The late rank begins to compute when the other one says that it is about to wait.
 #include "steps.h"
-#include <time.h>
 
 enum { SHORT = 8, LONG = 1 << 20, MILLISECONDS = 100, LATE = 3 * MILLISECONDS };
 
 static char bytes[2][LONG];
 
-static long now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * 1000000000L + time.tv_nsec;
-}
+static long now(void) { return check_nanoseconds(CLOCK_MONOTONIC); }
 
 // Returns the time that this process has waited for a processor so far, nanoseconds.
 static long kept(void) {

@@ -94,9 +94,8 @@ static void judge(void) {
 }
 
 int main(int argc, char **argv) {
-    int provided;
     check_start(&argc, &argv, 2);
-    listen_must(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided), "MPI_T");
+    listen_must(MPI_T_init_thread(MPI_THREAD_SINGLE, &(int){0}), "MPI_T");
     exchange();
     counter_open(&seen_dropped, "btl_ibex_events_dropped");
     steps_begin();

@@ -200,10 +200,9 @@ static void arrivals_are_shown_by_the_next_call(MPI_Comm comm) {
 }
 
 int main(int argc, char **argv) {
-    int provided;
     MPI_Comm comm;
     check_start(&argc, &argv, 2);
-    listen_must(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided), "MPI_T");
+    listen_must(MPI_T_init_thread(MPI_THREAD_SINGLE, &(int){0}), "MPI_T");
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     safety_levels(comm);
     bindings(comm);

@@ -231,10 +231,9 @@ static void spawned(const char *program) {
 }
 
 int main(int argc, char **argv) {
-    int provided;
     MPI_Comm parent;
     bool is_child = argc > 1 && strcmp(argv[1], "child") == 0, spawns = argc > 1 && strcmp(argv[1], "spawn") == 0;
-    MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &(int){0}));
     listen_to("ibex_communicator_created", NULL, on_created, NULL);
     listen_to("ibex_communicator_freed", NULL, on_freed, NULL);
     listen_to("ibex_comm_req_activate", NULL, on_activate, NULL);

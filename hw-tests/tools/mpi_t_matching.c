@@ -317,8 +317,7 @@ static void callbacks_that_may_do_anything(void) {
 }
 
 int main(int argc, char **argv) {
-    int provided;
-    MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &(int){0}));
     check_start(&argc, &argv, 2);
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     // Connects the ranks before anything is compared.

@@ -185,8 +185,7 @@ static void flushes_are_told(void) {
 
 int main(int argc, char **argv) {
     static unsigned char memory[8 + BYTES] __attribute__((aligned(8)));
-    int provided;
-    listen_must(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided), "MPI_T");
+    listen_must(MPI_T_init_thread(MPI_THREAD_SINGLE, &(int){0}), "MPI_T");
     check_start(&argc, &argv, 2);
     MPI_OK(MPI_Win_create(memory, sizeof memory, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
     MPI_OK(MPI_Win_lock_all(0, window));

@@ -33,10 +33,8 @@ static void on_dropped(MPI_Count count, MPI_T_event_registration, int, MPI_T_cb_
 }
 
 static void listen(const char *buffered, MPI_T_cb_safety level) {
-    MPI_Info info;
-    MPI_OK(MPI_Info_create(&info));
+    MPI_Info info = with_buffer("4096");
     MPI_OK(MPI_Info_set(info, "ibex_buffered", buffered));
-    MPI_OK(MPI_Info_set(info, "ibex_buffer_events", "4096"));
     check_int("types", MPI_SUCCESS, MPI_T_event_get_num(&types));
     if (types > MOST_TYPES)
         types = MOST_TYPES;
@@ -84,15 +82,12 @@ static void in_order(const char *name, MPI_Comm comm, MPI_Win window, const char
     for (int type = 0; type < types; type++)
         listen_no_more(registrations[type]);
     for (int source = 0; source < MOST_SOURCES; source++) {
-        char name[128] = "", description[256] = "";
-        int name_length = sizeof name, description_length = sizeof description;
+        char name[128] = "";
+        int room = sizeof name;
         MPI_T_source_order order;
-        MPI_Count ticks, most;
-        MPI_Info info;
         if (sources[source].events == 0)
             continue;
-        check_int("source", MPI_SUCCESS,
-                  MPI_T_source_get_info(source, name, &name_length, description, &description_length, &order, &ticks, &most, &info));
+        check_int("source", MPI_SUCCESS, MPI_T_source_get_info(source, name, &room, NULL, NULL, &order, NULL, NULL, NULL));
         check_int(name, MPI_T_SOURCE_ORDERED, order);
         check_int(name, 0, sources[source].steps_back);
         events += sources[source].events;

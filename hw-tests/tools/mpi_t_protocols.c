@@ -392,10 +392,9 @@ static void by_rails(void) {
 }
 
 int main(int argc, char **argv) {
-    int provided;
     static unsigned char attached[2 * LONG + 4096];
     const char *what = argc > 1 ? argv[1] : "adapter";
-    MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &(int){0}));
     has_inline = argc < 3 || strcmp(argv[2], "no-inline") != 0;
     listen_to_all();
     check_start(&argc, &argv, 2);

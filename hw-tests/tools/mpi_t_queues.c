@@ -61,8 +61,7 @@ static long long read_in(MPI_T_pvar_session in, int variable, MPI_T_pvar_handle 
 static long long read_of(int variable, MPI_T_pvar_handle from) { return read_in(session, variable, from); }
 
 static void begin_tool(void) {
-    int provided;
-    MPI_OK(PMPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    MPI_OK(PMPI_T_init_thread(MPI_THREAD_SINGLE, &(int){0}));
     MPI_OK(PMPI_T_pvar_session_create(&session));
     handle = handle_of(UNEXPECTED, comm);
 }

@@ -137,8 +137,7 @@ static void run(void) {
 }
 
 int main(int argc, char **argv) {
-    int provided;
-    listen_must(MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided), "MPI_T");
+    listen_must(MPI_T_init_thread(MPI_THREAD_MULTIPLE, &(int){0}), "MPI_T");
     check_start_with(MPI_THREAD_MULTIPLE, &argc, &argv, 2);
     messages = scaled(1000, 10);
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));

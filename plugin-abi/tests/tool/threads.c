@@ -77,9 +77,8 @@ static void *run(void *user)
 
 int main(void)
 {
-    int provided;
     pthread_t threads[THREADS];
-    MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided);
+    MPI_T_init_thread(MPI_THREAD_MULTIPLE, &(int){0});
     for (size_t i = 0; i < THREADS; ++i)
         pthread_create(&threads[i], NULL, run, (void *) (i + 1));
     for (int i = 0; i < THREADS; ++i)
