@@ -174,10 +174,8 @@ static int ends_seen(void) {
 
 static void wait_for_ends(int expected) {
     double until = MPI_Wtime() + 120;
-    while (ends_seen() < expected && MPI_Wtime() < until) {
-        int flag;
-        MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, FIRST_TAG - 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE));
-    }
+    while (ends_seen() < expected && MPI_Wtime() < until)
+        check_progress();
 }
 
 // The events of a message that this rank has seen so far.

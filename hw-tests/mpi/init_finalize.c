@@ -13,9 +13,7 @@ enum { SHORT = 100, LONG = 1 << 20 };
 static void leave_pending(void) {
     static char out[LONG], in[LONG];
     MPI_Request request;
-    MPI_Comm freed, kept;
-    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &freed));
-    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &kept));
+    MPI_Comm freed = check_dup(MPI_COMM_WORLD), kept = check_dup(MPI_COMM_WORLD);
     MPI_Comm communicators[] = {MPI_COMM_WORLD, freed, kept};
     for (int i = 0; i < 3; i++) {
         MPI_OK(MPI_Irecv(in, SHORT, MPI_CHAR, MPI_ANY_SOURCE, 1, communicators[i], &request));

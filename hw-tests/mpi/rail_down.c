@@ -56,12 +56,9 @@ static void all_kinds(const char *name) {
 static void idle(int events) {
     int taken = 0;
     while (!check_may_go_on() || taken < events) {
-        int there;
-        MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, 999, MPI_COMM_SELF, &there, MPI_STATUS_IGNORE));
-        while (events > 0 && taken < counted(&port_events)) {
+        check_progress();
+        while (events > 0 && taken < counted(&port_events))
             printf("port events %d: rank %d\n", ++taken, check.rank);
-            fflush(stdout);
-        }
     }
 }
 

@@ -237,11 +237,10 @@ static void collectives_beside(int count, int bytes) {
     unsigned char *from = check.rank == 1 ? begin_sends(count, bytes, requests) : NULL;
     for (int i = 0; i < scaled(200, 20); i++) {
         int mine = check.rank + i, all = 0;
-        MPI_Comm copy;
         MPI_OK(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
         check_int("sum", check.size * i + check.size * (check.size - 1) / 2, all);
         if (i % 20 == 0) {
-            MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
+            MPI_Comm copy = check_dup(MPI_COMM_WORLD);
             MPI_OK(MPI_Barrier(copy));
             MPI_OK(MPI_Comm_free(&copy));
         }

@@ -139,9 +139,8 @@ static void the_first_two(void) {
 }
 
 static void copies_and_parts(void) {
-    MPI_Comm copy, part, some = MPI_COMM_NULL;
+    MPI_Comm part, some = MPI_COMM_NULL, copy = check_dup(MPI_COMM_WORLD);
     check_case("copies, and parts with reversed ranks, are one event each");
-    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
     check_int("one event of a copy", 1, members(copy)->events);
     int is_odd = check.rank % 2;
     MPI_OK(MPI_Comm_split(MPI_COMM_WORLD, is_odd, is_odd ? -check.rank : check.rank, &part));
@@ -186,8 +185,7 @@ static void used_again(void) {
     struct known *before = NULL;
     int again = 0;
     for (int i = 0; i < 10; i++) {
-        MPI_Comm copy;
-        MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
+        MPI_Comm copy = check_dup(MPI_COMM_WORLD);
         struct known *now = of(copy);
         int freed = now->freed;
         again += now == before;
@@ -197,10 +195,9 @@ static void used_again(void) {
     }
     check_true("used again", again > 0);
     check_case("one with a request under way is freed when that has ended");
-    MPI_Comm copy;
+    MPI_Comm copy = check_dup(MPI_COMM_WORLD);
     MPI_Request request;
     static char sent, received;
-    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
     struct known *late = of(copy);
     MPI_OK(MPI_Irecv(&received, 1, MPI_BYTE, check.rank, 0, copy, &request));
     MPI_OK(MPI_Send(&sent, 1, MPI_BYTE, check.rank, 0, copy));

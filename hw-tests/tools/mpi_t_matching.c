@@ -86,11 +86,6 @@ static void listen_to_none(void) {
         listen_no_more(tool.registrations[i]);
 }
 
-// On return all that was sent before, on any communicator, has arrived.
-static void meet(void) {
-    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
-}
-
 // Expects these events since the last call, each no earlier than the one before; leaves out further pieces and reads.
 static void expect(const char *what, const char *by_sender, const char *by_receiver) {
     const char *word = check.rank == 0 ? by_sender : by_receiver;
@@ -144,7 +139,7 @@ static void early_receiver(int items, int peer, int tag) {
     check_case("an early receiver, %d numbers", items);
     if (check.rank == 1)
         MPI_OK(MPI_Irecv(got, items, MPI_INT, peer, tag, comm, &request));
-    meet();
+    check_meet();
     if (check.rank == 0) {
         MPI_OK(MPI_Ssend(sent, items, MPI_INT, 1, TAG, comm));
         elements(sent, items, 4 * items, 1, TAG, false);
@@ -160,8 +155,8 @@ static void late_receiver(int items) {
     check_case("a late receiver, %d numbers", items);
     if (check.rank == 0)
         MPI_OK(MPI_Isend(sent, items, MPI_INT, 1, TAG, comm, &request));
-    meet();
-    meet();
+    check_meet();
+    check_meet();
     if (check.rank == 0) {
         MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
         elements(sent, items, 4 * items, 1, TAG, true);
@@ -180,10 +175,10 @@ static void late_wait(void) {
     check_case("a late wait");
     if (check.rank == 1)
         MPI_OK(MPI_Irecv(got, 2, MPI_INT, 0, TAG, comm, &request));
-    meet();
+    check_meet();
     if (check.rank == 0)
         MPI_OK(MPI_Isend(sent, 2, MPI_INT, 1, TAG, comm, &request));
-    meet();
+    check_meet();
     if (tool.count > 0)
         complete = tool.told[tool.count - 1].time;
     expect("before the wait", "ABEC", "A()Pa[]RmBEC");
@@ -204,7 +199,7 @@ static void late_wait(void) {
 // Requests that do not end by a wait.
 static void cancelled_and_freed(void) {
     MPI_Request request;
-    meet();
+    check_meet();
     tool.count = 0;
     check_case("a receive that is cancelled");
     if (check.rank == 1) {
@@ -222,10 +217,10 @@ static void cancelled_and_freed(void) {
     check_case("a receive that comes too late to be cancelled");
     if (check.rank == 1)
         MPI_OK(MPI_Irecv(got, 2, MPI_INT, 0, TAG, comm, &request));
-    meet();
+    check_meet();
     if (check.rank == 0)
         MPI_OK(MPI_Send(sent, 2, MPI_INT, 1, TAG, comm));
-    meet();
+    check_meet();
     if (check.rank == 1) {
         MPI_OK(MPI_Cancel(&request));
         MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
@@ -237,10 +232,10 @@ static void cancelled_and_freed(void) {
         MPI_OK(MPI_Irecv(got, 2, MPI_INT, 0, TAG, comm, &request));
         MPI_OK(MPI_Request_free(&request));
     }
-    meet();
+    check_meet();
     if (check.rank == 0)
         MPI_OK(MPI_Send(sent, 2, MPI_INT, 1, TAG, comm));
-    meet();
+    check_meet();
     if (check.rank == 1)
         check_true("the same request", tool.count == 13 && tool.told[4].event.id == tool.told[12].event.id);
     expect("freed early", sending, "A()PFa[]RmBEC");
@@ -259,7 +254,7 @@ static void a_buffer_that_is_full(void) {
     MPI_Info info = with_buffer("4");
     check_case("a full buffer drops events, counts them and tells of it");
     listen_to_all(info, MPI_T_CB_REQUIRE_NONE);
-    meet();
+    check_meet();
     // The program does not wait for these.
     for (int i = 0; i < MESSAGES && check.rank == 1; i++)
         MPI_OK(MPI_Irecv(got, 2, MPI_INT, 0, TAG, comm, &requests[i]));
@@ -269,7 +264,7 @@ static void a_buffer_that_is_full(void) {
         check_int("told", 4 * 4, tool.count);
         check_int("lost", 4 * (MESSAGES - 4), tool.dropped);
     }
-    meet();
+    check_meet();
     for (int i = 0; i < MESSAGES && check.rank == 0; i++)
         MPI_OK(MPI_Isend(sent, 2, MPI_INT, 1, TAG, comm, &requests[i]));
     MPI_OK(MPI_Waitall(MESSAGES, requests, MPI_STATUSES_IGNORE));
@@ -301,7 +296,7 @@ static void callbacks_that_may_do_anything(void) {
     check_case("callbacks that may do anything are called at the end of a call of the program's");
     MPI_T_event_registration registration = registered_for(NOTIFY, MPI_INFO_NULL);
     call_back(registration, MPI_T_CB_REQUIRE_NONE, on_event_communicating, NULL);
-    meet();
+    check_meet();
     exchange();
     check_int("at the end of a blocking call", 1, anything.events);
     check_int("nothing is asked of it", MPI_T_CB_REQUIRE_NONE, anything.level);

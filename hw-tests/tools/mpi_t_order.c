@@ -97,12 +97,11 @@ static void in_order(const char *name, MPI_Comm comm, MPI_Win window, const char
 }
 
 int main(int argc, char **argv) {
-    int provided, *memory;
-    MPI_Comm comm;
+    int *memory;
     MPI_Win window;
     check_start(&argc, &argv, 2);
-    check_int("MPI_T", MPI_SUCCESS, MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
-    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    check_int("MPI_T", MPI_SUCCESS, MPI_T_init_thread(MPI_THREAD_SINGLE, &(int){0}));
+    MPI_Comm comm = check_dup(MPI_COMM_WORLD);
     MPI_OK(MPI_Win_allocate(sizeof *memory, sizeof *memory, MPI_INFO_NULL, comm, &memory, &window));
     MPI_OK(MPI_Win_lock_all(0, window));
     in_order("as they happen", comm, window, "false", MPI_T_CB_REQUIRE_MPI_RESTRICTED);

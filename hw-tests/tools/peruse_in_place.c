@@ -139,10 +139,7 @@ static void message(const char *name, int sender, int sent_stride, int received_
 static void exhaust(void) {
     for (int i = 0; i < 40; i++) {
         int *fresh = check_alloc(MOST * sizeof *fresh);
-        if (check.rank == 0)
-            MPI_OK(MPI_Send(fresh, MOST, MPI_INT, 1, TAG, MPI_COMM_WORLD));
-        else
-            MPI_OK(MPI_Recv(fresh, MOST, MPI_INT, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        check_one_way(fresh, fresh, MOST, MPI_INT, TAG, MPI_COMM_WORLD);
     }
 }
 

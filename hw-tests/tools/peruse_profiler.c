@@ -133,12 +133,10 @@ int MPI_Finalize(void) {
 }
 
 static void exchange(MPI_Comm comm) {
-    int rank, size, got = -1;
-    MPI_OK(MPI_Comm_rank(comm, &rank));
-    MPI_OK(MPI_Comm_size(comm, &size));
+    int to, from, got = -1;
+    check_neighbours(comm, &to, &from);
     for (int i = 0; i < MESSAGES; i++) {
-        MPI_OK(MPI_Sendrecv(&i, 1, MPI_INT, (rank + 1) % size, i, &got, 1, MPI_INT, (rank + size - 1) % size, i, comm,
-                            MPI_STATUS_IGNORE));
+        MPI_OK(MPI_Sendrecv(&i, 1, MPI_INT, to, i, &got, 1, MPI_INT, from, i, comm, MPI_STATUS_IGNORE));
         check_int("message", i, got);
     }
 }

@@ -102,11 +102,6 @@ static void said(const void *buffer, int items, MPI_Datatype datatype, int peer,
     }
 }
 
-// On return all that was sent before, on any communicator, has arrived.
-static void meet(void) {
-    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
-}
-
 typedef int (*send_function)(const void *, int, MPI_Datatype, int, int, MPI_Comm);
 
 // A message to a receive that waits for it, and one that waits for its receive.
@@ -118,7 +113,7 @@ static void early_and_late(const char *what, send_function send, int items, MPI_
     check_case("%s, with a receive that waits for it", what);
     if (check.rank == 1)
         MPI_OK(MPI_Irecv(got, items, datatype, peer, tag, comm, &request));
-    meet();
+    check_meet();
     if (check.rank == 0) {
         MPI_OK(send(sent, items, datatype, 1, TAG, comm));
         said(sent, items, datatype, 1, TAG, 0);
@@ -133,7 +128,7 @@ static void early_and_late(const char *what, send_function send, int items, MPI_
     check_case("%s, with a receive that comes late", what);
     if (check.rank == 0)
         MPI_OK(send(sent, items, datatype, 1, TAG, comm));
-    meet();
+    check_meet();
     if (check.rank == 1) {
         expect("unexpected", "a[]i");
         MPI_OK(MPI_Recv(got, items, datatype, peer, tag, comm, MPI_STATUS_IGNORE));
@@ -162,10 +157,10 @@ static void long_messages(int room) {
         int code = MPI_SUCCESS;
         if (check.rank == 1 && !is_late)
             MPI_OK(MPI_Irecv(got, room, MPI_BYTE, 0, TAG, comm, &request));
-        meet();
+        check_meet();
         if (check.rank == 0)
             MPI_OK(MPI_Isend(sent, LONG, MPI_BYTE, 1, TAG, comm, &request));
-        meet();
+        check_meet();
         if (check.rank == 1 && is_late)
             MPI_OK(MPI_Irecv(got, room, MPI_BYTE, 0, TAG, comm, &request));
         code = MPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -192,9 +187,9 @@ static void a_synchronous_send_is_complete_when_it_is_matched(void) {
     check_case("a synchronous send is complete when it is matched");
     if (check.rank == 0)
         MPI_OK(MPI_Issend(sent, 1, MPI_INT, 1, TAG, comm, &request));
-    meet();
+    check_meet();
     expect("before the receive", check.rank == 0 ? "ABE" : "a[]i");
-    meet();
+    check_meet();
     if (check.rank == 0)
         MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     else
@@ -207,7 +202,7 @@ static void a_message_that_is_cut(void) {
     check_case("a short message that is cut");
     if (check.rank == 1)
         MPI_OK(MPI_Irecv(got, 1, MPI_INT, 0, TAG, comm, &request));
-    meet();
+    check_meet();
     if (check.rank == 0)
         MPI_OK(MPI_Send(sent, 3, MPI_INT, 1, TAG, comm));
     else
@@ -262,10 +257,10 @@ static void persistent_requests(void) {
     for (int round = 0; round < ROUNDS; round++) {
         if (check.rank == 1)
             MPI_OK(MPI_Start(&request));
-        meet();
+        check_meet();
         if (check.rank == 0)
             MPI_OK(MPI_Start(&request));
-        meet();
+        check_meet();
         expect("under way", check.rank == 0 ? "ABEC" : "A()Pa[]RmBEC");
         finish(&request, round);
         check_true("each start has an id of its own", count > 0 && told[0].id != last);
@@ -275,7 +270,7 @@ static void persistent_requests(void) {
         else
             said(got, 2, MPI_INT, 0, TAG, 8);
         told_of("told", "ABECN", "A()Pa[]RmBECN");
-        meet();
+        check_meet();
     }
     MPI_OK(MPI_Request_free(&request));
     expect("freed", "F");
@@ -310,7 +305,7 @@ static void probes(void) {
         MPI_OK(MPI_Send(sent, 2, MPI_INT, 1, TAG, comm));
         count = 0;
     }
-    meet();
+    check_meet();
     if (check.rank == 1) {
         int found = 0;
         MPI_Message message;
@@ -367,14 +362,6 @@ static void messages_to_oneself(void) {
     told_of_both("as one with room", "A()PAa[]RmBBEECCNNF");
 }
 
-static void exchange(MPI_Comm on) {
-    if (check.rank == 0)
-        MPI_OK(MPI_Send(sent, 2, MPI_INT, 1, TAG, on));
-    else
-        MPI_OK(MPI_Recv(got, 2, MPI_INT, 0, TAG, on, MPI_STATUS_IGNORE));
-    meet();
-}
-
 static void a_window_is_closed_for_copies_too(void) {
     MPI_Comm copy;
     check_case("a listener hears of copies that it follows, until its window is closed");
@@ -386,7 +373,8 @@ static void a_window_is_closed_for_copies_too(void) {
     MPI_OK(MPI_Comm_dup(comm, &copy));
     check_int("deactivate", PERUSE_SUCCESS, PERUSE_Event_deactivate(handles[PERUSE_COMM_REQ_NOTIFY - 1]));
     count = 0;
-    exchange(copy);
+    check_one_way(sent, got, 2, MPI_INT, TAG, copy);
+    check_meet();
     for (int i = 0; i < count; i++)
         check_true("the copy", told[i].spec.comm == copy);
     if (check.rank == 0)
@@ -405,7 +393,7 @@ static void a_window_that_opens_while_a_receive_waits(void) {
     if (check.rank == 1)
         MPI_OK(MPI_Irecv(got, 2, MPI_INT, 0, TAG, comm, &request));
     listen_to(comm);
-    meet();
+    check_meet();
     if (check.rank == 0) {
         MPI_OK(MPI_Send(sent, 2, MPI_INT, 1, TAG, comm));
     } else {
@@ -455,7 +443,7 @@ static void a_window_that_opens_after_what_nobody_was_told_of(void) {
     for (int i = 0; i < BEFORE; i++) {
         if (check.rank == 0)
             MPI_OK(MPI_Send(sent, 2, MPI_INT, 1, TAG, comm));
-        meet();
+        check_meet();
         if (check.rank == 1)
             MPI_OK(MPI_Recv(got, 2, MPI_INT, 0, TAG, comm, MPI_STATUS_IGNORE));
     }
@@ -467,7 +455,7 @@ static void a_window_that_opens_after_what_nobody_was_told_of(void) {
     if (check.rank == 1)
         expect("the send", "ABECN");
     count = 0;
-    meet();
+    check_meet();
 }
 
 int main(int argc, char **argv) {
@@ -483,7 +471,7 @@ int main(int argc, char **argv) {
     MPI_OK(MPI_Sendrecv(sent, 1, MPI_INT, check.rank, 0, got, 1, MPI_INT, check.rank, 0, comm, MPI_STATUS_IGNORE));
     MPI_OK(MPI_Sendrecv(sent, 1, MPI_INT, 1 - check.rank, 0, got, 1, MPI_INT, 1 - check.rank, 0, comm, MPI_STATUS_IGNORE));
     listen_to(comm);
-    meet();
+    check_meet();
     messages_of_every_kind();
     long_messages(LONG);
     long_messages(LONG / 2);
