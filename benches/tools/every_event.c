@@ -65,9 +65,7 @@ static void must(int code, const char *call) {
 static void on_event(MPI_T_event_instance, MPI_T_event_registration, MPI_T_cb_safety, void *) {
 }
 
-static int on_peruse_event(peruse_event_h, MPI_Aint, peruse_comm_spec_t *, void *) {
-    return MPI_SUCCESS;
-}
+static int on_peruse_event(peruse_event_h, MPI_Aint, peruse_comm_spec_t *, void *) { return MPI_SUCCESS; }
 
 static void on_dropped(MPI_Count count, MPI_T_event_registration, int, MPI_T_cb_safety, void *) {
     atomic_fetch_add(&told, count);

@@ -20,6 +20,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -383,6 +384,16 @@ static inline void *check_alloc(size_t bytes) {
     void *memory = calloc(bytes ? bytes : 1, 1);
     if (!memory) {
         check_fail("calloc of %zu bytes: expected memory, got none", bytes);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    return memory;
+}
+
+// Zeroed pages of their own, not there until they are used; munmap() gives them back.
+static inline void *check_map(size_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        check_fail("mmap of %zu bytes: expected memory, got none", bytes);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     return memory;

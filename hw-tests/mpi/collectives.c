@@ -221,10 +221,8 @@ static void user_operation(bool nb) {
             unsigned c = (unsigned)(2 * (r + i) + 3), d = (unsigned)(r * 17 + i);
             b = b * c + d, a = a * c;
         }
-        if (all[2 * i] != a || all[2 * i + 1] != b) {
+        if (all[2 * i] != a || all[2 * i + 1] != b)
             check_fail("pair %d: expected (%u, %u), got (%u, %u)", i, a, b, all[2 * i], all[2 * i + 1]);
-            break;
-        }
     }
     MPI_OK(MPI_Op_free(&op));
     MPI_OK(MPI_Type_free(&pair));

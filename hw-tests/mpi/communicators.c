@@ -184,11 +184,9 @@ static void neighbourhoods(void) {
     MPI_OK(MPI_Neighbor_allgather(out, COUNT, MPI_INT, in, COUNT, MPI_INT, grid));
     for (int n = 0; n < 4; n++)
         for (int i = 0; i < COUNT; i++)
-            if (in[n * COUNT + i] != around[n] * 100000 + i) {
+            if (in[n * COUNT + i] != around[n] * 100000 + i)
                 check_fail("item %d of neighbour %d: expected %d, got %d", i, n, around[n] * 100000 + i,
                            in[n * COUNT + i]);
-                break;
-            }
     MPI_OK(MPI_Comm_free(&grid));
     free(out);
     free(in);

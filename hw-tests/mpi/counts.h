@@ -18,8 +18,8 @@ struct counter {
 
 static inline void counter_open(struct counter *counter, const char *name) {
     static const int classes[] = {MPI_T_PVAR_CLASS_COUNTER, MPI_T_PVAR_CLASS_LEVEL, MPI_T_PVAR_CLASS_SIZE};
-    int provided, index, code = MPI_T_ERR_INVALID_NAME;
-    MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    int index, code = MPI_T_ERR_INVALID_NAME;
+    MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &(int){0}));
     for (int i = 0; i < 3 && code != MPI_SUCCESS; i++)
         code = MPI_T_pvar_get_index(name, classes[i], &index);
     check_mpi(code, name, __FILE__, __LINE__);

@@ -48,8 +48,7 @@ static void start_exchange(struct exchange *exchange, int peer) {
     for (int k = 0; k < KINDS; k++)
         MPI_OK(MPI_Isend(exchange->out[k], lengths[k], MPI_BYTE, peer, k, MPI_COMM_WORLD, &exchange->requests[k]));
     for (int k = 0; k < KINDS; k++)
-        MPI_OK(MPI_Irecv(exchange->in[k], lengths[k], MPI_BYTE, peer, k, MPI_COMM_WORLD,
-                         &exchange->requests[KINDS + k]));
+        MPI_OK(MPI_Irecv(exchange->in[k], lengths[k], MPI_BYTE, peer, k, MPI_COMM_WORLD, &exchange->requests[KINDS + k]));
 }
 
 static void end_exchange(struct exchange *exchange, int peer) {

@@ -38,9 +38,7 @@ static inline void steps_begin(void) {
     shm_unlink(name);
 }
 
-static inline void say(void) {
-    atomic_fetch_add(&steps.said[check.rank], 1);
-}
+static inline void say(void) { atomic_fetch_add(&steps.said[check.rank], 1); }
 
 // Spins until the other rank has called say() once more than this rank has called hear().
 static inline void hear(void) {

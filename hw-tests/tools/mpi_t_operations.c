@@ -23,14 +23,10 @@ static void begin_operations(int round) {
     MPI_OK(MPI_Fetch_and_op(&added, &found, MPI_LONG_LONG, 1, 0, MPI_SUM, window));
 }
 
-static void by_flush(void) {
-    MPI_OK(MPI_Win_flush(1, window));
-}
+static void by_flush(void) { MPI_OK(MPI_Win_flush(1, window)); }
 
 // Rank 1 answers; most operations end meanwhile.
-static void ask(void) {
-    MPI_OK(MPI_Send(NULL, 0, MPI_BYTE, 1, TAG, MPI_COMM_WORLD));
-}
+static void ask(void) { MPI_OK(MPI_Send(NULL, 0, MPI_BYTE, 1, TAG, MPI_COMM_WORLD)); }
 
 static void by_receive(void) {
     ask();

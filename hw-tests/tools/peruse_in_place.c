@@ -26,9 +26,7 @@ static struct {
     int at_begin, at[MOST_FRAGMENTS], at_end;
 } receive;
 
-static int expected(int i) {
-    return i * 7 + 1;
-}
+static int expected(int i) { return i * 7 + 1; }
 
 static int in_place(void) {
     int count = 0;

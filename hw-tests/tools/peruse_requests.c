@@ -41,9 +41,7 @@ static void listen_to(MPI_Comm of) {
 
 static void listen_no_more(void) { released_all(EVENTS, handles); }
 
-static bool is_request(char letter) {
-    return strchr("AUPRBcEXCNF", letter) != NULL;
-}
+static bool is_request(char letter) { return strchr("AUPRBcEXCNF", letter) != NULL; }
 
 // Whether each id is of one thing: a request, a message, or a search, which has two events.
 static void ids_are_of_one_thing(void) {
