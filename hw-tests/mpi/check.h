@@ -8,8 +8,7 @@
 //
 // Any thread may call check_fail() and the functions that use it; only the main thread may call the rest. Units: bytes
 // and seconds. IBEX_TEST_SCALE (default 1) multiplies the counts that programs pass through scaled().
-#ifndef IBEX_HW_TESTS_CHECK_H
-#define IBEX_HW_TESTS_CHECK_H
+#pragma once
 
 #include <mpi.h>
 #include <pthread.h>
@@ -421,5 +420,3 @@ static inline void guarded_check(const char *what, const unsigned char *at, size
                        at[bytes + (size_t)i]);
     }
 }
-
-#endif

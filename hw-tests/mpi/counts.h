@@ -3,8 +3,7 @@
 // Reads a performance variable of ibex, which has a value for each port or source: counter_open() after MPI_Init, and
 // counter_close() before MPI_Finalize (the other order crashes in Open MPI 4.1). A variable that only grows counts from
 // counter_open() on. Main thread only.
-#ifndef IBEX_HW_TESTS_COUNTS_H
-#define IBEX_HW_TESTS_COUNTS_H
+#pragma once
 
 #include "check.h"
 
@@ -48,5 +47,3 @@ static inline void counter_close(struct counter *counter) {
     MPI_OK(MPI_T_pvar_session_free(&counter->session));
     MPI_OK(MPI_T_finalize());
 }
-
-#endif

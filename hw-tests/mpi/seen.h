@@ -2,8 +2,7 @@
 //
 // Listens to events of ibex by MPI_T, and keeps each in the order of delivery: for the programs events*.c, which
 // include ibex_mpi_t.h first and are linked with -libex. Any thread may raise events; the main thread calls the rest.
-#ifndef IBEX_HW_TESTS_SEEN_H
-#define IBEX_HW_TESTS_SEEN_H
+#pragma once
 
 #include "../tools/mpi_t_listen.h"
 #include "counts.h"
@@ -121,5 +120,3 @@ static inline struct source seen_source(int index) {
 static struct counter seen_dropped;
 
 static inline long long seen_all_dropped(void) { return counted(&seen_dropped); }
-
-#endif

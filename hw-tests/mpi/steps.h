@@ -2,8 +2,7 @@
 //
 // Steps by which two ranks of a host synchronise through shared memory, without messages. Both call steps_begin() once;
 // then each say() of one rank ends one hear() of the other. Main thread only.
-#ifndef IBEX_HW_TESTS_STEPS_H
-#define IBEX_HW_TESTS_STEPS_H
+#pragma once
 
 #include "check.h"
 
@@ -45,5 +44,3 @@ static inline void hear(void) {
     for (steps.heard++; atomic_load(&steps.said[!check.rank]) < steps.heard;)
         ;
 }
-
-#endif

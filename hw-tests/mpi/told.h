@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Lets a rank tell another one something by a published name (MPI_Publish_name), which moves no message. Main thread.
-#ifndef IBEX_HW_TESTS_TOLD_H
-#define IBEX_HW_TESTS_TOLD_H
+#pragma once
 
 #include "check.h"
 
@@ -30,5 +29,3 @@ static inline bool is_told(int first, int second) {
     }
     return false;
 }
-
-#endif

@@ -3,8 +3,7 @@
 // Compares events with the requests that the emulated adapters executed (docs/softhca.md, "The trace"): each event with
 // an adapter's stamp has a completion of this process with its time, kind and size; each executed operation has its
 // event.
-#ifndef IBEX_HW_TESTS_TRACE_H
-#define IBEX_HW_TESTS_TRACE_H
+#pragma once
 
 #include "seen.h"
 
@@ -221,5 +220,3 @@ static inline void trace_judge(struct tool *tool, bool exact) {
     }
     check_true("some have the adapter's stamp", stamped > 0 && (of_adapter == 0 || by_host < of_adapter));
 }
-
-#endif

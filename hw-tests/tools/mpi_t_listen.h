@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Registers callbacks for MPI_T events of a communicator (`of`; NULL: all), also before MPI_Init. A failure is fatal.
-#ifndef IBEX_HW_TESTS_MPI_T_LISTEN_H
-#define IBEX_HW_TESTS_MPI_T_LISTEN_H
+#pragma once
 
 #include "../mpi/check.h"
 #include <ibex_mpi_t.h>
@@ -55,5 +54,3 @@ static inline void count_event(MPI_T_event_instance, MPI_T_event_registration, M
 static inline void listen_no_more(MPI_T_event_registration registration) {
     check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(registration, NULL, NULL));
 }
-
-#endif

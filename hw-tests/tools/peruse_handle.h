@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Makes and releases event handles of PERUSE, which are active in between; a failure fails the test.
-#ifndef IBEX_HW_TESTS_PERUSE_HANDLE_H
-#define IBEX_HW_TESTS_PERUSE_HANDLE_H
+#pragma once
 
 #include "../mpi/check.h"
 #include <peruse.h>
@@ -45,5 +44,3 @@ static inline void released_all(int count, const peruse_event_h *handles) {
     for (int i = 0; i < count; i++)
         released(handles[i]);
 }
-
-#endif

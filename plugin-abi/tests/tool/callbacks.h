@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Callbacks for programs of this folder that check the results of calls: they do nothing, or count their calls. */
-#ifndef IBEX_TESTS_CALLBACKS_H
-#define IBEX_TESTS_CALLBACKS_H
+#pragma once
 
 #include <ibex_mpi_t.h>
 
@@ -17,5 +16,3 @@ static inline void count_free(MPI_T_event_registration, MPI_T_cb_safety, void *c
 {
     ++*(int *) count;
 }
-
-#endif
