@@ -123,18 +123,10 @@ static void start_operation(const struct onesided *one, unsigned char *memory) {
     int64_t *word = (int64_t *)memory;
     MPI_Aint at = (MPI_Aint)one->at;
     switch (one->what) {
-    case PUT:
-        MPI_OK(MPI_Put(memory, (int)one->bytes, MPI_BYTE, one->to, at, (int)one->bytes, MPI_BYTE, window));
-        break;
-    case GET:
-        MPI_OK(MPI_Get(memory, (int)one->bytes, MPI_BYTE, one->to, at, (int)one->bytes, MPI_BYTE, window));
-        break;
-    case ADD:
-        MPI_OK(MPI_Fetch_and_op(word, word + 1, MPI_INT64_T, one->to, at, MPI_SUM, window));
-        break;
-    case SWAP:
-        MPI_OK(MPI_Compare_and_swap(word, word + 1, word + 2, MPI_INT64_T, one->to, at, window));
-        break;
+    case PUT: MPI_OK(MPI_Put(memory, (int)one->bytes, MPI_BYTE, one->to, at, (int)one->bytes, MPI_BYTE, window)); break;
+    case GET: MPI_OK(MPI_Get(memory, (int)one->bytes, MPI_BYTE, one->to, at, (int)one->bytes, MPI_BYTE, window)); break;
+    case ADD: MPI_OK(MPI_Fetch_and_op(word, word + 1, MPI_INT64_T, one->to, at, MPI_SUM, window)); break;
+    case SWAP: MPI_OK(MPI_Compare_and_swap(word, word + 1, word + 2, MPI_INT64_T, one->to, at, window)); break;
     }
 }
 

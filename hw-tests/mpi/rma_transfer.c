@@ -69,14 +69,9 @@ static void memory_prepared(enum epoch epoch) {
 // Opens the right neighbour's window to this rank, and this rank's to the left one.
 static void open_epoch(enum epoch epoch, int round) {
     switch (epoch) {
-    case FENCE:
-        MPI_OK(MPI_Win_fence(round % 2 ? MPI_MODE_NOPRECEDE : 0, window));
-        break;
-    case LOCK:
-        MPI_OK(MPI_Win_lock(round % 2 ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, right, 0, window));
-        break;
-    case LOCK_ALL:
-        break;
+    case FENCE: MPI_OK(MPI_Win_fence(round % 2 ? MPI_MODE_NOPRECEDE : 0, window)); break;
+    case LOCK: MPI_OK(MPI_Win_lock(round % 2 ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, right, 0, window)); break;
+    case LOCK_ALL: break;
     case PSCW:
         MPI_OK(MPI_Win_post(left_group, 0, window));
         MPI_OK(MPI_Win_start(right_group, 0, window));
@@ -85,15 +80,9 @@ static void open_epoch(enum epoch epoch, int round) {
 
 static void close_epoch(enum epoch epoch, int round) {
     switch (epoch) {
-    case FENCE:
-        MPI_OK(MPI_Win_fence(round % 2 ? MPI_MODE_NOSUCCEED : 0, window));
-        break;
-    case LOCK:
-        MPI_OK(MPI_Win_unlock(right, window));
-        break;
-    case LOCK_ALL:
-        MPI_OK(round % 2 ? MPI_Win_flush_all(window) : MPI_Win_flush(right, window));
-        break;
+    case FENCE: MPI_OK(MPI_Win_fence(round % 2 ? MPI_MODE_NOSUCCEED : 0, window)); break;
+    case LOCK: MPI_OK(MPI_Win_unlock(right, window)); break;
+    case LOCK_ALL: MPI_OK(round % 2 ? MPI_Win_flush_all(window) : MPI_Win_flush(right, window)); break;
     case PSCW:
         MPI_OK(MPI_Win_complete(window));
         MPI_OK(MPI_Win_wait(window));

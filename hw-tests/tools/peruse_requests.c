@@ -222,24 +222,18 @@ static void a_receive_that_is_cancelled(void) {
 
 static void finish(MPI_Request *request, int how) {
     int done = 0, index = 0;
-    if (how == 0)
-        MPI_OK(MPI_Wait(request, MPI_STATUS_IGNORE));
-    else if (how == 1)
-        MPI_OK(MPI_Waitall(1, request, MPI_STATUSES_IGNORE));
-    else if (how == 2)
-        MPI_OK(MPI_Waitany(1, request, &index, MPI_STATUS_IGNORE));
-    else if (how == 3)
-        MPI_OK(MPI_Waitsome(1, request, &done, &index, MPI_STATUSES_IGNORE));
-    while (how > 3 && done == 0) {
-        if (how == 4)
-            MPI_OK(MPI_Test(request, &done, MPI_STATUS_IGNORE));
-        else if (how == 5)
-            MPI_OK(MPI_Testall(1, request, &done, MPI_STATUSES_IGNORE));
-        else if (how == 6)
-            MPI_OK(MPI_Testany(1, request, &index, &done, MPI_STATUS_IGNORE));
-        else
-            MPI_OK(MPI_Testsome(1, request, &done, &index, MPI_STATUSES_IGNORE));
-    }
+    do {
+        switch (how) {
+        case 0: MPI_OK(MPI_Wait(request, MPI_STATUS_IGNORE)); break;
+        case 1: MPI_OK(MPI_Waitall(1, request, MPI_STATUSES_IGNORE)); break;
+        case 2: MPI_OK(MPI_Waitany(1, request, &index, MPI_STATUS_IGNORE)); break;
+        case 3: MPI_OK(MPI_Waitsome(1, request, &done, &index, MPI_STATUSES_IGNORE)); break;
+        case 4: MPI_OK(MPI_Test(request, &done, MPI_STATUS_IGNORE)); break;
+        case 5: MPI_OK(MPI_Testall(1, request, &done, MPI_STATUSES_IGNORE)); break;
+        case 6: MPI_OK(MPI_Testany(1, request, &index, &done, MPI_STATUS_IGNORE)); break;
+        default: MPI_OK(MPI_Testsome(1, request, &done, &index, MPI_STATUSES_IGNORE));
+        }
+    } while (how > 3 && done == 0);
 }
 
 static void persistent_requests(void) {

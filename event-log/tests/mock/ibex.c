@@ -51,10 +51,7 @@ void mock_lose(int type, MPI_Count count)
 }
 
 /* `count` events of the type ibex_late are delivered when its registration is freed. */
-void mock_keep(int count)
-{
-    waiting = count;
-}
+void mock_keep(int count) { waiting = count; }
 
 /* The levels with which MPI_Pcontrol has reached the MPI, each as a digit. */
 static char levels[64];
@@ -65,20 +62,11 @@ static int came(int level)
     return MPI_SUCCESS;
 }
 
-int MPI_Pcontrol(const int level, ...)
-{
-    return came(level);
-}
+int MPI_Pcontrol(const int level, ...) { return came(level); }
 
-int PMPI_Pcontrol(const int level, ...)
-{
-    return came(level);
-}
+int PMPI_Pcontrol(const int level, ...) { return came(level); }
 
-const char *mock_levels(void)
-{
-    return levels;
-}
+const char *mock_levels(void) { return levels; }
 
 int MPI_T_event_get_num(int *num)
 {

@@ -45,10 +45,7 @@ static void ask(int type, int types)
 }
 
 /* A registration that another thread has freed is reported as invalid; no other error may occur. */
-static void is_own_or_gone(int code)
-{
-    HOLDS(code == MPI_SUCCESS || code == MPI_T_ERR_INVALID_HANDLE);
-}
+static void is_own_or_gone(int code) { HOLDS(code == MPI_SUCCESS || code == MPI_T_ERR_INVALID_HANDLE); }
 
 static void *run(void *user)
 {
