@@ -53,6 +53,7 @@ __attribute__((format(printf, 1, 2))) static inline void check_fail(const char *
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     printf("not ok %s: %s, rank %d\n", check.name, text, check.rank);
+    fflush(stdout); // a tool may check something before check_attach()
 }
 
 static inline void check_int(const char *what, long long expected, long long got) {
