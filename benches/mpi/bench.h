@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // Shared by the benchmarks of this folder: checked MPI calls, memory, quantiles, and options. Header only, so that each
 // program is compiled by itself: mpicc -O2 -o NAME NAME.c
-#ifndef IBEX_BENCH_H
-#define IBEX_BENCH_H
+#pragma once
 
 #include <mpi.h>
 #include <stdbool.h>
@@ -68,5 +67,3 @@ static inline bool parse_seconds(const char *text, double *seconds) {
     *seconds = strtod(text, &end);
     return *seconds > 0 && *seconds <= 3600 && !*end;
 }
-
-#endif

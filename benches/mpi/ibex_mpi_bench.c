@@ -233,12 +233,9 @@ static double value_of(const struct row *row, double seconds) {
     const struct test *test = row->test;
     double messages = test->window == ONE ? 1 : test->body == STREAM ? row->window / 2 : row->window;
     switch (test->value) {
-    case MICROSECONDS:
-        return seconds * 1e6 / (test->body == PING_PONG ? 2 : 1);
-    case MEGABYTES:
-        return messages * row->bytes * test->directions / seconds / 1e6;
-    default:
-        return messages / seconds;
+    case MICROSECONDS: return seconds * 1e6 / (test->body == PING_PONG ? 2 : 1);
+    case MEGABYTES: return messages * row->bytes * test->directions / seconds / 1e6;
+    default: return messages / seconds;
     }
 }
 

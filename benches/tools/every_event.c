@@ -62,17 +62,12 @@ static void must(int code, const char *call) {
 }
 #define OK(call) must((call), #call)
 
-static void on_event(MPI_T_event_instance event, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)event, (void)registration, (void)safety, (void)user;
+static void on_event(MPI_T_event_instance, MPI_T_event_registration, MPI_T_cb_safety, void *) {
 }
 
-static int on_peruse_event(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *parameter) {
-    (void)handle, (void)id, (void)spec, (void)parameter;
-    return MPI_SUCCESS;
-}
+static int on_peruse_event(peruse_event_h, MPI_Aint, peruse_comm_spec_t *, void *) { return MPI_SUCCESS; }
 
-static void on_dropped(MPI_Count count, MPI_T_event_registration registration, int source, MPI_T_cb_safety safety, void *user) {
-    (void)registration, (void)source, (void)safety, (void)user;
+static void on_dropped(MPI_Count count, MPI_T_event_registration, int, MPI_T_cb_safety, void *) {
     atomic_fetch_add(&told, count);
 }
 

@@ -26,7 +26,6 @@ static MPI_Win window = MPI_WIN_NULL;
 
 static void die(const char *how) {
     printf("dying: rank %d, process %d, by %s\n", check.rank, (int)getpid(), how);
-    fflush(stdout);
     if (strcmp(how, "_exit") == 0)
         _exit(9);
     if (strcmp(how, "exit") == 0)
@@ -50,7 +49,6 @@ static void told(int code, double since) {
     int length;
     MPI_Error_string(code, text, &length);
     printf("survivor: rank %d saw an error after %.1f s: %s\n", check.rank, MPI_Wtime() - since, text);
-    fflush(stdout);
     MPI_Abort(MPI_COMM_WORLD, 7);
 }
 
@@ -59,7 +57,6 @@ static void give_up_after(double start) {
     if (MPI_Wtime() - start <= seconds)
         return;
     printf("not ok %s: expected an error or the end of the job, got neither in %d s, rank %d\n", check.name, seconds, check.rank);
-    fflush(stdout);
     MPI_Abort(MPI_COMM_WORLD, GAVE_UP_EXIT);
 }
 

@@ -25,9 +25,7 @@ static void *first_calls[MOST_FRAMES]; // addresses of the calls that led to the
 static int first_depth;
 
 static void count(void) {
-    if (!counting)
-        return;
-    if (atomic_fetch_add(&counted, 1) == 0)
+    if (counting && atomic_fetch_add(&counted, 1) == 0)
         first_depth = backtrace(first_calls, MOST_FRAMES);
 }
 
@@ -58,11 +56,8 @@ void *aligned_alloc(size_t alignment, size_t bytes) {
 
 int posix_memalign(void **memory, size_t alignment, size_t bytes) {
     count();
-    void *found = __libc_memalign(alignment, bytes);
-    if (!found)
-        return ENOMEM;
-    *memory = found;
-    return 0;
+    *memory = __libc_memalign(alignment, bytes);
+    return *memory ? 0 : ENOMEM;
 }
 
 void free(void *memory) { __libc_free(memory); }

@@ -8,8 +8,7 @@
 //
 // Any thread may call check_fail() and the functions that use it; only the main thread may call the rest. Units: bytes
 // and seconds. IBEX_TEST_SCALE (default 1) multiplies the counts that programs pass through scaled().
-#ifndef IBEX_HW_TESTS_CHECK_H
-#define IBEX_HW_TESTS_CHECK_H
+#pragma once
 
 #include <mpi.h>
 #include <pthread.h>
@@ -20,6 +19,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <time.h>
 #include <unistd.h>
 
 enum {
@@ -27,6 +28,7 @@ enum {
     CHECK_LINES_PER_CASE = 3, // `not ok` lines one rank prints for one case
     CHECK_USAGE_EXIT = 2,     // wrong arguments or rank count, as opposed to a failed case (1)
     CHECK_THREADS = 16,       // most that check_in_threads() runs
+    CHECK_NEVER_SENT = 32767, // a tag that no program sends
 };
 
 static struct {
@@ -51,7 +53,7 @@ __attribute__((format(printf, 1, 2))) static inline void check_fail(const char *
     vsnprintf(text, sizeof text, format, arguments);
     va_end(arguments);
     printf("not ok %s: %s, rank %d\n", check.name, text, check.rank);
-    fflush(stdout);
+    fflush(stdout); // a tool may check something before check_attach()
 }
 
 static inline void check_int(const char *what, long long expected, long long got) {
@@ -88,14 +90,10 @@ static inline void check_end_case(void) {
         return;
     int wrong = atomic_exchange(&check.wrong, 0), all = 0;
     MPI_OK(MPI_Allreduce(&wrong, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
-    if (all == 0) {
-        check.passed++;
-        if (check.rank == 0)
-            printf("ok %s\n", check.name);
-    } else {
-        check.failed++;
-    }
-    fflush(stdout);
+    check.passed += all == 0;
+    check.failed += all != 0;
+    if (all == 0 && check.rank == 0)
+        printf("ok %s\n", check.name);
 }
 
 __attribute__((format(printf, 1, 2))) static inline void check_case(const char *format, ...) {
@@ -109,10 +107,8 @@ __attribute__((format(printf, 1, 2))) static inline void check_case(const char *
 // Counts a case that cannot run here. Every rank calls it, with the same reason; no communication.
 static inline void check_skip(const char *name, const char *reason) {
     check.skipped++;
-    if (check.rank == 0) {
+    if (check.rank == 0)
         printf("skip %s: %s\n", name, reason);
-        fflush(stdout);
-    }
 }
 
 // Ends the program, which says why it checks nothing.
@@ -128,7 +124,7 @@ __attribute__((format(printf, 1, 2), noreturn)) static inline void check_refuse(
 
 // Reads IBEX_TEST_SCALE, takes rank and size of MPI_COMM_WORLD, and makes MPI errors return. No communication.
 static inline void check_attach(int least_ranks) {
-    setvbuf(stdout, NULL, _IOLBF, 0);
+    setvbuf(stdout, NULL, _IOLBF, 0); // a line is out at once, whatever happens to the process after it
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
     MPI_Comm_rank(MPI_COMM_WORLD, &check.rank);
@@ -159,12 +155,10 @@ static inline void check_start_with(int level, int *argc, char ***argv, int leas
 
 static inline int check_finish(void) {
     check_end_case();
-    if (check.rank == 0) {
-        if (check.skipped)
-            printf("%d skipped\n", check.skipped);
+    if (check.rank == 0 && check.skipped)
+        printf("%d skipped\n", check.skipped);
+    if (check.rank == 0)
         printf("%d passed, %d failed\n", check.passed, check.failed);
-        fflush(stdout);
-    }
     MPI_Finalize();
     return check.failed || (check.passed == 0 && check.skipped == 0) ? 1 : 0;
 }
@@ -212,10 +206,8 @@ static inline bool check_may_go_on(void) {
 }
 
 static inline void check_in_the_middle(void) {
-    if (getenv("IBEX_TEST_GO_ON")) {
+    if (getenv("IBEX_TEST_GO_ON"))
         printf("in the middle: rank %d\n", check.rank);
-        fflush(stdout);
-    }
 }
 
 // Whether to repeat the cases, because the caller is not done. Every rank calls it, and all agree.
@@ -235,6 +227,17 @@ static inline void check_in_threads(int threads, void *(*body)(void *)) {
     body((void *)0);
     for (int i = 1; i < threads; i++)
         pthread_join(others[i], NULL);
+}
+
+// Outside MPI, so that nothing progresses on this rank.
+static inline void check_sleep(double seconds) {
+    nanosleep(&(struct timespec){(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)}, NULL);
+}
+
+static inline long check_nanoseconds(clockid_t clock) {
+    struct timespec now;
+    clock_gettime(clock, &now);
+    return now.tv_sec * 1000000000L + now.tv_nsec;
 }
 
 static inline int scaled(int count, int least) {
@@ -294,13 +297,43 @@ static inline void check_status(const MPI_Status *status, int source, int tag, i
                    status->MPI_SOURCE, status->MPI_TAG, count);
 }
 
-// Sends bytes to the right neighbour in a communicator, and compares those from the left; `number` selects patterns.
-static inline void check_ring(MPI_Comm comm, int tag, unsigned char *out, unsigned char *in, int bytes, int number) {
+static inline MPI_Comm check_dup(MPI_Comm comm) {
+    MPI_Comm copy;
+    MPI_OK(MPI_Comm_dup(comm, &copy));
+    return copy;
+}
+
+// This rank in a communicator, and its neighbours in the ring of that one's ranks.
+static inline int check_neighbours(MPI_Comm comm, int *to, int *from) {
     int me, members;
-    MPI_Status status;
     MPI_OK(MPI_Comm_rank(comm, &me));
     MPI_OK(MPI_Comm_size(comm, &members));
-    int from = (me + members - 1) % members, to = (me + 1) % members;
+    *to = (me + 1) % members;
+    *from = (me + members - 1) % members;
+    return me;
+}
+
+// On return all that was sent before, on any communicator, has arrived.
+static inline void check_meet(void) { MPI_OK(MPI_Barrier(MPI_COMM_WORLD)); }
+
+// One call that makes progress and finds no message.
+static inline void check_progress(void) {
+    int found;
+    MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, CHECK_NEVER_SENT, MPI_COMM_SELF, &found, MPI_STATUS_IGNORE));
+}
+
+// A message of rank 0 to rank 1.
+static inline void check_one_way(const void *out, void *in, int count, MPI_Datatype type, int tag, MPI_Comm comm) {
+    if (check.rank == 0)
+        MPI_OK(MPI_Send(out, count, type, 1, tag, comm));
+    else
+        MPI_OK(MPI_Recv(in, count, type, 0, tag, comm, MPI_STATUS_IGNORE));
+}
+
+// Sends bytes to the right neighbour in a communicator, and compares those from the left; `number` selects patterns.
+static inline void check_ring(MPI_Comm comm, int tag, unsigned char *out, unsigned char *in, int bytes, int number) {
+    int to, from, me = check_neighbours(comm, &to, &from);
+    MPI_Status status;
     pattern_fill(out, (size_t)bytes, (uint64_t)number * 1000 + (uint64_t)me);
     memset(in, 0, (size_t)bytes);
     MPI_OK(MPI_Sendrecv(out, bytes, MPI_BYTE, to, tag, in, bytes, MPI_BYTE, from, tag, comm, &status));
@@ -346,10 +379,21 @@ static inline int random_below(struct random *random, int bound) {
     return bound > 0 ? (int)(random_word(random) >> 33) % bound : 0;
 }
 
+// Zeroed memory.
 static inline void *check_alloc(size_t bytes) {
-    void *memory = malloc(bytes ? bytes : 1);
+    void *memory = calloc(bytes ? bytes : 1, 1);
     if (!memory) {
-        check_fail("malloc of %zu bytes: expected memory, got none", bytes);
+        check_fail("calloc of %zu bytes: expected memory, got none", bytes);
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    return memory;
+}
+
+// Zeroed pages of their own, not there until they are used; munmap() gives them back.
+static inline void *check_map(size_t bytes) {
+    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (memory == MAP_FAILED) {
+        check_fail("mmap of %zu bytes: expected memory, got none", bytes);
         MPI_Abort(MPI_COMM_WORLD, 1);
     }
     return memory;
@@ -377,5 +421,3 @@ static inline void guarded_check(const char *what, const unsigned char *at, size
                        at[bytes + (size_t)i]);
     }
 }
-
-#endif

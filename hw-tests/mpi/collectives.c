@@ -5,8 +5,6 @@
 // exactly. Runs with 1 or more ranks.
 #include "check.h"
 
-#include <time.h>
-
 typedef long long number;
 
 enum { MOST = 16384 }; // items per rank of the longest operations
@@ -199,9 +197,8 @@ static void reductions(bool nb, int count) {
 }
 
 // (a, b) after (c, d) is (a*c, b*c + d): affine maps composed, associative and not commutative.
-static void compose(void *left, void *both, int *count, MPI_Datatype *type) {
+static void compose(void *left, void *both, int *count, MPI_Datatype *) {
     unsigned *a = left, *b = both;
-    (void)type;
     for (int i = 0; i < *count; i++, a += 2, b += 2) {
         b[1] = a[1] * b[0] + b[1];
         b[0] = a[0] * b[0];
@@ -224,10 +221,8 @@ static void user_operation(bool nb) {
             unsigned c = (unsigned)(2 * (r + i) + 3), d = (unsigned)(r * 17 + i);
             b = b * c + d, a = a * c;
         }
-        if (all[2 * i] != a || all[2 * i + 1] != b) {
+        if (all[2 * i] != a || all[2 * i + 1] != b)
             check_fail("pair %d: expected (%u, %u), got (%u, %u)", i, a, b, all[2 * i], all[2 * i + 1]);
-            break;
-        }
     }
     MPI_OK(MPI_Op_free(&op));
     MPI_OK(MPI_Type_free(&pair));
@@ -266,7 +261,7 @@ static void barrier_holds(bool nb) {
         if (rank != last)
             MPI_OK(MPI_Irecv(NULL, 0, MPI_BYTE, last, 5, MPI_COMM_WORLD, &token));
         for (int r = 0; rank == last && r < size; r++) {
-            nanosleep(&(struct timespec){0, 1000000}, NULL);
+            check_sleep(0.001);
             if (r != last)
                 MPI_OK(MPI_Ssend(NULL, 0, MPI_BYTE, r, 5, MPI_COMM_WORLD));
         }
@@ -282,7 +277,6 @@ static void many_in_flight(int rounds) {
     enum { EACH = 12, COUNT = 700 };
     MPI_Request requests[4 * EACH];
     number *area = check_alloc(4 * EACH * COUNT * (size_t)size * sizeof *area);
-    int left = (rank + size - 1) % size, right = (rank + 1) % size;
     check_case("nonblocking_operations_in_flight_together_with_messages");
     for (int round = 0; round < rounds; round++) {
         for (int k = 0; k < EACH; k++) {

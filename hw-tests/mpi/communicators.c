@@ -30,8 +30,7 @@ static void traffic_in(MPI_Comm comm, int bytes, int number) {
 static void made_and_freed(int rounds) {
     check_case("hundreds_of_duplicates_made_used_and_freed");
     for (int i = 0; i < rounds; i++) {
-        MPI_Comm comm;
-        MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+        MPI_Comm comm = check_dup(MPI_COMM_WORLD);
         traffic_in(comm, i % 10 == 0 ? LONGEST : i * 37 % 3000, i);
         MPI_OK(MPI_Comm_free(&comm));
         check_true("freed communicator is null", comm == MPI_COMM_NULL);
@@ -185,11 +184,9 @@ static void neighbourhoods(void) {
     MPI_OK(MPI_Neighbor_allgather(out, COUNT, MPI_INT, in, COUNT, MPI_INT, grid));
     for (int n = 0; n < 4; n++)
         for (int i = 0; i < COUNT; i++)
-            if (in[n * COUNT + i] != around[n] * 100000 + i) {
+            if (in[n * COUNT + i] != around[n] * 100000 + i)
                 check_fail("item %d of neighbour %d: expected %d, got %d", i, n, around[n] * 100000 + i,
                            in[n * COUNT + i]);
-                break;
-            }
     MPI_OK(MPI_Comm_free(&grid));
     free(out);
     free(in);
@@ -197,14 +194,11 @@ static void neighbourhoods(void) {
 
 #ifdef MPI_SESSION_NULL
 static void around_the_ring(MPI_Comm one, MPI_Comm other, int bytes) {
-    int size, rank;
     MPI_Request requests[4];
-    MPI_OK(MPI_Comm_size(one, &size));
-    MPI_OK(MPI_Comm_rank(one, &rank));
-    int next = (rank + 1) % size, previous = (rank + size - 1) % size;
+    int next, previous, me = check_neighbours(one, &next, &previous);
     size_t room = (size_t)bytes + 1;
     unsigned char *out = check_alloc(room), *first = check_alloc(room), *second = check_alloc(room);
-    pattern_fill(out, (size_t)bytes, (uint64_t)rank);
+    pattern_fill(out, (size_t)bytes, (uint64_t)me);
     MPI_OK(MPI_Irecv(first, bytes, MPI_BYTE, previous, 5, one, &requests[0]));
     MPI_OK(MPI_Irecv(second, bytes, MPI_BYTE, MPI_ANY_SOURCE, MPI_ANY_TAG, other, &requests[1]));
     MPI_OK(MPI_Isend(out, bytes, MPI_BYTE, next, 5, one, &requests[2]));

@@ -3,8 +3,7 @@
 // Reads a performance variable of ibex, which has a value for each port or source: counter_open() after MPI_Init, and
 // counter_close() before MPI_Finalize (the other order crashes in Open MPI 4.1). A variable that only grows counts from
 // counter_open() on. Main thread only.
-#ifndef IBEX_HW_TESTS_COUNTS_H
-#define IBEX_HW_TESTS_COUNTS_H
+#pragma once
 
 #include "check.h"
 
@@ -18,8 +17,8 @@ struct counter {
 
 static inline void counter_open(struct counter *counter, const char *name) {
     static const int classes[] = {MPI_T_PVAR_CLASS_COUNTER, MPI_T_PVAR_CLASS_LEVEL, MPI_T_PVAR_CLASS_SIZE};
-    int provided, index, code = MPI_T_ERR_INVALID_NAME;
-    MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    int index, code = MPI_T_ERR_INVALID_NAME;
+    MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &(int){0}));
     for (int i = 0; i < 3 && code != MPI_SUCCESS; i++)
         code = MPI_T_pvar_get_index(name, classes[i], &index);
     check_mpi(code, name, __FILE__, __LINE__);
@@ -48,5 +47,3 @@ static inline void counter_close(struct counter *counter) {
     MPI_OK(MPI_T_pvar_session_free(&counter->session));
     MPI_OK(MPI_T_finalize());
 }
-
-#endif

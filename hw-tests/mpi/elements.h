@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // The elements of ibex's events, in the layout of docs/events.md, as MPI_T_event_copy() stores them.
-#ifndef IBEX_HW_TESTS_ELEMENTS_H
-#define IBEX_HW_TESTS_ELEMENTS_H
+#pragma once
 
 #include <stdint.h>
 
@@ -61,5 +60,3 @@ struct matching {
     uint32_t operation, context, posted, unexpected;
     int32_t count;
 };
-
-#endif

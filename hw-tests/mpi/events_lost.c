@@ -16,9 +16,9 @@ static struct tool whole, narrow;
 static _Atomic long long lost[KINDS][MOST_SOURCES];
 static _Atomic long long told;
 
-static void on_dropped(MPI_Count count, MPI_T_event_registration registration, int source, MPI_T_cb_safety safety, void *user) {
+static void on_dropped(MPI_Count count, MPI_T_event_registration registration, int source, MPI_T_cb_safety,
+                       void *user) {
     const struct seen_callback *callback = user;
-    (void)safety;
     check_true("the data of a callback of the registration that lost them",
                callback->tool == &narrow && registration == narrow.registrations[callback->kind]);
     if (count <= 0 || source < 0 || source >= MOST_SOURCES)
@@ -52,11 +52,6 @@ static void traffic(int rounds) {
     }
 }
 
-static bool is_same(const struct seen *a, const struct seen *b) {
-    return a->kind == b->kind && a->source == b->source && a->timestamp == b->timestamp &&
-           memcmp(&a->data, &b->data, sizeof(struct transfer)) == 0;
-}
-
 // The events of a source that the narrow tool got, of all types, are among those of the whole one, in the same order.
 static void judge_rest(int source, long long all[KINDS], long long got[KINDS]) {
     int at = 0;
@@ -66,7 +61,7 @@ static void judge_rest(int source, long long all[KINDS], long long got[KINDS]) {
         const struct seen *seen = &narrow.all[i];
         if (seen->source != source)
             continue;
-        while (at < seen_count(&whole) && !is_same(&whole.all[at], seen))
+        while (at < seen_count(&whole) && !seen_alike(&whole.all[at], seen))
             at++;
         if (at == seen_count(&whole))
             check_fail("an event that is left: expected it among all, in order; got %s at %lld", seen_names[seen->kind],
@@ -103,9 +98,8 @@ static long long judge_types(void) {
 
 int main(int argc, char **argv) {
     struct counter counters[COUNTS], late;
-    int provided;
     check_start(&argc, &argv, 2);
-    listen_must(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided), "MPI_T");
+    listen_must(MPI_T_init_thread(MPI_THREAD_SINGLE, &(int){0}), "MPI_T");
     counter_open(&late, "btl_ibex_events_late");
     for (int count = 0; count < COUNTS; count++)
         counter_open(&counters[count], names[count]);

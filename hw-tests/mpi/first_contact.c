@@ -16,11 +16,7 @@ static const int lengths[KINDS] = {0, 8, 5000, LONGEST};
 
 static int delay_us;
 
-static double wall_clock(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_REALTIME, &now);
-    return (double)now.tv_sec + (double)now.tv_nsec / 1e9;
-}
+static double wall_clock(void) { return (double)check_nanoseconds(CLOCK_REALTIME) / 1e9; }
 
 // Waits, without MPI, for the next multiple of a quarter of a second that is at least a tenth away, plus `late_us`.
 // Ranks that leave MPI_Init at different times may choose different ones; then they just do not coincide.
@@ -28,7 +24,7 @@ static void moment(int late_us) {
     double now = wall_clock(), quarters = (now + 0.1) * 4;
     double at = ((double)(long long)quarters + 1) / 4 + late_us / 1e6;
     double nap = at - now - 0.003;
-    nanosleep(&(struct timespec){0, nap > 0 ? (long)(nap * 1e9) : 0}, NULL);
+    check_sleep(nap > 0 ? nap : 0);
     while (wall_clock() < at) // exact to a microsecond if the processor is free
         continue;
 }
@@ -52,8 +48,7 @@ static void start_exchange(struct exchange *exchange, int peer) {
     for (int k = 0; k < KINDS; k++)
         MPI_OK(MPI_Isend(exchange->out[k], lengths[k], MPI_BYTE, peer, k, MPI_COMM_WORLD, &exchange->requests[k]));
     for (int k = 0; k < KINDS; k++)
-        MPI_OK(MPI_Irecv(exchange->in[k], lengths[k], MPI_BYTE, peer, k, MPI_COMM_WORLD,
-                         &exchange->requests[KINDS + k]));
+        MPI_OK(MPI_Irecv(exchange->in[k], lengths[k], MPI_BYTE, peer, k, MPI_COMM_WORLD, &exchange->requests[KINDS + k]));
 }
 
 static void end_exchange(struct exchange *exchange, int peer) {

@@ -74,9 +74,7 @@ static unsigned char *attached(void *where, size_t bytes, int flags) {
 static unsigned char *taken(enum way way, unsigned char *before) {
     unsigned char *memory = before;
     switch (way) {
-    case HEAP:
-        memory = sbrk(LONG);
-        break;
+    case HEAP: memory = sbrk(LONG); break;
     case UNMAPPED:
     case MOVED:
         memory = mapped(before, LONG, MAP_PRIVATE);
@@ -108,26 +106,19 @@ static unsigned char *taken(enum way way, unsigned char *before) {
 static bool given_back(enum way way, unsigned char *memory) {
     unsigned char *other;
     switch (way) {
-    case HEAP:
-        return (unsigned char *)sbrk(0) == memory + LONG && sbrk(-LONG) != (void *)-1;
-    case UNMAPPED:
-        return munmap(memory, LONG) == 0;
-    case HALVED:
-        return munmap(memory + HALF, HALF) == 0;
+    case HEAP: return (unsigned char *)sbrk(0) == memory + LONG && sbrk(-LONG) != (void *)-1;
+    case UNMAPPED: return munmap(memory, LONG) == 0;
+    case HALVED: return munmap(memory + HALF, HALF) == 0;
     case MOVED:
         other = mremap(memory, LONG, LONG, MREMAP_MAYMOVE | MREMAP_FIXED, mapped(NULL, LONG, MAP_PRIVATE));
         return other != MAP_FAILED && munmap(other, LONG) == 0;
-    case SHRUNK:
-        return mremap(memory, LONG, HALF, 0) == memory;
-    case REPLACED:
-        return mapped(memory, LONG, MAP_PRIVATE | MAP_FIXED) == memory;
+    case SHRUNK: return mremap(memory, LONG, HALF, 0) == memory;
+    case REPLACED: return mapped(memory, LONG, MAP_PRIVATE | MAP_FIXED) == memory;
     case COVERED:
         other = mapped(NULL, LONG, MAP_PRIVATE);
         return other != MAP_FAILED && mremap(other, LONG, LONG, MREMAP_MAYMOVE | MREMAP_FIXED, memory) == memory;
-    case DETACHED:
-        return shmdt(memory - BEFORE) == 0;
-    case COVERED_BY_SEGMENT:
-        return attached(memory, LONG, SHM_REMAP) == memory;
+    case DETACHED: return shmdt(memory - BEFORE) == 0;
+    case COVERED_BY_SEGMENT: return attached(memory, LONG, SHM_REMAP) == memory;
     default:
         return madvise(memory, LONG, advice[way]) == 0 && (way != GUARDED || madvise(memory, LONG, GUARD_REMOVE) == 0);
     }

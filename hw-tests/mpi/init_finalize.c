@@ -12,20 +12,17 @@ enum { SHORT = 100, LONG = 1 << 20 };
 
 static void leave_pending(void) {
     static char out[LONG], in[LONG];
-    int peer = (check.rank + 1) % check.size;
     MPI_Request request;
-    MPI_Comm freed, kept;
-    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &freed));
-    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &kept));
+    MPI_Comm freed = check_dup(MPI_COMM_WORLD), kept = check_dup(MPI_COMM_WORLD);
     MPI_Comm communicators[] = {MPI_COMM_WORLD, freed, kept};
     for (int i = 0; i < 3; i++) {
         MPI_OK(MPI_Irecv(in, SHORT, MPI_CHAR, MPI_ANY_SOURCE, 1, communicators[i], &request));
-        MPI_OK(MPI_Irecv(in, SHORT, MPI_CHAR, peer, 2, communicators[i], &request));
+        MPI_OK(MPI_Irecv(in, SHORT, MPI_CHAR, right, 2, communicators[i], &request));
         MPI_OK(MPI_Request_free(&request));
-        MPI_OK(MPI_Isend(out, SHORT, MPI_CHAR, peer, 3, communicators[i], &request));
-        MPI_OK(MPI_Isend(out, LONG, MPI_CHAR, peer, 4, communicators[i], &request));
-        MPI_OK(MPI_Recv_init(in, SHORT, MPI_CHAR, peer, 5, communicators[i], &request));
-        MPI_OK(MPI_Ssend_init(out, SHORT, MPI_CHAR, peer, 6, communicators[i], &request));
+        MPI_OK(MPI_Isend(out, SHORT, MPI_CHAR, right, 3, communicators[i], &request));
+        MPI_OK(MPI_Isend(out, LONG, MPI_CHAR, right, 4, communicators[i], &request));
+        MPI_OK(MPI_Recv_init(in, SHORT, MPI_CHAR, right, 5, communicators[i], &request));
+        MPI_OK(MPI_Ssend_init(out, SHORT, MPI_CHAR, right, 6, communicators[i], &request));
     }
     MPI_OK(MPI_Comm_free(&freed));
 }

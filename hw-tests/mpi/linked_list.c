@@ -12,8 +12,6 @@
 //                     wrong key now and then (README.md)
 #include "check.h"
 
-#include <sys/mman.h>
-
 // Each rank appends ELEMENTS to each of the lists; Open MPI takes 64 attachments unless osc_rdma_max_attach says more.
 enum { PAGE = 4096, NOBODY = -1, ELEMENTS = 24, ROUNDS = 8 };
 
@@ -121,7 +119,6 @@ static void append(struct pointer last, struct pointer element) {
 
 static void read_through(struct pointer head) {
     int *seen = check_alloc((size_t)check.size * sizeof *seen), all = 0;
-    memset(seen, 0, (size_t)check.size * sizeof *seen);
     for (struct pointer element = head;;) {
         struct element copy;
         begin((int)element.rank);
@@ -179,11 +176,7 @@ int main(int argc, char **argv) {
         check_case("a_list_in_memory_of_all_ranks_by_%s", how_names[h]);
         for (int i = 0; i < scaled(ROUNDS, 1); i++) {
             // New memory for each list, mostly at the address of the last list's.
-            arena = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-            if (arena == MAP_FAILED) {
-                check_fail("mmap of %zu bytes: expected memory, got none", bytes);
-                MPI_Abort(MPI_COMM_WORLD, 1);
-            }
+            arena = check_map(bytes);
             build_and_read();
             munmap(arena, bytes);
         }

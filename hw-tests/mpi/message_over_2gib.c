@@ -5,32 +5,21 @@
 // part, and memory for the message on each of the two: 2 GiB + 16 MiB + 4093 bytes, times IBEX_TEST_SCALE.
 #include "check.h"
 
-#include <sys/mman.h>
-
 enum { UNIT = 4093 }; // bytes of the datatype: no power of two, so pieces do not end where an element ends
 
 static int last;
-
-static void *map(size_t bytes) { // not touched until used, given back at once
-    void *memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-    if (memory == MAP_FAILED) {
-        check_fail("mmap of %zu bytes: expected memory, got none", bytes);
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    }
-    return memory;
-}
 
 static void contiguous(size_t units) {
     size_t bytes = units * UNIT;
     MPI_Datatype unit = check_block(UNIT, UNIT);
     check_case("one_message_of_%zu_bytes", bytes);
     if (check.rank == 0) {
-        unsigned char *from = map(bytes);
+        unsigned char *from = check_map(bytes);
         pattern_fill(from, bytes, 1);
         MPI_OK(MPI_Send(from, (int)units, unit, last, 1, MPI_COMM_WORLD));
         munmap(from, bytes);
     } else if (check.rank == last) {
-        unsigned char *to = map(bytes + 64);
+        unsigned char *to = check_map(bytes + 64);
         MPI_Status status;
         MPI_Count got = -1;
         int count = -1;
@@ -54,13 +43,13 @@ static void with_gaps(size_t units) {
     MPI_Datatype unit = check_block(UNIT, UNIT), spread = check_block(UNIT, UNIT + 3);
     check_case("one_message_of_%zu_bytes_in_blocks_with_gaps", bytes);
     if (check.rank == 0) {
-        unsigned char *from = map(span);
+        unsigned char *from = check_map(span);
         for (size_t i = 0; i < units; i++)
             pattern_fill(from + i * (UNIT + 3), UNIT, i);
         MPI_OK(MPI_Send(from, (int)units, spread, last, 2, MPI_COMM_WORLD));
         munmap(from, span);
     } else if (check.rank == last) {
-        unsigned char *to = map(bytes);
+        unsigned char *to = check_map(bytes);
         MPI_OK(MPI_Recv(to, (int)units, unit, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         for (size_t i = 0; i < units; i++)
             if (pattern_mismatch(to + i * UNIT, UNIT, i) < UNIT) {

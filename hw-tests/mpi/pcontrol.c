@@ -21,11 +21,8 @@ static void exchange(MPI_Comm comm, int tag) {
 
 int main(int argc, char **argv) {
     check_start(&argc, &argv, 2);
-    if (check.size != 2) {
-        fprintf(stderr, "this program needs two ranks (mpirun -n 2)\n");
-        MPI_Finalize();
-        return CHECK_USAGE_EXIT;
-    }
+    if (check.size != 2)
+        check_refuse("this program needs two ranks (mpirun -n 2)\n");
     check_case("MPI_Pcontrol selects the recorded parts");
     exchange(MPI_COMM_WORLD, 1);
     MPI_Request request;
@@ -40,8 +37,7 @@ int main(int argc, char **argv) {
         MPI_OK(MPI_Recv(got, LONG, MPI_BYTE, 0, 4, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
     MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     exchange(MPI_COMM_WORLD, 2);
-    MPI_Comm comm;
-    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    MPI_Comm comm = check_dup(MPI_COMM_WORLD);
     MPI_OK(MPI_Barrier(comm));
     MPI_OK(MPI_Pcontrol(1));
     exchange(comm, 3);

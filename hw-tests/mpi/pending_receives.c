@@ -102,10 +102,8 @@ static void cancel(const struct message *message, struct receive *receive) {
         return;
     }
     for (int i = 0; i < message->bytes; i++)
-        if (receive->memory[i] != 0x5a) {
+        if (receive->memory[i] != 0x5a)
             check_fail("byte %d of a receive that was cancelled: expected 0x5a, got 0x%02x", i, receive->memory[i]);
-            break;
-        }
     receive->state = WANTED;
 }
 

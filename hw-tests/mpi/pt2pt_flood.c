@@ -5,17 +5,9 @@
 // flood one, two flood each other, and messages are long. Runs with 2 or more ranks.
 #include "check.h"
 
-#include <time.h>
-
 enum { MAX_BYTES = 100000, WINDOW = 512, TAG_DONE = 30000 };
 
 static unsigned char *buffers; // WINDOW slots of the sender
-
-// Outside MPI, so that nothing progresses on this rank.
-static void silent_for(double seconds) {
-    struct timespec time = {(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)};
-    nanosleep(&time, NULL);
-}
 
 // Sends `count` numbered messages, at most WINDOW of them incomplete. Message i has size lengths[i % kinds].
 static void flood(int to, int count, const int *lengths, int kinds, int tag_step) {
@@ -50,7 +42,7 @@ static void silent_receiver(const char *what, int count, const int *lengths, int
     if (check.rank == last)
         flood(0, count, lengths, kinds, tag_step);
     if (check.rank == 0) {
-        silent_for(0.3);
+        check_sleep(0.3);
         drain(last, count, lengths, kinds, tag_step, backwards);
     }
 }
@@ -63,7 +55,7 @@ static void everyone_floods_one(int count) {
     if (check.rank != 0) {
         flood(0, count, lengths, 5, 0);
     } else {
-        silent_for(0.2);
+        check_sleep(0.2);
         for (int from = check.size - 1; from > 0; from--)
             drain(from, count, lengths, 5, 0, false);
     }

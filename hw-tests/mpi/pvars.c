@@ -126,14 +126,13 @@ static void check_minimum(const char *argument) {
 }
 
 int main(int argc, char **argv) {
-    int provided;
     check_start(&argc, &argv, 2);
     bool windows = !check_flag(argc, argv, "--no-one-sided");
     for (int i = 1; i < argc; i++)
         check.arguments += strchr(argv[i], '=') != NULL;
     check_no_more(argc);
     check_case("every_variable_named_%s_is_read_before_and_after_traffic", prefix);
-    MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &(int){0}));
     int index;
     find_variables();
     check_int("a timer", MPI_SUCCESS, MPI_T_pvar_get_index("btl_ibex_held_back_time", MPI_T_PVAR_CLASS_TIMER, &index));

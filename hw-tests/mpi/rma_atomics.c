@@ -54,10 +54,8 @@ static void all_done(void) {
                 long long most = size + i % 5, expected = kind == 0 ? sum : kind == 1 ? most : bits;                   \
                 if (kind == 3 && got > i % 5 && got <= most)                                                           \
                     continue; /* the value of any rank */                                                              \
-                if (got != expected) {                                                                                 \
+                if (got != expected)                                                                                   \
                     check_fail("%s, item %d: expected %lld, got %lld", kinds[kind], i, expected, got);                 \
-                    break;                                                                                             \
-                }                                                                                                      \
             }                                                                                                          \
         }                                                                                                              \
         free(mine);                                                                                                    \
@@ -75,19 +73,17 @@ static void accumulates_in_order(int count) {
     int64_t *here = (int64_t *)(void *)memory, one = 1;
     check_case("%s_window_accumulates_of_one_rank_keep_their_order", kind_name);
     clear_windows();
-    int target = (rank + 1) % size;
     for (int i = 0; i < count; i++) {
         static int64_t values[64];
         MPI_Aint at = rank * 16;
         values[i % 64] = i;
-        MPI_OK(MPI_Accumulate(&values[i % 64], 1, MPI_INT64_T, target, at, 1, MPI_INT64_T, MPI_REPLACE, window));
-        MPI_OK(MPI_Accumulate(&one, 1, MPI_INT64_T, target, at, 1, MPI_INT64_T, MPI_SUM, window));
-        MPI_OK(MPI_Accumulate(&one, 1, MPI_INT64_T, target, at + 8, 1, MPI_INT64_T, MPI_SUM, window));
+        MPI_OK(MPI_Accumulate(&values[i % 64], 1, MPI_INT64_T, right, at, 1, MPI_INT64_T, MPI_REPLACE, window));
+        MPI_OK(MPI_Accumulate(&one, 1, MPI_INT64_T, right, at, 1, MPI_INT64_T, MPI_SUM, window));
+        MPI_OK(MPI_Accumulate(&one, 1, MPI_INT64_T, right, at + 8, 1, MPI_INT64_T, MPI_SUM, window));
         if (i % 64 == 63)
-            MPI_OK(MPI_Win_flush_local(target, window));
+            MPI_OK(MPI_Win_flush_local(right, window));
     }
     all_done();
-    int left = (rank + size - 1) % size;
     check_int("last replacement and its sum", count, here[left * 2]);
     check_int("sum", count, here[left * 2 + 1]);
 }
@@ -105,10 +101,8 @@ static void accumulate_with_gaps(int count) {
     all_done();
     for (int i = 0; i < 2 * count; i++) {
         int expected = i % 2 ? 0 : size * (size - 1) / 2 * 10 + size * (i / 2);
-        if (here[i] != expected) {
+        if (here[i] != expected)
             check_fail("item %d: expected %d, got %d", i, expected, here[i]);
-            break;
-        }
     }
     MPI_OK(MPI_Type_free(&spread));
     free(mine);
@@ -119,10 +113,8 @@ static void check_tickets(const int *taken, int total) {
     int *times = check_alloc((size_t)total * sizeof *times);
     MPI_OK(MPI_Allreduce(taken, times, total, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
     for (int i = 0; rank == 0 && i < total; i++)
-        if (times[i] != 1) {
+        if (times[i] != 1)
             check_fail("times ticket %d of %d was fetched: expected 1, got %d", i, total, times[i]);
-            break;
-        }
     free(times);
 }
 
@@ -189,19 +181,15 @@ static void get_accumulate(int count, int each) {
                                   MPI_SUM, window));
         MPI_OK(MPI_Win_flush(0, window));
         for (int i = 0; i < count; i++)
-            if (before[i] < 0 || before[i] >= each * size || (i == 0 && before[i] <= last)) {
+            if (before[i] < 0 || before[i] >= each * size || (i == 0 && before[i] <= last))
                 check_fail("item %d fetched: expected %" PRId64 " to %d, got %" PRId64, i, last + 1, each * size - 1,
                            before[i]);
-                break;
-            }
         last = before[0];
     }
     all_done();
     for (int i = 0; rank == 0 && i < count; i++)
-        if (here[i] != each * size) {
+        if (here[i] != each * size)
             check_fail("item %d in the end: expected %d, got %" PRId64, i, each * size, here[i]);
-            break;
-        }
     MPI_OK(MPI_Get_accumulate(NULL, 0, MPI_BYTE, before, count, MPI_INT64_T, 0, 0, count, MPI_INT64_T, MPI_NO_OP,
                               window));
     MPI_OK(MPI_Win_flush(0, window));

@@ -69,14 +69,9 @@ static void memory_prepared(enum epoch epoch) {
 // Opens the right neighbour's window to this rank, and this rank's to the left one.
 static void open_epoch(enum epoch epoch, int round) {
     switch (epoch) {
-    case FENCE:
-        MPI_OK(MPI_Win_fence(round % 2 ? MPI_MODE_NOPRECEDE : 0, window));
-        break;
-    case LOCK:
-        MPI_OK(MPI_Win_lock(round % 2 ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, right, 0, window));
-        break;
-    case LOCK_ALL:
-        break;
+    case FENCE: MPI_OK(MPI_Win_fence(round % 2 ? MPI_MODE_NOPRECEDE : 0, window)); break;
+    case LOCK: MPI_OK(MPI_Win_lock(round % 2 ? MPI_LOCK_EXCLUSIVE : MPI_LOCK_SHARED, right, 0, window)); break;
+    case LOCK_ALL: break;
     case PSCW:
         MPI_OK(MPI_Win_post(left_group, 0, window));
         MPI_OK(MPI_Win_start(right_group, 0, window));
@@ -85,15 +80,9 @@ static void open_epoch(enum epoch epoch, int round) {
 
 static void close_epoch(enum epoch epoch, int round) {
     switch (epoch) {
-    case FENCE:
-        MPI_OK(MPI_Win_fence(round % 2 ? MPI_MODE_NOSUCCEED : 0, window));
-        break;
-    case LOCK:
-        MPI_OK(MPI_Win_unlock(right, window));
-        break;
-    case LOCK_ALL:
-        MPI_OK(round % 2 ? MPI_Win_flush_all(window) : MPI_Win_flush(right, window));
-        break;
+    case FENCE: MPI_OK(MPI_Win_fence(round % 2 ? MPI_MODE_NOSUCCEED : 0, window)); break;
+    case LOCK: MPI_OK(MPI_Win_unlock(right, window)); break;
+    case LOCK_ALL: MPI_OK(round % 2 ? MPI_Win_flush_all(window) : MPI_Win_flush(right, window)); break;
     case PSCW:
         MPI_OK(MPI_Win_complete(window));
         MPI_OK(MPI_Win_wait(window));
@@ -218,10 +207,8 @@ static void scattered_types(enum kind kind, int blocks) {
     area_written();
     for (int i = 0; i < 32 * blocks; i++) {
         int expected = i % 32 < 10 ? pattern_byte(seed_of(left, 0, 7), (size_t)(i / 32 * 10 + i % 32)) : 0xa5;
-        if (memory[i] != expected) {
+        if (memory[i] != expected)
             check_fail("byte %d put here: expected 0x%02x, got 0x%02x", i, (unsigned)expected, memory[i]);
-            break;
-        }
     }
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     memset(fetched, 0xa5, (size_t)(18 * blocks));
@@ -229,10 +216,8 @@ static void scattered_types(enum kind kind, int blocks) {
     MPI_OK(MPI_Win_flush(right, window));
     for (int i = 0; i < 18 * blocks; i++) {
         int expected = i % 9 < 5 ? pattern_byte(seed_of(check.rank, 0, 7), (size_t)(i / 9 * 5 + i % 9)) : 0xa5;
-        if (fetched[i] != expected) {
+        if (fetched[i] != expected)
             check_fail("byte %d got: expected 0x%02x, got 0x%02x", i, (unsigned)expected, fetched[i]);
-            break;
-        }
     }
     MPI_OK(MPI_Type_free(&close));
     MPI_OK(MPI_Type_free(&wide));

@@ -2,8 +2,7 @@
 //
 // Listens to events of ibex by MPI_T, and keeps each in the order of delivery: for the programs events*.c, which
 // include ibex_mpi_t.h first and are linked with -libex. Any thread may raise events; the main thread calls the rest.
-#ifndef IBEX_HW_TESTS_SEEN_H
-#define IBEX_HW_TESTS_SEEN_H
+#pragma once
 
 #include "../tools/mpi_t_listen.h"
 #include "counts.h"
@@ -46,9 +45,7 @@ struct seen_callback {
     int kind;
 };
 
-static inline void seen_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety,
-                              void *user) {
-    (void)registration, (void)safety;
+static inline void seen_event(MPI_T_event_instance instance, MPI_T_event_registration, MPI_T_cb_safety, void *user) {
     struct seen_callback *callback = user;
     struct tool *tool = callback->tool;
     int place = atomic_fetch_add(&tool->count, 1);
@@ -89,6 +86,12 @@ static inline int seen_count(struct tool *tool) {
     return count < tool->room ? count : tool->room;
 }
 
+// Whether two tools have seen the same event of a transfer.
+static inline bool seen_alike(const struct seen *a, const struct seen *b) {
+    return a->kind == b->kind && a->source == b->source && a->timestamp == b->timestamp &&
+           memcmp(&a->data, &b->data, sizeof(struct transfer)) == 0;
+}
+
 // A source: its name, whether it is a thread's (else a port's), and the width of a port's clock.
 struct source {
     char name[64];
@@ -102,9 +105,8 @@ static inline struct source seen_source(int index) {
     struct source source = {.bits = 64};
     char text[256];
     int room = sizeof source.name, more = sizeof text;
-    MPI_Count most;
     check_int("MPI_T_source_get_info", MPI_SUCCESS,
-              MPI_T_source_get_info(index, source.name, &room, text, &more, &source.order, &source.rate, &most, NULL));
+              MPI_T_source_get_info(index, source.name, &room, text, &more, &source.order, &source.rate, NULL, NULL));
     source.is_host = strncmp(source.name, "host", 4) == 0;
     const char *bits = strchr(text, '(');
     // A port whose adapter does not stamp has the host's clock, and no events.
@@ -118,5 +120,3 @@ static inline struct source seen_source(int index) {
 static struct counter seen_dropped;
 
 static inline long long seen_all_dropped(void) { return counted(&seen_dropped); }
-
-#endif

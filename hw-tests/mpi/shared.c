@@ -83,7 +83,6 @@ static void share_file(void) {
     MPI_OK(MPI_File_sync(file));
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     int *before = check_alloc((size_t)check.size * sizeof *before);
-    memset(before, 0, (size_t)check.size * sizeof *before);
     for (int at = 0; at < check.size * RECORDS; at++)
         read_record(file, at, before);
     for (int rank = 0; rank < check.size; rank++)

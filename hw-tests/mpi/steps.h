@@ -2,8 +2,7 @@
 //
 // Steps by which two ranks of a host synchronise through shared memory, without messages. Both call steps_begin() once;
 // then each say() of one rank ends one hear() of the other. Main thread only.
-#ifndef IBEX_HW_TESTS_STEPS_H
-#define IBEX_HW_TESTS_STEPS_H
+#pragma once
 
 #include "check.h"
 
@@ -38,14 +37,10 @@ static inline void steps_begin(void) {
     shm_unlink(name);
 }
 
-static inline void say(void) {
-    atomic_fetch_add(&steps.said[check.rank], 1);
-}
+static inline void say(void) { atomic_fetch_add(&steps.said[check.rank], 1); }
 
 // Spins until the other rank has called say() once more than this rank has called hear().
 static inline void hear(void) {
     for (steps.heard++; atomic_load(&steps.said[!check.rank]) < steps.heard;)
         ;
 }
-
-#endif

@@ -1,12 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Lets a rank tell another one something by a published name (MPI_Publish_name), which moves no message. Main thread.
-#ifndef IBEX_HW_TESTS_TOLD_H
-#define IBEX_HW_TESTS_TOLD_H
+#pragma once
 
 #include "check.h"
-
-#include <time.h>
 
 enum { PATIENCE_SECONDS = 120 };
 
@@ -28,9 +25,7 @@ static inline bool is_told(int first, int second) {
     for (int tries = 0; tries < PATIENCE_SECONDS * 100; tries++) {
         if (MPI_Lookup_name(name, MPI_INFO_NULL, value) == MPI_SUCCESS)
             return true;
-        nanosleep(&(struct timespec){0, 10 * 1000 * 1000}, NULL);
+        check_sleep(0.01);
     }
     return false;
 }
-
-#endif

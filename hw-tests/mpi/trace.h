@@ -3,8 +3,7 @@
 // Compares events with the requests that the emulated adapters executed (docs/softhca.md, "The trace"): each event with
 // an adapter's stamp has a completion of this process with its time, kind and size; each executed operation has its
 // event.
-#ifndef IBEX_HW_TESTS_TRACE_H
-#define IBEX_HW_TESTS_TRACE_H
+#pragma once
 
 #include "seen.h"
 
@@ -39,7 +38,6 @@ static inline struct completion *trace_read(struct tool *tool, const char *devic
     }
     enum { NUMBERS = 1 << 24 };
     unsigned char *mine = check_alloc(NUMBERS / 8);
-    memset(mine, 0, NUMBERS / 8);
     for (int i = 0; i < seen_count(tool); i++)
         if (tool->all[i].kind == CONNECTED) {
             unsigned number = tool->all[i].data.connection.queue_pair % NUMBERS;
@@ -222,5 +220,3 @@ static inline void trace_judge(struct tool *tool, bool exact) {
     }
     check_true("some have the adapter's stamp", stamped > 0 && (of_adapter == 0 || by_host < of_adapter));
 }
-
-#endif

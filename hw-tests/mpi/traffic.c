@@ -262,14 +262,13 @@ static void open_channel(struct lane *lane, MPI_Comm comm, uint64_t seed) {
 }
 
 static void open_lane(struct lane *lane, int number, uint64_t seed, int most) {
-    MPI_Comm duplicate, half, inter;
+    MPI_Comm half, inter;
     uint64_t of_lane = pattern_word(seed, (uint64_t)number);
     memset(lane, 0, sizeof *lane);
     lane->number = number;
     lane->random.state = pattern_word(of_lane, (uint64_t)check.rank + 100);
     lane->most = most;
-    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &duplicate));
-    open_channel(lane, duplicate, of_lane + 1);
+    open_channel(lane, check_dup(MPI_COMM_WORLD), of_lane + 1);
     MPI_OK(MPI_Comm_split(MPI_COMM_WORLD, check.rank % 2, -check.rank, &half));
     open_channel(lane, half, of_lane + 2 + (uint64_t)(check.rank % 2));
     if (check.size < 2)

@@ -7,8 +7,7 @@
 // Receives are posted class by class, the narrower before the wider (enum class). So each message finds a receive,
 // whichever sender comes first, and MPI's rules leave only open which sender's message a receive from any source gets.
 // resolve() takes that from the statuses, and predicts the rest.
-#ifndef IBEX_HW_TESTS_TRAFFIC_PLAN_H
-#define IBEX_HW_TESTS_TRAFFIC_PLAN_H
+#pragma once
 
 #include "check.h"
 
@@ -170,5 +169,3 @@ static inline struct message *resolve(struct plan *plan, int me, const struct re
         message->taken = true;
     return message;
 }
-
-#endif

@@ -10,8 +10,6 @@
 //        (default 64 MiB per process, and 200000 messages in all if they have 8 bytes, else an eighth of that)
 #include "check.h"
 
-#include <time.h>
-
 enum { WINDOW = 512, TAG_FLOOD = 1, TAG_OTHER = 2, TAG_GO = 3, LONGEST = 12000 };
 
 static double idle;
@@ -81,9 +79,10 @@ static void flood(int to, int count, int bytes, enum how how) {
     MPI_OK(MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE));
 }
 
-static void take(int from, int count, int bytes) {
+// Takes the messages of a rank from the one with the number `first` on.
+static void take(int from, int first, int count, int bytes) {
     static unsigned char in[LONGEST];
-    for (int i = 0; i < count; i++) {
+    for (int i = first; i < count; i++) {
         MPI_Status status;
         MPI_OK(MPI_Recv(in, LONGEST, MPI_BYTE, from, TAG_FLOOD, MPI_COMM_WORLD, &status));
         check_status(&status, from, TAG_FLOOD, bytes);
@@ -99,7 +98,7 @@ static void pass(enum meanwhile what, double seconds) {
     double until = MPI_Wtime() + seconds;
     int found;
     if (what == SLEEPS)
-        nanosleep(&(struct timespec){(time_t)seconds, (long)((seconds - (double)(time_t)seconds) * 1e9)}, NULL);
+        check_sleep(seconds);
     while (MPI_Wtime() < until)
         if (what == PROBES) {
             MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, TAG_OTHER, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE));
@@ -122,7 +121,7 @@ static void one_receiver(enum meanwhile what, int bytes, enum how how) {
     if (check.rank == 0) {
         pass(what, 0.5);
         for (int from = check.size - 1; from > 0; from--)
-            take(from, count, bytes);
+            take(from, 0, count, bytes);
     } else {
         flood(0, count, bytes, how);
     }
@@ -164,6 +163,16 @@ static void both_directions(int bytes) {
     check_memory();
 }
 
+// Begins so many sends to rank 0. Returns their memory.
+static unsigned char *begin_sends(int count, int bytes, MPI_Request *requests) {
+    unsigned char *memory = check_alloc((size_t)bytes * (size_t)count), *from = memory;
+    for (int i = 0; i < count; i++, from += bytes) {
+        fill(from, bytes, seed_of(check.rank, 0, i));
+        MPI_OK(MPI_Isend(from, bytes, MPI_BYTE, 0, TAG_FLOOD, MPI_COMM_WORLD, &requests[i]));
+    }
+    return memory;
+}
+
 // Very many nonblocking sends, and behind them one that the receiver asks for first: by an early receive, by a late
 // one, and by probes. The requests take memory of the sender, so only the receiver's is checked.
 static void one_past_many(const char *how, int count, int bytes) {
@@ -171,19 +180,15 @@ static void one_past_many(const char *how, int count, int bytes) {
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     if (check.rank == 1) {
         MPI_Request *requests = check_alloc((size_t)(count + 1) * sizeof *requests);
-        unsigned char *from = check_alloc((size_t)bytes * (size_t)count);
+        unsigned char *from = begin_sends(count, bytes, requests);
         int go;
-        for (int i = 0; i < count; i++) {
-            fill(from + (size_t)i * (size_t)bytes, bytes, seed_of(1, 0, i));
-            MPI_OK(MPI_Isend(from + (size_t)i * (size_t)bytes, bytes, MPI_BYTE, 0, TAG_FLOOD, MPI_COMM_WORLD, &requests[i]));
-        }
         MPI_OK(MPI_Isend(&count, 1, MPI_INT, 0, TAG_OTHER, MPI_COMM_WORLD, &requests[count]));
         MPI_OK(MPI_Recv(&go, 1, MPI_INT, 0, TAG_GO, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         MPI_OK(MPI_Waitall(count + 1, requests, MPI_STATUSES_IGNORE));
         free(requests);
         free(from);
     } else if (check.rank == 0) {
-        int got = 0, found = 0;
+        int got = 0, found = 0, taken = 0;
         MPI_Request request;
         if (strcmp(how, "waited_for") == 0) {
             MPI_OK(MPI_Irecv(&got, 1, MPI_INT, 1, TAG_OTHER, MPI_COMM_WORLD, &request));
@@ -196,32 +201,23 @@ static void one_past_many(const char *how, int count, int bytes) {
         } else if (strcmp(how, "behind_matched_probes") == 0) {
             // Matched probes take the flood's messages out of the queue first; they are received last.
             static MPI_Message held[4000];
-            int holds = count < 4000 ? count : 4000;
-            for (int i = 0; i < holds; i++)
+            taken = count < 4000 ? count : 4000;
+            for (int i = 0; i < taken; i++)
                 MPI_OK(MPI_Mprobe(1, TAG_FLOOD, MPI_COMM_WORLD, &held[i], MPI_STATUS_IGNORE));
             MPI_OK(MPI_Recv(&got, 1, MPI_INT, 1, TAG_OTHER, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
             static unsigned char in[LONGEST];
-            for (int i = 0; i < holds; i++) {
+            for (int i = 0; i < taken; i++) {
                 MPI_OK(MPI_Mrecv(in, LONGEST, MPI_BYTE, &held[i], MPI_STATUS_IGNORE));
                 check_filled(in, bytes, seed_of(1, 0, i));
             }
-            check_int("what came past", count, got);
-            MPI_OK(MPI_Send(&got, 1, MPI_INT, 1, TAG_GO, MPI_COMM_WORLD));
-            for (int i = holds; i < count; i++) {
-                MPI_OK(MPI_Recv(in, LONGEST, MPI_BYTE, 1, TAG_FLOOD, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-                check_filled(in, bytes, seed_of(1, 0, i));
-            }
-            count = -1;
         } else {
             while (!found)
                 MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, TAG_OTHER, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE));
             MPI_OK(MPI_Recv(&got, 1, MPI_INT, 1, TAG_OTHER, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         }
-        if (count >= 0) {
-            check_int("what came past", count, got);
-            MPI_OK(MPI_Send(&got, 1, MPI_INT, 1, TAG_GO, MPI_COMM_WORLD));
-            take(1, count, bytes);
-        }
+        check_int("what came past", count, got);
+        MPI_OK(MPI_Send(&got, 1, MPI_INT, 1, TAG_GO, MPI_COMM_WORLD));
+        take(1, taken, count, bytes);
     }
 }
 
@@ -230,7 +226,7 @@ static void flood_to_oneself(int count, int bytes) {
     check_case("a_flood_of_%d_bytes_to_oneself", bytes);
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     flood(check.rank, count, bytes, BLOCKING);
-    take(check.rank, count, bytes);
+    take(check.rank, 0, count, bytes);
 }
 
 // A flood waits in nonblocking sends while all ranks are in collectives, on the same communicator.
@@ -238,24 +234,19 @@ static void collectives_beside(int count, int bytes) {
     check_case("collectives_go_on_beside_a_flood_of_%d_bytes", bytes);
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     MPI_Request *requests = check_alloc((size_t)count * sizeof *requests);
-    unsigned char *from = check_alloc((size_t)bytes * (size_t)count);
-    for (int i = 0; check.rank == 1 && i < count; i++) {
-        fill(from + (size_t)i * (size_t)bytes, bytes, seed_of(1, 0, i));
-        MPI_OK(MPI_Isend(from + (size_t)i * (size_t)bytes, bytes, MPI_BYTE, 0, TAG_FLOOD, MPI_COMM_WORLD, &requests[i]));
-    }
+    unsigned char *from = check.rank == 1 ? begin_sends(count, bytes, requests) : NULL;
     for (int i = 0; i < scaled(200, 20); i++) {
         int mine = check.rank + i, all = 0;
-        MPI_Comm copy;
         MPI_OK(MPI_Allreduce(&mine, &all, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
         check_int("sum", check.size * i + check.size * (check.size - 1) / 2, all);
         if (i % 20 == 0) {
-            MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
+            MPI_Comm copy = check_dup(MPI_COMM_WORLD);
             MPI_OK(MPI_Barrier(copy));
             MPI_OK(MPI_Comm_free(&copy));
         }
     }
     if (check.rank == 0)
-        take(1, count, bytes);
+        take(1, 0, count, bytes);
     if (check.rank == 1)
         MPI_OK(MPI_Waitall(count, requests, MPI_STATUSES_IGNORE));
     free(requests);

@@ -10,17 +10,12 @@
 // together waited for a processor: the wait may be shorter than LEAST by that time, and other waits of that length may
 // be found. The late rank begins to compute when the other one says that it is about to wait.
 #include "steps.h"
-#include <time.h>
 
 enum { SHORT = 8, LONG = 1 << 20, MILLISECONDS = 100, LATE = 3 * MILLISECONDS };
 
 static char bytes[2][LONG];
 
-static long now(void) {
-    struct timespec time;
-    clock_gettime(CLOCK_MONOTONIC, &time);
-    return time.tv_sec * 1000000000L + time.tv_nsec;
-}
+static long now(void) { return check_nanoseconds(CLOCK_MONOTONIC); }
 
 // Returns the time that this process has waited for a processor so far, nanoseconds.
 static long kept(void) {
@@ -70,13 +65,9 @@ static void plant(int tag, const char *kind, int waits, long moment) {
     print_planted(tag, kind, most / 2, most);
 }
 
-static void plant_nothing(int tag) {
-    print_planted(tag, "nothing", 0, 0);
-}
+static void plant_nothing(int tag) { print_planted(tag, "nothing", 0, 0); }
 
-static void send(int tag, int count) {
-    MPI_OK(MPI_Send(bytes[0], count, MPI_CHAR, 1, tag, MPI_COMM_WORLD));
-}
+static void send(int tag, int count) { MPI_OK(MPI_Send(bytes[0], count, MPI_CHAR, 1, tag, MPI_COMM_WORLD)); }
 
 static MPI_Request begin_receive(int tag) {
     MPI_Request request;
@@ -84,13 +75,9 @@ static MPI_Request begin_receive(int tag) {
     return request;
 }
 
-static void wait_for(MPI_Request request) {
-    MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
-}
+static void wait_for(MPI_Request request) { MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE)); }
 
-static void receive(int tag) {
-    MPI_OK(MPI_Recv(bytes[0], LONG, MPI_CHAR, 0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
-}
+static void receive(int tag) { MPI_OK(MPI_Recv(bytes[0], LONG, MPI_CHAR, 0, tag, MPI_COMM_WORLD, MPI_STATUS_IGNORE)); }
 
 // By rank 1: computes, and says that it is about to wait.
 static long about_to_wait(void) {

@@ -50,11 +50,10 @@ static void exchange(MPI_Comm comm, int peer, int messages) {
 // Lets progress deliver until so many events were heard; then there must be no more.
 static void hears(const char *who, struct heard *heard, int wanted) {
     double end = MPI_Wtime() + 120;
-    int flag;
     while (heard->events < wanted && MPI_Wtime() < end)
-        MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, TAG + 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE));
+        check_progress();
     for (int i = 0; i < 1000; i++)
-        MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, TAG + 1, MPI_COMM_WORLD, &flag, MPI_STATUS_IGNORE));
+        check_progress();
     check_int(who, wanted, heard->events);
 }
 
@@ -105,8 +104,7 @@ static void bound(const char *name, MPI_Comm comm, int peer, MPI_Comm other, int
 }
 
 static void bindings(MPI_Comm comm) {
-    MPI_Comm other, between, self = MPI_COMM_SELF;
-    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &other));
+    MPI_Comm other = check_dup(MPI_COMM_WORLD), between, self = MPI_COMM_SELF;
     bound("a_registration_hears_its_communicator_alone", comm, 1 - check.rank, other, 1 - check.rank);
     MPI_OK(MPI_Intercomm_create(MPI_COMM_SELF, 0, MPI_COMM_WORLD, 1 - check.rank, TAG + 2, &between));
     bound("and_one_between_two_groups", between, 0, other, 1 - check.rank);
@@ -120,8 +118,7 @@ static void bindings(MPI_Comm comm) {
     MPI_OK(MPI_Comm_free(&other));
     // Open MPI gives the lowest number that is free.
     for (int i = 0; i < 4; i++) {
-        MPI_Comm next;
-        MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &next));
+        MPI_Comm next = check_dup(MPI_COMM_WORLD);
         exchange(next, 1 - check.rank, MESSAGES);
         MPI_OK(MPI_Comm_free(&next));
     }
@@ -140,8 +137,7 @@ union element {
 static union element arrived, ended;
 static int arrivals, ends;
 
-static void on_arrived(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)registration, (void)safety, (void)user;
+static void on_arrived(MPI_T_event_instance instance, MPI_T_event_registration, MPI_T_cb_safety, void *) {
     union element element;
     check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &element));
     if (element.arrived.tag >= 0) {
@@ -151,19 +147,13 @@ static void on_arrived(MPI_T_event_instance instance, MPI_T_event_registration r
 }
 
 // Ends of sends count too; they may come after the answer.
-static void on_transfer_end(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)registration, (void)safety, (void)user;
+static void on_transfer_end(MPI_T_event_instance instance, MPI_T_event_registration, MPI_T_cb_safety, void *) {
     union element element;
     check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &element));
     if (element.transfer.tag >= 0 && element.transfer.direction == 1) {
         ended = element;
         ends++;
     }
-}
-
-static void make_progress(MPI_Comm comm) {
-    int flag;
-    MPI_OK(MPI_Iprobe(1 - check.rank, TAG + 1, comm, &flag, MPI_STATUS_IGNORE));
 }
 
 static void check_message(int bytes, int tag) {
@@ -192,7 +182,7 @@ static void arrivals_are_shown_by_the_next_call(MPI_Comm comm) {
             MPI_OK(MPI_Send(buffer, bytes, MPI_BYTE, 1 - check.rank, round, comm));
         else {
             MPI_OK(MPI_Recv(buffer, bytes, MPI_BYTE, 1 - check.rank, round, comm, MPI_STATUS_IGNORE));
-            make_progress(comm);
+            check_progress();
             check_message(bytes, round);
             arrivals = ends = 0;
         }
@@ -202,11 +192,9 @@ static void arrivals_are_shown_by_the_next_call(MPI_Comm comm) {
 }
 
 int main(int argc, char **argv) {
-    int provided;
-    MPI_Comm comm;
     check_start(&argc, &argv, 2);
-    listen_must(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided), "MPI_T");
-    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    listen_must(MPI_T_init_thread(MPI_THREAD_SINGLE, &(int){0}), "MPI_T");
+    MPI_Comm comm = check_dup(MPI_COMM_WORLD);
     safety_levels(comm);
     bindings(comm);
     arrivals_are_shown_by_the_next_call(comm);

@@ -36,8 +36,7 @@ static struct known {
 
 static int early_messages; // of communicators that were not there
 
-static void on_created(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)registration, (void)safety, (void)user;
+static void on_created(MPI_T_event_instance instance, MPI_T_event_registration, MPI_T_cb_safety, void *) {
     struct created event;
     check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &event));
     if (event.context >= CONTEXTS || event.side > 1 || event.size > MOST_MEMBERS) {
@@ -60,8 +59,7 @@ static void on_created(MPI_T_event_instance instance, MPI_T_event_registration r
     comm->told[event.side] += (int)event.count;
 }
 
-static void on_freed(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)registration, (void)safety, (void)user;
+static void on_freed(MPI_T_event_instance instance, MPI_T_event_registration, MPI_T_cb_safety, void *) {
     uint32_t context = CONTEXTS;
     check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &context));
     if (context >= CONTEXTS || !known[context].is_there) {
@@ -72,16 +70,14 @@ static void on_freed(MPI_T_event_instance instance, MPI_T_event_registration reg
     known[context].freed++;
 }
 
-static void on_activate(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)registration, (void)safety, (void)user;
+static uint32_t last_context = CONTEXTS;
+
+static void on_activate(MPI_T_event_instance instance, MPI_T_event_registration, MPI_T_cb_safety, void *) {
     struct matching event;
     check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &event));
     early_messages += event.context >= CONTEXTS || !known[event.context].is_there;
-    if (user)
-        *(uint32_t *)user = event.context;
+    last_context = event.context;
 }
-
-static uint32_t last_context = CONTEXTS;
 
 static struct process me;
 
@@ -143,9 +139,8 @@ static void the_first_two(void) {
 }
 
 static void copies_and_parts(void) {
-    MPI_Comm copy, part, some = MPI_COMM_NULL;
+    MPI_Comm part, some = MPI_COMM_NULL, copy = check_dup(MPI_COMM_WORLD);
     check_case("copies, and parts with reversed ranks, are one event each");
-    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
     check_int("one event of a copy", 1, members(copy)->events);
     int is_odd = check.rank % 2;
     MPI_OK(MPI_Comm_split(MPI_COMM_WORLD, is_odd, is_odd ? -check.rank : check.rank, &part));
@@ -190,8 +185,7 @@ static void used_again(void) {
     struct known *before = NULL;
     int again = 0;
     for (int i = 0; i < 10; i++) {
-        MPI_Comm copy;
-        MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
+        MPI_Comm copy = check_dup(MPI_COMM_WORLD);
         struct known *now = of(copy);
         int freed = now->freed;
         again += now == before;
@@ -201,10 +195,9 @@ static void used_again(void) {
     }
     check_true("used again", again > 0);
     check_case("one with a request under way is freed when that has ended");
-    MPI_Comm copy;
+    MPI_Comm copy = check_dup(MPI_COMM_WORLD);
     MPI_Request request;
     static char sent, received;
-    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &copy));
     struct known *late = of(copy);
     MPI_OK(MPI_Irecv(&received, 1, MPI_BYTE, check.rank, 0, copy, &request));
     MPI_OK(MPI_Send(&sent, 1, MPI_BYTE, check.rank, 0, copy));
@@ -235,13 +228,12 @@ static void spawned(const char *program) {
 }
 
 int main(int argc, char **argv) {
-    int provided;
     MPI_Comm parent;
     bool is_child = argc > 1 && strcmp(argv[1], "child") == 0, spawns = argc > 1 && strcmp(argv[1], "spawn") == 0;
-    MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &(int){0}));
     listen_to("ibex_communicator_created", NULL, on_created, NULL);
     listen_to("ibex_communicator_freed", NULL, on_freed, NULL);
-    listen_to("ibex_comm_req_activate", NULL, on_activate, &last_context);
+    listen_to("ibex_comm_req_activate", NULL, on_activate, NULL);
     check_start(&argc, &argv, is_child ? 2 : 4);
     the_first_two();
     MPI_OK(MPI_Comm_get_parent(&parent));

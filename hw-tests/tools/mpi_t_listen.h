@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Registers callbacks for MPI_T events of a communicator (`of`; NULL: all), also before MPI_Init. A failure is fatal.
-#ifndef IBEX_HW_TESTS_MPI_T_LISTEN_H
-#define IBEX_HW_TESTS_MPI_T_LISTEN_H
+#pragma once
 
 #include "../mpi/check.h"
 #include <ibex_mpi_t.h>
@@ -48,14 +47,10 @@ static inline MPI_T_event_registration listen_to(const char *name, MPI_Comm *of,
     return listen_at(MPI_T_CB_REQUIRE_THREAD_SAFE, name, of, function, user);
 }
 
-static inline void count_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety,
-                               void *count) {
-    (void)instance, (void)registration, (void)safety;
+static inline void count_event(MPI_T_event_instance, MPI_T_event_registration, MPI_T_cb_safety, void *count) {
     ++*(int *)count;
 }
 
 static inline void listen_no_more(MPI_T_event_registration registration) {
     check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(registration, NULL, NULL));
 }
-
-#endif

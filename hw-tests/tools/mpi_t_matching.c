@@ -39,8 +39,8 @@ static struct {
 static MPI_Comm comm;
 static unsigned char sent[LONG], got[LONG];
 
-static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)safety;
+static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety,
+                     void *user) {
     const char *letter = user;
     struct told told = {.letter = *letter};
     uint64_t id = 0;
@@ -61,8 +61,7 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
         tool.told[tool.count++] = told;
 }
 
-static void on_dropped(MPI_Count count, MPI_T_event_registration registration, int source, MPI_T_cb_safety safety, void *user) {
-    (void)registration, (void)source, (void)safety, (void)user;
+static void on_dropped(MPI_Count count, MPI_T_event_registration, int, MPI_T_cb_safety, void *) {
     tool.dropped += (int)count;
 }
 
@@ -85,11 +84,6 @@ static void listen_to_all(MPI_Info info, int level) {
 static void listen_to_none(void) {
     for (int i = 0; i < EVENTS; i++)
         listen_no_more(tool.registrations[i]);
-}
-
-// On return all that was sent before, on any communicator, has arrived.
-static void meet(void) {
-    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
 }
 
 // Expects these events since the last call, each no earlier than the one before; leaves out further pieces and reads.
@@ -145,7 +139,7 @@ static void early_receiver(int items, int peer, int tag) {
     check_case("an early receiver, %d numbers", items);
     if (check.rank == 1)
         MPI_OK(MPI_Irecv(got, items, MPI_INT, peer, tag, comm, &request));
-    meet();
+    check_meet();
     if (check.rank == 0) {
         MPI_OK(MPI_Ssend(sent, items, MPI_INT, 1, TAG, comm));
         elements(sent, items, 4 * items, 1, TAG, false);
@@ -161,8 +155,8 @@ static void late_receiver(int items) {
     check_case("a late receiver, %d numbers", items);
     if (check.rank == 0)
         MPI_OK(MPI_Isend(sent, items, MPI_INT, 1, TAG, comm, &request));
-    meet();
-    meet();
+    check_meet();
+    check_meet();
     if (check.rank == 0) {
         MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
         elements(sent, items, 4 * items, 1, TAG, true);
@@ -181,10 +175,10 @@ static void late_wait(void) {
     check_case("a late wait");
     if (check.rank == 1)
         MPI_OK(MPI_Irecv(got, 2, MPI_INT, 0, TAG, comm, &request));
-    meet();
+    check_meet();
     if (check.rank == 0)
         MPI_OK(MPI_Isend(sent, 2, MPI_INT, 1, TAG, comm, &request));
-    meet();
+    check_meet();
     if (tool.count > 0)
         complete = tool.told[tool.count - 1].time;
     expect("before the wait", "ABEC", "A()Pa[]RmBEC");
@@ -205,7 +199,7 @@ static void late_wait(void) {
 // Requests that do not end by a wait.
 static void cancelled_and_freed(void) {
     MPI_Request request;
-    meet();
+    check_meet();
     tool.count = 0;
     check_case("a receive that is cancelled");
     if (check.rank == 1) {
@@ -223,10 +217,10 @@ static void cancelled_and_freed(void) {
     check_case("a receive that comes too late to be cancelled");
     if (check.rank == 1)
         MPI_OK(MPI_Irecv(got, 2, MPI_INT, 0, TAG, comm, &request));
-    meet();
+    check_meet();
     if (check.rank == 0)
         MPI_OK(MPI_Send(sent, 2, MPI_INT, 1, TAG, comm));
-    meet();
+    check_meet();
     if (check.rank == 1) {
         MPI_OK(MPI_Cancel(&request));
         MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
@@ -238,10 +232,10 @@ static void cancelled_and_freed(void) {
         MPI_OK(MPI_Irecv(got, 2, MPI_INT, 0, TAG, comm, &request));
         MPI_OK(MPI_Request_free(&request));
     }
-    meet();
+    check_meet();
     if (check.rank == 0)
         MPI_OK(MPI_Send(sent, 2, MPI_INT, 1, TAG, comm));
-    meet();
+    check_meet();
     if (check.rank == 1)
         check_true("the same request", tool.count == 13 && tool.told[4].event.id == tool.told[12].event.id);
     expect("freed early", sending, "A()PFa[]RmBEC");
@@ -260,7 +254,7 @@ static void a_buffer_that_is_full(void) {
     MPI_Info info = with_buffer("4");
     check_case("a full buffer drops events, counts them and tells of it");
     listen_to_all(info, MPI_T_CB_REQUIRE_NONE);
-    meet();
+    check_meet();
     // The program does not wait for these.
     for (int i = 0; i < MESSAGES && check.rank == 1; i++)
         MPI_OK(MPI_Irecv(got, 2, MPI_INT, 0, TAG, comm, &requests[i]));
@@ -270,7 +264,7 @@ static void a_buffer_that_is_full(void) {
         check_int("told", 4 * 4, tool.count);
         check_int("lost", 4 * (MESSAGES - 4), tool.dropped);
     }
-    meet();
+    check_meet();
     for (int i = 0; i < MESSAGES && check.rank == 0; i++)
         MPI_OK(MPI_Isend(sent, 2, MPI_INT, 1, TAG, comm, &requests[i]));
     MPI_OK(MPI_Waitall(MESSAGES, requests, MPI_STATUSES_IGNORE));
@@ -286,10 +280,8 @@ static struct {
 } anything;
 
 // Communicates with the other rank's callback, as only one of MPI_T_CB_REQUIRE_NONE may.
-static void on_event_communicating(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety,
-                                   void *user) {
+static void on_event_communicating(MPI_T_event_instance, MPI_T_event_registration, MPI_T_cb_safety safety, void *) {
     int one = 1, sum = 0;
-    (void)instance, (void)registration, (void)user;
     check_int("one at a time", 0, anything.within++);
     MPI_OK(MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD));
     check_int("of both ranks", 2, sum);
@@ -304,7 +296,7 @@ static void callbacks_that_may_do_anything(void) {
     check_case("callbacks that may do anything are called at the end of a call of the program's");
     MPI_T_event_registration registration = registered_for(NOTIFY, MPI_INFO_NULL);
     call_back(registration, MPI_T_CB_REQUIRE_NONE, on_event_communicating, NULL);
-    meet();
+    check_meet();
     exchange();
     check_int("at the end of a blocking call", 1, anything.events);
     check_int("nothing is asked of it", MPI_T_CB_REQUIRE_NONE, anything.level);
@@ -320,8 +312,7 @@ static void callbacks_that_may_do_anything(void) {
 }
 
 int main(int argc, char **argv) {
-    int provided;
-    MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &(int){0}));
     check_start(&argc, &argv, 2);
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     // Connects the ranks before anything is compared.

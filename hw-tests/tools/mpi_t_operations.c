@@ -23,14 +23,10 @@ static void begin_operations(int round) {
     MPI_OK(MPI_Fetch_and_op(&added, &found, MPI_LONG_LONG, 1, 0, MPI_SUM, window));
 }
 
-static void by_flush(void) {
-    MPI_OK(MPI_Win_flush(1, window));
-}
+static void by_flush(void) { MPI_OK(MPI_Win_flush(1, window)); }
 
 // Rank 1 answers; most operations end meanwhile.
-static void ask(void) {
-    MPI_OK(MPI_Send(NULL, 0, MPI_BYTE, 1, TAG, MPI_COMM_WORLD));
-}
+static void ask(void) { MPI_OK(MPI_Send(NULL, 0, MPI_BYTE, 1, TAG, MPI_COMM_WORLD)); }
 
 static void by_receive(void) {
     ask();
@@ -67,29 +63,22 @@ static void look_at_sources(void) {
     }
 }
 
-// A port tells the end of an operation; the thread that handled it is one of its elements.
-static bool names_its_thread(const struct seen *seen) {
-    const struct operation *operation = &seen->data.operation;
-    uint32_t thread = seen->kind == ATOMIC_COMPLETE ? seen->data.atomic.thread
-                      : seen->kind == GET_COMPLETE  ? operation->thread
-                                                    : operation->thread_of_put;
-    return thread < COUNTER_VALUES && is_of_host[thread];
-}
-
-// The end of an operation names the port whose source tells of it; an atomic on this process's own memory has none.
-static bool names_its_port(const struct seen *seen) {
+// The end of an operation names the thread that handled it, and the port whose source tells of it; an atomic on this
+// process's own memory has no port.
+static void names_who_handled_it(const struct seen *seen) {
     static int source_of[COUNTER_VALUES];
     const struct operation *operation = &seen->data.operation;
-    uint32_t port = seen->kind == ATOMIC_COMPLETE ? seen->data.atomic.port
-                    : seen->kind == GET_COMPLETE  ? operation->port
-                                                  : operation->port_of_put;
-    if (is_of_host[seen->source])
-        return port < COUNTER_VALUES || (port == UINT32_MAX && seen->kind == ATOMIC_COMPLETE);
-    if (port >= COUNTER_VALUES)
-        return false;
+    const struct atomic *atomic = &seen->data.atomic;
+    bool is_atomic = seen->kind == ATOMIC_COMPLETE, is_get = seen->kind == GET_COMPLETE;
+    uint32_t thread = is_atomic ? atomic->thread : is_get ? operation->thread : operation->thread_of_put;
+    uint32_t port = is_atomic ? atomic->port : is_get ? operation->port : operation->port_of_put;
+    check_true("the thread", thread < COUNTER_VALUES && is_of_host[thread]);
+    check_true("the port", port < COUNTER_VALUES || (port == UINT32_MAX && is_atomic && is_of_host[seen->source]));
+    if (is_of_host[seen->source] || port >= COUNTER_VALUES)
+        return;
     if (source_of[port] == 0)
         source_of[port] = 1 + seen->source;
-    return source_of[port] == 1 + seen->source;
+    check_int("the port's source", source_of[port] - 1, seen->source);
 }
 
 static void ends_are_stamped(const char *how, void (*wait)(void), unsigned kinds) {
@@ -111,8 +100,8 @@ static void ends_are_stamped(const char *how, void (*wait)(void), unsigned kinds
         for (int i = 0; i < seen_count(&tool); i++) {
             ends[tool.all[i].kind]++;
             by_host[tool.all[i].kind] += is_of_host[tool.all[i].source];
-            check_true("the port", !(ENDS >> tool.all[i].kind & 1) || names_its_port(&tool.all[i]));
-            check_true("the thread", !(ENDS >> tool.all[i].kind & 1) || names_its_thread(&tool.all[i]));
+            if (ENDS >> tool.all[i].kind & 1)
+                names_who_handled_it(&tool.all[i]);
         }
         for (int kind = 0; kind < KINDS; kind++)
             if (ENDS >> kind & 1) {
@@ -185,8 +174,7 @@ static void flushes_are_told(void) {
 
 int main(int argc, char **argv) {
     static unsigned char memory[8 + BYTES] __attribute__((aligned(8)));
-    int provided;
-    listen_must(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided), "MPI_T");
+    listen_must(MPI_T_init_thread(MPI_THREAD_SINGLE, &(int){0}), "MPI_T");
     check_start(&argc, &argv, 2);
     MPI_OK(MPI_Win_create(memory, sizeof memory, 1, MPI_INFO_NULL, MPI_COMM_WORLD, &window));
     MPI_OK(MPI_Win_lock_all(0, window));

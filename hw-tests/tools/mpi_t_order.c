@@ -16,8 +16,7 @@ static long dropped;
 static MPI_T_event_registration registrations[MOST_TYPES];
 static int types;
 
-static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)registration, (void)safety, (void)user;
+static void on_event(MPI_T_event_instance instance, MPI_T_event_registration, MPI_T_cb_safety, void *) {
     int source = -1;
     MPI_Count time = 0;
     check_int("source", MPI_SUCCESS, MPI_T_event_get_source(instance, &source));
@@ -29,16 +28,13 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
     sources[source].last = time;
 }
 
-static void on_dropped(MPI_Count count, MPI_T_event_registration registration, int source, MPI_T_cb_safety safety, void *user) {
-    (void)registration, (void)source, (void)safety, (void)user;
+static void on_dropped(MPI_Count count, MPI_T_event_registration, int, MPI_T_cb_safety, void *) {
     dropped += (long)count;
 }
 
 static void listen(const char *buffered, MPI_T_cb_safety level) {
-    MPI_Info info;
-    MPI_OK(MPI_Info_create(&info));
+    MPI_Info info = with_buffer("4096");
     MPI_OK(MPI_Info_set(info, "ibex_buffered", buffered));
-    MPI_OK(MPI_Info_set(info, "ibex_buffer_events", "4096"));
     check_int("types", MPI_SUCCESS, MPI_T_event_get_num(&types));
     if (types > MOST_TYPES)
         types = MOST_TYPES;
@@ -86,15 +82,12 @@ static void in_order(const char *name, MPI_Comm comm, MPI_Win window, const char
     for (int type = 0; type < types; type++)
         listen_no_more(registrations[type]);
     for (int source = 0; source < MOST_SOURCES; source++) {
-        char name[128] = "", description[256] = "";
-        int name_length = sizeof name, description_length = sizeof description;
+        char name[128] = "";
+        int room = sizeof name;
         MPI_T_source_order order;
-        MPI_Count ticks, most;
-        MPI_Info info;
         if (sources[source].events == 0)
             continue;
-        check_int("source", MPI_SUCCESS,
-                  MPI_T_source_get_info(source, name, &name_length, description, &description_length, &order, &ticks, &most, &info));
+        check_int("source", MPI_SUCCESS, MPI_T_source_get_info(source, name, &room, NULL, NULL, &order, NULL, NULL, NULL));
         check_int(name, MPI_T_SOURCE_ORDERED, order);
         check_int(name, 0, sources[source].steps_back);
         events += sources[source].events;
@@ -104,12 +97,11 @@ static void in_order(const char *name, MPI_Comm comm, MPI_Win window, const char
 }
 
 int main(int argc, char **argv) {
-    int provided, *memory;
-    MPI_Comm comm;
+    int *memory;
     MPI_Win window;
     check_start(&argc, &argv, 2);
-    check_int("MPI_T", MPI_SUCCESS, MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
-    MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
+    check_int("MPI_T", MPI_SUCCESS, MPI_T_init_thread(MPI_THREAD_SINGLE, &(int){0}));
+    MPI_Comm comm = check_dup(MPI_COMM_WORLD);
     MPI_OK(MPI_Win_allocate(sizeof *memory, sizeof *memory, MPI_INFO_NULL, comm, &memory, &window));
     MPI_OK(MPI_Win_lock_all(0, window));
     in_order("as they happen", comm, window, "false", MPI_T_CB_REQUIRE_MPI_RESTRICTED);

@@ -48,8 +48,7 @@ static uint32_t context;
 static bool has_inline = true;
 static unsigned char *sent, *got;
 
-static void on_event(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)registration, (void)safety;
+static void on_event(MPI_T_event_instance instance, MPI_T_event_registration, MPI_T_cb_safety, void *user) {
     const char letter = *(const char *)user;
     struct told event = {.letter = letter};
     if (letter == 'p') {
@@ -75,8 +74,7 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
         told[count++] = event;
 }
 
-static void on_connected(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
-    (void)registration, (void)safety, (void)user;
+static void on_connected(MPI_T_event_instance instance, MPI_T_event_registration, MPI_T_cb_safety, void *) {
     struct connection connected;
     check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &connected));
     if (connected.peer < 2 && connected.port < 8)
@@ -87,10 +85,6 @@ static void listen_to_all(void) {
     for (int i = 0; i < EVENTS; i++)
         listen_to(names[i], NULL, on_event, (void *)&letters[i]);
     listen_to("ibex_connection_established", NULL, on_connected, NULL);
-}
-
-static void meet(void) {
-    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
 }
 
 // Place of the next event of this letter in the communicator; MOST if there is none.
@@ -184,7 +178,7 @@ static void one(const char *what, enum sending sending, enum receiving receiving
     check_case("%s, %d bytes, sent %d, received %d, gaps %d %d", what, bytes, sending, receiving, gaps_here, gaps_there);
     pattern_fill(sent, (size_t)bytes * 2, (uint64_t)bytes);
     count = 0;
-    meet();
+    check_meet();
     bool is_early = receiving == EARLY || receiving == EARLY_STARTED;
     if (check.rank == 1 && receiving == EARLY)
         MPI_OK(MPI_Irecv(got, of_type, type, 0, TAG, comm, &request));
@@ -193,13 +187,13 @@ static void one(const char *what, enum sending sending, enum receiving receiving
         MPI_OK(MPI_Start(&request));
     }
     if (is_early)
-        meet();
+        check_meet();
     if (check.rank == 0) {
         // A synchronous send must not wait for a receive that comes late.
         if (receiving == LATE || receiving == PROBED) {
             MPI_OK(sending == SSEND ? MPI_Issend(sent, of_type, type, 1, TAG, comm, &request)
                                     : MPI_Isend(sent, of_type, type, 1, TAG, comm, &request));
-            meet();
+            check_meet();
             MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
         } else {
             send_by(sending, sent, of_type, type, 1);
@@ -208,7 +202,7 @@ static void one(const char *what, enum sending sending, enum receiving receiving
         goes(the_one(false, sending == BSEND, is_asked, bytes), sender.protocol, sender.reason);
     } else {
         if (receiving == LATE || receiving == PROBED)
-            meet();
+            check_meet();
         if (is_early) {
             MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
         } else if (receiving == PROBED) {
@@ -297,10 +291,7 @@ static void by_shared_memory(void) {
 static void the_first(void) {
     check_case("the first message waits for the connection");
     count = 0;
-    if (check.rank == 0)
-        MPI_OK(MPI_Send(sent, 2, MPI_INT, 1, TAG, MPI_COMM_WORLD));
-    else
-        MPI_OK(MPI_Recv(got, 2, MPI_INT, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+    check_one_way(sent, got, 2, MPI_INT, TAG, MPI_COMM_WORLD);
     context = 0;
     goes(the_one(check.rank == 1, false, false, 8), has_inline ? INLINE : COPIED, has_inline ? SIZE : ADAPTER);
 }
@@ -337,12 +328,12 @@ static void held_back(void) {
     MPI_Request requests[TRIES];
     check_case("senders that are held back announce, and send pieces");
     count = 0;
-    meet();
+    check_meet();
     for (int i = 0; i < TRIES; i++) {
         if (check.rank == 0)
             MPI_OK(MPI_Isend(sent, BYTES, MPI_BYTE, 1, TAG, comm, &requests[i]));
         if (i < TRIES / 4)
-            meet();
+            check_meet();
     }
     for (int i = 0; i < TRIES && check.rank == 1; i++)
         MPI_OK(MPI_Recv(got, BYTES, MPI_BYTE, 0, TAG, comm, MPI_STATUS_IGNORE));
@@ -355,15 +346,12 @@ static void unregistered(void) {
     enum { MESSAGES = 40, BYTES = 1 << 16 };
     check_case("messages whose memory cannot be registered go in pieces");
     count = 0;
-    meet();
+    check_meet();
     for (int i = 0; i < MESSAGES; i++) {
         // Memory that was not registered before, and is not given back.
         unsigned char *fresh = check_alloc(BYTES);
         memset(fresh, i, BYTES);
-        if (check.rank == 0)
-            MPI_OK(MPI_Send(fresh, BYTES, MPI_BYTE, 1, TAG, comm));
-        else
-            MPI_OK(MPI_Recv(fresh, BYTES, MPI_BYTE, 0, TAG, comm, MPI_STATUS_IGNORE));
+        check_one_way(fresh, fresh, BYTES, MPI_BYTE, TAG, comm);
     }
     compare(MESSAGES, PIECES, NOT_REGISTERED);
 }
@@ -373,11 +361,8 @@ static void by_rails(void) {
     check_case("long messages go by both ports");
     for (int i = 0; i < TRIES && both < 3; i++) {
         count = 0;
-        meet();
-        if (check.rank == 0)
-            MPI_OK(MPI_Send(sent, LONG, MPI_BYTE, 1, TAG, comm));
-        else
-            MPI_OK(MPI_Recv(got, LONG, MPI_BYTE, 0, TAG, comm, MPI_STATUS_IGNORE));
+        check_meet();
+        check_one_way(sent, got, LONG, MPI_BYTE, TAG, comm);
         const struct protocol_event *event = the_one(check.rank == 1, false, false, LONG);
         goes(event, READ, SIZE);
         if (check.rank == 0)
@@ -394,10 +379,9 @@ static void by_rails(void) {
 }
 
 int main(int argc, char **argv) {
-    int provided;
     static unsigned char attached[2 * LONG + 4096];
     const char *what = argc > 1 ? argv[1] : "adapter";
-    MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    MPI_OK(MPI_T_init_thread(MPI_THREAD_SINGLE, &(int){0}));
     has_inline = argc < 3 || strcmp(argv[2], "no-inline") != 0;
     listen_to_all();
     check_start(&argc, &argv, 2);
@@ -409,7 +393,7 @@ int main(int argc, char **argv) {
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     // Connects both ranks, and finds the communicator's context by a message in it.
     count = 0;
-    meet();
+    check_meet();
     MPI_OK(MPI_Sendrecv(sent, 1, MPI_INT, 1 - check.rank, 0, got, 1, MPI_INT, 1 - check.rank, 0, comm, MPI_STATUS_IGNORE));
     for (int at = 0; at < count; at++)
         context = told[at].letter == 'A' ? told[at].context : context;
@@ -424,10 +408,8 @@ int main(int argc, char **argv) {
         by_rails();
     else
         by_the_adapter();
-    meet();
+    check_meet();
     MPI_OK(MPI_Comm_free(&comm));
-    void *detached;
-    int size;
-    MPI_OK(MPI_Buffer_detach(&detached, &size));
+    MPI_OK(MPI_Buffer_detach(&(void *){NULL}, &(int){0}));
     return check_finish();
 }

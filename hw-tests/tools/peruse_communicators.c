@@ -3,7 +3,7 @@
 // PERUSE on communicators of every kind: callbacks get the right peer on those that were split, reversed or made from a
 // group, and on intercommunicators; a handle sees no other communicator; handles propagate to copies made by each call,
 // not to other communicators; communicators are freed while handles are active. 4 or more ranks.
-#include "../mpi/check.h"
+#include "peruse_handle.h"
 #include <peruse.h>
 
 enum { EVENTS = 2, MESSAGES = 5, KNOWN = 16, LONG = 100000 };
@@ -17,11 +17,9 @@ struct seen {
     int counts[KNOWN][EVENTS][2];
 };
 
-static int on_event(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *parameter) {
+static int on_event(peruse_event_h handle, MPI_Aint, peruse_comm_spec_t *spec, void *parameter) {
     struct seen *seen = parameter;
-    int event = PERUSE_EVENT_INVALID, place = 0;
-    (void)id;
-    PERUSE_Event_get(handle, &event);
+    int place = 0;
     // Messages of collective calls have tags of their own.
     if (spec->tag < 0)
         return MPI_SUCCESS;
@@ -29,7 +27,7 @@ static int on_event(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec
         place++;
     seen->comms[place] = spec->comm;
     *(spec->operation == PERUSE_SEND ? &seen->peer[place] : &seen->source[place]) = spec->peer;
-    seen->counts[place][event == events[1]][spec->operation == PERUSE_RECV]++;
+    seen->counts[place][event_of(handle) == events[1]][spec->operation == PERUSE_RECV]++;
     return MPI_SUCCESS;
 }
 
@@ -69,15 +67,6 @@ static void check_seen(const char *what, const struct seen *seen, MPI_Comm comm,
     }
 }
 
-// The others of a communicator with one side.
-static void neighbours(MPI_Comm comm, int *to, int *from) {
-    int rank, size;
-    MPI_OK(MPI_Comm_rank(comm, &rank));
-    MPI_OK(MPI_Comm_size(comm, &size));
-    *to = (rank + 1) % size;
-    *from = (rank + size - 1) % size;
-}
-
 // Watches one communicator while there are messages on it and on another; not where a rank is not in it.
 static void peers(const char *what, MPI_Comm comm, int to, int from) {
     struct seen seen;
@@ -91,7 +80,7 @@ static void peers(const char *what, MPI_Comm comm, int to, int from) {
         exchange(comm, to, from, LONG);
     }
     int world_to, world_from;
-    neighbours(MPI_COMM_WORLD, &world_to, &world_from);
+    check_neighbours(MPI_COMM_WORLD, &world_to, &world_from);
     if (comm != MPI_COMM_WORLD)
         exchange(MPI_COMM_WORLD, world_to, world_from, 8);
     if (!is_in)
@@ -112,28 +101,28 @@ static void every_kind_of_communicator(void) {
     MPI_Group world, group;
     int to, from, periodic = 1, rank = check.rank, size = check.size;
     check_case("peers are ranks of the communicator");
-    neighbours(MPI_COMM_WORLD, &to, &from);
+    check_neighbours(MPI_COMM_WORLD, &to, &from);
     peers("MPI_COMM_WORLD", MPI_COMM_WORLD, to, from);
 
     MPI_OK(MPI_Comm_split(MPI_COMM_WORLD, 0, -rank, &turned));
-    neighbours(turned, &to, &from);
+    check_neighbours(turned, &to, &from);
     peers("turned round", turned, to, from);
 
     MPI_OK(MPI_Comm_split(MPI_COMM_WORLD, rank % 2, -rank, &half));
-    neighbours(half, &to, &from);
+    check_neighbours(half, &to, &from);
     peers("half", half, to, from);
 
     MPI_OK(MPI_Comm_group(turned, &world));
     MPI_OK(MPI_Group_incl(world, 2, (int[]){size - 1, 1}, &group));
     MPI_OK(MPI_Comm_create(turned, group, &grouped));
     if (grouped != MPI_COMM_NULL)
-        neighbours(grouped, &to, &from);
+        check_neighbours(grouped, &to, &from);
     peers("of a group", grouped, to, from);
     MPI_OK(MPI_Group_free(&group));
     MPI_OK(MPI_Group_free(&world));
 
     MPI_OK(MPI_Cart_create(turned, 1, &size, &periodic, 1, &grid));
-    neighbours(grid, &to, &from);
+    check_neighbours(grid, &to, &from);
     peers("a grid", grid, to, from);
 
     // One side is the even ranks, the other the odd ones, both turned round.
@@ -142,7 +131,7 @@ static void every_kind_of_communicator(void) {
     MPI_OK(MPI_Intercomm_create(half, 0, MPI_COMM_WORLD, rank % 2 ? (size - 1) / 2 * 2 : size / 2 * 2 - 1, 7, &sides));
     peers("two sides", sides, across(mine), across(mine));
     MPI_OK(MPI_Intercomm_merge(sides, rank % 2, &merged));
-    neighbours(merged, &to, &from);
+    check_neighbours(merged, &to, &from);
     peers("two sides merged", merged, to, from);
 
     MPI_Comm *made[] = {&turned, &half, &grouped, &grid, &sides, &merged};
@@ -159,7 +148,7 @@ static void propagation(void) {
     MPI_Request request;
     int to, from, periodic = 1;
     check_case("copies are followed where that is asked, and nothing else is");
-    neighbours(MPI_COMM_WORLD, &to, &from);
+    check_neighbours(MPI_COMM_WORLD, &to, &from);
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &original));
     MPI_OK(MPI_Comm_dup(original, &comms[7])); // before there is a handle
     open_windows(original, PERUSE_TRUE, &seen, handles);
@@ -212,7 +201,7 @@ static void freed_while_active(void) {
     static unsigned char out[MESSAGES][LONG], in[MESSAGES][LONG];
     int to, from;
     check_case("a communicator is freed while windows are open");
-    neighbours(MPI_COMM_WORLD, &to, &from);
+    check_neighbours(MPI_COMM_WORLD, &to, &from);
     for (int round = 0; round < scaled(20, 3); round++) {
         MPI_Comm comm, copy;
         MPI_Request requests[2 * MESSAGES];

@@ -15,12 +15,6 @@
 
 enum { MESSAGES = 100, NUMBERS = 160, ROUNDS = 50 };
 
-static int event_of(peruse_event_h handle) {
-    int event = PERUSE_EVENT_INVALID;
-    PERUSE_Event_get(handle, &event);
-    return event;
-}
-
 // Rank 0 receives what rank 1 sends; only the first `early` messages may come before their receives are posted.
 static void receive_many(int early) {
     static int numbers[MESSAGES][NUMBERS];
@@ -93,9 +87,8 @@ static struct {
     } open[MESSAGES];
 } measure;
 
-static int on_either(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *parameter) {
+static int on_either(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *) {
     int event = event_of(handle), slot = 0;
-    (void)parameter;
     // Messages of collective calls have tags of their own.
     if (spec->operation != PERUSE_RECV || spec->tag != 0)
         return MPI_SUCCESS;
@@ -147,28 +140,23 @@ static const int searched[SEARCHES] = {PERUSE_COMM_SEARCH_POSTED_Q_BEGIN, PERUSE
 
 static double since[2], total[2]; // seconds in the posted and the unexpected queue
 
-static int on_search(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *parameter) {
-    (void)id, (void)spec, (void)parameter;
-    for (int i = 0; i < SEARCHES; i++) {
-        if (event_of(handle) != searched[i])
-            continue;
-        if (i % 2 == 0)
-            since[i / 2] = MPI_Wtime();
-        else
-            total[i / 2] += MPI_Wtime() - since[i / 2];
-        return MPI_SUCCESS;
-    }
-    return MPI_ERR_INTERN;
+static int on_search(peruse_event_h handle, MPI_Aint, peruse_comm_spec_t *, void *) {
+    int place = place_of(event_of(handle), searched, SEARCHES);
+    if (place == SEARCHES)
+        return MPI_ERR_INTERN;
+    if (place % 2 == 0)
+        since[place / 2] = MPI_Wtime();
+    else
+        total[place / 2] += MPI_Wtime() - since[place / 2];
+    return MPI_SUCCESS;
 }
 
 static void searches(MPI_Comm apart) {
     peruse_event_h handles[SEARCHES];
-    for (int i = 0; i < SEARCHES; i++)
-        handles[i] = opened(searched[i], MPI_COMM_WORLD, on_search, NULL);
+    opened_all(SEARCHES, handles, searched, MPI_COMM_WORLD, on_search, NULL);
     MPI_OK(MPI_Barrier(apart));
     receive_many(MESSAGES / 4 + 1);
-    for (int i = 0; i < SEARCHES; i++)
-        released(handles[i]);
+    released_all(SEARCHES, handles);
     if (check.rank == 0)
         printf("searching the posted queue %.9f s, the unexpected queue %.9f s\n", total[0], total[1]);
 }
@@ -188,34 +176,30 @@ struct queue {
 
 static struct queue (*peers)[QUEUED / 2];
 
-static int on_queue(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *parameter) {
-    (void)id, (void)parameter;
+static int on_queue(peruse_event_h handle, MPI_Aint, peruse_comm_spec_t *spec, void *) {
     // Messages of collective calls have tags of their own.
     if (spec->operation != PERUSE_RECV || spec->tag < 0)
         return MPI_SUCCESS;
-    for (int i = 0; i < QUEUED; i++) {
-        if (event_of(handle) != queued[i])
-            continue;
-        struct queue *queue = &peers[spec->peer][i / 2];
-        if (i % 2 == 0) {
-            queue->number++;
-            queue->length++;
-            queue->most = queue->length > queue->most ? queue->length : queue->most;
-            queue->mean += (queue->length - queue->mean) / queue->number;
-        } else {
-            queue->length--;
-        }
-        return MPI_SUCCESS;
+    int place = place_of(event_of(handle), queued, QUEUED);
+    if (place == QUEUED)
+        return MPI_ERR_INTERN;
+    struct queue *queue = &peers[spec->peer][place / 2];
+    if (place % 2 == 0) {
+        queue->number++;
+        queue->length++;
+        queue->most = queue->length > queue->most ? queue->length : queue->most;
+        queue->mean += (queue->length - queue->mean) / queue->number;
+    } else {
+        queue->length--;
     }
-    return MPI_ERR_INTERN;
+    return MPI_SUCCESS;
 }
 
 static void receives(void) {
     static const char *const what[] = {"posted receives", "unexpected messages", "transfers"};
     peruse_event_h handles[QUEUED];
     peers = calloc((size_t)check.size, sizeof *peers);
-    for (int i = 0; i < QUEUED; i++)
-        handles[i] = opened(queued[i], MPI_COMM_WORLD, on_queue, NULL);
+    opened_all(QUEUED, handles, queued, MPI_COMM_WORLD, on_queue, NULL);
     // No message of a rank that is ahead may come before the handles are there.
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     for (int i = 0; i < ROUNDS; i++) {
@@ -223,8 +207,7 @@ static void receives(void) {
         MPI_OK(MPI_Sendrecv(&sent, 1, MPI_INT, right, i, &got, 1, MPI_INT, left, i, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
         check_int("message", i, got);
     }
-    for (int i = 0; i < QUEUED; i++)
-        released(handles[i]);
+    released_all(QUEUED, handles);
     for (int kind = 0; kind < QUEUED / 2; kind++) {
         struct queue *queue = &peers[left][kind];
         printf("rank %d, peer %d: %d %s, at most %d at once, %.2f on average\n", check.rank, left, queue->number, what[kind],
@@ -239,8 +222,7 @@ static void receives(void) {
 
 static int received;
 
-static int on_message(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *answer) {
-    (void)handle, (void)id;
+static int on_message(peruse_event_h, MPI_Aint, peruse_comm_spec_t *spec, void *answer) {
     received += spec->operation == PERUSE_RECV && spec->tag >= 0;
     return received == 10 ? *(int *)answer : MPI_SUCCESS;
 }

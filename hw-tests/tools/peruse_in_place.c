@@ -26,9 +26,7 @@ static struct {
     int at_begin, at[MOST_FRAGMENTS], at_end;
 } receive;
 
-static int expected(int i) {
-    return i * 7 + 1;
-}
+static int expected(int i) { return i * 7 + 1; }
 
 static int in_place(void) {
     int count = 0;
@@ -41,8 +39,7 @@ enum kind { BEGIN, CONTINUE, END, KINDS };
 static const int events[KINDS] = {PERUSE_COMM_REQ_XFER_BEGIN, PERUSE_COMM_REQ_XFER_CONTINUE, PERUSE_COMM_REQ_XFER_END};
 static enum kind kinds[KINDS] = {BEGIN, CONTINUE, END};
 
-static int on_event(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *kind) {
-    (void)handle, (void)id;
+static int on_event(peruse_event_h, MPI_Aint, peruse_comm_spec_t *spec, void *kind) {
     if (spec->operation != PERUSE_RECV || spec->tag != TAG)
         return MPI_SUCCESS;
     if (*(enum kind *)kind == BEGIN) {
@@ -140,10 +137,7 @@ static void message(const char *name, int sender, int sent_stride, int received_
 static void exhaust(void) {
     for (int i = 0; i < 40; i++) {
         int *fresh = check_alloc(MOST * sizeof *fresh);
-        if (check.rank == 0)
-            MPI_OK(MPI_Send(fresh, MOST, MPI_INT, 1, TAG, MPI_COMM_WORLD));
-        else
-            MPI_OK(MPI_Recv(fresh, MOST, MPI_INT, 0, TAG, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+        check_one_way(fresh, fresh, MOST, MPI_INT, TAG, MPI_COMM_WORLD);
     }
 }
 
@@ -166,8 +160,7 @@ int main(int argc, char **argv) {
     message("with gaps on both sides", 0, 2, 2);
     message("whole, to oneself", 1, 1, 1);
     message("with gaps, to oneself", 1, 2, 2);
-    for (int i = 0; i < KINDS; i++)
-        released(handles[i]);
+    released_all(KINDS, handles);
     MPI_OK(MPI_Comm_free(&comm));
     return check_finish();
 }

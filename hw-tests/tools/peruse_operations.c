@@ -20,17 +20,8 @@ static struct operation {
 } operations[OPERATIONS];
 static int started;
 
-static int kind_of(peruse_event_h handle) {
-    int event = PERUSE_EVENT_INVALID, kind = 0;
-    check_int("PERUSE_Event_get", PERUSE_SUCCESS, PERUSE_Event_get(handle, &event));
-    while (kind < KINDS - 1 && kinds[kind] != event)
-        kind++;
-    return kind;
-}
-
-static int on_operation(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *parameter) {
-    int kind = kind_of(handle);
-    (void)parameter;
+static int on_operation(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *) {
+    int kind = place_of(event_of(handle), kinds, KINDS);
     check_int("tag", -1, spec->tag);
     check_true("the communicator is the handle's", spec->comm == comm);
     check_true("the count is in bytes", spec->datatype == MPI_BYTE);
@@ -63,14 +54,12 @@ static void each_is_started_and_completed(void) {
     peruse_event_h handles[KINDS];
     int of_program = 0, atomics = 0, target = 1 - check.rank;
     check_case("puts, gets and atomics are started and completed");
-    for (int i = 0; i < KINDS; i++)
-        handles[i] = opened(kinds[i], comm, on_operation, NULL);
+    opened_all(KINDS, handles, kinds, comm, on_operation, NULL);
     MPI_OK(MPI_Put(put, BYTES, MPI_BYTE, target, 8, BYTES, MPI_BYTE, window));
     MPI_OK(MPI_Get(got, BYTES, MPI_BYTE, target, 8 + BYTES, BYTES, MPI_BYTE, window));
     MPI_OK(MPI_Fetch_and_op(&added, &found, MPI_LONG_LONG, target, 0, MPI_SUM, window));
     MPI_OK(MPI_Win_flush(target, window));
-    for (int i = 0; i < KINDS; i++)
-        released(handles[i]);
+    released_all(KINDS, handles);
     for (int i = 0; i < started && i < OPERATIONS; i++) {
         peruse_comm_spec_t *spec = &operations[i].spec;
         check_true("it is complete", operations[i].completed);
@@ -83,14 +72,12 @@ static void each_is_started_and_completed(void) {
 
 static int first, second, third;
 
-static int on_first(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *count) {
-    (void)handle, (void)id, (void)spec;
+static int on_first(peruse_event_h, MPI_Aint, peruse_comm_spec_t *, void *count) {
     ++*(int *)count;
     return MPI_SUCCESS;
 }
 
-static int on_second(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *parameter) {
-    (void)parameter;
+static int on_second(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *) {
     return on_first(handle, id, spec, &second);
 }
 

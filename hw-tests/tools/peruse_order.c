@@ -27,8 +27,7 @@ static struct called {
 } calls[ROOM];
 static int called;
 
-static int on_peruse(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *what) {
-    (void)handle;
+static int on_peruse(peruse_event_h, MPI_Aint id, peruse_comm_spec_t *spec, void *what) {
     if (spec->tag < 0 || called == ROOM)
         return MPI_SUCCESS;
     check_int("peer", 1 - check.rank, spec->peer);
@@ -41,10 +40,9 @@ static int on_peruse(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spe
 static int shown[MESSAGES];
 static MPI_Count last[64];
 
-static void on_mpi_t(MPI_T_event_instance instance, MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user) {
+static void on_mpi_t(MPI_T_event_instance instance, MPI_T_event_registration, MPI_T_cb_safety, void *) {
     int source = -1, tag = -1;
     MPI_Count timestamp = -1;
-    (void)registration, (void)safety, (void)user;
     check_int("read", MPI_SUCCESS, MPI_T_event_read(instance, ELEMENT_TAG, &tag));
     check_int("source", MPI_SUCCESS, MPI_T_event_get_source(instance, &source));
     check_int("timestamp", MPI_SUCCESS, MPI_T_event_get_timestamp(instance, &timestamp));
@@ -105,8 +103,7 @@ static void events_are_called_as_they_happen(void) {
     for (int i = 0; i < KINDS; i++)
         listen_no_more(registrations[i]);
     seen("both, begin and end, by MPI_T", 0, KINDS);
-    for (int i = 0; i < KINDS; i++)
-        released(handles[i]);
+    released_all(KINDS, handles);
 }
 
 // Rank 1 posts no receive until its callback has seen the message.
@@ -126,9 +123,8 @@ static void messages_arrive_before_there_is_a_receive(void) {
             check_true("nothing arrives at the sender", called == 2 && calls[0].what == BEGIN && calls[1].what == END);
             continue;
         }
-        // Another tag: nothing is matched.
-        for (int flag = 0; called == 0;)
-            MPI_OK(MPI_Iprobe(0, MESSAGES, comm, &flag, MPI_STATUS_IGNORE));
+        while (called == 0)
+            check_progress();
         check_int("it arrives first of all", ARRIVED, calls[0].what);
         check_int("and nothing else of it", 1, called);
         MPI_OK(MPI_Recv(buffer, length_of(tag), MPI_BYTE, 0, tag, comm, MPI_STATUS_IGNORE));
@@ -136,8 +132,7 @@ static void messages_arrive_before_there_is_a_receive(void) {
         check_true("in this order", calls[1].what == BEGIN && calls[2].what == END);
         check_true("the request has an id of its own", calls[1].id == calls[2].id && calls[1].id != calls[0].id);
     }
-    for (int i = 0; i < 3; i++)
-        released(handles[i]);
+    released_all(3, handles);
 }
 
 static void tools_do_not_touch_each_other(void) {
@@ -173,11 +168,10 @@ static void tools_do_not_touch_each_other(void) {
 }
 
 int main(int argc, char **argv) {
-    int provided;
     check_start(&argc, &argv, 2);
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     check_int("PERUSE_Init", PERUSE_SUCCESS, PERUSE_Init());
-    check_int("MPI_T", MPI_SUCCESS, MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    check_int("MPI_T", MPI_SUCCESS, MPI_T_init_thread(MPI_THREAD_SINGLE, &(int){0}));
     events_are_called_as_they_happen();
     messages_arrive_before_there_is_a_receive();
     tools_do_not_touch_each_other();

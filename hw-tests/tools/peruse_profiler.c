@@ -55,14 +55,10 @@ static struct stamps *stamps_of(MPI_Aint id) {
     return NULL;
 }
 
-static int on_event(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *parameter) {
-    int event = PERUSE_EVENT_INVALID, place = 0;
-    (void)parameter;
+static int on_event(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *) {
     if (spec->peer == check.rank)
         return MPI_SUCCESS;
-    PERUSE_Event_get(handle, &event);
-    while (place < EVENTS && events[place] != event)
-        place++;
+    int place = place_of(event_of(handle), events, EVENTS);
     struct stamps *request = stamps_of(id);
     if (place == EVENTS || !request)
         return MPI_ERR_INTERN;
@@ -86,15 +82,13 @@ static int watch(MPI_Comm comm) {
     if (comm == MPI_COMM_NULL || communicators == COMMUNICATORS)
         return MPI_SUCCESS;
     watched[communicators].comm = comm;
-    for (int i = 0; i < EVENTS; i++)
-        watched[communicators].handles[i] = opened(events[i], comm, on_event, NULL);
-    communicators++;
+    opened_all(EVENTS, watched[communicators++].handles, events, comm, on_event, NULL);
     return MPI_SUCCESS;
 }
 
 static void forget(int place) {
-    for (int i = 0; i < EVENTS && watched[place].comm != MPI_COMM_NULL; i++)
-        released(watched[place].handles[i]);
+    if (watched[place].comm != MPI_COMM_NULL)
+        released_all(EVENTS, watched[place].handles);
     watched[place].comm = MPI_COMM_NULL;
 }
 
@@ -139,12 +133,10 @@ int MPI_Finalize(void) {
 }
 
 static void exchange(MPI_Comm comm) {
-    int rank, size, got = -1;
-    MPI_OK(MPI_Comm_rank(comm, &rank));
-    MPI_OK(MPI_Comm_size(comm, &size));
+    int to, from, got = -1;
+    check_neighbours(comm, &to, &from);
     for (int i = 0; i < MESSAGES; i++) {
-        MPI_OK(MPI_Sendrecv(&i, 1, MPI_INT, (rank + 1) % size, i, &got, 1, MPI_INT, (rank + size - 1) % size, i, comm,
-                            MPI_STATUS_IGNORE));
+        MPI_OK(MPI_Sendrecv(&i, 1, MPI_INT, to, i, &got, 1, MPI_INT, from, i, comm, MPI_STATUS_IGNORE));
         check_int("message", i, got);
     }
 }

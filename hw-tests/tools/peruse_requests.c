@@ -28,11 +28,9 @@ static unsigned char sent[LONG], got[LONG];
 static MPI_Datatype with_gaps;
 
 static int on_event(peruse_event_h handle, MPI_Aint id, peruse_comm_spec_t *spec, void *parameter) {
-    int event = PERUSE_EVENT_INVALID;
-    check_int("PERUSE_Event_get", PERUSE_SUCCESS, PERUSE_Event_get(handle, &event));
     check_true("the parameter is the registration's", parameter == told);
     if (count < MOST)
-        told[count++] = (struct told){letters[event - 1], id, *spec};
+        told[count++] = (struct told){letters[event_of(handle) - 1], id, *spec};
     return MPI_SUCCESS;
 }
 
@@ -41,14 +39,9 @@ static void listen_to(MPI_Comm of) {
         handles[i] = opened(i + 1, of, on_event, told);
 }
 
-static void listen_no_more(void) {
-    for (int i = 0; i < EVENTS; i++)
-        released(handles[i]);
-}
+static void listen_no_more(void) { released_all(EVENTS, handles); }
 
-static bool is_request(char letter) {
-    return strchr("AUPRBcEXCNF", letter) != NULL;
-}
+static bool is_request(char letter) { return strchr("AUPRBcEXCNF", letter) != NULL; }
 
 // Whether each id is of one thing: a request, a message, or a search, which has two events.
 static void ids_are_of_one_thing(void) {
@@ -64,17 +57,19 @@ static void ids_are_of_one_thing(void) {
     }
 }
 
-// Expects exactly these events since the last call; all pieces of a transfer count as one.
-static void expect(const char *what, const char *word) {
+// Expects exactly these events of `id` (0: of all) since the last call; all pieces of a transfer count as one.
+static void expect_of(const char *what, MPI_Aint id, const char *word) {
     char seen[MOST + 1];
     int length = 0;
     for (int i = 0; i < count; i++)
-        if (told[i].letter != 'c' || length == 0 || seen[length - 1] != 'c')
+        if ((id == 0 || told[i].id == id) && (told[i].letter != 'c' || length == 0 || seen[length - 1] != 'c'))
             seen[length++] = told[i].letter;
     seen[length] = '\0';
     if (strcmp(seen, word) != 0)
         check_fail("%s: expected %s, got %s", what, word, seen);
 }
+
+static void expect(const char *what, const char *word) { expect_of(what, 0, word); }
 
 // Expects these events on the sender and on the receiver, and checks ids. Then begins anew.
 static void told_of(const char *what, const char *by_sender, const char *by_receiver) {
@@ -82,6 +77,8 @@ static void told_of(const char *what, const char *by_sender, const char *by_rece
     ids_are_of_one_thing();
     count = 0;
 }
+
+static void told_of_both(const char *what, const char *word) { told_of(what, word, word); }
 
 // Checks what was said of one request, and of the message that it received.
 static void said(const void *buffer, int items, MPI_Datatype datatype, int peer, int tag, int bytes) {
@@ -103,11 +100,6 @@ static void said(const void *buffer, int items, MPI_Datatype datatype, int peer,
     }
 }
 
-// On return all that was sent before, on any communicator, has arrived.
-static void meet(void) {
-    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
-}
-
 typedef int (*send_function)(const void *, int, MPI_Datatype, int, int, MPI_Comm);
 
 // A message to a receive that waits for it, and one that waits for its receive.
@@ -119,7 +111,7 @@ static void early_and_late(const char *what, send_function send, int items, MPI_
     check_case("%s, with a receive that waits for it", what);
     if (check.rank == 1)
         MPI_OK(MPI_Irecv(got, items, datatype, peer, tag, comm, &request));
-    meet();
+    check_meet();
     if (check.rank == 0) {
         MPI_OK(send(sent, items, datatype, 1, TAG, comm));
         said(sent, items, datatype, 1, TAG, 0);
@@ -134,7 +126,7 @@ static void early_and_late(const char *what, send_function send, int items, MPI_
     check_case("%s, with a receive that comes late", what);
     if (check.rank == 0)
         MPI_OK(send(sent, items, datatype, 1, TAG, comm));
-    meet();
+    check_meet();
     if (check.rank == 1) {
         expect("unexpected", "a[]i");
         MPI_OK(MPI_Recv(got, items, datatype, peer, tag, comm, MPI_STATUS_IGNORE));
@@ -163,10 +155,10 @@ static void long_messages(int room) {
         int code = MPI_SUCCESS;
         if (check.rank == 1 && !is_late)
             MPI_OK(MPI_Irecv(got, room, MPI_BYTE, 0, TAG, comm, &request));
-        meet();
+        check_meet();
         if (check.rank == 0)
             MPI_OK(MPI_Isend(sent, LONG, MPI_BYTE, 1, TAG, comm, &request));
-        meet();
+        check_meet();
         if (check.rank == 1 && is_late)
             MPI_OK(MPI_Irecv(got, room, MPI_BYTE, 0, TAG, comm, &request));
         code = MPI_Wait(&request, MPI_STATUS_IGNORE);
@@ -193,9 +185,9 @@ static void a_synchronous_send_is_complete_when_it_is_matched(void) {
     check_case("a synchronous send is complete when it is matched");
     if (check.rank == 0)
         MPI_OK(MPI_Issend(sent, 1, MPI_INT, 1, TAG, comm, &request));
-    meet();
+    check_meet();
     expect("before the receive", check.rank == 0 ? "ABE" : "a[]i");
-    meet();
+    check_meet();
     if (check.rank == 0)
         MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     else
@@ -208,7 +200,7 @@ static void a_message_that_is_cut(void) {
     check_case("a short message that is cut");
     if (check.rank == 1)
         MPI_OK(MPI_Irecv(got, 1, MPI_INT, 0, TAG, comm, &request));
-    meet();
+    check_meet();
     if (check.rank == 0)
         MPI_OK(MPI_Send(sent, 3, MPI_INT, 1, TAG, comm));
     else
@@ -230,24 +222,18 @@ static void a_receive_that_is_cancelled(void) {
 
 static void finish(MPI_Request *request, int how) {
     int done = 0, index = 0;
-    if (how == 0)
-        MPI_OK(MPI_Wait(request, MPI_STATUS_IGNORE));
-    else if (how == 1)
-        MPI_OK(MPI_Waitall(1, request, MPI_STATUSES_IGNORE));
-    else if (how == 2)
-        MPI_OK(MPI_Waitany(1, request, &index, MPI_STATUS_IGNORE));
-    else if (how == 3)
-        MPI_OK(MPI_Waitsome(1, request, &done, &index, MPI_STATUSES_IGNORE));
-    while (how > 3 && done == 0) {
-        if (how == 4)
-            MPI_OK(MPI_Test(request, &done, MPI_STATUS_IGNORE));
-        else if (how == 5)
-            MPI_OK(MPI_Testall(1, request, &done, MPI_STATUSES_IGNORE));
-        else if (how == 6)
-            MPI_OK(MPI_Testany(1, request, &index, &done, MPI_STATUS_IGNORE));
-        else
-            MPI_OK(MPI_Testsome(1, request, &done, &index, MPI_STATUSES_IGNORE));
-    }
+    do {
+        switch (how) {
+        case 0: MPI_OK(MPI_Wait(request, MPI_STATUS_IGNORE)); break;
+        case 1: MPI_OK(MPI_Waitall(1, request, MPI_STATUSES_IGNORE)); break;
+        case 2: MPI_OK(MPI_Waitany(1, request, &index, MPI_STATUS_IGNORE)); break;
+        case 3: MPI_OK(MPI_Waitsome(1, request, &done, &index, MPI_STATUSES_IGNORE)); break;
+        case 4: MPI_OK(MPI_Test(request, &done, MPI_STATUS_IGNORE)); break;
+        case 5: MPI_OK(MPI_Testall(1, request, &done, MPI_STATUSES_IGNORE)); break;
+        case 6: MPI_OK(MPI_Testany(1, request, &index, &done, MPI_STATUS_IGNORE)); break;
+        default: MPI_OK(MPI_Testsome(1, request, &done, &index, MPI_STATUSES_IGNORE));
+        }
+    } while (how > 3 && done == 0);
 }
 
 static void persistent_requests(void) {
@@ -263,10 +249,10 @@ static void persistent_requests(void) {
     for (int round = 0; round < ROUNDS; round++) {
         if (check.rank == 1)
             MPI_OK(MPI_Start(&request));
-        meet();
+        check_meet();
         if (check.rank == 0)
             MPI_OK(MPI_Start(&request));
-        meet();
+        check_meet();
         expect("under way", check.rank == 0 ? "ABEC" : "A()Pa[]RmBEC");
         finish(&request, round);
         check_true("each start has an id of its own", count > 0 && told[0].id != last);
@@ -276,7 +262,7 @@ static void persistent_requests(void) {
         else
             said(got, 2, MPI_INT, 0, TAG, 8);
         told_of("told", "ABECN", "A()Pa[]RmBECN");
-        meet();
+        check_meet();
     }
     MPI_OK(MPI_Request_free(&request));
     expect("freed", "F");
@@ -311,7 +297,7 @@ static void probes(void) {
         MPI_OK(MPI_Send(sent, 2, MPI_INT, 1, TAG, comm));
         count = 0;
     }
-    meet();
+    check_meet();
     if (check.rank == 1) {
         int found = 0;
         MPI_Message message;
@@ -335,17 +321,6 @@ static void probes(void) {
     told_of("received", "", "AUBECN");
 }
 
-static void expect_of(const char *what, MPI_Aint id, const char *word) {
-    char seen[MOST + 1];
-    int length = 0;
-    for (int i = 0; i < count; i++)
-        if (told[i].id == id)
-            seen[length++] = told[i].letter;
-    seen[length] = '\0';
-    if (strcmp(seen, word) != 0)
-        check_fail("%s: expected %s, got %s", what, word, seen);
-}
-
 static void messages_to_oneself(void) {
     MPI_Request request;
     MPI_Aint message = 0;
@@ -359,40 +334,24 @@ static void messages_to_oneself(void) {
     expect_of("receive", told[0].id, "APRBECNF");
     expect_of("send", told[4].id, "ABECN");
     expect_of("message", message, "am");
-    expect("its transfer begins when it is matched", "A()PAa[]RmBBEECCNNF");
-    ids_are_of_one_thing();
-    count = 0;
+    told_of_both("its transfer begins when it is matched", "A()PAa[]RmBBEECCNNF");
 
     check_case("a message to oneself whose receive comes late");
     MPI_OK(MPI_Send(sent, 2, MPI_INT, check.rank, TAG, comm));
     expect("a copy is kept", "Aa[]BiECN");
     MPI_OK(MPI_Recv(got, 2, MPI_INT, check.rank, TAG, comm, MPI_STATUS_IGNORE));
-    expect("received", "Aa[]BiECNA()rUBECN");
-    ids_are_of_one_thing();
-    count = 0;
+    told_of_both("received", "Aa[]BiECNA()rUBECN");
     MPI_OK(MPI_Issend(sent, 2, MPI_INT, check.rank, TAG, comm, &request));
     expect("it stays where it is", "Aa[]i");
     MPI_OK(MPI_Recv(got, 2, MPI_INT, check.rank, TAG, comm, MPI_STATUS_IGNORE));
     MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
-    expect("received from there", "Aa[]iA()rUBBEECCNNF");
-    ids_are_of_one_thing();
-    count = 0;
+    told_of_both("received from there", "Aa[]iA()rUBBEECCNNF");
 
     check_case("a message to oneself that is cut");
     MPI_OK(MPI_Irecv(got, 1, MPI_INT, check.rank, TAG, comm, &request));
     MPI_OK(MPI_Send(sent, 2, MPI_INT, check.rank, TAG, comm));
     check_error_class("a receive that is too short", MPI_ERR_TRUNCATE, MPI_Wait(&request, MPI_STATUS_IGNORE));
-    expect("as one with room", "A()PAa[]RmBBEECCNNF");
-    ids_are_of_one_thing();
-    count = 0;
-}
-
-static void exchange(MPI_Comm on) {
-    if (check.rank == 0)
-        MPI_OK(MPI_Send(sent, 2, MPI_INT, 1, TAG, on));
-    else
-        MPI_OK(MPI_Recv(got, 2, MPI_INT, 0, TAG, on, MPI_STATUS_IGNORE));
-    meet();
+    told_of_both("as one with room", "A()PAa[]RmBBEECCNNF");
 }
 
 static void a_window_is_closed_for_copies_too(void) {
@@ -406,7 +365,8 @@ static void a_window_is_closed_for_copies_too(void) {
     MPI_OK(MPI_Comm_dup(comm, &copy));
     check_int("deactivate", PERUSE_SUCCESS, PERUSE_Event_deactivate(handles[PERUSE_COMM_REQ_NOTIFY - 1]));
     count = 0;
-    exchange(copy);
+    check_one_way(sent, got, 2, MPI_INT, TAG, copy);
+    check_meet();
     for (int i = 0; i < count; i++)
         check_true("the copy", told[i].spec.comm == copy);
     if (check.rank == 0)
@@ -425,7 +385,7 @@ static void a_window_that_opens_while_a_receive_waits(void) {
     if (check.rank == 1)
         MPI_OK(MPI_Irecv(got, 2, MPI_INT, 0, TAG, comm, &request));
     listen_to(comm);
-    meet();
+    check_meet();
     if (check.rank == 0) {
         MPI_OK(MPI_Send(sent, 2, MPI_INT, 1, TAG, comm));
     } else {
@@ -475,7 +435,7 @@ static void a_window_that_opens_after_what_nobody_was_told_of(void) {
     for (int i = 0; i < BEFORE; i++) {
         if (check.rank == 0)
             MPI_OK(MPI_Send(sent, 2, MPI_INT, 1, TAG, comm));
-        meet();
+        check_meet();
         if (check.rank == 1)
             MPI_OK(MPI_Recv(got, 2, MPI_INT, 0, TAG, comm, MPI_STATUS_IGNORE));
     }
@@ -487,7 +447,7 @@ static void a_window_that_opens_after_what_nobody_was_told_of(void) {
     if (check.rank == 1)
         expect("the send", "ABECN");
     count = 0;
-    meet();
+    check_meet();
 }
 
 int main(int argc, char **argv) {
@@ -503,7 +463,7 @@ int main(int argc, char **argv) {
     MPI_OK(MPI_Sendrecv(sent, 1, MPI_INT, check.rank, 0, got, 1, MPI_INT, check.rank, 0, comm, MPI_STATUS_IGNORE));
     MPI_OK(MPI_Sendrecv(sent, 1, MPI_INT, 1 - check.rank, 0, got, 1, MPI_INT, 1 - check.rank, 0, comm, MPI_STATUS_IGNORE));
     listen_to(comm);
-    meet();
+    check_meet();
     messages_of_every_kind();
     long_messages(LONG);
     long_messages(LONG / 2);
@@ -522,8 +482,6 @@ int main(int argc, char **argv) {
     listen_no_more();
     MPI_OK(MPI_Type_free(&with_gaps));
     MPI_OK(MPI_Comm_free(&comm));
-    void *detached = NULL;
-    int size = 0;
-    MPI_OK(MPI_Buffer_detach(&detached, &size));
+    MPI_OK(MPI_Buffer_detach(&(void *){NULL}, &(int){0}));
     return check_finish();
 }

@@ -106,9 +106,7 @@ fn compacting_leaves_completions_of_others_in_their_order() {
 fn free_after(purge: Purge, lost: Lost, states: &[u32]) -> usize {
     let hca = adapter(purge, lost);
     let (a, b) = pair(&hca, 4096, &Settings { srq: true, wr: 4, ..Settings::default() });
-    for number in 0..4 {
-        b.recv(number, 0, 8);
-    }
+    b.recvs(4, 8);
     for number in 0..2 {
         a.send(number, 0, 8);
     }
@@ -147,9 +145,7 @@ fn a_queue_pair_that_goes_without_being_in_error_takes_a_request_with_it() {
         let hca = adapter(Purge::Skip, lost);
         let settings = Settings { srq: true, wr: 4, rnr_retry: 0, ..Settings::default() };
         let (_a, b) = pair(&hca, 4096, &settings);
-        for number in 0..4 {
-            b.recv(number, 0, 8);
-        }
+        b.recvs(4, 8);
         if is_in_error {
             b.to(qp_state::ERR);
         }

@@ -79,9 +79,7 @@ fn only_the_events_that_an_adapter_has_are_raised() {
         // A limit, an established connection whose access is refused, an overrun.
         let settings = Settings { srq: true, cqe: 1, ..Settings::default() };
         let (a, b) = pair(&hca, 4096, &settings);
-        for number in 0..3 {
-            b.recv(number, 0, 64);
-        }
+        b.recvs(3, 64);
         b.srq.as_ref().unwrap().set_limit(3).unwrap();
         let (c, d) = (Side::new(&hca, 4096, &Settings::default()), Side::new(&hca, 4096, &Settings::default()));
         c.connect(d.qp.number(), &Settings::default());

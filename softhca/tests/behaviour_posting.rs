@@ -34,10 +34,9 @@ fn the_right_to_atomics_is_refused_or_ignored_where_there_are_none() {
             init_with(&side.qp, qp_type::RC, RIGHTS & !access::REMOTE_ATOMIC).unwrap();
             side.ready(peer.qp.number(), &settings);
         }
-        let sge = [a.sge(0, 8)];
         let atomic = SendWr {
             opcode: wr_opcode::ATOMIC_FETCH_AND_ADD,
-            sge: &sge,
+            sge: &[a.sge(0, 8)],
             remote_addr: b.addr(),
             rkey: b.mr.key(),
             ..SendWr::empty()
@@ -82,8 +81,7 @@ fn a_post_that_is_too_large_gets_the_adapters_error_number() {
         let (a, _b) = pair(&hca, 4096, &Settings::default());
         let pieces = [a.sge(0, 8); 3];
         assert_eq!(a.qp.post_send(&SendWr { sge: &pieces, ..SendWr::empty() }), Err(expected), "3 pieces of 2");
-        let long = [a.sge(0, 257)];
-        let inline = SendWr { flags: send_flags::INLINE, sge: &long, ..SendWr::empty() };
+        let inline = SendWr { flags: send_flags::INLINE, sge: &[a.sge(0, 257)], ..SendWr::empty() };
         assert_eq!(a.qp.post_send(&inline), Err(expected), "257 bytes inline of 256");
     }
 }
@@ -102,8 +100,7 @@ fn a_send_before_rts_is_refused_or_sent_at_rts() {
         b.connect(a.qp.number(), &settings);
         b.recv(5, 0, 64);
         a.init(&settings);
-        let sge = [a.sge(0, 8)];
-        let wr = SendWr { wr_id: 3, flags: send_flags::SIGNALED, sge: &sge, ..SendWr::empty() };
+        let wr = SendWr { wr_id: 3, flags: send_flags::SIGNALED, sge: &[a.sge(0, 8)], ..SendWr::empty() };
         assert_eq!(a.qp.post_send(&wr), expected, "{ways:?}");
         assert!(none(&a.send_cq));
         a.ready(b.qp.number(), &settings);
@@ -205,12 +202,11 @@ fn inline_data_is_granted_by_the_adapters_rule_and_all_of_it_is_sent() {
         // All of it, executed at once and from the queue, where the program's memory is used again meanwhile.
         for round in 0..2 {
             a.fill(0, inline as usize, 40 + round);
-            let sge = [a.sge(0, inline as usize)];
             let flags = send_flags::INLINE | send_flags::SIGNALED;
             if round == 0 {
                 b.recv(1, 0, 4096);
             }
-            a.qp.post_send(&SendWr { flags, sge: &sge, ..SendWr::empty() }).unwrap();
+            a.qp.post_send(&SendWr { flags, sge: &[a.sge(0, inline as usize)], ..SendWr::empty() }).unwrap();
             if round == 1 {
                 a.fill(0, inline as usize, 0);
                 b.recv(1, 0, 4096);

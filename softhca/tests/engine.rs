@@ -27,12 +27,11 @@ fn inline_data_and_immediate_arrive_and_unsignalled_sends_say_nothing() {
     let (a, b) = pair(&hca, 4096, &Settings::default());
     b.recv(1, 0, 100);
     let data = *b"hello";
-    let sge = [Sge { addr: data.as_ptr() as u64, length: 5, lkey: 0 }];
     let wr = SendWr {
         opcode: wr_opcode::SEND_WITH_IMM,
         flags: send_flags::INLINE,
         imm: 0x01020304,
-        sge: &sge,
+        sge: &[Sge { addr: data.as_ptr() as u64, length: 5, lkey: 0 }],
         ..SendWr::empty()
     };
     a.qp.post_send(&wr).unwrap();
@@ -192,8 +191,7 @@ fn the_send_queue_is_full_until_a_completion_is_polled() {
         b.recv(i, 0, 8);
         a.send(i, 0, 8);
     }
-    let sge = [a.sge(0, 8)];
-    assert_eq!(a.qp.post_send(&SendWr { sge: &sge, ..SendWr::empty() }), Err(Errno(libc::ENOMEM)));
+    assert_eq!(a.qp.post_send(&SendWr { sge: &[a.sge(0, 8)], ..SendWr::empty() }), Err(Errno(libc::ENOMEM)));
     wait(&a.send_cq);
     wait(&b.recv_cq);
     b.recv(9, 0, 8);
@@ -204,9 +202,7 @@ fn the_send_queue_is_full_until_a_completion_is_polled() {
 fn an_overrun_queue_fails_its_queue_pairs() {
     let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings { cqe: 4, wr: 16, ..Settings::default() });
-    for i in 0..5 {
-        b.recv(i, 0, 8);
-    }
+    b.recvs(5, 8);
     for i in 0..5 {
         a.send(i, 0, 8);
         let _sent = a.send_cq.poll(&mut [Wc::default()]);
@@ -225,13 +221,10 @@ fn an_armed_queue_gives_one_event() {
     let (a, mut b) = (Side::new(&hca, 4096, &settings), Side::new(&hca, 4096, &settings));
     b.replace((&cq, &cq), None);
     a.meet(&b, &settings);
-    for i in 0..3 {
-        b.recv(i, 0, 8);
-    }
+    b.recvs(3, 8);
     cq.arm(true);
     a.send(1, 0, 8);
-    let sge = [a.sge(0, 8)];
-    a.qp.post_send(&SendWr { flags: send_flags::SOLICITED, sge: &sge, ..SendWr::empty() }).unwrap();
+    a.qp.post_send(&SendWr { flags: send_flags::SOLICITED, sge: &[a.sge(0, 8)], ..SendWr::empty() }).unwrap();
     a.send(1, 0, 8);
     assert_eq!(channel.read_event(), Ok(42));
     // SAFETY: the descriptor is the channel's, which lives.
@@ -273,9 +266,7 @@ fn a_drained_send_queue_ends_requests_under_way_raises_its_event_and_keeps_the_r
     drain();
     a.send(3, 0, 8);
     assert_eq!(a.qp.query().sq_draining, 1);
-    for i in 0..3 {
-        b.recv(i, 0, 8);
-    }
+    b.recvs(3, 8);
     assert_eq!(wait(&a.send_cq).wr_id, 1);
     assert_eq!(hca.read_async_event().unwrap().kind, event::SQ_DRAINED);
     assert_eq!((a.qp.query().sq_draining, none(&a.send_cq)), (0, true));

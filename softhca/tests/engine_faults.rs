@@ -49,8 +49,7 @@ fn posting_and_registering_fail_as_a_rule_says() {
     let (a, b) = pair(&hca, 4096, &quick());
     assert_eq!(a.pd.reg_mr(a.addr(), 10, a.addr(), 0).err(), Some(Errno(libc::EAGAIN)));
     b.recv(1, 0, 64);
-    let sge = [a.sge(0, 8)];
-    let wr = SendWr { flags: send_flags::SIGNALED, sge: &sge, ..SendWr::empty() };
+    let wr = SendWr { flags: send_flags::SIGNALED, sge: &[a.sge(0, 8)], ..SendWr::empty() };
     assert_eq!(a.qp.post_send(&wr), Err(Errno(libc::ENOMEM)));
     assert_eq!(a.qp.post_send(&wr), Ok(()));
     assert_eq!(wait(&a.send_cq).status, 0);
@@ -171,9 +170,7 @@ fn the_model_holds_completions_back() {
         spec.devices[0].bandwidth_gbps = 1.0;
     });
     let (a, b) = pair(&hca, 1 << 20, &quick());
-    for i in 0..2 {
-        b.recv(i, 0, 1 << 20);
-    }
+    b.recvs(2, 1 << 20);
     let began = Instant::now();
     a.send(1, 0, 1_000_000); // 8 ms at 1 Gb/s
     a.send(2, 0, 1_000_000);

@@ -28,9 +28,7 @@ fn settings() -> Settings {
 fn the_other_side() {
     let side = Side::new(&joined(), BYTES, &settings());
     side.init(&settings());
-    for i in 0..64 {
-        side.recv(i, 0, BYTES);
-    }
+    side.recvs(64, BYTES);
     println!("say: {} {} {}", side.qp.number(), side.addr(), side.mr.key());
     let line = std::io::stdin().lines().next().unwrap().unwrap();
     let (peer, part) = line.split_once(' ').unwrap();

@@ -10,9 +10,7 @@ use engine_support::prelude::*;
 fn a_shared_queue_gives_its_limit_event_once() {
     let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings { srq: true, ..Settings::default() });
-    for i in 0..3 {
-        b.recv(i, 0, 8);
-    }
+    b.recvs(3, 8);
     let srq = b.srq.as_ref().unwrap();
     srq.set_limit(2).unwrap();
     a.send(1, 0, 8);
@@ -93,8 +91,7 @@ fn connect(a: &Qp, b: &Qp) {
 }
 
 fn send(from: &Side, wr_id: u64, len: usize, remote_srqn: u32) {
-    let sge = [from.sge(0, len)];
-    let wr = SendWr { wr_id, flags: send_flags::SIGNALED, sge: &sge, remote_srqn, ..SendWr::empty() };
+    let wr = SendWr { wr_id, flags: send_flags::SIGNALED, sge: &[from.sge(0, len)], remote_srqn, ..SendWr::empty() };
     from.qp.post_send(&wr).unwrap();
 }
 
@@ -106,10 +103,9 @@ fn the_request_says_which_shared_queue_takes_it() {
     let other_cq = hca.create_cq(16, None, 0, 0).unwrap();
     let other = hca.create_srq(&b.pd, 4, 1, 7, Some((&domain, &other_cq))).unwrap();
     b.recv(1, 0, 4096);
-    let sge = [b.sge(0, 4096)];
     for (len, seed) in [(8, 3), (4000, 9)] {
         a.fill(0, len, seed);
-        other.post_recv([RecvWr { wr_id: 2, sge: &sge }]).unwrap();
+        other.post_recv([RecvWr { wr_id: 2, sge: &[b.sge(0, 4096)] }]).unwrap();
         send(&a, 11, len, other.number());
         let got = wait(&other_cq);
         assert_eq!((got.wr_id, got.qp_num, got.byte_len), (2, b.qp.number(), len as u32));
@@ -131,11 +127,10 @@ fn a_sender_waits_for_the_queue_it_names_and_memory_is_that_of_its_domain() {
     b.recv(2, 0, 4096);
     assert_eq!((wait(&a.send_cq).wr_id, wait(&b.recv_cq).wr_id), (1, 2));
 
-    let sge = [a.sge(0, 8)];
     let wr = SendWr {
         opcode: wr_opcode::ATOMIC_FETCH_AND_ADD,
         flags: send_flags::SIGNALED,
-        sge: &sge,
+        sge: &[a.sge(0, 8)],
         remote_addr: b.addr(),
         rkey: b.mr.key(),
         compare_add: 7,

@@ -99,8 +99,7 @@ fn a_window_of_type_2_is_for_the_queue_pair_that_bound_it_until_it_is_invalidate
     assert_eq!(bind(&b, &window, &region, second, 0, 64, access::REMOTE_WRITE), 0, "it is free");
 
     b.recv(5, 1000, 64);
-    let sge = [a.sge(0, 8)];
-    assert_eq!(run(&a, SendWr { sge: &sge, ..invalidate(wr_opcode::SEND_WITH_INV, second) }).status, 0);
+    assert_eq!(run(&a, SendWr { sge: &[a.sge(0, 8)], ..invalidate(wr_opcode::SEND_WITH_INV, second) }).status, 0);
     let got = wait(&b.recv_cq);
     assert_eq!((got.wr_id, got.flags, got.imm, got.opcode), (5, wc_flags::WITH_INV, second, wc_opcode::RECV));
     region.destroy().unwrap();
@@ -163,7 +162,7 @@ fn a_windows_key_is_of_no_use_locally() {
     let key = next(window.rkey(), 1);
     assert_eq!(bind(&a, &window, &region, key, 0, 64, access::REMOTE_READ), 0);
     b.recv(1, 0, 64);
-    let sge = [softhca::engine::Sge { lkey: key, ..a.sge(0, 8) }];
+    let sge = [Sge { lkey: key, ..a.sge(0, 8) }];
     assert_eq!(run(&a, SendWr { sge: &sge, ..SendWr::empty() }).status, wc_status::LOC_PROT_ERR);
     assert_eq!(a.pd.alloc_mw(3).err(), Some(Errno(libc::EINVAL)));
 }

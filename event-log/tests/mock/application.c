@@ -225,9 +225,8 @@ void mpi_barrier_(MPI_Fint *comm, MPI_Fint *error);
 void mpi_pcontrol_(MPI_Fint *level);
 
 /* Is called within MPI_Comm_dup. */
-static int copy(MPI_Comm comm, int key, void *extra, void *value, void *copied, int *is_copied)
+static int copy(MPI_Comm, int, void *, void *, void *, int *is_copied)
 {
-    (void) comm, (void) key, (void) extra, (void) value, (void) copied;
     *is_copied = 0;
     return MPI_Barrier(MPI_COMM_SELF);
 }
@@ -259,9 +258,8 @@ static void call_all(void)
 }
 
 /* Is called within MPI_Comm_dup. */
-static int stop(MPI_Comm comm, int key, void *extra, void *value, void *copied, int *is_copied)
+static int stop(MPI_Comm, int, void *, void *, void *, int *is_copied)
 {
-    (void) comm, (void) key, (void) extra, (void) value, (void) copied;
     *is_copied = 0;
     return MPI_Pcontrol(0);
 }

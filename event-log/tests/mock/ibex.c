@@ -51,10 +51,7 @@ void mock_lose(int type, MPI_Count count)
 }
 
 /* `count` events of the type ibex_late are delivered when its registration is freed. */
-void mock_keep(int count)
-{
-    waiting = count;
-}
+void mock_keep(int count) { waiting = count; }
 
 /* The levels with which MPI_Pcontrol has reached the MPI, each as a digit. */
 static char levels[64];
@@ -65,20 +62,11 @@ static int came(int level)
     return MPI_SUCCESS;
 }
 
-int MPI_Pcontrol(const int level, ...)
-{
-    return came(level);
-}
+int MPI_Pcontrol(const int level, ...) { return came(level); }
 
-int PMPI_Pcontrol(const int level, ...)
-{
-    return came(level);
-}
+int PMPI_Pcontrol(const int level, ...) { return came(level); }
 
-const char *mock_levels(void)
-{
-    return levels;
-}
+const char *mock_levels(void) { return levels; }
 
 int MPI_T_event_get_num(int *num)
 {
@@ -99,17 +87,15 @@ int MPI_T_event_get_info(int index, char *name, int *name_len, int *verbosity, M
     return MPI_SUCCESS;
 }
 
-int MPI_T_enum_get_item(MPI_T_enum enumtype, int index, int *value, char *name, int *name_len)
+int MPI_T_enum_get_item(MPI_T_enum, int index, int *value, char *name, int *)
 {
-    (void) enumtype, (void) name_len;
     *value = index;
     strcpy(name, index == 0 ? "operation" : "value");
     return MPI_SUCCESS;
 }
 
-int MPI_T_event_handle_alloc(int index, void *object, MPI_Info info, MPI_T_event_registration *registration)
+int MPI_T_event_handle_alloc(int index, void *, MPI_Info, MPI_T_event_registration *registration)
 {
-    (void) object, (void) info;
     for (int i = 0; i < EACH; ++i)
         if (!registrations[index][i].taken) {
             *registration = &registrations[index][i];
@@ -120,10 +106,9 @@ int MPI_T_event_handle_alloc(int index, void *object, MPI_Info info, MPI_T_event
     return MPI_ERR_OTHER;
 }
 
-int MPI_T_event_register_callback(MPI_T_event_registration registration, MPI_T_cb_safety safety, MPI_Info info, void *user,
+int MPI_T_event_register_callback(MPI_T_event_registration registration, MPI_T_cb_safety, MPI_Info, void *user,
                                   MPI_T_event_cb_function callback)
 {
-    (void) safety, (void) info;
     registration->user = user;
     registration->callback = callback;
     return MPI_SUCCESS;
@@ -135,9 +120,8 @@ int MPI_T_event_set_dropped_handler(MPI_T_event_registration registration, MPI_T
     return MPI_SUCCESS;
 }
 
-int MPI_T_event_handle_free(MPI_T_event_registration registration, void *user, MPI_T_event_free_cb_function callback)
+int MPI_T_event_handle_free(MPI_T_event_registration registration, void *, MPI_T_event_free_cb_function)
 {
-    (void) user, (void) callback;
     for (; registration->type == 2 && waiting > 0; --waiting)
         mock_raise(2, 0, 0, waiting);
     registration->callback = NULL;

@@ -94,8 +94,7 @@ fn tiny_queue(site: &mut Site) -> Result<()> {
 fn one_piece(site: &mut Site) -> Result<()> {
     let tables = "[device.limits]\nmax_sge = 1\nmax_sge_rd = 1\nmax_srq_sge = 1";
     for program in ["pt2pt_modes", "pt2pt_datatypes"] {
-        let launch = Launch::new(program, 2).scale(0.2);
-        launch.on_adapters(adapter(tables)).passes(site)?;
+        Launch::new(program, 2).scale(0.2).on_adapters(adapter(tables)).passes(site)?;
     }
     Ok(())
 }

@@ -45,16 +45,19 @@ fn ends(site: &mut Site, how: &str, traffic: &str) -> Result<()> {
     gave_up_is_a_failure(&outcome)
 }
 
-fn survivor_is_told(site: &mut Site, traffic: &str) -> Result<()> {
-    let arguments = ["kill", "--traffic", traffic, "--seconds", "600"];
-    let launch = Launch::new("abnormal_exit", 2)
-        .arguments(&arguments)
-        .option("--enable-recovery")
+/// A job of mpirun with this option, of whose two ranks one is killed in such traffic, and the other notices it soon.
+pub(crate) fn killed(traffic: &str, option: &'static str) -> Launch {
+    Launch::new("abnormal_exit", 2)
+        .arguments(&["kill", "--traffic", traffic, "--seconds", "600"])
+        .option(option)
         .with("btl_ibex_ack_timeout", "14")
-        .with("btl_ibex_probe_interval", "1")
         // The victim of a flood may die before it has answered the first hello.
         .with("btl_ibex_connect_timeout", "10")
-        .limit(LIMIT);
+        .limit(LIMIT)
+}
+
+fn survivor_is_told(site: &mut Site, traffic: &str) -> Result<()> {
+    let launch = killed(traffic, "--enable-recovery").with("btl_ibex_probe_interval", "1");
     // With that option mpirun's status is always 0.
     let outcome = launch.ends_saying(site, &["ibex lost a peer", "rank 1"])?;
     gave_up_is_a_failure(&outcome)
@@ -65,13 +68,7 @@ fn waiting_ranks_are_spoken_of(site: &mut Site) -> Result<()> {
     let advice = "--mca btl_ibex_probe_interval 10";
     for (option, is_said) in [("--enable-recovery", true), ("--tag-output", false)] {
         // The survivor of a flood has sent messages, which fail.
-        let launch = Launch::new("abnormal_exit", 2)
-            .arguments(&["kill", "--traffic", "flood", "--seconds", "600"])
-            .option(option)
-            .with("btl_ibex_ack_timeout", "14")
-            .with("btl_ibex_connect_timeout", "10")
-            .limit(LIMIT);
-        let outcome = launch.run(site)?;
+        let outcome = killed("flood", option).run(site)?;
         if outcome.stderr.contains(advice) != is_said {
             bail!("with {option} ranks that wait are spoken of, or without it: {outcome}");
         }

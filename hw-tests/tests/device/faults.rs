@@ -274,8 +274,7 @@ fn out_of_room_for_good(site: &mut Site) -> Result<()> {
 fn registration_fails(site: &mut Site) -> Result<()> {
     let rules = "[[fault]]\naction = \"registration-error\"\nerrno = \"ENOMEM\"\nnth = 30\ncount = 0\n";
     for program in ["pt2pt_modes", "pt2pt_datatypes", "pt2pt_flood", "collectives"] {
-        let launch = Launch::new(program, 2).scale(0.2).on_adapters(with_faults(rules));
-        launch.passes(site)?;
+        Launch::new(program, 2).scale(0.2).on_adapters(with_faults(rules)).passes(site)?;
     }
     Ok(())
 }

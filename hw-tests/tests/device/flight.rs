@@ -3,6 +3,7 @@
 //! and the output of `ibex top` and `ibex explain --live` for a running job. Each test has its own folder in shared
 //! memory. Setup grade; one test at a time.
 
+use crate::endings::killed;
 use crate::launch::Launch;
 use crate::recorder::{a_place, trace};
 use crate::site::{Site, command};
@@ -68,14 +69,8 @@ fn has_all(text: &str, words: &[&str]) -> Result<()> {
 /// The runtime does not report the death, so ibex must.
 fn peer_dies(site: &mut Site) -> Result<()> {
     let folder = folder()?;
-    let launch = Launch::new("abnormal_exit", 2)
-        .arguments(&["kill", "--traffic", "large", "--seconds", "600"])
-        .option("--enable-recovery")
-        .with("btl_ibex_ack_timeout", "14")
-        .with("btl_ibex_probe_interval", "1")
-        .with("btl_ibex_connect_timeout", "10")
-        .with("btl_ibex_flight_recorder", &name(&folder))
-        .limit(720);
+    let launch = killed("large", "--enable-recovery").with("btl_ibex_probe_interval", "1");
+    let launch = launch.with("btl_ibex_flight_recorder", &name(&folder));
     let named = format!("ibex flight {}/ibex-flight.", name(&folder));
     launch.ends_saying(site, &["ibex lost a peer", "rank 1", &named])?;
     let told = told(&folder)?;

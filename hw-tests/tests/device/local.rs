@@ -92,8 +92,7 @@ pub(crate) fn tests() -> Vec<Test> {
         })
         .device_independent(),
         Test::on_two_nodes("messages by shared memory and by the adapter are matched together", |site| {
-            let launch = sharing("traffic", 4).arguments(&["--seed", "600"]).scale(0.3);
-            launch.on_two_nodes().passes(site)
+            sharing("traffic", 4).arguments(&["--seed", "600"]).scale(0.3).on_two_nodes().passes(site)
         }),
         Test::on_two_nodes("messages by shared memory and by the adapter are held back together", |site| {
             let launch = sharing("traffic", 4).arguments(&["--seed", "700"]).with_all(HELD_BACK);

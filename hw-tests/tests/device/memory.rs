@@ -171,8 +171,7 @@ fn in_explicit_pages(site: &mut Site) -> Result<()> {
             return Ok(());
         }
     };
-    let launch = ranks_on("auto").scale(0.2);
-    let outcome = launch.on_adapters(adapter("")).succeeds(site)?;
+    let outcome = ranks_on("auto").scale(0.2).on_adapters(adapter("")).succeeds(site)?;
     says(&outcome, &["softhca0:1: 34816 KiB of receive slots are in explicit huge pages"])?;
     let slots = site.noted("registrations")?;
     let slots = slots.lines().filter_map(Registration::read).filter(|one| one.bytes == IN_PAGES).count();
@@ -196,8 +195,7 @@ fn in_other_pages(site: &mut Site) -> Result<()> {
         if !is_possible {
             continue;
         }
-        let launch = ranks_on(wanted).scale(0.2);
-        let outcome = launch.on_adapters(adapter("")).succeeds(site)?;
+        let outcome = ranks_on(wanted).scale(0.2).on_adapters(adapter("")).succeeds(site)?;
         let is_asked = std::fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled");
         let is_asked = wanted != "no" && is_asked.is_ok_and(|modes| !modes.contains("[never]"));
         let pages = if is_asked { "in pages for which transparent huge pages were asked" } else { "in ordinary pages" };
@@ -223,8 +221,7 @@ static FORKS: &[(&str, &str, &str, bool)] = &[
 
 fn is_asked(site: &mut Site, kernel: &str, wanted: &str, asks: bool) -> Result<()> {
     let adapters = format!("[[device]]\nname = \"softhca0\"\n[device.behaviour]\nfork = \"{kernel}\"\n");
-    let launch = Launch::new("fork_exec", 2).scale(0.25).with("btl_ibex_fork_support", wanted);
-    launch.on_adapters(adapters).passes(site)?;
+    Launch::new("fork_exec", 2).scale(0.25).with("btl_ibex_fork_support", wanted).on_adapters(adapters).passes(site)?;
     let calls = site.noted("fork-init")?;
     let answers: Vec<&str> = calls.lines().filter_map(|line| line.split(' ').nth(1)).collect();
     let expected: &[&str] = if asks { &["0", "0"] } else { &[] };

@@ -92,7 +92,7 @@ fn test(case: &Case, name: String, run: impl Fn(&mut Site) -> Result<()> + Send 
 }
 
 fn has_usual_settings(case: &Case) -> bool {
-    case.parameters.is_empty() && case.faults.is_empty() && !case.arguments.contains(&"--threads")
+    case.parameters.is_empty() && case.faults.is_empty() && !case.arguments.contains("--threads")
 }
 
 /// Makes a test of a case over ibex's PML. Each device does one run of each program with the defaults.
@@ -150,7 +150,7 @@ fn run(site: &mut Site, case: &Case, ranks: usize, pml: Option<&str>) -> Result<
         site.skip(case.program, "this Open MPI makes no windows of messages");
         return Ok(());
     }
-    let arguments: Vec<&str> = case.arguments.iter().copied().filter(|argument| can_grow(argument, site)).collect();
+    let arguments: Vec<&str> = case.arguments.split_whitespace().filter(|word| can_grow(word, site)).collect();
     // If there are more ranks than processors, they take turns.
     let scale = if ranks > 2 { case.scale / 4.0 } else { case.scale };
     let launch = Launch::new(case.program, ranks).arguments(&arguments).limit(case.limit).scale(scale);

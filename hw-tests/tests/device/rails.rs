@@ -53,8 +53,7 @@ fn tests_of_the_btl() -> Vec<Test> {
         Test::on_emulated("four ranks agree over an infiniband and a roce port", |site| {
             let mixed = adapters("link_layer = \"infiniband\"", "link_layer = \"ethernet\"");
             for program in ["pt2pt_modes", "collectives"] {
-                let launch = Launch::new(program, 4).scale(0.2).on_adapters(&mixed);
-                launch.passes(site)?;
+                Launch::new(program, 4).scale(0.2).on_adapters(&mixed).passes(site)?;
             }
             Ok(())
         }),
@@ -105,8 +104,7 @@ fn held_back_on_two_rails(site: &mut Site) -> Result<()> {
         let launch = Launch::new(program, ranks).arguments(arguments).scale(scale);
         launch.with_all(HELD_BACK).on_adapters(&*rails).limit(300).passes(site)?;
     }
-    let launch = Launch::new("unexpected_memory", 2).arguments(most).scale(0.3);
-    launch.on_adapters(rails).limit(300).passes(site)
+    Launch::new("unexpected_memory", 2).arguments(most).scale(0.3).on_adapters(rails).limit(300).passes(site)
 }
 
 fn programs_on_two_rails(site: &mut Site) -> Result<()> {

@@ -203,8 +203,13 @@ fn between_nodes(site: &mut Site) -> Result<()> {
     (0..2).try_for_each(|node| site.fabric(2)?.run(&remove(node))?.checked().map(drop))?;
     let command = command()?;
     let inside = format!("export IBEX_TRACE_CLOCKS_EVERY=0.5; exec {command} trace -o {there} -- \"$@\"");
-    let launch = Launch::new("pt2pt_modes", 2).scale(0.1).with("pml", "ibex");
-    launch.on_two_nodes().inside(inside).limit(400).passes(site)?;
+    Launch::new("pt2pt_modes", 2)
+        .scale(0.1)
+        .with("pml", "ibex")
+        .on_two_nodes()
+        .inside(inside)
+        .limit(400)
+        .passes(site)?;
     fs::create_dir_all(trace(&place))?;
     for node in 0..2 {
         let fabric = site.fabric(2)?;

@@ -151,8 +151,7 @@ fn port_down(site: &mut Site) -> Result<()> {
     let interface = site.fabric(1)?.interface().to_owned();
     // The IPv6 addresses disappear with the link; the IPv4 address stays.
     let script = format!("ip link set {interface} down; trap 'ip link set {interface} up' EXIT; \"$@\"");
-    let launch = Launch::of_a_short_exchange().inside(script.clone()).limit(60);
-    launch.is_refused_with(site, &["down"])?;
+    Launch::of_a_short_exchange().inside(script.clone()).limit(60).is_refused_with(site, &["down"])?;
     Launch::of_a_short_exchange().inside(script).with("btl", "self,sm,ibex").succeeds(site).map(drop)
 }
 

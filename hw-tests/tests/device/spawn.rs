@@ -69,8 +69,7 @@ fn on_two_nodes() -> impl Iterator<Item = Test> {
         let name =
             format!("over the pml {pml}, {children} processes spawned by {parents} on two nodes talk to each other");
         Test::on_two_nodes(name, move |site| {
-            let launch = spawning(parents, children, TIMES_ON_TWO_NODES).with("pml", pml);
-            spawned(site, &launch.on_two_nodes().limit(240))
+            spawned(site, &spawning(parents, children, TIMES_ON_TWO_NODES).with("pml", pml).on_two_nodes().limit(240))
         })
     });
     let name = "two groups among 4 ranks on two nodes connect accept and part twenty times";

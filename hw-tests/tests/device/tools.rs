@@ -3,7 +3,7 @@
 //! Tools check themselves and count cases as the programs of hw-tests/mpi do; this file judges the log, and the output
 //! of the tool of docs/writing-a-tool.md. Setup grade; any thread.
 
-use crate::launch::{Launch, Parameters};
+use crate::launch::{Launch, Parameters, with_faults};
 use crate::listed::every_program_is_listed;
 use crate::site::Site;
 use crate::test::Test;
@@ -62,8 +62,6 @@ const PROTOCOLS: [(&str, &str, Parameters); 5] = [
     ("by an adapter that takes nothing inside a work request", "adapter", &[("btl_ibex_max_inline", "0")]),
 ];
 
-const TWO_ADAPTERS: &str = "[[device]]\nname = \"softhca0\"\n[[device]]\nname = \"softhca1\"\n";
-
 /// An adapter that registers no message of a job.
 const FEW_REGISTRATIONS: &str =
     "[[device]]\n[[fault]]\naction = \"registration-error\"\nerrno = \"ENOMEM\"\nnth = 30\ncount = 0\n";
@@ -106,8 +104,7 @@ pub(crate) fn tests() -> Vec<Test> {
     tests.extend(told_protocols());
     // One unexpected message exceeds this bound already, so short messages are announced, and some pend.
     tests.push(Test::new("over the pml, a profiler by PERUSE follows requests of held-back senders", |site| {
-        let launch = Launch::new("peruse_profiler", 2).with("pml", "ibex");
-        launch.with("pml_ibex_unexpected_memory", "1").passes(site)
+        Launch::new("peruse_profiler", 2).with("pml", "ibex").with("pml_ibex_unexpected_memory", "1").passes(site)
     }));
     tests.into_iter().map(Test::device_independent).collect()
 }
@@ -145,7 +142,7 @@ fn told_protocols() -> impl Iterator<Item = Test> {
         if parameters.is_empty() { test.quick() } else { test }
     });
     let rails = Test::on_emulated("over the pml, MPI_T tells how messages go by two ports", move |site| {
-        launch(site, "rails", &[]).on_adapters(TWO_ADAPTERS).passes(site)
+        launch(site, "rails", &[]).on_adapters(with_faults("")).passes(site)
     });
     let unregistered = "over the pml, MPI_T tells the protocol of messages whose memory cannot be registered";
     let unregistered = Test::on_emulated(unregistered, move |site| {
@@ -165,7 +162,7 @@ fn finds_in_place() -> impl Iterator<Item = Test> {
         launch(&["ports", "1"]).with("pml_ibex_read_size", "65536").passes(site)
     });
     let rails = Test::on_emulated(named("read by two ports"), move |site| {
-        launch(&["ports", "2"]).on_adapters(TWO_ADAPTERS).passes(site)
+        launch(&["ports", "2"]).on_adapters(with_faults("")).passes(site)
     });
     let copied = Test::on_emulated(named("copied because its memory cannot be registered"), move |site| {
         launch(&["copied"]).on_adapters(FEW_REGISTRATIONS).passes(site)

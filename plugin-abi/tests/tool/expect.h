@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Checks for the programs of this folder: one line per wrong result, from any thread; `wrong` is their number. */
-#ifndef IBEX_TESTS_EXPECT_H
-#define IBEX_TESTS_EXPECT_H
+#pragma once
 
 #include <mpi.h>
 #include <stdatomic.h>
@@ -35,5 +34,3 @@ static inline void has(MPI_Info info, const char *key, const char *wanted)
     MPI_Info_get(info, key, sizeof value - 1, value, &there);
     HOLDS(there && strcmp(value, wanted) == 0);
 }
-
-#endif

@@ -69,8 +69,7 @@ static void hold_after_init(void)
 
 int main(int argc, char **argv)
 {
-    int provided;
-    MPI_T_init_thread(MPI_THREAD_SINGLE, &provided);
+    MPI_T_init_thread(MPI_THREAD_SINGLE, &(int){0});
     find();
     if (argc > 1) {
         write_count(SERVICE_LEVEL, 16);

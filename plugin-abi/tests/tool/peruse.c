@@ -8,11 +8,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-static int on_event(peruse_event_h event_h, MPI_Aint unique_id, peruse_comm_spec_t *spec, void *param)
-{
-    (void) event_h, (void) unique_id, (void) spec, (void) param;
-    return MPI_SUCCESS;
-}
+static int on_event(peruse_event_h, MPI_Aint, peruse_comm_spec_t *, void *) { return MPI_SUCCESS; }
 
 static int another(peruse_event_h event_h, MPI_Aint unique_id, peruse_comm_spec_t *spec, void *param)
 {
@@ -44,30 +40,18 @@ static const struct {
     int event;
     const char *name;
 } events[] = {
-    EVENT(PERUSE_COMM_REQ_ACTIVATE),
-    EVENT(PERUSE_COMM_REQ_MATCH_UNEX),
-    EVENT(PERUSE_COMM_REQ_INSERT_IN_POSTED_Q),
-    EVENT(PERUSE_COMM_REQ_REMOVE_FROM_POSTED_Q),
-    EVENT(PERUSE_COMM_REQ_XFER_BEGIN),
-    EVENT(PERUSE_COMM_REQ_XFER_END),
-    EVENT(PERUSE_COMM_REQ_COMPLETE),
-    EVENT(PERUSE_COMM_REQ_NOTIFY),
-    EVENT(PERUSE_COMM_MSG_ARRIVED),
-    EVENT(PERUSE_COMM_MSG_INSERT_IN_UNEX_Q),
-    EVENT(PERUSE_COMM_MSG_REMOVE_FROM_UNEX_Q),
-    EVENT(PERUSE_COMM_MSG_MATCH_POSTED_REQ),
-    EVENT(PERUSE_COMM_SEARCH_POSTED_Q_BEGIN),
-    EVENT(PERUSE_COMM_SEARCH_POSTED_Q_END),
-    EVENT(PERUSE_COMM_SEARCH_UNEX_QUEUE_BEGIN),
-    EVENT(PERUSE_COMM_SEARCH_UNEX_Q_END),
-    EVENT(PERUSE_COMM_REQ_XFER_CONTINUE),
-    EVENT(PERUSE_IBEX_REQ_CANCEL),
-    EVENT(PERUSE_IBEX_REQ_FREE),
-    EVENT(PERUSE_IBEX_PUT_STARTED),
-    EVENT(PERUSE_IBEX_PUT_COMPLETE),
-    EVENT(PERUSE_IBEX_GET_STARTED),
-    EVENT(PERUSE_IBEX_GET_COMPLETE),
-    EVENT(PERUSE_IBEX_ACC_STARTED),
+    EVENT(PERUSE_COMM_REQ_ACTIVATE),            EVENT(PERUSE_COMM_REQ_MATCH_UNEX),
+    EVENT(PERUSE_COMM_REQ_INSERT_IN_POSTED_Q),  EVENT(PERUSE_COMM_REQ_REMOVE_FROM_POSTED_Q),
+    EVENT(PERUSE_COMM_REQ_XFER_BEGIN),          EVENT(PERUSE_COMM_REQ_XFER_END),
+    EVENT(PERUSE_COMM_REQ_COMPLETE),            EVENT(PERUSE_COMM_REQ_NOTIFY),
+    EVENT(PERUSE_COMM_MSG_ARRIVED),             EVENT(PERUSE_COMM_MSG_INSERT_IN_UNEX_Q),
+    EVENT(PERUSE_COMM_MSG_REMOVE_FROM_UNEX_Q),  EVENT(PERUSE_COMM_MSG_MATCH_POSTED_REQ),
+    EVENT(PERUSE_COMM_SEARCH_POSTED_Q_BEGIN),   EVENT(PERUSE_COMM_SEARCH_POSTED_Q_END),
+    EVENT(PERUSE_COMM_SEARCH_UNEX_QUEUE_BEGIN), EVENT(PERUSE_COMM_SEARCH_UNEX_Q_END),
+    EVENT(PERUSE_COMM_REQ_XFER_CONTINUE),       EVENT(PERUSE_IBEX_REQ_CANCEL),
+    EVENT(PERUSE_IBEX_REQ_FREE),                EVENT(PERUSE_IBEX_PUT_STARTED),
+    EVENT(PERUSE_IBEX_PUT_COMPLETE),            EVENT(PERUSE_IBEX_GET_STARTED),
+    EVENT(PERUSE_IBEX_GET_COMPLETE),            EVENT(PERUSE_IBEX_ACC_STARTED),
     EVENT(PERUSE_IBEX_ACC_COMPLETE),
 };
 enum { EVENTS = sizeof events / sizeof *events, SUPPORTED = 6 };
@@ -75,10 +59,7 @@ enum { EVENTS = sizeof events / sizeof *events, SUPPORTED = 6 };
 /* MPI is initialised and there is no port, so no event can happen. */
 static int nothing_comes;
 
-static int is_supported(int event)
-{
-    return event >= PERUSE_IBEX_PUT_STARTED;
-}
+static int is_supported(int event) { return event >= PERUSE_IBEX_PUT_STARTED; }
 
 /* All constants of one kind differ. */
 static void constants(void)
@@ -115,10 +96,8 @@ static void queries(void)
     char **names = NULL, **again = NULL, *name = NULL;
     int *numbers = NULL, *numbers_again = NULL;
     EXPECT(PERUSE_SUCCESS, query_supported_events(&count, &names, &numbers));
-    if (nothing_comes)
-        HOLDS(count == 0 && names == NULL && numbers == NULL);
-    else
-        HOLDS(count == SUPPORTED && names != NULL && numbers != NULL);
+    HOLDS(count == (nothing_comes ? 0 : SUPPORTED));
+    HOLDS((names == NULL) == nothing_comes && (numbers == NULL) == nothing_comes);
     for (int i = 0; i < count; ++i) {
         EXPECT(PERUSE_SUCCESS, query_event(names[i], &event));
         HOLDS(event == numbers[i] && is_supported(event));

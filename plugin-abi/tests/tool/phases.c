@@ -43,11 +43,10 @@ static void nested(void)
 
 int main(int argc, char **argv)
 {
-    int provided;
     nested();
     MPI_Init(&argc, &argv);
     nested();
-    EXPECT(MPI_SUCCESS, MPI_T_init_thread(MPI_THREAD_SINGLE, &provided));
+    EXPECT(MPI_SUCCESS, MPI_T_init_thread(MPI_THREAD_SINGLE, &(int){0}));
     MPI_Finalize();
     is_initialized(1);
     printf("%d wrong\n", wrong);

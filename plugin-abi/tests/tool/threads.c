@@ -12,9 +12,8 @@ enum { THREADS = 8, TURNS = 2000, SHARED = 4 };
 static _Atomic(MPI_T_event_registration) shared[SHARED];
 static atomic_long allocated, freed, told;
 
-static void on_free(MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user)
+static void on_free(MPI_T_event_registration, MPI_T_cb_safety, void *user)
 {
-    (void) registration, (void) safety;
     HOLDS(user == &told);
     ++told;
 }
@@ -46,10 +45,7 @@ static void ask(int type, int types)
 }
 
 /* A registration that another thread has freed is reported as invalid; no other error may occur. */
-static void is_own_or_gone(int code)
-{
-    HOLDS(code == MPI_SUCCESS || code == MPI_T_ERR_INVALID_HANDLE);
-}
+static void is_own_or_gone(int code) { HOLDS(code == MPI_SUCCESS || code == MPI_T_ERR_INVALID_HANDLE); }
 
 static void *run(void *user)
 {
@@ -78,9 +74,8 @@ static void *run(void *user)
 
 int main(void)
 {
-    int provided;
     pthread_t threads[THREADS];
-    MPI_T_init_thread(MPI_THREAD_MULTIPLE, &provided);
+    MPI_T_init_thread(MPI_THREAD_MULTIPLE, &(int){0});
     for (size_t i = 0; i < THREADS; ++i)
         pthread_create(&threads[i], NULL, run, (void *) (i + 1));
     for (int i = 0; i < THREADS; ++i)

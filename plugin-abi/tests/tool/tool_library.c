@@ -7,11 +7,7 @@
 #define JOINED(tool, name) tool##_##name
 #define OF(tool, name) JOINED(tool, name)
 
-static void on_free(MPI_T_event_registration registration, MPI_T_cb_safety safety, void *user)
-{
-    (void) registration, (void) safety;
-    ++*(atomic_int *) user;
-}
+static void on_free(MPI_T_event_registration, MPI_T_cb_safety, void *user) { ++*(atomic_int *) user; }
 
 /* Number of its registrations that have ended. */
 atomic_int OF(TOOL, ended);

@@ -198,17 +198,20 @@ impl Side {
     }
 
     pub fn recv(&self, wr_id: u64, at: usize, len: usize) {
-        let sge = [self.sge(at, len)];
-        let wr = RecvWr { wr_id, sge: &sge };
+        let wr = RecvWr { wr_id, sge: &[self.sge(at, len)] };
         match &self.srq {
             Some(srq) => srq.post_recv([wr]).unwrap(),
             None => self.qp.post_recv(&wr).unwrap(),
         }
     }
 
+    /// Posts receives of so many bytes, numbered from 0.
+    pub fn recvs(&self, count: u64, len: usize) {
+        (0..count).for_each(|wr_id| self.recv(wr_id, 0, len));
+    }
+
     pub fn send(&self, wr_id: u64, at: usize, len: usize) {
-        let sge = [self.sge(at, len)];
-        let wr = SendWr { wr_id, flags: send_flags::SIGNALED, sge: &sge, ..SendWr::empty() };
+        let wr = SendWr { wr_id, flags: send_flags::SIGNALED, sge: &[self.sge(at, len)], ..SendWr::empty() };
         self.qp.post_send(&wr).unwrap();
     }
 
