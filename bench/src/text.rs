@@ -76,7 +76,11 @@ fn over(report: &Report, test: &Test, first: Transport, other: Transport, bytes:
         Some(cost) => cost
             .ratio(test.name, other, bytes)
             .or_else(|| report.ratio(test.name, other, first, bytes).map(|ratio| format!("{ratio:.3}"))),
-        None => report.ratio(test.name, first, other, bytes).map(|ratio| marked(format!("{ratio:.2}"), is_unsteady())),
+        None => {
+            report.pairs(test.name).find(|(size, _)| *size == bytes).map(|(_, ratio)| ratio.words()).or_else(|| {
+                report.ratio(test.name, first, other, bytes).map(|ratio| marked(format!("{ratio:.2}"), is_unsteady()))
+            })
+        }
     }
     .unwrap_or_else(|| "-".to_owned())
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// MPI between two ranks: latency, bandwidth (one and both ways), message rate, one-sided operations.
+// MPI between two ranks: latency, bandwidth (one and both ways), message rate, one-sided operations, long messages.
 // Build: mpicc -O2 -o ibex_mpi_bench ibex_mpi_bench.c      Run: mpirun -n 2 ./ibex_mpi_bench
 //
 // Each row is one JSON object on a line of rank 0's stdout; `value` is the median of `samples` runs, `spread` their
@@ -15,7 +15,8 @@
 // states its own. `outstanding_rate` has a window of its own, OUTSTANDING.
 //
 // One-sided rows use a window over the program's own memory: if MPI allocates it, Open MPI copies through shared memory
-// between ranks on one node. Units: bytes; us = half a round trip, or one put or get with its flush; MB = 10^6 bytes.
+// between ranks on one node. Units: bytes; us = half a round trip, one put or get with its flush, or a
+// round trip behind a long message; MB = 10^6 bytes.
 #include "bench.h"
 #include <getopt.h>
 #include <stdint.h>
@@ -33,6 +34,8 @@ enum {
     USAGE_EXIT = 2,
     TAG_DATA = 1,
     TAG_ACK = 2,
+    TAG_SHORT = 3,
+    SHORT_BYTES = 8,
 };
 
 // Values of test.window: the window of `--window`, and one message at a time.
@@ -44,7 +47,7 @@ static const char usual_sizes[] = "0,1,8,64,512,4K,16K,64K,256K,1M,4M";
 static const struct test {
     const char *name, *unit;
     enum { MICROSECONDS, MEGABYTES, MESSAGES } value;
-    enum { PING_PONG, STREAM, PUT, GET } body;
+    enum { PING_PONG, STREAM, PUT, GET, BEHIND } body;
     int directions; // of data that count
     int window; // messages in flight at most: ONE, OUTSTANDING, or GIVEN by `--window`
     bool zero_bytes;
@@ -58,6 +61,8 @@ static const struct test {
     {"put_bandwidth", "MB/s", MEGABYTES, PUT, 1, GIVEN, false},
     {"get_bandwidth", "MB/s", MEGABYTES, GET, 1, GIVEN, false},
     {"outstanding_rate", "msg/s", MESSAGES, STREAM, 1, OUTSTANDING, true},
+    {"pieces", "MB/s", MEGABYTES, STREAM, 1, GIVEN, false},
+    {"share", "us", MICROSECONDS, BEHIND, 1, ONE, false},
 };
 enum { TEST_COUNT = sizeof tests / sizeof *tests };
 
@@ -170,6 +175,29 @@ static double one_sided(const struct row *row, long iterations) {
     end = MPI_Wtime();
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     return rank == 0 && row->test->window == ONE ? typical(iterations) : end - start;
+}
+
+// One iteration is the round trip of a short message behind a long one, whose receive is posted.
+static double behind(const struct row *row, long iterations) {
+    unsigned char message[SHORT_BYTES] = {0};
+    for (long i = 0; i < iterations; i++) {
+        MPI_Request request;
+        if (rank == 0) {
+            MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+            double start = MPI_Wtime();
+            MPI_OK(MPI_Isend(send_buffer, row->bytes, MPI_BYTE, 1, TAG_DATA, MPI_COMM_WORLD, &request));
+            MPI_OK(MPI_Send(message, SHORT_BYTES, MPI_BYTE, 1, TAG_SHORT, MPI_COMM_WORLD));
+            MPI_OK(MPI_Recv(message, SHORT_BYTES, MPI_BYTE, 1, TAG_SHORT, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            laps[i] = MPI_Wtime() - start;
+        } else {
+            MPI_OK(MPI_Irecv(receive_buffer, row->bytes, MPI_BYTE, 0, TAG_DATA, MPI_COMM_WORLD, &request));
+            MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
+            MPI_OK(MPI_Recv(message, SHORT_BYTES, MPI_BYTE, 0, TAG_SHORT, MPI_COMM_WORLD, MPI_STATUS_IGNORE));
+            MPI_OK(MPI_Send(message, SHORT_BYTES, MPI_BYTE, 0, TAG_SHORT, MPI_COMM_WORLD));
+        }
+        MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
+    }
+    return rank == 0 ? typical(iterations) : 0;
 }
 
 // ---- the data is checked once per size, outside the timed loops -----------------------------------------------------
@@ -285,7 +313,7 @@ static double passed_since(double begin) {
 
 static void measure(const struct test *test, int bytes) {
     struct row row = {.test = test, .bytes = bytes, .window = window_for(test, bytes)};
-    static const run bodies[] = {ping_pong, stream, one_sided, one_sided};
+    static const run bodies[] = {ping_pong, stream, one_sided, one_sided, behind};
     run body = bodies[test->body];
     long least = body == stream ? 4 : 1, iterations = least; // two windows: the first one has to fill
     bool grows = options.seconds_per_row == 0;

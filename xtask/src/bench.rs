@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo xtask bench`: measures MPI over ibex, the raw adapter, and other transports on the same device. Builds the
 //! programs and opens the device ([`mod@device`]); [`ibex_bench`] measures and prints; [`bars`] compares with the
-//! speeds that ibex has to reach. Grade: setup. Tests: below; of the bench itself, there.
+//! speeds that ibex has to reach; [`docs`] puts the tables into docs/. Grade: setup. Tests: below; of the bench
+//! itself, there.
 
 mod bars;
 mod device;
+mod docs;
 mod study;
 
 use crate::command::{cargo, output, step};
@@ -82,8 +84,11 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     step(&format!("Measuring on {}: {} values in {} rounds", place.device, plan.values(), plan.rounds()));
     let nodes = device::OfFabric(&fabric);
     let report = Report::measured(&nodes, place, &plan, deliveries)?;
-    println!("{report}\n{}", bars::judged(kind, &report));
+    let tables = format!("{report}\n{}", bars::judged(kind, &report));
+    println!("{tables}");
     println!("Wrote {}", workspace.shown(&report.write(&reports)?).display());
+    let page = if arguments.events { "events-cost.md" } else { "benchmarks.md" };
+    docs::write(&workspace, page, &format!("```text\n{}\n```", tables.trim()))?;
     println!("Done in {:.0} s.", started.elapsed().as_secs_f64());
     Ok(if report.is_complete() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

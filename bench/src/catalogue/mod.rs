@@ -33,6 +33,8 @@ pub(crate) enum By {
     Messages,
     /// `ibex_mpi_bench`, one-sided.
     OneSided,
+    /// `ibex_mpi_bench`, by ibex' PML alone: how it reads long messages.
+    Reads,
     /// `ibex_mpi_instructions` under an instruction counter.
     InstructionCounter(Calls),
     /// `host_memory_ratios`, without MPI.
@@ -114,11 +116,14 @@ const OF_8_BYTES: Test = Test {
     few: &[8],
 };
 
+const LONG: (u64, u64) = (1 << 20, 64 << 20);
+const UNCUT: (Transport, &str) = (Transport::Uncut, "one read of a message");
+
 const FEW: &[u64] = &[8, 4 << 10, 64 << 10, 1 << 20];
 const SMALL: &[u64] = &[8, 4 << 10];
 const LARGE: &[u64] = &[64 << 10, 1 << 20];
 
-pub(crate) static TESTS: [Test; 13] = [
+pub(crate) static TESTS: [Test; 15] = [
     Test {
         name: "latency",
         title: "Latency",
@@ -212,6 +217,27 @@ pub(crate) static TESTS: [Test; 13] = [
         title: "Message rate of many outstanding messages",
         note: "small messages one way, 8192 in flight",
         metric: Metric::MessageRate,
+        ..OF_8_BYTES
+    },
+    Test {
+        name: "pieces",
+        title: "Bandwidth of long messages, in pieces",
+        note: "messages one way, 32 MiB in flight or four messages; read in pieces of pml_ibex_read_size",
+        compared: &[UNCUT],
+        metric: Metric::Bandwidth,
+        by: By::Reads,
+        sizes: LONG,
+        few: &[1 << 20, 4 << 20, 64 << 20],
+        ..OF_8_BYTES
+    },
+    Test {
+        name: "share",
+        title: "A short message behind a long one",
+        note: "a round trip of 8 bytes that begins when a message of this size has been posted",
+        compared: &[UNCUT],
+        by: By::Reads,
+        sizes: LONG,
+        few: &[64 << 20],
         ..OF_8_BYTES
     },
     Test {

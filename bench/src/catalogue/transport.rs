@@ -26,6 +26,9 @@ pub enum Transport {
     /// The bare memory of the host.
     #[value(skip)]
     Memory,
+    /// MPI through ibex' PML, which reads each long message by one read and not in pieces.
+    #[value(skip)]
+    Uncut,
     /// MPI through an ibex that was built without events.
     #[value(skip)]
     WithoutEvents,
@@ -102,7 +105,7 @@ pub(crate) const EVENTS_OF_MATCHING: [Transport; 9] = [
 pub(crate) fn all() -> impl Iterator<Item = Transport> {
     let named = Transport::value_variants().iter().copied();
     let events = EVENTS.into_iter().chain(EVENTS_OF_MATCHING.into_iter().skip(1));
-    named.chain([Transport::Memory]).chain(events)
+    named.chain([Transport::Memory, Transport::Uncut]).chain(events)
 }
 
 impl Transport {
@@ -119,6 +122,7 @@ impl Transport {
             Self::OfiBtl => "ofi-btl",
             Self::Tcp => "tcp",
             Self::Memory => "memory",
+            Self::Uncut => "uncut",
             Self::WithoutEvents => "without",
             Self::Unregistered => "unregistered",
             Self::Callbacks => "callbacks",
@@ -171,7 +175,7 @@ impl Transport {
 
     /// Whether it is ibex's PML, with or without a tool.
     pub(crate) fn is_pml(self) -> bool {
-        self == Self::Initialised || EVENTS_OF_MATCHING.contains(&self)
+        matches!(self, Self::Initialised | Self::Uncut) || EVENTS_OF_MATCHING.contains(&self)
     }
 
     /// Whether the tool `every_event` is in the ranks.

@@ -65,8 +65,8 @@ impl Plan {
     }
 
     pub(crate) fn new(kind: Kind, full: bool, tests: Vec<&'static Test>, transports: Vec<Transport>) -> Self {
-        const SOME: &[u64] = &[8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 1 << 20, 4 << 20];
-        const ALL: &[u64] = &[0, 1, 8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];
+        const SOME: &[u64] = &[8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 1 << 20, 4 << 20, 64 << 20];
+        const ALL: &[u64] = &[0, 1, 8, 64, 512, 4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20, 64 << 20];
         let (sizes, rounds, rest): (&[u64], _, _) = match (kind, full) {
             (_, false) => (&[], MOST_ROUNDS, MOST_ROUNDS),
             (Kind::SoftHca, true) => (SOME, 5, 3),

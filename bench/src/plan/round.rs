@@ -62,12 +62,13 @@ impl Step {
 }
 
 /// Groups of tests that one start of a program measures, so that the compared programs follow at once.
-static GROUPS: [&[&str]; 7] = [
+static GROUPS: [&[&str]; 8] = [
     &["latency"],
     &["bandwidth", "bidirectional_bandwidth"],
     &["message_rate"],
     &["put_latency", "get_latency", "put_bandwidth", "get_bandwidth"],
     &["outstanding_rate"],
+    &["pieces", "share"],
     &["instructions", "nonblocking_instructions"],
     &["host_latency", "host_bandwidth"],
 ];
@@ -101,7 +102,7 @@ impl Plan {
         let tests: Vec<&'static Test> = self.tests.iter().copied().filter(|test| names.contains(&test.name)).collect();
         let Some(first) = tests.first() else { return Vec::new() };
         let rounds = match (first.name, first.by) {
-            ("latency", _) => self.rounds,
+            ("latency", _) | (_, By::Reads) => self.rounds,
             (_, By::InstructionCounter(_)) => self.rounds_of_instructions,
             _ => self.rounds_of_the_rest,
         };
@@ -117,14 +118,20 @@ impl Plan {
         let mut sizes: Vec<u64> = tests.iter().flat_map(|test| self.sizes_of(test)).collect();
         sizes.sort_unstable();
         sizes.dedup();
-        sizes.into_iter().flat_map(|bytes| self.turns(round, &tests, bytes)).collect()
+        // Pairs of values are compared, so a round has two pairs, and each way comes first once.
+        let turns = if first.by == By::Reads { 2 * round..2 * round + 2 } else { round..round + 1 };
+        let of_size = |bytes| turns.clone().flat_map(|turn| self.turns(turn, &tests, bytes)).collect::<Vec<_>>();
+        sizes.into_iter().flat_map(of_size).collect()
     }
 
     /// Returns the steps for those of a group's tests that have this size, transport by transport.
     fn turns(&self, round: usize, tests: &[&'static Test], bytes: u64) -> Vec<Step> {
         let tests: Vec<&'static Test> = tests.iter().copied().filter(|test| self.has(test, bytes)).collect();
         let first = tests[0];
-        let mut transports = self.transports.clone();
+        let mut transports = match first.by {
+            By::Reads => vec![Transport::Ibex, Transport::Uncut],
+            _ => self.transports.clone(),
+        };
         if !transports.is_empty() {
             // The first may be at an advantage, so each comes first once.
             let turn = round % transports.len();
@@ -143,6 +150,7 @@ impl Plan {
     fn measures(&self, transport: Transport, test: &Test) -> bool {
         match test.by {
             By::Messages => true,
+            By::Reads => self.transports.contains(&Transport::Ibex),
             By::OneSided => ![Transport::Tcp, Transport::Ofi].contains(&transport) || self.kind != Kind::SoftHca,
             // Logger and recorder write in a thread of their own, at any time.
             By::InstructionCounter(_) => {
@@ -198,8 +206,8 @@ mod tests {
         let of_mpi = |step: &&Step| matches!(step.start, Start::Mpi { .. });
         let mpi = |wanted| round.iter().filter(of_mpi).filter(|step| step.transport == wanted).count();
         // Four groups of tests have a step for each size (one ends at 4 KiB), one test has one size, and messages of 0
-        // bytes have a latency and a rate.
-        assert_eq!((mpi(Transport::Ibex), mpi(Transport::Tcp), mpi(Transport::Openib)), (38, 38, 0));
+        // bytes have a latency and a rate; over ibex, three sizes are read twice.
+        assert_eq!((mpi(Transport::Ibex), mpi(Transport::Tcp), mpi(Transport::Openib)), (44, 38, 0));
         for raw in &RAW {
             assert!(round.iter().any(|step| step.values[0].0 == raw.name), "{}", raw.name);
         }
@@ -242,6 +250,13 @@ mod tests {
             [(Transport::Ibex, 8), (Transport::Raw, 8), (Transport::Ucx, 8), (Transport::Ibex, 4096)]
         );
         assert_eq!([1, 2, 3].map(|round| order(round)[0].0), [Transport::Raw, Transport::Ucx, Transport::Ibex]);
+    }
+
+    #[test]
+    fn long_messages_are_read_in_pieces_and_uncut_one_after_the_other_and_each_way_comes_first() {
+        let steps = plan(Kind::SoftHca).round(1).into_iter().filter(|step| step.values[0] == ("pieces", 64 << 20));
+        let steps: Vec<(&str, usize)> = steps.map(|step| (step.transport.name(), step.values.len())).collect();
+        assert_eq!(steps, [("ibex", 2), ("uncut", 2), ("uncut", 2), ("ibex", 2)]);
     }
 
     #[test]

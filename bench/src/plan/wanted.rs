@@ -30,7 +30,7 @@ pub struct Wanted {
     pub events: bool,
 }
 
-const LARGEST: u64 = 4 << 20;
+const LARGEST: u64 = 64 << 20;
 
 fn size(text: &str) -> Result<u64, String> {
     let (digits, unit) = match text.strip_suffix(['K', 'k']) {
@@ -38,7 +38,7 @@ fn size(text: &str) -> Result<u64, String> {
         None => text.strip_suffix(['M', 'm']).map_or((text, 1), |digits| (digits, 1 << 20)),
     };
     let bytes = digits.parse::<u64>().ok().and_then(|count| count.checked_mul(unit));
-    bytes.filter(|bytes| *bytes <= LARGEST).ok_or_else(|| "a size is 0 to 4M bytes, as 8, 4K or 1M".to_owned())
+    bytes.filter(|bytes| *bytes <= LARGEST).ok_or_else(|| "a size is 0 to 64M bytes, as 8, 4K or 1M".to_owned())
 }
 
 /// Tests of the cost of events, unless the user names some.
@@ -106,7 +106,7 @@ mod tests {
     #[test]
     fn sizes_are_bytes_with_or_without_a_unit() {
         assert_eq!(["0", "8", "4K", "1m"].map(size), [Ok(0), Ok(8), Ok(4096), Ok(1 << 20)]);
-        for wrong in ["", "x", "8M", "-1", "99999999999999999999", "18014398509481984K"] {
+        for wrong in ["", "x", "65M", "-1", "99999999999999999999", "18014398509481984K"] {
             assert!(size(wrong).is_err(), "{wrong}");
         }
     }

@@ -52,6 +52,9 @@ pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> 
             if transport == Transport::Buffered {
                 parameter("btl_ibex_event_buffered", "1");
             }
+            if transport == Transport::Uncut {
+                parameter("pml_ibex_read_size", "1073741824");
+            }
             // For the ranks alone: the tool does not watch mpirun.
             if let Some(tool) = tool(place, transport) {
                 let way = transport.way_of_every_event().map_or_else(String::new, |way| format!(";EVERY_EVENT={way}"));

@@ -124,7 +124,7 @@ pub struct Ratio {
 
 /// Returns the ratios to `base` of each test, way and size, and of all large sizes of a test and way together. Exact
 /// values have no rounds, and are left out.
-fn ratios(measured: &[Measurement], base: Transport) -> Vec<Ratio> {
+pub(super) fn ratios(measured: &[Measurement], base: Transport) -> Vec<Ratio> {
     // In the order of the rounds.
     let mut values: BTreeMap<(&str, Transport, u64), Vec<f64>> = BTreeMap::new();
     for one in measured.iter().filter(|one| metric(&one.test) != Some(Metric::Instructions)) {

@@ -16,7 +16,7 @@ use crate::programs::instructions::{Count, Counted, OfObject};
 use crate::run::found::{Effort, Failure};
 use crate::{run, text};
 use anyhow::{Context, Result};
-use events::Cost;
+use events::{Cost, Ratio};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -28,6 +28,9 @@ pub struct Report {
     pub(crate) device: String,
     /// In the order of the plan, sizes ascending.
     pub(crate) rows: Vec<Row>,
+    /// Each value of a test of [`crate::catalogue::By::Reads`], divided by that of the read that is not cut.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) pairs: Vec<Ratio>,
     /// Instructions of a message by object; empty if they were not counted.
     pub(crate) instructions: Vec<Part>,
     /// The environment on which the numbers depend, as names and values: kernel, processor, versions.
@@ -92,6 +95,7 @@ impl Report {
             left_out: plan.left_out.clone(),
             effort: Some(found.effort),
             brief: plan.brief.clone(),
+            pairs: events::ratios(&found.measured, Transport::Uncut),
             events: plan.is_of_events().then(|| Cost::new(&found, deliveries)),
             remark: place.remark(),
             ..summary::summarise(&place.title(), &plan.tests, &found.measured)
@@ -161,6 +165,11 @@ impl Report {
         let failed = |name: &str| self.failed(test).any(|failure| failure.transport == name);
         let tried = |transport: &Transport| measured(transport.name()) || failed(transport.name());
         transport::all().filter(tried).collect()
+    }
+
+    /// Returns the ratios of a test that were found in pairs of values, sizes ascending.
+    pub fn pairs(&self, test: &str) -> impl Iterator<Item = (u64, &Ratio)> {
+        self.pairs.iter().filter(move |ratio| ratio.test == test).filter_map(|ratio| Some((ratio.bytes?, ratio)))
     }
 
     /// Returns the value of a test over a transport, divided by that over another one.

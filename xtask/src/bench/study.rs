@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `cargo xtask bench --study`: builds what `ibex bench --study` needs, runs it with the device, and writes its tables
-//! into docs/study.md if `IBEX_WRITE_DOCS` is set. Grade: setup. Tests: below.
+//! `cargo xtask bench --study`: builds what `ibex bench --study` needs, runs it with the device, and gives its tables to
+//! [`docs`]. Grade: setup. Tested by its use.
 
 use super::device::opened;
+use super::docs;
 use crate::command::step;
 use crate::environment::Environment;
 use crate::setup::Need;
@@ -10,12 +11,9 @@ use crate::workspace::Workspace;
 use crate::{build, setup};
 use anyhow::{Context, Result, bail};
 use hw_tests::{Device, Job, Stream};
+use std::fs;
 use std::process::ExitCode;
 use std::time::Duration;
-use std::{env, fs};
-
-const BEGIN: &str = "<!-- what follows is written by `IBEX_WRITE_DOCS=1 cargo xtask bench --study --full` -->\n";
-const END: &str = "<!-- what came before is written -->\n";
 
 const LIMIT: Duration = Duration::from_mins(30);
 
@@ -50,38 +48,8 @@ pub(super) fn command(workspace: &Workspace, device: &Device, full: bool) -> Res
     if !outcome.success() {
         bail!("the study failed: {outcome}");
     }
-    if env::var_os("IBEX_WRITE_DOCS").is_some() {
-        let (page, tables) = (workspace.root().join("docs/study.md"), reports.join("study.md"));
-        let read = |path| fs::read_to_string(path).with_context(|| format!("cannot read {}", text(path)));
-        fs::write(&page, with_tables(&read(&page)?, &read(&tables)?)?)?;
-        println!("Wrote {}", workspace.shown(&page).display());
-    }
+    let tables = reports.join("study.md");
+    let tables = fs::read_to_string(&tables).with_context(|| format!("cannot read {}", text(&tables)))?;
+    docs::write(workspace, "study.md", &tables)?;
     Ok(ExitCode::SUCCESS)
-}
-
-/// Returns the page with these tables between its markers.
-fn with_tables(page: &str, tables: &str) -> Result<String> {
-    let parts = page.split_once(BEGIN).and_then(|(head, rest)| Some((head, rest.split_once(END)?.1)));
-    let (head, tail) = parts.context("docs/study.md has no place for the tables")?;
-    Ok(format!("{head}{BEGIN}\n{}\n\n{END}{tail}", tables.trim()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_tables_of_a_run_take_the_place_of_the_last() {
-        let page = format!("# A\n\n{BEGIN}old\n{END}\nb\n");
-        let new = with_tables(&page, "| new |\n").unwrap();
-        assert_eq!(new, format!("# A\n\n{BEGIN}\n| new |\n\n{END}\nb\n"));
-        assert_eq!(with_tables(&new, "| new |\n").unwrap(), new);
-        assert!(with_tables("# A\n", "").is_err());
-    }
-
-    #[test]
-    fn the_page_has_a_place_for_them() {
-        let page = fs::read_to_string(Workspace::here().root().join("docs/study.md")).unwrap();
-        assert!(with_tables(&page, "").is_ok());
-    }
 }

@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn a_bar_that_was_not_measured_is_not_called_met() {
-        for (kind, count) in [(Kind::Adapter, 4), (Kind::SoftHca, 25)] {
+        for (kind, count) in [(Kind::Adapter, 5), (Kind::SoftHca, 27)] {
             let text = judged(kind, &report(&[]));
             assert_eq!(text.matches("not measured").count(), count, "{text}");
         }

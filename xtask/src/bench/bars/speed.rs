@@ -5,7 +5,7 @@
 //! whose rounds differ widely is not judged. Grade: setup. Called by [`super`]. Tests: below.
 
 use super::{Outcome, Verdict};
-use ibex_bench::{Kind, Report, Row, Transport, size};
+use ibex_bench::{Kind, Ratio, Report, Row, Transport, size};
 
 #[derive(Debug)]
 struct Bar {
@@ -41,7 +41,7 @@ static AGAINST_RAW: [Bar; 4] = [
     Bar::raw("message rate of 8 B, window 64", "ib_send_bw -s 8", "message_rate", (8, 8), AtLeast(0.9)),
 ];
 
-static EMULATED: [Bar; 25] = [
+static EMULATED: [Bar; 26] = [
     Bar::to("instructions per message", Ucx, "instructions", EVERY_SIZE, AtMost(0.60)),
     Bar::to("instructions per message, nonblocking", Ucx, "nonblocking_instructions", EVERY_SIZE, AtMost(0.65)),
     Bar::raw("latency of 8 B", "ib_send_lat", "latency", (8, 8), AtMost(1.05)),
@@ -75,6 +75,7 @@ static EMULATED: [Bar; 25] = [
     Bar::to("puts of 8 to 512 B, 64 in flight", Ucx, "put_bandwidth", SHORT, AtLeast(1.0)),
     Bar::to("gets of 8 to 512 B, 64 in flight", Openib, "get_bandwidth", SHORT, AtLeast(1.0)),
     Bar::to("gets of 8 to 512 B, 64 in flight", Ucx, "get_bandwidth", SHORT, AtLeast(1.0)),
+    Bar::to("8 B behind 64 MiB", Transport::Uncut, "share", (64 << 20, 64 << 20), AtMost(0.5)),
     Bar::of_btl("BTL: instructions per message", Openib, "instructions"),
     Bar::of_btl("BTL: latency at every size", Openib, "latency"),
     Bar::adapter("adapter: send and receive of 8 B", "a flag in shared memory", "host_latency", AtMost(5.0)),
@@ -83,7 +84,25 @@ static EMULATED: [Bar; 25] = [
 
 pub(super) fn verdicts(kind: Kind, report: &Report) -> Vec<Verdict> {
     let bars: &[Bar] = if kind == Kind::SoftHca { &EMULATED } else { &AGAINST_RAW };
-    bars.iter().map(|bar| bar.verdict(report)).collect()
+    let of_pieces = (kind != Kind::SoftRoce).then(|| in_pieces(report));
+    bars.iter().map(|bar| bar.verdict(report)).chain(of_pieces).collect()
+}
+
+/// Judges pairs of values, because a hundredth is less than a machine's speed drifts in a bench.
+fn in_pieces(report: &Report) -> Verdict {
+    const BOUND: f64 = 0.99;
+    let missed = report.pairs("pieces").find(|(_, ratio)| ratio.greatest < BOUND);
+    let worst = missed.or_else(|| report.pairs("pieces").min_by(|a, b| a.1.median.total_cmp(&b.1.median)));
+    let outcome = worst.map_or(Outcome::NotMeasured, |(_, ratio)| match ratio {
+        _ if ratio.greatest < BOUND => Outcome::NotMet,
+        _ if ratio.median < BOUND => Outcome::Unclear,
+        _ => Outcome::Met,
+    });
+    let shown = |(bytes, ratio): (u64, &Ratio)| {
+        (format!("{:.3}", ratio.median), format!("{}, {:.2} to {:.2}", size(bytes), ratio.least, ratio.greatest))
+    };
+    let bound = format!("at least {BOUND:.2} x");
+    Verdict { what: "bandwidth in pieces", against: "one read", bound, measured: worst.map(shown), outcome }
 }
 
 impl Bar {
@@ -195,6 +214,25 @@ pub(super) mod tests {
             verdicts.iter().map(|verdict| verdict.outcome.word()).collect::<Vec<_>>(),
             ["not measured", "not met", "met", "not measured"]
         );
+    }
+
+    #[test]
+    fn pieces_are_as_fast_as_one_read_if_pairs_of_values_say_so() {
+        let judged = |ratios: [[f64; 3]; 2]| {
+            let pair = |(bytes, [median, least, greatest]): (u64, [f64; 3])| {
+                json!({"test": "pieces", "transport": "ibex", "bytes": bytes, "median": median, "least": least,
+                    "greatest": greatest})
+            };
+            let mut with_pairs = serde_json::to_value(report(&[])).expect("a report is JSON");
+            with_pairs["pairs"] = [1 << 20, 64 << 20].into_iter().zip(ratios).map(pair).collect();
+            in_pieces(&serde_json::from_value(with_pairs).expect("of a report"))
+        };
+        let shown = |text: [&str; 2]| Some(text.map(str::to_owned).into());
+        let met = judged([[0.99, 0.95, 1.1], [1.2, 1.1, 1.3]]);
+        assert_eq!((met.outcome, met.measured), (Outcome::Met, shown(["0.990", "1 MiB, 0.95 to 1.10"])));
+        assert_eq!(judged([[0.97, 0.95, 1.1], [1.2, 1.1, 1.3]]).outcome, Outcome::Unclear);
+        let missed = judged([[0.97, 0.95, 1.1], [0.98, 0.971, 0.984]]);
+        assert_eq!((missed.outcome, missed.measured), (Outcome::NotMet, shown(["0.980", "64 MiB, 0.97 to 0.98"])));
     }
 
     #[test]
