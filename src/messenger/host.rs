@@ -66,7 +66,8 @@ pub trait Host: Sized {
     /// Sends a message without data to the peer of a link. Ends the job if no port can.
     fn control(&mut self, process: &Self::Process, link: Link, header: &Header);
 
-    /// Sends the fragment of a send's data that begins at `offset`, where the last one ended, to this receive.
+    /// Sends the fragment of a send's data that begins at `offset`, where the last one ended, to this receive. Before a
+    /// port has the first fragment, calls [`Self::begins`] with its bytes.
     fn send_fragment(
         &mut self,
         process: &Self::Process,
@@ -97,10 +98,13 @@ pub trait Host: Sized {
     ) {
     }
 
-    /// Tells tools that the first data of a request's message moves now. Returns false if they were told before.
-    fn begins(&mut self, _request: Self::Handle, _moved: Moved) -> bool {
-        true
+    /// Whether tools were told that the first data of a request's message moves.
+    fn has_begun(&mut self, _request: Self::Handle) -> bool {
+        false
     }
+
+    /// Tells tools that the first data of a request's message moves now, unless they were told before.
+    fn begins(&mut self, _request: Self::Handle, _moved: Moved) {}
 
     /// Tells tools that data of a request's message has moved, neither the first nor the last.
     fn continues(&mut self, _request: Self::Handle, _moved: Moved) {}

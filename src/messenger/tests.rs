@@ -142,9 +142,8 @@ impl Host for SmallHost {
     fn answered(&mut self, (): &(), _link: Link, context: u32) {
         self.ended[1] += usize::from(context == 5);
     }
-    fn begins(&mut self, request: usize, moved: Moved) -> bool {
+    fn begins(&mut self, request: usize, moved: Moved) {
         self.told.push(('B', request, moved.bytes));
-        true
     }
     fn ends(&mut self, request: usize, moved: Moved) {
         self.told.push(('E', request, moved.bytes));

@@ -107,10 +107,12 @@ impl Host for State {
         watch::goes(self, request, |state| Some(passage::by_home(pml, state, link, how)));
     }
 
-    fn begins(&mut self, request: Handle, moved: Moved) -> bool {
-        let is_first = self.requests.get(request).shell.told == Told::Nothing;
+    fn has_begun(&mut self, request: Handle) -> bool {
+        self.requests.get(request).shell.told != Told::Nothing
+    }
+
+    fn begins(&mut self, request: Handle, moved: Moved) {
         watch::begins(self, request, moved);
-        is_first
     }
 
     fn continues(&mut self, request: Handle, moved: Moved) {

@@ -8,7 +8,7 @@
 use std::ptr::NonNull;
 
 use engine::messenger::header::Header;
-use engine::messenger::host::{Data, Handed};
+use engine::messenger::host::{Bytes, Data, Handed};
 use engine::messenger::link::Link;
 use engine::messenger::transfer_id::TransferId;
 
@@ -19,7 +19,7 @@ use super::instance::{Pml, Rail, State};
 use super::local::{Payload, Then};
 use super::request::Transfer;
 use super::transmit::{self, Transmitted};
-use super::{moving, rails, token};
+use super::{moving, rails, token, watch};
 
 /// Sends the fragment that begins at `offset`, where the last one ended.
 pub(crate) fn send(pml: &Pml, state: &mut State, request: Handle, receiver: TransferId, offset: u64) -> Handed {
@@ -51,6 +51,11 @@ pub(crate) fn send(pml: &Pml, state: &mut State, request: Handle, receiver: Tran
         unsafe { state.buffers[link.rail()].give_back(buffer) };
         return cannot_pack(state, all);
     }
+    if offset == 0 && watch::is_watched(state, request) {
+        drop(port);
+        begins(state, request, (offset, length));
+        port = rail.enter().expect("no callback is called with the port entered");
+    }
     // SAFETY: P3, R2: the buffer belongs to this port, has that many bytes, and is ours alone.
     let transmitted = unsafe { transmit::piece(&mut port, link, buffer, header.len() + length, request) };
     transmit::note(pml, rail, &mut port, link, transmitted);
@@ -63,6 +68,13 @@ pub(crate) fn send(pml: &Pml, state: &mut State, request: Handle, receiver: Tran
         return Handed::Nothing;
     }
     Handed::Waits(length)
+}
+
+/// Raises the event that the transfer begins, if it does so with this fragment. Call with no port entered.
+fn begins(state: &mut State, request: Handle, (offset, length): (u64, usize)) {
+    if offset == 0 {
+        watch::begins(state, request, Bytes::Of { offset, length: length as u64 }.posted());
+    }
 }
 
 fn cannot_pack(state: &mut State, length: usize) -> Handed {
@@ -89,6 +101,7 @@ fn unregistered(
     if length == 0 {
         return cannot_pack(state, all);
     }
+    begins(state, request, (offset, length));
     if !moving::queue(pml, link, (bytes.into(), (header.len() + length) as u32), token::sent(request)) {
         transmit::failed(state);
         return Handed::Nothing;
@@ -125,6 +138,7 @@ fn locally(pml: &Pml, state: &mut State, request: Handle, to: u32, header: &Head
     if length == 0 {
         return cannot_pack(state, all);
     }
+    begins(state, request, (offset, length));
     let has_gone = state.backlog.send(shared, to, header, payload, Then::Piece(request));
     if has_gone { Handed::Sent(length) } else { Handed::Waits(length) }
 }

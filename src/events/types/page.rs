@@ -24,7 +24,7 @@ pub fn markdown() -> String {
          ## Which clock\n\n\
          An adapter reports only what completes. So a step that is a post, or that the processor does, has the host's time:\n\n\
          | event | at | clock | because |\n|---|---|---|---|\n\
-         | `xfer_begin`, `xfer_continue`, `xfer_end` | the sender of copied bytes | the host's | each is a post |\n\
+         | `xfer_begin`, `xfer_continue`, `xfer_end` | the sender of copied bytes | the host's | each is a post: a begin has the time before it, the others after it |\n\
          | `xfer_end` | the sender of a message whose copy waited in its port | the adapter's | the send has a completion |\n\
          | `xfer_begin`, `xfer_end` | the sender of a message that the receiver reads | the adapter's, the same for both | the receiver's answer is a completion; the adapter reports neither begin nor end of a read of this process's memory |\n\
          | `xfer_begin`, `xfer_continue`, `xfer_end` | the receiver of bytes for which a receive was posted | the adapter's | the arrival of each fragment is a completion |\n\

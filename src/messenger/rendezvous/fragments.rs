@@ -44,7 +44,10 @@ pub fn received<H: Host>(host: &mut H, receiver: TransferId, bytes: &[u8]) {
     let (id, is_complete) = (gathering.id, gathering.is_complete());
     let moved = Bytes::Of { offset, length }.completed();
     // A receive that was to read its message has begun already, without any bytes.
-    let begins = offset == 0 && host.begins(request, moved);
+    let begins = offset == 0 && !host.has_begun(request);
+    if begins {
+        host.begins(request, moved);
+    }
     if !host.core(request).data.put_at(offset, &bytes[..length as usize]) {
         host.cannot_unpack(request);
     }
@@ -98,10 +101,11 @@ fn sending<H: Host>(host: &mut H, request: H::Handle) -> Option<&mut Sending> {
 fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
     let next = |sending: &mut Sending| Some((sending.next_offset()?, sending.receiver));
     while let Some((offset, receiver)) = sending(host, request).and_then(next) {
+        let begins = offset == 0 && !host.has_begun(request);
         match host.send_fragment(process, request, receiver, offset) {
-            Handed::Waits(length) => sent(host, request, (offset, length)),
+            Handed::Waits(length) => sent(host, request, (offset, length), begins),
             Handed::Sent(length) => {
-                sent(host, request, (offset, length));
+                sent(host, request, (offset, length), begins);
                 if sending(host, request).is_some_and(Sending::done) {
                     // All is sent, and no fragment waits.
                     return end(host, request);
@@ -113,12 +117,11 @@ fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
     }
 }
 
-/// Counts a fragment that the host has, and tells tools of it.
-fn sent<H: Host>(host: &mut H, request: H::Handle, (offset, length): (u64, usize)) {
+/// Counts a fragment that the host has, and tells tools of it; they know already of one that `begins` the transfer.
+fn sent<H: Host>(host: &mut H, request: H::Handle, (offset, length): (u64, usize), begins: bool) {
     let length = length as u64;
     let is_last = sending(host, request).is_some_and(|sending| sending.sent(length));
     let moved = Bytes::Of { offset, length }.posted();
-    let begins = offset == 0 && host.begins(request, moved);
     if is_last {
         let nothing_more = Bytes::Of { offset: offset + length, length: 0 }.posted();
         host.ends(request, if begins { nothing_more } else { moved });

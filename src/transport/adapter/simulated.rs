@@ -310,6 +310,13 @@ impl Fabric {
         self.state().has_lost_message
     }
 
+    /// Whether a port has a message from registered memory that is not acknowledged.
+    pub fn has_copies(&self) -> bool {
+        let state = self.state();
+        let mut posted = state.qps.iter().flat_map(|qp| &qp.posted);
+        posted.any(|posted| matches!(&posted.work, Work::Send { spans, .. } if !spans.is_empty()))
+    }
+
     /// Whether a read that has not completed writes to memory with this key.
     pub fn reads_to(&self, key: u32) -> bool {
         let state = self.state();

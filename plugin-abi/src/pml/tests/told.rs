@@ -2,7 +2,7 @@
 //! Tests the events of sends: when their transfers begin and end, their bytes, and their protocols. Listens to the
 //! receiving process only after the match, because the events of arriving messages name a datatype of Open MPI's.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::ffi::{c_int, c_void};
 use std::iter::once;
 use std::mem::take;
@@ -15,6 +15,7 @@ use engine::messenger::passage::{Protocol, Reason};
 
 use super::super::request::Owner;
 use super::*;
+use crate::runtime::device::fabric::Fabric;
 use crate::runtime::listeners::{Event, Listener, Listeners, NOBODY, ProtocolSpec, Spec};
 use crate::runtime::watch::SAFETY;
 use crate::tool;
@@ -31,19 +32,25 @@ use Told::{Goes, Of};
 
 const HEARD: [Event; 6] = [Activate, Event::Protocol, XferBegin, XferContinue, XferEnd, Complete];
 
-/// Each event with the number of its request.
-type All = RefCell<Vec<(isize, Told)>>;
+#[derive(Default)]
+struct Heard {
+    /// Each event with the number of its request.
+    all: RefCell<Vec<(isize, Told)>>,
+    fabric: Fabric,
+    /// Whether a port had a message from a send buffer when a transfer began.
+    is_late: Cell<bool>,
+}
 
 /// A listener to the first communicator of process `at`.
 struct Listening<'world> {
     world: &'world World,
     at: usize,
-    all: Rc<All>,
+    heard: Rc<Heard>,
     /// Lives as long as the communicator refers to it.
     _table: Rc<Listeners>,
 }
 
-unsafe extern "C" fn note(handle: i64, id: isize, spec: *mut Spec, all: *mut c_void) -> c_int {
+unsafe extern "C" fn note(handle: i64, id: isize, spec: *mut Spec, heard: *mut c_void) -> c_int {
     let event = HEARD[handle as usize - 1];
     let told = if event == Event::Protocol {
         // SAFETY: N3: a `ProtocolSpec`.
@@ -53,26 +60,28 @@ unsafe extern "C" fn note(handle: i64, id: isize, spec: *mut Spec, all: *mut c_v
         Of(event)
     };
     // SAFETY: `Listening::to` gave this address; it is alive as long as the listener is.
-    unsafe { &*all.cast::<All>() }.borrow_mut().push((id, told));
+    let heard = unsafe { &*heard.cast::<Heard>() };
+    heard.all.borrow_mut().push((id, told));
+    heard.is_late.set(heard.is_late.get() || event == XferBegin && heard.fabric.has_copies());
     0
 }
 
 impl<'world> Listening<'world> {
     fn to(world: &'world World, at: usize) -> Self {
-        let all = Rc::<All>::default();
-        let param = Rc::as_ptr(&all).cast_mut().cast();
+        let heard = Rc::new(Heard { fabric: world.fabric.clone(), ..Heard::default() });
+        let param = Rc::as_ptr(&heard).cast_mut().cast();
         let listeners = (1..).zip(HEARD).map(|(handle, event)| {
             let listener = Listener { handle, function: note, alone: note, param };
             (event, listener)
         });
         let table = Listeners::of_test(listeners);
         world.listen(at, 0, Rc::as_ptr(&table));
-        Listening { world, at, all, _table: table }
+        Listening { world, at, heard, _table: table }
     }
 
     /// Returns the events since the last call.
     fn told(&self) -> Vec<Told> {
-        self.all.take().into_iter().map(|(_, told)| told).collect()
+        self.heard.all.take().into_iter().map(|(_, told)| told).collect()
     }
 }
 
@@ -99,6 +108,7 @@ fn long(refusing: Option<usize>) -> [Vec<Told>; 2] {
     world.settle();
     assert!(send.is_finished());
     check(&receive, (0, 7), &bytes);
+    assert!(!listening.heard.is_late.get(), "its transfer begins before a port has any of it");
     [before, listening.told()]
 }
 
@@ -136,7 +146,7 @@ fn a_send_that_waits_for_room_goes_inside_its_work_request_when_its_turn_comes()
         let receive = world.receive(1, For { comm: 0, from: Some(0), tag: Some(7) }, How::CALL, 8);
         check(&receive, (0, 7), &content(message, 8));
     }
-    let all = listening.all.take();
+    let all = listening.heard.all.take();
     let inline = Goes(Protocol::Inline, Reason::Size);
     for (id, _) in all.iter().filter(|(_, told)| *told == Of(Activate)) {
         let of: Vec<_> = all.iter().filter(|(of, _)| of == id).map(|(_, told)| *told).collect();
@@ -162,7 +172,7 @@ fn each_send_of_who_is_held_back_begins_once_and_then_ends_also_an_empty_one() {
         check(&receive, (0, 1), &content(message, length(message)));
     }
     assert!(sends.iter().all(Operation::is_finished));
-    let all = listening.all.take();
+    let all = listening.heard.all.take();
     let of = |id| all.iter().filter(move |(of, _)| *of == id).map(|(_, told)| *told).collect::<Vec<_>>();
     let announced = |protocol| all.iter().filter(move |(_, told)| *told == Goes(protocol, Reason::HeldBack));
     assert!(announced(Protocol::Inline).count() > 0 && announced(Protocol::Pieces).count() > 0, "{all:?}");
