@@ -231,10 +231,10 @@ mod tests {
     }
 
     #[test]
-    fn the_last_rounds_measure_latencies_alone() {
+    fn the_last_rounds_measure_latencies_and_pairs_of_reads_alone() {
         let plan = plan(Kind::SoftHca);
         let last = plan.round(plan.rounds);
-        assert!(last.iter().all(|step| step.tests == ["latency"]) && !last.is_empty());
+        assert!(last.iter().all(|step| ["latency", "pieces"].contains(&step.tests[0])) && !last.is_empty());
     }
 
     #[test]
