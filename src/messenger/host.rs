@@ -27,6 +27,8 @@ pub trait Host: Sized {
     type Registration: Copy + Debug;
     /// What tools are told of the reads of a message.
     type WatchedReads;
+    /// A fragment that is packed, and not posted yet.
+    type Fragment;
     /// What all threads of the process share: its ports and settings.
     type Process;
 
@@ -66,15 +68,21 @@ pub trait Host: Sized {
     /// Sends a message without data to the peer of a link. Ends the job if no port can.
     fn control(&mut self, process: &Self::Process, link: Link, header: &Header);
 
-    /// Sends the fragment of a send's data that begins at `offset`, where the last one ended, to this receive. Before a
-    /// port has the first fragment, calls [`Self::begins`] with its bytes.
-    fn send_fragment(
+    /// Packs the fragment of a send's data that begins at `offset`, where the last one ended, for this receive. Returns
+    /// it with the length of its data, at least 1 byte.
+    ///
+    /// # Errors
+    /// No fragment can be packed now, or the job ends.
+    fn pack_fragment(
         &mut self,
         process: &Self::Process,
         send: Self::Handle,
         receiver: TransferId,
         offset: u64,
-    ) -> Handed;
+    ) -> Result<(Self::Fragment, u64), NotPacked>;
+
+    /// Gives a port a fragment that [`Self::pack_fragment`] has packed of this send's data.
+    fn post_fragment(&mut self, process: &Self::Process, send: Self::Handle, fragment: Self::Fragment) -> Posted;
 
     /// Whether any port has a free send buffer for fragments.
     fn has_free_buffer(&self) -> bool;
@@ -125,19 +133,28 @@ pub trait Host: Sized {
     fn cannot_send(&mut self, asked: u64, length: u64);
 }
 
-/// What has become of a fragment.
+/// Why a fragment was not packed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Handed {
-    /// So many bytes are to be sent; the host calls [`fragments::done`] when they are.
-    ///
-    /// [`fragments::done`]: super::rendezvous::fragments::done
-    Waits(usize),
-    /// So many bytes have been sent.
-    Sent(usize),
+pub enum NotPacked {
     /// It needs a send buffer, and none is free.
     NoBuffer,
-    /// It cannot be sent before the fragment in flight, or the job ends.
-    Nothing,
+    /// Without send buffers, one fragment of a message is sent at a time.
+    OneInFlight,
+    /// The job ends.
+    Failed,
+}
+
+/// State of a fragment that a port was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Posted {
+    /// The host calls [`fragments::done`] once it has been sent.
+    ///
+    /// [`fragments::done`]: super::rendezvous::fragments::done
+    InFlight,
+    /// It has been sent.
+    Sent,
+    /// The job ends, because no port takes it.
+    Failed,
 }
 
 /// The data of a request.

@@ -19,7 +19,7 @@ pub enum Protocol {
     /// Announced; the receiver reads it by RDMA.
     Read,
     /// Announced; the sender sends copied fragments.
-    Pieces,
+    Fragments,
     /// Copied through the memory that the processes of a host share.
     SharedMemory,
     /// Copied within the process.
@@ -105,7 +105,7 @@ pub const fn at_once((header, length): (usize, usize), has_gaps: bool, inline: u
 
 /// Returns protocol and reason of an announced message that its receiver cannot read.
 pub const fn unreadable(length: u64, why: Reason) -> (Protocol, Reason) {
-    (if length == 0 { Protocol::Inline } else { Protocol::Pieces }, why)
+    (if length == 0 { Protocol::Inline } else { Protocol::Fragments }, why)
 }
 
 /// [`unreadable`] for a receive of `room` bytes; `None` if the receiver may read the message.
@@ -116,7 +116,7 @@ pub fn not_read(memory: &Memory, room: usize, has_gaps: bool) -> Option<(Protoco
     if room == 0 {
         return Some((Protocol::Read, Reason::Size));
     }
-    has_gaps.then_some((Protocol::Pieces, Reason::Gaps))
+    has_gaps.then_some((Protocol::Fragments, Reason::Gaps))
 }
 
 #[cfg(test)]
@@ -138,14 +138,14 @@ mod tests {
     fn why_a_message_is_not_read_is_said_by_its_announcement_or_known_to_its_receiver() {
         let memory = |address, length, why: Reason| Memory { key: why.code(), address, length };
         let held_back = memory(0, 100, Reason::HeldBack);
-        assert_eq!(not_read(&held_back, 100, false), Some((Protocol::Pieces, Reason::HeldBack)));
+        assert_eq!(not_read(&held_back, 100, false), Some((Protocol::Fragments, Reason::HeldBack)));
         assert_eq!(
             not_read(&memory(0, 0, Reason::Synchronous), 9, false),
             Some((Protocol::Inline, Reason::Synchronous))
         );
         let readable = Memory { key: 2, address: 4096, length: 100 };
         assert_eq!(not_read(&readable, 100, false), None);
-        assert_eq!(not_read(&readable, 100, true), Some((Protocol::Pieces, Reason::Gaps)));
+        assert_eq!(not_read(&readable, 100, true), Some((Protocol::Fragments, Reason::Gaps)));
         assert_eq!(not_read(&readable, 0, false), Some((Protocol::Read, Reason::Size)));
     }
 

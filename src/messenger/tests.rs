@@ -8,7 +8,7 @@ use super::State;
 use super::arrived::{Arrived, Body};
 use super::flow_control::state::Flow;
 use super::header::Header;
-use super::host::{Bytes, Data, Handed, Host, Moved};
+use super::host::{Bytes, Data, Host, Moved, NotPacked, Posted};
 use super::link::Link;
 use super::matching::{Envelope, Matching, Pattern};
 use super::oneself;
@@ -86,6 +86,7 @@ impl Host for SmallHost {
     type Data = Vec<u8>;
     type Registration = ();
     type WatchedReads = ();
+    type Fragment = (Header, Vec<u8>);
     type Process = ();
 
     fn core(&mut self, request: usize) -> &mut Core<Self> {
@@ -125,13 +126,21 @@ impl Host for SmallHost {
     fn control(&mut self, (): &(), _link: Link, header: &Header) {
         self.sent.push_back((*header, Vec::new()));
     }
-    fn send_fragment(&mut self, (): &(), send: usize, receiver: TransferId, offset: u64) -> Handed {
-        let Some(left) = self.free_buffers.checked_sub(1) else { return Handed::NoBuffer };
+    fn pack_fragment(
+        &mut self,
+        (): &(),
+        send: usize,
+        receiver: TransferId,
+        offset: u64,
+    ) -> Result<((Header, Vec<u8>), u64), NotPacked> {
+        self.free_buffers = self.free_buffers.checked_sub(1).ok_or(NotPacked::NoBuffer)?;
         let rest = &self.cores[send].data[offset as usize..];
         let bytes = &rest[..rest.len().min(FRAGMENT)];
-        self.free_buffers = left;
-        self.sent.push_back((Header::Fragment { receive: receiver.0, offset }, bytes.into()));
-        Handed::Waits(bytes.len())
+        Ok(((Header::Fragment { receive: receiver.0, offset }, bytes.into()), bytes.len() as u64))
+    }
+    fn post_fragment(&mut self, (): &(), _send: usize, fragment: (Header, Vec<u8>)) -> Posted {
+        self.sent.push_back(fragment);
+        Posted::InFlight
     }
     fn has_free_buffer(&self) -> bool {
         self.free_buffers > 0

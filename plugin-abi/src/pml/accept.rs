@@ -120,7 +120,7 @@ pub(crate) fn announced(
         why = Reason::NotRegistered;
         // By shared memory the passage is the same with and without CMA, and the match has reported it.
         if from.as_local().is_none() {
-            state.goes_by_link(pml, request, from, (Protocol::Pieces, why));
+            state.goes_by_link(pml, request, from, (Protocol::Fragments, why));
         }
     }
     fragments::ask(pml, state, request, (from, sender), (wanted, why.code()));

@@ -2,7 +2,7 @@
 //! Send buffers: registered memory of a port that a message is copied to, and what to do once it has been sent.
 //!
 //! There are two sizes: the eager limit, and a receive slot for fragments of long messages. Used by `transmit`,
-//! `pieces`, `moving` and `progress`. Grade: hot (a pop, a push); an empty list grows (pending). Threads: the one that
+//! `fragment`, `moving` and `progress`. Grade: hot (a pop, a push); an empty list grows (pending). Threads: the one that
 //! has entered the PML. Tests: `pml/tests.rs`.
 
 use std::mem::offset_of;
@@ -20,7 +20,7 @@ pub(crate) enum Content {
     /// A message, for whose completion nobody waits.
     Silent,
     /// A fragment of this request's message.
-    Piece(Handle),
+    Fragment(Handle),
 }
 
 #[repr(C, align(64))]

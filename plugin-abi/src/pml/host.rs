@@ -5,7 +5,7 @@
 use engine::messenger;
 use engine::messenger::arrived::Arrived;
 use engine::messenger::header::{Header, MAX_SIZE};
-use engine::messenger::host::{Handed, Host, Moved};
+use engine::messenger::host::{Host, Moved, NotPacked, Posted};
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
 use engine::messenger::passage::{Passage, Protocol, Reason};
@@ -15,11 +15,12 @@ use ibex_ffi::openmpi::release;
 
 use super::buffer::SendBuffers;
 use super::datatype::UserData;
+use super::fragment::Fragment;
 use super::handle::Handle;
 use super::instance::{Pml, State};
 use super::reading::WatchedReads;
 use super::request::{Core, Outcome, Told, Transfer};
-use super::{finish, flight, flow, incoming, passage, pieces, rails, routing, transmit, watch};
+use super::{finish, flight, flow, fragment, incoming, passage, rails, routing, transmit, watch};
 use crate::runtime::memory::Registered;
 use crate::runtime::messages;
 use crate::runtime::variables::now;
@@ -29,6 +30,7 @@ impl Host for State {
     type Data = UserData;
     type Registration = Registered;
     type WatchedReads = WatchedReads;
+    type Fragment = Fragment;
     type Process = Pml;
 
     fn core(&mut self, request: Handle) -> &mut Core {
@@ -82,8 +84,18 @@ impl Host for State {
         routing::control(pml, self, link, header);
     }
 
-    fn send_fragment(&mut self, pml: &Pml, send: Handle, receiver: TransferId, offset: u64) -> Handed {
-        pieces::send(pml, self, send, receiver, offset)
+    fn pack_fragment(
+        &mut self,
+        pml: &Pml,
+        send: Handle,
+        receiver: TransferId,
+        offset: u64,
+    ) -> Result<(Fragment, u64), NotPacked> {
+        fragment::pack(pml, self, send, (receiver, offset))
+    }
+
+    fn post_fragment(&mut self, pml: &Pml, send: Handle, fragment: Fragment) -> Posted {
+        fragment::post(pml, self, send, fragment)
     }
 
     fn has_free_buffer(&self) -> bool {

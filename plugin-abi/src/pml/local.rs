@@ -7,7 +7,7 @@
 //!
 //! Messages without data and fragments for which there is no room wait, in order ([`Backlog`]). The messages that begin
 //! a send pend (`flow`) until their turn, which waits there. Contiguous data is not copied, because its request lives
-//! until the fragment is sent. Called by `routing` and `pieces`. Grade: pending. Threads: the one that has entered the
+//! until the fragment is sent. Called by `routing` and `fragment`. Grade: pending. Threads: the one that has entered the
 //! PML.
 
 use std::collections::VecDeque;
@@ -162,7 +162,7 @@ fn send_waiting(pml: &Pml, state: &mut State, shared: &SharedMemory) -> usize {
             match then {
                 Then::Nothing => {}
                 Then::Turn => flow::has_turn(state, Link::local(to)),
-                Then::Piece(request) => fragments::done(pml, state, request),
+                Then::Fragment(request) => fragments::done(pml, state, request),
             }
         }
     }
@@ -185,7 +185,7 @@ pub(crate) unsafe fn remove(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
 pub(crate) enum Then {
     Nothing,
     /// Continue this send: it was a fragment.
-    Piece(Handle),
+    Fragment(Handle),
     /// Send messages that pend: it was none.
     Turn,
 }

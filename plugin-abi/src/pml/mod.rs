@@ -6,7 +6,7 @@
 //! - The process: `instance` (the state, and who may use it), `progress` (polls the ports).
 //! - Receive side: `incoming` (decodes a message, and keeps an unexpected one), `accept` (delivers it to its
 //!   receive), `reading` (long ones).
-//! - Send side: `protocol` (chooses the protocol), `routing`, `transmit` and `pieces` (post), `flow` (flow control),
+//! - Send side: `protocol` (chooses the protocol), `routing`, `transmit` and `fragment` (post), `flow` (flow control),
 //!   `finish` (completes requests).
 //! - Tools: `watch` and `transfers` (raise the events; `passage`: the protocol of a message), `listening` (opens and
 //!   closes the fast paths when tools start or stop listening, and reports the end of waits), `variables` (performance
@@ -53,6 +53,7 @@ mod finish;
 mod first_receive;
 mod flight;
 mod flow;
+mod fragment;
 mod handle;
 mod host;
 mod incoming;
@@ -63,7 +64,6 @@ mod local;
 mod moving;
 mod passage;
 mod persistent;
-mod pieces;
 mod probe;
 mod progress;
 mod protocol;

@@ -3,7 +3,7 @@
 //! (ARCHITECTURE.md, "Several ports"; `engine::messenger::failover` has the rules of the order).
 //!
 //! Counts the messages of each peer from the first one, those included that a poll delivers in place. Called by
-//! `progress`, `routing`, `pieces` and `reading`. Grade: hot for [`may_be_taken`] and [`count`], else setup. Threads:
+//! `progress`, `routing`, `fragment` and `reading`. Grade: hot for [`may_be_taken`] and [`count`], else setup. Threads:
 //! the one that has entered the PML, and no port. Tests: below, `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
@@ -221,7 +221,7 @@ pub(crate) unsafe fn send_buffer_again(
         (buffer.content, std::slice::from_raw_parts(buffer.start(), length as usize))
     };
     let is_sent = match content {
-        Content::Piece(request) => send_piece_again(pml, to, bytes, request),
+        Content::Fragment(request) => send_fragment_again(pml, to, bytes, request),
         // The port queues no message that is in a buffer.
         Content::Silent => false,
     };
@@ -232,7 +232,7 @@ pub(crate) unsafe fn send_buffer_again(
 
 /// Sends a fragment from ordinary memory, in parts, because it is longer than a message that may wait there. The last
 /// part has the token of the fragment.
-fn send_piece_again(pml: &Pml, to: Link, piece: &[u8], request: Handle) -> bool {
+fn send_fragment_again(pml: &Pml, to: Link, piece: &[u8], request: Handle) -> bool {
     let Some(rail) = pml.rails().get(to.rail()) else { return false };
     let Some((Header::Fragment { receive, offset }, data)) = Header::decode(piece) else { return false };
     let room = rail.copy_size - MAX_SIZE;

@@ -364,7 +364,7 @@ unsafe fn sent(pml: &Pml, state: &mut State, rail: usize, buffer: NonNull<SendBu
     match content {
         _ if outcome.is_err() => _ = transmit::failed(state),
         Content::Silent => {}
-        Content::Piece(request) => fragments::done(pml, state, request),
+        Content::Fragment(request) => fragments::done(pml, state, request),
     }
 }
 

@@ -125,7 +125,7 @@ fn ask_for_copies(pml: &Pml, state: &mut State, request: Handle) {
     // SAFETY: R3: no read is in flight.
     if let Some(reads) = unsafe { take(pml, state.requests.core(request)) } {
         let (from, why) = (reads.from, Reason::Adapter);
-        state.goes_by_link(pml, request, from, (Protocol::Pieces, why));
+        state.goes_by_link(pml, request, from, (Protocol::Fragments, why));
         fragments::ask(pml, state, request, (from, reads.sender), (reads.state.length(), why.code()));
     }
 }

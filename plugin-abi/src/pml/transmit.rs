@@ -223,7 +223,7 @@ unsafe fn post(
 }
 
 /// Sends the first `length` bytes of a buffer, which are a fragment of this request's message.
-pub(crate) unsafe fn piece(
+pub(crate) unsafe fn fragment(
     port: &mut Port,
     link: Link,
     buffer: NonNull<SendBuffer>,
@@ -233,7 +233,7 @@ pub(crate) unsafe fn piece(
     // SAFETY: P3, R2: the buffer is ours alone.
     let b = unsafe { &mut *buffer.as_ptr() };
     let (spans, tag, token) = ([b.filled(length)], Tag::PML.0, token::buffer(buffer));
-    b.content = Content::Piece(request);
+    b.content = Content::Fragment(request);
     match port.send(link.to(), tag, &spans, token, true) {
         Ok(Sent::Posted) => return Transmitted::Posted,
         Ok(Sent::Busy) => {}

@@ -172,12 +172,6 @@ pub(crate) fn forget(request: &mut Request) {
     request.shell.told = Told::Nothing;
 }
 
-/// Whether a tool listens to a request's communicator.
-#[inline]
-pub(crate) fn is_watched(state: &mut State, of: Handle) -> bool {
-    listeners_of(state.requests.get(of)).is_some()
-}
-
 /// Raises the event that the first data of a request's message is about to be sent or stored. Does nothing for an
 /// unwatched blocking call, which gives its request back without resetting it.
 #[inline]

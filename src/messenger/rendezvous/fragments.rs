@@ -12,7 +12,7 @@
 use super::copies::{Gathering, Sending};
 use super::{Step, close};
 use crate::messenger::header::Header;
-use crate::messenger::host::{Bytes, Data, Handed, Host};
+use crate::messenger::host::{Bytes, Data, Host, NotPacked, Posted};
 use crate::messenger::link::Link;
 use crate::messenger::passage::{Protocol, Reason};
 use crate::messenger::request::Transfer;
@@ -87,7 +87,7 @@ pub fn wanted<H: Host>(
     host.record(request, &Step::Answered { number: sender, wants_copies: true });
     if registered.is_some() {
         let reason = Reason::of_code(why).unwrap_or(Reason::NotRegistered);
-        host.goes_by_link(process, request, link, (Protocol::Pieces, reason));
+        host.goes_by_link(process, request, link, (Protocol::Fragments, reason));
     }
     let sending = Transfer::Sending(Sending::new(receiver, asked, MOST));
     close(process, host, request, sending, |host| send(process, host, request));
@@ -101,32 +101,31 @@ fn sending<H: Host>(host: &mut H, request: H::Handle) -> Option<&mut Sending> {
 fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
     let next = |sending: &mut Sending| Some((sending.next_offset()?, sending.receiver));
     while let Some((offset, receiver)) = sending(host, request).and_then(next) {
+        let (fragment, length) = match host.pack_fragment(process, request, receiver, offset) {
+            Ok(packed) => packed,
+            Err(NotPacked::NoBuffer) => return starve(host, request),
+            Err(NotPacked::OneInFlight | NotPacked::Failed) => return,
+        };
+        let moved = Bytes::Of { offset, length }.posted();
         let begins = offset == 0 && !host.has_begun(request);
-        match host.send_fragment(process, request, receiver, offset) {
-            Handed::Waits(length) => sent(host, request, (offset, length), begins),
-            Handed::Sent(length) => {
-                sent(host, request, (offset, length), begins);
-                if sending(host, request).is_some_and(Sending::done) {
-                    // All is sent, and no fragment waits.
-                    return end(host, request);
-                }
-            }
-            Handed::NoBuffer => return starve(host, request),
-            Handed::Nothing => return,
+        if begins {
+            host.begins(request, moved);
         }
-    }
-}
-
-/// Counts a fragment that the host has, and tells tools of it; they know already of one that `begins` the transfer.
-fn sent<H: Host>(host: &mut H, request: H::Handle, (offset, length): (u64, usize), begins: bool) {
-    let length = length as u64;
-    let is_last = sending(host, request).is_some_and(|sending| sending.sent(length));
-    let moved = Bytes::Of { offset, length }.posted();
-    if is_last {
-        let nothing_more = Bytes::Of { offset: offset + length, length: 0 }.posted();
-        host.ends(request, if begins { nothing_more } else { moved });
-    } else if !begins {
-        host.continues(request, moved);
+        let posted = host.post_fragment(process, request, fragment);
+        if posted == Posted::Failed {
+            return;
+        }
+        let is_last = sending(host, request).is_some_and(|sending| sending.sent(length));
+        if is_last {
+            let nothing_more = Bytes::Of { offset: offset + length, length: 0 }.posted();
+            host.ends(request, if begins { nothing_more } else { moved });
+        } else if !begins {
+            host.continues(request, moved);
+        }
+        if posted == Posted::Sent && sending(host, request).is_some_and(Sending::done) {
+            // All is sent, and no fragment is in flight.
+            return end(host, request);
+        }
     }
 }
 

@@ -121,7 +121,7 @@ fn a_send_that_is_read_begins_and_ends_with_the_answer_and_its_announcement_tell
 
 #[test]
 fn a_send_that_goes_as_copies_begins_with_the_first_and_where_it_was_to_be_read_has_a_second_protocol() {
-    let goes = Goes(Protocol::Pieces, Reason::NotRegistered);
+    let goes = Goes(Protocol::Fragments, Reason::NotRegistered);
     for (refusing, announced, answered) in [(0, goes, None), (1, Goes(Protocol::Read, Reason::Size), Some(goes))] {
         let [before, mut then] = long(Some(refusing));
         assert_eq!(before, [Of(Activate), announced]);
@@ -175,8 +175,8 @@ fn each_send_of_who_is_held_back_begins_once_and_then_ends_also_an_empty_one() {
     let all = listening.heard.all.take();
     let of = |id| all.iter().filter(move |(of, _)| *of == id).map(|(_, told)| *told).collect::<Vec<_>>();
     let announced = |protocol| all.iter().filter(move |(_, told)| *told == Goes(protocol, Reason::HeldBack));
-    assert!(announced(Protocol::Inline).count() > 0 && announced(Protocol::Pieces).count() > 0, "{all:?}");
-    for (id, told) in announced(Protocol::Inline).chain(announced(Protocol::Pieces)) {
+    assert!(announced(Protocol::Inline).count() > 0 && announced(Protocol::Fragments).count() > 0, "{all:?}");
+    for (id, told) in announced(Protocol::Inline).chain(announced(Protocol::Fragments)) {
         assert_eq!(of(*id), [Of(Activate), *told, Of(XferBegin), Of(XferEnd), Of(Complete)]);
     }
 }
