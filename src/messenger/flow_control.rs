@@ -47,8 +47,8 @@
 //!
 //! **Cost**: the cost of a message does not depend on the number of pending messages and peers. A `HoldBack`, a `GoOn`,
 //! and a message sent in a turn cost at most one step per communicator in which messages to that peer pend or are
-//! announced. Called by `pml/flow.rs`, which sends these messages. Grade: pending. Threads: the owner's. Tests:
-//! `flow_control/tests.rs`.
+//! announced. Called by `flow_control/messages.rs`, which sends these messages, and by `pml/flow.rs`. Grade: pending.
+//! Threads: the owner's. Tests: `flow_control/tests.rs`.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::Hash;
@@ -56,9 +56,12 @@ use std::ops::Bound;
 
 use rustc_hash::{FxHashMap, FxHashSet};
 
+mod messages;
 pub mod state;
 #[cfg(test)]
 mod tests;
+
+pub use messages::{answered, found_nothing, give_up, heard, keep, more, pend, pending};
 
 /// Limits of a process.
 #[derive(Debug, Clone, Copy)]

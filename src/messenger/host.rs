@@ -9,8 +9,9 @@ use std::fmt::Debug;
 
 use super::State;
 use super::arrived::Arrived;
+use super::flow_control::Way;
 use super::header::Header;
-use super::link::Link;
+use super::link::{Account, Link};
 use super::matching::Envelope;
 use super::passage::{Passage, Protocol, Reason};
 use super::rendezvous::Step;
@@ -90,8 +91,20 @@ pub trait Host: Sized {
     /// Ends the registrations of a message that was announced by this link, and that the peer will not read any more.
     fn put_back(&mut self, process: &Self::Process, link: Link, announced: Transfer<Self>);
 
-    /// Continues pending sends after the answer to an announced message that flow control had counted.
-    fn answered(&mut self, process: &Self::Process, link: Link, context: u32);
+    /// Returns flow control's account of the peer of a link.
+    fn account(&mut self, process: &Self::Process, link: Link) -> Account;
+
+    /// Whether a receive may wait for a message that pends at its sender: one is posted in this communicator, or the
+    /// communicator has no unexpected message.
+    fn wants_more(&mut self, context: u32) -> bool;
+
+    /// Sends a message that was pending; if it finds no room, it pends until its turn.
+    fn send_pending(&mut self, process: &Self::Process, send: Self::Handle, way: Way);
+
+    /// Makes each later message to a peer ask flow control how it goes ([`Outgoing::way`]).
+    ///
+    /// [`Outgoing::way`]: super::flow_control::Outgoing::way
+    fn mark(&mut self, process: &Self::Process, account: Account);
 
     /// Tells tools the passage of a request's message.
     fn goes(&mut self, _request: Self::Handle, _passage: Passage) {}
@@ -122,6 +135,9 @@ pub trait Host: Sized {
 
     /// Enters a step of a long message in the flight recorder.
     fn record(&mut self, _request: Self::Handle, _step: &Step) {}
+
+    /// Enters in the flight recorder that a peer is held back, or that all may go on.
+    fn record_flow(&mut self, _process: &Self::Process, _held_back: Option<Account>) {}
 
     /// Finishes a request that has no transfer in progress. Afterwards only its owner uses it.
     fn finish(&mut self, request: Self::Handle);

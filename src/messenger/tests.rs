@@ -6,10 +6,11 @@ use std::sync::Arc;
 
 use super::State;
 use super::arrived::{Arrived, Body};
-use super::flow_control::state::Flow;
+use super::flow_control::state::{Flow, RECORD};
+use super::flow_control::{self, Way};
 use super::header::Header;
 use super::host::{Bytes, Data, Host, Moved, NotPacked, Posted};
-use super::link::Link;
+use super::link::{Account, Link};
 use super::matching::{Envelope, Matching, Pattern};
 use super::oneself;
 use super::rendezvous::{self, fragments};
@@ -28,23 +29,45 @@ struct SmallHost {
     free_buffers: usize,
     /// The answer that ended the job: how many bytes were asked for.
     refused: Option<u64>,
-    /// Announcements whose registrations have ended, and those of them that flow control had counted.
-    ended: [usize; 2],
+    /// Number of announcements whose registrations have ended.
+    ended: usize,
+    /// Whether a receive may wait for a pending message.
+    wants_more: bool,
+    /// Sends that were pending and have been sent.
+    resumed: Vec<(usize, Way)>,
     /// Events: a message arrived (a), was stored (i); the transfer of a request begins (B), ends (E).
     told: Vec<(char, usize, Bytes)>,
 }
 
 const EAGER_LIMIT: usize = 64;
 
+/// Context number of the communicator.
+const CONTEXT: u32 = 5;
+
 /// Most bytes of a fragment.
 const FRAGMENT: usize = 8;
 
 impl SmallHost {
     fn new() -> Self {
-        let messenger = State::new(Flow::new(0, 0, Arc::default()));
+        // One unexpected message without data, and two announced and unanswered ones.
+        let messenger = State::new(Flow::new(RECORD, 2, Arc::default()));
         let (queues, cores, noted, finished) = (Matching::default(), Vec::new(), Vec::new(), Vec::new());
-        let (sent, free_buffers, refused, ended, told) = (VecDeque::new(), 3, None, [0, 0], Vec::new());
-        SmallHost { cores, messenger, queues, noted, finished, sent, free_buffers, refused, ended, told }
+        let (sent, free_buffers, refused, ended, told) = (VecDeque::new(), 3, None, 0, Vec::new());
+        let (wants_more, resumed) = (false, Vec::new());
+        SmallHost {
+            cores,
+            messenger,
+            queues,
+            noted,
+            finished,
+            sent,
+            free_buffers,
+            refused,
+            ended,
+            wants_more,
+            resumed,
+            told,
+        }
     }
 
     /// Makes a request with tag 7.
@@ -70,6 +93,9 @@ impl SmallHost {
                 fragments::wanted(&(), self, (TransferId(request), TransferId(receive)), (length, why));
             }
             Header::Fragment { receive, .. } => fragments::received(self, TransferId(receive), &bytes),
+            Header::Flow(word) => flow_control::heard(&(), self, LINK, word),
+            Header::Pending(context) => flow_control::pending(&(), self, LINK, context),
+            Header::More(context) => flow_control::more(&(), self, LINK, context),
             _ => panic!("{header:?}"),
         }
     }
@@ -99,7 +125,7 @@ impl Host for SmallHost {
         3
     }
     fn context(&mut self, _request: usize) -> u32 {
-        5
+        CONTEXT
     }
     fn eager_limit(&self, (): &()) -> usize {
         EAGER_LIMIT
@@ -146,10 +172,19 @@ impl Host for SmallHost {
         self.free_buffers > 0
     }
     fn put_back(&mut self, (): &(), _link: Link, _announced: Transfer<Self>) {
-        self.ended[0] += 1;
+        self.ended += 1;
     }
-    fn answered(&mut self, (): &(), _link: Link, context: u32) {
-        self.ended[1] += usize::from(context == 5);
+    fn account(&mut self, (): &(), link: Link) -> Account {
+        Account(link)
+    }
+    fn wants_more(&mut self, context: u32) -> bool {
+        self.wants_more && context == CONTEXT
+    }
+    fn send_pending(&mut self, (): &(), send: usize, way: Way) {
+        self.resumed.push((send, way));
+    }
+    fn mark(&mut self, (): &(), account: Account) {
+        assert_eq!(account, Account(LINK));
     }
     fn begins(&mut self, request: usize, moved: Moved) {
         self.told.push(('B', request, moved.bytes));
@@ -261,7 +296,7 @@ fn a_rendezvous_sends_as_many_fragments_as_find_a_buffer_and_the_next_when_one_i
     sender.fragment_done(send);
     assert!(sender.finished.is_empty(), "the adapter reads the last fragment");
     sender.fragment_done(send);
-    assert_eq!((&*sender.finished, sender.free_buffers, sender.ended), (&[send][..], 3, [1, 1]));
+    assert_eq!((&*sender.finished, sender.free_buffers, sender.ended), (&[send][..], 3, 1));
 }
 
 #[test]
@@ -304,7 +339,44 @@ fn a_send_whose_receiver_has_read_is_finished_once() {
     let (send, number) = host.announced(vec![1; 20]);
     for _ in 0..2 {
         rendezvous::finished(&(), &mut host, number, 20);
-        assert_eq!((&*host.finished, host.ended), (&[send][..], [1, 1]));
+        assert_eq!((&*host.finished, host.ended), (&[send][..], 1));
     }
     assert!(matches!(host.cores[send].transfer, Transfer::None));
+}
+
+#[test]
+fn a_sender_that_is_held_back_announces_its_window_and_sends_the_rest_when_it_is_asked_or_let_go() {
+    let (mut sender, mut receiver) = (SmallHost::new(), SmallHost::new());
+    let unexpected = Arrived { from: LINK, id: 0, body: Body::copy(&[]) };
+    for count in 0..2 {
+        flow_control::keep(&(), &mut receiver, &unexpected, |_| Some(LINK));
+        assert_eq!(receiver.sent.len(), count, "the second message is beyond the bound");
+    }
+    sender.receive_from(&mut receiver);
+    let send_messages = |sender: &mut SmallHost, count: usize| {
+        for _ in 0..count {
+            let send = sender.request(Role::Send(Mode::Standard), Vec::new());
+            if sender.messenger.flow.outgoing.way(Account(LINK), CONTEXT, 7) == Way::Pends {
+                flow_control::pend(&(), sender, CONTEXT, send);
+            }
+        }
+    };
+    let announced = Way::Announced { counted: true };
+    send_messages(&mut sender, 4);
+    receiver.receive_from(&mut sender);
+    assert!(sender.sent.is_empty() && receiver.sent.is_empty(), "one report, and no receive waits");
+    flow_control::found_nothing(&(), &mut receiver, CONTEXT);
+    sender.receive_from(&mut receiver);
+    assert_eq!(sender.resumed, [(2, announced), (3, announced)]);
+    send_messages(&mut sender, 2);
+    flow_control::answered(&(), &mut sender, LINK, CONTEXT);
+    assert_eq!(sender.resumed[2..], [(4, announced)]);
+    receiver.wants_more = true;
+    receiver.receive_from(&mut sender);
+    assert_eq!(receiver.sent.pop_front(), Some((Header::More(CONTEXT), Vec::new())), "a receive waits");
+    for _ in 0..2 {
+        flow_control::give_up(&(), &mut receiver, &unexpected);
+    }
+    sender.receive_from(&mut receiver);
+    assert_eq!(sender.resumed[3..], [(5, Way::Free)]);
 }

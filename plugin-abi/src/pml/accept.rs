@@ -9,6 +9,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 
 use engine::messenger::arrived::{Arrived, Body};
+use engine::messenger::flow_control;
 use engine::messenger::header::{Header, Memory, PortKey};
 use engine::messenger::host::{Bytes, Data, Host};
 use engine::messenger::link::Link;
@@ -23,7 +24,7 @@ use super::finish::{finish, note, note_not_put};
 use super::handle::Handle;
 use super::instance::{Pml, State, pml};
 use super::request::{Outcome, Request, Transfer};
-use super::{flight, flow, reading, routing, watch};
+use super::{flight, reading, routing, watch};
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners};
 
@@ -128,7 +129,7 @@ pub(crate) fn announced(
 
 /// Delivers an unexpected message to a receive.
 pub(crate) fn unexpected(pml: &Pml, state: &mut State, request: Handle, envelope: Envelope, message: Arrived) {
-    flow::give_up(pml, state, &message);
+    flow_control::give_up(pml, state, &message);
     arrived(pml, state, request, envelope, message);
 }
 

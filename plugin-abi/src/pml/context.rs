@@ -13,6 +13,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 
 use engine::events::{self, CommunicatorCreated, CommunicatorFreed, Payload};
+use engine::messenger::flow_control;
 use engine::messenger::link::Link;
 use engine::messenger::rails::Sent;
 use engine::peer::PeerName;
@@ -24,7 +25,7 @@ use super::incoming::deliver;
 use super::instance::{Pml, Rail, State, pml};
 use super::listening::follow;
 use super::progress::leave;
-use super::{component, flow, local, rails};
+use super::{component, local, rails};
 use crate::runtime::guard::fence;
 use crate::runtime::watch::SAFETY;
 use crate::runtime::{listeners, modex};
@@ -64,7 +65,7 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
             joined(pml, &mut state, comm, context);
         }
         for (envelope, message) in kept {
-            flow::give_up(pml, &mut state, &message);
+            flow_control::give_up(pml, &mut *state, &message);
             deliver(pml, &mut state, context, envelope, message);
         }
         leave(pml, state);
@@ -101,7 +102,7 @@ pub(crate) unsafe extern "C" fn pml_del_comm(comm: *mut sys::ompi_communicator_t
             was_there = Some(context);
             // Posted receives stay as they are, so that MPI can still free them.
             for message in communicator.into_queues().into_remains().messages {
-                flow::give_up(pml, &mut state, &message.message);
+                flow_control::give_up(pml, &mut *state, &message.message);
             }
             left(pml, &mut state, context);
         }

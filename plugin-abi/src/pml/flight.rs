@@ -1,18 +1,18 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Entries of the PML in the flight recorder: long messages from announcement to end, and senders that are held back.
 //!
-//! Called by `protocol`, `accept`, `reading`, `host` and `flow`. Grade: pending, for announced messages.
+//! Called by `protocol`, `accept`, `reading` and `host`. Grade: pending, for announced messages.
 //! Threads: the one that has entered the PML. Tests: below; `device/flight.rs` in `hw-tests`.
 
 use engine::flight::{Kind, NO_PORT, NOBODY, record};
 use engine::messenger::host::Data;
-use engine::messenger::link::Link;
+use engine::messenger::link::Account;
 use engine::messenger::rendezvous::Step;
 use engine::messenger::transfer_id::TransferId;
 use ibex_ffi::openmpi::release;
 
 use super::handle::Handle;
-use super::instance::{Pml, Rail, State};
+use super::instance::{Pml, State};
 use super::request::{Request, Role};
 
 /// Details of an entry: how a rendezvous ends, or which side of it begins.
@@ -53,14 +53,11 @@ pub(crate) fn note(state: &mut State, request: Handle, step: &Step) {
     record((kind, detail), port, peer.cast_unsigned(), [number.0.into(), bytes, context.into(), 0]);
 }
 
-pub(crate) fn held_back(pml: &Pml, link: Link, memory: u64) {
-    let port = pml.rails().get(link.rail()).and_then(Rail::enter);
-    let name = port.as_ref().and_then(|port| port.peer_name(link.to()));
-    record((Kind::SenderHeldBack, 0), NO_PORT, name.map_or(NOBODY, |name| name.rank), [memory, 0, 0, 0]);
-}
-
-pub(crate) fn let_go(memory: u64) {
-    record((Kind::SendersLetGo, 0), NO_PORT, NOBODY, [memory, 0, 0, 0]);
+/// Enters that a peer is held back, or that all may go on, with the bytes of the unexpected messages.
+pub(crate) fn held_back(pml: &Pml, peer: Option<Account>, kept: u64) {
+    let name = peer.and_then(|Account(link)| pml.rails().get(link.rail())?.enter()?.peer_name(link.to()));
+    let kind = if peer.is_some() { Kind::SenderHeldBack } else { Kind::SendersLetGo };
+    record((kind, 0), NO_PORT, name.map_or(NOBODY, |name| name.rank), [kept, 0, 0, 0]);
 }
 
 #[cfg(test)]

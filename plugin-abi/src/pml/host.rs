@@ -4,9 +4,10 @@
 
 use engine::messenger;
 use engine::messenger::arrived::Arrived;
+use engine::messenger::flow_control::Way;
 use engine::messenger::header::{Header, MAX_SIZE};
 use engine::messenger::host::{Host, Moved, NotPacked, Posted};
-use engine::messenger::link::Link;
+use engine::messenger::link::{Account, Link};
 use engine::messenger::matching::Envelope;
 use engine::messenger::passage::{Passage, Protocol, Reason};
 use engine::messenger::rendezvous::Step;
@@ -107,8 +108,24 @@ impl Host for State {
         unsafe { rails::put_back(pml, link, announced) };
     }
 
-    fn answered(&mut self, pml: &Pml, link: Link, context: u32) {
-        flow::answered(pml, self, link, context);
+    fn account(&mut self, pml: &Pml, link: Link) -> Account {
+        rails::account(pml, self, link)
+    }
+
+    fn wants_more(&mut self, context: u32) -> bool {
+        self.contexts.get(context).copied().is_some_and(|communicator| {
+            // SAFETY: P1: in `state.contexts`, so alive.
+            let communicator = unsafe { communicator.as_ref() };
+            communicator.has_posted(self) || communicator.unexpected(self) == 0
+        })
+    }
+
+    fn send_pending(&mut self, pml: &Pml, send: Handle, way: Way) {
+        flow::go_on(pml, self, send, way);
+    }
+
+    fn mark(&mut self, pml: &Pml, account: Account) {
+        flow::mark(pml, self, account);
     }
 
     fn goes(&mut self, request: Handle, passage: Passage) {
@@ -137,6 +154,10 @@ impl Host for State {
 
     fn record(&mut self, request: Handle, step: &Step) {
         flight::note(self, request, step);
+    }
+
+    fn record_flow(&mut self, pml: &Pml, held_back: Option<Account>) {
+        flight::held_back(pml, held_back, self.messenger.flow.kept.bytes());
     }
 
     fn finish(&mut self, request: Handle) {

@@ -11,6 +11,7 @@ use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
 use engine::messenger::arrived::{Arrived, Body};
+use engine::messenger::flow_control;
 use engine::messenger::header::{EAGER_SIZE, Header, Match, PortKey};
 use engine::messenger::host::Data;
 use engine::messenger::link::Link;
@@ -23,7 +24,7 @@ use super::communicator::Communicator;
 use super::handle::Handle;
 use super::instance::{Pml, State};
 use super::request::Owner;
-use super::{accept, flow, passage, rails, watch};
+use super::{accept, passage, rails, watch};
 use crate::runtime::listeners::Listeners;
 use crate::runtime::token::Tag;
 
@@ -210,9 +211,9 @@ pub(crate) fn message(pml: &Pml, state: &mut State, incoming: Incoming<'_>) {
         Header::Finished { request, length } => rendezvous::finished(pml, state, TransferId(request), length),
         // The bytes came with the message, whose transfer has been told.
         Header::Acknowledge { request } => rendezvous::finished(pml, state, TransferId(request), 0),
-        Header::Flow(word) => _ = answer().map(|from| flow::heard(pml, state, from, word)),
-        Header::Pending(context) => _ = answer().map(|from| flow::pending(pml, state, from, context)),
-        Header::More(context) => _ = answer().map(|from| flow::more(pml, state, from, context)),
+        Header::Flow(word) => _ = answer().map(|from| flow_control::heard(pml, state, from, word)),
+        Header::Pending(context) => _ = answer().map(|from| flow_control::pending(pml, state, from, context)),
+        Header::More(context) => _ = answer().map(|from| flow_control::more(pml, state, from, context)),
         // `moving` handles it; a process with one port sends none.
         Header::Moved { .. } => {}
     }
@@ -269,14 +270,14 @@ pub(crate) fn keep(
     (envelope, message): (Envelope, Arrived),
     sender: impl FnOnce() -> Option<Link>,
 ) {
-    flow::keep(pml, state, &message, |state| match sender()? {
+    flow_control::keep(pml, state, &message, |state| match sender()? {
         // SAFETY: P1: `communicator` is alive, so Open MPI's is.
         Link::UNKNOWN => unsafe { rails::known(state, communicator.comm, envelope.source()) },
         from => Some(from),
     });
     watch::insert_unexpected(state, communicator, envelope, message);
     if communicator.has_posted(state) {
-        flow::found_nothing(pml, state, communicator.context);
+        flow_control::found_nothing(pml, state, communicator.context);
     }
 }
 
@@ -290,6 +291,6 @@ fn keep_early(
     (envelope, message): (Envelope, Arrived),
     sender: impl FnOnce() -> Option<Link>,
 ) {
-    flow::keep(pml, state, &message, |_| sender().filter(|from| *from != Link::UNKNOWN));
+    flow_control::keep(pml, state, &message, |_| sender().filter(|from| *from != Link::UNKNOWN));
     state.contexts.keep(context, (envelope, message));
 }

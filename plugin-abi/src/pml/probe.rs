@@ -8,6 +8,7 @@ use std::ffi::c_int;
 use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
+use engine::messenger::flow_control;
 use engine::messenger::matching::{Envelope, Pattern};
 use ibex_ffi::openmpi::sys;
 
@@ -15,7 +16,7 @@ use super::communicator::{Communicator, Queues};
 use super::instance::{Pml, pml};
 use super::progress::{Idle, leave, poll};
 use super::receive::say;
-use super::{flow, libmpi, watch};
+use super::{libmpi, watch};
 use crate::runtime::guard::fence;
 
 /// The arguments of a probe.
@@ -60,7 +61,7 @@ impl Probed {
         };
         // A matched probe does not answer its message, so it asks for more as well if the queue is empty now.
         if found.is_none() || takes && communicator.unexpected(&mut state) == 0 {
-            flow::found_nothing(pml, &mut state, communicator.context);
+            flow_control::found_nothing(pml, &mut *state, communicator.context);
         }
         leave(pml, state);
         found

@@ -6,7 +6,7 @@
 
 use std::ptr::NonNull;
 
-use engine::messenger::flow_control::Way;
+use engine::messenger::flow_control::{self, Way};
 use engine::messenger::header::{Header, Match, Memory};
 use engine::messenger::host::{Bytes, Data};
 use engine::messenger::link::Link;
@@ -37,7 +37,7 @@ pub(crate) fn begin(pml: &Pml, state: &mut State, request: Handle, link: Link) {
     let is_free = state.messenger.flow.outgoing.is_free() && is_noted;
     let way = if is_free { Way::Free } else { flow::way(pml, state, communicator, request) };
     if way == Way::Pends {
-        return flow::pend(pml, state, communicator.context, request);
+        return flow_control::pend(pml, state, communicator.context, request);
     }
     go(pml, state, request, way);
 }

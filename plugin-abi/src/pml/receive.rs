@@ -6,6 +6,7 @@
 use std::ffi::{c_int, c_void};
 
 use engine::messenger::arrived::Arrived;
+use engine::messenger::flow_control;
 use engine::messenger::host::Data;
 use engine::messenger::matching::{ANY_TAG, Envelope, Message, MessageHandle, Pattern};
 use ibex_ffi::openmpi::sys;
@@ -18,7 +19,7 @@ use super::instance::{Pml, State, pml, unwatched};
 use super::progress::{leave, leave_call, poll_here, until};
 use super::request::{Outcome, Owner, Request, Role};
 use super::send::hold;
-use super::{accept, flow, libmpi, listening, passage, watch};
+use super::{accept, libmpi, listening, passage, watch};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners};
@@ -329,7 +330,7 @@ fn post_after_search(
     pattern: Pattern,
 ) -> Posting {
     let Some(message) = communicator.take_unexpected(state, pattern) else {
-        flow::found_nothing(pml, state, communicator.context);
+        flow_control::found_nothing(pml, state, communicator.context);
         return Posting::Waits(communicator.post(state, pattern, request));
     };
     accept::unexpected(pml, state, request, message.envelope, message.message);
@@ -347,7 +348,7 @@ fn post_watched(pml: &Pml, state: &mut State, request: Handle, pattern: Pattern,
     };
     let Some(message) = watch::take_unexpected(state, listeners, communicator, request, pattern, how) else {
         if is_any {
-            flow::found_nothing(pml, state, communicator.context);
+            flow_control::found_nothing(pml, state, communicator.context);
         }
         let name = communicator.post_watched(state, pattern, request);
         watch::told(state, listeners, request, Event::InsertPosted);

@@ -6,6 +6,7 @@ pub mod copies;
 pub mod fragments;
 pub mod read;
 
+use super::flow_control;
 use super::host::{Bytes, Data, Host};
 use super::request::Transfer;
 use super::transfer_id::TransferId;
@@ -58,6 +59,6 @@ fn close<H: Host>(
     host.put_back(process, link, announced);
     go_on(host);
     if let Some(context) = counted {
-        host.answered(process, link, context);
+        flow_control::answered(process, host, link, context);
     }
 }

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
+use engine::messenger::flow_control;
 use engine::messenger::link::Link;
 use engine::messenger::rails::Peer;
 use engine::peer::PeerName;
@@ -17,7 +18,7 @@ use super::super::communicator::Communicator;
 use super::super::incoming::deliver;
 use super::super::instance::{OF_TEST, Pml, Rail, Settings};
 use super::super::persistent::FUNCTIONS;
-use super::super::{flow, progress};
+use super::super::progress;
 use super::{libmpi, shared_memory};
 use crate::runtime::device::fabric::{Fabric, Sizes};
 use crate::runtime::frame::Frame;
@@ -133,7 +134,7 @@ pub(super) fn communicator(pml: &Pml, rank: usize, number: usize, size: usize) -
     let mut state = pml.enter().expect("nobody is inside");
     let kept = state.contexts.add(context, communicator).expect("the number is new");
     for (envelope, message) in kept {
-        flow::give_up(pml, &mut state, &message);
+        flow_control::give_up(pml, &mut *state, &message);
         deliver(pml, &mut state, context, envelope, message);
     }
     progress::leave(pml, state);
