@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The protocols step by step, with a host that has neither ports nor tools.
+//! The protocols step by step, with a host that has neither ports nor tools; `tests/histories.rs`: in any order.
+
+mod histories;
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -7,8 +9,8 @@ use std::sync::Arc;
 use super::State;
 use super::arrived::{Arrived, Body};
 use super::flow_control::state::{Flow, RECORD};
-use super::flow_control::{self, Way};
-use super::header::Header;
+use super::flow_control::{self, Limits, Way};
+use super::header::{Header, Match, Memory};
 use super::host::{Bytes, Data, Host, Moved, NotPacked, Posted};
 use super::link::{Account, Link};
 use super::matching::{Envelope, Matching, Pattern};
@@ -31,10 +33,10 @@ struct SmallHost {
     refused: Option<u64>,
     /// Number of announcements whose registrations have ended.
     ended: usize,
-    /// Whether a receive may wait for a pending message.
-    wants_more: bool,
-    /// Sends that were pending and have been sent.
-    resumed: Vec<(usize, Way)>,
+    /// Most messages in `sent` for a message with its data to find room.
+    room: usize,
+    /// Tag and number of each message of the other process that a receive got, in order.
+    received: Vec<(i32, u32)>,
     /// Events: a message arrived (a), was stored (i); the transfer of a request begins (B), ends (E).
     told: Vec<(char, usize, Bytes)>,
 }
@@ -49,25 +51,16 @@ const FRAGMENT: usize = 8;
 
 impl SmallHost {
     fn new() -> Self {
-        // One unexpected message without data, and two announced and unanswered ones.
-        let messenger = State::new(Flow::new(RECORD, 2, Arc::default()));
+        // It keeps one unexpected message.
+        SmallHost::limited(Limits { kept: RECORD, window: 2 }, usize::MAX)
+    }
+
+    fn limited(Limits { kept, window }: Limits, room: usize) -> Self {
+        let messenger = State::new(Flow::new(kept, window, Arc::default()));
         let (queues, cores, noted, finished) = (Matching::default(), Vec::new(), Vec::new(), Vec::new());
         let (sent, free_buffers, refused, ended, told) = (VecDeque::new(), 3, None, 0, Vec::new());
-        let (wants_more, resumed) = (false, Vec::new());
-        SmallHost {
-            cores,
-            messenger,
-            queues,
-            noted,
-            finished,
-            sent,
-            free_buffers,
-            refused,
-            ended,
-            wants_more,
-            resumed,
-            told,
-        }
+        let received = Vec::new();
+        SmallHost { cores, messenger, queues, noted, finished, sent, free_buffers, refused, ended, told, room, received }
     }
 
     /// Makes a request with tag 7.
@@ -80,15 +73,88 @@ impl SmallHost {
     /// Makes a send whose message is announced. Returns it with its number.
     fn announced(&mut self, data: Vec<u8>) -> (usize, TransferId) {
         let send = self.request(Role::Send(Mode::Standard), data);
-        let announced = Transfer::Announced { registered: None, others: Vec::new(), counted: true };
-        self.cores[send].transfer = announced;
-        (send, self.messenger.transfers.begin(send))
+        (send, self.announce(send, true))
     }
 
-    /// Delivers the oldest message of another process.
-    fn receive_from(&mut self, other: &mut SmallHost) {
-        let (header, bytes) = other.sent.pop_front().expect("a message");
+    fn announce(&mut self, send: usize, counted: bool) -> TransferId {
+        self.cores[send].transfer = Transfer::Announced { registered: None, others: Vec::new(), counted };
+        self.messenger.transfers.begin(send)
+    }
+
+    /// Sends a message with this number as its data, in the way that flow control chooses.
+    fn send(&mut self, tag: i32, number: u32) {
+        let send = self.request(Role::Send(Mode::Standard), number.to_le_bytes().into());
+        self.cores[send].tag = tag;
+        let way = self.messenger.flow.outgoing.way(Account(LINK), CONTEXT, tag);
+        self.go(send, way);
+    }
+
+    /// Returns false if there is no room.
+    fn go(&mut self, send: usize, way: Way) -> bool {
+        let Core { tag, ref data, .. } = self.cores[send];
+        let (of, data) = (Match { context: CONTEXT, rank: 3, tag }, data.clone());
+        match way {
+            Way::Free if self.sent.len() >= self.room => {
+                self.messenger.flow.outgoing.found_no_room(Account(LINK), CONTEXT, tag, send);
+                return false;
+            }
+            Way::Free => self.sent.push_back((Header::Eager(of), data)),
+            Way::Announced { counted } => {
+                let number = self.announce(send, counted);
+                // The key takes the place of the data.
+                let key = u32::from_le_bytes(*data.first_chunk().expect("a number"));
+                let memory = Memory { key, address: 1, length: data.len() as u64 };
+                self.sent.push_back((Header::Announce(of, number.0, memory), Vec::new()));
+            }
+            Way::Pends => flow_control::pend(&(), self, CONTEXT, send),
+        }
+        true
+    }
+
+    /// Receives an unexpected message with this tag, or else posts a receive for one.
+    fn receive(&mut self, tag: i32) {
+        if let Some(found) = self.queues.search_unexpected(Pattern::new(3, tag)).found {
+            flow_control::give_up(&(), self, &found.message);
+            return self.matched(tag, &found.message);
+        }
+        if self.queues.unexpected() > 0 {
+            flow_control::found_nothing(&(), self, CONTEXT);
+        }
+        self.queues.insert_posted(Pattern::new(3, tag), usize::MAX);
+    }
+
+    fn arrives(&mut self, of: Match, body: Body) {
+        let (envelope, message) = (Envelope::new(of.rank, of.tag), Arrived { from: LINK, id: 0, body });
+        if self.queues.search_posted(envelope).found.is_some() {
+            return self.matched(of.tag, &message);
+        }
+        flow_control::keep(&(), self, &message, |_| Some(LINK));
+        self.queues.insert_unexpected(envelope, message);
+        if self.queues.posted() > 0 {
+            flow_control::found_nothing(&(), self, CONTEXT);
+        }
+    }
+
+    fn matched(&mut self, tag: i32, message: &Arrived) {
+        let number = match message.body {
+            Body::Short(_, bytes) => u32::from_le_bytes(*bytes.first_chunk().expect("a number")),
+            Body::Announced(sender, memory) => {
+                self.control(&(), LINK, &Header::Finished { request: sender.0, length: memory.length });
+                memory.key
+            }
+            ref other => panic!("{other:?}"),
+        };
+        self.received.push((tag, number));
+    }
+
+    /// Handles a message of another process.
+    fn handle(&mut self, (header, bytes): (Header, Vec<u8>)) {
         match header {
+            Header::Eager(of) => self.arrives(of, Body::copy(&bytes)),
+            Header::Announce(of, sender, memory) => {
+                self.arrives(of, Body::Announced(TransferId(sender), memory));
+            }
+            Header::Finished { request, length } => rendezvous::finished(&(), self, TransferId(request), length),
             Header::ClearToSend { request, receive, why, length } => {
                 fragments::wanted(&(), self, (TransferId(request), TransferId(receive)), (length, why));
             }
@@ -98,6 +164,11 @@ impl SmallHost {
             Header::More(context) => flow_control::more(&(), self, LINK, context),
             _ => panic!("{header:?}"),
         }
+    }
+
+    /// Handles the oldest message of another process.
+    fn receive_from(&mut self, other: &mut SmallHost) {
+        self.handle(other.sent.pop_front().expect("a message"));
     }
 
     /// Reports that a buffer with a fragment was sent.
@@ -178,10 +249,10 @@ impl Host for SmallHost {
         Account(link)
     }
     fn wants_more(&mut self, context: u32) -> bool {
-        self.wants_more && context == CONTEXT
+        context == CONTEXT && (self.queues.posted() > 0 || self.queues.unexpected() == 0)
     }
     fn send_pending(&mut self, (): &(), send: usize, way: Way) {
-        self.resumed.push((send, way));
+        self.go(send, way);
     }
     fn mark(&mut self, (): &(), account: Account) {
         assert_eq!(account, Account(LINK));
@@ -345,38 +416,35 @@ fn a_send_whose_receiver_has_read_is_finished_once() {
 }
 
 #[test]
-fn a_sender_that_is_held_back_announces_its_window_and_sends_the_rest_when_it_is_asked_or_let_go() {
+fn a_sender_that_is_held_back_announces_its_window_and_sends_the_rest_when_it_is_asked_for_more() {
     let (mut sender, mut receiver) = (SmallHost::new(), SmallHost::new());
-    let unexpected = Arrived { from: LINK, id: 0, body: Body::copy(&[]) };
-    for count in 0..2 {
-        flow_control::keep(&(), &mut receiver, &unexpected, |_| Some(LINK));
-        assert_eq!(receiver.sent.len(), count, "the second message is beyond the bound");
-    }
-    sender.receive_from(&mut receiver);
-    let send_messages = |sender: &mut SmallHost, count: usize| {
-        for _ in 0..count {
-            let send = sender.request(Role::Send(Mode::Standard), Vec::new());
-            if sender.messenger.flow.outgoing.way(Account(LINK), CONTEXT, 7) == Way::Pends {
-                flow_control::pend(&(), sender, CONTEXT, send);
-            }
-        }
+    let deliver = |sender: &mut SmallHost, receiver: &mut SmallHost| {
+        let kind = |(header, _): &(Header, Vec<u8>)| match header {
+            Header::Eager(_) => 'e',
+            Header::Announce(..) => 'a',
+            Header::Pending(_) => 'p',
+            _ => '?',
+        };
+        let kinds: String = sender.sent.iter().map(kind).collect();
+        sender.sent.drain(..).for_each(|message| receiver.handle(message));
+        kinds
     };
-    let announced = Way::Announced { counted: true };
-    send_messages(&mut sender, 4);
-    receiver.receive_from(&mut sender);
-    assert!(sender.sent.is_empty() && receiver.sent.is_empty(), "one report, and no receive waits");
-    flow_control::found_nothing(&(), &mut receiver, CONTEXT);
+    sender.send(1, 0);
+    sender.send(1, 1);
+    assert_eq!(deliver(&mut sender, &mut receiver), "ee");
     sender.receive_from(&mut receiver);
-    assert_eq!(sender.resumed, [(2, announced), (3, announced)]);
-    send_messages(&mut sender, 2);
-    flow_control::answered(&(), &mut sender, LINK, CONTEXT);
-    assert_eq!(sender.resumed[2..], [(4, announced)]);
-    receiver.wants_more = true;
-    receiver.receive_from(&mut sender);
-    assert_eq!(receiver.sent.pop_front(), Some((Header::More(CONTEXT), Vec::new())), "a receive waits");
-    for _ in 0..2 {
-        flow_control::give_up(&(), &mut receiver, &unexpected);
-    }
+    (2..6).for_each(|number| sender.send(1, number));
+    assert_eq!(deliver(&mut sender, &mut receiver), "aap", "one report of all that pend");
+    assert!(receiver.sent.is_empty(), "no receive waits");
+    receiver.receive(2);
     sender.receive_from(&mut receiver);
-    assert_eq!(sender.resumed[3..], [(5, Way::Free)]);
+    assert_eq!(deliver(&mut sender, &mut receiver), "aa");
+    sender.send(1, 6);
+    assert_eq!(deliver(&mut sender, &mut receiver), "p");
+    sender.receive_from(&mut receiver);
+    assert_eq!(deliver(&mut sender, &mut receiver), "a", "a receive waits");
+    (0..7).for_each(|_| receiver.receive(1));
+    receiver.sent.drain(..).for_each(|answer| sender.handle(answer));
+    assert!(sender.messenger.flow.outgoing.is_free());
+    assert_eq!(receiver.received, (0..7).map(|number| (1, number)).collect::<Vec<_>>());
 }

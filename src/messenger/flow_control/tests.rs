@@ -1,7 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Tests: each rule alone, and random histories of two processes (`tests/histories.rs`).
-
-mod histories;
+//! Each rule of the two records alone. Random histories of two processes are in `messenger/tests/histories.rs`.
 
 use super::*;
 use std::cell::Cell;
