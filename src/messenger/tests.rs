@@ -36,7 +36,7 @@ struct SmallHost {
     /// Most messages in `sent` for a message with its data to find room.
     room: usize,
     /// Tag and number of each message of the other process that a receive got, in order.
-    received: Vec<(i32, u32)>,
+    got: Vec<(i32, u32)>,
     /// Events: a message arrived (a), was stored (i); the transfer of a request begins (B), ends (E).
     told: Vec<(char, usize, Bytes)>,
 }
@@ -59,8 +59,8 @@ impl SmallHost {
         let messenger = State::new(Flow::new(kept, window, Arc::default()));
         let (queues, cores, noted, finished) = (Matching::default(), Vec::new(), Vec::new(), Vec::new());
         let (sent, free_buffers, refused, ended, told) = (VecDeque::new(), 3, None, 0, Vec::new());
-        let received = Vec::new();
-        SmallHost { cores, messenger, queues, noted, finished, sent, free_buffers, refused, ended, told, room, received }
+        let got = Vec::new();
+        SmallHost { cores, messenger, queues, noted, finished, sent, free_buffers, refused, ended, told, room, got }
     }
 
     /// Makes a request with tag 7.
@@ -144,7 +144,7 @@ impl SmallHost {
             }
             ref other => panic!("{other:?}"),
         };
-        self.received.push((tag, number));
+        self.got.push((tag, number));
     }
 
     /// Handles a message of another process.
@@ -446,5 +446,5 @@ fn a_sender_that_is_held_back_announces_its_window_and_sends_the_rest_when_it_is
     (0..7).for_each(|_| receiver.receive(1));
     receiver.sent.drain(..).for_each(|answer| sender.handle(answer));
     assert!(sender.messenger.flow.outgoing.is_free());
-    assert_eq!(receiver.received, (0..7).map(|number| (1, number)).collect::<Vec<_>>());
+    assert_eq!(receiver.got, (0..7).map(|number| (1, number)).collect::<Vec<_>>());
 }

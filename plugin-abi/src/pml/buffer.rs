@@ -2,8 +2,8 @@
 //! Send buffers: registered memory of a port that a message is copied to, and what to do once it has been sent.
 //!
 //! There are two sizes: the eager limit, and a receive slot for fragments of long messages. Used by `transmit`,
-//! `fragment`, `moving` and `progress`. Grade: hot (a pop, a push); an empty list grows (pending). Threads: the one that
-//! has entered the PML. Tests: `pml/tests.rs`.
+//! `fragment`, `moving` and `progress`. Grade: hot (a pop, a push); an empty list grows (pending). Threads: the one
+//! that has entered the PML. Tests: `pml/tests.rs`.
 
 use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};

@@ -10,8 +10,8 @@
 //! **Shared memory.** These peers have accounts as well. An eager message by shared memory names only its sender's
 //! rank; `incoming` looks the process up in the communicator once the bound is exceeded.
 //!
-//! Called by `protocol`, `progress`, `local` and `host`. Grade: pending. Threads: the one that has entered the PML, and no port. Tests:
-//! `pml/tests.rs`, and `unexpected_memory.c` in `hw-tests/mpi`.
+//! Called by `protocol`, `progress`, `local` and `host`. Grade: pending. Threads: the one that has entered the PML, and
+//! no port. Tests: `pml/tests.rs`, and `unexpected_memory.c` in `hw-tests/mpi`.
 
 use engine::counters::add_shared;
 use engine::messenger::flow_control::Way;

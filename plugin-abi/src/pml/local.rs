@@ -7,8 +7,8 @@
 //!
 //! Messages without data and fragments for which there is no room wait, in order ([`Backlog`]). The messages that begin
 //! a send pend (`flow`) until their turn, which waits there. Contiguous data is not copied, because its request lives
-//! until the fragment is sent. Called by `routing` and `fragment`. Grade: pending. Threads: the one that has entered the
-//! PML.
+//! until the fragment is sent. Called by `routing` and `fragment`. Grade: pending. Threads: the one that has entered
+//! the PML.
 
 use std::collections::VecDeque;
 use std::ptr::{NonNull, null_mut};

@@ -108,7 +108,7 @@ proptest! {
         }
         model.settle();
         for tag in [1, 2, -1] {
-            let numbers: Vec<u32> = model.receiver.received.iter().filter(|(of, _)| *of == tag).map(|(_, number)| *number).collect();
+            let numbers: Vec<u32> = model.receiver.got.iter().filter(|(of, _)| *of == tag).map(|(_, number)| *number).collect();
             prop_assert!(numbers.is_sorted(), "tag {}: {:?}", tag, numbers);
             let (sent, wanted) = (sent.get(&tag).copied().unwrap_or(0), wanted.get(&tag).copied().unwrap_or(0));
             prop_assert_eq!(numbers.len(), sent.min(wanted), "tag {}", tag);
@@ -143,7 +143,7 @@ proptest! {
             model.step(Step::Receive { tag: 1 });
             model.settle();
         }
-        let numbers: Vec<u32> = model.receiver.received.iter().map(|(_, number)| *number).collect();
+        let numbers: Vec<u32> = model.receiver.got.iter().map(|(_, number)| *number).collect();
         prop_assert_eq!(numbers, (0..count).collect::<Vec<_>>());
         prop_assert_eq!(model.receiver.messenger.flow.kept.bytes(), 0);
     }
