@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The NUMA distance of adapters from this process, by hwloc. Distances are as in the ACPI SLIT, 10 = local. The
 //! engine's `device.rs` calls it once, for all devices, and `choose.rs` uses the result. Every failure (no hwloc
-//! information, a virtual machine, a software device) means "unknown", which counts as near. The crate `hwloc2` is no
-//! alternative: it cannot set the filter of I/O objects, without which hwloc reports no adapters, and with newer
-//! versions of hwloc unknown object types are undefined behaviour in it. Path: setup (takes milliseconds). Threads:
-//! any. No unsafe code here. Tests: below, on topologies in XML.
+//! information, a virtual machine, a software device) means "unknown", which counts as near. Path: setup (takes
+//! milliseconds). Threads: any. No unsafe code here. Tests: below, on topologies in XML.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;

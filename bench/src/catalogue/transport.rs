@@ -188,8 +188,7 @@ impl Transport {
         match self {
             Self::Elsewhere | Self::Watched | Self::Peruse | Self::MpiT | Self::Delivered => Some(self.name()),
             Self::Kept => Some("buffered"),
-            Self::Stamped => Some("ibex_msg_arrived"),
-            Self::Unstamped => Some("ibex_comm_msg_arrived"),
+            Self::Stamped | Self::Unstamped => Some("ibex_msg_arrived"),
             Self::Initialised | Self::InitialisedBtl => Some("nothing"),
             _ => None,
         }

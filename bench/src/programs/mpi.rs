@@ -52,6 +52,9 @@ pub(crate) fn mpirun(place: Where, transport: Transport) -> Result<Vec<String>> 
             if transport == Transport::Buffered {
                 parameter("btl_ibex_event_buffered", "1");
             }
+            if transport == Transport::Unstamped {
+                parameter("btl_ibex_event_adapter_clock", "0");
+            }
             if transport == Transport::Uncut {
                 parameter("pml_ibex_read_size", "1073741824");
             }

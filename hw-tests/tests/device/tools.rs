@@ -24,7 +24,7 @@ const OVER_OB1: [Checked; 5] = [
     ("PERUSE tells of puts, gets and atomics", "peruse_operations", &[], 2),
 ];
 
-const OVER_THE_PML: [Checked; 19] = [
+const OVER_THE_PML: [Checked; 18] = [
     ("callbacks of MPI_T get the events of their level and communicator while that lasts", "mpi_t_callbacks", &[], 2),
     ("MPI_T registrations come and go while threads communicate", "mpi_t_threads", &[], 2),
     ("callbacks of PERUSE are called as things happen, also beside a tool by MPI_T", "peruse_order", &[], 2),
@@ -35,7 +35,6 @@ const OVER_THE_PML: [Checked; 19] = [
     ("PERUSE reports the events of requests, messages and searches in order", "peruse_requests", &[], 2),
     ("MPI_T reports the events of requests, messages and searches in order to two tools", "mpi_t_matching", &[], 2),
     ("performance variables of a communicator tell how long its queues are", "mpi_t_queues", &[], 2),
-    ("a tool writes the eager limit before MPI_Init and while MPI runs", "mpi_t_parameters", &[], 2),
     ("MPI_T tells by the adapter's clock when puts, gets and atomics ended", "mpi_t_operations", &[], 2),
     ("PERUSE measures how long messages are unexpected", "peruse_examples", &["between"], 2),
     ("PERUSE measures searches of the queues", "peruse_examples", &["searches"], 2),
@@ -71,11 +70,12 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("every tool in the folder is run by a test", |_| {
             let over_the_pml = OVER_THE_PML.iter().map(|(_, program, _, _)| *program);
             let listed = OVER_OB1.iter().map(|(_, program, _, _)| *program).chain(over_the_pml);
-            let elsewhere = ["writing_a_tool", "mpi_t_protocols", "mpi_t_transfers"];
+            let elsewhere = ["writing_a_tool", "mpi_t_protocols", "mpi_t_transfers", "mpi_t_parameters"];
             every_program_is_listed("tools", listed.chain(elsewhere), file!())
         })
         .quick(),
         Test::new("the example tool of the documentation counts messages and bytes", counts).quick(),
+        Test::new("the programs of the README's claims show what it says", shows_each_claim).quick(),
         Test::new("the logger records the events of a job", logs).quick(),
         Test::new("the logger follows ranks of many threads", follows_threads),
         Test::new("over the pml, the logger tells how long messages were in the queues", tells_of_the_queues),
@@ -98,6 +98,16 @@ pub(crate) fn tests() -> Vec<Test> {
             let stamped: &[&str] = if site.device().has_stamps() { &["stamped"] } else { &[] };
             let launch = Launch::new("mpi_t_transfers", 2).arguments(stamped).with("pml", "ibex");
             launch.with("pml_ibex_read_size", "1048576").passes(site)
+        })
+        .quick(),
+    );
+    let writes = "over the pml, a tool writes the eager limit before MPI_Init, and it and the verbosity while MPI runs";
+    tests.push(
+        Test::new(writes, |site| {
+            let launch = Launch::new("mpi_t_parameters", 2).with("pml", "ibex");
+            let outcome = launch.run(site)?;
+            ensure!(outcome.stderr.contains("; round trip at most "), "no connection is reported: {outcome}");
+            launch.judge(site, outcome)
         })
         .quick(),
     );
@@ -180,6 +190,26 @@ fn counts(site: &mut Site) -> Result<()> {
         );
         ensure!(outcome.stdout.lines().any(|line| line == wanted), "{wanted:?} is not there: {outcome}");
     }
+    Ok(())
+}
+
+/// `put_get`: a transfer, a put and a get from begin to end, with all their bytes; `ordered`: no source steps back.
+fn shows_each_claim(site: &mut Site) -> Result<()> {
+    let launch = Launch::new("put_get", 2).with("pml", "ibex");
+    let logs = logged_by(site, launch, 2, Some("xfer_begin,xfer_continue,xfer_end,operations"))?;
+    let bytes = |rank: usize, name: &str, tag: Option<i64>| -> i64 {
+        let lines = logs[rank].lines().filter(|line| line.split(' ').nth(2) == Some(name)).map(elements);
+        lines.filter(|of| of.get("tag").copied() == tag).filter_map(|of| of.get("bytes").copied()).sum()
+    };
+    let [parts, last] = ["ibex_xfer_continue", "ibex_xfer_end"].map(|name| bytes(1, name, Some(7)));
+    ensure!(parts > 0 && last > 0 && parts + last == 10 << 20, "{parts} and {last} bytes: {}", logs[1]);
+    for name in ["ibex_put_started", "ibex_put_complete", "ibex_get_started", "ibex_get_complete"] {
+        ensure!(bytes(0, name, None) >= 10 << 20, "{name} lacks bytes: {}", logs[0]);
+    }
+    let outcome = Launch::new("ordered", 2).with("pml", "ibex").succeeds(site)?;
+    let sources: Vec<&str> = outcome.stdout.lines().filter(|line| line.starts_with("rank ")).collect();
+    let are_in_order = sources.iter().all(|line| line.ends_with(" events, 0 steps back"));
+    ensure!(sources.len() >= 2 && are_in_order, "{outcome}");
     Ok(())
 }
 

@@ -4,14 +4,15 @@
 //! [`keep`] and [`tunables`] when it opens the component. Between these calls a tool may write control variables; those
 //! that it may write later, too, are in `variables/now.rs`. The rows come from the engine's tables. The counts of
 //! events, with one value per source, are in `variables/events.rs`. Grade: setup. Threads: any thread may read a
-//! counter, but not in a signal handler, because Open MPI and `PORTS` hold locks meanwhile. Tests: below.
+//! counter, but not in a signal handler, because Open MPI holds a lock meanwhile. Tests: below.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use engine::counters::{COUNTERS, Class, CounterRow, Counters};
+use engine::select::address::MAX_PORTS;
 use engine::tunables::{Faces, Kind, OutOfBounds, Row, Scope, TABLE, Tunables, Value, Writable};
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::openmpi::variable::{self, Bind, Performance, Storage, Width};
@@ -110,8 +111,9 @@ impl Places {
 
 static PLACES: Places = Places::new();
 
-/// Counters of the open ports; a performance variable shows their sum.
-static PORTS: Mutex<Vec<Arc<Counters>>> = Mutex::new(Vec::new());
+/// Counters of the open ports, then null; a performance variable shows their sum. They are never freed, so that a
+/// thread can read them while another opens or closes the component.
+static PORTS: [AtomicPtr<Counters>; MAX_PORTS] = [const { AtomicPtr::new(null_mut()) }; MAX_PORTS];
 
 /// Registers the parameters that begin with `btl_ibex_`, and every counter.
 pub(crate) fn register(component: &sys::mca_base_component_t) -> Result<(), i32> {
@@ -191,12 +193,15 @@ pub(crate) fn tunables(face: Faces) -> Result<Tunables, OutOfBounds> {
 }
 
 pub(crate) fn show_port(counters: Arc<Counters>) {
-    PORTS.lock().unwrap_or_else(PoisonError::into_inner).push(counters);
+    let counters = Arc::into_raw(counters).cast_mut();
+    let is_free = |place: &&AtomicPtr<Counters>| place.load(Ordering::Relaxed).is_null();
+    // Release: a thread that reads the pointer sees the counters.
+    PORTS.iter().find(is_free).expect("a place for each port").store(counters, Ordering::Release);
 }
 
 /// Removes the counters of all ports, because the component is opened or closed.
 pub(crate) fn forget_ports() {
-    PORTS.lock().unwrap_or_else(PoisonError::into_inner).clear();
+    PORTS.iter().for_each(|place| place.store(null_mut(), Ordering::Relaxed));
 }
 
 /// `mca_base_get_value_fn_t`: reads the counter whose index is the variable's context.
@@ -208,8 +213,9 @@ unsafe extern "C" fn read_counter(
     guard::fence("reading a performance variable", sys::OPAL_ERROR, || {
         // SAFETY: Open MPI reads a variable that `register` has registered.
         let Some(row) = COUNTERS.get(unsafe { variable::index(variable) }) else { return sys::OPAL_ERR_BAD_PARAM };
-        let ports = PORTS.lock().unwrap_or_else(PoisonError::into_inner);
-        let total = ports.iter().map(|counters| (row.read)(counters)).sum();
+        // SAFETY: null, or counters of `show_port`, which are never freed.
+        let ports = PORTS.iter().map_while(|place| unsafe { place.load(Ordering::Acquire).as_ref() });
+        let total = ports.map(|counters| (row.read)(counters)).sum();
         // SAFETY: Open MPI passes room for one value of the registered type, unsigned long long.
         unsafe { value.cast::<u64>().write_unaligned(total) };
         sys::OPAL_SUCCESS

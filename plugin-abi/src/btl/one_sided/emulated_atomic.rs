@@ -86,14 +86,16 @@ pub(super) unsafe fn start(
         let me = modex::from_openmpi(me.name());
         if is_own {
             let watched = watched(&call, address, word, || (Some(me), u32::MAX));
+            if let Some((watched, moment)) = &watched {
+                watch::started(watched, *moment);
+            }
             // SAFETY: M3: 8 bytes of this process. The callback runs before this returns, because osc/rdma of 4.1
             // crashes if this returns 1.
             unsafe {
                 write_result(&call, done(address, word));
                 call.call(sys::OPAL_SUCCESS);
             }
-            if let Some((watched, moment)) = watched {
-                watch::started(&watched, moment);
+            if let Some((watched, _)) = watched {
                 watch::done(&watched, Ok(()), None);
             }
             return sys::OPAL_SUCCESS;
