@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The interface of ibex: `libibex.so`, with the components that a stock Open MPI loads, and the functions for tools.
 //! ARCHITECTURE.md describes the folders. Components use `runtime` and not each other; `runtime` depends on none of
-//! them. The files' dependencies have no cycle. Threads: one at a time, unless the program requested
-//! `MPI_THREAD_MULTIPLE`; see `runtime/exclusive.rs`.
+//! them. Threads: one at a time, unless the program requested `MPI_THREAD_MULTIPLE`; see `runtime/exclusive.rs`.
 //!
 //! Safety, for every unsafe block below: **M1** a module pointer from Open MPI was returned by `btl_init`, and
 //! `btl_finalize` has not been called for it; **M2** a descriptor from Open MPI was returned by `btl_alloc` or

@@ -113,7 +113,8 @@ pub fn publish(key: &CStr, bytes: &[u8]) -> Result<(), i32> {
     }
 }
 
-/// The bytes that process `name` has published under `key`; `None` if there are none.
+/// The bytes that process `name` has published under `key`; `None` if there are none. Waits for a thread of `PMIx` and
+/// makes no progress of Open MPI's, so the caller may have entered the PML and ports.
 #[must_use]
 pub fn fetch(key: &CStr, name: Name) -> Option<Vec<u8>> {
     let name = name.to_c();

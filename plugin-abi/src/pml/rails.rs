@@ -151,9 +151,7 @@ fn look_up(pml: &Pml, state: &mut State, link: Link) -> Option<usize> {
         state.several.end_mut(link).set_peer(peer);
         return Some(peer);
     }
-    // Open MPI may make progress while this fetches the peer's modex data: the PML's does nothing, because the PML is
-    // entered, and messages by shared memory use the state that `within` lends.
-    let mut links = pml.within(state, || links_to(pml, name)).ok()?;
+    let mut links = links_to(pml, name).ok()?;
     if !links.contains(&link) {
         links.push(link);
     }

@@ -3,7 +3,7 @@
 //!
 //! A tool may be linked with one file while Open MPI loads another as its component. The dynamic linker then resolves
 //! symbols that both export to the first file, while each copy keeps its own private state: a tool would call one copy,
-//! and the other would raise the events. The chooser does not see the file that a tool is linked with or preloads, so
+//! and the other would raise the events. A tool can be loaded after Open MPI's components, when the chooser has run, so
 //! only the library can refuse: the copy that was loaded later prints a message and takes no part, its component
 //! declines, and its functions for tools refuse. Two links to one file are one copy. Called by both components, and by
 //! every function of `tool` that C may call. Grade: setup; the first call looks at every library of the process, all
