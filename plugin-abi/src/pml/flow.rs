@@ -129,14 +129,14 @@ pub(crate) fn pend(pml: &Pml, state: &mut State, context: u32, request: Handle) 
     tell(pml, state, (account, context), tells);
 }
 
-/// Tells a peer that messages of a communicator pend, if flow control `tells` it.
+/// Tells a peer that messages of a communicator pend, if flow control asks for it (`tells`).
 fn tell(pml: &Pml, state: &mut State, (account, context): (Account, u32), tells: bool) {
     if tells {
         routing::control(pml, state, account.0, &Header::Pending(context));
     }
 }
 
-/// Queues a send that found no room before those that pend, until their turn.
+/// Queues a send that found no room in front of the pending ones, until it is their turn.
 #[cold]
 #[inline(never)]
 pub(crate) fn found_no_room(pml: &Pml, state: &mut State, communicator: &Communicator, request: Handle) {
@@ -187,7 +187,7 @@ pub(crate) fn in_turn(pml: &Pml, state: &mut State, link: Link) {
         return;
     }
     let account = rails::account(pml, state, link);
-    // By shared memory there is no port.
+    // A link by shared memory has no port.
     let port = || pml.rails().get(link.rail()).and_then(Rail::enter);
     if let Some(mut port) = port() {
         port.begin_turn(link.to());
