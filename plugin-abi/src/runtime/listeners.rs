@@ -80,7 +80,7 @@ struct Tables {
 static TABLES: Mutex<Tables> =
     Mutex::new(Tables { of: BTreeMap::new(), comms: BTreeSet::new(), everywhere: Vec::new(), is_behind: false });
 
-/// Communicators whose listeners have changed. For one, [`follow`] does not visit the others, possibly 100,000.
+/// Communicators whose listeners have changed. If only one has, [`follow`] does not visit the others, perhaps 100,000.
 #[derive(Clone, Copy)]
 enum Changed {
     Nothing,
