@@ -376,7 +376,7 @@ mod tests {
         Communicator::new(NonNull::dangling(), 2, 0, 3)
     }
 
-    /// A communicator of a PML of its own.
+    /// A communicator with its own PML.
     struct Only {
         pml: Box<Pml>,
         comm: Box<Communicator>,

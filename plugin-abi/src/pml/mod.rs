@@ -11,15 +11,16 @@
 //! - Tools: `watch` and `transfers` (raise the events; `passage`: the protocol of a message), `listening` (opens and
 //!   closes the fast paths when tools start or stop listening, and reports the end of waits), `variables` (performance
 //!   variables), `flight` (the flight recorder).
-//! - Several ports: `rails` (looks peers up; which port; long messages by all), `moving` (failover). Processes of the
-//!   same host: `shared_memory`, `local`.
+//! - Several ports: `rails` (looks peers up, and chooses one port, or several for a long message), `moving` (failover).
+//!   Processes of the same host: `shared_memory`, `local`.
 //! - Records: `handle`, `buffer`, `token`, `first_receive`.
 //!
 //! `engine::messenger` has the parts without MPI: matching, headers, the protocols' state machines, links, fragments,
 //! messages of this process to itself. They call `host`.
 //!
-//! Safety. A thread *has entered the PML* while it holds `Entered<State>` or a `&mut State` borrowed from it. Unsafe
-//! blocks of this folder cite the rules of the crate's head and these:
+//! A thread *has entered the PML* while it holds `Entered<State>` or a `&mut State` borrowed from it. *Nothing is
+//! entered* while the thread has entered neither the PML nor a port. Safety: unsafe blocks of this folder cite the
+//! rules of the crate's head and these:
 //! - **P1** The memory of requests lives as long as the PML, so a `Handle` leads to it at any time. A request is alive
 //!   from `State::requests.take` to `State::requests.give_back`, which takes only a request that is finished or was
 //!   never begun, and to which nothing refers any more. So a handle in a communicator's queue, in `State`, in a token

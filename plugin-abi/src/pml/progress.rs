@@ -2,7 +2,7 @@
 //! Progress: polls the rails, handles their completions, and calls Open MPI when nothing is entered any more.
 //!
 //! [`poll`] handles a batch of completions in order, with the PML entered, so messages keep their order although Open
-//! MPI's callbacks come back here. [`leave`] sends pending messages whose turn it is, leaves the PML, and then calls
+//! MPI's callbacks may poll again. [`leave`] sends pending messages whose turn it is, leaves the PML, and then calls
 //! callbacks, passes frames to the BTL, and ends the job if it must. Called by Open MPI ([`pml_progress`]), blocking
 //! calls, and the BTL's waits ([`begin`]). Grade: hot. Threads: any; one polls at a time. Tests: the MPI programs of
 //! `hw-tests`.
@@ -236,8 +236,7 @@ impl TakesRequests for State {
     }
 }
 
-/// Handles the completions that a port reports. Keeps a frame with completions for the BTL until [`leave`], and puts
-/// another frame in its place.
+/// Handles a port's completions. Keeps a frame with some for the BTL until [`leave`], and puts another in its place.
 #[cold]
 #[inline(never)]
 fn handle_all<const WATCHED: bool>(

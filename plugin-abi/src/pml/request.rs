@@ -130,7 +130,7 @@ impl Requests {
         unsafe { self.free.give_back(request.pointer().as_ptr()) };
     }
 
-    /// Returns a request. It borrows all of them, so nobody else has a reference to it.
+    /// Returns a request. This borrows all requests, so nobody else has a reference to it.
     #[inline(always)]
     #[allow(clippy::unused_self, reason = "the borrow permits it")]
     pub(crate) fn get(&mut self, request: Handle) -> &mut Request {
@@ -143,7 +143,7 @@ impl Requests {
         &mut self.get(request).core
     }
 
-    /// Returns two of them.
+    /// Returns the cores of two requests.
     ///
     /// # Panics
     /// If both handles are the same.

@@ -2,7 +2,7 @@
 //! `pml_send` and `pml_isend`: [`at_once`] sends a short contiguous message, [`copied_at_once`] a longer one, if they
 //! can; any other message has a request, and `protocol` sends it.
 //!
-//! A blocking send returns when the adapter has the message, because its caller may not come back to MPI. Grade: hot.
+//! A blocking send returns when the adapter has the message, because its caller may stay away from MPI. Grade: hot.
 //! Threads: any. Tests: `pt2pt_modes.c` and others in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};

@@ -3,7 +3,7 @@
 //! queue. `routing` and `moving` choose the link, and another one if it fails.
 //!
 //! The engine queues answers to a peer, fragments, and messages for which there is no send buffer. The request of such
-//! a message is finished only when the adapter has the message, because the caller of a send may not return to MPI for
+//! a message is finished only when the adapter has the message, because the caller of a send may stay away from MPI for
 //! long. If a peer is lost ([`State::has_failed`]), the job ends once nothing is entered. Grade: hot. Threads: the one
 //! that has entered the PML; [`at_once`] and [`inline`]: any. Tests: the MPI programs of `hw-tests`.
 

@@ -126,7 +126,7 @@ pub(super) unsafe fn listen(
     }
 }
 
-/// Empties the cache of a listener. To be called when its registration begins or ceases to buffer events.
+/// Empties the cache of a listener. Called when its registration begins or ceases to buffer events.
 pub(super) fn forget_quick(handle: RegistrationHandle) {
     let known = listening().get(&handle).cloned();
     if let Some(known) = known {

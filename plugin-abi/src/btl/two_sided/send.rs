@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `btl_send` and `btl_sendi`: messages. A small message goes inside the work request, straight from the header and the
 //! user's memory; a larger one goes from a descriptor's slot. A blocking send returns only once the adapter has the
-//! message, because the program may then not call MPI for long. So `btl_sendi` either posts the whole message or
+//! message, because the program may stay away from MPI for long. So `btl_sendi` either posts the whole message or
 //! refuses it; `btl_send` either posts it, or queues it in the engine, in order, and calls back later. Called by Open
 //! MPI and `emulated_atomic`. Grade: hot. Threads: any; each call enters the port. Tests: `first_contact.c`,
 //! `pt2pt_flood.c` and others in `hw-tests/mpi`.
