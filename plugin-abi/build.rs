@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How libibex.so is linked, and the C part of the tool interface compiled, by the headers that ibex-ffi's build found.
+//! Links libibex.so, and compiles the C part of the tool interface with the headers that ibex-ffi's build has found.
 
 use std::path::PathBuf;
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");
-    // Open MPI unloads its components in MPI_Finalize; what it still holds of ibex then (a performance variable's
-    // callback, a tool's handler) must not point into unmapped memory.
+    // Open MPI unloads its components in MPI_Finalize; the pointers that it still holds then (to a performance
+    // variable's callback, or a tool's handler) must not lead into unmapped memory.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-z,nodelete");
     // The name under which a tool that links -libex looks for it at run time.
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libibex.so");
@@ -19,7 +19,7 @@ fn compile_tool() {
         println!("cargo::rerun-if-changed={file}");
     }
     let mut build = cc::Build::new();
-    // Unused parameters stand in Open MPI's own inline functions; the 16-byte compare-and-swap too.
+    // Open MPI's own inline functions have unused parameters, and use the 16-byte compare-and-swap.
     build.files(files).flag_if_supported("-Wno-unused-parameter").flag_if_supported("-mcx16");
     build.includes(found("INCLUDES"));
     build.compile("ibex-tool-host");
@@ -27,7 +27,7 @@ fn compile_tool() {
         println!("cargo::rustc-link-search=native={}", directory.display());
     }
     println!("cargo::rustc-link-lib=dylib=mpi");
-    // What libmpi needs is not named (ibex-ffi's build/installation.rs).
+    // The libraries that libmpi needs are not named (ibex-ffi's build/installation.rs).
     println!("cargo::rustc-link-arg=-Wl,-z,undefs");
 }
 

@@ -67,7 +67,7 @@ static int names_ibex(const char *variable) {
 }
 
 // With this answer Open MPI leaves the component out, silently. But it ends the job if the user has named the
-// component; such a one declines only when Open MPI asks for its modules (`no_module`).
+// component; so a named one declines only when Open MPI asks for its modules (`no_module`).
 static int decline_unless_asked_for(void) {
     return names_ibex("OMPI_MCA_pml") || names_ibex("OMPI_MCA_btl") ? 0 : NOT_AVAILABLE;
 }
@@ -146,7 +146,7 @@ static void note_installed(const char *folder) {
     snprintf(installed + used, sizeof installed - used, "%s%s", used ? ", " : "Open MPI ", folder + strlen("openmpi-"));
 }
 
-// Finds the folder of this Open MPI's library beside this file; of several for its release, that of this installation.
+// Finds the folder of this Open MPI's library beside this file; if its release has several, that of this installation.
 static int choose(const char *beside, const char *open_pal, char chosen[PATH]) {
     DIR *folder = opendir(beside);
     int found = 0;

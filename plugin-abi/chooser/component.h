@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 // The head of every component of Open MPI, in version 2.1 of the interface (4.1 and 5), for a component that has to fit
-// each Open MPI, and so is compiled without its headers. layout.c compares both.
+// each Open MPI, and so is compiled without its headers. layout.c compares it with them.
 
 #ifndef IBEX_CHOOSER_COMPONENT_H
 #define IBEX_CHOOSER_COMPONENT_H

@@ -13,7 +13,7 @@
  * - MPI_T_EVENT_REGISTRATION_NULL is no registration.
  * The enumeration of MPI_T_event_get_info has the names of the elements, in their order; their types are MPI_INT,
  * MPI_UNSIGNED or MPI_UNSIGNED_LONG (docs/events.md). The buffer of MPI_T_event_copy ends with the element that has the
- * largest displacement. docs/events-calls.md says what the standard leaves open.
+ * largest displacement. docs/events-calls.md has the points that the standard leaves open.
  */
 #ifndef IBEX_MPI_T_H
 #define IBEX_MPI_T_H
@@ -38,7 +38,7 @@ extern "C" {
 #define MPI_T_BIND_MPI_SESSION (MPI_T_BIND_MPI_INFO + 1)
 #endif
 
-/* What a callback must be fit for; each includes those before it. */
+/* Requirements on a callback; each includes those before it. */
 typedef enum {
     MPI_T_CB_REQUIRE_NONE,
     MPI_T_CB_REQUIRE_MPI_RESTRICTED,

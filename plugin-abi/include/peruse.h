@@ -5,8 +5,8 @@
  * The supported events are those whose names PERUSE_Query_event knows. With ibex' PML (--mca pml ibex) they are all
  * events of the specification, PERUSE_COMM_REQ_XFER_CONTINUE, PERUSE_IBEX_REQ_CANCEL and PERUSE_IBEX_REQ_FREE. With any
  * PML they are also the puts, gets and atomics of the transport. These belong to no communicator: every handle for them
- * gets them, with tag -1; count is in bytes, and datatype is MPI_BYTE. docs/peruse.md has every field and id, and says
- * what ibex does where the specification is open or contradicts itself.
+ * gets them, with tag -1; count is in bytes, and datatype is MPI_BYTE. docs/peruse.md has every field and id, and ibex'
+ * behaviour where the specification is open or contradicts itself.
  */
 #ifndef PERUSE_H
 #define PERUSE_H

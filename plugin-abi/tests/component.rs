@@ -55,7 +55,7 @@ fn ompi_info_shows_every_counter_with_its_class() {
 }
 
 #[test]
-fn symbols_that_another_series_lacks_are_weak_so_that_the_library_can_print_there_why_it_declines() {
+fn symbols_that_another_series_lacks_are_weak_so_that_the_library_loads_there_and_prints_why_it_declines() {
     // The dynamic linker binds the library when it loads it, so a strong reference to one of these would be an error.
     let lacking = "PMIx_Get PMIx_Put PMIx_Value_free ompi_ftmpi_enabled ompi_group_get_proc_ptr_raw opal_pmix \
                    opal_convertor_set_position_nocheck opal_pmix_convert_jobid opal_pmix_convert_status \
@@ -75,7 +75,7 @@ fn symbols_that_another_series_lacks_are_weak_so_that_the_library_can_print_ther
 }
 
 #[test]
-fn a_parameter_out_of_bounds_is_refused_and_the_job_goes_on() {
+fn ibex_refuses_a_parameter_out_of_bounds_and_the_job_goes_on() {
     let place = Place::new("bounds");
     for (name, value, range) in [
         ("service_level", "16", "0 to 15"),
@@ -112,7 +112,7 @@ fn without_a_port_a_user_who_did_not_name_ibex_gets_no_message() {
 }
 
 #[test]
-fn in_another_open_mpi_ibex_says_so_and_the_job_goes_on() {
+fn ibex_reports_that_it_runs_in_another_open_mpi_and_the_job_goes_on() {
     let place = Place::new("version");
     // The symbol of Open MPI's library, with a release series that does not exist.
     std::fs::write(place.0.join("other.c"), "const char opal_version_string[] = \"4.9.999\";\n").expect("a new file");

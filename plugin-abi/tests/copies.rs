@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Two copies of libibex.so in one process: the later one prints a message and takes no part, and nothing hangs. Needs
-//! what building the crate needs (Open MPI with its headers and commands), no device. Commands have a time limit.
+//! the same as building the crate (Open MPI with its headers and commands) and no device. Commands have a time limit.
 
 mod built;
 
@@ -44,7 +44,7 @@ fn job_of_a_tool(place: &Place, folder: &Path, btl: &str, component: &str) -> St
 }
 
 #[test]
-fn a_tool_that_is_linked_with_another_copy_is_told_and_the_job_goes_on() {
+fn ibex_reports_a_tool_that_is_linked_with_another_copy_and_the_job_goes_on() {
     let place = Place::new("linked");
     let another = copy_in(&place);
     let folder = another.parent().expect("it lies in one");
@@ -56,7 +56,7 @@ fn a_tool_that_is_linked_with_another_copy_is_told_and_the_job_goes_on() {
 }
 
 #[test]
-fn a_job_that_has_no_other_way_ends_with_the_reason() {
+fn a_job_without_another_transport_ends_with_the_reason() {
     let place = Place::new("alone");
     let copy = copy_in(&place);
     let preload = format!("LD_PRELOAD={}", copy.display());
@@ -81,7 +81,7 @@ fn the_copy_that_was_loaded_first_answers_a_tool_and_the_other_refuses() {
 }
 
 #[test]
-fn a_tool_that_is_linked_with_the_file_the_component_is_a_link_to_meets_one_copy() {
+fn a_tool_and_a_component_that_use_the_same_file_share_one_copy() {
     let said = job_of_a_tool(&Place::new("same"), built::library(), "self,vader,ibex", "component");
     assert!(!said.contains("two copies"), "{said}");
 }

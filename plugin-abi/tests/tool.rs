@@ -43,12 +43,12 @@ fn every_call_answers_the_standards_code_in_every_phase_of_mpi() {
 }
 
 #[test]
-fn the_interface_is_initialised_as_often_as_it_was_and_registrations_outlive_it() {
+fn the_interface_counts_its_initialisations_and_registrations_outlive_the_last_one() {
     done(&program(&compiled("phases", "phases")));
 }
 
 #[test]
-fn every_call_may_be_made_from_several_threads_at_once() {
+fn several_threads_may_make_every_call_at_once() {
     done(&program(&compiled("threads", "threads")));
 }
 
@@ -70,14 +70,14 @@ fn the_events_are_in_the_category_of_the_transport_where_it_is_loaded() {
 }
 
 #[test]
-fn counts_have_a_value_per_source_and_registrations_the_defaults_the_user_set() {
+fn counts_have_a_value_per_source_and_registrations_have_the_users_defaults() {
     let mut command = program(&compiled("variables", "variables"));
     command.env("OMPI_MCA_btl_ibex_event_buffered", "1").env("OMPI_MCA_btl_ibex_event_buffer", "1000");
     done_with_component("variables", &mut command);
 }
 
 #[test]
-fn a_tools_write_to_a_control_variable_before_mpi_init_takes_effect_and_none_is_possible_after_it_is_unloaded() {
+fn a_tools_write_to_a_control_variable_takes_effect_before_mpi_init_and_fails_after_the_component_is_unloaded() {
     done_with_component("written", &mut program(&compiled("parameters", "written")));
 }
 
@@ -91,7 +91,7 @@ fn mpi_init_refuses_a_tools_invalid_value_like_one_from_the_environment() {
 }
 
 #[test]
-fn the_page_on_writing_a_tool_is_the_program_that_is_tested() {
+fn the_page_on_writing_a_tool_shows_the_program_that_is_tested() {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap_or_else(|error| panic!("{name}: {error}"));
     let page = read("docs/writing-a-tool.md");
@@ -122,7 +122,7 @@ fn two_tools_in_one_process_do_not_disturb_each_other_and_one_may_intercept_the_
 }
 
 #[test]
-fn the_header_is_strict_c99_and_cplusplus_before_and_after_that_of_mpi_and_that_of_peruse_is_cplusplus_too() {
+fn the_mpi_t_header_compiles_in_strict_c_and_cplusplus_before_and_after_mpi_h_and_peruse_h_in_cplusplus() {
     let cplusplus = ["mpicxx", "-DOMPI_SKIP_MPICXX", "-x", "c++", "-std=c++11", "-pedantic"];
     for language in [&["mpicc", "-std=c99", "-pedantic"][..], &["mpicc", "-std=c11", "-pedantic"], &cplusplus] {
         for order in ["-DMPI_H_FIRST", "-UMPI_H_FIRST"] {

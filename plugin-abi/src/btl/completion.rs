@@ -91,7 +91,7 @@ unsafe fn not_sent(module: &Module, descriptor: *mut Descriptor, to: EndpointId,
     Some(if is_told { failures::failed(module, to, failed) } else { sys::OPAL_ERROR })
 }
 
-/// Returns Open MPI's status of a request. A failure is first printed for the user.
+/// Returns Open MPI's status of a request. Prints a failure for the user first.
 #[inline]
 fn status(module: &Module, to: EndpointId, outcome: Result<(), Failed>) -> c_int {
     match outcome {

@@ -66,7 +66,7 @@ unsafe extern "C" fn register() -> c_int {
 
 unsafe extern "C" fn open() -> c_int {
     fence("opening the component", sys::OPAL_ERROR, || {
-        // Here and not in `register`: there it is not known which process of the host prints the message.
+        // Not in `register`, which runs before ibex knows which process of the host prints the message.
         if copies::is_refused() {
             return sys::OPAL_ERR_NOT_AVAILABLE;
         }
@@ -151,10 +151,10 @@ fn make_modules(threads: bool) -> Vec<Box<Module>> {
         is_asked_for: || variable::text(c"btl", None, None).is_some_and(|list| names_ibex(&list)),
     };
     progress::begin();
-    // Overwritten if the PML is chosen. A peer finds a published value at once, but searches for a missing one.
+    // The PML overwrites it if chosen. A peer finds a published value at once, but searches for a missing one.
     let _ = modex::publish_pml(false);
     let mut modules = ports::open(&request, |port| Module::new(&settings, port, &tunables, emulated_atomic::stand_in));
-    // Otherwise the user has set it.
+    // Unless the user has set it.
     if settings.btl_latency == 0 {
         let rates: Vec<u32> = modules.iter().map(|module| module.mbps()).collect();
         for (module, latency) in modules.iter_mut().zip(settings::latencies(&rates)) {

@@ -74,7 +74,7 @@ mod tests {
 
     /// One test, because a range that is freed may be mapped by another.
     #[test]
-    fn endpoints_survive_the_way_through_open_mpi_at_addresses_of_nothing_else_which_are_given_back() {
+    fn pointers_name_their_endpoints_at_reserved_addresses_which_a_dropped_range_releases() {
         let ranges = [EndpointRange::new().expect("addresses"), EndpointRange::new().expect("addresses")];
         let range = &ranges[0];
         for index in [0, 1, 70_000, (1 << 24) - 2] {

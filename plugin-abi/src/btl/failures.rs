@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Failures: returns Open MPI's codes, after the reason has been printed (`runtime/failures.rs`), and reports a lost
-//! peer or port to Open MPI, which ends the job. Called by the other files. No port is entered, because Open MPI's
-//! callback runs in here. Grade: errors. Threads: any. Tests: `hw-tests`.
+//! Failures: prints the reason (`runtime/failures.rs`), then returns Open MPI's code, and reports a lost peer or port
+//! to Open MPI, which ends the job. Called by the other files, which have entered no port, because Open MPI's callback
+//! runs in here. Grade: errors. Threads: any. Tests: `hw-tests`.
 
 use std::ffi::{CString, c_int};
 use std::ptr::null_mut;
@@ -37,7 +37,7 @@ pub(crate) fn refused(module: &Module) -> c_int {
     sys::OPAL_ERR_UNREACH
 }
 
-/// Prints the reasons of failed connections, because a message got no slot: those may hold all slots.
+/// Prints the reasons of failed connections when a message got no slot: failed connections may hold all slots.
 #[cold]
 #[inline(never)]
 pub(crate) fn out_of_slots(module: &Module) {

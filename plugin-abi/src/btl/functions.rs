@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The function table of a module, and the functions that concern the module alone. The fields of a module that ob1,
-//! bml/r2 and osc/rdma read are filled in [`template`] (before the user's settings, without a device) and in
-//! `Module::new` (by the capabilities of the port). Called by `component`. Grade: setup. Threads: any. Tests:
-//! `hw-tests`.
+//! The function table of a module, and the functions that concern the module alone. [`template`] (before the user's
+//! settings, without a device) and `Module::new` (by the capabilities of the port) fill in the fields of a module that
+//! ob1, bml/r2 and osc/rdma read. Called by `component`. Grade: setup. Threads: any. Tests: `hw-tests`.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
@@ -45,7 +44,7 @@ pub(crate) fn template(component: *mut sys::mca_btl_base_component_t) -> sys::mc
     base.btl_min_rdma_pipeline_size = PIPELINE_LIMIT;
     // Less than shared memory (65536), which thus keeps the peers of a host; more than TCP (100).
     base.btl_exclusivity = sys::MCA_BTL_EXCLUSIVITY_DEFAULT;
-    // 0: the port's, unless the user sets them.
+    // 0: the component takes the port's values, unless the user sets others.
     (base.btl_latency, base.btl_bandwidth) = (0, 0);
     base.btl_flags =
         sys::MCA_BTL_FLAGS_SEND | sys::MCA_BTL_FLAGS_PUT | sys::MCA_BTL_FLAGS_GET | sys::MCA_BTL_FLAGS_ATOMIC_FOPS;
@@ -119,8 +118,8 @@ pub(crate) unsafe extern "C" fn btl_register_mem(
     fence("btl_register_mem", null_mut(), || {
         // SAFETY: M1.
         let module = unsafe { Module::from_raw(btl) };
-        // ob1 shall not announce messages to be read through this port while the port is diverted, or may reach no port
-        // of the peer. Without a registration it takes another port, or sends the data itself.
+        // While this port is diverted, or may reach no port of the peer, ob1 must not announce a message that the peer
+        // would read through it. Without a registration ob1 takes another port, or sends the data itself.
         let is_away = module.is_detouring() && detour::is_away(module, endpoint(peer));
         if is_away || module::are_several() && detour::is_unproven(module, endpoint(peer)) {
             return null_mut();

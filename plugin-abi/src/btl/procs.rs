@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `btl_add_procs` and `btl_del_procs`: the processes that ibex reaches, and their endpoints. A process is reached if
-//! it has published a port that can be paired with one of this process. These include processes of this host and this
+//! `btl_add_procs` and `btl_del_procs`: the processes that ibex reaches, and their endpoints. ibex reaches a process
+//! that has published a port to pair with one of this process. These include processes of this host and this
 //! process itself, because osc/rdma needs all of them. Adding a peer makes no connection. Called by Open MPI. Grade:
 //! setup. Threads: any; Open MPI adds peers lazily, even from within a receive callback. Tests: `hw-tests`.
 
@@ -82,9 +82,9 @@ fn add(module: &Module, process: Process) -> Option<*mut sys::mca_btl_base_endpo
 }
 
 /// Makes ob1 send all fragments of a message through one port, and the next message through another. If fragments
-/// arrive in another order than they were sent, ob1 unpacks data with gaps wrongly, beyond the end of the buffer; also
-/// over openib with two ports, and over tcp with two links. Does nothing with another PML, or if the user has set the
-/// parameter. Called when peers are added to a second port, because ob1 has then registered its parameters.
+/// arrive in another order than they were sent, ob1 unpacks data with gaps wrongly, beyond the end of the buffer; it
+/// does so over openib with two ports and over tcp with two links, too. Does nothing with another PML, or if the user
+/// has set the parameter. Called when peers are added to a second port, because ob1 has then registered its parameters.
 fn keep_fragments_in_order() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {

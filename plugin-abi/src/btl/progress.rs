@@ -2,9 +2,9 @@
 //! Progress: polls each port, and calls Open MPI back. Called by Open MPI's progress engine, all the time. While the
 //! PML is in use, it polls instead, and calls [`deliver`] for the BTL's completions. Otherwise this file polls into a
 //! frame, inside the port. Callbacks (for messages here, for all else in `completion`) run outside the port, because
-//! they call ibex again, even progress. Afterwards, inside again, records are given back; the next poll gives back the
-//! receive slots. Grade: hot. Threads: any; one at a time polls a port, and ob1's sequence numbers restore the order of
-//! messages. Tests: the device tests in `hw-tests`.
+//! they call ibex again, even progress. Then this file enters the port again and gives back records; the next poll
+//! gives back the receive slots. Grade: hot. Threads: any; one at a time polls a port, and ob1's sequence numbers
+//! restore the order of messages. Tests: the device tests in `hw-tests`.
 
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -94,7 +94,7 @@ fn defect() -> c_int {
 /// Polls one port. Returns the number of events. `WATCHED`: a tool listens, or did so a moment ago. Otherwise no site
 /// in here tests for one.
 fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
-    // Another thread polls the port, or this call comes from within an engine call.
+    // `None`: another thread polls the port, or this call comes from within an engine call.
     let Some(mut state) = module.try_enter() else { return 0 };
     let State { port, frames, done, .. } = &mut state;
     let mut frame = frames.take();
@@ -109,7 +109,7 @@ fn progress_port<const WATCHED: bool>(module: &Module) -> c_int {
         return 0;
     }
     if WATCHED {
-        // Before the port is left, after which another thread may poll it.
+        // Before this thread leaves the port, after which another one may poll it.
         frame.polled = module.source().and_then(|source| Some((source, events::begin_batch(source)?)));
     }
     drop(state);

@@ -93,8 +93,8 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Returns limits in which those that the user has not set are adjusted to those that he has, so that only two
-    /// values of his own can conflict. `self` are the defaults.
+    /// Returns the limits, with the defaults `self`. Adjusts each limit that the user has not set to those that he has,
+    /// so that only two values of his own can conflict.
     pub(crate) fn following(self, set: Set) -> Limits {
         let largest_set = [set.eager_limit, set.rndv_eager_limit].into_iter().flatten().max().unwrap_or_default();
         let max_send_size = set.max_send_size.unwrap_or(self.max_send_size.max(largest_set).min(LARGEST));
@@ -105,7 +105,7 @@ impl Limits {
     }
 }
 
-/// Values that the user has set of the limits that depend on each other; `None`: not set.
+/// The user's values of the limits that depend on each other; `None`: not set.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Set {
     pub(crate) max_send_size: Option<usize>,
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_is_not_set_follows_those_that_are() {
+    fn a_limit_that_the_user_has_not_set_follows_those_that_he_has() {
         assert_eq!(following(0, 0, 0), [32768, 12288, 12288]);
         assert_eq!(following(4096, 0, 0), [4096, 4096, 4096]);
         assert_eq!(following(1 << 20, 0, 0), [1 << 20, 12288, 12288]);
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn only_values_that_the_user_has_set_are_refused() {
+    fn check_refuses_only_values_that_the_user_has_set() {
         let refusal = |[max_send_size, eager_limit, rndv_eager_limit]: [usize; 3]| {
             check(&Limits { max_send_size, eager_limit, rndv_eager_limit, ..LIMITS }).expect_err("at odds").name
         };

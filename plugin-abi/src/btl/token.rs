@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The BTL's tokens: of its two kinds of record, descriptors and operations. Made in `send`, `detour` and `rdma`, read
-//! in `completion` and `descriptor`. Grade: hot. Threads: any. Tests: below.
+//! The BTL's tokens, which name its two kinds of record, descriptors and operations. Made in `send`, `detour` and
+//! `rdma`, read in `completion` and `descriptor`. Grade: hot. Threads: any. Tests: below.
 
 use std::ptr::NonNull;
 
@@ -44,7 +44,7 @@ mod tests {
     use crate::btl::one_sided::operation::Operations;
 
     #[test]
-    fn a_token_of_another_face_is_no_record() {
+    fn a_token_of_the_pml_names_no_record_of_the_btl() {
         let taken = Operations::new().take();
         for kind in [0, 1] {
             assert!(record(RecordKind::new(Face::Pml, kind).token(taken.as_ptr(), 0)).is_none());

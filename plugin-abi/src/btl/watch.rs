@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Events of the BTL while a tool listens: puts, gets, atomics, flushes, and the messages that the upper layer passes
-//! to `btl_send`, with the header of that layer: the transport does not know which message of MPI it belongs to.
-//! Callers have left the port, because callbacks of tools run in here. Grade: pending, behind the branch of a site
-//! ([`engine::events::has_interest`]). Threads: any. Tests: `hw-tests/tools/mpi_t_below.c`, `hw-tests/mpi/events.c`.
+//! to `btl_send`. Their bytes include that layer's header: the transport does not know to which message of MPI they
+//! belong. Callers have left the port, because callbacks of tools run in here. Grade: pending, behind the branch of a
+//! site ([`engine::events::has_interest`]). Threads: any. Tests: `mpi_t_below.c` and `events.c` in `hw-tests`.
 
 use engine::events::{
     self, AtomicComplete, AtomicStarted, EventGroup, GetComplete, GetStarted, HostTimestamp, MsgArrived, Payload,

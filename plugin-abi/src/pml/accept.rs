@@ -119,7 +119,7 @@ pub(crate) fn announced(
             return;
         }
         why = Reason::NotRegistered;
-        // By shared memory the passage is the same with and without CMA, and the match has reported it.
+        // A message by shared memory has the same passage with and without CMA, and the match has reported it.
         if from.as_local().is_none() {
             state.goes_by_link(pml, request, from, (Protocol::Fragments, why));
         }
@@ -169,7 +169,7 @@ fn get(
     // SAFETY: P2: the BTL writes the memory until it calls `got`, and the receive is finished only there.
     let is_begun = pml.within(state, || unsafe { shared.get(from, to, memory.address, Some(got), data) });
     if !is_begun {
-        // `got` is not called if nothing is read.
+        // The BTL does not call `got` if it reads nothing.
         state.requests.core(request).transfer = Transfer::None;
     }
     is_begun

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Send buffers: registered memory of a port that a message is copied to, and what to do once it has been sent.
+//! Send buffers: registered memory of a port, to which the PML copies a message before the port sends it.
 //!
 //! There are two sizes: the eager limit, and a receive slot for fragments of long messages. Used by `transmit`,
 //! `fragment`, `moving` and `progress`. Grade: hot (a pop, a push); an empty list grows (pending). Threads: the one
@@ -17,7 +17,7 @@ use crate::runtime::free_list::{FreeList, Linked};
 /// Contents of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// A message, for whose completion nobody waits.
+    /// A message whose completion nobody waits for.
     Silent,
     /// A fragment of this request's message.
     Fragment(Handle),

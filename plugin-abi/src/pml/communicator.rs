@@ -41,7 +41,7 @@ pub(crate) struct Communicator {
     /// Whether a tool listens to this communicator. `first` then holds a blocker, which matches no message, so that no
     /// poll delivers one in place.
     is_watched: AtomicBool,
-    /// Takes the place of `first` while a tool listens.
+    /// First receive slot while a tool listens.
     aside: FirstReceive,
     lengths: Lengths,
     /// Port of the first rail, which a short message reaches by one load.
@@ -92,7 +92,7 @@ impl Communicator {
         unsafe { &*(*comm).c_pml_comm.cast::<c_void>().cast::<Communicator>() }
     }
 
-    /// [`Self::of`] a live communicator that this PML may not have, or no longer; `None`: it has not.
+    /// [`Self::of`] for any live communicator; `None` if this PML has not added it, or has removed it.
     ///
     /// # Safety
     /// Open MPI's communicator lives. `pml_del_comm` is not called for it while the result is used.
@@ -173,7 +173,7 @@ impl Communicator {
         if self.is_watched() { &self.aside } else { &self.first }
     }
 
-    /// Returns the queue lengths of a communicator, for any thread; `None`: it is not this PML's.
+    /// Returns the queue lengths of a communicator, for any thread; `None` if it is not this PML's.
     ///
     /// # Safety
     /// A live communicator. `pml_del_comm` is not called for it while the result is used.
@@ -195,9 +195,9 @@ impl State {
     }
 }
 
-/// Queues, and the receive in the first slot: for who has entered the PML (P3).
+/// Queues, and the receive in the first slot, for the thread that has entered the PML (P3).
 impl Communicator {
-    /// Returns the queues while the entered state is borrowed, and so nobody else has a reference to them.
+    /// Returns the queues. They borrow the entered state, so nobody else has a reference to them.
     #[inline]
     pub(crate) fn queues<'call>(&'call self, _entered: &'call mut State) -> &'call mut Queues {
         // SAFETY: P3: only the holder of the state uses the queues, and it is borrowed as long as they are.
@@ -217,7 +217,7 @@ impl Communicator {
     /// Returns the numbers of posted receives and of unexpected messages.
     ///
     /// # Safety
-    /// P3: the PML is entered, and nobody has a reference to the queues. A listener that is called has no state.
+    /// P3: this thread has entered the PML, and nobody has a reference to the queues. (A listener has no `State`.)
     #[inline]
     pub(crate) unsafe fn lengths(&self) -> [u32; 2] {
         // SAFETY: P3: nobody has another reference, as this function requires.
@@ -327,7 +327,7 @@ impl Communicator {
     /// Moves the receive in the first slot when a tool starts or stops listening, and sets or removes the blocker.
     ///
     /// # Safety
-    /// P3: the PML is entered. Who changes listeners has no state.
+    /// P3: this thread has entered the PML. (The code that changes listeners has no `State` to lend.)
     pub(crate) unsafe fn set_watched(&self, is_watched: bool) {
         if self.is_watched() == is_watched {
             return;
@@ -340,9 +340,9 @@ impl Communicator {
         self.is_watched.store(is_watched, Ordering::Relaxed);
     }
 
-    /// Takes a posted receive out. False: it has been matched. `name`: the last that `post` returned for this request.
-    /// Compares the request as well, because the name of a request whose receive was matched at once is an old one, and
-    /// may be another receive's by now.
+    /// Takes a posted receive out; returns false if a message has matched it. `name`: the last one that `post` returned
+    /// for this request. Compares the request as well: `post` is not called for a receive that a message matches at
+    /// once, so the name may be an old one, which another receive has by now.
     pub(crate) fn cancel(&self, entered: &mut State, name: u64, request: Handle) -> bool {
         if name != FIRST {
             let queues = self.queues(entered);
@@ -366,7 +366,7 @@ mod tests {
     use engine::messenger::matching::{ANY_SOURCE, ANY_TAG};
     use engine::transport::EndpointId;
 
-    /// The name of no request, which the queues do not look at.
+    /// A handle that leads to no request; the queues do not follow handles.
     fn request(number: usize) -> Handle {
         // SAFETY: P1: nobody asks for the request of this name.
         unsafe { Handle::new(NonNull::without_provenance((number * 0x1000).try_into().expect("not 0"))) }
@@ -376,7 +376,7 @@ mod tests {
         Communicator::new(NonNull::dangling(), 2, 0, 3)
     }
 
-    /// A communicator of a PML of its own.
+    /// A communicator with its own PML.
     struct Only {
         pml: Box<Pml>,
         comm: Box<Communicator>,
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_go_to_receives_in_posting_order_whether_they_are_queued_or_not() {
+    fn messages_go_to_receives_in_posting_order_whether_the_receives_are_queued_or_not() {
         let comm = Only::new();
         let any = Pattern::new(ANY_SOURCE, ANY_TAG);
         comm.post(Pattern::new(0, 7), 1);
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn while_a_tool_listens_no_short_cut_is_taken_and_the_order_is_kept() {
+    fn the_fast_path_finds_no_receive_while_a_tool_listens_and_receives_keep_their_order() {
         let comm = Only::new();
         let slowly = |source, tag| comm.taken_watched(source, tag);
         let any = Pattern::new(ANY_SOURCE, ANY_TAG);
@@ -476,7 +476,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_that_a_peer_names_and_the_communicator_does_not_have_has_no_link() {
+    fn a_rank_outside_the_communicator_has_no_link() {
         let comm = communicator();
         assert!(comm.has(0) && comm.has(1));
         for rank in [-1, 2, i32::MAX, i32::MIN] {
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn a_mark_stays_until_who_stores_a_link_takes_it_away() {
+    fn a_link_stays_marked_until_set_link_replaces_it() {
         let comm = communicator();
         let link = Link::new(0, EndpointId::from_index(7));
         comm.mark(0, link);
@@ -495,7 +495,7 @@ mod tests {
         comm.mark(0, link);
         assert_eq!([comm.link(0), comm.short_cut(0)], [link.marked(); 2]);
         assert!(comm.enter_first(comm.short_cut(0)).is_none());
-        // Another thread has looked the same rank up and stores its link later. The link of rank 1 is not touched.
+        // Another thread, which looked the same rank up, stores its link later. Marking does not touch rank 1's link.
         comm.set_found(0, link);
         comm.set_found(1, link.of_several());
         comm.mark(1, link);
@@ -508,7 +508,7 @@ mod tests {
     }
 
     #[test]
-    fn whether_a_receive_waits_is_known_while_a_tool_listens() {
+    fn a_communicator_knows_whether_a_receive_is_posted_while_a_tool_listens() {
         let comm = Only::new();
         let waits = || comm.comm.has_posted(&mut comm.state());
         comm.watch(true);
@@ -521,7 +521,7 @@ mod tests {
     }
 
     #[test]
-    fn a_receive_is_cancelled_once_and_not_after_it_was_matched() {
+    fn cancel_succeeds_once_and_never_after_a_match() {
         let comm = Only::new();
         let names = [1, 2].map(|number| comm.post(Pattern::new(1, number as i32), number));
         let cancel = |at: usize| comm.cancels(names[at], at + 1);
@@ -534,15 +534,15 @@ mod tests {
     }
 
     #[test]
-    fn a_receive_that_was_matched_at_once_cancels_no_other_whatever_its_request_was_before() {
+    fn cancelling_a_request_never_takes_out_the_receive_of_another() {
         const REQUESTS: usize = 6;
         let any = Pattern::new(ANY_SOURCE, ANY_TAG);
         for seed in 0..300 {
             let mut random = Random::new(seed);
             let mut below = |limit: usize| random.below(limit as u64) as usize;
             let comms = [Only::new(), Only::new()];
-            // Posted receives of each communicator in order; communicator and last name of each request. The name stays
-            // when a receive is matched at once.
+            // Posted receives of each communicator in order; communicator and last name of each request. A request
+            // keeps its last name when a message matches its receive at once.
             let mut waiting: [Vec<usize>; 2] = Default::default();
             let mut of = [0; REQUESTS];
             let mut names = [0; REQUESTS];

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The component: what Open MPI finds in `mca_pml_ibex.so`, once per process.
+//! The component that Open MPI finds in `mca_pml_ibex.so`, once per process.
 //!
 //! Grade: setup. Threads: one. Tests: below; `hw-tests/tests/device/choice.rs`.
 //!
-//! Open MPI considers the components whose names are in a list. Of a list from the user it uses the first name only; so
-//! [`open`] adds each of the names, and `--mca pml ibex,ob1` continues with ob1 if ibex declines. To Open MPI's own
-//! list, which is without ibex, [`open`] adds ibex.
+//! Open MPI considers the components whose names are in a list, but uses only the first name of a list from the user.
+//! So [`open`] adds each of the user's names: with `--mca pml ibex,ob1` Open MPI goes on with ob1 if ibex declines.
+//! [`open`] also adds ibex to Open MPI's own list, which does not name it.
 //!
 //! Two lists from the user decide. `pml`: a list with ibex, or no list, lets Open MPI consider ibex; `^ibex`, or a list
 //! without ibex, does not. `btl`: if it excludes ibex and the user names no PML, the PML declines.
@@ -202,7 +202,7 @@ pub(crate) fn module() -> *mut sys::mca_pml_base_module_t {
     MODULE.get()
 }
 
-/// `pml_enable`: called once, with true, when this PML was selected.
+/// `pml_enable`: Open MPI calls it once, with true, when it has selected this PML.
 unsafe extern "C" fn pml_enable(enable: bool) -> c_int {
     fence("pml_enable", sys::OPAL_ERROR, || {
         listening::offer(enable);
@@ -260,7 +260,7 @@ pub(crate) fn is_same(process: Process) -> bool {
     false
 }
 
-/// Prints a message if rank 0 has selected another PML: Open MPI compares with it on every host, and names no remedy.
+/// Prints a message if rank 0 has selected another PML: Open MPI compares every host with rank 0, but names no remedy.
 pub(crate) fn say_of_rank_0() {
     let rank_0 = Process::me().and_then(|me| Process::of(Name { rank: 0, ..me.name() }));
     rank_0.map(is_same);
@@ -271,16 +271,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn all_that_open_mpi_calls_is_there() {
+    fn the_module_has_the_functions_and_the_context_numbers_that_open_mpi_needs() {
         // SAFETY: a static that nobody writes.
         let module = unsafe { module().read() };
         assert!(module.pml_improbe.is_some() && module.pml_mrecv.is_some() && module.pml_start.is_some());
-        assert!(module.pml_max_contextid >= 1 << 16, "Open MPI does not survive their end");
+        assert!(module.pml_max_contextid >= 1 << 16, "Open MPI does not survive a lack of them");
         assert_eq!(Contexts::<(), ()>::EXTENDED, sys::IBEX_EXTENDED_CONTEXTS);
     }
 
     #[test]
-    fn each_name_of_a_list_with_ibex_is_considered_and_ibex_where_nothing_is_against_it() {
+    fn open_mpi_considers_each_name_of_a_list_that_includes_ibex_and_ibex_for_a_list_that_permits_it() {
         assert_eq!(considered("ibex"), ["ibex"]);
         assert_eq!(considered("ibex, ob1"), ["ibex", "ob1"]);
         for list in ["", "^ucx", "^ucx,cm"] {
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn transports_without_ibex_are_no_job_of_its() {
+    fn a_list_permits_ibex_if_it_names_ibex_or_is_empty_or_excludes_only_others() {
         for (list, permits) in
             [("", true), ("self,ibex", true), ("^tcp", true), ("self,vader", false), ("^ibex", false), ("tcp", false)]
         {

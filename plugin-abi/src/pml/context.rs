@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `pml_add_procs`, `pml_del_procs`, `pml_add_comm` and `pml_del_comm`: add and remove processes and communicators.
 //!
-//! Open MPI calls `pml_del_comm` when the last reference goes, in `MPI_Finalize` whatever is pending, or never; so it
-//! drops unexpected messages, and `pmlm_finalize` drops the rest. Context numbers are reused.
+//! Open MPI calls `pml_del_comm` when the last reference to a communicator goes, or in `MPI_Finalize` even if requests
+//! are pending, or never. So `pml_del_comm` drops unexpected messages, and `pmlm_finalize` drops the rest. Open MPI
+//! reuses context numbers. Grade: setup. Threads: any. Tests: below, and `hw-tests/mpi`, such as `connect_cycles.c`.
 //!
-//! **Processes of other jobs**, from spawn, connect or accept. Without a common communicator nothing can be sent to
-//! one, and it may end without notice. So this process parts from it (`Port::part`) with the last communicator, and
-//! forgets it when its connections have gone; until then the two can meet again. Grade: setup. Threads: any. Tests:
-//! below, and `hw-tests/mpi`; of the partings: `connect_cycles.c`; of the events: `mpi_t_communicators.c`.
+//! **Processes of other jobs** come from spawn, connect or accept. Two processes without a common communicator cannot
+//! send to each other, and either may end without notice. So this process parts from the other (`Port::part`) when
+//! their last communicator goes, and forgets it when the connections have gone; a new communicator cancels the parting.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
@@ -31,7 +31,7 @@ use crate::runtime::watch::SAFETY;
 use crate::runtime::{listeners, modex};
 use crate::tool;
 
-/// `pml_add_comm`: called before any traffic.
+/// `pml_add_comm`: Open MPI calls it before any traffic.
 pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t) -> c_int {
     fence("pml_add_comm", sys::OPAL_ERROR, || {
         let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
@@ -73,7 +73,7 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
     })
 }
 
-/// Undoes the first steps for a communicator that cannot be added, with nothing entered.
+/// Undoes the first steps for a communicator that cannot be added. The caller has entered neither PML nor port.
 ///
 /// # Safety
 /// P4: Open MPI's communicator lives. The PML's was leaked, and nobody else has it.
@@ -115,7 +115,7 @@ pub(crate) unsafe extern "C" fn pml_del_comm(comm: *mut sys::ompi_communicator_t
     })
 }
 
-/// `pml_add_procs`: called at start, and for processes that were spawned or connected to; known ones may come again.
+/// `pml_add_procs`: Open MPI calls it at start, and after spawn, connect or accept, perhaps for known processes again.
 pub(crate) unsafe extern "C" fn pml_add_procs(procs: *mut *mut sys::ompi_proc_t, count: usize) -> c_int {
     fence("pml_add_procs", sys::OPAL_ERROR, || {
         // Not earlier: MPI_Init sets up MPI's own error codes shortly before.
@@ -232,7 +232,7 @@ fn sweep(pml: &Pml, state: &mut State) {
     }
 }
 
-/// Members of an event, whose ranks follow `first`: the processes `process`, `process + stride` and so on of a job.
+/// Members that one event reports: the ranks from `first` on are processes `process`, `process + stride`, ... of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Run {
     first: u32,
@@ -270,8 +270,9 @@ fn runs(members: impl Iterator<Item = (u32, u32)>) -> Vec<Run> {
     runs
 }
 
-/// Reports a new communicator, before any event of its messages. An event has members whose ranks in the job form an
-/// arithmetic progression, so most communicators take one event. Nothing is entered, because callbacks run here.
+/// Reports a new communicator, before any event of its messages. One event covers members whose ranks in the job form
+/// an arithmetic progression, so most communicators take one event. The caller has entered neither PML nor port,
+/// because callbacks run here.
 ///
 /// # Safety
 /// P4: `comm` is a communicator that Open MPI has filled in.
@@ -334,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_several_and_so_are_processes_of_several_jobs() {
+    fn ranks_without_a_common_stride_and_processes_of_several_jobs_form_several_runs() {
         assert_eq!(told(&of_job(1, [0, 1, 2, 4, 6, 5])), [(0, 3, 0, 1, 1), (3, 2, 4, 2, 1), (5, 1, 5, 0, 1)]);
         let two = [of_job(1, 0..3), of_job(2, 3..5)].concat();
         assert_eq!(told(&two), [(0, 3, 0, 1, 1), (3, 2, 3, 1, 2)]);

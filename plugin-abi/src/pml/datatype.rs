@@ -198,7 +198,7 @@ impl UserData {
         is_put
     }
 
-    /// Copies this send to a receive, as far as that has room. Returns false if it cannot copy all of that.
+    /// Copies this send to a receive, as far as that has room. Returns false if it cannot copy all that fits.
     pub(crate) fn copy_to(&mut self, to: &mut UserData) -> bool {
         let length = self.extent.length.min(to.extent.length);
         if self.is_contiguous() && to.is_contiguous() {
@@ -220,8 +220,8 @@ impl UserData {
         offset == length
     }
 
-    /// Packs a fragment of a send, from `offset` on, where the last one ended, as long as it is and `to` has room.
-    /// Returns its length, bytes; 0: it cannot be packed.
+    /// Packs the next fragment of a send, which begins at `offset`, where the last one ended: the bytes that are left,
+    /// as far as they fit into `to`. Returns their number; 0 if the data cannot be packed.
     pub(crate) fn take_at(&mut self, offset: u64, to: &mut [u8]) -> usize {
         if !self.is_contiguous() {
             if self.convertor.is_none() {
@@ -304,7 +304,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_copied_as_they_were_though_the_places_overlap() {
+    fn copy_preserves_the_bytes_even_if_source_and_destination_overlap() {
         let pattern: Vec<u8> = (0..80).collect();
         for length in 0..70 {
             for (to, from) in [(0, 3), (3, 0), (5, 5)] {

@@ -68,7 +68,7 @@ fn finish_of_mpi(state: &mut State, request: Handle) {
     if let Role::Send(_) = r.core.role {
         // SAFETY: P1: the request is not finished, so its communicator is alive.
         let source = unsafe { (*r.comm()).c_my_rank };
-        // Tag and source are set for sends, too: callbacks of osc/pt2pt use a send's tag to find out what it was for.
+        // Sets tag and source for sends, too: callbacks of osc/pt2pt tell the purpose of a send by its tag.
         let outcome = Outcome { source, tag: r.core.tag, length: r.core.data.length(), is_truncated: false };
         note(r, &outcome);
     }
@@ -116,7 +116,7 @@ pub(crate) fn tell(pml: &Pml) {
             continue;
         }
         drop(state);
-        // SAFETY: P1: its status is filled in, and only this callback may free it, which returns other than 0 then.
+        // SAFETY: P1: its status is filled in, and only this callback may free it, and then does not return 0.
         let is_taken = callback.is_some_and(|callback| unsafe { callback(Request::as_raw(request)) } != 0);
         if !is_taken && let Some(mut state) = pml.enter() {
             // A callback that was set for the request's next use: `ibex_request_complete` would call it now.
@@ -128,8 +128,8 @@ pub(crate) fn tell(pml: &Pml) {
     }
 }
 
-/// Gives a request back, and releases its communicator and datatype; the PML is left before, because freeing the
-/// communicator may call it.
+/// Gives a request back, leaves the PML, and then releases the request's communicator and datatype, because freeing a
+/// communicator may call the PML.
 ///
 /// # Safety
 /// P1: the request is finished or was never begun, and nothing refers to it any more.

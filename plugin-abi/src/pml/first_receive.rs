@@ -43,7 +43,7 @@ impl FirstReceive {
         // SAFETY: P3: only the thread that has entered the PML writes the pattern; the reference ends with this call.
         if unsafe { &*self.pattern.as_ptr() }.takes(envelope) {
             self.clear();
-            // SAFETY: P1: what `set` has stored, because the blocker matches no message.
+            // SAFETY: P1: a request that `set` has stored, because the blocker matches no message.
             return Some(unsafe { Handle::new(request) });
         }
         None
@@ -55,10 +55,10 @@ impl FirstReceive {
         self.is_taken() && unsafe { &*self.pattern.as_ptr() }.takes(envelope)
     }
 
-    /// Returns the receive, and leaves it there. The blocker is none.
+    /// Returns the receive without taking it out; `None` for the blocker.
     fn get(&self) -> Option<Posted> {
         let request = NonNull::new(self.request.load(Ordering::Relaxed)).filter(|_| self.pattern.get() != nothing())?;
-        // SAFETY: P1: what `set` has stored, because it is not the blocker.
+        // SAFETY: P1: a request that `set` has stored, because it is not the blocker.
         Some(Posted { pattern: self.pattern.get(), request: unsafe { Handle::new(request) } })
     }
 

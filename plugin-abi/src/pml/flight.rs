@@ -67,7 +67,7 @@ mod tests {
     use crate::pml::request::Mode;
 
     #[test]
-    fn a_receive_takes_the_bytes_of_its_message_as_far_as_it_has_room() {
+    fn a_receive_counts_the_bytes_of_its_message_that_it_has_room_for() {
         let mut request = Request::unused();
         // SAFETY: P2: nobody reads or writes them.
         unsafe { request.core.data.set_extent(Extent { length: 100, ..Extent::EMPTY }) };

@@ -5,7 +5,7 @@
 //! **Marks.** A link to a peer that holds this process back, or to which sends pend, is marked in the communicators
 //! ([`Link::marked`]). The fast paths take no marked link, so each message comes to [`way`], which stores the link
 //! anew, marked or not. A look-up stores a link only if none is stored yet (`Communicator::set_found`). When a peer
-//! holds back, all its links are marked, because a communicator may still have an earlier home.
+//! holds this process back, all its links are marked, because a communicator may still have an earlier home.
 //!
 //! **Shared memory.** These peers have accounts as well. An eager message by shared memory names only its sender's
 //! rank; `incoming` looks the process up in the communicator once the bound is exceeded.
@@ -41,7 +41,7 @@ pub(crate) fn way(pml: &Pml, state: &mut State, communicator: &Communicator, req
     way
 }
 
-/// Queues a send that found no room before those that pend, until their turn.
+/// Queues a send that found no room in front of the pending ones, until it is their turn.
 #[cold]
 #[inline(never)]
 pub(crate) fn found_no_room(pml: &Pml, state: &mut State, communicator: &Communicator, request: Handle) {
@@ -68,8 +68,8 @@ pub(crate) fn go_on(pml: &Pml, state: &mut State, request: Handle, way: Way) -> 
     protocol::go(pml, state, request, way)
 }
 
-/// Notes that it is the turn of pending messages by this link. Sends them when nothing has arrived any more
-/// ([`super::progress::leave`]).
+/// Notes that it is the turn of pending messages by this link. [`super::progress::leave`] sends them once nothing more
+/// arrives.
 pub(crate) fn has_turn(state: &mut State, link: Link) {
     state.messenger.flow.turns.push(link);
     state.has_more = true;
@@ -82,7 +82,7 @@ pub(crate) fn in_turn(pml: &Pml, state: &mut State, link: Link) {
         return;
     }
     let account = rails::account(pml, state, link);
-    // By shared memory there is no port.
+    // A link by shared memory has no port.
     let port = || pml.rails().get(link.rail()).and_then(Rail::enter);
     if let Some(mut port) = port() {
         port.begin_turn(link.to());

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The handle of a request: what queues, protocols and the engine's tokens store of it.
+//! The handle of a request, which queues, protocols and the engine's tokens store.
 //!
 //! The thread that has entered the PML gets the request from the state ([`super::request::Requests::get`]), one at a
 //! time. A handle that is used after its request was given back is a defect: it leads to a free request or to another

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Open MPI as the messenger's host: what the protocols of `engine::messenger` call. Grade: hot. Threads: the one that
-//! has entered the PML. Tests: `pml/tests.rs`.
+//! Open MPI as the messenger's host: the functions that the protocols of `engine::messenger` call. Grade: hot. Threads:
+//! the one that has entered the PML. Tests: `pml/tests.rs`.
 
 use engine::messenger;
 use engine::messenger::arrived::Arrived;

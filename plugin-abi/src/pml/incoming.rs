@@ -209,7 +209,7 @@ pub(crate) fn message(pml: &Pml, state: &mut State, incoming: Incoming<'_>) {
             fragments::received(state, TransferId(receive), bytes);
         }
         Header::Finished { request, length } => rendezvous::finished(pml, state, TransferId(request), length),
-        // The bytes came with the message, whose transfer has been told.
+        // The bytes came with the message, whose transfer the sender has reported already.
         Header::Acknowledge { request } => rendezvous::finished(pml, state, TransferId(request), 0),
         Header::Flow(word) => _ = answer().map(|from| flow_control::heard(pml, state, from, word)),
         Header::Pending(context) => _ = answer().map(|from| flow_control::pending(pml, state, from, context)),
@@ -219,7 +219,7 @@ pub(crate) fn message(pml: &Pml, state: &mut State, incoming: Incoming<'_>) {
     }
 }
 
-/// Delivers a whole message to its receive, or stores what `kept` returns; `sender` looks up the link to its sender.
+/// Delivers a whole message to its receive, or stores the one that `kept` returns; `sender` looks up its sender's link.
 fn whole(
     pml: &Pml,
     state: &mut State,
@@ -281,8 +281,8 @@ pub(crate) fn keep(
     }
 }
 
-/// Stores a message whose communicator this process has not added yet. An unknown sender can be held back only when the
-/// communicator is added.
+/// Stores a message whose communicator this process has not added yet. Without the communicator it cannot look up, and
+/// so not hold back, an unknown sender.
 #[cold]
 fn keep_early(
     pml: &Pml,

@@ -91,7 +91,7 @@ pub(crate) struct Pml {
 // holder of its port. `Exclusive` guards the state. The cell is written by the thread that initialises MPI, before
 // others exist.
 unsafe impl Sync for Pml {}
-// SAFETY: a rail's pointer leads into its `Arc`, which may be shared; the other pointers lead to what the PML owns.
+// SAFETY: a rail's pointer leads into its `Arc`, which may be shared; the other pointers lead to the PML's own memory.
 unsafe impl Send for Pml {}
 
 /// The state of the PML, for the thread that has entered it.
@@ -142,7 +142,7 @@ static UNWATCHED: AtomicPtr<Pml> = AtomicPtr::new(null_mut());
 
 #[cfg(test)]
 thread_local! {
-    /// The PML of the process that runs now, in a box of several processes.
+    /// The PML of the process that runs now, in a test with several processes.
     pub(crate) static OF_TEST: Cell<Option<&'static Pml>> = const { Cell::new(None) };
 
     /// Whether one of these processes has ended the job.
@@ -223,7 +223,7 @@ impl Rail {
     /// # Safety
     /// P3: the PML is entered. The caller has no other reference to the frame.
     #[inline(always)]
-    #[allow(clippy::mut_from_ref, reason = "what permits it is that the PML is entered once at a time")]
+    #[allow(clippy::mut_from_ref, reason = "one thread at a time has entered the PML")]
     pub(crate) unsafe fn frame(&self) -> &mut Box<Frame> {
         // SAFETY: P3; the caller has no other reference.
         unsafe { &mut *self.frame.get() }
@@ -234,10 +234,10 @@ impl Rail {
     /// # Panics
     /// If `port` is another rail's.
     #[inline]
-    #[allow(clippy::mut_from_ref, reason = "what permits it is that the port is entered, and borrowed as long")]
+    #[allow(clippy::mut_from_ref, reason = "the result borrows the entered port")]
     pub(crate) fn sent<'port>(&'port self, port: &'port mut Port, to: EndpointId) -> &'port mut Sent {
         let is_its_own = std::ptr::addr_eq(port, self.entry.as_ptr());
-        assert!(is_its_own, "what was sent by a port is known to who has entered that one");
+        assert!(is_its_own, "only the thread that has entered a rail's port may use its counts");
         // SAFETY: the borrow of the entered port excludes every other thread and every other reference.
         let all = unsafe { &mut *self.sent.get() };
         let at = to.index() as usize;
@@ -327,7 +327,7 @@ impl Pml {
     pub(crate) fn poll_by(&self, poll_more: PollMore, is_for_one: bool) {
         let is_passed_by = is_for_one || !self.has_one_rail();
         let only_rail = if is_passed_by { null_mut() } else { self.rails.as_ptr().cast_mut() };
-        // Relaxed, here and at the loads: readers reach by these pointers only what exists since the PML was made.
+        // Relaxed, here and at the loads: these pointers lead only to objects that are as old as the PML.
         self.poll_more.store(poll_more as *mut (), Ordering::Relaxed);
         self.only_rail.store(only_rail, Ordering::Relaxed);
     }
@@ -446,7 +446,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_called_back_has_the_state_of_the_call_it_came_from() {
+    fn a_callback_gets_the_state_of_the_call_that_it_came_from() {
         for threads in [false, true] {
             let pml = Pml::of_no_rails(threads);
             let mut state = pml.enter().expect("nobody is inside");
@@ -459,7 +459,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "the shared-memory BTL calls back only where it was called from `within`")]
-    fn a_message_that_nobody_can_take_is_not_dropped_silently() {
+    fn with_state_panics_rather_than_drop_a_message() {
         let pml = Pml::of_no_rails(false);
         let _state = pml.enter().expect("nobody is inside");
         pml.with_state(|_| ());

@@ -5,7 +5,7 @@
 //! test, and waits are watched. On a communicator that a tool listens to, short sends find no link
 //! ([`Communicator::short_cut`]), and polls find a blocker in the first receive slot ([`Communicator::set_watched`]).
 //! Called by `component` ([`offer`]), and through the [`Raiser`] by `runtime/listeners.rs`. Grade: setup. Threads: any;
-//! changes are made with the PML entered.
+//! each change enters the PML.
 //!
 //! **Callbacks that may do anything** run at the end of a call of the program ([`returns`], [`has_programs`]), with
 //! nothing entered; not at the end of libmpi's own calls, for collective operations and the like, where a callback that
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_has_hooked_in_between_stays_and_ours_is_not_put_above_it() {
+    fn exchange_keeps_the_hook_of_another_library_and_installs_nothing_above_it() {
         let [first, ours, hooked] = [100, 200, 300].map(table);
         let (places, replaced) = (first.map(AtomicPtr::new), [const { Replaced::never() }; FUNCTIONS]);
         let now = || places.each_ref().map(|place| place.load(Ordering::Relaxed));
@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn a_function_that_was_hooked_while_nobody_watched_is_called_by_ours() {
+    fn our_function_calls_a_hook_that_another_library_installed_while_nobody_watched() {
         let [first, ours, hooked] = [100, 200, 300].map(table);
         let (places, replaced) = (first.map(AtomicPtr::new), [const { Replaced::never() }; FUNCTIONS]);
         exchange(&places, &replaced, ours, true);

@@ -5,10 +5,10 @@
 //! ([`add`], [`remove`]) and `progress` ([`poll`]). Grade: hot; [`add`] and [`remove`]: setup. Threads: any. Tests:
 //! `pml/tests.rs`, and `hw-tests/tests/device/local.rs`.
 //!
-//! Messages without data and fragments for which there is no room wait, in order ([`Backlog`]). The messages that begin
-//! a send pend (`flow`) until their turn, which waits there. Contiguous data is not copied, because its request lives
-//! until the fragment is sent. Called by `routing` and `fragment`. Grade: pending. Threads: the one that has entered
-//! the PML.
+//! A control message or a fragment that finds no room waits, in order, in the [`Backlog`]. A message that begins a send
+//! pends in `flow` instead, and its turn waits in the backlog. The backlog does not copy contiguous data, because a
+//! request lives until its fragment is sent. Called by `routing` and `fragment`. Grade: pending. Threads: the one that
+//! has entered the PML.
 
 use std::collections::VecDeque;
 use std::ptr::{NonNull, null_mut};
@@ -157,7 +157,7 @@ fn send_waiting(pml: &Pml, state: &mut State, shared: &SharedMemory) -> usize {
     let mut count = 0;
     for to in 0..state.backlog.places() {
         while let Some(then) = state.backlog.send_first(shared, to) {
-            // A turn is no event: messages that find no room have one with each poll.
+            // A turn does not count: messages that find no room get one with each poll.
             count += usize::from(then != Then::Turn);
             match then {
                 Then::Nothing => {}
@@ -186,7 +186,7 @@ pub(crate) enum Then {
     Nothing,
     /// Continue this send: it was a fragment.
     Fragment(Handle),
-    /// Send messages that pend: it was none.
+    /// Send pending messages: the entry was no message, but their turn.
     Turn,
 }
 
@@ -260,7 +260,7 @@ impl Backlog {
         Some(then)
     }
 
-    /// Sends a message that begins no send, or queues it behind others. True: it has been sent, and `then` is not done.
+    /// Sends a control message or a fragment, or queues it behind others. True: it is sent, and the caller does `then`.
     pub(crate) fn send(
         &mut self,
         shared: &SharedMemory,
@@ -278,7 +278,7 @@ impl Backlog {
         false
     }
 
-    /// Queues the turn of messages that pend.
+    /// Queues the turn of pending messages.
     pub(crate) fn queue_turn(&mut self, shared: &SharedMemory, to: u32) {
         let (header, payload) = (Box::default(), Payload::InPlace(Extent::EMPTY));
         self.push(shared, to, Waiting { header, payload, then: Then::Turn });
@@ -292,7 +292,7 @@ pub(crate) unsafe fn send_now(shared: &SharedMemory, to: u32, header: &Header, d
     unsafe { shared.send(to, tag, &bytes[..length], data) }
 }
 
-/// Returns the tag of a message and what stands before its data: the first bytes, as many as the number says.
+/// Returns the tag of a message, the bytes that stand before its data, and their number.
 fn head(shared: &SharedMemory, header: &Header) -> (u8, [u8; size_of::<u32>() + MAX_SIZE], usize) {
     let encoded = header.encode();
     let mut bytes = [0; size_of::<u32>() + MAX_SIZE];

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The PML: Open MPI's component for MPI's point-to-point messages. Its interface is `ompi/mca/pml/pml.h`.
 //!
-//! - What Open MPI calls: `component` (life of the PML), `context` (adds and removes processes and communicators),
+//! - Called by Open MPI: `component` (life of the PML), `context` (adds and removes processes and communicators),
 //!   `send`, `receive`, `probe`, `persistent`. Their objects: `request`, `communicator`, `datatype`.
-//! - The process: `instance` (the state, and who may use it), `progress` (polls the ports).
+//! - The process: `instance` (the state, and the right to use it), `progress` (polls the ports).
 //! - Receive side: `incoming` (decodes a message, and keeps an unexpected one), `accept` (delivers it to its
 //!   receive), `reading` (long ones).
 //! - Send side: `protocol` (chooses the protocol), `routing`, `transmit` and `fragment` (post), `flow` (flow control),
@@ -11,31 +11,32 @@
 //! - Tools: `watch` and `transfers` (raise the events; `passage`: the protocol of a message), `listening` (opens and
 //!   closes the fast paths when tools start or stop listening, and reports the end of waits), `variables` (performance
 //!   variables), `flight` (the flight recorder).
-//! - Several ports: `rails` (looks peers up; which port; long messages by all), `moving` (failover). Processes of the
-//!   same host: `shared_memory`, `local`.
+//! - Several ports: `rails` (looks peers up, and chooses one port, or several for a long message), `moving` (failover).
+//!   Processes of the same host: `shared_memory`, `local`.
 //! - Records: `handle`, `buffer`, `token`, `first_receive`.
 //!
 //! `engine::messenger` has the parts without MPI: matching, headers, the protocols' state machines, links, fragments,
 //! messages of this process to itself. They call `host`.
 //!
-//! Safety. A thread *has entered the PML* while it holds `Entered<State>` or a `&mut State` borrowed from it. Unsafe
-//! blocks of this folder cite the rules of the crate's head and these:
+//! A thread *has entered the PML* while it holds `Entered<State>` or a `&mut State` borrowed from it. *Nothing is
+//! entered* while the thread has entered neither the PML nor a port. Safety: unsafe blocks of this folder cite the
+//! rules of the crate's head and these:
 //! - **P1** The memory of requests lives as long as the PML, so a `Handle` leads to it at any time. A request is alive
-//!   from `State::requests.take` to `State::requests.give_back`, which needs one that is finished or was never begun
-//!   and that nothing refers to any more. So the handles in the queues of communicators, in `State`, in tokens that the
-//!   engine returns, and those that a call owns are of requests that are alive. While a request is not finished, its
+//!   from `State::requests.take` to `State::requests.give_back`, which takes only a request that is finished or was
+//!   never begun, and to which nothing refers any more. So a handle in a communicator's queue, in `State`, in a token
+//!   that the engine returns, or owned by a call leads to a request that is alive. While a request is not finished, its
 //!   communicator and datatype live, too. After `finish::finish` only its owner uses a request. The communicators in
 //!   `State::contexts` are alive.
 //! - **P2** The memory that the data of a request or a call describes may be read (send) or written (receive) until the
 //!   request is finished or the call returns. MPI forbids the program to touch it meanwhile (MPI 4.1, section 3.7.2).
-//! - **P3** `State` and all that is reached from it (requests, queues and listeners of communicators, send buffers,
-//!   batches) is used only by the thread that has entered the PML. A `&mut State` is the proof of it. References to a
-//!   request (`State::requests.get`, `cores`) and to the queues of a communicator borrow the state, so they are the
-//!   only ones. A `&mut Request` made from a pointer is the only one while it is used.
+//! - **P3** Only the thread that has entered the PML uses `State` and everything that it leads to (requests, queues and
+//!   listeners of communicators, send buffers, batches). A `&mut State` is the proof of it. References to a request
+//!   (`State::requests.get`, `cores`) and to the queues of a communicator borrow the state, so they are the only ones.
+//!   A `&mut Request` made from a pointer is the only one while it is used.
 //! - **P4** The arguments of a function that Open MPI calls are valid as `pml.h` and MPI require.
 //!
-//! A function that gets a handle, safe or not, gets that of a request that is not finished; if it is to begin or to be
-//! posted, it is filled in, and only the caller has it (P1). A message given with a receive matches it.
+//! A function that takes a handle, safe or not, takes that of an unfinished request; if the function begins or posts
+//! the request, the caller has filled it in, and nobody else has it (P1). A message passed with a receive matches it.
 //!
 //! An unsafe function without a `# Safety` section requires of its caller: The PML is entered if the function gets a
 //! `Request`, `Listeners` or a `&Communicator` (P3). A communicator lives, and was added to the PML and not removed;

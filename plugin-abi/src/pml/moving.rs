@@ -2,7 +2,7 @@
 //! Failover: when a port goes down, comes back, or cannot be connected to a peer, messages move to another port
 //! (ARCHITECTURE.md, "Several ports"; `engine::messenger::failover` has the rules of the order).
 //!
-//! Counts the messages of each peer from the first one, those included that a poll delivers in place. Called by
+//! Counts the messages of each peer from the first one, including those that a poll delivers in place. Called by
 //! `progress`, `routing`, `fragment` and `reading`. Grade: hot for [`may_be_taken`] and [`count`], else setup. Threads:
 //! the one that has entered the PML, and no port. Tests: below, `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
 
@@ -33,7 +33,7 @@ pub(crate) struct Held {
     completed: Option<Completed>,
 }
 
-/// Moves peers because the port of a rail has lost its link, or has it again.
+/// Moves peers when the port of a rail has lost its link, or has it back.
 #[cold]
 pub(crate) fn link_changed(pml: &Pml, state: &mut State, rail: usize, is_up: bool) {
     if !pml.has_several() {
@@ -105,8 +105,8 @@ pub(crate) fn goes_on(pml: &Pml, state: &mut State, failed: Link) -> bool {
     true
 }
 
-/// Returns why a connection failed, and whether this was called for it before. `None`: it has not failed, or messages
-/// are lost with it.
+/// Returns why a connection failed, and whether this was called for it before. `None` if it has not failed, or if it
+/// has lost messages.
 fn give_up(rail: &Rail, failed: Link) -> Option<(Failure, bool)> {
     let mut port = rail.enter()?;
     let failure = port.failure(failed.to())?.clone();
@@ -136,7 +136,7 @@ fn move_to(pml: &Pml, state: &mut State, peer: usize, to: Link) -> bool {
     let segment = known.segment;
     let Some((count, unposted)) = leave(pml, from) else { return false };
     let Unsent { moves, messages } = unposted;
-    // First the announcements of earlier moves that have not been sent.
+    // First, the announcements of earlier moves, which the other port has not sent.
     if !moves.into_iter().all(|message| announce(pml, to, &message)) {
         return false;
     }
@@ -230,8 +230,8 @@ pub(crate) unsafe fn send_buffer_again(
     is_sent
 }
 
-/// Sends a fragment from ordinary memory, in parts, because it is longer than a message that may wait there. The last
-/// part has the token of the fragment.
+/// Sends a fragment from ordinary memory, in parts, because a message that waits in ordinary memory may not be as long.
+/// The last part has the token of the fragment.
 fn send_fragment_again(pml: &Pml, to: Link, piece: &[u8], request: Handle) -> bool {
     let Some(rail) = pml.rails().get(to.rail()) else { return false };
     let Some((Header::Fragment { receive, offset }, data)) = Header::decode(piece) else { return false };
@@ -332,7 +332,7 @@ mod tests {
     use engine::transport::EndpointId;
 
     #[test]
-    fn of_an_endpoint_that_is_not_there_nothing_is_kept_however_far_away_it_is() {
+    fn a_message_that_names_an_unknown_endpoint_creates_no_record_of_it() {
         let pml = Pml::of_no_rails(false);
         let mut state = pml.enter().expect("nobody is inside");
         state.several = Several::new(2);

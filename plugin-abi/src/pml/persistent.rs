@@ -162,7 +162,7 @@ unsafe extern "C" fn request_free(place: *mut *mut sys::ompi_request_t) -> c_int
         let (Some(request), Some(pml)) = (request, pml()) else { return sys::OPAL_ERROR };
         let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
         let r = state.requests.get(request);
-        // A callback, which may free its request, is called when `is_finished` is set and `req_complete` is not.
+        // `finish::tell` calls a callback, which may free its request, with `is_finished` set and `req_complete` not.
         let is_complete = r.base().req_complete.addr() == COMPLETED || r.is_finished();
         watch::freed(r, is_complete);
         if is_complete {
@@ -197,7 +197,7 @@ mod tests {
     use crate::pml::instance::{self, Pml};
 
     #[test]
-    fn a_buffered_send_that_finds_no_memory_is_not_active_and_nobody_waits_for_it() {
+    fn starting_a_buffered_send_without_memory_fails_and_leaves_its_request_inactive() {
         instance::begin(Pml::of_no_rails(false));
         // SAFETY: C structures of integers and (nullable) pointers, for which zero is a value.
         let (mut comm, mut datatype): (sys::ompi_communicator_t, sys::ompi_datatype_t) =

@@ -59,7 +59,7 @@ impl Probed {
             };
             watch::probe(&mut state, communicator, of, search)
         };
-        // A matched probe does not answer its message, so it asks for more as well if the queue is empty now.
+        // A matched probe does not answer its message, so it, too, asks for more if the queue is empty now.
         if found.is_none() || takes && communicator.unexpected(&mut state) == 0 {
             flow_control::found_nothing(pml, &mut *state, communicator.context);
         }

@@ -2,7 +2,7 @@
 //! Progress: polls the rails, handles their completions, and calls Open MPI when nothing is entered any more.
 //!
 //! [`poll`] handles a batch of completions in order, with the PML entered, so messages keep their order although Open
-//! MPI's callbacks come back here. [`leave`] sends pending messages whose turn it is, leaves the PML, and then calls
+//! MPI's callbacks may poll again. [`leave`] sends pending messages whose turn it is, leaves the PML, and then calls
 //! callbacks, passes frames to the BTL, and ends the job if it must. Called by Open MPI ([`pml_progress`]), blocking
 //! calls, and the BTL's waits ([`begin`]). Grade: hot. Threads: any; one polls at a time. Tests: the MPI programs of
 //! `hw-tests`.
@@ -74,8 +74,8 @@ pub(crate) fn poll(pml: &Pml, state: &mut State) -> usize {
 /// Maximum number of batches in [`have_turns`]: more than a receive queue holds.
 const BATCHES: usize = 256;
 
-/// Sends the pending messages whose turn it is, once a poll finds nothing any more. A sender that did not take all that
-/// has arrived would flood its peer: the message by which the peer holds it back stands behind others.
+/// Sends the pending messages whose turn it is, once polls find nothing more. A process that sent before it has read
+/// all arrived messages would flood its peer: the peer's message that holds it back may be the last of them.
 #[cold]
 #[inline(never)]
 fn have_turns(pml: &Pml, state: &mut State) {
@@ -216,7 +216,7 @@ impl<const SEVERAL: bool, const TOLD: bool> TakesMessages for Receiver<'_, SEVER
     }
 }
 
-/// Takes completions in place: of the BTL's operations, and with one rail of the PML's silent send buffers.
+/// Takes completions in place: those of the BTL's operations and, with one rail, of the PML's silent send buffers.
 impl TakesRequests for State {
     #[inline(always)]
     fn takes_request(&mut self, token: Token) -> bool {
@@ -236,7 +236,7 @@ impl TakesRequests for State {
     }
 }
 
-/// Handles what a port reports. A frame with completions for the BTL is kept for [`leave`] and replaced by another.
+/// Handles a port's completions. Keeps a frame with some for the BTL until [`leave`], and puts another in its place.
 #[cold]
 #[inline(never)]
 fn handle_all<const WATCHED: bool>(
@@ -248,7 +248,7 @@ fn handle_all<const WATCHED: bool>(
 ) {
     let is_short = port.is_short_of_receives();
     let source = if WATCHED { port.source() } else { None };
-    // Before another thread polls, because its events must wait for these.
+    // Begins the batch before another thread can poll, because that thread's events must wait for these.
     let polled = source.and_then(|source| Some((source, events::begin_batch(source)?)));
     drop(port);
     let mut is_for_btl = false;
@@ -278,7 +278,7 @@ fn handle_all<const WATCHED: bool>(
     }
 }
 
-/// Handles a completion. Returns false if it concerns the BTL, alone or as well.
+/// Handles a completion. Returns false if the BTL must handle it, instead of the PML or as well.
 #[inline(always)]
 fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion) -> bool {
     match *completion {
@@ -336,7 +336,7 @@ fn handle_request(
         Some(Record::Sent(request)) if outcome.is_ok() => sent_without_buffer(pml, state, request),
         Some(Record::Sent(_)) => _ = transmit::failed(state),
         Some(Record::Turn) if outcome.is_ok() => flow::has_turn(state, Link::new(rail, to)),
-        // The failure of the peer was reported before.
+        // The port has reported the failure of the peer before.
         Some(Record::Turn) | None => {}
     }
     true

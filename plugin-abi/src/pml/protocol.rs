@@ -32,7 +32,7 @@ pub(crate) fn begin(pml: &Pml, state: &mut State, request: Handle, link: Link) {
     core.link = link;
     let peer = core.peer;
     let communicator = state.communicator(request);
-    // If not, the link is marked or the peer has moved: `flow::way` stores the link anew.
+    // If they differ, the link is marked or the peer has moved: `flow::way` stores the link anew.
     let is_noted = communicator.link(peer) == rails::in_communicator(pml, link);
     let is_free = state.messenger.flow.outgoing.is_free() && is_noted;
     let way = if is_free { Way::Free } else { flow::way(pml, state, communicator, request) };
@@ -51,7 +51,7 @@ pub(crate) fn go(pml: &Pml, state: &mut State, request: Handle, way: Way) -> boo
     let Some(eager_limit) = transmit::eager_limit(pml, link) else { return true };
     let is_long = length > eager_limit;
     if is_long || way != Way::Free {
-        // A window bounds the announcements to a peer that holds back, which may therefore wait for the port.
+        // A window bounds the announcements to a peer that holds this process back, so they may wait at the port.
         if way == Way::Free && !has_room(pml, state, link) {
             flow::found_no_room(pml, state, communicator, request);
             return false;
@@ -117,7 +117,7 @@ fn announce(pml: &Pml, state: &mut State, request: Handle, (of, is_long, counted
     };
     let memory = match registered {
         Some(registered) => Memory { key: registered.rkey(), address, length: length as u64 },
-        // By shared memory the receiver reads without a key. The address is 0 for data with gaps.
+        // A receiver that reads by shared memory needs no key. The address is 0 for data with gaps.
         None if rail.is_none() && is_long => Memory { key: 0, address, length: length as u64 },
         None => Memory { key: why.code(), address: 0, length: length as u64 },
     };
@@ -127,7 +127,7 @@ fn announce(pml: &Pml, state: &mut State, request: Handle, (of, is_long, counted
         None => Vec::new(),
     };
     let rails = 1 + others.len();
-    // No transfer begins yet: copies begin with the first, and the receiver's answer is the first sign of a read.
+    // Raises no begin event: it comes with the first copy or, if the receiver reads, with the receiver's answer.
     watch::goes(state, request, |_| Some(passage::announced(pml, link, (memory, why), rails)));
     match registered {
         Some(registered) if pml.has_several() => {

@@ -2,12 +2,12 @@
 //! The link to a peer, from its rank in a communicator ([`link`]). With several ports: which of them reach the peer,
 //! which one its messages use, and which read a long message.
 //!
-//! The home differs by peer, so that the ports share the load. `engine::messenger::rails` has the records. With one
-//! port, [`link`], [`links_to`] and [`part`] are used, and functions that test for it, like [`route`]. A long message
-//! is announced with the keys of several ports; the receiver reads (`reading`) by those of its ports that are connected
-//! to one of them ([`ways`]), and the others begin to connect, for the next message. Grade: hot for [`note`] and
-//! [`route`], pending for long messages, else setup. Threads: the one that has entered the PML; for [`note`], a port;
-//! [`link`]: any, with nothing entered. Tests: `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
+//! Peers have different homes, so that the ports share the load. `engine::messenger::rails` has the records. With one
+//! port, the PML uses only [`link`], [`links_to`], [`part`], and functions such as [`route`] that test for it. A sender
+//! announces a long message with the keys of several ports; the receiver reads (`reading`) by those of its ports that
+//! are connected to one of them ([`ways`]), and its other ports begin to connect, for the next message. Grade: hot for
+//! [`note`] and [`route`], pending for long messages, else setup. Threads: the one that has entered the PML; for
+//! [`note`], a port; [`link`]: any, with nothing entered. Tests: `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
 
 use engine::messenger::header::{Header, Match, Memory, PortKey};
 use engine::messenger::link::{Account, Link};
@@ -44,7 +44,7 @@ pub(crate) unsafe fn link(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: 
     Some(link)
 }
 
-/// Returns the link to a rank whose process was looked up, or is reached by shared memory.
+/// Returns the link to a rank if its process was looked up before, or shared memory reaches it.
 pub(crate) unsafe fn known(state: &State, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Link> {
     // SAFETY: P1: `comm` is alive and was added, as this function requires.
     let process = unsafe { process(comm, rank) }?;
@@ -158,7 +158,7 @@ fn look_up(pml: &Pml, state: &mut State, link: Link) -> Option<usize> {
     Some(add(pml, state, name, links))
 }
 
-/// Returns the links to a process, at least one, in the order of rails; or why there is none.
+/// Returns the links to a process, at least one, in the order of rails; or the reason for their absence.
 pub(crate) fn links_to(pml: &Pml, peer: PeerName) -> Result<Vec<Link>, String> {
     let ports = match modex::ports_of(peer) {
         Some(Ok(ports)) => ports,
@@ -207,7 +207,7 @@ pub(crate) fn has_not_failed(port: &Port, link: Link) -> bool {
     port.failure(link.to()).is_none() && !port.is_forgotten(link.to())
 }
 
-/// Forgets and returns the links to a process with which no communicator is left.
+/// Forgets and returns the links to a process that shares no communicator with this one any more.
 pub(crate) fn part(state: &mut State, name: PeerName) -> Vec<Link> {
     let known = state.peers.remove(&name);
     let links = match state.several.by_name.get(&name) {
@@ -240,8 +240,8 @@ pub(crate) fn note(rail: &Rail, port: &mut Port, link: Link, is_posted: bool) {
 /// Shortest message that several ports read, bytes: two reads of the least length.
 pub(crate) const SHORTEST: usize = 64 << 10;
 
-/// Returns the links by which a message can be read now, with the sender's keys; for a message shorter than
-/// [`SHORTEST`] one, preferably that of the announcement.
+/// Returns the links by which this process can read a message now, with the sender's keys; for a message shorter than
+/// [`SHORTEST`] only one, preferably the link of the announcement.
 pub(super) fn ways(pml: &Pml, state: &mut State, from: Link, keys: &[PortKey], wanted: u64) -> Vec<(Link, u32)> {
     let Some(peer) = of(pml, state, from) else { return Vec::new() };
     let links = state.several.peers[peer].links.iter().copied();

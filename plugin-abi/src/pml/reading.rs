@@ -4,7 +4,7 @@
 //!
 //! Other ports repeat the reads of a failed port; if none is left, the receiver asks for copies. The state machine is
 //! `engine::messenger::rendezvous::read`. Called by `accept` and `progress`. Grade: pending. Threads: the one that has
-//! entered the PML. Tests: `pml/tests.rs`; of the events: `mpi_t_transfers.c` in `hw-tests/tools`, and `events.c` in
+//! entered the PML. Tests: `pml/tests.rs`; for the events, `mpi_t_transfers.c` in `hw-tests/tools` and `events.c` in
 //! `hw-tests/mpi`.
 
 use engine::events::{self, EventGroup, GetComplete, GetStarted, Payload};

@@ -361,7 +361,7 @@ fn post_watched(pml: &Pml, state: &mut State, request: Handle, pattern: Pattern,
 /// Gives a receive the message of a matched probe.
 pub(super) fn take(pml: &Pml, state: &mut State, request: Handle, handle: MessageHandle) {
     let communicator = state.communicator(request);
-    // If not, the message was received before, which MPI forbids.
+    // Without a message: the program has received it before, which MPI forbids.
     let Some(message) = communicator.queues(state).take(handle) else { return finish(state, request) };
     let core = state.requests.core(request);
     (core.peer, core.tag) = (message.envelope.source(), message.envelope.tag());
@@ -423,7 +423,7 @@ pub(crate) fn cancel(state: &mut State, request: Handle) {
     let name = r.core.posted;
     // SAFETY: P1: the request's reference keeps Open MPI's communicator alive; P3.
     let Some(communicator) = (unsafe { Communicator::if_added(r.comm()) }) else { return };
-    // A receive that was matched at once has the name of an earlier use, but this compares the request as well.
+    // If the receive matched at once, the name is from an earlier use; so this compares the request as well.
     if communicator.cancel(state, name, request) {
         let outcome = Outcome { source: sys::MPI_ANY_SOURCE, tag: sys::MPI_ANY_TAG, length: 0, is_truncated: false };
         watch::request(state, request, Event::RemovePosted);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A request: Open MPI's part, then the PML's record of a send or a receive. MPI never sees that of a blocking call.
 //!
-//! The record says who holds the request ([`Shell`]), what the engine's protocols need ([`Core`]), and what tools know.
-//! Grade: hot. Threads: the one that has entered the PML; for `is_finished` and Open MPI's part, any. Tests: below, and
-//! the MPI programs of `hw-tests`.
+//! The record has the owner of the request ([`Shell`]), the fields of the engine's protocols ([`Core`]), and those of
+//! events. Grade: hot. Threads: the one that has entered the PML; for `is_finished` and Open MPI's part, any. Tests:
+//! below, and the MPI programs of `hw-tests`.
 
 use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
@@ -26,7 +26,7 @@ pub(crate) type Core = request::Core<State>;
 pub(crate) type Transfer = request::Transfer<State>;
 pub(crate) type Reads = read::Reads<State>;
 
-/// Who waits for a request.
+/// Owner of a request, which waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Owner {
     /// The blocking call that made it, which polls `is_finished` and gives the request back.
@@ -45,7 +45,7 @@ pub(crate) struct Request {
     base: sys::ompi_request_t,
     pub(crate) shell: Shell,
     pub(crate) core: Core,
-    /// Number that tools know the request by; 0 before its first event.
+    /// Number by which tools know the request; 0 before its first event.
     pub(crate) id: u64,
     /// Arguments of the MPI call, as events report them; valid unless `id` is 0.
     pub(crate) spec: Spec,
@@ -130,7 +130,7 @@ impl Requests {
         unsafe { self.free.give_back(request.pointer().as_ptr()) };
     }
 
-    /// Returns a request while these are borrowed, and so nobody else has a reference to it.
+    /// Returns a request. This borrows all requests, so nobody else has a reference to it.
     #[inline(always)]
     #[allow(clippy::unused_self, reason = "the borrow permits it")]
     pub(crate) fn get(&mut self, request: Handle) -> &mut Request {
@@ -143,10 +143,10 @@ impl Requests {
         &mut self.get(request).core
     }
 
-    /// Returns two of them.
+    /// Returns the cores of two requests.
     ///
     /// # Panics
-    /// If they are one.
+    /// If both handles are the same.
     #[allow(clippy::unused_self, reason = "the borrow permits it")]
     pub(crate) fn cores(&mut self, of: [Handle; 2]) -> [&mut Core; 2] {
         assert_ne!(of[0], of[1], "two requests");

@@ -55,7 +55,7 @@ fn by_home(pml: &Pml, state: &mut State, link: Link, give: impl Fn(Link) -> Tran
 }
 
 /// Sends header and data of a send, together no longer than the rail's eager limit. If the message has to wait, the
-/// port takes a copy, and the end of that message `finishes` the request.
+/// port takes a copy, and once that is sent, the request is finished if `finishes`.
 pub(crate) fn message(
     pml: &Pml,
     state: &mut State,

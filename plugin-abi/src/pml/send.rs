@@ -2,7 +2,7 @@
 //! `pml_send` and `pml_isend`: [`at_once`] sends a short contiguous message, [`copied_at_once`] a longer one, if they
 //! can; any other message has a request, and `protocol` sends it.
 //!
-//! A blocking send returns when the adapter has the message, because its caller may not come back to MPI. Grade: hot.
+//! A blocking send returns when the adapter has the message, because its caller may stay away from MPI. Grade: hot.
 //! Threads: any. Tests: `pt2pt_modes.c` and others in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
@@ -228,7 +228,7 @@ unsafe fn copied_apart(state: &mut State, port: &mut Port, link: Link, header: &
     unsafe { transmit::copied(state, port, link, header, extent) }
 }
 
-/// Sends by a request the message of a blocking call that [`told_at_once`] could not send. Tools know it as `id`.
+/// Takes a request to send the message of a blocking call that [`told_at_once`] could not send. Tools know it as `id`.
 #[cold]
 #[inline(never)]
 unsafe fn begun(pml: &Pml, mut state: Entered<'_, State>, outgoing: &Outgoing, (id, link): (u64, Link)) {
@@ -397,7 +397,7 @@ pub(crate) unsafe fn fill(request: Handle, outgoing: &Outgoing, mode: Mode, owne
     }
 }
 
-/// Makes a request one that MPI may hold: active, with references to its communicator and datatype.
+/// Makes a request fit for MPI to hold: active, with references to its communicator and datatype.
 ///
 /// # Safety
 /// P1: a request that is filled in; its communicator and datatype live.

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Open MPI's shared-memory BTL, as the PML uses it: sends, reads from other processes' memory, polls.
 //!
-//! `btl_sendi` is the only send function that is used, because it copies the message before it returns, or fails; no
-//! later message overtakes it. Messages that wait for room are in `local`. Called by `send`, `accept` and `local`.
+//! Sends only by `btl_sendi`, because that copies the message before it returns, or fails, so no later message
+//! overtakes it. Messages that wait for room are in `local`. Called by `send`, `accept` and `local`.
 //! Grade: hot. Threads: any; the BTL supports that. Tests: below, and `hw-tests/tests/device/local.rs`.
 
 use std::ffi::{c_int, c_void};
@@ -72,7 +72,7 @@ pub(crate) struct SharedMemory {
 
 // SAFETY: the pointers lead to an Open MPI BTL that stays open longer than any PML, and that any thread may use.
 unsafe impl Sync for SharedMemory {}
-// SAFETY: the pointers are Open MPI's, and what they lead to is bound to no thread.
+// SAFETY: the pointers lead to objects of Open MPI's that are bound to no thread.
 unsafe impl Send for SharedMemory {}
 
 impl SharedMemory {
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_cannot_be_read_now_says_nothing_of_the_next() {
+    fn a_read_that_is_too_long_or_finds_no_resources_leaves_later_reads_possible() {
         let shared = shared();
         assert!(!reads(&shared, LONGEST_READ + 1, sys::OPAL_SUCCESS), "it is longer than the BTL reads");
         assert!(reads(&shared, LONGEST_READ, sys::OPAL_SUCCESS));
@@ -262,14 +262,14 @@ mod tests {
     }
 
     #[test]
-    fn where_the_kernel_forbids_reads_none_is_tried_again() {
+    fn an_error_other_than_lack_of_resources_ends_all_reads() {
         let shared = shared();
         assert!(!reads(&shared, LONGEST_READ, sys::OPAL_ERROR));
         assert!(!reads(&shared, LONGEST_READ, sys::OPAL_SUCCESS) && !shared.reads());
     }
 
     #[test]
-    fn it_reaches_whom_the_btl_has_an_endpoint_for_and_nobody_beyond() {
+    fn shared_memory_reaches_only_processes_for_which_the_btl_has_an_endpoint() {
         let shared = shared();
         let reached: Vec<u32> = [0, 1, 2, 3, u32::MAX].into_iter().filter(|place| shared.reaches(*place)).collect();
         assert_eq!(reached, [0, 2]);

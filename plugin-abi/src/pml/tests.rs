@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the PML in a box: one process simulates several, over a fabric in memory, without Open MPI and a device.
 //!
-//! `world` simulates the processes (`process`), `model` states what MPI permits, and `histories` checks random
-//! histories (`steps`) against it. This file tests each protocol alone, `told` what a tool hears of sends. `libmpi` and
-//! `shared_memory` stand in for Open MPI. So all of it runs under Miri: built for Open MPI 4.1, it calls no C. Blocking
-//! calls do not wait here; the other events of tools and several threads are not tested.
+//! `world` simulates the processes (`process`), `model` has MPI's rules, and `histories` checks random
+//! histories (`steps`) against it. This file tests each protocol alone, and `told` the events of sends. `libmpi` and
+//! `shared_memory` stand in for Open MPI, so all tests run under Miri: built for Open MPI 4.1, they call no C. Blocking
+//! calls do not wait here. No test here covers other events or several threads.
 
 mod histories;
 pub(super) mod libmpi;
@@ -29,8 +29,8 @@ use world::{For, World};
 /// Longest RDMA read in worlds with one port per process, bytes.
 const READ: u32 = 512;
 
-/// Returns the bytes of a message: lines of [`LINE`] equal bytes, which differ between lines and between messages. To
-/// fill each byte alone would take Miri too long.
+/// Returns the bytes of a message: lines of [`LINE`] equal bytes, which differ between lines and between messages. Miri
+/// would take too long to fill each byte alone.
 fn content(message: usize, length: usize) -> Vec<u8> {
     let lines =
         (0..length.div_ceil(LINE)).map(|line| [((message * 151) ^ (line * 29)).wrapping_add(line >> 5) as u8; LINE]);
@@ -102,7 +102,7 @@ fn exchange(world: &World, mode: Mode, length: usize, is_expected: bool) {
 }
 
 #[test]
-fn a_message_of_each_length_arrives_whether_it_is_expected_or_not_and_in_each_mode() {
+fn a_message_of_each_length_and_mode_arrives_whether_it_is_expected_or_not() {
     for per_host in [1, 2] {
         let world = World::new(Shape { per_host, ..TWO });
         for length in LENGTHS.into_iter().step_by(STRIDE) {
@@ -127,7 +127,7 @@ fn a_message_whose_memory_either_side_cannot_register_arrives_as_copies() {
 }
 
 #[test]
-fn a_message_that_is_too_long_is_cut_and_its_receive_says_so() {
+fn a_receive_truncates_a_message_that_is_too_long_and_reports_it() {
     let world = World::new(TWO);
     for length in LENGTHS.into_iter().step_by(STRIDE).filter(|length| *length > 0) {
         for room in [0, length / 2, length - 1] {
@@ -148,7 +148,7 @@ const GAPS: How = How { has_gaps: true, ..How::CALL };
 const LONG: usize = 6 * READ as usize;
 
 #[test]
-fn a_receive_whose_data_cannot_be_unpacked_ends_with_an_error_and_no_byte_is_put_elsewhere() {
+fn a_receive_that_cannot_unpack_its_data_fails_and_writes_no_byte() {
     for (from, length) in [(0, BLOCK), (0, LONG), (1, BLOCK)] {
         let world = World::new(TWO);
         let receive = world.receive(1, For { comm: 0, from: Some(from), tag: Some(7) }, GAPS, length);
@@ -162,8 +162,8 @@ fn a_receive_whose_data_cannot_be_unpacked_ends_with_an_error_and_no_byte_is_put
 }
 
 #[test]
-#[cfg_attr(miri, ignore = "the message names this process, which Open MPI knows")]
-fn a_send_whose_data_cannot_be_packed_ends_the_job() {
+#[cfg_attr(miri, ignore = "the printed reason names this process, which takes a call of Open MPI")]
+fn a_send_that_cannot_pack_its_data_ends_the_job() {
     for length in [BLOCK, LONG] {
         let world = World::new(TWO);
         REFUSALS.set(1);
@@ -186,7 +186,7 @@ fn a_matched_probe_that_gets_no_handle_leaves_its_message_where_it_is() {
 }
 
 #[test]
-fn a_message_by_shared_memory_from_a_place_that_no_process_has_is_ignored() {
+fn the_pml_ignores_a_message_by_shared_memory_from_an_unknown_sender() {
     let world = World::new(Shape { per_host: 2, ..TWO });
     let receive = world.receive(1, For { comm: 0, from: None, tag: None }, How::CALL, 8);
     let header = Header::Synchronous(Match { context: 0, rank: 0, tag: 7 }, 1).encode();
@@ -198,7 +198,7 @@ fn a_message_by_shared_memory_from_a_place_that_no_process_has_is_ignored() {
 }
 
 #[test]
-fn a_buffered_send_that_cannot_enter_the_pml_gives_its_copy_back() {
+fn a_buffered_send_that_cannot_enter_the_pml_frees_its_copy() {
     let world = World::new(TWO);
     assert_eq!(world.send_within(0, 1, &content(3, 8)), Some(sys::OPAL_ERR_OUT_OF_RESOURCE));
     assert_eq!(libmpi::take_attached(), 0);
@@ -223,7 +223,7 @@ fn receive_all(world: &World, sends: &[Operation], count: usize) {
 const MANY: usize = if cfg!(miri) { 40 } else { 1500 };
 
 #[test]
-fn who_floods_a_process_that_wants_nothing_is_held_back_and_free_again_when_all_is_received() {
+fn a_receiver_holds_a_flooding_sender_back_and_lets_it_go_once_all_messages_are_received() {
     let world = World::new(Shape { unexpected_memory: 2000, ..TWO });
     let mut sends = Vec::new();
     for message in 0..MANY {
@@ -240,7 +240,7 @@ fn who_floods_a_process_that_wants_nothing_is_held_back_and_free_again_when_all_
 }
 
 #[test]
-fn a_receive_gets_its_message_though_more_are_before_it_than_a_window_has_and_nobody_wants_those() {
+fn a_receive_gets_its_message_from_behind_more_unwanted_ones_than_fit_a_window() {
     let world = World::new(Shape { unexpected_memory: 600, ..TWO });
     let mut sends = Vec::new();
     for message in 0..24 {

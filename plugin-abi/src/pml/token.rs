@@ -23,11 +23,11 @@ const SENT: u16 = 1;
 pub(crate) enum Record {
     /// A send buffer.
     Buffer(NonNull<SendBuffer>),
-    /// A request, whose read has ended.
+    /// A request whose read has ended.
     Read(Handle),
-    /// A request, whose message or fragment was sent without a buffer.
+    /// A request whose message or fragment was sent without a buffer.
     Sent(Handle),
-    /// None: it is the turn of messages that pend.
+    /// No record: it is the turn of pending messages.
     Turn,
 }
 
@@ -77,10 +77,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_says_what_it_is_of() {
-        // SAFETY: P1: nobody asks for the request of this name.
+    fn a_token_names_its_record_and_a_token_of_the_btl_names_none() {
+        // SAFETY: P1: nobody follows this handle.
         let request = unsafe { Handle::new(NonNull::without_provenance(0x1000.try_into().expect("not 0"))) };
-        // SAFETY: P1: nobody uses what these tokens lead to.
+        // SAFETY: P1: nobody uses the records of these tokens.
         let record = |token| unsafe { record(token) };
         assert_eq!(record(read(request)), Some(Record::Read(request)));
         assert_eq!(record(sent(request)), Some(Record::Sent(request)));

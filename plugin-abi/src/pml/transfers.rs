@@ -39,7 +39,7 @@ pub(crate) fn completion() -> Option<Completed> {
     Some(Completed { port, stamp: source.map(|source| (source, STAMP.load(Ordering::Relaxed))) })
 }
 
-/// Returns a member's rank in its job; the rank is one of the remote group of an intercommunicator. `u32::MAX`: the
+/// Returns a member's rank in its job; in an intercommunicator `rank` is one of the remote group. `u32::MAX`: the
 /// communicator has no such rank, which a faulty peer may name.
 pub(crate) unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> u32 {
     // SAFETY: P1, P4: `comm` is live and was added to the PML, as this function requires; the rank is checked first.

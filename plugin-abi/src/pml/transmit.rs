@@ -2,10 +2,10 @@
 //! Gives messages to the port of one link: inside the work request, from a send buffer, or as a copy in the engine's
 //! queue. `routing` and `moving` choose the link, and another one if it fails.
 //!
-//! The engine queues what answers a peer, fragments, and messages for which no send buffer can be had. Their requests
-//! are finished only when the adapter has them, because the caller of a send may not return to MPI for long. If a peer
-//! is lost ([`State::has_failed`]), the job ends once nothing is entered. Grade: hot. Threads: the one that has entered
-//! the PML; [`at_once`] and [`inline`]: any. Tests: the MPI programs of `hw-tests`.
+//! The engine queues answers to a peer, fragments, and messages for which there is no send buffer. The request of such
+//! a message is finished only when the adapter has the message, because the caller of a send may stay away from MPI for
+//! long. If a peer is lost ([`State::has_failed`]), the job ends once nothing is entered. Grade: hot. Threads: the one
+//! that has entered the PML; [`at_once`] and [`inline`]: any. Tests: the MPI programs of `hw-tests`.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -94,7 +94,7 @@ pub(crate) fn control_by(pml: &Pml, link: Link, header: &[u8]) -> Transmitted {
     transmitted
 }
 
-/// Queues the turn of messages that pend.
+/// Queues the turn of pending messages.
 pub(crate) fn queue_turn_by(pml: &Pml, link: Link) -> Transmitted {
     let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) else { return Transmitted::Failed };
     match port.queue_turn(link.to(), Tag::PML.0, token::turn()) {
@@ -103,7 +103,7 @@ pub(crate) fn queue_turn_by(pml: &Pml, link: Link) -> Transmitted {
     }
 }
 
-/// Queues a message in the engine: the first bytes of the array, as many as the number says.
+/// Queues a message in the engine. `bytes`: an array that begins with the message, and the message's length.
 pub(crate) fn queue(port: &mut Port, link: Link, bytes: (Arc<[u8]>, u32), token: Token) -> Transmitted {
     match port.queue_bytes(link.to(), Tag::PML.0, bytes, token, WhenDiverted::Wait) {
         Ok(()) => Transmitted::Waits,
@@ -111,7 +111,7 @@ pub(crate) fn queue(port: &mut Port, link: Link, bytes: (Arc<[u8]>, u32), token:
     }
 }
 
-/// Posts a read of a part of a request's message, from `from` in the sender's memory on. False: the port refuses.
+/// Posts a read of a part of a request's message, which `from` names in the sender's memory. False: the port refuses.
 ///
 /// # Safety
 /// R3, R2, P2: until the read is done, the part is registered at `to` under `lkey`, and belongs to the adapter.
@@ -200,8 +200,8 @@ pub(crate) unsafe fn copied(state: &mut State, port: &mut Port, link: Link, head
     }
 }
 
-/// Sends the first `length` bytes of a buffer as a message. If that cannot be done now, returns false, and the buffer
-/// to `buffers`.
+/// Sends the first `length` bytes of a buffer as a message. If that cannot be done now, gives the buffer back to
+/// `buffers` and returns false.
 #[inline(always)]
 unsafe fn post(
     buffers: &mut SendBuffers,

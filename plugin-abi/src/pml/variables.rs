@@ -29,7 +29,7 @@ enum Value {
     Most(Of),
     Messages,
     Attempts,
-    /// Of the process, not of a communicator.
+    /// Belongs to the process, not to a communicator.
     LeastRoom,
 }
 
@@ -55,7 +55,7 @@ impl Value {
     }
 }
 
-/// Makes the table: a row's name, what it shows, and its help.
+/// Makes the table. A row has a name, a value and a help text.
 macro_rules! rows {
     ($($name:ident: $value:expr, $help:literal;)*) => {
         static ROWS: [Row; [$(stringify!($name)),*].len()] =

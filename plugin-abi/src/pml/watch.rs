@@ -150,7 +150,7 @@ pub(crate) fn id(state: &mut State, request: Handle) -> u64 {
     number_of(state.requests.get(request))
 }
 
-/// [`id`], which a request without a number gets now.
+/// [`id`]; gives a request its number if it has none.
 #[inline(always)]
 fn number_of(request: &mut Request) -> u64 {
     if request.id == 0 {
@@ -308,8 +308,8 @@ pub(crate) fn continues(state: &mut State, of: Handle, moved: Moved) {
 }
 
 /// Takes out the receive that an arrived message matches; without one, returns the message's number for tools.
-/// `lengths`: of the message, and of the part that came with its header. While a tool asks for passages, reports this
-/// one if `how` returns it now, or calls `kept` if no receive matches.
+/// `lengths`: those of the message, and of the part that came with its header. While a tool asks for passages, reports
+/// this one if `how` returns it now, or calls `kept` if no receive matches.
 #[inline]
 pub(crate) fn take_posted(
     state: &mut State,

@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_inside_gives_the_right_back() {
+    fn a_panic_inside_lets_the_next_caller_enter() {
         for exclusive in both() {
             let panicked = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
                 let _inside = exclusive.enter();

@@ -2,7 +2,7 @@
 //! Prints why a connection failed, before Open MPI gets an error code of a request that failed with it. ob1 and
 //! osc/rdma may end the job at the first error, with a text that names no peer and no port; so each caller that returns
 //! or delivers an error calls this first. The engine keeps each reason until it is taken. Grade: errors. Threads: any;
-//! a reason is printed in the entered port, so that no other thread delivers an error earlier. Tests: `hw-tests`.
+//! callers stay in the port while they print, so that no other thread delivers an error earlier. Tests: `hw-tests`.
 
 use engine::transport::{EndpointId, Failed};
 

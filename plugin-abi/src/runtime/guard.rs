@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_panic_becomes_the_fallback_and_is_remembered() {
+    fn fence_turns_a_panic_into_the_fallback_and_remembers_it() {
         reset();
         assert_eq!(fence("test", 1, || 2), 2);
         assert!(!broken());

@@ -80,7 +80,7 @@ struct Tables {
 static TABLES: Mutex<Tables> =
     Mutex::new(Tables { of: BTreeMap::new(), comms: BTreeSet::new(), everywhere: Vec::new(), is_behind: false });
 
-/// Communicators whose listeners have changed. For one, [`follow`] does not visit the others, possibly 100,000.
+/// Communicators whose listeners have changed. If only one has, [`follow`] does not visit the others, perhaps 100,000.
 #[derive(Clone, Copy)]
 enum Changed {
     Nothing,
@@ -138,7 +138,7 @@ pub(crate) fn is_anybody() -> bool {
     COUNT.load(Ordering::Relaxed) > 0
 }
 
-/// Sets the functions of the tool interface. To be called before the first listener is added.
+/// Sets the functions of the tool interface. The caller has added no listener yet.
 pub(crate) fn called_by(upcall: Upcall) {
     UPCALL.get_or_init(|| upcall);
 }
@@ -188,13 +188,13 @@ fn without_a_face(body: impl FnOnce()) {
     IS_ALONE.set(false);
 }
 
-/// Lets the PML open or close the fast paths of the changed communicators. To be called in the entered PML.
+/// Lets the PML open or close the fast paths of the changed communicators. The caller has entered the PML.
 fn follow(raiser: Raiser, what: Changed) {
     let is_new = (raiser.watch)(is_anybody());
     let mut tables = tables();
     let is_behind = std::mem::take(&mut tables.is_behind);
     // SAFETY: N1; the communicator is live: [`ends`] takes the lock of the tables before one of `comms` goes, and the
-    // callers of `add`, `remove` and `forget` say so of theirs.
+    // callers of `add`, `remove` and `forget` promise it for theirs.
     let look = |comm: usize| unsafe { (raiser.follow)(std::ptr::with_exposed_provenance_mut(comm)) };
     if let Changed::One(comm) = what {
         look(comm);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! All texts that the components show to a user: what happened, to which peer or port, and what to do. Called by the
+//! All texts that the components show to a user: the failure, the peer or port, and the remedy. Called by the
 //! other files. One process of a host prints a message that may concern several of them (another Open MPI, a parameter,
 //! no port). Each process prints a message about its peer once. Grade: setup, errors. Threads: any. Tests: below.
 
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn only_mpirun_of_4_1_without_recovery_is_known_to_end_a_job_with_its_ranks() {
+    fn only_mpirun_of_4_1_without_recovery_ends_a_job_with_its_ranks() {
         let ends = |given: &[(&str, &str)]| {
             ends_with_its_ranks(|name| given.iter().find(|(of, _)| *of == name).map(|(_, value)| (*value).to_owned()))
         };

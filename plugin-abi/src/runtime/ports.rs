@@ -93,13 +93,13 @@ pub(crate) fn forget() {
     if ports.is_empty() {
         modex::forget_published();
         variables::forget_ports();
-        // The records of the ports' closing are in it by now.
+        // By now the flight recorder has the entries of the closed ports.
         flight::end();
     }
 }
 
-/// Returns what `take` makes of each port that a component can use; if there is none, prints why. If `take` fails for a
-/// port that was opened for this component, the port is closed again and not published.
+/// Returns the result of `take` for each port that a component can use; if there is no port, prints why. If `take`
+/// fails for a port that was opened for this component, closes the port again and does not publish it.
 pub(crate) fn open<M>(request: &Request<'_>, mut take: impl FnMut(&Arc<OpenPort>) -> Result<M, PortError>) -> Vec<M> {
     let Some(me) = Process::me() else { return Vec::new() };
     let take = |port: &Arc<OpenPort>| take(port).map_err(|error| messages::port_not_opened(&me.host(), &error)).ok();
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn ports_are_opened_once_for_two_components_closed_by_the_last_and_then_opened_anew() {
+    fn two_components_share_ports_until_the_last_one_drops_them_and_the_next_opens_new_ones() {
         let (mut in_use, mut opened) = (InUse::new(), 0);
         let btl = take_all(&mut in_use, &mut opened);
         let pml = take_all(&mut in_use, &mut opened);
@@ -237,7 +237,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_is_closed_when_its_last_component_drops_it_while_others_stay_open() {
+    fn the_last_component_that_drops_a_port_closes_it_while_others_stay_open() {
         let (mut in_use, mut opened) = (InUse::new(), 0);
         let mut btl = take_all(&mut in_use, &mut opened);
         let mut pml = take_all(&mut in_use, &mut opened);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls that both components need while a tool listens, and that the tool interface makes for both. Callbacks of tools
-//! run in here, so nothing here is called while a port is entered, except [`registered`] and [`evicted`], which deliver
-//! nothing. Grade: pending, behind the branch of a site. Threads: any. Tests: those of the sites, and of `tool/`.
+//! Functions that both components call while a tool listens, and that the tool interface calls for both. Callbacks of
+//! tools run in [`catch_up`] and [`serve`], so their callers have entered no port. The others deliver nothing. Grade:
+//! pending, behind the branch of a site. Threads: any. Tests: those of the sites, and of `tool/`.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};

@@ -7,7 +7,7 @@ use std::marker::PhantomData;
 
 use super::host::Code;
 
-/// Where a C caller wants a result: null, or (a condition of every call) room for one value during the call.
+/// A C caller's pointer for a result: null, or (a condition of every call) room for one value during the call.
 #[repr(transparent)]
 pub(crate) struct Out<'call, T>(*mut T, PhantomData<&'call mut T>);
 
@@ -33,7 +33,7 @@ impl<T> Out<'_, T> {
         Ok(())
     }
 
-    /// Writes a result that the caller may do without. Calls `make` only if the caller wants it, and so frees it.
+    /// Writes an optional result. Calls `make` only if the caller wants the result, because the caller has to free it.
     pub(crate) fn give(self, make: impl FnOnce() -> T) {
         if self.required().is_ok() {
             let _ = self.fill(make());
@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn a_string_is_cut_to_the_room_and_its_whole_length_returned() {
+    fn give_text_cuts_a_string_to_the_room_and_returns_its_whole_length() {
         assert_eq!(written(8), (b"abcd\0###".to_vec(), 5));
         assert_eq!(written(5), (b"abcd\0###".to_vec(), 5));
         assert_eq!(written(3), (b"ab\0#####".to_vec(), 5));
@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn a_negative_length_is_refused_where_there_is_a_buffer() {
+    fn room_refuses_a_negative_length_of_a_buffer() {
         let byte = 0_u8;
         for (length, wanted) in [(0, Ok(0)), (7, Ok(7)), (-1, Err(Code::Invalid))] {
             // SAFETY: pointers to locals, and null.
@@ -124,7 +124,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_buffer_only_the_length_is_returned_and_without_a_length_nothing() {
+    fn give_text_returns_only_the_length_without_a_buffer_and_nothing_without_a_length() {
         let mut length = 8;
         // SAFETY: null pointers are permitted.
         unsafe { give_text(std::ptr::null_mut(), &raw mut length, "abcd") };

@@ -66,8 +66,7 @@ int ibex_tool_comm_set_number(void *comm, uint64_t number, uint64_t (*on_duplica
 }
 
 /* Writes `count` elements: for each rank of a job its rank in the communicator (in the remote group of an
- * intercommunicator), or -1 if it has none, or several in different jobs. Returns the number of ranks of a job that
- * there are. */
+ * intercommunicator), or -1 if it has none, or several in different jobs. Returns the highest rank of a job plus 1. */
 uint32_t ibex_tool_comm_ranks(void *comm, int *of_job, uint32_t count)
 {
     ompi_group_t *group = ((ompi_communicator_t *) comm)->c_remote_group;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Numbers that C gets as handles: of registrations of `MPI_T`, and of event handles of PERUSE. A number is looked up
-//! and never used as an address. Part of it cannot be guessed, so a made-up or uninitialised value is not the handle of
-//! another tool. No number is used twice. Grade: setup. Threads: any. Tests: `calls.c`, `peruse.c` in `tests/tool`.
+//! Numbers that C gets as handles of `MPI_T`'s registrations and as event handles of PERUSE. ibex looks a number up,
+//! and never uses it as an address. Part of it cannot be guessed, so a made-up or uninitialised value is not the handle
+//! of another tool. No number is used twice. Grade: setup. Threads: any. Tests: `calls.c`, `peruse.c` in `tests/tool`.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::OnceLock;
@@ -29,12 +29,12 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn no_number_is_given_twice_or_near_another() {
+    fn number_returns_no_number_twice_and_no_two_that_follow_each_other() {
         let all: HashSet<i64> = (0..10_000).map(|_| number()).collect();
         assert_eq!(all.len(), 10_000);
         assert!(all.iter().all(|number| *number > 1 << 61));
         let salted: HashSet<i64> = all.iter().map(|number| number & SALTED).collect();
-        assert!(salted.len() > 9_990, "what counts is not all that differs");
+        assert!(salted.len() > 9_990, "the counted bits are not all that differ");
         let near = all.iter().filter(|number| all.contains(&(*number + 1))).count();
         assert_eq!(near, 0, "one handle does not tell the next");
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Arguments of a tool's callback: `MPI_T_event_registration` and `MPI_T_event_instance`. An instance is either one of
-//! the engine's or, for the PML's events of requests and messages, a [`MatchingInstance`] on the stack of its caller.
-//! That makes its elements when the callback first reads one, and its timestamp when the callback asks for it. An
+//! the engine's or, for the PML's events of requests and messages, a [`MatchingInstance`] on the stack of its caller,
+//! which makes its elements when the callback first reads one, and its timestamp when the callback asks for it. An
 //! instance is valid only within its callback, in the thread that runs it. Called by `mpi_t.rs`, `registration.rs` and
 //! `matching.rs`. Grade: hot. Threads: any, each with its own instance; one at a time has a [`MatchingInstance`].
 //! Safety: N1 to N4 of `runtime/listeners.rs`. Tests: `tests.rs`, and `hw-tests/tools/mpi_t_matching.c`.

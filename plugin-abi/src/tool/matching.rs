@@ -30,7 +30,7 @@ pub(super) type Callback = (EventFunction, *mut c_void);
 /// The callbacks of a registration, by safety level.
 pub(super) type Callbacks = [Option<Callback>; 4];
 
-/// Cached decision: what to do with an event at its site.
+/// Cached decision about an event at its site: a function to call, or the buffer.
 #[derive(Clone, Copy)]
 struct Quick {
     function: EventFunction,
@@ -69,7 +69,7 @@ pub(super) struct Matching {
 
 // SAFETY: N1 for `changing`; `comm` is only compared and passed on; `may_call` points to a static integer.
 unsafe impl Send for Matching {}
-// SAFETY: see `Send`: one thread at a time uses what threads share.
+// SAFETY: see `Send`: one thread at a time uses the shared fields.
 unsafe impl Sync for Matching {}
 
 /// Listeners of all registrations that have a callback.
@@ -126,7 +126,7 @@ pub(super) unsafe fn listen(
     }
 }
 
-/// Empties the cache of a listener. To be called when its registration begins or ceases to buffer events.
+/// Empties the cache of a listener. Called when its registration begins or ceases to buffer events.
 pub(super) fn forget_quick(handle: RegistrationHandle) {
     let known = listening().get(&handle).cloned();
     if let Some(known) = known {
@@ -278,7 +278,7 @@ impl Matching {
         with_matching(instance, |pointer| unsafe { function(pointer, handle, level, user_data) });
     }
 
-    /// Decides anew what to do with an event, and does it: calls the tool's function, or fills the buffer.
+    /// Decides anew about an event, and calls the tool's function or fills the buffer.
     ///
     /// # Safety
     /// N1.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The tool interface: the functions that a tool calls which links `-libex`, in the terms of MPI's documents.
+//! The tool interface: the functions for tools that link `-libex`, in the terms of MPI's documents.
 //!
 //! They translate to the event engine (`engine::events`). `mpi_t` has the events of MPI 4.1's tool information
 //! interface, with `registration` (callbacks), `instance` (their arguments), `matching` (registrations for the PML's

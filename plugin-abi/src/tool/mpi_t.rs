@@ -340,9 +340,9 @@ calls! {
     }
 }
 
-/// A call that MPI's documents do not have: converts `timestamp` of a source, as of an adapter's event, to the clock of
-/// the sources whose names begin with `host:`. `error` gets the largest possible error, in ticks of the host's clock,
-/// in either direction.
+/// A call that MPI's documents do not have: converts a source's timestamp, such as that of an adapter's event, to the
+/// clock of the sources whose names begin with `host:`. `error` gets the largest possible error, in ticks of the host's
+/// clock, in either direction.
 #[unsafe(no_mangle)]
 pub(super) extern "C" fn ibex_source_to_host(
     source_index: c_int,

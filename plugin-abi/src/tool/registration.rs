@@ -186,9 +186,9 @@ fn register_with_engine(
     Ok(registration)
 }
 
-/// Replaces a registration by one with a larger buffer, before it gets its first callback, if that may do anything. Its
-/// events wait for a call of the tool, so it needs as much room as a buffered registration, unless the tool has set the
-/// size. Returns the replaced one. [`CHANGING`] is held.
+/// Replaces a registration by one with a larger buffer before its first callback, which may do anything. Events wait
+/// for such a callback until the tool calls, so they need as much room as those of a buffered registration, unless the
+/// tool has set the size. Returns the replaced registration. The caller holds [`CHANGING`].
 fn enlarge_buffer(handle: RegistrationHandle) -> Result<Option<Arc<Registration>>, Code> {
     let known = handle.live()?;
     let old = &known.registration;

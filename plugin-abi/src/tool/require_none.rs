@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Calls callbacks that may do anything, where a tool itself has called and so nothing of MPI is on the stack. Events
-//! happen inside MPI, where such a callback may not run, so they wait. They are delivered at the end of the tool's own
-//! calls of the interface ([`deliver`]) and by [`ibex_events_flush`]; but not by calls that a callback or a signal
-//! handler may make: those on an instance, and `MPI_T_source_get_timestamp`, which should be quick, too. Called by
-//! `mpi_t.rs` and tools. Grade: setup. Threads: any; callbacks run in the calling thread. Tests:
-//! `tests/require_none.rs`, `hw-tests/tools/mpi_t_callbacks.c`.
+//! Calls callbacks that may do anything, while a tool's own call, and so nothing of MPI, is on the stack. Events happen
+//! inside MPI, where such a callback may not run, so they wait. The tool's calls of the interface deliver them at their
+//! end ([`deliver`]), and so does [`ibex_events_flush`]; but calls that a callback or a signal handler may make do not:
+//! those on an instance, and `MPI_T_source_get_timestamp`, which should be quick, too. Called by `mpi_t.rs` and tools.
+//! Grade: setup. Threads: any; callbacks run in the calling thread. Tests: `tests/require_none.rs`,
+//! `hw-tests/tools/mpi_t_callbacks.c`.
 
 use std::ffi::c_int;
 
@@ -23,7 +23,7 @@ pub(super) fn deliver() {
     });
 }
 
-/// Returns the safety level that callbacks need here. A tool may call in a thread that may not call MPI, or not now.
+/// Returns the safety level that callbacks need here. The tool's thread may not be one that may call MPI now.
 pub(super) fn required_safety() -> Safety {
     if host::may_call_mpi() { Safety::None } else { watch::SAFETY }
 }

@@ -110,14 +110,14 @@ fn alloc(name: &CStr) -> RegistrationHandle {
     registration
 }
 
-/// Sets the callback of a registration for a level. What `user` points to outlives the registration.
+/// Sets the callback of a registration for a level. `user` points to a value that outlives the registration.
 fn set_callback(registration: RegistrationHandle, level: c_int, user: *mut c_void, function: EventFunction) {
     // SAFETY: a valid registration.
     let code = unsafe { MPI_T_event_register_callback(registration, level, Info::null(), user, Some(function)) };
     assert_eq!(code, 0);
 }
 
-/// Makes a registration with a callback of this level. What `user` points to outlives it.
+/// Makes a registration with a callback of this level. `user` points to a value that outlives it.
 fn registered(name: &CStr, level: c_int, user: *mut c_void, function: EventFunction) -> RegistrationHandle {
     let registration = alloc(name);
     set_callback(registration, level, user, function);

@@ -34,7 +34,7 @@ pub(crate) fn done(command: &Command) -> Output {
     output
 }
 
-/// Runs a command. Returns also all that it has printed.
+/// Runs a command. Returns its output, also as one text.
 fn run(mut command: Command) -> (Output, String) {
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));

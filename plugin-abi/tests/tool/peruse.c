@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Every function of PERUSE with every code that it can return, in the phases of MPI, with communicators that are
- * duplicated and freed. Prints one line per wrong result; exits with whether there was one. */
+ * duplicated and freed. Prints one line per wrong result; exits with 1 if there was one. */
 #include <peruse.h>
 #include "expect.h"
 #include <pthread.h>
@@ -190,7 +190,7 @@ static void unusable(peruse_event_h handle, int code)
     EXPECT(code, propagate(handle, PERUSE_TRUE));
     EXPECT(code, release(&copy));
     HOLDS(copy == handle);
-    /* A released handle is none, whatever code the release returned. */
+    /* A released handle is invalid, whatever code the release returned. */
     EXPECT(PERUSE_ERR_EVENT_HANDLE, event_get(handle, &event));
     EXPECT(PERUSE_ERR_EVENT_HANDLE, release(&copy));
 }
@@ -213,7 +213,7 @@ static void cannot_be_guessed(MPI_Comm comm)
     }
 }
 
-/* Registrations that fail; of several errors the first one in the order of the arguments is reported. */
+/* Registrations that fail; if several errors apply, the call reports the first in the order of the arguments. */
 static void refused(MPI_Comm comm)
 {
     peruse_event_h handle = 0;

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
-/* MPI_T_init_thread and MPI_T_finalize for the calls of the events: they are counted; calls between them, before and
- * inside MPI; and a registration that outlives the last MPI_T_finalize. MPI_T_finalize is not called after
- * MPI_Finalize, because Open MPI 4.1 crashes there. */
+/* MPI counts calls of MPI_T_init_thread and MPI_T_finalize, and the calls of the events work between them, before and
+ * inside MPI. A registration outlives the last MPI_T_finalize. Does not call MPI_T_finalize after MPI_Finalize, because
+ * Open MPI 4.1 crashes there. */
 #include <ibex_mpi_t.h>
 #include "callbacks.h"
 #include "expect.h"

@@ -57,7 +57,7 @@ static void *run(void *user)
         MPI_T_event_registration own = one(type), other;
         MPI_Info info = MPI_INFO_NULL;
         ask(type, types);
-        /* Puts ours where any thread takes it from; other threads may be using the former one. */
+        /* Puts ours in a place from which any thread takes it; other threads may be using the former one. */
         other = atomic_exchange(&shared[rand_r(&seed) % SHARED], own);
         is_own_or_gone(MPI_T_event_handle_get_info(own, &info));
         is_own_or_gone(MPI_T_event_callback_get_info(own, MPI_T_CB_REQUIRE_NONE, &info));

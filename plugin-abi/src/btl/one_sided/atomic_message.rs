@@ -70,8 +70,8 @@ impl Message {
     }
 }
 
-/// Executes a request, and returns the answer. Memory that `register` refuses is not accessed, as by an adapter;
-/// neither is an unaligned operand, for which nothing is atomic.
+/// Executes a request, and returns the answer. Like an adapter, does not access memory that `register` refuses, nor an
+/// unaligned operand, on which no operation is atomic.
 ///
 /// # Safety
 /// Memory that `register` accepts may be written until `put_back` is called.
@@ -117,7 +117,7 @@ mod tests {
     const FROM: PeerName = PeerName { job: 0xa3f7_0001, rank: 70_000 };
 
     #[test]
-    fn an_encoded_message_is_decoded_to_the_same_message() {
+    fn read_decodes_the_message_that_was_encoded() {
         let words = [Word::Add(u64::MAX), Word::Swap { compare: 3, value: 4 }, Word::Was(5), Word::NotDone];
         for (word, address) in words.into_iter().zip([0x7000_0008, 0x7000_0004, 0, 0]) {
             let message = Message { word, number: 9, address, from: FROM, port: 200 };
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn every_request_is_answered_even_one_that_cannot_be_executed() {
+    fn performed_answers_every_request_even_one_that_it_cannot_execute() {
         let place = AtomicU64::new(5);
         let there = place.as_ptr().expose_provenance() as u64;
         let taken = Cell::new(0);

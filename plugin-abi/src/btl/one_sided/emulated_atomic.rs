@@ -44,7 +44,7 @@ const TAG: u8 = sys::MCA_BTL_TAG_BTL as u8 + 31;
 
 struct Waiting(NonNull<Operation>);
 
-// SAFETY: a record of a module, which only the thread uses that takes it out of the table.
+// SAFETY: only the thread that takes a module's record out of the table uses it.
 unsafe impl Send for Waiting {}
 
 static WAITING: Mutex<BTreeMap<u64, Waiting>> = Mutex::new(BTreeMap::new());
@@ -160,7 +160,7 @@ unsafe fn send_in(
     message: &Message,
 ) -> c_int {
     let bytes = message.bytes();
-    // SAFETY: M2: of `take`, so it has room for `SIZE` bytes.
+    // SAFETY: M2: `take` has returned it, so it has room for `SIZE` bytes.
     unsafe { descriptor::start(taken).copy_from_nonoverlapping(bytes.as_ptr(), SIZE) };
     // SAFETY: M1, M2: it is filled, and belongs to this module.
     let code = unsafe { btl_send(module.as_raw(), peer, taken.as_ptr().cast(), TAG) };

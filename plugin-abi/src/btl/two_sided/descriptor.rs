@@ -67,7 +67,7 @@ impl pool::Slots for Port {
     }
 }
 
-/// Takes completions: gives back descriptors without a callback, and posts waiting requests. Others wait for progress.
+/// Takes completions: gives back descriptors without a callback, and posts waiting requests. Callbacks run in progress.
 #[cold]
 pub(crate) fn reap(port: &mut Port, descriptors: &mut Descriptors) {
     port.reap(&mut |token| {

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages that another port of this process carries, because their port has no link or could not connect to the peer.
 //! ob1 keeps choosing the ports in turn. If the engine refuses a message because its peer is diverted
-//! (`engine::transport`, `divert_all`), the message is copied to a slot of another port, and sent by that. So the
+//! (`engine::transport`, `divert_all`), this file copies the message to a slot of another port, which sends it. So the
 //! tables of ob1 and bml, to whose entries ob1 keeps pointers, stay unchanged. A message with a key of its port's
 //! memory is never diverted. Called by `send`, `completion`, `failures` and `functions`. Grade: pending; a detour costs
-//! a copy. Threads: any; one port is entered at a time. Tests: `hw-tests`.
+//! a copy. Threads: any; a thread enters one port at a time. Tests: `hw-tests`.
 
 use std::ffi::c_int;
 
@@ -29,12 +29,12 @@ const ACKNOWLEDGEMENT: u8 = MATCH + 3;
 const FRAGMENT: u8 = MATCH + 5;
 const FINISHED: u8 = MATCH + 8;
 
-/// Returns whether a message with this tag can be sent by any port. One with a key of its sender's memory cannot.
+/// Returns whether any port can send a message with this tag. Only its own port can if it has a key of its memory.
 fn goes_by_any_port(tag: u8) -> bool {
     matches!(tag, MATCH | RENDEZVOUS | ACKNOWLEDGEMENT | FRAGMENT | FINISHED)
 }
 
-/// Starts or ends the diversion of a module's messages, whose port has lost its link or has it again.
+/// Starts or ends the diversion of a module's messages when its port has lost its link or has it back.
 #[cold]
 pub(crate) fn link_changed(module: &Module, is_up: bool) {
     if module::all().count() < 2 {
@@ -134,7 +134,7 @@ pub(crate) enum Again {
     Failed,
 }
 
-/// Sends a message again that the engine has given back, by another port, or it waits here again. A posted one failed.
+/// Sends a message that the engine gave back by another port, or queues it here again. A posted message has failed.
 ///
 /// # Safety
 /// M2, M3. The descriptor is filled; no adapter has it unless `failed.posted`.
@@ -146,8 +146,8 @@ pub(crate) unsafe fn again(module: &Module, to: EndpointId, descriptor: *mut Des
     }
     // SAFETY: M2: it was not posted, so it waited, and `wait` noted its tag.
     let tag = unsafe { (*descriptor).tag };
-    // Other fragments of the message may have been posted, unless no connection was made. In that case they are given
-    // back with this one, and ob1 makes no more fragments before all of them have been sent by the other port.
+    // If a connection was made, other fragments of the message may have been posted. If not, the engine gives them back
+    // with this one, and ob1 makes no more fragments before the other port has sent all of them.
     let is_fragment = tag == FRAGMENT;
     let stays = is_fragment && !never_connected(module, to);
     // SAFETY: M2, M3: the caller says that it is filled; it was not posted.

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `btl_send` and `btl_sendi`: messages. A small message goes inside the work request, straight from the header and the
-//! user's memory; a larger one goes from a descriptor's slot. A blocking send returns, and may not call MPI again, once
-//! the adapter has the message. So `btl_sendi` either posts the whole message or refuses it; `btl_send` either posts
-//! it, or queues it in the engine, in order, and calls back later. Called by Open MPI and `emulated_atomic`. Grade:
-//! hot. Threads: any; each call enters the port. Tests: `first_contact.c`, `pt2pt_flood.c` and others in
-//! `hw-tests/mpi`.
+//! user's memory; a larger one goes from a descriptor's slot. A blocking send returns only once the adapter has the
+//! message, because the program may stay away from MPI for long. So `btl_sendi` either posts the whole message or
+//! refuses it; `btl_send` either posts it, or queues it in the engine, in order, and calls back later. Called by Open
+//! MPI and `emulated_atomic`. Grade: hot. Threads: any; each call enters the port. Tests: `first_contact.c`,
+//! `pt2pt_flood.c` and others in `hw-tests/mpi`.
 
 use std::ffi::{c_int, c_void};
 use std::mem::MaybeUninit;
@@ -49,7 +49,7 @@ pub(crate) unsafe extern "C" fn btl_send(
     })
 }
 
-/// Posts or queues a descriptor's message. `silent`: without a callback once the adapter has it.
+/// Posts or queues a descriptor's message. `silent`: no callback is needed once the adapter has it.
 ///
 /// # Safety
 /// M2.
@@ -120,7 +120,7 @@ fn sent(module: &Module, to: EndpointId, bytes: u64, moment: HostTimestamp) {
     }
 }
 
-/// `btl_sendi`: posts header and data at once, or refuses; then `*descriptor`, unless null, is one with room for both.
+/// `btl_sendi`: posts header and data at once, or refuses them and returns a descriptor with room for both, if it can.
 #[allow(clippy::too_many_arguments, reason = "the signature is btl.h's")]
 pub(crate) unsafe extern "C" fn btl_sendi(
     btl: *mut sys::mca_btl_base_module_t,
@@ -260,8 +260,8 @@ unsafe fn pack(data: &mut Convertor<'_>, to: *mut u8, size: usize) -> Option<usi
     None
 }
 
-/// Copies header and data to a slot, and posts it. The descriptor gives itself back. `OPAL_ERR_RESOURCE_BUSY`: the
-/// message cannot be posted now, and the convertor has its former position.
+/// Copies header and data to a slot, and posts it; its completion gives the descriptor back. `OPAL_ERR_RESOURCE_BUSY`:
+/// the message cannot be posted now, and the convertor has its former position.
 ///
 /// # Safety
 /// M1, M3.

@@ -45,7 +45,7 @@ struct History {
     /// Whether a queue pair may fail, and whether it has.
     fails: bool,
     has_failed: bool,
-    /// Last, because operations are given back to it.
+    /// Last field, because operations that are dropped before it use it.
     world: World,
 }
 
@@ -117,7 +117,7 @@ impl History {
             // Miri would take minutes to copy the longest messages.
             Step::Refuse { .. } if rails > 1 && cfg!(miri) => {}
             Step::Refuse { port, refuses } => self.world.fabric.refuse_memory(port % (processes * rails), refuses),
-            // A peer of which no port is left would be lost.
+            // A peer without any port left would be lost.
             Step::Link { .. } if rails == 1 || self.fails => {}
             Step::Link { port, is_up, is_told } => {
                 let port = port % (processes * rails);
@@ -145,7 +145,7 @@ impl History {
 
     /// Returns the length of a message, bytes: whole blocks if it has gaps; some of [`LONGEST`] with several ports.
     fn length(&self, which: usize, how: How) -> usize {
-        // Several ports read the longest only: where queue pairs fail, there are more of them.
+        // Several ports read only the longest messages; where queue pairs fail, more messages are that long.
         let shorter = if self.fails { 4 } else { LENGTHS.len() - LONGEST.len() };
         let longest = which.checked_sub(shorter).map(|which| &LONGEST[which % LONGEST.len()]);
         let length = *longest.filter(|_| self.shape.rails > 1).unwrap_or(&LENGTHS[which]);
@@ -197,7 +197,7 @@ impl History {
         }
     }
 
-    /// Receives the oldest message that a probe took out, into a buffer of `room` bytes; `None`: of its length.
+    /// Receives the oldest message that a probe took out, into a buffer of `room` bytes, or else of its length.
     fn receive_probed(&mut self, how: How, room: Option<usize>) {
         if self.probed.is_empty() {
             return;
@@ -346,7 +346,7 @@ proptest! {
     #![proptest_config(cases())]
 
     #[test]
-    fn processes_get_what_mpi_permits_whatever_they_do(
+    fn each_receive_gets_a_message_that_mpi_permits(
         steps in prop::collection::vec(step(), 1..STEPS),
         processes in prop_oneof![5 => Just(2), 4 => 3..5_usize, 1 => Just(8)],
         per_host in 1..4_usize,
@@ -357,7 +357,7 @@ proptest! {
     }
 
     #[test]
-    fn the_same_holds_of_processes_with_several_ports_that_lose_their_links_and_have_them_again(
+    fn each_receive_gets_a_message_that_mpi_permits_while_ports_lose_and_regain_their_links(
         steps in prop::collection::vec(step(), 1..STEPS),
         processes in 2..4_usize,
         rails in 2..4_usize,

@@ -27,7 +27,7 @@ pub(super) const STRIDE: usize = BLOCK + 3;
 thread_local! {
     /// Number of copies of buffered sends that have not been freed.
     static ATTACHED: Cell<usize> = const { Cell::new(0) };
-    /// Number of convertors and messages to come that Open MPI cannot make.
+    /// Number of the next convertors and messages that Open MPI fails to make.
     pub(super) static REFUSALS: Cell<usize> = const { Cell::new(0) };
     static PROCESSES: [opal_proc_t; 8] = std::array::from_fn(|rank| {
         // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
@@ -158,7 +158,7 @@ pub(crate) unsafe fn ibex_message_null() -> *mut ompi_message_t {
     null_mut()
 }
 
-/// Attached memory is unlimited where a world is, else there is none.
+/// Attached memory is unlimited in a world; without a world there is none.
 pub(crate) unsafe fn mca_pml_base_bsend_request_alloc_buf(length: usize) -> *mut c_void {
     if OF_TEST.get().is_none() {
         return null_mut();
@@ -170,7 +170,7 @@ pub(crate) unsafe fn mca_pml_base_bsend_request_alloc_buf(length: usize) -> *mut
 
 pub(crate) unsafe fn mca_pml_base_bsend_request_free(memory: *mut c_void) -> c_int {
     ATTACHED.set(ATTACHED.get() - 1);
-    // SAFETY: of `mca_pml_base_bsend_request_alloc_buf`, and freed once.
+    // SAFETY: `mca_pml_base_bsend_request_alloc_buf` allocated it, and it is freed once.
     unsafe { libc::free(memory) };
     sys::OPAL_SUCCESS
 }

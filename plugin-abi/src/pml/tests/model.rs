@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn what_mpi_permits_is_permitted_and_nothing_else() {
+    fn the_model_permits_the_matches_that_mpi_permits_and_no_others() {
         let two = || vec![sent(1, 5), sent(1, 6)];
         assert!(is_permitted(two(), vec![wish(None, None, Some((1, 5))), wish(None, None, Some((1, 6)))]));
         assert!(is_permitted(two(), vec![wish(None, Some(6), Some((1, 6)))]));

@@ -69,7 +69,7 @@ pub(crate) fn of(me: usize, processes: usize, reached: impl Fn(usize) -> bool) -
     let endpoint = |rank| if reached(rank) { without_provenance_mut(rank + 1) } else { null_mut() };
     let endpoints: Vec<*mut mca_btl_base_endpoint_t> = (0..processes).map(endpoint).collect();
     // SAFETY: the structure is a BTL's, and lives for ever.
-    unsafe { SharedMemory::new(NonNull::from(&BTL.0), &endpoints, me as u32) }.expect("it can do what is needed")
+    unsafe { SharedMemory::new(NonNull::from(&BTL.0), &endpoints, me as u32) }.expect("it has the functions")
 }
 
 pub(super) fn push(endpoint: usize, event: Event) -> c_int {

@@ -20,7 +20,7 @@ use crate::runtime::listeners::{Event, Listener, Listeners, NOBODY, ProtocolSpec
 use crate::runtime::watch::SAFETY;
 use crate::tool;
 
-/// An event of a request; of [`Event::Protocol`], its content.
+/// An event of a request; [`Event::Protocol`] with its content.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Told {
     Of(Event),
@@ -113,14 +113,14 @@ fn long(refusing: Option<usize>) -> [Vec<Told>; 2] {
 }
 
 #[test]
-fn a_send_that_is_read_begins_and_ends_with_the_answer_and_its_announcement_tells_the_protocol() {
+fn a_send_that_its_receiver_reads_reports_the_protocol_first_and_its_transfer_with_the_answer() {
     let [before, then] = long(None);
     assert_eq!(before, [Of(Activate), Goes(Protocol::Read, Reason::Size)]);
     assert_eq!(then, [Of(XferBegin), Of(XferEnd), Of(Complete)]);
 }
 
 #[test]
-fn a_send_that_goes_as_copies_begins_with_the_first_and_where_it_was_to_be_read_has_a_second_protocol() {
+fn a_copied_send_begins_with_its_first_fragment_and_reports_a_second_protocol_if_it_announced_a_read() {
     let goes = Goes(Protocol::Fragments, Reason::NotRegistered);
     for (refusing, announced, answered) in [(0, goes, None), (1, Goes(Protocol::Read, Reason::Size), Some(goes))] {
         let [before, mut then] = long(Some(refusing));
@@ -134,7 +134,7 @@ fn a_send_that_goes_as_copies_begins_with_the_first_and_where_it_was_to_be_read_
 }
 
 #[test]
-fn a_send_that_waits_for_room_goes_inside_its_work_request_when_its_turn_comes() {
+fn a_short_send_that_waited_for_room_goes_inside_its_work_request_in_its_turn() {
     let world = World::new(TWO);
     let listening = Listening::to(&world, 0);
     // The first waits for the connection, the others behind it: more than a queue pair takes.
@@ -157,7 +157,7 @@ fn a_send_that_waits_for_room_goes_inside_its_work_request_when_its_turn_comes()
 }
 
 #[test]
-fn each_send_of_who_is_held_back_begins_once_and_then_ends_also_an_empty_one() {
+fn each_send_of_a_held_back_process_begins_once_and_ends_once_even_an_empty_one() {
     let world = World::new(Shape { unexpected_memory: 600, ..TWO });
     let listening = Listening::to(&world, 0);
     let length = |message: usize| LENGTHS[message % 8];
@@ -227,7 +227,7 @@ fn steps(refusing: Option<usize>, room: usize) -> Vec<Step> {
 }
 
 #[test]
-fn the_events_of_a_send_count_what_its_receive_had_room_for_and_of_copies_what_was_sent() {
+fn the_events_of_a_send_count_the_bytes_that_its_receive_read_or_that_it_sent_as_copies() {
     for room in [0, READ as usize - 1, 2 * READ as usize + 1, LONG] {
         assert_eq!(steps(None, room), [("xfer_begin", 0, 0), ("xfer_end", 0, room as u64)]);
     }
@@ -238,7 +238,7 @@ fn the_events_of_a_send_count_what_its_receive_had_room_for_and_of_copies_what_w
 }
 
 #[test]
-fn the_events_of_a_receive_count_each_byte_once_also_if_it_was_to_read_them_and_gets_copies() {
+fn the_events_of_a_receive_count_each_byte_once_even_if_copies_replace_its_failed_read() {
     let bytes = content(3, 1500);
     let steps = heard(|| {
         let world = World::new(Shape { per_host: 2, ..TWO });

@@ -84,7 +84,7 @@ impl World {
         known.entry(number).or_insert_with(|| communicator(pml, at, number, processes)).as_ptr()
     }
 
-    /// All processes free a communicator (`MPI_Comm_free`). What is in progress keeps it alive.
+    /// Frees a communicator in all processes (`MPI_Comm_free`). Operations in progress keep it alive.
     pub(super) fn free_comm(&self, number: usize) {
         for (at, process) in self.processes.iter().enumerate() {
             self.stand_for(at);
@@ -282,7 +282,7 @@ impl World {
         assert_eq!(libmpi::take_attached(), 0, "copies of buffered sends");
         for (at, process) in self.processes.iter().enumerate() {
             let state = self.stand_for(at).enter().expect("nobody is inside");
-            assert_eq!(state.messenger.flow.kept.bytes(), 0, "what process {at} keeps");
+            assert_eq!(state.messenger.flow.kept.bytes(), 0, "messages in process {at}");
             assert!(state.messenger.flow.outgoing.is_free(), "process {at} is held back by somebody");
             assert!(state.messenger.starved.is_empty() && !state.has_failed);
             for comm in process.communicators.borrow().values() {

@@ -62,7 +62,7 @@ pub(crate) fn earlier() -> Option<&'static Earlier> {
     EARLIER.get_or_init(find).as_ref()
 }
 
-/// Returns whether an earlier copy exists, so that this one does nothing; prints that.
+/// Returns whether an earlier copy exists, so that this one must do nothing; prints a message if so.
 #[inline]
 pub(crate) fn is_refused() -> bool {
     let Some(earlier) = earlier() else { return false };
@@ -122,7 +122,7 @@ fn loaded() -> Vec<CString> {
     names
 }
 
-/// Copies a name that is a path. The names of the program and of the kernel's library are none.
+/// Copies a name that is a path. The names of the program and of the kernel's library are not paths.
 ///
 /// # Safety
 /// `name` is null or a C string.
@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn libraries_are_known_by_their_names_and_none_of_a_test_is_an_ibex() {
+    fn loaded_lists_the_libraries_of_the_test_and_none_of_them_is_an_ibex() {
         let all = loaded();
         assert!(all.iter().any(|name| name.to_string_lossy().contains("libmpi")), "{all:?}");
         assert!(all.iter().all(|name| marked(name).is_none()), "the tests are a program");

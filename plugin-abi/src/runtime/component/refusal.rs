@@ -94,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_same_open_mpi_is_accepted_and_so_is_another_release_of_its_series() {
+    fn ibex_accepts_the_open_mpi_it_was_built_for_and_other_releases_of_its_series() {
         let class = ClassSize { name: "t", built: 8, running: 8 };
         for other in ["4.1.4", "v4.1.4rc2", "4.1.5", "4.1.10"] {
             assert_eq!(compare("4.1.4", other, &[class]), Ok(()), "{other}");
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn another_series_is_refused_and_both_releases_are_named() {
+    fn ibex_refuses_another_series_and_names_both_releases() {
         for other in ["5.0.0", "4.10.4", "41.4", "4", ""] {
             let text = compare("4.1.4", other, &[]).expect_err(other).to_string();
             let first = text.lines().next().unwrap_or_default();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn another_layout_is_refused_and_the_type_is_named() {
+    fn ibex_refuses_another_layout_and_names_the_type() {
         let class = ClassSize { name: "opal_proc_t", built: 72, running: 80 };
         let text = compare("4.1.4", "4.1.5", &[class]).expect_err("the sizes differ").to_string();
         assert!(text.contains("Open MPI 4.1.4 in which opal_proc_t is 72 bytes"), "{text}");
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn another_interface_is_refused_and_no_other_component_says_nothing() {
+    fn ibex_refuses_another_interface_and_accepts_an_open_mpi_without_other_components() {
         let right = |framework: Framework| Some(framework.built());
         assert_eq!(compare_interfaces("4.1.4", "4.1.5", right), Ok(()));
         assert_eq!(compare_interfaces("4.1.4", "4.1.5", |_| None), Ok(()));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The table of one communicator's listeners. Usually an event has one, whose function and argument are in the table
-//! itself; for several the table has [`call_each`], which iterates over their list. Grade: setup; [`Listeners::tell`]
-//! is on the path of messages while a tool listens. Threads and safety: N1 to N4 of `listeners.rs`. Tests: below.
+//! The table of one communicator's listeners. Usually an event has one listener, whose function and argument are in the
+//! table; for several it has [`call_each`], which iterates over their list. Grade: setup; [`Listeners::tell`] is on the
+//! path of messages while a tool listens. Threads and safety: N1 to N4 of `listeners.rs`. Tests: below.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -20,7 +20,7 @@ pub(crate) struct Listener {
     /// Number of the listener; not 0.
     pub(crate) handle: i64,
     pub(crate) function: Function,
-    /// Function that is called instead, while this is the only listener to its event on its communicator.
+    /// Function to call instead, while this is the only listener to its event on its communicator.
     pub(crate) alone: Function,
     pub(crate) param: *mut c_void,
 }
@@ -28,7 +28,7 @@ pub(crate) struct Listener {
 /// Placeholder for a listener that a callback has removed.
 const TAKEN: Listener = Listener { handle: 0, function: ignore, alone: ignore, param: null_mut() };
 
-/// Listener of no tool: it opens the site of [`Event::Transfer`], whose events the engine delivers.
+/// Listener without a tool: it opens the site of [`Event::Transfer`], whose events the engine delivers.
 pub(crate) const NOBODY: Listener = Listener { handle: -1, ..TAKEN };
 
 impl Listener {
@@ -95,7 +95,7 @@ impl Listeners {
         });
     }
 
-    /// Changes the list of an event, and with it what is called.
+    /// Changes the list of an event, and the function that its site calls.
     fn change<T>(&self, event: Event, change: impl FnOnce(&mut Vec<Listener>) -> T) -> T {
         let place = &self.of[event as usize];
         let mut list = place.take();
@@ -230,7 +230,7 @@ mod tests {
     }
 
     #[test]
-    fn each_listener_is_called_in_turn_until_it_is_removed_even_by_a_callback() {
+    fn tell_calls_each_listener_in_turn_until_it_is_removed_even_by_a_callback() {
         let (listeners, mut told) = (Listeners::new(), Told::new());
         let param = (&raw mut told).cast::<c_void>();
         for handle in 1..=4 {
@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn a_single_listener_is_called_through_its_own_function() {
+    fn tell_calls_a_single_listener_through_its_own_function() {
         let (listeners, mut told) = (Listeners::new(), Told::new());
         let param = (&raw mut told).cast::<c_void>();
         let buf = std::ptr::from_ref(&listeners).cast_mut().cast();

@@ -269,10 +269,10 @@ impl Rights {
         if is_for_atomics && self.atomics {
             access |= Access::REMOTE_ATOMIC | Access::LOCAL_WRITE;
         }
-        // Relaxed ordering is safe for ob1: it looks at data that it has read after the completion, and at data that a
-        // peer has written after a message that completes later on the same adapter. It is not safe for osc/rdma, which
-        // asks for any access to windows and to its counters, and polls them; also, an atomic must not become visible
-        // before earlier writes. A registration for both is requested with all rights that either needs.
+        // Relaxed ordering is safe for ob1: it looks at data that it reads only after the read has completed, and at
+        // data that a peer writes only after a later message by the same adapter has completed. It is not safe for
+        // osc/rdma, which asks for any access to windows and to its counters, and polls them; also, an atomic must not
+        // become visible before earlier writes. The cache asks for all rights of both if both use a registration.
         if self.relaxed && !is_for_atomics {
             access |= Access::RELAXED_ORDERING;
         }
@@ -287,7 +287,7 @@ mod tests {
     const STRICT: Rights = Rights { atomics: true, relaxed: false };
 
     #[test]
-    fn letting_peers_write_implies_writing_locally() {
+    fn remote_write_access_implies_local_write_access() {
         assert_eq!(STRICT.of(sys::MCA_RCACHE_ACCESS_REMOTE_WRITE), Access::REMOTE_WRITE | Access::LOCAL_WRITE);
         assert_eq!(STRICT.of(sys::MCA_RCACHE_ACCESS_REMOTE_ATOMIC), Access::REMOTE_ATOMIC | Access::LOCAL_WRITE);
         assert_eq!(STRICT.of(sys::MCA_RCACHE_ACCESS_REMOTE_READ), Access::REMOTE_READ);
@@ -295,13 +295,13 @@ mod tests {
     }
 
     #[test]
-    fn an_adapter_without_atomics_is_not_asked_for_them() {
+    fn no_registration_asks_an_adapter_without_atomics_for_them() {
         let any = Rights { atomics: false, relaxed: true }.of(sys::MCA_RCACHE_ACCESS_ANY);
         assert_eq!(any, Access::LOCAL_WRITE | Access::REMOTE_READ | Access::REMOTE_WRITE);
     }
 
     #[test]
-    fn memory_of_messages_may_be_written_in_any_order_and_that_of_windows_and_atomics_never() {
+    fn only_registrations_for_messages_alone_ask_for_relaxed_ordering() {
         let messages = [
             0,
             sys::MCA_RCACHE_ACCESS_LOCAL_WRITE,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The modex: publishes this process' ports, and reads for the engine what peers have published. The blob is the
-//! engine's (`engine::select::address`). Nothing is stored for a peer: the blob is fetched when the peer is added, and
-//! again for the connection, at the first message. The key has no version of ibex, so that different versions see each
-//! other. Grade: setup. Threads: any. Tests: `hw-tests`.
+//! The modex: publishes this process' ports, and reads the published ports of peers for the engine. The blob is the
+//! engine's (`engine::select::address`). Stores nothing for a peer: a component fetches the blob when it adds the peer,
+//! and the engine again when it connects, at the first message. The key has no version of ibex, so that different
+//! versions see each other. Grade: setup. Threads: any. Tests: `hw-tests`.
 
 use std::ffi::CStr;
 use std::sync::{Mutex, PoisonError};

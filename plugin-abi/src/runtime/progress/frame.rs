@@ -11,7 +11,7 @@ use crate::runtime::device::Port;
 
 #[repr(C)]
 pub(crate) struct Frame {
-    /// First, so that the frame has the address that a poll gets.
+    /// First, so that the frame has the address of the batch that a poll gets.
     pub(crate) batch: Batch,
     /// Description of a message for a callback of the BTL.
     pub(crate) descriptor: ReceiveDescriptor,
@@ -107,7 +107,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frames_are_delivered_in_the_order_in_which_they_were_polled_and_used_again() {
+    fn a_queue_returns_frames_in_the_order_of_their_polls_and_later_polls_reuse_them() {
         let (mut frames, mut polled) = (Frames::default(), Polled::default());
         let mut of = |rail| {
             let mut frame = frames.take();

@@ -24,7 +24,7 @@ impl Idle {
         let yields = unsafe { (&raw const sys::opal_progress_yield_when_idle).read() };
         if yields || self.rounds >= ROUNDS {
             self.rounds = 0;
-            // SAFETY: nothing is entered, so what progress calls back may enter any component.
+            // SAFETY: nothing is entered, so callbacks of the progress engine may enter any component.
             unsafe { sys::opal_progress() };
         }
     }
@@ -61,7 +61,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_progress_engine_is_called_once_in_so_many_busy_polls() {
+    fn a_call_of_the_progress_engine_is_due_once_per_so_many_busy_polls() {
         let mut busy = Busy::default();
         let due = (0..3 * BUSY_POLLS).filter(|_| busy.polled(1) && busy.take_due()).count();
         assert_eq!((due, busy.take_due()), (3, false));

@@ -113,7 +113,7 @@ mod tests {
     }
 
     #[test]
-    fn operations_come_in_the_order_in_which_they_were_done() {
+    fn a_chain_returns_operations_in_the_order_of_their_completions() {
         let records = [record(), record(), record()];
         let mut chain = OperationChain::EMPTY;
         for taken in [1, 2] {
@@ -133,7 +133,7 @@ mod tests {
     }
 
     #[test]
-    fn watched_operations_and_other_records_are_left_to_the_batch() {
+    fn a_chain_leaves_watched_operations_and_other_records_to_the_batch() {
         let record = record();
         let mut chain = OperationChain::EMPTY;
         let others = [RecordKind::new(Face::Btl, 0), RecordKind::new(Face::Pml, 0), RecordKind::new(Face::Pml, 1)];

@@ -18,7 +18,7 @@ pub(crate) struct Row {
     read: fn(&Counts) -> u64,
 }
 
-/// Makes the table: the field of [`Counts`] that a row shows, its name, and what it counts.
+/// Makes the table: the field of [`Counts`] that a row shows, its name, and its help text.
 macro_rules! rows {
     ($($count:ident $name:literal $help:literal;)*) => {
         pub(crate) static ROWS: [Row; [$($name),*].len()] =

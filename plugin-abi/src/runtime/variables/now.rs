@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_written_by_a_tool_is_moved_into_its_bounds_with_one_message() {
+    fn permitted_moves_a_value_that_a_tool_wrote_into_its_bounds_with_one_message() {
         let places = Places::new();
         places.is_read.store(true, Ordering::Relaxed);
         let mut said = Vec::new();

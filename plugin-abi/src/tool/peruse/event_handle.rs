@@ -122,9 +122,9 @@ pub(super) fn release(number: i64) -> Result<(), Code> {
     Ok(())
 }
 
-/// Ends the handles of a freed communicator (`None`: all handles). To use them is an error with a code of its own.
+/// Ends the handles of a freed communicator (`None`: all handles). Using one is an error with a code of its own.
 pub(in crate::tool) fn communicator_freed(number: Option<u64>) {
-    // Deliver what was received on it, also to the handles that follow it.
+    // Delivers the events so far, also to the handles that follow it.
     catch_up();
     let gone: Vec<_> = {
         let handles = handles();
@@ -290,7 +290,7 @@ impl EventHandle {
     /// Calls the callback of a window for an event of the transport. Such an event belongs to no communicator.
     fn event(&self, instance: &EventInstance, window: u64, Callback { function, param }: Callback) {
         let Raised::Transport { operation, elements: at, .. } = &self.raised else { return };
-        // This thread has entered the delivery: a thread that closes the window either waits for it, or is seen here.
+        // A thread that closes the window either waits for this delivery, or has changed `window` before this load.
         if self.window.load(Ordering::SeqCst) != window {
             return;
         }

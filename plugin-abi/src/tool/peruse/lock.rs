@@ -94,7 +94,7 @@ mod tests {
     use crate::tool::tests::held_up::Thread;
 
     #[test]
-    fn the_lock_is_a_threads_own_and_others_wait_for_it_within_a_callback_as_well() {
+    fn one_thread_holds_the_lock_and_others_wait_for_it_even_within_a_callback() {
         assert_eq!(unlock(), Err(Refused::NotMine));
         assert_eq!(lock(), Ok(()));
         assert_eq!(lock(), Err(Refused::Mine));
@@ -111,7 +111,7 @@ mod tests {
             assert_eq!(unlock(), Ok(()));
         });
         said.recv().expect("the other thread is at it").comes_no_further();
-        assert!(told.try_recv().is_err(), "it has it while this one has");
+        assert!(told.try_recv().is_err(), "two threads hold the lock");
         assert_eq!(unlock(), Ok(()));
         told.recv().expect("it is the other thread's");
         other.join().expect("no panic");

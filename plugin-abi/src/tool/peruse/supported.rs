@@ -81,7 +81,7 @@ pub(super) fn supported() -> &'static [SupportedEvent] {
     if listeners::are_raised() { EVENTS } else { &EVENTS[..OF_TRANSPORT.min(EVENTS.len())] }
 }
 
-/// Returns the events that can happen: none once MPI is initialised and ibex has opened no port.
+/// Returns the events that can happen: none if MPI was initialised and ibex has opened no port.
 pub(super) fn coming() -> &'static [SupportedEvent] {
     if host::mpi_was_initialized() && !ports::has_opened() { &[] } else { supported() }
 }
@@ -106,7 +106,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_and_names_are_those_of_the_header() {
+    fn each_event_has_its_number_and_name_from_the_header() {
         let header = include_str!("../../../include/peruse.h");
         let (_, events) = header.split_once("    PERUSE_EVENT_INVALID,").expect("the enumeration");
         let (events, _) = events.split_once("};").expect("its end");

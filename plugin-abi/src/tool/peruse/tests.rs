@@ -136,7 +136,7 @@ unsafe extern "C" fn release_itself(mut event_h: i64, _: isize, _: *mut Spec, pa
 }
 
 #[test]
-fn a_handle_that_its_callback_releases_is_called_no_more() {
+fn a_callback_that_releases_its_handle_is_called_no_more() {
     let _alone = crate::tool::tests::alone();
     let (world, mut handle, called) = (world(), 0, Mutex::new(0_usize));
     let param = (&raw const called).cast_mut().cast();
@@ -270,6 +270,6 @@ fn a_late_thread_does_not_call_the_callback_of_a_closed_window() {
     other.join().expect("no panic");
     release(first);
     release(second);
-    assert_eq!(taken(&old), [], "what was given may be gone");
-    assert_eq!(taken(&new), [], "it is not of this window");
+    assert_eq!(taken(&old), [], "the data of the old callback may be gone");
+    assert_eq!(taken(&new), [], "the event came before this window");
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Cost of a new and of a freed communicator for listeners to others, as the number of visited communicators.
+//! Counts the communicators that a change of listeners visits when another communicator is made or freed.
 
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
@@ -60,7 +60,7 @@ fn looks_beside(others: usize) -> [usize; 2] {
 }
 
 #[test]
-fn a_listener_that_is_no_longer_wanted_when_its_turn_comes_is_not_added() {
+fn add_leaves_out_a_listener_that_is_no_longer_wanted() {
     let _alone = alone();
     listeners::raised_by(Some(RAISER));
     let listener = Listener { handle: 9, function: nothing, alone: nothing, param: null_mut() };

@@ -55,7 +55,7 @@ fn the_dropped_handler_gets_the_level_and_user_data_of_the_least_demanding_fit_c
 }
 
 #[test]
-fn a_callback_that_may_call_mpi_is_called_when_its_registration_is_freed() {
+fn freeing_a_registration_calls_its_callback_that_may_call_mpi() {
     let _alone = alone();
     let seen = Mutex::new(Seen::default());
     let (registration, handle) = waiting(0, &seen);

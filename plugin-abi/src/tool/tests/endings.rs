@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ends of an instance with its callback, of a registration, and of the interface.
+//! An instance ends with its callback; a registration and the interface end, too.
 
 use std::sync::Barrier;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ fn code_of_reading(instance: InstancePointer) -> c_int {
     let mut time = -7;
     // SAFETY: the call detects that the pointer is no valid instance; there is room for the result.
     let code = unsafe { MPI_T_event_get_timestamp(instance, Out::to(&mut time)) };
-    assert_eq!(time == -7, code != 0, "written if and only if it is one");
+    assert_eq!(time == -7, code != 0, "the time is written if and only if the instance is valid");
     code
 }
 
@@ -28,7 +28,7 @@ unsafe extern "C" fn shares_it(instance: InstancePointer, _: RegistrationHandle,
     let elsewhere = Elsewhere(instance);
     let code =
         std::thread::scope(|scope| scope.spawn(move || code_of_reading({ elsewhere }.0)).join().expect("no panic"));
-    assert_eq!(code, Code::InvalidHandle.number(), "in another thread it is none");
+    assert_eq!(code, Code::InvalidHandle.number(), "it is invalid in another thread");
     // SAFETY: the test passes a pointer to its own variable.
     unsafe { *user.cast::<Option<InstancePointer>>() = Some(instance) };
 }
@@ -92,7 +92,7 @@ fn a_registration_freed_during_its_callback_is_invalid_at_once_and_ends_after_it
 }
 
 #[test]
-fn nothing_is_called_while_the_interface_is_not_initialised() {
+fn ibex_calls_no_callback_while_the_interface_is_not_initialised() {
     let _alone = alone();
     let seen = Mutex::new(Seen::default());
     let registration = registered(c"ibex_xfer_end", 3, user(&seen), on_xfer_end);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Callbacks that may do anything are called in the tool's own calls, as far as these deliver.
+//! The tool's own calls, except for some, run callbacks that may do anything.
 
 use super::*;
 use crate::tool::mpi_t::{MPI_T_event_get_num, MPI_T_event_handle_get_info, MPI_T_source_get_timestamp};
@@ -45,7 +45,7 @@ fn a_callback_that_may_call_mpi_gets_all_waiting_events_at_the_end_of_a_call_of_
     assert_eq!(count(&seen), (3 * MANY, 0));
 }
 
-/// Runs `body` in a thread that has not initialised MPI, and has not the number of an ended thread that has.
+/// Runs `body` in a thread that has not initialised MPI, and does not reuse the number of an ended thread that has.
 fn in_a_thread_that_may_not_call_mpi(body: impl FnOnce() + Send) {
     std::thread::scope(|scope| {
         let within = || {
@@ -59,7 +59,7 @@ fn in_a_thread_that_may_not_call_mpi(body: impl FnOnce() + Send) {
 }
 
 #[test]
-fn a_thread_that_may_not_call_mpi_frees_a_registration_without_its_callback_that_may() {
+fn a_thread_that_may_not_call_mpi_frees_a_registration_without_calling_its_callback_that_may() {
     let _alone = alone();
     crate::tool::peruse::tests::world();
     let seen = [Mutex::new(Seen::default()), Mutex::new(Seen::default())];
@@ -72,7 +72,7 @@ fn a_thread_that_may_not_call_mpi_frees_a_registration_without_its_callback_that
             free_noted(registration, seen);
         }
     });
-    assert_eq!(counts(), [((0, 0), 0); 2], "what waits, and the end, are for another place");
+    assert_eq!(counts(), [((0, 0), 0); 2], "that thread delivers neither waiting events nor the ends");
     assert_eq!(ibex_events_flush(), 0);
     assert_eq!(counts(), [((3, 0), 1); 2]);
 }
@@ -101,7 +101,7 @@ unsafe extern "C" fn flushes(_: InstancePointer, _: RegistrationHandle, _: c_int
 }
 
 #[test]
-fn within_a_callback_a_flush_is_refused_and_no_call_delivers_events() {
+fn within_a_callback_a_flush_fails_and_no_call_delivers_events() {
     let _alone = alone();
     let (seen, codes) = (Mutex::new(Seen::default()), Mutex::new(Vec::<c_int>::new()));
     let waiting = anywhere(&seen);

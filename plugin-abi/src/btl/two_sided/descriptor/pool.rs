@@ -206,7 +206,7 @@ impl Descriptors {
         self.pools[name as usize].free.take()
     }
 
-    /// Makes descriptors come back, because there is no slot and none can be made.
+    /// Reclaims descriptors of completed sends, because no slot is free and none can be made.
     fn reclaim(&mut self, slots: &mut impl Slots) {
         let is_due = self.missed.is_multiple_of(RECLAIM_INTERVAL);
         self.missed = self.missed.wrapping_add(1);

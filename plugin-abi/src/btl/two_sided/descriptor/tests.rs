@@ -62,7 +62,7 @@ fn every_pool_has_slots_before_the_first_message_and_within_its_limit() {
 }
 
 #[test]
-fn slots_that_cannot_be_had_from_the_start_are_an_error() {
+fn reserve_fails_if_it_cannot_register_the_first_slots() {
     let mut descriptors = Descriptors::new(EAGER, LARGE, 0, 4);
     assert_eq!(descriptors.reserve(|size, _| Err::<Vec<LocalSpan>, _>(size)), Err(SHORT as u32));
 }
@@ -111,7 +111,7 @@ fn a_descriptor_given_back_is_the_next_of_its_pool() {
 }
 
 #[test]
-fn beyond_the_limit_short_and_eager_messages_wait_in_ordinary_memory_and_larger_ones_are_refused() {
+fn beyond_the_limit_take_gives_short_and_eager_messages_ordinary_memory_and_refuses_larger_ones() {
     let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 6, 2));
     for size in [SHORT, EAGER, LARGE] {
         for _ in 0..3 {
@@ -142,7 +142,7 @@ fn beyond_the_limit_short_and_eager_messages_wait_in_ordinary_memory_and_larger_
 }
 
 #[test]
-fn without_a_free_slot_sends_that_are_done_and_need_no_callback_give_theirs_back() {
+fn without_a_free_slot_take_slot_reclaims_a_completed_send_that_needs_no_callback() {
     let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 4, 2));
     let taken: Vec<_> = (0..2).map_while(|_| descriptors.take_slot(&mut slots, LARGE, 0)).collect();
     // SAFETY: M2: it has been taken, and no adapter has it.
@@ -153,7 +153,7 @@ fn without_a_free_slot_sends_that_are_done_and_need_no_callback_give_theirs_back
 }
 
 #[test]
-fn not_every_message_without_a_slot_looks_at_every_peer() {
+fn few_of_the_messages_without_a_slot_request_completions_of_every_peer() {
     let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 2, 1));
     slots.exhausted = true;
     for _ in 0..1000 {
@@ -163,7 +163,7 @@ fn not_every_message_without_a_slot_looks_at_every_peer() {
 }
 
 #[test]
-fn short_slots_come_in_growing_numbers() {
+fn a_pool_of_short_slots_grows_by_increasing_numbers() {
     let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 0, 4));
     for _ in 0..40 {
         descriptors.take(&mut slots, 8, 0).expect("no limit is set");
@@ -173,7 +173,7 @@ fn short_slots_come_in_growing_numbers() {
 }
 
 #[test]
-fn without_memory_for_slots_completed_sends_are_reclaimed_and_messages_wait() {
+fn without_memory_for_slots_take_reclaims_completed_sends_and_messages_wait() {
     let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 0, 4));
     slots.exhausted = true;
     let waiting = descriptors.take(&mut slots, 64, 0).expect("ordinary memory");
