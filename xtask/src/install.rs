@@ -43,7 +43,7 @@ pub(crate) struct InstallArguments {
     /// A source tree of the same tag, for headers that the installation lacks
     #[arg(long, value_name = "DIR")]
     openmpi_source: Option<PathBuf>,
-    /// Only say for which Open MPIs ibex is installed here
+    /// Only list the Open MPIs for which ibex is installed here
     #[arg(long, conflicts_with_all = ["mpi", "openmpi_source"])]
     list: bool,
 }
@@ -54,7 +54,7 @@ pub(crate) struct UninstallArguments {
     /// The folder that was given to `install`
     #[arg(long, value_name = "DIR")]
     prefix: Option<PathBuf>,
-    /// Only what is for this Open MPI, named by its prefix or its release [default: everything]
+    /// Remove only the files for this Open MPI, named by its prefix or its release [default: everything]
     #[arg(long, value_name = "PREFIX")]
     mpi: Option<PathBuf>,
 }
