@@ -22,7 +22,6 @@ use std::fs;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Arguments of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// `softhca` (emulated adapters; the default), `soft-roce` (a software device in a virtual machine), or an adapter

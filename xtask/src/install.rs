@@ -30,7 +30,6 @@ mod sets;
 use place::Place;
 use put::Built;
 
-/// Arguments of `cargo xtask install`.
 #[derive(clap::Args)]
 pub(crate) struct InstallArguments {
     /// Install under this folder [default: your own home, where Open MPI looks by itself]
@@ -48,7 +47,6 @@ pub(crate) struct InstallArguments {
     list: bool,
 }
 
-/// Arguments of `cargo xtask uninstall`.
 #[derive(clap::Args)]
 pub(crate) struct UninstallArguments {
     /// The folder that was given to `install`

@@ -15,7 +15,6 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Arguments of `cargo xtask package`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Install them in a fresh system, run a job, remove them, and check that no file is left

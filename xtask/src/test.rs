@@ -28,7 +28,6 @@ use std::process::ExitCode;
 use std::time::Instant;
 use tally::Tally;
 
-/// Arguments of `cargo xtask test`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Everything, 40 to 65 minutes on two processors: every test on every device, the library as users have it, Open
