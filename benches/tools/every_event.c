@@ -15,10 +15,10 @@
 // and over any PML
 //     nothing     to no event: initialises and finalises MPI_T
 //
-// At the end each rank that listens by MPI_T prints one line, the events since it registered:
+// At the end each rank that listens by MPI_T prints one line, which counts the events since it registered:
 //     every_event: rank R raised A delivered B dropped C late D told E
-// The first four are the transport's own counts; `told` counts the losses that the handler was told of. After the
-// registrations are freed each event was delivered, dropped or too late, and the handler was told of each loss.
+// The first four are the transport's own counts; `told` counts the losses that ibex reported to the handler. After the
+// registrations are freed each event was delivered, dropped or too late, and ibex has reported each loss.
 #include <ibex_mpi_t.h>
 #include <peruse.h>
 #include <stdatomic.h>

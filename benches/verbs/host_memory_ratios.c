@@ -321,7 +321,7 @@ static void exchange(long messages) {
 }
 
 static void steady(long messages) {
-    exchange(SIGNAL_EACH); // what only the first messages need
+    exchange(SIGNAL_EACH); // for what the first messages alone set up
     barrier();
     prctl(PR_SET_NAME, "steady-begin");
     barrier();

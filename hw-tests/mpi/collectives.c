@@ -24,7 +24,7 @@ static number *in, *out; // room for MOST items of every rank, twice
         }                                                                                                              \
     } while (0)
 
-// What `from` puts at index `i`; `to` where it differs by receiver.
+// The value of `from` at index `i`; `to` where it differs by receiver.
 static number value(int from, int to, int i) { return (number)from * 1000003 + (number)to * 7919 + (number)i * 31 + 1; }
 
 static void fill(number *at, int count, int from, int to) {

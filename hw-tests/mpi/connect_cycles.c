@@ -91,7 +91,7 @@ static void spawn_cycles(int cycles, int children) {
 // Waits, in calls that make progress, until at most this many connections are left.
 static void check_connections(int most) {
     double end = MPI_Wtime() + 60;
-    check_case("of_processes_that_have_ended_no_connection_is_left");
+    check_case("no_connection_to_an_ended_process_is_left");
     while (counted(&connected) > most && MPI_Wtime() < end)
         check_progress();
     if (counted(&connected) > most)

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Several tools at once, and callbacks that do what a tool may do: two tools see the same events of each source; a slow
+// Several tools at once, and callbacks that do all a tool may do: two tools see the same events of each source; a slow
 // callback loses nothing; one frees its own handle, and is called no more; one registers another, which sees later
 // events. With one thread or several. 2 or more ranks. Needs -libex.
 //

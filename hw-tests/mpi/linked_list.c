@@ -15,7 +15,7 @@
 // Each rank appends ELEMENTS to each of the lists; Open MPI takes 64 attachments unless osc_rdma_max_attach says more.
 enum { PAGE = 4096, NOBODY = -1, ELEMENTS = 24, ROUNDS = 8 };
 
-// The place of an element. The rank is written first, and decides who appends; the address may come later.
+// The place of an element. The rank that is written here first has appended its element; the address may come later.
 struct pointer {
     int64_t rank;
     MPI_Aint address;

@@ -54,7 +54,7 @@ int main(int argc, char **argv) {
     counter_open(&send_memory, "btl_ibex_send_memory");
 
     check_case("%d_sends_outstanding_arrive_in_order", many);
-    all(few, MEDIUM); // connects, and allocates what is allocated once
+    all(few, MEDIUM); // connects, and makes the allocations that happen once
     all(many, MEDIUM);
 
     check_case("memory_locked_for_outstanding_sends_is_bounded");

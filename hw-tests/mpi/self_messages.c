@@ -90,7 +90,7 @@ static void cut(int size, int mode, bool gaps, bool late) {
 static void cut_all(void) {
     int room = 4 << 20;
     void *attached = check_alloc((size_t)room);
-    check_case("messages_to_oneself_that_are_too_long_for_their_receive_are_cut");
+    check_case("messages_of_a_rank_to_itself_that_are_too_long_for_their_receive_are_cut");
     MPI_OK(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN));
     MPI_OK(MPI_Buffer_attach(attached, room));
     for (int kind = 1; kind < KINDS; kind++)
@@ -109,7 +109,7 @@ int main(int argc, char **argv) {
         cut_all();
     if (by_self)
         counter_open(&posted, "btl_ibex_posted");
-    check_case("messages_to_oneself_arrive_with_gaps_and_without");
+    check_case("messages_of_a_rank_to_itself_arrive_with_gaps_and_without");
     // Between the two counts a rank sends only to itself.
     long long before = by_self ? counted(&posted) : 0;
     for (int kind = 0; kind < KINDS; kind++)

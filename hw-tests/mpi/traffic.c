@@ -280,7 +280,7 @@ static void open_lane(struct lane *lane, int number, uint64_t seed, int most) {
 }
 
 static void epoch(int threads, int seed, int most) {
-    check_case("what_%d_threads_exchange_by_seed_%d_is_what_MPI_says", threads, seed);
+    check_case("messages_of_%d_threads_by_seed_%d_are_matched_as_MPI_says", threads, seed);
     for (int i = 0; i < threads; i++)
         open_lane(&lanes[i], i, (uint64_t)seed, most);
     // The world itself, beside its duplicates.

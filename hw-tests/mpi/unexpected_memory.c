@@ -223,7 +223,7 @@ static void one_past_many(const char *how, int count, int bytes) {
 
 // Each rank sends to itself before it receives. MPI does not promise that this works, but programs do it.
 static void flood_to_oneself(int count, int bytes) {
-    check_case("a_flood_of_%d_bytes_to_oneself", bytes);
+    check_case("a_flood_of_%d_bytes_of_each_rank_to_itself", bytes);
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     flood(check.rank, count, bytes, BLOCKING);
     take(check.rank, 0, count, bytes);

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// Callbacks of MPI_T events: which level of safety gets what; what a registration for one communicator hears, also once
-// that is freed; that events come at the latest with the next call of MPI that makes progress. 2 ranks.
+// Callbacks of MPI_T events: each level of safety gets its events; a registration for one communicator gets only those
+// of this communicator, and none once that is freed; all come at the latest with the next MPI call that makes progress.
+// 2 ranks.
 #include "../mpi/elements.h"
 #include "mpi_t_listen.h"
 #include <ibex_mpi_t.h>
@@ -110,7 +111,7 @@ static void bindings(MPI_Comm comm) {
     bound("and_one_between_two_groups", between, 0, other, 1 - check.rank);
     MPI_OK(MPI_Comm_free(&between));
 
-    check_case("what_is_freed_is_not_heard_as_its_successor");
+    check_case("a_registration_for_a_freed_communicator_gets_no_event_of_its_successor");
     struct heard of_freed, of_self;
     listen(&of_self, &self, MPI_T_CB_REQUIRE_THREAD_SAFE);
     listen(&of_freed, &other, MPI_T_CB_REQUIRE_THREAD_SAFE);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
-// ibex_communicator_created and ibex_communicator_freed, where ibex does the matching: which communicators come and go,
-// and who is in them. MPI_COMM_WORLD and MPI_COMM_SELF for tools that registered before MPI_Init, copies, parts in any
+// ibex_communicator_created and ibex_communicator_freed, where ibex does the matching: communicators that come and
+// go, and their members. MPI_COMM_WORLD and MPI_COMM_SELF for tools that registered before MPI_Init, copies, parts in any
 // order, intercommunicators, processes of two jobs, and context numbers that are used again. 4 ranks or more.
 //
 // usage: mpi_t_communicators [spawn]
@@ -105,12 +105,12 @@ static struct known *of(MPI_Comm comm) {
     check_int("rank", rank, comm_known->last.rank);
     for (int side = 0; side < 2; side++) {
         check_int(side ? "size of the remote group" : "size", sizes[side], comm_known->sizes[side]);
-        check_int("all members are told of", sizes[side], comm_known->told[side]);
+        check_int("events of all members", sizes[side], comm_known->told[side]);
     }
     return comm_known;
 }
 
-// Each member says who it is: compares that with the events of a side.
+// Each member sends its name and number; compares these with the events of a side.
 static struct known *members(MPI_Comm comm) {
     struct known *of_comm = of(comm);
     struct process said[MOST_MEMBERS];
@@ -126,7 +126,7 @@ static struct known *members(MPI_Comm comm) {
 }
 
 static void the_first_two(void) {
-    check_case("MPI_COMM_WORLD and MPI_COMM_SELF are told of to who has registered before MPI_Init");
+    check_case("a tool that registered before MPI_Init gets MPI_COMM_WORLD and MPI_COMM_SELF");
     struct known *world = of(MPI_COMM_WORLD), *self = of(MPI_COMM_SELF);
     check_int("one event", 1, world->events);
     check_true("all ranks in order", world->last.first == 0 && (int)world->last.count == check.size && world->last.process == 0 &&
@@ -147,7 +147,7 @@ static void copies_and_parts(void) {
     struct known *of_part = members(part);
     check_int("one event of a part", 1, of_part->events);
     check_int("every second one", is_odd ? -2 : 2, of_part->last.stride);
-    check_case("members that are no progression are several events");
+    check_case("members whose ranks are no progression are several events");
     MPI_Group all, chosen;
     const int ranks[] = {0, 1, 3};
     MPI_OK(MPI_Comm_group(MPI_COMM_WORLD, &all));
@@ -165,7 +165,7 @@ static void copies_and_parts(void) {
 
 static void between_two_groups(void) {
     MPI_Comm part, inter, merged;
-    check_case("an intercommunicator is told of with both groups");
+    check_case("the events of an intercommunicator have both groups");
     int is_odd = check.rank % 2;
     MPI_OK(MPI_Comm_split(MPI_COMM_WORLD, is_odd, -check.rank, &part));
     // The leaders are the greatest ranks of each.
@@ -181,7 +181,7 @@ static void between_two_groups(void) {
 }
 
 static void used_again(void) {
-    check_case("a freed communicator is told of, and its number is used again");
+    check_case("the end of a communicator is reported, and another gets its number");
     struct known *before = NULL;
     int again = 0;
     for (int i = 0; i < 10; i++) {
@@ -221,7 +221,7 @@ static void of_two_jobs(MPI_Comm between) {
 static void spawned(const char *program) {
     MPI_Comm between;
     char *arguments[] = {"child", NULL};
-    check_case("processes of another job are told of as such");
+    check_case("events name the job of processes of another job");
     MPI_OK(MPI_Comm_spawn(program, arguments, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &between, MPI_ERRCODES_IGNORE));
     of_two_jobs(between);
     MPI_OK(MPI_Comm_disconnect(&between));
@@ -248,7 +248,7 @@ int main(int argc, char **argv) {
         if (spawns)
             spawned(argv[0]);
     }
-    check_case("no request was of a communicator that was not there");
+    check_case("no request belonged to an unknown communicator");
     check_int("none", 0, early_messages);
     return check_finish();
 }

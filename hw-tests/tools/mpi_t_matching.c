@@ -252,7 +252,7 @@ static void a_buffer_that_is_full(void) {
     enum { MESSAGES = 50 };
     MPI_Request requests[MESSAGES];
     MPI_Info info = with_buffer("4");
-    check_case("a full buffer drops events, counts them and tells of it");
+    check_case("a full buffer drops events, counts and reports them");
     listen_to_all(info, MPI_T_CB_REQUIRE_NONE);
     check_meet();
     // The program does not wait for these.

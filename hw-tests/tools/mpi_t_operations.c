@@ -137,7 +137,7 @@ static void flushes_are_told(void) {
     const unsigned kinds = 1u << PUT_STARTED | 1u << PUT_COMPLETE | 1u << FLUSH_STARTED | 1u << FLUSH_COMPLETE;
     static unsigned char memory[BYTES];
     int flushes = 0, puts = 0;
-    check_case("a flush begins, and ends after what it waits for");
+    check_case("a flush begins, and ends after the operations that it waits for");
     if (check.rank == 0) {
         seen_listen(&tool, MOST_EVENTS, kinds, MPI_INFO_NULL);
         for (int round = 0; round < ROUNDS; round++) {

@@ -69,7 +69,7 @@ static void goes(const char *what, int from, int bytes, bool is_read) {
 }
 
 static void before_init(int written) {
-    check_case("an eager limit written before MPI_Init is that of the job, at the process that wrote it");
+    check_case("an eager limit written before MPI_Init holds for the job, in the process that wrote it");
     check_int("write", MPI_SUCCESS, written);
     check_int("the limit", check.rank == 0 ? LIMIT : 12288, (long long)read_parameter(eager_limit));
     goes("a message below it", 0, BELOW, false);
@@ -97,7 +97,7 @@ static void while_mpi_runs(const char *how) {
     goes("a message below it once more", 0, BELOW, false);
 }
 
-// What a registration has for this key of its info, unless it says otherwise.
+// The value that a registration has for this key of its info, unless it says otherwise.
 static void default_is(const char *key, const char *expected) {
     MPI_Info info;
     char value[16] = "";

@@ -5,7 +5,7 @@
 // receiver could read it and wants copies. Rank 0 sends to rank 1. 2 ranks.
 //
 // usage: mpi_t_protocols WHAT [no-inline]
-//   adapter       by the adapter, each way that does not need a parameter; and to oneself
+//   adapter       by the adapter, each way that does not need a parameter; and to the sender itself
 //   shared        by shared memory
 //   held-back     with pml_ibex_unexpected_memory so small that senders are held back
 //   unregistered  where memory cannot be registered from some moment on
@@ -231,7 +231,7 @@ static void to_oneself(void) {
     MPI_Request request;
     for (int items = 0; items <= LONG / 4; items = items == 0 ? 2 : items == 2 ? SHORT / 4 : items == SHORT / 4 ? LONG / 4 : LONG) {
         for (int is_late = 0; is_late < 2; is_late++) {
-            check_case("to oneself, %d bytes, %s", 4 * items, is_late ? "late" : "early");
+            check_case("to the rank itself, %d bytes, %s", 4 * items, is_late ? "late" : "early");
             count = 0;
             if (is_late)
                 MPI_OK(MPI_Isend(sent, items, MPI_INT, check.rank, TAG, comm, &request));

@@ -99,7 +99,7 @@ static void each_variable(const char *how, bool is_first) {
     MPI_Request requests[MESSAGES];
     MPI_Message message;
     long long before[VARIABLES];
-    check_case("each variable has what it says%s", how);
+    check_case("each variable has the value of its description%s", how);
     for (int i = 0; i < VARIABLES; i++) {
         handles[i] = handle_of(i, comm);
         before[i] = read_of(i, handles[i]);

@@ -120,7 +120,7 @@ static void run(void) {
     check_int("events, and those that came too late", wanted, roomy.events + roomy.dropped);
     check_true("few were late", roomy.dropped < wanted / 10);
 
-    check_case("what_has_no_room_is_counted");
+    check_case("events_without_room_are_counted");
     wait_for(&narrow.events, &narrow.dropped, wanted);
     check_int("events and dropped ones", wanted, narrow.events + narrow.dropped);
 

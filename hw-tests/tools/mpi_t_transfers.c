@@ -187,7 +187,7 @@ int main(int argc, char **argv) {
     check_int("MPI_T", MPI_SUCCESS, MPI_T_init_thread(MPI_THREAD_SINGLE, &(int){0}));
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &comm));
     listen();
-    check_case("each transfer is told once, with all bytes, and the numbers of its request and message");
+    check_case("each transfer is reported once, with all bytes, and the numbers of its request and message");
     exchange();
     for (int is_received = 0; is_received < SIDES; is_received++) {
         for (int tag = 0; tag < MESSAGES; tag++) {

@@ -147,7 +147,7 @@ static void propagation(void) {
     MPI_Comm comms[ALL], original, sides;
     MPI_Request request;
     int to, from, periodic = 1;
-    check_case("copies are followed where that is asked, and nothing else is");
+    check_case("handles follow copies if the tool asks for that, and no other communicator");
     check_neighbours(MPI_COMM_WORLD, &to, &from);
     MPI_OK(MPI_Comm_dup(MPI_COMM_WORLD, &original));
     MPI_OK(MPI_Comm_dup(original, &comms[7])); // before there is a handle

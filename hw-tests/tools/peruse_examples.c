@@ -163,7 +163,7 @@ static void searches(MPI_Comm apart) {
 
 // ---- 9.1.4 ----------------------------------------------------------------------------------------------------------
 
-// What begins and ends a stay: in the posted queue, in the unexpected queue, and of transfers to here.
+// The begin and end of a stay in the posted queue, of one in the unexpected queue, and of a transfer to this rank.
 enum { QUEUED = 6 };
 static const int queued[QUEUED] = {PERUSE_COMM_REQ_INSERT_IN_POSTED_Q, PERUSE_COMM_REQ_REMOVE_FROM_POSTED_Q,
                                    PERUSE_COMM_MSG_INSERT_IN_UNEX_Q,   PERUSE_COMM_MSG_REMOVE_FROM_UNEX_Q,

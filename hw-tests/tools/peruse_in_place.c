@@ -2,8 +2,8 @@
 //
 // Checks how much of a message is in the user's buffer when PERUSE reports a receive's transfer: nothing at the begin,
 // one fragment more at each continue, all at the end. For each way to receive contiguous messages, ones with gaps at
-// either or both sides, and ones to oneself. `ports N`: so many ports read a long message, each in several parts;
-// `copied`: after some messages the adapter registers no more memory, so that it comes as copies. 2 ranks.
+// either or both sides, and ones of a rank to itself. `ports N`: so many ports read a long message, each in several
+// parts; `copied`: after some messages the adapter registers no more memory, so that it comes as copies. 2 ranks.
 #include "peruse_handle.h"
 #include <peruse.h>
 
@@ -65,8 +65,8 @@ static void check_receive(bool is_copied, bool is_read) {
     check_true("there are fragments", receive.continued > 0);
     // The begin of copies has one of them, that of reads has none.
     int before = is_copied ? 2 : 1, fragments = receive.continued + before;
-    // All fragments but the last, and of reads by several ports the last of each, are as long: with the n-th of N there
-    // are n N-ths or more.
+    // All fragments have one length, except the last and, if several ports read, the last of each port: with the n-th
+    // of N there are n N-ths or more.
     int short_ones = is_read && ports > 1 ? ports : 0;
     for (int i = 0; i < receive.continued; i++) {
         long long least = (long long)receive.count * (i + before - short_ones) / fragments;
@@ -133,7 +133,7 @@ static void message(const char *name, int sender, int sent_stride, int received_
     }
 }
 
-// Uses up what the adapter registers. The memory is not given back, so that no registration serves twice.
+// Uses up the registrations of the adapter. The memory stays allocated, so that no registration serves twice.
 static void exhaust(void) {
     for (int i = 0; i < 40; i++) {
         int *fresh = check_alloc(MOST * sizeof *fresh);
@@ -167,8 +167,8 @@ int main(int argc, char **argv) {
     message("with gaps at the sender", 0, 2, 1);
     message("with gaps at the receiver", 0, 1, 2);
     message("with gaps on both sides", 0, 2, 2);
-    message("whole, to oneself", 1, 1, 1);
-    message("with gaps, to oneself", 1, 2, 2);
+    message("whole, to the rank itself", 1, 1, 1);
+    message("with gaps, to the rank itself", 1, 2, 2);
     released_all(KINDS, handles);
     MPI_OK(MPI_Comm_free(&comm));
     return check_finish();

@@ -2,7 +2,7 @@
 //
 // The events of requests, messages and searches, where ibex does the matching: order, ids and specifications, for early
 // and late receives, short, long, with gaps, by every mode, wildcards, probes, cancelled, persistent, cut short, to
-// oneself; a listener hears its own communicator alone. Rank 0 sends to rank 1. 2 ranks.
+// the sender; a listener hears its own communicator alone. Rank 0 sends to rank 1. 2 ranks.
 //
 // A letter stands for an event, and a word for a sequence of events. Requests: A activated, P posted, R taken from the
 // posted, U matched with an unexpected message, B E the transfer's begin and end, c its pieces between, X cancelled, C
@@ -324,7 +324,7 @@ static void probes(void) {
 static void messages_to_oneself(void) {
     MPI_Request request;
     MPI_Aint message = 0;
-    check_case("a message to oneself");
+    check_case("a message of a rank to itself");
     MPI_OK(MPI_Irecv(got, 2, MPI_INT, check.rank, TAG, comm, &request));
     MPI_OK(MPI_Send(sent, 2, MPI_INT, check.rank, TAG, comm));
     MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
@@ -336,7 +336,7 @@ static void messages_to_oneself(void) {
     expect_of("message", message, "am");
     told_of_both("its transfer begins when it is matched", "A()PAa[]RmBBEECCNNF");
 
-    check_case("a message to oneself whose receive comes late");
+    check_case("a message of a rank to itself whose receive comes late");
     MPI_OK(MPI_Send(sent, 2, MPI_INT, check.rank, TAG, comm));
     expect("a copy is kept", "Aa[]BiECN");
     MPI_OK(MPI_Recv(got, 2, MPI_INT, check.rank, TAG, comm, MPI_STATUS_IGNORE));
@@ -347,7 +347,7 @@ static void messages_to_oneself(void) {
     MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     told_of_both("received from there", "Aa[]iA()rUBBEECCNNF");
 
-    check_case("a message to oneself that is cut");
+    check_case("a message of a rank to itself that is cut");
     MPI_OK(MPI_Irecv(got, 1, MPI_INT, check.rank, TAG, comm, &request));
     MPI_OK(MPI_Send(sent, 2, MPI_INT, check.rank, TAG, comm));
     check_error_class("a receive that is too short", MPI_ERR_TRUNCATE, MPI_Wait(&request, MPI_STATUS_IGNORE));
@@ -356,7 +356,7 @@ static void messages_to_oneself(void) {
 
 static void a_window_is_closed_for_copies_too(void) {
     MPI_Comm copy;
-    check_case("a listener hears of copies that it follows, until its window is closed");
+    check_case("a listener gets the events of copies that it follows, until its window is closed");
     for (int i = 0; i < EVENTS; i++) {
         check_int("deactivate", PERUSE_SUCCESS, PERUSE_Event_deactivate(handles[i]));
         check_int("propagate", PERUSE_SUCCESS, PERUSE_Event_propagate(handles[i], PERUSE_TRUE));
@@ -430,7 +430,7 @@ static void blocking_receives(void) {
 
 static void a_window_that_opens_after_what_nobody_was_told_of(void) {
     enum { BEFORE = 4 };
-    check_case("a window shows requests wholly that were used before by receives of unexpected messages");
+    check_case("a window shows all of requests that receives of unexpected messages used before");
     listen_no_more();
     for (int i = 0; i < BEFORE; i++) {
         if (check.rank == 0)

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // PERUSE under MPI_THREAD_MULTIPLE: each thread exchanges messages on its own communicator, and makes, opens, closes
-// and releases its own handles while others' messages are under way; what a tool gave for a handle is freed with it; a
+// and releases its own handles while others' messages are under way; a handle's data of the tool is freed with it; a
 // count of all callbacks under PERUSE's lock is exact. 2 or more ranks.
 #include "peruse_handle.h"
 #include <peruse.h>

@@ -22,7 +22,6 @@ use std::fs;
 use std::process::ExitCode;
 use std::time::Instant;
 
-/// Arguments of `cargo xtask bench`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// `softhca` (emulated adapters; the default), `soft-roce` (a software device in a virtual machine), or an adapter
@@ -31,11 +30,11 @@ pub(crate) struct Arguments {
     device: Option<Device>,
     #[command(flatten)]
     wanted: Wanted,
-    /// What events cost: ibex built without them, with nobody registered, with callbacks, buffered, logged
+    /// Measure the cost of events: ibex built without them, without a tool, with callbacks, buffered, logged, recorded
     #[arg(long, conflicts_with = "transports")]
     events: bool,
-    /// What events cost messages and programs, where the time of messages goes in two applications, and whether planted
-    /// faults are found: docs/study.md, which is written where `IBEX_WRITE_DOCS` is set
+    /// Repeat the experiments of two papers on events: their cost for messages and programs, the time of messages in
+    /// two applications, and the detection of injected faults (docs/study.md, which `IBEX_WRITE_DOCS` has it write)
     #[arg(long, conflicts_with_all = ["events", "transports", "tests", "sizes", "rounds"])]
     study: bool,
     /// Under this Open MPI, 4.1 or 5; 5 runs in a Debian 13 root made for it where this machine has another [default:

@@ -30,7 +30,6 @@ mod sets;
 use place::Place;
 use put::Built;
 
-/// Arguments of `cargo xtask install`.
 #[derive(clap::Args)]
 pub(crate) struct InstallArguments {
     /// Install under this folder [default: your own home, where Open MPI looks by itself]
@@ -43,18 +42,17 @@ pub(crate) struct InstallArguments {
     /// A source tree of the same tag, for headers that the installation lacks
     #[arg(long, value_name = "DIR")]
     openmpi_source: Option<PathBuf>,
-    /// Only say for which Open MPIs ibex is installed here
+    /// Only list the Open MPIs for which ibex is installed here
     #[arg(long, conflicts_with_all = ["mpi", "openmpi_source"])]
     list: bool,
 }
 
-/// Arguments of `cargo xtask uninstall`.
 #[derive(clap::Args)]
 pub(crate) struct UninstallArguments {
     /// The folder that was given to `install`
     #[arg(long, value_name = "DIR")]
     prefix: Option<PathBuf>,
-    /// Only what is for this Open MPI, named by its prefix or its release [default: everything]
+    /// Remove only the files for this Open MPI, named by its prefix or its release [default: everything]
     #[arg(long, value_name = "PREFIX")]
     mpi: Option<PathBuf>,
 }

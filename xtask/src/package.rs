@@ -15,10 +15,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
-/// Arguments of `cargo xtask package`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Install them in a fresh system, run a job, remove them, and look at what is left
+    /// Install them in a fresh system, run a job, remove them, and check that no file is left
     #[arg(long = "try")]
     try_them: bool,
     /// For this Open MPI, 4.1 or 5; those for 5 are built in a Debian 13 root where this machine has another [default:

@@ -19,7 +19,6 @@ use requirements::{Manager, REQUIREMENTS, Requirement};
 use system::System;
 pub(crate) use system::is_root;
 
-/// Arguments of `cargo xtask setup`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Say what is missing, and install nothing

@@ -28,11 +28,10 @@ use std::process::ExitCode;
 use std::time::Instant;
 use tally::Tally;
 
-/// Arguments of `cargo xtask test`.
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Everything, 40 to 65 minutes on two processors: every device and its every test, the library as users have it,
-    /// Open MPI 5, loom, Miri, programs of others [default: the quick tier, 6 to 10 minutes]
+    /// Everything, 40 to 65 minutes on two processors: every test on every device, the library as users have it, Open
+    /// MPI 5, loom, Miri, third-party programs [default: the quick tier, 6 to 10 minutes]
     #[arg(long)]
     all: bool,
     /// Only the device tests, on `softhca` (emulated adapters), `softhca:PROFILE` (the same, that behave as mlx5, rxe,

@@ -10,7 +10,7 @@ use clap::builder::PossibleValuesParser;
 /// Options of both commands.
 #[derive(Clone, Debug, Default, clap::Args)]
 pub struct Wanted {
-    /// Every test, transport and size, and not only those that tell most, in four minutes
+    /// Every test, transport and size, and not only the most telling ones in four minutes
     #[arg(long)]
     pub full: bool,
     /// Only these tests [default: latency, bandwidth, message rate, instructions; with --full all]

@@ -3,7 +3,7 @@
 //! `session`. Grade: setup. Tests: below.
 
 /// Returns the rounds of pairs. All hosts but the last form a circle, which turns by one place per round; opposite
-/// hosts are a pair, and the host without an opposite pairs with the last. Of an odd number, one pauses per round.
+/// hosts are a pair, and the host without an opposite pairs with the last. With an odd number, one pauses per round.
 pub(super) fn rounds(hosts: usize) -> Vec<Vec<(usize, usize)>> {
     if hosts < 2 {
         return Vec::new();

@@ -19,8 +19,8 @@ pub(super) struct Called {
     longest_nanoseconds: i64,
 }
 
-/// Sums the calls by rank and function, ordered by rank, and of a rank by descending time. A call that has not returned
-/// lasts until the job's last moment. A call whose end was lost is left out.
+/// Sums the calls by rank and function, ordered by rank, then by descending time. A call that has not returned lasts
+/// until the job's last moment. A call whose end was lost is left out.
 pub(super) fn by_function(job: &Job) -> Vec<Called> {
     let mut known: BTreeMap<(u32, &str), (u64, i64, i64)> = BTreeMap::new();
     for call in job.calls.iter().filter(|call| call.ended != Some(call.begun)) {

@@ -10,23 +10,20 @@ use hw_tests::openmpi::Series;
 
 pub(crate) fn tests() -> Vec<Test> {
     vec![
-        Test::on_emulated("an adapter without atomics connects, however it answers to their right", without_atomics),
-        Test::on_emulated(
-            "windows work over adapters without atomics, and nothing is to be set",
-            windows_without_atomics,
-        ),
+        Test::on_emulated("an adapter without atomics connects, however it answers the access flag", without_atomics),
+        Test::on_emulated("windows need no parameter over adapters without atomics", windows_without_atomics),
         Test::on_emulated(
             "an atomic on memory that is not there ends the job with the reason, over adapters without atomics",
             atomic_on_nothing,
         )
         .quick(),
         Test::on_emulated(
-            "a completion queue that is too short for the receives leaves half of it to sends",
+            "a completion queue that is too short for the receives leaves half of its room to sends",
             short_queue,
         ),
         Test::on_emulated("a completion queue that holds too little refuses the port with its number", tiny_queue),
-        Test::on_emulated("an adapter that takes one piece a message is used by copying", one_piece),
-        Test::on_emulated("an adapter that refuses a queue pair without an error is asked for less inline", no_errno),
+        Test::on_emulated("ibex copies over an adapter that takes one piece a message", one_piece),
+        Test::on_emulated("ibex asks for less inline if an adapter refuses a queue pair without an error", no_errno),
         Test::on_emulated("an adapter without shared receive queues is refused with that reason", no_shared_receives),
     ]
 }

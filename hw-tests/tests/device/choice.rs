@@ -80,7 +80,7 @@ pub(crate) fn tests() -> Vec<Test> {
         .device_independent()
         .quick(),
         // This hangs if osc/rdma takes a BTL without checking that it reaches all ranks.
-        Test::new("ranks have windows in common of which one has no port", |site| {
+        Test::new("ranks share windows with a rank that has no port", |site| {
             let transports = ["self,tcp,ibex", "self,tcp,ibex", "self,tcp"];
             let launch = plain("rma_transfer").with("pml", "ob1").each_rank_with("btl", &transports);
             launch.with("osc", "rdma,pt2pt").scale(0.2).passes(site)

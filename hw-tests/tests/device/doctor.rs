@@ -169,7 +169,7 @@ pub(crate) fn tests() -> Vec<Test> {
     let others = [
         Test::on_emulated("the doctor of two hosts finds nothing between sound ones", is_silent),
         Test::on_emulated("the doctor of two hosts finds a firewall between handshakes", firewall),
-        Test::on_emulated("the doctor has every two of three hosts meet that mpirun starts", three),
+        Test::on_emulated("the doctor connects every two of three hosts that mpirun starts", three),
     ];
     let changes = CHANGES.iter().map(|change| {
         Test::on_two_nodes(format!("the doctor of two nodes finds {}", change.sentence), move |site| {

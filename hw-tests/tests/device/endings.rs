@@ -45,7 +45,7 @@ fn ends(site: &mut Site, how: &str, traffic: &str) -> Result<()> {
     gave_up_is_a_failure(&outcome)
 }
 
-/// A job of mpirun with this option, of whose two ranks one is killed in such traffic, and the other notices it soon.
+/// Two ranks under mpirun with this option: one is killed in such traffic, and the other notices it soon.
 pub(crate) fn killed(traffic: &str, option: &'static str) -> Launch {
     Launch::new("abnormal_exit", 2)
         .arguments(&["kill", "--traffic", traffic, "--seconds", "600"])

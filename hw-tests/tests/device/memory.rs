@@ -18,7 +18,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::on_emulated("slots and the memory of messages are registered with relaxed ordering", of_messages),
         Test::on_emulated("windows and the targets of atomics are registered with strict ordering", of_windows),
         Test::on_emulated("no memory is registered with relaxed ordering where it is not wanted", unwanted),
-        Test::on_emulated("an adapter that refuses relaxed ordering is used without", refused),
+        Test::on_emulated("ibex does without relaxed ordering where an adapter refuses it", refused),
         Test::on_emulated("slots lie in explicit huge pages where the job may take them", in_explicit_pages).alone(),
         Test::on_emulated("slots lie in other pages where the job may not take explicit ones", in_other_pages).alone(),
     ];

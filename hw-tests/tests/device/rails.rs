@@ -20,7 +20,7 @@ pub(crate) fn tests() -> Vec<Test> {
 
 /// Tests over the PML that are in the quick tier, because they are short.
 const QUICK: [&str; 2] = [
-    "over the pml, a rail that goes down while nothing is under way is left to the other one",
+    "over the pml, the other rail takes over from one that goes down while nothing is under way",
     "over the pml, a rail that was down is used again",
 ];
 
@@ -33,18 +33,18 @@ fn under_either() -> Vec<Test> {
         Test::on_emulated("long messages go over an infiniband and a roce port at once", |site| {
             goes_faster_than_one(site, &narrow("infiniband", "ethernet"))
         }),
-        Test::on_emulated("a rail that is down at the first message to a peer is left to the other one", |site| {
+        Test::on_emulated("the other rail takes over from one that is down at the first message to a peer", |site| {
             goes_by_the_other(site, &[])
         })
         .needing(PORT_EVENTS),
-        Test::on_emulated("a rail that goes down while nothing is under way is left to the other one", |site| {
+        Test::on_emulated("the other rail takes over from one that goes down while nothing is under way", |site| {
             goes_by_the_other(site, &["--connect"])
         })
         .needing(PORT_EVENTS),
         Test::on_emulated("a rail that was down is used again", used_again).needing(PORT_EVENTS),
         Test::on_emulated("rails that go down and come back by turns lose and change nothing", rails_flap_by_turns),
-        Test::on_emulated("a rail that connects no peer is left to the other one", never_connects),
-        Test::on_emulated("a rail that comes back in time is waited for and nothing is lost", rail_flaps),
+        Test::on_emulated("the other rail takes over from one that connects no peer", never_connects),
+        Test::on_emulated("messages wait for a rail that comes back in time and none is lost", rail_flaps),
     ]
 }
 
@@ -57,9 +57,9 @@ fn tests_of_the_btl() -> Vec<Test> {
             }
             Ok(())
         }),
-        Test::on_emulated("infiniband ports of the same gid are told apart by their lids", addressed_by_lid)
+        Test::on_emulated("ibex tells infiniband ports of the same gid apart by their lids", addressed_by_lid)
             .needing(INFINIBAND),
-        Test::on_emulated("roce ports are told apart by their gids", addressed_by_gid),
+        Test::on_emulated("ibex tells roce ports apart by their gids", addressed_by_gid),
         Test::on_emulated("a port whose address changes is found at the new one by later connections", readdressed)
             .needing(PORT_EVENTS),
         Test::on_emulated("both ports of one adapter are used", |site| {
@@ -86,7 +86,7 @@ fn tests_of_the_pml() -> Vec<Test> {
             rails_flap_while_senders_are_held_back,
         ),
         Test::on_emulated("a rail that carries messages and goes down for good ends the job and is named", rail_lost),
-        Test::on_emulated("a rail that only reads and goes down for good is done without", reading_rail_lost),
+        Test::on_emulated("the job goes on without a rail that only reads and goes down for good", reading_rail_lost),
     ]
 }
 

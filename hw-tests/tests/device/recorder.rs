@@ -25,7 +25,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::on_emulated("over the pml, MPI_Pcontrol selects the recorded parts of a job", controlled).quick(),
         Test::on_emulated("over the pml, a rank that is killed leaves a trace, and the others too", killed),
         Test::on_emulated("over the pml, worlds that are spawned have traces of their own", spawned),
-        Test::on_emulated("a folder that has a trace is not recorded into", refused).quick(),
+        Test::on_emulated("ibex trace refuses a folder that has a trace", refused).quick(),
         Test::on_emulated("a crash of Open MPI's shared-memory BTL is recognised in the job's output", known_crash),
         Test::on_emulated("a job that preloads libraries of its own is recorded, and keeps them", beside_others),
     ];

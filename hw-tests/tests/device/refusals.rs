@@ -44,11 +44,11 @@ pub(crate) fn tests() -> Vec<Test> {
             ensure!(said == 1, "said {said} times: {outcome}");
             Ok(())
         }),
-        Test::new("locked memory that is too little is told with the limit and how to raise it", locked_memory),
-        Test::on_emulated("address space that is too little is told as that, with the limit", address_space),
-        Test::on_emulated("too many open files are told as that, with the limit", open_files),
-        Test::new("a device that may not be opened is named with its file", permission),
-        Test::new("a peer without ibex is reached another way", |site| {
+        Test::new("ibex reports too little locked memory with the limit and how to raise it", locked_memory),
+        Test::on_emulated("ibex reports too little address space as that, with the limit", address_space),
+        Test::on_emulated("ibex reports too many open files as that, with the limit", open_files),
+        Test::new("ibex names a device that it may not open, with its file", permission),
+        Test::new("the job reaches a peer without ibex another way", |site| {
             let launch = Launch::of_a_short_exchange().each_rank_with("btl", &["self,tcp,ibex", "self,tcp"]);
             launch.with("osc", "pt2pt").succeeds(site).map(drop)
         }),

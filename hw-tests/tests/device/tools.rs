@@ -17,32 +17,32 @@ use std::path::Path;
 type Checked = (&'static str, &'static str, &'static [&'static str], usize);
 
 const OVER_OB1: [Checked; 5] = [
-    ("MPI_T tells the messages that the transport carries below another PML", "mpi_t_below", &[], 2),
-    ("the events of a source are told in the order in which they happened", "mpi_t_order", &[], 2),
-    ("MPI_T tells by the adapter's clock when puts, gets and atomics ended", "mpi_t_operations", &[], 2),
+    ("MPI_T reports the messages that the transport carries below another PML", "mpi_t_below", &[], 2),
+    ("each source delivers its events in the order in which they happened", "mpi_t_order", &[], 2),
+    ("MPI_T reports by the adapter's clock when puts, gets and atomics ended", "mpi_t_operations", &[], 2),
     ("PERUSE lists the events that it supports", "peruse_examples", &["queries"], 2),
-    ("PERUSE tells of puts, gets and atomics", "peruse_operations", &[], 2),
+    ("PERUSE reports puts, gets and atomics", "peruse_operations", &[], 2),
 ];
 
 const OVER_THE_PML: [Checked; 18] = [
     ("callbacks of MPI_T get the events of their level and communicator while that lasts", "mpi_t_callbacks", &[], 2),
     ("MPI_T registrations come and go while threads communicate", "mpi_t_threads", &[], 2),
-    ("callbacks of PERUSE are called as things happen, also beside a tool by MPI_T", "peruse_order", &[], 2),
-    ("PERUSE tells of puts, gets and atomics", "peruse_operations", &[], 2),
-    ("the events of a source are told in the order in which they happened", "mpi_t_order", &[], 2),
+    ("PERUSE calls its callbacks as things happen, also beside a tool by MPI_T", "peruse_order", &[], 2),
+    ("PERUSE reports puts, gets and atomics", "peruse_operations", &[], 2),
+    ("each source delivers its events in the order in which they happened", "mpi_t_order", &[], 2),
     ("callbacks of PERUSE find the announced bytes in the buffer", "peruse_in_place", &[], 2),
     ("PERUSE supports every event", "peruse_examples", &["queries", "all"], 2),
     ("PERUSE reports the events of requests, messages and searches in order", "peruse_requests", &[], 2),
     ("MPI_T reports the events of requests, messages and searches in order to two tools", "mpi_t_matching", &[], 2),
-    ("performance variables of a communicator tell how long its queues are", "mpi_t_queues", &[], 2),
-    ("MPI_T tells by the adapter's clock when puts, gets and atomics ended", "mpi_t_operations", &[], 2),
+    ("performance variables of a communicator have the lengths of its queues", "mpi_t_queues", &[], 2),
+    ("MPI_T reports by the adapter's clock when puts, gets and atomics ended", "mpi_t_operations", &[], 2),
     ("PERUSE measures how long messages are unexpected", "peruse_examples", &["between"], 2),
     ("PERUSE measures searches of the queues", "peruse_examples", &["searches"], 2),
     ("PERUSE counts the queued receives and messages of each peer", "peruse_examples", &["receives"], 2),
     ("a profiler by PERUSE follows requests on every communicator", "peruse_profiler", &[], 2),
     ("PERUSE knows peers on every kind of communicator and follows copies", "peruse_communicators", &[], 4),
     ("PERUSE works with threads", "peruse_threads", &[], 2),
-    ("MPI_T tells when communicators come and go, and their members", "mpi_t_communicators", &["spawn"], 4),
+    ("MPI_T reports communicators that come and go, and their members", "mpi_t_communicators", &["spawn"], 4),
 ];
 
 /// Programs that the quick tier runs in a virtual machine, too.
@@ -50,7 +50,7 @@ const QUICK_ON_EACH_DEVICE: &[&str] = &["mpi_t_matching", "peruse_requests"];
 
 /// A sentence, the argument of the program, and the parameters for which it holds.
 const PROTOCOLS: [(&str, &str, Parameters); 5] = [
-    ("by the adapter, and to oneself", "adapter", &[]),
+    ("by the adapter, and to the sender itself", "adapter", &[]),
     ("by shared memory", "shared", &[("btl", "self,sm,ibex")]),
     (
         "by shared memory that the kernel lets nobody read",
@@ -78,7 +78,7 @@ pub(crate) fn tests() -> Vec<Test> {
         Test::new("the programs of the README's claims show what it says", shows_each_claim).quick(),
         Test::new("the logger records the events of a job", logs).quick(),
         Test::new("the logger follows ranks of many threads", follows_threads),
-        Test::new("over the pml, the logger tells how long messages were in the queues", tells_of_the_queues),
+        Test::new("over the pml, the logger measures how long messages were in the queues", tells_of_the_queues),
         Test::new("tools see the same beside the logger", beside_the_logger),
         Test::new("the logger lists the types and sources of events", lists),
         Test::new("a callback of PERUSE that fails ends the job", failing_callbacks).quick(),
@@ -92,7 +92,7 @@ pub(crate) fn tests() -> Vec<Test> {
         if QUICK_ON_EACH_DEVICE.contains(&tool.1) { test.quick_on_each_device() } else { test.quick() }
     }));
     tests.extend(finds_in_place());
-    let transfers = "over the pml, MPI_T tells transfers with all their bytes, by the adapter's clock where it can";
+    let transfers = "over the pml, MPI_T reports transfers with all their bytes, by the adapter's clock if possible";
     tests.push(
         Test::new(transfers, |site| {
             let stamped: &[&str] = if site.device().has_stamps() { &["stamped"] } else { &[] };
@@ -147,14 +147,14 @@ fn told_protocols() -> impl Iterator<Item = Test> {
         Launch::new("mpi_t_protocols", 2).arguments(&arguments).with("pml", "ibex").with_all(parameters)
     };
     let plain = PROTOCOLS.into_iter().map(move |(sentence, what, parameters)| {
-        let name = format!("over the pml, MPI_T tells how messages go {sentence}");
+        let name = format!("over the pml, MPI_T reports how messages go {sentence}");
         let test = Test::new(name, move |site| launch(site, what, parameters).passes(site));
         if parameters.is_empty() { test.quick() } else { test }
     });
-    let rails = Test::on_emulated("over the pml, MPI_T tells how messages go by two ports", move |site| {
+    let rails = Test::on_emulated("over the pml, MPI_T reports how messages go by two ports", move |site| {
         launch(site, "rails", &[]).on_adapters(with_faults("")).passes(site)
     });
-    let unregistered = "over the pml, MPI_T tells the protocol of messages whose memory cannot be registered";
+    let unregistered = "over the pml, MPI_T reports the protocol of messages whose memory cannot be registered";
     let unregistered = Test::on_emulated(unregistered, move |site| {
         launch(site, "unregistered", &[]).on_adapters(FEW_REGISTRATIONS).passes(site)
     });
@@ -163,7 +163,7 @@ fn told_protocols() -> impl Iterator<Item = Test> {
 
 /// The ways by which a message can come, beside those of [`OVER_THE_PML`].
 fn finds_in_place() -> impl Iterator<Item = Test> {
-    let named = |how: &str| format!("callbacks of PERUSE find in the buffer what they are told is there, {how}");
+    let named = |how: &str| format!("callbacks of PERUSE find the reported bytes in the buffer, {how}");
     let launch = |arguments: &[&str]| Launch::new("peruse_in_place", 2).arguments(arguments).with("pml", "ibex");
     let told = PROTOCOLS.into_iter().skip(1).map(move |(how, _, parameters)| {
         Test::new(named(how), move |site| launch(&[]).with_all(parameters).passes(site))

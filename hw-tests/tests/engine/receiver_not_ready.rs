@@ -169,7 +169,7 @@ fn sixteen_senders_to_a_receiver_that_computes_lose_nothing() {
 /// The receiver computes and polls in turn; each time it takes 128 messages for each sender.
 #[test]
 #[ignore = "needs an RDMA device (IBEX_DEVICE)"]
-fn a_receiver_that_computes_again_and_again_finds_less_with_its_senders() {
+fn a_receiver_that_computes_repeatedly_finds_fewer_requests_posted_by_its_senders() {
     let mut crowd = Crowd::connected(8, &tunables());
     let (mut behind, before, begin) = (Vec::new(), crowd.turned_away(), Instant::now());
     for _ in 0..6 {

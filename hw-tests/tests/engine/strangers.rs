@@ -99,7 +99,7 @@ fn until_dropped(pair: &mut Pair, hellos: u64) {
 
 #[test]
 #[ignore = "needs an RDMA device (IBEX_DEVICE)"]
-fn forged_hellos_by_datagram_and_tcp_disturb_no_connection_and_are_told_once() {
+fn forged_hellos_by_datagram_and_tcp_disturb_no_connection_and_are_reported_once() {
     let tunables = Tunables { verbose: 1, ..Tunables::default() };
     let mut pair = Pair::open(&tunables);
     pair.connect();
@@ -133,7 +133,7 @@ fn forged_hellos_by_datagram_and_tcp_disturb_no_connection_and_are_told_once() {
 
 #[test]
 #[ignore = "needs an RDMA device (IBEX_DEVICE)"]
-fn a_member_of_the_job_that_lies_of_its_name_or_its_connections_ends_none_of_them() {
+fn a_member_of_the_job_with_a_false_name_or_connection_ends_no_connection() {
     let tunables = Tunables { verbose: 1, connect_timeout: 1, ..Tunables::default() };
     let mut pair = Pair::open(&tunables);
     pair.connect();
@@ -169,7 +169,7 @@ fn a_member_of_the_job_that_lies_of_its_name_or_its_connections_ends_none_of_the
 
 #[test]
 #[ignore = "needs an RDMA device (IBEX_DEVICE)"]
-fn a_peer_that_gave_up_its_end_and_begins_anew_is_connected_anew() {
+fn a_peer_that_gave_up_its_end_connects_anew() {
     for via in ["ud", "tcp"] {
         let mut pair = Pair::open(&Tunables { connect_via: via.to_owned(), ..Tunables::default() });
         pair.connect();
@@ -183,7 +183,7 @@ fn a_peer_that_gave_up_its_end_and_begins_anew_is_connected_anew() {
 
 #[test]
 #[ignore = "needs an RDMA device (IBEX_DEVICE)"]
-fn a_peer_that_began_a_connection_and_is_gone_is_no_failure_where_nothing_waits_for_it() {
+fn a_peer_that_begins_a_connection_and_falls_silent_is_no_failure_if_no_request_waits() {
     // By TCP the kernel of the peer's host would show that its process lives.
     let connect_via = "ud".to_owned();
     let tunables = Tunables { verbose: 1, connect_timeout: 1, connect_via, ..Tunables::default() };
@@ -200,7 +200,7 @@ fn a_peer_that_began_a_connection_and_is_gone_is_no_failure_where_nothing_waits_
 
 #[test]
 #[ignore = "needs an RDMA device (IBEX_DEVICE)"]
-fn the_acknowledgement_time_out_is_shown_and_bears_two_seconds_of_silence() {
+fn ibex_shows_the_acknowledgement_time_out_which_bears_two_seconds_of_silence() {
     let mut pair = Pair::open(&Tunables { verbose: 2, ..Tunables::default() });
     pair.connect();
     talk(&mut pair, 1);

@@ -1,5 +1,5 @@
 // Bands: if there are too many messages to draw, the number that begin and end in each row and bin of time, by class.
-// Of the whole run, from those that the writer has prepared; otherwise counted here.
+// For the whole run the writer has prepared the numbers; for other views this file counts them.
 
 /// The planes of the prepared cells, or a promise of them.
 let bandCells;

@@ -176,7 +176,7 @@ pub(super) struct Manager {
     /// Programs that show that it is there.
     pub(super) programs: &'static [&'static str],
     pub(super) install: &'static str,
-    /// What a user does with that command.
+    /// Advice for a user of that command.
     pub(super) advice: &'static str,
     /// Place in [`Requirement::others`]; `None`: apt, the only manager that is queried and that installs packages.
     pub(super) column: Option<usize>,

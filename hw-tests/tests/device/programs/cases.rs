@@ -118,11 +118,11 @@ pub(super) static CASES: &[Case] = &[
         .with(STARVED)
         .scale(0.2),
     case("very many sends outstanding arrive in order and lock no more memory", "outstanding").on(&[2, 4]).quick(),
-    case("messages to oneself arrive with gaps and without, and none goes by ibex", "self_messages")
+    case("messages of a rank to itself arrive with gaps and without, and none goes by ibex", "self_messages")
         .on(&[1, 2])
         .arguments("--by self")
         .quick(),
-    case("messages to oneself arrive with gaps and without, where ibex alone is enabled", "self_messages")
+    case("messages of a rank to itself arrive with gaps and without, where ibex alone is enabled", "self_messages")
         .on(&[1, 2])
         .with(&[("btl", "ibex")]),
     case("a first blocking send has left when it returns", "first_contact")
@@ -152,15 +152,15 @@ pub(super) static CASES: &[Case] = &[
     case("a list grows in memory that ranks attach while others read it", "linked_list").on(&[2, 4, 8]).quick(),
     case("a list grows in memory that was attached in any order", "linked_list")
         .arguments("--downwards --attached-first"),
-    case("ranks that all meet at the same moment connect", "first_contact").on(&[2, 4, 8]).quick(),
-    case("a rank that comes late meets a handshake in the middle", "first_contact").arguments("--delay-us 300"),
+    case("ranks that all send at the same moment connect", "first_contact").on(&[2, 4, 8]).quick(),
+    case("a rank that starts late joins a handshake in the middle", "first_contact").arguments("--delay-us 300"),
     case("ranks connect although handshake packets are lost and repeated", "first_contact")
         .on(&[2, 4])
         .faulty(FAULTY_HANDSHAKE),
-    case("ranks that all meet at the same moment connect over tcp", "first_contact")
+    case("ranks that all send at the same moment connect over tcp", "first_contact")
         .on(&[2, 4])
         .with(&[("btl_ibex_connect_via", "tcp")]),
-    case("memory that is registered is the adapter's while ranks fork and their children exec or live on", "fork_exec")
+    case("the adapter keeps registered memory while ranks fork and their children exec or live on", "fork_exec")
         .on(&[2, 3])
         .quick(),
     case("no registration outlives its memory", "freed_memory").quick(),
@@ -194,7 +194,7 @@ pub(super) static OF_PML: &[Case] = &[
         .on(&[2])
         .quick(),
     case("a message too long for its receive is cut when nothing is inline", "pt2pt_truncation").with(COPIED),
-    case("messages to oneself arrive and are cut where they are too long, in each mode", "self_messages")
+    case("messages of a rank to itself arrive and are cut where they are too long, in each mode", "self_messages")
         .on(&[1, 2])
         .arguments("--cut"),
     case("one-sided transfers made of messages land where they should", "rma_transfer").with(&[("osc", "pt2pt")]),
