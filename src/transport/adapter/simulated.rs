@@ -312,16 +312,16 @@ impl Fabric {
 
     /// Whether a port has a message from registered memory that is not acknowledged.
     pub fn has_copies(&self) -> bool {
-        let state = self.state();
-        let mut posted = state.qps.iter().flat_map(|qp| &qp.posted);
-        posted.any(|posted| matches!(&posted.work, Work::Send { spans, .. } if !spans.is_empty()))
+        self.has_posted(|work| matches!(work, Work::Send { spans, .. } if !spans.is_empty()))
     }
 
     /// Whether a read that has not completed writes to memory with this key.
     pub fn reads_to(&self, key: u32) -> bool {
-        let state = self.state();
-        let mut posted = state.qps.iter().flat_map(|qp| &qp.posted);
-        posted.any(|posted| matches!(posted.work, Work::Read { local: (.., lkey), .. } if lkey == key))
+        self.has_posted(|work| matches!(*work, Work::Read { local: (.., lkey), .. } if lkey == key))
+    }
+
+    fn has_posted(&self, is_such: impl Fn(&Work) -> bool) -> bool {
+        self.state().qps.iter().flat_map(|qp| &qp.posted).any(|posted| is_such(&posted.work))
     }
 
     /// Whether all ports have a link.
