@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn link_local_addresses_are_not_taken_and_loopback_only_alone() {
+    fn choose_takes_no_link_local_address_and_loopback_only_if_there_is_no_other() {
         assert_eq!(
             chosen(&host(&[("e", "169.254.1.1"), ("e", "fe80::1"), ("lo", "127.0.0.1")]), "", ""),
             ["127.0.0.1"]
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv4_subnet_is_as_the_netmask_of_the_interface_says_and_unknown_where_none_has_the_address() {
+    fn an_ipv4_subnet_follows_the_netmask_of_its_interface_and_is_unknown_without_one() {
         assert_eq!(
             (subnet_of("::ffff:10.1.0.1"), subnet_of("::ffff:10.2.0.1"), subnet_of("::ffff:10.1.0.2")),
             (112, 120, 0)

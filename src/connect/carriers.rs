@@ -47,7 +47,7 @@ pub struct Look<'a> {
     pub is_busy: bool,
 }
 
-/// The carriers of hellos. The defaults are those of carriers without TCP that keep nothing.
+/// The carriers of hellos. The default methods suit carriers that have no TCP and keep no state.
 pub trait Carriers: Send {
     /// Notes that a handshake with the port at `peer` begins.
     fn expect(&mut self, _peer: &PortAddress) {}
@@ -202,7 +202,7 @@ impl Carriers for NetworkCarriers {
             // If this fails, the hello is lost like any datagram; the handshake repeats it.
             let sent = ud.send(peer, path, frame);
             self.is_ud_in_doubt |= sent.is_err();
-            // The reason of the doubt is kept until a datagram arrives.
+            // Keeps the error that caused the doubt until a datagram arrives.
             self.error = sent.err().or(self.error.take().filter(|_| self.is_ud_in_doubt));
         }
         let is_tcp_due = via.tcp() || self.is_ud_in_doubt && peer.tcp_port != 0;

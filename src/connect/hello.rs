@@ -13,7 +13,7 @@ use crate::select::key::Key;
 
 const MAGIC: [u8; 4] = *b"ibHi";
 const VERSION: u8 = 3;
-/// A flag; the other ones are the values of [`Declined`].
+/// Flag of a confirmed hello. The values of [`Declined`] are the other flags.
 const CONFIRMED: u8 = 1;
 const ADDRESS: usize = 52;
 /// Offset of the seal, which covers all bytes before it.

@@ -47,7 +47,7 @@ pub enum Via {
     Ud,
     /// A TCP connection.
     Tcp,
-    /// Both, whichever gets through.
+    /// Both; the hello may arrive by either.
     Both,
 }
 

@@ -26,7 +26,7 @@ struct SmallHost {
     /// Messages to the other process, with their data.
     sent: VecDeque<(Header, Vec<u8>)>,
     free_buffers: usize,
-    /// The answer that ended the job: how many bytes were asked for.
+    /// The answer that ended the job: the number of bytes that it asked for.
     refused: Option<u64>,
     /// Announcements whose registrations have ended, and those of them that flow control had counted.
     ended: [usize; 2],
@@ -276,7 +276,7 @@ fn sends_that_wait_for_a_buffer_take_turns() {
 }
 
 #[test]
-fn an_answer_that_asks_for_what_a_message_does_not_have_or_names_no_transfer_sends_nothing() {
+fn an_answer_with_too_many_bytes_or_without_a_transfer_sends_nothing() {
     let mut host = SmallHost::new();
     let (send, number) = host.announced(vec![1; 20]);
     for asked in [0, 21, u64::MAX] {

@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_leads_to_its_transfer_and_after_its_end_nowhere() {
+    fn a_number_leads_to_its_transfer_until_that_ends() {
         let mut transfers = Transfers::default();
         let (first, second) = (transfers.begin('a'), transfers.begin('b'));
         assert_eq!((transfers.get(first), transfers.get(second)), (Some('a'), Some('b')));

@@ -287,7 +287,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn link_local_ipv4_is_no_better_than_link_local_ipv6() {
+    fn choose_does_not_prefer_link_local_ipv4_to_link_local_ipv6() {
         let table = [entry(0, "::ffff:169.254.0.1", GID_ROCE_V2), entry(1, "2001:db8::1", GID_ROCE_V2)];
         assert_eq!(index(&choose(&table, LINK_ETHERNET, None)), Some(1));
     }
@@ -305,7 +305,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_entry_that_has_vanished_and_reads_as_zeros_is_no_candidate() {
+    fn choose_skips_an_entry_that_has_vanished_and_reads_as_zeros() {
         for gid_type in [GID_IB, GID_ROCE_V1, GID_ROCE_V2] {
             let choice = choose(&[entry(0, "::", gid_type), entry(1, "fe80::1", GID_ROCE_V2)], LINK_ETHERNET, None);
             assert_eq!((index(&choice), choice.verdicts[0].reason.as_str()), (Some(1), "it is empty"));

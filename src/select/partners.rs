@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_choice_if_addresses_decide() {
+    fn partners_leaves_no_choice_if_addresses_decide() {
         let mixed = [infiniband(1), ethernet(), infiniband(2), ethernet()];
         for index in 0..4_u8 {
             assert_eq!(partners(&mixed, &mixed, index.into(), true), [index]);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Asks one port of the peer after the other, if the addresses do not tell which of them is in our fabric.
+//! Asks one port of the peer after the other, if the addresses do not show which of them is in our fabric.
 //!
 //! A hello by TCP says nothing about the fabric, because TCP connects any two ports. So the queue pair is set only
 //! after a datagram has arrived ([`Handshake::require_datagram`]). A port that stays silent, or answers only by TCP, is

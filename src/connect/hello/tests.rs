@@ -59,7 +59,7 @@ fn a_hello_says_whether_it_declines_and_for_how_long() {
 }
 
 #[test]
-fn the_key_is_not_among_the_bytes() {
+fn a_hello_does_not_contain_the_key() {
     let bytes = hello().encode(&KEY);
     assert!(!bytes.windows(Key::SIZE).any(|part| part == KEY.to_bytes()));
 }

@@ -72,7 +72,7 @@ impl Emptying {
     pub(in crate::events) fn try_new() -> Option<Emptying> {
         match EMPTYING.try_lock() {
             Ok(buffers) => Some(Emptying(buffers)),
-            // State that a panicked callback left is cleared before use.
+            // `join` clears the state that a panicked callback has left.
             Err(TryLockError::Poisoned(poisoned)) => Some(Emptying(poisoned.into_inner())),
             Err(TryLockError::WouldBlock) => None,
         }
@@ -102,7 +102,7 @@ impl Emptying {
                 }
             }
         }
-        // A callback that is not fit here may be fit elsewhere.
+        // These events wait for callbacks that may not run here; another place may permit them.
         let waits = |entry: &Entry| !entry.registration.ring.is_empty() && !entry.calls.is_empty();
         if registry::all_entries().iter().any(waits) {
             interest_mask::set_pending(BUFFERS);

@@ -65,7 +65,7 @@ proptest! {
     }
 
     #[test]
-    fn a_header_that_is_cut_off_or_has_bytes_too_many_is_refused(header in header(), cut in any::<prop::sample::Index>()) {
+    fn decode_refuses_a_header_that_is_too_short_or_too_long(header in header(), cut in any::<prop::sample::Index>()) {
         let bytes = header.encode();
         let bytes = bytes.as_slice();
         prop_assert_eq!(Header::decode(&bytes[..cut.index(bytes.len())]), None);
@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_that_are_taken_are_those_that_would_be_sent(
+    fn decode_accepts_only_the_bytes_that_encode_makes(
         first in prop_oneof![0..0x40_u8, any::<u8>()],
         rest in prop::collection::vec(prop_oneof![3 => Just(0_u8), 1 => any::<u8>()], 0..MAX_SIZE + 2),
     ) {
@@ -139,12 +139,12 @@ fn a_field_out_of_its_range_is_refused() {
 
 #[test]
 #[should_panic(expected = "cannot be sent")]
-fn a_context_that_no_header_has_room_for_is_not_sent() {
+fn encode_refuses_a_context_that_no_header_has_room_for() {
     let _ = Header::Eager(Match { context: 1 << LONG_CONTEXT, ..MATCH }).encode();
 }
 
 #[test]
-fn keys_of_ports_come_out_as_they_went_in() {
+fn decode_returns_the_encoded_keys_of_ports() {
     let keys = [PortKey { port: 1, key: 0xdead_beef }, PortKey { port: 7, key: 3 }];
     assert_eq!(&*PortKey::decode(&PortKey::encode(&keys)), keys);
     assert_eq!(PortKey::decode(&[1, 2, 3]).len(), 0);

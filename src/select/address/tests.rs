@@ -211,7 +211,7 @@ fn roce_ports_whose_subnets_are_not_known_are_paired_in_order() {
 }
 
 #[test]
-fn a_link_local_port_is_paired_with_none_that_is_not() {
+fn pair_never_joins_a_link_local_port_with_one_that_is_not() {
     let (global, local) = (ipv6("2001:db8::1"), ipv6("fe80::7"));
     assert_eq!(pair(&[local, global], &[global, local]), [Some(1), Some(0)]);
     assert_eq!(pair(&[local], &[global]), [None]);

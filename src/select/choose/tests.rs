@@ -191,7 +191,7 @@ fn a_port_far_slower_than_the_fastest_is_refused_unless_it_is_asked_for() {
 }
 
 #[test]
-fn a_port_that_cannot_be_used_keeps_neither_a_farther_nor_a_slower_one_out() {
+fn an_unusable_port_excludes_neither_farther_nor_slower_ones() {
     for (mut down, left) in [(near("near0", 10), near("left", 21)), (of_rate("fast", 100_000), of_rate("left", 1_000))]
     {
         down.ports[0].state = PORT_DOWN;
@@ -231,7 +231,7 @@ fn a_limited_member_of_a_partition_is_used_with_a_warning() {
 }
 
 #[test]
-fn a_device_that_cannot_be_opened_says_why() {
+fn the_report_says_why_a_device_cannot_be_opened() {
     let locked = DeviceInfo {
         unusable: Some("it cannot be opened: Permission denied; see the rights of /dev/infiniband/uverbs0".to_owned()),
         ..device("mlx5_0", vec![])

@@ -62,13 +62,13 @@ fn is_answered_at_the_new_number(begins: bool) {
 }
 
 #[test]
-fn a_port_whose_datagram_queue_pair_was_replaced_is_answered_at_the_new_one() {
+fn a_peer_answers_a_port_at_its_new_datagram_queue_pair() {
     is_answered_at_the_new_number(false);
     is_answered_at_the_new_number(true);
 }
 
 #[test]
-fn a_port_whose_address_has_changed_is_found_there_by_connections_that_are_made_later() {
+fn later_connections_use_the_changed_address_of_a_port() {
     for kind in
         [async_event::LID_CHANGE, async_event::GID_CHANGE, async_event::CLIENT_REREGISTER, async_event::PORT_ACTIVE]
     {
@@ -304,7 +304,7 @@ fn a_port_that_finds_messages_looks_after_connections_less_often_than_one_that_w
     let mut pair = Pair::connected();
     (0..2).for_each(|_| pair.b.poll());
     let left = |pair: &Pair| pair.b.port.countdown;
-    assert_eq!(left(&pair), 1, "who waits looks at each poll, as these ports are to");
+    assert_eq!(left(&pair), 1, "a port that waits checks its connections at each poll, as these are set to");
     for expected in [EMPTY_POLL, EMPTY_POLL - 1, EMPTY_POLL - 2] {
         pair.a.send(2).expect("connected");
         pair.transfer();

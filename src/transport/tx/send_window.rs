@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_computes_itself_does_not_take_its_peers_for_silent() {
+    fn a_process_that_has_computed_does_not_take_its_peers_for_silent() {
         let mut window = SendWindow::new(128);
         window.look(7, true, 32, at(0));
         assert_eq!(window.look(7, true, 32, at(10_000)), Held::default());
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_of_which_no_completion_is_due_is_not_held_back() {
+    fn the_window_holds_back_no_peer_without_a_due_completion() {
         let mut window = SendWindow::new(128);
         for second in 0..10 {
             assert_eq!(window.look(7, false, 32, at(1000 * second)), Held::default());

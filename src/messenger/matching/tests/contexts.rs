@@ -4,7 +4,7 @@
 use crate::messenger::matching::Contexts;
 
 #[test]
-fn a_context_is_found_from_when_it_is_added_until_it_is_removed_and_can_be_used_again() {
+fn the_table_finds_a_context_from_its_addition_to_its_removal_and_accepts_it_again() {
     let mut contexts = Contexts::<&str, ()>::new();
     assert_eq!(contexts.get(3), None);
     contexts.add(3, "first").unwrap();
