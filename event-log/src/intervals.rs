@@ -130,7 +130,7 @@ mod tests {
         let mut told = told;
         told[1] = i64::from(silent.local_addr().expect("bound").port());
         let asker = Intervals::start(asks(&told), found).expect("a thread");
-        // The address has been given up three times before the last of these is sent.
+        // The asking side gives the address up three times before it sends the last of these.
         for _ in 0..=3 * TRIES {
             silent.recv(&mut [0; 64]).expect("asked");
         }

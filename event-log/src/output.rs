@@ -7,7 +7,7 @@ use std::io::Write as _;
 
 use crate::mpi;
 
-/// Number of bytes that are collected.
+/// Number of bytes that are collected before they are written.
 const GATHERED: usize = 1 << 16;
 
 pub(crate) struct Output {

@@ -238,7 +238,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn without_a_number_tag_and_peer_do_and_the_oldest_ends_first() {
+    fn without_a_number_tag_and_peer_join_a_pair_and_the_oldest_begin_ends_first() {
         let pair = &mut pairs()[0];
         for (kind, tag, peer, time) in
             [(0, 5, 1, 0), (0, 5, 1, 10), (0, 5, 2, 20), (1, 5, 1, 100), (1, 6, 1, 100), (1, 5, 2, 100)]

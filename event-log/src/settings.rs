@@ -34,7 +34,7 @@ fn group(name: &str) -> &'static str {
 pub(crate) struct Chosen(Vec<String>);
 
 impl Chosen {
-    /// Reads the value of `IBEX_LOG_EVENTS` or `IBEX_TRACE_EVENTS`. Without names in it, these are those in `default`.
+    /// Reads the value of `IBEX_LOG_EVENTS` or `IBEX_TRACE_EVENTS`. Without names in it, it is read as `default`.
     pub(crate) fn from(value: Option<&str>, default: &str) -> Chosen {
         let value = value.filter(|value| listed(value).next().is_some()).unwrap_or(default);
         let mut seen = std::collections::BTreeSet::new();
@@ -48,7 +48,7 @@ impl Chosen {
     /// Returns the indexes of the chosen types among these names, and the chosen names that no type or group has.
     ///
     /// The group `default` lacks events that add little: searches; beginnings and continuations of transfers; the
-    /// freeing of a request, usually at its end; flushes, as the ends of one-sided operations tell the wait.
+    /// freeing of a request, usually at its end; flushes, because the ends of one-sided operations show the wait.
     pub(crate) fn choose(&self, types: &[&str]) -> (Vec<usize>, Vec<String>) {
         let is = |name: &str, known: &str| match name {
             "all" => true,

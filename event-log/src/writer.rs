@@ -16,7 +16,7 @@ use crate::output::{Output, push_number, push_seconds};
 use crate::pairs::{self, Pair};
 use crate::rings::Rings;
 
-/// Time between two looks for rings whose threads have ended.
+/// Time between two searches for rings whose threads have ended.
 const RECYCLE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Writer {
@@ -65,7 +65,7 @@ impl Writer {
         self.output.is_some()
     }
 
-    /// Writes lines there from now on; before, events wait. The first lines name the process: `whose`.
+    /// Writes lines to `output` from now on; events have waited until now. The first line is `whose`, the process.
     pub(crate) fn open(&mut self, output: Output, whose: &str) {
         self.output.get_or_insert(output);
         let (seconds, rest) = (self.clocks.offset / 1_000_000_000, self.clocks.offset % 1_000_000_000);

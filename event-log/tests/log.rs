@@ -39,7 +39,7 @@ fn each_event_is_a_line_and_each_pair_a_time_on_the_common_clock() {
     assert_eq!(text[0], "host:0 ibex_get_started operation=1 value=-1");
     assert_eq!(text[19], "adapter:1 ibex_get_complete operation=10 value=10");
     assert_eq!(text[20], "host:0 ibex_late operation=0 value=99", "after MPI_Finalize");
-    assert_eq!(text[21], "host:0 ibex_late operation=0 value=3", "what was delivered only by freeing");
+    assert_eq!(text[21], "host:0 ibex_late operation=0 value=3", "delivered only when the registration was freed");
     assert!(events.windows(2).all(|two| two[0].0 <= two[1].0), "in order of time: {log}");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs_f64();
     assert!((now - events[0].0).abs() < 120.0, "seconds since 1970: {log}");
@@ -72,7 +72,7 @@ fn without_names_all_events_are_listed_and_none_is_logged() {
 }
 
 #[test]
-fn a_program_stops_the_log_and_resumes_it_and_the_mpi_hears_of_it() {
+fn a_program_stops_the_log_and_resumes_it_and_mpi_gets_the_calls_too() {
     let (said, log) = logged("control", "all");
     assert!(said.contains("levels 00711\n"), "{said}");
     let written: Vec<String> = events(&log).into_iter().map(|(_, text)| text).collect();
@@ -124,7 +124,7 @@ fn a_killed_process_leaves_the_written_lines() {
 }
 
 #[test]
-fn a_process_without_mpi_is_left_alone() {
+fn the_logger_leaves_a_process_without_mpi_alone() {
     let application = application();
     for (words, wanted) in [
         (&[application.as_str(), "no-mpi"][..], ""),
@@ -137,7 +137,7 @@ fn a_process_without_mpi_is_left_alone() {
 }
 
 #[test]
-fn linked_instead_of_preloaded_it_does_the_same() {
+fn the_linked_logger_does_the_same_as_the_preloaded_one() {
     let linked = place().join("linked");
     let environment = [("LD_PRELOAD", ""), ("IBEX_LOG_EVENTS", "all")];
     let ran = Ran::new(&[linked.to_str().expect("UTF-8"), "fork"], &environment);
@@ -182,7 +182,7 @@ fn unknown_names_are_reported_once_with_the_known_ones() {
 }
 
 #[test]
-fn only_public_calls_are_used() {
+fn the_library_uses_only_public_calls() {
     let mut nm = Command::new("nm");
     let listed = done(nm.args(["--dynamic", "--undefined-only"]).arg(place().join("libibex-log.so"))).stdout;
     let listed = String::from_utf8_lossy(&listed).into_owned();

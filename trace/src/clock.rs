@@ -196,8 +196,8 @@ impl Relation {
         Some(Interval { length, rate: length / said, doubt: from.error.saturating_add(to.error) as f64 / length })
     }
 
-    /// Bound of the clock's jump between a point and the next. There is one if the rate differs from that of all nearby
-    /// intervals (from the nominal rate, if there are none) by more than drift and sample errors.
+    /// Bound of the clock's jump between a point and the next. The clock has jumped if the rate differs from that of
+    /// all nearby intervals (from the nominal rate, if there are none) by more than drift and sample errors.
     fn jump(&self, place: usize) -> i64 {
         let Some(this) = self.interval(place, place + 1) else { return 0 };
         let nearby = [place.checked_sub(2), place.checked_sub(1), Some(place + 1), Some(place + 2)];
@@ -378,11 +378,11 @@ mod tests {
         assert_eq!(relation.widest(100, 1_000_000), Some(104));
         assert_eq!(relation.widest(100, 2_000_000), Some(207));
         let alone = settled(1_000_000_000, &[(0, 0, 200)]);
-        assert_eq!(alone.error(1_000_000), Some(101 + 500), "what the source says is not exact");
+        assert_eq!(alone.error(1_000_000), Some(101 + 500), "the source's nominal rate is not exact");
     }
 
     #[test]
-    fn a_sample_that_took_long_does_no_harm() {
+    fn a_slow_sample_does_no_harm() {
         let every = 50_000_000;
         let narrow = |n: u64| (n * every, (n * every) as i64 - 50, (n * every) as i64 + 50);
         let wide = |n: u64| (n * every, (n * every) as i64 - 1000 * n as i64, (n * every) as i64 + 90_000);
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_beside_a_sample_that_took_long_is_within_the_bound() {
+    fn the_bound_contains_a_jump_beside_a_slow_sample() {
         let second = 1_000_000_000;
         // Right after the tenth second's sample the clock jumps 4 ms ahead; the next sample's middle is 630 us late.
         let jumps = 10 * second + 30_000;

@@ -72,7 +72,7 @@ pub(crate) struct Header {
     sum: u32,
 }
 
-/// Why a block cannot be read: what was expected, and what was found.
+/// Why a block cannot be read: the expected content, and the found one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) expected: String,

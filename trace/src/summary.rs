@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_back() {
+    fn decode_returns_the_encoded_summary() {
         for summary in [Summary::default(), summary()] {
             let mut bytes = Vec::new();
             summary.encode(&mut bytes);

@@ -279,7 +279,7 @@ mod tests {
         }
 
         #[test]
-        fn later_is_later_on_the_common_clock(
+        fn the_common_clock_keeps_the_order_of_times(
             samples in proptest::collection::vec((0_u64..1 << 40, 0_i64..1 << 40, 0_i64..10_000), 0..8),
             mut times in proptest::collection::vec(0_i64..1 << 41, 50),
         ) {

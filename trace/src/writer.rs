@@ -73,7 +73,7 @@ impl Writer<File> {
 
 impl<W: Write> Writer<W> {
     /// Writes to `out`, which errors call `name`, with up to `most` events per block ([`BLOCK`]). Each call of
-    /// `write_all` is a whole block, so a buffer is of no use.
+    /// `write_all` is a whole block, so a buffer is useless.
     ///
     /// # Errors
     /// It cannot be written, or the head has more than a trace can hold.

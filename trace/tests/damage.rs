@@ -42,7 +42,7 @@ fn told(bytes: Vec<u8>) -> String {
 }
 
 #[test]
-fn cut_off_at_any_byte_it_gives_the_whole_blocks_before_and_an_error() {
+fn a_file_cut_off_at_any_byte_gives_the_whole_blocks_before_and_an_error() {
     for finish in [true, false] {
         let bytes = small(finish);
         let all = without_times(&read(bytes.clone()).expect("whole").0);
@@ -60,7 +60,7 @@ fn cut_off_at_any_byte_it_gives_the_whole_blocks_before_and_an_error() {
 }
 
 #[test]
-fn with_any_byte_flipped_all_other_blocks_are_given_and_an_error() {
+fn a_file_with_any_byte_flipped_gives_all_other_blocks_and_an_error() {
     let bytes = small(true);
     let all = without_times(&read(bytes.clone()).expect("whole").0);
     for place in 0..bytes.len() {

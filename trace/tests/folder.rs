@@ -89,7 +89,7 @@ fn events_of_a_thread_come_as_it_raised_them_and_between_those_of_others_by_thei
 }
 
 #[test]
-fn ranks_that_cannot_be_read_cost_no_other() {
+fn an_unreadable_file_costs_no_other_rank() {
     let folder = made::folder("unreadable");
     write(&folder, &made::head(1), 0..100);
     std::fs::write(folder.join("trace.0.0.n1.5.ibex"), "").expect("written");

@@ -34,7 +34,7 @@ fn all_events_come_back_in_the_order_of_each_thread_and_by_time_in_order() {
 }
 
 #[test]
-fn a_trace_that_was_not_finished_gives_the_same_and_then_says_so() {
+fn an_unfinished_trace_gives_the_same_events_and_then_an_error() {
     let reader = Reader::from_bytes("made", made::trace(&made::head(2), 1000, 100, false)).expect("opened");
     assert!(!reader.is_finished());
     let mut given: Vec<_> = reader.interleaved().collect();

@@ -30,7 +30,7 @@ pub(crate) enum How {
     Likely,
 }
 
-/// Adds the indexes of pairs to `pairs`, in order. By clock errors a message may seem to arrive `late` too early.
+/// Adds the indexes of pairs to `pairs`, in order. By clock errors a message may seem to arrive `late` before its send.
 pub(crate) fn align(
     (sends, arrivals): (&[End], &[End]),
     (sender, receiver): (Gaps, Gaps),
