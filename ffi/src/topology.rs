@@ -25,7 +25,7 @@ const REMOTE: u32 = 20;
 /// the nearest node where this process may run: 10 on the same node, more on others; `None`: unknown.
 #[must_use]
 pub fn distances(devices: &[(&str, &Path)]) -> Vec<Option<u32>> {
-    // hwlocality asserts what it expects of hwloc; an unexpected topology must not end the process.
+    // hwlocality asserts its expectations of hwloc; an unexpected topology must not end the process.
     let known = catch_unwind(AssertUnwindSafe(|| {
         let topology = read(TopologyBuilder::new())?;
         let allowed = topology.cpu_binding(CpuBindingFlags::PROCESS).ok()?;

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn outside_of_the_slots_there_is_nothing() {
+    fn a_slot_or_range_beyond_the_last_is_refused() {
         let mut made = Made::new(64, 2);
         assert_eq!(made.slots.write(2, b"x"), None);
         assert_eq!(made.slots.address(2), None);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_too_large_for_memory_make_no_slots() {
+    fn slots_that_are_too_many_or_too_large_are_refused() {
         assert_eq!(Slots::bytes(usize::MAX, 1), None);
         assert_eq!(Slots::bytes(1 << 40, 1 << 40), None);
         assert_eq!(Slots::bytes(64, 0), None);
