@@ -14,7 +14,7 @@ fn events(hca: &Hca) -> Vec<u32> {
 }
 
 #[test]
-fn used_up_retries_are_a_fatal_error_of_the_queue_pair_where_the_adapter_says_so() {
+fn used_up_retries_raise_a_fatal_error_of_the_queue_pair_if_the_adapter_does_that() {
     for is_fatal in [false, true] {
         let hca = behaves(|ways| ways.qp_fatal_on_retry_exc = is_fatal);
         let settings = Settings { retry_cnt: 0, timeout: 4, ..Settings::default() };

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sizes, rights and requests that an adapter does not have: what is granted, and which error number each gets.
+//! Sizes, rights and requests that an adapter does not have: the granted value, or the error number, of each.
 
 mod engine_support;
 

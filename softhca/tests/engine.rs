@@ -22,7 +22,7 @@ fn a_send_lands_in_the_receive_buffer_whatever_its_size() {
 }
 
 #[test]
-fn inline_data_and_immediate_arrive_and_unsignalled_sends_say_nothing() {
+fn inline_data_and_immediate_arrive_and_unsignalled_sends_give_no_completion() {
     let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings::default());
     b.recv(1, 0, 100);
@@ -42,7 +42,7 @@ fn inline_data_and_immediate_arrive_and_unsignalled_sends_say_nothing() {
 }
 
 #[test]
-fn a_sender_waits_for_a_receive_request_and_is_run_by_its_posting() {
+fn a_send_waits_for_a_receive_request_whose_posting_executes_it() {
     for srq in [false, true] {
         let hca = adapter();
         let settings = Settings { srq, min_rnr_timer: 31, ..Settings::default() };
@@ -63,7 +63,7 @@ fn a_sender_waits_for_a_receive_request_and_is_run_by_its_posting() {
 }
 
 #[test]
-fn a_port_counts_its_troubles_and_nothing_else() {
+fn a_port_counts_its_errors_and_nothing_else() {
     let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings { rnr_retry: 2, ..Settings::default() });
     b.recv(1, 0, 8);

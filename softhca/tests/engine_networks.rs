@@ -83,7 +83,7 @@ fn an_address_on_ethernet_needs_a_gid() {
 }
 
 #[test]
-fn a_group_does_not_reach_over_to_another_network() {
+fn a_multicast_group_does_not_reach_another_network() {
     let folder = Folder::new();
     let all = adapters(&folder, &["a", "b", "a"].map(|network| (INFINIBAND, network)));
     let settings = Settings { kind: qp_type::UD, ..Settings::default() };
@@ -232,7 +232,7 @@ fn another_subnet_manager_is_shown_and_changes_no_connection() {
 }
 
 #[test]
-fn a_change_is_made_though_its_event_is_not_raised() {
+fn a_port_changes_although_the_adapter_does_not_raise_the_event() {
     let folder = Folder::new();
     let mut spec = changing(&folder, 0, event::LID_CHANGE, Change::Lid(9));
     spec.devices[0].behaviour.async_events = event_groups(r#"["port"]"#);

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory windows: binding, what they open, invalidation from both sides.
+//! Memory windows: binding, the memory that they open, invalidation from both sides.
 
 mod engine_support;
 

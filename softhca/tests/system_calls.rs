@@ -36,7 +36,7 @@ fn messages_of_up_to_256_bytes_make_no_system_call() {
 
     let text = fs::read_to_string(&trace).expect("read what strace wrote");
     let (own, of_others) = steady(&text);
-    assert!(own.is_empty(), "system calls of those who send and receive:\n{}", own.join("\n"));
+    assert!(own.is_empty(), "system calls of the threads that send and receive:\n{}", own.join("\n"));
     // A helper would make one for a message at least. Threads that look after connections run by time, not by messages.
     assert!((of_others.len() as u64) < EXCHANGED / 10, "system calls of other threads:\n{}", of_others.join("\n"));
 }

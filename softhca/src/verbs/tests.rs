@@ -132,13 +132,13 @@ fn an_extended_queue_cannot_have_features_that_the_adapter_lacks() {
         (of("wallclock = false"), IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK),
         (String::new(), 0),
     ] {
-        in_a_process("refuses_what_completions_say", &behaviour, refused, &[]);
+        in_a_process("refuses_fields_of_completions", &behaviour, refused, &[]);
     }
 }
 
 #[test]
 #[ignore = "started by the test above"]
-fn refuses_what_completions_say() {
+fn refuses_fields_of_completions() {
     let refused: u32 = expected();
     let context = open();
     for flag in (0..12).map(|bit| 1_u32 << bit) {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cases: which program, how it is called, and what it must say. perftest is judged by its status and by the rows
-//! of its table, never by the figures in them: to turn cycles into time it measures the processor's clock, which fails
-//! on a busy machine. With `-F` that is a warning, and the run goes on; its times then mean nothing.
+//! The cases: each program, its arguments, and the output that it must print. perftest is judged by its status and by
+//! the rows of its table, never by the figures in them: to turn cycles into time it measures the processor's clock,
+//! which fails on a busy machine. With `-F` that is a warning, and the run goes on; its times then mean nothing.
 
 use hw_tests::openmpi::Series;
 use std::time::Duration;

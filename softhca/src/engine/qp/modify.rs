@@ -66,7 +66,7 @@ impl Qp {
                 waiting_peer = Some(qp.dest_qpn.get());
             }
             if to == RTS && now != RTS {
-                // Requests that were posted while the queue was drained, or before if the adapter allows that.
+                // Runs requests that were posted while the queue was drained, or before RTS if the adapter allows that.
                 qp.tells_drained.set(0);
                 retry::run(fabric, qp, false);
             }

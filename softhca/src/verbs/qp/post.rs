@@ -154,7 +154,7 @@ mod tests {
     };
     use std::mem::MaybeUninit;
 
-    /// Reads a request to an RC queue pair, in which a program sets no more than it must and what `set` sets.
+    /// Reads a request to an RC queue pair, in which only the mandatory fields and those that `set` writes are set.
     fn read(opcode: u32, list: &[Sge], set: impl FnOnce(*mut ibv_send_wr)) -> SendWr<'_> {
         let mut made = MaybeUninit::<ibv_send_wr>::uninit();
         let wr = made.as_mut_ptr();

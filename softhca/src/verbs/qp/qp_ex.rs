@@ -96,7 +96,7 @@ pub(crate) struct Building {
 
 /// Forgets the requests and lets other threads build.
 /// # Safety
-/// The caller is between `wr_start` and `wr_complete`, and has no reference to what is being built.
+/// The caller is between `wr_start` and `wr_complete`, and has no reference to the requests that are being built.
 unsafe extern "C" fn end(qp: *mut ibv_qp_ex) {
     // SAFETY: it is the caller's turn, which ends here.
     let (queue, building) = unsafe { (SoftQp::of(qp), building(qp)) };
