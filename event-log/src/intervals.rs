@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_are_compared_repeatedly_and_a_missing_answer_is_reported_once() {
+    fn a_host_compares_clocks_repeatedly_and_reports_missing_answers_once() {
         let (to, from) = mpsc::channel();
         *FOUND.lock().expect("no panic") = Some(to);
         let answering = Arc::new(Answering::open().expect("a socket"));

@@ -201,7 +201,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn pairs_are_found_by_name() {
+    fn among_finds_pairs_by_their_names() {
         let names: Vec<String> = pairs().iter().map(|pair| pair.found()[0].0.clone()).collect();
         assert_eq!(names, ["x_begin - x_end", "y_started - y_complete"]);
     }
@@ -279,7 +279,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_number_of_open_begins_is_bounded() {
+    fn a_pair_follows_a_bounded_number_of_open_begins() {
         let pair = &mut pairs()[0];
         let all = OPEN as u64 + 3;
         (1..=all).for_each(|message| pair.see(0, &values([message, 0, 0]), 0));
@@ -290,7 +290,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn directions_are_kept_apart() {
+    fn each_direction_has_its_own_statistics() {
         let types = ["x_begin", "x_end"].map(|name| made(name, &["message", "direction"]));
         let pair = &mut among(&types)[0];
         for (kind, message, direction, time) in [(0, 1, 0, 0), (0, 1, 1, 5), (1, 1, 0, 100), (0, 2, 1, 200)] {

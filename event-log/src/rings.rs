@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_begin_before_anything_is_read_and_at_one_moment_have_rings_of_their_own() {
+    fn each_thread_has_its_own_ring_even_if_many_begin_at_once_before_any_read() {
         let rings = Rings::new(Task::Trace, 16).expect("memory");
         let together = std::sync::Barrier::new(4 * FIRST);
         let taken: std::collections::BTreeSet<usize> = std::thread::scope(|scope| {

@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_separated_by_comma_colon_semicolon_or_space() {
+    fn comma_colon_semicolon_and_space_separate_names() {
         let names = |value| Chosen::from(value, "default").0;
         assert_eq!(names(Some("a,b:c;d e")), ["a", "b", "c", "d", "e"]);
         assert_eq!(names(Some(" a, ,b a")), ["a", "b"]);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_have_the_prefix_and_an_unknown_name_is_reported() {
+    fn choose_accepts_the_prefix_and_returns_unknown_names() {
         let types = ["ibex_xfer_begin", "ibex_xfer_end", "other"];
         let chosen = |text| Chosen::from(Some(text), "").choose(&types);
         assert_eq!(chosen("xfer_end,ibex_xfer_begin"), (vec![0, 1], vec![]));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn worlds_are_distinguished_and_the_first_is_0() {
+    fn each_world_has_its_own_number_and_the_first_has_0() {
         assert_eq!(world(Some("1431502849"), false), 0);
         assert_eq!(world(Some("1431502850"), true), 2);
         assert_eq!((world(Some("prterun-n1-77@2"), true), world(Some("prterun-n1-77@1"), false)), (2, 0));

@@ -259,7 +259,7 @@ mod tests {
     use crate::pairs::tests::made;
 
     #[test]
-    fn the_maximum_of_each_queue_is_printed_if_events_have_its_length() {
+    fn the_summary_has_the_maximum_of_each_queue_if_events_have_its_length() {
         let types = [made("a", &["posted"]), made("b", &["other"])];
         let mut longest = Longest::new(&types);
         for (kind, length) in [(0, 3), (0, 7), (1, 99), (0, 2)] {

@@ -59,7 +59,7 @@ fn each_event_is_a_line_and_each_pair_a_time_on_the_common_clock() {
 }
 
 #[test]
-fn without_names_all_events_are_listed_and_none_is_logged() {
+fn without_names_the_logger_lists_all_events_and_logs_none() {
     for (what, events) in [("pairs", ""), ("threads", " ")] {
         let (_, log) = logged(what, events);
         for part in
@@ -109,7 +109,7 @@ fn a_process_that_is_forked_off_writes_nothing_and_one_that_exits_or_aborts_has_
 }
 
 #[test]
-fn a_program_that_begins_by_the_profiling_name_as_fortran_does_is_logged() {
+fn the_logger_logs_a_program_that_begins_by_the_profiling_name_as_fortran_does() {
     let (_, log) = logged("profiling-names", "all");
     assert_eq!(events(&log).len(), 2, "{log}");
 }
@@ -146,7 +146,7 @@ fn the_linked_logger_does_the_same_as_the_preloaded_one() {
 }
 
 #[test]
-fn a_file_that_cannot_be_made_is_reported_and_lines_go_to_standard_error() {
+fn the_logger_reports_a_file_that_it_cannot_make_and_writes_to_standard_error() {
     let environment = [("IBEX_LOG_FILE", "/dev/null/log"), ("IBEX_LOG_EVENTS", "get_started")];
     let ran = Ran::new(&[&application(), "fork"], &environment);
     let said = ran.said();
@@ -165,7 +165,7 @@ fn a_job_that_sent_nothing_through_ibex_gets_a_message() {
 }
 
 #[test]
-fn unknown_names_are_reported_once_with_the_known_ones() {
+fn the_logger_reports_unknown_names_once_with_the_known_ones() {
     for (rank, told) in [("0", 1), ("1", 0)] {
         // The launcher's variable, for a process that is asked before MPI is initialised.
         let environment = [("IBEX_LOG_EVENTS", "get_started,got:got;gone"), ("OMPI_COMM_WORLD_RANK", rank)];

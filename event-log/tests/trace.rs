@@ -44,7 +44,7 @@ fn told(reader: &Reader, event: &Event) -> (String, u64, i64) {
 }
 
 #[test]
-fn each_event_is_in_the_trace_with_its_values_and_times_and_losses_are_counted() {
+fn the_trace_has_each_event_with_its_values_and_times_and_counts_losses() {
     let traced = traced("pairs");
     assert!(traced.output.status.success(), "{}", traced.said());
     let reader = only(&traced);
@@ -80,7 +80,7 @@ fn each_event_is_in_the_trace_with_its_values_and_times_and_losses_are_counted()
 }
 
 #[test]
-fn the_events_of_several_threads_are_in_the_trace_once_and_in_each_threads_order() {
+fn the_trace_has_the_events_of_several_threads_once_in_each_threads_order() {
     let traced = traced("threads");
     let reader = only(&traced);
     let mut last = std::collections::BTreeMap::new();
@@ -132,7 +132,7 @@ fn the_trace_counts_a_thread_without_memory_and_records_it_once_others_have_ende
 }
 
 #[test]
-fn each_call_that_can_wait_is_recorded_once_whichever_library_wraps_it() {
+fn the_trace_has_each_call_that_can_wait_once_whichever_library_wraps_it() {
     let traced = traced("calls");
     assert!(traced.said().contains("wrapped 1"), "{}", traced.said());
     let reader = only(&traced);
@@ -259,7 +259,7 @@ fn text_and_trace_have_the_same_events_and_without_names_there_is_no_text() {
 }
 
 #[test]
-fn events_are_chosen_by_name_and_group_and_unknown_ones_are_reported() {
+fn the_recorder_chooses_events_by_name_and_group_and_reports_unknown_names() {
     let application = application();
     let traced = traced_with(&[&application, "pairs"], &[("IBEX_TRACE_EVENTS", "operations,gone")]);
     let names: Vec<String> = only(&traced).head().types.iter().map(|of| of.name.clone()).collect();
@@ -269,7 +269,7 @@ fn events_are_chosen_by_name_and_group_and_unknown_ones_are_reported() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_reported_and_the_application_runs() {
+fn the_recorder_reports_a_folder_that_it_cannot_make_and_the_application_runs() {
     let environment = [("IBEX_TRACE", "/dev/null/trace")];
     let traced = traced_with(&[&application(), "pairs"], &environment);
     let said = traced.said();
@@ -382,7 +382,7 @@ fn a_rank_that_never_finalizes_ends_the_job_as_it_does_without_the_recorder() {
 }
 
 #[test]
-fn in_a_long_run_clocks_are_compared_at_intervals() {
+fn in_a_long_run_hosts_compare_their_clocks_at_intervals() {
     let Some(traced) = on_two_clocks("exchange-long", "true", &[("IBEX_TRACE_CLOCKS_EVERY", "0.1")]) else { return };
     assert!(traced.output.status.success(), "{}", traced.said());
     let folder = folder(&traced);

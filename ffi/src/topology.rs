@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_unknown_to_hwloc_is_read_from_sysfs() {
+    fn sysfs_gives_the_node_that_hwloc_does_not_know() {
         let topology = two_packages(DISTANCES);
         let sysfs = std::env::temp_dir().join(format!("ibex-topology-{}", std::process::id()));
         std::fs::create_dir_all(sysfs.join("device")).expect("a directory");

@@ -82,7 +82,7 @@ fn history(ranks: usize, messages: usize, seed: u64) -> (Vec<Process>, Vec<Truth
 }
 
 #[test]
-fn the_life_of_a_message_is_that_of_its_events() {
+fn a_message_has_the_times_of_its_events() {
     let mut processes = simulated::world(2);
     processes[0].send(100, &envelope(1, 5, 64));
     let id = processes[1].post(50, &envelope(-1, -1, 4096));
@@ -139,7 +139,7 @@ fn a_rendezvous_leaves_with_its_request_and_begins_with_the_answer_whose_time_is
 }
 
 #[test]
-fn a_message_that_is_announced_before_there_is_a_connection_goes_by_the_one_that_is_made() {
+fn a_message_announced_before_any_connection_goes_by_the_first_one() {
     let mut process = Process::default();
     process.world(0, 2);
     let id = process.rendezvous((100, 900), &envelope(1, 5, 1 << 20), &[]);
@@ -466,7 +466,7 @@ fn a_connection_that_one_thread_begins_and_another_ends_is_one() {
 }
 
 #[test]
-fn fragments_are_of_their_messages() {
+fn each_fragment_belongs_to_its_message() {
     let mut processes = simulated::world(2);
     let (to, from) = (envelope(1, 5, 64), envelope(0, 5, 64));
     for number in 0..3 {
@@ -503,7 +503,7 @@ fn fragments_are_of_their_messages() {
 }
 
 #[test]
-fn a_message_and_its_fragments_have_the_adapter_s_times_where_the_transfers_tell_them_and_its_error() {
+fn transfers_give_a_message_and_its_fragments_the_adapters_times_and_their_error() {
     let mut processes = simulated::world(2);
     let (to, from) = (envelope(1, 5, 96), envelope(0, 5, 96));
     processes[0].send(0, &to);

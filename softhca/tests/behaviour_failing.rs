@@ -57,7 +57,7 @@ fn a_retry_count_of_seven_ends_or_never_does() {
 }
 
 #[test]
-fn the_last_wqe_event_is_raised_if_the_adapter_raises_it() {
+fn only_an_adapter_with_the_last_wqe_event_raises_it() {
     for is_told in [false, true] {
         let hca = behaves(|ways| ways.last_wqe_event = is_told);
         let (_a, b) = pair(&hca, 4096, &Settings { srq: true, ..Settings::default() });
@@ -67,7 +67,7 @@ fn the_last_wqe_event_is_raised_if_the_adapter_raises_it() {
 }
 
 #[test]
-fn only_the_events_that_an_adapter_has_are_raised() {
+fn an_adapter_raises_only_the_events_that_it_has() {
     for (groups, expected) in [
         (r#"["qp"]"#, &[event::QP_ACCESS_ERR][..]),
         (r#"["srq", "gid"]"#, &[event::SRQ_LIMIT_REACHED]),
@@ -96,7 +96,7 @@ fn only_the_events_that_an_adapter_has_are_raised() {
 }
 
 #[test]
-fn requests_are_flushed_only_once_the_event_is_read_where_the_adapter_needs_that() {
+fn an_adapter_that_needs_it_flushes_requests_only_once_the_event_is_read() {
     for waits in [false, true] {
         let hca = behaves(|ways| ways.flush_needs_async_read = waits);
         let (a, b) = pair(&hca, 4096, &Settings::default());

@@ -181,7 +181,7 @@ fn fabric_with_program() -> (Folder, Program, Config, Arc<Fabric>) {
 }
 
 #[test]
-fn a_process_that_does_not_obey_is_named() {
+fn the_error_of_a_command_names_a_process_that_does_not_obey() {
     let (_folder, mut program, config, fabric) = fabric_with_program();
     let rule = config.command("link-down", "softhca0", &[]).unwrap();
     let it = program.while_stopped(|| fabric.command(&rule, Duration::from_millis(300)));

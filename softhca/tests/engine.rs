@@ -118,7 +118,7 @@ fn a_message_longer_than_the_receive_request_fails_on_both_sides() {
 }
 
 #[test]
-fn keys_and_bounds_are_checked_on_the_sending_side() {
+fn the_sending_side_checks_keys_and_bounds() {
     let hca = adapter();
     for wrong in 0..2 {
         let (a, b) = pair(&hca, 4096, &Settings::default());
@@ -236,7 +236,7 @@ fn an_armed_queue_gives_one_event() {
 }
 
 #[test]
-fn objects_in_use_cannot_be_destroyed() {
+fn destroy_refuses_an_object_in_use() {
     let hca = adapter();
     let (a, _b) = pair(&hca, 4096, &Settings { srq: true, ..Settings::default() });
     for refused in [a.pd.destroy(), a.send_cq.destroy(), a.srq.as_ref().unwrap().destroy()] {
@@ -275,7 +275,7 @@ fn a_drained_send_queue_ends_requests_under_way_raises_its_event_and_keeps_the_r
 }
 
 #[test]
-fn receives_posted_in_the_error_state_are_flushed() {
+fn a_queue_pair_in_the_error_state_flushes_receives_posted_to_it() {
     let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings::default());
     b.recv(1, 0, 8);

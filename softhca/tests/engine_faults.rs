@@ -23,7 +23,7 @@ fn quick() -> Settings {
 }
 
 #[test]
-fn dropped_packets_are_sent_again_until_the_retries_end() {
+fn a_sender_repeats_dropped_packets_until_its_retries_end() {
     let hca = adapter(&[FaultRule { nth: Some(2), count: 3, from_lid: Some(1), ..RULE }]);
     let (a, b) = pair(&hca, 4096, &quick());
     for i in 0..2 {

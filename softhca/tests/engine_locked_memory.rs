@@ -23,7 +23,7 @@ fn may_lock(allowed: bool) -> bool {
 }
 
 #[test]
-fn registrations_beyond_the_limit_of_locked_memory_are_refused_unless_the_process_may_lock_all() {
+fn the_engine_refuses_registrations_beyond_the_limit_of_locked_memory_unless_the_process_may_lock_all() {
     let hca = adapter();
     let pd = hca.alloc_pd();
     let memory = vec![0_u8; 64 * PAGE as usize];

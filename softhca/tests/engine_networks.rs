@@ -185,7 +185,7 @@ fn after(kind: u32, change: Change, vanish_kills: bool) -> (Arc<Hca>, Side, u32)
 }
 
 #[test]
-fn a_port_that_changes_its_lid_is_not_reached_by_the_old_one() {
+fn the_old_lid_of_a_port_that_has_changed_it_reaches_nothing() {
     let (hca, a, status) = after(event::LID_CHANGE, Change::Lid(9), false);
     assert_eq!(status, wc_status::RETRY_EXC_ERR);
     assert_eq!(hca.port(1).unwrap().lid, 9);
@@ -224,7 +224,7 @@ fn a_partition_key_that_changes_takes_its_connections_into_another_partition() {
 }
 
 #[test]
-fn another_subnet_manager_is_shown_and_changes_no_connection() {
+fn a_port_shows_another_subnet_manager_and_keeps_its_connections() {
     for kind in [event::SM_CHANGE, event::CLIENT_REREGISTER] {
         let (hca, _, status) = after(kind, Change::SmLid(7), false);
         assert_eq!((status, hca.port(1).unwrap().sm_lid), (0, 7));

@@ -184,7 +184,7 @@ fn arrived_messages_belong_to_the_shared_queue_whatever_happens_to_the_connectio
 }
 
 #[test]
-fn a_domain_is_shared_by_its_file_and_closes_when_nothing_is_in_it() {
+fn a_file_names_a_shared_domain_which_ends_with_its_last_user() {
     let hca = adapter();
     let named = XrcdOpen { file: Some((1, 2)), create: false, exclusive: false };
     let open = |how| hca.open_xrcd(how).err();

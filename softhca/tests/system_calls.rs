@@ -70,7 +70,7 @@ fn program(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_call_between_the_marks_is_found_and_those_around_are_not() {
+fn steady_finds_a_call_between_the_marks_and_none_around_them() {
     let trace = "10 read(3) = 0\n10 prctl(PR_SET_NAME, \"steady-begin\") = 0\n11 prctl(PR_SET_NAME, \"steady-begin\" <unfinished ...>\n\
                  11 <... prctl resumed>) = 0\n12 futex(0x7f) = 0\n11 read(3) = 0\n10 prctl(PR_SET_NAME, \"steady-end\") = 0\n\
                  11 prctl(PR_SET_NAME, \"steady-end\") = 0\n10 exit_group(0) = ?\n";

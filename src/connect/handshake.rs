@@ -232,7 +232,6 @@ impl Handshake {
         self.peer.is_some()
     }
 
-    /// The local queue pair.
     pub(crate) fn local(&self) -> QpInfo {
         self.local
     }

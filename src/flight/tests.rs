@@ -198,7 +198,7 @@ fn a_clean_end_removes_the_file_and_a_failure_keeps_it() {
 }
 
 #[test]
-fn the_newest_files_of_dead_processes_and_all_files_of_living_ones_are_kept() {
+fn clear_keeps_the_newest_files_of_dead_processes_and_all_files_of_living_ones() {
     let (folder, _recorder, path) = recorder("leftovers");
     // No process has such an id.
     let dead = |job: u32| folder.0.join(leftovers::file_name(job, 0, u32::MAX - job));

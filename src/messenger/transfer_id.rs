@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_refused_until_its_place_was_used_512_times() {
+    fn get_refuses_a_number_until_its_place_was_used_512_times() {
         let mut transfers = Transfers::default();
         let first = transfers.begin(0);
         transfers.end(first);

@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gid_that_has_moved_is_found_by_its_bytes_and_type() {
+    fn refreshed_finds_a_moved_gid_by_its_bytes_and_type() {
         let gids = [row(1, OURS, GID_ROCE_V2 - 1), row(5, OURS, GID_ROCE_V2), row(3, OTHER, GID_ROCE_V2)];
         let refreshed = choice().refreshed(0, &gids);
         assert_eq!((refreshed.gid_index, refreshed.gid), (5, OURS));

@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_send_and_a_receive_are_distinguished_and_read_back() {
+    fn an_identifier_distinguishes_sends_from_receives_and_returns_its_parts() {
         let send = WrId::send(EndpointId::from_index(0x7fff_fffe), 0xffff_fffe);
         assert!(send.is_send() && !send.is_end_marker());
         assert_eq!((send.endpoint(), send.low()), (EndpointId::from_index(0x7fff_fffe), 0xffff_fffe));

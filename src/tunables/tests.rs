@@ -128,7 +128,7 @@ fn a_wrong_value_of_the_pml_excludes_the_pml_alone_and_any_other_both_components
 }
 
 #[test]
-fn malformed_lists_of_interfaces_and_both_lists_together_are_refused() {
+fn from_values_refuses_malformed_lists_of_interfaces_and_both_lists_together() {
     let text = |value: &str| Value::Text(value.to_owned());
     for name in ["tcp_if_include", "tcp_if_exclude"] {
         with(name, text("eth0,10.1.0.0/16")).expect(name);
@@ -148,7 +148,7 @@ fn malformed_lists_of_interfaces_and_both_lists_together_are_refused() {
 }
 
 #[test]
-fn a_missing_value_and_one_of_another_kind_are_refused() {
+fn from_values_refuses_a_missing_value_and_one_of_another_kind() {
     let mut values = defaults();
     values[2] = Value::Count(1);
     assert_eq!(Tunables::from_values(&values).expect_err("a count for a flag").name, TABLE[2].name);
@@ -161,7 +161,7 @@ fn a_missing_value_and_one_of_another_kind_are_refused() {
 }
 
 #[test]
-fn the_committed_page_is_the_table() {
+fn the_committed_page_matches_the_table() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/parameters.md");
     if std::env::var_os("IBEX_WRITE_DOCS").is_some() {
         std::fs::write(path, markdown()).expect("docs/ can be written");

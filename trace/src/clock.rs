@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_come_back_and_foreign_ones_are_refused() {
+    fn decode_returns_the_encoded_samples_and_refuses_foreign_ones() {
         let samples = [
             sample(u64::MAX, i64::MIN, i64::MAX),
             ClockSample { clock: Clock::Rank(70_000), shown: 5, before: -3, after: 12 },

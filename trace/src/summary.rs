@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_that_contradicts_itself_is_refused() {
+    fn decode_refuses_a_summary_that_contradicts_itself() {
         let refused = |change: fn(&mut Summary)| {
             let mut summary = summary();
             change(&mut summary);

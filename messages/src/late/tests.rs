@@ -78,7 +78,7 @@ const COMPUTING: Planted = Planted {
 };
 
 #[test]
-fn a_late_sender_is_waited_for_from_the_entry_of_the_wait_to_the_call_of_the_send() {
+fn the_wait_for_a_late_sender_lasts_from_the_entry_of_the_wait_to_the_call_of_the_send() {
     let eager = Planted { protocol: Protocol::Inline, sent: 350, sender: (350, 352), done: 351, ..COMPUTING };
     let planted = Planted { receiver: (300, 360), matched: 355, ..eager };
     assert_eq!(waits(&planted.job()), [(LateSender, 300, 350)]);
@@ -106,7 +106,7 @@ fn a_receiver_that_computes_between_receive_and_wait_has_no_late_sender() {
 }
 
 #[test]
-fn a_late_receiver_is_waited_for_from_the_entry_of_the_wait_to_the_call_of_the_receive() {
+fn the_wait_for_a_late_receiver_lasts_from_the_entry_of_the_wait_to_the_call_of_the_receive() {
     let planted = Planted {
         sender: (100, 460),
         done: 455,

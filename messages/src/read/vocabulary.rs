@@ -217,7 +217,7 @@ mod tests {
     use ibex_trace::{ElementKind, EventType, MOST_ELEMENTS};
 
     #[test]
-    fn types_are_known_by_their_names_and_elements_are_where_the_file_says() {
+    fn the_vocabulary_knows_types_by_name_and_takes_the_places_of_elements_from_the_file() {
         let of = |name: &str, elements: &[&str]| EventType {
             name: name.to_owned(),
             description: String::new(),

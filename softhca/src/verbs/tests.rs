@@ -322,7 +322,7 @@ fn asks_in_time() {
 }
 
 #[test]
-fn a_long_and_sparse_table_of_gids_is_read_in_every_way() {
+fn every_query_reads_a_long_and_sparse_table_of_gids() {
     let text = "[[device]]\nlink_layer = \"ethernet\"\n[device.limits]\ngid_table_len = 400\n[[device.port]]\n\
                 gids = [{ gid = \"fe80::5\", index = 2, type = \"RoCE v1\" }, { gid = \"10.0.0.9\", index = 300 }]\n\
                 [[fault]]\naction = \"event\"\nevent = \"GID_CHANGE\"\nat_ns = 1_000_000_000\n\

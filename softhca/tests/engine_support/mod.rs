@@ -255,7 +255,6 @@ impl Side {
         self.ready_towards(peer, settings, lid(1));
     }
 
-    /// To RTS, with the peer at this address.
     pub fn ready_towards(&self, peer: u32, settings: &Settings, address: AhAttr) {
         ready(&self.qp, peer, settings, address);
     }

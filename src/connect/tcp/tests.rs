@@ -113,7 +113,7 @@ fn many_hellos_arrive_whole_and_in_order() {
 }
 
 #[test]
-fn a_hello_waiting_for_the_connection_is_replaced_by_a_newer_one() {
+fn a_newer_hello_replaces_one_that_waits_for_the_connection() {
     let (mut a, mut b) = (Side::new(1), Side::new(2));
     a.send(&b.address, 1);
     a.send(&b.address, 2);
@@ -177,7 +177,7 @@ fn a_port_without_a_listener_counts_as_refused_also_during_the_next_try() {
 }
 
 #[test]
-fn a_peer_that_ends_while_connected_is_noticed() {
+fn the_carrier_notices_that_a_connected_peer_has_ended() {
     let (mut a, b) = connected();
     let gone = b.address;
     drop(b);

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_words_in_use_are_carried() {
+    fn the_ring_carries_only_the_words_in_use() {
         let ring = Ring::new(2);
         assert_eq!(ring.push(&instance(7), 0, 3), Ok(()));
         let out = ring.pop(3).expect("one is in");

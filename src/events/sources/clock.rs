@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_counter_is_measured_and_an_unsteady_one_refused() {
+    fn measure_accepts_a_steady_counter_and_refuses_an_unsteady_one() {
         let start = Instant::now();
         let duration = Duration::from_millis(5);
         let steady = || {

@@ -92,7 +92,7 @@ fn a_bound_type_names_the_communicator_by_one_of_its_elements() {
 }
 
 #[test]
-fn the_elements_of_matching_events_are_read_back_in_their_order_too() {
+fn value_returns_the_elements_of_matching_events_in_their_order_too() {
     let event = MatchingEvent {
         id: 1 << 40,
         bytes: 2,

@@ -236,7 +236,7 @@ fn a_message_costs_the_same_whatever_pends_to_however_many_peers() {
 }
 
 #[test]
-fn senders_are_held_back_beyond_the_bound_and_let_go_below_half_of_it() {
+fn a_receiver_holds_senders_back_beyond_the_bound_and_lets_them_go_below_half_of_it() {
     let mut kept = Kept::new(LIMITS);
     assert_eq!([60, 40, 1].map(|bytes| kept.keep(bytes)), [false, false, true]);
     let word = kept.hold_back('a').expect("the first time");
@@ -251,7 +251,7 @@ fn senders_are_held_back_beyond_the_bound_and_let_go_below_half_of_it() {
 }
 
 #[test]
-fn a_sender_with_pending_messages_is_asked_for_them_once() {
+fn a_receiver_asks_a_sender_once_for_its_pending_messages() {
     let mut kept = Kept::new(LIMITS);
     kept.pends('a', 1);
     kept.pends('a', 1);

@@ -49,7 +49,7 @@ fn has_data(header: &Header) -> bool {
 
 proptest! {
     #[test]
-    fn a_header_and_its_data_come_back(header in header(), data in prop::collection::vec(any::<u8>(), 0..20)) {
+    fn decode_returns_the_header_and_data(header in header(), data in prop::collection::vec(any::<u8>(), 0..20)) {
         let bytes = header.encode();
         let data = if has_data(&header) { data } else { Vec::new() };
         let message = [bytes.as_slice(), &data].concat();
@@ -109,7 +109,7 @@ fn the_longest_header_fills_its_room() {
 }
 
 #[test]
-fn unknown_kinds_and_flags_are_refused() {
+fn decode_refuses_unknown_kinds_and_flags() {
     let mut message = [0; MAX_SIZE];
     for first in [
         0, 1, 0x0d, 0x10, 0x15, 0x16, 0x18, 0x19, 0x1b, 0x1d, 0x1f, 0x21, 0x22, 0x25, 0x2a, 0x31, 0x41, 0x42, 0x81,
@@ -122,7 +122,7 @@ fn unknown_kinds_and_flags_are_refused() {
 }
 
 #[test]
-fn a_field_out_of_its_range_is_refused() {
+fn decode_refuses_a_field_out_of_its_range() {
     let long = Header::Synchronous(Match { rank: 1 << 20, ..MATCH }, 1);
     let up_to_the_end = Header::Announce(MATCH, 1, Memory { key: 1, address: u64::MAX - 5, length: 5 });
     for (what, header, at, bits) in [

@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_is_read_once_whatever_the_lanes() {
+    fn the_lanes_read_every_byte_once_whatever_their_weights() {
         for length in [1, 4095, 4096, 10_000, 300_001] {
             for lanes in
                 [&[(1, 4096)][..], &[(1, 4096), (1, 4096)], &[(100, 8192), (25, 1000), (1, 30_000)], &[(0, 0), (9, 64)]]
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_few_pieces_is_read_by_all_lanes() {
+    fn all_lanes_read_a_message_of_few_pieces() {
         let mut reading = over(4 * 4096, &[(1, 4096), (1, 4096)]);
         let parts = [0, 1].map(|lane| std::iter::from_fn(|| reading.next_part(lane)).count());
         assert_eq!(parts, [2, 2]);

@@ -383,7 +383,7 @@ mod tests {
     }
 
     #[test]
-    fn a_completion_is_asked_for_by_half_of_the_send_queue_at_the_latest() {
+    fn a_send_queue_asks_for_a_completion_at_its_half_at_the_latest() {
         assert_eq!([1, 16, 32, 63, 64, 16384].map(signal_interval), [1, 8, 16, 31, 32, 32]);
     }
 

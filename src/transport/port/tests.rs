@@ -137,7 +137,7 @@ fn a_full_send_queue_makes_requests_wait_and_a_completion_lets_them_go_in_order(
 }
 
 #[test]
-fn a_queue_that_answers_full_while_a_completion_is_due_is_tried_again() {
+fn a_port_tries_a_queue_again_that_answers_full_while_a_completion_is_due() {
     let mut pair = Pair::connected();
     pair.a.send(2).expect("it goes");
     pair.a.script.state().answers = [Some(libc::ENOMEM)].into();
@@ -184,7 +184,7 @@ fn an_error_at_one_request_lets_those_before_it_succeed_and_flushes_those_after_
 }
 
 #[test]
-fn the_failure_of_a_peer_is_reported_before_its_failed_requests() {
+fn a_port_reports_the_failure_of_a_peer_before_its_failed_requests() {
     let mut pair = Pair::connected();
     pair.a.send(2).expect("it goes");
     pair.a.script.complete(0, Status::RETRY_EXCEEDED);
@@ -209,7 +209,7 @@ fn a_completion_of_a_queue_pair_that_is_gone_changes_nothing() {
 }
 
 #[test]
-fn a_message_without_immediate_data_is_dropped_and_its_slot_posted_again() {
+fn a_port_drops_a_message_without_immediate_data_and_posts_its_slot_again() {
     let mut pair = Pair::connected();
     for _ in 0..SLOTS {
         pair.b.script.deliver(0, 8, None).expect("a slot");

@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_nothing_was_written_to_can_be_named_and_copied() {
+    fn an_inline_span_may_name_and_copy_uninitialised_bytes() {
         let bytes = [MaybeUninit::<u8>::uninit(); 24];
         let span = InlineSpan::from(&bytes[..]);
         assert_eq!((span.copied().len(), span.sge().length, span.sge().addr), (24, 24, bytes.as_ptr() as u64));

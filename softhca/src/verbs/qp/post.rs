@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_members_of_the_opcode_are_read() {
+    fn request_reads_only_the_members_of_the_opcode() {
         let list = [Sge { addr: 64, length: 8, lkey: 5 }];
         let send = read(wr_opcode::SEND, &list, |_| ());
         assert_eq!((send.wr_id, send.opcode, send.flags, send.sge.len()), (7, wr_opcode::SEND, 2, 1));

@@ -146,7 +146,7 @@ fn callbacks_that_raise_while_a_buffer_is_emptied_lose_nothing() {
 proptest! {
     /// Each event that a registration was offered was delivered, is in the buffer, or was lost and reported.
     #[test]
-    fn every_event_is_accounted_for(
+    fn the_engine_delivers_buffers_or_reports_every_event(
         room in 1_usize..20,
         steps in proptest::collection::vec((0_u8..4, 1_usize..30), 1..60),
     ) {

@@ -70,7 +70,7 @@ fn a_full_buffer_drops_events_counts_them_and_calls_the_dropped_handler() {
 }
 
 #[test]
-fn events_of_the_fast_buffering_path_are_delivered_and_counted_as_all_others() {
+fn the_engine_delivers_and_counts_events_of_the_fast_buffering_path_as_all_others() {
     let _alone = alone();
     let seen: Arc<Mutex<Vec<(u64, String)>>> = Arc::default();
     let event_type = TypeId::of_matching(5).expect("there is one");

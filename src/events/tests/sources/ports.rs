@@ -160,7 +160,7 @@ fn catch_up_all_waits_for_the_event_that_another_thread_is_delivering() {
 }
 
 #[test]
-fn completions_out_of_order_are_delivered_in_order_and_too_late_ones_counted() {
+fn a_port_delivers_completions_in_order_and_counts_those_that_come_too_late() {
     let (_alone, seen, registration) = listening_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default());
     let port = open_port(Adapter::new(48).clock("test_late:1", 1_000_000_000, false)).expect("room");
     let before = counts(port);

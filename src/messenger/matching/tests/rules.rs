@@ -15,7 +15,7 @@ fn a_receive_that_names_source_and_tag_takes_no_other_message() {
 }
 
 #[test]
-fn messages_of_one_sender_are_received_in_their_order_whether_or_not_they_were_expected() {
+fn receives_get_the_messages_of_one_sender_in_order_whether_expected_or_not() {
     let mut matching = Numbered::new();
     unexpected(&mut matching, 1, 5, 10);
     unexpected(&mut matching, 1, 5, 11);

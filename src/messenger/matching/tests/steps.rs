@@ -32,7 +32,7 @@ fn assert_few(attempts: &[u32], of: &str) {
 }
 
 #[test]
-fn one_posted_receive_among_many_is_found_in_a_few_steps_whatever_its_wildcards() {
+fn a_search_finds_one_posted_receive_among_many_in_a_few_steps_whatever_its_wildcards() {
     for class in 0..3 {
         let mut matching = Numbered::new();
         for number in 0..LENGTH {
@@ -51,7 +51,7 @@ fn one_posted_receive_among_many_is_found_in_a_few_steps_whatever_its_wildcards(
 }
 
 #[test]
-fn one_unexpected_message_among_many_is_found_in_a_few_steps_whatever_is_asked() {
+fn a_search_finds_one_unexpected_message_among_many_in_a_few_steps_whatever_the_pattern() {
     for class in 0..3 {
         let mut matching = Numbered::new();
         for number in 0..LENGTH {

@@ -39,7 +39,7 @@ fn a_silent_peer_gets_no_request_until_it_has_acknowledged_all_but_a_quarter_of_
 }
 
 #[test]
-fn the_number_and_duration_of_holds_are_counted() {
+fn the_counters_have_the_number_and_duration_of_holds() {
     let mut pair = held();
     let before = count(&pair.a, |counters| &counters.held_back_time);
     pair.a.script.state().now += Duration::from_secs(3);

@@ -139,7 +139,7 @@ fn connected(ports: &[u8]) -> Vec<Standing> {
 }
 
 #[test]
-fn ports_that_are_cabled_alike_are_connected_as_addresses_pair_them() {
+fn ports_that_are_cabled_alike_connect_as_addresses_pair_them() {
     for has_tcp in [false, true] {
         assert_eq!(Fabrics::new(["ab", "ab"], has_tcp, 1).all_send(), connected(&[0, 1, 0, 1]));
         assert_eq!(Fabrics::new(["aaa", "aaa"], has_tcp, 1).all_send(), connected(&[0, 1, 2, 0, 1, 2]));
@@ -156,7 +156,7 @@ fn ports_that_are_cabled_crosswise_find_each_other_with_and_without_tcp() {
 }
 
 #[test]
-fn ports_of_one_fabric_are_connected_as_addresses_pair_them_however_late_a_process_is() {
+fn ports_of_one_fabric_connect_as_addresses_pair_them_however_late_a_process_is() {
     for (fabrics, late) in [(["aa", "aa"], 900), (["aaa", "aaa"], 4000), (["aa", "aa"], 400), (["aaa", "aaa"], 2000)] {
         for asked in [&[0][..], &[1], &[0, 1], &[1, 0]] {
             let mut fabrics = Fabrics::new(fabrics, true, 1);

@@ -70,7 +70,7 @@ fn take_unposted_takes_no_message_of_an_established_connection() {
 }
 
 #[test]
-fn messages_that_wait_when_a_connection_fails_are_kept_and_their_tokens_do_not_come_back() {
+fn a_port_keeps_messages_that_wait_when_a_connection_fails_and_returns_no_tokens() {
     let mut pair = Pair::connected();
     pair.a.port.keep_unposted(KEPT);
     let depth = u64::from(DEPTH);

@@ -142,7 +142,7 @@ fn a_turn_fails_with_its_connection_or_is_dropped_with_the_messages_that_the_por
 }
 
 #[test]
-fn a_turn_is_dropped_with_the_messages_that_are_taken_out() {
+fn take_unposted_drops_a_turn_with_the_messages_that_it_takes() {
     let mut pair = full();
     pair.a.port.keep_unposted(TAG);
     pair.a.queue_turn();

@@ -98,7 +98,7 @@ fn all_processes_of_a_job_or_none_take_pages_and_at_most_half_of_the_pool() {
 }
 
 #[test]
-fn a_quarter_of_the_free_pages_is_left_if_others_have_taken_pages_from_the_pool() {
+fn a_job_leaves_a_quarter_of_the_pool_free_if_others_have_taken_pages() {
     assert_eq!(left(Pool { pages: 400, available: 160 }, 8), 109);
     assert_eq!(left(Pool { pages: 400, available: 0 }, 8), 0);
 }

@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_not_taken_again_before_its_send_has_completed() {
+    fn begin_takes_no_slot_whose_send_has_not_completed() {
         let mut sends = Sends::new(2);
         let way = Arc::new(());
         let (first, second) = (sends.begin(&way).expect("free"), sends.begin(&way).expect("free"));
