@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Binds the public header that tools compile against (plugin-abi/include/ibex_mpi_t.h), and links with `-libex`. Cargo
 //! cannot order two shared libraries, so this links with a stub: a library of the same soname with empty functions. At
-//! run time the real one is found next to libibex-log.so. The unit tests, which call none of the functions, get the
-//! stub as a static library (mpi.rs). `wrappers.rs` has the MPI calls that the recorder wraps.
+//! run time the loader finds the real one next to libibex-log.so. The unit tests, which call none of the functions, get
+//! the stub as a static library (mpi.rs). `wrappers.rs` has the MPI calls that the recorder wraps.
 
 mod wrappers;
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads another host's clock over UDP, because a thread of the recorder must not call MPI while the application
 //! computes: rank 0's host answers, the others ask. A request has 24 bytes: a random word of this job from rank 0, a
-//! number, and zero; the answer has the word, the number and the clock. Datagrams with another word are ignored, and no
-//! answer is longer than its request. Nothing waits longer than [`WAIT`] per address. Called by `intervals.rs`. Grade:
-//! pending. Threads: one asks, one answers. Tests: below; tests/trace.rs.
+//! number, and zero; the answer has the word, the number and the clock. Both sides ignore datagrams with another word,
+//! and no answer is longer than its request. Nothing waits longer than [`WAIT`] per address. Called by `intervals.rs`.
+//! Grade: pending. Threads: one asks, one answers. Tests: below; tests/trace.rs.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::ErrorKind;
@@ -93,7 +93,7 @@ impl Answering {
                     if let Some([word, number, _]) = words(&bytes[..count])
                         && word == self.word
                     {
-                        // A lost question is asked again.
+                        // If this answer is lost, the other side asks again.
                         let _ = self.socket.send_to(&datagram([word, number, now().cast_unsigned()]), from);
                     }
                 }

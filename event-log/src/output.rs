@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The output: the file of a rank, or standard error with the rank before each line. Lines are written whole; a failed
-//! write is reported once. Called by `writer.rs`. Grade: pending. Threads: the owner's. Tests: below.
+//! The output: the file of a rank, or standard error with the rank before each line. Writes lines whole, and reports a
+//! failed write once. Called by `writer.rs`. Grade: pending. Threads: the owner's. Tests: below.
 
 use std::fs::File;
 use std::io::Write as _;

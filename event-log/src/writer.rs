@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes the events in the rings as lines: converts them to the common clock, sorts, writes and counts them. Called by
 //! the writing thread every few milliseconds, and at the end of the process (`session.rs`). An event's line has
-//! seconds, source, name, elements; others begin with `#`. Each batch is sorted by time; an event delivered late can
+//! seconds, source, name, elements; others begin with `#`. It sorts each batch by time; an event delivered late can
 //! follow a younger one. Grade: pending. Threads: its owner's. Tests: below; tests/log.rs;
 //! hw-tests/tests/device/tools.rs.
 

@@ -42,7 +42,7 @@ fn a_program_polls_the_completions_of_a_destroyed_queue_pair_if_the_adapter_purg
     }
 }
 
-/// How many completions fit before overrun after a queue pair that filled all places but one is destroyed.
+/// Number of completions that fit before overrun after the end of a queue pair that had filled all places but one.
 fn room_after(purge: Purge) -> usize {
     let hca = adapter(purge, Lost::No);
     let settings = Settings { cqe: 4, ..Settings::default() };
@@ -101,8 +101,8 @@ fn compacting_leaves_completions_of_others_in_their_order() {
     assert_eq!(wait(&goes.send_cq).wr_id, 9, "the queue goes on");
 }
 
-/// How many requests a shared queue of 4 takes after a queue pair with two in completions and two left was in these
-/// states, and was destroyed unless it was reset.
+/// Number of requests that a shared queue of 4 takes after a queue pair with two in completions and two left was in
+/// these states, and was destroyed unless it was reset.
 fn free_after(purge: Purge, lost: Lost, states: &[u32]) -> usize {
     let hca = adapter(purge, lost);
     let (a, b) = pair(&hca, 4096, &Settings { srq: true, wr: 4, ..Settings::default() });

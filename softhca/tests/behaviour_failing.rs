@@ -183,7 +183,7 @@ fn a_queue_armed_with_completions_in_it_gives_the_event_at_once_where_the_adapte
         a.send(1, 0, 8);
         cq.arm(false);
         assert_eq!(channel.read_event(), if tells { Ok(COOKIE) } else { NOTHING });
-        // One event each time it is armed, and that was it, or the next completion is.
+        // Arming gives one event: this was it, or the next completion gives it.
         assert_eq!(channel.read_event(), NOTHING);
         a.send(2, 0, 8);
         assert_eq!(channel.read_event(), if tells { NOTHING } else { Ok(COOKIE) });

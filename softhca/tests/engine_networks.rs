@@ -42,7 +42,7 @@ fn quick() -> Settings {
     Settings { retry_cnt: 0, timeout: 4, ..Settings::default() }
 }
 
-/// How a message from adapter `i` to adapter `j` ends; `layers` says how both are addressed.
+/// Returns the status of a message from adapter `i` to adapter `j`; `layers`: how the sender addresses both.
 fn send(all: &[Arc<Hca>], layers: [u8; 2], i: usize, j: usize) -> u32 {
     let settings = quick();
     let (mut a, b) = (Side::new(&all[i], 4096, &settings), Side::new(&all[j], 4096, &settings));
@@ -149,7 +149,7 @@ fn changing(folder: &Folder, seconds: u64, kind: u32, change: Change) -> FabricS
     spec
 }
 
-/// A connection to LID 1 from the second GID; `None` if the port has changed before it was made.
+/// A connection to LID 1 from the second GID; `None` if the port changed before.
 fn connect(hca: &Arc<Hca>) -> Option<(Side, Side)> {
     let settings = &quick();
     let (a, b) = (Side::new(hca, 4096, settings), Side::new(hca, 4096, settings));
@@ -166,7 +166,7 @@ fn connect(hca: &Arc<Hca>) -> Option<(Side, Side)> {
     (wait(&a.send_cq).status == 0).then_some((a, b))
 }
 
-/// How a message ends on a connection made before the change, after the change was reported.
+/// Returns the status of a message after the report of the change, on a connection made before it.
 fn after(kind: u32, change: Change, vanish_kills: bool) -> (Arc<Hca>, Side, u32) {
     for seconds in [1, 4, 16, 64] {
         let folder = Folder::new();

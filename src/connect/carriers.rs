@@ -72,7 +72,7 @@ pub trait Carriers: Send {
     /// Number of the datagram queue pair now; 0: none.
     fn ud_qpn(&self) -> u32;
 
-    /// Whether this process can be connected to by TCP.
+    /// Whether peers can connect to this process by TCP.
     fn has_tcp(&self) -> bool {
         false
     }
@@ -82,7 +82,7 @@ pub trait Carriers: Send {
         None
     }
 
-    /// Warning for the user about how the carriers were opened.
+    /// Warning for the user about the opening of the carriers.
     fn warning(&self) -> Option<&str> {
         None
     }
@@ -119,7 +119,7 @@ impl NetworkCarriers {
         let ud = match via {
             ConnectVia::Tcp => None,
             ConnectVia::Ud => Some(UdCarrier::open(context, domain, choice, tunables)?),
-            // An adapter without UD is used with TCP alone.
+            // If the adapter has no UD, TCP alone carries hellos.
             ConnectVia::Auto => UdCarrier::open(context, domain, choice, tunables).ok(),
         };
         let mut warning = None;

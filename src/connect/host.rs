@@ -21,7 +21,7 @@ pub(crate) fn new_instance() -> io::Result<u64> {
 
 /// A number of this host and network namespace: processes with the same one reach each other over loopback. Made of the
 /// kernel's boot id (which differs even in virtual machines that are copies), the machine id, the host's name and the
-/// network namespace; unreadable parts are left out.
+/// network namespace; unreadable parts do not count.
 #[must_use]
 pub fn host_number() -> u64 {
     let files = ["/proc/sys/kernel/random/boot_id", "/etc/machine-id", "/proc/sys/kernel/hostname"];

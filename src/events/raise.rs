@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Raises events: the functions that sites call, up to the thread (`delivery/thread.rs`) or the source of the port. Use
-//! [`raise`] where callbacks may run, [`stage`] where a lock is held; for adapter-stamped events
-//! [`EventGroup::raise_stamped`] and [`EventGroup::stage_seen`], which deliver an event immediately, in the polling
-//! thread, to registrations for immediate delivery, and in the order of the port's source to all others.
+//! [`raise`] where callbacks may run, [`stage`] under a lock; for adapter-stamped events [`EventGroup::raise_stamped`]
+//! and [`EventGroup::stage_seen`], which deliver an event immediately, in the polling thread, to registrations for
+//! immediate delivery, and in the order of the port's source to all others.
 //!
 //! Path: hot while a tool listens; no lock but the port's. Threads: any. Tests: `tests/raise.rs`, `tests/sources/`.
 

@@ -6,10 +6,10 @@
 //! memory, and reports completions. A function gets the state of the host, which its thread has entered, and the
 //! process, which threads share. Called by the PML (`plugin-abi/src/pml`). Grades and threads: in each file.
 //!
-//! A message up to the eager limit is sent with its header. A longer one is announced: its receiver reads it and sends
-//! `Finished`, or asks for copies if the data on either side has gaps or cannot be registered. An announcement with
-//! address 0 says that the message cannot be read; no memory has that address. ARCHITECTURE.md, "The PML", has a
-//! diagram of each protocol.
+//! A process sends a message up to the eager limit with its header, and announces a longer one: the receiver reads it
+//! and sends `Finished`, or asks for copies if the data on either side has gaps or cannot be registered. An
+//! announcement with address 0 says that the receiver cannot read the message; no memory has that address.
+//! ARCHITECTURE.md, "The PML", has a diagram of each protocol.
 
 use std::collections::VecDeque;
 

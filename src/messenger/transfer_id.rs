@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The numbers by which one process names its requests to another, and the request of each number. A number from the
-//! network is looked up, never used as an address. A number whose transfer has ended is refused, until its place has
-//! been used 512 times. Places beyond the first 2^22 have no room for a count of uses, so their numbers are refused
-//! only while the place is free. Called by the PML. Pending grade. Tests: below.
+//! The numbers by which one process names its requests to another, and the request of each number. [`Transfers`] looks
+//! a number from the network up, and never uses it as an address. It refuses a number whose transfer has ended, until
+//! its place has been used 512 times. Places beyond the first 2^22 have no room for a count of uses, so it refuses
+//! their numbers only while the place is free. Called by the PML. Pending grade. Tests: below.
 
 /// The number of a transfer: its place in the low bits, and above it how often the place was used; or, with the highest
 /// bit set, a place of 31 bits.

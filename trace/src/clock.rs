@@ -3,10 +3,10 @@
 //!
 //! A [`ClockSample`] is a reading of a source's clock, or of the host's clock of another rank (`timeline.rs`), between
 //! two readings of the host's monotonic clock. Between two samples the relation is a straight line through their
-//! middles, so that rate errors do not accumulate; beyond them it continues at the rate of the nearest samples. A slow
-//! sample that its neighbours predict better is ignored. [`Relation::widest`] gives the error bound, from the samples
-//! around a time, possible changes of the rate, and jumps of the clock. Path: pending, once per event. Threads:
-//! plain data. Units: nanoseconds, ticks. Tests: below.
+//! middles, so that rate errors do not accumulate; beyond them it continues at the rate of the nearest samples. A
+//! relation ignores a slow sample that its neighbours predict better. [`Relation::widest`] gives the error bound, from
+//! the samples around a time, possible changes of the rate, and jumps of the clock. Path: pending, once per event.
+//! Threads: plain data. Units: nanoseconds, ticks. Tests: below.
 
 use crate::parse::{Bytes, Malformed, push_varint};
 

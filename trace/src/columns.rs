@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One column: the values of one element in the events of a block. Each value is stored as its excess over the least
+//! One column: the values of one element in the events of a block. Stores each value as its excess over the least
 //! value, or each step as its excess over the least step. All have the width of the greatest; first come the lowest
 //! bytes of all, then the next ones: `zstd` compresses such planes well; both directions are loops without a branch.
 //! Equal values or steps take only a head. Path: pending; ten times per event. Threads: plain data. Tests: below.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The meaning of a file's event types, and the positions of their elements. A file names its types and elements, in
-//! any order; [`Vocabulary`] maps the number of a type to its meaning. Unknown types and elements are ignored. Called
-//! by `pass.rs`. Path: [`Seen::value`] is pending, ten times per event. Threads: plain data. Tests: below.
+//! any order; [`Vocabulary`] maps the number of a type to its meaning. It ignores unknown types and elements. Called by
+//! `pass.rs`. Path: [`Seen::value`] is pending, ten times per event. Threads: plain data. Tests: below.
 
 use ibex_trace::{Event, Head};
 

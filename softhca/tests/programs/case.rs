@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A case: a script, and how its output is judged.
+//! A case: a script, and the test of its output.
 
 use std::time::Duration;
 

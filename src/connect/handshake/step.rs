@@ -11,11 +11,11 @@ use crate::connect::{Paths, Reach, Via};
 use crate::peer::PeerName;
 use crate::select::address::PortAddress;
 
-/// Instructions to the port. `program` comes before `send` and `confirmed`. If none is set there is nothing to do.
+/// Instructions to the port. `program` comes before `send` and `confirmed`. An empty step does nothing.
 #[must_use]
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Step {
-    /// The hello was ignored for this reason: count it.
+    /// The handshake has ignored the hello for this reason: count it.
     pub(crate) ignored: Option<Ignored>,
     /// The peer has begun a new connection while this one is in use. Keep this one, and make a successor: a queue pair
     /// with a handshake of a new epoch, which gets this same hello. Once confirmed, the successor replaces this one.

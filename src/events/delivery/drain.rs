@@ -225,7 +225,7 @@ impl Buffers {
             }
             let Some(callback) = entry.calls.fit(safety) else { break };
             let Some(instance) = registration.ring.pop(registration.used) else { break };
-            // A loss is reported before the later events of its source.
+            // Reports a loss before the later events of its source.
             if entry.calls.must_report_drops(registration) {
                 entry.calls.report_drops(registration, safety);
             }

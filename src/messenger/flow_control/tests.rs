@@ -78,7 +78,7 @@ fn the_word_with_the_highest_number_counts_in_whichever_order_words_arrive() {
     assert!(outgoing.heard(PEER, Word { number: 8, holds_back: false }).is_some());
     assert_eq!(outgoing.heard(PEER, Word { number: 7, holds_back: true }), None);
     assert_eq!(outgoing.way(PEER, 0, 5), Way::Free);
-    // The numbers are shared by all peers, so a peer may see large gaps.
+    // All peers share the numbers, so a peer may see large gaps.
     assert!(outgoing.heard(PEER, Word { number: 9 + (1 << 31), holds_back: true }).is_some());
     assert_eq!(outgoing.way(PEER, 0, 5), COUNTED);
     let mut kept = Kept::<u8> { number: u64::from(u32::MAX), ..Kept::new(LIMITS) };

@@ -64,7 +64,7 @@ pub struct UdQueuePair {
     /// Port and partition key index.
     place: (u8, u16),
     qkey: u32,
-    /// Number of restarts. Completions of an earlier life, which some adapters leave in the queue, are ignored.
+    /// Number of restarts. `receive` ignores completions of an earlier life, which some adapters leave in the queue.
     life: u64,
 }
 

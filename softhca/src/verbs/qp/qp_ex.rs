@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ibv_qp_ex`: posting sends piece by piece (`ibv_wr_post(3)`): `wr_start`, for each request an operation and its
-//! setters, `wr_complete`, which gives the requests to the engine. Inline data is copied at once, as the interface
-//! promises. If a request was built wrongly, none of those since `wr_start` is posted. Grade: hot, but for making it:
-//! the buffers grow to a program's largest batch and stay. Threads: from `wr_start` to `wr_complete` or `wr_abort` the
-//! queue pair belongs to one thread; others wait.
+//! setters, `wr_complete`, which gives the requests to the engine. A setter copies inline data at once, as the
+//! interface promises. If a program builds a request wrongly, `wr_complete` posts none of those since `wr_start`.
+//! Grade: hot, but for making it: the buffers grow to a program's largest batch and stay. Threads: from `wr_start` to
+//! `wr_complete` or `wr_abort` the queue pair belongs to one thread; others wait.
 use std::ffi::{c_int, c_uint, c_void};
 
 use crate::behaviour::AtomicAccess;
