@@ -13,7 +13,7 @@ const MESSAGES: u64 = 2000;
 /// Two sides, five sizes, inline and not, both ways.
 const EXCHANGED: u64 = 20 * MESSAGES;
 
-/// All but the calls of polling in vain: the library's offers, and the program's looks whether its other half is alive.
+/// All calls but those of fruitless polls: the library's offers, and the program's checks that its other half lives.
 const TRACED: &str = "--trace=!sched_yield,clock_nanosleep,getppid,wait4";
 
 #[test]

@@ -351,7 +351,7 @@ mod tests {
         let relation = settled(1_000_000, &[(1000, 4_999_990, 5_000_010)]);
         assert_eq!((relation.time(999), relation.time(1001)), (Some(4_999_000), Some(5_001_000)));
         let exact = |ticks: u64, time: i64| (ticks, time, time);
-        // The clock is half a thousandth slower than its nominal rate, and one sample goes back.
+        // The clock is 500 millionths slower than its nominal rate, and one sample goes back.
         let samples = [exact(1000, 5_000_000), exact(3000, 7_001_000), exact(2000, 9_500_000)];
         let relation = settled(1_000_000, &samples);
         let times = [0, 1000, 2000, 3000, 5000].map(|ticks| relation.time(ticks).expect("sampled"));

@@ -25,7 +25,7 @@ use crate::events::sources::source::BufferedDeliveries;
 static EMPTYING: Mutex<Buffers> =
     Mutex::new(Buffers { earliest: BinaryHeap::new(), members: Vec::new(), followers: Vec::new() });
 
-/// The right to empty buffers, given back also if a callback panics.
+/// The right to empty buffers; a panic in a callback gives it back, too.
 pub(in crate::events) struct Emptying(MutexGuard<'static, Buffers>);
 
 /// One key per buffer with events: the number of its first event (possibly an earlier one) in the upper half, the

@@ -274,7 +274,7 @@ impl Guarded {
     }
 }
 
-/// The right to deliver, given back also if a callback panics.
+/// The right to deliver; a panic in a callback gives it back, too.
 struct Delivering<'a>(&'a AtomicBool);
 
 impl Drop for Delivering<'_> {

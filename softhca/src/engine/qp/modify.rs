@@ -71,7 +71,7 @@ impl Qp {
                 retry::run(fabric, qp, false);
             }
             if to == SQD && now == RTS && mask & EN_SQD_ASYNC_NOTIFY != 0 && attr.en_sqd_async_notify != 0 {
-                // The request under way ends first.
+                // The request in progress ends first.
                 qp.tells_drained.set(1);
                 if qp.sq.wait.get() == 0 {
                     retry::run(fabric, qp, false);

@@ -15,7 +15,7 @@ struct Lent {
 }
 
 impl Lent {
-    /// `None`, with a message, if this process may not change it, or the host has not so many left.
+    /// `None`, with a message, if this process may not change it, or the host has fewer left.
     fn with(pages: usize) -> Option<Lent> {
         let lock = locked()?;
         let before: usize = fs::read_to_string(SIZE).ok()?.trim().parse().ok()?;
