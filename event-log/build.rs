@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Binds the public header that tools compile against (plugin-abi/include/ibex_mpi_t.h), and links with `-libex`. Cargo
 //! cannot order two shared libraries, so this links with a stub: a library of the same soname with empty functions. At
-//! run time the real one is found next to libibex-log.so. The unit tests, which call none of the functions, get the
-//! stub as a static library (mpi.rs). `wrappers.rs` has the MPI calls that the recorder wraps.
+//! run time the loader finds the real one next to libibex-log.so. The unit tests, which call none of the functions, get
+//! the stub as a static library (mpi.rs). `wrappers.rs` has the MPI calls that the recorder wraps.
 
 mod wrappers;
 
@@ -32,7 +32,7 @@ fn main() {
     }
     println!("cargo::rustc-link-lib=dylib=mpi");
     println!("cargo::rustc-link-search=native={}", out.display());
-    // The libibex.so beside it, whatever LD_LIBRARY_PATH says: a second one would be a second transport.
+    // Loads the libibex.so beside it, even if LD_LIBRARY_PATH names another: that would be a second transport.
     println!("cargo::rustc-cdylib-link-arg=-Wl,--disable-new-dtags,-rpath,$ORIGIN");
     println!("cargo::rustc-cdylib-link-arg=-Wl,-soname,libibex-log.so");
     // Open MPI's libraries stay until the process ends, and so must the callbacks that it knows.
@@ -59,7 +59,7 @@ fn bind(out: &Path, includes: &[String]) {
     }
 }
 
-/// A library with every function of the header: static, and shared in a folder where nobody looks for libraries.
+/// Makes a library with every function of the header: static, and shared in a folder that no loader searches.
 fn stand_in(out: &Path) {
     let header = std::fs::read_to_string(format!("{INCLUDE}/ibex_mpi_t.h")).expect("the header is there");
     let names = header.split("int NAME##").skip(1).filter_map(|rest| rest.split('(').next());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes the bindings of libibverbs and, with the feature `openmpi`, of Open MPI's component interface from the
-//! *installed* headers (`build/installation.rs`), and compiles the shim (`openmpi/`). The bindings are not committed: a
-//! component must match the Open MPI for which it is built.
+//! *installed* headers (`build/installation.rs`), and compiles the shim (`openmpi/`). The repository has no bindings,
+//! because a component must match the Open MPI for which it is built.
 
 fn main() {
     println!("cargo::rerun-if-changed=build.rs");

@@ -173,7 +173,7 @@ mod tests {
     use std::collections::HashSet;
 
     #[test]
-    fn every_name_stands_once_and_reads_its_own_count() {
+    fn every_row_has_its_own_name_and_reads_its_own_count() {
         let names: HashSet<_> = COUNTERS.iter().map(|row| row.name).collect();
         assert_eq!(names.len(), COUNTERS.len());
         let counters = Counters::default();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn a_level_does_not_fall_below_nothing() {
+    fn a_level_does_not_fall_below_zero() {
         let level = AtomicU64::new(1);
         subtract(&level, 3);
         assert_eq!(level.load(Ordering::Relaxed), 0);

@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn libibverbs_is_asked_only_where_neither_it_nor_the_kernel_protects_memory() {
+    fn ibex_calls_libibverbs_only_if_neither_it_nor_the_kernel_protects_memory() {
         for wanted in [ForkSupport::Auto, ForkSupport::Yes] {
             for (status, asked) in
                 [(ForkStatus::Disabled, true), (ForkStatus::Enabled, false), (ForkStatus::Unneeded, false)]

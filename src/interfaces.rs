@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn without_lists_ipv4_comes_before_ipv6_and_no_more_than_four_are_taken() {
+    fn without_lists_choose_takes_at_most_four_addresses_and_ipv4_before_ipv6() {
         assert_eq!(chosen(&usual(), "", ""), ["192.0.2.7", "10.1.2.3", "172.17.0.1", "2001:db8::7"]);
         let many =
             host(&[("a", "10.0.0.1"), ("a", "10.0.0.2"), ("b", "10.0.0.3"), ("b", "10.0.0.4"), ("c", "10.0.0.5")]);
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn link_local_addresses_are_not_taken_and_loopback_only_alone() {
+    fn choose_takes_no_link_local_address_and_loopback_only_if_there_is_no_other() {
         assert_eq!(
             chosen(&host(&[("e", "169.254.1.1"), ("e", "fe80::1"), ("lo", "127.0.0.1")]), "", ""),
             ["127.0.0.1"]
@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn only_included_interfaces_are_taken_in_the_order_of_the_list() {
+    fn choose_takes_only_included_interfaces_in_the_order_of_the_list() {
         assert_eq!(chosen(&usual(), "ib0,eth0", ""), ["10.1.2.3", "192.0.2.7", "2001:db8::7"]);
         assert_eq!(chosen(&usual(), "10.0.0.0/8", ""), ["10.1.2.3"]);
         assert_eq!(chosen(&usual(), "192.0.2.7", ""), ["192.0.2.7"]);
@@ -221,14 +221,14 @@ mod tests {
     }
 
     #[test]
-    fn excluded_interfaces_are_not_taken() {
+    fn choose_takes_no_excluded_interface() {
         assert_eq!(chosen(&usual(), "", "docker0,192.0.2.0/24"), ["10.1.2.3", "2001:db8::7"]);
         assert_eq!(chosen(&usual(), "", "0.0.0.0/0,eth0"), ["::1"]);
         assert!(chosen(&usual(), "", "0.0.0.0/0,::/0").is_empty());
     }
 
     #[test]
-    fn a_listed_interface_that_this_host_lacks_is_named() {
+    fn choose_names_a_listed_interface_that_this_host_lacks() {
         let found = choose(&usual(), "eth7,ib0,198.51.100.0/24", "");
         assert_eq!(found.absent, ["eth7", "198.51.100.0/24"]);
         assert_eq!(found.addresses.len(), 1);
@@ -253,7 +253,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ipv4_subnet_is_as_the_netmask_of_the_interface_says_and_unknown_where_none_has_the_address() {
+    fn an_ipv4_subnet_follows_the_netmask_of_its_interface_and_is_unknown_without_one() {
         assert_eq!(
             (subnet_of("::ffff:10.1.0.1"), subnet_of("::ffff:10.2.0.1"), subnet_of("::ffff:10.1.0.2")),
             (112, 120, 0)

@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_of_locked_memory_is_named_where_there_is_one_and_address_space_was_enough() {
+    fn the_advice_names_the_limit_of_locked_memory_if_address_space_was_enough() {
         let locked = Limits { locked: Some(64 << 10), ..FREE };
         let roomy =
             Limits { address_space: Some(1 << 30), address_space_used: Some(1 << 20), wanted: Some(1 << 20), ..locked };
@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_of_address_space_is_named_if_the_requested_memory_exceeds_it() {
+    fn the_advice_names_the_limit_of_address_space_if_the_requested_memory_exceeds_it() {
         let short =
             Limits { address_space: Some(4 << 20), address_space_used: Some(3 << 20), wanted: Some(2 << 20), ..FREE };
         for limits in [short, Limits { locked: Some(64 << 10), ..short }] {
@@ -128,19 +128,19 @@ mod tests {
     }
 
     #[test]
-    fn both_limits_are_named_if_the_size_of_the_requested_memory_is_unknown() {
+    fn the_advice_names_both_limits_if_the_size_of_the_requested_memory_is_unknown() {
         let text = memory(Limits { locked: Some(64 << 10), address_space: Some(4 << 20), ..FREE });
         assert!(text.contains("ulimit -v") && text.contains("Or the limit of locked memory"), "{text}");
     }
 
     #[test]
-    fn without_any_limit_none_is_blamed() {
+    fn there_is_no_advice_without_a_limit() {
         let text = memory(FREE);
         assert!(!text.contains("ulimit"), "{text}");
     }
 
     #[test]
-    fn too_many_open_files_are_told_with_the_limit() {
+    fn the_advice_on_open_files_names_the_limit() {
         let text = Limits { files: Some(16), ..FREE }.advice(libc::EMFILE).expect("files have a limit");
         assert!(text.contains("it may, 16:") && text.contains("ulimit -n"), "{text}");
         assert_eq!(FREE.advice(libc::EINVAL), None);

@@ -45,7 +45,7 @@ fn has_clock() -> bool {
     mpi::source(SOURCE).is_ok_and(|source| source.name.starts_with("host:"))
 }
 
-/// Returns the type of stops and resumptions, recorded whatever events are chosen: readers need it to know of gaps.
+/// Returns the type of stops and resumptions. A trace always has it, because readers must know of gaps.
 pub(crate) fn control() -> Option<EventType> {
     let description = "The program stops the recording by MPI_Pcontrol, or resumes it. level: 0 stops, 1 resumes";
     has_clock().then(|| EventType::own(CONTROL, description.to_owned(), &["level"]))
@@ -104,7 +104,7 @@ pub(crate) fn enter() -> Within {
 #[inline]
 fn enter_recorded(call: u64) -> Within {
     let (is_outermost, mut within) = (DEPTH.get() == 0, enter());
-    // Relaxed: a program that stops the recording while other threads call knows nothing of their order.
+    // Relaxed: a program that stops the recording while other threads make calls cannot expect an order.
     if is_outermost
         && !IS_STOPPED.load(Ordering::Relaxed)
         && let Some(targets) = TARGETS.get()

@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_is_read_where_its_element_is() {
+    fn a_place_returns_the_value_of_its_element() {
         let made = made(&[(Some(U32), 0), (Some(I32), 4), (Some(I64), 8), (Some(U64), 16)]);
         let mut data = [0; WORDS];
         data[0] = 7 | u64::from((-5_i32).cast_unsigned()) << 32;
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_type_that_does_not_fit_a_record_is_recognised() {
+    fn fits_recognises_a_type_that_no_record_holds() {
         let all: Vec<_> = (0..=WORDS).map(|word| (Some(U64), word * 8)).collect();
         assert!(made(&all[..WORDS]).fits());
         assert!(!made(&all).fits() && !made(&all[WORDS..]).fits());

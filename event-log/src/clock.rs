@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_clock_goes_by_the_calendar() {
+    fn the_common_clock_shows_the_time_of_day() {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970");
         let here = mpi::monotonic() + Clocks::new().offset;
         assert!(here.abs_diff(now.as_nanos() as i64) < 10_000_000_000, "{here}, {now:?}");

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Reads another host's clock over UDP, because a thread of the recorder must not call MPI while the application
 //! computes: rank 0's host answers, the others ask. A request has 24 bytes: a random word of this job from rank 0, a
-//! number, and zero; the answer has the word, the number and the clock. Datagrams with another word are ignored, and no
-//! answer is longer than its request. Nothing waits longer than [`WAIT`] per address. Called by `intervals.rs`. Grade:
-//! pending. Threads: one asks, one answers. Tests: below; tests/trace.rs.
+//! number, and zero; the answer has the word, the number and the clock. Both sides ignore datagrams with another word,
+//! and no answer is longer than its request. Nothing waits longer than [`WAIT`] per address. Called by `intervals.rs`.
+//! Grade: pending. Threads: one asks, one answers. Tests: below; tests/trace.rs.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::ErrorKind;
@@ -25,7 +25,7 @@ const SLEEP: Duration = Duration::from_secs(1);
 
 const ADDRESSES: usize = 12;
 
-/// Number of numbers that describe where rank 0's host answers.
+/// Length of the description of rank 0's answering host, in numbers of 64 bits.
 pub(crate) const NUMBERS: usize = 3 + 2 * ADDRESSES;
 
 /// Word, number, time of the clock.
@@ -93,7 +93,7 @@ impl Answering {
                     if let Some([word, number, _]) = words(&bytes[..count])
                         && word == self.word
                     {
-                        // A lost question is asked again.
+                        // If this answer is lost, the other side asks again.
                         let _ = self.socket.send_to(&datagram([word, number, now().cast_unsigned()]), from);
                     }
                 }
@@ -250,9 +250,9 @@ mod tests {
     }
 
     #[test]
-    fn an_address_that_does_not_answer_is_passed_over() {
+    fn the_asking_side_passes_over_an_address_that_does_not_answer() {
         let (of, begun) = (Answering::open().expect("a socket"), Instant::now());
-        // An address that is reserved for documentation, so nobody has it.
+        // This address is reserved for documentation, so no host has it.
         let nobody = IpAddr::V4(Ipv4Addr::new(203, 0, 113, 1));
         let mut asking = asked(&of, &[nobody, LOCAL]);
         assert_eq!(asking.addresses()[1], SocketAddr::new(LOCAL, of.port));
@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn datagrams_of_another_job_are_neither_answered_nor_taken_as_answers() {
+    fn both_sides_ignore_datagrams_of_another_job() {
         let (of, begun) = (Answering::open().expect("a socket"), Instant::now());
         let mut asking = asked(&of, &[LOCAL]);
         asking.word ^= 1;
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn a_host_that_tells_no_address_is_not_asked() {
+    fn no_rank_asks_a_host_without_an_address() {
         let of = Answering::open().expect("a socket");
         assert!(Asking::new(&of.told(&[])).is_none() && Asking::new(&[0; NUMBERS]).is_none());
         assert_eq!(asked(&of, &[LOCAL; 40]).addresses().len(), ADDRESSES);

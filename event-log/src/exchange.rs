@@ -34,7 +34,7 @@ const MOST: i64 = 50_000_000;
 const NONE: u64 = u64::MAX;
 /// State: all messages are the recorder's or MPI's own, so all are hidden.
 const ALL: u64 = u64::MAX - 1;
-/// State: the same, and a context other than that of `MPI_COMM_WORLD` is the recorder's.
+/// State: as `ALL`; and any context but that of `MPI_COMM_WORLD` is the recorder's.
 const LEARNING: u64 = u64::MAX - 2;
 
 pub(crate) static HIDDEN: Hidden = Hidden::new();
@@ -94,8 +94,8 @@ pub(crate) fn is_wanted(variable: impl Fn(&str) -> Option<String>) -> bool {
 }
 
 impl Exchange {
-    /// Called by all ranks after `MPI_Init`, before any message of the application: makes the communicator, tells where
-    /// rank 0's host answers later, and compares the clocks. `None`: there is one clock, or MPI refuses.
+    /// Called by all ranks after `MPI_Init`, before any message of the application: makes the communicator, publishes
+    /// the addresses of rank 0's host for later, and compares the clocks. `None`: there is one clock, or MPI refuses.
     pub(crate) fn begin(
         (rank, ranks): (u32, u32),
         clock: &(String, String),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_recorders_communicator_is_left_out_and_only_once_it_is_known() {
+    fn hidden_hides_only_the_recorders_communicator_once_that_is_known() {
         let hidden = Hidden::new();
         assert!(!hidden.hides(0) && !hidden.hides(4));
         hidden.set(ALL);
@@ -223,7 +223,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_of_one_host_and_those_that_nobody_vouches_for_exchange_nothing() {
+    fn ranks_of_one_host_exchange_nothing_and_neither_do_ranks_without_the_launchers_promise() {
         let wanted = |vouched: Option<&str>, all: Option<&str>, here: &str| {
             is_wanted(|name| match name {
                 "IBEX_TRACE_CLOCKS" => vouched.map(str::to_owned),

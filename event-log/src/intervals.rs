@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn clocks_are_compared_repeatedly_and_a_missing_answer_is_reported_once() {
+    fn a_host_compares_clocks_repeatedly_and_reports_missing_answers_once() {
         let (to, from) = mpsc::channel();
         *FOUND.lock().expect("no panic") = Some(to);
         let answering = Arc::new(Answering::open().expect("a socket"));
@@ -130,7 +130,7 @@ mod tests {
         let mut told = told;
         told[1] = i64::from(silent.local_addr().expect("bound").port());
         let asker = Intervals::start(asks(&told), found).expect("a thread");
-        // The address has been given up three times before the last of these is sent.
+        // The asking side gives the address up three times before it sends the last of these.
         for _ in 0..=3 * TRIES {
             silent.recv(&mut [0; 64]).expect("asked");
         }

@@ -92,7 +92,7 @@ fn take() -> Option<Meeting> {
     meeting.take_if(|meeting| meeting.process == std::process::id())
 }
 
-/// Returns the sentence for the trace of a host to which nobody answers.
+/// Returns the sentence for the trace of a host that gets no answer from these addresses.
 pub(crate) fn unanswered(addresses: &[SocketAddr]) -> String {
     let addresses: Vec<String> = addresses.iter().map(ToString::to_string).collect();
     format!(

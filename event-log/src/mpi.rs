@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Safe wrappers of the calls that this tool makes: `MPI_T` (`ibex_mpi_t.h`, `mpi.h`), the rank, and system calls that
-//! std lacks. build.rs makes the bindings; mpi.c has what only a C compiler can read of the headers. Called by the
-//! other files. Grade: [`read_event`] is hot, the rest setup. Threads: any, after [`initialize`]. Tests: the callers'.
+//! std lacks. build.rs makes the bindings; mpi.c wraps the parts that only a C compiler can read. Called by the other
+//! files. Grade: [`read_event`] is hot, the rest setup. Threads: any, after [`initialize`]. Tests: the callers'.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::mem::MaybeUninit;

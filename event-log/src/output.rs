@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The output: the file of a rank, or standard error with the rank before each line. Lines are written whole; a failed
-//! write is reported once. Called by `writer.rs`. Grade: pending. Threads: the owner's. Tests: below.
+//! The output: the file of a rank, or standard error with the rank before each line. Writes lines whole, and reports a
+//! failed write once. Called by `writer.rs`. Grade: pending. Threads: the owner's. Tests: below.
 
 use std::fs::File;
 use std::io::Write as _;
 
 use crate::mpi;
 
-/// Number of bytes that are collected.
+/// Number of bytes that are collected before they are written.
 const GATHERED: usize = 1 << 16;
 
 pub(crate) struct Output {

@@ -201,7 +201,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn pairs_are_found_by_name() {
+    fn among_finds_pairs_by_their_names() {
         let names: Vec<String> = pairs().iter().map(|pair| pair.found()[0].0.clone()).collect();
         assert_eq!(names, ["x_begin - x_end", "y_started - y_complete"]);
     }
@@ -238,7 +238,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn without_a_number_tag_and_peer_do_and_the_oldest_ends_first() {
+    fn without_a_number_tag_and_peer_join_a_pair_and_the_oldest_begin_ends_first() {
         let pair = &mut pairs()[0];
         for (kind, tag, peer, time) in
             [(0, 5, 1, 0), (0, 5, 1, 10), (0, 5, 2, 20), (1, 5, 1, 100), (1, 6, 1, 100), (1, 5, 2, 100)]
@@ -279,7 +279,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn the_number_of_open_begins_is_bounded() {
+    fn a_pair_follows_a_bounded_number_of_open_begins() {
         let pair = &mut pairs()[0];
         let all = OPEN as u64 + 3;
         (1..=all).for_each(|message| pair.see(0, &values([message, 0, 0]), 0));
@@ -290,7 +290,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn directions_are_kept_apart() {
+    fn each_direction_has_its_own_statistics() {
         let types = ["x_begin", "x_end"].map(|name| made(name, &["message", "direction"]));
         let pair = &mut among(&types)[0];
         for (kind, message, direction, time) in [(0, 1, 0, 0), (0, 1, 1, 5), (1, 1, 0, 100), (0, 2, 1, 200)] {

@@ -41,7 +41,7 @@ impl<W: Write> Recorder<W> {
                     waiting.len()
                 });
                 waiting = &waiting[count..];
-                // Released block by block, so that threads get room while the next block is written.
+                // Releases block by block, so that threads get room during the write of the next block.
                 ring.release(count);
             }
         }

@@ -158,7 +158,7 @@ impl Recording {
         })
     }
 
-    /// Makes the file; returns false if that fails. Without a rank from MPI, the launcher's is used.
+    /// Makes the file; returns false if that fails. Without a rank from MPI it uses the launcher's.
     fn open(&self, rank: Option<u32>) -> bool {
         let mut writing = lock(&self.writing);
         if writing.recorder.is_some() {

@@ -92,7 +92,7 @@ impl Ring {
         }
     }
 
-    /// Puts in an event, of which `pack` returns the number of records. False: no room, or a signal interrupted `put`.
+    /// Puts in an event: `pack` writes its records, and returns their number. False: no room, or `put` was interrupted.
     ///
     /// # Safety
     /// The calling thread owns the ring.
@@ -154,7 +154,7 @@ impl Ring {
             return &[];
         }
         if head / self.room != tail / self.room {
-            // The owner ends no further lap before `tail` is in this one's successor.
+            // `lap_end` is of this lap: the owner finds room to end the next one only once `tail` has left this one.
             last = self.lap_end.load(Ordering::Relaxed);
             if first == last {
                 // The owner ended the lap before the last slot, and all of it has been read.
@@ -337,7 +337,7 @@ impl Rings {
             }
             // SAFETY: signal 0 is not sent; the call only tests whether the thread exists.
             let ended = unsafe { libc::syscall(libc::SYS_tgkill, process, system, 0) } != 0;
-            // Read after the test, so it includes what the thread wrote before it ended.
+            // Read after the test, so it includes all events that the thread wrote before it ended.
             if ended && ring.filled() == 0 {
                 ring.system.store(0, Ordering::Relaxed);
                 ring.state.store(FREE, Ordering::Release);
@@ -443,7 +443,7 @@ mod tests {
     }
 
     #[test]
-    fn threads_that_begin_before_anything_is_read_and_at_one_moment_have_rings_of_their_own() {
+    fn each_thread_has_its_own_ring_even_if_many_begin_at_once_before_any_read() {
         let rings = Rings::new(Task::Trace, 16).expect("memory");
         let together = std::sync::Barrier::new(4 * FIRST);
         let taken: std::collections::BTreeSet<usize> = std::thread::scope(|scope| {
@@ -462,7 +462,7 @@ mod tests {
     }
 
     #[test]
-    fn a_signal_in_the_middle_of_an_event_loses_its_own_and_harms_none() {
+    fn a_signal_handler_in_the_middle_of_an_event_loses_only_its_own_event() {
         let rings = Rings::new(Task::Trace, 16).expect("memory");
         let ring = rings.mine().expect("one of few threads");
         ring.busy.store(true, Ordering::Relaxed);

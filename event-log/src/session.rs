@@ -140,7 +140,7 @@ impl Session {
     }
 
     fn finish(&self) {
-        // If MPI could not be initialised, the output is opened here.
+        // Opens the output if MPI could not be initialised.
         self.open(None);
         self.flush();
         let mut writer = lock(&self.writer);

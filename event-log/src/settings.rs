@@ -34,7 +34,7 @@ fn group(name: &str) -> &'static str {
 pub(crate) struct Chosen(Vec<String>);
 
 impl Chosen {
-    /// Reads the value of `IBEX_LOG_EVENTS` or `IBEX_TRACE_EVENTS`. Without names in it, these are those in `default`.
+    /// Reads the value of `IBEX_LOG_EVENTS` or `IBEX_TRACE_EVENTS`. Without names in it, it is read as `default`.
     pub(crate) fn from(value: Option<&str>, default: &str) -> Chosen {
         let value = value.filter(|value| listed(value).next().is_some()).unwrap_or(default);
         let mut seen = std::collections::BTreeSet::new();
@@ -48,7 +48,7 @@ impl Chosen {
     /// Returns the indexes of the chosen types among these names, and the chosen names that no type or group has.
     ///
     /// The group `default` lacks events that add little: searches; beginnings and continuations of transfers; the
-    /// freeing of a request, usually at its end; flushes, as the ends of one-sided operations tell the wait.
+    /// freeing of a request, usually at its end; flushes, because the ends of one-sided operations show the wait.
     pub(crate) fn choose(&self, types: &[&str]) -> (Vec<usize>, Vec<String>) {
         let is = |name: &str, known: &str| match name {
             "all" => true,
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_separated_by_comma_colon_semicolon_or_space() {
+    fn comma_colon_semicolon_and_space_separate_names() {
         let names = |value| Chosen::from(value, "default").0;
         assert_eq!(names(Some("a,b:c;d e")), ["a", "b", "c", "d", "e"]);
         assert_eq!(names(Some(" a, ,b a")), ["a", "b"]);
@@ -162,7 +162,7 @@ mod tests {
     }
 
     #[test]
-    fn a_name_may_have_the_prefix_and_an_unknown_name_is_reported() {
+    fn choose_accepts_the_prefix_and_returns_unknown_names() {
         let types = ["ibex_xfer_begin", "ibex_xfer_end", "other"];
         let chosen = |text| Chosen::from(Some(text), "").choose(&types);
         assert_eq!(chosen("xfer_end,ibex_xfer_begin"), (vec![0, 1], vec![]));
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn worlds_are_distinguished_and_the_first_is_0() {
+    fn each_world_has_its_own_number_and_the_first_has_0() {
         assert_eq!(world(Some("1431502849"), false), 0);
         assert_eq!(world(Some("1431502850"), true), 2);
         assert_eq!((world(Some("prterun-n1-77@2"), true), world(Some("prterun-n1-77@1"), false)), (2, 0));

@@ -18,7 +18,7 @@ pub(crate) struct Ready(SyncSender<()>);
 
 impl Ready {
     pub(crate) fn tell(self) {
-        // Nobody waits if the start has been given up.
+        // The receiver is gone if the start has been given up.
         let _ = self.0.try_send(());
     }
 }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes the events in the rings as lines: converts them to the common clock, sorts, writes and counts them. Called by
 //! the writing thread every few milliseconds, and at the end of the process (`session.rs`). An event's line has
-//! seconds, source, name, elements; others begin with `#`. Each batch is sorted by time; an event delivered late can
+//! seconds, source, name, elements; others begin with `#`. It sorts each batch by time; an event delivered late can
 //! follow a younger one. Grade: pending. Threads: its owner's. Tests: below; tests/log.rs;
 //! hw-tests/tests/device/tools.rs.
 
@@ -16,7 +16,7 @@ use crate::output::{Output, push_number, push_seconds};
 use crate::pairs::{self, Pair};
 use crate::rings::Rings;
 
-/// Time between two looks for rings whose threads have ended.
+/// Time between two searches for rings whose threads have ended.
 const RECYCLE: Duration = Duration::from_secs(1);
 
 pub(crate) struct Writer {
@@ -65,7 +65,7 @@ impl Writer {
         self.output.is_some()
     }
 
-    /// Writes lines there from now on; before, events wait. The first lines name the process: `whose`.
+    /// Writes lines to `output` from now on; events have waited until now. The first line is `whose`, the process.
     pub(crate) fn open(&mut self, output: Output, whose: &str) {
         self.output.get_or_insert(output);
         let (seconds, rest) = (self.clocks.offset / 1_000_000_000, self.clocks.offset % 1_000_000_000);
@@ -259,7 +259,7 @@ mod tests {
     use crate::pairs::tests::made;
 
     #[test]
-    fn the_maximum_of_each_queue_is_printed_if_events_have_its_length() {
+    fn the_summary_has_the_maximum_of_each_queue_if_events_have_its_length() {
         let types = [made("a", &["posted"]), made("b", &["other"])];
         let mut longest = Longest::new(&types);
         for (kind, length) in [(0, 3), (0, 7), (1, 99), (0, 2)] {

@@ -39,7 +39,7 @@ fn each_event_is_a_line_and_each_pair_a_time_on_the_common_clock() {
     assert_eq!(text[0], "host:0 ibex_get_started operation=1 value=-1");
     assert_eq!(text[19], "adapter:1 ibex_get_complete operation=10 value=10");
     assert_eq!(text[20], "host:0 ibex_late operation=0 value=99", "after MPI_Finalize");
-    assert_eq!(text[21], "host:0 ibex_late operation=0 value=3", "what was delivered only by freeing");
+    assert_eq!(text[21], "host:0 ibex_late operation=0 value=3", "delivered only when the registration was freed");
     assert!(events.windows(2).all(|two| two[0].0 <= two[1].0), "in order of time: {log}");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs_f64();
     assert!((now - events[0].0).abs() < 120.0, "seconds since 1970: {log}");
@@ -59,7 +59,7 @@ fn each_event_is_a_line_and_each_pair_a_time_on_the_common_clock() {
 }
 
 #[test]
-fn without_names_all_events_are_listed_and_none_is_logged() {
+fn without_names_the_logger_lists_all_events_and_logs_none() {
     for (what, events) in [("pairs", ""), ("threads", " ")] {
         let (_, log) = logged(what, events);
         for part in
@@ -72,7 +72,7 @@ fn without_names_all_events_are_listed_and_none_is_logged() {
 }
 
 #[test]
-fn a_program_stops_the_log_and_resumes_it_and_the_mpi_hears_of_it() {
+fn a_program_stops_the_log_and_resumes_it_and_mpi_gets_the_calls_too() {
     let (said, log) = logged("control", "all");
     assert!(said.contains("levels 00711\n"), "{said}");
     let written: Vec<String> = events(&log).into_iter().map(|(_, text)| text).collect();
@@ -109,7 +109,7 @@ fn a_process_that_is_forked_off_writes_nothing_and_one_that_exits_or_aborts_has_
 }
 
 #[test]
-fn a_program_that_begins_by_the_profiling_name_as_fortran_does_is_logged() {
+fn the_logger_logs_a_program_that_begins_by_the_profiling_name_as_fortran_does() {
     let (_, log) = logged("profiling-names", "all");
     assert_eq!(events(&log).len(), 2, "{log}");
 }
@@ -124,7 +124,7 @@ fn a_killed_process_leaves_the_written_lines() {
 }
 
 #[test]
-fn a_process_without_mpi_is_left_alone() {
+fn the_logger_leaves_a_process_without_mpi_alone() {
     let application = application();
     for (words, wanted) in [
         (&[application.as_str(), "no-mpi"][..], ""),
@@ -137,7 +137,7 @@ fn a_process_without_mpi_is_left_alone() {
 }
 
 #[test]
-fn linked_instead_of_preloaded_it_does_the_same() {
+fn the_linked_logger_does_the_same_as_the_preloaded_one() {
     let linked = place().join("linked");
     let environment = [("LD_PRELOAD", ""), ("IBEX_LOG_EVENTS", "all")];
     let ran = Ran::new(&[linked.to_str().expect("UTF-8"), "fork"], &environment);
@@ -146,7 +146,7 @@ fn linked_instead_of_preloaded_it_does_the_same() {
 }
 
 #[test]
-fn a_file_that_cannot_be_made_is_reported_and_lines_go_to_standard_error() {
+fn the_logger_reports_a_file_that_it_cannot_make_and_writes_to_standard_error() {
     let environment = [("IBEX_LOG_FILE", "/dev/null/log"), ("IBEX_LOG_EVENTS", "get_started")];
     let ran = Ran::new(&[&application(), "fork"], &environment);
     let said = ran.said();
@@ -165,7 +165,7 @@ fn a_job_that_sent_nothing_through_ibex_gets_a_message() {
 }
 
 #[test]
-fn unknown_names_are_reported_once_with_the_known_ones() {
+fn the_logger_reports_unknown_names_once_with_the_known_ones() {
     for (rank, told) in [("0", 1), ("1", 0)] {
         // The launcher's variable, for a process that is asked before MPI is initialised.
         let environment = [("IBEX_LOG_EVENTS", "get_started,got:got;gone"), ("OMPI_COMM_WORLD_RANK", rank)];
@@ -182,7 +182,7 @@ fn unknown_names_are_reported_once_with_the_known_ones() {
 }
 
 #[test]
-fn only_public_calls_are_used() {
+fn the_library_uses_only_public_calls() {
     let mut nm = Command::new("nm");
     let listed = done(nm.args(["--dynamic", "--undefined-only"]).arg(place().join("libibex-log.so"))).stdout;
     let listed = String::from_utf8_lossy(&listed).into_owned();

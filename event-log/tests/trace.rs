@@ -44,7 +44,7 @@ fn told(reader: &Reader, event: &Event) -> (String, u64, i64) {
 }
 
 #[test]
-fn each_event_is_in_the_trace_with_its_values_and_times_and_losses_are_counted() {
+fn the_trace_has_each_event_with_its_values_and_times_and_counts_losses() {
     let traced = traced("pairs");
     assert!(traced.output.status.success(), "{}", traced.said());
     let reader = only(&traced);
@@ -63,7 +63,7 @@ fn each_event_is_in_the_trace_with_its_values_and_times_and_losses_are_counted()
     assert_eq!(told[0], ("ibex_get_started".to_owned(), 1, -1));
     assert_eq!(told[19], ("ibex_get_complete".to_owned(), 10, 10));
     assert_eq!(told[20], ("ibex_late".to_owned(), 0, 99), "after MPI_Finalize");
-    assert_eq!(told[21], ("ibex_late".to_owned(), 0, 3), "what was delivered only by freeing");
+    assert_eq!(told[21], ("ibex_late".to_owned(), 0, 3), "delivered only when the registration was freed");
     let times: Vec<i64> = events.iter().map(|event| event.time.expect("its clock is known")).collect();
     assert!(times.is_sorted(), "{times:?}");
     // The pause was 30 ms or more, on two clocks, one of which is wrong by 1 %.
@@ -80,7 +80,7 @@ fn each_event_is_in_the_trace_with_its_values_and_times_and_losses_are_counted()
 }
 
 #[test]
-fn the_events_of_several_threads_are_in_the_trace_once_and_in_each_threads_order() {
+fn the_trace_has_the_events_of_several_threads_once_in_each_threads_order() {
     let traced = traced("threads");
     let reader = only(&traced);
     let mut last = std::collections::BTreeMap::new();
@@ -107,7 +107,7 @@ fn by_thread(reader: &Reader) -> std::collections::BTreeMap<usize, usize> {
 }
 
 #[test]
-fn every_thread_is_recorded_whole_of_many_short_ones_and_of_many_that_live_together() {
+fn the_trace_has_all_events_of_many_short_threads_and_of_many_that_live_together() {
     // The event after MPI_Finalize is of the first thread.
     let counts = [("short-threads", vec![(1, 1), (50, 300)]), ("living-threads", vec![(2, 1), (50, 63), (100, 37)])];
     for (what, wanted) in counts {
@@ -118,7 +118,7 @@ fn every_thread_is_recorded_whole_of_many_short_ones_and_of_many_that_live_toget
 }
 
 #[test]
-fn a_thread_for_which_there_is_no_memory_is_counted_with_that_reason_and_recorded_when_others_have_ended() {
+fn the_trace_counts_a_thread_without_memory_and_records_it_once_others_have_ended() {
     let traced = traced("living-threads-limited");
     let said = traced.said();
     assert!(said.contains("1850 events lost (1850 get_started): "), "{said}");
@@ -132,7 +132,7 @@ fn a_thread_for_which_there_is_no_memory_is_counted_with_that_reason_and_recorde
 }
 
 #[test]
-fn each_call_that_can_wait_is_recorded_once_whichever_library_wraps_it() {
+fn the_trace_has_each_call_that_can_wait_once_whichever_library_wraps_it() {
     let traced = traced("calls");
     assert!(traced.said().contains("wrapped 1"), "{}", traced.said());
     let reader = only(&traced);
@@ -188,7 +188,7 @@ fn a_program_stops_the_recording_and_resumes_it_and_the_trace_says_where() {
         "end MPI_Comm_free",
         "ibex_late 0",
     ];
-    assert_eq!(told, wanted, "what has begun is recorded to its end, and communicators are always");
+    assert_eq!(told, wanted, "the ends of begun calls are recorded, and all events of communicators");
     assert!(reader.counts().iter().all(|of| of.lost == 0));
 }
 
@@ -232,7 +232,7 @@ fn a_process_without_mpi_leaves_no_trace() {
 }
 
 #[test]
-fn text_and_trace_have_the_same_and_without_names_there_is_no_text() {
+fn text_and_trace_have_the_same_events_and_without_names_there_is_no_text() {
     let application = application();
     let both = traced_with(&[&application, "threads"], &[("IBEX_LOG_EVENTS", "get_started,late")]);
     let text = both.log();
@@ -259,7 +259,7 @@ fn text_and_trace_have_the_same_and_without_names_there_is_no_text() {
 }
 
 #[test]
-fn events_are_chosen_by_name_and_group_and_unknown_ones_are_reported() {
+fn the_recorder_chooses_events_by_name_and_group_and_reports_unknown_names() {
     let application = application();
     let traced = traced_with(&[&application, "pairs"], &[("IBEX_TRACE_EVENTS", "operations,gone")]);
     let names: Vec<String> = only(&traced).head().types.iter().map(|of| of.name.clone()).collect();
@@ -269,7 +269,7 @@ fn events_are_chosen_by_name_and_group_and_unknown_ones_are_reported() {
 }
 
 #[test]
-fn a_folder_that_cannot_be_made_is_reported_and_the_application_runs() {
+fn the_recorder_reports_a_folder_that_it_cannot_make_and_the_application_runs() {
     let environment = [("IBEX_TRACE", "/dev/null/trace")];
     let traced = traced_with(&[&application(), "pairs"], &environment);
     let said = traced.said();
@@ -382,7 +382,7 @@ fn a_rank_that_never_finalizes_ends_the_job_as_it_does_without_the_recorder() {
 }
 
 #[test]
-fn in_a_long_run_clocks_are_compared_at_intervals() {
+fn in_a_long_run_hosts_compare_their_clocks_at_intervals() {
     let Some(traced) = on_two_clocks("exchange-long", "true", &[("IBEX_TRACE_CLOCKS_EVERY", "0.1")]) else { return };
     assert!(traced.output.status.success(), "{}", traced.said());
     let folder = folder(&traced);
@@ -400,7 +400,7 @@ fn in_a_long_run_clocks_are_compared_at_intervals() {
 }
 
 #[test]
-fn the_trace_says_if_no_datagram_passes_between_hosts() {
+fn a_note_in_the_trace_says_that_no_datagram_passes_between_hosts() {
     let environment = [("IBEX_TRACE_CLOCKS_EVERY", "0.1"), ("APPLICATION_FILTERS", "1")];
     let Some(traced) = on_two_clocks("exchange-long", "true", &environment) else { return };
     let said = traced.said();
@@ -412,7 +412,7 @@ fn the_trace_says_if_no_datagram_passes_between_hosts() {
 }
 
 #[test]
-fn a_rank_that_cannot_record_does_not_keep_others_waiting() {
+fn no_rank_waits_for_one_that_cannot_record() {
     for before in ["export IBEX_TRACE=/dev/null/t", "ulimit -v 1000000"] {
         let Some(traced) = on_two_clocks("exchange", before, &[]) else { return };
         let said = traced.said();

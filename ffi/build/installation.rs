@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The installed Open MPI: its headers and libraries, its release series, and what it lacks. Part of `build.rs`. The
-//! compiler wrapper (`mpicc`, or `$MPICC`) names its folders. Missing headers come from a source tree of the same
-//! release (`$IBEX_OPENMPI_SOURCE`), then from ibex's replacements (`openmpi/v*/absent`); else the build ends with a
-//! list.
+//! The installed Open MPI: its headers and libraries, its release series, and the headers that it lacks. Part of
+//! `build.rs`. The compiler wrapper (`mpicc`, or `$MPICC`) names its folders. Missing headers come from a source tree
+//! of the same release (`$IBEX_OPENMPI_SOURCE`), then from ibex's replacements (`openmpi/v*/absent`); else the build
+//! ends with a list.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

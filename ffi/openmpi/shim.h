@@ -98,7 +98,7 @@ void ibex_pml_consider(const char *name);
 
 /* --- For the PML's sends through Open MPI's shared-memory BTL (shared_memory.c). --- */
 
-/* Initialises the BTLs if nobody has: 5.0 leaves that to the PML, and osc/rdma needs them. Returns an OPAL code. */
+/* Initialises the BTLs if they are not: 5.0 leaves that to the PML, and osc/rdma needs them. Returns an OPAL code. */
 int ibex_bml_begin(bool threads);
 
 /* The open shared-memory BTL; NULL: the user has excluded it, or it declined. */

@@ -27,7 +27,7 @@ mod tests {
     use super::number;
 
     #[test]
-    fn each_thread_has_its_own_and_keeps_it() {
+    fn each_thread_has_its_own_number_and_keeps_it() {
         let mine = number();
         let others = std::thread::scope(|scope| scope.spawn(|| [number(), number()]).join().expect("it ends"));
         assert!(mine != 0 && mine == number() && others[0] == others[1] && others[0] != mine);

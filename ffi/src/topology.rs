@@ -23,7 +23,7 @@ const REMOTE: u32 = 20;
 /// the nearest node where this process may run: 10 on the same node, more on others; `None`: unknown.
 #[must_use]
 pub fn distances(devices: &[(&str, &Path)]) -> Vec<Option<u32>> {
-    // hwlocality asserts what it expects of hwloc; an unexpected topology must not end the process.
+    // hwlocality asserts its expectations of hwloc; an unexpected topology must not end the process.
     let known = catch_unwind(AssertUnwindSafe(|| {
         let topology = read(TopologyBuilder::new())?;
         let allowed = topology.cpu_binding(CpuBindingFlags::PROCESS).ok()?;
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_unknown_to_hwloc_is_read_from_sysfs() {
+    fn sysfs_gives_the_node_that_hwloc_does_not_know() {
         let topology = two_packages(DISTANCES);
         let sysfs = std::env::temp_dir().join(format!("ibex-topology-{}", std::process::id()));
         std::fs::create_dir_all(sysfs.join("device")).expect("a directory");

@@ -356,7 +356,7 @@ named! {
     LateReceiver "late receiver"
     /// The sender waits, both have been called, but the receiver is outside MPI, so the message makes no progress.
     NoProgress "no progress"
-    /// The data is at the receiver, whose program has called the receive and does not yet ask for it.
+    /// The data is at the receiver. Its program has called the receive, and does not yet ask for the data.
     LateWait "late wait"
     /// A request waits for a connection.
     Connection "connection"

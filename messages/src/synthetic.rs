@@ -170,7 +170,7 @@ mod tests {
     use crate::model::WaitKind;
 
     #[test]
-    fn the_same_seed_makes_the_same_job_and_of_each_message_one_side_is_late_at_most() {
+    fn the_same_seed_makes_the_same_job_in_which_at_most_one_side_of_a_message_is_late() {
         let job = Job::synthetic(4, 1000, 7);
         assert_eq!(job, Job::synthetic(4, 1000, 7));
         for message in &job.messages {

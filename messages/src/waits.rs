@@ -51,7 +51,7 @@ mod tests {
     use crate::time::Time;
 
     #[test]
-    fn the_first_that_is_queued_is_the_first_that_goes() {
+    fn the_request_that_is_queued_first_leaves_first() {
         let of = |time, kind, peer| {
             let (time, peer) = (Time::new(time), Some(peer));
             Incident { rank: 0, time, kind, peer, port: None, value: 1 }

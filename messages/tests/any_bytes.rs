@@ -20,7 +20,7 @@ fn read(damage: Damage, seed: u64) -> (Job, String) {
 }
 
 #[test]
-fn any_folder_is_read_and_each_fault_is_reported_with_its_place() {
+fn the_reader_reads_any_folder_and_reports_each_fault_with_its_place() {
     let whole = simulated::read("any-bytes-whole", &damaged::job(60));
     assert_eq!((whole.messages.len(), whole.faults.len()), (60, 0), "{:?}", whole.faults);
     for damage in ALL {

@@ -82,7 +82,7 @@ fn history(ranks: usize, messages: usize, seed: u64) -> (Vec<Process>, Vec<Truth
 }
 
 #[test]
-fn the_life_of_a_message_is_that_of_its_events() {
+fn a_message_has_the_times_of_its_events() {
     let mut processes = simulated::world(2);
     processes[0].send(100, &envelope(1, 5, 64));
     let id = processes[1].post(50, &envelope(-1, -1, 4096));
@@ -139,7 +139,7 @@ fn a_rendezvous_leaves_with_its_request_and_begins_with_the_answer_whose_time_is
 }
 
 #[test]
-fn a_message_that_is_announced_before_there_is_a_connection_goes_by_the_one_that_is_made() {
+fn a_message_announced_before_any_connection_goes_by_the_first_one() {
     let mut process = Process::default();
     process.world(0, 2);
     let id = process.rendezvous((100, 900), &envelope(1, 5, 1 << 20), &[]);
@@ -167,7 +167,7 @@ fn an_eager_message_is_not_announced_nor_is_a_read_in_an_older_trace() {
 }
 
 #[test]
-fn an_operation_may_end_before_it_begins_by_its_clocks_and_a_read_of_a_message_is_none() {
+fn an_operation_may_end_before_its_begin_by_its_clocks_and_the_read_of_a_message_is_none() {
     let mut process = Process::default();
     process.world(0, 1);
     for (operation, begun, ended, request) in [(3, 100, 150, 0), (5, 210, 200, 0), (8, 220, 230, 6)] {
@@ -186,7 +186,7 @@ fn an_operation_may_end_before_it_begins_by_its_clocks_and_a_read_of_a_message_i
 }
 
 #[test]
-fn random_histories_come_back() {
+fn the_reader_returns_random_histories_unchanged() {
     for seed in 0..40 {
         let ranks = 2 + seed as usize % 3;
         let (processes, truths) = history(ranks, 200, seed);
@@ -289,7 +289,7 @@ fn a_stopped_recording_shifts_no_messages_and_is_reported() {
 }
 
 #[test]
-fn a_trace_that_is_cut_off_leaves_the_other_side() {
+fn a_truncated_trace_leaves_the_other_side_of_each_message() {
     for seed in 0..10 {
         let (mut processes, truths) = history(2, 200, seed);
         let half = processes[1].events.len() / 2;
@@ -319,7 +319,7 @@ fn a_damaged_block_costs_its_own_messages() {
 }
 
 #[test]
-fn a_rank_without_a_trace_is_known_by_others() {
+fn a_job_has_a_rank_without_a_trace_if_others_know_it() {
     let (processes, truths) = history(3, 100, 3);
     let folder = simulated::folder("silent");
     for rank in [0, 2] {
@@ -333,7 +333,7 @@ fn a_rank_without_a_trace_is_known_by_others() {
 }
 
 #[test]
-fn contexts_are_used_again_and_by_disjoint_communicators_at_once() {
+fn communicators_reuse_contexts_and_disjoint_ones_share_them() {
     let mut processes = simulated::world(4);
     let in_pair = |bytes, peer| Envelope { peer, tag: 1, bytes, context: 3 };
     for round in 0..3 {
@@ -466,7 +466,7 @@ fn a_connection_that_one_thread_begins_and_another_ends_is_one() {
 }
 
 #[test]
-fn fragments_are_of_their_messages() {
+fn each_fragment_belongs_to_its_message() {
     let mut processes = simulated::world(2);
     let (to, from) = (envelope(1, 5, 64), envelope(0, 5, 64));
     for number in 0..3 {
@@ -503,7 +503,7 @@ fn fragments_are_of_their_messages() {
 }
 
 #[test]
-fn a_message_and_its_fragments_have_the_adapter_s_times_where_the_transfers_tell_them_and_its_error() {
+fn transfers_give_a_message_and_its_fragments_the_adapters_times_and_their_error() {
     let mut processes = simulated::world(2);
     let (to, from) = (envelope(1, 5, 96), envelope(0, 5, 96));
     processes[0].send(0, &to);

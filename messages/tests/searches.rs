@@ -33,7 +33,7 @@ fn a_search_lasts_from_its_begin_to_its_end_and_has_peer_and_tag() {
         .collect();
     let wanted = [(1, Queue::Posted, -1, 9, Some(7), 120, 130), (0, Queue::Unexpected, -1, 9, Some(5), 110, 150)];
     assert_eq!(found, wanted);
-    assert!(job.searches.iter().all(|of| (of.message, of.is_found) == (None, None)), "nothing says what for");
+    assert!(job.searches.iter().all(|of| (of.message, of.is_found) == (None, None)), "no event names the message");
 }
 
 #[test]

@@ -100,7 +100,7 @@ fn a_call_whose_end_is_lost_has_no_known_waits() {
 }
 
 #[test]
-fn a_trace_without_calls_blames_nobody_and_says_so() {
+fn a_trace_without_calls_has_no_waits_and_a_fault_says_so() {
     let mut ranks = world(2);
     ranks[0].send(400, &TO);
     let id = ranks[1].post(50, &FROM);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! How an adapter behaves where real adapters differ within what verbs allow: the keys of `[device.behaviour]` and
-//! their defaults. docs/softhca.md documents each key; `profiles` has the values of real adapters. Called by: the
+//! How an adapter behaves where verbs allow real adapters to differ: the keys of `[device.behaviour]` and their
+//! defaults. docs/softhca.md documents each key; `profiles` has the values of real adapters. Called by: the
 //! configuration (reads them), the engine and `verbs` (act by them). Grade: setup; the engine looks up a behaviour only
 //! if a request fails, an object is made, a queue is armed or a datagram arrives.
 
@@ -88,7 +88,7 @@ keys! {
     async_events: Events = Events::ALL;
     /// Whether arming a completion queue gives an event at once if unpolled completions wait in it.
     arm_tells_of_unread: bool = false;
-    /// Whether requests of a queue pair that an access of its peer has stopped are flushed only once its event is read.
+    /// Whether a queue pair that an access of its peer has stopped flushes its requests only once its event is read.
     flush_needs_async_read: bool = false;
     /// Whether `ibv_poll_cq` writes `byte_len` and `vendor_err` of a send that succeeded.
     success_byte_len_on_send: ByteLen = ByteLen::Set;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An adapter's limits in numbers: `ibv_query_device` reports them, making objects and posting enforce them. The keys
 //! of `[device.limits]`. Called by: the configuration, `profiles` (has those of real adapters), the engine. Grade:
-//! setup. A limit above what the fabric's memory holds is reported, but making such an object fails with ENOMEM.
+//! setup. An adapter reports a limit beyond the fabric's memory, but making such an object fails with ENOMEM.
 
 use serde::Deserialize;
 

@@ -13,7 +13,7 @@ fn adapter(purge: Purge, lost: Lost) -> Adapter {
 }
 
 #[test]
-fn completions_of_a_queue_pair_that_goes_are_polled_where_nothing_is_purged() {
+fn a_program_polls_the_completions_of_a_destroyed_queue_pair_if_the_adapter_purges_none() {
     for is_reset in [false, true] {
         let hca = adapter(Purge::No, Lost::No);
         let (mut a, b) = pair(&hca, 65536, &Settings::default());
@@ -42,7 +42,7 @@ fn completions_of_a_queue_pair_that_goes_are_polled_where_nothing_is_purged() {
     }
 }
 
-/// How many completions fit before overrun after a queue pair that filled all places but one is destroyed.
+/// Number of completions that fit before overrun after the end of a queue pair that had filled all places but one.
 fn room_after(purge: Purge) -> usize {
     let hca = adapter(purge, Lost::No);
     let settings = Settings { cqe: 4, ..Settings::default() };
@@ -101,8 +101,8 @@ fn compacting_leaves_completions_of_others_in_their_order() {
     assert_eq!(wait(&goes.send_cq).wr_id, 9, "the queue goes on");
 }
 
-/// How many requests a shared queue of 4 takes after a queue pair with two in completions and two left was in these
-/// states, and was destroyed unless it was reset.
+/// Number of requests that a shared queue of 4 takes after a queue pair with two in completions and two left was in
+/// these states, and was destroyed unless it was reset.
 fn free_after(purge: Purge, lost: Lost, states: &[u32]) -> usize {
     let hca = adapter(purge, lost);
     let (a, b) = pair(&hca, 4096, &Settings { srq: true, wr: 4, ..Settings::default() });
@@ -125,7 +125,7 @@ fn free_after(purge: Purge, lost: Lost, states: &[u32]) -> usize {
 }
 
 #[test]
-fn requests_of_a_shared_queue_go_with_a_queue_pair_as_the_adapter_loses_them() {
+fn a_destroyed_queue_pair_costs_a_shared_queue_the_requests_that_the_adapter_loses() {
     let (in_error, reset) = (&[qp_state::ERR][..], &[qp_state::RESET][..]);
     for purge in [Purge::Skip, Purge::Compact] {
         for states in [&[], reset] {
@@ -138,7 +138,7 @@ fn requests_of_a_shared_queue_go_with_a_queue_pair_as_the_adapter_loses_them() {
 }
 
 #[test]
-fn a_queue_pair_that_goes_without_being_in_error_takes_a_request_with_it() {
+fn a_queue_pair_that_is_destroyed_outside_of_err_takes_a_request_with_it() {
     for (lost, is_in_error, expected) in
         [(Lost::No, false, 4), (Lost::Taken, true, 4), (Lost::Taken, false, 3), (Lost::Both, false, 3)]
     {
@@ -164,7 +164,7 @@ fn a_queue_pair_that_goes_without_being_in_error_takes_a_request_with_it() {
 }
 
 #[test]
-fn a_queue_pair_that_was_in_error_or_reset_is_not_used_again_where_the_adapter_cannot() {
+fn an_adapter_without_recycling_refuses_a_queue_pair_that_was_in_error_or_reset() {
     for (can, states) in [
         (true, &[qp_state::ERR, qp_state::RESET][..]),
         (false, &[qp_state::ERR, qp_state::RESET]),

@@ -14,7 +14,7 @@ fn events(hca: &Hca) -> Vec<u32> {
 }
 
 #[test]
-fn used_up_retries_are_a_fatal_error_of_the_queue_pair_where_the_adapter_says_so() {
+fn used_up_retries_raise_a_fatal_error_of_the_queue_pair_if_the_adapter_does_that() {
     for is_fatal in [false, true] {
         let hca = behaves(|ways| ways.qp_fatal_on_retry_exc = is_fatal);
         let settings = Settings { retry_cnt: 0, timeout: 4, ..Settings::default() };
@@ -57,7 +57,7 @@ fn a_retry_count_of_seven_ends_or_never_does() {
 }
 
 #[test]
-fn the_last_wqe_event_is_raised_if_the_adapter_raises_it() {
+fn only_an_adapter_with_the_last_wqe_event_raises_it() {
     for is_told in [false, true] {
         let hca = behaves(|ways| ways.last_wqe_event = is_told);
         let (_a, b) = pair(&hca, 4096, &Settings { srq: true, ..Settings::default() });
@@ -67,7 +67,7 @@ fn the_last_wqe_event_is_raised_if_the_adapter_raises_it() {
 }
 
 #[test]
-fn only_the_events_that_an_adapter_has_are_raised() {
+fn an_adapter_raises_only_the_events_that_it_has() {
     for (groups, expected) in [
         (r#"["qp"]"#, &[event::QP_ACCESS_ERR][..]),
         (r#"["srq", "gid"]"#, &[event::SRQ_LIMIT_REACHED]),
@@ -96,7 +96,7 @@ fn only_the_events_that_an_adapter_has_are_raised() {
 }
 
 #[test]
-fn requests_are_flushed_only_once_the_event_is_read_where_the_adapter_needs_that() {
+fn an_adapter_that_needs_it_flushes_requests_only_once_the_event_is_read() {
     for waits in [false, true] {
         let hca = behaves(|ways| ways.flush_needs_async_read = waits);
         let (a, b) = pair(&hca, 4096, &Settings::default());
@@ -183,7 +183,7 @@ fn a_queue_armed_with_completions_in_it_gives_the_event_at_once_where_the_adapte
         a.send(1, 0, 8);
         cq.arm(false);
         assert_eq!(channel.read_event(), if tells { Ok(COOKIE) } else { NOTHING });
-        // One event each time it is armed, and that was it, or the next completion is.
+        // Arming gives one event: this was it, or the next completion gives it.
         assert_eq!(channel.read_event(), NOTHING);
         a.send(2, 0, 8);
         assert_eq!(channel.read_event(), if tells { NOTHING } else { Ok(COOKIE) });

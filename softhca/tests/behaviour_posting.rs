@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Sizes, rights and requests that an adapter does not have: what is granted, and which error number each gets.
+//! Sizes, rights and requests that an adapter does not have: the granted value, or the error number, of each.
 
 mod engine_support;
 
@@ -10,7 +10,7 @@ const ENOMEM: Errno = Errno(libc::ENOMEM);
 const EOPNOTSUPP: Errno = Errno(libc::EOPNOTSUPP);
 
 #[test]
-fn the_right_to_atomics_is_refused_or_ignored_where_there_are_none() {
+fn an_adapter_without_atomics_refuses_or_ignores_the_right_to_them() {
     for (ways, at_init, at_rtr, post, shown) in [
         (AtomicAccess::Einval, Err(EINVAL), Ok(()), EINVAL, false),
         (AtomicAccess::Accepted, Ok(()), Ok(()), EINVAL, false),
@@ -46,7 +46,7 @@ fn the_right_to_atomics_is_refused_or_ignored_where_there_are_none() {
 }
 
 #[test]
-fn flags_of_the_optional_range_are_ignored_or_refused() {
+fn an_adapter_ignores_or_refuses_flags_of_the_optional_range() {
     const RELAXED_ORDERING: u32 = 1 << 20;
     for (ways, expected) in [(OptionalAccess::Accepted, None), (OptionalAccess::Eopnotsupp, Some(EOPNOTSUPP))] {
         let hca = behaves(|behaviour| behaviour.optional_access = ways);
@@ -87,7 +87,7 @@ fn a_post_that_is_too_large_gets_the_adapters_error_number() {
 }
 
 #[test]
-fn a_send_before_rts_is_refused_or_sent_at_rts() {
+fn an_adapter_refuses_a_send_before_rts_or_sends_it_at_rts() {
     for (ways, expected, is_sent) in [
         (SendBeforeRts::Einval, Err(EINVAL), false),
         (SendBeforeRts::Enomem, Err(ENOMEM), false),
@@ -112,7 +112,7 @@ fn a_send_before_rts_is_refused_or_sent_at_rts() {
 }
 
 #[test]
-fn limits_are_kept_and_a_queue_pair_beyond_them_has_the_adapters_error() {
+fn an_adapter_keeps_its_limits_and_fails_a_queue_pair_beyond_them_with_its_own_error() {
     for (errno, expected) in [(CreateErrno::Einval, EINVAL), (CreateErrno::Unset, Errno(0))] {
         let hca = described(|spec| {
             let DeviceSpec { limits, behaviour: ways, .. } = &mut spec.devices[0];
@@ -171,7 +171,7 @@ fn a_message_beyond_the_largest_ends_with_a_length_error() {
 }
 
 #[test]
-fn inline_data_is_granted_by_the_adapters_rule_and_all_of_it_is_sent() {
+fn an_adapter_grants_inline_data_by_its_rule_and_sends_all_of_it() {
     for (rule, most, asked, granted) in [
         (InlineGrant::Largest, 256, (1, 0), Some((2, 256))),
         (InlineGrant::Exact, 101, (1, 64), Some((2, 64))),

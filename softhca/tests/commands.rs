@@ -127,7 +127,7 @@ fn a_process_that_joins_later_finds_the_commanded_state() {
         let name = file.as_ref().unwrap().file_name();
         name.to_string_lossy().starts_with("pipe-")
     });
-    assert_eq!(pipes.count(), 3, "its own and those of two adapters: commands leave nothing to who comes next");
+    assert_eq!(pipes.count(), 3, "its own and those of two adapters: a command leaves no pipe");
     let found = ["state 0", "lid 0", "state 1"].map(|question| program.ask(question));
     assert_eq!(found, [port_state::DOWN, 99, port_state::ACTIVE]);
     obeyed(&folder, "link-up softhca0");
@@ -181,7 +181,7 @@ fn fabric_with_program() -> (Folder, Program, Config, Arc<Fabric>) {
 }
 
 #[test]
-fn a_process_that_does_not_obey_is_named() {
+fn the_error_of_a_command_names_a_process_that_does_not_obey() {
     let (_folder, mut program, config, fabric) = fabric_with_program();
     let rule = config.command("link-down", "softhca0", &[]).unwrap();
     let it = program.while_stopped(|| fabric.command(&rule, Duration::from_millis(300)));

@@ -16,7 +16,7 @@ const FILES: u64 = 6000;
 /// Number of accepted files that are run: each stays with its thread until the process ends.
 const RUN: usize = 40;
 
-/// Numbers by chance, the same in every run (splitmix64).
+/// Pseudo-random numbers, the same in every run (splitmix64).
 struct Chance(u64);
 
 impl Chance {
@@ -67,7 +67,7 @@ const ACTIONS: &str = concat!(
     r#""event"; event = "PKEY_CHANGE"; at_ns = 0; pkey = 0xffff; pkey_index = 0"#,
 );
 
-/// Writes each key by chance, and with another value by chance.
+/// Writes some keys at random, some of them with another value.
 fn some(text: &mut String, chance: &mut Chance, keys: &str, one_in: usize) {
     for (key, right) in keys.split(';').filter_map(|key| key.trim().split_once(" = ")) {
         if chance.below(one_in) == 0 {
@@ -146,7 +146,7 @@ fn run(folder: &Path, config: Config) -> Result<()> {
 }
 
 #[test]
-fn whatever_stands_in_a_configuration_is_refused_or_runs() {
+fn every_configuration_is_refused_or_runs() {
     static PANICS: AtomicUsize = AtomicUsize::new(0);
     let usual = panic::take_hook();
     panic::set_hook(Box::new(move |what| {
@@ -162,7 +162,7 @@ fn whatever_stands_in_a_configuration_is_refused_or_runs() {
         match Config::read(&path, None) {
             Ok(config) => {
                 accepted += 1;
-                // Not files that say next to nothing.
+                // Skips files that say next to nothing.
                 if ran < RUN && text.lines().count() > 4 {
                     ran += 1;
                     let folder = Folder::new();

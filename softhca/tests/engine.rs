@@ -22,7 +22,7 @@ fn a_send_lands_in_the_receive_buffer_whatever_its_size() {
 }
 
 #[test]
-fn inline_data_and_immediate_arrive_and_unsignalled_sends_say_nothing() {
+fn inline_data_and_immediate_arrive_and_unsignalled_sends_give_no_completion() {
     let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings::default());
     b.recv(1, 0, 100);
@@ -42,7 +42,7 @@ fn inline_data_and_immediate_arrive_and_unsignalled_sends_say_nothing() {
 }
 
 #[test]
-fn a_sender_waits_for_a_receive_request_and_is_run_by_its_posting() {
+fn a_send_waits_for_a_receive_request_whose_posting_executes_it() {
     for srq in [false, true] {
         let hca = adapter();
         let settings = Settings { srq, min_rnr_timer: 31, ..Settings::default() };
@@ -63,7 +63,7 @@ fn a_sender_waits_for_a_receive_request_and_is_run_by_its_posting() {
 }
 
 #[test]
-fn a_port_counts_its_troubles_and_nothing_else() {
+fn a_port_counts_its_errors_and_nothing_else() {
     let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings { rnr_retry: 2, ..Settings::default() });
     b.recv(1, 0, 8);
@@ -118,7 +118,7 @@ fn a_message_longer_than_the_receive_request_fails_on_both_sides() {
 }
 
 #[test]
-fn keys_and_bounds_are_checked_on_the_sending_side() {
+fn the_sending_side_checks_keys_and_bounds() {
     let hca = adapter();
     for wrong in 0..2 {
         let (a, b) = pair(&hca, 4096, &Settings::default());
@@ -236,7 +236,7 @@ fn an_armed_queue_gives_one_event() {
 }
 
 #[test]
-fn objects_in_use_cannot_be_destroyed() {
+fn destroy_refuses_an_object_in_use() {
     let hca = adapter();
     let (a, _b) = pair(&hca, 4096, &Settings { srq: true, ..Settings::default() });
     for refused in [a.pd.destroy(), a.send_cq.destroy(), a.srq.as_ref().unwrap().destroy()] {
@@ -275,7 +275,7 @@ fn a_drained_send_queue_ends_requests_under_way_raises_its_event_and_keeps_the_r
 }
 
 #[test]
-fn receives_posted_in_the_error_state_are_flushed() {
+fn a_queue_pair_in_the_error_state_flushes_receives_posted_to_it() {
     let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings::default());
     b.recv(1, 0, 8);

@@ -28,7 +28,7 @@ fn timed(hca: &Arc<Hca>, flags: u32) -> (Side, Side, Cq) {
 }
 
 #[test]
-fn completions_carry_when_they_completed_not_when_they_were_polled() {
+fn completions_carry_the_time_of_their_completion_and_not_of_the_poll() {
     let hca = adapter();
     let (a, b, cq) = timed(&hca, TIMESTAMP_RAW | TIMESTAMP_WALL);
     b.recv(1, 0, 64);
@@ -47,7 +47,7 @@ fn completions_carry_when_they_completed_not_when_they_were_polled() {
 }
 
 #[test]
-fn a_completion_between_polls_without_and_with_times_has_that_of_the_change() {
+fn a_completion_made_before_stamps_were_switched_on_has_the_time_of_the_switch() {
     let hca = adapter();
     let (a, b, cq) = timed(&hca, TIMESTAMP_RAW);
     (0..2).for_each(|_| b.recv(1, 0, 64));

@@ -40,7 +40,7 @@ fn datagrams_carry_forty_bytes_before_them_and_are_lost_silently() {
     for (is_global, len) in [(false, 8), (true, 8), (true, 200), (true, 4096)] {
         let attr = AhAttr { is_global: u8::from(is_global), ..global(dgid, 1) };
         let ah = hca.create_ah(&a.pd, &attr).unwrap();
-        // Nobody takes it, or it has the wrong key.
+        // No receive request takes it, or it has the wrong key.
         for qkey in [QKEY, QKEY + 1] {
             a.datagram_with(&ah, b.qp.number(), qkey, len);
             assert_eq!(wait(&a.send_cq).status, 0);

@@ -23,7 +23,7 @@ fn quick() -> Settings {
 }
 
 #[test]
-fn dropped_packets_are_sent_again_until_the_retries_end() {
+fn a_sender_repeats_dropped_packets_until_its_retries_end() {
     let hca = adapter(&[FaultRule { nth: Some(2), count: 3, from_lid: Some(1), ..RULE }]);
     let (a, b) = pair(&hca, 4096, &quick());
     for i in 0..2 {
@@ -62,7 +62,7 @@ fn now(fabric: &Fabric, action: FaultAction) {
 }
 
 #[test]
-fn a_port_goes_down_and_comes_up_again_and_says_so() {
+fn a_port_goes_down_and_comes_up_again_with_an_event_each_time() {
     let folder = Folder::new();
     let fabric = Fabric::join(spec(&folder.0)).unwrap();
     let hca = fabric.open(0).unwrap();
@@ -83,7 +83,7 @@ fn a_port_goes_down_and_comes_up_again_and_says_so() {
 
 #[test]
 fn a_port_goes_down_and_comes_up_at_the_times_of_a_rule() {
-    // A rule whose time has passed when the adapter is opened tells nothing: it is tried again with a later time.
+    // A rule whose time has passed when the adapter is opened shows nothing: the test tries again with a later time.
     let told = (0..8).find_map(|turn| {
         let (action, at_ns) = (FaultAction::LinkDown(1_000_000), 20_000_000 << turn);
         let hca = adapter(&[FaultRule { action, at_ns, device: Some(0), port: Some(1), ..RULE }]);
@@ -94,7 +94,7 @@ fn a_port_goes_down_and_comes_up_at_the_times_of_a_rule() {
 }
 
 #[test]
-fn a_time_beyond_all_numbers_never_comes_and_harms_nothing() {
+fn a_rule_whose_time_overflows_never_applies_and_harms_nothing() {
     let told = (0..8).find_map(|turn| {
         let soon_ns = 20_000_000 << turn;
         let rules = [
@@ -121,7 +121,7 @@ fn a_time_beyond_all_numbers_never_comes_and_harms_nothing() {
 }
 
 #[test]
-fn any_status_can_be_given_and_has_a_vendor_error() {
+fn a_rule_can_give_any_status_which_then_has_a_vendor_error() {
     for status in 1..=wc_status::TM_RNDV_INCOMPLETE {
         let hca = adapter(&[FaultRule::always(FaultAction::Status(status))]);
         let (a, b) = pair(&hca, 4096, &quick());
@@ -134,7 +134,7 @@ fn any_status_can_be_given_and_has_a_vendor_error() {
 }
 
 #[test]
-fn an_overrun_can_be_made() {
+fn a_rule_can_make_a_queue_overrun() {
     let hca = adapter(&[FaultRule { action: FaultAction::CqOverrun, nth: Some(1), count: 1, ..RULE }]);
     let (a, b) = pair(&hca, 4096, &quick());
     b.recv(1, 0, 64);
@@ -144,7 +144,7 @@ fn an_overrun_can_be_made() {
 }
 
 #[test]
-fn objects_fail_and_say_so() {
+fn a_rule_makes_objects_fail_with_an_event() {
     for kind in [event::QP_FATAL, event::CQ_ERR, event::SRQ_ERR] {
         let folder = Folder::new();
         let fabric = Fabric::join(spec(&folder.0)).unwrap();

@@ -107,7 +107,7 @@ fn is_killed() {
     std::thread::spawn(works).join().unwrap();
 }
 
-/// Kills a victim after so many instructions of a step, and looks at what it left; returns how many there were.
+/// Kills a victim after so many instructions of a step, and checks its leftovers; returns the number of instructions.
 fn kill(folder: &Folder, hca: &Arc<Hca>, audit: &dyn Fn(), step: u64, count: u64) -> u64 {
     let (plain, shares) = (Side::new(hca, BYTES, &settings(false)), Side::new(hca, BYTES, &settings(true)));
     let (gives, srq) = (Side::new(hca, BYTES, &settings(false)), shares.srq.as_ref().unwrap());
@@ -162,7 +162,7 @@ fn a_process_that_is_killed_at_any_instruction_leaves_nothing_that_stops_others(
 
 #[test]
 #[ignore = "started by the test below, as the process that sends and dies"]
-fn sends_what_waits() {
+fn sends_a_waiting_request() {
     let side = Side::new(&joined(), BYTES, &settings(false));
     println!("say: {}", side.qp.number());
     let [peer, opcode, addr, key] = told()[..] else { panic!("four numbers") };
@@ -178,9 +178,9 @@ fn a_receive_stays_posted_if_its_senders_process_has_died_before_the_copy() {
         let folder = Folder::new();
         let hca = join(&folder.0);
         let side = Side::new(&hca, BYTES, &settings(srq));
-        // The next queue pair's number. Its process does not exist yet, so nobody watches for its end and buries it.
+        // The next queue pair's number. Its process does not exist, so no process watches for its end to bury it.
         side.connect(side.qp.number() + 1, &settings(srq));
-        let mut other = Process::start_in("sends_what_waits", &folder);
+        let mut other = Process::start_in("sends_a_waiting_request", &folder);
         assert_eq!(other.hear(), (side.qp.number() + 1).to_string());
         other.tell(format!("{} {opcode} {} {}", side.qp.number(), side.addr(), side.mr.key()));
         assert_eq!(other.hear(), "sent");

@@ -23,7 +23,7 @@ fn may_lock(allowed: bool) -> bool {
 }
 
 #[test]
-fn registrations_beyond_the_limit_of_locked_memory_are_refused_unless_the_process_may_lock_all() {
+fn the_engine_refuses_registrations_beyond_the_limit_of_locked_memory_unless_the_process_may_lock_all() {
     let hca = adapter();
     let pd = hca.alloc_pd();
     let memory = vec![0_u8; 64 * PAGE as usize];
@@ -38,7 +38,7 @@ fn registrations_beyond_the_limit_of_locked_memory_are_refused_unless_the_proces
     assert_eq!(register(0, 16 * PAGE + 1).err(), Some(Errno(libc::ENOMEM)));
     assert_eq!(register(1, 16 * PAGE).err(), Some(Errno(libc::ENOMEM)), "pages that are touched count whole");
     let (half, again) = (register(0, 8 * PAGE).unwrap(), register(0, 8 * PAGE).unwrap());
-    assert_eq!(register(0, 1).err(), Some(Errno(libc::ENOMEM)), "what is registered twice counts twice");
+    assert_eq!(register(0, 1).err(), Some(Errno(libc::ENOMEM)), "memory that is registered twice counts twice");
     again.destroy().unwrap();
     half.change(&pd, start, 4 * PAGE, start, RIGHTS).unwrap();
     register(0, 12 * PAGE).unwrap();

@@ -42,7 +42,7 @@ fn quick() -> Settings {
     Settings { retry_cnt: 0, timeout: 4, ..Settings::default() }
 }
 
-/// How a message from adapter `i` to adapter `j` ends; `layers` says how both are addressed.
+/// Returns the status of a message from adapter `i` to adapter `j`; `layers`: how the sender addresses both.
 fn send(all: &[Arc<Hca>], layers: [u8; 2], i: usize, j: usize) -> u32 {
     let settings = quick();
     let (mut a, b) = (Side::new(&all[i], 4096, &settings), Side::new(&all[j], 4096, &settings));
@@ -83,7 +83,7 @@ fn an_address_on_ethernet_needs_a_gid() {
 }
 
 #[test]
-fn a_group_does_not_reach_over_to_another_network() {
+fn a_multicast_group_does_not_reach_another_network() {
     let folder = Folder::new();
     let all = adapters(&folder, &["a", "b", "a"].map(|network| (INFINIBAND, network)));
     let settings = Settings { kind: qp_type::UD, ..Settings::default() };
@@ -149,7 +149,7 @@ fn changing(folder: &Folder, seconds: u64, kind: u32, change: Change) -> FabricS
     spec
 }
 
-/// A connection to LID 1 from the second GID; `None` if the port has changed before it was made.
+/// A connection to LID 1 from the second GID; `None` if the port changed before.
 fn connect(hca: &Arc<Hca>) -> Option<(Side, Side)> {
     let settings = &quick();
     let (a, b) = (Side::new(hca, 4096, settings), Side::new(hca, 4096, settings));
@@ -166,7 +166,7 @@ fn connect(hca: &Arc<Hca>) -> Option<(Side, Side)> {
     (wait(&a.send_cq).status == 0).then_some((a, b))
 }
 
-/// How a message ends on a connection made before the change, after the change was reported.
+/// Returns the status of a message after the report of the change, on a connection made before it.
 fn after(kind: u32, change: Change, vanish_kills: bool) -> (Arc<Hca>, Side, u32) {
     for seconds in [1, 4, 16, 64] {
         let folder = Folder::new();
@@ -185,7 +185,7 @@ fn after(kind: u32, change: Change, vanish_kills: bool) -> (Arc<Hca>, Side, u32)
 }
 
 #[test]
-fn a_port_that_changes_its_lid_is_not_reached_by_the_old_one() {
+fn the_old_lid_of_a_port_that_has_changed_it_reaches_nothing() {
     let (hca, a, status) = after(event::LID_CHANGE, Change::Lid(9), false);
     assert_eq!(status, wc_status::RETRY_EXC_ERR);
     assert_eq!(hca.port(1).unwrap().lid, 9);
@@ -224,7 +224,7 @@ fn a_partition_key_that_changes_takes_its_connections_into_another_partition() {
 }
 
 #[test]
-fn another_subnet_manager_is_shown_and_changes_no_connection() {
+fn a_port_shows_another_subnet_manager_and_keeps_its_connections() {
     for kind in [event::SM_CHANGE, event::CLIENT_REREGISTER] {
         let (hca, _, status) = after(kind, Change::SmLid(7), false);
         assert_eq!((status, hca.port(1).unwrap().sm_lid), (0, 7));
@@ -232,7 +232,7 @@ fn another_subnet_manager_is_shown_and_changes_no_connection() {
 }
 
 #[test]
-fn a_change_is_made_though_its_event_is_not_raised() {
+fn a_port_changes_although_the_adapter_does_not_raise_the_event() {
     let folder = Folder::new();
     let mut spec = changing(&folder, 0, event::LID_CHANGE, Change::Lid(9));
     spec.devices[0].behaviour.async_events = event_groups(r#"["port"]"#);

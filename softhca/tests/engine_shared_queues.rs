@@ -96,7 +96,7 @@ fn send(from: &Side, wr_id: u64, len: usize, remote_srqn: u32) {
 }
 
 #[test]
-fn the_request_says_which_shared_queue_takes_it() {
+fn the_request_names_the_shared_queue_that_takes_it() {
     let hca = adapter();
     let (mut a, (b, domain)) = (initiating(&hca), answering(&hca, PRIVATE));
     connect(&a.qp, &b.qp);
@@ -184,11 +184,11 @@ fn arrived_messages_belong_to_the_shared_queue_whatever_happens_to_the_connectio
 }
 
 #[test]
-fn a_domain_is_shared_by_its_file_and_closes_when_nothing_is_in_it() {
+fn a_file_names_a_shared_domain_which_ends_with_its_last_user() {
     let hca = adapter();
     let named = XrcdOpen { file: Some((1, 2)), create: false, exclusive: false };
     let open = |how| hca.open_xrcd(how).err();
-    assert_eq!(open(named), Some(Errno(libc::EAGAIN)), "nobody has it open");
+    assert_eq!(open(named), Some(Errno(libc::EAGAIN)), "no process has it open");
     let (a, (b, domain)) = (initiating(&hca), answering(&hca, XrcdOpen { create: true, ..named }));
     assert_eq!(open(XrcdOpen { create: true, exclusive: true, ..named }), Some(Errno(libc::EINVAL)));
     let (again, as_well) = answering(&hca, named);
@@ -225,7 +225,7 @@ fn the_connection_may_end_in_another_process_than_the_queue() {
     let (mut a, b) = (initiating(&hca), answering(&hca, SHARED).0);
     let mut other = Process::start_in("the_end_of_the_connection", &hca.folder);
     ready(&a.qp, other.hear().parse().unwrap(), false);
-    // Longer than what travels in a completion: the other process cannot copy it, so it waits for the sender's timer.
+    // Longer than a payload in a completion: the other process cannot copy it, so it waits for the sender's timer.
     a.fill(0, 3000, 8);
     send(&a, 1, 3000, srqn(&b));
     b.recv(2, 0, 4096);

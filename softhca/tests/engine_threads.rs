@@ -24,7 +24,7 @@ fn poll_all(cq: &Cq, seen: &AtomicU32, mut take: impl FnMut(&Wc)) {
 }
 
 #[test]
-fn threads_that_post_to_one_queue_pair_and_poll_one_queue_lose_and_double_nothing() {
+fn threads_that_share_a_queue_pair_and_a_completion_queue_lose_and_double_no_message() {
     for (name, srq, len) in [("threads", false, 8), ("threads-srq", true, 8), ("threads-long", false, 700)] {
         let hca = adapter();
         let (a, b) = pair(&hca, 1 << 20, &Settings { wr: 256, cqe: 1024, srq, ..Settings::default() });

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Memory windows: binding, what they open, invalidation from both sides.
+//! Memory windows: binding, the memory that they open, invalidation from both sides.
 
 mod engine_support;
 
@@ -72,7 +72,7 @@ fn a_bound_window_opens_its_part_of_the_region_and_no_more() {
 }
 
 #[test]
-fn a_window_of_type_1_is_bound_anew_and_unbound_by_no_length() {
+fn a_bind_replaces_the_binding_of_a_window_of_type_1_and_a_length_of_0_ends_it() {
     let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings::default());
     let (region, window) = (bindable(&b), b.pd.alloc_mw(1).unwrap());
@@ -155,7 +155,7 @@ fn a_forbidden_bind_or_invalidate_is_a_bind_error_and_stops_the_queue_pair() {
 }
 
 #[test]
-fn a_windows_key_is_of_no_use_locally() {
+fn a_local_access_may_not_use_a_windows_key() {
     let hca = adapter();
     let (a, b) = pair(&hca, 4096, &Settings::default());
     let (region, window) = (bindable(&a), a.pd.alloc_mw(1).unwrap());

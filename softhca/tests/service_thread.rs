@@ -37,7 +37,7 @@ fn the_thread_has_its_memory_when_the_fabric_is_joined() {
     let mut strace = Command::new("strace");
     strace.args(["--follow-forks", &format!("--trace=prctl,{}", HOOKED.join(",")), "--inject=prctl:delay_exit=200000"]);
     strace.arg("--output").arg(&trace).arg(std::env::current_exe().unwrap());
-    strace.args(["--ignored", "--exact", "joins_and_says_so"]).env(FOLDER, &folder.0);
+    strace.args(["--ignored", "--exact", "joins_and_reports_it"]).env(FOLDER, &folder.0);
     let output = strace.output().expect("start strace: is it installed?");
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
@@ -60,7 +60,7 @@ fn the_thread_has_its_memory_when_the_fabric_is_joined() {
 
 #[test]
 #[ignore = "started by the test above, under strace"]
-fn joins_and_says_so() {
+fn joins_and_reports_it() {
     let folder = std::env::var_os(FOLDER).expect("started by another test");
     let fabric = Fabric::join(spec(folder.as_ref())).expect("the fabric can be joined");
     // SAFETY: a C string of less than 16 bytes.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a killed `softhca run` leaves behind, and which run removes it. One test, since each run looks at all folders.
+//! Leftovers of a killed `softhca run`, and the run that removes them. One test, since each run looks at all folders.
 
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ fn empty_folder(pid: u32) -> PathBuf {
 }
 
 #[test]
-fn folders_of_runs_that_were_killed_go_with_the_next_run_and_those_of_live_ones_stay() {
+fn the_next_run_removes_the_folders_of_killed_runs_and_keeps_those_of_live_ones() {
     let mut alive = Run::start("cat");
     // The first program waits; the second has joined the fabric, and closed all other descriptors that it inherited.
     let mut waiting = Run::start("exec cat");

@@ -13,7 +13,7 @@ const MESSAGES: u64 = 2000;
 /// Two sides, five sizes, inline and not, both ways.
 const EXCHANGED: u64 = 20 * MESSAGES;
 
-/// All but the calls of polling in vain: the library's offers, and the program's looks whether its other half is alive.
+/// All calls but those of fruitless polls: the library's offers, and the program's checks that its other half lives.
 const TRACED: &str = "--trace=!sched_yield,clock_nanosleep,getppid,wait4";
 
 #[test]
@@ -36,7 +36,7 @@ fn messages_of_up_to_256_bytes_make_no_system_call() {
 
     let text = fs::read_to_string(&trace).expect("read what strace wrote");
     let (own, of_others) = steady(&text);
-    assert!(own.is_empty(), "system calls of those who send and receive:\n{}", own.join("\n"));
+    assert!(own.is_empty(), "system calls of the threads that send and receive:\n{}", own.join("\n"));
     // A helper would make one for a message at least. Threads that look after connections run by time, not by messages.
     assert!((of_others.len() as u64) < EXCHANGED / 10, "system calls of other threads:\n{}", of_others.join("\n"));
 }
@@ -70,7 +70,7 @@ fn program(folder: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_call_between_the_marks_is_found_and_those_around_are_not() {
+fn steady_finds_a_call_between_the_marks_and_none_around_them() {
     let trace = "10 read(3) = 0\n10 prctl(PR_SET_NAME, \"steady-begin\") = 0\n11 prctl(PR_SET_NAME, \"steady-begin\" <unfinished ...>\n\
                  11 <... prctl resumed>) = 0\n12 futex(0x7f) = 0\n11 read(3) = 0\n10 prctl(PR_SET_NAME, \"steady-end\") = 0\n\
                  11 prctl(PR_SET_NAME, \"steady-end\") = 0\n10 exit_group(0) = ?\n";

@@ -49,7 +49,7 @@ fn real_library() -> String {
 }
 
 #[test]
-fn every_symbol_of_the_real_library_is_exported_at_its_version_and_nothing_else() {
+fn the_library_exports_every_symbol_of_the_real_one_at_its_version_and_nothing_else() {
     let (real, own) = (exports(&real_library()), exports(&own_library()));
     let missing: Vec<_> = real.difference(&own).collect();
     let more: Vec<_> = own.difference(&real).map(String::as_str).filter(|name| !LATER.contains(name)).collect();

@@ -47,7 +47,7 @@ pub struct Look<'a> {
     pub is_busy: bool,
 }
 
-/// The carriers of hellos. The defaults are those of carriers without TCP that keep nothing.
+/// The carriers of hellos. The default methods suit carriers that have no TCP and keep no state.
 pub trait Carriers: Send {
     /// Notes that a handshake with the port at `peer` begins.
     fn expect(&mut self, _peer: &PortAddress) {}
@@ -72,7 +72,7 @@ pub trait Carriers: Send {
     /// Number of the datagram queue pair now; 0: none.
     fn ud_qpn(&self) -> u32;
 
-    /// Whether this process can be connected to by TCP.
+    /// Whether peers can connect to this process by TCP.
     fn has_tcp(&self) -> bool {
         false
     }
@@ -82,7 +82,7 @@ pub trait Carriers: Send {
         None
     }
 
-    /// Warning for the user about how the carriers were opened.
+    /// Warning for the user about the opening of the carriers.
     fn warning(&self) -> Option<&str> {
         None
     }
@@ -119,7 +119,7 @@ impl NetworkCarriers {
         let ud = match via {
             ConnectVia::Tcp => None,
             ConnectVia::Ud => Some(UdCarrier::open(context, domain, choice, tunables)?),
-            // An adapter without UD is used with TCP alone.
+            // If the adapter has no UD, TCP alone carries hellos.
             ConnectVia::Auto => UdCarrier::open(context, domain, choice, tunables).ok(),
         };
         let mut warning = None;
@@ -202,7 +202,7 @@ impl Carriers for NetworkCarriers {
             // If this fails, the hello is lost like any datagram; the handshake repeats it.
             let sent = ud.send(peer, path, frame);
             self.is_ud_in_doubt |= sent.is_err();
-            // The reason of the doubt is kept until a datagram arrives.
+            // Keeps the error that caused the doubt until a datagram arrives.
             self.error = sent.err().or(self.error.take().filter(|_| self.is_ud_in_doubt));
         }
         let is_tcp_due = via.tcp() || self.is_ud_in_doubt && peer.tcp_port != 0;

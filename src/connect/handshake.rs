@@ -38,7 +38,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(1);
 /// Number of unanswered datagrams (750 ms) after which TCP is tried as well: time for a merely slow peer to answer.
 const DATAGRAMS_ALONE: u32 = 4;
 
-/// One side of the making of one connection.
+/// One side of the handshake of one connection.
 #[derive(Clone, Debug)]
 pub(crate) struct Handshake {
     local: QpInfo,
@@ -52,7 +52,7 @@ pub(crate) struct Handshake {
     heard_by: Option<Carrier>,
     due: Duration,
     pause: Duration,
-    /// Time at which the peer was last heard, or of the beginning.
+    /// Begin of the time-out: the peer's last hello, or the time at which the handshake began or was resumed.
     alive: Duration,
     timeout: Duration,
     attempt: PortAttempt,
@@ -70,11 +70,11 @@ enum State {
     Failed,
 }
 
-/// The result of asking one port of the peer so far.
+/// The progress of asking one port of the peer.
 #[derive(Copy, Clone, Debug, Default)]
 struct PortAttempt {
     needs_datagram: bool,
-    /// Number of hellos sent to it when it last answered, or at the beginning.
+    /// Number of hellos sent to it when it last answered, or when this turn began.
     heard_at: u32,
     /// Number of its answers over TCP, each after a new datagram of ours that did not arrive.
     answers: u8,
@@ -210,7 +210,7 @@ impl Handshake {
         self.ud_sent + self.tcp_sent
     }
 
-    /// Continues after a failure while no request waits, as if the peer had been heard now.
+    /// Resumes a failed handshake, with the full time-out, because no request waits for the connection.
     pub(crate) fn ask_on(&mut self, now: Duration) {
         if self.state == State::Failed {
             (self.state, self.alive, self.due) = (State::Asking, now, now + self.pause);
@@ -232,7 +232,6 @@ impl Handshake {
         self.peer.is_some()
     }
 
-    /// The local queue pair.
     pub(crate) fn local(&self) -> QpInfo {
         self.local
     }
@@ -284,7 +283,7 @@ impl Handshake {
         first
     }
 
-    /// The carriers of the next try: datagrams; also TCP if they stay unanswered, or if the peer was heard by TCP.
+    /// The carriers of the next try: datagrams; also TCP if the peer does not answer them, or has sent a hello by TCP.
     fn route(&self) -> Via {
         match self.paths {
             Paths { ud: true, tcp: true } => {

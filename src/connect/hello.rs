@@ -3,9 +3,9 @@
 //!
 //! Owns [`Hello`], its bytes and their checks. [`super::handshake`] makes and reads hellos; `ud` and `tcp` carry them.
 //! Bytes: fixed size, versioned, little-endian, sealed with the receiving port's key ([`crate::select::key`]). Anybody
-//! may write to a listening port, so after magic and version the seal is checked first. A hello fits a datagram of the
-//! smallest MTU (256 bytes) behind the 40 bytes of a global header. The handshake decides whether a hello is late.
-//! Path: setup. Threads: plain data. Tests: `hello/tests.rs`.
+//! may write to a listening port, so `decode` checks the seal first, right after magic and version. A hello fits a
+//! datagram of the smallest MTU (256 bytes) behind the 40 bytes of a global header. The handshake decides whether a
+//! hello is late. Path: setup. Threads: plain data. Tests: `hello/tests.rs`.
 
 use crate::peer::PeerName;
 use crate::select::address::{AddressError, MAX_24_BIT, PortAddress};
@@ -13,7 +13,7 @@ use crate::select::key::Key;
 
 const MAGIC: [u8; 4] = *b"ibHi";
 const VERSION: u8 = 3;
-/// A flag; the other ones are the values of [`Declined`].
+/// Flag of a confirmed hello. The values of [`Declined`] are the other flags.
 const CONFIRMED: u8 = 1;
 const ADDRESS: usize = 52;
 /// Offset of the seal, which covers all bytes before it.

@@ -21,7 +21,7 @@ pub(crate) fn new_instance() -> io::Result<u64> {
 
 /// A number of this host and network namespace: processes with the same one reach each other over loopback. Made of the
 /// kernel's boot id (which differs even in virtual machines that are copies), the machine id, the host's name and the
-/// network namespace; unreadable parts are left out.
+/// network namespace; unreadable parts do not count.
 #[must_use]
 pub fn host_number() -> u64 {
     let files = ["/proc/sys/kernel/random/boot_id", "/etc/machine-id", "/proc/sys/kernel/hostname"];
@@ -70,14 +70,14 @@ mod tests {
     }
 
     #[test]
-    fn addresses_are_published_as_ipv6_and_the_rest_is_zero() {
+    fn published_returns_ipv6_addresses_and_zeros_for_the_rest() {
         let wanted = [ip("::ffff:10.0.0.1"), ip("2001:db8::1"), ip("::"), ip("::")];
         let made = published(&[ip("10.0.0.1"), ip("2001:db8::1")]).map(|octets| IpAddr::V6(Ipv6Addr::from(octets)));
         assert_eq!(made, wanted);
     }
 
     #[test]
-    fn every_published_address_is_tried_but_our_own_ones_only_on_the_same_host() {
+    fn candidates_has_every_published_address_but_our_own_ones_only_on_the_same_host() {
         let theirs = ["172.17.0.1", "10.0.0.2", "127.0.0.1", "2001:db8::2"].map(ip);
         let ours = ["172.17.0.1", "10.0.0.1"].map(ip);
         let tried = |same_host| candidates(theirs.map(mapped).into_iter(), same_host, &ours);

@@ -47,7 +47,7 @@ pub enum Via {
     Ud,
     /// A TCP connection.
     Tcp,
-    /// Both, whichever gets through.
+    /// Both; the hello may arrive by either.
     Both,
 }
 
@@ -77,7 +77,7 @@ impl From<Carrier> for Via {
 /// How far TCP reaches a peer.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub enum Reach {
-    /// Nothing was sent to it over TCP yet.
+    /// This process has sent nothing to it over TCP yet.
     #[default]
     Unused,
     /// A connection is being made.

@@ -8,7 +8,7 @@
 //! that are sealed with this port's key; anything else ends it. Its first hello must arrive within `STRANGER_PATIENCE`,
 //! and at most `STRANGERS` connections wait for theirs. After that it stays open while a handshake with the peer that
 //! it names is in progress, at most `LINKS` per peer; so a recorded hello that is sent again holds no resources. If
-//! file descriptors run out, connections without a hello are closed first.
+//! file descriptors run out, the carrier first closes connections without a hello.
 //!
 //! Path: setup; nothing blocks. Threads: the port's. `poll` costs one system call per listening address while there is
 //! no connection. Tests: `tcp/tests.rs`.
@@ -68,7 +68,7 @@ pub(super) struct TcpCarrier {
 
 impl TcpCarrier {
     /// Listens at `addresses`, on a port that the kernel chooses. `key` and `host` are the port's own: hellos without
-    /// the key's seal are refused. A peer of another host is not tried at an address that is one of `ours`.
+    /// the key's seal are refused. The carrier never tries a peer of another host at one of `ours`.
     pub(super) fn open(key: Key, host: u64, addresses: &[IpAddr], ours: Vec<IpAddr>) -> io::Result<TcpCarrier> {
         let listeners = Listeners::open(addresses)?;
         let (links, expected, outcomes, counters) = Default::default();

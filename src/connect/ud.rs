@@ -48,7 +48,7 @@ pub(crate) fn path(choice: &PortChoice, tunables: &Tunables, remote: &PortAddres
 
 fn new_queue_pair(context: &Arc<Context>, domain: &Arc<ProtectionDomain>, place: (u8, u16)) -> io::Result<UdQueuePair> {
     let limits = context.attributes()?;
-    // Its completion queue holds as many sends and receives.
+    // The completion queue must hold `depth` sends and `depth` receives.
     let depth = DEPTH.min(limits.max_qp_wr).min(limits.max_cqe / 2);
     UdQueuePair::new(context, domain, place, (Hello::SIZE, depth), QUEUE_KEY)
 }

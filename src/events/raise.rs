@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Raises events: the functions that sites call, up to the thread (`delivery/thread.rs`) or the source of the port. Use
-//! [`raise`] where callbacks may run, [`stage`] where a lock is held; for adapter-stamped events
-//! [`EventGroup::raise_stamped`] and [`EventGroup::stage_seen`], which deliver an event immediately, in the polling
-//! thread, to registrations for immediate delivery, and in the order of the port's source to all others.
+//! [`raise`] where callbacks may run, [`stage`] under a lock; for adapter-stamped events [`EventGroup::raise_stamped`]
+//! and [`EventGroup::stage_seen`], which deliver an event immediately, in the polling thread, to registrations for
+//! immediate delivery, and in the order of the port's source to all others.
 //!
 //! Path: hot while a tool listens; no lock but the port's. Threads: any. Tests: `tests/raise.rs`, `tests/sources/`.
 
@@ -33,7 +33,7 @@ impl EventGroup {
         EventGroup { interest, instances: ArrayVec::new_const() }
     }
 
-    /// Adds an event, the third at most. Calls `make` only if its type has a listener.
+    /// Adds an event; a group has at most three. Calls `make` only if its type has a listener.
     #[inline]
     pub fn add<P: Payload>(&mut self, make: impl FnOnce() -> P) {
         self.add_as(P::TYPE, make);
@@ -99,7 +99,7 @@ fn raise_now(instances: &mut [EventInstance], timestamp: HostTimestamp, safety: 
         for instance in instances.iter_mut() {
             thread.stamp(instance, timestamp);
         }
-        // Now, or after the staged ones; then the registrations are finished that the callbacks freed.
+        // Delivers now, or after the staged events; then finishes the registrations that the callbacks have freed.
         if thread.raise(instances, safety, recipients) && interest_mask::is_pending(FREES) {
             finish_freed_in(thread, safety);
         }

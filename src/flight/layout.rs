@@ -108,7 +108,7 @@ pub(super) fn started(pid: u32) -> u64 {
     let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     // The second field, a name in parentheses, may hold anything.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    // A process that has ended and was not waited for counts as gone.
+    // A zombie (its parent has not waited for it) counts as gone.
     if fields.trim_start().starts_with(['Z', 'X']) {
         return 0;
     }

@@ -57,7 +57,7 @@ fn a_reader_gets_the_recorded_entries_with_their_process_and_port() {
 }
 
 #[test]
-fn a_ring_that_goes_round_has_the_last_entries_in_order() {
+fn a_ring_that_wraps_has_the_last_entries_in_order() {
     let (_folder, recorder, path) = recorder("round");
     let count = ENTRIES as u64 * 2 + 10;
     (0..count).for_each(|number| recorder.write(&entry(Kind::StallBegun, number)));
@@ -67,7 +67,7 @@ fn a_ring_that_goes_round_has_the_last_entries_in_order() {
 }
 
 #[test]
-fn an_entry_that_is_not_whole_is_left_out_and_counted() {
+fn the_reader_leaves_out_and_counts_an_incomplete_entry() {
     let (_folder, recorder, path) = recorder("torn");
     (0..4).for_each(|number| recorder.write(&entry(Kind::StallBegun, number)));
     // One entry was only begun, and one has words of another.
@@ -79,7 +79,7 @@ fn an_entry_that_is_not_whole_is_left_out_and_counted() {
 }
 
 #[test]
-fn threads_write_beside_each_other() {
+fn several_threads_write_entries_at_the_same_time() {
     let (_folder, recorder, path) = recorder("threads");
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -94,7 +94,7 @@ fn threads_write_beside_each_other() {
 }
 
 #[test]
-fn other_files_are_refused_with_the_reason() {
+fn the_reader_refuses_other_files_with_the_reason() {
     let (_folder, _, path) = recorder("foreign");
     let sound = fs::read(&path).expect("it is there");
     let refusal = |bytes: &[u8]| {
@@ -156,7 +156,7 @@ fn a_peer_has_a_row_that_counts_the_requests_of_all_its_connections() {
 }
 
 #[test]
-fn peers_without_a_row_are_left_out_and_the_file_says_so() {
+fn the_file_says_that_it_lacks_peers_without_a_row() {
     let (_folder, recorder, path) = recorder("more-peers");
     (0..PEERS as u32).for_each(|rank| recorder.show_peer(&peer(rank, 0), 1));
     let flight = Flight::read(&path).expect("it is sound");
@@ -168,7 +168,7 @@ fn peers_without_a_row_are_left_out_and_the_file_says_so() {
 }
 
 #[test]
-fn no_bytes_behind_a_sound_header_are_too_much_for_a_reader() {
+fn the_reader_survives_any_bytes_behind_a_valid_header() {
     let (_folder, recorder, path) = recorder("bytes");
     let mut state = 1_u64;
     for word in &recorder.words[at::ENTRIES..] {
@@ -186,7 +186,7 @@ fn no_bytes_behind_a_sound_header_are_too_much_for_a_reader() {
 }
 
 #[test]
-fn a_file_goes_at_a_clean_end_and_stays_where_something_failed() {
+fn a_clean_end_removes_the_file_and_a_failure_keeps_it() {
     let (folder, recorder, path) = recorder("end");
     recorder.close();
     assert!(!path.exists() && leftovers::find(&folder.0).is_empty());
@@ -198,7 +198,7 @@ fn a_file_goes_at_a_clean_end_and_stays_where_something_failed() {
 }
 
 #[test]
-fn the_newest_files_of_dead_processes_and_all_files_of_living_ones_are_kept() {
+fn clear_keeps_the_newest_files_of_dead_processes_and_all_files_of_living_ones() {
     let (folder, _recorder, path) = recorder("leftovers");
     // No process has such an id.
     let dead = |job: u32| folder.0.join(leftovers::file_name(job, 0, u32::MAX - job));

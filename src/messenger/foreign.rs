@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Processes of other jobs, met by `MPI_Comm_spawn`, `_connect` or `_accept`: finds those that are in no communicator.
+//! Processes of other jobs, met by `MPI_Comm_spawn`, `_connect` or `_accept`: finds those with no common communicator.
 //!
 //! Used by `pml/context.rs`, which ends the connections to them. Grade: setup. Threads: the owner's. Tests: below.
 
@@ -51,7 +51,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_process_is_parted_from_when_the_last_communicator_with_it_goes() {
+    fn leave_returns_a_process_when_the_last_communicator_with_it_goes() {
         let mut foreign = Foreign::default();
         let name = |rank| PeerName { job: 9, rank };
         foreign.join(5, [name(0), name(1)].into());

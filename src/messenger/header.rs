@@ -23,9 +23,9 @@
 //! The other kinds name a request, if any, by the number that its own process gave it. Bytes 1 to 3 are 0.
 //!
 //! ```text
-//! ClearToSend   request 4, receive 4, why 4, length 8 answers Announce: send `length` bytes as fragments; `why`:
+//! ClearToSend   request 4, receive 4, why 4, length 8 answers Announce: send `length` bytes in fragments; `why`:
 //!                                                     why the receiver does not read them, for events
-//! Fragment      receive 4, offset 8; data follows     part of an announced message
+//! Fragment      receive 4, offset 8; data follows     a part of an announced message
 //! Finished      request 4, length 8                   `length` bytes were read or written
 //! Acknowledge   request 4                             a synchronous message was matched
 //! Moved         segment 4, count 4                    the messages of a sender continue on this port (`failover.rs`)
@@ -218,7 +218,7 @@ pub enum Header {
     Announce(Match, u32, Memory),
     /// The data is in this memory. A [`PortKey`] for each further port of the sender follows.
     AnnounceKeyed(Match, u32, Memory),
-    /// Asks for the data of an announced message as fragments.
+    /// Asks for the data of an announced message in fragments.
     ClearToSend {
         /// Number of the send at its sender.
         request: u32,
@@ -229,11 +229,11 @@ pub enum Header {
         /// Number of bytes to send.
         length: u64,
     },
-    /// Part of the data of an announced message follows.
+    /// A fragment of an announced message; the data follows.
     Fragment {
         /// Number of the receive at its receiver.
         receive: u32,
-        /// Offset of the part in the message.
+        /// Offset of the fragment in the message.
         offset: u64,
     },
     /// The data has been read or written.

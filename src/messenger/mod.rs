@@ -3,13 +3,13 @@
 //! wire, one state machine for each protocol, and the records of requests, rails, flow control and unexpected messages.
 //!
 //! Knows no adapter and no MPI library: its [`host`] posts the messages and reads that these parts choose, registers
-//! memory, and reports completions. A function gets the host's entered state, and the process, which threads share.
-//! Called by the PML (`plugin-abi/src/pml`). Grades and threads: in each file.
+//! memory, and reports completions. A function gets the state of the host, which its thread has entered, and the
+//! process, which threads share. Called by the PML (`plugin-abi/src/pml`). Grades and threads: in each file.
 //!
-//! A message up to the eager limit is sent with its header. A longer one is announced: its receiver reads it and sends
-//! `Finished`, or asks for copies if the data on either side has gaps or cannot be registered. An announcement with
-//! address 0 says that the message cannot be read; no memory has that address. ARCHITECTURE.md, "The PML", has a
-//! diagram of each protocol.
+//! A process sends a message up to the eager limit with its header, and announces a longer one: the receiver reads it
+//! and sends `Finished`, or asks for copies if the data on either side has gaps or cannot be registered. An
+//! announcement with address 0 says that the receiver cannot read the message; no memory has that address.
+//! ARCHITECTURE.md, "The PML", has a diagram of each protocol.
 
 use std::collections::VecDeque;
 
@@ -35,7 +35,7 @@ pub mod transfer_id;
 #[cfg(test)]
 mod tests;
 
-/// The messenger's own part of the entered state of a host.
+/// The messenger's own part of the state that a thread has when it has entered the host.
 pub struct State<H: Host> {
     /// Transfers that have begun and not ended.
     pub transfers: Transfers<H::Handle>,

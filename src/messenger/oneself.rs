@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages of a process to itself: the processor copies each once, from the send buffer to the receive buffer.
 //!
-//! If no receive is posted, the process stores the message as unexpected: of a short one in standard mode a copy, so
-//! that its sender continues, as programs expect; of any other an announcement. Called by `pml/protocol.rs` and
-//! `pml/accept.rs`. Grade: pending. Threads: the one that has entered the messenger. Tests: `tests.rs`, and
-//! `self_messages.c` in `hw-tests/mpi`.
+//! If no receive is posted, the process stores the message as unexpected. For a short message in standard mode it
+//! stores a copy, so that the sender continues, as programs expect; for any other it stores an announcement. Called by
+//! `pml/protocol.rs` and `pml/accept.rs`. Grade: pending. Threads: the one that has entered the messenger. Tests:
+//! `tests.rs`, and `self_messages.c` in `hw-tests/mpi`.
 
 use super::arrived::{Arrived, Body, SHORT};
 use super::header::Memory;
@@ -54,7 +54,7 @@ pub fn receive<H: Host>(host: &mut H, receive: H::Handle, envelope: Envelope, se
 fn meet<H: Host>(host: &mut H, send: H::Handle, receive: H::Handle, envelope: Envelope) {
     let [length, room] = [send, receive].map(|request| host.core(request).data.length());
     host.note(receive, &Outcome::new(envelope, length, room));
-    // A tool gets the same bytes from both sides, also if the receive has too little room.
+    // Both sides report the same number of bytes to tools, also if the receive has too little room.
     let copied = length.min(room) as u64;
     host.begins(send, Bytes::Of { offset: 0, length: copied }.posted());
     host.begins(receive, Bytes::All.posted());

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The passage of a message, for tools: by which protocol it travels and why, by which port and queue pair.
+//! The passage of a message, for tools: its protocol with the reason for it, its port and its queue pair.
 //!
 //! Protocol and reason follow from the data that decides how the message is sent. Two reasons travel in headers, in the
-//! place of a memory key ([`Reason::code`]): why a message cannot be read, and why a receiver wants copies of one that
-//! it could read. Called by `pml/passage.rs`, and where the protocol is chosen. Grade: pending. Threads: any. Plain
-//! data. Tests: below.
+//! place of a memory key ([`Reason::code`]): the reason against reading a message, and a receiver's reason to ask for
+//! copies of a readable one. Called by `pml/passage.rs`, and where the protocol is chosen. Grade: pending. Threads:
+//! any. Plain data. Tests: below.
 
 use super::header::{EAGER_SIZE, Memory};
 
@@ -32,7 +32,7 @@ pub enum Protocol {
 pub enum Reason {
     /// The message's size.
     Size,
-    /// Traces of former versions have it.
+    /// Only traces of former versions have this reason.
     Synchronous,
     /// The sender's or the receiver's datatype has gaps.
     Gaps,
@@ -62,7 +62,7 @@ impl Reason {
     }
 }
 
-/// How a message travels, in all that tools are told.
+/// How a message travels, as ibex reports it to tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Passage {
     /// Its protocol.
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_message_goes_inside_its_work_request_if_it_fits_and_is_copied_else_for_a_reason() {
+    fn a_message_that_fits_goes_inside_its_work_request_and_any_other_is_copied_for_a_reason() {
         let how = |length, has_gaps, inline| at_once((12, length), has_gaps, inline);
         assert_eq!(how(8, false, 64), (Protocol::Inline, Reason::Size));
         assert_eq!(how(52, false, 64), (Protocol::Inline, Reason::Size));
@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn why_a_message_is_not_read_is_said_by_its_announcement_or_known_to_its_receiver() {
+    fn the_announcement_or_the_receiver_gives_the_reason_against_a_read() {
         let memory = |address, length, why: Reason| Memory { key: why.code(), address, length };
         let held_back = memory(0, 100, Reason::HeldBack);
         assert_eq!(not_read(&held_back, 100, false), Some((Protocol::Fragments, Reason::HeldBack)));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_is_no_reason_of_these_is_none() {
+    fn of_code_returns_none_for_any_other_number() {
         for why in [Reason::Synchronous, Reason::Gaps, Reason::NotRegistered, Reason::HeldBack, Reason::Adapter] {
             assert_eq!(Reason::of_code(why.code()), Some(why));
         }

@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn rails_are_polled_in_each_round_while_they_are_busy_and_then_in_one_of_sixteen() {
+    fn quiet_polls_busy_rails_in_each_round_and_silent_ones_in_one_of_sixteen() {
         let mut rails = Quiet::default();
         assert!((0..PATIENCE).all(|_| rails.are_due()));
         let due = (0..16 * 10).filter(|_| rails.are_due()).count();

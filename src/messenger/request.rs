@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the protocols need of a request; part of the host's record of it (`pml/request.rs`).
+//! The protocols' part of a request; the host's record of the request (`pml/request.rs`) contains it.
 //!
 //! Grade: hot. Threads: the one that has entered the messenger. Plain data. Tests: those of the host.
 
@@ -26,11 +26,11 @@ pub enum Mode {
     Standard,
     /// The buffer may be reused, and the receive has matched.
     Synchronous,
-    /// None: the host sends a copy in the memory that the program has attached.
+    /// No condition: the host sends a copy in the memory that the program has attached.
     Buffered,
 }
 
-/// What a receive got.
+/// The result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Rank of the message's sender.
@@ -55,7 +55,7 @@ impl Outcome {
 pub enum Transfer<H: Host> {
     /// No transfer.
     None,
-    /// The peer is to finish the message, or to ask for copies.
+    /// The send waits until the peer finishes the message, or asks for copies.
     Announced {
         /// Registration with the port of the announcement.
         registered: Option<H::Registration>,
@@ -85,10 +85,10 @@ pub struct Core<H: Host> {
     pub tag: i32,
     /// The user's data.
     pub data: H::Data,
-    /// Name by which a posted receive is cancelled.
+    /// Handle of a posted receive, to cancel it.
     pub posted: u64,
     /// Link to the peer, of sends and transfers.
     pub link: Link,
-    /// What is in progress.
+    /// The transfer in progress.
     pub transfer: Transfer<H>,
 }

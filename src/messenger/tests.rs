@@ -29,7 +29,7 @@ struct SmallHost {
     /// Messages to the other process, with their data.
     sent: VecDeque<(Header, Vec<u8>)>,
     free_buffers: usize,
-    /// The answer that ended the job: how many bytes were asked for.
+    /// The answer that ended the job: the number of bytes that it asked for.
     refused: Option<u64>,
     /// Number of announcements whose registrations have ended.
     ended: usize,
@@ -299,7 +299,7 @@ fn copy_of(bytes: u64, send: usize, receive: usize) -> [(char, usize, Bytes); 4]
 }
 
 #[test]
-fn a_message_to_oneself_is_copied_to_its_posted_receive_as_far_as_that_has_room() {
+fn a_process_copies_a_message_to_itself_as_far_as_the_posted_receive_has_room() {
     for room in [12, 10, 4] {
         let mut host = SmallHost::new();
         let send = host.request(Role::Send(Mode::Standard), (0..10).collect());
@@ -315,7 +315,7 @@ fn a_message_to_oneself_is_copied_to_its_posted_receive_as_far_as_that_has_room(
 }
 
 #[test]
-fn a_message_to_oneself_without_a_receive_is_copied_if_its_sender_may_go_on() {
+fn a_process_stores_a_copy_of_a_message_to_itself_if_its_sender_may_go_on() {
     for (mode, length, is_copied) in
         [(Mode::Standard, 40, true), (Mode::Standard, EAGER_LIMIT + 1, false), (Mode::Synchronous, 10, false)]
     {
@@ -391,7 +391,7 @@ fn sends_that_wait_for_a_buffer_take_turns() {
 }
 
 #[test]
-fn an_answer_that_asks_for_what_a_message_does_not_have_or_names_no_transfer_sends_nothing() {
+fn an_answer_with_too_many_bytes_or_without_a_transfer_sends_nothing() {
     let mut host = SmallHost::new();
     let (send, number) = host.announced(vec![1; 20]);
     for asked in [0, 21, u64::MAX] {
@@ -405,7 +405,7 @@ fn an_answer_that_asks_for_what_a_message_does_not_have_or_names_no_transfer_sen
 }
 
 #[test]
-fn a_send_whose_receiver_has_read_is_finished_once() {
+fn finished_ends_a_send_whose_receiver_has_read_once() {
     let mut host = SmallHost::new();
     let (send, number) = host.announced(vec![1; 20]);
     for _ in 0..2 {

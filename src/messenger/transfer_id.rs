@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The numbers by which one process names its requests to another, and the request of each number. A number from the
-//! network is looked up, never used as an address. A number whose transfer has ended is refused, until its place has
-//! been used 512 times. Places beyond the first 2^22 have no room for a count of uses, so their numbers are refused
-//! only while the place is free. Called by the PML. Pending grade. Tests: below.
+//! The numbers by which one process names its requests to another, and the request of each number. [`Transfers`] looks
+//! a number from the network up, and never uses it as an address. It refuses a number whose transfer has ended, until
+//! its place has been used 512 times. Places beyond the first 2^22 have no room for a count of uses, so it refuses
+//! their numbers only while the place is free. Called by the PML. Pending grade. Tests: below.
 
 /// The number of a transfer: its place in the low bits, and above it how often the place was used; or, with the highest
 /// bit set, a place of 31 bits.
@@ -78,7 +78,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_leads_to_its_transfer_and_after_its_end_nowhere() {
+    fn a_number_leads_to_its_transfer_until_that_ends() {
         let mut transfers = Transfers::default();
         let (first, second) = (transfers.begin('a'), transfers.begin('b'));
         assert_eq!((transfers.get(first), transfers.get(second)), (Some('a'), Some('b')));
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_is_refused_until_its_place_was_used_512_times() {
+    fn get_refuses_a_number_until_its_place_was_used_512_times() {
         let mut transfers = Transfers::default();
         let first = transfers.begin(0);
         transfers.end(first);

@@ -31,7 +31,7 @@ pub const MAX_24_BIT: u32 = 0x00ff_ffff;
 pub const MAX_PORTS: usize = 64;
 
 const MAGIC: [u8; 4] = *b"ibex";
-/// The version of these bytes. A peer with another version is reached by another BTL.
+/// The version of these bytes. Another BTL must reach a peer with another version.
 pub const VERSION: u8 = 3;
 /// Magic, version, count, size of an entry (2).
 const HEADER_SIZE: usize = 8;

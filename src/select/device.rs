@@ -289,20 +289,20 @@ mod tests {
     }
 
     #[test]
-    fn a_gid_that_has_moved_is_found_by_its_bytes_and_type() {
+    fn refreshed_finds_a_moved_gid_by_its_bytes_and_type() {
         let gids = [row(1, OURS, GID_ROCE_V2 - 1), row(5, OURS, GID_ROCE_V2), row(3, OTHER, GID_ROCE_V2)];
         let refreshed = choice().refreshed(0, &gids);
         assert_eq!((refreshed.gid_index, refreshed.gid), (5, OURS));
     }
 
     #[test]
-    fn a_gid_that_is_where_it_was_stays_there_though_another_row_has_it_too() {
+    fn a_gid_keeps_its_index_although_another_row_has_it_too() {
         let gids = [row(1, OURS, GID_ROCE_V2), row(3, OURS, GID_ROCE_V2)];
         assert_eq!(choice().refreshed(0, &gids), choice());
     }
 
     #[test]
-    fn a_gid_that_has_gone_is_replaced_by_one_of_its_type_in_its_place_alone() {
+    fn only_a_gid_of_the_same_type_at_the_same_index_replaces_one_that_has_gone() {
         assert_eq!(choice().refreshed(0, &[row(3, OTHER, GID_ROCE_V2)]).gid, OTHER);
         let link_local = Ipv6Addr::new(0xfe80, 0, 0, 0, 0, 0, 0, 1).octets();
         let others = [row(3, OTHER, GID_ROCE_V2 - 1), row(4, OTHER, GID_ROCE_V2), row(3, link_local, GID_ROCE_V2)];
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn a_new_lid_is_taken_where_ports_have_any() {
+    fn only_a_port_with_a_lid_takes_a_new_one() {
         let infiniband = PortChoice { link_layer: LINK_INFINIBAND, lid: 1, ..choice() };
         assert_eq!((infiniband.refreshed(7, &[]).lid, choice().refreshed(7, &[]).lid), (7, 0));
         assert_eq!(infiniband.refreshed(0, &[]).lid, 1);

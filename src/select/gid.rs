@@ -214,7 +214,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn on_ethernet_the_best_kind_is_taken_in_this_order() {
+    fn on_ethernet_choose_prefers_kinds_in_this_order() {
         let mut table = usual();
         for wanted in [5, 6, 3, 1, 0, 2, 4] {
             let choice = choose(&table, LINK_ETHERNET, None);
@@ -252,14 +252,14 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_index_that_is_asked_for_is_taken() {
+    fn choose_takes_the_index_that_the_user_asks_for() {
         let choice = choose(&usual(), LINK_ETHERNET, Some(2));
         assert_eq!(index(&choice), Some(2));
         assert!(choice.verdicts.iter().all(|verdict| verdict.reason == "btl_ibex_gid_index asks for entry 2"));
     }
 
     #[test]
-    fn an_unusable_index_is_refused_with_the_usable_ones() {
+    fn the_refusal_of_an_unusable_index_names_the_usable_ones() {
         let refusal = choose(&usual(), LINK_ETHERNET, Some(9)).taken.expect_err("there is no entry 9");
         assert_eq!(
             refusal,
@@ -275,7 +275,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn on_infiniband_entry_0_is_taken_unless_another_is_asked_for() {
+    fn on_infiniband_choose_takes_entry_0_unless_the_user_asks_for_another() {
         let table = [entry(0, "fe80::1", GID_IB), entry(1, "fec0::1", GID_IB), entry(2, "::", GID_IB)];
         assert_eq!(index(&choose(&table, LINK_INFINIBAND, None)), Some(0));
         assert_eq!(index(&choose(&table, LINK_INFINIBAND, Some(1))), Some(1));
@@ -287,13 +287,13 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn link_local_ipv4_is_no_better_than_link_local_ipv6() {
+    fn choose_does_not_prefer_link_local_ipv4_to_link_local_ipv6() {
         let table = [entry(0, "::ffff:169.254.0.1", GID_ROCE_V2), entry(1, "2001:db8::1", GID_ROCE_V2)];
         assert_eq!(index(&choose(&table, LINK_ETHERNET, None)), Some(1));
     }
 
     #[test]
-    fn an_entry_beyond_the_last_that_can_be_named_is_left_out_with_that_reason() {
+    fn choose_leaves_out_an_entry_beyond_the_last_index_with_that_reason() {
         let table = [entry(255, "2001:db8::1", GID_ROCE_V2), entry(256, "::ffff:10.0.0.1", GID_ROCE_V2)];
         let choice = choose(&table, LINK_ETHERNET, None);
         assert_eq!(index(&choice), Some(255));
@@ -305,7 +305,7 @@ pub(crate) mod tests {
     }
 
     #[test]
-    fn an_entry_that_has_vanished_and_reads_as_zeros_is_no_candidate() {
+    fn choose_skips_an_entry_that_has_vanished_and_reads_as_zeros() {
         for gid_type in [GID_IB, GID_ROCE_V1, GID_ROCE_V2] {
             let choice = choose(&[entry(0, "::", gid_type), entry(1, "fe80::1", GID_ROCE_V2)], LINK_ETHERNET, None);
             assert_eq!((index(&choice), choice.verdicts[0].reason.as_str()), (Some(1), "it is empty"));

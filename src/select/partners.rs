@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The order in which a peer's ports are tried for a connection, if addresses leave a choice ([`partners`]).
+//! The order in which a port tries a peer's ports for a connection, if addresses leave a choice ([`partners`]).
 //!
 //! Addresses pair ports one to one ([`super::address::pair`]). But InfiniBand fabrics without a configured prefix all
 //! have the default one, so only a datagram shows whether two ports are in one fabric. Therefore a paired port may
@@ -59,7 +59,7 @@ mod tests {
     }
 
     #[test]
-    fn there_is_no_choice_if_addresses_decide() {
+    fn partners_leaves_no_choice_if_addresses_decide() {
         let mixed = [infiniband(1), ethernet(), infiniband(2), ethernet()];
         for index in 0..4_u8 {
             assert_eq!(partners(&mixed, &mixed, index.into(), true), [index]);

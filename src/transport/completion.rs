@@ -8,7 +8,8 @@ use arrayvec::{ArrayVec, CapacityError};
 use ibex_ffi::verbs::Status;
 use std::collections::VecDeque;
 
-/// A value that the caller gives to a request and gets back with its completion. With 0 the port reports no success.
+/// A value that the caller gives to a request and gets back with its completion. With 0 the port reports only a
+/// failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Token(pub u64);
 

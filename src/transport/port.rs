@@ -147,7 +147,7 @@ impl Attributes {
 const PARTING: Duration = Duration::from_millis(100);
 
 /// Number of checks of connections between two queries for asynchronous events, which are system calls. Most checks
-/// must not read the clock, so they are counted.
+/// must not read the clock, so the port counts them.
 const ASYNC_INTERVAL: u32 = 4096;
 
 /// Number of checks between two readings of the clock, after which the port queries the device if [`ASYNC_PERIOD`] has
@@ -208,9 +208,9 @@ pub struct Port<A: Adapter = Verbs> {
     look_interval: u32,
     /// Polls, and empty polls, until the last check.
     polls_at_look: [u64; 2],
-    /// Checks until the device is queried for asynchronous events.
+    /// Checks until the port queries the device for asynchronous events.
     until_async: u32,
-    /// Time at which the device is queried at the latest.
+    /// Time at which the port queries the device at the latest.
     async_due: Duration,
     /// Index of the next endpoint to copy to the flight recorder.
     next_shown: u32,
@@ -251,7 +251,7 @@ impl<A: Adapter> Port<A> {
         Arc::clone(&self.counters)
     }
 
-    /// Returns a warning for the user about how this port was opened.
+    /// Returns a warning for the user about the opening of this port.
     #[must_use]
     pub fn warning(&self) -> Option<&str> {
         self.handshakes.carriers().warning()

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The numbers that pass through an adapter: endpoints, identifiers of work requests, immediate data. Made when a
-//! request is posted, read from its completion. Hot: plain values. Tests: below.
+//! The numbers that pass through an adapter: endpoints, identifiers of work requests, immediate data. A post makes
+//! them, and a poll reads them from completions. Hot: plain values. Tests: below.
 
 /// Name of an endpoint of a port: its index in the port's table. Never reused while the port lives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -124,7 +124,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_send_and_a_receive_are_distinguished_and_read_back() {
+    fn an_identifier_distinguishes_sends_from_receives_and_returns_its_parts() {
         let send = WrId::send(EndpointId::from_index(0x7fff_fffe), 0xffff_fffe);
         assert!(send.is_send() && !send.is_end_marker());
         assert_eq!((send.endpoint(), send.low()), (EndpointId::from_index(0x7fff_fffe), 0xffff_fffe));

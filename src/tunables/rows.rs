@@ -97,7 +97,7 @@ table! {
         "true: more bandwidth on some processors (AMD EPYC, Intel Emerald Rapids, Fujitsu A64FX); none on adapters that ignore it. \
          If messages take longer with it, try false.";
 
-    // The adapter's behaviour when packets are lost or the receiver is late.
+    // The adapter's behaviour after a lost packet or with a late receiver.
     ack_timeout [Both]: Count { default: 0, min: 0, max: 31 }, "exponent", level 5, Local UntilInit,
         "The time that the adapter waits for an acknowledgement before it repeats a packet: 4.096 us * 2^n (14: 67 ms, 16: \
          268 ms, 18: 1.07 s). 0: ibex chooses it for each connection by round trip and link_outage.",
@@ -163,7 +163,7 @@ table! {
     priority [Pml]: Count { default: 60, min: 0, max: 2147483647 }, "", level 5, All UntilInit,
         "The priority of ibex' PML: of the PMLs that can run, Open MPI uses the one with the highest.",
         "None on messages.";
-    // The default is not measured yet. The minimum: a message that is only a header.
+    // No measurement supports the default yet. The minimum: a message that is only a header.
     eager_limit [Pml]: Count { default: 12288, min: 64, max: 1048576 }, "bytes", level 5, Local Always,
         "The longest message, with its header, that is sent at once; at most what a receive slot holds. While MPI runs it is at most \
          what it was when MPI was initialised.",

@@ -58,7 +58,7 @@ fn every_field_reads_back_the_value_of_its_own_row() {
 }
 
 #[test]
-fn both_bounds_of_every_count_are_permitted_where_the_others_are_left_out_and_one_beyond_is_refused() {
+fn every_count_permits_both_of_its_bounds_and_refuses_one_beyond() {
     for row in TABLE {
         let Kind::Count { min, max, .. } = row.kind else { continue };
         with(row.name, Value::Count(min)).expect(row.name);
@@ -83,7 +83,7 @@ fn a_refusal_names_parameter_value_and_range_and_gives_advice() {
 }
 
 #[test]
-fn a_count_that_is_not_permitted_now_has_a_nearest_one_that_is_with_the_same_refusal() {
+fn nearest_returns_the_nearest_permitted_count_and_the_usual_refusal() {
     let row = TABLE.iter().find(|row| row.name == "eager_limit").expect("a row");
     assert!([64, 100, 4096].iter().all(|given| row.nearest(*given, 4096).is_none()));
     for (given, nearest) in [(0, 64), (63, 64), (4097, 4096), (u64::MAX, 4096)] {
@@ -118,7 +118,7 @@ fn a_gid_index_is_auto_or_a_number_up_to_255() {
 }
 
 #[test]
-fn a_wrong_value_of_the_pml_is_refused_to_the_pml_alone_and_any_other_to_both() {
+fn a_wrong_value_of_the_pml_excludes_the_pml_alone_and_any_other_both_components() {
     let refused = |name: &str, value: Value| {
         [Faces::Btl, Faces::Pml].map(|face| Tunables::for_face(face, &changed(name, value.clone())).is_err())
     };
@@ -128,7 +128,7 @@ fn a_wrong_value_of_the_pml_is_refused_to_the_pml_alone_and_any_other_to_both() 
 }
 
 #[test]
-fn lists_of_interfaces_are_checked_and_do_not_go_together() {
+fn from_values_refuses_malformed_lists_of_interfaces_and_both_lists_together() {
     let text = |value: &str| Value::Text(value.to_owned());
     for name in ["tcp_if_include", "tcp_if_exclude"] {
         with(name, text("eth0,10.1.0.0/16")).expect(name);
@@ -148,7 +148,7 @@ fn lists_of_interfaces_are_checked_and_do_not_go_together() {
 }
 
 #[test]
-fn a_missing_value_and_one_of_another_kind_are_refused() {
+fn from_values_refuses_a_missing_value_and_one_of_another_kind() {
     let mut values = defaults();
     values[2] = Value::Count(1);
     assert_eq!(Tunables::from_values(&values).expect_err("a count for a flag").name, TABLE[2].name);
@@ -161,7 +161,7 @@ fn a_missing_value_and_one_of_another_kind_are_refused() {
 }
 
 #[test]
-fn the_committed_page_is_the_table() {
+fn the_committed_page_matches_the_table() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/parameters.md");
     if std::env::var_os("IBEX_WRITE_DOCS").is_some() {
         std::fs::write(path, markdown()).expect("docs/ can be written");

@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_are_separated_by_comma_colon_semicolon_or_white_space() {
+    fn comma_colon_semicolon_and_white_space_separate_names() {
         assert_eq!(listed(" a, ,b:c;d e\tf\n").collect::<Vec<_>>(), ["a", "b", "c", "d", "e", "f"]);
         assert_eq!(listed(" ,;: ").next(), None);
     }

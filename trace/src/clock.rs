@@ -3,10 +3,10 @@
 //!
 //! A [`ClockSample`] is a reading of a source's clock, or of the host's clock of another rank (`timeline.rs`), between
 //! two readings of the host's monotonic clock. Between two samples the relation is a straight line through their
-//! middles, so that rate errors do not accumulate; beyond them it continues at the rate of the nearest samples. A slow
-//! sample that its neighbours predict better is ignored. [`Relation::widest`] gives the error bound, from the samples
-//! around a time, possible changes of the rate, and jumps of the clock. Path: pending, once per event. Threads:
-//! plain data. Units: nanoseconds, ticks. Tests: below.
+//! middles, so that rate errors do not accumulate; beyond them it continues at the rate of the nearest samples. A
+//! relation ignores a slow sample that its neighbours predict better. [`Relation::widest`] gives the error bound, from
+//! the samples around a time, possible changes of the rate, and jumps of the clock. Path: pending, once per event.
+//! Threads: plain data. Units: nanoseconds, ticks. Tests: below.
 
 use crate::parse::{Bytes, Malformed, push_varint};
 
@@ -196,8 +196,8 @@ impl Relation {
         Some(Interval { length, rate: length / said, doubt: from.error.saturating_add(to.error) as f64 / length })
     }
 
-    /// Bound of the clock's jump between a point and the next. There is one if the rate differs from that of all nearby
-    /// intervals (from the nominal rate, if there are none) by more than drift and sample errors.
+    /// Bound of the clock's jump between a point and the next. The clock has jumped if the rate differs from that of
+    /// all nearby intervals (from the nominal rate, if there are none) by more than drift and sample errors.
     fn jump(&self, place: usize) -> i64 {
         let Some(this) = self.interval(place, place + 1) else { return 0 };
         let nearby = [place.checked_sub(2), place.checked_sub(1), Some(place + 1), Some(place + 2)];
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn samples_come_back_and_foreign_ones_are_refused() {
+    fn decode_returns_the_encoded_samples_and_refuses_foreign_ones() {
         let samples = [
             sample(u64::MAX, i64::MIN, i64::MAX),
             ClockSample { clock: Clock::Rank(70_000), shown: 5, before: -3, after: 12 },
@@ -351,7 +351,7 @@ mod tests {
         let relation = settled(1_000_000, &[(1000, 4_999_990, 5_000_010)]);
         assert_eq!((relation.time(999), relation.time(1001)), (Some(4_999_000), Some(5_001_000)));
         let exact = |ticks: u64, time: i64| (ticks, time, time);
-        // The clock is half a thousandth slower than its nominal rate, and one sample goes back.
+        // The clock is 500 millionths slower than its nominal rate, and one sample goes back.
         let samples = [exact(1000, 5_000_000), exact(3000, 7_001_000), exact(2000, 9_500_000)];
         let relation = settled(1_000_000, &samples);
         let times = [0, 1000, 2000, 3000, 5000].map(|ticks| relation.time(ticks).expect("sampled"));
@@ -378,11 +378,11 @@ mod tests {
         assert_eq!(relation.widest(100, 1_000_000), Some(104));
         assert_eq!(relation.widest(100, 2_000_000), Some(207));
         let alone = settled(1_000_000_000, &[(0, 0, 200)]);
-        assert_eq!(alone.error(1_000_000), Some(101 + 500), "what the source says is not exact");
+        assert_eq!(alone.error(1_000_000), Some(101 + 500), "the source's nominal rate is not exact");
     }
 
     #[test]
-    fn a_sample_that_took_long_does_no_harm() {
+    fn a_slow_sample_does_no_harm() {
         let every = 50_000_000;
         let narrow = |n: u64| (n * every, (n * every) as i64 - 50, (n * every) as i64 + 50);
         let wide = |n: u64| (n * every, (n * every) as i64 - 1000 * n as i64, (n * every) as i64 + 90_000);
@@ -416,7 +416,7 @@ mod tests {
     }
 
     #[test]
-    fn a_jump_beside_a_sample_that_took_long_is_within_the_bound() {
+    fn the_bound_contains_a_jump_beside_a_slow_sample() {
         let second = 1_000_000_000;
         // Right after the tenth second's sample the clock jumps 4 ms ahead; the next sample's middle is 630 us late.
         let jumps = 10 * second + 30_000;

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One column: the values of one element in the events of a block. Each value is stored as its excess over the least
+//! One column: the values of one element in the events of a block. Stores each value as its excess over the least
 //! value, or each step as its excess over the least step. All have the width of the greatest; first come the lowest
 //! bytes of all, then the next ones: `zstd` compresses such planes well; both directions are loops without a branch.
 //! Equal values or steps take only a head. Path: pending; ten times per event. Threads: plain data. Tests: below.
@@ -164,7 +164,7 @@ mod tests {
     }
 
     #[test]
-    fn extremes_come_back() {
+    fn decode_returns_extreme_values() {
         for values in [
             &[u64::MAX][..],
             &[0, u64::MAX, 0],
@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn foreign_codes_and_too_few_bytes_are_refused() {
+    fn decode_refuses_foreign_codes_and_too_few_bytes() {
         for bytes in [&[][..], &[0x20, 1], &[0x09, 1], &[0x02, 1, 0, 0, 0], &[0x11, 1, 0]] {
             assert!(decode(2, &mut Bytes(bytes)).is_err(), "{bytes:?}");
         }
@@ -186,7 +186,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_column_comes_back(values in proptest::collection::vec(any::<u64>(), 0..50), shift in 0..64_u32) {
+        fn any_encoded_column_decodes(values in proptest::collection::vec(any::<u64>(), 0..50), shift in 0..64_u32) {
             both_ways(&values.iter().map(|value| value >> shift).collect::<Vec<_>>());
             both_ways(&values);
         }

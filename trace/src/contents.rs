@@ -67,7 +67,7 @@ pub(crate) fn read(storage: &Storage) -> Result<(Vec<Entry>, bool), Error> {
     Ok((scan.entries, finished))
 }
 
-/// A fault at an offset; [`settle`] fills in what can be read.
+/// A fault at an offset; [`settle`] fills in the readable part.
 fn damaged(storage: &Storage, block: Part, offset: u64, fault: Fault) -> Error {
     let Fault { expected, found } = fault;
     Error::Damaged { file: storage.name().to_owned(), block, offset, expected, found, readable: Readable::default() }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Faults of a trace, as sentences: the file, the block and its offset, what was expected and found, and what is still
-//! readable. Path: setup. Threads: plain data. Tests: tests/damage.rs.
+//! Faults of a trace, as sentences: the file, the block and its offset, the expected and the found content, and the
+//! part that is still readable. Path: setup. Threads: plain data. Tests: tests/damage.rs.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ pub enum Error {
         expected: u64,
         /// Number of bytes that are there.
         found: u64,
-        /// What can be read.
+        /// The readable part.
         readable: Readable,
     },
     /// A block that was changed, or that never had the right format.
@@ -76,7 +76,7 @@ pub enum Error {
         expected: String,
         /// Content that is there.
         found: String,
-        /// What can be read.
+        /// The readable part.
         readable: Readable,
     },
     /// A file that ends after a whole block that is not the last one: its process was killed, or still runs.
@@ -86,7 +86,7 @@ pub enum Error {
         file: PathBuf,
         /// Its length.
         length: u64,
-        /// What can be read.
+        /// The readable part.
         readable: Readable,
     },
     /// A writer got data that a trace cannot hold.

@@ -236,7 +236,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn all_events_come_back(events in any_events()) {
+        fn a_block_returns_all_its_events(events in any_events()) {
             let (layouts, mut payload) = (layouts(), Vec::new());
             let (records, begins) = records(&layouts, &events);
             let mut found = Vec::new();
@@ -270,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_that_lacks_records_is_incomplete_and_an_unknown_one_is_reported() {
+    fn whole_leaves_out_an_event_that_lacks_records_and_reports_an_unknown_one() {
         let layouts = layouts();
         let wide = layouts[3].pack(1, 5, &[u64::MAX; MOST_ELEMENTS]);
         let whole = |records, most, types, sources| {

@@ -72,7 +72,7 @@ pub(crate) struct Header {
     sum: u32,
 }
 
-/// Why a block cannot be read: what was expected, and what was found.
+/// Why a block cannot be read: the expected content, and the found one.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Fault {
     pub(crate) expected: String,
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_comes_back_and_every_flipped_bit_is_found() {
+    fn a_block_returns_its_content_and_its_checksums_find_every_flipped_bit() {
         let payload: Vec<u8> = (0..500_u32).map(|number| (number / 16) as u8).collect();
         let mut block = Vec::new();
         assert!(Framer::new().frame(EVENTS, b"summary", &payload, &mut block));

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Metadata of a file: its process (job, rank, host, program), its event types, the sources with their clocks. [`Head`]
-//! is the first block, as JSON, so that fields can be added; later blocks, [`Names`], add what becomes known later.
-//! Path: setup. Threads: plain data. Tests: below; `tests/round_trip.rs`.
+//! is the first block, as JSON, so that fields can be added; later blocks, [`Names`], add data that becomes known
+//! later. Path: setup. Threads: plain data. Tests: below; `tests/round_trip.rs`.
 
 use serde::{Deserialize, Serialize};
 
@@ -205,13 +205,13 @@ mod tests {
     }
 
     #[test]
-    fn fields_that_are_not_known_are_passed_over_and_those_that_lack_are_empty() {
+    fn a_reader_ignores_unknown_fields_and_missing_ones_are_empty() {
         let head: Head = serde_json::from_str(r#"{"types": [], "communicators": [1, 2]}"#).expect("read");
         assert_eq!(head, Head::default());
     }
 
     #[test]
-    fn a_value_of_64_bits_is_the_number_that_its_kind_makes_of_it() {
+    fn the_kind_of_an_element_gives_the_number_of_its_64_bits() {
         assert_eq!(ElementKind::I32.number(u64::MAX), -1);
         assert_eq!(ElementKind::U64.number(u64::MAX), i128::from(u64::MAX));
     }

@@ -9,8 +9,8 @@
 //! own block.
 //!
 //! The crate depends neither on MPI nor on adapters nor on ibex's events: each file describes its event types in its
-//! [`Head`]; of the events that a user chooses only group names are known (`choice.rs`). Path: [`Layout::pack_into`] is
-//! hot, the rest pending or setup. No unsafe code. Tests: in the files; tests/.
+//! [`Head`]; it knows only the names of groups by which a user chooses events (`choice.rs`). Path:
+//! [`Layout::pack_into`] is hot, the rest pending or setup. No unsafe code. Tests: in the files; tests/.
 
 #![forbid(unsafe_code)]
 

@@ -69,7 +69,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_number_is_read_as_it_was_written() {
+    fn a_reader_returns_the_written_number() {
         for value in [0, 1, 127, 128, 300, 1 << 35, u64::MAX - 1, u64::MAX] {
             let mut bytes = Vec::new();
             push_varint(&mut bytes, value);
@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn a_number_that_ends_too_early_or_never_is_refused() {
+    fn a_reader_refuses_a_number_that_ends_too_early_or_never() {
         assert!(Bytes(&[0x80]).varint().is_err());
         assert!(Bytes(&[0xff; 10]).varint().is_err());
         assert!(Bytes(&[0xff; 11]).varint().is_err());

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Reads a trace: its metadata, and its events, block by block. Opening reads all headers, the head,
-//! names and clock samples; events are read on demand. Damage costs only its own block: iterators yield
-//! an error in its place and continue. Path: pending. Threads: any. Tests: `tests/round_trip.rs`, `tests/damage.rs`.
+//! Reads a trace: its metadata, and its events, block by block. Opening reads all headers, the head, names and clock
+//! samples; it reads events on demand. Damage costs only its own block: iterators yield an error in its place and
+//! continue. Path: pending. Threads: any. Tests: `tests/round_trip.rs`, `tests/damage.rs`.
 
 use std::path::Path;
 

@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn it_comes_back() {
+    fn decode_returns_the_encoded_summary() {
         for summary in [Summary::default(), summary()] {
             let mut bytes = Vec::new();
             summary.encode(&mut bytes);
@@ -130,7 +130,7 @@ mod tests {
     }
 
     #[test]
-    fn a_summary_that_contradicts_itself_is_refused() {
+    fn decode_refuses_a_summary_that_contradicts_itself() {
         let refused = |change: fn(&mut Summary)| {
             let mut summary = summary();
             change(&mut summary);

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! One time line for the files of a job: from the monotonic clock of each process's host to nanoseconds since 1970. A
-//! host whose processes have samples of another rank's clock ([`Clock::Rank`]) is related to that clock by linear
-//! interpolation; a host without samples uses its time of day, with an unknown error. All hosts measured against the
-//! same one use its time of day. Called by `folder.rs`. Path: setup; [`Timeline::time`] is pending, once per event.
-//! Threads: plain data. Tests: below; tests/folder.rs.
+//! One time line for the files of a job: from the monotonic clock of each process's host to nanoseconds since 1970. If
+//! processes of a host have samples of another rank's clock ([`Clock::Rank`]), linear interpolation relates the host to
+//! that clock; a host without samples uses its time of day, with an unknown error. All hosts measured against the same
+//! one use its time of day. Called by `folder.rs`. Path: setup; [`Timeline::time`] is pending, once per event. Threads:
+//! plain data. Tests: below; tests/folder.rs.
 
 use std::collections::HashMap;
 
@@ -279,7 +279,7 @@ mod tests {
         }
 
         #[test]
-        fn later_is_later_on_the_common_clock(
+        fn the_common_clock_keeps_the_order_of_times(
             samples in proptest::collection::vec((0_u64..1 << 40, 0_i64..1 << 40, 0_i64..10_000), 0..8),
             mut times in proptest::collection::vec(0_i64..1 << 41, 50),
         ) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Writes a trace: collects the records of each thread, and makes blocks of them. Called by the recorder's writing
-//! thread. A block is written with one call when it is full, or at [`Writer::flush`]; it stays readable whatever
-//! happens to the process. After a failed write the writer writes nothing more and returns the error each time, because
-//! blocks after half a block would be hard to find. Path: pending; under 100 ns of a processor per event
+//! thread. It writes a block with one call when that is full, or at [`Writer::flush`]; the block stays readable
+//! whatever happens to the process. After a failed write the writer writes nothing more and returns the error each
+//! time, because blocks after half a block would be hard to find. Path: pending; under 100 ns of a processor per event
 //! (benches/throughput.rs). Threads: one at a time. Tests: `tests/round_trip.rs`.
 
 use std::collections::BTreeMap;
@@ -73,7 +73,7 @@ impl Writer<File> {
 
 impl<W: Write> Writer<W> {
     /// Writes to `out`, which errors call `name`, with up to `most` events per block ([`BLOCK`]). Each call of
-    /// `write_all` is a whole block, so a buffer is of no use.
+    /// `write_all` is a whole block, so a buffer is useless.
     ///
     /// # Errors
     /// It cannot be written, or the head has more than a trace can hold.

@@ -42,7 +42,7 @@ fn told(bytes: Vec<u8>) -> String {
 }
 
 #[test]
-fn cut_off_at_any_byte_it_gives_the_whole_blocks_before_and_an_error() {
+fn a_file_cut_off_at_any_byte_gives_the_whole_blocks_before_and_an_error() {
     for finish in [true, false] {
         let bytes = small(finish);
         let all = without_times(&read(bytes.clone()).expect("whole").0);
@@ -60,7 +60,7 @@ fn cut_off_at_any_byte_it_gives_the_whole_blocks_before_and_an_error() {
 }
 
 #[test]
-fn with_any_byte_flipped_all_other_blocks_are_given_and_an_error() {
+fn a_file_with_any_byte_flipped_gives_all_other_blocks_and_an_error() {
     let bytes = small(true);
     let all = without_times(&read(bytes.clone()).expect("whole").0);
     for place in 0..bytes.len() {
@@ -87,7 +87,7 @@ fn a_file_with_a_damaged_head_gives_an_error_and_no_event() {
 }
 
 #[test]
-fn empty_foreign_and_future_files_are_distinguished() {
+fn errors_distinguish_empty_foreign_and_future_files() {
     let nothing = told(Vec::new());
     assert!(nothing.starts_with("t.ibex is empty: "), "{nothing}");
     let elf = told(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0".to_vec());
@@ -137,7 +137,7 @@ fn an_error_names_the_block_its_place_and_the_readable_part() {
 }
 
 #[test]
-fn a_missing_or_repeated_block_is_reported() {
+fn an_error_reports_a_missing_or_repeated_block() {
     let bytes = small(false);
     let starts: Vec<usize> =
         bytes.windows(4).enumerate().filter(|(_, four)| *four == b"\xb1OCK").map(|(at, _)| at).collect();

@@ -89,7 +89,7 @@ fn events_of_a_thread_come_as_it_raised_them_and_between_those_of_others_by_thei
 }
 
 #[test]
-fn ranks_that_cannot_be_read_cost_no_other() {
+fn an_unreadable_file_costs_no_other_rank() {
     let folder = made::folder("unreadable");
     write(&folder, &made::head(1), 0..100);
     std::fs::write(folder.join("trace.0.0.n1.5.ibex"), "").expect("written");
@@ -101,7 +101,7 @@ fn ranks_that_cannot_be_read_cost_no_other() {
 }
 
 #[test]
-fn a_folder_without_a_trace_says_so_and_no_file_is_overwritten() {
+fn open_refuses_a_folder_without_a_trace_and_create_overwrites_no_file() {
     let folder = made::folder("none");
     let told = Folder::open(&folder).expect_err("nothing there").to_string();
     assert!(told.starts_with("there is no trace in "), "{told}");
@@ -114,7 +114,7 @@ fn a_folder_without_a_trace_says_so_and_no_file_is_overwritten() {
 }
 
 #[test]
-fn more_files_than_may_be_open_are_read() {
+fn a_folder_reads_more_files_than_may_be_open() {
     let folder = made::folder("many");
     for rank in 0..300 {
         write(&folder, &made::head(rank), 0..10);

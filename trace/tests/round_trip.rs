@@ -16,7 +16,7 @@ fn events(reader: &Reader) -> Vec<Event> {
 }
 
 #[test]
-fn all_events_come_back_in_the_order_of_each_thread_and_by_time_in_order() {
+fn a_reader_returns_all_events_in_each_threads_order_and_by_time() {
     let bytes = made::trace(&made::head(2), 5000, 256, true);
     let reader = Reader::from_bytes("made", bytes).expect("opened");
     assert!(reader.is_finished());
@@ -34,7 +34,7 @@ fn all_events_come_back_in_the_order_of_each_thread_and_by_time_in_order() {
 }
 
 #[test]
-fn a_trace_that_was_not_finished_gives_the_same_and_then_says_so() {
+fn an_unfinished_trace_gives_the_same_events_and_then_an_error() {
     let reader = Reader::from_bytes("made", made::trace(&made::head(2), 1000, 100, false)).expect("opened");
     assert!(!reader.is_finished());
     let mut given: Vec<_> = reader.interleaved().collect();
@@ -45,7 +45,7 @@ fn a_trace_that_was_not_finished_gives_the_same_and_then_says_so() {
 }
 
 #[test]
-fn sources_and_samples_that_come_later_are_read() {
+fn a_reader_has_the_sources_and_samples_that_came_later() {
     let (mut bytes, head) = (Vec::new(), made::head(0));
     let layouts = head.layouts();
     let mut writer = Writer::new(&mut bytes, Path::new("made"), &head, BLOCK).expect("begun");
@@ -70,7 +70,7 @@ fn sources_and_samples_that_come_later_are_read() {
 }
 
 #[test]
-fn contents_that_no_trace_can_hold_are_refused_with_a_reason() {
+fn a_writer_refuses_contents_that_no_trace_can_hold_with_a_reason() {
     let head = made::head(0);
     let layouts = head.layouts();
     let mut writer = Writer::new(Vec::new(), Path::new("x.ibex"), &head, BLOCK).expect("begun");
@@ -103,7 +103,7 @@ impl std::io::Write for Full {
 }
 
 #[test]
-fn a_full_disk_is_reported_each_time() {
+fn a_writer_reports_a_full_disk_each_time() {
     let head = made::head(0);
     let mut writer = Writer::new(Full(2000), Path::new("x.ibex"), &head, BLOCK).expect("begun");
     let mut batch = Vec::new();
@@ -133,7 +133,7 @@ fn a_block_has_no_more_events_than_the_format_allows() {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(100))]
     #[test]
-    fn any_batches_of_any_threads_come_back(
+    fn a_reader_returns_any_batches_of_any_threads(
         batches in proptest::collection::vec((0..4_u32, proptest::collection::vec(any::<(u8, u64, u64)>(), 0..30)), 0..30),
         block in 1..50_usize,
         flush in 1..10_usize,

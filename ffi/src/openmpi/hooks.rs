@@ -37,7 +37,7 @@ struct Counts {
     patched: AtomicUsize,
 }
 
-/// Largest number of times that a function is patched: a preloaded library may prevent that calls reach the hook.
+/// Largest number of times that a function is patched: a preloaded library may keep calls from reaching the hook.
 const TIMES: usize = 1024;
 
 static MREMAP: Counts = Counts::new();
@@ -152,7 +152,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_parts_of_a_segment_are_found_by_their_places_in_it_and_nothing_else_is_one() {
+    fn part_finds_each_part_of_a_segment_by_its_offset_and_no_other_range() {
         let first = "7f0000000000-7f0000001000 r--s 00000000 00:01 5                          /SYSV00000000 (deleted)";
         let later = "7f0000003000-7f0000008000 rw-s 00003000 00:01 5                          /SYSV00000000 (deleted)";
         assert_eq!(part(first, 0x7f00_0000_0000), Some((0x7f00_0000_0000, 0x7f00_0000_1000)));

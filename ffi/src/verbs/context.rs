@@ -35,7 +35,7 @@ fn with_devices<T>(call: impl FnOnce(&[*mut sys::ibv_device]) -> T) -> io::Resul
     Ok(result)
 }
 
-/// Most GID entries that one query returns; the entries of a device that uses more are queried one by one.
+/// Most GID entries that one query returns; if a device uses more, [`Context::gids`] queries each by itself.
 const MOST_GIDS: usize = 4096;
 
 /// An opened device (`struct ibv_context`).

@@ -78,7 +78,7 @@ const COMPUTING: Planted = Planted {
 };
 
 #[test]
-fn a_late_sender_is_waited_for_from_the_entry_of_the_wait_to_the_call_of_the_send() {
+fn the_wait_for_a_late_sender_lasts_from_the_entry_of_the_wait_to_the_call_of_the_send() {
     let eager = Planted { protocol: Protocol::Inline, sent: 350, sender: (350, 352), done: 351, ..COMPUTING };
     let planted = Planted { receiver: (300, 360), matched: 355, ..eager };
     assert_eq!(waits(&planted.job()), [(LateSender, 300, 350)]);
@@ -106,7 +106,7 @@ fn a_receiver_that_computes_between_receive_and_wait_has_no_late_sender() {
 }
 
 #[test]
-fn a_late_receiver_is_waited_for_from_the_entry_of_the_wait_to_the_call_of_the_receive() {
+fn the_wait_for_a_late_receiver_lasts_from_the_entry_of_the_wait_to_the_call_of_the_receive() {
     let planted = Planted {
         sender: (100, 460),
         done: 455,
@@ -178,7 +178,7 @@ fn a_receiver_that_is_in_mpi_for_something_else_makes_progress() {
 }
 
 #[test]
-fn nobody_waits_where_both_compute_while_the_message_is_on_its_way() {
+fn no_rank_waits_if_both_compute_while_the_message_is_in_flight() {
     assert_eq!(waits(&COMPUTING.job()), []);
 }
 
@@ -199,7 +199,7 @@ fn if_a_call_waits_for_several_messages_the_longest_wait_counts() {
 }
 
 #[test]
-fn nobody_is_blamed_where_no_calls_are_recorded() {
+fn a_job_has_no_waits_where_no_calls_are_recorded() {
     let mut job = Planted { sender: (20, 330), ..COMPUTING }.job();
     job.ranks[1].has_calls = false;
     assert_eq!(waits(&job), [], "nothing tells where the receiver was");
@@ -214,7 +214,7 @@ fn nobody_is_blamed_where_no_calls_are_recorded() {
 }
 
 #[test]
-fn nobody_is_blamed_for_a_time_that_its_program_had_not_recorded() {
+fn a_job_has_no_waits_while_a_program_has_stopped_the_recording() {
     let mut job = Planted { sender: (20, 330), ..COMPUTING }.job();
     job.pauses.push(Pause { rank: 1, from: Time::new(100), to: at(200) });
     assert_eq!(waits(&job), [(NoProgress, 20, 100), (NoProgress, 200, 300)]);

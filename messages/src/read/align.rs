@@ -30,7 +30,7 @@ pub(crate) enum How {
     Likely,
 }
 
-/// Adds the indexes of pairs to `pairs`, in order. By clock errors a message may seem to arrive `late` too early.
+/// Adds the indexes of pairs to `pairs`, in order. By clock errors a message may seem to arrive `late` before its send.
 pub(crate) fn align(
     (sends, arrivals): (&[End], &[End]),
     (sender, receiver): (Gaps, Gaps),
@@ -69,7 +69,7 @@ pub(crate) fn align(
 
 /// Aligns halves of programs that stopped the recording at the indexes `cuts`.
 ///
-/// Before the first stop, pairs are counted from the beginning; after the last stop, from the end. If both programs
+/// Before the first stop it counts pairs from the beginning; after the last stop, from the end. If both programs
 /// stopped equally often, the halves between two stops belong together; halves left over there have no partner.
 pub(crate) fn align_between(
     (sends, arrivals): (&[End], &[End]),

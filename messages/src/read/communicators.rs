@@ -82,7 +82,7 @@ impl Worlds {
         self.places.get(&(world, rank)).copied()
     }
 
-    /// Returns the job number of a world; an unused number if no communicator tells it.
+    /// Returns the job number of a world; an unused number if no communicator shows it.
     pub(crate) fn job(&self, world: u32) -> u32 {
         let known = self.jobs.iter().find(|(_, of)| **of == world).map(|(job, _)| *job);
         known.unwrap_or(u32::MAX - world)

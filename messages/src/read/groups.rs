@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn members_are_those_of_the_runs_and_a_run_that_lacks_is_noticed() {
+    fn members_returns_those_of_the_runs_and_none_if_a_run_is_missing() {
         let run = |first, count, process, stride| Run { first, count, process, stride, job: 7 };
         let runs = [vec![run(2, 2, 9, -3), run(0, 2, 1, 1)], Vec::new()];
         let mut group = Group { size: [4, 0], runs, ..Group::default() };

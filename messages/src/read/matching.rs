@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Requests and messages of a process in which ibex does the matching, and their matches. Events name a request or a
 //! message by its number. A match shows in consecutive events of one thread (docs/peruse.md): a message arrives and
-//! finds its receive, or a receive finds its unexpected message; `comm_req_protocol` of a receive names both. If lost
-//! events break such a pair, it is not joined. Path: pending, once per event. Threads: one; the events of several come
+//! finds its receive, or a receive finds its unexpected message; `comm_req_protocol` of a receive names both. Nothing
+//! joins a pair that lost events have broken. Path: pending, once per event. Threads: one; the events of several come
 //! by their times (`pass.rs`). Tests: tests/.
 
 use std::collections::HashMap;

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Searches of the matching queues, from the events of their begins and ends, if the trace has these.
 //!
-//! A begin and an end with the same number belong to one search; a search without one of them is left out. The thread's
-//! event before the search names its receive or message; the thread's event after it tells whether the search found
-//! something (docs/peruse.md). Called by `pass.rs`. Path: pending. Threads: one. Tests: tests/searches.rs.
+//! A begin and an end with the same number belong to one search; without one of them the job lacks the search. The
+//! thread's event before the search names its receive or message; the thread's event after it tells whether the search
+//! found something (docs/peruse.md). Called by `pass.rs`. Path: pending. Threads: one. Tests: tests/searches.rs.
 
 use std::collections::HashMap;
 

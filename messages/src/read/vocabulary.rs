@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The meaning of a file's event types, and the positions of their elements. A file names its types and elements, in
-//! any order; [`Vocabulary`] maps the number of a type to its meaning. Unknown types and elements are ignored. Called
-//! by `pass.rs`. Path: [`Seen::value`] is pending, ten times per event. Threads: plain data. Tests: below.
+//! any order; [`Vocabulary`] maps the number of a type to its meaning. It ignores unknown types and elements. Called by
+//! `pass.rs`. Path: [`Seen::value`] is pending, ten times per event. Threads: plain data. Tests: below.
 
 use ibex_trace::{Event, Head};
 
@@ -217,7 +217,7 @@ mod tests {
     use ibex_trace::{ElementKind, EventType, MOST_ELEMENTS};
 
     #[test]
-    fn types_are_known_by_their_names_and_elements_are_where_the_file_says() {
+    fn the_vocabulary_knows_types_by_name_and_takes_the_places_of_elements_from_the_file() {
         let of = |name: &str, elements: &[&str]| EventType {
             name: name.to_owned(),
             description: String::new(),

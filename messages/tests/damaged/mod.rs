@@ -2,7 +2,7 @@
 //! Damaged, truncated, foreign and future traces, and some that no recorder writes; by a seed. Used by `any_bytes.rs`
 //! and the command's tests.
 
-#![allow(dead_code, reason = "each test takes what it needs")]
+#![allow(dead_code, reason = "each test uses a part of it")]
 
 use std::fs;
 use std::path::Path;
@@ -95,7 +95,7 @@ pub(crate) const ALL: [Damage; 10] = [
 ];
 
 impl Damage {
-    /// Whether a file differs from what the recorder wrote, so that the reader must report a fault.
+    /// Whether the file differs from the recorder's, so that the reader must report a fault.
     pub(crate) fn is_told(self) -> bool {
         !matches!(self, Damage::Sealed | Damage::Nonsense)
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Names of node types, port states, events and statuses (`ibv_event_type_str(3)` and its siblings), equal to those of
-//! the real library, because users compare what programs print; and static rates, as multiples of 2.5 Gb/s and in Mb/s
-//! (`ibv_rate_to_mult(3)`, `ibv_rate_to_mbps(3)` and their inverses). Grade: setup. Threads: any.
+//! the real library, because users compare the output of programs; and static rates, as multiples of 2.5 Gb/s and in
+//! Mb/s (`ibv_rate_to_mult(3)`, `ibv_rate_to_mbps(3)` and their inverses). Grade: setup. Threads: any.
 
 use std::ffi::{CStr, c_char, c_int};
 
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rate_survives_the_way_to_a_speed_and_back() {
+    fn the_conversion_of_a_rate_to_a_speed_and_back_returns_the_rate() {
         for rate in IBV_RATE_2_5_GBPS..=IBV_RATE_1200_GBPS {
             let mult = ibv_rate_to_mult(rate);
             assert_eq!(mbps_to_ibv_rate(ibv_rate_to_mbps(rate)), rate);

@@ -47,7 +47,7 @@ words! {
         No = "no",
         /// Requests of purged completions.
         Purged = "purged",
-        /// A request that was taken for a message under way, unless the queue pair was in ERR before.
+        /// A request that a message in flight has taken, unless the queue pair was in ERR before.
         Taken = "taken",
         Both = "both",
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `[[fault]]`: scripted faults as the file has them, made into the engine's rules. A rule says what happens
 //! (`action`), to which packets or requests (`device`, `port`, `qp_type`, `from_lid`, `to_lid`), and to how many (`nth`
-//! and `count`, or a seeded `fraction`). Unused keys are refused. A fault given by command (`softhca ctl`) has the same
+//! and `count`, or a seeded `fraction`). It refuses unused keys. A fault given by command (`softhca ctl`) has the same
 //! actions, keys and checks. Grade: setup. Times are nanoseconds. Tests: below, and config/tests.rs.
 
 use serde::Deserialize;

@@ -70,7 +70,7 @@ fn an_error_names_its_line_and_a_missing_file() {
 }
 
 #[test]
-fn every_number_has_bounds_that_its_error_names_and_a_key_its_use() {
+fn an_error_names_the_bounds_of_a_number_or_the_use_of_a_key() {
     let device = |line: &str| format!("[[device]]\n{line}\n");
     let fault = |lines: &str| format!("[[fault]]\naction = {lines}\n");
     let change = |lines: &str| fault(&format!("\"event\"\nat_ns = 1\n{lines}"));
@@ -155,7 +155,7 @@ fn a_profile_gives_the_keys_that_the_device_leaves_out() {
 }
 
 #[test]
-fn every_key_of_a_behaviour_is_read_and_an_unknown_one_or_value_is_named() {
+fn the_file_sets_every_key_of_a_behaviour_and_an_error_names_an_unknown_key_or_value() {
     let device = |lines: &str| Config::parse(&format!("[[device]]\n[device.behaviour]\n{lines}\n"));
     // Each other than the default.
     let keys = r#"
@@ -219,7 +219,7 @@ fn an_event_may_change_the_port() {
 }
 
 #[test]
-fn every_status_of_verbs_but_success_can_be_scripted() {
+fn a_fault_can_give_every_status_of_verbs_but_success() {
     assert!((1..=wc_status::TM_RNDV_INCOMPLETE).eq(STATUSES.iter().map(|row| row.1)));
     let scripted = |name: &str| Config::parse(&format!("[[fault]]\naction = \"status\"\nstatus = \"{name}\"\n"));
     for &(name, code) in STATUSES {

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_guid_is_read_in_both_forms_and_nothing_else_is_one() {
+    fn a_guid_has_two_forms_and_nothing_else_is_one() {
         for text in ["0x5e00000000000001", "5e00:0000:0000:0001"] {
             assert_eq!(parse_guid(text), Some(0x5e00_0000_0000_0001));
         }

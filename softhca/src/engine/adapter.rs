@@ -2,7 +2,7 @@
 //! An opened adapter, and the objects on it that need no queue: protection domains, address handles, completion
 //! channels, async events. The other objects have their own constructors (`Hca::create_qp` is with the queue pairs).
 //! Called by: `verbs`, every object; `send::post` (the target of an address handle). Grade: setup; programs sleep here
-//! for events. Thread rule: any thread; the reader of an async event holds no shared lock, as that may flush sends.
+//! for events. Thread rule: any thread; the reader of an async event holds no shared lock: it may flush sends.
 
 use std::os::fd::RawFd;
 use std::sync::atomic::{AtomicU32, Ordering};

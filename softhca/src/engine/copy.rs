@@ -176,7 +176,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_of_different_cuts_are_copied_in_order() {
+    fn copy_keeps_the_order_of_bytes_between_pieces_of_different_cuts() {
         let from: Vec<u8> = (0..100).collect();
         let mut to = vec![0_u8; 100];
         let (a, b) = (from.as_ptr().expose_provenance() as u64, to.as_mut_ptr().expose_provenance() as u64);

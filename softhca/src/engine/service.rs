@@ -63,10 +63,10 @@ impl Fabric {
     }
 }
 
-/// Starts the thread. All signals but those of its own faults are blocked, because they are the program's. Returns when
-/// the thread is about to sleep for the first time: until then it gets its heap, by `mmap` and `munmap`, and MPI
-/// libraries overwrite the first instructions of these with hooks right after they have opened a device. A thread that
-/// returned from `munmap` meanwhile would execute half a hook.
+/// Starts the thread. The thread blocks all signals but those of its own faults, because they are the program's.
+/// Returns when the thread is about to sleep for the first time: until then it gets its heap, by `mmap` and `munmap`,
+/// and MPI libraries overwrite the first instructions of these with hooks right after they have opened a device. A
+/// thread that returned from `munmap` meanwhile would execute half a hook.
 pub(crate) fn start(fabric: &Arc<Fabric>) -> Result<()> {
     fabric.slot_of(fabric.token()).doorbell.publish(fabric.timers.doorbell.id);
     let mut blocked = std::mem::MaybeUninit::uninit();

@@ -26,7 +26,7 @@ struct SoftContext {
     _commands: File,
 }
 
-/// Returns what is behind a program's pointer: each `ibv_context` of this library is in a `SoftContext` until closed.
+/// Returns the structure around a program's `ibv_context`: until it is closed, each is in a `SoftContext`.
 fn behind(context: *mut ibv_context) -> *mut SoftContext {
     context.wrapping_byte_sub(offset_of!(verbs_context, context)).cast()
 }

@@ -126,7 +126,7 @@ pub(crate) unsafe extern "C" fn poll_cq(cq: *mut ibv_cq, entries: c_int, wc: *mu
         unsafe {
             let mut told = std::ptr::from_ref(completion).cast::<ibv_wc>().read();
             if queue.leaves_lengths && completion.status == wc_status::SUCCESS && told.opcode < IBV_WC_RECV {
-                // The program may have never written these: they are its bytes, whatever they say.
+                // The program may never have written these: they stay its bytes, with any value.
                 let before = wc.add(index);
                 told.byte_len = (&raw const (*before).byte_len).read();
                 told.vendor_err = (&raw const (*before).vendor_err).read();

@@ -172,7 +172,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_retired_when_its_last_event_is_acknowledged() {
+    fn retire_waits_until_the_last_event_is_acknowledged() {
         let mut object = 7_u32;
         let number = reserve();
         assert!(deliver::<u32>(number).is_none());

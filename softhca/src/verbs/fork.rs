@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ibv_fork_init` and its relatives. A real adapter reads pinned pages, which copy-on-write after a fork would take
 //! from it; newer kernels copy them at the fork. The emulated adapter reads the process' memory by address, so it needs
-//! nothing. The adapters' behaviour `fork` says what the kernel does: of several adapters the worst. A child must open
+//! nothing. The adapters' behaviour `fork` gives the kernel's answer: of several adapters the worst. A child must open
 //! the device anew, as with a real one. Each call of `ibv_fork_init` is a line of the file `fork-init` in the fabric's
 //! folder. Grade: setup. Threads: any.
 

@@ -9,8 +9,8 @@
 //! the places can be written, and it leaves both alone during the call. It gives up an object by a successful call of
 //! the verb that destroys it.
 //!
-//! From the bottom up: `error`, `handle`, `device`, `pd`, `mr`, then `cq` and `qp` with what belongs to them, `events`,
-//! and `context`, which gives a program the table of verbs.
+//! From the bottom up: `error`, `handle`, `device`, `pd`, `mr`, then `cq` and `qp` with their parts, `events`, and
+//! `context`, which gives a program the table of verbs.
 
 pub(crate) mod context;
 pub(crate) mod cq;

@@ -16,7 +16,7 @@ use crate::verbs::{Handle, SoftPd, SoftQp, fork, number, pointer, set_errno};
 
 type SoftMr = Handle<ibv_mr, (Mr, AtomicU32)>;
 
-/// `ibv_reg_mr_iova2`: what `ibv_reg_mr(3)` is when the flags are not known to the compiler.
+/// `ibv_reg_mr_iova2`: the function that `ibv_reg_mr(3)` calls if the compiler does not know the flags.
 pub(crate) unsafe extern "C" fn ibv_reg_mr_iova2(
     pd: *mut ibv_pd,
     addr: *mut c_void,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `ibv_pd`, and its two relatives that only tell an adapter what the program promises: thread domains, which change
+//! `ibv_pd`, and its two relatives that only pass a program's promises to the adapter: thread domains, which change
 //! nothing here, and parent domains, which are the protection domain they name. Grade: setup. Threads: any.
 
 use std::ffi::c_int;

@@ -132,13 +132,13 @@ fn an_extended_queue_cannot_have_features_that_the_adapter_lacks() {
         (of("wallclock = false"), IBV_WC_EX_WITH_COMPLETION_TIMESTAMP_WALLCLOCK),
         (String::new(), 0),
     ] {
-        in_a_process("refuses_what_completions_say", &behaviour, refused, &[]);
+        in_a_process("refuses_fields_of_completions", &behaviour, refused, &[]);
     }
 }
 
 #[test]
 #[ignore = "started by the test above"]
-fn refuses_what_completions_say() {
+fn refuses_fields_of_completions() {
     let refused: u32 = expected();
     let context = open();
     for flag in (0..12).map(|bit| 1_u32 << bit) {
@@ -322,7 +322,7 @@ fn asks_in_time() {
 }
 
 #[test]
-fn a_long_and_sparse_table_of_gids_is_read_in_every_way() {
+fn every_query_reads_a_long_and_sparse_table_of_gids() {
     let text = "[[device]]\nlink_layer = \"ethernet\"\n[device.limits]\ngid_table_len = 400\n[[device.port]]\n\
                 gids = [{ gid = \"fe80::5\", index = 2, type = \"RoCE v1\" }, { gid = \"10.0.0.9\", index = 300 }]\n\
                 [[fault]]\naction = \"event\"\nevent = \"GID_CHANGE\"\nat_ns = 1_000_000_000\n\

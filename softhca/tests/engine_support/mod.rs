@@ -99,7 +99,7 @@ pub fn behaves(tell: impl FnOnce(&mut Behaviour)) -> Adapter {
     described(|spec| tell(&mut spec.devices[0].behaviour))
 }
 
-/// As the configuration names them.
+/// Groups of events, by their names in the configuration.
 pub fn event_groups(list: &str) -> Events {
     toml::from_str::<BTreeMap<String, Events>>(&format!("of = {list}")).unwrap()["of"]
 }
@@ -255,7 +255,6 @@ impl Side {
         self.ready_towards(peer, settings, lid(1));
     }
 
-    /// To RTS, with the peer at this address.
     pub fn ready_towards(&self, peer: u32, settings: &Settings, address: AhAttr) {
         ready(&self.qp, peer, settings, address);
     }
@@ -271,7 +270,7 @@ pub fn init_with(qp: &Qp, kind: u32, qp_access_flags: u32) -> softhca::engine::R
     qp.modify(&attr, m::STATE | m::PKEY_INDEX | m::PORT | last)
 }
 
-/// From INIT to RTR, with the peer at this address.
+/// Moves from INIT to RTR, with the peer at this address.
 pub fn to_rtr(qp: &Qp, peer: u32, settings: &Settings, ah_attr: AhAttr) -> softhca::engine::Result<()> {
     let attr = QpAttr {
         qp_state: qp_state::RTR,
@@ -292,7 +291,7 @@ pub fn to_rtr(qp: &Qp, peer: u32, settings: &Settings, ah_attr: AhAttr) -> softh
     qp.modify(&attr, m::STATE | mask)
 }
 
-/// From INIT to RTS, with the peer at this address.
+/// Moves from INIT to RTS, with the peer at this address.
 pub fn ready(qp: &Qp, peer: u32, settings: &Settings, address: AhAttr) {
     to_rtr(qp, peer, settings, address).unwrap();
     let attr = QpAttr {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A case: a script, and how its output is judged.
+//! A case: a script, and the test of its output.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl Judge {
         }
     }
 
-    /// Returns what is worth showing of an output that is right.
+    /// Returns the part of a correct output that is worth showing.
     pub(crate) fn in_short(&self, said: &str) -> String {
         match self {
             Judge::Says(words) => {
@@ -52,7 +52,7 @@ impl Judge {
     }
 }
 
-/// What the script prints between the client's output and the server's.
+/// The line that the script prints between the client's output and the server's.
 const SERVER: &str = "--- the server:";
 
 fn table(said: &str) -> impl Iterator<Item = &str> {

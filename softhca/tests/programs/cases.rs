@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The cases: which program, how it is called, and what it must say. perftest is judged by its status and by the rows
-//! of its table, never by the figures in them: to turn cycles into time it measures the processor's clock, which fails
-//! on a busy machine. With `-F` that is a warning, and the run goes on; its times then mean nothing.
+//! The cases: each program, its arguments, and the output that it must print. They judge perftest by its status and the
+//! rows of its table, never by the figures there: to turn cycles into time perftest measures the processor's clock,
+//! which fails on a busy machine. With `-F` that is a warning, and the run goes on; its times then mean nothing.
 
 use hw_tests::openmpi::Series;
 use std::time::Duration;
@@ -141,8 +141,8 @@ fn ucx(ports: &mut impl Iterator<Item = u16>) -> Vec<Case> {
     cases
 }
 
-/// openib polls the queue of its connections' messages, then arms it, and sends the last message only once. A message
-/// that comes in between is never seen, and the job hangs, unless the adapter gives an event then, as `ConnectX`.
+/// openib polls the queue of its connections' messages, then arms it, and sends the last message only once. It never
+/// sees a message that comes in between, and the job hangs, unless the adapter gives an event then, as `ConnectX`.
 const OPENIB_NEEDS: &str = "[[device]]\n[device.behaviour]\narm_tells_of_unread = true\n";
 
 /// Two MPI programs of this repository's own tests stand for the many that run on Open MPI.
@@ -151,7 +151,7 @@ fn openmpi() -> Vec<Case> {
     let build = |program: &str| {
         format!("mpi=$(mktemp -d) && mpicc -O1 -o $mpi/{program} {programs}/{program}.c -lm -lpthread && ")
     };
-    // Where there is no Open MPI at all the cases are made, and fail.
+    // Where there is no Open MPI at all the cases exist, and fail.
     let series = Series::here().unwrap_or(Series::V4_1);
     let mpirun = format!("mpirun --allow-run-as-root {} --tag-output", series.oversubscribed(false).join(" "));
     let openib = "--mca pml ob1 --mca btl self,openib --mca btl_openib_allow_ib 1 --mca btl_openib_warn_no_device_params_found 0";

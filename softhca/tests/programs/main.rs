@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Programs of others, unmodified, on the emulated adapter: rdma-core's, perftest, UCX's, Open MPI's. Each case runs a
-//! shell script under `softhca run`, and fails if one of its programs fails, does not print what it should, is not
+//! shell script under `softhca run`, and fails if one of its programs fails, does not print the expected output, is not
 //! installed, or does not end in time. Its output follows, in short where it passed.
 //!
 //! Debian packages: ibverbs-utils, perftest, ucx-utils, openmpi-bin, libopenmpi-dev (mpicc), python3-pyverbs. The cases
@@ -72,8 +72,8 @@ fn run(case: &Case) -> Result<String, String> {
     }
 }
 
-/// Runs a case and prints its output, in short where it is right and not wanted whole; returns the reasons of what it
-/// skipped, or `None` if it failed.
+/// Runs a case and prints its output, in short where it is right and not wanted whole; returns the reasons for the
+/// skipped parts, or `None` if it failed.
 fn report(case: &Case, all_output: bool) -> Option<Vec<String>> {
     let start = Instant::now();
     let mut result = run(case);

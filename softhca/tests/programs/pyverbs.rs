@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! rdma-core's own test suite, which Debian packs with its Python binding as documentation; and its results: tests that
-//! passed, and tests that it skips with their reasons (other vendors' features, and what is not emulated).
+//! passed, and tests that it skips with their reasons (features of other vendors, and features that are not emulated).
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(crate) fn pyverbs() -> Case {
     Case { name, script, judge: Judge::Suite, config: None, limit: Duration::from_mins(20) }
 }
 
-/// What `unittest -v` printed: each test's name, and how many it skipped for which reason.
+/// The output of `unittest -v`: each test's name, and the number of tests skipped for each reason.
 #[derive(Default)]
 pub(crate) struct Results {
     passed: Vec<String>,
@@ -67,7 +67,7 @@ impl Results {
         }
     }
 
-    /// What passed, in a line; [`Results::skips`] are printed after all cases.
+    /// The passed tests, in a line; [`Results::skips`] are printed after all cases.
     pub(crate) fn line(&self) -> String {
         format!("{} passed: {}", self.passed.len(), self.passed.join(", "))
     }

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Asks one port of the peer after the other, if the addresses do not tell which of them is in our fabric.
+//! Asks one port of the peer after the other, if the addresses do not show which of them is in our fabric.
 //!
-//! A hello by TCP says nothing about the fabric, because TCP connects any two ports. So the queue pair is set only
-//! after a datagram has arrived ([`Handshake::require_datagram`]). A port that stays silent, or answers only by TCP, is
-//! left for the next one ([`Handshake::ask_port`]), which `transport/connections/search.rs` chooses; a port that is
-//! connected or bound to another one declines ([`Handshake::declining`]). Path: setup. Threads: the port's. Tests:
-//! `tests.rs` beside this file, and `transport/port/tests/partners.rs`.
+//! A hello by TCP says nothing about the fabric, because TCP connects any two ports. So the handshake sets the queue
+//! pair only after a datagram has arrived ([`Handshake::require_datagram`]). If a port stays silent, or answers only by
+//! TCP, the handshake asks the next one ([`Handshake::ask_port`]), which `transport/connections/search.rs` chooses; a
+//! port that is connected or bound to another one declines ([`Handshake::declining`]). Path: setup. Threads: the
+//! port's. Tests: `tests.rs` beside this file, and `transport/port/tests/partners.rs`.
 
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ impl Handshake {
         self.heard == 0
     }
 
-    /// Whether datagrams do not arrive: enough were sent, and the peer, which gets our hellos over TCP, got none.
+    /// Whether datagrams do not arrive: we have sent enough, and the peer, which gets our hellos over TCP, got none.
     pub(crate) fn is_unmet(&self) -> bool {
         self.peer.is_none() && self.attempt.answers >= UNMET
     }

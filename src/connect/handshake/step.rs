@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A handshake's instructions to the port after a hello or a time-out. `handshake.rs` makes them,
-//! `transport/port/establish.rs` executes them. For a failure the handshake gives the reason; the port makes the
-//! message, with what was tried, where, how often, and advice. Path: setup. Threads: the port's. Tests: `tests.rs`.
+//! `transport/port/establish.rs` executes them. For a failure the handshake gives the reason, and the port makes the
+//! message, with advice. Path: setup. Threads: the port's. Tests: `tests.rs`.
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -11,11 +11,11 @@ use crate::connect::{Paths, Reach, Via};
 use crate::peer::PeerName;
 use crate::select::address::PortAddress;
 
-/// Instructions to the port. `program` comes before `send` and `confirmed`. If none is set there is nothing to do.
+/// Instructions to the port. `program` comes before `send` and `confirmed`. An empty step does nothing.
 #[must_use]
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(crate) struct Step {
-    /// The hello was ignored for this reason: count it.
+    /// The handshake has ignored the hello for this reason: count it.
     pub(crate) ignored: Option<Ignored>,
     /// The peer has begun a new connection while this one is in use. Keep this one, and make a successor: a queue pair
     /// with a handshake of a new epoch, which gets this same hello. Once confirmed, the successor replaces this one.
@@ -64,7 +64,7 @@ pub(crate) enum Ignored {
     Failed,
 }
 
-/// Why a connection could not be made, and what was tried.
+/// Why a connection could not be made, and which carriers the handshake has tried.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Failure {
     /// Kind of the failure.
@@ -95,7 +95,7 @@ pub(crate) enum FailureReason {
 }
 
 impl Failure {
-    /// The whole message: the peer, the local port (`rxe0:1`), what was tried and how often, and advice.
+    /// The whole message: the peer, the local port (`rxe0:1`), each carrier with its number of tries, and advice.
     pub(crate) fn message(&self, peer: PeerName, local_port: &str, remote: &PortAddress) -> String {
         format!("no connection from port {local_port} to peer {peer}: {}", fmt::from_fn(|f| self.explain(remote, f)))
     }

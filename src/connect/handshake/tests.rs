@@ -69,11 +69,11 @@ fn a_side_that_restarts_as_a_new_instance_connects_anew() {
 }
 
 #[test]
-fn a_side_that_drops_its_end_and_begins_anew_takes_the_other_along() {
+fn a_side_that_drops_its_end_and_begins_again_reconnects_both() {
     let mut superseded = 0;
     for seed in 0..4000 {
         let (mut world, mut random) = World::begun(seed, 14);
-        // The process gives up its end; the other may still have, or be making, the old connection.
+        // The process gives up its end; the other process may still have the old connection, or be making it.
         let who = random.below(2) as usize;
         world.nodes[who].drop_end();
         for _ in 0..random.below(3) {
@@ -90,7 +90,7 @@ fn a_side_that_drops_its_end_and_begins_anew_takes_the_other_along() {
 }
 
 #[test]
-fn a_connection_in_use_outlives_every_hello_that_is_not_followed_up() {
+fn a_connection_in_use_survives_repeated_and_forged_hellos() {
     let mut begun = 0;
     for seed in 0..200 {
         let mut random = Random::new(seed);
@@ -98,7 +98,7 @@ fn a_connection_in_use_outlives_every_hello_that_is_not_followed_up() {
         world.connect(0);
         world.run();
         world.assert_connected_once();
-        // Every packet that was ever sent comes again, and hellos of later connections that neither side has begun.
+        // Every packet of the run arrives once more, and so do hellos of later connections that neither side has begun.
         let mut packets = std::mem::take(&mut world.recorded);
         for who in 0..2 {
             let node = &world.nodes[1 - who];
@@ -165,7 +165,7 @@ fn either_carrier_alone_connects() {
 }
 
 #[test]
-fn a_peer_that_computes_for_an_hour_is_waited_for_while_tcp_stands() {
+fn a_handshake_waits_an_hour_for_a_computing_peer_while_tcp_is_open() {
     let mut world = World::new(5, Weather { reach: Reach::Open, ..FAIR });
     world.nodes[1].computes_until = Duration::from_hours(1);
     world.connect(0);
@@ -175,7 +175,7 @@ fn a_peer_that_computes_for_an_hour_is_waited_for_while_tcp_stands() {
 }
 
 #[test]
-fn a_silent_peer_is_a_failure_soon_after_the_time_out_unless_tcp_stands() {
+fn a_handshake_with_a_silent_peer_fails_soon_after_the_time_out_unless_tcp_is_open() {
     for reach in [Reach::Unused, Reach::Trying, Reach::Refused, Reach::Unreachable] {
         let mut world = World::new(5, Weather { ud_loss: [0, 100], tcp_loss: [0, 100], reach, ..FAIR });
         world.connect(0);
@@ -189,7 +189,7 @@ fn a_silent_peer_is_a_failure_soon_after_the_time_out_unless_tcp_stands() {
 }
 
 #[test]
-fn a_peer_that_answers_but_never_confirms_is_a_failure_on_both_sides() {
+fn both_sides_fail_if_the_packets_of_one_side_never_arrive() {
     // Every packet to node 0 arrives, none to node 1: node 1 gives up first, and node 0 once node 1 is silent.
     let mut world = World::new(5, Weather { ud_loss: [0, 100], tcp_loss: [0, 100], ..FAIR });
     world.connect(0);
@@ -201,7 +201,7 @@ fn a_peer_that_answers_but_never_confirms_is_a_failure_on_both_sides() {
 }
 
 #[test]
-fn a_failed_handshake_may_be_resumed_and_fails_again_no_sooner() {
+fn a_resumed_handshake_fails_again_only_after_the_full_time_out() {
     let (node, mut handshake, hello) = one_heard();
     let until_failure = |handshake: &mut Handshake| loop {
         let now = handshake.due().expect("asking");
@@ -276,7 +276,7 @@ fn data_confirms_once_and_only_a_queue_pair_that_is_set() {
 }
 
 #[test]
-fn hellos_for_and_from_other_lives_and_late_and_conflicting_ones_are_ignored() {
+fn a_handshake_ignores_hellos_of_other_instances_and_late_or_conflicting_ones() {
     let (node, mut handshake, hello) = one_heard();
     let mut from_another = hello;
     from_another.source.address.instance = 0xdead;
@@ -342,7 +342,7 @@ fn a_confirmed_hello_gets_no_answer_and_each_copy_of_an_unconfirmed_one_gets_one
 }
 
 #[test]
-fn tries_double_their_pause_up_to_a_second_and_tcp_joins_after_four() {
+fn the_pause_between_tries_doubles_up_to_a_second_and_tcp_joins_after_four() {
     let (_, mut handshake) = asking(0, 0);
     let mut tries = Vec::new();
     for _ in 0..8 {

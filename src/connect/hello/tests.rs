@@ -59,13 +59,13 @@ fn a_hello_says_whether_it_declines_and_for_how_long() {
 }
 
 #[test]
-fn the_key_is_not_among_the_bytes() {
+fn a_hello_does_not_contain_the_key() {
     let bytes = hello().encode(&KEY);
     assert!(!bytes.windows(Key::SIZE).any(|part| part == KEY.to_bytes()));
 }
 
 #[test]
-fn every_changed_bit_is_refused() {
+fn decode_refuses_every_changed_bit() {
     let good = hello().encode(&KEY);
     for bit in 0..good.len() * 8 {
         let mut bytes = good;
@@ -81,7 +81,7 @@ fn every_changed_bit_is_refused() {
 }
 
 #[test]
-fn a_hello_sealed_without_the_key_is_refused_whatever_its_fields() {
+fn decode_refuses_a_hello_sealed_without_the_key_whatever_its_fields() {
     let mut random = Random::new(12);
     for _ in 0..2000 {
         let key = Key::from_bytes(std::array::from_fn(|_| random.number() as u8));
@@ -93,7 +93,7 @@ fn a_hello_sealed_without_the_key_is_refused_whatever_its_fields() {
 }
 
 #[test]
-fn every_other_length_is_refused() {
+fn decode_refuses_every_other_length() {
     let good = [hello().encode(&KEY).as_slice(), &[0; 8]].concat();
     for length in (0..good.len()).filter(|length| *length != Hello::SIZE) {
         assert_eq!(Hello::decode(&good[..length], &KEY), Err(HelloError::Length { got: length }));
@@ -101,7 +101,7 @@ fn every_other_length_is_refused() {
 }
 
 #[test]
-fn another_version_is_distinguished_from_damage() {
+fn decode_distinguishes_another_version_from_damage() {
     let mut bytes = hello().encode(&KEY);
     bytes[4] = 1;
     let refusal = Hello::decode(&bytes, &KEY).expect_err("version 1");
@@ -110,7 +110,7 @@ fn another_version_is_distinguished_from_damage() {
 }
 
 #[test]
-fn every_field_is_checked_before_use() {
+fn decode_checks_every_field_before_use() {
     type Spoil = fn(&mut Hello);
     let spoilt: [(&str, Spoil); 8] = [
         ("queue pair number", |h| h.qp.qpn = 0),

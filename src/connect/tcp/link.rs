@@ -133,8 +133,8 @@ impl Link {
         self.state != State::Closed
     }
 
-    /// Sends a hello, or keeps it until the connection can take it; it replaces one that still waits. A connection that
-    /// is to be closed is closed after it: the last hello of a handshake may come after the call of `close`.
+    /// Sends a hello, or keeps it until the connection can take it; it replaces one that still waits. A closing
+    /// connection ends after this hello: the last one of a handshake may come after the call of `close`.
     pub(super) fn send(&mut self, frame: Frame) -> io::Result<()> {
         self.newest = Some(frame);
         match self.output {
@@ -158,7 +158,7 @@ impl Link {
             return Ok(());
         }
         let mut over = self.write().err();
-        // Hellos that the peer sent before it closed are read in any case.
+        // In any case reads the hellos that the peer sent before it closed.
         over = self.read(key, deliver)?.or(over);
         if let Some(error) = over {
             return self.broken(&error, now);
@@ -300,7 +300,7 @@ fn begin(address: SocketAddr) -> io::Result<TcpStream> {
     prepared(socket)
 }
 
-/// Sets the options of a socket: hellos leave at once, and a dead peer host is noticed within half a minute.
+/// Sets the options of a socket: hellos leave at once, and the kernel notices a dead peer host within half a minute.
 fn prepared(socket: Socket) -> io::Result<TcpStream> {
     socket.set_tcp_nodelay(true)?;
     let keepalive =

@@ -113,7 +113,7 @@ fn many_hellos_arrive_whole_and_in_order() {
 }
 
 #[test]
-fn a_hello_waiting_for_the_connection_is_replaced_by_a_newer_one() {
+fn a_newer_hello_replaces_one_that_waits_for_the_connection() {
     let (mut a, mut b) = (Side::new(1), Side::new(2));
     a.send(&b.address, 1);
     a.send(&b.address, 2);
@@ -144,7 +144,7 @@ fn hellos_sent_before_closing_arrive_and_both_ends_forget_the_connection() {
 }
 
 #[test]
-fn a_last_word_after_the_wish_to_close_arrives_and_the_connection_still_ends() {
+fn a_hello_sent_after_close_arrives_and_the_connection_still_ends() {
     let (mut a, mut b) = connected();
     a.carrier.close(&b.address);
     a.send(&b.address, 2);
@@ -154,7 +154,7 @@ fn a_last_word_after_the_wish_to_close_arrives_and_the_connection_still_ends() {
 }
 
 #[test]
-fn a_peer_that_computes_is_reached_but_silent() {
+fn tcp_reaches_a_computing_peer_although_it_is_silent() {
     let (mut a, b) = (Side::new(1), Side::new(2));
     a.send(&b.address, 1);
     until("the kernel of the peer", &mut [&mut a], |sides| sides[0].carrier.reach(&b.address) == Reach::Open);
@@ -162,7 +162,7 @@ fn a_peer_that_computes_is_reached_but_silent() {
 }
 
 #[test]
-fn a_port_nobody_listens_on_is_refused_and_stays_so_while_tried_again() {
+fn a_port_without_a_listener_counts_as_refused_also_during_the_next_try() {
     let (mut a, b) = (Side::new(1), Side::new(2));
     let gone = b.address;
     drop(b);
@@ -177,7 +177,7 @@ fn a_port_nobody_listens_on_is_refused_and_stays_so_while_tried_again() {
 }
 
 #[test]
-fn a_peer_that_ends_while_connected_is_noticed() {
+fn the_carrier_notices_that_a_connected_peer_has_ended() {
     let (mut a, b) = connected();
     let gone = b.address;
     drop(b);
@@ -199,7 +199,7 @@ fn a_peer_without_port_or_address_is_unreachable() {
 }
 
 #[test]
-fn the_next_address_is_tried_when_one_is_taken_by_somebody_else_or_refused() {
+fn the_carrier_tries_the_next_address_if_one_refuses_or_belongs_to_a_stranger() {
     for is_taken in [true, false] {
         let (mut a, mut b) = (Side::new(1), Side::new(2));
         let stranger = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
@@ -217,7 +217,7 @@ fn the_next_address_is_tried_when_one_is_taken_by_somebody_else_or_refused() {
 }
 
 #[test]
-fn a_peer_that_turns_into_another_on_its_connection_is_dropped() {
+fn the_carrier_ends_a_connection_that_brings_hellos_of_two_peers() {
     let (a, c, mut b) = (Side::new(1), Side::new(3), Side::new(2));
     let mut wire = b.connect_raw();
     wire.write_all(&a.hello(&b.address, 1).encode(&KEY)).expect("room");
@@ -227,7 +227,7 @@ fn a_peer_that_turns_into_another_on_its_connection_is_dropped() {
 }
 
 #[test]
-fn a_hello_in_small_pieces_is_put_together() {
+fn the_carrier_assembles_a_hello_from_small_pieces() {
     let (a, mut b) = (Side::new(1), Side::new(2));
     let mut wire = b.connect_raw();
     wire.set_nodelay(true).expect("a flag");
@@ -241,7 +241,7 @@ fn a_hello_in_small_pieces_is_put_together() {
 }
 
 #[test]
-fn a_half_open_connection_delivers_the_hello_that_came_before_the_end_unless_it_is_cut() {
+fn a_half_open_connection_delivers_the_hello_that_came_before_its_end_unless_that_is_incomplete() {
     for (size, numbers) in [(100, &[][..]), (Hello::SIZE, &[9][..])] {
         let (a, mut b) = (Side::new(1), Side::new(2));
         let mut wire = b.connect_raw();
@@ -270,7 +270,7 @@ fn the_carrier_listens_at_the_published_addresses_and_no_others() {
 }
 
 #[test]
-fn an_address_that_does_not_answer_is_given_up_after_a_while() {
+fn the_carrier_gives_up_an_address_that_does_not_answer() {
     // 192.0.2.0/24 is for documentation. Without a route the kernel fails at once.
     let begin = Instant::now();
     let address: SocketAddr = "192.0.2.254:9".parse().expect("an address");

@@ -52,7 +52,7 @@ pub fn progress(safety: Safety) {
 }
 
 /// Delivers staged events and the due events of ports, as [`progress`] does, but none from buffers. Called before a
-/// poll, so that the caller of the last poll continues before its events are delivered.
+/// poll, so that the caller of the last poll continues before the delivery of its events.
 #[inline]
 pub fn deliver_due(safety: Safety) {
     if interest_mask::holds_events() {

@@ -129,7 +129,7 @@ pub(in crate::events) fn is_any_within() -> bool {
     WITHIN.load(Ordering::Acquire) != 0
 }
 
-/// Puts an event into a registration's buffer, for a place where one of its callbacks may run.
+/// Puts an event into a registration's buffer. A later delivery calls the callback, at a place where it may run.
 #[inline]
 pub fn keep(registration: &Registration, instance: &EventInstance) {
     if !registration.is_live() {

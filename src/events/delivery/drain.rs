@@ -25,7 +25,7 @@ use crate::events::sources::source::BufferedDeliveries;
 static EMPTYING: Mutex<Buffers> =
     Mutex::new(Buffers { earliest: BinaryHeap::new(), members: Vec::new(), followers: Vec::new() });
 
-/// The right to empty buffers, given back also if a callback panics.
+/// The right to empty buffers; a panic in a callback gives it back, too.
 pub(in crate::events) struct Emptying(MutexGuard<'static, Buffers>);
 
 /// One key per buffer with events: the number of its first event (possibly an earlier one) in the upper half, the
@@ -72,7 +72,7 @@ impl Emptying {
     pub(in crate::events) fn try_new() -> Option<Emptying> {
         match EMPTYING.try_lock() {
             Ok(buffers) => Some(Emptying(buffers)),
-            // State that a panicked callback left is cleared before use.
+            // `join` clears the state that a panicked callback has left.
             Err(TryLockError::Poisoned(poisoned)) => Some(Emptying(poisoned.into_inner())),
             Err(TryLockError::WouldBlock) => None,
         }
@@ -102,7 +102,7 @@ impl Emptying {
                 }
             }
         }
-        // A callback that is not fit here may be fit elsewhere.
+        // These events wait for callbacks that may not run here; another place may permit them.
         let waits = |entry: &Entry| !entry.registration.ring.is_empty() && !entry.calls.is_empty();
         if registry::all_entries().iter().any(waits) {
             interest_mask::set_pending(BUFFERS);
@@ -225,7 +225,7 @@ impl Buffers {
             }
             let Some(callback) = entry.calls.fit(safety) else { break };
             let Some(instance) = registration.ring.pop(registration.used) else { break };
-            // A loss is reported before the later events of its source.
+            // Reports a loss before the later events of its source.
             if entry.calls.must_report_drops(registration) {
                 entry.calls.report_drops(registration, safety);
             }

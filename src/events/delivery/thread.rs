@@ -226,7 +226,7 @@ impl Drop for Thread {
     }
 }
 
-/// A delivery by a thread, until it is dropped, also by a callback's panic.
+/// A thread's delivery. It ends when this is dropped, even if a callback panics.
 pub(in crate::events) struct Delivery<'a>(&'a Thread);
 
 impl<'a> Delivery<'a> {
@@ -296,9 +296,9 @@ impl Drop for Delivery<'_> {
     }
 }
 
-/// Events that were still staged when their thread ended, and which must not call callbacks any more, because the
-/// tool's thread-local values may be gone. The next thread that delivers takes them, in each thread's order. Only then
-/// may a new thread reuse the source.
+/// Events that were still staged when their thread ended. That thread must not deliver them, because the tool's
+/// thread-local values may be gone. The next thread that delivers takes them, in each thread's order. Only then may a
+/// new thread reuse the source.
 struct EndedThread {
     /// At least one event.
     staged: VecDeque<Staged>,

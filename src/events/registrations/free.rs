@@ -11,10 +11,10 @@ use crate::events::delivery::drain::{Emptying, Until};
 use crate::events::delivery::thread::{self, Delivery, Thread};
 use crate::events::interest_mask::{self, FREES};
 
-/// Frees a registration. It gets no more events; the events in its buffer are delivered; then, when no thread can be
-/// within one of its callbacks, `on_free` is called once: before this function returns if possible, otherwise by a
-/// later delivery that permits the callbacks of the waiting events. May be called within one of its own callbacks.
-/// `safety` is the level that callbacks must have here. Events without a callback of that level are lost, and counted.
+/// Frees a registration. It gets no more events. This delivers the events in its buffer; then, when no thread can be
+/// within one of its callbacks, it calls `on_free` once. If that is not possible yet, a later delivery does so, at a
+/// place that permits the callbacks of the waiting events. May be called within one of its own callbacks. `safety` is
+/// the level that callbacks must have here. Events without a callback of that level are lost, and counted.
 ///
 /// # Errors
 /// [`AlreadyFreed`].
@@ -47,7 +47,7 @@ fn finish_freed(safety: Safety) {
     });
 }
 
-/// Finishes the freed registrations whose callbacks no thread can still be running. Not to be called within a callback.
+/// Finishes the freed registrations whose callbacks no thread can still be running. Never called within a callback.
 pub(in crate::events) fn finish_freed_in(thread: &Thread, safety: Safety) {
     while interest_mask::is_pending(FREES) && !direct::is_any_within() {
         let Some(mut emptying) = Emptying::try_new() else { return };

@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_words_in_use_are_carried() {
+    fn the_ring_carries_only_the_words_in_use() {
         let ring = Ring::new(2);
         assert_eq!(ring.push(&instance(7), 0, 3), Ok(()));
         let out = ring.pop(3).expect("one is in");
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn every_record_of_four_threads_comes_out_once_in_its_threads_order_or_was_refused() {
+    fn the_ring_refuses_each_event_of_four_threads_or_returns_it_once_in_its_threads_order() {
         const EACH: u64 = if cfg!(miri) { 200 } else { 20_000 };
         let ring = Ring::new(64);
         let (refused, running) = (AtomicU64::new(0), AtomicUsize::new(4));

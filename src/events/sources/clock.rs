@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The host's clock: the processor's time stamp counter, or else the monotonic clock; chosen at the first use
-//! ([`HostClock::get`], 10 to 50 ms). The counter is used if the processor guarantees a constant rate without stops,
-//! the kernel uses it (so the processors' counters agree), and a measurement here finds a constant rate. It costs a
-//! third of a reading of the monotonic clock. Path: [`HostClock::now`] hot. Threads: any. Units: ticks; one per cycle
-//! of the counter, or one per ns. Tests: below.
+//! ([`HostClock::get`], 10 to 50 ms). [`HostClock`] uses the counter if the processor guarantees a constant rate
+//! without stops, the kernel uses it (so the processors' counters agree), and a measurement here finds a constant rate.
+//! It costs a third of a reading of the monotonic clock. Path: [`HostClock::now`] hot. Threads: any. Units: ticks; one
+//! per cycle of the counter, or one per ns. Tests: below.
 
 use std::sync::OnceLock;
 use std::time::{Duration, Instant};
@@ -167,7 +167,7 @@ mod tests {
     }
 
     #[test]
-    fn a_steady_counter_is_measured_and_an_unsteady_one_refused() {
+    fn measure_accepts_a_steady_counter_and_refuses_an_unsteady_one() {
         let start = Instant::now();
         let duration = Duration::from_millis(5);
         let steady = || {

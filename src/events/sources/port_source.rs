@@ -51,7 +51,7 @@ pub struct PortClock {
 /// Host time between two samples of the relation of the clocks.
 const SPACING_NS: u64 = 100_000_000;
 
-/// A clock with a shorter period is sampled at every poll; the others need a sample only now and then.
+/// Every poll samples a clock with a shorter period; the others need a sample only now and then.
 const SHORT_PERIOD_SECONDS: u64 = 3600;
 
 pub(in crate::events) struct PortSource {
@@ -274,7 +274,7 @@ impl Guarded {
     }
 }
 
-/// The right to deliver, given back also if a callback panics.
+/// The right to deliver; a panic in a callback gives it back, too.
 struct Delivering<'a>(&'a AtomicBool);
 
 impl Drop for Delivering<'_> {

@@ -5,8 +5,8 @@
 //! order, and so may a thread that polls again before it has submitted everything. An instance is due when everything
 //! polled with or before it is submitted ([`ReorderBuffer::set_complete_until`]). If no caller says so, it is due when
 //! an instance later by the window has arrived, when it has been held for the length of the window, or when half of the
-//! room is in use. If an adapter has written a timestamp after a later one, instances are held for that delay from then
-//! on. An instance earlier than a released one is refused; the caller counts it.
+//! room is in use. Once an adapter has written a timestamp after a later one, the buffer holds instances for that
+//! delay. It refuses an instance earlier than a released one; the caller counts it.
 //!
 //! Path: hot while a tool listens; allocates once. Threads: one at a time. Units: ticks of the source; holding times in
 //! ticks of the host. Tests: `tests/sources/reorder_buffer.rs`.

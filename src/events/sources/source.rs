@@ -57,7 +57,7 @@ pub struct SourceInfo {
     pub max_ticks: u64,
 }
 
-/// Counts of a source's events. An event that no registration wants is not raised.
+/// Counts of a source's events. ibex raises no event that no registration wants.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Events raised.

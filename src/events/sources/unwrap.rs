@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Extends an adapter's timestamps beyond their mask: from the low bits in a completion to ticks that never wrap.
 //!
-//! A stamp is read some time after its event: a moment, or as long as the program computes between two MPI calls. So a
-//! stamp is taken for the latest time with these low bits that is not in the adapter's future, and only if no earlier
-//! lap is possible, because every event up to the [floor](Unwrap::progressed) was read before. The adapter's present
-//! time is estimated from the host's by the nominal rate, and corrected by readings of the adapter's clock
-//! ([`Unwrap::observe`]) and by the stamps.
+//! A stamp is read some time after its event: a moment, or as long as the program computes between two MPI calls. So
+//! [`Unwrap::unwrap`] takes a stamp for the latest time with these low bits that is not in the adapter's future, but
+//! only if an earlier lap is impossible because every event up to the [floor](Unwrap::progressed) was read before. It
+//! estimates the adapter's present time from the host's by the nominal rate; readings of the adapter's clock
+//! ([`Unwrap::observe`]) and the stamps correct the estimate.
 //!
 //! Assumptions: the adapter's clock is read at least every 1000 periods (at 1 GHz: 70 min with 32 bits), or some stamps
 //! are read within an eighth of the period and silences last at most 100 periods (7 min). No thread keeps completions

@@ -89,7 +89,7 @@ fn a_callback_may_free_another_registration_and_a_free_callback_may_free_a_third
 }
 
 #[test]
-fn a_freed_registration_tells_its_losses_before_its_free_callback() {
+fn a_freed_registration_reports_its_losses_before_its_free_callback() {
     let _alone = alone();
     let registration = listen_to(NUMBERED, Safety::None, Options::default(), Seen::default().callback());
     let told = Arc::new(AtomicU64::new(0));

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shows that a thread waits for another: by what the thread does, not after a fixed time. A thread names itself
-//! ([`Thread::this`]) and begins the operation that must wait. Once it comes no further by itself, the test checks how
+//! Shows that a thread waits for another: by the thread's state, not after a fixed time. A thread names itself
+//! ([`Thread::this`]) and begins the operation that must wait. Once it makes no progress by itself, the test checks how
 //! far it has come. The tests of `plugin-abi` use this file by its path. Threads: any.
 
 use std::fs;

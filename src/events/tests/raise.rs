@@ -84,7 +84,7 @@ fn catch_up_delivers_a_staged_event_to_a_registration_that_is_then_freed() {
 }
 
 #[test]
-fn a_callback_that_raises_more_than_may_wait_loses_the_rest_and_all_is_counted() {
+fn a_callback_that_raises_more_than_a_thread_can_stage_loses_and_counts_the_rest() {
     let _alone = alone();
     let seen = Seen::default();
     let flood: Callback = Arc::new(|instance: &EventInstance, _: &Registration, _| {
@@ -134,7 +134,7 @@ fn a_callback_may_register_another_which_gets_the_events_that_follow() {
 }
 
 #[test]
-fn a_callback_may_deliver_and_nothing_happens_twice() {
+fn a_delivery_within_a_callback_delivers_nothing() {
     let (_alone, seen, buffer) = listening(buffered(8));
     let callback: Callback =
         Arc::new(|_: &EventInstance, _: &Registration, _| assert_eq!(deliver_all(), 0, "not from within"));

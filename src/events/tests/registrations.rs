@@ -38,7 +38,7 @@ fn registrations_of_one_type_are_independent() {
 }
 
 #[test]
-fn the_callback_of_the_least_level_that_is_fit_is_called() {
+fn an_event_calls_the_callback_of_the_lowest_level_that_suffices() {
     let callbacks = Safety::ALL.map(|_| -> Callback { Arc::new(|_: &EventInstance, _: &Registration, _| {}) });
     for set in 0..16_usize {
         let mut calls = Callbacks::default();
@@ -56,7 +56,7 @@ fn the_callback_of_the_least_level_that_is_fit_is_called() {
 }
 
 #[test]
-fn a_callback_for_the_highest_level_is_called_everywhere_and_told_the_level_of_the_place() {
+fn a_callback_of_the_highest_level_runs_everywhere_and_gets_the_level_of_the_place() {
     let _alone = alone();
     let asked = Arc::new(std::sync::Mutex::new(Vec::new()));
     let registration = register(NUMBERED, Options::default());
@@ -74,7 +74,7 @@ fn a_callback_for_the_highest_level_is_called_everywhere_and_told_the_level_of_t
 }
 
 #[test]
-fn an_event_where_no_callback_is_fit_waits_for_a_place_where_one_is() {
+fn an_event_waits_for_a_place_where_one_of_its_callbacks_may_run() {
     let (_alone, seen, registration) = listening_to(NUMBERED, Safety::MpiRestricted, Options::default());
     raise(Safety::ThreadSafe, || DeviceAsync { event: 1, port: 0 });
     raise(Safety::AsyncSignalSafe, || DeviceAsync { event: 2, port: 0 });
@@ -98,7 +98,7 @@ fn a_registration_bound_to_an_object_gets_the_events_of_that_object_alone() {
 }
 
 #[test]
-fn a_replaced_callback_gets_nothing_more() {
+fn a_replaced_callback_gets_no_further_event() {
     let _alone = alone();
     let (old, new) = (Seen::default(), Seen::default());
     let registration = listen(Options::default(), old.callback());

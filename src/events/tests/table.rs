@@ -22,7 +22,7 @@ fn names_are_plain_words_that_occur_once_and_every_row_explains_itself() {
 }
 
 #[test]
-fn elements_lie_where_c_would_put_them() {
+fn elements_have_the_offsets_that_c_gives_them() {
     #[repr(C)]
     struct Expected {
         operation: u64,
@@ -51,7 +51,7 @@ fn values(instance: &EventInstance) -> String {
 }
 
 #[test]
-fn every_element_reads_back_what_was_put_in_negative_numbers_too() {
+fn every_element_returns_its_value_even_if_that_is_negative() {
     let event = XferEnd {
         request: 0xfedc_ba98_7654_3210,
         message: 2,
@@ -92,7 +92,7 @@ fn a_bound_type_names_the_communicator_by_one_of_its_elements() {
 }
 
 #[test]
-fn the_elements_of_matching_events_are_read_back_in_their_order_too() {
+fn value_returns_the_elements_of_matching_events_in_their_order_too() {
     let event = MatchingEvent {
         id: 1 << 40,
         bytes: 2,
@@ -128,7 +128,7 @@ fn the_life_of_a_communicator_has_the_elements_that_readers_of_traces_know() {
 }
 
 #[test]
-fn the_page_of_all_events_is_the_one_made_from_the_table() {
+fn the_page_of_all_events_matches_the_table() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/docs/events.md");
     if std::env::var_os("IBEX_WRITE_DOCS").is_some() {
         std::fs::write(path, markdown()).expect("docs/events.md can be written");

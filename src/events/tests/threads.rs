@@ -62,7 +62,7 @@ fn a_callback_that_is_not_thread_safe_runs_from_delivery_alone_once_two_threads_
 }
 
 #[test]
-fn a_thread_that_ends_leaves_its_source_to_the_next_and_time_goes_on() {
+fn a_thread_that_ends_leaves_its_source_to_the_next_and_timestamps_go_on() {
     let (_alone, seen, _registration) = listening(Options::default());
     for number in 0..100 {
         std::thread::spawn(move || raise_number(number)).join().expect("no panic");
@@ -145,7 +145,7 @@ fn a_staged_event_keeps_its_place_among_the_events_that_its_thread_raises() {
 }
 
 #[test]
-fn more_threads_than_there_are_sources_share_one_that_says_it_is_unordered() {
+fn threads_beyond_the_number_of_sources_share_an_unordered_one() {
     let (_alone, seen, _registration) = listening(Options::default());
     let group = std::sync::Barrier::new(60);
     std::thread::scope(|scope| {
@@ -170,7 +170,7 @@ fn more_threads_than_there_are_sources_share_one_that_says_it_is_unordered() {
 }
 
 #[test]
-fn there_is_always_a_source_and_it_tells_the_hosts_time() {
+fn the_first_source_always_exists_and_shows_the_hosts_time() {
     let first = SourceId::from_index(0).expect("always one");
     let before = HostClock::get().now();
     let now = timestamp(first).filter(|_| source_info(first).name.starts_with("host"));
@@ -192,7 +192,7 @@ fn an_event_of_a_thread_is_of_the_host_and_stamped_between_two_readings_of_its_c
 }
 
 #[test]
-fn a_source_that_threads_have_one_after_the_other_does_not_say_that_it_is_one_threads() {
+fn the_description_of_a_threads_source_says_that_it_passes_to_later_threads() {
     let (_alone, seen, _registration) = listening(Options::default());
     // More threads than there are sources for threads, so at least one gets the source of another.
     for _ in 0..SOURCES {

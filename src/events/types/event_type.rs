@@ -107,7 +107,7 @@ pub struct EventType {
     pub stamp: StampedBy,
 }
 
-/// Safety level of a callback, or required by a place; each includes the lower ones (MPI 4.1 section 15.3.8).
+/// Safety level that a callback has or a place requires; each includes the lower ones (MPI 4.1 section 15.3.8).
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Safety {
     /// No promise: the callback may do anything.

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Flow control of one process: its state as receiver and as sender, and what tools see of it.
+//! Flow control of one process: its state as receiver and as sender, and the values that tools read.
 //!
 //! Used by `messages` and `pml/flow.rs`. Grade: pending. Threads: the owner's; [`ROOM`]: any. Tests: below.
 
@@ -23,7 +23,7 @@ pub struct Room {
 pub static ROOM: Room = Room { bound: AtomicU64::new(0), kept: Level::new() };
 
 impl Room {
-    /// Begins anew, for a messenger that permits `bound` bytes.
+    /// Resets everything, for a messenger that permits `bound` bytes.
     fn begin(&self, bound: u64) {
         self.bound.store(bound, Ordering::Relaxed);
         self.kept.forget();
@@ -33,7 +33,7 @@ impl Room {
         self.bound.load(Ordering::Relaxed).saturating_sub(kept)
     }
 
-    /// Returns what is left now.
+    /// Returns the memory that is left now, bytes.
     pub fn now(&self) -> u64 {
         self.left(self.kept.show(0)[0])
     }
@@ -98,8 +98,8 @@ impl<R> Flow<R> {
     }
 }
 
-/// For each link, the communicators that have stored it (context number, and the peer's rank), so that it can be marked
-/// there when the peer holds back. The entry of a freed communicator stays until its number is reused.
+/// For each link, the communicators that have stored it (context number, and the peer's rank), so that flow control can
+/// mark it there when the peer holds back. The entry of a freed communicator stays until its number is reused.
 #[derive(Debug, Default)]
 pub struct Holders(HashMap<Link, HashMap<u32, i32>>);
 
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_accounts_of_one_peer_are_searched_for_it() {
+    fn holders_searches_only_the_communicators_of_one_link() {
         let mut holders = Holders::default();
         let link = |peer| Link::new(0, EndpointId::from_index(peer));
         for peer in 0..1000 {

@@ -13,7 +13,7 @@ fn hold_back(outgoing: &mut Outgoing<u8, u32>, number: u64) {
 }
 
 #[test]
-fn a_process_that_nobody_held_back_sends_freely() {
+fn a_sender_that_no_peer_held_back_sends_freely() {
     let mut outgoing = Outgoing::<u8, u32>::new(LIMITS);
     assert!(outgoing.is_free());
     assert_eq!((outgoing.way(PEER, 0, 1), outgoing.way(PEER, 0, -1)), (Way::Free, Way::Free));
@@ -21,7 +21,7 @@ fn a_process_that_nobody_held_back_sends_freely() {
 }
 
 #[test]
-fn a_peer_that_was_held_back_announces_a_window_and_then_keeps_messages_to_itself() {
+fn a_held_back_sender_announces_a_window_and_its_later_messages_pend() {
     let mut outgoing = Outgoing::new(LIMITS);
     hold_back(&mut outgoing, 1);
     assert!(!outgoing.is_free() && !outgoing.may_pass(PEER, 0));
@@ -71,12 +71,12 @@ fn a_sender_that_may_go_on_first_sends_its_pending_messages_in_order() {
 }
 
 #[test]
-fn the_last_word_counts_whichever_comes_last() {
+fn the_word_with_the_highest_number_counts_in_whichever_order_words_arrive() {
     let mut outgoing = Outgoing::<u8, u32>::new(LIMITS);
     assert!(outgoing.heard(PEER, Word { number: 8, holds_back: false }).is_some());
     assert_eq!(outgoing.heard(PEER, Word { number: 7, holds_back: true }), None);
     assert_eq!(outgoing.way(PEER, 0, 5), Way::Free);
-    // The numbers are shared by all peers, so a peer may see large gaps.
+    // All peers share the numbers, so a peer may see large gaps.
     assert!(outgoing.heard(PEER, Word { number: 9 + (1 << 31), holds_back: true }).is_some());
     assert_eq!(outgoing.way(PEER, 0, 5), COUNTED);
     let mut kept = Kept::<u8> { number: u64::from(u32::MAX), ..Kept::new(LIMITS) };
@@ -105,7 +105,7 @@ fn a_sender_that_may_go_on_is_as_free_as_before_it_was_held_back() {
 }
 
 #[test]
-fn a_peer_that_is_held_back_is_not_free_though_nothing_is_on_its_way() {
+fn a_held_back_sender_is_not_free_although_no_message_pends() {
     let mut outgoing = Outgoing::<u8, u32>::new(LIMITS);
     outgoing.found_no_room(PEER, 0, 5, 1);
     hold_back(&mut outgoing, 1);
@@ -169,7 +169,7 @@ fn communicators_have_their_turns_one_after_the_other() {
 }
 
 #[test]
-fn nothing_is_kept_of_a_peer_that_has_gone() {
+fn flow_control_forgets_a_peer_that_has_gone() {
     let (mut outgoing, mut kept) = (Outgoing::<u8, u32>::new(LIMITS), Kept::new(LIMITS));
     hold_back(&mut outgoing, 1);
     outgoing.pend(PEER, 3, 5, 1);
@@ -234,7 +234,7 @@ fn a_message_costs_the_same_whatever_pends_to_however_many_peers() {
 }
 
 #[test]
-fn senders_are_held_back_beyond_the_bound_and_let_go_below_half_of_it() {
+fn a_receiver_holds_senders_back_beyond_the_bound_and_lets_them_go_below_half_of_it() {
     let mut kept = Kept::new(LIMITS);
     assert_eq!([60, 40, 1].map(|bytes| kept.keep(bytes)), [false, false, true]);
     let word = kept.hold_back('a').expect("the first time");
@@ -249,7 +249,7 @@ fn senders_are_held_back_beyond_the_bound_and_let_go_below_half_of_it() {
 }
 
 #[test]
-fn a_sender_with_pending_messages_is_asked_for_them_once() {
+fn a_receiver_asks_a_sender_once_for_its_pending_messages() {
     let mut kept = Kept::new(LIMITS);
     kept.pends('a', 1);
     kept.pends('a', 1);

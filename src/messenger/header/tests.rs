@@ -49,7 +49,7 @@ fn has_data(header: &Header) -> bool {
 
 proptest! {
     #[test]
-    fn a_header_and_its_data_come_back(header in header(), data in prop::collection::vec(any::<u8>(), 0..20)) {
+    fn decode_returns_the_header_and_data(header in header(), data in prop::collection::vec(any::<u8>(), 0..20)) {
         let bytes = header.encode();
         let data = if has_data(&header) { data } else { Vec::new() };
         let message = [bytes.as_slice(), &data].concat();
@@ -65,7 +65,7 @@ proptest! {
     }
 
     #[test]
-    fn a_header_that_is_cut_off_or_has_bytes_too_many_is_refused(header in header(), cut in any::<prop::sample::Index>()) {
+    fn decode_refuses_a_header_that_is_too_short_or_too_long(header in header(), cut in any::<prop::sample::Index>()) {
         let bytes = header.encode();
         let bytes = bytes.as_slice();
         prop_assert_eq!(Header::decode(&bytes[..cut.index(bytes.len())]), None);
@@ -76,7 +76,7 @@ proptest! {
     }
 
     #[test]
-    fn bytes_that_are_taken_are_those_that_would_be_sent(
+    fn decode_accepts_only_the_bytes_that_encode_makes(
         first in prop_oneof![0..0x40_u8, any::<u8>()],
         rest in prop::collection::vec(prop_oneof![3 => Just(0_u8), 1 => any::<u8>()], 0..MAX_SIZE + 2),
     ) {
@@ -109,7 +109,7 @@ fn the_longest_header_fills_its_room() {
 }
 
 #[test]
-fn unknown_kinds_and_flags_are_refused() {
+fn decode_refuses_unknown_kinds_and_flags() {
     let mut message = [0; MAX_SIZE];
     for first in [
         0, 1, 0x0d, 0x10, 0x15, 0x16, 0x18, 0x19, 0x1b, 0x1d, 0x1f, 0x21, 0x22, 0x25, 0x2a, 0x31, 0x41, 0x42, 0x81,
@@ -122,7 +122,7 @@ fn unknown_kinds_and_flags_are_refused() {
 }
 
 #[test]
-fn a_field_out_of_its_range_is_refused() {
+fn decode_refuses_a_field_out_of_its_range() {
     let long = Header::Synchronous(Match { rank: 1 << 20, ..MATCH }, 1);
     let up_to_the_end = Header::Announce(MATCH, 1, Memory { key: 1, address: u64::MAX - 5, length: 5 });
     for (what, header, at, bits) in [
@@ -139,12 +139,12 @@ fn a_field_out_of_its_range_is_refused() {
 
 #[test]
 #[should_panic(expected = "cannot be sent")]
-fn a_context_that_no_header_has_room_for_is_not_sent() {
+fn encode_refuses_a_context_that_no_header_has_room_for() {
     let _ = Header::Eager(Match { context: 1 << LONG_CONTEXT, ..MATCH }).encode();
 }
 
 #[test]
-fn keys_of_ports_come_out_as_they_went_in() {
+fn decode_returns_the_encoded_keys_of_ports() {
     let keys = [PortKey { port: 1, key: 0xdead_beef }, PortKey { port: 7, key: 3 }];
     assert_eq!(&*PortKey::decode(&PortKey::encode(&keys)), keys);
     assert_eq!(PortKey::decode(&[1, 2, 3]).len(), 0);

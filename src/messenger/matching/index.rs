@@ -12,7 +12,7 @@ use super::slab::{Links, NONE, Slab};
 /// always the match, as when messages and receives come in the same order, stays a list at any length.
 pub(super) const LONG: u32 = 16;
 
-/// A queue that shrinks to this drops its indexes. The entries between the limits pay for building them.
+/// A queue that shrinks to this drops its indexes. It builds one again only after it has grown beyond [`LONG`] entries.
 pub(super) const SHORT: u32 = 4;
 
 const _: () = assert!(SHORT < LONG / 2, "a queue between the two pays for its indexes");
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn the_oldest_of_a_key_is_found_whichever_has_left_before() {
+    fn first_returns_the_oldest_entry_of_a_key_whichever_entries_have_left() {
         for order in [[0, 1, 2], [0, 2, 1], [1, 0, 2], [1, 2, 0], [2, 0, 1], [2, 1, 0]] {
             let mut keys = Keys::new([5, 5, 5]);
             let mut left = vec![0, 1, 2];
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn a_table_that_grows_keeps_what_it_has() {
+    fn a_growing_table_keeps_its_entries() {
         let (count, room) = if cfg!(miri) { (100_u32, 128) } else { (1000, 1024) };
         let numbers = || 0..u64::from(count);
         let mut keys = Keys::new(numbers().chain(numbers()));

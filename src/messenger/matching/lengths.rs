@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Current and maximum lengths of a communicator's queues, for performance variables (`pml/variables.rs`). The matching
-//! counts where a message or receive enters or leaves a queue. A receive at the first place is in no queue
-//! (`pml/first_receive.rs`), so a message for it counts nothing. The thread that has entered the PML writes, without
+//! counts where a message or receive enters or leaves a queue. A receive in the first receive slot is in no queue
+//! (`pml/first_receive.rs`), and a message for it does not count. The thread that has entered the PML writes, without
 //! locked instructions; any thread reads. Grade: pending. Tests: below, and `hw-tests/tools/mpi_t_queues.c`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -85,7 +85,7 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// Notes that `now` receives are in the queue; with `has_first` another one is at the first place.
+    /// Notes that `now` receives are in the queue; with `has_first` another one is in the first receive slot.
     pub fn posted(&self, now: u32, has_first: bool) {
         self.posted.set_with(u64::from(now), u64::from(has_first));
     }
@@ -109,13 +109,13 @@ impl Lengths {
     }
 }
 
-/// Lengths of a communicator's queues as tools see them, with the receive at the first place. Any thread may read them;
-/// one at a time may reset.
+/// Lengths of a communicator's queues as tools see them, with the receive in the first receive slot. Any thread may
+/// read them; one at a time may reset.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown<'a> {
     /// Lengths of the queues.
     pub lengths: &'a Lengths,
-    /// Whether a receive is at the first place.
+    /// Whether a receive is in the first receive slot.
     pub has_first: bool,
 }
 

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The posted receives of a communicator. A list has all receives in posting order. When the list becomes long, each
-//! receive is also in one of four indexes, by what it specifies: source and tag, tag, source, nothing. Each index
-//! yields the oldest receive that takes a message; the smallest number among these four was posted first. Receives for
-//! negative tags have a list of their own, because no message could go to a receive of either list. Used by
-//! [`super::Matching`]. Path: hot. Threads: one at a time. Tests: `tests/`.
+//! receive is also in one of four indexes: for receives that specify source and tag, tag, source, or nothing. Each
+//! index yields the oldest receive that takes a message; the smallest number among these four was posted first.
+//! Receives for negative tags have a list of their own, because no message could go to a receive of either list. Used
+//! by [`super::Matching`]. Path: hot. Threads: one at a time. Tests: `tests/`.
 
 use super::index::{Index, LONG, SHORT};
 use super::pattern::{Envelope, Pattern, SPECIFIED, class, class_of, side};

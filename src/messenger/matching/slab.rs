@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn a_handle_is_refused_when_its_entry_has_gone_and_its_place_has_another() {
+    fn resolve_refuses_a_handle_whose_place_has_another_entry() {
         let (mut slab, mut list) = (Slab::<(), 0>::new(), List::EMPTY);
         let first = slab.push(&mut list, 1, ());
         assert_eq!(slab.resolve(Handle::from_bits(first.bits())), Some(0));

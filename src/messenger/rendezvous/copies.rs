@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A message that its sender sends as copies, in pieces, and that its receiver assembles. Pieces take one path, so they
-//! arrive in the order of sending. The caller cuts data with gaps between elements and learns the length of a piece
-//! when it packs it. So the last piece may be longer than `wanted`; the receiver ignores the rest. Called by
-//! `fragments.rs`. Pending grade. Threads: the owner's. Tests: below.
+//! A message that its sender sends in copied fragments, and that its receiver assembles. Fragments take one path, so
+//! they arrive in the order of sending. The caller cuts data with gaps between elements and learns the length of a
+//! fragment when it packs it. So the last fragment may be longer than `wanted`; the receiver ignores the rest. Called
+//! by `fragments.rs`. Pending grade. Threads: the owner's. Tests: below.
 
 use crate::messenger::transfer_id::TransferId;
 
@@ -29,29 +29,29 @@ pub struct Gathering {
 }
 
 impl Sending {
-    /// Starts a send of `wanted` bytes to this receive, with at most `most` pieces in flight.
+    /// Starts a send of `wanted` bytes to this receive, with at most `most` fragments in flight.
     pub fn new(receiver: TransferId, wanted: u64, most: u32) -> Self {
         Sending { receiver, is_starved: false, wanted, sent: 0, under_way: 0, most }
     }
 
-    /// Returns the offset of the next piece; `None` if no piece may be sent now.
+    /// Returns the offset of the next fragment; `None` if no fragment may be sent now.
     pub fn next_offset(&self) -> Option<u64> {
         (self.sent < self.wanted && self.under_way < self.most).then_some(self.sent)
     }
 
-    /// Counts a piece of `bytes` that was sent. Returns true if it was the last.
+    /// Counts a fragment of `bytes` that was sent. Returns true if it was the last.
     pub fn sent(&mut self, bytes: u64) -> bool {
         self.sent += bytes;
         self.under_way += 1;
         self.sent >= self.wanted
     }
 
-    /// Whether a piece is in flight.
+    /// Whether a fragment is in flight.
     pub fn is_under_way(&self) -> bool {
         self.under_way > 0
     }
 
-    /// Counts a piece that the adapter has completed. Returns true if no other is to come.
+    /// Counts a fragment that the adapter has completed. Returns true if it was the last.
     pub fn done(&mut self) -> bool {
         self.under_way -= 1;
         self.under_way == 0 && self.sent >= self.wanted
@@ -64,7 +64,7 @@ impl Gathering {
         Gathering { id, wanted, received: 0 }
     }
 
-    /// Counts a piece of `bytes` that arrived. Returns its offset, and how many of its bytes are wanted.
+    /// Counts a fragment of `bytes` that arrived. Returns its offset, and how many of its bytes are wanted.
     pub fn take(&mut self, bytes: u64) -> (u64, u64) {
         let (offset, length) = (self.received, bytes.min(self.wanted - self.received));
         self.received += length;
@@ -84,7 +84,7 @@ mod tests {
     const ID: TransferId = TransferId(7);
 
     #[test]
-    fn copies_are_joined_although_the_last_one_is_longer_than_the_receive() {
+    fn the_receiver_joins_fragments_although_the_last_one_is_longer_than_the_receive() {
         for (wanted, piece) in [(1, 8), (8, 8), (20, 8), (1 << 33, 1 << 31)] {
             let (mut sending, mut gathering) = (Sending::new(ID, wanted, 2), Gathering::new(ID, wanted));
             let (mut pieces, mut ended) = (0, false);
@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_than_permitted_are_under_way() {
+    fn at_most_the_permitted_number_of_fragments_is_in_flight() {
         let mut sending = Sending::new(ID, 100, 2);
         sending.sent(10);
         assert_eq!(sending.next_offset(), Some(10));

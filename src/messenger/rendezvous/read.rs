@@ -41,7 +41,7 @@ pub struct Reading<P> {
 
 /// The reads of a request's message.
 pub struct Reads<H: Host> {
-    /// How far.
+    /// Progress of the reads.
     pub state: Reading<Path<H::Registration>>,
     /// Number of the send.
     pub sender: TransferId,
@@ -49,18 +49,18 @@ pub struct Reads<H: Host> {
     pub from: Link,
     /// Address of the data in the sender's memory.
     pub address: u64,
-    /// For tools.
+    /// The host's record of the reads, for tools.
     pub watched: Option<Box<H::WatchedReads>>,
 }
 
-/// A port that reads. `R`: registration of the receive's memory.
+/// A port that reads. `R`: a registration.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<R> {
     /// Link to the sender.
     pub link: Link,
     /// Remote key of the sender's memory for this port.
     pub key: u32,
-    /// With this port.
+    /// Registration of the receive's memory with this port.
     pub registered: R,
 }
 
@@ -73,7 +73,7 @@ struct Lane<P> {
     end: u64,
     /// Longest read, bytes.
     piece: u64,
-    /// Oldest first.
+    /// Reads in flight, oldest first.
     under_way: ArrayVec<Part, MOST>,
     has_failed: bool,
 }
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_of_a_lane_are_in_order_and_no_more_than_permitted_are_under_way() {
+    fn a_lane_reads_in_order_with_at_most_the_permitted_number_in_flight() {
         for (length, piece) in [(1, 1), (10, 3), (9, 3), ((1 << 32) + 5, 1 << 30), (5, u32::MAX)] {
             let (mut reading, mut begun, mut read, mut under_way) = (over(length, &[(1, piece)]), 0, 0, 0);
             while !reading.is_done() {
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn every_byte_is_read_once_whatever_the_lanes() {
+    fn the_lanes_read_every_byte_once_whatever_their_weights() {
         for length in [1, 4095, 4096, 10_000, 300_001] {
             for lanes in
                 [&[(1, 4096)][..], &[(1, 4096), (1, 4096)], &[(100, 8192), (25, 1000), (1, 30_000)], &[(0, 0), (9, 64)]]
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_of_few_pieces_is_read_by_all_lanes() {
+    fn all_lanes_read_a_message_of_few_pieces() {
         let mut reading = over(4 * 4096, &[(1, 4096), (1, 4096)]);
         let parts = [0, 1].map(|lane| std::iter::from_fn(|| reading.next_part(lane)).count());
         assert_eq!(parts, [2, 2]);

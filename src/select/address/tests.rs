@@ -76,7 +76,7 @@ fn the_layout_of_the_modex_is_header_and_entries_of_address_and_key() {
 }
 
 #[test]
-fn every_cut_of_a_modex_is_refused() {
+fn decode_ports_refuses_every_cut_of_a_modex() {
     let bytes = encode_ports(&[entry(ethernet()), entry(infiniband(1))]);
     for length in 0..bytes.len() {
         let refusal = decode_ports(&bytes[..length]).expect_err("cut");
@@ -87,7 +87,7 @@ fn every_cut_of_a_modex_is_refused() {
 }
 
 #[test]
-fn another_version_and_another_component_are_distinguished() {
+fn decode_ports_distinguishes_another_version_from_another_component() {
     let mut bytes = encode_ports(&[entry(ethernet())]);
     bytes[4] = 1;
     let refusal = decode_ports(&bytes).expect_err("version 1");
@@ -98,7 +98,7 @@ fn another_version_and_another_component_are_distinguished() {
 }
 
 #[test]
-fn every_field_is_checked_before_use() {
+fn decode_checks_every_field_before_use() {
     type Spoil = fn(&mut PortAddress);
     let spoilt: [(&str, Spoil); 13] = [
         ("link layer", |a| a.link_layer = 0),
@@ -153,7 +153,7 @@ fn no_random_input_panics_and_accepted_input_encodes_back() {
 }
 
 #[test]
-fn ports_of_one_subnet_are_paired_in_order() {
+fn pair_joins_ports_of_one_subnet_in_order() {
     let (a, b) = (infiniband(1), infiniband(2));
     assert_eq!(pair(&[a, b, a], &[b, a, a]), [Some(1), Some(0), Some(2)]);
     assert_eq!(pair(&[a, a, a], &[a]), [Some(0), None, None]);
@@ -163,7 +163,7 @@ fn ports_of_one_subnet_are_paired_in_order() {
 }
 
 #[test]
-fn ports_of_different_layers_or_gid_types_are_not_paired() {
+fn pair_joins_no_ports_of_different_layers_or_gid_types() {
     let v4 = ethernet();
     let v6 = PortAddress { gid: [0x20; 16], ..v4 };
     let v1 = PortAddress { gid_type: GID_ROCE_V1, ..v6 };
@@ -188,7 +188,7 @@ fn ipv6(address: &str) -> PortAddress {
 }
 
 #[test]
-fn roce_ports_of_one_ip_subnet_are_paired_whatever_their_order() {
+fn pair_joins_roce_ports_of_one_ip_subnet_whatever_their_order() {
     let (a, b, c) = (ipv4([10, 0, 1, 1], 24), ipv4([10, 0, 2, 1], 24), ipv4([10, 0, 3, 1], 24));
     let (other_a, other_b) = (ipv4([10, 0, 1, 2], 24), ipv4([10, 0, 2, 2], 24));
     assert_eq!(pair(&[a, b], &[other_b, other_a]), [Some(1), Some(0)]);
@@ -201,7 +201,7 @@ fn roce_ports_of_one_ip_subnet_are_paired_whatever_their_order() {
 }
 
 #[test]
-fn roce_ports_whose_subnets_are_not_known_are_paired_in_order() {
+fn pair_joins_roce_ports_of_unknown_subnets_in_order() {
     let unknown = |last: u8| PortAddress { subnet_length: 0, ..ipv4([10, 0, last, 1], 24) };
     assert_eq!(pair(&[unknown(1), unknown(2)], &[unknown(2), unknown(1)]), [Some(0), Some(1)]);
     assert_eq!(
@@ -211,7 +211,7 @@ fn roce_ports_whose_subnets_are_not_known_are_paired_in_order() {
 }
 
 #[test]
-fn a_link_local_port_is_paired_with_none_that_is_not() {
+fn pair_never_joins_a_link_local_port_with_one_that_is_not() {
     let (global, local) = (ipv6("2001:db8::1"), ipv6("fe80::7"));
     assert_eq!(pair(&[local, global], &[global, local]), [Some(1), Some(0)]);
     assert_eq!(pair(&[local], &[global]), [None]);

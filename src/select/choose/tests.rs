@@ -54,7 +54,7 @@ fn with(change: impl FnOnce(&mut Tunables)) -> Tunables {
 }
 
 #[test]
-fn every_active_port_is_taken_with_its_gid_and_mtu() {
+fn ports_takes_every_active_port_with_its_gid_and_mtu() {
     let devices = [device("rxe0", vec![roce(1)]), device("mlx5_0", vec![infiniband(1), infiniband(2)])];
     let selection = ports(&devices, &Tunables::default());
     let taken: Vec<_> = selection.chosen().cloned().collect();
@@ -92,7 +92,7 @@ fn include_and_exclude_patterns_name_devices_and_ports() {
 }
 
 #[test]
-fn a_port_left_out_by_a_pattern_says_which() {
+fn the_refusal_of_a_port_names_the_pattern_that_leaves_it_out() {
     let include = with(|tunables| tunables.if_include = "mlx5_*".to_owned());
     assert_eq!(refusal(roce(1), &include), "btl_ibex_if_include does not name it (it is \"mlx5_*\")");
     let exclude = with(|tunables| tunables.if_exclude = "x,dev?:1".to_owned());
@@ -100,7 +100,7 @@ fn a_port_left_out_by_a_pattern_says_which() {
 }
 
 #[test]
-fn a_pattern_that_fits_nothing_is_noted() {
+fn the_selection_notes_a_pattern_that_fits_nothing() {
     let tunables = with(|tunables| tunables.if_include = "dev0,mlx5_9:3".to_owned());
     let selection = ports(&[device("dev0", vec![roce(1)])], &tunables);
     assert_eq!(selection.notes, ["btl_ibex_if_include: no port of this host fits \"mlx5_9:3\" (its devices: dev0)"]);
@@ -124,7 +124,7 @@ fn the_refusal_of_an_inactive_port_names_its_state_and_a_remedy() {
 }
 
 #[test]
-fn an_infiniband_port_without_a_lid_and_an_unknown_link_layer_or_mtu_are_refused() {
+fn ports_refuses_an_infiniband_port_without_a_lid_and_unknown_link_layers_and_mtus() {
     let no_lid =
         "it is active but has no LID, because no subnet manager has assigned one; start a subnet manager (opensm)";
     for (port, wanted) in [
@@ -139,7 +139,7 @@ fn an_infiniband_port_without_a_lid_and_an_unknown_link_layer_or_mtu_are_refused
 }
 
 #[test]
-fn a_forced_mtu_is_used_where_the_port_carries_it() {
+fn a_port_that_carries_the_forced_mtu_uses_it() {
     let forced = |bytes: &str| with(|tunables| tunables.mtu = bytes.to_owned());
     let smaller = ports(&[device("dev0", vec![roce(1)])], &forced("512"));
     assert_eq!(smaller.chosen().next().expect("taken").mtu, 2);
@@ -148,7 +148,7 @@ fn a_forced_mtu_is_used_where_the_port_carries_it() {
 }
 
 #[test]
-fn a_port_without_a_usable_gid_is_refused_with_every_gids_reason() {
+fn the_refusal_of_a_port_without_a_usable_gid_has_every_gids_reason() {
     let forced = with(|tunables| tunables.gid_index = "7".to_owned());
     let selection = ports(&[device("dev0", vec![roce(1)])], &forced);
     assert!(selection.considered[0].reason.starts_with("btl_ibex_gid_index asks for entry 7"));
@@ -158,7 +158,7 @@ fn a_port_without_a_usable_gid_is_refused_with_every_gids_reason() {
 }
 
 #[test]
-fn far_ports_are_refused_with_their_distance_unless_that_is_permitted() {
+fn ports_refuses_far_ports_with_their_distance_unless_that_is_permitted() {
     let devices = [near("far0", 21), near("near0", 10), near("near1", 10), device("somewhere", vec![roce(1)])];
     let selection = ports(&devices, &Tunables::default());
     let taken: Vec<_> = selection.chosen().map(|chosen| chosen.device).collect();
@@ -176,7 +176,7 @@ fn of_rate(name: &str, rate_mbps: u32) -> DeviceInfo {
 }
 
 #[test]
-fn a_port_far_slower_than_the_fastest_is_refused_unless_it_is_asked_for() {
+fn ports_refuses_a_port_far_slower_than_the_fastest_unless_the_user_asks_for_it() {
     let devices = [of_rate("slow", 24_999), of_rate("fast", 100_000), of_rate("quarter", 25_000)];
     let selection = ports(&devices, &Tunables::default());
     assert_eq!(chosen(&devices, &Tunables::default()), ["fast:1", "quarter:1"]);
@@ -191,7 +191,7 @@ fn a_port_far_slower_than_the_fastest_is_refused_unless_it_is_asked_for() {
 }
 
 #[test]
-fn a_port_that_cannot_be_used_keeps_neither_a_farther_nor_a_slower_one_out() {
+fn an_unusable_port_excludes_neither_farther_nor_slower_ones() {
     for (mut down, left) in [(near("near0", 10), near("left", 21)), (of_rate("fast", 100_000), of_rate("left", 1_000))]
     {
         down.ports[0].state = PORT_DOWN;
@@ -200,7 +200,7 @@ fn a_port_that_cannot_be_used_keeps_neither_a_farther_nor_a_slower_one_out() {
 }
 
 #[test]
-fn a_partition_key_index_without_a_key_is_refused() {
+fn ports_refuses_a_partition_key_index_without_a_key() {
     let asked = with(|tunables| tunables.pkey_index = 5);
     let of = |partition_key| PortInfo { partition_key, ..infiniband(1) };
     let reason = refusal(of(PartitionKey::Missing(2)), &asked);
@@ -213,7 +213,7 @@ fn a_partition_key_index_without_a_key_is_refused() {
 }
 
 #[test]
-fn a_limited_member_of_a_partition_is_used_with_a_warning() {
+fn ports_takes_a_limited_member_of_a_partition_with_a_warning() {
     let warnings = |key| {
         let port = PortInfo { partition_key: PartitionKey::Key(key), ..infiniband(1) };
         let selection = ports(&[device("dev0", vec![port])], &Tunables::default());
@@ -231,7 +231,7 @@ fn a_limited_member_of_a_partition_is_used_with_a_warning() {
 }
 
 #[test]
-fn a_device_that_cannot_be_opened_says_why() {
+fn the_report_says_why_a_device_cannot_be_opened() {
     let locked = DeviceInfo {
         unusable: Some("it cannot be opened: Permission denied; see the rights of /dev/infiniband/uverbs0".to_owned()),
         ..device("mlx5_0", vec![])
@@ -246,7 +246,7 @@ fn a_device_that_cannot_be_opened_says_why() {
 }
 
 #[test]
-fn no_more_ports_are_taken_than_a_process_can_publish() {
+fn ports_takes_no_more_ports_than_a_process_can_publish() {
     let devices: Vec<_> = (0..MAX_PORTS + 3).map(|index| device(&format!("dev{index}"), vec![roce(1)])).collect();
     let selection = ports(&devices, &Tunables::default());
     assert_eq!(selection.chosen().count(), MAX_PORTS);

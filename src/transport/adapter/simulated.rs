@@ -329,7 +329,7 @@ impl Fabric {
         self.state().ports.iter().all(|port| !port.is_down)
     }
 
-    /// Gives a port its link, or takes it.
+    /// Sets whether a port has a link.
     pub fn set_link(&self, port: usize, is_up: bool) {
         let mut state = self.state();
         let port = &mut state.ports[port];

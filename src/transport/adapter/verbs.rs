@@ -163,7 +163,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn slots_are_registered_with_relaxed_ordering_unless_it_is_not_wanted() {
+    fn slots_have_relaxed_ordering_unless_the_user_excludes_it() {
         let slots = |relaxed_ordering| SlotMemory::of(&Tunables { relaxed_ordering, ..Tunables::default() }, 1).access;
         assert_eq!(slots(true), Access::LOCAL_WRITE | Access::RELAXED_ORDERING);
         assert_eq!(slots(false), Access::LOCAL_WRITE);

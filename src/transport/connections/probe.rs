@@ -64,7 +64,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn probes_come_due_once_an_interval_and_with_none_never() {
+    fn a_probe_is_due_once_per_interval_and_never_without_one() {
         assert!(!Probes::new(Duration::ZERO).are_due(Duration::from_hours(1)));
         let mut probes = Probes::new(Duration::from_secs(2));
         let due = [1, 2, 3, 4, 5].map(|second| probes.are_due(Duration::from_secs(second)));

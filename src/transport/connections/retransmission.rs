@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn by_default_a_lost_packet_costs_a_quarter_of_a_second_and_two_seconds_of_silence_are_borne() {
+    fn by_default_a_lost_packet_costs_a_quarter_of_a_second_and_a_connection_survives_two_seconds_of_silence() {
         for round_trip in [0, 3, 50, 5000] {
             let retransmission = chosen(&Tunables::default(), round_trip);
             assert_eq!(retransmission, Retransmission { exponent: 16, retries: 7 }, "{round_trip} us");
@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn all_tries_together_last_as_long_as_a_link_may_be_out() {
+    fn all_tries_together_last_as_long_as_a_link_may_be_silent() {
         for link_outage in [1, 100, 2000, 5000, 20_000, 600_000] {
             let tunables = Tunables { link_outage, ..Tunables::default() };
             for software in [false, true] {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn a_value_that_is_set_is_taken_as_it_is() {
+    fn choose_takes_the_users_values_unchanged() {
         let tunables = Tunables { ack_timeout: 3, ..Tunables::default() };
         assert_eq!(chosen(&tunables, 1_000_000), Retransmission { exponent: 3, retries: 7 });
     }

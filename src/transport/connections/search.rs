@@ -158,12 +158,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_port_is_no_choice_and_so_is_a_port_that_is_no_candidate() {
+    fn a_search_needs_two_candidates_of_which_one_is_the_first_port() {
         assert!(Search::new(&[], 0).is_none() && Search::new(&[0], 0).is_none() && Search::new(&[0, 1], 2).is_none());
     }
 
     #[test]
-    fn all_are_asked_in_turn_until_they_are_excluded() {
+    fn the_search_asks_all_ports_in_turn_until_they_are_excluded() {
         let mut search = Search::new(&[1, 2, 0], 1).expect("a choice");
         assert!(search.is_first_choice());
         let turns: Vec<u8> = (0..4)
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn a_better_partner_is_preferred_and_a_stranger_never() {
+    fn the_search_prefers_a_better_partner_and_never_a_stranger() {
         let mut search = Search::new(&[1, 2, 0], 2).expect("a choice");
         assert_eq!([1, 2, 0, 9].map(|port| search.prefers_current_to(port)), [false, true, true, true]);
         search.ask_port(1, (0, 0));
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn better_ports_are_asked_again_before_one_that_has_spoken_is_taken() {
+    fn the_search_asks_better_ports_again_before_it_takes_one_that_has_sent_a_hello() {
         let mut search = Search::new(&[5, 6, 7], 6).expect("a choice");
         assert_eq!([5, 6, 7].map(|port| search.may_take(port)), [true, false, false]);
         assert!(search.want(7) && !search.want(7) && search.want(6), "the better one of two");
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn a_port_that_speaks_after_all_is_open_again() {
+    fn an_excluded_port_is_open_again_once_it_is_asked() {
         let mut search = Search::new(&[0, 1], 0).expect("a choice");
         search.exclude(1, Verdict::Unmet);
         search.ask_port(1, (4, 4));

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Closes a connection: its queue pair enters the error state, is drained, and only then destroyed.
+//! Closes a connection: sets its queue pair to the error state, drains it, and only then destroys it.
 //!
 //! On some adapters, destroying a queue pair discards its unpolled completions, receives included, whose slots would
-//! then be lost. So it is drained first: its last request, the end marker, is flushed after all others; then the port
-//! polls the completion queue once to its end, because receives may be flushed later than sends. Some adapters flush
-//! late or never, so each queue pair has a deadline ([`DRAINING`]).
+//! then be lost. So the port drains it first: the adapter flushes its last request, the end marker, after all others;
+//! then the port polls the completion queue once to its end, because the adapter may flush receives later than sends.
+//! Some adapters flush late or never, so each queue pair has a deadline ([`DRAINING`]).
 //!
 //! Until the queue pair is destroyed its requests keep their tokens, credits and bounce buffers: the adapter may still
 //! read or write their memory. Its completions until then count: requests that were delivered before succeed. Called by
@@ -215,8 +215,8 @@ impl<A: Adapter> Port<A> {
 
 /// Peers that this process parts from.
 impl<A: Adapter> Port<A> {
-    /// Parts from a peer: its failure is not reported, and its connection ends when the peer has gone. Requests to it
-    /// are refused until [`Port::rejoin`]. Setup.
+    /// Parts from a peer: the port does not report its failure, ends the connection when the peer has gone, and refuses
+    /// requests to it until [`Port::rejoin`]. Setup.
     pub fn part(&mut self, peer: EndpointId) {
         if !self.connections.is_forgotten(peer) && self.connections.give_up(peer) {
             self.parted.push(Parted::new(peer, self.adapter.now()));

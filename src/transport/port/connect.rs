@@ -198,7 +198,7 @@ impl<A: Adapter> Port<A> {
                 Some(_) => {
                     self.reconsider(to);
                     let Some(remote) = self.handshakes.asked(to) else { continue };
-                    // A successor does not wait for a process because it is alive: a connection to it exists.
+                    // A successor times out even if the peer's process is alive, because the connection in use remains.
                     let replaces = self.connections.has_successor(to);
                     let reach = if replaces { Reach::Unused } else { self.handshakes.reach(to, &remote) };
                     let Some(connection) = self.connections.making(to) else { continue };

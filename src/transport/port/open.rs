@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opens a port of a device: its protection domain, its queues and their memory, and the carriers of hellos. Called by
-//! the plugin when it is initialised. Setup grade. Tests: below, and `hw-tests`.
+//! the plugin's initialisation. Setup grade. Tests: below, and `hw-tests`.
 
 use super::admission::Admission;
 use super::closing::Closing;
@@ -39,7 +39,7 @@ const FEWEST_SHARED: u32 = 128;
 
 /// Most completions of a poll: enough for bandwidth, few enough that a single message is reported soon.
 const POLL_BATCH: usize = 16;
-const _: () = assert!(POLL_BATCH <= Batch::CAPACITY, "what a poll finds fits in a batch");
+const _: () = assert!(POLL_BATCH <= Batch::CAPACITY, "the completions of a poll fit in a batch");
 
 /// Number of receive slots that are posted again at a time, for one doorbell, if the queue is long enough.
 const RECEIVE_BATCH: u32 = 32;
@@ -241,7 +241,7 @@ impl Port<Verbs> {
     }
 }
 
-/// Returns how many of a process's receive slots each of its ports gets.
+/// Returns the number of a process's receive slots that each of its ports gets.
 fn share(slots: u32, ports: u32) -> u32 {
     (slots / ports.max(1)).max(FEWEST_SHARED).min(slots)
 }
@@ -371,19 +371,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ports_share_out_the_receive_slots_of_a_process() {
+    fn the_ports_of_a_process_share_its_receive_slots() {
         assert_eq!([1, 2, 3, 4].map(|ports| share(1024, ports)), [1024, 512, 341, 256]);
         assert_eq!(share(1024, 16), FEWEST_SHARED);
         assert_eq!(share(64, 2), 64);
     }
 
     #[test]
-    fn receives_are_posted_an_eighth_of_the_queue_at_a_time_and_at_most_thirty_two() {
+    fn a_port_posts_an_eighth_of_its_receives_at_a_time_and_at_most_thirty_two() {
         assert_eq!([1, 16, 64, 128, 256, 1024, 32_767].map(receive_batch), [1, 2, 8, 16, 32, 32, 32]);
     }
 
     #[test]
-    fn a_completion_is_asked_for_by_half_of_the_send_queue_at_the_latest() {
+    fn a_send_queue_asks_for_a_completion_at_its_half_at_the_latest() {
         assert_eq!([1, 16, 32, 63, 64, 16384].map(signal_interval), [1, 8, 16, 31, 32, 32]);
     }
 

@@ -11,8 +11,8 @@
 //! elsewhere declines, permanently if it is connected. Four ports of which each is bound to the next would wait for
 //! ever; so a bound port declines candidates that are no better than its own. Both ends rank a pair alike, so in such a
 //! cycle the best pair always declines its predecessor. A computing peer is silent at its best port, too, and finds the
-//! hellos to all its ports when it calls MPI again. So a port other than the best is not taken at its first hello: the
-//! better ones are first asked once more.
+//! hellos to all its ports when it calls MPI again. So an endpoint does not take a port other than the best at its
+//! first hello: it first asks the better ones once more.
 //!
 //! Called by `connect.rs` for hellos and timers, by `establish.rs` when a connection is made or abandoned. Setup grade.
 //! Threads: the port's. Tests: `tests/partners.rs`, and the device tests in `hw-tests`.
@@ -65,7 +65,7 @@ impl<A: Adapter> Port<A> {
     }
 
     /// Begins a search if the endpoint's peer has several candidate ports: asks them in turn, and only a datagram
-    /// decides. Without datagrams the port that addresses pair is used.
+    /// decides. Without datagrams the endpoint keeps the port that addresses pair.
     pub(super) fn search(&mut self, to: EndpointId, connection: &mut Connection<A::QueuePair>, remote: &PortAddress) {
         let Some((name, port)) = self.connections.remote(to) else { return };
         let has_datagrams = self.handshakes.paths(remote, &self.tunables).ud;
@@ -289,7 +289,7 @@ impl<A: Adapter> Port<A> {
         self.fail(to, Cause::Connect(why));
     }
 
-    /// Lists the ports of the peer that were tried, with the results; `None` if there was no choice.
+    /// Lists the tried ports of the peer, with the results; `None` if there was no choice.
     pub(super) fn tried(&mut self, to: EndpointId) -> Option<String> {
         let sent = self.connections.get(to).map(|connection| connection.handshake.sent())?;
         self.handshakes.search(to).map(|search| search.tried(sent))

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Polls a port: takes completions in batches and reports them. Called by the plugin's progress, hot: an empty poll is
 //! a countdown, one call into the provider and two counts. Every so many polls, fewer of them if they find nothing, it
-//! also checks connections (`connect.rs`, setup grade). Rare completions are handled after the batch. Threads: the
+//! also checks connections (`connect.rs`, setup grade). It handles rare completions after the batch. Threads: the
 //! port's. Tests: `tests.rs`, and `hw-tests`.
 
 use super::{EMPTY_POLL, Exceptional, Port};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Posts sends, puts, gets and atomics of a port, or queues them in order. Called by the plugin. With an open
-//! connection and room it is *hot* (one check of the endpoint, one post); all else is *pending*: puts, gets and atomics
-//! are queued (`waiting.rs`); a send returns [`Sent::Busy`], because its caller may need to know when the adapter has
-//! it, and is queued on request. Threads: the port's. Sizes in bytes. Tests: `tests.rs`, and `hw-tests`.
+//! connection and room it is *hot* (one check of the endpoint, one post); all else is *pending*: the port queues puts,
+//! gets and atomics (`waiting.rs`); a send returns [`Sent::Busy`], because its caller may need to know when the adapter
+//! has it, and the port queues it on request. Threads: the port's. Sizes in bytes. Tests: `tests.rs`, and `hw-tests`.
 
 use super::Port;
 use crate::counters::add;
@@ -26,7 +26,7 @@ pub enum Sent {
     /// The adapter has the message.
     Posted,
     /// It was not posted or queued: there is no connection yet, no room, or other requests wait. [`Port::queue_send`]
-    /// and [`Port::queue_bytes`] queue it; [`Port::queue_turn`] tells when it may be posted.
+    /// and [`Port::queue_bytes`] queue it; [`Port::queue_turn`] reports when the caller may post it.
     Busy,
 }
 

@@ -62,13 +62,13 @@ fn is_answered_at_the_new_number(begins: bool) {
 }
 
 #[test]
-fn a_port_whose_datagram_queue_pair_was_replaced_is_answered_at_the_new_one() {
+fn a_peer_answers_a_port_at_its_new_datagram_queue_pair() {
     is_answered_at_the_new_number(false);
     is_answered_at_the_new_number(true);
 }
 
 #[test]
-fn a_port_whose_address_has_changed_is_found_there_by_connections_that_are_made_later() {
+fn later_connections_use_the_changed_address_of_a_port() {
     for kind in
         [async_event::LID_CHANGE, async_event::GID_CHANGE, async_event::CLIENT_REREGISTER, async_event::PORT_ACTIVE]
     {
@@ -137,7 +137,7 @@ fn a_full_send_queue_makes_requests_wait_and_a_completion_lets_them_go_in_order(
 }
 
 #[test]
-fn a_queue_that_answers_full_while_a_completion_is_due_is_tried_again() {
+fn a_port_tries_a_queue_again_that_answers_full_while_a_completion_is_due() {
     let mut pair = Pair::connected();
     pair.a.send(2).expect("it goes");
     pair.a.script.state().answers = [Some(libc::ENOMEM)].into();
@@ -184,7 +184,7 @@ fn an_error_at_one_request_lets_those_before_it_succeed_and_flushes_those_after_
 }
 
 #[test]
-fn the_failure_of_a_peer_is_reported_before_its_failed_requests() {
+fn a_port_reports_the_failure_of_a_peer_before_its_failed_requests() {
     let mut pair = Pair::connected();
     pair.a.send(2).expect("it goes");
     pair.a.script.complete(0, Status::RETRY_EXCEEDED);
@@ -209,7 +209,7 @@ fn a_completion_of_a_queue_pair_that_is_gone_changes_nothing() {
 }
 
 #[test]
-fn a_message_without_immediate_data_is_dropped_and_its_slot_posted_again() {
+fn a_port_drops_a_message_without_immediate_data_and_posts_its_slot_again() {
     let mut pair = Pair::connected();
     for _ in 0..SLOTS {
         pair.b.script.deliver(0, 8, None).expect("a slot");
@@ -304,7 +304,7 @@ fn a_port_that_finds_messages_looks_after_connections_less_often_than_one_that_w
     let mut pair = Pair::connected();
     (0..2).for_each(|_| pair.b.poll());
     let left = |pair: &Pair| pair.b.port.countdown;
-    assert_eq!(left(&pair), 1, "who waits looks at each poll, as these ports are to");
+    assert_eq!(left(&pair), 1, "a port that waits checks its connections at each poll, as these are set to");
     for expected in [EMPTY_POLL, EMPTY_POLL - 1, EMPTY_POLL - 2] {
         pair.a.send(2).expect("connected");
         pair.transfer();

@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn entries_are_used_again_across_connections() {
+    fn connections_reuse_each_others_entries() {
         let mut posted = Posted::with_capacity(0);
         let (mut a, mut b) = (List::default(), List::default());
         for round in 0..100 {

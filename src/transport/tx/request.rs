@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A request that waits to be posted. It owns what its work request will borrow. Made by `port/send.rs` and
+//! A request that waits to be posted. It owns the memory that its work request will borrow. Made by `port/send.rs` and
 //! `port/waiting.rs`, kept in a connection's send queue (`send_queue.rs`). Pending grade.
 
 use crate::transport::completion::Token;

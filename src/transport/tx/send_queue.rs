@@ -316,7 +316,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_queue_is_given_up_after_many_answers_and_some_time_and_not_after_either_alone() {
+    fn note_gives_a_queue_up_after_many_answers_and_some_time_and_not_after_either_alone() {
         let moment = Duration::from_secs(7);
         let mut often = QueueFull::default();
         assert!((0..10 * ATTEMPTS).all(|_| often.note(5, moment)), "no time has passed");
@@ -327,7 +327,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_was_posted_in_between_begins_the_count_anew() {
+    fn a_request_that_was_posted_in_between_resets_the_count() {
         let mut answers = QueueFull::default();
         let at = |second| Duration::from_secs(second);
         assert!((0..=ATTEMPTS).all(|_| answers.note(u32::MAX, at(1))));

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn a_process_that_computes_itself_does_not_take_its_peers_for_silent() {
+    fn a_process_that_has_computed_does_not_take_its_peers_for_silent() {
         let mut window = SendWindow::new(128);
         window.look(7, true, 32, at(0));
         assert_eq!(window.look(7, true, 32, at(10_000)), Held::default());
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn the_time_of_a_hold_is_reported_once_and_ends_with_an_acknowledgement() {
+    fn look_reports_the_time_of_a_hold_once_and_an_acknowledgement_ends_it() {
         let mut window = held();
         assert_eq!(window.look(7, true, 32, at(9)), Held { begins: false, time: at(4) });
         assert_eq!(window.look(8, true, 32, at(10)), Held { begins: false, time: at(1) });
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn the_window_opens_by_one_each_time_the_peer_has_taken_as_much() {
+    fn the_window_grows_by_one_each_time_the_peer_has_acknowledged_a_whole_window() {
         let mut window = held();
         let mut look = |retired| {
             assert!(!window.look(retired, true, 32, at(6)).begins);
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_peer_of_which_no_completion_is_due_is_not_held_back() {
+    fn the_window_holds_back_no_peer_without_a_due_completion() {
         let mut window = SendWindow::new(128);
         for second in 0..10 {
             assert_eq!(window.look(7, false, 32, at(1000 * second)), Held::default());

@@ -68,7 +68,7 @@ impl World {
 }
 
 #[test]
-fn a_request_is_posted_only_while_its_completion_has_room_in_the_completion_queue() {
+fn tx_posts_a_request_only_while_its_completion_has_room_in_the_completion_queue() {
     let mut world = World::new(3, 8);
     assert!((1..=3).all(|token| world.post(token, Signal::Always) == Attempt::Posted));
     assert_eq!(world.post(4, Signal::Always), Attempt::Wait, "no credit is left");
@@ -79,7 +79,7 @@ fn a_request_is_posted_only_while_its_completion_has_room_in_the_completion_queu
 }
 
 #[test]
-fn a_token_that_is_taken_is_not_reported_and_those_beside_it_are() {
+fn retire_reports_all_tokens_but_those_that_the_handler_takes() {
     struct Odd(Vec<u64>);
     impl TakesRequests for Odd {
         fn takes_request(&mut self, token: Token) -> bool {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Open MPI 4.1, from 4.1.0 on: BTL 3.1.0, PML 2.0.0. `release` says what this file is. Same items as in `v5_0.rs`.
+//! Open MPI 4.1, from 4.1.0 on: BTL 3.1.0, PML 2.0.0. `release` explains this file. Same items as in `v5_0.rs`.
 
 use std::ffi::{c_char, c_void};
 
@@ -60,7 +60,7 @@ pub(in crate::openmpi) unsafe fn host_name(process: *const sys::opal_proc_t) -> 
 
 pub(super) type Received = sys::mca_btl_base_descriptor_t;
 
-/// Calls the callback of a tag, if one is registered, with a received message. 4.1 tells callbacks no sender.
+/// Calls the callback of a tag, if one is registered, with a received message. 4.1 does not pass the sender.
 ///
 /// # Safety
 /// The callback is from the table of Open MPI, which knows the module; the message does not change during the call.

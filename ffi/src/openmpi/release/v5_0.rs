@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Open MPI 5.0, from 5.0.0 on: BTL 3.3.0, PML 2.1.0. `release` says what this file is. Same items as in `v4_1.rs`.
-//! ibex uses only the part of the BTL interface that 4.1 has, too: its put, get and atomics are its own, not those of
+//! Open MPI 5.0, from 5.0.0 on: BTL 3.3.0, PML 2.1.0. `release` explains this file. Same items as in `v4_1.rs`. ibex
+//! uses only the part of the BTL interface that 4.1 has, too: its put, get and atomics are its own, not those of
 //! `btl_base_am_rdma.c`. It sends no memory of accelerators, so `btl_accelerator_max_send_size` stays 0.
 
 use std::ffi::c_char;

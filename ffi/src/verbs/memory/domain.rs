@@ -124,7 +124,7 @@ impl MemoryRegion {
 
 /// Registered memory of this process that a work request may name: an address, a length in bytes and a local key.
 ///
-/// A span can only be made where the promise of [`LocalSpan::new`] is given, so posting one is safe:
+/// Only the promise of [`LocalSpan::new`] makes a span, so posting one is safe:
 ///
 /// ```compile_fail,E0133
 /// let bytes = [0; 8];
@@ -161,7 +161,7 @@ impl LocalSpan {
 
     /// Its length in bytes.
     #[must_use]
-    #[allow(clippy::len_without_is_empty, reason = "nobody asks")]
+    #[allow(clippy::len_without_is_empty, reason = "no caller needs it")]
     pub const fn len(&self) -> u32 {
         self.0.length
     }
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_nothing_was_written_to_can_be_named_and_copied() {
+    fn an_inline_span_may_name_and_copy_uninitialised_bytes() {
         let bytes = [MaybeUninit::<u8>::uninit(); 24];
         let span = InlineSpan::from(&bytes[..]);
         assert_eq!((span.copied().len(), span.sge().length, span.sge().addr), (24, 24, bytes.as_ptr() as u64));

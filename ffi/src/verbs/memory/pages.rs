@@ -4,9 +4,9 @@
 //! Called by `mapping.rs`, which registers them. With huge pages the receive slots of a port need 16 entries of the
 //! adapter's translation table and of the TLB instead of 8192.
 //!
-//! - **Explicit** ones come from the pool of the host (`vm.nr_hugepages`). They are taken for memory that fills them to
-//!   seven eighths, and populated at once, because a touch of a page that a cgroup forbids would end the process. They
-//!   are registered whole, since `MADV_DONTFORK` may not end within such a page.
+//! - **Explicit** ones come from the pool of the host (`vm.nr_hugepages`). Memory gets them if it fills seven
+//!   eighths of them. They are populated at once, because a touch of a page that a cgroup forbids would end the
+//!   process, and registered whole, since `MADV_DONTFORK` may not end within such a page.
 //! - **Transparent** ones are a request to the kernel, which gives them at the first touch or does not.
 //!
 //! Setup grade; any thread. Sizes in bytes. Tests: at the end of the file, and device tests in `hw-tests`.
@@ -27,8 +27,8 @@ pub enum HugePages {
     No,
     /// Transparent ones.
     Transparent,
-    /// Explicit ones if each of the processes could take as many and half of the pool would be left, and if a quarter
-    /// of it is left now; else transparent ones.
+    /// Explicit ones if the pool keeps half of its pages when each of the processes takes as many, and a quarter of
+    /// them free when this one does; else transparent ones.
     Shared {
         /// Processes of the job on this host.
         processes: u32,
@@ -93,7 +93,8 @@ impl Pages {
         Some(pages)
     }
 
-    /// Maps pages for `bytes` bytes: transparent huge ones if they are wanted, would be filled, and the kernel has any.
+    /// Maps pages for `bytes` bytes: transparent huge ones if wanted, if the bytes fill them, and if the kernel has
+    /// any.
     pub(super) fn new(bytes: usize, wanted: HugePages) -> io::Result<Pages> {
         let pages = if wanted == HugePages::No || bytes < HUGE || !has_transparent() {
             Pages { base: map(bytes, 0)?, bytes, kind: PageKind::Ordinary }
@@ -143,7 +144,7 @@ impl Drop for Pages {
     }
 }
 
-/// Size of the huge pages that `bytes` bytes fill, to seven eighths at least; `None`: they would fill less.
+/// Size of the huge pages of which `bytes` bytes fill at least seven eighths; `None`: there are none.
 fn filled(bytes: usize) -> Option<usize> {
     let whole = bytes.checked_next_multiple_of(HUGE)?;
     (bytes > 0 && whole - bytes <= bytes / 8).then_some(whole)
@@ -164,7 +165,7 @@ impl Pool {
         Some(Pool { pages: count("nr_hugepages")?, available })
     }
 
-    /// Whether each of `processes` could take so many and half of the pool would be left, and now a quarter is.
+    /// Whether half of the pool is left if each of `processes` takes so many, and a quarter is free if this one does.
     fn spares(self, pages: usize, processes: u32) -> bool {
         let of_all = pages.saturating_mul(processes.max(1) as usize);
         of_all <= self.pages / 2 && pages + self.pages.div_ceil(4) <= self.available

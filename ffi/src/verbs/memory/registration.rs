@@ -106,7 +106,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_is_registered_as_asked_where_the_adapter_takes_it() {
+    fn register_passes_on_all_rights_that_the_adapter_accepts() {
         let (relaxation, asked) = (Relaxation::default(), RefCell::default());
         for access in [RELAXED, Access::LOCAL_WRITE] {
             assert!(relaxation.register(access, adapter(0, 0, &asked)).is_ok());
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_refused_for_relaxed_ordering_is_registered_without_it_from_then_on() {
+    fn register_omits_relaxed_ordering_once_the_adapter_has_refused_it() {
         for errno in [libc::EINVAL, libc::EOPNOTSUPP] {
             let (relaxation, asked) = (Relaxation::default(), RefCell::default());
             for _ in 0..2 {

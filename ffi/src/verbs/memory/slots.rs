@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_written_to_a_slot_are_read_from_that_slot_only() {
+    fn a_slot_returns_the_bytes_written_to_it_and_no_other_slot_does() {
         let mut made = Made::new(100, 3);
         let bytes: Vec<u8> = (1..=100).collect();
         assert_eq!(made.slots.write(1, &bytes), Some(100));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_do_not_fit_are_cut_off() {
+    fn write_cuts_off_bytes_that_do_not_fit() {
         let mut made = Made::new(13, 2);
         assert_eq!(made.slots.write(0, &[7; 200]), Some(13));
         let mut back = [0; 13];
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn outside_of_the_slots_there_is_nothing() {
+    fn slots_refuse_an_index_or_range_beyond_the_last() {
         let mut made = Made::new(64, 2);
         assert_eq!(made.slots.write(2, b"x"), None);
         assert_eq!(made.slots.address(2), None);
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_too_large_for_memory_make_no_slots() {
+    fn bytes_refuses_slots_that_exceed_memory() {
         assert_eq!(Slots::bytes(usize::MAX, 1), None);
         assert_eq!(Slots::bytes(1 << 40, 1 << 40), None);
         assert_eq!(Slots::bytes(64, 0), None);
@@ -189,7 +189,7 @@ mod tests {
 
     /// The thread stands for the adapter, which writes the slot again and again, a word at a time.
     #[test]
-    fn a_slot_may_be_read_while_it_is_written() {
+    fn a_reader_may_copy_a_slot_during_a_write() {
         let made = Made::new(64, 1);
         let address = made.slots.address(0).expect("a slot") as usize;
         let adapter = std::thread::spawn(move || {

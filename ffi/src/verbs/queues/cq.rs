@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Completion queues. Polled by the engine, hot: one indirect call into the provider. The array polled into lives in
-//! the queue, so that an empty poll writes nothing. One thread at a time (`&mut`). Tests: `hw-tests`.
+//! Completion queues. Polled by the engine, hot: one indirect call into the provider. The queue owns the array of
+//! completions, so that an empty poll writes nothing. One thread at a time (`&mut`). Tests: `hw-tests`.
 
 use super::stamped::{self, Reader};
 use crate::verbs::handle::Handle;

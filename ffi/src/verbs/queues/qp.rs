@@ -27,7 +27,7 @@ pub struct QueuePairLimits {
     pub inline: u32,
 }
 
-/// The way to a peer's queue pair, for the move to ready-to-receive.
+/// The path to a peer's queue pair, for the move to ready-to-receive.
 #[derive(Debug, Clone, Copy)]
 pub struct Path {
     /// The peer's queue pair.

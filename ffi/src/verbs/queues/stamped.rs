@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Completions with the adapter's timestamps: reads an extended completion queue, one by one. The same queue is polled
-//! normally ([`super::CompletesWork::poll`]) while no tool wants timestamps. That is sound: an extended queue may be
-//! passed to `ibv_poll_cq` (`ibv_cq_ex_to_cq`); in rdma-core's mlx4, mlx5, irdma and efa both ways take the same lock
-//! and consumer index, and `ibv_start_poll` sets the rest anew. ibex never mixes them between a start and its end.
+//! Completions with the adapter's timestamps: reads an extended completion queue, one by one. The engine polls the same
+//! queue normally ([`super::CompletesWork::poll`]) while no tool wants timestamps. That is sound: an extended queue may
+//! be passed to `ibv_poll_cq` (`ibv_cq_ex_to_cq`); in rdma-core's mlx4, mlx5, irdma and efa both ways take the same
+//! lock and consumer index, and `ibv_start_poll` sets the rest anew. ibex never mixes them between a start and its end.
 //! Path: hot while a tool wants stamps. One thread at a time (`&mut`). Tests: `hw-tests`.
 
 use super::completion::{Start, WorkCompletion};

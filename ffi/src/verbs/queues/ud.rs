@@ -29,13 +29,13 @@ type Operations = (
     unsafe extern "C" fn(*mut sys::ibv_qp, *mut sys::ibv_recv_wr, *mut *mut sys::ibv_recv_wr) -> i32,
 );
 
-/// The way to a peer's port (`ibv_create_ah(3)`). Some adapters (soft-RoCE, `irdma`, `bnxt_re`) look it up by number
+/// The path to a peer's port (`ibv_create_ah(3)`). Some adapters (soft-RoCE, `irdma`, `bnxt_re`) look it up by number
 /// when the datagram leaves, so the queue pair holds it until the send has completed ([`UdQueuePair::send`]).
 #[derive(Debug)]
 pub struct AddressHandle(Handle<sys::ibv_ah, Arc<ProtectionDomain>>);
 
 impl AddressHandle {
-    /// Resolves the way to `path` (its queue pair and packet sequence numbers are not used).
+    /// Resolves `path` (its queue pair and packet sequence numbers are not used).
     ///
     /// # Errors
     /// The errno of the verb: `ETIMEDOUT` or `EHOSTUNREACH` when the peer's link address could not be resolved (RoCE).
@@ -64,7 +64,7 @@ pub struct UdQueuePair {
     /// Port and partition key index.
     place: (u8, u16),
     qkey: u32,
-    /// Number of restarts. Completions of an earlier life, which some adapters leave in the queue, are ignored.
+    /// Number of restarts. `receive` ignores completions of an earlier life, which some adapters leave in the queue.
     life: u64,
 }
 
@@ -89,7 +89,7 @@ impl UdQueuePair {
         let mut init = sys::ibv_qp_init_attr { send_cq, recv_cq, cap, qp_type, sq_sig_all: 1, ..Default::default() };
         // SAFETY: R4: domain and completion queue are live, and the fields keep them so; `init` is valid for the call.
         let handle = unsafe { Handle::new(sys::ibv_create_qp(domain.raw(), &raw mut init), Arc::clone(domain)) }?;
-        // After the queue pair: without one their memory would stay mapped as long as the domain.
+        // Made after the queue pair: if that fails, no memory of arenas stays mapped for the life of the domain.
         let arena = |slot| Arena::new(domain, slot, depth as usize);
         let (receives, outgoing, sends) = (arena(GRH + size)?, arena(size)?, Sends::new(depth));
         let mut ud = Self { handle, ops, cq, receives, outgoing, sends, size, depth, place, qkey, life: 0 };

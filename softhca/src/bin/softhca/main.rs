@@ -123,8 +123,8 @@ enum Action {
     Faults,
 }
 
-/// Gives a command to the fabric that this process was started in and returns when it is in force, or prints how often
-/// the fabric's faults applied. It joins the fabric like any program, so it needs no other process there.
+/// Gives a command to the fabric of this process and returns when it is in force, or prints how often the fabric's
+/// faults applied. It joins the fabric like any program, so it needs no other process there.
 fn ctl(action: Action, port: Option<String>, mut keys: Vec<String>) -> Result<ExitCode> {
     let config = fabric_folder::config()?;
     let (folder, _) = fabric_folder::place(&config)?;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! `softhca run`: the fabric's folder, the environment of the program, and its end.
-//! The loader finds the library twice: by name in a folder at the front of `LD_LIBRARY_PATH` (as libibverbs.so.1), and
-//! preloaded, for programs that look for device files themselves. Signals that ask to end go to the program, whose exit
-//! status becomes the command's (128 + n after signal n), also when it leaves processes behind.
+//! `softhca run`: the fabric's folder, the environment of the program, and its end. The loader finds the library twice:
+//! by name in a folder at the front of `LD_LIBRARY_PATH` (as libibverbs.so.1), and preloaded, for programs that look
+//! for device files themselves. The command passes signals that ask it to end to the program. The program's exit status
+//! becomes the command's (128 + n after signal n), even if it leaves processes behind.
 
 use std::ffi::{OsStr, OsString};
 use std::hash::{BuildHasher, Hasher, RandomState};

@@ -34,13 +34,13 @@ impl Cq {
             drop(held);
             return self.shared.notify(&self.hca.fabric, ready_ns);
         }
-        // An outstanding request for any completion is not weakened by one for solicited ones.
+        // A request for solicited completions does not weaken an outstanding request for any completion.
         if !(solicited_only && fill.armed.get() == 1) {
             fill.armed.set(if solicited_only { 2 } else { 1 });
         }
     }
 
-    /// Time from which polls see the oldest unpolled completion, if arming tells of it. Call under `filling.lock`.
+    /// Time from which polls see the oldest unpolled completion, if arming notifies of it. Call under `filling.lock`.
     fn unread_that_is_told(&self) -> Option<u64> {
         let (fabric, shared) = (&*self.hca.fabric, self.shared);
         let is_told = fabric.devices()[shared.device.get() as usize].behaviour.arm_tells_of_unread;

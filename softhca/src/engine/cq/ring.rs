@@ -230,7 +230,7 @@ impl CqShared {
         }
     }
 
-    /// Notifies the queue's channel of a completion, at once or when polls can see that (`ready_ns`).
+    /// Notifies the queue's channel of a completion: now, or at `ready_ns` if polls do not see the completion before.
     #[cold]
     pub(super) fn notify(&self, fabric: &Fabric, ready_ns: u64) {
         let record = Record { about: ABOUT_CQ, id: self.id.get(), event: 0, cookie: self.cookie.get() };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Locked memory: compares the memory that the registrations of this process would pin with its limit. Nothing is
 //! pinned; counting and refusing follow the kernel (`ib_umem_get`): whole pages of every registration count, shared
-//! ones as often as they are registered; beyond the soft limit of `RLIMIT_MEMLOCK` a process without `CAP_IPC_LOCK` is
-//! refused. Called by: mr. Grade: setup. Thread rule: any thread. Tests: `tests/engine_locked_memory.rs`.
+//! ones as often as they are registered; beyond the soft limit of `RLIMIT_MEMLOCK` only a process with `CAP_IPC_LOCK`
+//! may register. Called by: mr. Grade: setup. Thread rule: any thread. Tests: `tests/engine_locked_memory.rs`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

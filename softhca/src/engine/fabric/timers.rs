@@ -2,7 +2,7 @@
 //! Work of this process for a later time: waiting sends, delayed notifications, timed rules for faults, the end of
 //! other processes, and work that a thread has found, but cannot do because it holds a shared lock. Owns the lists, and
 //! the pipe that wakes the service thread when something earlier than all else is added. Called by: send (a timer), cq
-//! (a delayed notification), qp (a process to watch), modules that defer work; `service` does what is due. Grade:
+//! (a delayed notification), qp (a process to watch), modules that defer work; `service` does the due work. Grade:
 //! `earliest`, for polls that find nothing, and `any` are hot (a load), the rest is pending. Thread rule: any thread;
 //! never hold its mutexes while taking a shared lock. Times are host nanoseconds.
 

@@ -203,14 +203,14 @@ mod tests {
     }
 
     #[test]
-    fn the_nth_and_those_after_it_are_taken() {
+    fn takes_accepts_the_nth_and_the_following_ones() {
         let rule = FaultRule { nth: Some(3), count: 2, ..RULE };
         let taken: Vec<u64> = (1..10).filter(|n| rule.takes(*n)).collect();
         assert_eq!(taken, [3, 4]);
     }
 
     #[test]
-    fn a_fraction_is_met_and_the_same_seed_takes_the_same() {
+    fn takes_meets_the_fraction_and_chooses_alike_for_the_same_seed() {
         let rule = FaultRule { fraction: Some(0.25), ..RULE };
         let taken = |rule: FaultRule| (1..10_000).filter(|n| rule.takes(*n)).collect::<Vec<u64>>();
         assert!((2300..2700).contains(&taken(rule).len()), "{}", taken(rule).len());

@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_that_was_used_very_often_hides_none_behind_it() {
+    fn a_slot_whose_generation_has_wrapped_hides_no_slot_behind_it() {
         let (first, process) = entered_twice("slots");
         let second = process.token();
         process.slot_of(first).generation.set(0xffff);
@@ -219,7 +219,7 @@ mod tests {
 
     /// Runs in a child, because the limit applies to a whole process; its exit status tells the result.
     #[test]
-    fn a_process_is_not_taken_for_dead_where_no_file_can_be_opened() {
+    fn no_process_counts_as_dead_because_no_file_can_be_opened() {
         let mut status = 0;
         // SAFETY: the child makes system calls only; `started` does not allocate. The limit and the status are ours.
         unsafe {

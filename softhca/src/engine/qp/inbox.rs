@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Messages of another process that wait for the receiver's poll: a ring of bytes in the region for each queue pair. A
 //! message of up to 12 KiB, with a header, goes through it: a copy in, a copy out, and no system call. It is small, to
-//! stay in the caches of both sides; a message that does not fit now takes another way (`wire::receive`). Called by:
+//! stay in the caches of both sides; a message that does not fit now takes another path (`wire::receive`). Called by:
 //! `wire::receive` (`place`, `at`, `fill`), `cq::poll` (`at`, `empty`). Grade: hot. Thread rule: `place` and `fill`
 //! under the receiver's `resp.lock`; `empty` by the owner's poll, in the order of arrival, which is that of the
 //! completions. Positions count bytes ever put in, and wrap.

@@ -66,12 +66,12 @@ impl Qp {
                 waiting_peer = Some(qp.dest_qpn.get());
             }
             if to == RTS && now != RTS {
-                // Requests that were posted while the queue was drained, or before if the adapter allows that.
+                // Runs requests that were posted while the queue was drained, or before RTS if the adapter allows that.
                 qp.tells_drained.set(0);
                 retry::run(fabric, qp, false);
             }
             if to == SQD && now == RTS && mask & EN_SQD_ASYNC_NOTIFY != 0 && attr.en_sqd_async_notify != 0 {
-                // The request under way ends first.
+                // The request in progress ends first.
                 qp.tells_drained.set(1);
                 if qp.sq.wait.get() == 0 {
                     retry::run(fabric, qp, false);

@@ -24,7 +24,7 @@ pub struct Qp {
     pub(crate) shared: &'static QpShared,
     pub(super) number: u32,
     pub(super) cap: QpCap,
-    /// As last set, for `query`.
+    /// The attributes as the program last set them, for `query`.
     pub(super) attr: Mutex<QpAttr>,
     /// Its domain and queues; `None` once destroyed.
     pub(super) uses: Mutex<Option<Vec<Use>>>,

@@ -80,7 +80,7 @@ pub(crate) struct QpShared {
     pub(super) next_free: W32,
     /// Domain of an `XRC_RECV`.
     pub(crate) xrcd: W32,
-    /// Its owner asked for an event when the request that was under way at SQD has ended.
+    /// Its owner asked for an event when the request that was in progress at SQD has ended.
     pub(crate) tells_drained: W32,
     /// It has failed; its requests are flushed when its owner has read the event about that.
     pub(crate) withheld: W32,

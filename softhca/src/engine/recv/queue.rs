@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The queue of receive requests, a queue pair's own or shared by several. Called by: qp and srq (post), wire (takes
-//! one for a message), `cq::poll` (where a payload goes; the request is free then). Grade: hot. The poster's fields,
-//! the takers' and the constant ones lie on different cache lines. Takers look at the poster's line only when the
-//! requests they knew of are used up, and at a request only if some request may be too short for the message. Thread
-//! rule: posters hold `posting.lock`; takers of a shared queue hold `taking.lock`, those of a queue pair's own its
-//! responder lock. A request is the taker's from the publication of `posted` until its owner's poll frees it; until it
-//! completes, the taker's queue pair notes it, so that the next holder of the lock puts it back if the taker dies.
+//! one for a message), `cq::poll` (looks up the memory for a payload, then frees the request). Grade: hot. The poster's
+//! fields, the takers' and the constant ones lie on different cache lines. Takers look at the poster's line only when
+//! the requests they knew of are used up, and at a request only if some request may be too short for the message.
+//! Thread rule: posters hold `posting.lock`; takers of a shared queue hold `taking.lock`, those of a queue pair's own
+//! its responder lock. A request is the taker's from the publication of `posted` until its owner's poll frees it; until
+//! it completes, the taker's queue pair notes it, so that the next holder of the lock puts it back if the taker dies.
 
 use crate::engine::codes::{access, event};
 use crate::engine::mr::table;
@@ -271,7 +271,7 @@ impl RecvQueue {
         Some(wqe)
     }
 
-    /// Called after a process has died that took a request here or put one back: takes the locks over that name it.
+    /// Called after a process has died that took a request here or put one back: takes over the locks that name it.
     #[cold]
     pub(crate) fn inherit(&self, fabric: &Fabric) {
         drop(self.posting.lock.lock(fabric));

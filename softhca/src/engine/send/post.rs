@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A send request, and its posting: it is executed at once by the caller, or stored because it must wait, or refused as
-//! the adapter would. Called by: `qp::object`; `verbs` builds the request. Grade: hot, without an allocation; a correct
+//! A send request, and its posting: the caller executes it at once, stores it if it must wait, or refuses it as the
+//! adapter would. Called by: `qp::object`; `verbs` builds the request. Grade: hot, without an allocation; a correct
 //! request runs no code of refusals, except that atomics look once at the adapter. Thread rule: `sq.lock` of the queue
 //! pair. Values are in the byte order of the host unless said otherwise.
 

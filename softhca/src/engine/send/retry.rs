@@ -81,7 +81,7 @@ pub(crate) fn run(fabric: &Fabric, qp: &QpShared, due: bool) {
     while sq.done.get() != sq.posted.get() {
         match qp.state.get() {
             RTS => {}
-            SQD if waited != NOTHING => {} // it was under way before
+            SQD if waited != NOTHING => {} // it was in progress before
             ERR | SQE => return flush(fabric, qp),
             _ => break,
         }

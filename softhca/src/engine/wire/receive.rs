@@ -2,7 +2,7 @@
 //! A send arrives: it takes a receive request, its payload goes to that request's memory, and it completes. Called by:
 //! transmit, datagram, rdma (write with immediate), under the receiver's `resp.lock`. Grade: hot. Thread rule: as its
 //! callers. A short payload goes into the completion or the receiver's inbox, and the receiver's own poll puts it into
-//! its memory; a longer one is moved by one system call, or a copy within the process.
+//! its memory; one system call, or a copy within the process, moves a longer one.
 
 use crate::engine::codes::{is_reliable, send_flags, wc_flags, wc_opcode, wc_status, wr_opcode};
 use crate::engine::cq::ring::IN_ENTRY;

@@ -35,7 +35,7 @@ pub(crate) fn transmit(fabric: &Fabric, qp: &QpShared, m: &Message) -> Outcome {
     let mut ready_ns = 0;
     if fabric.has_faults || fabric.has_model {
         match judge(fabric, qp, (peer.device.get(), peer.port.get()), m.len, Some(peer)) {
-            // The second packet of `Twice` is known by its number, and answered without being executed again.
+            // The responder knows the second packet of `Twice` by its number: it answers without another execution.
             Verdict::Pass(ready) => ready_ns = ready,
             Verdict::Twice(ready) => {
                 ready_ns = ready;

@@ -31,7 +31,7 @@ pub(crate) struct SoftDevice {
     guid: u64,
 }
 
-/// What this process knows before it joins its fabric.
+/// The data of this process before it joins its fabric.
 pub(crate) struct Library {
     pub(crate) spec: FabricSpec,
     /// `*mut SoftDevice`, never freed, never written after they are made.

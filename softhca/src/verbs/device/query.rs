@@ -167,7 +167,7 @@ fn port_attributes(hca: &Hca, port: u8) -> Result<ibv_port_attr> {
     Ok(attr)
 }
 
-/// What the `ibv_query_port` of verbs.h calls; writes at most `size` bytes.
+/// Called by the inline `ibv_query_port` of verbs.h; writes at most `size` bytes.
 pub(crate) unsafe extern "C" fn query_port(
     context: *mut ibv_context,
     port: u8,
@@ -207,7 +207,7 @@ fn entry(gid: &Gid, port: u32, index: usize) -> ibv_gid_entry {
     }
 }
 
-/// What `ibv_query_gid_ex(3)` calls.
+/// Called by `ibv_query_gid_ex(3)`.
 pub(crate) unsafe extern "C" fn _ibv_query_gid_ex(
     context: *mut ibv_context,
     port: u32,
@@ -226,7 +226,7 @@ pub(crate) unsafe extern "C" fn _ibv_query_gid_ex(
     number(used.map(|gid| unsafe { write_sized(out.cast(), size, &entry(&gid, port, index as usize)) }))
 }
 
-/// What `ibv_query_gid_table(3)` calls: the number of rows written, or a negative error number.
+/// Called by `ibv_query_gid_table(3)`. Returns the number of rows written, or a negative error number.
 pub(crate) unsafe extern "C" fn _ibv_query_gid_table(
     context: *mut ibv_context,
     out: *mut ibv_gid_entry,

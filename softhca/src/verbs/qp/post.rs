@@ -154,7 +154,7 @@ mod tests {
     };
     use std::mem::MaybeUninit;
 
-    /// Reads a request to an RC queue pair, in which a program sets no more than it must and what `set` sets.
+    /// Reads a request to an RC queue pair, in which only the mandatory fields and those that `set` writes are set.
     fn read(opcode: u32, list: &[Sge], set: impl FnOnce(*mut ibv_send_wr)) -> SendWr<'_> {
         let mut made = MaybeUninit::<ibv_send_wr>::uninit();
         let wr = made.as_mut_ptr();
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_members_of_the_opcode_are_read() {
+    fn request_reads_only_the_members_of_the_opcode() {
         let list = [Sge { addr: 64, length: 8, lkey: 5 }];
         let send = read(wr_opcode::SEND, &list, |_| ());
         assert_eq!((send.wr_id, send.opcode, send.flags, send.sge.len()), (7, wr_opcode::SEND, 2, 1));

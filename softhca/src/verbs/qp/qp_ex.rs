@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `ibv_qp_ex`: posting sends piece by piece (`ibv_wr_post(3)`): `wr_start`, for each request an operation and its
-//! setters, `wr_complete`, which gives the requests to the engine. Inline data is copied at once, as the interface
-//! promises. If a request was built wrongly, none of those since `wr_start` is posted. Grade: hot, but for making it:
-//! the buffers grow to a program's largest batch and stay. Threads: from `wr_start` to `wr_complete` or `wr_abort` the
-//! queue pair belongs to one thread; others wait.
+//! setters, `wr_complete`, which gives the requests to the engine. A setter copies inline data at once, as the
+//! interface promises. If a program builds a request wrongly, `wr_complete` posts none of those since `wr_start`.
+//! Grade: hot, but for making it: the buffers grow to a program's largest batch and stay. Threads: from `wr_start` to
+//! `wr_complete` or `wr_abort` the queue pair belongs to one thread; others wait.
 use std::ffi::{c_int, c_uint, c_void};
 
 use crate::behaviour::AtomicAccess;
@@ -96,7 +96,7 @@ pub(crate) struct Building {
 
 /// Forgets the requests and lets other threads build.
 /// # Safety
-/// The caller is between `wr_start` and `wr_complete`, and has no reference to what is being built.
+/// The caller is between `wr_start` and `wr_complete`, and has no reference to the requests that are being built.
 unsafe extern "C" fn end(qp: *mut ibv_qp_ex) {
     // SAFETY: it is the caller's turn, which ends here.
     let (queue, building) = unsafe { (SoftQp::of(qp), building(qp)) };

@@ -13,7 +13,7 @@ fn garbage(side: &Side, other: &Side) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn garbage_ends_its_connection_and_disturbs_nobody() {
+fn garbage_ends_no_connection_but_its_own() {
     let (mut a, mut b) = (Side::new(1), Side::new(2));
     let pieces = garbage(&b, &a);
     let count = pieces.len() as u64;
@@ -57,7 +57,7 @@ fn until_all_are_ended(side: &mut Side, ends: &mut [TcpStream]) {
 }
 
 #[test]
-fn a_recorded_hello_sent_again_on_many_connections_holds_none_of_them() {
+fn a_recorded_hello_that_is_sent_again_keeps_no_connection_open() {
     let (a, mut b) = (Side::new(1), Side::new(2));
     let recorded = a.hello(&b.address, 1).encode(&KEY);
     let mut replays = Vec::new();
@@ -74,7 +74,7 @@ fn a_recorded_hello_sent_again_on_many_connections_holds_none_of_them() {
 }
 
 #[test]
-fn while_a_handshake_is_under_way_one_peer_holds_no_more_than_a_few_connections() {
+fn during_a_handshake_one_peer_holds_only_a_few_connections() {
     let (a, mut b) = (Side::new(1), Side::new(2));
     let recorded = a.hello(&b.address, 1).encode(&KEY);
     let mut replays = Vec::new();
@@ -99,7 +99,7 @@ fn while_a_handshake_is_under_way_one_peer_holds_no_more_than_a_few_connections(
 }
 
 #[test]
-fn an_answer_after_the_handshake_is_over_leaves_by_a_connection_that_ends() {
+fn an_answer_after_the_handshake_goes_by_a_new_connection_that_ends() {
     let (mut a, mut b) = (Side::new(1), Side::new(2));
     // b has no handshake with a; it answers all the same, on a connection that b has to make.
     let answer = b.hello(&a.address, 3).encode(&KEY);
@@ -129,7 +129,7 @@ fn a_stranger_has_the_same_time_in_silence_with_half_a_hello_and_byte_by_byte() 
 }
 
 #[test]
-fn no_more_than_a_bounded_number_of_strangers_wait() {
+fn only_a_fixed_number_of_strangers_can_wait() {
     let mut b = Side::new(2);
     let mut strangers = Vec::new();
     for _ in 0..STRANGERS + 20 {

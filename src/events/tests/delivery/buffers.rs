@@ -42,7 +42,7 @@ fn a_budget_bounds_the_events_of_one_delivery_and_every_registration_gets_its_tu
 }
 
 #[test]
-fn a_full_buffer_drops_the_newest_counts_them_and_tells_once() {
+fn a_full_buffer_drops_new_events_counts_them_and_reports_the_loss_once() {
     let (_alone, seen, registration) = listening(buffered(4));
     let told = told(&registration);
     (1..=7).for_each(raise_number);
@@ -58,7 +58,7 @@ fn a_full_buffer_drops_the_newest_counts_them_and_tells_once() {
 }
 
 #[test]
-fn a_dropped_handler_that_is_set_later_is_told_of_earlier_losses() {
+fn a_dropped_handler_that_is_set_later_gets_earlier_losses() {
     let _alone = alone();
     let registration = listen(buffered(2), Seen::default().callback());
     (1..=5).for_each(raise_number);
@@ -69,7 +69,7 @@ fn a_dropped_handler_that_is_set_later_is_told_of_earlier_losses() {
 }
 
 #[test]
-fn a_loss_is_told_before_later_events_and_only_where_its_callback_may_run() {
+fn the_dropped_handler_runs_before_later_events_and_only_where_it_may_run() {
     let _alone = alone();
     let order = Arc::new(Mutex::new(Vec::new()));
     let registration = register(NUMBERED, buffered(2));
@@ -109,7 +109,7 @@ fn a_registration_that_stops_buffering_delivers_its_waiting_events_before_new_on
 }
 
 #[test]
-fn an_event_raised_while_its_buffer_is_emptied_comes_after() {
+fn an_event_raised_during_a_delivery_comes_after_the_buffered_ones() {
     let _alone = alone();
     let seen = Seen::default();
     let (noted, raised) = (seen.clone(), Mutex::new(false));
@@ -146,7 +146,7 @@ fn callbacks_that_raise_while_a_buffer_is_emptied_lose_nothing() {
 proptest! {
     /// Each event that a registration was offered was delivered, is in the buffer, or was lost and reported.
     #[test]
-    fn every_event_is_accounted_for(
+    fn the_engine_delivers_buffers_or_reports_every_event(
         room in 1_usize..20,
         steps in proptest::collection::vec((0_u8..4, 1_usize..30), 1..60),
     ) {
@@ -198,7 +198,7 @@ fn one_thread_at_a_time_empties_buffers_however_often_others_try() {
 }
 
 #[test]
-fn callbacks_that_are_not_fit_for_threads_are_called_by_one_thread_at_a_time() {
+fn one_thread_at_a_time_calls_callbacks_that_are_not_thread_safe() {
     let _alone = alone();
     let delivery = Arc::new(AtomicUsize::new(0));
     let (counting, most) = (Arc::clone(&delivery), Arc::new(AtomicUsize::new(0)));

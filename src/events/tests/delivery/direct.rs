@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Events whose raiser calls the callback itself or buffers them.
+//! Events for which their raiser calls the callback itself, or which it buffers.
 
 use crate::events::tests::*;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,7 +10,7 @@ fn event(place: usize, id: u64) -> EventInstance {
 }
 
 #[test]
-fn nothing_is_delivered_and_no_registration_finished_within_a_callback() {
+fn the_engine_delivers_nothing_and_finishes_no_registration_within_a_callback() {
     let _alone = alone();
     let seen: Arc<Mutex<Vec<u64>>> = Arc::default();
     let event_type = TypeId::of_matching(3).expect("there is one");
@@ -70,7 +70,7 @@ fn a_full_buffer_drops_events_counts_them_and_calls_the_dropped_handler() {
 }
 
 #[test]
-fn events_of_the_fast_buffering_path_are_delivered_and_counted_as_all_others() {
+fn the_engine_delivers_and_counts_events_of_the_fast_buffering_path_as_all_others() {
     let _alone = alone();
     let seen: Arc<Mutex<Vec<(u64, String)>>> = Arc::default();
     let event_type = TypeId::of_matching(5).expect("there is one");

@@ -40,7 +40,7 @@ fn events_that_a_callback_raises_wait_for_the_next_flush() {
 }
 
 #[test]
-fn a_callback_that_takes_itself_away_leaves_the_rest_to_the_one_that_follows() {
+fn a_callback_that_replaces_itself_leaves_the_rest_to_the_new_one() {
     let _alone = alone();
     let (first, second) = (Seen::default(), Seen::default());
     let (also, next) = (first.clone(), second.clone());
@@ -56,7 +56,7 @@ fn a_callback_that_takes_itself_away_leaves_the_rest_to_the_one_that_follows() {
 }
 
 #[test]
-fn within_a_callback_nothing_is_flushed() {
+fn a_flush_within_a_callback_delivers_nothing() {
     let _alone = alone();
     let inner = Seen::default();
     let _waiting = unrestricted(64, inner.callback());
@@ -75,7 +75,7 @@ fn within_a_callback_nothing_is_flushed() {
 }
 
 #[test]
-fn a_flush_waits_for_the_thread_that_empties_buffers_and_serving_does_not() {
+fn a_flush_waits_for_the_thread_that_empties_buffers_and_deliver_pending_does_not() {
     let _alone = alone();
     let (gate, stay) = Gate::new();
     let lingering: Callback = Arc::new(move |_: &EventInstance, _: &Registration, _| stay());

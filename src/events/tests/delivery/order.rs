@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The events of a source are delivered from buffers in the order in which they happened, whatever their registrations.
+//! A delivery from buffers keeps the order of each source's events, however many registrations have them.
 
 use crate::events::tests::*;
 use proptest::prelude::*;
@@ -91,7 +91,7 @@ proptest! {
 }
 
 #[test]
-fn beside_threads_that_raise_buffers_are_emptied_in_the_order_of_each() {
+fn a_delivery_keeps_the_order_of_each_source_while_threads_raise() {
     const EACH: usize = if cfg!(miri) { 50 } else { 20_000 };
     let _alone = alone();
     let together = Seen::default();
@@ -138,7 +138,7 @@ fn a_freed_registration_delivers_its_events_after_earlier_ones_of_other_registra
 }
 
 #[test]
-fn a_callback_that_changes_another_leaves_the_rest_to_the_new_one_in_order() {
+fn a_callback_that_replaces_another_leaves_the_rest_to_the_new_one_in_order() {
     let _alone = alone();
     let together = Seen::default();
     let changed = listen_to(PortAsync::TYPE, Safety::ThreadSafe, buffered(8), together.callback());

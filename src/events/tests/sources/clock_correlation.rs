@@ -36,7 +36,7 @@ fn sampled(adapter: &Adapter, from: u64, seconds: u64, width: u64) -> ClockCorre
 }
 
 #[test]
-fn nothing_is_known_without_samples() {
+fn a_relation_without_samples_gives_no_time() {
     assert_eq!(fit().to_host(5), None);
     assert_eq!(fit().to_adapter(5), None);
 }
@@ -61,7 +61,7 @@ fn within_the_window_the_bound_is_about_the_samples_width() {
 }
 
 #[test]
-fn a_step_of_the_clock_begins_anew() {
+fn a_step_of_the_clock_begins_a_new_window() {
     let adapter = Adapter { ppm: 0.0, sway: 0.0 };
     let mut fit = sampled(&adapter, SECOND, 3, 100);
     let (host, ticks) = (5 * SECOND, adapter.shows(5 * SECOND) + 2_500_000_000);

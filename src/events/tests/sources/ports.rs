@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Ports' sources: raw ticks in, ordered events out, whichever thread delivers; and the adapter's clock on the host's.
+//! Ports' sources: from raw ticks to ordered events, whichever thread delivers; and the conversion to the host's clock.
 
 use crate::events::tests::held_up::Thread;
 use crate::events::tests::*;
@@ -86,7 +86,7 @@ fn a_flush_waits_for_a_thread_that_is_delivering_the_held_events_of_a_port() {
 }
 
 #[test]
-fn a_ports_source_says_its_gid_and_that_of_today_where_it_is_opened_again() {
+fn the_source_of_a_reopened_port_shows_the_new_gid() {
     let _alone = alone();
     let adapter = Adapter::new(48);
     let source = open_port(adapter.clock("gid:1", 1000, false)).expect("room");
@@ -100,7 +100,7 @@ fn a_ports_source_says_its_gid_and_that_of_today_where_it_is_opened_again() {
 }
 
 #[test]
-fn a_port_without_stamps_has_a_source_of_no_event_that_says_its_gid() {
+fn a_port_without_stamps_has_a_source_without_events_that_shows_its_gid() {
     let _alone = alone();
     let mut gid = [0; 16];
     gid[15] = 9;
@@ -160,7 +160,7 @@ fn catch_up_all_waits_for_the_event_that_another_thread_is_delivering() {
 }
 
 #[test]
-fn completions_out_of_order_are_delivered_in_order_and_too_late_ones_counted() {
+fn a_port_delivers_completions_in_order_and_counts_those_that_come_too_late() {
     let (_alone, seen, registration) = listening_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default());
     let port = open_port(Adapter::new(48).clock("test_late:1", 1_000_000_000, false)).expect("room");
     let before = counts(port);
@@ -199,7 +199,7 @@ fn an_immediate_registration_gets_events_as_raised_and_others_in_the_order_of_th
     raise(Safety::ThreadSafe, || PutComplete { operation: 7, ..PutComplete::default() });
     put_is_seen(port, 1100, 1);
     assert_eq!(as_they_happen.numbers(), [2, 7, 1], "as they happened");
-    assert_eq!(ordered.numbers(), [7], "what the host has stamped");
+    assert_eq!(ordered.numbers(), [7], "the event that the host has stamped");
     // The ordered delivery below does not reach the registration for immediate delivery.
     put_complete(port, 1000, 0);
     close_port(port, Safety::ThreadSafe);
@@ -223,24 +223,24 @@ fn a_port_delivers_a_batch_once_the_events_of_all_earlier_batches_are_raised() {
     let take = || begin_batch(port).expect("a port's");
     let first = take();
     put_complete(port, 1000, 0);
-    // Another thread, or one that is called within this one's batch, polls on.
+    // Another thread polls, or this one polls again within its batch.
     let second = take();
     put_complete(port, 1200, 2);
     end_batch(port, second);
     deliver_due(Safety::ThreadSafe);
-    assert_eq!(seen.numbers(), [], "what was read before is yet to come");
+    assert_eq!(seen.numbers(), [], "an earlier batch is not raised yet");
     put_complete(port, 1100, 1);
     let third = take();
     end_batch(port, first);
     deliver_due(Safety::ThreadSafe);
-    assert_eq!(seen.numbers(), [0, 1, 2], "what is to come is later");
+    assert_eq!(seen.numbers(), [0, 1, 2], "the events of the open batch are later");
     end_batch(port, third);
     close_port(port, Safety::ThreadSafe);
     assert_eq!(counts(port).late, 0);
 }
 
 #[test]
-fn a_held_event_is_delivered_when_the_window_has_passed_though_nothing_else_comes() {
+fn a_port_delivers_a_held_event_after_the_window_although_no_other_comes() {
     let (_alone, seen, _registration) = listening_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default());
     let port = open_port(Adapter::new(48).clock("test_held:1", 200_000, false)).expect("room");
     put_complete(port, 1000, 7);
@@ -412,7 +412,7 @@ fn several_threads_that_poll_two_ports_with_narrow_masks_see_every_event_in_orde
 }
 
 #[test]
-fn a_timestamp_is_found_on_the_hosts_clock_within_the_bound_where_the_adapter_can_be_asked() {
+fn to_host_converts_a_stamp_within_its_bound_if_the_adapters_clock_can_be_read() {
     let (_alone, seen, _registration) = listening_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default());
     for ask in [true, false] {
         let adapter = Adapter::new(40);

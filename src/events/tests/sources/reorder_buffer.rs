@@ -10,7 +10,7 @@ fn at(timestamp: u64, number: u64) -> EventInstance {
 }
 
 #[test]
-fn a_record_waits_until_one_later_by_the_window_or_the_window_itself_has_passed() {
+fn an_event_waits_until_one_later_by_the_window_comes_or_the_window_has_passed() {
     let mut order = ReorderBuffer::new(8, (100, 1000));
     assert_eq!(order.hold(&at(500, 1), 0), Ok(()));
     assert_eq!(order.pop_due(999, false), None);
@@ -63,7 +63,7 @@ fn an_event_waits_far_beyond_the_window_while_an_earlier_one_is_known_to_come() 
 }
 
 #[test]
-fn the_buffer_refuses_an_event_earlier_than_the_last_one_out_and_accepts_an_equal_one() {
+fn the_buffer_refuses_an_event_earlier_than_the_last_released_one_and_accepts_an_equal_one() {
     let mut order = ReorderBuffer::new(8, (10, 10));
     assert_eq!(order.hold(&at(50, 1), 0), Ok(()));
     assert!(order.pop_earliest().is_some());
@@ -72,7 +72,7 @@ fn the_buffer_refuses_an_event_earlier_than_the_last_one_out_and_accepts_an_equa
 }
 
 #[test]
-fn equal_stamps_come_out_in_the_order_they_came() {
+fn events_with_equal_stamps_leave_in_the_order_of_their_arrival() {
     let mut order = ReorderBuffer::new(8, (10, 10));
     // The last two arrive after a later one.
     for (timestamp, number) in [(5, 0), (5, 1), (9, 4), (5, 2), (5, 3)] {
@@ -83,7 +83,7 @@ fn equal_stamps_come_out_in_the_order_they_came() {
 }
 
 #[test]
-fn half_of_the_room_makes_the_earliest_leave_and_all_of_it_refuses() {
+fn a_half_full_buffer_releases_the_earliest_event_and_a_full_one_refuses() {
     let mut order = ReorderBuffer::new(4, (1000, 1000));
     for number in 0..4 {
         assert_eq!(order.hold(&at(100 - number, number), 0), Ok(()));

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Timestamps extended beyond the mask: exactly or not at all, whatever the clock's rate, the silences and the lags.
+//! Timestamps are extended beyond the mask exactly or not at all, for any rate of the clock, silences and lags.
 
 use crate::events::sources::unwrap::Unwrap;
 use proptest::prelude::*;
@@ -18,7 +18,7 @@ fn drain(unwrap: &mut Unwrap, host: u64) {
 }
 
 #[test]
-fn a_clock_that_does_not_wrap_is_taken_as_it_is() {
+fn unwrap_leaves_the_stamps_of_a_clock_that_does_not_wrap_alone() {
     let mut unwrap = Unwrap::new(64, 1.0);
     for raw in [5, 3, u64::MAX, 0] {
         assert_eq!(unwrap.unwrap(raw, 10), Some(raw));
@@ -34,7 +34,7 @@ fn an_earlier_stamp_after_the_wrap_goes_before_it() {
 }
 
 #[test]
-fn a_stamp_that_precedes_the_very_first_has_a_place_before_it() {
+fn a_stamp_earlier_than_the_first_one_gets_an_earlier_time() {
     let mut unwrap = Unwrap::new(16, 1.0);
     let first = unwrap.unwrap(2, 1000);
     assert_eq!(first.zip(unwrap.unwrap(0xfffe, 1001)).map(|(first, before)| first - before), Some(4));
@@ -53,7 +53,7 @@ fn a_stamp_read_after_the_clock_wrapped_is_extended_only_if_an_earlier_lap_is_im
         (6.0, 5.5, false),
         (6.0, 4.5, false),
         (6.0, 0.5, false),
-        // A period earlier than 3 s ago it would have been read before the computation.
+        // A lap earlier is 7.3 s ago: a poll before the computation would have read the stamp.
         (6.0, 3.0, true),
         (60.0, 3.0, false),
     ] {
@@ -67,7 +67,7 @@ fn a_stamp_read_after_the_clock_wrapped_is_extended_only_if_an_earlier_lap_is_im
 }
 
 #[test]
-fn polls_make_stamps_certain_again_only_when_they_have_emptied_the_queue() {
+fn polls_make_stamps_certain_again_only_once_they_have_emptied_the_queue() {
     let mut unwrap = Unwrap::new(16, 1.0);
     let first = unwrap.observe(0, 1 << 16, 0);
     unwrap.progressed(1 << 16, 1000);
@@ -81,7 +81,7 @@ fn polls_make_stamps_certain_again_only_when_they_have_emptied_the_queue() {
 }
 
 #[test]
-fn the_adapter_must_be_asked_before_drift_could_misplace_a_stamp_where_it_can_be() {
+fn a_clock_that_can_be_read_must_be_read_before_drift_could_misplace_a_stamp() {
     let period = 1 << 16;
     let mut unwrap = Unwrap::new(16, 1.0);
     assert!(unwrap.unwrap(5, period).is_some() && !unwrap.is_stale(1000 * period), "it was not asked before");
@@ -93,7 +93,7 @@ proptest! {
     /// The clock drifts, stamps are read with lags, and for many periods the queue is polled but empty. All extended
     /// stamps differ from the true time by the same constant.
     #[test]
-    fn every_stamp_is_placed_exactly(
+    fn unwrap_extends_every_stamp_exactly(
         bits in 16_u32..48,
         start in any::<u32>(),
         ppm in -200.0..200.0_f64,
@@ -123,7 +123,7 @@ proptest! {
     /// The adapter's clock is read now and then. Whatever the lags and the program's pauses, a stamp is extended
     /// exactly or not at all; it is extended if the queue was empty less than a period ago.
     #[test]
-    fn no_stamp_is_ever_placed_wrongly(
+    fn unwrap_extends_a_stamp_exactly_or_not_at_all(
         bits in 16_u32..48,
         ppm in -200.0..200.0_f64,
         steps in proptest::collection::vec((0.0..50.0_f64, 0.0..3.0_f64, 0.0..1.0_f64, any::<bool>()), 1..120),
@@ -155,7 +155,7 @@ proptest! {
 
     /// If the adapter's clock is read now and then, lags and silences alone do not cause errors.
     #[test]
-    fn asking_the_adapter_keeps_the_place(
+    fn readings_of_the_adapters_clock_keep_all_stamps_exact(
         ppm in -400.0..400.0_f64,
         lags in proptest::collection::vec(0.0..0.9_f64, 1..200),
     ) {

@@ -4,7 +4,7 @@
 use crate::messenger::matching::Contexts;
 
 #[test]
-fn a_context_is_found_from_when_it_is_added_until_it_is_removed_and_can_be_used_again() {
+fn the_table_finds_a_context_from_its_addition_to_its_removal_and_accepts_it_again() {
     let mut contexts = Contexts::<&str, ()>::new();
     assert_eq!(contexts.get(3), None);
     contexts.add(3, "first").unwrap();
@@ -54,7 +54,7 @@ fn a_communicator_without_a_parent_has_a_large_context_beside_the_small_ones() {
 }
 
 #[test]
-fn messages_for_an_unknown_context_are_returned_in_order_when_it_is_added() {
+fn add_returns_the_messages_for_its_context_in_order() {
     let mut contexts = Contexts::<(), u32>::new();
     for (context, message) in [(5, 1), (6, 2), (5, 3), (u32::MAX, 4)] {
         contexts.keep(context, message);

@@ -208,7 +208,7 @@ fn run(phases: &[Vec<Step>]) {
 proptest! {
     #[test]
     #[cfg_attr(miri, ignore = "Miri takes minutes to make a history")]
-    fn every_step_of_a_history_ends_as_in_the_lists_of_the_model(phases in prop::collection::vec(phase(), 1..8)) {
+    fn every_step_of_a_history_has_the_result_of_the_model(phases in prop::collection::vec(phase(), 1..8)) {
         run(&phases);
     }
 }

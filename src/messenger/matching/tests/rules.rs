@@ -15,7 +15,7 @@ fn a_receive_that_names_source_and_tag_takes_no_other_message() {
 }
 
 #[test]
-fn messages_of_one_sender_are_received_in_their_order_whether_or_not_they_were_expected() {
+fn receives_get_the_messages_of_one_sender_in_order_whether_expected_or_not() {
     let mut matching = Numbered::new();
     unexpected(&mut matching, 1, 5, 10);
     unexpected(&mut matching, 1, 5, 11);
@@ -90,7 +90,7 @@ fn a_probe_shows_the_message_that_a_receive_would_take_and_leaves_it() {
 }
 
 #[test]
-fn a_message_of_a_matched_probe_is_for_its_handle_alone() {
+fn only_its_handle_leads_to_the_message_of_a_matched_probe() {
     let mut matching = Numbered::new();
     unexpected(&mut matching, 2, 5, 10);
     unexpected(&mut matching, 2, 5, 11);
@@ -106,7 +106,7 @@ fn a_message_of_a_matched_probe_is_for_its_handle_alone() {
 }
 
 #[test]
-fn a_handle_of_an_unexpected_message_stays_good_through_a_matched_probe() {
+fn a_handle_of_an_unexpected_message_stays_valid_after_a_matched_probe() {
     let mut matching = Numbered::new();
     let handle = unexpected(&mut matching, 2, 5, 10);
     *matching.message_mut(handle).unwrap() = 20;
@@ -115,7 +115,7 @@ fn a_handle_of_an_unexpected_message_stays_good_through_a_matched_probe() {
 }
 
 #[test]
-fn a_message_that_its_sender_withdraws_is_received_by_nobody() {
+fn no_receive_gets_a_message_that_its_sender_has_withdrawn() {
     let mut matching = Numbered::new();
     let handle = unexpected(&mut matching, 2, 5, 10);
     unexpected(&mut matching, 2, 5, 11);

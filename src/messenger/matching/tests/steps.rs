@@ -32,7 +32,7 @@ fn assert_few(attempts: &[u32], of: &str) {
 }
 
 #[test]
-fn one_posted_receive_among_many_is_found_in_a_few_steps_whatever_its_wildcards() {
+fn a_search_finds_one_posted_receive_among_many_in_a_few_steps_whatever_its_wildcards() {
     for class in 0..3 {
         let mut matching = Numbered::new();
         for number in 0..LENGTH {
@@ -51,7 +51,7 @@ fn one_posted_receive_among_many_is_found_in_a_few_steps_whatever_its_wildcards(
 }
 
 #[test]
-fn one_unexpected_message_among_many_is_found_in_a_few_steps_whatever_is_asked() {
+fn a_search_finds_one_unexpected_message_among_many_in_a_few_steps_whatever_the_pattern() {
     for class in 0..3 {
         let mut matching = Numbered::new();
         for number in 0..LENGTH {
@@ -70,7 +70,7 @@ fn one_unexpected_message_among_many_is_found_in_a_few_steps_whatever_is_asked()
 }
 
 #[test]
-fn many_with_one_envelope_do_not_stand_in_the_way_of_another() {
+fn many_entries_with_one_envelope_do_not_slow_down_the_search_for_another() {
     let mut matching = Numbered::new();
     for number in 0..LENGTH {
         matching.insert_posted(Pattern::new(1, 5), number as u32);
@@ -92,7 +92,7 @@ fn many_with_one_envelope_do_not_stand_in_the_way_of_another() {
 }
 
 #[test]
-fn a_search_in_vain_among_many_looks_at_few() {
+fn a_search_that_finds_nothing_in_a_long_queue_compares_few_entries() {
     let mut matching = Numbered::new();
     for number in 0..LENGTH {
         matching.insert_posted(Pattern::new(number, 5), 0);
@@ -109,7 +109,7 @@ fn a_search_in_vain_among_many_looks_at_few() {
 }
 
 #[test]
-fn negative_tags_do_not_stand_in_the_way_of_others() {
+fn entries_with_negative_tags_do_not_slow_down_searches_for_others() {
     let mut matching = Numbered::new();
     for number in 0..LENGTH {
         matching.insert_unexpected(Envelope::new(number, -2), 0);
@@ -122,7 +122,7 @@ fn negative_tags_do_not_stand_in_the_way_of_others() {
 }
 
 #[test]
-fn a_queue_that_is_taken_from_its_head_is_looked_at_once_however_long_it_is() {
+fn a_search_that_finds_the_head_compares_one_entry_however_long_the_queue_is() {
     let mut matching = Numbered::new();
     for number in 0..LENGTH {
         matching.insert_posted(Pattern::new(1, number), number as u32);

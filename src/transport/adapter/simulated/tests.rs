@@ -9,7 +9,7 @@ use crate::transport::{Batch, Completion, Token, WhenDiverted};
 use ibex_ffi::verbs::Transition;
 
 #[test]
-fn a_message_is_carried_while_both_ports_have_a_link_and_ends_when_it_is_acknowledged() {
+fn the_fabric_carries_a_message_while_both_ports_have_a_link_and_an_acknowledgement_ends_it() {
     let fabric = Fabric::new(Box::new(NoMemory), Duration::from_millis(1));
     let sizes = Sizes { inline: 64, bounce: 1024, receive: 4096, slots: 16, depth: 8 };
     let names = [0, 1].map(|rank| PeerName { job: 1, rank });

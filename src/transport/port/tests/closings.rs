@@ -82,7 +82,7 @@ fn an_adapter_that_never_flushes_holds_a_queue_pair_up_for_a_bounded_time() {
 }
 
 #[test]
-fn a_queue_pair_whose_time_passed_while_nobody_polled_is_still_drained() {
+fn a_port_drains_a_queue_pair_even_if_its_deadline_passed_without_a_poll() {
     let mut pair = Pair::connected();
     pair.b.deliver(SLOTS);
     pair.b.port.forget(pair.b.peer);
@@ -93,7 +93,7 @@ fn a_queue_pair_whose_time_passed_while_nobody_polled_is_still_drained() {
 }
 
 #[test]
-fn an_end_marker_for_which_there_is_no_room_is_posted_when_there_is() {
+fn a_port_posts_an_end_marker_as_soon_as_there_is_room() {
     let mut pair = Pair::connected();
     pair.a.script.state().answers = [Some(libc::ENOMEM), Some(libc::ENOMEM)].into();
     pair.a.port.forget(pair.a.peer);
@@ -106,7 +106,7 @@ fn an_end_marker_for_which_there_is_no_room_is_posted_when_there_is() {
 }
 
 #[test]
-fn a_late_completion_of_a_replaced_queue_pair_is_not_taken_for_one_of_its_successor() {
+fn a_port_does_not_take_a_late_completion_of_a_replaced_queue_pair_for_its_successors() {
     let mut pair = Pair::connected();
     (2..5).for_each(|token| pair.b.send(token).expect("it goes"));
     pair.a.part();
@@ -164,7 +164,7 @@ fn the_end_of_the_port_waits_for_no_flush() {
 }
 
 #[test]
-fn the_sender_of_a_message_is_known_although_its_queue_pair_was_replaced() {
+fn a_port_knows_the_sender_of_a_message_although_its_queue_pair_was_replaced() {
     let mut pair = Pair::connected();
     let immediate = Immediate::new(0, Immediate::endpoint_bits(pair.b.peer.index()));
     let number = |side: &Side| side.port.connections.get(side.peer).map(Connection::number).expect("connected");

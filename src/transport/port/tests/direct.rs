@@ -58,7 +58,7 @@ fn deliver(side: &Side, lengths: &[u32]) {
 }
 
 #[test]
-fn after_the_first_message_that_is_left_none_is_taken_and_all_slots_come_back() {
+fn a_poll_offers_no_message_after_one_that_the_handler_left_and_all_slots_come_back() {
     let mut pair = Pair::connected();
     (0..4).for_each(|_| pair.b.poll());
     let (posted, released) = pair.b.port.rx.slots();
@@ -75,7 +75,7 @@ fn after_the_first_message_that_is_left_none_is_taken_and_all_slots_come_back() 
 }
 
 #[test]
-fn no_message_is_taken_before_one_that_waits_to_be_reported() {
+fn a_poll_offers_no_message_while_an_earlier_one_waits_to_be_reported() {
     let mut pair = Pair::connected();
     deliver(&pair.b, &[1]);
     pair.b.port.reap(&mut |_| false);
@@ -86,7 +86,7 @@ fn no_message_is_taken_before_one_that_waits_to_be_reported() {
 }
 
 #[test]
-fn a_request_is_taken_behind_a_message_that_was_left() {
+fn the_handler_gets_a_request_behind_a_message_that_it_left() {
     let mut pair = Pair::connected();
     pair.b.send(7).expect("they are connected");
     deliver(&pair.b, &[1]);

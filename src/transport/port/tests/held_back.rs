@@ -28,7 +28,7 @@ fn take(pair: &mut Pair, requests: usize) {
 }
 
 #[test]
-fn a_peer_that_takes_nothing_is_sent_no_more_until_it_has_taken_all_but_a_quarter_of_a_queue() {
+fn a_silent_peer_gets_no_request_until_it_has_acknowledged_all_but_a_quarter_of_a_queue() {
     let mut pair = held();
     take(&mut pair, 2);
     assert_eq!(pair.a.script.posted(0).len(), DEPTH as usize - 2, "posted to a peer that is held back");
@@ -39,7 +39,7 @@ fn a_peer_that_takes_nothing_is_sent_no_more_until_it_has_taken_all_but_a_quarte
 }
 
 #[test]
-fn the_number_and_duration_of_holds_are_counted() {
+fn the_counters_have_the_number_and_duration_of_holds() {
     let mut pair = held();
     let before = count(&pair.a, |counters| &counters.held_back_time);
     pair.a.script.state().now += Duration::from_secs(3);

@@ -122,7 +122,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: if cfg!(miri) { 4 } else { 256 }, ..ProptestConfig::default() })]
 
     #[test]
-    fn requests_slots_and_credits_are_conserved(steps in prop::collection::vec(step(), 1..120)) {
+    fn no_history_loses_or_doubles_a_request_a_slot_or_a_credit(steps in prop::collection::vec(step(), 1..120)) {
         run(&steps);
     }
 }

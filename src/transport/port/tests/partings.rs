@@ -19,7 +19,7 @@ fn look_until_asked(side: &mut Side) -> usize {
 }
 
 #[test]
-fn a_peer_parted_from_that_is_there_stays_connected_and_may_be_met_again() {
+fn a_parted_peer_that_lives_stays_connected_and_may_rejoin() {
     let mut pair = Pair::connected();
     let peer = pair.a.peer;
     pair.a.port.part(peer);

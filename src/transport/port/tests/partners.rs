@@ -139,7 +139,7 @@ fn connected(ports: &[u8]) -> Vec<Standing> {
 }
 
 #[test]
-fn ports_that_are_cabled_alike_are_connected_as_addresses_pair_them() {
+fn ports_that_are_cabled_alike_connect_as_addresses_pair_them() {
     for has_tcp in [false, true] {
         assert_eq!(Fabrics::new(["ab", "ab"], has_tcp, 1).all_send(), connected(&[0, 1, 0, 1]));
         assert_eq!(Fabrics::new(["aaa", "aaa"], has_tcp, 1).all_send(), connected(&[0, 1, 2, 0, 1, 2]));
@@ -156,7 +156,7 @@ fn ports_that_are_cabled_crosswise_find_each_other_with_and_without_tcp() {
 }
 
 #[test]
-fn ports_of_one_fabric_are_connected_as_addresses_pair_them_however_late_a_process_is() {
+fn ports_of_one_fabric_connect_as_addresses_pair_them_however_late_a_process_is() {
     for (fabrics, late) in [(["aa", "aa"], 900), (["aaa", "aaa"], 4000), (["aa", "aa"], 400), (["aaa", "aaa"], 2000)] {
         for asked in [&[0][..], &[1], &[0, 1], &[1, 0]] {
             let mut fabrics = Fabrics::new(fabrics, true, 1);
@@ -184,7 +184,7 @@ fn a_port_with_nothing_to_send_finds_its_partner_too() {
 }
 
 #[test]
-fn a_wrong_pair_is_found_out_within_a_second() {
+fn ports_find_out_a_wrong_pair_within_a_second() {
     let mut fabrics = Fabrics::new(["ab", "ba"], false, 1);
     fabrics.all_send();
     for (side, _) in &fabrics.sides {
@@ -205,7 +205,7 @@ fn waiting_requests_go_in_order_to_the_port_that_answers() {
 }
 
 #[test]
-fn a_port_without_a_partner_is_left_out_and_names_all_that_were_tried() {
+fn a_port_without_a_partner_fails_and_names_all_ports_that_it_tried() {
     let mut fabrics = Fabrics::new(["ab", "ac"], true, 1);
     assert_eq!(
         fabrics.all_send(),
@@ -221,7 +221,7 @@ fn a_port_without_a_partner_is_left_out_and_names_all_that_were_tried() {
 }
 
 #[test]
-fn if_no_port_reaches_another_each_reports_it_in_bounded_time() {
+fn each_port_reports_in_bounded_time_that_it_reaches_no_other() {
     for has_tcp in [false, true] {
         let mut fabrics = Fabrics::new(["ab", "cd"], has_tcp, 1);
         assert_eq!(fabrics.all_send(), [Standing::Failed; 4]);
@@ -239,7 +239,7 @@ fn a_single_port_still_connects_by_tcp_alone() {
 }
 
 #[test]
-fn ports_of_one_process_do_not_crowd_those_of_the_other() {
+fn no_two_ports_of_one_fabric_are_left_without_a_partner() {
     // Each endpoint connects or fails, pairs are mutual and within a fabric, and no two ports of one fabric are both
     // left without a partner.
     for seed in 0..if cfg!(miri) { 1 } else { 40 } {

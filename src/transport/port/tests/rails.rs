@@ -46,7 +46,7 @@ fn a_requested_port_connects_and_stays_ready_until_it_loses_its_link_or_its_conn
 }
 
 #[test]
-fn messages_that_wait_for_a_connection_are_taken_out_in_order_and_other_requests_go() {
+fn take_unposted_takes_messages_in_order_and_other_requests_go() {
     let mut pair = Pair::apart();
     pair.a.port.keep_unposted(KEPT);
     pair.a.send(1).expect("it may wait");
@@ -62,7 +62,7 @@ fn messages_that_wait_for_a_connection_are_taken_out_in_order_and_other_requests
 }
 
 #[test]
-fn nothing_is_taken_out_of_a_connection_that_is_made() {
+fn take_unposted_takes_no_message_of_an_established_connection() {
     let mut pair = Pair::connected();
     pair.a.port.keep_unposted(KEPT);
     (2..12).for_each(|token| pair.a.send(token).expect("it may wait"));
@@ -70,7 +70,7 @@ fn nothing_is_taken_out_of_a_connection_that_is_made() {
 }
 
 #[test]
-fn messages_that_wait_when_a_connection_fails_are_kept_and_their_tokens_do_not_come_back() {
+fn a_port_keeps_messages_that_wait_when_a_connection_fails_and_returns_no_tokens() {
     let mut pair = Pair::connected();
     pair.a.port.keep_unposted(KEPT);
     let depth = u64::from(DEPTH);
@@ -111,7 +111,7 @@ fn a_message_that_the_adapter_had_may_be_lost_with_its_connection_unless_it_was_
 }
 
 #[test]
-fn a_message_that_was_posted_at_once_counts_if_that_was_noted() {
+fn a_message_that_was_posted_at_once_counts_if_the_caller_noted_it() {
     for is_noted in [false, true] {
         let mut pair = Pair::connected();
         pair.a.port.keep_unposted(KEPT);

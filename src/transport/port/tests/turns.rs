@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Turns of a caller that keeps its messages: when one comes, what the caller may post in it, and how it ends.
+//! Turns of a caller that keeps its messages: their begin, the posts that they permit, and their end.
 
 use super::*;
 
@@ -127,7 +127,7 @@ fn a_caller_without_a_turn_cannot_begin_one() {
 }
 
 #[test]
-fn a_turn_fails_with_its_connection_or_goes_with_the_messages_that_the_port_keeps() {
+fn a_turn_fails_with_its_connection_or_is_dropped_with_the_messages_that_the_port_keeps() {
     for keeps in [false, true] {
         let mut pair = full();
         if keeps {
@@ -142,7 +142,7 @@ fn a_turn_fails_with_its_connection_or_goes_with_the_messages_that_the_port_keep
 }
 
 #[test]
-fn a_turn_is_dropped_with_the_messages_that_are_taken_out() {
+fn take_unposted_drops_a_turn_with_the_messages_that_it_takes() {
     let mut pair = full();
     pair.a.port.keep_unposted(TAG);
     pair.a.queue_turn();

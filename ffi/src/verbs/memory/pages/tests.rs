@@ -15,7 +15,7 @@ struct Lent {
 }
 
 impl Lent {
-    /// `None`, with a message, if this process may not change it, or the host has not so many left.
+    /// `None`, with a message, if this process may not change it, or the host has fewer left.
     fn with(pages: usize) -> Option<Lent> {
         let lock = locked()?;
         let before: usize = fs::read_to_string(SIZE).ok()?.trim().parse().ok()?;
@@ -68,7 +68,7 @@ fn use_all(pages: &Pages) {
 }
 
 #[test]
-fn huge_pages_are_taken_where_they_would_be_filled_but_for_an_eighth() {
+fn memory_gets_huge_pages_if_it_fills_seven_eighths_of_them() {
     assert_eq!(filled(HUGE), Some(HUGE));
     assert_eq!(filled(1024 * (32_768 + 64)), Some(17 * HUGE), "receive slots of a port");
     assert_eq!(filled(64 * (32_768 + 64)), None, "64 slots to send long messages from take little more than one page");
@@ -87,7 +87,7 @@ fn left(mut pool: Pool, processes: u32) -> usize {
 }
 
 #[test]
-fn a_job_takes_at_most_half_of_the_pool_and_all_its_processes_do_or_none() {
+fn all_processes_of_a_job_or_none_take_pages_and_at_most_half_of_the_pool() {
     for processes in [1, 2, 64, 128] {
         let half = 17 * processes as usize;
         assert_eq!(left(Pool { pages: 2 * half, available: 2 * half }, processes), half);
@@ -98,7 +98,7 @@ fn a_job_takes_at_most_half_of_the_pool_and_all_its_processes_do_or_none() {
 }
 
 #[test]
-fn a_quarter_of_the_free_pages_is_left_if_others_have_taken_pages_from_the_pool() {
+fn a_job_leaves_a_quarter_of_the_pool_free_if_others_have_taken_pages() {
     assert_eq!(left(Pool { pages: 400, available: 160 }, 8), 109);
     assert_eq!(left(Pool { pages: 400, available: 0 }, 8), 0);
 }
@@ -117,7 +117,7 @@ fn memory_without_huge_pages_has_ordinary_pages() {
 
 #[test]
 #[cfg_attr(miri, ignore = "asks the kernel")]
-fn memory_for_transparent_huge_pages_starts_where_one_may() {
+fn memory_for_transparent_huge_pages_starts_at_a_multiple_of_their_size() {
     let pages = Pages::new(3 * HUGE + 5000, HugePages::Transparent).expect("memory");
     let is_there = has_transparent();
     assert_eq!(pages.kind(), if is_there { PageKind::Transparent } else { PageKind::Ordinary });
@@ -128,7 +128,7 @@ fn memory_for_transparent_huge_pages_starts_where_one_may() {
 
 #[test]
 #[cfg_attr(miri, ignore = "asks the kernel")]
-fn of_a_pool_without_pages_none_are_had() {
+fn a_pool_without_pages_gives_none() {
     let _lock = locked();
     let nowhere_near = usize::MAX / 4 / HUGE * HUGE;
     assert!(Pages::explicit(nowhere_near, HugePages::Explicit).is_none());
@@ -157,7 +157,7 @@ fn explicit_huge_pages_come_from_the_pool_and_go_back_to_it() {
 
 #[test]
 #[cfg_attr(miri, ignore = "asks the kernel")]
-fn a_share_of_the_pool_is_taken_and_no_more() {
+fn a_process_takes_its_share_of_the_pool_and_no_more() {
     let Some(_pool) = Lent::with(16) else { return };
     let half = (Pool::now().map(|pool| pool.available).expect("a pool") / 2) * HUGE;
     assert!(Pages::explicit(half, HugePages::Shared { processes: 1 }).is_some());

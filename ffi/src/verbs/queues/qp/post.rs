@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fields_of_a_message_that_providers_read_are_set() {
+    fn a_post_sets_all_fields_of_a_message_that_providers_read() {
         let spans = [LocalSpan::EMPTY; 2];
         let mut request = Request::uninit();
         fill_message(&mut request, Wr { id: 7, signalled: true }, Flags::IBV_SEND_INLINE.0, &spans, 0x1234);
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn the_fields_of_a_write_that_providers_read_are_set() {
+    fn a_post_sets_all_fields_of_a_write_that_providers_read() {
         let opcode = sys::ibv_wr_opcode::IBV_WR_RDMA_WRITE;
         let mut request = Request::uninit();
         fill_without_immediate(&mut request, Wr { id: 9, signalled: false }, opcode, 8, &[LocalSpan::EMPTY]);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A chain of receive work requests that is linked once and posted from its front again and again. Used by `srq.rs`
-//! (hot: filling an entry stores its identifier and span). Requests point to one another and to their spans, so all are
-//! reached through raw pointers only. One thread at a time (`&mut`). Tests: below, also under Miri.
+//! (hot: filling an entry stores its identifier and span). Requests point to one another and to their spans, so this
+//! file reaches all of them through raw pointers only. One thread at a time (`&mut`). Tests: below, also under Miri.
 
 use crate::verbs::{LocalSpan, sys};
 use std::io;
@@ -187,7 +187,7 @@ mod tests {
     }
 
     #[test]
-    fn a_provider_that_names_no_request_has_posted_none_and_gets_no_slot_that_is_not_there() {
+    fn a_provider_that_names_no_request_has_posted_none_and_never_gets_a_missing_slot() {
         let mut chain = Chain::new(3);
         assert_eq!(post(&mut chain, 0..3, |_, _| libc::EINVAL), Err(Some(libc::EINVAL)));
         let refused = post(&mut chain, 19..22, |_, _| panic!("nothing is to be posted"));

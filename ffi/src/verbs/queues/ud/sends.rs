@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_way_is_kept_until_the_last_send_that_names_it_has_completed() {
+    fn an_address_handle_lives_until_the_last_send_that_names_it_has_completed() {
         let mut sends = Sends::new(4);
         let way = Arc::new("a way");
         let slots: Vec<u32> = (0..3).filter_map(|_| sends.begin(&way)).collect();
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slot_is_not_taken_again_before_its_send_has_completed() {
+    fn begin_takes_no_slot_whose_send_has_not_completed() {
         let mut sends = Sends::new(2);
         let way = Arc::new(());
         let (first, second) = (sends.begin(&way).expect("free"), sends.begin(&way).expect("free"));
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_queue_that_is_emptied_has_all_its_slots_free_once_and_keeps_no_way() {
+    fn an_emptied_queue_has_all_its_slots_free_and_keeps_no_address_handle() {
         let mut sends = Sends::new(3);
         let way = Arc::new(());
         let _ = (sends.begin(&way), sends.begin(&way));
