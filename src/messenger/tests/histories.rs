@@ -92,7 +92,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(500))]
 
     #[test]
-    fn no_receive_waits_for_a_message_that_was_sent_and_none_overtakes_another(
+    fn each_receive_gets_its_sent_message_and_no_message_overtakes_another(
         limits in limits(),
         room in 1..6_usize,
         steps in prop::collection::vec(step(), 0..300),
@@ -116,7 +116,7 @@ proptest! {
     }
 
     #[test]
-    fn a_flood_that_nobody_receives_is_bounded_and_all_of_it_comes_in_order_afterwards(
+    fn flow_control_bounds_a_flood_without_receives_and_delivers_all_of_it_in_order(
         limits in limits(),
         count in 1..400_u32,
         way_back in 1..10_u32,
