@@ -11,7 +11,6 @@
 // usage: connect_cycles [ports|spawn] [--cycles N] [--children C] [--connections M]
 //        (defaults 5 times IBEX_TEST_SCALE, 2, and any number)
 //   --connections  `spawn` ends only when at most M connections are left: those to ended processes are given up
-#include "check.h"
 #include "counts.h"
 
 enum { LONGEST = 200000, CHILD_FAILED = 1 };

@@ -12,7 +12,6 @@
 
 #include "trace.h"
 
-
 enum { FIRST_TAG = 1000, MOST_MESSAGES = 12, MOST_OPERATIONS = 4, MOST_EVENTS = 1 << 19, COMMS = 3 };
 enum { WINDOW_BYTES = 1 << 17 };
 

@@ -58,9 +58,8 @@ static void probes(void) {
     MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
     MPI_Request sent = start_send(send_arena, 5000, 30, 1);
     check_token(right, left, TAG_TOKEN);
-    for (double stop = MPI_Wtime() + 30; !found && MPI_Wtime() < stop;)
+    while (!found)
         MPI_OK(MPI_Iprobe(MPI_ANY_SOURCE, 30, MPI_COMM_WORLD, &found, &status));
-    check_int("message found", 1, found);
     check_status(&status, left, 30, 5000);
     MPI_OK(MPI_Iprobe(left, 31, MPI_COMM_WORLD, &found, MPI_STATUS_IGNORE));
     check_int("message of another tag found", 0, found);
@@ -87,7 +86,7 @@ static void matched_probes(void) {
         if (i % 2)
             MPI_OK(MPI_Mprobe(MPI_ANY_SOURCE, 40, MPI_COMM_WORLD, &message, &status));
         else
-            for (double stop = MPI_Wtime() + 30; !found && MPI_Wtime() < stop;)
+            while (!found)
                 MPI_OK(MPI_Improbe(left, MPI_ANY_TAG, MPI_COMM_WORLD, &found, &message, &status));
         check_status(&status, left, 40, bytes);
         unsigned char *to = guarded_ready(receive_arena, (size_t)after, 1);

@@ -201,11 +201,10 @@ static void get_accumulate(int count, int each) {
 #define SWAPS_OF(NAME, TYPE, MPI_TYPE)                                                                                 \
     static void swaps_##NAME(int each) {                                                                               \
         TYPE *here = (TYPE *)(void *)memory, seen = 0, got, next;                                                      \
-        double stop = MPI_Wtime() + 60;                                                                                \
         int left_over = each;                                                                                          \
         check_case("%s_window_compare_and_swap_of_%s_counts_every_success", kind_name, #NAME);                         \
         clear_windows();                                                                                               \
-        while (left_over > 0 && MPI_Wtime() < stop) {                                                                  \
+        while (left_over > 0) {                                                                                        \
             next = (TYPE)(seen + 1);                                                                                   \
             MPI_OK(MPI_Compare_and_swap(&next, &seen, &got, MPI_TYPE, 0, 0, window));                                  \
             MPI_OK(MPI_Win_flush(0, window));                                                                          \
@@ -213,7 +212,6 @@ static void get_accumulate(int count, int each) {
                 left_over--;                                                                                           \
             seen = got == seen ? next : got;                                                                           \
         }                                                                                                              \
-        check_int("swaps that never succeeded", 0, left_over);                                                         \
         all_done();                                                                                                    \
         if (rank == 0)                                                                                                 \
             check_int("counter in the end", each * size, here[0]);                                                     \

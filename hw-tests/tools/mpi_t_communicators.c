@@ -5,10 +5,9 @@
 // order, intercommunicators, processes of two jobs, and context numbers that are used again. 4 ranks or more.
 //
 // usage: mpi_t_communicators [spawn]
-//   spawn  2 more processes, which start as `mpi_t_communicators child`
+//   spawn  2 more processes, which start as `mpi_t_communicators child`; prints the number of all (connect_cycles.c)
 #include "../mpi/elements.h"
 #include "mpi_t_listen.h"
-#include <ibex_mpi_t.h>
 
 enum { MOST = 1 << 14, MOST_MEMBERS = 64, CONTEXTS = 1 << 12 };
 
@@ -222,6 +221,9 @@ static void spawned(const char *program) {
     MPI_Comm between;
     char *arguments[] = {"child", NULL};
     check_case("events name the job of processes of another job");
+    if (check.rank == 0)
+        printf("processes %d
+", check.size + 2);
     MPI_OK(MPI_Comm_spawn(program, arguments, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &between, MPI_ERRCODES_IGNORE));
     of_two_jobs(between);
     MPI_OK(MPI_Comm_disconnect(&between));

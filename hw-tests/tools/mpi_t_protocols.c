@@ -12,8 +12,8 @@
 //   rails         long messages by two ports
 // no-inline: the adapter takes nothing inside a work request
 #include "../mpi/elements.h"
+#include "../mpi/told.h"
 #include "mpi_t_listen.h"
-#include <ibex_mpi_t.h>
 
 enum protocol { INLINE, COPIED, READ, PIECES, SHARED, ONESELF };
 enum reason { SIZE, SYNCHRONOUS, GAPS, NOT_REGISTERED, HELD_BACK, ADAPTER, TO_ONESELF, SAME_HOST };
@@ -291,6 +291,8 @@ static void by_shared_memory(void) {
 static void the_first(void) {
     check_case("the first message waits for the connection");
     count = 0;
+    // Rank 1 could get the message in MPI_Init already, and would forget its events here.
+    check_true("rank 1 is there", check.rank == 0 ? is_told(0, 1) : (tell(0, 1), true));
     check_one_way(sent, got, 2, MPI_INT, TAG, MPI_COMM_WORLD);
     context = 0;
     goes(the_one(check.rank == 1, false, false, 8), has_inline ? INLINE : COPIED, has_inline ? SIZE : ADAPTER);

@@ -171,8 +171,8 @@ fn no_device(site: &mut Site) -> Result<()> {
 
 /// The version that a process sees is a symbol of Open MPI's, which a preloaded library can replace.
 fn another_open_mpi(site: &mut Site) -> Result<()> {
-    let script = "echo 'const char opal_version_string[] = \"4.0.9\";' >/tmp/version.c && \
-                  cc -shared -fPIC -o /tmp/version.so /tmp/version.c && LD_PRELOAD=/tmp/version.so \"$@\"";
+    let script = "cd \"$(mktemp -d)\" && echo 'const char opal_version_string[] = \"4.0.9\";' >version.c && \
+                  cc -shared -fPIC -o version.so version.c && LD_PRELOAD=$PWD/version.so \"$@\"";
     let words = ["ibex was built for Open MPI", "this is Open MPI 4.0.9", "cargo xtask install"];
     let with_another_way = Launch::of_a_short_exchange().inside(script).with("btl", "self,sm,ibex").succeeds(site)?;
     says(&with_another_way, &words)?;

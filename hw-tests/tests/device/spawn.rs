@@ -95,19 +95,20 @@ fn come_and_go() -> Launch {
 
 pub(crate) fn spawning(parents: usize, children: &str, cycles: &str) -> Launch {
     let arguments = ["spawn", "--cycles", cycles, "--children", children];
-    // Each process that opens a port says so.
-    Launch::new("connect_cycles", parents).arguments(&arguments).with("btl_ibex_verbose", "1").limit(60)
+    Launch::new("connect_cycles", parents).arguments(&arguments).limit(60)
 }
 
-/// Runs a job that spawns. Debian's PMIx now and then loses a spawned process in `PMIx_Init`, over any transport,
-/// before the process opens a port: then the job runs again, and the repetition is noted.
+/// Runs a job that spawns, and prints the number of its processes. Debian's PMIx now and then loses a spawned process
+/// in `PMIx_Init`, over any transport, before it opens a port: then the job runs again, and the repetition is noted.
 pub(crate) fn spawned(site: &mut Site, launch: &Launch) -> Result<()> {
+    // Each process that opens a port says so.
+    let launch = launch.clone().with("btl_ibex_verbose", "1");
     for _ in 0..HANGS {
         let outcome = launch.run(site)?;
         if !hangs_in_the_runtime(&outcome) {
             return launch.judge(site, outcome);
         }
-        site.repeats.push("connect_cycles spawn: a spawned process did not come out of PMIx_Init".to_owned());
+        site.repeats.push("a job that spawns: a spawned process did not come out of PMIx_Init".to_owned());
     }
     bail!("a spawned process did not come out of PMIx_Init {HANGS} times in a row")
 }

@@ -6,6 +6,7 @@
 use crate::launch::{Launch, Parameters, with_faults};
 use crate::listed::every_program_is_listed;
 use crate::site::Site;
+use crate::spawn::spawned;
 use crate::test::Test;
 use anyhow::{Context, Result, bail, ensure};
 use hw_tests::Job;
@@ -121,10 +122,11 @@ pub(crate) fn tests() -> Vec<Test> {
 
 fn checked((sentence, program, arguments, ranks): Checked) -> Test {
     Test::new(sentence, move |site| {
-        if can_run(program, sentence, site)? {
-            Launch::new(program, ranks).arguments(arguments).passes(site)
-        } else {
-            Ok(())
+        let launch = Launch::new(program, ranks).arguments(arguments);
+        match can_run(program, sentence, site)? {
+            true if arguments.contains(&"spawn") => spawned(site, &launch.limit(60)),
+            true => launch.passes(site),
+            false => Ok(()),
         }
     })
 }
