@@ -222,8 +222,7 @@ static void spawned(const char *program) {
     char *arguments[] = {"child", NULL};
     check_case("events name the job of processes of another job");
     if (check.rank == 0)
-        printf("processes %d
-", check.size + 2);
+        printf("processes %d\n", check.size + 2);
     MPI_OK(MPI_Comm_spawn(program, arguments, 2, MPI_INFO_NULL, 0, MPI_COMM_WORLD, &between, MPI_ERRCODES_IGNORE));
     of_two_jobs(between);
     MPI_OK(MPI_Comm_disconnect(&between));
