@@ -1,25 +1,38 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Shows that a thread waits for another: by the thread's state, not after a fixed time. A thread names itself
-//! ([`Thread::this`]) and begins the operation that must wait. Once it makes no progress by itself, the test checks how
-//! far it has come. The tests of `plugin-abi` use this file by its path. Threads: any.
+//! Shows that a thread waits for another: by what the thread does, not after a fixed time. [`begin`] runs the operation
+//! that must wait in a thread of its own. Once that comes no further by itself, the test checks how far it has come.
+//! The tests of `plugin-abi` use this file by its path. Threads: any.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::channel;
+use std::thread::JoinHandle;
 
 /// Processor time (hundredths of a second) and number of context switches by which any operation that does not wait has
 /// ended, even on a busy machine. The second limit is for a thread that waits by yielding.
 const LONG: (u64, u64) = (5, 20);
 
+/// Begins an operation in another thread. Returns once that has ended or comes no further by itself.
+pub(crate) fn begin<T: Send + 'static>(operation: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
+    let (says, said) = channel();
+    let thread = std::thread::spawn(move || {
+        says.send(Thread::this()).expect("the test waits");
+        operation()
+    });
+    said.recv().expect("it runs").comes_no_further();
+    thread
+}
+
 /// A thread, by its folder in `/proc`.
-pub(crate) struct Thread(PathBuf);
+struct Thread(PathBuf);
 
 impl Thread {
-    pub(crate) fn this() -> Thread {
+    fn this() -> Thread {
         Thread(Path::new("/proc").join(fs::read_link("/proc/thread-self").expect("Linux has it")))
     }
 
     /// Returns once the thread has ended, sleeps, or polls in a loop.
-    pub(crate) fn comes_no_further(&self) {
+    fn comes_no_further(&self) {
         let Some((mut sleeps, before)) = self.state() else { return };
         let mut now = before;
         while !sleeps && now.0 < before.0 + LONG.0 && now.1 < before.1 + LONG.1 {

@@ -15,7 +15,7 @@ use std::ffi::{CStr, c_int, c_void};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use engine::events::{self, EventInstance, Options, Safety, TypeId, Value};
+use engine::events::{self, EventInstance, Options, Safety, Value};
 
 use super::Code;
 use super::lock::{self, InUpcall};
@@ -52,8 +52,8 @@ pub(super) struct EventHandle {
 }
 
 enum Raised {
-    /// The transport: registration, `PERUSE_PUT`, `PERUSE_GET` or `PERUSE_ACC`, and indexes of a callback's elements.
-    Transport { registration: Arc<events::Registration>, operation: c_int, elements: ElementIndices },
+    /// The transport: registration, `PERUSE_PUT`, `PERUSE_GET` or `PERUSE_ACC`, and indexes of [`ELEMENTS`].
+    Transport { registration: Arc<events::Registration>, operation: c_int, elements: [Option<usize>; ELEMENTS.len()] },
     /// The PML.
     Matching(Event),
 }
@@ -87,7 +87,7 @@ pub(super) fn new(
         RaisedBy::Transport(event_type, operation) => Raised::Transport {
             operation,
             registration: events::register(event_type, Options { immediate: true, ..Options::default() }),
-            elements: ElementIndices::of(event_type),
+            elements: ELEMENTS.map(|name| event_type.row().elements.iter().position(|element| element.name == name)),
         },
     };
     let handle = Arc::new(EventHandle {
@@ -289,30 +289,30 @@ impl EventHandle {
 
     /// Calls the callback of a window for an event of the transport. Such an event belongs to no communicator.
     fn event(&self, instance: &EventInstance, window: u64, Callback { function, param }: Callback) {
-        let Raised::Transport { operation, elements: at, .. } = &self.raised else { return };
-        // A thread that closes the window either waits for this delivery, or has changed `window` before this load.
+        let Raised::Transport { operation, elements, .. } = &self.raised else { return };
+        // This thread has entered the delivery: a thread that closes the window either waits for it, or is seen here.
         if self.window.load(Ordering::SeqCst) != window {
             return;
         }
         let rank = |in_job: u64| self.tracked.ranks.get(usize::try_from(in_job).ok()?).copied();
-        let number = |index| number(instance, index).unwrap_or(0);
+        let [request, id, local, bytes, peer] = elements.map(|index| number(instance, index).unwrap_or(0));
         // A read with a request is part of a message, and reported by the message's events.
-        if number(at.request) != 0 {
+        if request != 0 {
             return;
         }
         let mut spec = Spec {
             comm: self.comm.0.cast(),
-            buf: std::ptr::with_exposed_provenance_mut(number(at.local) as usize),
-            count: c_int::try_from(number(at.bytes)).unwrap_or(c_int::MAX),
+            buf: std::ptr::with_exposed_provenance_mut(local as usize),
+            count: c_int::try_from(bytes).unwrap_or(c_int::MAX),
             datatype: communicator::byte().0.cast(),
-            peer: rank(number(at.peer)).unwrap_or(-1),
+            peer: rank(peer).unwrap_or(-1),
             tag: -1,
             operation: *operation,
             ..Spec::EMPTY
         };
         let upcall = InUpcall::new();
         // SAFETY: the tool's function with its argument; the specification outlives the call.
-        let code = unsafe { function(self.number, number(at.operation) as isize, &raw mut spec, param) };
+        let code = unsafe { function(self.number, id as isize, &raw mut spec, param) };
         drop(upcall);
         if code != 0 {
             callback_failed(self.supported.name, code);
@@ -320,26 +320,8 @@ impl EventHandle {
     }
 }
 
-struct ElementIndices {
-    peer: Option<usize>,
-    bytes: Option<usize>,
-    local: Option<usize>,
-    operation: Option<usize>,
-    request: Option<usize>,
-}
-
-impl ElementIndices {
-    fn of(event_type: TypeId) -> ElementIndices {
-        let index = |name| event_type.row().elements.iter().position(|element| element.name == name);
-        ElementIndices {
-            peer: index("peer"),
-            bytes: index("bytes"),
-            local: index("local"),
-            operation: index("operation"),
-            request: index("request"),
-        }
-    }
-}
+/// Elements of a transport event that a callback gets, and `request`.
+const ELEMENTS: [&str; 5] = ["request", "operation", "local", "bytes", "peer"];
 
 fn number(instance: &EventInstance, index: Option<usize>) -> Option<u64> {
     match instance.value(index?)? {

@@ -7,15 +7,8 @@
 use std::cell::Cell;
 use std::sync::{Condvar, Mutex, PoisonError};
 
+use super::Code;
 use crate::runtime::listeners;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Refused {
-    Mine,
-    NotMine,
-    /// The lock is not grantable within this callback.
-    NotGrantable,
-}
 
 static TAKEN: Mutex<bool> = Mutex::new(false);
 static FREE: Condvar = Condvar::new();
@@ -56,12 +49,12 @@ pub(super) fn may_wait_for_callbacks() -> bool {
 }
 
 /// Takes the lock; waits for other threads.
-pub(super) fn lock() -> Result<(), Refused> {
+pub(super) fn lock() -> Result<(), Code> {
     if UPCALL.get() == Upcall::NotGrantable {
-        return Err(Refused::NotGrantable);
+        return Err(Code::LockNotGrantable);
     }
     if HAS_IT.get() {
-        return Err(Refused::Mine);
+        return Err(Code::Lock);
     }
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     while *taken {
@@ -73,9 +66,9 @@ pub(super) fn lock() -> Result<(), Refused> {
     Ok(())
 }
 
-pub(super) fn unlock() -> Result<(), Refused> {
+pub(super) fn unlock() -> Result<(), Code> {
     if !HAS_IT.replace(false) {
-        return Err(Refused::NotMine);
+        return Err(Code::Lock);
     }
     let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
     *taken = false;
@@ -89,29 +82,26 @@ pub(super) fn unlock() -> Result<(), Refused> {
 mod tests {
     use super::*;
     use std::sync::mpsc::channel;
-    use std::thread;
 
-    use crate::tool::tests::held_up::Thread;
+    use crate::tool::tests::held_up;
 
     #[test]
-    fn one_thread_holds_the_lock_and_others_wait_for_it_even_within_a_callback() {
-        assert_eq!(unlock(), Err(Refused::NotMine));
+    fn the_lock_is_a_threads_own_and_others_wait_for_it_within_a_callback_as_well() {
+        assert_eq!(unlock(), Err(Code::Lock));
         assert_eq!(lock(), Ok(()));
-        assert_eq!(lock(), Err(Refused::Mine));
-        let ((says, said), (tell, told)) = (channel(), channel());
-        let other = thread::spawn(move || {
-            assert_eq!(unlock(), Err(Refused::NotMine));
+        assert_eq!(lock(), Err(Code::Lock));
+        let (tell, told) = channel();
+        let other = held_up::begin(move || {
+            assert_eq!(unlock(), Err(Code::Lock));
             assert!(may_wait_for_callbacks());
             let _upcall = InUpcall::new();
             assert!(!may_wait_for_callbacks());
-            says.send(Thread::this()).expect("the other end waits");
             assert_eq!(lock(), Ok(()));
             tell.send(()).expect("the other end waits");
-            assert_eq!(lock(), Err(Refused::Mine));
+            assert_eq!(lock(), Err(Code::Lock));
             assert_eq!(unlock(), Ok(()));
         });
-        said.recv().expect("the other thread is at it").comes_no_further();
-        assert!(told.try_recv().is_err(), "two threads hold the lock");
+        assert!(told.try_recv().is_err(), "it has it while this one has");
         assert_eq!(unlock(), Ok(()));
         told.recv().expect("it is the other thread's");
         other.join().expect("no panic");
@@ -124,11 +114,11 @@ mod tests {
         assert!(!may_wait_for_callbacks());
         {
             let _upcall = InUpcall::new();
-            assert_eq!(lock(), Err(Refused::NotGrantable));
+            assert_eq!(lock(), Err(Code::LockNotGrantable));
             assert_eq!(unlock(), Ok(()));
-            assert_eq!(lock(), Err(Refused::NotGrantable), "for the rest of the callback, also once it is free");
+            assert_eq!(lock(), Err(Code::LockNotGrantable), "for the rest of the callback, also once it is free");
         }
-        assert_eq!(unlock(), Err(Refused::NotMine));
+        assert_eq!(unlock(), Err(Code::Lock));
         let _upcall = InUpcall::new();
         assert_eq!(lock(), Ok(()));
         assert_eq!(unlock(), Ok(()));

@@ -28,7 +28,7 @@ pub(super) use event_handle::{communicator_freed, copied, propagated};
 use supported::INVALID;
 
 /// Codes that the functions return.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(i32)]
 enum Code {
     Init = 1,
@@ -39,6 +39,7 @@ enum Code {
     MpiInit = 7,
     Comm = 8,
     MpiObject = 9,
+    /// Both functions of the lock use it for an error of the thread.
     Lock = 10,
     LockNotGrantable = 12,
 }
@@ -132,8 +133,8 @@ extern "C" fn PERUSE_Query_supported_events(
         event_names.required()?;
         events.required()?;
         let name = |name: &'static CStr| LastingText(name.as_ptr().cast_mut());
-        let names = NAMES.get_or_init(|| Lasting(supported::all().iter().map(|event| name(event.name)).collect()));
-        let numbers = NUMBERS.get_or_init(|| Lasting(supported::all().iter().map(|event| event.number).collect()));
+        let names = NAMES.get_or_init(|| Lasting(supported::EVENTS.iter().map(|event| name(event.name)).collect()));
+        let numbers = NUMBERS.get_or_init(|| Lasting(supported::EVENTS.iter().map(|event| event.number).collect()));
         let count = supported::coming().len();
         num_supported.fill(count as c_int)?;
         event_names.fill(if count > 0 { names.pointer().cast() } else { null_mut() })?;
@@ -297,19 +298,11 @@ extern "C" fn PERUSE_Event_propagate(event_h: i64, mode: c_int) -> c_int {
 /// `PERUSE_Lock` (5.2.16).
 #[unsafe(no_mangle)]
 extern "C" fn PERUSE_Lock() -> c_int {
-    answer("PERUSE_Lock", || lock::lock().map_err(code_of))
+    answer("PERUSE_Lock", lock::lock)
 }
 
 /// `PERUSE_Unlock` (5.2.17).
 #[unsafe(no_mangle)]
 extern "C" fn PERUSE_Unlock() -> c_int {
-    answer("PERUSE_Unlock", || lock::unlock().map_err(code_of))
-}
-
-fn code_of(refused: lock::Refused) -> Code {
-    match refused {
-        // Both calls use this code for an error of the thread.
-        lock::Refused::Mine | lock::Refused::NotMine => Code::Lock,
-        lock::Refused::NotGrantable => Code::LockNotGrantable,
-    }
+    answer("PERUSE_Unlock", lock::unlock)
 }

@@ -34,8 +34,8 @@ const PUT: c_int = 2;
 const GET: c_int = 3;
 const ACC: c_int = 4;
 
-/// All events that ibex raises: a build without events has none.
-static EVENTS: &[SupportedEvent] = if cfg!(feature = "events") { &FIRED } else { &[] };
+/// All events that ibex raises: a build without events has none. Those of [`coming`] come first.
+pub(super) static EVENTS: &[SupportedEvent] = if cfg!(feature = "events") { &FIRED } else { &[] };
 
 /// Number of events of the transport, which come first in the list.
 const OF_TRANSPORT: usize = 6;
@@ -84,11 +84,6 @@ pub(super) fn supported() -> &'static [SupportedEvent] {
 /// Returns the events that can happen: none if MPI was initialised and ibex has opened no port.
 pub(super) fn coming() -> &'static [SupportedEvent] {
     if host::mpi_was_initialized() && !ports::has_opened() { &[] } else { supported() }
-}
-
-/// Returns all events. Those of [`coming`] come first.
-pub(super) fn all() -> &'static [SupportedEvent] {
-    EVENTS
 }
 
 /// Returns the event with this number, whether it can happen or not.

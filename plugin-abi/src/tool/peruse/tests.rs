@@ -18,7 +18,7 @@ use super::{
 use crate::runtime::listeners::{self, Spec};
 use crate::tool::arguments::Out;
 use crate::tool::communicator::{self, Comm, TrackedComm};
-use crate::tool::tests::held_up::Thread;
+use crate::tool::tests::held_up;
 
 unsafe extern "C" {
     fn PMPI_Init(argc: *mut c_int, argv: *mut *mut *mut c_char) -> c_int;
@@ -165,7 +165,7 @@ fn tracked() -> (Comm, Arc<TrackedComm>) {
 }
 
 fn activate() -> &'static SupportedEvent {
-    supported::all().iter().find(|event| event.name == c"PERUSE_COMM_REQ_ACTIVATE").expect("it is in the list")
+    supported::EVENTS.iter().find(|event| event.name == c"PERUSE_COMM_REQ_ACTIVATE").expect("it is in the list")
 }
 
 #[test]
@@ -229,19 +229,14 @@ fn once_a_handle_is_released_no_thread_is_in_its_callback() {
     assert_eq!(PERUSE_Event_activate(handle), 0);
     let other = std::thread::spawn(put);
     has_entered.recv().expect("the callback is called");
-    let ((says, said), (released, has_released)) = (channel(), channel());
-    let closing = std::thread::spawn(move || {
-        says.send(Thread::this()).expect("the test waits");
+    let closing = held_up::begin(move || {
         release(handle);
         // Now the tool may free the callback's data.
-        released.send(gate.left.load(Ordering::SeqCst)).expect("the test waits");
-        drop(gate);
+        gate.left.load(Ordering::SeqCst)
     });
-    said.recv().expect("it runs").comes_no_further();
-    assert!(has_released.try_recv().is_err(), "the release did not wait");
+    assert!(!closing.is_finished(), "the release did not wait");
     let_leave.send(()).expect("the callback waits");
-    assert_eq!(has_released.recv(), Ok(true));
-    closing.join().expect("no panic");
+    assert!(closing.join().expect("no panic"), "the callback had not returned");
     other.join().expect("no panic");
 }
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Delivery in a tool's own call: callbacks that may do anything run there, and nowhere else.
 
-use crate::events::tests::held_up::Thread;
 use crate::events::tests::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -89,12 +88,7 @@ fn a_flush_waits_for_the_thread_that_empties_buffers_and_deliver_pending_does_no
     raise_number(2);
     deliver_pending(Safety::None);
     assert_eq!(seen.numbers().len(), 0, "the other thread is at it");
-    let (says, said) = channel();
-    let flushing = std::thread::spawn(move || {
-        says.send(Thread::this()).expect("the test waits");
-        flush(Safety::None)
-    });
-    said.recv().expect("it runs").comes_no_further();
+    let flushing = held_up::begin(|| flush(Safety::None));
     assert!(!flushing.is_finished(), "it did not wait");
     gate.open();
     assert!(flushing.join().expect("no panic"));

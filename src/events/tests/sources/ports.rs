@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Ports' sources: from raw ticks to ordered events, whichever thread delivers; and the conversion to the host's clock.
 
-use crate::events::tests::held_up::Thread;
 use crate::events::tests::*;
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -72,13 +71,7 @@ fn a_flush_waits_for_a_thread_that_is_delivering_the_held_events_of_a_port() {
     end_batch(source, batch);
     let other = std::thread::spawn(|| deliver(0, Safety::ThreadSafe));
     gate.is_reached();
-    let told = seen.clone();
-    let (says, said) = channel();
-    let flushing = std::thread::spawn(move || {
-        says.send(Thread::this()).expect("the test waits");
-        (flush(Safety::None), told.numbers())
-    });
-    said.recv().expect("it runs").comes_no_further();
+    let flushing = held_up::begin(move || (flush(Safety::None), seen.numbers()));
     gate.open();
     assert_eq!(flushing.join().expect("no panic"), (true, vec![1, 2]));
     other.join().expect("no panic");
@@ -142,19 +135,14 @@ fn catch_up_all_waits_for_the_event_that_another_thread_is_delivering() {
     put_complete(port, 1000, 7);
     let other = std::thread::spawn(|| catch_up(Safety::ThreadSafe));
     gate.is_reached();
-    let ((says, said), (shown, is_shown)) = (channel(), channel());
-    let stops = std::thread::spawn(move || {
-        says.send(Thread::this()).expect("the test waits");
+    let stops = held_up::begin(move || {
         catch_up_all(Safety::ThreadSafe);
-        shown.send(seen.numbers()).expect("the test waits");
+        seen.numbers()
     });
-    said.recv().expect("it runs").comes_no_further();
-    assert!(is_shown.try_recv().is_err(), "it did not wait");
+    assert!(!stops.is_finished(), "it did not wait");
     gate.open();
-    assert_eq!(is_shown.recv(), Ok(vec![7]));
-    for thread in [other, stops] {
-        thread.join().expect("no panic");
-    }
+    assert_eq!(stops.join().expect("no panic"), [7]);
+    other.join().expect("no panic");
     free(&registration, Safety::ThreadSafe, None).expect("live");
     close_port(port, Safety::ThreadSafe);
 }
