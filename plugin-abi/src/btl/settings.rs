@@ -5,7 +5,6 @@
 
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
-use std::fmt;
 use std::mem::MaybeUninit;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -48,11 +47,11 @@ pub(crate) fn module() -> sys::mca_btl_base_module_t {
 pub(crate) unsafe fn follow(defaults: &sys::mca_btl_base_module_t) -> Limits {
     let module = module();
     let set = |name, value| variable::is_set(c"btl", Some(c"ibex"), Some(name)).then_some(value);
-    let set = Set {
-        max_send_size: set(c"max_send_size", module.btl_max_send_size),
-        eager_limit: set(c"eager_limit", module.btl_eager_limit),
-        rndv_eager_limit: set(c"rndv_eager_limit", module.btl_rndv_eager_limit),
-    };
+    let set = [
+        set(c"max_send_size", module.btl_max_send_size),
+        set(c"eager_limit", module.btl_eager_limit),
+        set(c"rndv_eager_limit", module.btl_rndv_eager_limit),
+    ];
     let limits = Limits {
         max_send_size: defaults.btl_max_send_size,
         eager_limit: defaults.btl_eager_limit,
@@ -93,52 +92,32 @@ pub(crate) struct Limits {
 }
 
 impl Limits {
-    /// Returns the limits, with the defaults `self`. Adjusts each limit that the user has not set to those that he has,
-    /// so that only two values of his own can conflict.
-    pub(crate) fn following(self, set: Set) -> Limits {
-        let largest_set = [set.eager_limit, set.rndv_eager_limit].into_iter().flatten().max().unwrap_or_default();
-        let max_send_size = set.max_send_size.unwrap_or(self.max_send_size.max(largest_set).min(LARGEST));
-        let eager_limit = self.eager_limit.max(set.rndv_eager_limit.unwrap_or_default()).min(max_send_size);
-        let eager_limit = set.eager_limit.unwrap_or(eager_limit);
-        let rndv_eager_limit = set.rndv_eager_limit.unwrap_or(self.rndv_eager_limit.min(eager_limit));
+    /// Returns limits in which those that the user has not set (`None`) are adjusted to those that he has, so that only
+    /// two values of his own can conflict. `self` are the defaults; `set` are `max_send_size` and the eager limits.
+    fn following(self, set: [Option<usize>; 3]) -> Limits {
+        let [max_set, eager_set, rndv_set] = set;
+        let largest_set = eager_set.max(rndv_set).unwrap_or_default();
+        let max_send_size = max_set.unwrap_or(self.max_send_size.max(largest_set).min(LARGEST));
+        let eager_limit = self.eager_limit.max(rndv_set.unwrap_or_default()).min(max_send_size);
+        let eager_limit = eager_set.unwrap_or(eager_limit);
+        let rndv_eager_limit = rndv_set.unwrap_or(self.rndv_eager_limit.min(eager_limit));
         Limits { max_send_size, eager_limit, rndv_eager_limit, ..self }
-    }
-}
-
-/// The user's values of the limits that depend on each other; `None`: not set.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Set {
-    pub(crate) max_send_size: Option<usize>,
-    pub(crate) eager_limit: Option<usize>,
-    pub(crate) rndv_eager_limit: Option<usize>,
-}
-
-/// A parameter that every BTL has is out of bounds.
-#[derive(Debug, Eq, PartialEq)]
-pub(crate) struct LimitOutOfBounds {
-    name: &'static str,
-    value: usize,
-    min: usize,
-    max: usize,
-    reason: &'static str,
-}
-
-impl fmt::Display for LimitOutOfBounds {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "the parameter btl_ibex_{} is {}, but may be {} to {} bytes ({}): set it so (mpirun --mca btl_ibex_{} VALUE) or leave it out",
-            self.name, self.value, self.min, self.max, self.reason, self.name
-        )
     }
 }
 
 /// Size in bytes of the largest receive slot.
 const LARGEST: usize = 1 << 20;
 
-pub(crate) fn check(limits: &Limits) -> Result<(), LimitOutOfBounds> {
-    let within = |name, value, min, max, reason| {
-        if (min..=max).contains(&value) { Ok(()) } else { Err(LimitOutOfBounds { name, value, min, max, reason }) }
+/// Checks the limits. The error is the refusal of the first one that is out of bounds.
+pub(crate) fn check(limits: &Limits) -> Result<(), String> {
+    let within = |name: &str, value: usize, min: usize, max: usize, reason: &str| {
+        if (min..=max).contains(&value) {
+            return Ok(());
+        }
+        Err(format!(
+            "the parameter btl_ibex_{name} is {value}, but may be {min} to {max} bytes ({reason}): set it so \
+             (mpirun --mca btl_ibex_{name} VALUE) or leave it out"
+        ))
     };
     within("max_send_size", limits.max_send_size, 4096, LARGEST, "every receive slot is that large")?;
     within("eager_limit", limits.eager_limit, LARGEST_OB1_HEADER, limits.max_send_size, "up to max_send_size")?;
@@ -189,12 +168,7 @@ mod tests {
 
     fn following(max_send_size: usize, eager_limit: usize, rndv_eager_limit: usize) -> [usize; 3] {
         let set = |value: usize| (value > 0).then_some(value);
-        let set = Set {
-            max_send_size: set(max_send_size),
-            eager_limit: set(eager_limit),
-            rndv_eager_limit: set(rndv_eager_limit),
-        };
-        let limits = LIMITS.following(set);
+        let limits = LIMITS.following([max_send_size, eager_limit, rndv_eager_limit].map(set));
         [limits.max_send_size, limits.eager_limit, limits.rndv_eager_limit]
     }
 
@@ -214,15 +188,16 @@ mod tests {
     #[test]
     fn check_refuses_only_values_that_the_user_has_set() {
         let refusal = |[max_send_size, eager_limit, rndv_eager_limit]: [usize; 3]| {
-            check(&Limits { max_send_size, eager_limit, rndv_eager_limit, ..LIMITS }).expect_err("at odds").name
+            let limits = Limits { max_send_size, eager_limit, rndv_eager_limit, ..LIMITS };
+            check(&limits).expect_err("at odds").split(' ').nth(2).map(str::to_owned)
         };
-        assert_eq!(refusal(following(0, (1 << 20) + 1, 0)), "eager_limit");
-        assert_eq!(refusal(following(0, 0, (1 << 20) + 1)), "rndv_eager_limit");
-        assert_eq!(refusal(following(4095, 0, 0)), "max_send_size");
-        assert_eq!(refusal(following(0, LARGEST_OB1_HEADER - 1, 0)), "eager_limit");
-        assert_eq!(refusal(following(0, 4096, 8192)), "rndv_eager_limit");
-        assert_eq!(refusal(following(8192, 0, 12288)), "rndv_eager_limit");
-        assert_eq!(refusal(following(8192, 12288, 0)), "eager_limit");
+        assert_eq!(refusal(following(0, (1 << 20) + 1, 0)).as_deref(), Some("btl_ibex_eager_limit"));
+        assert_eq!(refusal(following(0, 0, (1 << 20) + 1)).as_deref(), Some("btl_ibex_rndv_eager_limit"));
+        assert_eq!(refusal(following(4095, 0, 0)).as_deref(), Some("btl_ibex_max_send_size"));
+        assert_eq!(refusal(following(0, LARGEST_OB1_HEADER - 1, 0)).as_deref(), Some("btl_ibex_eager_limit"));
+        assert_eq!(refusal(following(0, 4096, 8192)).as_deref(), Some("btl_ibex_rndv_eager_limit"));
+        assert_eq!(refusal(following(8192, 0, 12288)).as_deref(), Some("btl_ibex_rndv_eager_limit"));
+        assert_eq!(refusal(following(8192, 12288, 0)).as_deref(), Some("btl_ibex_eager_limit"));
     }
 
     #[test]
@@ -245,7 +220,7 @@ mod tests {
             (Limits { rdma_pipeline_frag_size: 0, ..LIMITS }, "rdma_pipeline_frag_size is 0".to_owned()),
         ];
         for (limits, expected) in cases {
-            let text = check(&limits).expect_err(&expected).to_string();
+            let text = check(&limits).expect_err(&expected);
             assert!(text.contains(&format!("btl_ibex_{expected}")), "{text}");
         }
     }

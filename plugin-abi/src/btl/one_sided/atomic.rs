@@ -17,7 +17,7 @@ use std::ffi::{c_int, c_void};
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
-use super::atomic_message::Word;
+use super::atomic_message::{OPERAND, Word};
 use super::emulated_atomic;
 use super::operation::CallbackArguments;
 use super::rdma::RdmaRequest;
@@ -28,8 +28,6 @@ use crate::runtime::memory::Registered;
 use crate::runtime::modex;
 
 type Opaque = sys::mca_btl_base_registration_handle_t;
-
-const OPERAND: usize = 8;
 
 fn is_of_8_bytes(flags: c_int, remote_address: u64) -> bool {
     let narrow = (sys::MCA_BTL_ATOMIC_FLAG_32BIT | sys::MCA_BTL_ATOMIC_FLAG_FLOAT) as c_int;

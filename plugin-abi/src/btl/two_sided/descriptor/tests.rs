@@ -14,7 +14,7 @@ const LARGE: usize = 4096;
 /// Slots at invented addresses, which nobody accesses; records the calls.
 #[derive(Default)]
 struct Invented {
-    next: u64,
+    bytes: u64,
     grown: Vec<(u32, u32)>,
     reclaimed: u32,
     exhausted: bool,
@@ -23,20 +23,14 @@ struct Invented {
     refused: Vec<NonNull<Descriptor>>,
 }
 
-impl Invented {
-    fn new() -> Self {
-        Invented { next: 1 << 20, ..Invented::default() }
-    }
-}
-
 impl Slots for Invented {
     fn grow(&mut self, size: u32, count: u32) -> Option<Vec<LocalSpan>> {
         if self.exhausted {
             return None;
         }
         self.grown.push((size, count));
-        let start = self.next;
-        self.next += u64::from(size * count);
+        let start = (1 << 20) + self.bytes;
+        self.bytes += u64::from(size * count);
         // SAFETY: no adapter gets the spans, and no test accesses their bytes.
         let span = |index: u32| unsafe { LocalSpan::new(start + u64::from(index * size), size, 7) };
         Some((0..count).map(span).collect())
@@ -51,7 +45,7 @@ impl Slots for Invented {
 #[test]
 fn every_pool_has_slots_before_the_first_message_and_within_its_limit() {
     for (limit, of_each) in [(0, [16, 16, 16]), (8, [4, 4, 4])] {
-        let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, limit, 4));
+        let (mut slots, mut descriptors) = (Invented::default(), Descriptors::new(EAGER, LARGE, limit, 4));
         descriptors.reserve(|size, count| slots.grow(size, count).ok_or(())).unwrap();
         slots.exhausted = true;
         for (size, number) in [SHORT, EAGER, LARGE].into_iter().zip(of_each) {
@@ -75,7 +69,7 @@ fn a_descriptor_begins_with_open_mpis_part_and_fills_four_cache_lines_at_most() 
 
 #[test]
 fn a_descriptor_has_a_slot_of_its_own_that_holds_the_message() {
-    let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 0, 4));
+    let (mut slots, mut descriptors) = (Invented::default(), Descriptors::new(EAGER, LARGE, 0, 4));
     let mut places = HashSet::new();
     for size in [0, SHORT, SHORT + 1, EAGER, EAGER + 1, LARGE].repeat(3) {
         let descriptor = descriptors.take(&mut slots, size, 0).expect("no limit is set");
@@ -91,14 +85,14 @@ fn a_descriptor_has_a_slot_of_its_own_that_holds_the_message() {
 
 #[test]
 fn a_message_larger_than_any_slot_gets_no_descriptor() {
-    let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 0, 4));
+    let (mut slots, mut descriptors) = (Invented::default(), Descriptors::new(EAGER, LARGE, 0, 4));
     assert!(descriptors.take(&mut slots, LARGE + 1, 0).is_none());
     assert!(slots.grown.is_empty());
 }
 
 #[test]
 fn a_descriptor_given_back_is_the_next_of_its_pool() {
-    let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 0, 4));
+    let (mut slots, mut descriptors) = (Invented::default(), Descriptors::new(EAGER, LARGE, 0, 4));
     let eager = descriptors.take(&mut slots, 8, 0).expect("no limit is set");
     let large = descriptors.take(&mut slots, LARGE, 0).expect("no limit is set");
     for descriptor in [eager, large] {
@@ -111,8 +105,8 @@ fn a_descriptor_given_back_is_the_next_of_its_pool() {
 }
 
 #[test]
-fn beyond_the_limit_take_gives_short_and_eager_messages_ordinary_memory_and_refuses_larger_ones() {
-    let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 6, 2));
+fn beyond_the_limit_short_and_eager_messages_wait_in_ordinary_memory_and_larger_ones_are_refused() {
+    let (mut slots, mut descriptors) = (Invented::default(), Descriptors::new(EAGER, LARGE, 6, 2));
     for size in [SHORT, EAGER, LARGE] {
         for _ in 0..3 {
             assert!(descriptors.take_slot(&mut slots, size, 0).is_some(), "half of six are for {size} bytes");
@@ -142,8 +136,8 @@ fn beyond_the_limit_take_gives_short_and_eager_messages_ordinary_memory_and_refu
 }
 
 #[test]
-fn without_a_free_slot_take_slot_reclaims_a_completed_send_that_needs_no_callback() {
-    let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 4, 2));
+fn without_a_free_slot_sends_that_are_done_and_need_no_callback_give_theirs_back() {
+    let (mut slots, mut descriptors) = (Invented::default(), Descriptors::new(EAGER, LARGE, 4, 2));
     let taken: Vec<_> = (0..2).map_while(|_| descriptors.take_slot(&mut slots, LARGE, 0)).collect();
     // SAFETY: M2: it has been taken, and no adapter has it.
     unsafe { (*taken[1].as_ptr()).callback_wanted = true };
@@ -153,8 +147,8 @@ fn without_a_free_slot_take_slot_reclaims_a_completed_send_that_needs_no_callbac
 }
 
 #[test]
-fn few_of_the_messages_without_a_slot_request_completions_of_every_peer() {
-    let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 2, 1));
+fn not_every_message_without_a_slot_looks_at_every_peer() {
+    let (mut slots, mut descriptors) = (Invented::default(), Descriptors::new(EAGER, LARGE, 2, 1));
     slots.exhausted = true;
     for _ in 0..1000 {
         assert!(descriptors.take_slot(&mut slots, EAGER, 0).is_none());
@@ -163,8 +157,8 @@ fn few_of_the_messages_without_a_slot_request_completions_of_every_peer() {
 }
 
 #[test]
-fn a_pool_of_short_slots_grows_by_increasing_numbers() {
-    let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 0, 4));
+fn short_slots_come_in_growing_numbers() {
+    let (mut slots, mut descriptors) = (Invented::default(), Descriptors::new(EAGER, LARGE, 0, 4));
     for _ in 0..40 {
         descriptors.take(&mut slots, 8, 0).expect("no limit is set");
     }
@@ -173,8 +167,8 @@ fn a_pool_of_short_slots_grows_by_increasing_numbers() {
 }
 
 #[test]
-fn without_memory_for_slots_take_reclaims_completed_sends_and_messages_wait() {
-    let (mut slots, mut descriptors) = (Invented::new(), Descriptors::new(EAGER, LARGE, 0, 4));
+fn without_memory_for_slots_completed_sends_are_reclaimed_and_messages_wait() {
+    let (mut slots, mut descriptors) = (Invented::default(), Descriptors::new(EAGER, LARGE, 0, 4));
     slots.exhausted = true;
     let waiting = descriptors.take(&mut slots, 64, 0).expect("ordinary memory");
     // SAFETY: M2: it has just been taken.
