@@ -75,41 +75,19 @@ pub fn class_sizes() -> [ClassSize; 14] {
     ]
 }
 
-/// A framework for which ibex has a component.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub enum Framework {
-    /// The byte transfer layers.
-    Btl,
-    /// The point-to-point management layers.
-    Pml,
-}
+/// The frameworks for which ibex has a component: name in a sentence, and version of the interface for which ibex was
+/// built, as hundreds, tens and ones.
+pub const FRAMEWORKS: [(&str, u32); 2] = [("BTL", release::BTL_VERSION), (PML, release::PML_VERSION)];
 
-impl Framework {
-    /// Name in a sentence.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Framework::Btl => "BTL",
-            Framework::Pml => "PML",
-        }
-    }
+const PML: &str = "PML";
 
-    /// Version of the interface for which ibex was built: hundreds, tens and ones.
-    #[must_use]
-    pub fn built(self) -> u32 {
-        match self {
-            Framework::Btl => release::BTL_VERSION,
-            Framework::Pml => release::PML_VERSION,
-        }
-    }
-}
-
-/// Returns the interface version that another component in this process declares; `None`: there is no other. Call it
-/// only in an Open MPI of the series built for, while no thread changes the framework's list of components.
+/// Returns the interface version that another component in this process declares for one of [`FRAMEWORKS`]; `None`:
+/// there is no other. Call it only in an Open MPI of the series built for, while no thread changes the framework's list
+/// of components.
 #[must_use]
-pub fn interface_of_others(framework: Framework) -> Option<u32> {
+pub fn interface_of_others(framework: &str) -> Option<u32> {
     // SAFETY: reads Open MPI's list of components, which is zero before it is made, and does not change meanwhile.
-    let version = unsafe { sys::ibex_interface_of_others(framework == Framework::Pml) };
+    let version = unsafe { sys::ibex_interface_of_others(framework == PML) };
     (version != 0).then_some(version)
 }
 

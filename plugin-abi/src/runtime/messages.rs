@@ -31,20 +31,20 @@ fn of_host(text: &str) {
 }
 
 /// This is not the Open MPI that ibex was built for; the component is skipped.
-pub(crate) fn other_openmpi(refusal: &dyn Display) {
+pub(crate) fn other_openmpi(refusal: &str) {
     if version::is_of_series() {
-        of_host(&refusal.to_string());
+        of_host(refusal);
     } else {
         // A type of another series may have another layout, so the name of this process is not read either.
-        channel::banner(&refusal.to_string());
+        channel::banner(refusal);
     }
 }
 
 /// Another libibex.so is in the process; the component is skipped, or a tool's call is refused.
-pub(crate) fn another_ibex(refusal: &dyn Display) {
+pub(crate) fn another_ibex(refusal: &str) {
     static SAID: AtomicBool = AtomicBool::new(false);
     if !SAID.swap(true, Ordering::Relaxed) {
-        of_host(&refusal.to_string());
+        of_host(refusal);
     }
 }
 

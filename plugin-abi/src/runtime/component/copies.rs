@@ -10,7 +10,6 @@
 //! others are a load. Threads: any. Tests: below, and `tests/copies.rs`.
 
 use std::ffi::{CStr, CString, c_char, c_int, c_void};
-use std::fmt;
 use std::path::Path;
 use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
@@ -29,25 +28,14 @@ struct Library {
     path: String,
 }
 
-/// The copy of ibex that was loaded before this one.
-#[derive(Debug)]
-pub(crate) struct Earlier {
-    path: String,
-    /// Path by which this copy was loaded.
-    this: String,
-}
-
-impl fmt::Display for Earlier {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "There are two copies of ibex in this process, and the one that was loaded later takes no part in it:\n  \
-             first: {}\n  later: {}\n\
-             Link (or preload) the tool with the libibex.so that Open MPI loads, the one that cargo xtask install has installed.",
-            with_target(&self.path),
-            with_target(&self.this)
-        )
-    }
+/// Returns the message for the user about two copies, by the paths by which they were loaded.
+fn message(first: &str, later: &str) -> String {
+    let (first, later) = (with_target(first), with_target(later));
+    format!(
+        "There are two copies of ibex in this process, and the one that was loaded later takes no part in it:\n  \
+         first: {first}\n  later: {later}\n\
+         Link (or preload) the tool with the libibex.so that Open MPI loads, the one that cargo xtask install has installed."
+    )
 }
 
 fn with_target(path: &str) -> String {
@@ -57,8 +45,9 @@ fn with_target(path: &str) -> String {
     }
 }
 
-pub(crate) fn earlier() -> Option<&'static Earlier> {
-    static EARLIER: OnceLock<Option<Earlier>> = OnceLock::new();
+/// Returns the message about the copy of ibex that was loaded before this one, if there is one.
+pub(crate) fn earlier() -> Option<&'static String> {
+    static EARLIER: OnceLock<Option<String>> = OnceLock::new();
     EARLIER.get_or_init(find).as_ref()
 }
 
@@ -71,11 +60,11 @@ pub(crate) fn is_refused() -> bool {
 }
 
 #[cold]
-fn find() -> Option<Earlier> {
+fn find() -> Option<String> {
     let this = library_of((&raw const HERE).cast())?;
     // `loaded` returns the libraries in the order in which they were loaded.
     let first = loaded().iter().find_map(|path| marked(path))?;
-    (first.base != this.base).then_some(Earlier { path: first.path, this: this.path })
+    (first.base != this.base).then(|| message(&first.path, &this.path))
 }
 
 fn library_of(address: *const c_void) -> Option<Library> {
@@ -151,7 +140,7 @@ mod tests {
 
     #[test]
     fn the_message_names_both_copies_and_a_remedy() {
-        let text = Earlier { path: "/no/a.so".into(), this: "/no/b.so".into() }.to_string();
+        let text = message("/no/a.so", "/no/b.so");
         assert!(text.contains("  first: /no/a.so\n") && text.contains("  later: /no/b.so\n"), "{text}");
         assert!(text.contains("cargo xtask install"), "{text}");
         assert_eq!(with_target("/proc/self/.."), "/proc/self/.. (/proc)");
