@@ -82,15 +82,16 @@ const fn same(left: &[u8], right: &[u8]) -> bool {
     index == left.len() && index == right.len()
 }
 
-/// Makes the rows of [`TABLE`] and the structures from one list.
+/// Makes the rows of [`TABLE`] and the structures from one list, in which types that follow each other may share their
+/// elements.
 macro_rules! table {
-    ($( $structure:ident = $name:ident: stamp $stamp:ident, bound $bound:literal, level $level:literal, $description:literal
-        { $( $element:ident: $kind:ident $help:literal; )* } )*) => {
-        enum Place { $( $structure, )* }
+    ($( $( $structure:ident = $name:ident: stamp $stamp:ident, bound $bound:literal, level $level:literal,
+           $description:literal )+ => $elements:tt )*) => {
+        enum Place { $( $( $structure, )+ )* }
 
-        pub(in crate::events) const RAISED: usize = [$( stringify!($name) ),*].len();
+        pub(in crate::events) const RAISED: usize = [$( $( stringify!($name), )+ )*].len();
 
-        const RAISED_ROWS: [EventType; RAISED] = [$(
+        const RAISED_ROWS: [EventType; RAISED] = [$( $(
             EventType {
                 name: stringify!($name),
                 description: $description,
@@ -101,10 +102,10 @@ macro_rules! table {
                 bound: place($structure::ELEMENTS, $bound),
                 stamp: StampedBy::$stamp,
             },
-        )*];
+        )+ )*];
 
-        $(
-            elements! { #[doc = $description] $structure { $( $element: $kind $help; )* } }
+        $( $(
+            elements! { #[doc = $description] $structure $elements }
 
             impl Payload for $structure {
                 const TYPE: TypeId = TypeId(Place::$structure as u16);
@@ -114,50 +115,36 @@ macro_rules! table {
                     $structure::words(self)
                 }
             }
-        )*
+        )+ )*
     };
 }
 
-/// [`table`] preceded by the transfer events, which share their elements.
-macro_rules! table_with_transfers {
-    ({ $( $structure:ident = $name:ident: stamp $stamp:ident, level $level:literal, $description:literal; )* } $( $others:tt )*) => {
-        table! {
-            $(
-                $structure = $name: stamp $stamp, bound "context", level $level, $description
-                {
-                    request: U64 "The number of the request, as in its `comm_req` events; 0 below another PML.";
-                    message: U64 "The number of the message in this process, in all its events and in no other message's: the one in its `comm_msg` events; for a sent message the number of its request.";
-                    offset: U64 "The offset of the fragment in the message, bytes.";
-                    bytes: U64 "The bytes of the message in the fragment. Each byte counts in one event: a message of one fragment has all in its begin and none in its end; a message that is read has none in its begin, and in all only those for which the receive has room.";
-                    total: U64 "The bytes of the whole message, as sent; the receive may have room for fewer.";
-                    context: U32 "The context number of the communicator; 4294967295 below another PML.";
-                    source: I32 "The sender's rank in the communicator; -1 below another PML.";
-                    tag: I32 "The message's tag; -1 below another PML.";
-                    direction: U32 "0: sent; 1: received.";
-                    peer: U32 "The rank of the other process in the job.";
-                    port: U32 "The index (among the ports of this process) of the port whose completion told of the step; 4294967295 if none did: the step is a post, or a copy by the processor. Below another PML also the port of a post.";
-                    thread: U32 "The source of the thread that handled it (an index for `MPI_T_source_get_info`).";
-                }
-            )*
-            $( $others )*
-        }
-    };
-}
-
-table_with_transfers! {
+table! {
     // One message as MPI sees it: all its fragments are one transfer; control messages are no transfers. Below another
     // PML a message is what that PML hands to the transport, its headers included.
-    {
-        XferBegin = xfer_begin: stamp Adapter, level 2,
-            "The first byte of a message is scheduled for sending, or its first fragment has arrived and has a receive, or this process is about to read its first bytes. A message that the receiver reads begins for its sender with its end, when the receiver's answer comes: its rendezvous request is no part of the transfer.";
-        XferContinue = xfer_continue: stamp Adapter, level 3,
-            "A further fragment of a message, neither its first nor its last, is scheduled for sending or has arrived. If the last port that could read a message fails, the message comes again as copies, and what had been read counts twice.";
-        XferEnd = xfer_end: stamp Adapter, level 2,
-            "The last byte of a message is scheduled for sending, or has arrived; of a message that the receiver reads, the last byte has been read, or for its sender the receiver's answer says so.";
+    XferBegin = xfer_begin: stamp Adapter, bound "context", level 2,
+        "The first byte of a message is scheduled for sending, or its first fragment has arrived and has a receive, or this process is about to read its first bytes. A message that the receiver reads begins for its sender with its end, when the receiver's answer comes: its rendezvous request is no part of the transfer."
+    XferContinue = xfer_continue: stamp Adapter, bound "context", level 3,
+        "A further fragment of a message, neither its first nor its last, is scheduled for sending or has arrived. If the last port that could read a message fails, the message comes again as copies, and what had been read counts twice."
+    XferEnd = xfer_end: stamp Adapter, bound "context", level 2,
+        "The last byte of a message is scheduled for sending, or has arrived; of a message that the receiver reads, the last byte has been read, or for its sender the receiver's answer says so."
+    => {
+        request: U64 "The number of the request, as in its `comm_req` events; 0 below another PML.";
+        message: U64 "The number of the message in this process, in all its events and in no other message's: the one in its `comm_msg` events; for a sent message the number of its request.";
+        offset: U64 "The offset of the fragment in the message, bytes.";
+        bytes: U64 "The bytes of the message in the fragment. Each byte counts in one event: a message of one fragment has all in its begin and none in its end; a message that is read has none in its begin, and in all only those for which the receive has room.";
+        total: U64 "The bytes of the whole message, as sent; the receive may have room for fewer.";
+        context: U32 "The context number of the communicator; 4294967295 below another PML.";
+        source: I32 "The sender's rank in the communicator; -1 below another PML.";
+        tag: I32 "The message's tag; -1 below another PML.";
+        direction: U32 "0: sent; 1: received.";
+        peer: U32 "The rank of the other process in the job.";
+        port: U32 "The index (among the ports of this process) of the port whose completion told of the step; 4294967295 if none did: the step is a post, or a copy by the processor. Below another PML also the port of a post.";
+        thread: U32 "The source of the thread that handled it (an index for `MPI_T_source_get_info`).";
     }
     MsgArrived = msg_arrived: stamp Adapter, bound "context", level 2,
         "A message has arrived in this process: all of it, or its rendezvous request. The event does not say whether a receive is posted. The xfer events show the transfer of the message as well. If the message came before this process had made its communicator, the event follows when that is made, by the host's clock and with no port."
-    {
+    => {
         message: U64 "The number of the message in this process: the same as in the `xfer` events, and in the `comm_msg` events.";
         bytes: U64 "The bytes of the message that have arrived with this event.";
         total: U64 "The bytes of the whole message, as sent.";
@@ -171,7 +158,7 @@ table_with_transfers! {
 
     // One-sided operations; operation is the same in started and complete.
     PutStarted = put_started: stamp Host, bound "", level 4, "ibex accepts an RDMA write."
-    {
+    => {
         operation: U64 "The number of the operation in this process: the same in all its events, and not soon reused.";
         local: U64 "The address of the bytes in this process.";
         remote: U64 "The address in the peer's memory to which they go.";
@@ -180,7 +167,7 @@ table_with_transfers! {
         port: U32 "The index of the port, among those of this process, by which it goes.";
     }
     PutComplete = put_complete: stamp Adapter, bound "", level 4, "An RDMA write has completed, or has failed."
-    {
+    => {
         operation: U64 "The number of the operation in this process: the same in all its events, and not soon reused.";
         local: U64 "The address of the bytes in this process.";
         remote: U64 "The address in the peer's memory to which they went.";
@@ -192,7 +179,7 @@ table_with_transfers! {
     }
     GetStarted = get_started: stamp Host, bound "", level 4,
         "ibex posts an RDMA read: a one-sided operation, or of a message, from the sender's memory to the receiver's."
-    {
+    => {
         operation: U64 "The number of the operation in this process: the same in all its events, and not soon reused.";
         local: U64 "The address in this process to which the bytes go.";
         remote: U64 "The address of the bytes in the peer's memory.";
@@ -202,7 +189,7 @@ table_with_transfers! {
         port: U32 "The index of the port, among those of this process, by which it goes.";
     }
     GetComplete = get_complete: stamp Adapter, bound "", level 4, "An RDMA read has completed, or has failed."
-    {
+    => {
         operation: U64 "The number of the operation in this process: the same in all its events, and not soon reused.";
         local: U64 "The address in this process to which the bytes went.";
         remote: U64 "The address of the bytes in the peer's memory.";
@@ -214,7 +201,7 @@ table_with_transfers! {
         port: U32 "The index of the port, among those of this process, by which it goes.";
     }
     AtomicStarted = atomic_started: stamp Host, bound "", level 4, "ibex accepts an atomic operation on memory of a peer."
-    {
+    => {
         operation: U64 "The number of the operation in this process: the same in all its events, and not soon reused.";
         local: U64 "The address in this process to which the former value goes.";
         remote: U64 "The address of the number in the peer's memory.";
@@ -225,7 +212,7 @@ table_with_transfers! {
     }
     AtomicComplete = atomic_complete: stamp Adapter, bound "", level 4,
         "An atomic operation has completed, or has failed. The host's clock stamps one of an adapter that has none: the process that has the memory has done it and answered."
-    {
+    => {
         operation: U64 "The number of the operation in this process: the same in all its events, and not soon reused.";
         local: U64 "The address of the former value in this process.";
         remote: U64 "The address of the number in the peer's memory.";
@@ -239,14 +226,9 @@ table_with_transfers! {
 
     FlushStarted = flush_started: stamp Host, bound "", level 4,
         "Open MPI begins to wait until one-sided operations are over, as `MPI_Win_flush`, `MPI_Win_unlock` and `MPI_Win_fence` do: for each of them at least once."
-    {
-        operation: U64 "The number of the wait in this process: the same in both its events, and not soon reused.";
-        peer: U32 "The rank in the job of the process whose operations Open MPI waits for; 4294967295: of all.";
-        port: U32 "The index of the port, among those of this process, whose operations it waits for.";
-    }
     FlushComplete = flush_complete: stamp Host, bound "", level 4,
         "All these operations have completed, and Open MPI knows of each, or the job ends."
-    {
+    => {
         operation: U64 "The number of the wait in this process: the same in both its events, and not soon reused.";
         peer: U32 "The rank in the job of the process whose operations Open MPI waits for; 4294967295: of all.";
         port: U32 "The index of the port, among those of this process, whose operations it waits for.";
@@ -254,13 +236,13 @@ table_with_transfers! {
 
     ConnectionBegin = connection_begin: stamp Host, bound "", level 3,
         "ibex begins to connect to a peer, for a request of this process or because the peer asked."
-    {
+    => {
         peer: U32 "The rank of the other process in the job.";
         port: U32 "The index of the port among those of this process, from 0.";
         asked: U32 "0: this process has something to send; 1: the peer asked.";
     }
     ConnectionEstablished = connection_established: stamp Host, bound "", level 3, "A connection is ready for messages."
-    {
+    => {
         peer: U32 "The rank of the other process in the job.";
         port: U32 "The index of the port among those of this process, from 0.";
         queue_pair: U32 "The number of this side's queue pair.";
@@ -268,7 +250,7 @@ table_with_transfers! {
     }
     ConnectionFailed = connection_failed: stamp Host, bound "", level 1,
         "A connection could not be made, or has failed; the requests on it fail with it."
-    {
+    => {
         peer: U32 "The rank of the other process in the job.";
         port: U32 "The index of the port among those of this process, from 0.";
         queue_pair: U32 "The number of this side's queue pair; 0 where there was none.";
@@ -277,46 +259,41 @@ table_with_transfers! {
 
     QueuedBegin = queued_begin: stamp Host, bound "", level 4,
         "ibex cannot post a request now (not connected yet, or no room) and queues it."
-    {
+    => {
         operation: U64 "The number of the operation in this process; 0 for a send that nobody waits for.";
         peer: U32 "The rank of the other process in the job.";
         waiting: U32 "The requests that now wait for this peer, this one included.";
     }
     QueuedEnd = queued_end: stamp Host, bound "", level 4, "ibex has posted a queued request, or the request has failed."
-    {
+    => {
         operation: U64 "The number of the operation in this process; 0 for a send that nobody waits for.";
         peer: U32 "The rank of the other process in the job.";
         waiting: U32 "The requests that still wait for this peer.";
     }
     ReceiverNotReady = receiver_not_ready: stamp Host, bound "", level 3,
         "This process found all its posted receives used up: its adapter tells senders to wait."
-    {
+    => {
         port: U32 "The index of the port among those of this process, from 0.";
         receives: U32 "The number of receives that a port keeps posted.";
     }
 
     RegistrationMiss = registration_miss: stamp Host, bound "", level 5,
         "The registration cache has no registration of some memory, and registers it with the adapter."
-    {
-        address: U64 "The address of the memory.";
-        bytes: U64 "The size of the memory, bytes.";
-        port: U32 "The index of the port among those of this process, from 0.";
-    }
     RegistrationEvict = registration_evict: stamp Host, bound "", level 5,
         "The registration cache deregisters memory: the memory is freed, or the cache needs room."
-    {
+    => {
         address: U64 "The address of the memory.";
         bytes: U64 "The size of the memory, bytes.";
         port: U32 "The index of the port among those of this process, from 0.";
     }
 
     DeviceAsync = device_async: stamp Host, bound "", level 2, "The adapter reports an asynchronous event of the device or of one of its objects."
-    {
+    => {
         event: U32 "The event (`enum ibv_event_type`).";
         port: U32 "The index of the first port on that device among those of this process, from 0.";
     }
     PortAsync = port_async: stamp Host, bound "", level 2, "The adapter reports an asynchronous event of a port."
-    {
+    => {
         event: U32 "The event (`enum ibv_event_type`).";
         port: U32 "The index of the port among those of this process, from 0.";
     }
@@ -324,7 +301,7 @@ table_with_transfers! {
     // Communicators, where ibex does the matching.
     CommunicatorCreated = communicator_created: stamp Host, bound "", level 2,
         "A communicator is there, those of Open MPI's own included: of each run of members whose ranks in their job are an arithmetic progression, one event. `MPI_COMM_WORLD` is one event; an intercommunicator has those of both groups. Before any event of the communicator's messages."
-    {
+    => {
         context: U32 "The context number of the communicator. Another may have it once this one is freed.";
         kind: U32 "0: an intracommunicator; 1: an intercommunicator.";
         rank: I32 "The rank of this process in it, in the local group.";
@@ -338,7 +315,7 @@ table_with_transfers! {
     }
     CommunicatorFreed = communicator_freed: stamp Host, bound "", level 2,
         "A communicator is no longer there: its last request has ended, and this process has freed it, or MPI is being finalized. After all events of its messages."
-    {
+    => {
         context: U32 "The context number of the communicator.";
     }
 }
