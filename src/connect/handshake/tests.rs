@@ -30,8 +30,7 @@ fn both_sides_connect_exactly_once_in_any_weather() {
                 world.connect(1);
             }
         }
-        let (after, under_way) = world.run();
-        world.assert_connected_once();
+        let (after, under_way) = world.run_connects();
         assert_eq!(world.nodes[0].superseded + world.nodes[1].superseded, 0, "seed {seed}");
         assert!(after as usize <= under_way, "seed {seed}: {after} packets after the end, {under_way} were under way");
     }
@@ -41,15 +40,13 @@ fn both_sides_connect_exactly_once_in_any_weather() {
 fn without_loss_three_packets_connect_one_starter_and_six_connect_two() {
     let mut world = World::new(1, FAIR);
     world.connect(0);
-    world.run();
-    world.assert_connected_once();
+    world.run_connects();
     assert_eq!(world.nodes[0].sent + world.nodes[1].sent, 3);
 
     let mut world = World::new(1, Weather { delay: 0, ..FAIR });
     world.connect(0);
     world.connect(1);
-    world.run();
-    world.assert_connected_once();
+    world.run_connects();
     assert!(world.nodes[0].sent + world.nodes[1].sent <= 6);
 }
 
@@ -63,8 +60,7 @@ fn a_side_that_restarts_as_a_new_instance_connects_anew() {
         if seed % 2 == 0 {
             world.connect(1);
         }
-        world.run();
-        world.assert_connected_once();
+        world.run_connects();
     }
 }
 
@@ -82,8 +78,7 @@ fn a_side_that_drops_its_end_and_begins_again_reconnects_both() {
         if world.nodes[who].handshake.is_none() {
             world.connect(who);
         }
-        world.run();
-        world.assert_connected_once();
+        world.run_connects();
         superseded += world.nodes[0].superseded + world.nodes[1].superseded;
     }
     assert!(superseded > 100, "the case was met {superseded} times");
@@ -96,9 +91,8 @@ fn a_connection_in_use_survives_repeated_and_forged_hellos() {
         let mut random = Random::new(seed);
         let mut world = World::new(seed, bad_weather(&mut random));
         world.connect(0);
-        world.run();
-        world.assert_connected_once();
-        // Every packet of the run arrives once more, and so do hellos of later connections that neither side has begun.
+        world.run_connects();
+        // Every packet that was ever sent comes again, and hellos of later connections that neither side has begun.
         let mut packets = std::mem::take(&mut world.recorded);
         for who in 0..2 {
             let node = &world.nodes[1 - who];
@@ -115,8 +109,7 @@ fn a_connection_in_use_survives_repeated_and_forged_hellos() {
                 world.advance();
             }
         }
-        world.run();
-        world.assert_connected_once();
+        world.run_connects();
         assert!(!world.nodes[0].has_successor() && !world.nodes[1].has_successor(), "seed {seed}");
     }
     assert!(begun >= 200, "the case was met {begun} times");
@@ -141,8 +134,7 @@ fn tcp_takes_over_where_datagrams_do_not_get_through() {
     for blocked in [[100, 100], [100, 0], [0, 100]] {
         let mut world = World::new(5, Weather { ud_loss: blocked, ..FAIR });
         world.connect(0);
-        world.run();
-        world.assert_connected_once();
+        world.run_connects();
         assert!(world.now < Duration::from_secs(3), "{:?}", world.now);
         let handshake = world.nodes[0].handshake.as_ref().expect("connected");
         assert_eq!(handshake.tcp_sent > 0, blocked != [0, 100] || handshake.ud_sent > 4, "{blocked:?}");
@@ -155,8 +147,7 @@ fn either_carrier_alone_connects() {
         let mut world = World::new(5, Weather { ud_loss: [30, 30], tcp_loss: [30, 30], ..FAIR });
         world.paths = paths;
         world.connect(0);
-        world.run();
-        world.assert_connected_once();
+        world.run_connects();
         for node in &world.nodes {
             let handshake = node.handshake.as_ref().expect("connected");
             assert_eq!((handshake.ud_sent > 0, handshake.tcp_sent > 0), (paths.ud, paths.tcp));
@@ -169,8 +160,7 @@ fn a_handshake_waits_an_hour_for_a_computing_peer_while_tcp_is_open() {
     let mut world = World::new(5, Weather { reach: Reach::Open, ..FAIR });
     world.nodes[1].computes_until = Duration::from_hours(1);
     world.connect(0);
-    world.run();
-    world.assert_connected_once();
+    world.run_connects();
     assert!(world.now >= Duration::from_hours(1));
 }
 

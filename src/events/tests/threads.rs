@@ -71,6 +71,10 @@ fn a_thread_that_ends_leaves_its_source_to_the_next_and_timestamps_go_on() {
     assert_eq!(instances.len(), 100);
     assert_eq!(steps_back(&instances), 0);
     assert!(source_count() < 30, "{} sources for threads that were one at a time", source_count());
+    let sources: Vec<SourceId> = instances.iter().map(|instance| instance.source).collect();
+    let again = sources.iter().find(|source| sources.iter().filter(|other| other == source).count() > 1);
+    let info = source_info(*again.expect("there are more threads than sources"));
+    assert!(info.ordered && info.description.contains("one thread at a time; a thread that ends leaves"), "{info:?}");
 }
 
 fn stage_elsewhere(events: u32) {
@@ -189,17 +193,4 @@ fn an_event_of_a_thread_is_of_the_host_and_stamped_between_two_readings_of_its_c
     assert!(info.name.starts_with("host:") && info.ordered, "{info:?}");
     assert_eq!(info.ticks_per_second, HostClock::get().ticks_per_second());
     assert_eq!(to_host(instance.source, 5), Some(ConvertedTimestamp { ticks: 5, error: 0 }));
-}
-
-#[test]
-fn the_description_of_a_threads_source_says_that_it_passes_to_later_threads() {
-    let (_alone, seen, _registration) = listening(Options::default());
-    // More threads than there are sources for threads, so at least one gets the source of another.
-    for _ in 0..SOURCES {
-        std::thread::spawn(|| raise_number(1)).join().expect("no panic");
-    }
-    let sources: Vec<SourceId> = seen.lock().iter().map(|instance| instance.source).collect();
-    let again = sources.iter().find(|source| sources.iter().filter(|other| other == source).count() > 1);
-    let info = source_info(*again.expect("one that was left"));
-    assert!(info.ordered && info.description.contains("one thread at a time; a thread that ends leaves"), "{info:?}");
 }

@@ -233,21 +233,6 @@ fn a_receive_queue_that_takes_part_of_a_batch_gets_the_rest_later() {
 }
 
 #[test]
-fn giving_up_a_peer_returns_each_token_in_flight_once_and_destroys_its_queue_pair() {
-    let mut pair = Pair::connected();
-    (2..20).for_each(|token| pair.a.send(token).expect("it may wait"));
-    pair.b.deliver(1);
-    for side in [&mut pair.a, &mut pair.b] {
-        side.port.forget(side.peer);
-        side.script.flush();
-        (0..4).for_each(|_| side.poll());
-        assert_eq!(state(side), QpState::Destroyed);
-    }
-    assert_eq!(pair.a.tokens(), (2..20).collect::<Vec<_>>());
-    assert_eq!(pair.a.port.tx.credits(), CAPACITY - SLOTS);
-}
-
-#[test]
 fn a_completion_queue_that_breaks_fails_every_connection_with_the_reason() {
     let mut pair = Pair::connected();
     pair.a.script.state().broken_poll = Some(libc::EIO);

@@ -291,12 +291,15 @@ impl World {
         panic!("seed {}: no end", self.seed);
     }
 
-    pub(super) fn assert_connected_once(&self) {
+    /// Runs like [`World::run`], and both sides connect, exactly once.
+    pub(super) fn run_connects(&mut self) -> (u32, usize) {
+        let counts = self.run();
         for who in 0..2 {
             let node = &self.nodes[who];
             assert_eq!((node.confirmed, node.programmed), (1, 1), "seed {}: node {who}, {:?}", self.seed, node.failed);
             self.assert_may_send(who);
         }
+        counts
     }
 }
 
