@@ -131,8 +131,3 @@ fn the_mpi_t_header_compiles_in_strict_c_and_cplusplus_before_and_after_mpi_h_an
     }
     compile(&cplusplus[..4], "include/peruse.h", "tool-peruse.o", &["-c"]);
 }
-
-#[test]
-fn a_tool_may_intercept_a_call_by_its_name_and_go_on_by_the_profiling_name() {
-    done(&program(&compiled("profiled", "names")));
-}

@@ -281,18 +281,17 @@ pub fn is_set(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -
     code == sys::OPAL_SUCCESS && source != sys::MCA_BASE_VAR_SOURCE_DEFAULT
 }
 
-/// Sets an `int` variable of another component or framework, unless the user has set it. Returns whether it did. Writes
-/// to the storage, because the variable system refuses to set most variables once they are registered.
+/// Sets an `int` variable of another component or framework, unless the user has set it. Writes to the storage, because
+/// the variable system refuses to set most variables once they are registered.
 ///
 /// # Safety
 /// Open MPI is being initialised, so the variable's owner reads it in this thread alone.
-#[must_use]
-pub unsafe fn set_unless_chosen(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>, value: c_int) -> bool {
+pub unsafe fn set_unless_chosen(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>, value: c_int) {
     let place = find(framework, component, name).and_then(|index| storage::<c_int>(index, sys::MCA_BASE_VAR_TYPE_INT));
-    let Some(place) = place.filter(|_| !is_set(framework, component, name)) else { return false };
-    // SAFETY: a registered int's storage, which lives as long as its owner; nobody else uses it, as the caller says.
-    unsafe { place.write(value) };
-    true
+    if let Some(place) = place.filter(|_| !is_set(framework, component, name)) {
+        // SAFETY: a registered int's storage, which lives as long as its owner; nobody else uses it, as the caller says.
+        unsafe { place.write(value) };
+    }
 }
 
 fn find(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> Option<c_int> {

@@ -89,7 +89,7 @@ fn keep_fragments_in_order() {
     static DONE: Once = Once::new();
     DONE.call_once(|| {
         // SAFETY: an int of ob1 (pml_ob1_component.c), which reads it only when it sends; nothing has been sent yet.
-        let _ = unsafe { variable::set_unless_chosen(c"pml", Some(c"ob1"), Some(c"max_send_per_range"), 1) };
+        unsafe { variable::set_unless_chosen(c"pml", Some(c"ob1"), Some(c"max_send_per_range"), 1) };
     });
 }
 

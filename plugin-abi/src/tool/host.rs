@@ -47,8 +47,10 @@ unsafe extern "C" {
     /// Adds the codes of `include/ibex_mpi_t.h` to `MPI_Error_string`. MPI is initialised and not finalised.
     #[link_name = "ibex_tool_explain_codes"]
     pub(crate) safe fn explain_codes();
-    safe fn ibex_tool_verbosity(level: c_int) -> c_int;
-    safe fn ibex_tool_bind(communicator: c_int) -> c_int;
+    #[link_name = "ibex_tool_verbosity"]
+    pub(crate) safe fn verbosity(level: c_int) -> c_int;
+    #[link_name = "ibex_tool_bind"]
+    pub(crate) safe fn bind(communicator: c_int) -> c_int;
 }
 
 /// Result of a call of the interface (MPI 4.1, table 15.5).
@@ -119,14 +121,6 @@ pub(crate) fn enumeration(name: &str, items: impl Iterator<Item = &'static str>)
     let pointers: Vec<*const c_char> = items.iter().map(|item| item.as_ptr()).collect();
     // SAFETY: `items` has as many strings as the last argument says, and MPI copies them.
     unsafe { ibex_tool_enum_new(name.as_ptr(), pointers.as_ptr(), pointers.len() as c_int) }
-}
-
-pub(crate) fn verbosity(level: u8) -> c_int {
-    ibex_tool_verbosity(c_int::from(level))
-}
-
-pub(crate) fn bind(communicator: bool) -> c_int {
-    ibex_tool_bind(c_int::from(communicator))
 }
 
 /// Returns the number of a communicator; `None` if it is not valid now, such as `MPI_COMM_NULL` or a freed one.

@@ -149,11 +149,11 @@ calls! {
             give_text(name, name_len, &format!("{PREFIX}{}", row.name));
             give_text(desc, desc_len, row.description);
         }
-        verbosity.give(|| host::verbosity(row.level));
+        verbosity.give(|| host::verbosity(row.level.into()));
         num_elements.give(|| row.elements.len() as c_int);
         enumtype.give(|| elements(event_type));
         info.give(registration::default_info);
-        bind.give(|| host::bind(row.bound.is_some()));
+        bind.give(|| host::bind(row.bound.is_some().into()));
         Ok(())
     }
 

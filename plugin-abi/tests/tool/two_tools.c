@@ -1,11 +1,19 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /* Two tools in one process, each a library: one registers while the other frees, and one intercepts the other's
- * allocations. */
+ * allocations. The program intercepts a call as well, by its own function with the MPI_T_ name. */
 #include <pthread.h>
 #include "expect.h"
 #include "two_tools.h"
 
 enum { TURNS = 500 };
+
+static atomic_int counted;
+
+int MPI_T_event_get_num(int *num_events)
+{
+    ++counted;
+    return PMPI_T_event_get_num(num_events);
+}
 
 static void *run(void *turn)
 {
@@ -27,6 +35,8 @@ int main(void)
     EXPECT(0, two_turn());
     HOLDS(one_ended == TURNS * types && two_ended == (TURNS + 1) * types);
     HOLDS(intercepted == (2 * TURNS + 1) * types);
+    /* Once by this program, and once in each turn. */
+    HOLDS(counted == 2 * TURNS + 2);
     printf("%d wrong\n", wrong);
     return wrong != 0;
 }
