@@ -33,8 +33,8 @@ pub use delivery::deliver::{
     wait_for_callbacks,
 };
 pub use delivery::direct::{
-    call, count_told_again, has_threads, is_within, keep, keep_quickly, matching_source, raising_threads, set_threads,
-    stamp, stamp_by_counter,
+    call, count_told_again, has_threads, is_within, keep, keep_quickly, raising_threads, set_threads, stamp,
+    stamp_by_counter,
 };
 pub use delivery::thread::{is_delivering, this_thread};
 pub(crate) use interest_mask::ordered_interest;
@@ -47,7 +47,8 @@ pub use sources::clock::{HostClock, HostTimestamp, host_timestamp};
 pub use sources::clock_correlation::{ClockSample, ConvertedTimestamp};
 pub use sources::port_source::{PolledBatch, PortClock, ReadClock};
 pub use sources::source::{
-    Counts, SOURCES, SourceId, SourceInfo, count as source_count, counts, info as source_info, timestamp,
+    Counts, SOURCES, SourceId, SourceInfo, count as source_count, counts, info as source_info, matching_source,
+    open_unstamped_port, timestamp,
 };
 use sources::{port_source, source};
 pub use types::event_type::{Element, ElementType, EventType, Safety, StampedBy, TypeId, Value, WORDS, Words};
@@ -71,11 +72,6 @@ pub fn open_port(clock: PortClock) -> Option<SourceId> {
         port_source::track_clock(source);
     }
     Some(source)
-}
-
-/// Like [`open_port`], for an adapter that does not stamp completions: the source has no events. Setup.
-pub fn open_unstamped_port(name: &str, gid: [u8; 16]) {
-    source::open_unstamped(name, gid.into());
 }
 
 /// Closes a port: delivers the events that its source holds, and reads its clock no more. Not within a callback.

@@ -97,17 +97,11 @@ impl<Q: QueuePair> Connections<Q> {
         self.names.insert((name, remote_port), peer);
     }
 
-    /// Marks a peer as given up by the upper layer. False if there is no such endpoint.
-    pub(super) fn give_up(&mut self, peer: EndpointId) -> bool {
+    /// Sets whether the upper layer has given a peer up. False if there is no such endpoint.
+    pub(super) fn set_forgotten(&mut self, peer: EndpointId, is_forgotten: bool) -> bool {
         let Some(endpoint) = self.endpoint_mut(peer) else { return false };
-        endpoint.is_forgotten = true;
+        endpoint.is_forgotten = is_forgotten;
         true
-    }
-
-    pub(super) fn take_back(&mut self, peer: EndpointId) {
-        if let Some(endpoint) = self.endpoint_mut(peer) {
-            endpoint.is_forgotten = false;
-        }
     }
 
     /// Removes the endpoint from the index of names.

@@ -301,7 +301,7 @@ impl<A: Adapter> Port<A> {
     /// Gives a peer up: drops its waiting requests. Later polls destroy its queue pair, once the adapter has flushed
     /// all posted requests. Setup.
     pub fn forget(&mut self, peer: EndpointId) {
-        if self.connections.give_up(peer) {
+        if self.connections.set_forgotten(peer, true) {
             self.drain(peer, self.adapter.now() + PARTING);
             self.drop_connection(peer);
             self.connections.forget_name(peer);

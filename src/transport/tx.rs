@@ -23,7 +23,7 @@ use super::adapter::{QueuePair, SendSlots, Work};
 use super::completion::{Batch, Completion, Failed, TakesRequests, Token, Undelivered};
 use super::work_request::{EndpointId, WrId};
 use crate::counters::{Counters, add, subtract};
-use ibex_ffi::verbs::{InlineSpan, LocalSpan, PostError, Status, Wr};
+use ibex_ffi::verbs::{InlineSpan, PostError, Status, Wr};
 use std::collections::VecDeque;
 use std::time::Duration;
 
@@ -422,14 +422,13 @@ impl<S: SendSlots> Tx<S> {
         token: Token,
         counters: &Counters,
     ) -> Attempt {
-        let Some(filled) = self.bounce.fill(bytes) else { return Attempt::Wait };
-        let spans: [LocalSpan; 1] = [filled.span];
+        let Some((slot, span)) = self.bounce.fill(bytes) else { return Attempt::Wait };
         let (sequence, immediate) = (queue.next(), queue.immediate(tag));
-        let work = Work::Send { spans: &spans, immediate };
+        let work = Work::Send { spans: &[span], immediate };
         let attempt = self.post_now(queue, to, (Signal::Always, token), counters, work);
         match attempt {
-            Attempt::Posted => queue.bounced.push_back((sequence, filled.slot)),
-            _ => self.bounce.give_back(&filled),
+            Attempt::Posted => queue.bounced.push_back((sequence, slot)),
+            _ => self.bounce.give_back(slot),
         }
         attempt
     }

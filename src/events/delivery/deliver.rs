@@ -6,7 +6,7 @@
 
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-use super::drain::{self, Emptying, Until};
+use super::drain::{self, Emptying};
 use super::thread::{self, Delivery};
 use crate::events::interest_mask::{self, BUFFERS, CLOCKS, NEARLY_FULL, PORTS};
 use crate::events::registrations::free::finish_freed_in;
@@ -242,6 +242,6 @@ fn empty_all(delivery: &mut Delivery<'_>, safety: Safety) -> bool {
     if !interest_mask::is_pending(BUFFERS) {
         return true;
     }
-    let (_, is_unfinished) = emptying.empty(delivery, usize::MAX, Until::now(), safety, None);
+    let (_, is_unfinished) = emptying.empty(delivery, usize::MAX, safety, None);
     !is_unfinished
 }

@@ -14,9 +14,9 @@ use ibex_ffi::clock::counter;
 use ibex_ffi::thread;
 
 use crate::events::registrations::ring::Head;
-use crate::events::sources::source::{self, MATCHING};
+use crate::events::sources::source::MATCHING;
 use crate::events::types::matching_table;
-use crate::events::{EventInstance, HostClock, MatchingEvent, Registration, SourceId, interest_mask};
+use crate::events::{EventInstance, HostClock, MatchingEvent, Registration, interest_mask, matching_source};
 
 /// Number of the thread that is in a callback now; 0: none.
 static WITHIN: AtomicUsize = AtomicUsize::new(0);
@@ -25,12 +25,6 @@ static WITHIN: AtomicUsize = AtomicUsize::new(0);
 static THREADS: AtomicU8 = AtomicU8::new(0);
 
 static LAST: AtomicU64 = AtomicU64::new(0);
-
-/// The source of the matching events.
-#[must_use]
-pub fn matching_source() -> SourceId {
-    source::of_matching()
-}
 
 /// Whether the host's clock is known to be the processor's counter, in one load.
 static HAS_COUNTER: AtomicBool = AtomicBool::new(false);

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Delivers events from registrations' buffers in the order of their sources, and reports dropped events. Several
 //! buffers may have events of one source, so they are merged: of all buffers with a callback that may run here, the one
-//! with the earliest event ([`Until`]) is next. A buffer without such a callback does not hold back the others. One
-//! thread at a time empties buffers ([`Emptying`]), so that callbacks that are not thread-safe may run.
+//! with the earliest event is next. A buffer without such a callback does not hold back the others. One thread at a
+//! time empties buffers ([`Emptying`]), so that callbacks that are not thread-safe may run.
 //!
 //! Called by `deliver.rs` and when a registration is freed. Path: hot where events flow: allocates only for more
 //! buffers than ever before. Threads: any; no thread waits for its lock. Tests: `tests/delivery/`.
@@ -42,23 +42,6 @@ struct Buffers {
 /// A buffer that takes part in a merge: its place in the list of registrations, and the revision of its callbacks.
 type Member = (usize, u64);
 
-/// The limits up to which a merge empties buffers. They are numbers that events get when they enter a buffer, because
-/// timestamps of different clocks do not compare. Matching events have one source and numbers of their own; each buffer
-/// has events of one kind. Without a limit a merge could miss an event that arrives during it, and deliver later ones
-/// first. An event up to the limit was in its buffer before the limit was read, or its source has buffered nothing
-/// since: a source is one control flow, which numbers an event and buffers it before it begins the next.
-#[derive(Clone, Copy)]
-pub(in crate::events) struct Until {
-    matching: u64,
-    others: u64,
-}
-
-impl Until {
-    pub(in crate::events) fn now() -> Until {
-        Until { matching: direct::last_number(), others: thread::last_number() }
-    }
-}
-
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Ended {
     Done,
@@ -78,19 +61,26 @@ impl Emptying {
         }
     }
 
-    /// Delivers the events in the buffers up to `until`, at most `budget`, including those of `leaving`, a freed
+    /// Delivers the events that are in the buffers now, at most `budget`, including those of `leaving`, a freed
     /// registration. Returns their number, and whether a thread must finish adding an event before there are more.
+    ///
+    /// A merge has a limit, the number of the last event: events get numbers when they enter a buffer, because
+    /// timestamps of different clocks do not compare. Matching events have one source and numbers of their own; each
+    /// buffer has events of one kind. Without a limit a merge could miss an event that arrives during it, and deliver
+    /// later ones first. An event up to the limit was in its buffer before the limit was read, or its source has
+    /// buffered nothing since: a source is one control flow, which numbers an event and buffers it before it begins the
+    /// next.
     pub(in crate::events) fn empty(
         &mut self,
         delivery: &mut Delivery<'_>,
         budget: usize,
-        until: Until,
         safety: Safety,
         leaving: Option<&Entry>,
     ) -> (usize, bool) {
+        let limits = [(true, direct::last_number()), (false, thread::last_number())];
         interest_mask::clear_pending(BUFFERS);
         let (mut count, mut is_unfinished) = (0, false);
-        for kind in [(true, until.matching), (false, until.others)] {
+        for kind in limits {
             loop {
                 let all = registry::all_entries();
                 let list = List { all: &all, leaving };
@@ -252,5 +242,5 @@ pub(super) fn empty(delivery: &mut Delivery<'_>, budget: usize, safety: Safety) 
     if !interest_mask::is_pending(BUFFERS) || thread::is_first_thread_in_callback() {
         return 0;
     }
-    emptying.empty(delivery, budget, Until::now(), safety, None).0
+    emptying.empty(delivery, budget, safety, None).0
 }

@@ -7,7 +7,7 @@ use super::registration::{FreeCallback, Registration};
 use super::registry::{self, AlreadyFreed, PendingFree};
 use crate::events::Safety;
 use crate::events::delivery::direct;
-use crate::events::delivery::drain::{Emptying, Until};
+use crate::events::delivery::drain::Emptying;
 use crate::events::delivery::thread::{self, Delivery, Thread};
 use crate::events::interest_mask::{self, FREES};
 
@@ -68,7 +68,7 @@ fn finish(thread: &Thread, emptying: &mut Emptying, mut pending: PendingFree, sa
     {
         let mut delivery = Delivery::new(thread);
         if !registration.ring.is_empty() {
-            emptying.empty(&mut delivery, usize::MAX, Until::now(), safety, Some(&pending.entry));
+            emptying.empty(&mut delivery, usize::MAX, safety, Some(&pending.entry));
         }
         let calls = &pending.entry.calls;
         let is_for_later = calls.fit(safety).or(calls.fit(pending.safety)).is_some();

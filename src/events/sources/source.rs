@@ -309,18 +309,18 @@ pub(in crate::events) fn open(port: Box<PortSource>) -> Option<SourceId> {
     add_port(SourceKind::Port(port))
 }
 
-/// Opens the source of a port whose adapter does not stamp completions. It has no events. Setup.
-pub(in crate::events) fn open_unstamped(name: &str, of: Ipv6Addr) {
+/// Like [`crate::events::open_port`], for an adapter that does not stamp completions: the source has no events. Setup.
+pub fn open_unstamped_port(name: &str, of: [u8; 16]) {
     let _table = lock_table();
     for source in known() {
         if let Some(SourceKind::Unstamped(known, gid)) = source.kind.get()
             && known == name
         {
-            *gid.lock().unwrap_or_else(PoisonError::into_inner) = of;
+            *gid.lock().unwrap_or_else(PoisonError::into_inner) = of.into();
             return;
         }
     }
-    let _ = add_port(SourceKind::Unstamped(name.to_owned(), Mutex::new(of)));
+    let _ = add_port(SourceKind::Unstamped(name.to_owned(), Mutex::new(of.into())));
 }
 
 fn lock_table() -> MutexGuard<'static, ()> {
@@ -333,7 +333,9 @@ fn add_port(kind: SourceKind) -> Option<SourceId> {
     if known().iter().filter(is_of_port).count() < SOURCES - THREADS - 2 { add(kind) } else { None }
 }
 
-pub(in crate::events) fn of_matching() -> SourceId {
+/// The source of the matching events.
+#[must_use]
+pub fn matching_source() -> SourceId {
     static MADE: OnceLock<SourceId> = OnceLock::new();
     *MADE.get_or_init(|| {
         let _table = lock_table();

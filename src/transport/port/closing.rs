@@ -218,7 +218,7 @@ impl<A: Adapter> Port<A> {
     /// Parts from a peer: the port does not report its failure, ends the connection when the peer has gone, and refuses
     /// requests to it until [`Port::rejoin`]. Setup.
     pub fn part(&mut self, peer: EndpointId) {
-        if !self.connections.is_forgotten(peer) && self.connections.give_up(peer) {
+        if !self.connections.is_forgotten(peer) && self.connections.set_forgotten(peer, true) {
             self.parted.push(Parted::new(peer, self.adapter.now()));
         }
     }
@@ -226,7 +226,7 @@ impl<A: Adapter> Port<A> {
     /// Takes a peer back that this process has parted from. Setup.
     pub fn rejoin(&mut self, peer: EndpointId) {
         self.parted.retain(|parted| parted.peer != peer);
-        self.connections.take_back(peer);
+        self.connections.set_forgotten(peer, false);
     }
 
     /// Whether the connection to a parted peer is gone.

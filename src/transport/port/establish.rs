@@ -139,7 +139,10 @@ impl<A: Adapter> Port<A> {
         add(&self.counters.connections, 1);
         add(&self.counters.connected, 1);
         raise(&self.counters.ack_timeout, retransmission.timeout().as_micros() as u64);
-        self.tell_established(to);
+        if let Some(connection) = self.connections.get(to) {
+            let numbers = (connection.number(), connection.handshake.remote_queue_pair());
+            watch::connection_established(self.connections.rank(to), self.index(), numbers);
+        }
         self.tell_partner(to);
         self.handshakes.settle(to);
         self.enlist(to);
@@ -151,13 +154,6 @@ impl<A: Adapter> Port<A> {
                 round_trip.unwrap_or_default()
             ));
         }
-    }
-
-    fn tell_established(&self, to: EndpointId) {
-        let connection = self.connections.get(to);
-        let number = connection.map_or(0, Connection::number);
-        let remote = connection.map_or(0, |connection| connection.handshake.remote_queue_pair());
-        watch::connection_established(self.connections.rank(to), self.index(), (number, remote));
     }
 
     /// Replaces a connection that the peer has given up by its successor. Requests posted to it are lost.

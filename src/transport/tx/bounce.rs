@@ -17,13 +17,6 @@ pub(crate) struct Bounce<S> {
     free: Vec<u32>,
 }
 
-/// A filled buffer that is not yet posted or given back.
-#[derive(Debug)]
-pub(crate) struct Filled {
-    pub(crate) slot: u32,
-    pub(crate) span: LocalSpan,
-}
-
 /// Bounce buffers in use by one connection, oldest first: number of the request, and slot.
 pub(crate) type InUse = VecDeque<(u32, u32)>;
 
@@ -37,16 +30,17 @@ impl<S: SendSlots> Bounce<S> {
         self.slots.bytes()
     }
 
-    /// Copies `bytes`, at most the size of a buffer, into a free buffer. `None` if there is none.
-    pub(crate) fn fill(&mut self, bytes: &[u8]) -> Option<Filled> {
+    /// Copies `bytes`, at most the size of a buffer, into a free buffer. Returns its slot, to be posted or given back,
+    /// and the bytes there; `None` if there is none.
+    pub(crate) fn fill(&mut self, bytes: &[u8]) -> Option<(u32, LocalSpan)> {
         let slot = *self.free.last()?;
         let span = self.slots.write(slot, bytes)?;
         self.free.pop();
-        Some(Filled { slot, span })
+        Some((slot, span))
     }
 
-    pub(crate) fn give_back(&mut self, filled: &Filled) {
-        self.free.push(filled.slot);
+    pub(crate) fn give_back(&mut self, slot: u32) {
+        self.free.push(slot);
     }
 }
 
