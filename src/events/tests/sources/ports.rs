@@ -162,14 +162,15 @@ fn catch_up_all_waits_for_the_event_that_another_thread_is_delivering() {
 #[test]
 fn completions_out_of_order_are_delivered_in_order_and_too_late_ones_counted() {
     let (_alone, seen, registration) = listening_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default());
-    let port = open_port(Adapter::new(48).clock("test_late:1", 1_000_000_000, false)).expect("room");
+    let hour = 3_600_000_000_000;
+    let port = open_port(Adapter::new(48).clock("test_late:1", hour, false)).expect("room");
     let before = counts(port);
     for (raw, number) in [(1000, 0), (1300, 3), (1100, 1), (1200, 2)] {
         put_complete(port, raw, number);
     }
     deliver(256, Safety::ThreadSafe);
     assert_eq!(seen.numbers(), [], "within the window an earlier one may come");
-    put_complete(port, 1300 + 2_000_000_000, 4);
+    put_complete(port, 1300 + 2 * hour, 4);
     deliver(256, Safety::ThreadSafe);
     assert_eq!(seen.numbers(), [0, 1, 2, 3]);
     put_complete(port, 1250, 5);
