@@ -207,9 +207,7 @@ fn an_immediate_registration_gets_events_as_raised_and_others_in_the_order_of_th
     assert_eq!(as_they_happen.numbers(), [2, 7, 1]);
     assert_eq!(ordered.numbers(), [7, 0, 1, 2]);
     let seen = as_they_happen.lock().clone();
-    assert!(
-        seen.is_sorted_by_key(|instance| instance.timestamp) && seen.iter().all(|instance| instance.source != port)
-    );
+    assert!(seen.is_sorted_by_key(|instance| instance.timestamp) && seen.iter().all(|one| one.source != port));
     assert!(ordered.lock().iter().skip(1).all(|instance| instance.source == port));
     free(&other, Safety::ThreadSafe, None).expect("live");
     let held = counts(port).raised;
