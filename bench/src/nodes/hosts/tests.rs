@@ -3,7 +3,6 @@
 
 use super::*;
 use crate::nodes::sides::tests::listener;
-use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 struct Made(PathBuf);
@@ -22,9 +21,11 @@ impl Made {
     }
 
     fn program(&self, name: &str, script: &str) {
+        // A shell writes it: a program that another test starts would inherit the open file, and it could not run.
+        let write = r#"printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod 755 "$1""#;
         let file = self.0.join(name);
-        fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        let written = std::process::Command::new("sh").args(["-c", write, "sh"]).arg(file).arg(script).status();
+        assert!(written.unwrap().success());
     }
 
     fn launcher(&self) -> String {
