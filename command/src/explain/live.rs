@@ -170,7 +170,8 @@ mod tests {
         let live = Live::find(process.id(), &folder).expect("it records");
         assert_eq!(live.trace.as_deref(), Some(fs::canonicalize(&folder).expect("there").as_path()));
         assert!(live.is_running());
-        process.kill().and_then(|()| process.wait()).expect("a child");
+        process.kill().expect("a child");
+        process.wait().expect("a child");
         fs::remove_dir_all(folder).expect("a folder of our own");
         assert_eq!(folder_of_trace(Path::new("/a/b.ibex (deleted)")), None);
     }
