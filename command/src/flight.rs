@@ -261,11 +261,8 @@ mod tests {
         let (mut one, mut other) = (flight(0, 0, &[1, 2]), flight(1, 0, &[5]));
         (one.1.job, other.1.job) = (3, 4);
         let mut shown = super::shown(&[one, other], Vec::new(), 0);
-        assert_eq!(
-            shown.processes.iter().map(|process| process.job).collect::<Vec<_>>(),
-            [4, 3],
-            "failed before running"
-        );
+        let jobs: Vec<u32> = shown.processes.iter().map(|process| process.job).collect();
+        assert_eq!(jobs, [4, 3], "failed before running");
         shown.is_summary = true;
         let text = shown.to_string();
         assert!(
@@ -281,9 +278,6 @@ mod tests {
         let shown = super::shown(&[flight(0, 0, &[1, 2, 3])], vec!["/x/y is damaged".into()], 2);
         assert_eq!((shown.omitted, shown.entries.len()), (1, 2));
         let text = shown.to_string();
-        assert!(
-            text.contains("The last 2 entries; --last 0 shows 1 more:") && text.contains("Left out: /x/y"),
-            "{text}"
-        );
+        assert!(text.contains("last 2 entries; --last 0 shows 1 more:") && text.contains("Left out: /x/y"), "{text}");
     }
 }

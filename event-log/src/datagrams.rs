@@ -239,11 +239,8 @@ mod tests {
         answering(&of, begun, || {
             for _ in 0..3 {
                 let sample = answered(&mut asking, now);
-                let there = sample.shown.cast_signed() - 5_000_000_000;
-                assert!(
-                    sample.clock == Clock::Rank(0) && (sample.before..=sample.after).contains(&there),
-                    "{sample:?}"
-                );
+                let at = sample.shown.cast_signed() - 5_000_000_000;
+                assert!(sample.clock == Clock::Rank(0) && (sample.before..=sample.after).contains(&at), "{sample:?}");
             }
         });
         assert!(asking.ask(now, || false).is_none(), "it answers no more");

@@ -281,11 +281,8 @@ fn a_stopped_recording_shifts_no_messages_and_is_reported() {
     {
         assert!(job.faults.iter().any(|fault| fault.contains(words)), "{words}: {:?}", job.faults);
     }
-    assert!(
-        !job.faults.iter().any(|fault| fault.contains("lost") || fault.contains("started late")),
-        "{:?}",
-        job.faults
-    );
+    let faults = &job.faults;
+    assert!(!faults.iter().any(|fault| fault.contains("lost") || fault.contains("started late")), "{faults:?}");
 }
 
 #[test]

@@ -92,11 +92,8 @@ fn a_call_whose_end_is_lost_has_no_known_waits() {
     let how = [WHOLE, Written { lost: Some(("mpi_call_end", 1)), ..WHOLE }];
     let job = simulated::read_as("told-torn", &ranks, &how);
     assert_eq!((job.ranks[0].has_calls, job.ranks[1].has_calls), (true, false));
-    assert!(
-        job.faults.iter().any(|fault| fault.contains("does not have all calls of MPI of rank 1:")),
-        "{:?}",
-        job.faults
-    );
+    let faults = &job.faults;
+    assert!(faults.iter().any(|fault| fault.contains("not have all calls of MPI of rank 1:")), "{faults:?}");
 }
 
 #[test]

@@ -87,6 +87,7 @@ fn a_port_counts_its_errors_and_nothing_else() {
     a.send(1, 0, 8);
     assert_eq!(wait(&a.send_cq).status, wc_status::RETRY_EXC_ERR);
     assert!(began.elapsed() >= std::time::Duration::from_micros(2 * 1048), "{:?}", began.elapsed());
+    a.stops();
     assert_eq!((hca.folder.counter("req_cqe_error"), hca.folder.counter("local_ack_timeout_err")), (2, 2));
 
     let (a, b) = pair(&hca, 4096, &Settings::default());

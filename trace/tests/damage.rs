@@ -123,10 +123,8 @@ fn an_error_names_the_block_its_place_and_the_readable_part() {
     // The other blocks are the head, the samples, and the last samples.
     assert_eq!((readable.before, readable.before + readable.after + 1), (4, blocks + 3));
     let text = errors[0].to_string();
-    assert!(
-        text.contains(&format!("block 4 at offset {}: expected a payload with the checksum ", starts[4])),
-        "{text}"
-    );
+    let damaged = format!("block 4 at offset {}: expected a payload with the checksum ", starts[4]);
+    assert!(text.contains(&damaged), "{text}");
     let cut = told(bytes[..starts[6] + 50].to_vec());
     assert!(cut.starts_with(&format!("t.ibex is cut off: block 6 at offset {} has ", starts[6])), "{cut}");
     assert!(cut.ends_with("but the file contains only 50 of them. The 6 blocks before can be read"), "{cut}");

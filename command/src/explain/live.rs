@@ -149,8 +149,8 @@ mod tests {
         // The number is greater than any that Linux gives.
         let none = refusal(5_000_000, &folder);
         assert_eq!(none, "there is no process 5000000 on this host. No process on this host uses ibex");
-        let own = refusal(std::process::id(), &folder);
-        assert!(own.contains("does not use ibex"), "{own}");
+        let parent = refusal(std::os::unix::process::parent_id(), &folder);
+        assert!(parent.contains("does not use ibex"), "{parent}");
         // A file with the name that a process of ibex would give it.
         let file = folder.join(format!("ibex-flight.9.3.{}", std::process::id()));
         fs::write(file, "damaged").expect("a folder of our own");
@@ -165,10 +165,13 @@ mod tests {
     fn a_process_that_has_a_trace_open_records_it() {
         let folder = scratch("trace");
         let file = fs::File::create(folder.join("trace.0.0.n1.5.ibex")).expect("a folder of our own");
-        let live = Live::find(std::process::id(), &folder).expect("it records");
+        // Another process: this one may have traces of other tests open.
+        let mut process = std::process::Command::new("sleep").arg("1000").stdin(file).spawn().expect("coreutils");
+        let live = Live::find(process.id(), &folder).expect("it records");
         assert_eq!(live.trace.as_deref(), Some(fs::canonicalize(&folder).expect("there").as_path()));
         assert!(live.is_running());
-        drop(file);
+        process.kill().expect("a child");
+        process.wait().expect("a child");
         fs::remove_dir_all(folder).expect("a folder of our own");
         assert_eq!(folder_of_trace(Path::new("/a/b.ibex (deleted)")), None);
     }

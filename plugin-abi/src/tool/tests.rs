@@ -11,7 +11,7 @@ mod require_none;
 
 use std::ffi::{CStr, c_int, c_void};
 use std::ptr::{null, null_mut};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Mutex, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
 use engine::events::{self, PortAsync, Safety, XferEnd};
 
@@ -29,15 +29,20 @@ unsafe extern "C" {
     fn PMPI_T_init_thread(required: c_int, provided: *mut c_int) -> c_int;
 }
 
-static ALONE: Mutex<()> = Mutex::new(());
+static ALONE: RwLock<()> = RwLock::new(());
 
-/// Locks out other tests with registrations.
-pub(crate) fn lock() -> MutexGuard<'static, ()> {
-    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+/// Locks out other tests with registrations, and those that call [`beside`].
+pub(crate) fn lock() -> RwLockWriteGuard<'static, ()> {
+    ALONE.write().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks out tests with registrations: they count events, and would get those that the caller raises.
+pub(crate) fn beside() -> RwLockReadGuard<'static, ()> {
+    ALONE.read().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// [`lock`], and initialises the interface.
-pub(super) fn alone() -> MutexGuard<'static, ()> {
+pub(super) fn alone() -> RwLockWriteGuard<'static, ()> {
     let guard = lock();
     if !super::host::is_initialized() {
         let mut provided = 0;

@@ -340,10 +340,13 @@ fn reads_its_gids() {
         let mut port = ibv_port_attr::default();
         assert_eq!(query::query_port(context, 1, &raw mut port, size_of::<ibv_port_attr>()), 0);
         assert_eq!(port.gid_tbl_len, 400);
-        let mut happened = ibv_async_event::default();
-        assert_eq!(events::ibv_get_async_event(context, &raw mut happened), 0);
-        assert_eq!(happened.event_type, IBV_EVENT_GID_CHANGE);
         let mut used: [ibv_gid_entry; 8] = Default::default();
+        // A rule whose time has passed when the adapter is opened tells nothing.
+        if query_gid_table(context, used.as_mut_ptr(), 8, 0, ROW) == 2 {
+            let mut happened = ibv_async_event::default();
+            assert_eq!(events::ibv_get_async_event(context, &raw mut happened), 0);
+            assert_eq!(happened.event_type, IBV_EVENT_GID_CHANGE);
+        }
         assert_eq!(query_gid_table(context, used.as_mut_ptr(), 8, 0, ROW), 1);
         assert_eq!((used[0].gid_index, used[0].gid_type), (300, u32::from(gid_kind::ROCE_V2)));
         for (index, last, is_used) in [(2, 0, false), (299, 0, false), (300, 9, true), (399, 0, false)] {

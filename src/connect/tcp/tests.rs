@@ -14,6 +14,9 @@ mod strangers;
 
 const HOST: u64 = 77;
 
+/// An address of this host at which no test listens: a free port of another could be taken by a test beside this one.
+const NOBODYS: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 4);
+
 struct Side {
     carrier: TcpCarrier,
     address: PortAddress,
@@ -164,8 +167,7 @@ fn tcp_reaches_a_computing_peer_although_it_is_silent() {
 #[test]
 fn a_port_without_a_listener_counts_as_refused_also_during_the_next_try() {
     let (mut a, b) = (Side::new(1), Side::new(2));
-    let gone = b.address;
-    drop(b);
+    let gone = PortAddress { tcp_addresses: host::published(&[NOBODYS.into()]), ..b.address };
     assert_eq!(a.carrier.reach(&gone), Reach::Unused);
     for _ in 0..3 {
         a.send(&gone, 1);
@@ -263,7 +265,7 @@ fn the_carrier_listens_at_the_published_addresses_and_no_others() {
     for address in &carrier.listeners.addresses {
         TcpStream::connect((*address, carrier.port())).expect("somebody listens");
     }
-    let elsewhere = TcpStream::connect((Ipv4Addr::LOCALHOST, carrier.port())).expect_err("nobody listens");
+    let elsewhere = TcpStream::connect((NOBODYS, carrier.port())).expect_err("nobody listens");
     assert_eq!(elsewhere.kind(), io::ErrorKind::ConnectionRefused);
     TcpCarrier::open(KEY, HOST, &["192.0.2.1".parse().expect("an address")], Vec::new())
         .expect_err("another's address");

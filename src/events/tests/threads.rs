@@ -40,10 +40,7 @@ fn every_source_is_ordered_at_every_registration_under_load() {
             assert!(before.is_none_or(|before| before < word), "a thread's own order");
         }
         assert_eq!(instances.len() as u64 + registration.dropped(), u64::from(4 * EACH), "{registration:?}");
-        assert!(
-            instances.len() >= registration.room(),
-            "as many as have room get through, however slowly they are delivered"
-        );
+        assert!(instances.len() >= registration.room(), "as many as have room get through, however slowly");
         assert_eq!(registration.waiting(), 0);
     }
 }
@@ -64,17 +61,14 @@ fn a_callback_that_is_not_thread_safe_runs_from_delivery_alone_once_two_threads_
 #[test]
 fn a_thread_that_ends_leaves_its_source_to_the_next_and_timestamps_go_on() {
     let (_alone, seen, _registration) = listening(Options::default());
+    let sources = source_count();
     for number in 0..100 {
         std::thread::spawn(move || raise_number(number)).join().expect("no panic");
     }
     let instances = seen.lock();
     assert_eq!(instances.len(), 100);
     assert_eq!(steps_back(&instances), 0);
-    assert!(source_count() < 30, "{} sources for threads that were one at a time", source_count());
-    let sources: Vec<SourceId> = instances.iter().map(|instance| instance.source).collect();
-    let again = sources.iter().find(|source| sources.iter().filter(|other| other == source).count() > 1);
-    let info = source_info(*again.expect("there are more threads than sources"));
-    assert!(info.ordered && info.description.contains("one thread at a time; a thread that ends leaves"), "{info:?}");
+    assert!(source_count() <= sources + 1, "one thread at a time needs one");
 }
 
 fn stage_elsewhere(events: u32) {

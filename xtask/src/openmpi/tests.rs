@@ -4,12 +4,13 @@
 use super::*;
 use crate::install::tests::scratch;
 use hw_tests::Folder;
-use std::os::unix::fs::PermissionsExt;
 
 pub(crate) fn script(path: &Path, text: &str) {
     fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::write(path, format!("#!/bin/sh\n{text}\n")).unwrap();
-    fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+    // A shell writes it: a program that another test starts would inherit the open file, and it could not run.
+    let write = r#"printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod 755 "$1""#;
+    let written = std::process::Command::new("sh").args(["-c", write, "sh"]).arg(path).arg(text).status();
+    assert!(written.unwrap().success());
 }
 
 pub(crate) fn open_mpi(prefix: &Path, release: &str) {

@@ -3,7 +3,6 @@
 
 use super::*;
 use crate::nodes::sides::tests::listener;
-use std::os::unix::fs::PermissionsExt;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 struct Made(PathBuf);
@@ -22,9 +21,11 @@ impl Made {
     }
 
     fn program(&self, name: &str, script: &str) {
+        // A shell writes it: a program that another test starts would inherit the open file, and it could not run.
+        let write = r#"printf '#!/bin/sh\n%s\n' "$2" >"$1" && chmod 755 "$1""#;
         let file = self.0.join(name);
-        fs::write(&file, format!("#!/bin/sh\n{script}\n")).unwrap();
-        fs::set_permissions(&file, fs::Permissions::from_mode(0o755)).unwrap();
+        let written = std::process::Command::new("sh").args(["-c", write, "sh"]).arg(file).arg(script).status();
+        assert!(written.unwrap().success());
     }
 
     fn launcher(&self) -> String {
@@ -95,8 +96,8 @@ fn no_server_is_left_when_its_client_fails() {
 #[test]
 fn a_server_that_ends_at_once_says_why() {
     let made = Made::new(SSH);
-    let free = listener().1;
-    let error = made.hosts().both_sides(&sides("echo no adapter >&2; exit 3;", free)).unwrap_err();
+    // The kernel gives nobody port 1, at which nobody listens.
+    let error = made.hosts().both_sides(&sides("echo no adapter >&2; exit 3;", 1)).unwrap_err();
     assert!(error.to_string().contains("far-a") && error.to_string().contains("no adapter"), "{error:#}");
 }
 
@@ -132,11 +133,8 @@ fn only_programs_that_both_hosts_have_are_found() {
 #[test]
 fn a_host_is_asked_for_a_program_whose_name_needs_quotes() {
     let made = Made::new(SSH);
-    let asked = made.hosts().ask(0, &made.0.join("ibex mpi's bench"), "x");
-    assert!(
-        asked.is_ok() || asked.as_ref().is_err_and(|error| !error.to_string().contains("mpi's bench")),
-        "{asked:?}"
-    );
+    let it = made.hosts().ask(0, &made.0.join("ibex mpi's bench"), "x");
+    assert!(it.is_ok() || it.as_ref().is_err_and(|error| !error.to_string().contains("mpi's bench")), "{it:?}");
 }
 
 #[test]

@@ -85,10 +85,7 @@ impl Model {
             for (earlier, message) in wanted {
                 match *got {
                     Some(got) if self.sent[got].from == message.from && earlier < got => {
-                        assert!(
-                            is_before(earlier),
-                            "message {got} overtakes {earlier}, which wish {index} is for, too"
-                        );
+                        assert!(is_before(earlier), "message {got} overtakes {earlier}, which wish {index} is for");
                     }
                     None if wish.got == Got::Nothing => {
                         assert!(is_before(earlier), "wish {index} waits, and message {earlier} is for it");

@@ -212,7 +212,7 @@ fn heard(meanwhile: impl FnOnce()) -> Vec<Step> {
 /// [`long`].
 fn steps(refusing: Option<usize>, room: usize) -> Vec<Step> {
     heard(|| {
-        let world = World::new(TWO);
+        let world = World::of_a_lone_test(TWO);
         let table = Listeners::of_test(once((Event::Transfer, NOBODY)));
         world.listen(0, 0, Rc::as_ptr(&table));
         if let Some(refusing) = refusing {
@@ -241,7 +241,7 @@ fn the_events_of_a_send_count_the_bytes_that_its_receive_read_or_that_it_sent_as
 fn the_events_of_a_receive_count_each_byte_once_even_if_copies_replace_its_failed_read() {
     let bytes = content(3, 1500);
     let steps = heard(|| {
-        let world = World::new(Shape { per_host: 2, ..TWO });
+        let world = World::of_a_lone_test(Shape { per_host: 2, ..TWO });
         shared_memory::READ.set([sys::OPAL_SUCCESS, sys::OPAL_ERROR]);
         let send = world.send(0, (1, 0, 7), Mode::Standard, How::CALL, &bytes).expect("it is announced");
         let receive = world.receive(1, For { comm: 0, from: Some(0), tag: Some(7) }, WATCHED, bytes.len());

@@ -4,6 +4,7 @@
 //! Calls the PML as Open MPI does. Called by `tests.rs`, `told.rs` and `histories.rs`.
 
 use std::ptr::{NonNull, null_mut};
+use std::sync::RwLockReadGuard;
 
 use engine::messenger::matching::{ANY_SOURCE, ANY_TAG};
 use ibex_ffi::openmpi::sys;
@@ -20,12 +21,14 @@ use crate::runtime::device::fabric::Fabric;
 use crate::runtime::guard;
 use crate::runtime::listeners::Listeners;
 use crate::runtime::poller::{self, Btl};
+use crate::tool;
 
 pub(super) struct World {
     pub(super) fabric: Fabric,
     processes: Vec<Process>,
     /// Datatypes of a byte, and of a block with a gap behind it.
     datatypes: [NonNull<sys::ompi_datatype_t>; 2],
+    _beside: Option<RwLockReadGuard<'static, ()>>,
 }
 
 pub(super) struct Found {
@@ -51,7 +54,17 @@ impl For {
 }
 
 impl World {
+    /// No test with registrations runs while this exists, because its ports and communicators raise events.
     pub(super) fn new(shape: Shape) -> Self {
+        World::make(shape, Some(tool::tests::beside()))
+    }
+
+    /// A world of a test that has called [`tool::tests::lock`].
+    pub(super) fn of_a_lone_test(shape: Shape) -> Self {
+        World::make(shape, None)
+    }
+
+    fn make(shape: Shape, beside: Option<RwLockReadGuard<'static, ()>>) -> Self {
         if shape.rails > 1 {
             poller::set_btl(Btl { deliver: divert, operations_done: |_| () });
         }
@@ -67,7 +80,7 @@ impl World {
             NonNull::from(Box::leak(datatype))
         });
         let processes = (0..shape.processes).map(|rank| process(&fabric, rank, shape)).collect();
-        World { fabric, processes, datatypes }
+        World { fabric, processes, datatypes, _beside: beside }
     }
 
     /// Makes the test act as process `at` from now on.

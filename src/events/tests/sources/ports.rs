@@ -150,14 +150,15 @@ fn catch_up_all_waits_for_the_event_that_another_thread_is_delivering() {
 #[test]
 fn a_port_delivers_completions_in_order_and_counts_those_that_come_too_late() {
     let (_alone, seen, registration) = listening_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default());
-    let port = open_port(Adapter::new(48).clock("test_late:1", 1_000_000_000, false)).expect("room");
+    let hour = 3_600_000_000_000;
+    let port = open_port(Adapter::new(48).clock("test_late:1", hour, false)).expect("room");
     let before = counts(port);
     for (raw, number) in [(1000, 0), (1300, 3), (1100, 1), (1200, 2)] {
         put_complete(port, raw, number);
     }
     deliver(256, Safety::ThreadSafe);
     assert_eq!(seen.numbers(), [], "within the window an earlier one may come");
-    put_complete(port, 1300 + 2_000_000_000, 4);
+    put_complete(port, 1300 + 2 * hour, 4);
     deliver(256, Safety::ThreadSafe);
     assert_eq!(seen.numbers(), [0, 1, 2, 3]);
     put_complete(port, 1250, 5);
@@ -194,9 +195,7 @@ fn an_immediate_registration_gets_events_as_raised_and_others_in_the_order_of_th
     assert_eq!(as_they_happen.numbers(), [2, 7, 1]);
     assert_eq!(ordered.numbers(), [7, 0, 1, 2]);
     let seen = as_they_happen.lock().clone();
-    assert!(
-        seen.is_sorted_by_key(|instance| instance.timestamp) && seen.iter().all(|instance| instance.source != port)
-    );
+    assert!(seen.is_sorted_by_key(|instance| instance.timestamp) && seen.iter().all(|one| one.source != port));
     assert!(ordered.lock().iter().skip(1).all(|instance| instance.source == port));
     free(&other, Safety::ThreadSafe, None).expect("live");
     let held = counts(port).raised;
