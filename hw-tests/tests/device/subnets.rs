@@ -75,11 +75,14 @@ pub(crate) fn tests() -> Vec<Test> {
             launch.is_refused_with(site, &["entry 300", "beyond entry 255"]).map(drop)
         }),
         Test::on_emulated("a port far slower than another is left out unless it is asked for", slow_port),
-        Test::on_emulated("ibex warns a limited member of a partition that others of its kind do not hear it", |site| {
-            let launch = Launch::of_a_short_exchange().with("btl_ibex_connect_timeout", "1");
-            let launch = launch.on_adapters("[[device]]\n[[device.port]]\npkeys = [0x7fff]\n");
-            launch.is_refused_with(site, &["limited member of partition 0x7fff", "btl_ibex_pkey_index"]).map(drop)
-        }),
+        Test::on_emulated(
+            "ibex warns a limited member of a partition that others of its kind do not hear it",
+            |site| {
+                let launch = Launch::of_a_short_exchange().with("btl_ibex_connect_timeout", "1");
+                let launch = launch.on_adapters("[[device]]\n[[device.port]]\npkeys = [0x7fff]\n");
+                launch.is_refused_with(site, &["limited member of partition 0x7fff", "btl_ibex_pkey_index"]).map(drop)
+            },
+        ),
         Test::on_emulated("a partition key index beyond the port's table is refused with its size", |site| {
             let launch = Launch::of_a_short_exchange().with("btl_ibex_pkey_index", "3");
             let launch = launch.on_adapters("[[device]]\n[[device.port]]\npkeys = [0xffff, 0x8001]\n");

@@ -152,7 +152,10 @@ fn ports_that_are_cabled_crosswise_find_each_other_with_and_without_tcp() {
         let mut fabrics = Fabrics::new(["ab", "ba"], has_tcp, 1);
         assert_eq!(fabrics.all_send(), connected(&[1, 0, 1, 0]));
         let times = fabrics.sides.iter().map(|(side, _)| side.script.state().now);
-        assert!(has_tcp || times.max() < Some(Duration::from_millis(1400)), "a wrong pair is found out within a second");
+        assert!(
+            has_tcp || times.max() < Some(Duration::from_millis(1400)),
+            "a wrong pair is found out within a second"
+        );
         assert_eq!(Fabrics::new(["abc", "cab"], has_tcp, 1).all_send(), connected(&[1, 2, 0, 2, 0, 1]));
         assert_eq!(Fabrics::new(["aabb", "bbaa"], has_tcp, 1).all_send().len(), 8);
     }
