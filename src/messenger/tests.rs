@@ -60,7 +60,7 @@ impl SmallHost {
         let (queues, cores, noted, finished) = (Matching::default(), Vec::new(), Vec::new(), Vec::new());
         let (sent, free_buffers, refused, ended, told) = (VecDeque::new(), 3, None, 0, Vec::new());
         let got = Vec::new();
-        SmallHost { cores, messenger, queues, noted, finished, sent, free_buffers, refused, ended, told, room, got }
+        SmallHost { cores, messenger, queues, noted, finished, sent, free_buffers, refused, ended, room, got, told }
     }
 
     /// Makes a request with tag 7.

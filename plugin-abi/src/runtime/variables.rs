@@ -201,7 +201,9 @@ pub(crate) fn show_port(counters: Arc<Counters>) {
 
 /// Removes the counters of all ports, because the component is opened or closed.
 pub(crate) fn forget_ports() {
-    PORTS.iter().for_each(|place| place.store(null_mut(), Ordering::Relaxed));
+    for place in &PORTS {
+        place.store(null_mut(), Ordering::Relaxed);
+    }
 }
 
 /// `mca_base_get_value_fn_t`: reads the counter whose index is the variable's context.

@@ -194,7 +194,7 @@ fn a_window_that_opens_while_another_thread_frees_its_communicator_listens_to_no
     let callback = Callback { function: note, param: null_mut() };
     let mut number = event_handle::new(activate(), comm, tracked, callback);
     // The state of a call that is about to open the window.
-    let handle = event_handle::find(number).ok().expect("it is there");
+    let handle = event_handle::find(number).expect("it is there");
     // SAFETY: it is valid, and nobody else uses it.
     assert_eq!(unsafe { PMPI_Comm_free(&raw mut comm) }, 0);
     handle.activate();
