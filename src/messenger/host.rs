@@ -57,6 +57,9 @@ pub trait Host: Sized {
     /// Stores the message of a send to this process, which no receive matches.
     fn keep(&mut self, process: &Self::Process, send: Self::Handle, envelope: Envelope, message: Arrived);
 
+    /// Delivers a message that has arrived to the receive that it matches, or stores it.
+    fn deliver(&mut self, process: &Self::Process, context: u32, envelope: Envelope, message: Arrived);
+
     /// Writes the status of a receive.
     fn note(&mut self, receive: Self::Handle, outcome: &Outcome);
 

@@ -23,6 +23,7 @@ pub mod flow_control;
 pub mod foreign;
 pub mod header;
 pub mod host;
+pub mod incoming;
 pub mod link;
 pub mod matching;
 pub mod oneself;

@@ -12,6 +12,7 @@ use super::flow_control::state::{Flow, RECORD};
 use super::flow_control::{self, Limits, Way};
 use super::header::{Header, Match, Memory};
 use super::host::{Bytes, Data, Host, Moved, NotPacked, Posted};
+use super::incoming;
 use super::link::{Account, Link};
 use super::matching::{Envelope, Matching, Pattern};
 use super::oneself;
@@ -123,18 +124,6 @@ impl SmallHost {
         self.queues.insert_posted(Pattern::new(3, tag), usize::MAX);
     }
 
-    fn arrives(&mut self, of: Match, body: Body) {
-        let (envelope, message) = (Envelope::new(of.rank, of.tag), Arrived { from: LINK, id: 0, body });
-        if self.queues.search_posted(envelope).found.is_some() {
-            return self.matched(of.tag, &message);
-        }
-        flow_control::keep(&(), self, &message, |_| Some(LINK));
-        self.queues.insert_unexpected(envelope, message);
-        if self.queues.posted() > 0 {
-            flow_control::found_nothing(&(), self, CONTEXT);
-        }
-    }
-
     fn matched(&mut self, tag: i32, message: &Arrived) {
         let number = match message.body {
             Body::Short(_, bytes) => u32::from_le_bytes(*bytes.first_chunk().expect("a number")),
@@ -149,21 +138,7 @@ impl SmallHost {
 
     /// Handles a message of another process.
     fn handle(&mut self, (header, bytes): (Header, Vec<u8>)) {
-        match header {
-            Header::Eager(of) => self.arrives(of, Body::copy(&bytes)),
-            Header::Announce(of, sender, memory) => {
-                self.arrives(of, Body::Announced(TransferId(sender), memory));
-            }
-            Header::Finished { request, length } => rendezvous::finished(&(), self, TransferId(request), length),
-            Header::ClearToSend { request, receive, why, length } => {
-                fragments::wanted(&(), self, (TransferId(request), TransferId(receive)), (length, why));
-            }
-            Header::Fragment { receive, .. } => fragments::received(self, TransferId(receive), &bytes),
-            Header::Flow(word) => flow_control::heard(&(), self, LINK, word),
-            Header::Pending(context) => flow_control::pending(&(), self, LINK, context),
-            Header::More(context) => flow_control::more(&(), self, LINK, context),
-            _ => panic!("{header:?}"),
-        }
+        incoming::handle(&(), self, (header, &bytes), || Some(LINK));
     }
 
     /// Handles the oldest message of another process.
@@ -208,6 +183,17 @@ impl Host for SmallHost {
     fn keep(&mut self, (): &(), send: usize, envelope: Envelope, message: Arrived) {
         self.told.push(('i', send, Bytes::None));
         self.queues.insert_unexpected(envelope, message);
+    }
+    fn deliver(&mut self, (): &(), context: u32, envelope: Envelope, message: Arrived) {
+        assert_eq!(context, CONTEXT);
+        if self.queues.search_posted(envelope).found.is_some() {
+            return self.matched(envelope.tag(), &message);
+        }
+        flow_control::keep(&(), self, &message, |_| Some(LINK));
+        self.queues.insert_unexpected(envelope, message);
+        if self.queues.posted() > 0 {
+            flow_control::found_nothing(&(), self, CONTEXT);
+        }
     }
     fn note(&mut self, receive: usize, outcome: &Outcome) {
         self.noted.push((receive, *outcome));

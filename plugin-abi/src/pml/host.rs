@@ -66,6 +66,10 @@ impl Host for State {
         incoming::keep(pml, self, communicator, (envelope, message), || Some(from));
     }
 
+    fn deliver(&mut self, pml: &Pml, context: u32, envelope: Envelope, message: Arrived) {
+        incoming::deliver(pml, self, context, envelope, message);
+    }
+
     fn note(&mut self, receive: Handle, outcome: &Outcome) {
         finish::note(self.requests.get(receive), outcome);
     }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decodes the messages that arrive for the PML, and passes each to the module that handles its kind. Keeps those that
-//! no receive matches, and holds their senders back beyond the bound. Ignores messages that are too short or of an
+//! Decodes the messages that arrive for the PML: delivers eager ones, and hands the others to
+//! `engine::messenger::incoming`. Keeps those that no receive matches. Ignores messages that are too short or of an
 //! unknown kind.
 //!
 //! Called by `progress`, `moving` and `local` for each message, in order of arrival. Grade: hot for whole messages.
@@ -10,14 +10,13 @@
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
+use engine::messenger;
 use engine::messenger::arrived::{Arrived, Body};
 use engine::messenger::flow_control;
-use engine::messenger::header::{EAGER_SIZE, Header, Match, PortKey};
+use engine::messenger::header::{EAGER_SIZE, Header, Match};
 use engine::messenger::host::Data;
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
-use engine::messenger::rendezvous::{self, fragments};
-use engine::messenger::transfer_id::TransferId;
 use engine::transport::Immediate;
 
 use super::communicator::Communicator;
@@ -186,36 +185,13 @@ fn is_of_watched_call(state: &mut State, request: Handle, length: usize) -> bool
 #[inline(never)]
 pub(crate) fn message(pml: &Pml, state: &mut State, incoming: Incoming<'_>) {
     let Some((header, bytes)) = Header::decode(incoming.bytes) else { return };
-    let answer = || incoming.sender(pml);
-    let begun = |state: &mut State, of: Match, body| {
-        let Some(from) = answer() else { return };
-        deliver(pml, state, of.context, Envelope::new(of.rank, of.tag), Arrived { from, id: 0, body });
-    };
+    let sender = || incoming.sender(pml);
     match header {
         Header::Eager(of) => {
             let kept = || Arrived { from: Link::UNKNOWN, id: 0, body: Body::copy(bytes) };
-            whole(pml, state, of, bytes, (kept, answer));
+            whole(pml, state, of, bytes, (kept, sender));
         }
-        Header::Synchronous(of, request) => begun(state, of, Body::Synchronous(bytes.into(), TransferId(request))),
-        Header::Announce(of, request, memory) => begun(state, of, Body::Announced(TransferId(request), memory)),
-        Header::AnnounceKeyed(of, request, memory) => {
-            begun(state, of, Body::AnnouncedKeyed(TransferId(request), memory, PortKey::decode(bytes)));
-        }
-        Header::ClearToSend { request, receive, why, length } => {
-            fragments::wanted(pml, state, (TransferId(request), TransferId(receive)), (length, why));
-        }
-        Header::Fragment { receive, .. } => {
-            // `received` looks the number up, so a wrong one does no harm.
-            fragments::received(state, TransferId(receive), bytes);
-        }
-        Header::Finished { request, length } => rendezvous::finished(pml, state, TransferId(request), length),
-        // The bytes came with the message, whose transfer the sender has reported already.
-        Header::Acknowledge { request } => rendezvous::finished(pml, state, TransferId(request), 0),
-        Header::Flow(word) => _ = answer().map(|from| flow_control::heard(pml, state, from, word)),
-        Header::Pending(context) => _ = answer().map(|from| flow_control::pending(pml, state, from, context)),
-        Header::More(context) => _ = answer().map(|from| flow_control::more(pml, state, from, context)),
-        // `moving` handles it; a process with one port sends none.
-        Header::Moved { .. } => {}
+        _ => messenger::incoming::handle(pml, state, (header, bytes), sender),
     }
 }
 

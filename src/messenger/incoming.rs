@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Hands a message that has arrived to the protocol of its kind: the one place that knows what each header means.
+//!
+//! Called by the host, in the order of arrival. A host may handle [`Header::Eager`] itself, to deliver the data where it
+//! is. Grade: pending. Threads: the one that has entered the messenger. Tests: `messenger/tests.rs`.
+
+use super::arrived::{Arrived, Body};
+use super::flow_control;
+use super::header::{Header, Match, PortKey};
+use super::host::Host;
+use super::link::Link;
+use super::matching::Envelope;
+use super::rendezvous::{self, fragments};
+use super::transfer_id::TransferId;
+
+/// Handles a message. `sender` looks up the link to its sender; `None`: the message is of nobody, and is ignored. A
+/// number of a transfer that a faulty peer sends does no harm, because each protocol looks it up.
+pub fn handle<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    (header, bytes): (Header, &[u8]),
+    sender: impl Fn() -> Option<Link>,
+) {
+    let begun = |host: &mut H, Match { context, rank, tag }, body| {
+        let Some(from) = sender() else { return };
+        host.deliver(process, context, Envelope::new(rank, tag), Arrived { from, id: 0, body });
+    };
+    match header {
+        Header::Eager(of) => begun(host, of, Body::copy(bytes)),
+        Header::Synchronous(of, send) => begun(host, of, Body::Synchronous(bytes.into(), TransferId(send))),
+        Header::Announce(of, send, memory) => begun(host, of, Body::Announced(TransferId(send), memory)),
+        Header::AnnounceKeyed(of, send, memory) => {
+            begun(host, of, Body::AnnouncedKeyed(TransferId(send), memory, PortKey::decode(bytes)));
+        }
+        Header::ClearToSend { request, receive, why, length } => {
+            fragments::wanted(process, host, (TransferId(request), TransferId(receive)), (length, why));
+        }
+        Header::Fragment { receive, .. } => fragments::received(host, TransferId(receive), bytes),
+        Header::Finished { request, length } => rendezvous::finished(process, host, TransferId(request), length),
+        // The bytes came with the message, whose transfer the sender has reported already.
+        Header::Acknowledge { request } => rendezvous::finished(process, host, TransferId(request), 0),
+        Header::Flow(word) => _ = sender().map(|from| flow_control::heard(process, host, from, word)),
+        Header::Pending(context) => _ = sender().map(|from| flow_control::pending(process, host, from, context)),
+        Header::More(context) => _ = sender().map(|from| flow_control::more(process, host, from, context)),
+        // Failover handles it; a process with one port sends none.
+        Header::Moved { .. } => {}
+    }
+}
