@@ -8,6 +8,7 @@
 //   spawn  2 more processes, which start as `mpi_t_communicators child`; prints the number of all (connect_cycles.c)
 #include "../mpi/elements.h"
 #include "mpi_t_listen.h"
+#include <ibex_mpi_t.h>
 
 enum { MOST = 1 << 14, MOST_MEMBERS = 64, CONTEXTS = 1 << 12 };
 

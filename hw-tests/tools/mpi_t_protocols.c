@@ -14,6 +14,7 @@
 #include "../mpi/elements.h"
 #include "../mpi/told.h"
 #include "mpi_t_listen.h"
+#include <ibex_mpi_t.h>
 
 enum protocol { INLINE, COPIED, READ, PIECES, SHARED, ONESELF };
 enum reason { SIZE, SYNCHRONOUS, GAPS, NOT_REGISTERED, HELD_BACK, ADAPTER, TO_ONESELF, SAME_HOST };

@@ -4,6 +4,7 @@
 // runs in one thread at a time, and each event is delivered to it or counted as lost. A registration's free function is
 // called once, and is the last call for it. 2 ranks, MPI_THREAD_MULTIPLE.
 #include "mpi_t_listen.h"
+#include <ibex_mpi_t.h>
 
 enum { TALKERS = 2, TOOLS = 2, TAG = 200, MOST = 1 << 14, BYTES = 1 << 14 };
 

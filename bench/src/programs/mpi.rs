@@ -288,7 +288,7 @@ mod tests {
         let [plain, ways @ ..] = transport::EVENTS_OF_MATCHING;
         assert!(!line(place(), plain).contains("LD_PRELOAD"));
         let of_matching = ["elsewhere", "watched", "peruse", "mpi_t", "buffered", "delivered"];
-        let told = of_matching.into_iter().chain(["ibex_msg_arrived", "ibex_comm_msg_arrived", "nothing", "nothing"]);
+        let told = of_matching.into_iter().chain(["ibex_msg_arrived", "ibex_msg_arrived", "nothing", "nothing"]);
         let idle = [Transport::Initialised, Transport::InitialisedBtl];
         for (transport, way) in ways.into_iter().chain(idle).zip(told) {
             let line = line(place(), transport);

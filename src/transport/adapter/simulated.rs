@@ -160,8 +160,11 @@ impl State {
 
     /// Reads inline bytes, then those in memory.
     fn gather(&self, port: usize, inline: &[u8], spans: &[Span]) -> Vec<u8> {
-        let spans = spans.iter().flat_map(|at| self.memory.read(port, *at, Access::LOCAL_WRITE));
-        inline.iter().copied().chain(spans).collect()
+        let mut bytes = inline.to_vec();
+        for at in spans {
+            bytes.extend_from_slice(&self.memory.read(port, *at, Access::LOCAL_WRITE));
+        }
+        bytes
     }
 }
 

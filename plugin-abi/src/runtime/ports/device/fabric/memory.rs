@@ -2,7 +2,7 @@
 //! Memory of the fabric: slots, registrations without a cache, and the copies that an adapter makes. As in a work
 //! request, memory is named by its address. Called by the simulated adapters and the PML. Threads: the test's.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{c_int, c_void};
 use std::ptr::{slice_from_raw_parts_mut, with_exposed_provenance, with_exposed_provenance_mut};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -34,9 +34,9 @@ struct Region {
 #[derive(Default)]
 struct Table {
     last: u32,
-    regions: HashMap<u32, Region>,
+    regions: BTreeMap<u32, Region>,
     /// Ports that refuse to register memory.
-    refusing: HashSet<usize>,
+    refusing: BTreeSet<usize>,
 }
 
 impl Table {
