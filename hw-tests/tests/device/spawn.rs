@@ -115,7 +115,9 @@ pub(crate) fn spawned(site: &mut Site, launch: &Launch) -> Result<()> {
 
 /// Whether a job hangs and has fewer processes with a port than it started.
 fn hangs_in_the_runtime(outcome: &Outcome) -> bool {
-    outcome.ending == Ending::TimedOut && processes_started(&outcome.stdout) > processes_with_a_port(&outcome.stderr)
+    // After 120 s Open MPI's runtime gives a spawn up.
+    let ends = outcome.ending == Ending::TimedOut || outcome.stderr.contains("Operation:  LOOKUP");
+    ends && processes_started(&outcome.stdout) > processes_with_a_port(&outcome.stderr)
 }
 
 fn processes_started(stdout: &str) -> usize {
