@@ -10,13 +10,16 @@ use std::fmt::Debug;
 use super::State;
 use super::arrived::Arrived;
 use super::flow_control::Way;
-use super::header::Header;
+use super::header::{Header, Match, PortKey};
 use super::link::{Account, Link};
 use super::matching::Envelope;
 use super::passage::{Passage, Protocol, Reason};
 use super::rendezvous::Step;
-use super::request::{Core, Outcome, Transfer};
+use super::rendezvous::read::{Path, Readable};
+use super::rendezvous::stripes::Part;
+use super::request::{Core, Outcome};
 use super::transfer_id::TransferId;
+use crate::transport::Failed;
 
 /// The entered state of a host.
 pub trait Host: Sized {
@@ -57,6 +60,16 @@ pub trait Host: Sized {
     /// Stores the message of a send to this process, which no receive matches.
     fn keep(&mut self, process: &Self::Process, send: Self::Handle, envelope: Envelope, message: Arrived);
 
+    /// Delivers a whole message, which is still in its receive slot, to the receive that it matches, or stores it.
+    /// `sender` looks up the link to its sender.
+    fn deliver_whole(
+        &mut self,
+        process: &Self::Process,
+        of: Match,
+        bytes: &[u8],
+        sender: impl Fn() -> Option<Link> + Copy,
+    );
+
     /// Delivers a message that has arrived to the receive that it matches, or stores it.
     fn deliver(&mut self, process: &Self::Process, context: u32, envelope: Envelope, message: Arrived);
 
@@ -91,8 +104,46 @@ pub trait Host: Sized {
     /// Whether any port has a free send buffer for fragments.
     fn has_free_buffer(&self) -> bool;
 
-    /// Ends the registrations of a message that was announced by this link, and that the peer will not read any more.
-    fn put_back(&mut self, process: &Self::Process, link: Link, announced: Transfer<Self>);
+    /// Returns the links by which this process can read a message that was announced by the link `from` with the `keys`
+    /// of several ports, and the key for each.
+    fn readable_by(&mut self, process: &Self::Process, from: Link, keys: &[PortKey], wanted: u64) -> Vec<(Link, u32)>;
+
+    /// Registers the first `wanted` bytes of a receive's contiguous data with the port of a link. `None`: the port does
+    /// not exist, or cannot register them.
+    fn register(
+        &mut self,
+        process: &Self::Process,
+        receive: Self::Handle,
+        link: Link,
+        wanted: u64,
+    ) -> Option<Readable<Self::Registration>>;
+
+    /// Ends a registration with the port of a rail. The data is not read or written any more.
+    fn deregister(&mut self, process: &Self::Process, rail: usize, registered: Self::Registration);
+
+    /// Posts a read of a part of the message of a receive, which is [`Transfer::Reading`]. The host calls [`read::done`]
+    /// once it is done. Returns false if the port refuses it, because its connection has failed.
+    ///
+    /// [`Transfer::Reading`]: super::request::Transfer::Reading
+    /// [`read::done`]: super::rendezvous::read::done
+    fn post_read(
+        &mut self,
+        process: &Self::Process,
+        receive: Self::Handle,
+        path: &Path<Self::Registration>,
+        part: Part,
+    ) -> bool;
+
+    /// Copies bytes at an address of another process of this host to the contiguous data of a receive. The host calls
+    /// [`single_copy::done`] when they are copied, perhaps within this call. Returns false if it cannot, and does not.
+    ///
+    /// [`single_copy::done`]: super::rendezvous::single_copy::done
+    fn copy_from_process(&mut self, process: &Self::Process, receive: Self::Handle, link: Link, of: (u64, u64))
+    -> bool;
+
+    /// Moves the messages of a peer to another port, because the connection of this link has failed. Returns false if
+    /// that is not possible without a loss; then the job ends.
+    fn fails_over(&mut self, process: &Self::Process, link: Link) -> bool;
 
     /// Returns flow control's account of the peer of a link.
     fn account(&mut self, process: &Self::Process, link: Link) -> Account;
@@ -135,6 +186,22 @@ pub trait Host: Sized {
 
     /// Tells tools that the last data of a request's message has moved.
     fn ends(&mut self, _request: Self::Handle, _moved: Moved) {}
+
+    /// Like [`Self::begins`], for a receive that will read its message by the paths of its transfer.
+    fn begins_reading(&mut self, _process: &Self::Process, receive: Self::Handle) {
+        self.begins(receive, Bytes::None.posted());
+    }
+
+    /// Tells tools that a read by this rail has completed or failed.
+    fn read_ended(
+        &mut self,
+        _process: &Self::Process,
+        _receive: Self::Handle,
+        _rail: usize,
+        _part: Part,
+        _outcome: Result<(), Failed>,
+    ) {
+    }
 
     /// Enters a step of a long message in the flight recorder.
     fn record(&mut self, _request: Self::Handle, _step: &Step) {}
@@ -180,6 +247,13 @@ pub enum Posted {
 pub trait Data {
     /// Length of the data in a message, bytes.
     fn length(&self) -> usize;
+
+    /// Whether the data is in one piece. Empty data is.
+    fn is_contiguous(&self) -> bool;
+
+    /// Copies the beginning of a whole message to the data of a receive, as far as that has room. Returns false if it
+    /// cannot be unpacked.
+    fn put(&mut self, from: &[u8]) -> bool;
 
     /// Copies all the data of a send to `to`, which is as long. Returns false if it cannot be packed.
     fn take_all(&mut self, to: &mut [u8]) -> bool;

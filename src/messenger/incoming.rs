@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Hands a message that has arrived to the protocol of its kind: the one place that knows what each header means.
 //!
-//! Called by the host, in the order of arrival. A host may handle [`Header::Eager`] itself, to deliver the data where it
-//! is. Grade: pending. Threads: the one that has entered the messenger. Tests: `messenger/tests.rs`.
+//! Called by the host, in the order of arrival. Grade: pending. Threads: the one that has entered the messenger. Tests:
+//! `messenger/tests.rs`.
 
 use super::arrived::{Arrived, Body};
 use super::flow_control;
@@ -26,7 +26,7 @@ pub fn handle<H: Host>(
         host.deliver(process, context, Envelope::new(rank, tag), Arrived { from, id: 0, body });
     };
     match header {
-        Header::Eager(of) => begun(host, of, Body::copy(bytes)),
+        Header::Eager(of) => host.deliver_whole(process, of, bytes, &sender),
         Header::Synchronous(of, send) => begun(host, of, Body::Synchronous(bytes.into(), TransferId(send))),
         Header::Announce(of, send, memory) => begun(host, of, Body::Announced(TransferId(send), memory)),
         Header::AnnounceKeyed(of, send, memory) => {

@@ -18,6 +18,7 @@ use host::Host;
 use transfer_id::Transfers;
 
 pub mod arrived;
+pub mod delivery;
 pub mod failover;
 pub mod flow_control;
 pub mod foreign;

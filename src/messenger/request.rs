@@ -68,8 +68,8 @@ pub enum Transfer<H: Host> {
     Sending(Sending),
     /// The message is being read.
     Reading(Reads<H>),
-    /// The host reads so many bytes of this send from shared memory.
-    Getting(TransferId, u64),
+    /// The kernel copies so many bytes of this send.
+    SingleCopy(TransferId, u64),
     /// Fragments arrive.
     Gathering(Gathering),
 }

@@ -8,17 +8,22 @@ use std::sync::Arc;
 
 use super::State;
 use super::arrived::{Arrived, Body};
+use super::delivery;
 use super::flow_control::state::{Flow, RECORD};
 use super::flow_control::{self, Limits, Way};
-use super::header::{Header, Match, Memory};
+use super::header::{Header, Match, Memory, PortKey};
 use super::host::{Bytes, Data, Host, Moved, NotPacked, Posted};
 use super::incoming;
 use super::link::{Account, Link};
 use super::matching::{Envelope, Matching, Pattern};
 use super::oneself;
-use super::rendezvous::{self, fragments};
+use super::rendezvous::read::{self, Path, Readable};
+use super::rendezvous::stripes::Part;
+use super::rendezvous::{self, fragments, single_copy};
 use super::request::{Core, Mode, Outcome, Role, Transfer};
 use super::transfer_id::TransferId;
+use crate::transport::{EndpointId, Failed};
+use ibex_ffi::verbs::Status;
 
 /// A process with one communicator, in which it has rank 3. A handle is an index in `cores`.
 struct SmallHost {
@@ -32,8 +37,14 @@ struct SmallHost {
     free_buffers: usize,
     /// The answer that ended the job: the number of bytes that it asked for.
     refused: Option<u64>,
-    /// Number of announcements whose registrations have ended.
-    ended: usize,
+    /// Registrations in use, by rail.
+    registered: Vec<usize>,
+    /// Reads in flight: rail, offset and length.
+    reads: VecDeque<(usize, u64, u32)>,
+    /// The rail that refuses every read.
+    is_down: Option<usize>,
+    /// Whether the kernel copies from another process; `None`: it cannot.
+    kernel_copies: Option<bool>,
     /// Most messages in `sent` for a message with its data to find room.
     room: usize,
     /// Tag and number of each message of the other process that a receive got, in order.
@@ -50,6 +61,9 @@ const CONTEXT: u32 = 5;
 /// Most bytes of a fragment.
 const FRAGMENT: usize = 8;
 
+/// Most bytes of a read.
+const READ: u32 = 16;
+
 impl SmallHost {
     fn new() -> Self {
         // It keeps one unexpected message.
@@ -59,9 +73,25 @@ impl SmallHost {
     fn limited(Limits { kept, window }: Limits, room: usize) -> Self {
         let messenger = State::new(Flow::new(kept, window, Arc::default()));
         let (queues, cores, noted, finished) = (Matching::default(), Vec::new(), Vec::new(), Vec::new());
-        let (sent, free_buffers, refused, ended, told) = (VecDeque::new(), 3, None, 0, Vec::new());
-        let got = Vec::new();
-        SmallHost { cores, messenger, queues, noted, finished, sent, free_buffers, refused, ended, room, got, told }
+        let (sent, free_buffers, refused, told, got) = (VecDeque::new(), 3, None, Vec::new(), Vec::new());
+        let (registered, reads, is_down, kernel_copies) = (Vec::new(), VecDeque::new(), None, None);
+        SmallHost {
+            cores,
+            messenger,
+            queues,
+            noted,
+            finished,
+            sent,
+            free_buffers,
+            refused,
+            registered,
+            reads,
+            is_down,
+            kernel_copies,
+            room,
+            got,
+            told,
+        }
     }
 
     /// Makes a request with tag 7.
@@ -78,7 +108,8 @@ impl SmallHost {
     }
 
     fn announce(&mut self, send: usize, counted: bool) -> TransferId {
-        self.cores[send].transfer = Transfer::Announced { registered: None, others: Vec::new(), counted };
+        self.cores[send].transfer = Transfer::Announced { registered: Some(()), others: Vec::new(), counted };
+        self.registered.push(self.cores[send].link.rail());
         self.messenger.transfers.begin(send)
     }
 
@@ -184,6 +215,11 @@ impl Host for SmallHost {
         self.told.push(('i', send, Bytes::None));
         self.queues.insert_unexpected(envelope, message);
     }
+    fn deliver_whole(&mut self, (): &(), of: Match, bytes: &[u8], sender: impl Fn() -> Option<Link> + Copy) {
+        let Some(from) = sender() else { return };
+        let message = Arrived { from, id: 0, body: Body::copy(bytes) };
+        self.deliver(&(), of.context, Envelope::new(of.rank, of.tag), message);
+    }
     fn deliver(&mut self, (): &(), context: u32, envelope: Envelope, message: Arrived) {
         assert_eq!(context, CONTEXT);
         if self.queues.search_posted(envelope).found.is_some() {
@@ -228,8 +264,30 @@ impl Host for SmallHost {
     fn has_free_buffer(&self) -> bool {
         self.free_buffers > 0
     }
-    fn put_back(&mut self, (): &(), _link: Link, _announced: Transfer<Self>) {
-        self.ended += 1;
+    fn readable_by(&mut self, (): &(), _from: Link, keys: &[PortKey], _wanted: u64) -> Vec<(Link, u32)> {
+        keys.iter().map(|key| (by_rail(key.port as usize), key.key)).collect()
+    }
+    fn register(&mut self, (): &(), _receive: usize, link: Link, _wanted: u64) -> Option<Readable<()>> {
+        self.registered.push(link.rail());
+        Some(Readable { registered: (), mbps: 100, longest: READ })
+    }
+    fn deregister(&mut self, (): &(), rail: usize, (): ()) {
+        let at = self.registered.iter().position(|registered| *registered == rail).expect("it is registered");
+        self.registered.remove(at);
+    }
+    fn post_read(&mut self, (): &(), _receive: usize, path: &Path<()>, part: Part) -> bool {
+        let is_up = self.is_down != Some(path.link.rail());
+        if is_up {
+            self.reads.push_back((path.link.rail(), part.offset, part.length));
+        }
+        is_up
+    }
+    fn copy_from_process(&mut self, (): &(), receive: usize, _link: Link, _of: (u64, u64)) -> bool {
+        self.kernel_copies.inspect(|is_copied| single_copy::done(&(), self, receive, *is_copied)).is_some()
+    }
+    fn fails_over(&mut self, (): &(), link: Link) -> bool {
+        self.is_down = Some(link.rail());
+        true
     }
     fn account(&mut self, (): &(), link: Link) -> Account {
         Account(link)
@@ -264,6 +322,14 @@ impl Data for Vec<u8> {
     fn length(&self) -> usize {
         self.len()
     }
+    fn is_contiguous(&self) -> bool {
+        true
+    }
+    fn put(&mut self, from: &[u8]) -> bool {
+        let length = from.len().min(self.len());
+        self[..length].copy_from_slice(&from[..length]);
+        true
+    }
     fn take_all(&mut self, to: &mut [u8]) -> bool {
         to.copy_from_slice(self);
         true
@@ -277,6 +343,11 @@ impl Data for Vec<u8> {
 
 /// Link to the other process, which leads nowhere here.
 const LINK: Link = Link::UNKNOWN;
+
+/// Returns the link to the other process by a rail.
+fn by_rail(rail: usize) -> Link {
+    Link::new(rail, EndpointId::from_index(0))
+}
 
 /// Returns the events of a copy of `bytes` bytes from a send to its receive.
 fn copy_of(bytes: u64, send: usize, receive: usize) -> [(char, usize, Bytes); 4] {
@@ -353,7 +424,85 @@ fn a_rendezvous_sends_as_many_fragments_as_find_a_buffer_and_the_next_when_one_i
     sender.fragment_done(send);
     assert!(sender.finished.is_empty(), "the adapter reads the last fragment");
     sender.fragment_done(send);
-    assert_eq!((&*sender.finished, sender.free_buffers, sender.ended), (&[send][..], 3, 1));
+    assert_eq!((&*sender.finished, sender.free_buffers, sender.registered.len()), (&[send][..], 3, 0));
+}
+
+/// Makes two processes, a send of so many bytes, and a receive with `room` that gets its announcement by this link.
+fn rendezvous_by(
+    from: Link,
+    (length, room): (usize, usize),
+    keys: Option<&[PortKey]>,
+    kernel_copies: Option<bool>,
+) -> (SmallHost, SmallHost) {
+    let (mut sender, mut receiver) = (SmallHost::new(), SmallHost::new());
+    receiver.kernel_copies = kernel_copies;
+    let (_, number) = sender.announced(vec![7; length]);
+    let receive = receiver.request(Role::Receive, vec![0; room]);
+    let memory = Memory { key: 9, address: 4096, length: length as u64 };
+    let body = match keys {
+        Some(keys) => Body::AnnouncedKeyed(number, memory, keys.into()),
+        None => Body::Announced(number, memory),
+    };
+    delivery::arrived(&(), &mut receiver, receive, Envelope::new(3, 7), Arrived { from, id: 0, body });
+    (sender, receiver)
+}
+
+/// Hands all messages over, and expects that both requests are finished and no memory is registered any more.
+fn is_finished_by_messages(mut sender: SmallHost, mut receiver: SmallHost) {
+    while !(receiver.sent.is_empty() && sender.sent.is_empty()) {
+        receiver.sent.drain(..).for_each(|message| sender.handle(message));
+        if !sender.sent.is_empty() {
+            receiver.receive_from(&mut sender);
+            sender.fragment_done(0);
+        }
+    }
+    for host in [sender, receiver] {
+        assert_eq!((host.finished, host.registered, host.noted.len() < 2), (vec![0], Vec::new(), true));
+    }
+}
+
+#[test]
+fn a_receiver_reads_as_much_of_a_message_as_it_has_room_for_and_then_tells_the_sender() {
+    for (room, expected) in [(40, &[(0, 16), (16, 16), (32, 8)][..]), (0, &[])] {
+        let (sender, mut receiver) = rendezvous_by(by_rail(0), (100, room), None, None);
+        let outcome = Outcome { source: 3, tag: 7, length: 100, is_truncated: true };
+        assert_eq!(receiver.noted, [(0, outcome)]);
+        let mut read = Vec::new();
+        while let Some((rail, offset, length)) = receiver.reads.pop_front() {
+            assert!(receiver.finished.is_empty());
+            read.push((offset, length));
+            read::done(&(), &mut receiver, 0, rail, Ok(()));
+        }
+        assert_eq!(read, expected);
+        is_finished_by_messages(sender, receiver);
+    }
+}
+
+#[test]
+fn another_rail_repeats_the_reads_of_a_failed_one_and_if_none_is_left_the_sender_sends_copies() {
+    let keys = [0, 1].map(|port| PortKey { port, key: port });
+    for failing in 0..=2 {
+        let (sender, mut receiver) = rendezvous_by(by_rail(0), (100, 100), Some(&keys), None);
+        assert_eq!(receiver.registered, [0, 1]);
+        let mut read = 0;
+        while let Some((rail, _, length)) = receiver.reads.pop_front() {
+            let is_failed = rail < failing;
+            read += if is_failed { 0 } else { length };
+            let outcome = if is_failed { Err(Failed { status: Status::FLUSHED, posted: true }) } else { Ok(()) };
+            read::done(&(), &mut receiver, 0, rail, outcome);
+        }
+        assert_eq!((read, receiver.finished.len()), if failing < 2 { (100, 1) } else { (0, 0) });
+        is_finished_by_messages(sender, receiver);
+    }
+}
+
+#[test]
+fn within_a_host_the_kernel_copies_a_message_and_if_it_refuses_the_sender_sends_copies() {
+    for kernel_copies in [Some(true), Some(false), None] {
+        let (sender, receiver) = rendezvous_by(Link::local(1), (100, 60), None, kernel_copies);
+        assert_eq!(receiver.finished.len(), usize::from(kernel_copies == Some(true)));
+        is_finished_by_messages(sender, receiver);
+    }
 }
 
 #[test]
@@ -396,7 +545,7 @@ fn finished_ends_a_send_whose_receiver_has_read_once() {
     let (send, number) = host.announced(vec![1; 20]);
     for _ in 0..2 {
         rendezvous::finished(&(), &mut host, number, 20);
-        assert_eq!((&*host.finished, host.ended), (&[send][..], 1));
+        assert_eq!((&*host.finished, host.registered.len()), (&[send][..], 0));
     }
     assert!(matches!(host.cores[send].transfer, Transfer::None));
 }

@@ -172,24 +172,6 @@ impl UserData {
         &self.description
     }
 
-    #[inline(always)]
-    pub(crate) fn is_contiguous(&self) -> bool {
-        !self.extent.start.is_null()
-    }
-
-    /// Copies the beginning of a message to the receive buffer, as far as that has room. Returns false if it cannot
-    /// unpack all of it.
-    #[inline(always)]
-    pub(crate) fn put(&mut self, from: &[u8]) -> bool {
-        let from = &from[..from.len().min(self.extent.length)];
-        if !self.is_contiguous() {
-            return self.put_with_gaps(from);
-        }
-        // SAFETY: P2: the receive has room for so many bytes.
-        unsafe { copy(self.extent.start, from.as_ptr(), from.len()) };
-        true
-    }
-
     #[cold]
     #[inline(never)]
     fn put_with_gaps(&mut self, from: &[u8]) -> bool {
@@ -243,6 +225,22 @@ impl Data for UserData {
     #[inline(always)]
     fn length(&self) -> usize {
         self.extent.length
+    }
+
+    #[inline(always)]
+    fn is_contiguous(&self) -> bool {
+        !self.extent.start.is_null()
+    }
+
+    #[inline(always)]
+    fn put(&mut self, from: &[u8]) -> bool {
+        let from = &from[..from.len().min(self.extent.length)];
+        if !self.is_contiguous() {
+            return self.put_with_gaps(from);
+        }
+        // SAFETY: P2: the receive has room for so many bytes.
+        unsafe { copy(self.extent.start, from.as_ptr(), from.len()) };
+        true
     }
 
     fn take_all(&mut self, to: &mut [u8]) -> bool {

@@ -5,13 +5,16 @@
 use engine::messenger;
 use engine::messenger::arrived::Arrived;
 use engine::messenger::flow_control::Way;
-use engine::messenger::header::{Header, MAX_SIZE};
+use engine::messenger::header::{Header, MAX_SIZE, Match, PortKey};
 use engine::messenger::host::{Host, Moved, NotPacked, Posted};
 use engine::messenger::link::{Account, Link};
 use engine::messenger::matching::Envelope;
 use engine::messenger::passage::{Passage, Protocol, Reason};
 use engine::messenger::rendezvous::Step;
+use engine::messenger::rendezvous::read::{Path, Readable};
+use engine::messenger::rendezvous::stripes::Part;
 use engine::messenger::transfer_id::TransferId;
+use engine::transport::Failed;
 use ibex_ffi::openmpi::release;
 
 use super::buffer::SendBuffers;
@@ -19,9 +22,9 @@ use super::datatype::UserData;
 use super::fragment::Fragment;
 use super::handle::Handle;
 use super::instance::{Pml, State};
-use super::reading::WatchedReads;
-use super::request::{Core, Outcome, Told, Transfer};
-use super::{finish, flight, flow, fragment, incoming, passage, rails, routing, transmit, watch};
+use super::read::WatchedReads;
+use super::request::{Core, Outcome, Told};
+use super::{finish, flight, flow, fragment, incoming, local, moving, passage, rails, read, routing, transmit, watch};
 use crate::runtime::memory::Registered;
 use crate::runtime::messages;
 use crate::runtime::variables::now;
@@ -66,6 +69,10 @@ impl Host for State {
         incoming::keep(pml, self, communicator, (envelope, message), || Some(from));
     }
 
+    fn deliver_whole(&mut self, pml: &Pml, of: Match, bytes: &[u8], sender: impl Fn() -> Option<Link> + Copy) {
+        incoming::whole(pml, self, of, bytes, sender);
+    }
+
     fn deliver(&mut self, pml: &Pml, context: u32, envelope: Envelope, message: Arrived) {
         incoming::deliver(pml, self, context, envelope, message);
     }
@@ -107,9 +114,36 @@ impl Host for State {
         self.buffers.iter().any(SendBuffers::has_free_large)
     }
 
-    fn put_back(&mut self, pml: &Pml, link: Link, announced: Transfer) {
-        // SAFETY: R3: the peer has answered the announcement, so it has read the message, or will not read it.
-        unsafe { rails::put_back(pml, link, announced) };
+    fn readable_by(&mut self, pml: &Pml, from: Link, keys: &[PortKey], wanted: u64) -> Vec<(Link, u32)> {
+        rails::ways(pml, self, from, keys, wanted)
+    }
+
+    fn register(&mut self, pml: &Pml, receive: Handle, link: Link, wanted: u64) -> Option<Readable<Registered>> {
+        read::register(pml, self, receive, link, wanted)
+    }
+
+    fn deregister(&mut self, pml: &Pml, rail: usize, registered: Registered) {
+        if let Some(rail) = pml.rails().get(rail) {
+            // SAFETY: R3: no read of ours is in flight; or the peer has answered the announcement, so it has read the
+            // message, or will not read it.
+            unsafe { rail.port().memory().put_back(registered) };
+        }
+    }
+
+    fn post_read(&mut self, pml: &Pml, receive: Handle, path: &Path<Registered>, part: Part) -> bool {
+        read::post(pml, self, receive, path, part)
+    }
+
+    fn copy_from_process(&mut self, pml: &Pml, receive: Handle, link: Link, of: (u64, u64)) -> bool {
+        local::copy_from_process(pml, self, receive, link, of)
+    }
+
+    fn fails_over(&mut self, pml: &Pml, link: Link) -> bool {
+        let goes_on = moving::goes_on(pml, self, link);
+        if !goes_on {
+            transmit::failed(self);
+        }
+        goes_on
     }
 
     fn account(&mut self, pml: &Pml, link: Link) -> Account {
@@ -154,6 +188,14 @@ impl Host for State {
 
     fn ends(&mut self, request: Handle, moved: Moved) {
         watch::ends(self, request, moved);
+    }
+
+    fn begins_reading(&mut self, pml: &Pml, receive: Handle) {
+        read::begins(pml, self, receive);
+    }
+
+    fn read_ended(&mut self, pml: &Pml, receive: Handle, rail: usize, part: Part, outcome: Result<(), Failed>) {
+        read::ended(pml, self, receive, rail, (part, outcome));
     }
 
     fn record(&mut self, request: Handle, step: &Step) {

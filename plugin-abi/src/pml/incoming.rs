@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decodes the messages that arrive for the PML: delivers eager ones, and hands the others to
-//! `engine::messenger::incoming`. Keeps those that no receive matches. Ignores messages that are too short or of an
-//! unknown kind.
+//! Decodes the messages that arrive for the PML, matches those that begin a transfer, and keeps those that no receive
+//! matches. Ignores messages that are too short or of an unknown kind.
 //!
 //! Called by `progress`, `moving` and `local` for each message, in order of arrival. Grade: hot for whole messages.
 //! Threads: the one that has entered the PML; with a port only in `is_taken` and `is_taken_or_put_aside`. Tests:
@@ -10,21 +9,21 @@
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use engine::messenger;
 use engine::messenger::arrived::{Arrived, Body};
-use engine::messenger::flow_control;
 use engine::messenger::header::{EAGER_SIZE, Header, Match};
-use engine::messenger::host::Data;
+use engine::messenger::host::{Bytes, Data};
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
+use engine::messenger::{self, delivery, flow_control};
 use engine::transport::Immediate;
 
 use super::communicator::Communicator;
+use super::finish::{note, note_not_put};
 use super::handle::Handle;
 use super::instance::{Pml, State};
-use super::request::Owner;
-use super::{accept, passage, rails, watch};
-use crate::runtime::listeners::Listeners;
+use super::request::{Outcome, Owner};
+use super::{passage, rails, watch};
+use crate::runtime::listeners::{Event, Listeners};
 use crate::runtime::token::Tag;
 
 /// A message in a receive slot, or in shared memory.
@@ -97,7 +96,7 @@ pub(crate) fn is_taken_whole(state: &mut State, bytes: &[u8]) -> bool {
     let envelope = Envelope::new(of.rank, of.tag);
     // SAFETY: P1: in `state.contexts`, so alive.
     let Some(request) = (unsafe { communicator.as_ref() }).take_posted(state, envelope) else { return false };
-    accept::whole::<false>(state, request, envelope, bytes);
+    delivery::whole::<_, false>(state, request, envelope, bytes);
     true
 }
 
@@ -138,7 +137,7 @@ pub(crate) unsafe fn is_taken_or_put_aside(
         return true;
     }
     let Some(request) = receiver.take_posted(state, envelope) else { return false };
-    accept::whole::<false>(state, request, envelope, bytes);
+    delivery::whole::<_, false>(state, request, envelope, bytes);
     true
 }
 
@@ -166,9 +165,9 @@ pub(crate) unsafe fn put_aside(pml: &Pml, state: &mut State, aside: &PutAside) {
     };
     match (taken, listeners) {
         (Ok(request), Some(listeners)) if is_of_watched_call(state, request, length) => {
-            accept::whole_watched(state, listeners, request, envelope, bytes);
+            whole_watched(state, listeners, request, envelope, bytes);
         }
-        (Ok(request), _) => accept::whole::<true>(state, request, envelope, bytes),
+        (Ok(request), _) => delivery::whole::<_, true>(state, request, envelope, bytes),
         (Err(id), _) => {
             let message = Arrived { from: Link::UNKNOWN, id, body: Body::copy(bytes) };
             keep(pml, state, communicator, (envelope, message), || Some(Link::UNKNOWN));
@@ -182,30 +181,36 @@ fn is_of_watched_call(state: &mut State, request: Handle, length: usize) -> bool
     request.shell.owner == Owner::WatchedCall && length <= request.core.data.length()
 }
 
+/// Delivers a whole message to the receive of a blocking call, which has room for it, while a tool listens to its
+/// communicator.
+#[inline(always)]
+fn whole_watched(state: &mut State, listeners: &Listeners, request: Handle, envelope: Envelope, bytes: &[u8]) {
+    note(state.requests.get(request), &Outcome::new(envelope, bytes.len(), bytes.len()));
+    watch::told(state, listeners, request, Event::XferBegin);
+    watch::told_moved(state, listeners, request, Event::XferBegin, Bytes::All.completed());
+    let r = state.requests.get(request);
+    if !r.core.data.put(bytes) {
+        note_not_put(r);
+    }
+    watch::told(state, listeners, request, Event::XferEnd);
+    watch::told_moved(state, listeners, request, Event::XferEnd, Bytes::None.completed());
+    watch::told(state, listeners, request, Event::Complete);
+    state.requests.get(request).set_finished(true);
+}
+
 #[inline(never)]
 pub(crate) fn message(pml: &Pml, state: &mut State, incoming: Incoming<'_>) {
-    let Some((header, bytes)) = Header::decode(incoming.bytes) else { return };
-    let sender = || incoming.sender(pml);
-    match header {
-        Header::Eager(of) => {
-            let kept = || Arrived { from: Link::UNKNOWN, id: 0, body: Body::copy(bytes) };
-            whole(pml, state, of, bytes, (kept, sender));
-        }
-        _ => messenger::incoming::handle(pml, state, (header, bytes), sender),
+    if let Some(message) = Header::decode(incoming.bytes) {
+        messenger::incoming::handle(pml, state, message, || incoming.sender(pml));
     }
 }
 
-/// Delivers a whole message to its receive, or stores the one that `kept` returns; `sender` looks up its sender's link.
-fn whole(
-    pml: &Pml,
-    state: &mut State,
-    of: Match,
-    bytes: &[u8],
-    (kept, sender): (impl FnOnce() -> Arrived, impl Fn() -> Option<Link> + Copy),
-) {
+/// Delivers a whole message to its receive, or stores it; `sender` looks up its sender's link.
+pub(crate) fn whole(pml: &Pml, state: &mut State, of: Match, bytes: &[u8], sender: impl Fn() -> Option<Link> + Copy) {
     let envelope = Envelope::new(of.rank, of.tag);
+    let kept = |from, id| Arrived { from, id, body: Body::copy(bytes) };
     let Some(communicator) = state.contexts.get(of.context).copied() else {
-        return keep_early(pml, state, of.context, (envelope, kept()), sender);
+        return keep_early(pml, state, of.context, (envelope, kept(Link::UNKNOWN, 0)), sender);
     };
     // SAFETY: P1: in `state.contexts`, so alive.
     let communicator = unsafe { communicator.as_ref() };
@@ -217,8 +222,8 @@ fn whole(
     // With several ports, the event of an unexpected message names the link by which it came.
     let keeping = |_: &mut State| from = sender().unwrap_or(Link::UNKNOWN);
     match watch::take_posted(state, communicator, envelope, (bytes.len(), bytes.len()), (how, keeping)) {
-        Ok(request) => accept::whole::<true>(state, request, envelope, bytes),
-        Err(id) => keep(pml, state, communicator, (envelope, Arrived { from, id, ..kept() }), sender),
+        Ok(request) => delivery::whole::<_, true>(state, request, envelope, bytes),
+        Err(id) => keep(pml, state, communicator, (envelope, kept(from, id)), sender),
     }
 }
 
@@ -232,7 +237,7 @@ pub(crate) fn deliver(pml: &Pml, state: &mut State, context: u32, envelope: Enve
     let communicator = unsafe { communicator.as_ref() };
     let how = |state: &mut State, receive| passage::came(pml, state, (communicator, envelope), &message, receive);
     match watch::take_posted(state, communicator, envelope, message.lengths(), (how, |_: &mut State| {})) {
-        Ok(request) => accept::arrived(pml, state, request, envelope, message),
+        Ok(request) => delivery::arrived(pml, state, request, envelope, message),
         Err(id) => keep(pml, state, communicator, (envelope, Arrived { id, ..message }), sender),
     }
 }

@@ -2,7 +2,7 @@
 //! The processes of this host: makes them reachable by shared memory, receives messages, and sends those that wait.
 //!
 //! The BTL calls [`arrived`] with each message, from this PML's polls or from Open MPI's progress. Called by `context`
-//! ([`add`], [`remove`]) and `progress` ([`poll`]). Grade: hot; [`add`] and [`remove`]: setup. Threads: any. Tests:
+//! ([`add`], [`remove`]), `progress` ([`poll`]) and `host` ([`copy_from_process`]). Grade: hot; [`add`] and [`remove`]: setup. Threads: any. Tests:
 //! `pml/tests.rs`, and `hw-tests/tests/device/local.rs`.
 //!
 //! A control message or a fragment that finds no room waits, in order, in the [`Backlog`]. A message that begins a send
@@ -11,11 +11,12 @@
 //! has entered the PML.
 
 use std::collections::VecDeque;
+use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 
 use engine::messenger::header::{Header, MAX_SIZE};
 use engine::messenger::link::Link;
-use engine::messenger::rendezvous::fragments;
+use engine::messenger::rendezvous::{fragments, single_copy};
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::release::{Receiver, received_by};
 use ibex_ffi::openmpi::sys;
@@ -25,6 +26,7 @@ use super::flow;
 use super::handle::Handle;
 use super::incoming::{self, Incoming, Sender};
 use super::instance::{Pml, State, pml};
+use super::request::Request;
 use super::shared_memory::{EAGER, OTHER, SharedMemory};
 use crate::runtime::guard::fence;
 use crate::runtime::variables::now;
@@ -302,4 +304,37 @@ fn head(shared: &SharedMemory, header: &Header) -> (u8, [u8; size_of::<u32>() + 
     bytes[..before].copy_from_slice(&shared.me.to_le_bytes()[..before]);
     bytes[before..length].copy_from_slice(encoded.as_slice());
     (if is_eager { EAGER } else { OTHER }, bytes, length)
+}
+
+/// Has the BTL copy bytes of another process, `wanted` at `address`, to the contiguous data of a receive. Returns false
+/// if it cannot; otherwise it calls [`copied`], mostly within this call.
+pub(crate) fn copy_from_process(
+    pml: &Pml,
+    state: &mut State,
+    receive: Handle,
+    link: Link,
+    (address, wanted): (u64, u64),
+) -> bool {
+    let (Some(shared), Some(from)) = (pml.shared_memory(), link.as_local()) else { return false };
+    let (to, data) = (state.requests.core(receive).data.extent().start, receive.pointer().as_ptr().cast());
+    // SAFETY: P2: the BTL writes the memory until it calls `copied`, and the receive is finished only there.
+    pml.within(state, || unsafe { shared.get(from, (to, wanted as usize), address, Some(copied), data) })
+}
+
+/// `mca_btl_base_rdma_completion_fn_t`: the BTL has copied the bytes, or has failed to.
+unsafe extern "C" fn copied(
+    _btl: *mut sys::mca_btl_base_module_t,
+    _endpoint: *mut sys::mca_btl_base_endpoint_t,
+    _to: *mut c_void,
+    _handle: *mut sys::mca_btl_base_registration_handle_t,
+    _context: *mut c_void,
+    data: *mut c_void,
+    status: c_int,
+) {
+    fence("the end of a copy", (), || {
+        let (Some(pml), Some(receive)) = (pml(), NonNull::new(data.cast::<Request>())) else { return };
+        // SAFETY: P1: `data` is the receive that `copy_from_process` gave the BTL, which calls this once.
+        let receive = unsafe { Handle::new(receive) };
+        pml.with_state(|state| single_copy::done(pml, state, receive, status == sys::OPAL_SUCCESS));
+    });
 }

@@ -4,8 +4,7 @@
 //! - Called by Open MPI: `component` (life of the PML), `context` (adds and removes processes and communicators),
 //!   `send`, `receive`, `probe`, `persistent`. Their objects: `request`, `communicator`, `datatype`.
 //! - The process: `instance` (the state, and the right to use it), `progress` (polls the ports).
-//! - Receive side: `incoming` (decodes a message, and keeps an unexpected one), `accept` (delivers it to its
-//!   receive), `reading` (long ones).
+//! - Receive side: `incoming` (decodes and matches a message, and keeps an unexpected one), `read` (long ones).
 //! - Send side: `protocol` (chooses the protocol), `routing`, `transmit` and `fragment` (post), `flow` (flow control),
 //!   `finish` (completes requests).
 //! - Tools: `watch` and `transfers` (raise the events; `passage`: the protocol of a message), `listening` (opens and
@@ -44,7 +43,6 @@
 //! length may be read or written during the call (P2). A send buffer belongs to the port or link given with it, has
 //! `length` bytes, and only the caller has it, not the adapter (R2).
 
-mod accept;
 mod buffer;
 mod communicator;
 mod component;
@@ -69,7 +67,7 @@ mod probe;
 mod progress;
 mod protocol;
 mod rails;
-mod reading;
+mod read;
 mod receive;
 mod request;
 mod routing;

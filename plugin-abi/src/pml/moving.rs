@@ -3,7 +3,7 @@
 //! (ARCHITECTURE.md, "Several ports"; `engine::messenger::failover` has the rules of the order).
 //!
 //! Counts the messages of each peer from the first one, including those that a poll delivers in place. Called by
-//! `progress`, `routing`, `fragment` and `reading`. Grade: hot for [`may_be_taken`] and [`count`], else setup. Threads:
+//! `progress`, `routing`, `fragment` and `host`. Grade: hot for [`may_be_taken`] and [`count`], else setup. Threads:
 //! the one that has entered the PML, and no port. Tests: below, `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;

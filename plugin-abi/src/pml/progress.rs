@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 use engine::events;
 use engine::messenger::host::Bytes;
 use engine::messenger::link::Link;
-use engine::messenger::rendezvous::fragments;
+use engine::messenger::rendezvous::{fragments, read};
 use engine::transport::{Arrived, Completion, EndpointId, Failed, Polled, TakesMessages, TakesRequests, Token};
 use ibex_ffi::openmpi::sys;
 
@@ -25,7 +25,7 @@ use super::incoming::{self, ByRail, Incoming, PutAside, Sender};
 use super::instance::{Pml, Rail, State, pml};
 use super::request::Transfer;
 use super::token::{self, Record};
-use super::{finish, flow, local, moving, passage, reading, transfers, transmit, watch};
+use super::{finish, flow, local, moving, passage, transfers, transmit, watch};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::frame::Frame;
@@ -332,7 +332,7 @@ fn handle_request(
     match unsafe { token::record(token) } {
         // SAFETY: R2: the engine returns each token once, and the PML made this one for a buffer of this rail.
         Some(Record::Buffer(buffer)) => unsafe { sent(pml, state, rail, buffer, outcome) },
-        Some(Record::Read(request)) => reading::read_done(pml, state, request, rail, outcome),
+        Some(Record::Read(request)) => read::done(pml, state, request, rail, outcome),
         Some(Record::Sent(request)) if outcome.is_ok() => sent_without_buffer(pml, state, request),
         Some(Record::Sent(_)) => _ = transmit::failed(state),
         Some(Record::Turn) if outcome.is_ok() => flow::has_turn(state, Link::new(rail, to)),

@@ -4,7 +4,7 @@
 //!
 //! Peers have different homes, so that the ports share the load. `engine::messenger::rails` has the records. With one
 //! port, the PML uses only [`link`], [`links_to`], [`part`], and functions such as [`route`] that test for it. A sender
-//! announces a long message with the keys of several ports; the receiver reads (`reading`) by those of its ports that
+//! announces a long message with the keys of several ports; the receiver reads by those of its ports that
 //! are connected to one of them ([`ways`]), and its other ports begin to connect, for the next message. Grade: hot for
 //! [`note`] and [`route`], pending for long messages, else setup. Threads: the one that has entered the PML; for
 //! [`note`], a port; [`link`]: any, with nothing entered. Tests: `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
@@ -21,7 +21,6 @@ use ibex_ffi::openmpi::sys;
 use super::communicator::Communicator;
 use super::datatype::Extent;
 use super::instance::{Pml, Rail, State};
-use super::request::Transfer;
 use super::{component, libmpi, routing};
 use crate::runtime::device::Port;
 use crate::runtime::memory::Registered;
@@ -265,7 +264,7 @@ pub(super) fn ways(pml: &Pml, state: &mut State, from: Link, keys: &[PortKey], w
 /// Registers a message with the other ports that reach its receiver, if it is long enough to be read by several.
 ///
 /// # Safety
-/// P2, M3: the data of a send, whose registrations [`put_back`] ends before the send is finished.
+/// P2, M3: the data of a send, whose registrations the engine ends before the send is finished.
 pub(crate) unsafe fn register(pml: &Pml, state: &mut State, home: Link, extent: Extent) -> Vec<(usize, Registered)> {
     if !pml.has_several() || extent.length < SHORTEST {
         return Vec::new();
@@ -275,7 +274,7 @@ pub(crate) unsafe fn register(pml: &Pml, state: &mut State, home: Link, extent: 
     let registered = links.filter(|link| is_usable(pml, **link)).filter_map(|link| {
         let rail = pml.rails().get(link.rail())?;
         let access = sys::MCA_RCACHE_ACCESS_REMOTE_READ;
-        // SAFETY: P2, M3: mapped until the send is finished, and [`put_back`] ends the registration before.
+        // SAFETY: P2, M3: mapped until the send is finished, and the engine ends the registration before.
         let registered = unsafe { rail.port().memory().register(extent.start.cast(), extent.length, access) };
         Some((link.rail(), registered?))
     });
@@ -298,19 +297,4 @@ pub(crate) fn announce(
     let keys = PortKey::encode(&registered.filter_map(key).collect::<Vec<_>>());
     let header = Header::AnnounceKeyed(of, sender.0, memory).encode();
     routing::bytes(pml, state, link, &[header.as_slice(), &keys].concat());
-}
-
-/// Ends the registrations of an announced message.
-///
-/// # Safety
-/// R3: the receiver has read the message, or will not read it.
-pub(crate) unsafe fn put_back(pml: &Pml, home: Link, transfer: Transfer) {
-    let Transfer::Announced { registered, others, .. } = transfer else { return };
-    let home = registered.map(|registered| (home.rail(), registered));
-    for (rail, registered) in home.into_iter().chain(others) {
-        if let Some(rail) = pml.rails().get(rail) {
-            // SAFETY: R3: the receiver has read the message, or will not read it.
-            unsafe { rail.port().memory().put_back(registered) };
-        }
-    }
 }

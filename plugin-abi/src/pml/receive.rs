@@ -6,9 +6,9 @@
 use std::ffi::{c_int, c_void};
 
 use engine::messenger::arrived::Arrived;
-use engine::messenger::flow_control;
 use engine::messenger::host::Data;
 use engine::messenger::matching::{ANY_TAG, Envelope, Message, MessageHandle, Pattern};
+use engine::messenger::{delivery, flow_control};
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
@@ -19,7 +19,7 @@ use super::instance::{Pml, State, pml, unwatched};
 use super::progress::{leave, leave_call, poll_here, until};
 use super::request::{Outcome, Owner, Request, Role};
 use super::send::hold;
-use super::{accept, libmpi, listening, passage, watch};
+use super::{libmpi, listening, passage, watch};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners};
@@ -333,7 +333,7 @@ fn post_after_search(
         flow_control::found_nothing(pml, state, communicator.context);
         return Posting::Waits(communicator.post(state, pattern, request));
     };
-    accept::unexpected(pml, state, request, message.envelope, message.message);
+    delivery::unexpected(pml, state, request, message.envelope, message.message);
     Posting::Matched
 }
 
@@ -354,7 +354,7 @@ fn post_watched(pml: &Pml, state: &mut State, request: Handle, pattern: Pattern,
         watch::told(state, listeners, request, Event::InsertPosted);
         return Posting::Waits(name);
     };
-    accept::unexpected(pml, state, request, message.envelope, message.message);
+    delivery::unexpected(pml, state, request, message.envelope, message.message);
     Posting::Matched
 }
 
@@ -369,7 +369,7 @@ pub(super) fn take(pml: &Pml, state: &mut State, request: Handle, handle: Messag
     watch::match_probed(state, request, &message, |state| {
         passage::came(pml, state, (communicator, message.envelope), &message.message, request)
     });
-    accept::unexpected(pml, state, request, message.envelope, message.message);
+    delivery::unexpected(pml, state, request, message.envelope, message.message);
 }
 
 /// Waits for a blocking receive to finish, and gives it back. Returns its error code. `TOLD`: raises events.

@@ -10,7 +10,6 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use engine::messenger::link::Link;
-use engine::messenger::rendezvous::read;
 use engine::messenger::request;
 pub(crate) use engine::messenger::request::{Mode, Outcome, Role};
 use ibex_ffi::openmpi::sys;
@@ -24,7 +23,6 @@ use crate::runtime::listeners::Spec;
 
 pub(crate) type Core = request::Core<State>;
 pub(crate) type Transfer = request::Transfer<State>;
-pub(crate) type Reads = read::Reads<State>;
 
 /// Owner of a request, which waits for it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

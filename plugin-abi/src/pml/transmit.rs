@@ -13,7 +13,7 @@ use std::sync::Arc;
 use engine::messenger::header::MAX_SIZE;
 use engine::messenger::host::Data;
 use engine::messenger::link::Link;
-use engine::messenger::rendezvous::read::Part;
+use engine::messenger::rendezvous::stripes::Part;
 use engine::transport::{Sent, Token, WhenDiverted};
 use ibex_ffi::verbs::{InlineSpan, LocalSpan, RemoteSpan};
 

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rendezvous: how the bytes of an announced message travel once a receive has matched it. The receiver reads them from
-//! the sender's memory (`read.rs`), or the sender sends copies (`fragments.rs`, whose state machine is `copies.rs`).
+//! the sender's memory: by the adapter (`read.rs`, which divides them by `stripes.rs`), or by the kernel within a host
+//! (`single_copy.rs`). Otherwise the sender sends copies (`fragments.rs`, which counts them by `copies.rs`).
 
 pub mod copies;
 pub mod fragments;
 pub mod read;
+pub mod single_copy;
+pub mod stripes;
 
 use super::flow_control;
 use super::host::{Bytes, Data, Host};
@@ -55,10 +58,13 @@ fn close<H: Host>(
 ) {
     let core = host.core(request);
     let (link, announced) = (core.link, std::mem::replace(&mut core.transfer, next));
-    let counted = matches!(announced, Transfer::Announced { counted: true, .. }).then(|| host.context(request));
-    host.put_back(process, link, announced);
+    let Transfer::Announced { registered, others, counted } = announced else { return go_on(host) };
+    let context = counted.then(|| host.context(request));
+    for (rail, registered) in registered.map(|registered| (link.rail(), registered)).into_iter().chain(others) {
+        host.deregister(process, rail, registered);
+    }
     go_on(host);
-    if let Some(context) = counted {
+    if let Some(context) = context {
         flow_control::answered(process, host, link, context);
     }
 }

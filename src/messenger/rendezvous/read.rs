@@ -1,48 +1,33 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The receiver's side of a message that it reads from the sender's memory, over one path or several: divides the
-//! message into reads, assigns each to a path, and gives the reads of a failed path to the others. Each lane (a path,
-//! in the caller's order) gets a share of the message, proportional to its weight. It reads its share from front to
-//! back, in reads of at most one piece, [`MOST`] in flight at a time. The caller posts each read that
-//! [`Reading::next_part`] returns, and reports its completion. A lane that has finished its share takes reads from the
-//! end of the longest remaining share. A queue pair executes reads in order, so a lane's reads complete in the order of
-//! posting. Another lane repeats a failed read, which is harmless because a read changes nothing at the sender. Called
-//! by `pml/reading.rs`. Pending grade. Threads: the owner's. Tests: below.
+//! RDMA-read rendezvous: the receiver reads the message from the sender's memory into the user's buffer, by the rail
+//! that announced it or by several at once (`stripes.rs`), and tells the sender when it has all.
+//!
+//! Other rails repeat the reads of a failed rail; if none is left, the receiver asks for copies (`fragments.rs`). Called
+//! by `delivery`, and by the host for completions of reads. Grade: pending. Threads: the one that has entered the
+//! messenger. Tests: `messenger/tests.rs`, `pml/tests.rs`; for the events, `mpi_t_transfers.c` in `hw-tests/tools`.
 
-use arrayvec::ArrayVec;
+use std::ops::RangeInclusive;
 
-use crate::messenger::host::Host;
+use super::stripes::{Part, Stripes};
+use super::{Step, fragments};
+use crate::messenger::header::{Header, Memory, PortKey};
+use crate::messenger::host::{Bytes, Host, Moved};
 use crate::messenger::link::Link;
+use crate::messenger::passage::{Protocol, Reason};
+use crate::messenger::request::Transfer;
 use crate::messenger::transfer_id::TransferId;
+use crate::transport::Failed;
 
-/// Maximum number of a lane's reads in flight.
-pub const MOST: usize = 4;
+/// Shortest and longest read while several rails read a message, bytes. A rail may have a lower limit.
+const PIECE: RangeInclusive<u64> = 32 << 10..=1 << 20;
 
-/// Alignment of shares in the message, bytes: a share begins at a page of the sender if the message does.
-const ALIGNMENT: u64 = 4096;
+/// Number of reads per rail of a message, as far as [`PIECE`] permits.
+const READS: u64 = 4;
 
-/// A contiguous part of a message.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Part {
-    /// Offset of its first byte in the message.
-    pub offset: u64,
-    /// Number of bytes.
-    pub length: u32,
-}
-
-/// A message that is being read. `P` names a path.
-#[derive(Debug)]
-pub struct Reading<P> {
-    /// Bytes whose read has not completed.
-    left: u64,
-    length: u64,
-    lanes: Vec<Lane<P>>,
-    failed: Vec<Part>,
-}
-
-/// The reads of a request's message.
+/// The reads of a receive's message.
 pub struct Reads<H: Host> {
-    /// Progress of the reads.
-    pub state: Reading<Path<H::Registration>>,
+    /// What each path has read.
+    pub stripes: Stripes<Path<H::Registration>>,
     /// Number of the send.
     pub sender: TransferId,
     /// Link of the announcement.
@@ -53,242 +38,148 @@ pub struct Reads<H: Host> {
     pub watched: Option<Box<H::WatchedReads>>,
 }
 
-/// A port that reads. `R`: a registration.
+/// A rail that reads. `R`: a registration.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<R> {
     /// Link to the sender.
     pub link: Link,
-    /// Remote key of the sender's memory for this port.
+    /// Remote key of the sender's memory for this rail.
     pub key: u32,
-    /// Registration of the receive's memory with this port.
+    /// Registration of the receive's memory with this rail.
     pub registered: R,
 }
 
-#[derive(Debug)]
-struct Lane<P> {
-    path: P,
-    weight: u32,
-    /// Start of the part of its share that no lane has begun to read.
-    next: u64,
-    end: u64,
+/// What a rail can read into registered memory.
+#[derive(Clone, Copy, Debug)]
+pub struct Readable<R> {
+    /// Registration of the receive's memory.
+    pub registered: R,
+    /// Data rate of the rail, Mbit/s.
+    pub mbps: u32,
     /// Longest read, bytes.
-    piece: u64,
-    /// Reads in flight, oldest first.
-    under_way: ArrayVec<Part, MOST>,
-    has_failed: bool,
+    pub longest: u32,
 }
 
-impl<P> Lane<P> {
-    fn rest(&self) -> u64 {
-        self.end - self.next
-    }
+/// Starts to read the first `wanted` bytes, at least 1, of a message to the contiguous buffer of its receive, by all
+/// rails that can. `keys`: those of several ports, or empty. Returns false if no rail can, or none can register the
+/// receive's memory.
+pub fn begin<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    request: H::Handle,
+    (from, sender, memory): (Link, TransferId, Memory),
+    (keys, wanted): (&[PortKey], u64),
+) -> bool {
+    let (only, several);
+    let ways: &[(Link, u32)] = if keys.is_empty() {
+        only = [(from, memory.key)];
+        &only
+    } else {
+        several = host.readable_by(process, from, keys, wanted);
+        &several
+    };
+    let piece = match ways.len() as u64 {
+        0 | 1 => u32::MAX,
+        ways => (wanted / (ways * READS)).clamp(*PIECE.start(), *PIECE.end()).next_multiple_of(4096) as u32,
+    };
+    let paths = ways.iter().filter_map(|&(link, key)| {
+        let Readable { registered, mbps, longest } = host.register(process, request, link, wanted)?;
+        Some((Path { link, key, registered }, mbps, piece.min(longest)))
+    });
+    let Some(stripes) = Stripes::new(wanted, paths) else { return false };
+    let core = host.core(request);
+    core.link = from;
+    core.transfer = Transfer::Reading(Reads { stripes, sender, from, address: memory.address, watched: None });
+    host.begins_reading(process, request);
+    post(process, host, request);
+    true
 }
 
-impl<P> Reading<P> {
-    /// Starts to read a message of `length` bytes, at least 1. Each path has its weight and its longest read in bytes;
-    /// 0 counts as 1. `None` if there is no path.
-    pub fn new(length: u64, paths: impl Iterator<Item = (P, u32, u32)>) -> Option<Self> {
-        let lane = |(path, weight, piece): (P, u32, u32)| {
-            let (weight, piece, under_way) = (weight.max(1), piece.max(1).into(), ArrayVec::new());
-            Lane { path, weight, next: 0, end: 0, piece, under_way, has_failed: false }
-        };
-        let mut lanes: Vec<_> = paths.map(lane).collect();
-        let total: u128 = lanes.iter().map(|lane| u128::from(lane.weight)).sum();
-        let (mut weight_before, mut next) = (0, 0);
-        for lane in &mut lanes {
-            weight_before += u128::from(lane.weight);
-            // Less than `length`, because `weight_before` is less than `total`.
-            let share = || (u128::from(length) * weight_before / total) as u64;
-            let end = if weight_before == total { length } else { share() / ALIGNMENT * ALIGNMENT };
-            (lane.next, lane.end) = (next, end);
-            next = end;
-        }
-        (!lanes.is_empty()).then(|| Reading { left: length, length, lanes, failed: Vec::new() })
-    }
+fn reads<H: Host>(host: &mut H, request: H::Handle) -> Option<&mut Reads<H>> {
+    if let Transfer::Reading(reads) = &mut host.core(request).transfer { Some(reads) } else { None }
+}
 
-    /// Length of the message, bytes.
-    pub fn length(&self) -> u64 {
-        self.length
+/// Posts as many reads of a message as may be in flight, on every lane.
+fn post<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
+    let (lanes, mut lane) = (reads(host, request).map_or(0, |reads| reads.stripes.paths().len()), 0);
+    while lane < lanes {
+        // If the lane has failed, all other lanes take its reads.
+        lane = if post_on(process, host, request, lane) { lane + 1 } else { 0 };
     }
-
-    /// Returns the paths, in the order of their lanes.
-    pub fn paths(&self) -> impl ExactSizeIterator<Item = &P> {
-        self.lanes.iter().map(|lane| &lane.path)
-    }
-
-    /// Returns the next read to post on a lane; `None` if the lane can start none now.
-    pub fn next_part(&mut self, lane: usize) -> Option<Part> {
-        let Lane { piece, has_failed, ref under_way, .. } = self.lanes[lane];
-        if has_failed || under_way.is_full() {
-            return None;
-        }
-        // A lane with reads in flight takes nothing from other shares; else one lane would read all of a short message.
-        let is_through = under_way.is_empty();
-        let part = self.failed.pop().or_else(|| self.own_part(lane));
-        let part = part.or_else(|| if is_through { self.part_of_another(piece) } else { None })?;
-        self.lanes[lane].under_way.push(part);
-        Some(part)
-    }
-
-    fn own_part(&mut self, lane: usize) -> Option<Part> {
-        let lane = &mut self.lanes[lane];
-        let (offset, length) = (lane.next, lane.rest().min(lane.piece));
-        lane.next += length;
-        (length > 0).then_some(Part { offset, length: length as u32 })
-    }
-
-    fn part_of_another(&mut self, piece: u64) -> Option<Part> {
-        let longest = self.lanes.iter_mut().max_by_key(|lane| lane.rest())?;
-        let length = longest.rest().min(piece);
-        longest.end -= length;
-        (length > 0).then_some(Part { offset: longest.end, length: length as u32 })
-    }
-
-    /// Notes that the oldest read of a lane has completed, and returns it; `None` if the lane has none in flight.
-    pub fn done(&mut self, lane: usize) -> Option<Part> {
-        let part = self.lanes[lane].under_way.pop_at(0)?;
-        self.left -= u64::from(part.length);
-        Some(part)
-    }
-
-    /// Whether the whole message has been read.
-    pub fn is_done(&self) -> bool {
-        self.left == 0
-    }
-
-    /// Notes that the lane has failed, because the read that [`Self::next_part`] returned last could not be posted. The
-    /// caller asks every other lane for its next read.
-    pub fn refused(&mut self, lane: usize) {
-        let lane = &mut self.lanes[lane];
-        lane.has_failed = true;
-        self.failed.extend(lane.under_way.pop());
-    }
-
-    /// Notes that the oldest read of a lane has failed, and with it the lane. Returns the read; `None` if none was in
-    /// flight. The caller asks every other lane for its next read.
-    pub fn failed(&mut self, lane: usize) -> Option<Part> {
-        let lane = &mut self.lanes[lane];
-        lane.has_failed = true;
-        let part = lane.under_way.pop_at(0);
-        self.failed.extend(part);
-        part
-    }
-
-    /// Whether any lane, failed ones included, has reads in flight. While it has, the memory belongs to the adapter.
-    pub fn is_under_way(&self) -> bool {
-        self.lanes.iter().any(|lane| !lane.under_way.is_empty())
-    }
-
-    /// Whether all lanes have failed.
-    pub fn is_stuck(&self) -> bool {
-        self.lanes.iter().all(|lane| lane.has_failed)
+    let is_stuck = |reads: &mut Reads<H>| reads.stripes.is_stuck() && !reads.stripes.is_under_way();
+    if reads(host, request).is_some_and(is_stuck) {
+        ask_for_copies(process, host, request);
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use std::collections::VecDeque;
-
-    fn over(length: u64, lanes: &[(u32, u32)]) -> Reading<()> {
-        Reading::new(length, lanes.iter().map(|(weight, piece)| ((), *weight, *piece))).expect("a lane")
-    }
-
-    /// Returns the bytes that each lane read. Lane `i` completes a read every `paces[i]` rounds; lane `failing.0` fails
-    /// after `failing.1` reads.
-    fn read(length: u64, lanes: &[(u32, u32)], paces: &[usize], failing: Option<(usize, usize)>) -> Vec<u64> {
-        let mut reading = over(length, lanes);
-        let mut covered = vec![false; length as usize];
-        let (mut carried, mut under_way) = (vec![0; lanes.len()], vec![VecDeque::new(); lanes.len()]);
-        let mut reads = vec![0; lanes.len()];
-        for round in 1.. {
-            assert!(round < 1_000_000, "it never ends");
-            for (lane, (_, piece)) in lanes.iter().enumerate() {
-                while let Some(part) = reading.next_part(lane) {
-                    assert!(part.length > 0 && part.length <= (*piece).max(1));
-                    under_way[lane].push_back(part);
-                }
-                if round % paces[lane] != 0 {
-                    continue;
-                }
-                let Some(part) = under_way[lane].pop_front() else { continue };
-                reads[lane] += 1;
-                if failing.is_some_and(|(failing, after)| failing == lane && reads[lane] > after) {
-                    reading.failed(lane);
-                    continue;
-                }
-                for byte in part.offset..part.offset + u64::from(part.length) {
-                    assert!(!std::mem::replace(&mut covered[byte as usize], true), "byte {byte} was read twice");
-                }
-                carried[lane] += u64::from(part.length);
-                assert_eq!(reading.done(lane), Some(part));
-                if reading.is_done() {
-                    assert!(covered.iter().all(|is_covered| *is_covered) && !reading.is_under_way());
-                    return carried;
-                }
+/// Posts reads on one lane. Returns false if the lane has failed.
+fn post_on<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, lane: usize) -> bool {
+    let next = |reads: &mut Reads<H>| {
+        let part = reads.stripes.next_part(lane)?;
+        Some((*reads.stripes.paths().nth(lane)?, part))
+    };
+    while let Some((path, part)) = reads(host, request).and_then(next) {
+        if !host.post_read(process, request, &path, part) {
+            if let Some(reads) = reads(host, request) {
+                reads.stripes.refused(lane);
             }
-            assert!(!reading.is_stuck());
-        }
-        unreachable!()
-    }
-
-    #[test]
-    fn a_lane_reads_in_order_with_at_most_the_permitted_number_in_flight() {
-        for (length, piece) in [(1, 1), (10, 3), (9, 3), ((1 << 32) + 5, 1 << 30), (5, u32::MAX)] {
-            let (mut reading, mut begun, mut read, mut under_way) = (over(length, &[(1, piece)]), 0, 0, 0);
-            while !reading.is_done() {
-                while let Some(part) = reading.next_part(0) {
-                    assert_eq!(part.offset, begun);
-                    assert!(part.length <= piece && part.length > 0);
-                    begun += u64::from(part.length);
-                    under_way += 1;
-                }
-                assert!(under_way > 0 && under_way <= MOST);
-                under_way -= 1;
-                let part = reading.done(0).expect("one is under way");
-                assert_eq!(part.offset, read);
-                read += u64::from(part.length);
-            }
-            assert_eq!((begun, read, under_way), (length, length, 0));
+            return false;
         }
     }
+    true
+}
 
-    #[test]
-    fn the_lanes_read_every_byte_once_whatever_their_weights() {
-        for length in [1, 4095, 4096, 10_000, 300_001] {
-            for lanes in
-                [&[(1, 4096)][..], &[(1, 4096), (1, 4096)], &[(100, 8192), (25, 1000), (1, 30_000)], &[(0, 0), (9, 64)]]
-            {
-                let paces: Vec<usize> = (1..=lanes.len()).collect();
-                assert_eq!(read(length, lanes, &paces, None).iter().sum::<u64>(), length);
-            }
+/// Asks the sender for copies of the whole message, because no rail is left that can read it, and no read is in flight.
+#[cold]
+fn ask_for_copies<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
+    if let Some(Reads { stripes, sender, from, .. }) = take(process, host, request) {
+        host.goes_by_link(process, request, from, (Protocol::Fragments, Reason::Adapter));
+        fragments::ask(process, host, request, (from, sender), (stripes.length(), Reason::Adapter.code()));
+    }
+}
+
+/// Takes the reads out of a receive, and ends its registrations. No read is in flight.
+fn take<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) -> Option<Reads<H>> {
+    let Transfer::Reading(reads) = std::mem::replace(&mut host.core(request).transfer, Transfer::None) else {
+        return None;
+    };
+    for path in reads.stripes.paths() {
+        host.deregister(process, path.link.rail(), path.registered);
+    }
+    Some(reads)
+}
+
+/// Handles the completion of the oldest read by this rail.
+pub fn done<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, rail: usize, outcome: Result<(), Failed>) {
+    let Some(Reads { stripes, .. }) = reads(host, request) else { return };
+    let lane = stripes.paths().map(|path| path.link).enumerate().find(|(_, link)| link.rail() == rail);
+    let Some((lane, link)) = lane else { return };
+    let part = if outcome.is_ok() { stripes.done(lane) } else { stripes.failed(lane) };
+    let is_done = stripes.is_done();
+    let Part { offset, length } = part.unwrap_or(Part { offset: 0, length: 0 });
+    if let Some(part) = part {
+        host.read_ended(process, request, rail, part, outcome);
+    }
+    if outcome.is_err() {
+        if !host.fails_over(process, link) {
+            return;
         }
-    }
-
-    #[test]
-    fn lanes_carry_as_much_as_their_weights_say_and_a_slow_one_less() {
-        let carried = read(1 << 20, &[(100, 4096), (300, 4096)], &[3, 1], None);
-        assert!(carried[0].abs_diff(1 << 18) <= 4096, "{carried:?}");
-        let carried = read(1 << 20, &[(100, 4096), (100, 4096)], &[9, 1], None);
-        assert!(carried[0] < 1 << 18, "{carried:?}");
-    }
-
-    #[test]
-    fn all_lanes_read_a_message_of_few_pieces() {
-        let mut reading = over(4 * 4096, &[(1, 4096), (1, 4096)]);
-        let parts = [0, 1].map(|lane| std::iter::from_fn(|| reading.next_part(lane)).count());
-        assert_eq!(parts, [2, 2]);
-    }
-
-    #[test]
-    fn the_other_lanes_read_the_rest_of_a_failed_lane() {
-        for after in [0, 1, 7] {
-            let carried = read(300_001, &[(1, 4096), (1, 4096)], &[1, 2], Some((1, after)));
-            assert_eq!((carried.iter().sum::<u64>(), carried[1]), (300_001, after as u64 * 4096));
+    } else {
+        let moved = Bytes::Of { offset, length: length.into() }.completed();
+        if is_done {
+            return end(process, host, request, moved);
         }
-        let mut reading = over(5, &[(1, 5)]);
-        assert!(reading.next_part(0).is_some() && !reading.is_stuck());
-        reading.failed(0);
-        assert!(reading.is_stuck() && !reading.is_under_way() && reading.next_part(0).is_none());
+        host.continues(request, moved);
     }
+    post(process, host, request);
+}
+
+/// Finishes a receive whose message has been read; `last` are the bytes of the last read.
+fn end<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, last: Moved) {
+    let Some(Reads { stripes, sender, from, .. }) = take(process, host, request) else { return };
+    let length = stripes.length();
+    host.ends(request, last);
+    host.record(request, &Step::Fetched(sender, length));
+    host.control(process, from, &Header::Finished { request: sender.0, length });
+    host.finish(request);
 }

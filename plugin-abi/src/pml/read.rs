@@ -1,0 +1,158 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The host's part of `engine::messenger::rendezvous::read`: registers the receive's memory, gives reads to the ports,
+//! and raises the events of reads.
+//!
+//! Called by `host`. Grade: pending. Threads: the one that has entered the PML. Tests: `pml/tests.rs`; for the events,
+//! `mpi_t_transfers.c` in `hw-tests/tools` and `events.c` in `hw-tests/mpi`.
+
+use engine::events::{self, EventGroup, GetComplete, GetStarted, Payload};
+use engine::messenger::host::Bytes;
+use engine::messenger::link::Link;
+use engine::messenger::passage::{Passage, Protocol, Reason};
+use engine::messenger::rendezvous::read::{Path, Readable};
+use engine::messenger::rendezvous::stripes::Part;
+use engine::transport::Failed;
+use ibex_ffi::openmpi::sys;
+use ibex_ffi::verbs::{RemoteSpan, Status};
+
+use super::handle::Handle;
+use super::instance::{Pml, Rail, State};
+use super::request::{Core, Request, Transfer};
+use super::{passage, transfers, transmit, watch};
+use crate::runtime::memory::Registered;
+use crate::runtime::watch::{SAFETY, numbers};
+
+/// Registers the first `wanted` bytes of a receive's contiguous data with the port of a link.
+pub(crate) fn register(
+    pml: &Pml,
+    state: &mut State,
+    receive: Handle,
+    link: Link,
+    wanted: u64,
+) -> Option<Readable<Registered>> {
+    let (rail, start) = (pml.rails().get(link.rail())?, state.requests.core(receive).data.extent().start);
+    let access = sys::MCA_RCACHE_ACCESS_LOCAL_WRITE;
+    // SAFETY: P2, M3: the memory is mapped until the receive is finished, and the engine ends the registration before.
+    let registered = unsafe { rail.port().memory().register(start.cast(), wanted as usize, access) }?;
+    Some(Readable { registered, mbps: rail.port().attributes().mbps, longest: rail.read_limit })
+}
+
+/// Raises the events of a receive that will read its message, and notes what events of its reads need.
+pub(crate) fn begins(pml: &Pml, state: &mut State, receive: Handle) {
+    watch::begins_by(state, receive, Bytes::None.posted(), |state| read_by(pml, state.requests.core(receive)));
+    let r = state.requests.get(receive);
+    let Transfer::Reading(reads) = &r.core.transfer else { return };
+    let (remote, wanted) = (reads.address, reads.stripes.length());
+    // SAFETY: P1: the receive is not finished.
+    let watched = unsafe { WatchedReads::of(r, remote, wanted) };
+    if let Transfer::Reading(reads) = &mut r.core.transfer {
+        reads.watched = watched;
+    }
+}
+
+fn read_by(pml: &Pml, receive: &Core) -> Option<Passage> {
+    let Transfer::Reading(reads) = &receive.transfer else { return None };
+    let mut paths = reads.stripes.paths();
+    let rails = paths.len();
+    Some(passage::by(pml, paths.next()?.link, (Protocol::Read, Reason::Size), rails))
+}
+
+/// Posts a read of a part of a receive's message.
+pub(crate) fn post(pml: &Pml, state: &mut State, receive: Handle, path: &Path<Registered>, part: Part) -> bool {
+    let &Path { link, key, registered } = path;
+    let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) else { return false };
+    let core = state.requests.core(receive);
+    let (start, Transfer::Reading(reads)) = (core.data.extent().start, &core.transfer) else { return false };
+    let port_index = port_of(pml, link.rail());
+    if let Some(watched) = &reads.watched {
+        watched.started(part, port_index);
+    }
+    let from = RemoteSpan { addr: reads.address, rkey: key };
+    // SAFETY: R3: the part stays registered under this key until the last read completes; R2, P2: until then it belongs
+    // to the adapter.
+    let is_posted = unsafe { transmit::read(&mut port, link, part, (start, registered.lkey()), from, receive) };
+    if !is_posted && let Some(watched) = &reads.watched {
+        watched.refused(part, port_index);
+    }
+    is_posted
+}
+
+/// Raises the event of a read that has completed or failed.
+pub(crate) fn ended(
+    pml: &Pml,
+    state: &mut State,
+    receive: Handle,
+    rail: usize,
+    (part, outcome): (Part, Result<(), Failed>),
+) {
+    if let Transfer::Reading(reads) = &state.requests.core(receive).transfer
+        && let Some(watched) = &reads.watched
+    {
+        watched.done(part, port_of(pml, rail), outcome);
+    }
+}
+
+fn port_of(pml: &Pml, rail: usize) -> u32 {
+    pml.rails().get(rail).map_or(u32::MAX, |rail| rail.port().index().into())
+}
+
+/// Reads of a message whose events a tool wants: `ibex_get_started` when a read is posted, `ibex_get_complete` when its
+/// completion is polled, with the adapter's timestamp. Has the elements that these events share.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct WatchedReads {
+    /// Number of the read at offset 0. The number of another read is greater by twice its offset.
+    first: u64,
+    request: u64,
+    /// Address of the receive's data.
+    local: u64,
+    /// Address of the data in the sender's memory.
+    remote: u64,
+    /// Rank of the sender in the job.
+    peer: u32,
+}
+
+impl WatchedReads {
+    /// Makes the record of a receive that is about to read `wanted` bytes from `remote`; `None` if no tool wants it.
+    #[inline]
+    unsafe fn of(request: &mut Request, remote: u64, wanted: u64) -> Option<Box<WatchedReads>> {
+        let interest = events::interest();
+        if request.id == 0 || !(interest.has(GetStarted::TYPE) || interest.has(GetComplete::TYPE)) {
+            return None;
+        }
+        // SAFETY: P1: the receive is not finished, so its communicator lives; it is matched, so it has a source; P3.
+        let peer = unsafe { transfers::process(request.comm(), request.base().req_status.MPI_SOURCE) };
+        let local = request.core.data.extent().start.expose_provenance() as u64;
+        Some(Box::new(WatchedReads { first: numbers(wanted), request: request.id, local, remote, peer }))
+    }
+
+    /// Raises the event of a read that is about to be posted.
+    #[cold]
+    fn started(&self, read: Part, port: u32) {
+        let WatchedReads { request, peer, .. } = *self;
+        let (operation, local, remote, bytes) = self.place(read);
+        events::stage(SAFETY, || GetStarted { operation, local, remote, bytes, peer, request, port });
+    }
+
+    /// Raises the event of a read that the port refused, because its connection has failed.
+    #[cold]
+    fn refused(&self, read: Part, port: u32) {
+        self.done(read, port, Err(Failed { status: Status::FLUSHED, posted: false }));
+    }
+
+    /// Raises the event of a read that has completed or failed.
+    #[cold]
+    fn done(&self, read: Part, port: u32, outcome: Result<(), Failed>) {
+        let WatchedReads { request, peer, .. } = *self;
+        let (operation, local, remote, bytes) = self.place(read);
+        let status = outcome.map_or_else(|failed| failed.status, |()| Status::SUCCESS).0;
+        let (mut group, thread) = (EventGroup::new(events::interest()), events::this_thread());
+        group.add(|| GetComplete { operation, local, remote, bytes, peer, status, request, thread, port });
+        crate::runtime::watch::stage(group, transfers::completion());
+    }
+
+    /// Returns the number of the read of a part, the part's local and remote address, and its length in bytes.
+    fn place(&self, Part { offset, length }: Part) -> (u64, u64, u64, u64) {
+        let (local, remote) = (self.local.wrapping_add(offset), self.remote.wrapping_add(offset));
+        (self.first.wrapping_add(2 * offset), local, remote, length.into())
+    }
+}

@@ -1,0 +1,122 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Delivers a message to the receive that it matches: copies its data, or begins its transfer.
+//!
+//! Called by the host, which matches. Grade: hot for whole messages. Threads: the one that has entered the messenger.
+//! Tests: `messenger/tests.rs`, `pt2pt_truncation.c` and others in `hw-tests/mpi`, `device/local.rs` in `hw-tests`.
+
+use super::arrived::{Arrived, Body};
+use super::header::{Header, Memory, PortKey};
+use super::host::{Bytes, Data, Host};
+use super::link::Link;
+use super::matching::Envelope;
+use super::passage::{Protocol, Reason};
+use super::rendezvous::{Step, fragments, read, single_copy};
+use super::request::Outcome;
+use super::transfer_id::TransferId;
+use super::{flow_control, oneself};
+
+/// Copies a whole message to the data of its receive, as far as that has room, and finishes the receive. `TOLD`: tells
+/// tools.
+#[inline(always)]
+pub fn whole<H: Host, const TOLD: bool>(host: &mut H, request: H::Handle, envelope: Envelope, bytes: &[u8]) {
+    if bytes.len() > host.core(request).data.length() {
+        return truncated::<H, TOLD>(host, request, envelope, bytes);
+    }
+    put::<H, TOLD>(host, request, envelope, bytes);
+}
+
+#[cold]
+#[inline(never)]
+fn truncated<H: Host, const TOLD: bool>(host: &mut H, request: H::Handle, envelope: Envelope, bytes: &[u8]) {
+    put::<H, TOLD>(host, request, envelope, bytes);
+}
+
+#[inline(always)]
+fn put<H: Host, const TOLD: bool>(host: &mut H, request: H::Handle, envelope: Envelope, bytes: &[u8]) {
+    let room = host.core(request).data.length();
+    host.note(request, &Outcome::new(envelope, bytes.len(), room));
+    if TOLD {
+        host.begins(request, Bytes::All.completed());
+    }
+    if !host.core(request).data.put(bytes) {
+        host.cannot_unpack(request);
+    }
+    if TOLD {
+        host.ends(request, Bytes::None.completed());
+    }
+    host.finish(request);
+}
+
+/// Begins the transfer of an announced message to its receive.
+fn announced<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    request: H::Handle,
+    envelope: Envelope,
+    (from, sender): (Link, TransferId),
+    (memory, keys): (Memory, &[PortKey]),
+) {
+    if from == Link::ONESELF {
+        return oneself::receive(host, request, envelope, sender);
+    }
+    let data = &host.core(request).data;
+    let (room, is_contiguous) = (data.length(), data.is_contiguous());
+    host.note(request, &Outcome::new(envelope, memory.length as usize, room));
+    let wanted = memory.length.min(room as u64);
+    if wanted == 0 {
+        host.begins(request, Bytes::All.completed());
+        host.ends(request, Bytes::None.completed());
+        host.control(process, from, &Header::Finished { request: sender.0, length: 0 });
+        return host.finish(request);
+    }
+    host.record(request, &Step::Begins(sender, wanted));
+    let (is_local, mut why) = (from.as_local().is_some(), Reason::Gaps);
+    if memory.address != 0 && is_contiguous {
+        let message = (from, sender, memory);
+        let is_begun = if is_local {
+            single_copy::begin(process, host, request, message, wanted)
+        } else {
+            read::begin(process, host, request, message, (keys, wanted))
+        };
+        if is_begun {
+            return;
+        }
+        why = Reason::NotRegistered;
+        // A message by shared memory has the same passage with and without CMA, and the match has reported it.
+        if !is_local {
+            host.goes_by_link(process, request, from, (Protocol::Fragments, why));
+        }
+    }
+    fragments::ask(process, host, request, (from, sender), (wanted, why.code()));
+}
+
+/// Delivers an unexpected message to its receive.
+pub fn unexpected<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    request: H::Handle,
+    envelope: Envelope,
+    message: Arrived,
+) {
+    flow_control::give_up(process, host, &message);
+    arrived(process, host, request, envelope, message);
+}
+
+/// Delivers a message to its receive.
+pub fn arrived<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, envelope: Envelope, message: Arrived) {
+    let Arrived { from, body, .. } = message;
+    match body {
+        Body::Short(length, bytes) => whole::<H, true>(host, request, envelope, &bytes[..usize::from(length)]),
+        Body::Whole(bytes) => whole::<H, true>(host, request, envelope, &bytes),
+        Body::Synchronous(bytes, sender) => {
+            host.control(process, from, &Header::Acknowledge { request: sender.0 });
+            whole::<H, true>(host, request, envelope, &bytes);
+        }
+        Body::Announced(sender, memory) => {
+            announced(process, host, request, envelope, (from, sender), (memory, &[]));
+        }
+        Body::AnnouncedKeyed(sender, memory, keys) => {
+            announced(process, host, request, envelope, (from, sender), (memory, &keys));
+        }
+    }
+}

@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Single-copy rendezvous within a host: the kernel copies the message from the sender's memory to the user's buffer
+//! (CMA). If it forbids that, the receiver asks for copies (`fragments.rs`).
+//!
+//! Called by `delivery`, and by the host when the kernel has copied. Grade: pending. Threads: the one that has entered
+//! the messenger. Tests: `messenger/tests.rs`, and `device/local.rs` in `hw-tests`.
+
+use super::{Step, fragments};
+use crate::messenger::header::{Header, Memory};
+use crate::messenger::host::{Bytes, Host};
+use crate::messenger::link::Link;
+use crate::messenger::request::Transfer;
+use crate::messenger::transfer_id::TransferId;
+
+/// Starts to copy the first `wanted` bytes, at least 1, of a message to the contiguous buffer of its receive. Returns
+/// false if the host cannot.
+pub fn begin<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    request: H::Handle,
+    (link, sender, memory): (Link, TransferId, Memory),
+    wanted: u64,
+) -> bool {
+    let core = host.core(request);
+    core.link = link;
+    core.transfer = Transfer::SingleCopy(sender, wanted);
+    host.begins(request, Bytes::None.posted());
+    let is_begun = host.copy_from_process(process, request, link, (memory.address, wanted));
+    if !is_begun {
+        // The host does not call `done` if it copies nothing.
+        host.core(request).transfer = Transfer::None;
+    }
+    is_begun
+}
+
+/// Finishes a receive whose message was copied; otherwise asks for copies.
+pub fn done<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, is_copied: bool) {
+    let core = host.core(request);
+    let (link, &Transfer::SingleCopy(sender, length)) = (core.link, &core.transfer) else { return };
+    core.transfer = Transfer::None;
+    if !is_copied {
+        return fragments::ask(process, host, request, (link, sender), (length, 0));
+    }
+    host.ends(request, Bytes::Of { offset: 0, length }.posted());
+    host.record(request, &Step::Fetched(sender, length));
+    host.control(process, link, &Header::Finished { request: sender.0, length });
+    host.finish(request);
+}
