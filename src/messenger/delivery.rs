@@ -84,7 +84,7 @@ fn announced<H: Host>(
         why = Reason::NotRegistered;
         // A message by shared memory has the same passage with and without CMA, and the match has reported it.
         if !is_local {
-            host.goes_by_link(process, request, from, (Protocol::Fragments, why));
+            host.goes_by_link(process, request, from, (Protocol::Fragments, why), 1);
         }
     }
     fragments::ask(process, host, request, (from, sender), (wanted, why.code()));

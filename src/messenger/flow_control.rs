@@ -47,7 +47,7 @@
 //!
 //! **Cost**: the cost of a message does not depend on the number of pending messages and peers. A `HoldBack`, a `GoOn`,
 //! and a message sent in a turn cost at most one step per communicator in which messages to that peer pend or are
-//! announced. Called by `flow_control/messages.rs`, which sends these messages, and by `pml/flow.rs`. Grade: pending.
+//! announced. Called by `flow_control/messages.rs`, which sends these messages, and by `send`. Grade: pending.
 //! Threads: the owner's. Tests: `flow_control/tests.rs`.
 
 use std::collections::{BTreeMap, VecDeque};

@@ -9,7 +9,6 @@ use std::fmt::Debug;
 
 use super::State;
 use super::arrived::Arrived;
-use super::flow_control::Way;
 use super::header::{Header, Match, PortKey};
 use super::link::{Account, Link};
 use super::matching::Envelope;
@@ -48,8 +47,51 @@ pub trait Host: Sized {
     /// Returns the context number of the communicator of a request.
     fn context(&mut self, request: Self::Handle) -> u32;
 
-    /// Returns the length of the longest data that a port sends eagerly now, bytes.
-    fn eager_limit(&self, process: &Self::Process) -> usize;
+    /// Returns the length of the longest data that is sent eagerly by this link now, bytes.
+    fn eager_limit(&self, process: &Self::Process, link: Link) -> usize;
+
+    /// Returns the link that messages to the peer of `link` use now.
+    fn route(&mut self, process: &Self::Process, link: Link) -> Link;
+
+    /// Whether short messages to the peer of a send need not ask flow control: the host notes so beside its link.
+    fn takes_short_path(&mut self, process: &Self::Process, send: Self::Handle) -> bool;
+
+    /// Notes the link of a send, and whether later short messages to its peer need not ask flow control.
+    fn set_short_path(&mut self, process: &Self::Process, send: Self::Handle, passes: bool);
+
+    /// Whether nobody waits for a send that pends any more, because its communicator has gone.
+    fn is_abandoned(&mut self, send: Self::Handle) -> bool;
+
+    /// Whether a port, or shared memory, has room for another message by this link.
+    fn has_room(&mut self, process: &Self::Process, link: Link) -> bool;
+
+    /// Has the port, or shared memory, say when it has room for messages by this link: the host then calls
+    /// [`send::in_turn`].
+    ///
+    /// [`send::in_turn`]: super::send::in_turn
+    fn queue_turn(&mut self, process: &Self::Process, link: Link);
+
+    /// Begins the turn of pending messages: they take room before any other.
+    fn begin_turn(&mut self, process: &Self::Process, link: Link);
+
+    /// Ends the turn of pending messages, of which none is left.
+    fn end_turn(&mut self, process: &Self::Process, link: Link);
+
+    /// Sends a header and all data of a send, together no longer than the eager limit. If the message has to wait, the
+    /// port takes a copy; once that is sent, it finishes the send if `finishes`.
+    fn send_whole(
+        &mut self,
+        process: &Self::Process,
+        send: Self::Handle,
+        header: &Header,
+        finishes: bool,
+    ) -> Transmitted;
+
+    /// Lets the peer read the data of a send.
+    ///
+    /// # Errors
+    /// It has gaps, or cannot be registered.
+    fn expose(&mut self, process: &Self::Process, send: Self::Handle) -> Result<Exposed<Self::Registration>, Reason>;
 
     /// Takes out the posted receive that the message of a send to this process matches, and tells tools of both.
     ///
@@ -84,6 +126,9 @@ pub trait Host: Sized {
 
     /// Sends a message without data to the peer of a link. Ends the job if no port can.
     fn control(&mut self, process: &Self::Process, link: Link, header: &Header);
+
+    /// [`Self::control`] with keys behind the header.
+    fn control_with_keys(&mut self, process: &Self::Process, link: Link, header: &Header, keys: &[PortKey]);
 
     /// Packs the fragment of a send's data that begins at `offset`, where the last one ended, for this receive. Returns
     /// it with the length of its data, at least 1 byte.
@@ -134,7 +179,7 @@ pub trait Host: Sized {
         part: Part,
     ) -> bool;
 
-    /// Copies bytes at an address of another process of this host to the contiguous data of a receive. The host calls
+    /// Copies bytes of another process of this host, `of`: their address and number, to the contiguous data of a receive. The host calls
     /// [`single_copy::done`] when they are copied, perhaps within this call. Returns false if it cannot, and does not.
     ///
     /// [`single_copy::done`]: super::rendezvous::single_copy::done
@@ -142,7 +187,7 @@ pub trait Host: Sized {
     -> bool;
 
     /// Moves the messages of a peer to another port, because the connection of this link has failed. Returns false if
-    /// that is not possible without a loss; then the job ends.
+    /// that is not possible without a loss.
     fn fails_over(&mut self, process: &Self::Process, link: Link) -> bool;
 
     /// Returns flow control's account of the peer of a link.
@@ -152,24 +197,20 @@ pub trait Host: Sized {
     /// communicator has no unexpected message.
     fn wants_more(&mut self, context: u32) -> bool;
 
-    /// Sends a message that was pending; if it finds no room, it pends until its turn.
-    fn send_pending(&mut self, process: &Self::Process, send: Self::Handle, way: Way);
-
-    /// Makes each later message to a peer ask flow control how it goes ([`Outgoing::way`]).
-    ///
-    /// [`Outgoing::way`]: super::flow_control::Outgoing::way
+    /// Makes each later message to a peer ask flow control how it goes.
     fn mark(&mut self, process: &Self::Process, account: Account);
 
     /// Tells tools the passage of a request's message.
     fn goes(&mut self, _request: Self::Handle, _passage: Passage) {}
 
-    /// Like [`Self::goes`], for data that goes to or comes from the peer of this link.
+    /// Like [`Self::goes`], for data that goes to or comes from the peer of this link, by so many rails.
     fn goes_by_link(
         &mut self,
         _process: &Self::Process,
         _request: Self::Handle,
         _link: Link,
         _how: (Protocol, Reason),
+        _rails: usize,
     ) {
     }
 
@@ -186,6 +227,11 @@ pub trait Host: Sized {
 
     /// Tells tools that the last data of a request's message has moved.
     fn ends(&mut self, _request: Self::Handle, _moved: Moved) {}
+
+    /// Like [`Self::ends`], for a message that is sent whole.
+    fn ends_whole(&mut self, _process: &Self::Process, send: Self::Handle, moved: Moved) {
+        self.ends(send, moved);
+    }
 
     /// Like [`Self::begins`], for a receive that will read its message by the paths of its transfer.
     fn begins_reading(&mut self, _process: &Self::Process, receive: Self::Handle) {
@@ -212,11 +258,48 @@ pub trait Host: Sized {
     /// Finishes a request that has no transfer in progress. Afterwards only its owner uses it.
     fn finish(&mut self, request: Self::Handle);
 
+    /// Ends the job, because a peer is lost.
+    fn peer_is_lost(&mut self);
+
     /// Ends the job, because the data of a send, `length` bytes, cannot be packed.
     fn cannot_pack(&mut self, length: usize);
 
     /// Ends the job, because a peer asks for `asked` bytes of a message of `length` bytes that it was not offered.
     fn cannot_send(&mut self, asked: u64, length: u64);
+}
+
+/// State of a message that was given to a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transmitted {
+    /// The adapter has the message.
+    Posted,
+    /// The port has a copy that waits; its request, if any, is finished when it is sent.
+    Waits,
+    /// Nothing is sent: there is no connection yet, no room, or other requests wait.
+    NoRoom,
+    /// The peer is lost, or the data cannot be packed.
+    Failed,
+}
+
+/// Memory of a send that its receiver may read.
+#[derive(Debug)]
+pub struct Exposed<R> {
+    /// Address of the data; 0: it cannot be read.
+    pub address: u64,
+    /// Its remote key for the port of the send's link.
+    pub key: u32,
+    /// Its registration with that port; shared memory needs none.
+    pub registered: Option<R>,
+    /// Its registrations with other rails, by their indices.
+    pub others: Vec<(usize, R)>,
+    /// The keys of all ports, if the process has several.
+    pub keys: Vec<PortKey>,
+}
+
+impl<R> Default for Exposed<R> {
+    fn default() -> Self {
+        Exposed { address: 0, key: 0, registered: None, others: Vec::new(), keys: Vec::new() }
+    }
 }
 
 /// Why a fragment was not packed.

@@ -32,6 +32,7 @@ pub mod passage;
 pub mod rails;
 pub mod rendezvous;
 pub mod request;
+pub mod send;
 pub mod transfer_id;
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 //!
 //! If no receive is posted, the process stores the message as unexpected. For a short message in standard mode it
 //! stores a copy, so that the sender continues, as programs expect; for any other it stores an announcement. Called by
-//! `pml/protocol.rs` and `pml/accept.rs`. Grade: pending. Threads: the one that has entered the messenger. Tests:
+//! `send` and `delivery`. Grade: pending. Threads: the one that has entered the messenger. Tests:
 //! `tests.rs`, and `self_messages.c` in `hw-tests/mpi`.
 
 use super::arrived::{Arrived, Body, SHORT};
@@ -25,7 +25,7 @@ pub fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
         Ok(receive) => return meet(host, request, receive, envelope),
         Err(id) => id,
     };
-    let (is_short, core) = (length <= host.eager_limit(process), host.core(request));
+    let (is_short, core) = (length <= host.eager_limit(process, Link::ONESELF), host.core(request));
     let is_copied = is_short && core.role == Role::Send(Mode::Standard);
     let body = if is_copied {
         host.begins(request, Bytes::All.posted());

@@ -3,24 +3,26 @@
 
 mod histories;
 
-use std::collections::VecDeque;
+use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::State;
 use super::arrived::{Arrived, Body};
 use super::delivery;
 use super::flow_control::state::{Flow, RECORD};
-use super::flow_control::{self, Limits, Way};
+use super::flow_control::{self, Limits};
 use super::header::{Header, Match, Memory, PortKey};
-use super::host::{Bytes, Data, Host, Moved, NotPacked, Posted};
+use super::host::{Bytes, Data, Exposed, Host, Moved, NotPacked, Posted, Transmitted};
 use super::incoming;
 use super::link::{Account, Link};
 use super::matching::{Envelope, Matching, Pattern};
 use super::oneself;
+use super::passage::Reason;
 use super::rendezvous::read::{self, Path, Readable};
 use super::rendezvous::stripes::Part;
 use super::rendezvous::{self, fragments, single_copy};
 use super::request::{Core, Mode, Outcome, Role, Transfer};
+use super::send;
 use super::transfer_id::TransferId;
 use crate::transport::{EndpointId, Failed};
 use ibex_ffi::verbs::Status;
@@ -34,21 +36,25 @@ struct SmallHost {
     finished: Vec<usize>,
     /// Messages to the other process, with their data.
     sent: VecDeque<(Header, Vec<u8>)>,
+    /// Sends of the fragments in `sent`.
+    in_flight: VecDeque<usize>,
     free_buffers: usize,
+    /// Whether short messages need not ask flow control.
+    passes: bool,
     /// The answer that ended the job: the number of bytes that it asked for.
     refused: Option<u64>,
     /// Registrations in use, by rail.
     registered: Vec<usize>,
-    /// Reads in flight: rail, offset and length.
-    reads: VecDeque<(usize, u64, u32)>,
+    /// Whether memory can be registered.
+    can_register: bool,
+    /// Reads in flight: the receive, the rail, the key, and the part.
+    reads: VecDeque<(usize, usize, u32, Part)>,
     /// The rail that refuses every read.
     is_down: Option<usize>,
     /// Whether the kernel copies from another process; `None`: it cannot.
     kernel_copies: Option<bool>,
     /// Most messages in `sent` for a message with its data to find room.
     room: usize,
-    /// Tag and number of each message of the other process that a receive got, in order.
-    got: Vec<(i32, u32)>,
     /// Events: a message arrived (a), was stored (i); the transfer of a request begins (B), ends (E).
     told: Vec<(char, usize, Bytes)>,
 }
@@ -61,6 +67,9 @@ const CONTEXT: u32 = 5;
 /// Most bytes of a fragment.
 const FRAGMENT: usize = 8;
 
+/// Bytes of a message that is announced.
+const LONG: usize = 100;
+
 /// Most bytes of a read.
 const READ: u32 = 16;
 
@@ -71,26 +80,24 @@ impl SmallHost {
     }
 
     fn limited(Limits { kept, window }: Limits, room: usize) -> Self {
-        let messenger = State::new(Flow::new(kept, window, Arc::default()));
-        let (queues, cores, noted, finished) = (Matching::default(), Vec::new(), Vec::new(), Vec::new());
-        let (sent, free_buffers, refused, told, got) = (VecDeque::new(), 3, None, Vec::new(), Vec::new());
-        let (registered, reads, is_down, kernel_copies) = (Vec::new(), VecDeque::new(), None, None);
         SmallHost {
-            cores,
-            messenger,
-            queues,
-            noted,
-            finished,
-            sent,
-            free_buffers,
-            refused,
-            registered,
-            reads,
-            is_down,
-            kernel_copies,
+            cores: Vec::new(),
+            messenger: State::new(Flow::new(kept, window, Arc::default())),
+            queues: Matching::default(),
+            noted: Vec::new(),
+            finished: Vec::new(),
+            sent: VecDeque::new(),
+            in_flight: VecDeque::new(),
+            free_buffers: 3,
+            passes: true,
+            refused: None,
+            registered: Vec::new(),
+            can_register: true,
+            reads: VecDeque::new(),
+            is_down: None,
+            kernel_copies: None,
             room,
-            got,
-            told,
+            told: Vec::new(),
         }
     }
 
@@ -101,70 +108,51 @@ impl SmallHost {
         self.cores.len() - 1
     }
 
-    /// Makes a send whose message is announced. Returns it with its number.
+    /// Makes a send that has announced its message. Returns it with its number.
     fn announced(&mut self, data: Vec<u8>) -> (usize, TransferId) {
         let send = self.request(Role::Send(Mode::Standard), data);
-        (send, self.announce(send, true))
-    }
-
-    fn announce(&mut self, send: usize, counted: bool) -> TransferId {
-        self.cores[send].transfer = Transfer::Announced { registered: Some(()), others: Vec::new(), counted };
+        self.cores[send].transfer = Transfer::Announced { registered: Some(()), others: Vec::new(), counted: true };
         self.registered.push(self.cores[send].link.rail());
-        self.messenger.transfers.begin(send)
+        (send, self.messenger.transfers.begin(send))
     }
 
-    /// Sends a message with this number as its data, in the way that flow control chooses.
-    fn send(&mut self, tag: i32, number: u32) {
-        let send = self.request(Role::Send(Mode::Standard), number.to_le_bytes().into());
+    /// Begins a send of so many bytes, the first of which are this number.
+    fn send(&mut self, tag: i32, number: u32, length: usize) {
+        let mut data = vec![0; length];
+        data[..4].copy_from_slice(&number.to_le_bytes());
+        let send = self.request(Role::Send(Mode::Standard), data);
         self.cores[send].tag = tag;
-        let way = self.messenger.flow.outgoing.way(Account(LINK), CONTEXT, tag);
-        self.go(send, way);
+        send::begin(&(), self, send, LINK);
     }
 
-    /// Returns false if there is no room.
-    fn go(&mut self, send: usize, way: Way) -> bool {
-        let Core { tag, ref data, .. } = self.cores[send];
-        let (of, data) = (Match { context: CONTEXT, rank: 3, tag }, data.clone());
-        match way {
-            Way::Free if self.sent.len() >= self.room => {
-                self.messenger.flow.outgoing.found_no_room(Account(LINK), CONTEXT, tag, send);
-                return false;
-            }
-            Way::Free => self.sent.push_back((Header::Eager(of), data)),
-            Way::Announced { counted } => {
-                let number = self.announce(send, counted);
-                // The key takes the place of the data.
-                let key = u32::from_le_bytes(*data.first_chunk().expect("a number"));
-                let memory = Memory { key, address: 1, length: data.len() as u64 };
-                self.sent.push_back((Header::Announce(of, number.0, memory), Vec::new()));
-            }
-            Way::Pends => flow_control::pend(&(), self, CONTEXT, send),
-        }
-        true
-    }
-
-    /// Receives an unexpected message with this tag, or else posts a receive for one.
+    /// Begins a receive with this tag.
     fn receive(&mut self, tag: i32) {
+        let receive = self.request(Role::Receive, vec![0; LONG]);
+        self.cores[receive].tag = tag;
         if let Some(found) = self.queues.search_unexpected(Pattern::new(3, tag)).found {
-            flow_control::give_up(&(), self, &found.message);
-            return self.matched(tag, &found.message);
+            return delivery::unexpected(&(), self, receive, found.envelope, found.message);
         }
         if self.queues.unexpected() > 0 {
             flow_control::found_nothing(&(), self, CONTEXT);
         }
-        self.queues.insert_posted(Pattern::new(3, tag), usize::MAX);
+        self.queues.insert_posted(Pattern::new(3, tag), receive);
     }
 
-    fn matched(&mut self, tag: i32, message: &Arrived) {
-        let number = match message.body {
-            Body::Short(_, bytes) => u32::from_le_bytes(*bytes.first_chunk().expect("a number")),
-            Body::Announced(sender, memory) => {
-                self.control(&(), LINK, &Header::Finished { request: sender.0, length: memory.length });
-                memory.key
-            }
-            ref other => panic!("{other:?}"),
-        };
-        self.got.push((tag, number));
+    /// Returns tag and number of the message that each finished receive has got, in the order of the receives.
+    fn got(&self) -> Vec<(i32, u32)> {
+        let finished: HashSet<usize> = self.finished.iter().copied().collect();
+        let receives =
+            self.cores.iter().enumerate().filter(|(at, core)| core.role == Role::Receive && finished.contains(at));
+        receives.map(|(_, core)| (core.tag, u32::from_le_bytes(*core.data.first_chunk().expect("a number")))).collect()
+    }
+
+    /// Completes the oldest read, if one is in flight. The key of the sender's memory is its message's number.
+    fn complete_read(&mut self) {
+        let Some((receive, rail, key, part)) = self.reads.pop_front() else { return };
+        if part.offset == 0 {
+            self.cores[receive].data[..4].copy_from_slice(&key.to_le_bytes());
+        }
+        read::done(&(), self, receive, rail, Ok(()));
     }
 
     /// Handles a message of another process.
@@ -177,9 +165,10 @@ impl SmallHost {
         self.handle(other.sent.pop_front().expect("a message"));
     }
 
-    /// Reports that a buffer with a fragment was sent.
-    fn fragment_done(&mut self, send: usize) {
+    /// Reports that the buffer with the oldest fragment was sent.
+    fn fragment_done(&mut self) {
         self.free_buffers += 1;
+        let send = self.in_flight.pop_front().expect("a fragment");
         fragments::done(&(), self, send);
     }
 }
@@ -204,8 +193,42 @@ impl Host for SmallHost {
     fn context(&mut self, _request: usize) -> u32 {
         CONTEXT
     }
-    fn eager_limit(&self, (): &()) -> usize {
+    fn eager_limit(&self, (): &(), _link: Link) -> usize {
         EAGER_LIMIT
+    }
+    fn route(&mut self, (): &(), link: Link) -> Link {
+        link
+    }
+    fn takes_short_path(&mut self, (): &(), _send: usize) -> bool {
+        self.passes
+    }
+    fn set_short_path(&mut self, (): &(), _send: usize, passes: bool) {
+        self.passes = passes;
+    }
+    fn is_abandoned(&mut self, _send: usize) -> bool {
+        false
+    }
+    fn has_room(&mut self, (): &(), _link: Link) -> bool {
+        self.sent.len() < self.room
+    }
+    fn queue_turn(&mut self, (): &(), _link: Link) {}
+    fn begin_turn(&mut self, (): &(), _link: Link) {}
+    fn end_turn(&mut self, (): &(), _link: Link) {}
+    fn send_whole(&mut self, (): &(), send: usize, header: &Header, _finishes: bool) -> Transmitted {
+        if self.sent.len() >= self.room {
+            return Transmitted::NoRoom;
+        }
+        self.sent.push_back((*header, self.cores[send].data.clone()));
+        Transmitted::Posted
+    }
+    fn expose(&mut self, (): &(), send: usize) -> Result<Exposed<()>, Reason> {
+        let Core { ref data, link, .. } = self.cores[send];
+        if !self.can_register {
+            return Err(Reason::NotRegistered);
+        }
+        self.registered.push(link.rail());
+        let key = u32::from_le_bytes(*data.first_chunk().expect("a number"));
+        Ok(Exposed { address: 4096, key, registered: Some(()), ..Exposed::default() })
     }
     fn take_posted(&mut self, send: usize, envelope: Envelope, _length: usize) -> Result<usize, u64> {
         self.told.push(('a', send, Bytes::None));
@@ -222,8 +245,8 @@ impl Host for SmallHost {
     }
     fn deliver(&mut self, (): &(), context: u32, envelope: Envelope, message: Arrived) {
         assert_eq!(context, CONTEXT);
-        if self.queues.search_posted(envelope).found.is_some() {
-            return self.matched(envelope.tag(), &message);
+        if let Some(receive) = self.queues.search_posted(envelope).found {
+            return delivery::arrived(&(), self, receive, envelope, message);
         }
         flow_control::keep(&(), self, &message, |_| Some(LINK));
         self.queues.insert_unexpected(envelope, message);
@@ -245,6 +268,9 @@ impl Host for SmallHost {
     fn control(&mut self, (): &(), _link: Link, header: &Header) {
         self.sent.push_back((*header, Vec::new()));
     }
+    fn control_with_keys(&mut self, (): &(), _link: Link, header: &Header, keys: &[PortKey]) {
+        self.sent.push_back((*header, PortKey::encode(keys)));
+    }
     fn pack_fragment(
         &mut self,
         (): &(),
@@ -257,8 +283,9 @@ impl Host for SmallHost {
         let bytes = &rest[..rest.len().min(FRAGMENT)];
         Ok(((Header::Fragment { receive: receiver.0, offset }, bytes.into()), bytes.len() as u64))
     }
-    fn post_fragment(&mut self, (): &(), _send: usize, fragment: (Header, Vec<u8>)) -> Posted {
+    fn post_fragment(&mut self, (): &(), send: usize, fragment: (Header, Vec<u8>)) -> Posted {
         self.sent.push_back(fragment);
+        self.in_flight.push_back(send);
         Posted::InFlight
     }
     fn has_free_buffer(&self) -> bool {
@@ -268,6 +295,9 @@ impl Host for SmallHost {
         keys.iter().map(|key| (by_rail(key.port as usize), key.key)).collect()
     }
     fn register(&mut self, (): &(), _receive: usize, link: Link, _wanted: u64) -> Option<Readable<()>> {
+        if !self.can_register {
+            return None;
+        }
         self.registered.push(link.rail());
         Some(Readable { registered: (), mbps: 100, longest: READ })
     }
@@ -275,10 +305,10 @@ impl Host for SmallHost {
         let at = self.registered.iter().position(|registered| *registered == rail).expect("it is registered");
         self.registered.remove(at);
     }
-    fn post_read(&mut self, (): &(), _receive: usize, path: &Path<()>, part: Part) -> bool {
+    fn post_read(&mut self, (): &(), receive: usize, path: &Path<()>, part: Part) -> bool {
         let is_up = self.is_down != Some(path.link.rail());
         if is_up {
-            self.reads.push_back((path.link.rail(), part.offset, part.length));
+            self.reads.push_back((receive, path.link.rail(), path.key, part));
         }
         is_up
     }
@@ -295,11 +325,9 @@ impl Host for SmallHost {
     fn wants_more(&mut self, context: u32) -> bool {
         context == CONTEXT && (self.queues.posted() > 0 || self.queues.unexpected() == 0)
     }
-    fn send_pending(&mut self, (): &(), send: usize, way: Way) {
-        self.go(send, way);
-    }
     fn mark(&mut self, (): &(), account: Account) {
         assert_eq!(account, Account(LINK));
+        self.passes = false;
     }
     fn begins(&mut self, request: usize, moved: Moved) {
         self.told.push(('B', request, moved.bytes));
@@ -309,6 +337,9 @@ impl Host for SmallHost {
     }
     fn finish(&mut self, request: usize) {
         self.finished.push(request);
+    }
+    fn peer_is_lost(&mut self) {
+        panic!("no peer is lost");
     }
     fn cannot_pack(&mut self, _length: usize) {
         panic!("all data can be packed");
@@ -410,20 +441,20 @@ fn a_rendezvous_sends_as_many_fragments_as_find_a_buffer_and_the_next_when_one_i
     assert_eq!((offsets(&sender), &sender.messenger.starved), (vec![0, 8, 16], &VecDeque::from([send])));
     receiver.receive_from(&mut sender);
     assert_eq!(receiver.cores[receive].data[..9], [0, 1, 2, 3, 4, 5, 6, 7, 0]);
-    sender.fragment_done(send);
+    sender.fragment_done();
     assert_eq!(offsets(&sender), [8, 16, 24]);
     for _ in 0..3 {
         receiver.receive_from(&mut sender);
-        sender.fragment_done(send);
+        sender.fragment_done();
     }
     assert_eq!((offsets(&sender), sender.messenger.starved.len()), (vec![32, 40], 0));
     receiver.receive_from(&mut sender);
     receiver.receive_from(&mut sender);
     // The last fragment has four bytes for which the receive has no room.
     assert_eq!((&*receiver.finished, &receiver.cores[receive].data), (&[receive][..], &(0..44).collect::<Vec<_>>()));
-    sender.fragment_done(send);
+    sender.fragment_done();
     assert!(sender.finished.is_empty(), "the adapter reads the last fragment");
-    sender.fragment_done(send);
+    sender.fragment_done();
     assert_eq!((&*sender.finished, sender.free_buffers, sender.registered.len()), (&[send][..], 3, 0));
 }
 
@@ -453,7 +484,7 @@ fn is_finished_by_messages(mut sender: SmallHost, mut receiver: SmallHost) {
         receiver.sent.drain(..).for_each(|message| sender.handle(message));
         if !sender.sent.is_empty() {
             receiver.receive_from(&mut sender);
-            sender.fragment_done(0);
+            sender.fragment_done();
         }
     }
     for host in [sender, receiver] {
@@ -468,10 +499,10 @@ fn a_receiver_reads_as_much_of_a_message_as_it_has_room_for_and_then_tells_the_s
         let outcome = Outcome { source: 3, tag: 7, length: 100, is_truncated: true };
         assert_eq!(receiver.noted, [(0, outcome)]);
         let mut read = Vec::new();
-        while let Some((rail, offset, length)) = receiver.reads.pop_front() {
+        while let Some((.., part)) = receiver.reads.front() {
             assert!(receiver.finished.is_empty());
-            read.push((offset, length));
-            read::done(&(), &mut receiver, 0, rail, Ok(()));
+            read.push((part.offset, part.length));
+            receiver.complete_read();
         }
         assert_eq!(read, expected);
         is_finished_by_messages(sender, receiver);
@@ -485,9 +516,9 @@ fn another_rail_repeats_the_reads_of_a_failed_one_and_if_none_is_left_the_sender
         let (sender, mut receiver) = rendezvous_by(by_rail(0), (100, 100), Some(&keys), None);
         assert_eq!(receiver.registered, [0, 1]);
         let mut read = 0;
-        while let Some((rail, _, length)) = receiver.reads.pop_front() {
+        while let Some((_, rail, _, part)) = receiver.reads.pop_front() {
             let is_failed = rail < failing;
-            read += if is_failed { 0 } else { length };
+            read += if is_failed { 0 } else { part.length };
             let outcome = if is_failed { Err(Failed { status: Status::FLUSHED, posted: true }) } else { Ok(()) };
             read::done(&(), &mut receiver, 0, rail, outcome);
         }
@@ -520,7 +551,7 @@ fn sends_that_wait_for_a_buffer_take_turns() {
         let of = usize::from(bytes[0]);
         order.push(of);
         receiver.receive_from(&mut sender);
-        sender.fragment_done(sends[of].0);
+        sender.fragment_done();
     }
     assert_eq!((order, receiver.finished), (vec![0, 0, 1, 0, 1, 1], vec![0, 1]));
 }
@@ -554,32 +585,38 @@ fn finished_ends_a_send_whose_receiver_has_read_once() {
 fn a_sender_that_is_held_back_announces_its_window_and_sends_the_rest_when_it_is_asked_for_more() {
     let (mut sender, mut receiver) = (SmallHost::new(), SmallHost::new());
     let deliver = |sender: &mut SmallHost, receiver: &mut SmallHost| {
-        let kind = |(header, _): &(Header, Vec<u8>)| match header {
-            Header::Eager(_) => 'e',
-            Header::Announce(..) => 'a',
-            Header::Pending(_) => 'p',
-            _ => '?',
-        };
-        let kinds: String = sender.sent.iter().map(kind).collect();
-        sender.sent.drain(..).for_each(|message| receiver.handle(message));
+        let mut kinds = String::new();
+        while let Some(message) = sender.sent.pop_front() {
+            kinds.push(match message.0 {
+                Header::Eager(_) => 'e',
+                Header::Announce(..) => 'a',
+                Header::Pending(_) => 'p',
+                Header::Fragment { .. } => 'f',
+                _ => '?',
+            });
+            if let Header::Fragment { .. } = message.0 {
+                sender.fragment_done();
+            }
+            receiver.handle(message);
+        }
         kinds
     };
-    sender.send(1, 0);
-    sender.send(1, 1);
+    (0..2).for_each(|number| sender.send(1, number, 4));
     assert_eq!(deliver(&mut sender, &mut receiver), "ee");
     sender.receive_from(&mut receiver);
-    (2..6).for_each(|number| sender.send(1, number));
+    (2..6).for_each(|number| sender.send(1, number, 4));
     assert_eq!(deliver(&mut sender, &mut receiver), "aap", "one report of all that pend");
     assert!(receiver.sent.is_empty(), "no receive waits");
     receiver.receive(2);
     sender.receive_from(&mut receiver);
     assert_eq!(deliver(&mut sender, &mut receiver), "aa");
-    sender.send(1, 6);
+    sender.send(1, 6, 4);
     assert_eq!(deliver(&mut sender, &mut receiver), "p");
     sender.receive_from(&mut receiver);
     assert_eq!(deliver(&mut sender, &mut receiver), "a", "a receive waits");
     (0..7).for_each(|_| receiver.receive(1));
     receiver.sent.drain(..).for_each(|answer| sender.handle(answer));
+    assert_eq!(deliver(&mut sender, &mut receiver), "fffff", "all announced messages were short");
     assert!(sender.messenger.flow.outgoing.is_free());
-    assert_eq!(receiver.got, (0..7).map(|number| (1, number)).collect::<Vec<_>>());
+    assert_eq!(receiver.got(), (0..7).map(|number| (1, number)).collect::<Vec<_>>());
 }

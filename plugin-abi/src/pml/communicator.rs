@@ -158,7 +158,7 @@ impl Communicator {
     /// Marks the link to a rank, if it is this one: short messages then take the slow path (`flow`).
     pub(crate) fn mark(&self, rank: i32, link: Link) {
         if let Some(place) = self.links.get(rank as usize) {
-            // If a thread is looking the rank up, the first message to it stores the mark (`flow::way`).
+            // If a thread is looking the rank up, the first message to it stores the mark (`flow::set_link`).
             let _ = place.compare_exchange(link.bits(), link.marked().bits(), Ordering::AcqRel, Ordering::Relaxed);
         }
     }
@@ -189,8 +189,8 @@ impl State {
     /// Returns the communicator of a request that is about to begin, be posted or be sent.
     #[inline(always)]
     pub(crate) fn communicator<'call>(&mut self, request: Handle) -> &'call Communicator {
-        // SAFETY: P1: not finished, so its communicator lives. A call of MPI has it (P4), or `flow::go_on` has checked,
-        // so it is still the PML's.
+        // SAFETY: P1: not finished, so its communicator lives. A call of MPI has it (P4), or the messenger has asked
+        // `is_abandoned`, so it is still the PML's.
         unsafe { Communicator::of(self.requests.get(request).comm()) }
     }
 }

@@ -4,9 +4,8 @@
 
 use engine::messenger;
 use engine::messenger::arrived::Arrived;
-use engine::messenger::flow_control::Way;
-use engine::messenger::header::{Header, MAX_SIZE, Match, PortKey};
-use engine::messenger::host::{Host, Moved, NotPacked, Posted};
+use engine::messenger::header::{Header, Match, PortKey};
+use engine::messenger::host::{Exposed, Host, Moved, NotPacked, Posted, Transmitted};
 use engine::messenger::link::{Account, Link};
 use engine::messenger::matching::Envelope;
 use engine::messenger::passage::{Passage, Protocol, Reason};
@@ -21,13 +20,14 @@ use super::buffer::SendBuffers;
 use super::datatype::UserData;
 use super::fragment::Fragment;
 use super::handle::Handle;
-use super::instance::{Pml, State};
+use super::instance::{Pml, Rail, State};
 use super::read::WatchedReads;
 use super::request::{Core, Outcome, Told};
-use super::{finish, flight, flow, fragment, incoming, local, moving, passage, rails, read, routing, transmit, watch};
+use super::{
+    finish, flight, flow, fragment, incoming, local, moving, passage, rails, read, routing, token, transmit, watch,
+};
 use crate::runtime::memory::Registered;
 use crate::runtime::messages;
-use crate::runtime::variables::now;
 
 impl Host for State {
     type Handle = Handle;
@@ -54,8 +54,59 @@ impl Host for State {
         unsafe { release::context(self.requests.get(request).comm()) }
     }
 
-    fn eager_limit(&self, pml: &Pml) -> usize {
-        pml.rails().first().map_or(0, |rail| now::eager_limit(rail.copy_size) - MAX_SIZE)
+    fn eager_limit(&self, pml: &Pml, link: Link) -> usize {
+        transmit::eager_limit(pml, link)
+    }
+
+    fn route(&mut self, pml: &Pml, link: Link) -> Link {
+        rails::route(pml, self, link)
+    }
+
+    fn takes_short_path(&mut self, pml: &Pml, send: Handle) -> bool {
+        flow::has_link(pml, self, send)
+    }
+
+    fn set_short_path(&mut self, pml: &Pml, send: Handle, passes: bool) {
+        flow::set_link(pml, self, send, passes);
+    }
+
+    fn is_abandoned(&mut self, send: Handle) -> bool {
+        // SAFETY: P1: the send is not finished, so Open MPI's communicator is alive. `MPI_Finalize` removes the PML's.
+        unsafe { (*self.requests.get(send).comm()).c_pml_comm.is_null() }
+    }
+
+    fn has_room(&mut self, pml: &Pml, link: Link) -> bool {
+        if let Some(to) = link.as_local() {
+            return !self.backlog.waits_for(to);
+        }
+        pml.rails().get(link.rail()).and_then(Rail::enter).is_some_and(|port| port.has_room(link.to()))
+    }
+
+    fn queue_turn(&mut self, pml: &Pml, link: Link) {
+        routing::queue_turn(pml, self, link);
+    }
+
+    // A link by shared memory has no port.
+
+    fn begin_turn(&mut self, pml: &Pml, link: Link) {
+        if let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) {
+            port.begin_turn(link.to());
+        }
+    }
+
+    fn end_turn(&mut self, pml: &Pml, link: Link) {
+        if let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) {
+            port.end_turn(link.to(), token::turn());
+        }
+    }
+
+    fn send_whole(&mut self, pml: &Pml, send: Handle, header: &Header, finishes: bool) -> Transmitted {
+        let link = self.requests.core(send).link;
+        routing::message(pml, self, link, header, send, finishes)
+    }
+
+    fn expose(&mut self, pml: &Pml, send: Handle) -> Result<Exposed<Registered>, Reason> {
+        rails::expose(pml, self, send)
     }
 
     fn take_posted(&mut self, send: Handle, envelope: Envelope, length: usize) -> Result<Handle, u64> {
@@ -94,6 +145,10 @@ impl Host for State {
 
     fn control(&mut self, pml: &Pml, link: Link, header: &Header) {
         routing::control(pml, self, link, header);
+    }
+
+    fn control_with_keys(&mut self, pml: &Pml, link: Link, header: &Header, keys: &[PortKey]) {
+        routing::bytes(pml, self, link, &[header.encode().as_slice(), &PortKey::encode(keys)].concat());
     }
 
     fn pack_fragment(
@@ -139,11 +194,7 @@ impl Host for State {
     }
 
     fn fails_over(&mut self, pml: &Pml, link: Link) -> bool {
-        let goes_on = moving::goes_on(pml, self, link);
-        if !goes_on {
-            transmit::failed(self);
-        }
-        goes_on
+        moving::goes_on(pml, self, link)
     }
 
     fn account(&mut self, pml: &Pml, link: Link) -> Account {
@@ -158,10 +209,6 @@ impl Host for State {
         })
     }
 
-    fn send_pending(&mut self, pml: &Pml, send: Handle, way: Way) {
-        flow::go_on(pml, self, send, way);
-    }
-
     fn mark(&mut self, pml: &Pml, account: Account) {
         flow::mark(pml, self, account);
     }
@@ -170,8 +217,8 @@ impl Host for State {
         watch::goes(self, request, |_| Some(passage));
     }
 
-    fn goes_by_link(&mut self, pml: &Pml, request: Handle, link: Link, how: (Protocol, Reason)) {
-        watch::goes(self, request, |state| Some(passage::by_home(pml, state, link, how)));
+    fn goes_by_link(&mut self, pml: &Pml, request: Handle, link: Link, how: (Protocol, Reason), rails: usize) {
+        watch::goes(self, request, |state| Some(passage::by(pml, rails::route(pml, state, link), how, rails)));
     }
 
     fn has_begun(&mut self, request: Handle) -> bool {
@@ -188,6 +235,10 @@ impl Host for State {
 
     fn ends(&mut self, request: Handle, moved: Moved) {
         watch::ends(self, request, moved);
+    }
+
+    fn ends_whole(&mut self, pml: &Pml, send: Handle, moved: Moved) {
+        watch::ends_by(self, send, moved, |state| Some(passage::sent(pml, state, send)));
     }
 
     fn begins_reading(&mut self, pml: &Pml, receive: Handle) {
@@ -208,6 +259,10 @@ impl Host for State {
 
     fn finish(&mut self, request: Handle) {
         finish::finish(self, request);
+    }
+
+    fn peer_is_lost(&mut self) {
+        transmit::failed(self);
     }
 
     fn cannot_pack(&mut self, length: usize) {

@@ -5,8 +5,7 @@
 //!   `send`, `receive`, `probe`, `persistent`. Their objects: `request`, `communicator`, `datatype`.
 //! - The process: `instance` (the state, and the right to use it), `progress` (polls the ports).
 //! - Receive side: `incoming` (decodes and matches a message, and keeps an unexpected one), `read` (long ones).
-//! - Send side: `protocol` (chooses the protocol), `routing`, `transmit` and `fragment` (post), `flow` (flow control),
-//!   `finish` (completes requests).
+//! - Send side: `routing`, `transmit` and `fragment` (post), `flow` (marked links), `finish` (completes requests).
 //! - Tools: `watch` and `transfers` (raise the events; `passage`: the protocol of a message), `listening` (opens and
 //!   closes the fast paths when tools start or stop listening, and reports the end of waits), `variables` (performance
 //!   variables), `flight` (the flight recorder).
@@ -65,7 +64,6 @@ mod passage;
 mod persistent;
 mod probe;
 mod progress;
-mod protocol;
 mod rails;
 mod read;
 mod receive;

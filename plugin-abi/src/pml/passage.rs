@@ -6,11 +6,11 @@
 //! Threads: the one that has entered the PML, and no port. Tests: `hw-tests/tools/mpi_t_protocols.c`.
 
 use engine::messenger::arrived::{Arrived, Body};
-use engine::messenger::header::{EAGER_SIZE, Header, Match, Memory};
+use engine::messenger::header::{EAGER_SIZE, Header, Match};
 use engine::messenger::host::Data;
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
-use engine::messenger::passage::{Passage, Protocol, Reason, at_once, not_read, unreadable};
+use engine::messenger::passage::{Passage, Protocol, Reason, at_once, not_read};
 
 use super::communicator::Communicator;
 use super::handle::Handle;
@@ -28,11 +28,6 @@ pub(crate) fn by(pml: &Pml, link: Link, (protocol, reason): (Protocol, Reason), 
     let Some(rail) = pml.rails().get(link.rail()) else { return Passage::without_port(protocol, reason) };
     let queue_pair = rail.enter().and_then(|port| port.queue_pair(link.to())).unwrap_or_default();
     Passage { protocol, reason, port: u32::from(rail.port().index()), queue_pair, rails: rails as u32 }
-}
-
-/// [`by`] the current home of the peer that `link` leads to.
-pub(crate) fn by_home(pml: &Pml, state: &mut State, link: Link, how: (Protocol, Reason)) -> Passage {
-    by(pml, rails::route(pml, state, link), how, 1)
 }
 
 /// Returns the length of the longest message inside a work request of a rail, header included, bytes.
@@ -76,12 +71,6 @@ fn header_of(request: &Request) -> usize {
 fn synchronous(context: u32, rank: i32, tag: i32) -> usize {
     let of = Match { context, rank, tag };
     Header::Synchronous(of, 0).encode().as_slice().len()
-}
-
-/// Returns the passage of a message that is announced by this link, with the keys of `rails` ports if it can be read.
-pub(crate) fn announced(pml: &Pml, link: Link, (memory, why): (Memory, Reason), rails: usize) -> Passage {
-    let is_readable = memory.address != 0;
-    by(pml, link, if is_readable { (Protocol::Read, Reason::Size) } else { unreadable(memory.length, why) }, rails)
 }
 
 /// Returns the passage of a whole message that has matched, by its lengths alone, because the message does not say

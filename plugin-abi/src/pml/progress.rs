@@ -16,6 +16,7 @@ use engine::events;
 use engine::messenger::host::Bytes;
 use engine::messenger::link::Link;
 use engine::messenger::rendezvous::{fragments, read};
+use engine::messenger::send;
 use engine::transport::{Arrived, Completion, EndpointId, Failed, Polled, TakesMessages, TakesRequests, Token};
 use ibex_ffi::openmpi::sys;
 
@@ -91,7 +92,7 @@ fn have_turns(pml: &Pml, state: &mut State) {
         before = after;
     }
     for link in std::mem::take(&mut state.messenger.flow.turns) {
-        flow::in_turn(pml, state, link);
+        send::in_turn(pml, state, link);
     }
 }
 

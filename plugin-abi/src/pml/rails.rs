@@ -9,10 +9,13 @@
 //! [`note`] and [`route`], pending for long messages, else setup. Threads: the one that has entered the PML; for
 //! [`note`], a port; [`link`]: any, with nothing entered. Tests: `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
 
-use engine::messenger::header::{Header, Match, Memory, PortKey};
+use std::ptr::NonNull;
+
+use engine::messenger::header::PortKey;
+use engine::messenger::host::Exposed;
 use engine::messenger::link::{Account, Link};
+use engine::messenger::passage::Reason;
 use engine::messenger::rails::Peer;
-use engine::messenger::transfer_id::TransferId;
 use engine::peer::PeerName;
 use engine::select::address;
 use ibex_ffi::openmpi::process::Process;
@@ -20,8 +23,9 @@ use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
 use super::datatype::Extent;
+use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
-use super::{component, libmpi, routing};
+use super::{component, libmpi};
 use crate::runtime::device::Port;
 use crate::runtime::memory::Registered;
 use crate::runtime::variables::now;
@@ -241,7 +245,7 @@ pub(crate) const SHORTEST: usize = 64 << 10;
 
 /// Returns the links by which this process can read a message now, with the sender's keys; for a message shorter than
 /// [`SHORTEST`] only one, preferably the link of the announcement.
-pub(super) fn ways(pml: &Pml, state: &mut State, from: Link, keys: &[PortKey], wanted: u64) -> Vec<(Link, u32)> {
+pub(crate) fn ways(pml: &Pml, state: &mut State, from: Link, keys: &[PortKey], wanted: u64) -> Vec<(Link, u32)> {
     let Some(peer) = of(pml, state, from) else { return Vec::new() };
     let links = state.several.peers[peer].links.iter().copied();
     let mut ways: Vec<(Link, u32)> = links
@@ -265,7 +269,7 @@ pub(super) fn ways(pml: &Pml, state: &mut State, from: Link, keys: &[PortKey], w
 ///
 /// # Safety
 /// P2, M3: the data of a send, whose registrations the engine ends before the send is finished.
-pub(crate) unsafe fn register(pml: &Pml, state: &mut State, home: Link, extent: Extent) -> Vec<(usize, Registered)> {
+unsafe fn register(pml: &Pml, state: &mut State, home: Link, extent: Extent) -> Vec<(usize, Registered)> {
     if !pml.has_several() || extent.length < SHORTEST {
         return Vec::new();
     }
@@ -281,20 +285,28 @@ pub(crate) unsafe fn register(pml: &Pml, state: &mut State, home: Link, extent: 
     registered.collect()
 }
 
-/// Announces a message that these ports can read. A key travels with the number of its port, because `routing` may send
-/// the announcement by another port.
-pub(crate) fn announce(
-    pml: &Pml,
-    state: &mut State,
-    link: Link,
-    (of, sender, memory): (Match, TransferId, Memory),
-    registered: impl Iterator<Item = (usize, Registered)>,
-) {
+/// Lets the receiver of a long message read its data by the port of the send's link, and by others if it is long enough.
+/// A key travels with the number of its port, because `routing` may send the announcement by another port.
+pub(crate) fn expose(pml: &Pml, state: &mut State, send: Handle) -> Result<Exposed<Registered>, Reason> {
+    let core = state.requests.core(send);
+    let (link, extent) = (core.link, core.data.extent());
+    let start = NonNull::new(extent.start).ok_or(Reason::Gaps)?.as_ptr();
+    let address = start.expose_provenance() as u64;
+    let Some(rail) = pml.rails().get(link.rail()) else {
+        // A process of this host reads without a key.
+        return Ok(Exposed { address, ..Exposed::default() });
+    };
+    let access = sys::MCA_RCACHE_ACCESS_REMOTE_READ;
+    // SAFETY: P2, M3: the memory may be read until the send is finished, and its registration ends before.
+    let registered = unsafe { rail.port().memory().register(start.cast(), extent.length, access) };
+    let registered = registered.ok_or(Reason::NotRegistered)?;
+    // SAFETY: P2, M3: the memory may be read until the send is finished, and its registrations end before.
+    let others = unsafe { register(pml, state, link, extent) };
     let key = |(rail, registered): (usize, Registered)| {
         let rail = pml.rails().get(rail)?;
         Some(PortKey { port: u32::from(rail.port().index()), key: registered.rkey() })
     };
-    let keys = PortKey::encode(&registered.filter_map(key).collect::<Vec<_>>());
-    let header = Header::AnnounceKeyed(of, sender.0, memory).encode();
-    routing::bytes(pml, state, link, &[header.as_slice(), &keys].concat());
+    let all = std::iter::once((link.rail(), registered)).chain(others.iter().copied());
+    let keys = if pml.has_several() { all.filter_map(key).collect() } else { Vec::new() };
+    Ok(Exposed { address, key: registered.rkey(), registered: Some(registered), others, keys })
 }

@@ -2,7 +2,7 @@
 //! Sends messages to a peer: by shared memory (`local`), or by the port that is the peer's home now. If that port
 //! fails, sends by another one.
 //!
-//! Called by `protocol` and `flow`, and by all modules that answer a peer. Grade: hot for [`message`], else pending.
+//! Called by `host`, and by all modules that answer a peer. Grade: hot for [`message`], else pending.
 //! Threads: the one that has entered the PML. Tests: `rail_down.c` in `hw-tests/mpi`.
 
 use engine::messenger::header::Header;

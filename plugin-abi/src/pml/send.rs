@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `pml_send` and `pml_isend`: [`at_once`] sends a short contiguous message, [`copied_at_once`] a longer one, if they
-//! can; any other message has a request, and `protocol` sends it.
+//! can; any other message has a request, and `engine::messenger::send` sends it.
 //!
 //! A blocking send returns when the adapter has the message, because its caller may stay away from MPI. Grade: hot.
 //! Threads: any. Tests: `pt2pt_modes.c` and others in `hw-tests/mpi`.
@@ -8,6 +8,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
+use engine::messenger;
 use engine::messenger::header::MAX_SIZE;
 use engine::messenger::host::Data;
 use engine::messenger::link::Link;
@@ -19,7 +20,7 @@ use super::handle::Handle;
 use super::instance::{Pml, State, pml, unwatched};
 use super::progress::{leave, leave_call, poll, until};
 use super::request::{Mode, Owner, Request, Role, Told};
-use super::{finish, libmpi, listening, passage, protocol, rails, transfers, transmit, watch};
+use super::{finish, libmpi, listening, passage, rails, transfers, transmit, watch};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::guard::fence;
@@ -237,7 +238,7 @@ unsafe fn begun(pml: &Pml, mut state: Entered<'_, State>, outgoing: &Outgoing, (
     unsafe { fill(request, outgoing, Mode::Standard, Owner::WatchedCall) };
     watch::set_id(&mut state, request, id);
     state.requests.get(request).shell.told = Told::Begun;
-    protocol::begin(pml, &mut state, request, link);
+    messenger::send::begin(pml, &mut *state, request, link);
     // SAFETY: P1: begun, and it belongs to this call; P4, as this function requires.
     unsafe { wait(pml, state, request) };
     listening::returns(outgoing.tag);
@@ -434,7 +435,7 @@ pub(crate) fn begin(pml: &Pml, state: &mut State, request: Handle, link: Option<
         watch::request(state, request, Event::Activate);
     }
     match link {
-        Some(link) => protocol::begin(pml, state, request, link),
+        Some(link) => messenger::send::begin(pml, state, request, link),
         None => _ = transmit::failed(state),
     }
 }

@@ -12,6 +12,7 @@ use std::sync::Arc;
 
 use engine::messenger::header::MAX_SIZE;
 use engine::messenger::host::Data;
+pub(crate) use engine::messenger::host::Transmitted;
 use engine::messenger::link::Link;
 use engine::messenger::rendezvous::stripes::Part;
 use engine::transport::{Sent, Token, WhenDiverted};
@@ -26,18 +27,6 @@ use crate::runtime::device::Port;
 use crate::runtime::messages;
 use crate::runtime::token::Tag;
 use crate::runtime::variables::now;
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Transmitted {
-    /// The adapter has the message.
-    Posted,
-    /// The port has a copy that waits; its request, if any, is finished when it is sent.
-    Waits,
-    /// Nothing is sent: there is no connection yet, no room, or other requests wait.
-    NoRoom,
-    /// The peer is lost, or the data cannot be packed.
-    Failed,
-}
 
 /// Sends header and contiguous data inside the work request. Returns false if that cannot be done now.
 #[inline(always)]
@@ -73,11 +62,12 @@ pub(crate) unsafe fn at_once(link: Link, header: &[u8], extent: Extent) -> bool 
 }
 
 /// Returns the length of the longest data that is now sent eagerly to a peer, bytes.
-pub(crate) fn eager_limit(pml: &Pml, link: Link) -> Option<usize> {
+pub(crate) fn eager_limit(pml: &Pml, link: Link) -> usize {
     if link.as_local().is_some() {
-        return pml.shared_memory().map(|shared| shared.eager_limit);
+        return pml.shared_memory().map_or(0, |shared| shared.eager_limit);
     }
-    Some(now::eager_limit(pml.rails().get(link.rail())?.copy_size) - MAX_SIZE)
+    let rail = if link == Link::ONESELF { pml.rails().first() } else { pml.rails().get(link.rail()) };
+    rail.map_or(0, |rail| now::eager_limit(rail.copy_size) - MAX_SIZE)
 }
 
 /// Sends a message without data by this link. `Failed`: the port refuses it.

@@ -11,6 +11,7 @@ use crate::messenger::arrived::Arrived;
 use crate::messenger::header::Header;
 use crate::messenger::host::Host;
 use crate::messenger::link::{Account, Link};
+use crate::messenger::send;
 
 // ---- the receiver's side --------------------------------------------------------------------------------------------
 
@@ -112,8 +113,8 @@ fn tell<H: Host>(process: &H::Process, host: &mut H, (account, context): (Accoun
 /// Sends as many pending messages of a communicator as flow control permits. Tells the peer if some are left, unless it
 /// has been told since it last asked for more.
 fn resume<H: Host>(process: &H::Process, host: &mut H, account: Account, context: u32) {
-    while let Some((send, way)) = host.messenger().flow.outgoing.next(account, context) {
-        host.send_pending(process, send, way);
+    while let Some((request, way)) = host.messenger().flow.outgoing.next(account, context) {
+        send::go_on(process, host, request, way);
     }
     let tells = host.messenger().flow.outgoing.tells(account, context);
     tell(process, host, (account, context), tells);

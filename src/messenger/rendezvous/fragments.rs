@@ -87,7 +87,7 @@ pub fn wanted<H: Host>(
     host.record(request, &Step::Answered { number: sender, wants_copies: true });
     if registered.is_some() {
         let reason = Reason::of_code(why).unwrap_or(Reason::NotRegistered);
-        host.goes_by_link(process, request, link, (Protocol::Fragments, reason));
+        host.goes_by_link(process, request, link, (Protocol::Fragments, reason), 1);
     }
     let sending = Transfer::Sending(Sending::new(receiver, asked, MOST));
     close(process, host, request, sending, |host| send(process, host, request));

@@ -133,7 +133,7 @@ fn post_on<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, lane
 #[cold]
 fn ask_for_copies<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
     if let Some(Reads { stripes, sender, from, .. }) = take(process, host, request) {
-        host.goes_by_link(process, request, from, (Protocol::Fragments, Reason::Adapter));
+        host.goes_by_link(process, request, from, (Protocol::Fragments, Reason::Adapter), 1);
         fragments::ask(process, host, request, (from, sender), (stripes.length(), Reason::Adapter.code()));
     }
 }
@@ -162,7 +162,7 @@ pub fn done<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, rai
     }
     if outcome.is_err() {
         if !host.fails_over(process, link) {
-            return;
+            return host.peer_is_lost();
         }
     } else {
         let moved = Bytes::Of { offset, length: length.into() }.completed();

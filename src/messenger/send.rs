@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Chooses the protocol of a send that has a request, and begins it: eager, synchronous, announced or pending.
+//!
+//! Called by the host, and by `flow_control` for sends that pended. Grade: hot for a copied message, else pending.
+//! Threads: the one that has entered the messenger. Tests: `messenger/tests/histories.rs`, and `pt2pt_modes.c` and
+//! others in `hw-tests/mpi`.
+
+use super::flow_control::{self, Way};
+use super::header::{Header, Match, Memory};
+use super::host::{Bytes, Data, Exposed, Host, Transmitted};
+use super::link::Link;
+use super::oneself;
+use super::passage::{Protocol, Reason, unreadable};
+use super::rendezvous::Step;
+use super::request::{Mode, Role, Transfer};
+use crate::counters::add_shared;
+
+/// Begins a send, which is filled in, by `link`. It may be finished when this returns.
+pub fn begin<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, link: Link) {
+    if link == Link::ONESELF {
+        return oneself::send(process, host, request);
+    }
+    host.core(request).link = host.route(process, link);
+    let is_free = host.messenger().flow.outgoing.is_free() && host.takes_short_path(process, request);
+    let way = if is_free { Way::Free } else { way(process, host, request) };
+    if way == Way::Pends {
+        let context = host.context(request);
+        return flow_control::pend(process, host, context, request);
+    }
+    go(process, host, request, way);
+}
+
+/// Decides how a send goes while flow control limits a peer, or the host's record of the peer's link is old.
+#[cold]
+#[inline(never)]
+fn way<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) -> Way {
+    let (context, core) = (host.context(request), host.core(request));
+    let (link, tag) = (core.link, core.tag);
+    let account = host.account(process, link);
+    let outgoing = &mut host.messenger().flow.outgoing;
+    let way = outgoing.way(account, context, tag);
+    let passes = way != Way::Pends && outgoing.may_pass(account, context);
+    host.set_short_path(process, request, passes);
+    if let Way::Announced { .. } = way {
+        add_shared(&host.messenger().flow.shown.announced_held_back, 1);
+    }
+    way
+}
+
+/// Sends a message in the way that flow control has chosen. Returns false if it finds no room: then it pends.
+fn go<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, way: Way) -> bool {
+    let (context, rank, core) = (host.context(request), host.rank(request), host.core(request));
+    let of = Match { context, rank, tag: core.tag };
+    let (link, length) = (core.link, core.data.length());
+    let is_synchronous = core.role == Role::Send(Mode::Synchronous);
+    let is_long = length > host.eager_limit(process, link);
+    if is_long || way != Way::Free {
+        // A window bounds the announcements to a peer that holds this process back, so they may wait at the port.
+        if way == Way::Free && !host.has_room(process, link) {
+            found_no_room(process, host, request);
+            return false;
+        }
+        announce(process, host, request, (of, is_long, way == Way::Announced { counted: true }));
+        return true;
+    }
+    host.begins(request, Bytes::All.posted());
+    let sender = is_synchronous.then(|| host.messenger().transfers.begin(request));
+    let header = sender.map_or(Header::Eager(of), |sender| Header::Synchronous(of, sender.0));
+    // The receiver's answer finishes a synchronous send.
+    match (host.send_whole(process, request, &header, !is_synchronous), sender) {
+        (Transmitted::NoRoom, sender) => {
+            if let Some(sender) = sender {
+                host.messenger().transfers.end(sender);
+            }
+            found_no_room(process, host, request);
+            return false;
+        }
+        (Transmitted::Failed, _) => host.peer_is_lost(),
+        (Transmitted::Waits, None) => {}
+        (Transmitted::Posted | Transmitted::Waits, sender) => {
+            host.ends_whole(process, request, Bytes::None.posted());
+            if let Some(sender) = sender {
+                host.record(request, &Step::Announced(sender));
+                host.core(request).transfer =
+                    Transfer::Announced { registered: None, others: Vec::new(), counted: false };
+            } else {
+                host.finish(request);
+            }
+        }
+    }
+    true
+}
+
+/// Queues a send that found no room in front of the pending ones, until it is their turn.
+#[cold]
+#[inline(never)]
+fn found_no_room<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
+    host.set_short_path(process, request, false);
+    let (context, core) = (host.context(request), host.core(request));
+    let (link, tag) = (core.link, core.tag);
+    let account = host.account(process, link);
+    host.messenger().flow.outgoing.found_no_room(account, context, tag, request);
+    host.queue_turn(process, link);
+}
+
+/// Announces a message. If it is long, the receiver may read its memory.
+#[inline(never)]
+fn announce<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    request: H::Handle,
+    (of, is_long, counted): (Match, bool, bool),
+) {
+    let sender = host.messenger().transfers.begin(request);
+    host.record(request, &Step::Announced(sender));
+    let core = host.core(request);
+    let (link, length) = (core.link, core.data.length() as u64);
+    let exposed = if is_long { host.expose(process, request) } else { Err(Reason::HeldBack) };
+    let (how, memory, exposed) = match exposed {
+        Ok(exposed) => {
+            let Exposed { key, address, .. } = exposed;
+            ((Protocol::Read, Reason::Size), Memory { key, address, length }, exposed)
+        }
+        Err(why) => (unreadable(length, why), Memory { key: why.code(), address: 0, length }, Exposed::default()),
+    };
+    let Exposed { registered, others, keys, .. } = exposed;
+    // Raises no begin event: it comes with the first copy or, if the receiver reads, with the receiver's answer.
+    host.goes_by_link(process, request, link, how, 1 + others.len());
+    if keys.is_empty() {
+        host.control(process, link, &Header::Announce(of, sender.0, memory));
+    } else {
+        host.control_with_keys(process, link, &Header::AnnounceKeyed(of, sender.0, memory), &keys);
+    }
+    host.core(request).transfer = Transfer::Announced { registered, others, counted };
+}
+
+/// Sends a message that pended. Returns false if it finds no room.
+pub(super) fn go_on<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, way: Way) -> bool {
+    if host.is_abandoned(request) {
+        host.finish(request);
+        return true;
+    }
+    // The peer may have another home now.
+    let link = host.core(request).link;
+    host.core(request).link = host.route(process, link);
+    go(process, host, request, way)
+}
+
+/// Sends pending messages by a link whose turn it is, as many as find room.
+pub fn in_turn<H: Host>(process: &H::Process, host: &mut H, link: Link) {
+    // If the peer has another home now, its messages have their turn there.
+    if host.route(process, link) != link {
+        return;
+    }
+    let account = host.account(process, link);
+    host.begin_turn(process, link);
+    while let Some((request, way)) = host.messenger().flow.outgoing.next_in_turn(account) {
+        if !go_on(process, host, request, way) {
+            return;
+        }
+    }
+    host.messenger().flow.outgoing.has_room(account);
+    host.end_turn(process, link);
+}
