@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An arrived message, decoded and copied, as the PML keeps it until a receive matches it.
 //!
-//! Made by `pml/incoming.rs`, and by [`super::oneself`] for messages of this process. Grade: pending; long messages
+//! Made by `pml/incoming.rs`, and by [`super::loopback`] for messages of this process. Grade: pending; long messages
 //! allocate. Threads: plain data. Tests: below.
 
 use super::flow_control::state::RECORD;

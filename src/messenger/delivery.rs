@@ -13,7 +13,7 @@ use super::passage::{Protocol, Reason};
 use super::rendezvous::{Step, fragments, read, single_copy};
 use super::request::Outcome;
 use super::transfer_id::TransferId;
-use super::{flow_control, oneself};
+use super::{flow_control, loopback};
 
 /// Copies a whole message to the data of its receive, as far as that has room, and finishes the receive. `TOLD`: tells
 /// tools.
@@ -56,8 +56,8 @@ fn announced<H: Host>(
     (from, sender): (Link, TransferId),
     (memory, keys): (Memory, &[PortKey]),
 ) {
-    if from == Link::ONESELF {
-        return oneself::receive(host, request, envelope, sender);
+    if from == Link::LOOPBACK {
+        return loopback::receive(host, request, envelope, sender);
     }
     let data = &host.core(request).data;
     let (room, is_contiguous) = (data.length(), data.is_contiguous());

@@ -27,7 +27,7 @@ impl Link {
     pub const UNKNOWN: Link = Link(u64::MAX);
 
     /// To this process; its rail does not exist.
-    pub const ONESELF: Link = Link(0xfd << 32);
+    pub const LOOPBACK: Link = Link(0xfd << 32);
 
     /// Rail of links by shared memory.
     const SHARED_MEMORY: usize = 0xfe;
@@ -119,7 +119,7 @@ mod tests {
             by_port,
             by_port.of_several(),
             Link::local(7),
-            Link::ONESELF,
+            Link::LOOPBACK,
             Link::new(0xfc, EndpointId::from_index(u32::MAX)),
         ];
         for link in links {

@@ -27,7 +27,7 @@ pub mod host;
 pub mod incoming;
 pub mod link;
 pub mod matching;
-pub mod oneself;
+pub mod loopback;
 pub mod passage;
 pub mod rails;
 pub mod rendezvous;

@@ -23,7 +23,7 @@ pub enum Protocol {
     /// Copied through the memory that the processes of a host share.
     SharedMemory,
     /// Copied within the process.
-    Oneself,
+    Loopback,
 }
 
 /// Why a message travels by its protocol. Tools, traces and headers know the numbers.
@@ -43,7 +43,7 @@ pub enum Reason {
     /// The adapter does not support the better protocol, or no port is left that can read.
     Adapter,
     /// The process sends to itself.
-    Oneself,
+    Loopback,
     /// The processes are of one host.
     SameHost,
 }
@@ -82,7 +82,7 @@ impl Passage {
     pub const NO_PORT: u32 = u32::MAX;
 
     /// Passage of a message to this process.
-    pub const ONESELF: Passage = Passage::without_port(Protocol::Oneself, Reason::Oneself);
+    pub const LOOPBACK: Passage = Passage::without_port(Protocol::Loopback, Reason::Loopback);
 
     /// Passage by shared memory, whatever the protocol.
     pub const SHARED_MEMORY: Passage = Passage::without_port(Protocol::SharedMemory, Reason::SameHost);
@@ -154,7 +154,7 @@ mod tests {
         for why in [Reason::Synchronous, Reason::Gaps, Reason::NotRegistered, Reason::HeldBack, Reason::Adapter] {
             assert_eq!(Reason::of_code(why.code()), Some(why));
         }
-        for other in [Reason::Size.code(), Reason::Oneself.code(), Reason::SameHost.code(), 9, u32::MAX] {
+        for other in [Reason::Size.code(), Reason::Loopback.code(), Reason::SameHost.code(), 9, u32::MAX] {
             assert_eq!(Reason::of_code(other), None);
         }
     }

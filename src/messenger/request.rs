@@ -6,7 +6,7 @@
 use super::host::Host;
 use super::link::Link;
 use super::matching::Envelope;
-use super::rendezvous::copies::{Gathering, Sending};
+use super::rendezvous::copies::{Reassembly, Sending};
 use super::rendezvous::read::Reads;
 use super::transfer_id::TransferId;
 
@@ -71,7 +71,7 @@ pub enum Transfer<H: Host> {
     /// The kernel copies so many bytes of this send.
     SingleCopy(TransferId, u64),
     /// Fragments arrive.
-    Gathering(Gathering),
+    Reassembly(Reassembly),
 }
 
 /// The protocols' record of a request. `role` stands first, beside the host's fields: it may write both at once.

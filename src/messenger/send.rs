@@ -9,7 +9,7 @@ use super::flow_control::{self, Way};
 use super::header::{Header, Match, Memory};
 use super::host::{Bytes, Data, Exposed, Host, Transmitted};
 use super::link::Link;
-use super::oneself;
+use super::loopback;
 use super::passage::{Protocol, Reason, unreadable};
 use super::rendezvous::Step;
 use super::request::{Mode, Role, Transfer};
@@ -17,8 +17,8 @@ use crate::counters::add_shared;
 
 /// Begins a send, which is filled in, by `link`. It may be finished when this returns.
 pub fn begin<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, link: Link) {
-    if link == Link::ONESELF {
-        return oneself::send(process, host, request);
+    if link == Link::LOOPBACK {
+        return loopback::send(process, host, request);
     }
     host.core(request).link = host.route(process, link);
     let is_free = host.messenger().flow.outgoing.is_free() && host.takes_short_path(process, request);

@@ -16,7 +16,7 @@ use super::host::{Bytes, Data, Exposed, Host, Moved, NotPacked, Posted, Transmit
 use super::incoming;
 use super::link::{Account, Link};
 use super::matching::{Envelope, Matching, Pattern};
-use super::oneself;
+use super::loopback;
 use super::passage::Reason;
 use super::rendezvous::read::{self, Path, Readable};
 use super::rendezvous::stripes::Part;
@@ -393,7 +393,7 @@ fn a_process_copies_a_message_to_itself_as_far_as_the_posted_receive_has_room() 
         let send = host.request(Role::Send(Mode::Standard), (0..10).collect());
         let receive = host.request(Role::Receive, vec![99; room]);
         host.queues.insert_posted(Pattern::new(3, 7), receive);
-        oneself::send(&(), &mut host, send);
+        loopback::send(&(), &mut host, send);
         let outcome = Outcome { source: 3, tag: 7, length: 10, is_truncated: room < 10 };
         assert_eq!((host.noted, host.finished), (vec![(receive, outcome)], vec![send, receive]));
         let expected: Vec<u8> = (0..10).chain([99; 2]).take(room).collect();
@@ -409,7 +409,7 @@ fn a_process_stores_a_copy_of_a_message_to_itself_if_its_sender_may_go_on() {
     {
         let mut host = SmallHost::new();
         let send = host.request(Role::Send(mode), vec![5; length]);
-        oneself::send(&(), &mut host, send);
+        loopback::send(&(), &mut host, send);
         assert_eq!(host.finished, vec![send; usize::from(is_copied)]);
         let kept = host.queues.search_unexpected(Pattern::new(3, 7)).found.expect("it is stored");
         assert_eq!(kept.message.length(), length);
@@ -418,7 +418,7 @@ fn a_process_stores_a_copy_of_a_message_to_itself_if_its_sender_may_go_on() {
         let Body::Announced(sender, _) = kept.message.body else { continue };
         let receive = host.request(Role::Receive, vec![0; length]);
         for _ in 0..2 {
-            oneself::receive(&mut host, receive, kept.envelope, sender);
+            loopback::receive(&mut host, receive, kept.envelope, sender);
             assert_eq!((&*host.finished, &host.cores[receive].data), (&[send, receive][..], &vec![5; length]));
             assert_eq!(host.told, copy_of(length as u64, send, receive));
         }

@@ -111,7 +111,7 @@ impl Host for State {
 
     fn take_posted(&mut self, send: Handle, envelope: Envelope, length: usize) -> Result<Handle, u64> {
         let communicator = self.communicator(send);
-        let told = (|_: &mut State, _| Some(Passage::ONESELF), |_: &mut State| {});
+        let told = (|_: &mut State, _| Some(Passage::LOOPBACK), |_: &mut State| {});
         watch::take_posted(self, communicator, envelope, (length, length), told)
     }
 

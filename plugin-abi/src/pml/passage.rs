@@ -86,8 +86,8 @@ pub(crate) fn came_whole(
         let how = at_once((header, length), false, inline_of(pml.rails().first()));
         return Passage { rails: 1, ..Passage::without_port(how.0, how.1) };
     };
-    if from == Link::ONESELF {
-        return Passage::ONESELF;
+    if from == Link::LOOPBACK {
+        return Passage::LOOPBACK;
     }
     let how = at_once((header, length), false, inline_of(pml.rails().get(from.rail())));
     by(pml, from, how, 1)
@@ -113,8 +113,8 @@ pub(crate) fn came(
         }
         Body::Announced(_, memory) | Body::AnnouncedKeyed(_, memory, _) => memory,
     };
-    if from == Link::ONESELF {
-        return Some(Passage::ONESELF);
+    if from == Link::LOOPBACK {
+        return Some(Passage::LOOPBACK);
     }
     if from.as_local().is_some() {
         return Some(Passage::SHARED_MEMORY);

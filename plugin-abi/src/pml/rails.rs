@@ -72,8 +72,8 @@ unsafe fn find(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Opt
         return Some(*link);
     }
     if Process::me().is_some_and(|me| me.name() == process.name()) {
-        pml.enter()?.peers.insert(peer, Link::ONESELF);
-        return Some(Link::ONESELF);
+        pml.enter()?.peers.insert(peer, Link::LOOPBACK);
+        return Some(Link::LOOPBACK);
     }
     if !component::is_same(process) {
         return None;

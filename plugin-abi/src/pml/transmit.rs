@@ -66,7 +66,7 @@ pub(crate) fn eager_limit(pml: &Pml, link: Link) -> usize {
     if link.as_local().is_some() {
         return pml.shared_memory().map_or(0, |shared| shared.eager_limit);
     }
-    let rail = if link == Link::ONESELF { pml.rails().first() } else { pml.rails().get(link.rail()) };
+    let rail = if link == Link::LOOPBACK { pml.rails().first() } else { pml.rails().get(link.rail()) };
     rail.map_or(0, |rail| now::eager_limit(rail.copy_size) - MAX_SIZE)
 }
 

@@ -35,7 +35,7 @@ pub fn keep<H: Host>(
 #[inline(never)]
 fn hold_back<H: Host>(process: &H::Process, host: &mut H, sender: Option<Link>) {
     // This process must not hold itself back: its blocking send would wait for its own receive.
-    let Some(sender) = sender.filter(|sender| *sender != Link::ONESELF) else { return };
+    let Some(sender) = sender.filter(|sender| *sender != Link::LOOPBACK) else { return };
     let account = host.account(process, sender);
     let flow = &mut host.messenger().flow;
     if let Some(word) = flow.kept.hold_back(account) {

@@ -21,7 +21,7 @@ pub struct Sending {
 
 /// The receiver's side.
 #[derive(Debug, Clone, Copy)]
-pub struct Gathering {
+pub struct Reassembly {
     /// Number of the receive.
     pub id: TransferId,
     wanted: u64,
@@ -58,10 +58,10 @@ impl Sending {
     }
 }
 
-impl Gathering {
+impl Reassembly {
     /// Expects `wanted` bytes.
     pub fn new(id: TransferId, wanted: u64) -> Self {
-        Gathering { id, wanted, received: 0 }
+        Reassembly { id, wanted, received: 0 }
     }
 
     /// Counts a fragment of `bytes` that arrived. Returns its offset, and how many of its bytes are wanted.
@@ -86,10 +86,10 @@ mod tests {
     #[test]
     fn the_receiver_joins_fragments_although_the_last_one_is_longer_than_the_receive() {
         for (wanted, piece) in [(1, 8), (8, 8), (20, 8), (1 << 33, 1 << 31)] {
-            let (mut sending, mut gathering) = (Sending::new(ID, wanted, 2), Gathering::new(ID, wanted));
+            let (mut sending, mut reassembly) = (Sending::new(ID, wanted, 2), Reassembly::new(ID, wanted));
             let (mut pieces, mut ended) = (0, false);
             while let Some(offset) = sending.next_offset() {
-                let (at, length) = gathering.take(piece);
+                let (at, length) = reassembly.take(piece);
                 assert_eq!(at, offset);
                 assert!(length <= piece);
                 sending.sent(piece);
@@ -97,7 +97,7 @@ mod tests {
                 assert!(!ended);
                 ended = sending.done();
             }
-            assert!(ended && gathering.is_complete());
+            assert!(ended && reassembly.is_complete());
             assert_eq!(pieces, wanted.div_ceil(piece));
         }
     }

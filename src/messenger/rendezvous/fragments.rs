@@ -9,7 +9,7 @@
 //!
 //! [`State::starved`]: crate::messenger::State::starved
 
-use super::copies::{Gathering, Sending};
+use super::copies::{Reassembly, Sending};
 use super::{Step, close};
 use crate::messenger::header::Header;
 use crate::messenger::host::{Bytes, Data, Host, NotPacked, Posted};
@@ -31,7 +31,7 @@ pub fn ask<H: Host>(
     (wanted, why): (u64, u32),
 ) {
     let receiver = host.messenger().transfers.begin(request);
-    host.core(request).transfer = Transfer::Gathering(Gathering::new(receiver, wanted));
+    host.core(request).transfer = Transfer::Reassembly(Reassembly::new(receiver, wanted));
     let header = Header::ClearToSend { request: sender.0, receive: receiver.0, why, length: wanted };
     host.control(process, from, &header);
 }
@@ -39,9 +39,9 @@ pub fn ask<H: Host>(
 /// Unpacks a fragment that has arrived. `receiver` may be any number.
 pub fn received<H: Host>(host: &mut H, receiver: TransferId, bytes: &[u8]) {
     let Some(request) = host.messenger().transfers.get(receiver) else { return };
-    let Transfer::Gathering(gathering) = &mut host.core(request).transfer else { return };
-    let (offset, length) = gathering.take(bytes.len() as u64);
-    let (id, is_complete) = (gathering.id, gathering.is_complete());
+    let Transfer::Reassembly(reassembly) = &mut host.core(request).transfer else { return };
+    let (offset, length) = reassembly.take(bytes.len() as u64);
+    let (id, is_complete) = (reassembly.id, reassembly.is_complete());
     let moved = Bytes::Of { offset, length }.completed();
     // A receive that was to read its message has begun already, without any bytes.
     let begins = offset == 0 && !host.has_begun(request);

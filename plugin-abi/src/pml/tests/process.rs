@@ -96,7 +96,7 @@ pub(super) fn process(fabric: &Fabric, rank: usize, shape: Shape) -> Process {
 /// Returns the link by which process `rank` reaches a peer.
 fn link(pml: &Pml, rank: usize, peer: usize) -> Link {
     if peer == rank {
-        return Link::ONESELF;
+        return Link::LOOPBACK;
     }
     let endpoint = |(index, rail): (usize, &Rail)| {
         let mut port = rail.enter().expect("nobody is inside");
