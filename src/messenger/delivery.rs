@@ -9,7 +9,7 @@ use super::header::{Header, Memory, PortKey};
 use super::host::{Bytes, Data, Host};
 use super::link::Link;
 use super::matching::Envelope;
-use super::passage::{Protocol, Reason};
+use super::path_taken::{Protocol, Reason};
 use super::rendezvous::{Step, fragments, read, single_copy};
 use super::request::Outcome;
 use super::transfer_id::TransferId;
@@ -82,7 +82,7 @@ fn announced<H: Host>(
             return;
         }
         why = Reason::NotRegistered;
-        // A message by shared memory has the same passage with and without CMA, and the match has reported it.
+        // A message by shared memory has the same path with and without CMA, and the match has reported it.
         if !is_local {
             host.goes_by_link(process, request, from, (Protocol::Fragments, why), 1);
         }

@@ -12,7 +12,7 @@
 //! receiver   port 2: Moved, d and e are held         port 1: a b c      then d e
 //! ```
 //!
-//! If the adapter gives up a message, it is lost, and the sender ends the job. Called by `pml/moving.rs`. Pending
+//! If the adapter gives up a message, it is lost, and the sender ends the job. Called by `pml/failover.rs`. Pending
 //! grade: for a peer that has never moved, the receiver only counts. Threads: the owner's. Tests: below.
 
 use std::collections::hash_map::Entry;
@@ -20,7 +20,7 @@ use std::collections::{HashMap, VecDeque};
 
 /// The receiver's state for a peer whose messages have moved.
 #[derive(Debug)]
-pub struct Merging<M> {
+pub struct ReorderBuffer<M> {
     /// The segment whose messages are handled now.
     now: u32,
     /// Number of its messages that the receiver has handled.
@@ -33,10 +33,10 @@ pub struct Merging<M> {
     held: HashMap<u32, VecDeque<M>>,
 }
 
-impl<M> Merging<M> {
+impl<M> ReorderBuffer<M> {
     /// Starts with a peer that has sent `received` messages by one of `ports` ports, and has never moved.
     pub fn new(ports: usize, received: u32) -> Self {
-        Merging { now: 0, dealt_with: received, segments: vec![0; ports], ends: Vec::new(), held: HashMap::new() }
+        ReorderBuffer { now: 0, dealt_with: received, segments: vec![0; ports], ends: Vec::new(), held: HashMap::new() }
     }
 
     /// Notes the arrival of a message by this port. Returns true if it is in turn; else the caller holds it.
@@ -113,16 +113,16 @@ mod tests {
             choices in proptest::collection::vec(0..3_usize, 300),
         ) {
             let (mut wires, total) = sent(3, &stays);
-            let (mut merging, mut out) = (Merging::new(3, 0), Vec::new());
+            let (mut buffer, mut out) = (ReorderBuffer::new(3, 0), Vec::new());
             let rest = (0..3).flat_map(|port| std::iter::repeat_n(port, 200));
             for port in choices.into_iter().chain(rest) {
                 match wires[port].pop_front() {
-                    Some(Wire::Moved(segment, count)) => merging.moved(port, segment, count),
-                    Some(Wire::Message(number)) if merging.arrived(port) => out.push(number),
-                    Some(Wire::Message(number)) => merging.hold(port, number),
+                    Some(Wire::Moved(segment, count)) => buffer.moved(port, segment, count),
+                    Some(Wire::Message(number)) if buffer.arrived(port) => out.push(number),
+                    Some(Wire::Message(number)) => buffer.hold(port, number),
                     None => continue,
                 }
-                while let Some(number) = merging.release() {
+                while let Some(number) = buffer.release() {
                     out.push(number);
                 }
             }
@@ -133,29 +133,29 @@ mod tests {
     #[test]
     fn a_message_in_turn_costs_the_same_however_many_wait_for_a_later_segment() {
         const MANY: u32 = 1 << 16;
-        let mut merging = Merging::new(2, 0);
-        merging.moved(1, 1, MANY);
+        let mut buffer = ReorderBuffer::new(2, 0);
+        buffer.moved(1, 1, MANY);
         for number in 0..MANY {
-            assert!(!merging.arrived(1));
-            merging.hold(1, number);
+            assert!(!buffer.arrived(1));
+            buffer.hold(1, number);
         }
         for _ in 1..MANY {
-            assert!(merging.arrived(0));
-            assert_eq!(merging.release(), None);
+            assert!(buffer.arrived(0));
+            assert_eq!(buffer.release(), None);
         }
-        assert!(merging.arrived(0));
-        assert!((0..MANY).eq(std::iter::from_fn(|| merging.release())));
+        assert!(buffer.arrived(0));
+        assert!((0..MANY).eq(std::iter::from_fn(|| buffer.release())));
     }
 
     #[test]
     fn messages_before_the_first_move_count() {
-        let mut merging = Merging::new(2, 5);
-        merging.moved(1, 1, 6);
-        assert!(!merging.arrived(1));
-        merging.hold(1, 'd');
-        assert_eq!(merging.release(), None);
-        assert!(merging.arrived(0));
-        assert_eq!((merging.release(), merging.release()), (Some('d'), None));
-        assert!(merging.arrived(1));
+        let mut buffer = ReorderBuffer::new(2, 5);
+        buffer.moved(1, 1, 6);
+        assert!(!buffer.arrived(1));
+        buffer.hold(1, 'd');
+        assert_eq!(buffer.release(), None);
+        assert!(buffer.arrived(0));
+        assert_eq!((buffer.release(), buffer.release()), (Some('d'), None));
+        assert!(buffer.arrived(1));
     }
 }

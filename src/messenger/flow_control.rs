@@ -4,7 +4,7 @@
 //! [`Kept`] is the receiver's side, one per process. It adds up the bytes of unexpected messages. Beyond the bound the
 //! receiver holds back each sender that adds to them (`HoldBack`); below half of the bound it lets those senders go on
 //! (`GoOn`). Both carry a number; the highest counts, in whichever order they arrive. A process never holds itself
-//! back. [`Outgoing`] is the sender's side: it decides how each message is sent ([`Way`]), and keeps the messages that
+//! back. [`Outgoing`] is the sender's side: it decides how each message is sent ([`SendPath`]), and keeps the messages that
 //! pend. While no peer holds back and no message pends, a send costs one test ([`Outgoing::is_free`]).
 //!
 //! ```text
@@ -158,7 +158,7 @@ impl<P: Copy + Eq + Hash> Kept<P> {
 
 /// How a message is sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Way {
+pub enum SendPath {
     /// Without limits: a short one eagerly, a long one announced.
     Free,
     /// Announced. If `counted`, it counts for the window until it is answered ([`Outgoing::answered`]).
@@ -214,17 +214,17 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
         Outgoing { window: limits.window, peers: FxHashMap::default(), heard: FxHashMap::default() }
     }
 
-    /// Whether every message to every peer goes [`Way::Free`].
+    /// Whether every message to every peer goes [`SendPath::Free`].
     #[inline]
     pub fn is_free(&self) -> bool {
         self.peers.is_empty()
     }
 
-    /// Decides how the next message is sent, and counts it if it is [`Way::Announced`] and counted.
-    pub fn way(&mut self, peer: P, context: u32, tag: i32) -> Way {
-        let Some(known) = self.peers.get_mut(&peer) else { return Way::Free };
+    /// Decides how the next message is sent, and counts it if it is [`SendPath::Rendezvous`] and counted.
+    pub fn send_path(&mut self, peer: P, context: u32, tag: i32) -> SendPath {
+        let Some(known) = self.peers.get_mut(&peer) else { return SendPath::Free };
         let of = stream(context, tag);
-        if known.is_full || known.has_pending(of) { Way::Pends } else { known.way_of_next(of, self.window) }
+        if known.is_full || known.has_pending(of) { SendPath::Pending } else { known.next_path(of, self.window) }
     }
 
     /// Whether the next message of this communicator may bypass this module: the peer does not hold back, none pends.
@@ -260,7 +260,7 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
 
     /// Returns the next pending message of the program that can be sent now, and how. The caller repeats this until
     /// `None`, and then calls [`Outgoing::tells`].
-    pub fn next(&mut self, peer: P, context: u32) -> Option<(R, Way)> {
+    pub fn next(&mut self, peer: P, context: u32) -> Option<(R, SendPath)> {
         let known = self.peers.get_mut(&peer).filter(|known| !known.is_full)?;
         let next = known.next((context, false), self.window);
         self.forget_if_free(peer);
@@ -269,7 +269,7 @@ impl<P: Copy + Eq + Hash, R> Outgoing<P, R> {
 
     /// Returns the next message to a peer whose turn it is; the communicators alternate. The caller repeats this until
     /// `None`, and then calls [`Outgoing::has_room`]; or until it has to call [`Outgoing::found_no_room`].
-    pub fn next_in_turn(&mut self, peer: P) -> Option<(R, Way)> {
+    pub fn next_in_turn(&mut self, peer: P) -> Option<(R, SendPath)> {
         let known = self.peers.get_mut(&peer).filter(|known| known.is_full)?;
         known.last = known.next_stream()?;
         known.next(known.last, self.window)
@@ -360,31 +360,31 @@ impl<R> Peer<R> {
         !queue.pending.is_empty() && !std::mem::replace(&mut queue.is_told, true)
     }
 
-    fn way_of_next(&mut self, of: Stream, window: u32) -> Way {
+    fn next_path(&mut self, of: Stream, window: u32) -> SendPath {
         match (self.is_held_back, of.1) {
-            (false, _) => return Way::Free,
-            (true, true) => return Way::Announced { counted: false },
+            (false, _) => return SendPath::Free,
+            (true, true) => return SendPath::Rendezvous { counted: false },
             (true, false) => {}
         }
         let queue = self.queue(of, window);
         if queue.unanswered >= queue.window {
-            return Way::Pends;
+            return SendPath::Pending;
         }
         queue.unanswered += 1;
-        Way::Announced { counted: true }
+        SendPath::Rendezvous { counted: true }
     }
 
-    fn next(&mut self, of: Stream, window: u32) -> Option<(R, Way)> {
+    fn next(&mut self, of: Stream, window: u32) -> Option<(R, SendPath)> {
         if !self.has_pending(of) {
             return None;
         }
-        let way = self.way_of_next(of, window);
-        if way == Way::Pends {
+        let path = self.next_path(of, window);
+        if path == SendPath::Pending {
             return None;
         }
         let send = self.queues.get_mut(&of)?.pending.pop_front()?;
         self.forget_if_idle(of);
-        Some((send, way))
+        Some((send, path))
     }
 
     /// Returns the next stream in turn that has a pending message which need not wait for the peer.

@@ -12,7 +12,7 @@ use super::arrived::Arrived;
 use super::header::{Header, Match, PortKey};
 use super::link::{Account, Link};
 use super::matching::Envelope;
-use super::passage::{Passage, Protocol, Reason};
+use super::path_taken::{PathTaken, Protocol, Reason};
 use super::rendezvous::Step;
 use super::rendezvous::read::{Path, Readable};
 use super::rendezvous::stripes::Part;
@@ -200,8 +200,8 @@ pub trait Host: Sized {
     /// Makes each later message to a peer ask flow control how it goes.
     fn mark(&mut self, process: &Self::Process, account: Account);
 
-    /// Tells tools the passage of a request's message.
-    fn goes(&mut self, _request: Self::Handle, _passage: Passage) {}
+    /// Tells tools the path of a request's message.
+    fn goes(&mut self, _request: Self::Handle, _path: PathTaken) {}
 
     /// Like [`Self::goes`], for data that goes to or comes from the peer of this link, by so many rails.
     fn goes_by_link(

@@ -11,7 +11,7 @@ use super::header::Memory;
 use super::host::{Bytes, Data, Host};
 use super::link::Link;
 use super::matching::Envelope;
-use super::passage::Passage;
+use super::path_taken::PathTaken;
 use super::request::{Mode, Outcome, Role, Transfer};
 use super::transfer_id::TransferId;
 
@@ -20,7 +20,7 @@ pub fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
     let (rank, core) = (host.rank(request), host.core(request));
     core.link = Link::LOOPBACK;
     let (envelope, length) = (Envelope::new(rank, core.tag), core.data.length());
-    host.goes(request, Passage::LOOPBACK);
+    host.goes(request, PathTaken::LOOPBACK);
     let id = match host.take_posted(request, envelope, length) {
         Ok(receive) => return meet(host, request, receive, envelope),
         Err(id) => id,

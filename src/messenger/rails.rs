@@ -2,12 +2,12 @@
 //! Records of the rails. [`Several`] has the peers and endpoints of several rails, and counts the messages to and from
 //! each peer. [`Quiet`] says how often to poll the rails beside shared memory, as a poll of either costs the same.
 //!
-//! Used by `pml/rails.rs`, `pml/moving.rs` and `pml/progress.rs`. Grade: hot for [`Several::end`],
+//! Used by `pml/rails.rs`, `pml/failover.rs` and `pml/progress.rs`. Grade: hot for [`Several::end`],
 //! [`Several::end_mut`] and [`Quiet`], else setup. Threads: the owner's; for [`Sent`], the port's. Tests: below.
 
 use std::collections::HashMap;
 
-use super::failover::Merging;
+use super::failover::ReorderBuffer;
 use super::link::Link;
 use crate::peer::PeerName;
 use crate::transport::EndpointId;
@@ -22,7 +22,7 @@ pub struct Peer<M> {
     /// Number of moves to another port so far.
     pub segment: u32,
     /// Reorder buffer for messages from the peer; `None` until its messages first move to another port.
-    pub merging: Option<Merging<M>>,
+    pub reorder_buffer: Option<ReorderBuffer<M>>,
 }
 
 /// An endpoint of a rail.
@@ -33,13 +33,13 @@ pub struct End {
     /// Number of messages that came by this endpoint before its peer first moved.
     pub received: u32,
     /// Whether the peer has moved, so that messages pass the reorder buffer.
-    pub is_merged: bool,
+    pub is_reordered: bool,
 }
 
 const NOBODY: u32 = u32::MAX;
 
 impl End {
-    const NEW: End = End { peer: NOBODY, received: 0, is_merged: false };
+    const NEW: End = End { peer: NOBODY, received: 0, is_reordered: false };
 
     /// Returns the index of its peer.
     #[inline]
@@ -93,7 +93,7 @@ impl<M> Several<M> {
         for link in std::mem::take(&mut self.peers[at].links) {
             *self.end_mut(link) = End::NEW;
         }
-        self.peers[at].merging = None;
+        self.peers[at].reorder_buffer = None;
         self.free.push(at);
     }
 
@@ -164,7 +164,8 @@ mod tests {
         let name = |rank| PeerName { job: 7, rank };
         for rank in 0..1000 {
             let links = [0, 1].map(|rail| Link::new(rail, EndpointId::from_index(rank)));
-            let peer = several.add(name(rank), Peer { links: links.into(), home: links[0], segment: 0, merging: None });
+            let peer =
+                several.add(name(rank), Peer { links: links.into(), home: links[0], segment: 0, reorder_buffer: None });
             assert_eq!(several.end(1, links[1].to()).and_then(|end| end.peer()), Some(peer));
             several.remove(name(rank));
             assert_eq!(several.end(1, links[1].to()).and_then(|end| end.peer()), None);

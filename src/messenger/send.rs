@@ -5,12 +5,12 @@
 //! Threads: the one that has entered the messenger. Tests: `messenger/tests/histories.rs`, and `pt2pt_modes.c` and
 //! others in `hw-tests/mpi`.
 
-use super::flow_control::{self, Way};
+use super::flow_control::{self, SendPath};
 use super::header::{Header, Match, Memory};
 use super::host::{Bytes, Data, Exposed, Host, Transmitted};
 use super::link::Link;
 use super::loopback;
-use super::passage::{Protocol, Reason, unreadable};
+use super::path_taken::{Protocol, Reason, unreadable};
 use super::rendezvous::Step;
 use super::request::{Mode, Role, Transfer};
 use crate::counters::add_shared;
@@ -22,45 +22,45 @@ pub fn begin<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, li
     }
     host.core(request).link = host.route(process, link);
     let is_free = host.messenger().flow.outgoing.is_free() && host.takes_short_path(process, request);
-    let way = if is_free { Way::Free } else { way(process, host, request) };
-    if way == Way::Pends {
+    let path = if is_free { SendPath::Free } else { send_path(process, host, request) };
+    if path == SendPath::Pending {
         let context = host.context(request);
         return flow_control::pend(process, host, context, request);
     }
-    go(process, host, request, way);
+    go(process, host, request, path);
 }
 
 /// Decides how a send goes while flow control limits a peer, or the host's record of the peer's link is old.
 #[cold]
 #[inline(never)]
-fn way<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) -> Way {
+fn send_path<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) -> SendPath {
     let (context, core) = (host.context(request), host.core(request));
     let (link, tag) = (core.link, core.tag);
     let account = host.account(process, link);
     let outgoing = &mut host.messenger().flow.outgoing;
-    let way = outgoing.way(account, context, tag);
-    let passes = way != Way::Pends && outgoing.may_pass(account, context);
+    let path = outgoing.send_path(account, context, tag);
+    let passes = path != SendPath::Pending && outgoing.may_pass(account, context);
     host.set_short_path(process, request, passes);
-    if let Way::Announced { .. } = way {
+    if let SendPath::Rendezvous { .. } = path {
         add_shared(&host.messenger().flow.shown.announced_held_back, 1);
     }
-    way
+    path
 }
 
-/// Sends a message in the way that flow control has chosen. Returns false if it finds no room: then it pends.
-fn go<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, way: Way) -> bool {
+/// Sends a message by the path that flow control has chosen. Returns false if it finds no room: then it pends.
+fn go<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: SendPath) -> bool {
     let (context, rank, core) = (host.context(request), host.rank(request), host.core(request));
     let of = Match { context, rank, tag: core.tag };
     let (link, length) = (core.link, core.data.length());
     let is_synchronous = core.role == Role::Send(Mode::Synchronous);
     let is_long = length > host.eager_limit(process, link);
-    if is_long || way != Way::Free {
+    if is_long || path != SendPath::Free {
         // A window bounds the announcements to a peer that holds this process back, so they may wait at the port.
-        if way == Way::Free && !host.has_room(process, link) {
+        if path == SendPath::Free && !host.has_room(process, link) {
             found_no_room(process, host, request);
             return false;
         }
-        announce(process, host, request, (of, is_long, way == Way::Announced { counted: true }));
+        announce(process, host, request, (of, is_long, path == SendPath::Rendezvous { counted: true }));
         return true;
     }
     host.begins(request, Bytes::All.posted());
@@ -135,7 +135,7 @@ fn announce<H: Host>(
 }
 
 /// Sends a message that pended. Returns false if it finds no room.
-pub(super) fn go_on<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, way: Way) -> bool {
+pub(super) fn go_on<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: SendPath) -> bool {
     if host.is_abandoned(request) {
         host.finish(request);
         return true;
@@ -143,7 +143,7 @@ pub(super) fn go_on<H: Host>(process: &H::Process, host: &mut H, request: H::Han
     // The peer may have another home now.
     let link = host.core(request).link;
     host.core(request).link = host.route(process, link);
-    go(process, host, request, way)
+    go(process, host, request, path)
 }
 
 /// Sends pending messages by a link whose turn it is, as many as find room.
@@ -154,8 +154,8 @@ pub fn in_turn<H: Host>(process: &H::Process, host: &mut H, link: Link) {
     }
     let account = host.account(process, link);
     host.begin_turn(process, link);
-    while let Some((request, way)) = host.messenger().flow.outgoing.next_in_turn(account) {
-        if !go_on(process, host, request, way) {
+    while let Some((request, path)) = host.messenger().flow.outgoing.next_in_turn(account) {
+        if !go_on(process, host, request, path) {
             return;
         }
     }

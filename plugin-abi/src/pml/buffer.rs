@@ -2,7 +2,7 @@
 //! Send buffers: registered memory of a port, to which the PML copies a message before the port sends it.
 //!
 //! There are two sizes: the eager limit, and a receive slot for fragments of long messages. Used by `transmit`,
-//! `fragment`, `moving` and `progress`. Grade: hot (a pop, a push); an empty list grows (pending). Threads: the one
+//! `fragment`, `failover` and `progress`. Grade: hot (a pop, a push); an empty list grows (pending). Threads: the one
 //! that has entered the PML. Tests: `pml/tests.rs`.
 
 use std::mem::offset_of;

@@ -20,7 +20,7 @@ use super::instance::{Pml, Rail, State};
 use super::local::{Payload, Then};
 use super::request::Transfer;
 use super::transmit::{self, Transmitted};
-use super::{moving, rails, token};
+use super::{failover, rails, token};
 
 /// A packed fragment with its header.
 pub(crate) enum Fragment {
@@ -124,7 +124,7 @@ pub(crate) fn post(pml: &Pml, state: &mut State, request: Handle, fragment: Frag
         }
         Fragment::Unregistered(link, bytes) => {
             let length = bytes.len() as u32;
-            moving::queue(pml, link, (Arc::from(bytes), length), token::sent(request))
+            failover::queue(pml, link, (Arc::from(bytes), length), token::sent(request))
         }
         Fragment::Local(to, header, payload) => {
             let Some(shared) = pml.shared_memory() else { return Posted::Failed };
@@ -162,12 +162,12 @@ unsafe fn post_buffer(
     if transmitted != Transmitted::Failed {
         return true;
     }
-    if !moving::goes_on(pml, state, link) {
+    if !failover::goes_on(pml, state, link) {
         return false;
     }
     let home = rails::route(pml, state, link);
     // SAFETY: R2: the failed port refused the buffer, which is its own and ours alone, and has that many bytes.
-    unsafe { moving::send_buffer_again(pml, state, (link, home), buffer, length as u32) }
+    unsafe { failover::send_buffer_again(pml, state, (link, home), buffer, length as u32) }
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use engine::messenger::header::{Header, Match, PortKey};
 use engine::messenger::host::{Exposed, Host, Moved, NotPacked, Posted, Transmitted};
 use engine::messenger::link::{Account, Link};
 use engine::messenger::matching::Envelope;
-use engine::messenger::passage::{Passage, Protocol, Reason};
+use engine::messenger::path_taken::{PathTaken, Protocol, Reason};
 use engine::messenger::rendezvous::Step;
 use engine::messenger::rendezvous::read::{Path, Readable};
 use engine::messenger::rendezvous::stripes::Part;
@@ -24,7 +24,7 @@ use super::instance::{Pml, Rail, State};
 use super::read::WatchedReads;
 use super::request::{Core, Outcome, Told};
 use super::{
-    finish, flight, flow, fragment, incoming, local, moving, passage, rails, read, routing, token, transmit, watch,
+    failover, finish, flight, flow, fragment, incoming, local, path_taken, rails, read, routing, token, transmit, watch,
 };
 use crate::runtime::memory::Registered;
 use crate::runtime::messages;
@@ -111,7 +111,7 @@ impl Host for State {
 
     fn take_posted(&mut self, send: Handle, envelope: Envelope, length: usize) -> Result<Handle, u64> {
         let communicator = self.communicator(send);
-        let told = (|_: &mut State, _| Some(Passage::LOOPBACK), |_: &mut State| {});
+        let told = (|_: &mut State, _| Some(PathTaken::LOOPBACK), |_: &mut State| {});
         watch::take_posted(self, communicator, envelope, (length, length), told)
     }
 
@@ -170,7 +170,7 @@ impl Host for State {
     }
 
     fn readable_by(&mut self, pml: &Pml, from: Link, keys: &[PortKey], wanted: u64) -> Vec<(Link, u32)> {
-        rails::ways(pml, self, from, keys, wanted)
+        rails::readable_by(pml, self, from, keys, wanted)
     }
 
     fn register(&mut self, pml: &Pml, receive: Handle, link: Link, wanted: u64) -> Option<Readable<Registered>> {
@@ -194,7 +194,7 @@ impl Host for State {
     }
 
     fn fails_over(&mut self, pml: &Pml, link: Link) -> bool {
-        moving::goes_on(pml, self, link)
+        failover::goes_on(pml, self, link)
     }
 
     fn account(&mut self, pml: &Pml, link: Link) -> Account {
@@ -213,12 +213,12 @@ impl Host for State {
         flow::mark(pml, self, account);
     }
 
-    fn goes(&mut self, request: Handle, passage: Passage) {
-        watch::goes(self, request, |_| Some(passage));
+    fn goes(&mut self, request: Handle, path: PathTaken) {
+        watch::goes(self, request, |_| Some(path));
     }
 
     fn goes_by_link(&mut self, pml: &Pml, request: Handle, link: Link, how: (Protocol, Reason), rails: usize) {
-        watch::goes(self, request, |state| Some(passage::by(pml, rails::route(pml, state, link), how, rails)));
+        watch::goes(self, request, |state| Some(path_taken::by(pml, rails::route(pml, state, link), how, rails)));
     }
 
     fn has_begun(&mut self, request: Handle) -> bool {
@@ -238,7 +238,7 @@ impl Host for State {
     }
 
     fn ends_whole(&mut self, pml: &Pml, send: Handle, moved: Moved) {
-        watch::ends_by(self, send, moved, |state| Some(passage::sent(pml, state, send)));
+        watch::ends_by(self, send, moved, |state| Some(path_taken::sent(pml, state, send)));
     }
 
     fn begins_reading(&mut self, pml: &Pml, receive: Handle) {

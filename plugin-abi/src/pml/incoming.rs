@@ -2,8 +2,8 @@
 //! Decodes the messages that arrive for the PML, matches those that begin a transfer, and keeps those that no receive
 //! matches. Ignores messages that are too short or of an unknown kind.
 //!
-//! Called by `progress`, `moving` and `local` for each message, in order of arrival. Grade: hot for whole messages.
-//! Threads: the one that has entered the PML; with a port only in `is_taken` and `is_taken_or_put_aside`. Tests:
+//! Called by `progress`, `failover` and `local` for each message, in order of arrival. Grade: hot for whole messages.
+//! Threads: the one that has entered the PML; with a port only in `is_taken` and `is_taken_or_deferred`. Tests:
 //! `pml/tests.rs`, and `unexpected_memory.c` and others in `hw-tests/mpi`.
 
 use std::mem::MaybeUninit;
@@ -22,7 +22,7 @@ use super::finish::{note, note_not_put};
 use super::handle::Handle;
 use super::instance::{Pml, State};
 use super::request::{Outcome, Owner};
-use super::{passage, rails, watch};
+use super::{path_taken, rails, watch};
 use crate::runtime::listeners::{Event, Listeners};
 use crate::runtime::token::Tag;
 
@@ -101,23 +101,23 @@ pub(crate) fn is_taken_whole(state: &mut State, bytes: &[u8]) -> bool {
 }
 
 /// A short message, copied out of its slot while the port is entered; its listeners are called after the port is left.
-pub(crate) struct PutAside {
+pub(crate) struct Deferred {
     communicator: NonNull<Communicator>,
     envelope: Envelope,
     length: usize,
-    bytes: MaybeUninit<[u8; PUT_ASIDE]>,
+    bytes: MaybeUninit<[u8; MAX_DEFERRED]>,
 }
 
-/// Longest data that is put aside, bytes.
-const PUT_ASIDE: usize = 64;
+/// Longest data that is deferred, bytes.
+const MAX_DEFERRED: usize = 64;
 
-/// [`is_taken`] while a tool listens. Also copies to `aside` the first short message that matches the first receive of
-/// a communicator with listeners, for [`put_aside`].
+/// [`is_taken`] while a tool listens. Also copies to `deferred` the first short message that matches the first receive of
+/// a communicator with listeners, for [`deliver_deferred`].
 #[inline(always)]
-pub(crate) unsafe fn is_taken_or_put_aside(
+pub(crate) unsafe fn is_taken_or_deferred(
     state: &mut State,
     arrived: engine::transport::Arrived,
-    aside: &mut Option<PutAside>,
+    deferred: &mut Option<Deferred>,
 ) -> bool {
     if arrived.immediate.tag() != Tag::PML.0 {
         return false;
@@ -130,9 +130,9 @@ pub(crate) unsafe fn is_taken_or_put_aside(
     let (envelope, length) = (Envelope::new(of.rank, of.tag), bytes.len());
     // SAFETY: P1: in `state.contexts`, so alive.
     let receiver = unsafe { communicator.as_ref() };
-    if length <= PUT_ASIDE && aside.is_none() && receiver.is_for_first_watched(state, envelope) {
-        let put = aside.insert(PutAside { communicator, envelope, length, bytes: MaybeUninit::uninit() });
-        // SAFETY: `put.bytes` has room for `PUT_ASIDE` bytes.
+    if length <= MAX_DEFERRED && deferred.is_none() && receiver.is_for_first_watched(state, envelope) {
+        let put = deferred.insert(Deferred { communicator, envelope, length, bytes: MaybeUninit::uninit() });
+        // SAFETY: `put.bytes` has room for `MAX_DEFERRED` bytes.
         unsafe { put.bytes.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), length) };
         return true;
     }
@@ -141,22 +141,22 @@ pub(crate) unsafe fn is_taken_or_put_aside(
     true
 }
 
-/// Delivers a message that was put aside.
+/// Delivers a message that was deferred.
 ///
 /// # Safety
 /// P3: the PML was entered without a break since then, so the communicator is still in `state.contexts`.
 #[inline(always)]
-pub(crate) unsafe fn put_aside(pml: &Pml, state: &mut State, aside: &PutAside) {
-    let PutAside { communicator, envelope, length, .. } = *aside;
-    // SAFETY: P1: in `state.contexts`, so alive; P3. `length` bytes were put aside.
+pub(crate) unsafe fn deliver_deferred(pml: &Pml, state: &mut State, deferred: &Deferred) {
+    let Deferred { communicator, envelope, length, .. } = *deferred;
+    // SAFETY: P1: in `state.contexts`, so alive; P3. `length` bytes were deferred.
     let (communicator, listeners, bytes) = unsafe {
-        let (communicator, bytes) = (communicator.as_ref(), aside.bytes.as_ptr().cast::<u8>());
+        let (communicator, bytes) = (communicator.as_ref(), deferred.bytes.as_ptr().cast::<u8>());
         (communicator, Listeners::of(communicator.comm), std::slice::from_raw_parts(bytes, length))
     };
     let taken = match listeners {
         Some(listeners) => {
             let (of, from) = ((communicator, envelope), Link::UNKNOWN);
-            let how = |state: &mut State, _| Some(passage::came_whole(pml, state, of, from, (EAGER_SIZE, length)));
+            let how = |state: &mut State, _| Some(path_taken::came_whole(pml, state, of, from, (EAGER_SIZE, length)));
             let told = (how, |_: &mut State| {});
             watch::take_posted_watched(state, listeners, communicator, envelope, (length, length), told)
         }
@@ -217,7 +217,7 @@ pub(crate) fn whole(pml: &Pml, state: &mut State, of: Match, bytes: &[u8], sende
     let mut from = Link::UNKNOWN;
     let of = (communicator, envelope);
     let how = |state: &mut State, _| {
-        Some(passage::came_whole(pml, state, of, sender().unwrap_or(Link::UNKNOWN), (EAGER_SIZE, bytes.len())))
+        Some(path_taken::came_whole(pml, state, of, sender().unwrap_or(Link::UNKNOWN), (EAGER_SIZE, bytes.len())))
     };
     // With several ports, the event of an unexpected message names the link by which it came.
     let keeping = |_: &mut State| from = sender().unwrap_or(Link::UNKNOWN);
@@ -235,7 +235,7 @@ pub(crate) fn deliver(pml: &Pml, state: &mut State, context: u32, envelope: Enve
     };
     // SAFETY: P1: in `state.contexts`, so alive.
     let communicator = unsafe { communicator.as_ref() };
-    let how = |state: &mut State, receive| passage::came(pml, state, (communicator, envelope), &message, receive);
+    let how = |state: &mut State, receive| path_taken::came(pml, state, (communicator, envelope), &message, receive);
     match watch::take_posted(state, communicator, envelope, message.lengths(), (how, |_: &mut State| {})) {
         Ok(request) => delivery::arrived(pml, state, request, envelope, message),
         Err(id) => keep(pml, state, communicator, (envelope, Arrived { id, ..message }), sender),

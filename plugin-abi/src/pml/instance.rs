@@ -23,8 +23,8 @@ use engine::transport::EndpointId;
 
 use super::buffer::SendBuffers;
 use super::communicator::Communicator;
+use super::failover::Held;
 use super::local::Backlog;
-use super::moving::Held;
 use super::request::{Request, RequestFunctions, Requests};
 use super::shared_memory::SharedMemory;
 use crate::runtime::device::Port;

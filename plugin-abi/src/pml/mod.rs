@@ -6,10 +6,10 @@
 //! - The process: `instance` (the state, and the right to use it), `progress` (polls the ports).
 //! - Receive side: `incoming` (decodes and matches a message, and keeps an unexpected one), `read` (long ones).
 //! - Send side: `routing`, `transmit` and `fragment` (post), `flow` (marked links), `finish` (completes requests).
-//! - Tools: `watch` and `transfers` (raise the events; `passage`: the protocol of a message), `listening` (opens and
+//! - Tools: `watch` and `transfers` (raise the events; `path_taken`: the protocol of a message), `listening` (opens and
 //!   closes the fast paths when tools start or stop listening, and reports the end of waits), `variables` (performance
 //!   variables), `flight` (the flight recorder).
-//! - Several ports: `rails` (looks peers up, and chooses one port, or several for a long message), `moving` (failover).
+//! - Several ports: `rails` (looks peers up, and chooses one port, or several for a long message), `failover` (failover).
 //!   Processes of the same host: `shared_memory`, `local`.
 //! - Records: `handle`, `buffer`, `token`, `first_receive`.
 //!
@@ -47,6 +47,7 @@ mod communicator;
 mod component;
 mod context;
 mod datatype;
+mod failover;
 mod finish;
 mod first_receive;
 mod flight;
@@ -59,8 +60,7 @@ mod instance;
 mod libmpi;
 mod listening;
 mod local;
-mod moving;
-mod passage;
+mod path_taken;
 mod persistent;
 mod probe;
 mod progress;

@@ -22,11 +22,11 @@ use ibex_ffi::openmpi::sys;
 
 use super::buffer::{Content, SendBuffer};
 use super::handle::Handle;
-use super::incoming::{self, ByRail, Incoming, PutAside, Sender};
+use super::incoming::{self, ByRail, Deferred, Incoming, Sender};
 use super::instance::{Pml, Rail, State, pml};
 use super::request::Transfer;
 use super::token::{self, Record};
-use super::{finish, flow, local, moving, passage, transfers, transmit, watch};
+use super::{failover, finish, flow, local, path_taken, transfers, transmit, watch};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::frame::Frame;
@@ -154,17 +154,17 @@ fn poll_rail<const SEVERAL: bool, const TOLD: bool, const WATCHED: bool>(
     let Some(mut port) = rail.try_enter() else { return 0 };
     // SAFETY: P3: the PML is entered, and no function that is called from here with it uses the frame.
     let frame = unsafe { rail.frame() };
-    let mut aside = None;
-    let receiver = Receiver::<SEVERAL, TOLD> { state, rail: index, aside: &mut aside };
+    let mut deferred = None;
+    let receiver = Receiver::<SEVERAL, TOLD> { state, rail: index, deferred: &mut deferred };
     let Polled { taken: done, reported } = if WATCHED {
         port.poll_direct_watched(&mut frame.batch, receiver)
     } else {
         port.poll_direct(&mut frame.batch, receiver)
     };
-    if TOLD && let Some(aside) = &aside {
+    if TOLD && let Some(deferred) = &deferred {
         drop(port);
-        // SAFETY: P3: the PML was not left since the message was put aside.
-        unsafe { incoming::put_aside(pml, state, aside) };
+        // SAFETY: P3: the PML was not left since the message was deferred.
+        unsafe { incoming::deliver_deferred(pml, state, deferred) };
         if reported == 0 {
             return done;
         }
@@ -183,7 +183,7 @@ const BETWEEN_LOOKS: u32 = 256;
 struct Receiver<'a, const SEVERAL: bool, const TOLD: bool> {
     state: &'a mut State,
     rail: usize,
-    aside: &'a mut Option<PutAside>,
+    deferred: &'a mut Option<Deferred>,
 }
 
 impl<const SEVERAL: bool, const TOLD: bool> TakesMessages for Receiver<'_, SEVERAL, TOLD> {
@@ -198,15 +198,15 @@ impl<const SEVERAL: bool, const TOLD: bool> TakesMessages for Receiver<'_, SEVER
     fn takes(&mut self, arrived: Arrived) -> bool {
         if TOLD {
             // SAFETY: R2: the bytes are in a receive slot that is posted again only after the poll has returned.
-            return unsafe { incoming::is_taken_or_put_aside(self.state, arrived, self.aside) };
+            return unsafe { incoming::is_taken_or_deferred(self.state, arrived, self.deferred) };
         }
-        if SEVERAL && !moving::may_be_taken(self.state, self.rail, arrived.immediate) {
+        if SEVERAL && !failover::may_be_taken(self.state, self.rail, arrived.immediate) {
             return false;
         }
         // SAFETY: R2: the bytes are in a receive slot that is posted again only after the poll has returned.
         let is_taken = unsafe { incoming::is_taken(self.state, arrived) };
         if SEVERAL && is_taken {
-            moving::count(self.state, self.rail, arrived.immediate);
+            failover::count(self.state, self.rail, arrived.immediate);
         }
         is_taken
     }
@@ -294,7 +294,7 @@ fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion
             let by = ByRail { rail, immediate, qp_num };
             let incoming = Incoming { bytes, sender: Sender::ByRail(by) };
             if pml.has_several() {
-                moving::message(pml, state, incoming, by);
+                failover::message(pml, state, incoming, by);
             } else {
                 incoming::message(pml, state, incoming);
             }
@@ -302,14 +302,14 @@ fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion
         }
         Completion::Request { token, to, outcome } => handle_request(pml, state, rail, token, to, outcome),
         Completion::PeerFailed { peer } => {
-            if !moving::goes_on(pml, state, Link::new(rail, peer)) {
+            if !failover::goes_on(pml, state, Link::new(rail, peer)) {
                 transmit::failed(state);
             }
             fragments::feed_starved(pml, state);
             false
         }
         Completion::LinkChanged { is_up } => {
-            moving::link_changed(pml, state, rail, is_up);
+            failover::link_changed(pml, state, rail, is_up);
             // Fragments that wait for a buffer of a port that is down can go by another port.
             fragments::feed_starved(pml, state);
             false
@@ -349,7 +349,7 @@ fn sent_without_buffer(pml: &Pml, state: &mut State, request: Handle) {
     if matches!(state.requests.core(request).transfer, Transfer::Sending(_)) {
         return fragments::done(pml, state, request);
     }
-    let how = |state: &mut State| Some(passage::sent(pml, state, request));
+    let how = |state: &mut State| Some(path_taken::sent(pml, state, request));
     watch::ends_by(state, request, Bytes::None.completed(), how);
     finish::finish(state, request);
 }

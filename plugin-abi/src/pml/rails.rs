@@ -5,7 +5,7 @@
 //! Peers have different homes, so that the ports share the load. `engine::messenger::rails` has the records. With one
 //! port, the PML uses only [`link`], [`links_to`], [`part`], and functions such as [`route`] that test for it. A sender
 //! announces a long message with the keys of several ports; the receiver reads by those of its ports that
-//! are connected to one of them ([`ways`]), and its other ports begin to connect, for the next message. Grade: hot for
+//! are connected to one of them ([`readable_by`]), and its other ports begin to connect, for the next message. Grade: hot for
 //! [`note`] and [`route`], pending for long messages, else setup. Threads: the one that has entered the PML; for
 //! [`note`], a port; [`link`]: any, with nothing entered. Tests: `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
 
@@ -14,7 +14,7 @@ use std::ptr::NonNull;
 use engine::messenger::header::PortKey;
 use engine::messenger::host::Exposed;
 use engine::messenger::link::{Account, Link};
-use engine::messenger::passage::Reason;
+use engine::messenger::path_taken::Reason;
 use engine::messenger::rails::Peer;
 use engine::peer::PeerName;
 use engine::select::address;
@@ -191,7 +191,7 @@ pub(crate) fn add(pml: &Pml, state: &mut State, name: PeerName, mut links: Vec<L
     let first = me.wrapping_add(name.rank) as usize % links.len();
     links.rotate_left(first);
     let home = links.iter().copied().find(|link| is_usable(pml, *link)).unwrap_or(links[0]);
-    let peer = state.several.add(name, Peer { links: links.into(), home, segment: 0, merging: None });
+    let peer = state.several.add(name, Peer { links: links.into(), home, segment: 0, reorder_buffer: None });
     if let Some(rail) = pml.rails().get(home.rail())
         && let Some(mut port) = rail.enter()
     {
@@ -245,10 +245,10 @@ pub(crate) const SHORTEST: usize = 64 << 10;
 
 /// Returns the links by which this process can read a message now, with the sender's keys; for a message shorter than
 /// [`SHORTEST`] only one, preferably the link of the announcement.
-pub(crate) fn ways(pml: &Pml, state: &mut State, from: Link, keys: &[PortKey], wanted: u64) -> Vec<(Link, u32)> {
+pub(crate) fn readable_by(pml: &Pml, state: &mut State, from: Link, keys: &[PortKey], wanted: u64) -> Vec<(Link, u32)> {
     let Some(peer) = of(pml, state, from) else { return Vec::new() };
     let links = state.several.peers[peer].links.iter().copied();
-    let mut ways: Vec<(Link, u32)> = links
+    let mut links: Vec<(Link, u32)> = links
         .filter_map(|link| {
             let mut port = pml.rails().get(link.rail())?.enter()?;
             let remote = u32::from(port.partner(link.to())?);
@@ -259,10 +259,10 @@ pub(crate) fn ways(pml: &Pml, state: &mut State, from: Link, keys: &[PortKey], w
         })
         .collect();
     if wanted < SHORTEST as u64 {
-        ways.sort_by_key(|(link, _)| link.rail() != from.rail());
-        ways.truncate(1);
+        links.sort_by_key(|(link, _)| link.rail() != from.rail());
+        links.truncate(1);
     }
-    ways
+    links
 }
 
 /// Registers a message with the other ports that reach its receiver, if it is long enough to be read by several.

@@ -8,7 +8,7 @@
 use engine::events::{self, EventGroup, GetComplete, GetStarted, Payload};
 use engine::messenger::host::Bytes;
 use engine::messenger::link::Link;
-use engine::messenger::passage::{Passage, Protocol, Reason};
+use engine::messenger::path_taken::{PathTaken, Protocol, Reason};
 use engine::messenger::rendezvous::read::{Path, Readable};
 use engine::messenger::rendezvous::stripes::Part;
 use engine::transport::Failed;
@@ -18,7 +18,7 @@ use ibex_ffi::verbs::{RemoteSpan, Status};
 use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
 use super::request::{Core, Request, Transfer};
-use super::{passage, transfers, transmit, watch};
+use super::{path_taken, transfers, transmit, watch};
 use crate::runtime::memory::Registered;
 use crate::runtime::watch::{SAFETY, numbers};
 
@@ -50,11 +50,11 @@ pub(crate) fn begins(pml: &Pml, state: &mut State, receive: Handle) {
     }
 }
 
-fn read_by(pml: &Pml, receive: &Core) -> Option<Passage> {
+fn read_by(pml: &Pml, receive: &Core) -> Option<PathTaken> {
     let Transfer::Reading(reads) = &receive.transfer else { return None };
     let mut paths = reads.stripes.paths();
     let rails = paths.len();
-    Some(passage::by(pml, paths.next()?.link, (Protocol::Read, Reason::Size), rails))
+    Some(path_taken::by(pml, paths.next()?.link, (Protocol::Read, Reason::Size), rails))
 }
 
 /// Posts a read of a part of a receive's message.

@@ -19,7 +19,7 @@ use super::instance::{Pml, State, pml, unwatched};
 use super::progress::{leave, leave_call, poll_here, until};
 use super::request::{Outcome, Owner, Request, Role};
 use super::send::hold;
-use super::{libmpi, listening, passage, watch};
+use super::{libmpi, listening, path_taken, watch};
 use crate::runtime::exclusive::Entered;
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{Event, Listeners};
@@ -344,7 +344,7 @@ fn post_watched(pml: &Pml, state: &mut State, request: Handle, pattern: Pattern,
     watch::told(state, listeners, request, Event::Activate);
     let is_any = communicator.unexpected(state) > 0;
     let how = |state: &mut State, found: &Message<Arrived>| {
-        passage::came(pml, state, (communicator, found.envelope), &found.message, request)
+        path_taken::came(pml, state, (communicator, found.envelope), &found.message, request)
     };
     let Some(message) = watch::take_unexpected(state, listeners, communicator, request, pattern, how) else {
         if is_any {
@@ -367,7 +367,7 @@ pub(super) fn take(pml: &Pml, state: &mut State, request: Handle, handle: Messag
     (core.peer, core.tag) = (message.envelope.source(), message.envelope.tag());
     watch::request(state, request, Event::Activate);
     watch::match_probed(state, request, &message, |state| {
-        passage::came(pml, state, (communicator, message.envelope), &message.message, request)
+        path_taken::came(pml, state, (communicator, message.envelope), &message.message, request)
     });
     delivery::unexpected(pml, state, request, message.envelope, message.message);
 }

@@ -14,7 +14,7 @@ use super::handle::Handle;
 use super::instance::{Pml, State};
 use super::local::{Payload, Then, send_now};
 use super::transmit::{self, Transmitted};
-use super::{moving, rails};
+use super::{failover, rails};
 
 /// Sends a message without data. Its completion is not reported.
 pub(crate) fn control(pml: &Pml, state: &mut State, link: Link, header: &Header) -> Transmitted {
@@ -48,7 +48,7 @@ fn by_home(pml: &Pml, state: &mut State, link: Link, give: impl Fn(Link) -> Tran
         if transmitted != Transmitted::Failed {
             return transmitted;
         }
-        if !moving::goes_on(pml, state, link) {
+        if !failover::goes_on(pml, state, link) {
             return transmit::failed(state);
         }
     }

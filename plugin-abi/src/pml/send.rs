@@ -20,7 +20,7 @@ use super::handle::Handle;
 use super::instance::{Pml, State, pml, unwatched};
 use super::progress::{leave, leave_call, poll, until};
 use super::request::{Mode, Owner, Request, Role, Told};
-use super::{finish, libmpi, listening, passage, rails, transfers, transmit, watch};
+use super::{finish, libmpi, listening, path_taken, rails, transfers, transmit, watch};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::guard::fence;
@@ -194,7 +194,7 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
     if is_posted {
         if listeners.wants(Event::Protocol) {
             // SAFETY: P3; P4: MPI's communicator, whose listeners these are.
-            unsafe { passage::tell_at_once(listeners, id, &spec) };
+            unsafe { path_taken::tell_at_once(listeners, id, &spec) };
         }
         let mut tell = |event| {
             // SAFETY: P3; P4: MPI's communicator, whose listeners these are.

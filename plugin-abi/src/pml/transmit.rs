@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Gives messages to the port of one link: inside the work request, from a send buffer, or as a copy in the engine's
-//! queue. `routing` and `moving` choose the link, and another one if it fails.
+//! queue. `routing` and `failover` choose the link, and another one if it fails.
 //!
 //! The engine queues answers to a peer, fragments, and messages for which there is no send buffer. The request of such
 //! a message is finished only when the adapter has the message, because the caller of a send may stay away from MPI for

@@ -19,7 +19,7 @@ use std::ptr::null_mut;
 use engine::messenger::arrived::Arrived;
 use engine::messenger::host::{Data, Moved};
 use engine::messenger::matching::{Envelope, Message, MessageHandle, Pattern};
-use engine::messenger::passage::Passage;
+use engine::messenger::path_taken::PathTaken;
 use ibex_ffi::openmpi::{release, sys};
 
 use super::communicator::{Communicator, Queues};
@@ -179,9 +179,14 @@ pub(crate) fn begins(state: &mut State, of: Handle, moved: Moved) {
     begins_by(state, of, moved, |_| None);
 }
 
-/// [`begins`]; reports the passage of the data, if `how` returns it now.
+/// [`begins`]; reports the path of the data, if `how` returns it now.
 #[inline]
-pub(crate) fn begins_by(state: &mut State, of: Handle, moved: Moved, how: impl FnOnce(&mut State) -> Option<Passage>) {
+pub(crate) fn begins_by(
+    state: &mut State,
+    of: Handle,
+    moved: Moved,
+    how: impl FnOnce(&mut State) -> Option<PathTaken>,
+) {
     let request = state.requests.get(of);
     if request.shell.told == Told::Nothing && request.shell.owner != Owner::Call {
         request.shell.told = Told::Begun;
@@ -195,9 +200,9 @@ pub(crate) fn ends(state: &mut State, of: Handle, moved: Moved) {
     ends_by(state, of, moved, |_| None);
 }
 
-/// [`ends`]; reports the passage of the data, if `how` returns it now.
+/// [`ends`]; reports the path of the data, if `how` returns it now.
 #[inline]
-pub(crate) fn ends_by(state: &mut State, of: Handle, moved: Moved, how: impl FnOnce(&mut State) -> Option<Passage>) {
+pub(crate) fn ends_by(state: &mut State, of: Handle, moved: Moved, how: impl FnOnce(&mut State) -> Option<PathTaken>) {
     let request = state.requests.get(of);
     if request.shell.told != Told::Ended && request.shell.owner != Owner::Call {
         request.shell.told = Told::Ended;
@@ -205,14 +210,14 @@ pub(crate) fn ends_by(state: &mut State, of: Handle, moved: Moved, how: impl FnO
     }
 }
 
-/// [`request`]; before it, reports the passage of the data, if `how` returns it.
+/// [`request`]; before it, reports the path of the data, if `how` returns it.
 #[inline(always)]
 fn request_by(
     state: &mut State,
     of: Handle,
     event: Event,
     moved: Moved,
-    how: impl FnOnce(&mut State) -> Option<Passage>,
+    how: impl FnOnce(&mut State) -> Option<PathTaken>,
 ) {
     if let Some(listeners) = listeners_of(state.requests.get(of)) {
         goes_as(state, listeners, of, how);
@@ -234,46 +239,46 @@ pub(crate) fn told_moved(state: &mut State, listeners: &Listeners, of: Handle, e
     }
 }
 
-/// Reports the passage of a request's message, if `how` returns it.
+/// Reports the path of a request's message, if `how` returns it.
 #[inline]
-pub(crate) fn goes(state: &mut State, of: Handle, how: impl FnOnce(&mut State) -> Option<Passage>) {
+pub(crate) fn goes(state: &mut State, of: Handle, how: impl FnOnce(&mut State) -> Option<PathTaken>) {
     if let Some(listeners) = listeners_of(state.requests.get(of)) {
         goes_as(state, listeners, of, how);
     }
 }
 
 #[inline(always)]
-fn goes_as(state: &mut State, listeners: &Listeners, of: Handle, how: impl FnOnce(&mut State) -> Option<Passage>) {
+fn goes_as(state: &mut State, listeners: &Listeners, of: Handle, how: impl FnOnce(&mut State) -> Option<PathTaken>) {
     if listeners.wants(Event::Protocol) && state.requests.get(of).shell.owner != Owner::Call {
         cold_path();
-        let Some(passage) = how(state) else { return };
+        let Some(path) = how(state) else { return };
         let request = state.requests.get(of);
         let bytes = match request.core.role {
             Role::Receive => request.base().req_status._ucount,
             Role::Send(_) => request.core.data.length(),
         };
-        tell_passage(listeners, request, bytes, passage);
+        tell_path(listeners, request, bytes, path);
     }
 }
 
 #[cold]
 #[inline(never)]
-fn tell_passage(listeners: &Listeners, request: &mut Request, bytes: usize, passage: Passage) {
+fn tell_path(listeners: &Listeners, request: &mut Request, bytes: usize, path: PathTaken) {
     let (id, (of, message)) = (number_of(request), request.message);
     let message = if of == id { message } else { 0 };
-    let mut told = ProtocolSpec { spec: Spec { bytes: bytes as u64, ..request.spec }, message, passage };
+    let mut told = ProtocolSpec { spec: Spec { bytes: bytes as u64, ..request.spec }, message, path };
     listeners.tell_protocol(id, &mut told);
 }
 
 /// Notes the message `id`, of `length` bytes, that a receive has matched, if a tool wants events that name it. Reports
-/// its passage, if a tool wants it and `how` returns it now.
+/// its path, if a tool wants it and `how` returns it now.
 #[inline(always)]
 fn has_message(
     state: &mut State,
     listeners: &Listeners,
     receive: Handle,
     message: (u64, usize),
-    how: impl FnOnce(&mut State) -> Option<Passage>,
+    how: impl FnOnce(&mut State) -> Option<PathTaken>,
 ) {
     if listeners.wants(Event::Protocol) || listeners.wants(Event::Transfer) {
         note_message(state, listeners, receive, message, how);
@@ -287,7 +292,7 @@ fn note_message(
     listeners: &Listeners,
     of: Handle,
     (id, length): (u64, usize),
-    how: impl FnOnce(&mut State) -> Option<Passage>,
+    how: impl FnOnce(&mut State) -> Option<PathTaken>,
 ) {
     let receive = state.requests.get(of);
     if receive.shell.owner == Owner::Call {
@@ -295,9 +300,9 @@ fn note_message(
     }
     receive.message = (number_of(receive), id);
     if listeners.wants(Event::Protocol)
-        && let Some(passage) = how(state)
+        && let Some(path) = how(state)
     {
-        tell_passage(listeners, state.requests.get(of), length, passage);
+        tell_path(listeners, state.requests.get(of), length, path);
     }
 }
 
@@ -308,7 +313,7 @@ pub(crate) fn continues(state: &mut State, of: Handle, moved: Moved) {
 }
 
 /// Takes out the receive that an arrived message matches; without one, returns the message's number for tools.
-/// `lengths`: those of the message, and of the part that came with its header. While a tool asks for passages, reports
+/// `lengths`: those of the message, and of the part that came with its header. While a tool asks for paths, reports
 /// this one if `how` returns it now, or calls `kept` if no receive matches.
 #[inline]
 pub(crate) fn take_posted(
@@ -316,7 +321,7 @@ pub(crate) fn take_posted(
     communicator: &Communicator,
     envelope: Envelope,
     lengths: (usize, usize),
-    told: (impl FnOnce(&mut State, Handle) -> Option<Passage>, impl FnOnce(&mut State)),
+    told: (impl FnOnce(&mut State, Handle) -> Option<PathTaken>, impl FnOnce(&mut State)),
 ) -> Result<Handle, u64> {
     match listeners_to(communicator) {
         None => communicator.take_posted(state, envelope).ok_or(0),
@@ -331,7 +336,7 @@ pub(crate) fn take_posted_watched(
     communicator: &Communicator,
     envelope: Envelope,
     (length, here): (usize, usize),
-    (how, kept): (impl FnOnce(&mut State, Handle) -> Option<Passage>, impl FnOnce(&mut State)),
+    (how, kept): (impl FnOnce(&mut State, Handle) -> Option<PathTaken>, impl FnOnce(&mut State)),
 ) -> Result<Handle, u64> {
     let id = numbers(2);
     let search = id + 2;
@@ -373,7 +378,7 @@ fn tell_of_message(communicator: &Communicator, event: Event, (id, envelope, len
 }
 
 /// Takes out the unexpected message that a numbered receive of this communicator matches, and raises the events of the
-/// search. Reports the passage of the message, if `how` returns it now.
+/// search. Reports the path of the message, if `how` returns it now.
 #[inline(always)]
 pub(crate) fn take_unexpected(
     state: &mut State,
@@ -381,7 +386,7 @@ pub(crate) fn take_unexpected(
     communicator: &Communicator,
     of: Handle,
     pattern: Pattern,
-    how: impl FnOnce(&mut State, &Message<Arrived>) -> Option<Passage>,
+    how: impl FnOnce(&mut State, &Message<Arrived>) -> Option<PathTaken>,
 ) -> Option<Message<Arrived>> {
     let search = number();
     listeners.tell(Event::SearchUnexpectedBegin, search, &mut state.requests.get(of).spec);
@@ -430,7 +435,7 @@ pub(crate) fn match_probed(
     state: &mut State,
     receive: Handle,
     found: &Message<Arrived>,
-    how: impl FnOnce(&mut State) -> Option<Passage>,
+    how: impl FnOnce(&mut State) -> Option<PathTaken>,
 ) {
     let request = state.requests.get(receive);
     if let Some(listeners) = listeners_of(request) {

@@ -12,7 +12,7 @@ use std::ptr::null;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use engine::events::{self, EventInstance, MatchingEvent, ProtocolEvent, SourceId, TypeId};
-use engine::messenger::passage::Passage;
+use engine::messenger::path_taken::PathTaken;
 
 use super::host::Code;
 use crate::runtime::listeners::{self, ProtocolSpec, Spec};
@@ -64,8 +64,8 @@ pub(super) fn elements(id: u64, spec: &Spec, [posted, unexpected]: [u32; 2]) -> 
 }
 
 fn protocol(id: u64, told: &ProtocolSpec) -> ProtocolEvent {
-    let ProtocolSpec { spec, message, passage } = *told;
-    let Passage { protocol, reason, port, queue_pair, rails } = passage;
+    let ProtocolSpec { spec, message, path } = *told;
+    let PathTaken { protocol, reason, port, queue_pair, rails } = path;
     let (protocol, reason) = (protocol as u32, reason as u32);
     ProtocolEvent { id, message, bytes: spec.bytes, context: spec.context, protocol, reason, port, queue_pair, rails }
 }

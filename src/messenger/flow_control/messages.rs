@@ -113,8 +113,8 @@ fn tell<H: Host>(process: &H::Process, host: &mut H, (account, context): (Accoun
 /// Sends as many pending messages of a communicator as flow control permits. Tells the peer if some are left, unless it
 /// has been told since it last asked for more.
 fn resume<H: Host>(process: &H::Process, host: &mut H, account: Account, context: u32) {
-    while let Some((request, way)) = host.messenger().flow.outgoing.next(account, context) {
-        send::go_on(process, host, request, way);
+    while let Some((request, path)) = host.messenger().flow.outgoing.next(account, context) {
+        send::go_on(process, host, request, path);
     }
     let tells = host.messenger().flow.outgoing.tells(account, context);
     tell(process, host, (account, context), tells);

@@ -5,7 +5,7 @@ use super::*;
 use std::cell::Cell;
 
 const LIMITS: Limits = Limits { kept: 100, window: 2 };
-const COUNTED: Way = Way::Announced { counted: true };
+const COUNTED: SendPath = SendPath::Rendezvous { counted: true };
 const PEER: u8 = 7;
 
 fn hold_back(outgoing: &mut Outgoing<u8, u32>, number: u64) {
@@ -16,7 +16,7 @@ fn hold_back(outgoing: &mut Outgoing<u8, u32>, number: u64) {
 fn a_sender_that_no_peer_held_back_sends_freely() {
     let mut outgoing = Outgoing::<u8, u32>::new(LIMITS);
     assert!(outgoing.is_free());
-    assert_eq!((outgoing.way(PEER, 0, 1), outgoing.way(PEER, 0, -1)), (Way::Free, Way::Free));
+    assert_eq!((outgoing.send_path(PEER, 0, 1), outgoing.send_path(PEER, 0, -1)), (SendPath::Free, SendPath::Free));
     assert!(outgoing.is_free() && outgoing.may_pass(PEER, 0));
 }
 
@@ -25,15 +25,15 @@ fn a_held_back_sender_announces_a_window_and_its_later_messages_pend() {
     let mut outgoing = Outgoing::new(LIMITS);
     hold_back(&mut outgoing, 1);
     assert!(!outgoing.is_free() && !outgoing.may_pass(PEER, 0));
-    assert_eq!([0; 3].map(|_| outgoing.way(PEER, 0, 5)), [COUNTED, COUNTED, Way::Pends]);
+    assert_eq!([0; 3].map(|_| outgoing.send_path(PEER, 0, 5)), [COUNTED, COUNTED, SendPath::Pending]);
     assert!(!outgoing.tells(PEER, 0));
     assert_eq!([1, 2].map(|send| outgoing.pend(PEER, 0, 5, send)), [true, false], "once");
     assert!(!outgoing.tells(PEER, 0));
-    assert_eq!(outgoing.way(PEER, 0, -5), Way::Announced { counted: false }, "the library's own");
-    assert_eq!(outgoing.way(PEER, 1, 5), COUNTED, "another communicator");
+    assert_eq!(outgoing.send_path(PEER, 0, -5), SendPath::Rendezvous { counted: false }, "the library's own");
+    assert_eq!(outgoing.send_path(PEER, 1, 5), COUNTED, "another communicator");
     assert_eq!(outgoing.next(PEER, 0), None);
     outgoing.answered(PEER, 0);
-    assert_eq!(outgoing.way(PEER, 0, 5), Way::Pends, "behind those that pend");
+    assert_eq!(outgoing.send_path(PEER, 0, 5), SendPath::Pending, "behind those that pend");
     assert_eq!((outgoing.next(PEER, 0), outgoing.next(PEER, 0)), (Some((1, COUNTED)), None));
 }
 
@@ -41,7 +41,7 @@ fn a_held_back_sender_announces_a_window_and_its_later_messages_pend() {
 fn a_sender_that_is_asked_for_more_announces_as_many_messages_again() {
     let mut outgoing = Outgoing::new(LIMITS);
     hold_back(&mut outgoing, 1);
-    assert_eq!([0; 2].map(|_| outgoing.way(PEER, 0, 5)), [COUNTED; 2]);
+    assert_eq!([0; 2].map(|_| outgoing.send_path(PEER, 0, 5)), [COUNTED; 2]);
     assert_eq!([0, 1, 2, 3].map(|send| outgoing.pend(PEER, 0, 5, send)), [true, false, false, false]);
     outgoing.more(PEER, 0);
     assert_eq!([0; 3].map(|_| outgoing.next(PEER, 0).map(|(send, _)| send)), [Some(0), Some(1), None]);
@@ -58,16 +58,16 @@ fn a_sender_that_may_go_on_first_sends_its_pending_messages_in_order() {
     let mut outgoing = Outgoing::new(LIMITS);
     hold_back(&mut outgoing, 1);
     for send in 0..4 {
-        if outgoing.way(PEER, 0, 5) == Way::Pends {
+        if outgoing.send_path(PEER, 0, 5) == SendPath::Pending {
             outgoing.pend(PEER, 0, 5, send);
         }
     }
     assert_eq!(outgoing.heard(PEER, Word { number: 2, holds_back: false }), Some(vec![0]));
     assert!(!outgoing.may_pass(PEER, 0) && outgoing.may_pass(PEER, 1));
-    assert_eq!(outgoing.way(PEER, 0, 5), Way::Pends);
-    assert_eq!([0; 3].map(|_| outgoing.next(PEER, 0)), [Some((2, Way::Free)), Some((3, Way::Free)), None]);
+    assert_eq!(outgoing.send_path(PEER, 0, 5), SendPath::Pending);
+    assert_eq!([0; 3].map(|_| outgoing.next(PEER, 0)), [Some((2, SendPath::Free)), Some((3, SendPath::Free)), None]);
     assert!(outgoing.may_pass(PEER, 0));
-    assert_eq!(outgoing.way(PEER, 0, 5), Way::Free);
+    assert_eq!(outgoing.send_path(PEER, 0, 5), SendPath::Free);
 }
 
 #[test]
@@ -75,29 +75,29 @@ fn the_word_with_the_highest_number_counts_in_whichever_order_words_arrive() {
     let mut outgoing = Outgoing::<u8, u32>::new(LIMITS);
     assert!(outgoing.heard(PEER, Word { number: 8, holds_back: false }).is_some());
     assert_eq!(outgoing.heard(PEER, Word { number: 7, holds_back: true }), None);
-    assert_eq!(outgoing.way(PEER, 0, 5), Way::Free);
+    assert_eq!(outgoing.send_path(PEER, 0, 5), SendPath::Free);
     // All peers share the numbers, so a peer may see large gaps.
     assert!(outgoing.heard(PEER, Word { number: 9 + (1 << 31), holds_back: true }).is_some());
-    assert_eq!(outgoing.way(PEER, 0, 5), COUNTED);
+    assert_eq!(outgoing.send_path(PEER, 0, 5), COUNTED);
     let mut kept = Kept::<u8> { number: u64::from(u32::MAX), ..Kept::new(LIMITS) };
     let word = kept.hold_back(PEER).expect("the first time");
     assert!(outgoing.heard(PEER, Word { holds_back: false, ..word }).is_some());
-    assert_eq!(outgoing.way(PEER, 1, 5), Way::Free);
+    assert_eq!(outgoing.send_path(PEER, 1, 5), SendPath::Free);
 }
 
 #[test]
 fn a_sender_that_may_go_on_is_as_free_as_before_it_was_held_back() {
     let mut outgoing = Outgoing::new(LIMITS);
     hold_back(&mut outgoing, 1);
-    assert_eq!([0; 2].map(|_| outgoing.way(PEER, 0, 5)), [COUNTED; 2]);
+    assert_eq!([0; 2].map(|_| outgoing.send_path(PEER, 0, 5)), [COUNTED; 2]);
     outgoing.pend(PEER, 0, 5, 1);
     assert!(outgoing.heard(PEER, Word { number: 2, holds_back: false }).is_some());
-    assert_eq!((outgoing.next(PEER, 0), outgoing.next(PEER, 0)), (Some((1, Way::Free)), None));
+    assert_eq!((outgoing.next(PEER, 0), outgoing.next(PEER, 0)), (Some((1, SendPath::Free)), None));
     outgoing.found_no_room(PEER, 0, 5, 1);
     outgoing.answered(PEER, 0);
     outgoing.answered(PEER, 0);
     assert!(!outgoing.is_free(), "a message pends for room");
-    assert_eq!((outgoing.next_in_turn(PEER), outgoing.next_in_turn(PEER)), (Some((1, Way::Free)), None));
+    assert_eq!((outgoing.next_in_turn(PEER), outgoing.next_in_turn(PEER)), (Some((1, SendPath::Free)), None));
     outgoing.has_room(PEER);
     assert!(outgoing.is_free());
     assert_eq!(outgoing.heard(PEER, Word { number: 1, holds_back: true }), None, "it was said before the last");
@@ -112,7 +112,7 @@ fn a_held_back_sender_is_not_free_although_no_message_pends() {
     assert_eq!(outgoing.next_in_turn(PEER), Some((1, COUNTED)));
     outgoing.has_room(PEER);
     assert!(!outgoing.is_free());
-    assert_eq!(outgoing.way(PEER, 0, 5), COUNTED);
+    assert_eq!(outgoing.send_path(PEER, 0, 5), COUNTED);
     assert!(outgoing.heard(PEER, Word { number: 2, holds_back: false }).is_some());
     assert!(!outgoing.is_free(), "two are not answered");
     outgoing.answered(PEER, 0);
@@ -123,17 +123,21 @@ fn a_held_back_sender_is_not_free_although_no_message_pends() {
 #[test]
 fn all_messages_to_a_peer_pend_behind_one_that_finds_no_room() {
     let mut outgoing = Outgoing::<u8, u32>::new(LIMITS);
-    assert_eq!(outgoing.way(PEER, 0, 5), Way::Free);
+    assert_eq!(outgoing.send_path(PEER, 0, 5), SendPath::Free);
     outgoing.found_no_room(PEER, 0, 5, 1);
-    let ways =
-        [(PEER, 0, 5), (PEER, 1, 5), (PEER, 0, -5), (9, 0, 5)].map(|(peer, of, tag)| outgoing.way(peer, of, tag));
-    assert_eq!(ways, [Way::Pends, Way::Pends, Way::Pends, Way::Free], "another peer does not wait");
+    let paths =
+        [(PEER, 0, 5), (PEER, 1, 5), (PEER, 0, -5), (9, 0, 5)].map(|(peer, of, tag)| outgoing.send_path(peer, of, tag));
+    assert_eq!(
+        paths,
+        [SendPath::Pending, SendPath::Pending, SendPath::Pending, SendPath::Free],
+        "another peer does not wait"
+    );
     assert!(!outgoing.pend(PEER, 0, 5, 2), "the peer has nothing to do with it");
     assert!(!outgoing.may_pass(PEER, 0) && outgoing.is_full(PEER));
     assert_eq!(outgoing.next(PEER, 0), None, "it is not their turn");
-    assert_eq!(outgoing.next_in_turn(PEER), Some((1, Way::Free)));
+    assert_eq!(outgoing.next_in_turn(PEER), Some((1, SendPath::Free)));
     outgoing.found_no_room(PEER, 0, 5, 1);
-    assert_eq!(outgoing.way(PEER, 0, 5), Way::Pends);
+    assert_eq!(outgoing.send_path(PEER, 0, 5), SendPath::Pending);
     assert_eq!([0; 3].map(|_| outgoing.next_in_turn(PEER).map(|(send, _)| send)), [Some(1), Some(2), None]);
     outgoing.has_room(PEER);
     assert!(outgoing.is_free() && !outgoing.is_full(PEER));
@@ -150,7 +154,7 @@ fn a_sender_held_back_while_messages_pend_for_room_announces_a_window_of_them_in
     assert_eq!(outgoing.heard(PEER, Word { number: 1, holds_back: true }), Some(vec![0]));
     assert_eq!((outgoing.next(PEER, 0), outgoing.tells(PEER, 0)), (None, true));
     let gone: Vec<_> = std::iter::from_fn(|| outgoing.next_in_turn(PEER)).collect();
-    assert_eq!(gone, [(4, Way::Announced { counted: false }), (1, COUNTED), (2, COUNTED)]);
+    assert_eq!(gone, [(4, SendPath::Rendezvous { counted: false }), (1, COUNTED), (2, COUNTED)]);
     outgoing.has_room(PEER);
     assert!(!outgoing.is_full(PEER) && !outgoing.tells(PEER, 0));
     outgoing.answered(PEER, 0);
@@ -173,7 +177,7 @@ fn flow_control_forgets_a_peer_that_has_gone() {
     let (mut outgoing, mut kept) = (Outgoing::<u8, u32>::new(LIMITS), Kept::new(LIMITS));
     hold_back(&mut outgoing, 1);
     outgoing.pend(PEER, 3, 5, 1);
-    assert_eq!((outgoing.way(PEER, 4, 5), outgoing.way(9, 4, 5)), (COUNTED, Way::Free));
+    assert_eq!((outgoing.send_path(PEER, 4, 5), outgoing.send_path(9, 4, 5)), (COUNTED, SendPath::Free));
     outgoing.found_no_room(PEER, 4, 5, 2);
     kept.keep(LIMITS.kept + 1);
     assert!(kept.hold_back(PEER).is_some());
@@ -224,7 +228,7 @@ fn a_message_costs_the_same_whatever_pends_to_however_many_peers() {
     }
     let peer = Counted(500);
     // Each table costs a hash, and a comparison with one or two other peers.
-    assert!(looks(|| assert_eq!(outgoing.way(peer, 7, 5), Way::Pends)) <= 10);
+    assert!(looks(|| assert_eq!(outgoing.send_path(peer, 7, 5), SendPath::Pending)) <= 10);
     assert!(looks(|| assert!(outgoing.next_in_turn(peer).is_some())) <= 10);
     assert!(looks(|| outgoing.has_room(peer)) <= 20);
     assert!(looks(|| outgoing.heard(peer, Word { number: 1, holds_back: true })) <= 10);

@@ -14,7 +14,7 @@ use super::{Step, close};
 use crate::messenger::header::Header;
 use crate::messenger::host::{Bytes, Data, Host, NotPacked, Posted};
 use crate::messenger::link::Link;
-use crate::messenger::passage::{Protocol, Reason};
+use crate::messenger::path_taken::{Protocol, Reason};
 use crate::messenger::request::Transfer;
 use crate::messenger::transfer_id::TransferId;
 

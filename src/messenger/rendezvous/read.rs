@@ -13,7 +13,7 @@ use super::{Step, fragments};
 use crate::messenger::header::{Header, Memory, PortKey};
 use crate::messenger::host::{Bytes, Host, Moved};
 use crate::messenger::link::Link;
-use crate::messenger::passage::{Protocol, Reason};
+use crate::messenger::path_taken::{Protocol, Reason};
 use crate::messenger::request::Transfer;
 use crate::messenger::transfer_id::TransferId;
 use crate::transport::Failed;
@@ -71,18 +71,18 @@ pub fn begin<H: Host>(
     (keys, wanted): (&[PortKey], u64),
 ) -> bool {
     let (only, several);
-    let ways: &[(Link, u32)] = if keys.is_empty() {
+    let readable: &[(Link, u32)] = if keys.is_empty() {
         only = [(from, memory.key)];
         &only
     } else {
         several = host.readable_by(process, from, keys, wanted);
         &several
     };
-    let piece = match ways.len() as u64 {
+    let piece = match readable.len() as u64 {
         0 | 1 => u32::MAX,
-        ways => (wanted / (ways * READS)).clamp(*PIECE.start(), *PIECE.end()).next_multiple_of(4096) as u32,
+        rails => (wanted / (rails * READS)).clamp(*PIECE.start(), *PIECE.end()).next_multiple_of(4096) as u32,
     };
-    let paths = ways.iter().filter_map(|&(link, key)| {
+    let paths = readable.iter().filter_map(|&(link, key)| {
         let Readable { registered, mbps, longest } = host.register(process, request, link, wanted)?;
         Some((Path { link, key, registered }, mbps, piece.min(longest)))
     });

@@ -110,7 +110,7 @@ fn link(pml: &Pml, rank: usize, peer: usize) -> Link {
     links.rotate_left(first);
     let home = links[0];
     let mut state = pml.enter().expect("nobody is inside");
-    state.several.add(name(peer), Peer { links: links.into(), home, segment: 0, merging: None });
+    state.several.add(name(peer), Peer { links: links.into(), home, segment: 0, reorder_buffer: None });
     let rail = &pml.rails()[home.rail()];
     rail.sent(&mut rail.enter().expect("nobody is inside"), home.to()).is_home = true;
     home.of_several()

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
 use engine::events::{self, EventInstance, Options, Registration, Safety, Value};
-use engine::messenger::passage::{Protocol, Reason};
+use engine::messenger::path_taken::{Protocol, Reason};
 
 use super::super::request::Owner;
 use super::*;
@@ -54,8 +54,8 @@ unsafe extern "C" fn note(handle: i64, id: isize, spec: *mut Spec, heard: *mut c
     let event = HEARD[handle as usize - 1];
     let told = if event == Event::Protocol {
         // SAFETY: N3: a `ProtocolSpec`.
-        let passage = unsafe { (*spec.cast::<ProtocolSpec>()).passage };
-        Goes(passage.protocol, passage.reason)
+        let path = unsafe { (*spec.cast::<ProtocolSpec>()).path };
+        Goes(path.protocol, path.reason)
     } else {
         Of(event)
     };

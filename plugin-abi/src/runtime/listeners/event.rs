@@ -4,7 +4,7 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-use engine::messenger::passage::Passage;
+use engine::messenger::path_taken::PathTaken;
 use ibex_ffi::openmpi::sys;
 
 macro_rules! events {
@@ -91,5 +91,5 @@ pub(crate) struct ProtocolSpec {
     pub(crate) spec: Spec,
     /// For a receive: number of its message.
     pub(crate) message: u64,
-    pub(crate) passage: Passage,
+    pub(crate) path: PathTaken,
 }

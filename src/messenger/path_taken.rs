@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The passage of a message, for tools: its protocol with the reason for it, its port and its queue pair.
+//! The path of a message, for tools: its protocol with the reason for it, its port and its queue pair.
 //!
 //! Protocol and reason follow from the data that decides how the message is sent. Two reasons travel in headers, in the
 //! place of a memory key ([`Reason::code`]): the reason against reading a message, and a receiver's reason to ask for
-//! copies of a readable one. Called by `pml/passage.rs`, and where the protocol is chosen. Grade: pending. Threads:
+//! copies of a readable one. Called by `pml/path_taken.rs`, and where the protocol is chosen. Grade: pending. Threads:
 //! any. Plain data. Tests: below.
 
 use super::header::{EAGER_SIZE, Memory};
@@ -64,12 +64,12 @@ impl Reason {
 
 /// How a message travels, as ibex reports it to tools.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Passage {
+pub struct PathTaken {
     /// Its protocol.
     pub protocol: Protocol,
     /// Why by this protocol.
     pub reason: Reason,
-    /// Index of the port among the ports of the process; [`Passage::NO_PORT`]: none.
+    /// Index of the port among the ports of the process; [`PathTaken::NO_PORT`]: none.
     pub port: u32,
     /// Number of this side's queue pair; 0: none.
     pub queue_pair: u32,
@@ -77,19 +77,19 @@ pub struct Passage {
     pub rails: u32,
 }
 
-impl Passage {
+impl PathTaken {
     /// Value of `port` for a message that no port carries.
     pub const NO_PORT: u32 = u32::MAX;
 
-    /// Passage of a message to this process.
-    pub const LOOPBACK: Passage = Passage::without_port(Protocol::Loopback, Reason::Loopback);
+    /// Path of a message to this process.
+    pub const LOOPBACK: PathTaken = PathTaken::without_port(Protocol::Loopback, Reason::Loopback);
 
-    /// Passage by shared memory, whatever the protocol.
-    pub const SHARED_MEMORY: Passage = Passage::without_port(Protocol::SharedMemory, Reason::SameHost);
+    /// Path by shared memory, whatever the protocol.
+    pub const SHARED_MEMORY: PathTaken = PathTaken::without_port(Protocol::SharedMemory, Reason::SameHost);
 
-    /// Makes the passage of a message whose port is not known, or that no port carries.
+    /// Makes the path of a message whose port is not known, or that no port carries.
     pub const fn without_port(protocol: Protocol, reason: Reason) -> Self {
-        Passage { protocol, reason, port: Passage::NO_PORT, queue_pair: 0, rails: 0 }
+        PathTaken { protocol, reason, port: PathTaken::NO_PORT, queue_pair: 0, rails: 0 }
     }
 }
 

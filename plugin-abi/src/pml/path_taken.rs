@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Finds out the passage of a message (`engine::messenger::passage`): its port and queue pair, and the data from which
+//! Finds out the path of a message (`engine::messenger::path_taken`): its port and queue pair, and the data from which
 //! protocol and reason follow.
 //!
 //! Computed only while a tool asks for it ([`super::watch`]). Called where the protocol is chosen. Grade: pending.
@@ -10,7 +10,7 @@ use engine::messenger::header::{EAGER_SIZE, Header, Match};
 use engine::messenger::host::Data;
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
-use engine::messenger::passage::{Passage, Protocol, Reason, at_once, not_read};
+use engine::messenger::path_taken::{PathTaken, Protocol, Reason, at_once, not_read};
 
 use super::communicator::Communicator;
 use super::handle::Handle;
@@ -20,14 +20,14 @@ use super::request::{Mode, Request, Role};
 use crate::runtime::listeners::{Listeners, ProtocolSpec, Spec};
 use crate::runtime::modex;
 
-/// Returns the passage of a message by this link, which uses `rails` ports in all.
-pub(crate) fn by(pml: &Pml, link: Link, (protocol, reason): (Protocol, Reason), rails: usize) -> Passage {
+/// Returns the path of a message by this link, which uses `rails` ports in all.
+pub(crate) fn by(pml: &Pml, link: Link, (protocol, reason): (Protocol, Reason), rails: usize) -> PathTaken {
     if link.as_local().is_some() {
-        return Passage::SHARED_MEMORY;
+        return PathTaken::SHARED_MEMORY;
     }
-    let Some(rail) = pml.rails().get(link.rail()) else { return Passage::without_port(protocol, reason) };
+    let Some(rail) = pml.rails().get(link.rail()) else { return PathTaken::without_port(protocol, reason) };
     let queue_pair = rail.enter().and_then(|port| port.queue_pair(link.to())).unwrap_or_default();
-    Passage { protocol, reason, port: u32::from(rail.port().index()), queue_pair, rails: rails as u32 }
+    PathTaken { protocol, reason, port: u32::from(rail.port().index()), queue_pair, rails: rails as u32 }
 }
 
 /// Returns the length of the longest message inside a work request of a rail, header included, bytes.
@@ -43,12 +43,12 @@ pub(crate) unsafe fn tell_at_once(listeners: &Listeners, id: u64, spec: &Spec) {
     // SAFETY: P3; the specification's communicator is alive, as this function requires.
     let link = unsafe { Communicator::of(spec.comm) }.link(spec.peer);
     let how = at_once((EAGER_SIZE, spec.bytes as usize), false, inline_of(pml.rails().get(link.rail())));
-    let mut told = ProtocolSpec { spec: *spec, message: 0, passage: by(pml, link, how, 1) };
+    let mut told = ProtocolSpec { spec: *spec, message: 0, path: by(pml, link, how, 1) };
     listeners.tell_protocol(id, &mut told);
 }
 
-/// Returns the passage of a send whose message is sent whole.
-pub(crate) fn sent(pml: &Pml, state: &mut State, send: Handle) -> Passage {
+/// Returns the path of a send whose message is sent whole.
+pub(crate) fn sent(pml: &Pml, state: &mut State, send: Handle) -> PathTaken {
     let send = state.requests.get(send);
     let (header, link) = (header_of(send), send.core.link);
     let (length, has_gaps) = (send.core.data.length(), !send.core.data.is_contiguous());
@@ -73,7 +73,7 @@ fn synchronous(context: u32, rank: i32, tag: i32) -> usize {
     Header::Synchronous(of, 0).encode().as_slice().len()
 }
 
-/// Returns the passage of a whole message that has matched, by its lengths alone, because the message does not say
+/// Returns the path of a whole message that has matched, by its lengths alone, because the message does not say
 /// whether its sender copied it. `from` may be unknown.
 pub(crate) fn came_whole(
     pml: &Pml,
@@ -81,26 +81,26 @@ pub(crate) fn came_whole(
     (communicator, envelope): (&Communicator, Envelope),
     from: Link,
     (header, length): (usize, usize),
-) -> Passage {
+) -> PathTaken {
     let Some(from) = sender(pml, state, communicator, envelope, from) else {
         let how = at_once((header, length), false, inline_of(pml.rails().first()));
-        return Passage { rails: 1, ..Passage::without_port(how.0, how.1) };
+        return PathTaken { rails: 1, ..PathTaken::without_port(how.0, how.1) };
     };
     if from == Link::LOOPBACK {
-        return Passage::LOOPBACK;
+        return PathTaken::LOOPBACK;
     }
     let how = at_once((header, length), false, inline_of(pml.rails().get(from.rail())));
     by(pml, from, how, 1)
 }
 
-/// Returns the passage of a message that has matched; `None` if the receiver may read it.
+/// Returns the path of a message that has matched; `None` if the receiver may read it.
 pub(crate) fn came(
     pml: &Pml,
     state: &mut State,
     of: (&Communicator, Envelope),
     message: &Arrived,
     receive: Handle,
-) -> Option<Passage> {
+) -> Option<PathTaken> {
     let from = message.from;
     let memory = match &message.body {
         Body::Short(..) | Body::Whole(_) => {
@@ -114,10 +114,10 @@ pub(crate) fn came(
         Body::Announced(_, memory) | Body::AnnouncedKeyed(_, memory, _) => memory,
     };
     if from == Link::LOOPBACK {
-        return Some(Passage::LOOPBACK);
+        return Some(PathTaken::LOOPBACK);
     }
     if from.as_local().is_some() {
-        return Some(Passage::SHARED_MEMORY);
+        return Some(PathTaken::SHARED_MEMORY);
     }
     let data = &state.requests.core(receive).data;
     let (room, has_gaps) = (data.length(), !data.is_contiguous());

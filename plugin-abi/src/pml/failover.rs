@@ -9,7 +9,7 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use engine::messenger::failover::Merging;
+use engine::messenger::failover::ReorderBuffer;
 use engine::messenger::header::{Header, MAX_SIZE};
 use engine::messenger::link::{Account, Link};
 use engine::messenger::rails::Peer;
@@ -256,7 +256,7 @@ pub(crate) fn queue(pml: &Pml, to: Link, bytes: (Arc<[u8]>, u32), token: Token) 
 /// Whether messages of this sender may be delivered in place. False if the sender has moved, or is unknown.
 #[inline]
 pub(crate) fn may_be_taken(state: &State, rail: usize, from: Immediate) -> bool {
-    state.several.end(rail, from.endpoint()).is_some_and(|end| !end.is_merged)
+    state.several.end(rail, from.endpoint()).is_some_and(|end| !end.is_reordered)
 }
 
 /// Whether the port has the endpoint that a message names.
@@ -281,16 +281,16 @@ pub(crate) fn message(pml: &Pml, state: &mut State, message: Incoming<'_>, by: B
         return moved(pml, state, by, (segment, count));
     }
     let end = state.several.end(rail, immediate.endpoint());
-    if end.is_none_or(|end| !end.is_merged) {
+    if end.is_none_or(|end| !end.is_reordered) {
         if end.is_some() || is_there(pml, rail, immediate) {
             count(state, rail, immediate);
         }
         return incoming::message(pml, state, message);
     }
     let Some(peer) = state.several.end(rail, immediate.endpoint()).and_then(|end| end.peer()) else { return };
-    let Some(merging) = &mut state.several.peers[peer].merging else { return };
-    if !merging.arrived(rail) {
-        return merging.hold(rail, Held { bytes: message.bytes.into(), by, completed: transfers::completion() });
+    let Some(buffer) = &mut state.several.peers[peer].reorder_buffer else { return };
+    if !buffer.arrived(rail) {
+        return buffer.hold(rail, Held { bytes: message.bytes.into(), by, completed: transfers::completion() });
     }
     incoming::message(pml, state, message);
     release(pml, state, peer);
@@ -300,25 +300,25 @@ pub(crate) fn message(pml: &Pml, state: &mut State, message: Incoming<'_>, by: B
 #[cold]
 fn moved(pml: &Pml, state: &mut State, by: ByRail, (segment, count): (u32, u32)) {
     let Some(peer) = by.link(pml).and_then(|from| rails::of(pml, state, from)) else { return };
-    if state.several.peers[peer].merging.is_none() {
+    if state.several.peers[peer].reorder_buffer.is_none() {
         let links = state.several.peers[peer].links.clone();
         let mut received: u32 = 0;
         for link in links {
             let end = state.several.end_mut(link);
             received = received.wrapping_add(end.received);
-            end.is_merged = true;
+            end.is_reordered = true;
         }
-        state.several.peers[peer].merging = Some(Merging::new(pml.rails().len(), received));
+        state.several.peers[peer].reorder_buffer = Some(ReorderBuffer::new(pml.rails().len(), received));
     }
-    if let Some(merging) = &mut state.several.peers[peer].merging {
-        merging.moved(by.rail, segment, count);
+    if let Some(buffer) = &mut state.several.peers[peer].reorder_buffer {
+        buffer.moved(by.rail, segment, count);
     }
     release(pml, state, peer);
 }
 
 /// Handles messages in the reorder buffer whose turn has come.
 fn release(pml: &Pml, state: &mut State, peer: usize) {
-    while let Some(held) = state.several.peers[peer].merging.as_mut().and_then(Merging::release) {
+    while let Some(held) = state.several.peers[peer].reorder_buffer.as_mut().and_then(ReorderBuffer::release) {
         let Held { bytes, by, completed } = held;
         transfers::completed(completed);
         incoming::message(pml, state, Incoming { bytes: &bytes, sender: Sender::ByRail(by) });
