@@ -32,10 +32,10 @@ pub enum Body {
     Whole(Box<[u8]>),
     /// All the data. The sender waits until the match is acknowledged.
     Synchronous(Box<[u8]>, TransferId),
-    /// An announcement. The data can be read, unless its address is 0.
-    Announced(TransferId, Memory),
-    /// An announcement with the keys of several ports.
-    AnnouncedKeyed(TransferId, Memory, Box<[PortKey]>),
+    /// The message is announced. The data can be read, unless its address is 0.
+    ReadyToSend(TransferId, Memory),
+    /// The message is announced with the keys of several ports.
+    ReadyToSendKeyed(TransferId, Memory, Box<[PortKey]>),
 }
 
 impl Body {
@@ -60,7 +60,7 @@ impl Arrived {
         match &self.body {
             Body::Short(length, _) => usize::from(*length),
             Body::Whole(bytes) | Body::Synchronous(bytes, _) => bytes.len(),
-            Body::Announced(_, memory) | Body::AnnouncedKeyed(_, memory, _) => memory.length as usize,
+            Body::ReadyToSend(_, memory) | Body::ReadyToSendKeyed(_, memory, _) => memory.length as usize,
         }
     }
 
@@ -68,7 +68,7 @@ impl Arrived {
     #[inline]
     pub fn lengths(&self) -> (usize, usize) {
         let all = self.length();
-        let is_announced = matches!(self.body, Body::Announced(..) | Body::AnnouncedKeyed(..));
+        let is_announced = matches!(self.body, Body::ReadyToSend(..) | Body::ReadyToSendKeyed(..));
         (all, if is_announced { 0 } else { all })
     }
 
@@ -77,8 +77,8 @@ impl Arrived {
     pub fn cost(&self) -> u64 {
         let allocated = match &self.body {
             Body::Whole(bytes) | Body::Synchronous(bytes, _) => bytes.len(),
-            Body::AnnouncedKeyed(_, _, keys) => size_of_val::<[PortKey]>(keys),
-            Body::Short(..) | Body::Announced(..) => 0,
+            Body::ReadyToSendKeyed(_, _, keys) => size_of_val::<[PortKey]>(keys),
+            Body::Short(..) | Body::ReadyToSend(..) => 0,
         };
         RECORD + allocated as u64
     }

@@ -112,10 +112,10 @@ pub fn arrived<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, 
             host.control(process, from, &Header::Acknowledge { request: sender.0 });
             whole::<H, true>(host, request, envelope, &bytes);
         }
-        Body::Announced(sender, memory) => {
+        Body::ReadyToSend(sender, memory) => {
             announced(process, host, request, envelope, (from, sender), (memory, &[]));
         }
-        Body::AnnouncedKeyed(sender, memory, keys) => {
+        Body::ReadyToSendKeyed(sender, memory, keys) => {
             announced(process, host, request, envelope, (from, sender), (memory, &keys));
         }
     }

@@ -162,12 +162,12 @@ pub enum SendPath {
     /// Without limits: a short one eagerly, a long one announced.
     Free,
     /// Announced. If `counted`, it counts for the window until it is answered ([`Outgoing::answered`]).
-    Announced {
+    Rendezvous {
         /// Whether it counts for the window.
         counted: bool,
     },
     /// Not sent yet ([`Outgoing::pend`]).
-    Pends,
+    Pending,
 }
 
 /// Messages that keep their order: in a communicator, those of the program (false) or of the MPI library (true).

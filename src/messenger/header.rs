@@ -14,16 +14,16 @@
 //! long, 12 bytes    byte 0: kind, LONG    1-3: context   4-7: rank      8-11: tag
 //! then   Eager        nothing: 12 bytes in all; the data follows
 //!        Synchronous  request 4: the receiver acknowledges the match; the data follows
-//!        Announce     request 4, key 4, address 8, length 8: memory with the data; address 0: it cannot be read, and
-//!                     `key` is the reason, for events
-//!        AnnounceKeyed  the same; then 8 bytes for each further port of the sender by which the data can be read:
+//!        ReadyToSend  request 4, key 4, address 8, length 8: memory with the data; address 0: it cannot be read, and
+//!                     `key` is the reason, for events. The message is announced
+//!        ReadyToSendKeyed  the same; then 8 bytes for each further port of the sender by which the data can be read:
 //!                     port number 4, that port's key 4
 //! ```
 //!
 //! The other kinds name a request, if any, by the number that its own process gave it. Bytes 1 to 3 are 0.
 //!
 //! ```text
-//! ClearToSend   request 4, receive 4, why 4, length 8 answers Announce: send `length` bytes in fragments; `why`:
+//! ClearToSend   request 4, receive 4, why 4, length 8 answers ReadyToSend: send `length` bytes in fragments; `why`:
 //!                                                     why the receiver does not read them, for events
 //! Fragment      receive 4, offset 8; data follows     a part of an announced message
 //! Finished      request 4, length 8                   `length` bytes were read or written
@@ -56,8 +56,8 @@ pub const EAGER_SIZE: usize = 12;
 const KIND: u8 = 0x0f;
 const EAGER: u8 = 1;
 const SYNCHRONOUS: u8 = 2;
-const ANNOUNCE: u8 = 3;
-const ANNOUNCE_KEYED: u8 = 4;
+const READY_TO_SEND: u8 = 3;
+const READY_TO_SEND_KEYED: u8 = 4;
 const CLEAR_TO_SEND: u8 = 5;
 const FRAGMENT: u8 = 6;
 const FINISHED: u8 = 7;
@@ -189,7 +189,7 @@ pub struct PortKey {
 }
 
 impl PortKey {
-    /// Bytes per key behind [`Header::AnnounceKeyed`].
+    /// Bytes per key behind [`Header::ReadyToSendKeyed`].
     pub const SIZE: usize = 8;
 
     /// Encodes the keys.
@@ -215,9 +215,9 @@ pub enum Header {
     /// The data follows; the sender waits until it is matched.
     Synchronous(Match, u32),
     /// The data is in this memory.
-    Announce(Match, u32, Memory),
+    ReadyToSend(Match, u32, Memory),
     /// The data is in this memory. A [`PortKey`] for each further port of the sender follows.
-    AnnounceKeyed(Match, u32, Memory),
+    ReadyToSendKeyed(Match, u32, Memory),
     /// Asks for the data of an announced message in fragments.
     ClearToSend {
         /// Number of the send at its sender.
@@ -301,9 +301,9 @@ impl Header {
                 of.write(SYNCHRONOUS, &mut bytes);
                 bytes.extend(request.to_le_bytes());
             }
-            Header::Announce(of, request, memory) | Header::AnnounceKeyed(of, request, memory) => {
-                let is_keyed = matches!(self, Header::AnnounceKeyed(..));
-                of.write(if is_keyed { ANNOUNCE_KEYED } else { ANNOUNCE }, &mut bytes);
+            Header::ReadyToSend(of, request, memory) | Header::ReadyToSendKeyed(of, request, memory) => {
+                let is_keyed = matches!(self, Header::ReadyToSendKeyed(..));
+                of.write(if is_keyed { READY_TO_SEND_KEYED } else { READY_TO_SEND }, &mut bytes);
                 bytes.extend(request.to_le_bytes());
                 memory.write(&mut bytes);
             }
@@ -342,7 +342,7 @@ impl Header {
         let first = *message.first()?;
         let (kind, flags) = (first & KIND, first & !KIND);
         let known = match kind {
-            EAGER | SYNCHRONOUS | ANNOUNCE | ANNOUNCE_KEYED => LONG,
+            EAGER | SYNCHRONOUS | READY_TO_SEND | READY_TO_SEND_KEYED => LONG,
             FLOW => GRANTED,
             _ => 0,
         };
@@ -353,14 +353,16 @@ impl Header {
         let header = match kind {
             EAGER => Header::Eager(Match::read(&mut from, kind, flags)?),
             SYNCHRONOUS => Header::Synchronous(Match::read(&mut from, kind, flags)?, from.u32()?),
-            ANNOUNCE => Header::Announce(Match::read(&mut from, kind, flags)?, from.u32()?, Memory::read(&mut from)?),
-            ANNOUNCE_KEYED => {
+            READY_TO_SEND => {
+                Header::ReadyToSend(Match::read(&mut from, kind, flags)?, from.u32()?, Memory::read(&mut from)?)
+            }
+            READY_TO_SEND_KEYED => {
                 let of = Match::read(&mut from, kind, flags)?;
-                Header::AnnounceKeyed(of, from.u32()?, Memory::read(&mut from)?)
+                Header::ReadyToSendKeyed(of, from.u32()?, Memory::read(&mut from)?)
             }
             _ => Header::decode_control(kind, flags, &mut from)?,
         };
-        let has_data = matches!(kind, EAGER | SYNCHRONOUS | FRAGMENT | ANNOUNCE_KEYED);
+        let has_data = matches!(kind, EAGER | SYNCHRONOUS | FRAGMENT | READY_TO_SEND_KEYED);
         (has_data || from.0.is_empty()).then_some((header, from.0))
     }
 

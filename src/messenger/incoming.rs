@@ -28,9 +28,9 @@ pub fn handle<H: Host>(
     match header {
         Header::Eager(of) => host.deliver_whole(process, of, bytes, &sender),
         Header::Synchronous(of, send) => begun(host, of, Body::Synchronous(bytes.into(), TransferId(send))),
-        Header::Announce(of, send, memory) => begun(host, of, Body::Announced(TransferId(send), memory)),
-        Header::AnnounceKeyed(of, send, memory) => {
-            begun(host, of, Body::AnnouncedKeyed(TransferId(send), memory, PortKey::decode(bytes)));
+        Header::ReadyToSend(of, send, memory) => begun(host, of, Body::ReadyToSend(TransferId(send), memory)),
+        Header::ReadyToSendKeyed(of, send, memory) => {
+            begun(host, of, Body::ReadyToSendKeyed(TransferId(send), memory, PortKey::decode(bytes)));
         }
         Header::ClearToSend { request, receive, why, length } => {
             fragments::wanted(process, host, (TransferId(request), TransferId(receive)), (length, why));

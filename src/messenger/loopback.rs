@@ -32,9 +32,9 @@ pub fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
         let Some(body) = copied(&mut host.core(request).data) else { return host.cannot_pack(length) };
         body
     } else {
-        core.transfer = Transfer::Announced { registered: None, others: Vec::new(), counted: false };
+        core.transfer = Transfer::ReadyToSend { registered: None, others: Vec::new(), counted: false };
         let memory = Memory { key: 0, address: 0, length: length as u64 };
-        Body::Announced(host.messenger().transfers.begin(request), memory)
+        Body::ReadyToSend(host.messenger().transfers.begin(request), memory)
     };
     host.keep(process, request, envelope, Arrived { from: Link::LOOPBACK, id, body });
     if is_copied {

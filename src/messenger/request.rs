@@ -56,7 +56,7 @@ pub enum Transfer<H: Host> {
     /// No transfer.
     None,
     /// The send waits until the peer finishes the message, or asks for copies.
-    Announced {
+    ReadyToSend {
         /// Registration with the port of the announcement.
         registered: Option<H::Registration>,
         /// Registrations with other rails, by their indices.

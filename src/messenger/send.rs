@@ -80,9 +80,9 @@ fn go<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: Sen
         (Transmitted::Posted | Transmitted::Waits, sender) => {
             host.ends_whole(process, request, Bytes::None.posted());
             if let Some(sender) = sender {
-                host.record(request, &Step::Announced(sender));
+                host.record(request, &Step::ReadyToSend(sender));
                 host.core(request).transfer =
-                    Transfer::Announced { registered: None, others: Vec::new(), counted: false };
+                    Transfer::ReadyToSend { registered: None, others: Vec::new(), counted: false };
             } else {
                 host.finish(request);
             }
@@ -112,7 +112,7 @@ fn announce<H: Host>(
     (of, is_long, counted): (Match, bool, bool),
 ) {
     let sender = host.messenger().transfers.begin(request);
-    host.record(request, &Step::Announced(sender));
+    host.record(request, &Step::ReadyToSend(sender));
     let core = host.core(request);
     let (link, length) = (core.link, core.data.length() as u64);
     let exposed = if is_long { host.expose(process, request) } else { Err(Reason::HeldBack) };
@@ -127,11 +127,11 @@ fn announce<H: Host>(
     // Raises no begin event: it comes with the first copy or, if the receiver reads, with the receiver's answer.
     host.goes_by_link(process, request, link, how, 1 + others.len());
     if keys.is_empty() {
-        host.control(process, link, &Header::Announce(of, sender.0, memory));
+        host.control(process, link, &Header::ReadyToSend(of, sender.0, memory));
     } else {
-        host.control_with_keys(process, link, &Header::AnnounceKeyed(of, sender.0, memory), &keys);
+        host.control_with_keys(process, link, &Header::ReadyToSendKeyed(of, sender.0, memory), &keys);
     }
-    host.core(request).transfer = Transfer::Announced { registered, others, counted };
+    host.core(request).transfer = Transfer::ReadyToSend { registered, others, counted };
 }
 
 /// Sends a message that pended. Returns false if it finds no room.

@@ -111,7 +111,7 @@ impl SmallHost {
     /// Makes a send that has announced its message. Returns it with its number.
     fn announced(&mut self, data: Vec<u8>) -> (usize, TransferId) {
         let send = self.request(Role::Send(Mode::Standard), data);
-        self.cores[send].transfer = Transfer::Announced { registered: Some(()), others: Vec::new(), counted: true };
+        self.cores[send].transfer = Transfer::ReadyToSend { registered: Some(()), others: Vec::new(), counted: true };
         self.registered.push(self.cores[send].link.rail());
         (send, self.messenger.transfers.begin(send))
     }
@@ -415,7 +415,7 @@ fn a_process_stores_a_copy_of_a_message_to_itself_if_its_sender_may_go_on() {
         assert_eq!(kept.message.length(), length);
         let letters: String = host.told.drain(..).map(|(letter, ..)| letter).collect();
         assert_eq!(letters, if is_copied { "aBiE" } else { "ai" });
-        let Body::Announced(sender, _) = kept.message.body else { continue };
+        let Body::ReadyToSend(sender, _) = kept.message.body else { continue };
         let receive = host.request(Role::Receive, vec![0; length]);
         for _ in 0..2 {
             loopback::receive(&mut host, receive, kept.envelope, sender);
@@ -471,8 +471,8 @@ fn rendezvous_by(
     let receive = receiver.request(Role::Receive, vec![0; room]);
     let memory = Memory { key: 9, address: 4096, length: length as u64 };
     let body = match keys {
-        Some(keys) => Body::AnnouncedKeyed(number, memory, keys.into()),
-        None => Body::Announced(number, memory),
+        Some(keys) => Body::ReadyToSendKeyed(number, memory, keys.into()),
+        None => Body::ReadyToSend(number, memory),
     };
     delivery::arrived(&(), &mut receiver, receive, Envelope::new(3, 7), Arrived { from, id: 0, body });
     (sender, receiver)
@@ -566,7 +566,7 @@ fn an_answer_with_too_many_bytes_or_without_a_transfer_sends_nothing() {
     }
     fragments::wanted(&(), &mut host, (TransferId(number.0 + 1), TransferId(7)), (20, 0));
     fragments::received(&mut host, number, &[1; 8]);
-    assert!(matches!(host.cores[send].transfer, Transfer::Announced { .. }) && host.refused.is_none());
+    assert!(matches!(host.cores[send].transfer, Transfer::ReadyToSend { .. }) && host.refused.is_none());
     assert!(host.sent.is_empty() && host.finished.is_empty());
 }
 
@@ -589,7 +589,7 @@ fn a_sender_that_is_held_back_announces_its_window_and_sends_the_rest_when_it_is
         while let Some(message) = sender.sent.pop_front() {
             kinds.push(match message.0 {
                 Header::Eager(_) => 'e',
-                Header::Announce(..) => 'a',
+                Header::ReadyToSend(..) => 'a',
                 Header::Pending(_) => 'p',
                 Header::Fragment { .. } => 'f',
                 _ => '?',

@@ -185,13 +185,13 @@ mod tests {
             let send = state.requests.take();
             let r = state.requests.get(send);
             (r.core.role, r.shell.owner) = (Role::Send(Mode::Standard), Owner::Call);
-            r.core.transfer = Transfer::Announced { registered: None, others: Vec::new(), counted: false };
+            r.core.transfer = Transfer::ReadyToSend { registered: None, others: Vec::new(), counted: false };
             // SAFETY: P2: the bytes live as long as the request.
             unsafe { r.core.data.set_extent(Extent { start: bytes.as_mut_ptr(), length: bytes.len() }) };
             let sender = state.messenger.transfers.begin(send);
             fragments::wanted(&*pml, &mut *state, (sender, TransferId(7)), (asked, 0));
             assert!(state.has_failed);
-            assert!(matches!(state.requests.core(send).transfer, Transfer::Announced { .. }), "nothing is sent");
+            assert!(matches!(state.requests.core(send).transfer, Transfer::ReadyToSend { .. }), "nothing is sent");
         }
     }
 }

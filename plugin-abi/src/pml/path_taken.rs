@@ -111,7 +111,7 @@ pub(crate) fn came(
             let header = synchronous(communicator.context, envelope.source(), envelope.tag());
             return Some(came_whole(pml, state, of, from, (header, message.length())));
         }
-        Body::Announced(_, memory) | Body::AnnouncedKeyed(_, memory, _) => memory,
+        Body::ReadyToSend(_, memory) | Body::ReadyToSendKeyed(_, memory, _) => memory,
     };
     if from == Link::LOOPBACK {
         return Some(PathTaken::LOOPBACK);

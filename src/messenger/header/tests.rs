@@ -29,8 +29,8 @@ fn header() -> impl Strategy<Value = Header> {
     prop_oneof![
         matched().prop_map(Header::Eager),
         (matched(), number()).prop_map(|(of, request)| Header::Synchronous(of, request)),
-        (matched(), number(), memory()).prop_map(|(of, request, memory)| Header::Announce(of, request, memory)),
-        (matched(), number(), memory()).prop_map(|(of, request, memory)| Header::AnnounceKeyed(of, request, memory)),
+        (matched(), number(), memory()).prop_map(|(of, request, memory)| Header::ReadyToSend(of, request, memory)),
+        (matched(), number(), memory()).prop_map(|(of, request, memory)| Header::ReadyToSendKeyed(of, request, memory)),
         (number(), number()).prop_map(|(segment, count)| Header::Moved { segment, count }),
         (number(), number(), number(), any::<u64>())
             .prop_map(|(request, receive, why, length)| { Header::ClearToSend { request, receive, why, length } }),
@@ -44,7 +44,10 @@ fn header() -> impl Strategy<Value = Header> {
 }
 
 fn has_data(header: &Header) -> bool {
-    matches!(header, Header::Eager(_) | Header::Synchronous(..) | Header::AnnounceKeyed(..) | Header::Fragment { .. })
+    matches!(
+        header,
+        Header::Eager(_) | Header::Synchronous(..) | Header::ReadyToSendKeyed(..) | Header::Fragment { .. }
+    )
 }
 
 proptest! {
@@ -104,7 +107,7 @@ fn every_field_of_the_eager_header_and_of_the_short_form_has_its_bytes() {
 #[test]
 fn the_longest_header_fills_its_room() {
     let memory = Memory { key: 1, address: 2, length: 3 };
-    let longest = Header::AnnounceKeyed(Match { tag: i32::MIN, ..MATCH }, 4, memory).encode();
+    let longest = Header::ReadyToSendKeyed(Match { tag: i32::MIN, ..MATCH }, 4, memory).encode();
     assert_eq!(longest.as_slice().len(), MAX_SIZE);
 }
 
@@ -124,7 +127,7 @@ fn decode_refuses_unknown_kinds_and_flags() {
 #[test]
 fn decode_refuses_a_field_out_of_its_range() {
     let long = Header::Synchronous(Match { rank: 1 << 20, ..MATCH }, 1);
-    let up_to_the_end = Header::Announce(MATCH, 1, Memory { key: 1, address: u64::MAX - 5, length: 5 });
+    let up_to_the_end = Header::ReadyToSend(MATCH, 1, Memory { key: 1, address: u64::MAX - 5, length: 5 });
     for (what, header, at, bits) in [
         ("a negative rank", long, 7, 0x80),
         ("a rank that fits the short form", long, 6, 0x10),

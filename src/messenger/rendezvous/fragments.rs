@@ -79,7 +79,7 @@ pub fn wanted<H: Host>(
     let Some(request) = host.messenger().transfers.get(sender) else { return };
     let core = host.core(request);
     let (link, length) = (core.link, core.data.length() as u64);
-    let Transfer::Announced { registered, .. } = core.transfer else { return host.cannot_send(asked, length) };
+    let Transfer::ReadyToSend { registered, .. } = core.transfer else { return host.cannot_send(asked, length) };
     if !(1..=length).contains(&asked) {
         return host.cannot_send(asked, length);
     }

@@ -18,7 +18,7 @@ use super::transfer_id::TransferId;
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
     /// Sender: the message is announced by this number.
-    Announced(TransferId),
+    ReadyToSend(TransferId),
     /// Sender: the receiver has all the data that it wants, or wants copies.
     Answered {
         /// Number of the message.
@@ -58,7 +58,7 @@ fn close<H: Host>(
 ) {
     let core = host.core(request);
     let (link, announced) = (core.link, std::mem::replace(&mut core.transfer, next));
-    let Transfer::Announced { registered, others, counted } = announced else { return go_on(host) };
+    let Transfer::ReadyToSend { registered, others, counted } = announced else { return go_on(host) };
     let context = counted.then(|| host.context(request));
     for (rail, registered) in registered.map(|registered| (link.rail(), registered)).into_iter().chain(others) {
         host.deregister(process, rail, registered);
