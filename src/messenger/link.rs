@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A link says how a peer is reached: by a port of this process and the port's number for the peer, by shared memory,
 //! or because the peer is this process. A link that a communicator stores may have marks, each with its own bit: it is
-//! one of several ([`Link::of_several`]), or short messages may not use it now ([`Link::marked`]). A fast path compares
+//! one of several ([`Link::multi_rail`]), or short messages may not use it now ([`Link::marked`]). A fast path compares
 //! a link with its unmarked value, so a mark closes it without a further test. Called by the whole PML. Grade: hot.
 //! Threads: any. Plain data. Tests: below.
 
@@ -15,7 +15,7 @@ pub struct Link(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Account(pub Link);
 
-const OF_SEVERAL: u64 = 1 << 63;
+const MULTI_RAIL: u64 = 1 << 63;
 
 /// Short messages may not use the link now (flow control).
 const HELD_BACK: u64 = 1 << 62;
@@ -58,21 +58,21 @@ impl Link {
 
     /// Whether it uses the first rail and has no mark. In a communicator that rail is then the only one.
     #[inline]
-    pub const fn is_of_only(self) -> bool {
+    pub const fn is_single_rail(self) -> bool {
         self.0 >> 32 == 0
     }
 
     /// Returns the link with the mark that it is one of several.
     #[inline]
     #[must_use]
-    pub const fn of_several(self) -> Self {
-        Link(self.0 | OF_SEVERAL)
+    pub const fn multi_rail(self) -> Self {
+        Link(self.0 | MULTI_RAIL)
     }
 
-    /// Whether it has the mark of [`Self::of_several`], and short messages may use it.
+    /// Whether it has the mark of [`Self::multi_rail`], and short messages may use it.
     #[inline]
-    pub const fn is_of_several(self) -> bool {
-        self.0 & (OF_SEVERAL | HELD_BACK) == OF_SEVERAL
+    pub const fn is_multi_rail(self) -> bool {
+        self.0 & (MULTI_RAIL | HELD_BACK) == MULTI_RAIL
     }
 
     /// Returns the link with the mark that short messages may not use it now.
@@ -117,7 +117,7 @@ mod tests {
         let by_port = Link::new(0, EndpointId::from_index(7));
         let links = [
             by_port,
-            by_port.of_several(),
+            by_port.multi_rail(),
             Link::local(7),
             Link::LOOPBACK,
             Link::new(0xfc, EndpointId::from_index(u32::MAX)),
@@ -125,14 +125,18 @@ mod tests {
         for link in links {
             let marked = link.marked();
             assert_eq!(marked.unmarked(), link);
-            assert_eq!(marked.of_several().unmarked(), link.of_several());
+            assert_eq!(marked.multi_rail().unmarked(), link.multi_rail());
             assert_eq!((marked.rail(), marked.to()), (link.rail(), link.to()));
-            for known in [link, marked, marked.of_several()] {
+            for known in [link, marked, marked.multi_rail()] {
                 assert_ne!(known, Link::UNKNOWN);
             }
-            assert!(!marked.is_of_only() && !marked.is_of_several() && marked.as_local().is_none());
+            assert!(!marked.is_single_rail() && !marked.is_multi_rail() && marked.as_local().is_none());
         }
-        assert!(by_port.is_of_only() && by_port.of_several().is_of_several() && Link::local(7).as_local() == Some(7));
-        assert!(!Link::UNKNOWN.is_of_only() && !Link::UNKNOWN.is_of_several() && Link::UNKNOWN.as_local().is_none());
+        assert!(
+            by_port.is_single_rail() && by_port.multi_rail().is_multi_rail() && Link::local(7).as_local() == Some(7)
+        );
+        assert!(
+            !Link::UNKNOWN.is_single_rail() && !Link::UNKNOWN.is_multi_rail() && Link::UNKNOWN.as_local().is_none()
+        );
     }
 }

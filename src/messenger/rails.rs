@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records of the rails. [`Several`] has the peers and endpoints of several rails, and counts the messages to and from
+//! Records of the rails. [`MultiRail`] has the peers and endpoints of several rails, and counts the messages to and from
 //! each peer. [`Quiet`] says how often to poll the rails beside shared memory, as a poll of either costs the same.
 //!
-//! Used by `pml/rails.rs`, `pml/failover.rs` and `pml/progress.rs`. Grade: hot for [`Several::end`],
-//! [`Several::end_mut`] and [`Quiet`], else setup. Threads: the owner's; for [`Sent`], the port's. Tests: below.
+//! Used by `pml/rails.rs`, `pml/failover.rs` and `pml/progress.rs`. Grade: hot for [`MultiRail::end`],
+//! [`MultiRail::end_mut`] and [`Quiet`], else setup. Threads: the owner's; for [`Sent`], the port's. Tests: below.
 
 use std::collections::HashMap;
 
@@ -56,7 +56,7 @@ impl End {
 
 /// The peers and endpoints of several rails.
 #[derive(Debug)]
-pub struct Several<M> {
+pub struct MultiRail<M> {
     /// The peers, by their indices.
     pub peers: Vec<Peer<M>>,
     /// The index of each peer.
@@ -66,10 +66,10 @@ pub struct Several<M> {
     ends: Vec<Vec<End>>,
 }
 
-impl<M> Several<M> {
+impl<M> MultiRail<M> {
     /// Makes the records of `rails` rails.
     pub fn new(rails: usize) -> Self {
-        Several { peers: Vec::new(), by_name: HashMap::new(), free: Vec::new(), ends: vec![Vec::new(); rails] }
+        MultiRail { peers: Vec::new(), by_name: HashMap::new(), free: Vec::new(), ends: vec![Vec::new(); rails] }
     }
 
     /// Adds a peer. Returns its index.
@@ -160,18 +160,18 @@ mod tests {
 
     #[test]
     fn a_thousand_peers_that_come_and_go_take_the_place_of_one() {
-        let mut several = Several::<()>::new(2);
+        let mut rails = MultiRail::<()>::new(2);
         let name = |rank| PeerName { job: 7, rank };
         for rank in 0..1000 {
             let links = [0, 1].map(|rail| Link::new(rail, EndpointId::from_index(rank)));
             let peer =
-                several.add(name(rank), Peer { links: links.into(), home: links[0], segment: 0, reorder_buffer: None });
-            assert_eq!(several.end(1, links[1].to()).and_then(|end| end.peer()), Some(peer));
-            several.remove(name(rank));
-            assert_eq!(several.end(1, links[1].to()).and_then(|end| end.peer()), None);
-            several.remove(name(rank));
+                rails.add(name(rank), Peer { links: links.into(), home: links[0], segment: 0, reorder_buffer: None });
+            assert_eq!(rails.end(1, links[1].to()).and_then(|end| end.peer()), Some(peer));
+            rails.remove(name(rank));
+            assert_eq!(rails.end(1, links[1].to()).and_then(|end| end.peer()), None);
+            rails.remove(name(rank));
         }
-        assert_eq!((several.peers.len(), several.by_name.len(), several.free.len()), (1, 0, 1));
+        assert_eq!((rails.peers.len(), rails.by_name.len(), rails.free.len()), (1, 0, 1));
     }
 
     #[test]

@@ -134,7 +134,7 @@ impl Communicator {
     /// Enters the port of the first rail, if that is the only rail and this unmarked link uses it.
     #[inline(always)]
     pub(crate) fn enter_first(&self, link: Link) -> Option<Entered<'_, Port>> {
-        if !link.is_of_only() {
+        if !link.is_single_rail() {
             return None;
         }
         // SAFETY: the port is the PML's, which lives until Open MPI's last call.
@@ -497,12 +497,12 @@ mod tests {
         assert!(comm.enter_first(comm.short_cut(0)).is_none());
         // Another thread, which looked the same rank up, stores its link later. Marking does not touch rank 1's link.
         comm.set_found(0, link);
-        comm.set_found(1, link.of_several());
+        comm.set_found(1, link.multi_rail());
         comm.mark(1, link);
         comm.mark(99, link);
-        assert_eq!([comm.link(0), comm.link(1)], [link.marked(), link.of_several()]);
-        comm.mark(1, link.of_several());
-        assert_eq!(comm.link(1), link.of_several().marked());
+        assert_eq!([comm.link(0), comm.link(1)], [link.marked(), link.multi_rail()]);
+        comm.mark(1, link.multi_rail());
+        assert_eq!(comm.link(1), link.multi_rail().marked());
         comm.set_link(0, link);
         assert_eq!(comm.short_cut(0), link);
     }

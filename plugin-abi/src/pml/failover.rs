@@ -36,11 +36,11 @@ pub(crate) struct Held {
 /// Moves peers when the port of a rail has lost its link, or has it back.
 #[cold]
 pub(crate) fn link_changed(pml: &Pml, state: &mut State, rail: usize, is_up: bool) {
-    if !pml.has_several() {
+    if !pml.is_multi_rail() {
         return;
     }
     divert(&pml.rails()[rail], is_up);
-    for peer in 0..state.several.peers.len() {
+    for peer in 0..state.multi_rail.peers.len() {
         let to = if is_up { returns_to(pml, state, peer, rail) } else { leaves_for(pml, state, peer, rail) };
         if let Some(to) = to
             && !move_to(pml, state, peer, to)
@@ -52,13 +52,13 @@ pub(crate) fn link_changed(pml: &Pml, state: &mut State, rail: usize, is_up: boo
 
 /// Returns the link to which a peer moves when the port of this rail has gone down; `None` if it need not move.
 fn leaves_for(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Link> {
-    let is_home = state.several.peers[peer].home.rail() == rail;
+    let is_home = state.multi_rail.peers[peer].home.rail() == rail;
     if is_home { other_than(pml, state, peer, rail) } else { None }
 }
 
 /// Returns this rail's link if a peer moves there now that the port is up: it is the peer's first, or the home is down.
 fn returns_to(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Link> {
-    let Peer { links, home, .. } = &state.several.peers[peer];
+    let Peer { links, home, .. } = &state.multi_rail.peers[peer];
     let link = *links.iter().find(|link| link.rail() == rail)?;
     let is_better = link == links[0] || !rails::is_usable(pml, *home);
     (link != *home && is_better && rails::is_usable(pml, link)).then_some(link)
@@ -81,21 +81,21 @@ fn divert(rail: &Rail, is_up: bool) {
 }
 
 fn other_than(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Link> {
-    let links = &state.several.peers[peer].links;
+    let links = &state.multi_rail.peers[peer].links;
     links.iter().copied().find(|link| link.rail() != rail && rails::is_usable(pml, *link))
 }
 
 /// Moves a peer whose connection has failed. Returns true if nothing is lost and another port carries its messages.
 #[cold]
 pub(crate) fn goes_on(pml: &Pml, state: &mut State, failed: Link) -> bool {
-    if !pml.has_several() {
+    if !pml.is_multi_rail() {
         return false;
     }
     let Some(peer) = rails::of(pml, state, failed) else { return false };
     let Some(rail) = pml.rails().get(failed.rail()) else { return false };
     let Some((failure, was_noticed)) = give_up(rail, failed) else { return false };
     let Some(other) = other_than(pml, state, peer, failed.rail()) else { return false };
-    let is_home = state.several.peers[peer].home.rail() == failed.rail();
+    let is_home = state.multi_rail.peers[peer].home.rail() == failed.rail();
     if is_home && !move_to(pml, state, peer, other) {
         return false;
     }
@@ -130,7 +130,7 @@ fn tell(rail: &Rail, failure: &Failure, other: &str) {
 
 /// Moves a peer's messages to another link. Returns false if a message that must move with them cannot be queued there.
 fn move_to(pml: &Pml, state: &mut State, peer: usize, to: Link) -> bool {
-    let known = &mut state.several.peers[peer];
+    let known = &mut state.multi_rail.peers[peer];
     let from = std::mem::replace(&mut known.home, to);
     known.segment = known.segment.wrapping_add(1);
     let segment = known.segment;
@@ -151,7 +151,7 @@ fn move_to(pml: &Pml, state: &mut State, peer: usize, to: Link) -> bool {
         (sent.count, sent.is_home) = (0, true);
     }
     let has_sent = messages.into_iter().all(|message| send_again(pml, state, (from, to), message));
-    if state.messenger.flow.outgoing.is_full(Account(state.several.peers[peer].links[0])) {
+    if state.messenger.flow.outgoing.is_full(Account(state.multi_rail.peers[peer].links[0])) {
         routing::queue_turn(pml, state, to);
     }
     has_sent
@@ -256,7 +256,7 @@ pub(crate) fn queue(pml: &Pml, to: Link, bytes: (Arc<[u8]>, u32), token: Token) 
 /// Whether messages of this sender may be delivered in place. False if the sender has moved, or is unknown.
 #[inline]
 pub(crate) fn may_be_taken(state: &State, rail: usize, from: Immediate) -> bool {
-    state.several.end(rail, from.endpoint()).is_some_and(|end| !end.is_reordered)
+    state.multi_rail.end(rail, from.endpoint()).is_some_and(|end| !end.is_reordered)
 }
 
 /// Whether the port has the endpoint that a message names.
@@ -269,7 +269,7 @@ fn is_there(pml: &Pml, rail: usize, from: Immediate) -> bool {
 /// Counts a message of a sender that has never moved.
 #[inline]
 pub(crate) fn count(state: &mut State, rail: usize, from: Immediate) {
-    let end = state.several.end_mut(Link::new(rail, from.endpoint()));
+    let end = state.multi_rail.end_mut(Link::new(rail, from.endpoint()));
     end.received = end.received.wrapping_add(1);
 }
 
@@ -280,15 +280,15 @@ pub(crate) fn message(pml: &Pml, state: &mut State, message: Incoming<'_>, by: B
     if let Some((Header::Moved { segment, count }, _)) = Header::decode(message.bytes) {
         return moved(pml, state, by, (segment, count));
     }
-    let end = state.several.end(rail, immediate.endpoint());
+    let end = state.multi_rail.end(rail, immediate.endpoint());
     if end.is_none_or(|end| !end.is_reordered) {
         if end.is_some() || is_there(pml, rail, immediate) {
             count(state, rail, immediate);
         }
         return incoming::message(pml, state, message);
     }
-    let Some(peer) = state.several.end(rail, immediate.endpoint()).and_then(|end| end.peer()) else { return };
-    let Some(buffer) = &mut state.several.peers[peer].reorder_buffer else { return };
+    let Some(peer) = state.multi_rail.end(rail, immediate.endpoint()).and_then(|end| end.peer()) else { return };
+    let Some(buffer) = &mut state.multi_rail.peers[peer].reorder_buffer else { return };
     if !buffer.arrived(rail) {
         return buffer.hold(rail, Held { bytes: message.bytes.into(), by, completed: transfers::completion() });
     }
@@ -300,17 +300,17 @@ pub(crate) fn message(pml: &Pml, state: &mut State, message: Incoming<'_>, by: B
 #[cold]
 fn moved(pml: &Pml, state: &mut State, by: ByRail, (segment, count): (u32, u32)) {
     let Some(peer) = by.link(pml).and_then(|from| rails::of(pml, state, from)) else { return };
-    if state.several.peers[peer].reorder_buffer.is_none() {
-        let links = state.several.peers[peer].links.clone();
+    if state.multi_rail.peers[peer].reorder_buffer.is_none() {
+        let links = state.multi_rail.peers[peer].links.clone();
         let mut received: u32 = 0;
         for link in links {
-            let end = state.several.end_mut(link);
+            let end = state.multi_rail.end_mut(link);
             received = received.wrapping_add(end.received);
             end.is_reordered = true;
         }
-        state.several.peers[peer].reorder_buffer = Some(ReorderBuffer::new(pml.rails().len(), received));
+        state.multi_rail.peers[peer].reorder_buffer = Some(ReorderBuffer::new(pml.rails().len(), received));
     }
-    if let Some(buffer) = &mut state.several.peers[peer].reorder_buffer {
+    if let Some(buffer) = &mut state.multi_rail.peers[peer].reorder_buffer {
         buffer.moved(by.rail, segment, count);
     }
     release(pml, state, peer);
@@ -318,7 +318,7 @@ fn moved(pml: &Pml, state: &mut State, by: ByRail, (segment, count): (u32, u32))
 
 /// Handles messages in the reorder buffer whose turn has come.
 fn release(pml: &Pml, state: &mut State, peer: usize) {
-    while let Some(held) = state.several.peers[peer].reorder_buffer.as_mut().and_then(ReorderBuffer::release) {
+    while let Some(held) = state.multi_rail.peers[peer].reorder_buffer.as_mut().and_then(ReorderBuffer::release) {
         let Held { bytes, by, completed } = held;
         transfers::completed(completed);
         incoming::message(pml, state, Incoming { bytes: &bytes, sender: Sender::ByRail(by) });
@@ -328,19 +328,20 @@ fn release(pml: &Pml, state: &mut State, peer: usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use engine::messenger::rails::Several;
+    use engine::messenger::rails::MultiRail;
     use engine::transport::EndpointId;
 
     #[test]
     fn a_message_that_names_an_unknown_endpoint_creates_no_record_of_it() {
         let pml = Pml::of_no_rails(false);
         let mut state = pml.enter().expect("nobody is inside");
-        state.several = Several::new(2);
+        state.multi_rail = MultiRail::new(2);
         let immediate = Immediate::new(0, (1 << 24) - 2);
         let by = ByRail { rail: 1, immediate, qp_num: 9 };
         assert!(!may_be_taken(&state, by.rail, immediate));
         message(&pml, &mut state, Incoming { bytes: &[0; 4], sender: Sender::ByRail(by) }, by);
-        let ends = [EndpointId::from_index(0), immediate.endpoint()].map(|to| state.several.end(by.rail, to).is_some());
+        let ends =
+            [EndpointId::from_index(0), immediate.endpoint()].map(|to| state.multi_rail.end(by.rail, to).is_some());
         assert_eq!(ends, [false; 2]);
     }
 }

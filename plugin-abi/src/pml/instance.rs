@@ -17,7 +17,7 @@ use engine::messenger::flow_control::state::Flow;
 use engine::messenger::foreign::Foreign;
 use engine::messenger::link::Link;
 use engine::messenger::matching::{Contexts, Envelope};
-use engine::messenger::rails::{Quiet, Sent, Several};
+use engine::messenger::rails::{MultiRail, Quiet, Sent};
 use engine::peer::PeerName;
 use engine::transport::EndpointId;
 
@@ -101,7 +101,7 @@ pub(crate) struct State {
     pub(crate) messenger: messenger::State<State>,
     pub(crate) buffers: Vec<SendBuffers>,
     pub(crate) peers: HashMap<PeerName, Link>,
-    pub(crate) several: Several<Held>,
+    pub(crate) multi_rail: MultiRail<Held>,
     pub(crate) foreign: Foreign,
     pub(crate) backlog: Backlog,
     pub(crate) rails: Quiet,
@@ -292,7 +292,7 @@ impl Pml {
             contexts: Contexts::new(),
             buffers: rails.iter().map(buffers).collect(),
             peers: HashMap::new(),
-            several: Several::new(rails.len()),
+            multi_rail: MultiRail::new(rails.len()),
             foreign: Foreign::default(),
             backlog: Backlog::default(),
             rails: Quiet::default(),
@@ -396,7 +396,7 @@ impl Pml {
     }
 
     #[inline]
-    pub(crate) fn has_several(&self) -> bool {
+    pub(crate) fn is_multi_rail(&self) -> bool {
         self.rails.len() > 1
     }
 

@@ -135,7 +135,7 @@ fn sender(pml: &Pml, state: &mut State, communicator: &Communicator, envelope: E
     }
     // SAFETY: the caller has this communicator from `State::contexts` (P1) or a live request.
     let known = unsafe { rails::known(state, communicator.comm, envelope.source()) };
-    if known.is_some() || pml.has_several() {
+    if known.is_some() || pml.is_multi_rail() {
         return known;
     }
     // SAFETY: the caller has this communicator from `State::contexts` (P1) or a live request.

@@ -145,7 +145,7 @@ fn watch_polls(are_watched: bool) {
 /// Takes a batch of one rail. Delivers whole messages with a posted receive in place; if `TOLD`, delivers a message
 /// that raises events after it has left the port.
 #[inline(always)]
-fn poll_rail<const SEVERAL: bool, const TOLD: bool, const WATCHED: bool>(
+fn poll_rail<const MULTI_RAIL: bool, const TOLD: bool, const WATCHED: bool>(
     pml: &Pml,
     state: &mut State,
     index: usize,
@@ -155,7 +155,7 @@ fn poll_rail<const SEVERAL: bool, const TOLD: bool, const WATCHED: bool>(
     // SAFETY: P3: the PML is entered, and no function that is called from here with it uses the frame.
     let frame = unsafe { rail.frame() };
     let mut deferred = None;
-    let receiver = Receiver::<SEVERAL, TOLD> { state, rail: index, deferred: &mut deferred };
+    let receiver = Receiver::<MULTI_RAIL, TOLD> { state, rail: index, deferred: &mut deferred };
     let Polled { taken: done, reported } = if WATCHED {
         port.poll_direct_watched(&mut frame.batch, receiver)
     } else {
@@ -180,13 +180,13 @@ fn poll_rail<const SEVERAL: bool, const TOLD: bool, const WATCHED: bool>(
 const BETWEEN_LOOKS: u32 = 256;
 
 /// Delivers whole messages that have a posted receive while the port polls.
-struct Receiver<'a, const SEVERAL: bool, const TOLD: bool> {
+struct Receiver<'a, const MULTI_RAIL: bool, const TOLD: bool> {
     state: &'a mut State,
     rail: usize,
     deferred: &'a mut Option<Deferred>,
 }
 
-impl<const SEVERAL: bool, const TOLD: bool> TakesMessages for Receiver<'_, SEVERAL, TOLD> {
+impl<const MULTI_RAIL: bool, const TOLD: bool> TakesMessages for Receiver<'_, MULTI_RAIL, TOLD> {
     type Requests = State;
 
     #[inline(always)]
@@ -200,12 +200,12 @@ impl<const SEVERAL: bool, const TOLD: bool> TakesMessages for Receiver<'_, SEVER
             // SAFETY: R2: the bytes are in a receive slot that is posted again only after the poll has returned.
             return unsafe { incoming::is_taken_or_deferred(self.state, arrived, self.deferred) };
         }
-        if SEVERAL && !failover::may_be_taken(self.state, self.rail, arrived.immediate) {
+        if MULTI_RAIL && !failover::may_be_taken(self.state, self.rail, arrived.immediate) {
             return false;
         }
         // SAFETY: R2: the bytes are in a receive slot that is posted again only after the poll has returned.
         let is_taken = unsafe { incoming::is_taken(self.state, arrived) };
-        if SEVERAL && is_taken {
+        if MULTI_RAIL && is_taken {
             failover::count(self.state, self.rail, arrived.immediate);
         }
         is_taken
@@ -293,7 +293,7 @@ fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion
             let bytes = unsafe { std::slice::from_raw_parts(start, len as usize) };
             let by = ByRail { rail, immediate, qp_num };
             let incoming = Incoming { bytes, sender: Sender::ByRail(by) };
-            if pml.has_several() {
+            if pml.is_multi_rail() {
                 failover::message(pml, state, incoming, by);
             } else {
                 incoming::message(pml, state, incoming);

@@ -87,9 +87,9 @@ unsafe fn find(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Opt
                 messages::verbose(&format!("rank {} is reached by {}", peer.rank, places.join(", ")));
             }
             let mut state = pml.enter()?;
-            let link = if pml.has_several() {
+            let link = if pml.is_multi_rail() {
                 let peer = add(pml, &mut state, peer, links);
-                state.several.peers[peer].home.of_several()
+                state.multi_rail.peers[peer].home.multi_rail()
             } else {
                 links[0]
             };
@@ -106,40 +106,40 @@ unsafe fn find(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Opt
 /// Returns the link that messages to the peer of `link` use now.
 #[inline]
 pub(crate) fn route(pml: &Pml, state: &mut State, link: Link) -> Link {
-    if !pml.has_several() || link.as_local().is_some() {
+    if !pml.is_multi_rail() || link.as_local().is_some() {
         return link;
     }
-    of(pml, state, link).map_or(link, |peer| state.several.peers[peer].home)
+    of(pml, state, link).map_or(link, |peer| state.multi_rail.peers[peer].home)
 }
 
 /// Returns flow control's account of the peer of `link`: the first of its links, which never changes.
 pub(crate) fn account(pml: &Pml, state: &mut State, link: Link) -> Account {
-    if !pml.has_several() || link.as_local().is_some() {
+    if !pml.is_multi_rail() || link.as_local().is_some() {
         return Account(link);
     }
-    Account(of(pml, state, link).map_or(link, |peer| state.several.peers[peer].links[0]))
+    Account(of(pml, state, link).map_or(link, |peer| state.multi_rail.peers[peer].links[0]))
 }
 
 /// Returns the links that communicators may have stored for a peer.
 pub(crate) fn in_communicators(pml: &Pml, state: &mut State, Account(link): Account) -> Vec<Link> {
-    let peer = if pml.has_several() && link.as_local().is_none() { of(pml, state, link) } else { None };
+    let peer = if pml.is_multi_rail() && link.as_local().is_none() { of(pml, state, link) } else { None };
     peer.map_or_else(
         || vec![link],
-        |peer| state.several.peers[peer].links.iter().map(|link| link.of_several()).collect(),
+        |peer| state.multi_rail.peers[peer].links.iter().map(|link| link.multi_rail()).collect(),
     )
 }
 
 /// Returns the form in which communicators store this link.
 #[inline]
 pub(crate) fn in_communicator(pml: &Pml, link: Link) -> Link {
-    if pml.has_several() && link.as_local().is_none() { link.of_several() } else { link }
+    if pml.is_multi_rail() && link.as_local().is_none() { link.multi_rail() } else { link }
 }
 
 /// Returns the index of the peer of a rail's link; `None` if the peer is gone, or the link is not a rail's.
 pub(crate) fn of(pml: &Pml, state: &mut State, link: Link) -> Option<usize> {
     // A faulty process of this host may name any sender.
     pml.rails().get(link.rail())?;
-    match state.several.end_mut(link).peer() {
+    match state.multi_rail.end_mut(link).peer() {
         Some(peer) => Some(peer),
         None => look_up(pml, state, link),
     }
@@ -150,8 +150,8 @@ fn look_up(pml: &Pml, state: &mut State, link: Link) -> Option<usize> {
     let port = pml.rails().get(link.rail())?.enter()?;
     let name = port.peer_name(link.to()).filter(|_| !port.has_gone(link.to()))?;
     drop(port);
-    if let Some(peer) = state.several.by_name.get(&name).copied() {
-        state.several.end_mut(link).set_peer(peer);
+    if let Some(peer) = state.multi_rail.by_name.get(&name).copied() {
+        state.multi_rail.end_mut(link).set_peer(peer);
         return Some(peer);
     }
     let mut links = links_to(pml, name).ok()?;
@@ -183,7 +183,7 @@ pub(crate) fn links_to(pml: &Pml, peer: PeerName) -> Result<Vec<Link>, String> {
 
 /// Adds a peer that these links (at least one) lead to. Returns its index.
 pub(crate) fn add(pml: &Pml, state: &mut State, name: PeerName, mut links: Vec<Link>) -> usize {
-    if let Some(known) = state.several.by_name.get(&name) {
+    if let Some(known) = state.multi_rail.by_name.get(&name) {
         return *known;
     }
     // Both processes of a pair begin with the same port, if theirs are in the same order: that saves a connection.
@@ -191,7 +191,7 @@ pub(crate) fn add(pml: &Pml, state: &mut State, name: PeerName, mut links: Vec<L
     let first = me.wrapping_add(name.rank) as usize % links.len();
     links.rotate_left(first);
     let home = links.iter().copied().find(|link| is_usable(pml, *link)).unwrap_or(links[0]);
-    let peer = state.several.add(name, Peer { links: links.into(), home, segment: 0, reorder_buffer: None });
+    let peer = state.multi_rail.add(name, Peer { links: links.into(), home, segment: 0, reorder_buffer: None });
     if let Some(rail) = pml.rails().get(home.rail())
         && let Some(mut port) = rail.enter()
     {
@@ -213,12 +213,12 @@ pub(crate) fn has_not_failed(port: &Port, link: Link) -> bool {
 /// Forgets and returns the links to a process that shares no communicator with this one any more.
 pub(crate) fn part(state: &mut State, name: PeerName) -> Vec<Link> {
     let known = state.peers.remove(&name);
-    let links = match state.several.by_name.get(&name) {
-        Some(peer) => state.several.peers[*peer].links.to_vec(),
+    let links = match state.multi_rail.by_name.get(&name) {
+        Some(peer) => state.multi_rail.peers[*peer].links.to_vec(),
         None => known.into_iter().collect(),
     };
     if let Some(account) = links.first() {
-        let in_communicators: Vec<Link> = links.iter().flat_map(|link| [*link, link.of_several()]).collect();
+        let in_communicators: Vec<Link> = links.iter().flat_map(|link| [*link, link.multi_rail()]).collect();
         state.messenger.flow.forget(Account(*account), &in_communicators);
     }
     links
@@ -227,7 +227,7 @@ pub(crate) fn part(state: &mut State, name: PeerName) -> Vec<Link> {
 /// Removes all records of a process that has gone. Returns the links that led to it.
 pub(crate) fn remove(state: &mut State, name: PeerName) -> Vec<Link> {
     let links = part(state, name);
-    state.several.remove(name);
+    state.multi_rail.remove(name);
     links
 }
 
@@ -247,7 +247,7 @@ pub(crate) const SHORTEST: usize = 64 << 10;
 /// [`SHORTEST`] only one, preferably the link of the announcement.
 pub(crate) fn readable_by(pml: &Pml, state: &mut State, from: Link, keys: &[PortKey], wanted: u64) -> Vec<(Link, u32)> {
     let Some(peer) = of(pml, state, from) else { return Vec::new() };
-    let links = state.several.peers[peer].links.iter().copied();
+    let links = state.multi_rail.peers[peer].links.iter().copied();
     let mut links: Vec<(Link, u32)> = links
         .filter_map(|link| {
             let mut port = pml.rails().get(link.rail())?.enter()?;
@@ -270,11 +270,11 @@ pub(crate) fn readable_by(pml: &Pml, state: &mut State, from: Link, keys: &[Port
 /// # Safety
 /// P2, M3: the data of a send, whose registrations the engine ends before the send is finished.
 unsafe fn register(pml: &Pml, state: &mut State, home: Link, extent: Extent) -> Vec<(usize, Registered)> {
-    if !pml.has_several() || extent.length < SHORTEST {
+    if !pml.is_multi_rail() || extent.length < SHORTEST {
         return Vec::new();
     }
     let Some(peer) = of(pml, state, home) else { return Vec::new() };
-    let links = state.several.peers[peer].links.iter().filter(|link| link.rail() != home.rail());
+    let links = state.multi_rail.peers[peer].links.iter().filter(|link| link.rail() != home.rail());
     let registered = links.filter(|link| is_usable(pml, **link)).filter_map(|link| {
         let rail = pml.rails().get(link.rail())?;
         let access = sys::MCA_RCACHE_ACCESS_REMOTE_READ;
@@ -307,6 +307,6 @@ pub(crate) fn expose(pml: &Pml, state: &mut State, send: Handle) -> Result<Expos
         Some(PortKey { port: u32::from(rail.port().index()), key: registered.rkey() })
     };
     let all = std::iter::once((link.rail(), registered)).chain(others.iter().copied());
-    let keys = if pml.has_several() { all.filter_map(key).collect() } else { Vec::new() };
+    let keys = if pml.is_multi_rail() { all.filter_map(key).collect() } else { Vec::new() };
     Ok(Exposed { address, key: registered.rkey(), registered: Some(registered), others, keys })
 }

@@ -147,7 +147,7 @@ pub(super) unsafe fn copied_at_once(outgoing: &Outgoing, extent: Extent) -> bool
     let link = communicator.short_cut(outgoing.to);
     let Some(pml) = pml() else { return false };
     let Some(rail) = pml.rails().first() else { return false };
-    if !link.is_of_only() || extent.length + MAX_SIZE > now::eager_limit_as_written() {
+    if !link.is_single_rail() || extent.length + MAX_SIZE > now::eager_limit_as_written() {
         return false;
     }
     let Some(mut state) = pml.enter() else { return false };
@@ -167,7 +167,7 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
     let link = communicator.link(outgoing.to);
     let Some(pml) = pml() else { return false };
     let Some(rail) = pml.rails().first() else { return false };
-    if !link.is_of_only() || extent.length + MAX_SIZE > now::eager_limit_as_written() {
+    if !link.is_single_rail() || extent.length + MAX_SIZE > now::eager_limit_as_written() {
         return false;
     }
     let Some(mut state) = pml.enter() else { return false };

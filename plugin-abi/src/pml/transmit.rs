@@ -45,7 +45,7 @@ pub(crate) unsafe fn inline_apart(port: &mut Port, link: Link, header: &[u8], ex
 /// [`inline`] by one port of several, if it is the peer's home.
 #[inline(never)]
 pub(crate) unsafe fn at_once(link: Link, header: &[u8], extent: Extent) -> bool {
-    if !link.is_of_several() {
+    if !link.is_multi_rail() {
         return false;
     }
     let Some(rail) = pml().and_then(|pml| pml.rails().get(link.rail())) else { return false };
@@ -122,7 +122,7 @@ pub(crate) unsafe fn read(
 
 /// Counts a message that was given to a port, with several rails.
 pub(crate) fn note(pml: &Pml, rail: &Rail, port: &mut Port, link: Link, transmitted: Transmitted) {
-    if pml.has_several() && matches!(transmitted, Transmitted::Posted | Transmitted::Waits) {
+    if pml.is_multi_rail() && matches!(transmitted, Transmitted::Posted | Transmitted::Waits) {
         rails::note(rail, port, link, transmitted == Transmitted::Posted);
     }
 }

@@ -103,17 +103,17 @@ fn link(pml: &Pml, rank: usize, peer: usize) -> Link {
         Link::new(index, port.peer(name(peer), index as u8))
     };
     let mut links: Vec<Link> = pml.rails().iter().enumerate().map(endpoint).collect();
-    if !pml.has_several() {
+    if !pml.is_multi_rail() {
         return links[0];
     }
     let first = (rank + peer) % links.len();
     links.rotate_left(first);
     let home = links[0];
     let mut state = pml.enter().expect("nobody is inside");
-    state.several.add(name(peer), Peer { links: links.into(), home, segment: 0, reorder_buffer: None });
+    state.multi_rail.add(name(peer), Peer { links: links.into(), home, segment: 0, reorder_buffer: None });
     let rail = &pml.rails()[home.rail()];
     rail.sent(&mut rail.enter().expect("nobody is inside"), home.to()).is_home = true;
-    home.of_several()
+    home.multi_rail()
 }
 
 /// Adds a communicator, as `pml_add_comm` does.
