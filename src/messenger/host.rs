@@ -8,16 +8,16 @@
 use std::fmt::Debug;
 
 use super::State;
-use super::arrived::Arrived;
 use super::header::{Header, Match, PortKey};
 use super::link::{Account, Link};
 use super::matching::Envelope;
 use super::path_taken::{PathTaken, Protocol, Reason};
+use super::receive::arrived::Arrived;
 use super::rendezvous::Step;
 use super::rendezvous::read::{Path, Readable};
 use super::rendezvous::stripes::Part;
+use super::request::transfer_id::TransferId;
 use super::request::{Core, Outcome};
-use super::transfer_id::TransferId;
 use crate::transport::Failed;
 
 /// The entered state of a host.

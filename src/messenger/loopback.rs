@@ -6,14 +6,14 @@
 //! `send` and `delivery`. Grade: pending. Threads: the one that has entered the messenger. Tests:
 //! `tests.rs`, and `self_messages.c` in `hw-tests/mpi`.
 
-use super::arrived::{Arrived, Body, SHORT};
 use super::header::Memory;
 use super::host::{Bytes, Data, Host};
 use super::link::Link;
 use super::matching::Envelope;
 use super::path_taken::PathTaken;
+use super::receive::arrived::{Arrived, Body, SHORT};
+use super::request::transfer_id::TransferId;
 use super::request::{Mode, Outcome, Role, Transfer};
-use super::transfer_id::TransferId;
 
 /// Begins a send to this process. It may be finished when this returns.
 pub fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {

@@ -1,10 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The messenger: point-to-point messages over the ports of [`crate::transport`]. Tag matching, the headers on the
-//! wire, one state machine for each protocol, and the records of requests, rails, flow control and unexpected messages.
+//! The messenger: point-to-point messages over the ports of [`crate::transport`].
 //!
-//! Knows no adapter and no MPI library: its [`host`] posts the messages and reads that these parts choose, registers
-//! memory, and reports completions. A function gets the state of the host, which its thread has entered, and the
-//! process, which threads share. Called by the PML (`plugin-abi/src/pml`). Grades and threads: in each file.
+//! - [`send`] chooses the protocol of a message; [`receive`] hands an arrived message to its protocol, and
+//!   [`receive::delivery`] to the receive that it matches.
+//! - Protocols: [`rendezvous`] of long messages, [`flow_control`], [`loopback`] within the process; all others are one
+//!   message. [`header`] has the formats on the wire.
+//! - Records: [`matching`] of tags, [`request`], [`rails`] with failover, the [`link`] to a peer, and [`foreign`]
+//!   processes. For tools: [`path_taken`].
+//!
+//! It knows no adapter and no MPI library: its [`host`] matches, posts the messages and reads that these parts choose,
+//! registers memory, and reports completions. A function gets the state of the host, which its thread has entered, and
+//! the process, which threads share. Called by the PML (`plugin-abi/src/pml`). Grades and threads: in each file.
 //!
 //! A process sends a message up to the eager limit with its header, and announces a longer one: the receiver reads it
 //! and sends `Finished`, or asks for copies if the data on either side has gaps or cannot be registered. An
@@ -15,25 +21,21 @@ use std::collections::VecDeque;
 
 use flow_control::state::Flow;
 use host::Host;
-use transfer_id::Transfers;
+use request::transfer_id::Transfers;
 
-pub mod arrived;
-pub mod delivery;
-pub mod failover;
 pub mod flow_control;
 pub mod foreign;
 pub mod header;
 pub mod host;
-pub mod incoming;
 pub mod link;
 pub mod loopback;
 pub mod matching;
 pub mod path_taken;
 pub mod rails;
+pub mod receive;
 pub mod rendezvous;
 pub mod request;
 pub mod send;
-pub mod transfer_id;
 
 #[cfg(test)]
 mod tests;

@@ -7,10 +7,13 @@
 
 use std::collections::HashMap;
 
-use super::failover::ReorderBuffer;
+use failover::ReorderBuffer;
+
 use super::link::Link;
 use crate::peer::PeerName;
 use crate::transport::EndpointId;
+
+pub mod failover;
 
 /// A peer that several rails may reach. `M`: a message that arrived too early.
 #[derive(Debug)]

@@ -8,7 +8,9 @@ use super::link::Link;
 use super::matching::Envelope;
 use super::rendezvous::copies::{Reassembly, Sending};
 use super::rendezvous::read::Reads;
-use super::transfer_id::TransferId;
+use transfer_id::TransferId;
+
+pub mod transfer_id;
 
 /// Direction of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

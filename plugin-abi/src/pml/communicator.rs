@@ -11,11 +11,11 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
-use engine::messenger::arrived::Arrived;
 use engine::messenger::header::EagerSender;
 use engine::messenger::link::Link;
 use engine::messenger::matching::lengths::{Lengths, Shown};
 use engine::messenger::matching::{Envelope, Matching, Message, Pattern, ReceiveHandle, Searched};
+use engine::messenger::receive::arrived::Arrived;
 use ibex_ffi::openmpi::sys;
 
 use super::first_receive::{FirstReceive, Posted};

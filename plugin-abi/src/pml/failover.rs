@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Failover: when a port goes down, comes back, or cannot be connected to a peer, messages move to another port
-//! (ARCHITECTURE.md, "Several ports"; `engine::messenger::failover` has the rules of the order).
+//! (ARCHITECTURE.md, "Several ports"; `engine::messenger::rails::failover` has the rules of the order).
 //!
 //! Counts the messages of each peer from the first one, including those that a poll delivers in place. Called by
 //! `progress`, `routing`, `fragment` and `host`. Grade: hot for [`may_be_taken`] and [`count`], else setup. Threads:
@@ -9,10 +9,10 @@
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use engine::messenger::failover::ReorderBuffer;
 use engine::messenger::header::{Header, MAX_SIZE};
 use engine::messenger::link::{Account, Link};
 use engine::messenger::rails::Peer;
+use engine::messenger::rails::failover::ReorderBuffer;
 use engine::transport::{Cause, Failure, Immediate, Token, Unposted};
 
 use super::buffer::{Content, SendBuffer};

@@ -8,7 +8,7 @@ use engine::flight::{Kind, NO_PORT, NOBODY, record};
 use engine::messenger::host::Data;
 use engine::messenger::link::Account;
 use engine::messenger::rendezvous::Step;
-use engine::messenger::transfer_id::TransferId;
+use engine::messenger::request::transfer_id::TransferId;
 use ibex_ffi::openmpi::release;
 
 use super::handle::Handle;

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use engine::messenger::header::Header;
 use engine::messenger::host::{Data, NotPacked, Posted};
 use engine::messenger::link::Link;
-use engine::messenger::transfer_id::TransferId;
+use engine::messenger::request::transfer_id::TransferId;
 
 use super::buffer::SendBuffer;
 use super::datatype::Extent;

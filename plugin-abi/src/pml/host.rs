@@ -3,16 +3,16 @@
 //! the one that has entered the PML. Tests: `pml/tests.rs`.
 
 use engine::messenger;
-use engine::messenger::arrived::Arrived;
 use engine::messenger::header::{Header, Match, PortKey};
 use engine::messenger::host::{Exposed, Host, Moved, NotPacked, Posted, Transmitted};
 use engine::messenger::link::{Account, Link};
 use engine::messenger::matching::Envelope;
 use engine::messenger::path_taken::{PathTaken, Protocol, Reason};
+use engine::messenger::receive::arrived::Arrived;
 use engine::messenger::rendezvous::Step;
 use engine::messenger::rendezvous::read::{Path, Readable};
 use engine::messenger::rendezvous::stripes::Part;
-use engine::messenger::transfer_id::TransferId;
+use engine::messenger::request::transfer_id::TransferId;
 use engine::transport::Failed;
 use ibex_ffi::openmpi::release;
 

@@ -9,12 +9,13 @@
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 
-use engine::messenger::arrived::{Arrived, Body};
 use engine::messenger::header::{EAGER_SIZE, Header, Match};
 use engine::messenger::host::{Bytes, Data};
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
-use engine::messenger::{self, delivery, flow_control};
+use engine::messenger::receive::arrived::{Arrived, Body};
+use engine::messenger::receive::delivery;
+use engine::messenger::{self, flow_control};
 use engine::transport::Immediate;
 
 use super::communicator::Communicator;
@@ -201,7 +202,7 @@ fn whole_watched(state: &mut State, listeners: &Listeners, request: Handle, enve
 #[inline(never)]
 pub(crate) fn message(pml: &Pml, state: &mut State, incoming: Incoming<'_>) {
     if let Some(message) = Header::decode(incoming.bytes) {
-        messenger::incoming::handle(pml, state, message, || incoming.sender(pml));
+        messenger::receive::handle(pml, state, message, || incoming.sender(pml));
     }
 }
 

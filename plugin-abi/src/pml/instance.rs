@@ -12,12 +12,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 use engine::messenger;
-use engine::messenger::arrived::Arrived;
 use engine::messenger::flow_control::state::Flow;
 use engine::messenger::foreign::Foreign;
 use engine::messenger::link::Link;
 use engine::messenger::matching::{Contexts, Envelope};
 use engine::messenger::rails::{MultiRail, Quiet, Sent};
+use engine::messenger::receive::arrived::Arrived;
 use engine::peer::PeerName;
 use engine::transport::EndpointId;
 

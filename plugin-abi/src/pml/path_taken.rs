@@ -5,12 +5,12 @@
 //! Computed only while a tool asks for it ([`super::watch`]). Called where the protocol is chosen. Grade: pending.
 //! Threads: the one that has entered the PML, and no port. Tests: `hw-tests/tools/mpi_t_protocols.c`.
 
-use engine::messenger::arrived::{Arrived, Body};
 use engine::messenger::header::{EAGER_SIZE, Header, Match};
 use engine::messenger::host::Data;
 use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
 use engine::messenger::path_taken::{PathTaken, Protocol, Reason, at_once, not_read};
+use engine::messenger::receive::arrived::{Arrived, Body};
 
 use super::communicator::Communicator;
 use super::handle::Handle;

@@ -5,10 +5,11 @@
 
 use std::ffi::{c_int, c_void};
 
-use engine::messenger::arrived::Arrived;
+use engine::messenger::flow_control;
 use engine::messenger::host::Data;
 use engine::messenger::matching::{ANY_TAG, Envelope, Message, MessageHandle, Pattern};
-use engine::messenger::{delivery, flow_control};
+use engine::messenger::receive::arrived::Arrived;
+use engine::messenger::receive::delivery;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;

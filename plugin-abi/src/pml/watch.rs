@@ -16,10 +16,10 @@ use std::ffi::c_int;
 use std::hint::cold_path;
 use std::ptr::null_mut;
 
-use engine::messenger::arrived::Arrived;
 use engine::messenger::host::{Data, Moved};
 use engine::messenger::matching::{Envelope, Message, MessageHandle, Pattern};
 use engine::messenger::path_taken::PathTaken;
+use engine::messenger::receive::arrived::Arrived;
 use ibex_ffi::openmpi::{release, sys};
 
 use super::communicator::{Communicator, Queues};

@@ -3,14 +3,14 @@
 //!
 //! Called by the host: when it stores a message or gives one to a receive, when a receive finds no message, for sends
 //! that must pend, and for these messages when they arrive. Grade: pending. Threads: the one that has entered the
-//! messenger. Tests: `messenger/tests.rs`, `pml/tests.rs`, and `unexpected_memory.c` in `hw-tests/mpi`.
+//! messenger. Tests: `messenger/tests`, `pml/tests.rs`, and `unexpected_memory.c` in `hw-tests/mpi`.
 
 use super::Word;
 use crate::counters::add_shared;
-use crate::messenger::arrived::Arrived;
 use crate::messenger::header::Header;
 use crate::messenger::host::Host;
 use crate::messenger::link::{Account, Link};
+use crate::messenger::receive::arrived::Arrived;
 use crate::messenger::send;
 
 // ---- the receiver's side --------------------------------------------------------------------------------------------

@@ -4,7 +4,7 @@
 //! fragment when it packs it. So the last fragment may be longer than `wanted`; the receiver ignores the rest. Called
 //! by `fragments.rs`. Pending grade. Threads: the owner's. Tests: below.
 
-use crate::messenger::transfer_id::TransferId;
+use crate::messenger::request::transfer_id::TransferId;
 
 /// The sender's side.
 #[derive(Debug, Clone, Copy)]

@@ -4,7 +4,7 @@
 //!
 //! A send whose next fragment finds no send buffer waits for one, behind those that wait already ([`State::starved`]).
 //! `copies.rs` has the counts of both sides. Called by the host, for messages and completions. Grade: pending. Threads:
-//! the one that has entered the messenger. Tests: `messenger/tests.rs`, `pml/tests.rs`, and `pt2pt_datatypes.c` in
+//! the one that has entered the messenger. Tests: `messenger/tests`, `pml/tests.rs`, and `pt2pt_datatypes.c` in
 //! `hw-tests/mpi`.
 //!
 //! [`State::starved`]: crate::messenger::State::starved
@@ -16,7 +16,7 @@ use crate::messenger::host::{Bytes, Data, Host, NotPacked, Posted};
 use crate::messenger::link::Link;
 use crate::messenger::path_taken::{Protocol, Reason};
 use crate::messenger::request::Transfer;
-use crate::messenger::transfer_id::TransferId;
+use crate::messenger::request::transfer_id::TransferId;
 
 /// Maximum number of fragments of a message in flight.
 const MOST: u32 = 4;

@@ -12,7 +12,7 @@ pub mod stripes;
 use super::flow_control;
 use super::host::{Bytes, Data, Host};
 use super::request::Transfer;
-use super::transfer_id::TransferId;
+use super::request::transfer_id::TransferId;
 
 /// A step of a long message, for the flight recorder; both sides know the message by the sender's number.
 #[derive(Clone, Copy, Debug)]

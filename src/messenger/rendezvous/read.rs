@@ -4,7 +4,7 @@
 //!
 //! Other rails repeat the reads of a failed rail; if none is left, the receiver asks for copies (`fragments.rs`). Called
 //! by `delivery`, and by the host for completions of reads. Grade: pending. Threads: the one that has entered the
-//! messenger. Tests: `messenger/tests.rs`, `pml/tests.rs`; for the events, `mpi_t_transfers.c` in `hw-tests/tools`.
+//! messenger. Tests: `messenger/tests`, `pml/tests.rs`; for the events, `mpi_t_transfers.c` in `hw-tests/tools`.
 
 use std::ops::RangeInclusive;
 
@@ -15,7 +15,7 @@ use crate::messenger::host::{Bytes, Host, Moved};
 use crate::messenger::link::Link;
 use crate::messenger::path_taken::{Protocol, Reason};
 use crate::messenger::request::Transfer;
-use crate::messenger::transfer_id::TransferId;
+use crate::messenger::request::transfer_id::TransferId;
 use crate::transport::Failed;
 
 /// Shortest and longest read while several rails read a message, bytes. A rail may have a lower limit.

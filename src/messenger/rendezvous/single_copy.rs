@@ -3,14 +3,14 @@
 //! (CMA). If it forbids that, the receiver asks for copies (`fragments.rs`).
 //!
 //! Called by `delivery`, and by the host when the kernel has copied. Grade: pending. Threads: the one that has entered
-//! the messenger. Tests: `messenger/tests.rs`, and `device/local.rs` in `hw-tests`.
+//! the messenger. Tests: `messenger/tests`, and `device/local.rs` in `hw-tests`.
 
 use super::{Step, fragments};
 use crate::messenger::header::{Header, Memory};
 use crate::messenger::host::{Bytes, Host};
 use crate::messenger::link::Link;
 use crate::messenger::request::Transfer;
-use crate::messenger::transfer_id::TransferId;
+use crate::messenger::request::transfer_id::TransferId;
 
 /// Starts to copy the first `wanted` bytes, at least 1, of a message to the contiguous buffer of its receive. Returns
 /// false if the host cannot.

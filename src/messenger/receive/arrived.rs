@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An arrived message, decoded and copied, as the PML keeps it until a receive matches it.
 //!
-//! Made by `pml/incoming.rs`, and by [`super::loopback`] for messages of this process. Grade: pending; long messages
+//! Made by `pml/incoming.rs`, and by [`crate::messenger::loopback`] for messages of this process. Grade: pending; long messages
 //! allocate. Threads: plain data. Tests: below.
 
-use super::flow_control::state::RECORD;
-use super::header::{Memory, PortKey};
-use super::link::Link;
-use super::transfer_id::TransferId;
+use crate::messenger::flow_control::state::RECORD;
+use crate::messenger::header::{Memory, PortKey};
+use crate::messenger::link::Link;
+use crate::messenger::request::transfer_id::TransferId;
 
 /// A message without its envelope.
 #[derive(Debug)]

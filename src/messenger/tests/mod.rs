@@ -7,23 +7,23 @@ use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::State;
-use super::arrived::{Arrived, Body};
-use super::delivery;
 use super::flow_control::state::{Flow, RECORD};
 use super::flow_control::{self, Limits};
 use super::header::{Header, Match, Memory, PortKey};
 use super::host::{Bytes, Data, Exposed, Host, Moved, NotPacked, Posted, Transmitted};
-use super::incoming;
 use super::link::{Account, Link};
 use super::loopback;
 use super::matching::{Envelope, Matching, Pattern};
 use super::path_taken::Reason;
+use super::receive;
+use super::receive::arrived::{Arrived, Body};
+use super::receive::delivery;
 use super::rendezvous::read::{self, Path, Readable};
 use super::rendezvous::stripes::Part;
 use super::rendezvous::{self, fragments, single_copy};
+use super::request::transfer_id::TransferId;
 use super::request::{Core, Mode, Outcome, Role, Transfer};
 use super::send;
-use super::transfer_id::TransferId;
 use crate::transport::{EndpointId, Failed};
 use ibex_ffi::verbs::Status;
 
@@ -157,7 +157,7 @@ impl SmallHost {
 
     /// Handles a message of another process.
     fn handle(&mut self, (header, bytes): (Header, Vec<u8>)) {
-        incoming::handle(&(), self, (header, &bytes), || Some(LINK));
+        receive::handle(&(), self, (header, &bytes), || Some(LINK));
     }
 
     /// Handles the oldest message of another process.

@@ -2,18 +2,18 @@
 //! Delivers a message to the receive that it matches: copies its data, or begins its transfer.
 //!
 //! Called by the host, which matches. Grade: hot for whole messages. Threads: the one that has entered the messenger.
-//! Tests: `messenger/tests.rs`, `pt2pt_truncation.c` and others in `hw-tests/mpi`, `device/local.rs` in `hw-tests`.
+//! Tests: `messenger/tests`, `pt2pt_truncation.c` and others in `hw-tests/mpi`, `device/local.rs` in `hw-tests`.
 
-use super::arrived::{Arrived, Body};
-use super::header::{Header, Memory, PortKey};
-use super::host::{Bytes, Data, Host};
-use super::link::Link;
-use super::matching::Envelope;
-use super::path_taken::{Protocol, Reason};
-use super::rendezvous::{Step, fragments, read, single_copy};
-use super::request::Outcome;
-use super::transfer_id::TransferId;
-use super::{flow_control, loopback};
+use crate::messenger::header::{Header, Memory, PortKey};
+use crate::messenger::host::{Bytes, Data, Host};
+use crate::messenger::link::Link;
+use crate::messenger::matching::Envelope;
+use crate::messenger::path_taken::{Protocol, Reason};
+use crate::messenger::receive::arrived::{Arrived, Body};
+use crate::messenger::rendezvous::{Step, fragments, read, single_copy};
+use crate::messenger::request::Outcome;
+use crate::messenger::request::transfer_id::TransferId;
+use crate::messenger::{flow_control, loopback};
 
 /// Copies a whole message to the data of its receive, as far as that has room, and finishes the receive. `TOLD`: tells
 /// tools.

@@ -2,16 +2,19 @@
 //! Hands a message that has arrived to the protocol of its kind: the one place that knows what each header means.
 //!
 //! Called by the host, in the order of arrival. Grade: pending. Threads: the one that has entered the messenger. Tests:
-//! `messenger/tests.rs`.
+//! `messenger/tests`.
 
-use super::arrived::{Arrived, Body};
 use super::flow_control;
 use super::header::{Header, Match, PortKey};
 use super::host::Host;
 use super::link::Link;
 use super::matching::Envelope;
 use super::rendezvous::{self, fragments};
-use super::transfer_id::TransferId;
+use super::request::transfer_id::TransferId;
+use arrived::{Arrived, Body};
+
+pub mod arrived;
+pub mod delivery;
 
 /// Handles a message. `sender` looks up the link to its sender; `None`: the message is of nobody, and is ignored. A
 /// number of a transfer that a faulty peer sends does no harm, because each protocol looks it up.
