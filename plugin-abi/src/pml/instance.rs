@@ -444,6 +444,8 @@ impl Pml {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::runtime::device::fabric::{Fabric, Sizes};
+    use crate::tool;
 
     #[test]
     fn a_callback_gets_the_state_of_the_call_that_it_came_from() {
@@ -463,5 +465,19 @@ mod tests {
         let pml = Pml::of_no_rails(false);
         let _state = pml.enter().expect("nobody is inside");
         pml.with_state(|_| ());
+    }
+
+    #[test]
+    #[should_panic(expected = "only the thread that has entered a rail's port may use its counts")]
+    fn a_rail_does_not_show_its_counts_to_a_thread_that_has_entered_the_port_of_another_rail() {
+        let (_beside, fabric) = (tool::tests::beside(), Fabric::default());
+        let sizes = Sizes { inline: 64, bounce: 256, receive: 320, slots: 16, depth: 8 };
+        let rails = [1, 2].map(|mbps| {
+            let port = fabric.open(PeerName { job: 1, rank: 0 }, 1000 * mbps, sizes);
+            Rail::new(&Arc::new(port), 256, 512)
+        });
+        let [mut own, mut other] = rails.each_ref().map(|rail| rail.enter().expect("nobody is inside"));
+        assert_eq!(rails[0].sent(&mut own, EndpointId::from_index(0)).count, 0);
+        rails[0].sent(&mut other, EndpointId::from_index(0)).count = 1;
     }
 }
