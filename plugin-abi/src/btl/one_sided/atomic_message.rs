@@ -70,12 +70,31 @@ impl Message {
     }
 }
 
+/// Executes a request, and passes the answer to `send`, which returns whether it goes out. `way` is what `send` needs
+/// for that; without it nothing is executed. If the origin gets no answer, the error says whether the atomic was
+/// executed.
+///
+/// # Safety
+/// As for [`performed`].
+pub(super) unsafe fn served<Way, Registered>(
+    request: &Message,
+    way: Option<Way>,
+    register: impl FnOnce(*mut c_void) -> Option<Registered>,
+    put_back: impl FnOnce(Registered),
+    send: impl FnOnce(Way, &Message) -> bool,
+) -> Result<(), bool> {
+    let way = way.ok_or(false)?;
+    // SAFETY: the caller says of `register` what `performed` requires.
+    let word = unsafe { performed(request, register, put_back) };
+    if send(way, &Message { word, ..*request }) { Ok(()) } else { Err(word != Word::NotDone) }
+}
+
 /// Executes a request, and returns the answer. Like an adapter, does not access memory that `register` refuses, nor an
 /// unaligned operand, on which no operation is atomic.
 ///
 /// # Safety
 /// Memory that `register` accepts may be written until `put_back` is called.
-pub(super) unsafe fn performed<Registered>(
+unsafe fn performed<Registered>(
     request: &Message,
     register: impl FnOnce(*mut c_void) -> Option<Registered>,
     put_back: impl FnOnce(Registered),
@@ -152,5 +171,27 @@ mod tests {
         assert_eq!([ask(there, false), ask(0, true), ask(there + 4, true)], [Word::NotDone; 3]);
         assert_eq!((place.load(Ordering::Relaxed), ask(there, true)), (5, Word::Was(5)));
         assert_eq!((place.load(Ordering::Relaxed), taken.get()), (7, 0));
+    }
+
+    #[test]
+    fn a_request_that_gets_no_answer_is_an_error_that_says_whether_it_was_executed() {
+        let (place, sent) = (AtomicU64::new(5), Cell::new(None));
+        let address = place.as_ptr().expose_provenance() as u64;
+        let serve = |way: Option<()>, is_there: bool, goes_out: bool| {
+            let request = Message { word: Word::Add(2), number: 9, address, from: FROM, port: 0 };
+            let send = |(), answer: &Message| {
+                sent.set(Some(*answer));
+                goes_out
+            };
+            // SAFETY: the memory is a variable of the test.
+            let outcome = unsafe { served(&request, way, |_| is_there.then_some(9), |held| assert_eq!(held, 9), send) };
+            let answer: Option<Message> = sent.take();
+            assert!(answer.is_none_or(|answer| Message { word: request.word, ..answer } == request));
+            (outcome, answer.map(|answer| answer.word), place.load(Ordering::Relaxed))
+        };
+        assert_eq!(serve(None, true, true), (Err(false), None, 5));
+        assert_eq!(serve(Some(()), false, false), (Err(false), Some(Word::NotDone), 5));
+        assert_eq!(serve(Some(()), true, false), (Err(true), Some(Word::Was(5)), 7));
+        assert_eq!(serve(Some(()), true, true), (Ok(()), Some(Word::Was(7)), 9));
     }
 }

@@ -26,7 +26,7 @@ use ibex_ffi::openmpi::release::{ATOMICS_BY_MESSAGES, Receiver, listen, received
 use ibex_ffi::openmpi::sys;
 
 use super::atomic::{btl_atomic_cswap, btl_atomic_fop};
-use super::atomic_message::{Message, OPERAND, SIZE, Word, done, performed};
+use super::atomic_message::{Message, OPERAND, SIZE, Word, done, served};
 use super::operation::{CallbackArguments, Operation};
 use crate::btl::completion::{give_back, operation_done};
 use crate::btl::endpoint::endpoint;
@@ -211,18 +211,17 @@ impl Receiver for Asked {
 fn answer(module: &Module, request: &Message) {
     let asker = module.enter().map(|mut state| state.port.peer(request.from, request.port));
     // Takes the descriptor of the answer first, so that it can be sent once the memory has changed.
-    let (Some(asker), Some(taken)) = (asker, take(module)) else { return unanswered(module, request, false) };
-    let access = sys::MCA_BTL_REG_FLAG_ACCESS_ANY;
+    let way = asker.zip(take(module));
+    let (memory, access) = (module.memory(), sys::MCA_BTL_REG_FLAG_ACCESS_ANY);
+    // SAFETY: M1: the asker's endpoint of this module; M2: taken above.
+    let send = |(asker, taken), answer: &Message| unsafe { send_in(module, module.pointer(asker), taken, answer) >= 0 };
     // SAFETY: memory that can be registered is mapped, as long as it is registered; a window is registered already, and
     // found in the cache. R3: no work request names the registration.
-    let word = unsafe {
-        let memory = module.memory();
-        performed(request, |target| memory.register(target, OPERAND, access), |held| _ = memory.put_back(held))
+    let outcome = unsafe {
+        served(request, way, |target| memory.register(target, OPERAND, access), |held| _ = memory.put_back(held), send)
     };
-    let message = Message { word, ..*request };
-    // SAFETY: M1: the asker's endpoint of this module; M2: taken above.
-    if unsafe { send_in(module, module.pointer(asker), taken, &message) } < 0 {
-        unanswered(module, request, word != Word::NotDone);
+    if let Err(is_done) = outcome {
+        unanswered(module, request, is_done);
     }
 }
 
