@@ -31,6 +31,7 @@ use ibex_jobs::{Job, Outcome, Running, Stream, crowding};
 
 use crate::channel::Channel;
 use crate::device::{self, Device};
+use crate::folder::Folder;
 use crate::programs;
 use crate::vm::{self, boot};
 use crate::wire;
@@ -69,7 +70,7 @@ pub struct Fabric {
 
 /// Owner of the processes that end with the fabric.
 enum Keeper {
-    Local { _agent: LocalAgent },
+    Local { _agent: LocalAgent, _temporary: Folder },
     Virtual(boot::Machines),
 }
 
@@ -123,13 +124,17 @@ impl Fabric {
     }
 
     fn local(
-        command: Command,
+        mut command: Command,
         devices: Vec<String>,
         interface: String,
         softhca: Option<PathBuf>,
     ) -> anyhow::Result<Self> {
+        // Open MPI keeps folders of sessions there, and removes those of other fabrics' jobs with its own.
+        let temporary = Folder::new("ibex-fabric")?;
+        command.env("TMPDIR", temporary.path());
         let (agent, channel) = LocalAgent::start(command)?;
-        Ok(Self { devices, interface, channels: vec![channel], keeper: Keeper::Local { _agent: agent }, softhca })
+        let keeper = Keeper::Local { _agent: agent, _temporary: temporary };
+        Ok(Self { devices, interface, channels: vec![channel], keeper, softhca })
     }
 
     /// Gives emulated adapters a command (`softhca ctl`), in force on return, and returns what the command printed.

@@ -61,10 +61,11 @@ pub(crate) fn application() -> String {
     place().join("application").to_str().expect("UTF-8").to_owned()
 }
 
-/// Output of a command under the library, and the folder in which it ran and wrote. Dropping it removes the folder.
+/// Output of a command under the library, and the folder in which it ran and wrote. Dropping it removes the folders.
 pub(crate) struct Ran {
     pub(crate) output: Output,
     pub(crate) folder: PathBuf,
+    temporary: PathBuf,
 }
 
 impl Ran {
@@ -72,17 +73,21 @@ impl Ran {
         static RUNS: AtomicU32 = AtomicU32::new(0);
         let run = RUNS.fetch_add(1, Ordering::Relaxed);
         let folder = place().join(format!("run-{}-{run}", std::process::id()));
-        let _ = std::fs::remove_dir_all(&folder);
-        std::fs::create_dir(&folder).expect("the target directory can be written to");
+        // Open MPI keeps folders of sessions there, and removes those of other runs with its own.
+        let temporary = std::env::temp_dir().join(format!("ibex-event-log-{}-{run}", std::process::id()));
+        for folder in [&folder, &temporary] {
+            let _ = std::fs::remove_dir_all(folder);
+            std::fs::create_dir(folder).expect("this directory and that of temporary files can be written to");
+        }
         let mut command = Command::new("timeout");
-        command.args(["-k", "5", "900"]).args(words).current_dir(&folder);
+        command.args(["-k", "5", "900"]).args(words).current_dir(&folder).env("TMPDIR", &temporary);
         for variable in ["IBEX_LOG_EVENTS", "IBEX_TRACE", "IBEX_TRACE_EVENTS", "LD_LIBRARY_PATH"] {
             command.env_remove(variable);
         }
         command.env("LD_PRELOAD", place().join("libibex-log.so")).env("IBEX_LOG_FILE", "log");
         command.env("OMPI_MCA_btl", "self,vader").envs(environment.iter().copied());
         let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
-        Ran { output, folder }
+        Ran { output, folder, temporary }
     }
 
     pub(crate) fn said(&self) -> String {
@@ -102,7 +107,9 @@ impl Ran {
 
 impl Drop for Ran {
     fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.folder);
+        for folder in [&self.folder, &self.temporary] {
+            let _ = std::fs::remove_dir_all(folder);
+        }
     }
 }
 

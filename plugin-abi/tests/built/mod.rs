@@ -5,6 +5,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 pub(crate) fn library() -> &'static Path {
     static LIBRARY: OnceLock<PathBuf> = OnceLock::new();
@@ -34,9 +35,17 @@ pub(crate) fn done(command: &Command) -> Output {
     output
 }
 
-/// Runs a command. Returns its output, also as one text.
+/// Runs a command with a folder of its own for temporary files: Open MPI keeps folders of sessions there, and removes
+/// those of other commands with its own. Returns its output, also as one text.
 fn run(mut command: Command) -> (Output, String) {
+    static RUNS: AtomicU32 = AtomicU32::new(0);
+    let run = RUNS.fetch_add(1, Ordering::Relaxed);
+    let temporary = std::env::temp_dir().join(format!("ibex-plugin-abi-{}-{run}", std::process::id()));
+    let _ = std::fs::remove_dir_all(&temporary);
+    std::fs::create_dir(&temporary).expect("the directory of temporary files can be written to");
+    command.env("TMPDIR", &temporary);
     let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let _ = std::fs::remove_dir_all(&temporary);
     let said = format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     (output, said)
 }

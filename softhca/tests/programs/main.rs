@@ -15,7 +15,7 @@ use std::process::{Command, ExitCode, Stdio};
 use std::time::Instant;
 
 use case::{Case, Judge};
-use hw_tests::runtime_failure;
+use hw_tests::{Folder, runtime_failure};
 use pyverbs::Results;
 
 /// Waits until a program listens on a TCP port: the programs meet by TCP, and a client does not try twice.
@@ -42,8 +42,10 @@ pair() {
 "#;
 
 fn run(case: &Case) -> Result<String, String> {
+    // For the temporary files of this case alone: in a shared folder Open MPI removes those of other jobs with its own.
+    let folder = Folder::new("softhca-programs").map_err(|error| format!("{error:#}"))?;
     let config = case.config.as_ref().map(|text| {
-        let path = std::env::temp_dir().join(format!("softhca-{}-{}.toml", std::process::id(), case.name));
+        let path = folder.file("adapters.toml");
         std::fs::write(&path, text).expect("the folder for temporary files can be written to");
         path
     });
@@ -55,11 +57,8 @@ fn run(case: &Case) -> Result<String, String> {
         command.arg("--config").arg(path);
     }
     command.args(["--", "sh", "-c", &format!("{SHELL}\n{{ {}; }} 2>&1", case.script)]);
-    command.stdin(Stdio::null());
+    command.env("TMPDIR", folder.path()).stdin(Stdio::null());
     let output = command.output().map_err(|error| format!("timeout (coreutils) cannot be run: {error}"))?;
-    if let Some(path) = config {
-        let _ = std::fs::remove_file(path);
-    }
     let said = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     match output.status.code() {
         Some(0) => {}
