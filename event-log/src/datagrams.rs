@@ -2,8 +2,8 @@
 //! Reads another host's clock over UDP, because a thread of the recorder must not call MPI while the application
 //! computes: rank 0's host answers, the others ask. A request has 24 bytes: a random word of this job from rank 0, a
 //! number, and zero; the answer has the word, the number and the clock. Both sides ignore datagrams with another word,
-//! and no answer is longer than its request. Nothing waits longer than [`WAIT`] per address. Called by `intervals.rs`.
-//! Grade: pending. Threads: one asks, one answers. Tests: below; tests/trace.rs.
+//! and no answer is longer than its request. The asking side gives an address up after [`TRIES`] questions. Called
+//! by `intervals.rs`. Grade: pending. Threads: one asks, one answers. Tests: below; tests/trace.rs.
 
 use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::ErrorKind;
@@ -15,6 +15,7 @@ use ibex_trace::{Clock, ClockSample};
 /// Number of questions for one sample; the fastest exchange counts.
 const ROUNDS: u32 = 30;
 
+/// Time to wait for an answer; after each question without one, twice as long as before: busy hosts answer late.
 const WAIT: Duration = Duration::from_millis(50);
 
 /// Number of questions without an answer after which an address is given up.
@@ -144,7 +145,7 @@ impl Asking {
         let socket = self.chosen.take().or_else(|| self.find(&now, &is_stopped))?;
         let (mut best, mut unanswered) = (None, 0);
         for _ in 0..ROUNDS {
-            match self.ask_once(&socket, &now) {
+            match self.ask_once(&socket, unanswered, &now) {
                 Some(sample) => best = Some(best.map_or(sample, |best| narrower(best, sample))),
                 None => unanswered += 1,
             }
@@ -161,15 +162,14 @@ impl Asking {
             let own = if address.is_ipv6() { IpAddr::V6(Ipv6Addr::UNSPECIFIED) } else { Ipv4Addr::UNSPECIFIED.into() };
             let socket = UdpSocket::bind((own, 0)).and_then(|socket| {
                 socket.connect(address)?;
-                socket.set_read_timeout(Some(WAIT))?;
                 Ok(socket)
             });
             let Ok(socket) = socket else { continue };
-            for _ in 0..TRIES {
+            for unanswered in 0..TRIES {
                 if is_stopped() {
                     return None;
                 }
-                if self.ask_once(&socket, now).is_some() {
+                if self.ask_once(&socket, unanswered, now).is_some() {
                     return Some(socket);
                 }
             }
@@ -177,7 +177,9 @@ impl Asking {
         None
     }
 
-    fn ask_once(&mut self, socket: &UdpSocket, now: &impl Fn() -> i64) -> Option<ClockSample> {
+    /// Asks once more, after so many questions without an answer.
+    fn ask_once(&mut self, socket: &UdpSocket, unanswered: u32, now: &impl Fn() -> i64) -> Option<ClockSample> {
+        socket.set_read_timeout(Some(WAIT * 2_u32.pow(unanswered))).ok()?;
         self.number += 1;
         let request = datagram([self.word, self.number, 0]);
         let mut bytes = [0; 64];

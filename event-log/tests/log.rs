@@ -42,7 +42,7 @@ fn each_event_is_a_line_and_each_pair_a_time_on_the_common_clock() {
     assert_eq!(text[21], "host:0 ibex_late operation=0 value=3", "delivered only when the registration was freed");
     assert!(events.windows(2).all(|two| two[0].0 <= two[1].0), "in order of time: {log}");
     let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).expect("after 1970").as_secs_f64();
-    assert!((now - events[0].0).abs() < 120.0, "seconds since 1970: {log}");
+    assert!((now - events[0].0).abs() < 1000.0, "seconds since 1970: {log}");
     // The pause between them was 30 ms or more, on two clocks, one of which is wrong by 1 %.
     let pair = log.lines().find(|line| line.starts_with("# get_started - get_complete")).expect("statistics");
     let numbers: Vec<f64> = pair.split_whitespace().filter_map(|word| word.parse().ok()).collect();
