@@ -17,7 +17,11 @@ use std::time::{Duration, Instant};
 /// Number of lines kept to explain a failure.
 const LINES: usize = 40;
 
+/// Time for the rest of a program's output, and for an agent to end once its input has ended.
 const PARTING: Duration = Duration::from_secs(2);
+
+/// Time for a program that has closed its output to end: it needs only a processor, which a busy host gives late.
+const ENDING: Duration = Duration::from_secs(60);
 
 /// Printed lines that are no answers.
 type Said = Arc<Mutex<VecDeque<String>>>;
@@ -82,7 +86,7 @@ impl Remote {
             Err(RecvTimeoutError::Disconnected) => {
                 // The reason may be in the last lines.
                 let _ = self.complaints.recv_timeout(PARTING);
-                self.ended()
+                self.ended(ENDING)
             }
         };
         let said = self.said.lock().unwrap_or_else(PoisonError::into_inner);
@@ -91,8 +95,8 @@ impl Remote {
     }
 
     /// Returns how the program ended, or that it has not.
-    fn ended(&mut self) -> String {
-        let end = Instant::now() + PARTING;
+    fn ended(&mut self, within: Duration) -> String {
+        let end = Instant::now() + within;
         loop {
             match self.child.try_wait() {
                 Ok(Some(status)) => return format!("ended with {status}"),
@@ -107,7 +111,7 @@ impl Drop for Remote {
     fn drop(&mut self) {
         // An agent ends with its input.
         self.input = None;
-        self.ended();
+        self.ended(PARTING);
         // Fails if it has ended already.
         let _ = self.child.kill();
         let _ = self.child.wait();
