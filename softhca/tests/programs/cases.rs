@@ -4,6 +4,7 @@
 //! which fails on a busy machine. With `-F` that is a warning, and the run goes on; its times then mean nothing.
 
 use hw_tests::openmpi::Series;
+use std::net::TcpListener;
 use std::time::Duration;
 
 use super::case::{Case, Judge};
@@ -22,9 +23,11 @@ fn case(name: &str, script: &str, expects: &[&str]) -> Case {
     }
 }
 
-/// TCP ports below the kernel's range for clients (`ip_local_port_range`). Two runs at one time have different ones.
-fn ports() -> std::ops::RangeFrom<u16> {
-    10_000 + 128 * (std::process::id() % 177) as u16..
+/// TCP ports below the kernel's range for clients (`ip_local_port_range`) at which nobody listens now. Two runs at one
+/// time have different ones, unless their process numbers are apart by a multiple of 177.
+fn ports() -> impl Iterator<Item = u16> {
+    let first = 10_000 + 128 * (std::process::id() % 177) as u16;
+    (first..).filter(|port| TcpListener::bind(("0.0.0.0", *port)).is_ok())
 }
 
 /// A server and a client that meet at the port, and differ in the host name at the end.
