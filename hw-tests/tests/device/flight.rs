@@ -131,7 +131,7 @@ fn goes_on_inside(script: String, folder: &str) -> Launch {
     launch.with("btl_ibex_flight_recorder", folder)
 }
 
-/// Looks until both ranks show that they send, then ends the job.
+/// Looks until both ranks show that they send, then ends the job, and looks until they have ended.
 fn top(site: &mut Site) -> Result<()> {
     let folder = folder()?;
     let (command, name) = (command()?, name(&folder));
@@ -140,7 +140,7 @@ fn top(site: &mut Site) -> Result<()> {
         "\"$@\" & job=$!; \
          until {top} --json >{name}/seen && [ $(grep -c '\"inline_sent\": [1-9][0-9]*[,.]' {name}/seen) -ge 4 ]; do \
          kill -0 $job 2>/dev/null || {{ cat {name}/seen; exit 9; }}; done; \
-         cat {name}/seen; {top}; kill $job; wait $job; {top}"
+         cat {name}/seen; {top}; kill $job; wait $job; until {top} | grep 'No matching process'; do :; done"
     );
     let outcome = goes_on_inside(script, &name).run(site)?;
     let said = |text: &str| outcome.stdout.contains(text);

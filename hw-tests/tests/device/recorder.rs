@@ -241,6 +241,8 @@ fn killed(site: &mut Site) -> Result<()> {
     for after in ["3000", "100000", "3000000"] {
         let place = a_place()?;
         let launch = Launch::new("abnormal_exit", 2).arguments(&["kill", "--after", after]).with("pml", "ibex");
+        // mpirun is to end the other rank, however late it gets a processor, before ibex does, which ends the trace.
+        let launch = launch.with("btl_ibex_link_outage", "60000");
         let outcome = recorded(launch.limit(300), &place, "")?.is_refused_with(site, &[])?;
         let folder = Trace::open(&trace(&place))?;
         ensure!(folder.readers().len() == 2, "{} files: {outcome}", folder.readers().len());
