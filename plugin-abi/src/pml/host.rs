@@ -4,7 +4,7 @@
 
 use engine::messenger;
 use engine::messenger::header::{Header, Match, PortKey};
-use engine::messenger::host::{Exposed, Host, Moved, NotPacked, Posted, Transmitted};
+use engine::messenger::host::{Exposed, Host, Moved, NotPacked, Ports, Posted, Tools, Transmitted};
 use engine::messenger::link::{Account, Link};
 use engine::messenger::matching::Envelope;
 use engine::messenger::path_taken::{PathTaken, Protocol, Reason};
@@ -29,30 +29,11 @@ use super::{
 use crate::runtime::memory::Registered;
 use crate::runtime::messages;
 
-impl Host for State {
+impl Ports for State {
     type Handle = Handle;
-    type Data = UserData;
-    type Registration = Registered;
-    type WatchedReads = WatchedReads;
-    type Fragment = Fragment;
     type Process = Pml;
-
-    fn core(&mut self, request: Handle) -> &mut Core {
-        self.requests.core(request)
-    }
-
-    fn messenger(&mut self) -> &mut messenger::State<State> {
-        &mut self.messenger
-    }
-
-    fn rank(&mut self, request: Handle) -> i32 {
-        self.communicator(request).rank
-    }
-
-    fn context(&mut self, request: Handle) -> u32 {
-        // SAFETY: P1: the request is not finished, so Open MPI's communicator is alive, even if the PML's has gone.
-        unsafe { release::context(self.requests.get(request).comm()) }
-    }
+    type Registration = Registered;
+    type Fragment = Fragment;
 
     fn eager_limit(&self, pml: &Pml, link: Link) -> usize {
         transmit::eager_limit(pml, link)
@@ -62,17 +43,8 @@ impl Host for State {
         rails::route(pml, self, link)
     }
 
-    fn takes_short_path(&mut self, pml: &Pml, send: Handle) -> bool {
-        flow::has_link(pml, self, send)
-    }
-
-    fn set_short_path(&mut self, pml: &Pml, send: Handle, passes: bool) {
-        flow::set_link(pml, self, send, passes);
-    }
-
-    fn is_abandoned(&mut self, send: Handle) -> bool {
-        // SAFETY: P1: the send is not finished, so Open MPI's communicator is alive. `MPI_Finalize` removes the PML's.
-        unsafe { (*self.requests.get(send).comm()).c_pml_comm.is_null() }
+    fn account(&mut self, pml: &Pml, link: Link) -> Account {
+        rails::account(pml, self, link)
     }
 
     fn has_room(&mut self, pml: &Pml, link: Link) -> bool {
@@ -86,8 +58,6 @@ impl Host for State {
         routing::queue_turn(pml, self, link);
     }
 
-    // A link by shared memory has no port.
-
     fn begin_turn(&mut self, pml: &Pml, link: Link) {
         if let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) {
             port.begin_turn(link.to());
@@ -100,47 +70,21 @@ impl Host for State {
         }
     }
 
+    fn takes_short_path(&mut self, pml: &Pml, send: Handle) -> bool {
+        flow::has_link(pml, self, send)
+    }
+
+    fn set_short_path(&mut self, pml: &Pml, send: Handle, passes: bool) {
+        flow::set_link(pml, self, send, passes);
+    }
+
+    fn mark(&mut self, pml: &Pml, account: Account) {
+        flow::mark(pml, self, account);
+    }
+
     fn send_whole(&mut self, pml: &Pml, send: Handle, header: &Header, finishes: bool) -> Transmitted {
         let link = self.requests.core(send).link;
         routing::message(pml, self, link, header, send, finishes)
-    }
-
-    fn expose(&mut self, pml: &Pml, send: Handle) -> Result<Exposed<Registered>, Reason> {
-        rails::expose(pml, self, send)
-    }
-
-    fn take_posted(&mut self, send: Handle, envelope: Envelope, length: usize) -> Result<Handle, u64> {
-        let communicator = self.communicator(send);
-        let told = (|_: &mut State, _| Some(PathTaken::LOOPBACK), |_: &mut State| {});
-        watch::take_posted(self, communicator, envelope, (length, length), told)
-    }
-
-    fn keep(&mut self, pml: &Pml, send: Handle, envelope: Envelope, message: Arrived) {
-        let (communicator, from) = (self.communicator(send), message.from);
-        incoming::keep(pml, self, communicator, (envelope, message), || Some(from));
-    }
-
-    fn deliver_whole(&mut self, pml: &Pml, of: Match, bytes: &[u8], sender: impl Fn() -> Option<Link> + Copy) {
-        incoming::whole(pml, self, of, bytes, sender);
-    }
-
-    fn deliver(&mut self, pml: &Pml, context: u32, envelope: Envelope, message: Arrived) {
-        incoming::deliver(pml, self, context, envelope, message);
-    }
-
-    fn note(&mut self, receive: Handle, outcome: &Outcome) {
-        finish::note(self.requests.get(receive), outcome);
-    }
-
-    fn copy(&mut self, send: Handle, receive: Handle) {
-        let [from, to] = self.requests.cores([send, receive]);
-        if !from.data.copy_to(&mut to.data) {
-            finish::note_not_put(self.requests.get(receive));
-        }
-    }
-
-    fn cannot_unpack(&mut self, receive: Handle) {
-        finish::note_not_put(self.requests.get(receive));
     }
 
     fn control(&mut self, pml: &Pml, link: Link, header: &Header) {
@@ -167,6 +111,10 @@ impl Host for State {
 
     fn has_free_buffer(&self) -> bool {
         self.buffers.iter().any(SendBuffers::has_free_large)
+    }
+
+    fn expose(&mut self, pml: &Pml, send: Handle) -> Result<Exposed<Registered>, Reason> {
+        rails::expose(pml, self, send)
     }
 
     fn readable_by(&mut self, pml: &Pml, from: Link, keys: &[PortKey], wanted: u64) -> Vec<(Link, u32)> {
@@ -196,23 +144,9 @@ impl Host for State {
     fn fails_over(&mut self, pml: &Pml, link: Link) -> bool {
         failover::goes_on(pml, self, link)
     }
+}
 
-    fn account(&mut self, pml: &Pml, link: Link) -> Account {
-        rails::account(pml, self, link)
-    }
-
-    fn wants_more(&mut self, context: u32) -> bool {
-        self.contexts.get(context).copied().is_some_and(|communicator| {
-            // SAFETY: P1: in `state.contexts`, so alive.
-            let communicator = unsafe { communicator.as_ref() };
-            communicator.has_posted(self) || communicator.unexpected(self) == 0
-        })
-    }
-
-    fn mark(&mut self, pml: &Pml, account: Account) {
-        flow::mark(pml, self, account);
-    }
-
+impl Tools for State {
     fn goes(&mut self, request: Handle, path: PathTaken) {
         watch::goes(self, request, |_| Some(path));
     }
@@ -255,6 +189,75 @@ impl Host for State {
 
     fn record_flow(&mut self, pml: &Pml, held_back: Option<Account>) {
         flight::held_back(pml, held_back, self.messenger.flow.kept.bytes());
+    }
+}
+
+impl Host for State {
+    type Data = UserData;
+    type WatchedReads = WatchedReads;
+
+    fn core(&mut self, request: Handle) -> &mut Core {
+        self.requests.core(request)
+    }
+
+    fn messenger(&mut self) -> &mut messenger::State<State> {
+        &mut self.messenger
+    }
+
+    fn rank(&mut self, request: Handle) -> i32 {
+        self.communicator(request).rank
+    }
+
+    fn context(&mut self, request: Handle) -> u32 {
+        // SAFETY: P1: the request is not finished, so Open MPI's communicator is alive, even if the PML's has gone.
+        unsafe { release::context(self.requests.get(request).comm()) }
+    }
+
+    fn is_abandoned(&mut self, send: Handle) -> bool {
+        // SAFETY: P1: the send is not finished, so Open MPI's communicator is alive. `MPI_Finalize` removes the PML's.
+        unsafe { (*self.requests.get(send).comm()).c_pml_comm.is_null() }
+    }
+
+    fn take_posted(&mut self, send: Handle, envelope: Envelope, length: usize) -> Result<Handle, u64> {
+        let communicator = self.communicator(send);
+        let told = (|_: &mut State, _| Some(PathTaken::LOOPBACK), |_: &mut State| {});
+        watch::take_posted(self, communicator, envelope, (length, length), told)
+    }
+
+    fn keep(&mut self, pml: &Pml, send: Handle, envelope: Envelope, message: Arrived) {
+        let (communicator, from) = (self.communicator(send), message.from);
+        incoming::keep(pml, self, communicator, (envelope, message), || Some(from));
+    }
+
+    fn deliver_whole(&mut self, pml: &Pml, of: Match, bytes: &[u8], sender: impl Fn() -> Option<Link> + Copy) {
+        incoming::whole(pml, self, of, bytes, sender);
+    }
+
+    fn deliver(&mut self, pml: &Pml, context: u32, envelope: Envelope, message: Arrived) {
+        incoming::deliver(pml, self, context, envelope, message);
+    }
+
+    fn wants_more(&mut self, context: u32) -> bool {
+        self.contexts.get(context).copied().is_some_and(|communicator| {
+            // SAFETY: P1: in `state.contexts`, so alive.
+            let communicator = unsafe { communicator.as_ref() };
+            communicator.has_posted(self) || communicator.unexpected(self) == 0
+        })
+    }
+
+    fn note(&mut self, receive: Handle, outcome: &Outcome) {
+        finish::note(self.requests.get(receive), outcome);
+    }
+
+    fn copy(&mut self, send: Handle, receive: Handle) {
+        let [from, to] = self.requests.cores([send, receive]);
+        if !from.data.copy_to(&mut to.data) {
+            finish::note_not_put(self.requests.get(receive));
+        }
+    }
+
+    fn cannot_unpack(&mut self, receive: Handle) {
+        finish::note_not_put(self.requests.get(receive));
     }
 
     fn finish(&mut self, request: Handle) {

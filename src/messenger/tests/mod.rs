@@ -10,7 +10,7 @@ use super::State;
 use super::flow_control::state::{Flow, RECORD};
 use super::flow_control::{self, Limits};
 use super::header::{Header, Match, Memory, PortKey};
-use super::host::{Bytes, Data, Exposed, Host, Moved, NotPacked, Posted, Transmitted};
+use super::host::{Bytes, Data, Exposed, Host, Moved, NotPacked, Ports, Posted, Tools, Transmitted};
 use super::link::{Account, Link};
 use super::loopback;
 use super::matching::{Envelope, Matching, Pattern};
@@ -173,40 +173,20 @@ impl SmallHost {
     }
 }
 
-impl Host for SmallHost {
+impl Ports for SmallHost {
     type Handle = usize;
-    type Data = Vec<u8>;
-    type Registration = ();
-    type WatchedReads = ();
-    type Fragment = (Header, Vec<u8>);
     type Process = ();
+    type Registration = ();
+    type Fragment = (Header, Vec<u8>);
 
-    fn core(&mut self, request: usize) -> &mut Core<Self> {
-        &mut self.cores[request]
-    }
-    fn messenger(&mut self) -> &mut State<Self> {
-        &mut self.messenger
-    }
-    fn rank(&mut self, _request: usize) -> i32 {
-        3
-    }
-    fn context(&mut self, _request: usize) -> u32 {
-        CONTEXT
-    }
     fn eager_limit(&self, (): &(), _link: Link) -> usize {
         EAGER_LIMIT
     }
     fn route(&mut self, (): &(), link: Link) -> Link {
         link
     }
-    fn takes_short_path(&mut self, (): &(), _send: usize) -> bool {
-        self.passes
-    }
-    fn set_short_path(&mut self, (): &(), _send: usize, passes: bool) {
-        self.passes = passes;
-    }
-    fn is_abandoned(&mut self, _send: usize) -> bool {
-        false
+    fn account(&mut self, (): &(), link: Link) -> Account {
+        Account(link)
     }
     fn has_room(&mut self, (): &(), _link: Link) -> bool {
         self.sent.len() < self.room
@@ -214,56 +194,22 @@ impl Host for SmallHost {
     fn queue_turn(&mut self, (): &(), _link: Link) {}
     fn begin_turn(&mut self, (): &(), _link: Link) {}
     fn end_turn(&mut self, (): &(), _link: Link) {}
+    fn takes_short_path(&mut self, (): &(), _send: usize) -> bool {
+        self.passes
+    }
+    fn set_short_path(&mut self, (): &(), _send: usize, passes: bool) {
+        self.passes = passes;
+    }
+    fn mark(&mut self, (): &(), account: Account) {
+        assert_eq!(account, Account(LINK));
+        self.passes = false;
+    }
     fn send_whole(&mut self, (): &(), send: usize, header: &Header, _finishes: bool) -> Transmitted {
         if self.sent.len() >= self.room {
             return Transmitted::NoRoom;
         }
         self.sent.push_back((*header, self.cores[send].data.clone()));
         Transmitted::Posted
-    }
-    fn expose(&mut self, (): &(), send: usize) -> Result<Exposed<()>, Reason> {
-        let Core { ref data, link, .. } = self.cores[send];
-        if !self.can_register {
-            return Err(Reason::NotRegistered);
-        }
-        self.registered.push(link.rail());
-        let key = u32::from_le_bytes(*data.first_chunk().expect("a number"));
-        Ok(Exposed { address: 4096, key, registered: Some(()), ..Exposed::default() })
-    }
-    fn take_posted(&mut self, send: usize, envelope: Envelope, _length: usize) -> Result<usize, u64> {
-        self.told.push(('a', send, Bytes::None));
-        self.queues.search_posted(envelope).found.ok_or(0)
-    }
-    fn keep(&mut self, (): &(), send: usize, envelope: Envelope, message: Arrived) {
-        self.told.push(('i', send, Bytes::None));
-        self.queues.insert_unexpected(envelope, message);
-    }
-    fn deliver_whole(&mut self, (): &(), of: Match, bytes: &[u8], sender: impl Fn() -> Option<Link> + Copy) {
-        let Some(from) = sender() else { return };
-        let message = Arrived { from, id: 0, body: Body::copy(bytes) };
-        self.deliver(&(), of.context, Envelope::new(of.rank, of.tag), message);
-    }
-    fn deliver(&mut self, (): &(), context: u32, envelope: Envelope, message: Arrived) {
-        assert_eq!(context, CONTEXT);
-        if let Some(receive) = self.queues.search_posted(envelope).found {
-            return delivery::arrived(&(), self, receive, envelope, message);
-        }
-        flow_control::keep(&(), self, &message, |_| Some(LINK));
-        self.queues.insert_unexpected(envelope, message);
-        if self.queues.posted() > 0 {
-            flow_control::found_nothing(&(), self, CONTEXT);
-        }
-    }
-    fn note(&mut self, receive: usize, outcome: &Outcome) {
-        self.noted.push((receive, *outcome));
-    }
-    fn copy(&mut self, send: usize, receive: usize) {
-        let [from, to] = self.cores.get_disjoint_mut([send, receive]).expect("two requests").map(|core| &mut core.data);
-        let length = from.len().min(to.len());
-        to[..length].copy_from_slice(&from[..length]);
-    }
-    fn cannot_unpack(&mut self, _receive: usize) {
-        panic!("all data can be unpacked");
     }
     fn control(&mut self, (): &(), _link: Link, header: &Header) {
         self.sent.push_back((*header, Vec::new()));
@@ -290,6 +236,15 @@ impl Host for SmallHost {
     }
     fn has_free_buffer(&self) -> bool {
         self.free_buffers > 0
+    }
+    fn expose(&mut self, (): &(), send: usize) -> Result<Exposed<()>, Reason> {
+        let Core { ref data, link, .. } = self.cores[send];
+        if !self.can_register {
+            return Err(Reason::NotRegistered);
+        }
+        self.registered.push(link.rail());
+        let key = u32::from_le_bytes(*data.first_chunk().expect("a number"));
+        Ok(Exposed { address: 4096, key, registered: Some(()), ..Exposed::default() })
     }
     fn readable_by(&mut self, (): &(), _from: Link, keys: &[PortKey], _wanted: u64) -> Vec<(Link, u32)> {
         keys.iter().map(|key| (by_rail(key.port as usize), key.key)).collect()
@@ -319,21 +274,73 @@ impl Host for SmallHost {
         self.is_down = Some(link.rail());
         true
     }
-    fn account(&mut self, (): &(), link: Link) -> Account {
-        Account(link)
-    }
-    fn wants_more(&mut self, context: u32) -> bool {
-        context == CONTEXT && (self.queues.posted() > 0 || self.queues.unexpected() == 0)
-    }
-    fn mark(&mut self, (): &(), account: Account) {
-        assert_eq!(account, Account(LINK));
-        self.passes = false;
-    }
+}
+
+impl Tools for SmallHost {
     fn begins(&mut self, request: usize, moved: Moved) {
         self.told.push(('B', request, moved.bytes));
     }
     fn ends(&mut self, request: usize, moved: Moved) {
         self.told.push(('E', request, moved.bytes));
+    }
+}
+
+impl Host for SmallHost {
+    type Data = Vec<u8>;
+    type WatchedReads = ();
+
+    fn core(&mut self, request: usize) -> &mut Core<Self> {
+        &mut self.cores[request]
+    }
+    fn messenger(&mut self) -> &mut State<Self> {
+        &mut self.messenger
+    }
+    fn rank(&mut self, _request: usize) -> i32 {
+        3
+    }
+    fn context(&mut self, _request: usize) -> u32 {
+        CONTEXT
+    }
+    fn is_abandoned(&mut self, _send: usize) -> bool {
+        false
+    }
+    fn take_posted(&mut self, send: usize, envelope: Envelope, _length: usize) -> Result<usize, u64> {
+        self.told.push(('a', send, Bytes::None));
+        self.queues.search_posted(envelope).found.ok_or(0)
+    }
+    fn keep(&mut self, (): &(), send: usize, envelope: Envelope, message: Arrived) {
+        self.told.push(('i', send, Bytes::None));
+        self.queues.insert_unexpected(envelope, message);
+    }
+    fn deliver_whole(&mut self, (): &(), of: Match, bytes: &[u8], sender: impl Fn() -> Option<Link> + Copy) {
+        let Some(from) = sender() else { return };
+        let message = Arrived { from, id: 0, body: Body::copy(bytes) };
+        self.deliver(&(), of.context, Envelope::new(of.rank, of.tag), message);
+    }
+    fn deliver(&mut self, (): &(), context: u32, envelope: Envelope, message: Arrived) {
+        assert_eq!(context, CONTEXT);
+        if let Some(receive) = self.queues.search_posted(envelope).found {
+            return delivery::arrived(&(), self, receive, envelope, message);
+        }
+        flow_control::keep(&(), self, &message, |_| Some(LINK));
+        self.queues.insert_unexpected(envelope, message);
+        if self.queues.posted() > 0 {
+            flow_control::found_nothing(&(), self, CONTEXT);
+        }
+    }
+    fn wants_more(&mut self, context: u32) -> bool {
+        context == CONTEXT && (self.queues.posted() > 0 || self.queues.unexpected() == 0)
+    }
+    fn note(&mut self, receive: usize, outcome: &Outcome) {
+        self.noted.push((receive, *outcome));
+    }
+    fn copy(&mut self, send: usize, receive: usize) {
+        let [from, to] = self.cores.get_disjoint_mut([send, receive]).expect("two requests").map(|core| &mut core.data);
+        let length = from.len().min(to.len());
+        to[..length].copy_from_slice(&from[..length]);
+    }
+    fn cannot_unpack(&mut self, _receive: usize) {
+        panic!("all data can be unpacked");
     }
     fn finish(&mut self, request: usize) {
         self.finished.push(request);

@@ -1,0 +1,199 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The host's ports and shared memory: which link leads to a peer, sending, and access to memory.
+//!
+//! Called by the protocols. Grade: hot for [`Ports::send_whole`], else pending; by static dispatch. Threads: the one that
+//! has entered the messenger. Tests: those of the hosts.
+
+use std::fmt::Debug;
+
+use crate::messenger::header::{Header, PortKey};
+use crate::messenger::link::{Account, Link};
+use crate::messenger::path_taken::Reason;
+use crate::messenger::rendezvous::read::{Path, Readable};
+use crate::messenger::rendezvous::stripes::Part;
+use crate::messenger::request::transfer_id::TransferId;
+
+/// What a host does with its ports, and with the memory that processes of its machine share.
+pub trait Ports: Sized {
+    /// Names a request.
+    type Handle: Copy;
+    /// What all threads of the process share: its ports and settings.
+    type Process;
+    /// Registration of user memory with a port.
+    type Registration: Copy + Debug;
+    /// A fragment that is packed, and not posted yet.
+    type Fragment;
+
+    /// Returns the length of the longest data that is sent eagerly by this link now, bytes.
+    fn eager_limit(&self, process: &Self::Process, link: Link) -> usize;
+
+    /// Returns the link that messages to the peer of `link` use now.
+    fn route(&mut self, process: &Self::Process, link: Link) -> Link;
+
+    /// Returns flow control's account of the peer of a link.
+    fn account(&mut self, process: &Self::Process, link: Link) -> Account;
+
+    /// Whether a port, or shared memory, has room for another message by this link.
+    fn has_room(&mut self, process: &Self::Process, link: Link) -> bool;
+
+    /// Has the port, or shared memory, say when it has room for messages by this link: the host then calls
+    /// [`send::in_turn`].
+    ///
+    /// [`send::in_turn`]: crate::messenger::send::in_turn
+    fn queue_turn(&mut self, process: &Self::Process, link: Link);
+
+    /// Begins the turn of pending messages: they take room before any other.
+    fn begin_turn(&mut self, process: &Self::Process, link: Link);
+
+    /// Ends the turn of pending messages, of which none is left.
+    fn end_turn(&mut self, process: &Self::Process, link: Link);
+
+    /// Whether short messages to the peer of a send need not ask flow control: the host notes so beside its link.
+    fn takes_short_path(&mut self, process: &Self::Process, send: Self::Handle) -> bool;
+
+    /// Notes the link of a send, and whether later short messages to its peer need not ask flow control.
+    fn set_short_path(&mut self, process: &Self::Process, send: Self::Handle, passes: bool);
+
+    /// Makes each later message to a peer ask flow control how it goes.
+    fn mark(&mut self, process: &Self::Process, account: Account);
+
+    /// Sends a header and all data of a send, together no longer than the eager limit. If the message has to wait, the
+    /// port takes a copy; once that is sent, it finishes the send if `finishes`.
+    fn send_whole(
+        &mut self,
+        process: &Self::Process,
+        send: Self::Handle,
+        header: &Header,
+        finishes: bool,
+    ) -> Transmitted;
+
+    /// Sends a message without data to the peer of a link. Ends the job if no port can.
+    fn control(&mut self, process: &Self::Process, link: Link, header: &Header);
+
+    /// [`Self::control`] with keys behind the header.
+    fn control_with_keys(&mut self, process: &Self::Process, link: Link, header: &Header, keys: &[PortKey]);
+
+    /// Packs the fragment of a send's data that begins at `offset`, where the last one ended, for this receive. Returns
+    /// it with the length of its data, at least 1 byte.
+    ///
+    /// # Errors
+    /// No fragment can be packed now, or the job ends.
+    fn pack_fragment(
+        &mut self,
+        process: &Self::Process,
+        send: Self::Handle,
+        receiver: TransferId,
+        offset: u64,
+    ) -> Result<(Self::Fragment, u64), NotPacked>;
+
+    /// Gives a port a fragment that [`Self::pack_fragment`] has packed of this send's data.
+    fn post_fragment(&mut self, process: &Self::Process, send: Self::Handle, fragment: Self::Fragment) -> Posted;
+
+    /// Whether any port has a free send buffer for fragments.
+    fn has_free_buffer(&self) -> bool;
+
+    /// Lets the peer read the data of a send.
+    ///
+    /// # Errors
+    /// It has gaps, or cannot be registered.
+    fn expose(&mut self, process: &Self::Process, send: Self::Handle) -> Result<Exposed<Self::Registration>, Reason>;
+
+    /// Returns the links by which this process can read a message that was announced by the link `from` with the `keys`
+    /// of several ports, and the key for each.
+    fn readable_by(&mut self, process: &Self::Process, from: Link, keys: &[PortKey], wanted: u64) -> Vec<(Link, u32)>;
+
+    /// Registers the first `wanted` bytes of a receive's contiguous data with the port of a link. `None`: the port does
+    /// not exist, or cannot register them.
+    fn register(
+        &mut self,
+        process: &Self::Process,
+        receive: Self::Handle,
+        link: Link,
+        wanted: u64,
+    ) -> Option<Readable<Self::Registration>>;
+
+    /// Ends a registration with the port of a rail. The data is not read or written any more.
+    fn deregister(&mut self, process: &Self::Process, rail: usize, registered: Self::Registration);
+
+    /// Posts a read of a part of the message of a receive, which is [`Transfer::Reading`]. The host calls [`read::done`]
+    /// once it is done. Returns false if the port refuses it, because its connection has failed.
+    ///
+    /// [`Transfer::Reading`]: crate::messenger::request::Transfer::Reading
+    /// [`read::done`]: crate::messenger::rendezvous::read::done
+    fn post_read(
+        &mut self,
+        process: &Self::Process,
+        receive: Self::Handle,
+        path: &Path<Self::Registration>,
+        part: Part,
+    ) -> bool;
+
+    /// Copies bytes of another process of this host (`of`: their address and number) to the contiguous data of a receive.
+    /// The host calls [`single_copy::done`] when they are copied, perhaps within this call. Returns false if it cannot.
+    ///
+    /// [`single_copy::done`]: crate::messenger::rendezvous::single_copy::done
+    fn copy_from_process(&mut self, process: &Self::Process, receive: Self::Handle, link: Link, of: (u64, u64))
+    -> bool;
+
+    /// Moves the messages of a peer to another port, because the connection of this link has failed. Returns false if
+    /// that is not possible without a loss.
+    fn fails_over(&mut self, process: &Self::Process, link: Link) -> bool;
+}
+
+/// State of a message that was given to a port.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Transmitted {
+    /// The adapter has the message.
+    Posted,
+    /// The port has a copy that waits; its request, if any, is finished when it is sent.
+    Waits,
+    /// Nothing is sent: there is no connection yet, no room, or other requests wait.
+    NoRoom,
+    /// The peer is lost, or the data cannot be packed.
+    Failed,
+}
+
+/// Memory of a send that its receiver may read.
+#[derive(Debug)]
+pub struct Exposed<R> {
+    /// Address of the data; 0: it cannot be read.
+    pub address: u64,
+    /// Its remote key for the port of the send's link.
+    pub key: u32,
+    /// Its registration with that port; shared memory needs none.
+    pub registered: Option<R>,
+    /// Its registrations with other rails, by their indices.
+    pub others: Vec<(usize, R)>,
+    /// The keys of all ports, if the process has several.
+    pub keys: Vec<PortKey>,
+}
+
+impl<R> Default for Exposed<R> {
+    fn default() -> Self {
+        Exposed { address: 0, key: 0, registered: None, others: Vec::new(), keys: Vec::new() }
+    }
+}
+
+/// Why a fragment was not packed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NotPacked {
+    /// It needs a send buffer, and none is free.
+    NoBuffer,
+    /// Without send buffers, one fragment of a message is sent at a time.
+    OneInFlight,
+    /// The job ends.
+    Failed,
+}
+
+/// State of a fragment that a port was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Posted {
+    /// The host calls [`fragments::done`] once it has been sent.
+    ///
+    /// [`fragments::done`]: crate::messenger::rendezvous::fragments::done
+    InFlight,
+    /// It has been sent.
+    Sent,
+    /// The job ends, because no port takes it.
+    Failed,
+}

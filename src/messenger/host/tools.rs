@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! What a host tells tools of the messages: the path of each, the steps of its transfer, and entries of the flight
+//! recorder.
+//!
+//! Called by the protocols where the step happens. A host that has no tools leaves all of it out. Grade: pending.
+//! Threads: the one that has entered the messenger. Tests: those of the hosts.
+
+use super::ports::Ports;
+use crate::messenger::link::{Account, Link};
+use crate::messenger::path_taken::{PathTaken, Protocol, Reason};
+use crate::messenger::rendezvous::Step;
+use crate::messenger::rendezvous::stripes::Part;
+use crate::transport::Failed;
+
+/// Tells tools what happens to messages.
+pub trait Tools: Ports {
+    /// Tells tools the path of a request's message.
+    fn goes(&mut self, _request: Self::Handle, _path: PathTaken) {}
+
+    /// Like [`Self::goes`], for data that goes to or comes from the peer of this link, by so many rails.
+    fn goes_by_link(
+        &mut self,
+        _process: &Self::Process,
+        _request: Self::Handle,
+        _link: Link,
+        _how: (Protocol, Reason),
+        _rails: usize,
+    ) {
+    }
+
+    /// Whether tools were told that the first data of a request's message moves.
+    fn has_begun(&mut self, _request: Self::Handle) -> bool {
+        false
+    }
+
+    /// Tells tools that the first data of a request's message moves now, unless they were told before.
+    fn begins(&mut self, _request: Self::Handle, _moved: Moved) {}
+
+    /// Tells tools that data of a request's message has moved, neither the first nor the last.
+    fn continues(&mut self, _request: Self::Handle, _moved: Moved) {}
+
+    /// Tells tools that the last data of a request's message has moved.
+    fn ends(&mut self, _request: Self::Handle, _moved: Moved) {}
+
+    /// Like [`Self::ends`], for a message that is sent whole.
+    fn ends_whole(&mut self, _process: &Self::Process, send: Self::Handle, moved: Moved) {
+        self.ends(send, moved);
+    }
+
+    /// Like [`Self::begins`], for a receive that will read its message by the paths of its transfer.
+    fn begins_reading(&mut self, _process: &Self::Process, receive: Self::Handle) {
+        self.begins(receive, Bytes::None.posted());
+    }
+
+    /// Tells tools that a read by this rail has completed or failed.
+    fn read_ended(
+        &mut self,
+        _process: &Self::Process,
+        _receive: Self::Handle,
+        _rail: usize,
+        _part: Part,
+        _outcome: Result<(), Failed>,
+    ) {
+    }
+
+    /// Enters a step of a long message in the flight recorder.
+    fn record(&mut self, _request: Self::Handle, _step: &Step) {}
+
+    /// Enters in the flight recorder that a peer is held back, or that all may go on.
+    fn record_flow(&mut self, _process: &Self::Process, _held_back: Option<Account>) {}
+}
+
+/// Bytes of a message that a step of its transfer moves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bytes {
+    /// First step of a message that is sent whole.
+    All,
+    /// Other steps report the bytes.
+    None,
+    /// Bytes of a fragment.
+    Of {
+        /// Offset of the fragment in the message.
+        offset: u64,
+        /// Length of the fragment.
+        length: u64,
+    },
+}
+
+/// Bytes of a step, for tools.
+#[derive(Clone, Copy, Debug)]
+pub struct Moved {
+    /// Which bytes.
+    pub bytes: Bytes,
+    /// Whether a completion reported the step; otherwise it is a post.
+    pub is_completed: bool,
+}
+
+impl Bytes {
+    /// The adapter gets the bytes now, or the processor copies them.
+    #[inline(always)]
+    pub const fn posted(self) -> Moved {
+        Moved { bytes: self, is_completed: false }
+    }
+
+    /// The bytes have arrived or were sent. The event has the host's time if their completion is not being handled.
+    #[inline(always)]
+    pub const fn completed(self) -> Moved {
+        Moved { bytes: self, is_completed: true }
+    }
+}
