@@ -134,11 +134,7 @@ pub(crate) fn post(pml: &Pml, state: &mut State, request: Handle, fragment: Frag
             true
         }
     };
-    if is_in_flight {
-        return Posted::InFlight;
-    }
-    transmit::failed(state);
-    Posted::Failed
+    if is_in_flight { Posted::InFlight } else { Posted::Failed }
 }
 
 /// Posts the first `length` bytes of a buffer of this link's port; if that has failed, sends them by another one.

@@ -181,7 +181,7 @@ pub enum NotPacked {
     NoBuffer,
     /// Without send buffers, one fragment of a message is sent at a time.
     OneInFlight,
-    /// The job ends.
+    /// The data cannot be packed, or its port has gone: the job ends.
     Failed,
 }
 

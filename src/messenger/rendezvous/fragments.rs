@@ -104,7 +104,8 @@ fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
         let (fragment, length) = match host.pack_fragment(process, request, receiver, offset) {
             Ok(packed) => packed,
             Err(NotPacked::NoBuffer) => return starve(host, request),
-            Err(NotPacked::OneInFlight | NotPacked::Failed) => return,
+            Err(NotPacked::OneInFlight) => return,
+            Err(NotPacked::Failed) => return host.peer_is_lost(),
         };
         let moved = Bytes::Of { offset, length }.posted();
         let begins = offset == 0 && !host.has_begun(request);
@@ -113,7 +114,7 @@ fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
         }
         let posted = host.post_fragment(process, request, fragment);
         if posted == Posted::Failed {
-            return;
+            return host.peer_is_lost();
         }
         let is_last = sending(host, request).is_some_and(|sending| sending.sent(length));
         if is_last {
