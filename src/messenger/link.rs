@@ -11,7 +11,7 @@ use crate::transport::EndpointId;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Link(u64);
 
-/// A peer in flow control: its first link, which stays the same when its messages use another one (`pml/rails.rs`).
+/// A peer in flow control: its first link, which stays the same when its messages use another one (`pml/ports/rails.rs`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Account(pub Link);
 

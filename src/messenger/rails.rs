@@ -2,7 +2,7 @@
 //! Records of the rails. [`MultiRail`] has the peers and endpoints of several rails, and counts the messages to and from
 //! each peer. [`Quiet`] says how often to poll the rails beside shared memory, as a poll of either costs the same.
 //!
-//! Used by `pml/rails.rs`, `pml/failover.rs` and `pml/progress.rs`. Grade: hot for [`MultiRail::end`],
+//! Used by `pml/ports/rails.rs`, `pml/ports/failover.rs` and `pml/progress.rs`. Grade: hot for [`MultiRail::end`],
 //! [`MultiRail::end_mut`] and [`Quiet`], else setup. Threads: the owner's; for [`Sent`], the port's. Tests: below.
 
 use std::collections::HashMap;

@@ -22,7 +22,8 @@ use ibex_ffi::openmpi::{sys, variable};
 
 use super::instance::{self, Pml, Rail, Settings};
 use super::persistent::{self, FUNCTIONS};
-use super::{context, listening, probe, progress, receive, send};
+use super::tools::listening;
+use super::{context, probe, progress, receive, send};
 use crate::runtime::component::{DATA, Shown, names_ibex, version};
 use crate::runtime::guard::fence;
 use crate::runtime::ports::{self, Request};
@@ -55,7 +56,7 @@ unsafe extern "C" fn register() -> c_int {
         // SAFETY: P4: the component is being registered, so only this thread uses it.
         let version = unsafe { &(*mca_pml_ibex_component.get()).pmlm_version };
         let registered = variables::register_pml(version)
-            .and_then(|()| super::variables::register(version))
+            .and_then(|()| super::tools::variables::register(version))
             .and_then(|()| variables::register_without_btl());
         registered.map_or_else(|code| code, |()| sys::OPAL_SUCCESS)
     })

@@ -21,11 +21,12 @@ use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::{release, sys};
 
 use super::communicator::Communicator;
+use super::component;
 use super::incoming::deliver;
 use super::instance::{Pml, Rail, State, pml};
-use super::listening::follow;
+use super::ports::{local, rails};
 use super::progress::leave;
-use super::{component, local, rails};
+use super::tools::listening::follow;
 use crate::runtime::guard::fence;
 use crate::runtime::watch::SAFETY;
 use crate::runtime::{listeners, modex};

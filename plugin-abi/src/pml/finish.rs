@@ -12,8 +12,9 @@ use ibex_ffi::openmpi::sys;
 
 use super::handle::Handle;
 use super::instance::{Chain, Pml, State};
+use super::libmpi;
 use super::request::{Outcome, Owner, Request, Role, Transfer};
-use super::{libmpi, watch};
+use super::tools::watch;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::listeners::Event;
 

@@ -16,16 +16,16 @@ use engine::messenger::request::transfer_id::TransferId;
 use engine::transport::Failed;
 use ibex_ffi::openmpi::release;
 
-use super::buffer::SendBuffers;
 use super::datatype::UserData;
-use super::fragment::Fragment;
 use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
-use super::read::WatchedReads;
+use super::ports::buffer::SendBuffers;
+use super::ports::fragment::Fragment;
+use super::ports::read::WatchedReads;
+use super::ports::{failover, flow, fragment, local, rails, read, routing, token, transmit};
 use super::request::{Core, Outcome, Told};
-use super::{
-    failover, finish, flight, flow, fragment, incoming, local, path_taken, rails, read, routing, token, transmit, watch,
-};
+use super::tools::{flight, path_taken, watch};
+use super::{finish, incoming};
 use crate::runtime::memory::Registered;
 use crate::runtime::messages;
 

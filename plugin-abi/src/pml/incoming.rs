@@ -22,8 +22,9 @@ use super::communicator::Communicator;
 use super::finish::{note, note_not_put};
 use super::handle::Handle;
 use super::instance::{Pml, State};
+use super::ports::rails;
 use super::request::{Outcome, Owner};
-use super::{path_taken, rails, watch};
+use super::tools::{path_taken, watch};
 use crate::runtime::listeners::{Event, Listeners};
 use crate::runtime::token::Tag;
 

@@ -21,12 +21,12 @@ use engine::messenger::receive::arrived::Arrived;
 use engine::peer::PeerName;
 use engine::transport::EndpointId;
 
-use super::buffer::SendBuffers;
 use super::communicator::Communicator;
-use super::failover::Held;
-use super::local::Backlog;
+use super::ports::buffer::SendBuffers;
+use super::ports::failover::Held;
+use super::ports::local::Backlog;
+use super::ports::shared_memory::SharedMemory;
 use super::request::{Request, RequestFunctions, Requests};
-use super::shared_memory::SharedMemory;
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::{Entered, Exclusive};
 use crate::runtime::frame::{self, Frame, Frames};

@@ -2,19 +2,13 @@
 //! The PML: Open MPI's component for MPI's point-to-point messages. Its interface is `ompi/mca/pml/pml.h`.
 //!
 //! - Called by Open MPI: `component` (life of the PML), `context` (adds and removes processes and communicators),
-//!   `send`, `receive`, `probe`, `persistent`. Their objects: `request`, `communicator`, `datatype`.
-//! - The process: `instance` (the state, and the right to use it), `progress` (polls the ports).
-//! - Receive side: `incoming` (decodes and matches a message, and keeps an unexpected one), `read` (long ones).
-//! - Send side: `routing`, `transmit` and `fragment` (post), `flow` (marked links), `finish` (completes requests).
-//! - Tools: `watch` and `transfers` (raise the events; `path_taken`: the protocol of a message), `listening` (opens and
-//!   closes the fast paths when tools start or stop listening, and reports the end of waits), `variables` (performance
-//!   variables), `flight` (the flight recorder).
-//! - Several ports: `rails` (looks peers up, and chooses one port, or several for a long message), `failover` (failover).
-//!   Processes of the same host: `shared_memory`, `local`.
-//! - Records: `handle`, `buffer`, `token`, `first_receive`.
+//!   `send`, `receive`, `probe`, `persistent`. Their objects: `request` (named by a `handle`), `communicator` (with
+//!   `first_receive`), `datatype`.
+//! - The process: `instance` (the state, and the right to use it), `progress` (polls the ports, and handles completions).
+//! - Messages that arrive: `incoming` matches them; `finish` completes requests.
+//! - `ports` sends, reads, and knows which link leads to a peer; `tools` has all that tools see.
 //!
-//! `engine::messenger` has the parts without MPI: matching, headers, the protocols' state machines, links, fragments,
-//! messages of this process to itself. They call `host`.
+//! The protocols are `engine::messenger`'s, which calls this folder as its `host`.
 //!
 //! A thread *has entered the PML* while it holds `Entered<State>` or a `&mut State` borrowed from it. *Nothing is
 //! entered* while the thread has entered neither the PML nor a port. Safety: unsafe blocks of this folder cite the
@@ -42,40 +36,25 @@
 //! length may be read or written during the call (P2). A send buffer belongs to the port or link given with it, has
 //! `length` bytes, and only the caller has it, not the adapter (R2).
 
-mod buffer;
 mod communicator;
 mod component;
 mod context;
 mod datatype;
-mod failover;
 mod finish;
 mod first_receive;
-mod flight;
-mod flow;
-mod fragment;
 mod handle;
 mod host;
 mod incoming;
 mod instance;
 mod libmpi;
-mod listening;
-mod local;
-mod path_taken;
 mod persistent;
+mod ports;
 mod probe;
 mod progress;
-mod rails;
-mod read;
 mod receive;
 mod request;
-mod routing;
 mod send;
-mod shared_memory;
-mod token;
-mod transfers;
-mod transmit;
-mod variables;
-mod watch;
+mod tools;
 
 #[cfg(test)]
 mod tests;

@@ -14,9 +14,10 @@ use ibex_ffi::openmpi::sys;
 
 use super::communicator::{Communicator, Queues};
 use super::instance::{Pml, pml};
+use super::libmpi;
 use super::progress::{Idle, leave, poll};
 use super::receive::say;
-use super::{libmpi, watch};
+use super::tools::watch;
 use crate::runtime::guard::fence;
 
 /// The arguments of a probe.

@@ -20,13 +20,15 @@ use engine::messenger::send;
 use engine::transport::{Arrived, Completion, EndpointId, Failed, Polled, TakesMessages, TakesRequests, Token};
 use ibex_ffi::openmpi::sys;
 
-use super::buffer::{Content, SendBuffer};
+use super::finish;
 use super::handle::Handle;
 use super::incoming::{self, ByRail, Deferred, Incoming, Sender};
 use super::instance::{Pml, Rail, State, pml};
+use super::ports::buffer::{Content, SendBuffer};
+use super::ports::token::{self, Record};
+use super::ports::{failover, flow, local, transmit};
 use super::request::Transfer;
-use super::token::{self, Record};
-use super::{failover, finish, flow, local, path_taken, transfers, transmit, watch};
+use super::tools::{path_taken, transfers, watch};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::frame::Frame;

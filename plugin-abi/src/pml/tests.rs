@@ -17,8 +17,8 @@ mod told;
 mod world;
 
 use super::instance::JOB_HAS_ENDED;
+use super::ports::shared_memory::OTHER;
 use super::request::Mode;
-use super::shared_memory::OTHER;
 use engine::messenger::header::{EAGER_SIZE, Header, MAX_SIZE, Match};
 use ibex_ffi::openmpi::sys;
 use libmpi::{BLOCK, REFUSALS};

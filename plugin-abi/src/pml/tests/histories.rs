@@ -8,7 +8,7 @@ use super::operation::Bytes;
 use super::steps::{Step, TAGS, Wanted, step};
 use super::*;
 use crate::pml::instance::JOB_HAS_ENDED;
-use crate::pml::rails::SHORTEST;
+use crate::pml::ports::rails::SHORTEST;
 use crate::pml::request::Owner;
 use proptest::prelude::*;
 

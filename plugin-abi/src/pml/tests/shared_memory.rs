@@ -3,7 +3,7 @@
 //!
 //! A queue has room for few messages, and long messages cannot be read, so that histories reach the backlog and
 //! fragments. A read is done when its process polls. Called by the PML, as the BTL is, by `world.rs`, and by the tests
-//! of `pml/shared_memory.rs`. Threads: the test's.
+//! of `pml/ports/shared_memory.rs`. Threads: the test's.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -18,8 +18,8 @@ use ibex_ffi::openmpi::sys::{
 };
 
 use super::super::instance::{OF_TEST, Pml};
-use super::super::local;
-use super::super::shared_memory::SharedMemory;
+use super::super::ports::local;
+use super::super::ports::shared_memory::SharedMemory;
 
 /// Longest message with its header, and longest read, bytes.
 const LONGEST: usize = 300;

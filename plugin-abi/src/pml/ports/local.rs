@@ -21,13 +21,13 @@ use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::release::{Receiver, received_by};
 use ibex_ffi::openmpi::sys;
 
-use super::datatype::Extent;
 use super::flow;
-use super::handle::Handle;
-use super::incoming::{self, Incoming, Sender};
-use super::instance::{Pml, State, pml};
-use super::request::Request;
 use super::shared_memory::{EAGER, OTHER, SharedMemory};
+use crate::pml::datatype::Extent;
+use crate::pml::handle::Handle;
+use crate::pml::incoming::{self, Incoming, Sender};
+use crate::pml::instance::{Pml, State, pml};
+use crate::pml::request::Request;
 use crate::runtime::guard::fence;
 use crate::runtime::variables::now;
 use crate::runtime::{messages, modex};
@@ -93,7 +93,7 @@ impl Receiver for FromSharedMemory {
 
 /// Handles a message; its memory is the BTL's again when this returns.
 #[inline(always)]
-pub(super) unsafe fn arrived(
+pub(crate) unsafe fn arrived(
     btl: *mut sys::mca_btl_base_module_t,
     tag: u8,
     segments: *const sys::mca_btl_base_segment_t,

@@ -15,10 +15,10 @@
 
 use engine::messenger::link::{Account, Link};
 
-use super::handle::Handle;
-use super::instance::{Pml, State};
 use super::rails;
-use super::request::Core;
+use crate::pml::handle::Handle;
+use crate::pml::instance::{Pml, State};
+use crate::pml::request::Core;
 
 /// Whether the communicator of a send has its link, unmarked. If not, it has a mark, or an earlier home of the peer.
 pub(crate) fn has_link(pml: &Pml, state: &mut State, send: Handle) -> bool {
@@ -33,7 +33,7 @@ pub(crate) fn set_link(pml: &Pml, state: &mut State, send: Handle, passes: bool)
     state.communicator(send).set_link(peer, if passes { link } else { link.marked() });
 }
 
-/// Notes that it is the turn of pending messages by this link. [`super::progress::leave`] sends them once nothing more
+/// Notes that it is the turn of pending messages by this link. [`crate::pml::progress::leave`] sends them once nothing more
 /// arrives.
 pub(crate) fn has_turn(state: &mut State, link: Link) {
     state.messenger.flow.turns.push(link);

@@ -13,8 +13,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use engine::messenger::header::EAGER_SIZE;
 use ibex_ffi::openmpi::sys;
 
-use super::datatype::{self, Extent};
-use super::libmpi;
+use crate::pml::datatype::{self, Extent};
+use crate::pml::libmpi;
 
 /// BTL tag of eager messages: only their header stands before the data.
 pub(crate) const EAGER: u8 = FIRST_FREE;

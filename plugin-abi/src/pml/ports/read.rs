@@ -15,10 +15,11 @@ use engine::transport::Failed;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::{RemoteSpan, Status};
 
-use super::handle::Handle;
-use super::instance::{Pml, Rail, State};
-use super::request::{Core, Request, Transfer};
-use super::{path_taken, transfers, transmit, watch};
+use super::transmit;
+use crate::pml::handle::Handle;
+use crate::pml::instance::{Pml, Rail, State};
+use crate::pml::request::{Core, Request, Transfer};
+use crate::pml::tools::{path_taken, transfers, watch};
 use crate::runtime::memory::Registered;
 use crate::runtime::watch::{SAFETY, numbers};
 

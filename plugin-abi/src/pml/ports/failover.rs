@@ -16,12 +16,13 @@ use engine::messenger::rails::failover::ReorderBuffer;
 use engine::transport::{Cause, Failure, Immediate, Token, Unposted};
 
 use super::buffer::{Content, SendBuffer};
-use super::handle::Handle;
-use super::incoming::{self, ByRail, Incoming, Sender};
-use super::instance::{Pml, Rail, State};
 use super::token::{self, Record};
 use super::transmit::{self, Transmitted};
-use super::{rails, routing, transfers};
+use super::{rails, routing};
+use crate::pml::handle::Handle;
+use crate::pml::incoming::{self, ByRail, Incoming, Sender};
+use crate::pml::instance::{Pml, Rail, State};
+use crate::pml::tools::transfers;
 use crate::runtime::watch::Completed;
 use crate::runtime::{failures, messages, poller};
 

@@ -14,13 +14,13 @@ use engine::messenger::link::Link;
 use engine::messenger::request::transfer_id::TransferId;
 
 use super::buffer::SendBuffer;
-use super::datatype::Extent;
-use super::handle::Handle;
-use super::instance::{Pml, Rail, State};
 use super::local::{Payload, Then};
-use super::request::Transfer;
 use super::transmit::{self, Transmitted};
 use super::{failover, rails, token};
+use crate::pml::datatype::Extent;
+use crate::pml::handle::Handle;
+use crate::pml::instance::{Pml, Rail, State};
+use crate::pml::request::Transfer;
 
 /// A packed fragment with its header.
 pub(crate) enum Fragment {

@@ -21,11 +21,11 @@ use engine::select::address;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::sys;
 
-use super::communicator::Communicator;
-use super::datatype::Extent;
-use super::handle::Handle;
-use super::instance::{Pml, Rail, State};
-use super::{component, libmpi};
+use crate::pml::communicator::Communicator;
+use crate::pml::datatype::Extent;
+use crate::pml::handle::Handle;
+use crate::pml::instance::{Pml, Rail, State};
+use crate::pml::{component, libmpi};
 use crate::runtime::device::Port;
 use crate::runtime::memory::Registered;
 use crate::runtime::variables::now;

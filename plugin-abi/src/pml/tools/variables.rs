@@ -13,7 +13,7 @@ use engine::messenger::matching::lengths::{Of, Shown};
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::openmpi::variable::{self, Bind, Class, Performance, Wanted, Width};
 
-use super::communicator::Communicator;
+use crate::pml::communicator::Communicator;
 use crate::runtime::{guard, listeners};
 
 struct Row {

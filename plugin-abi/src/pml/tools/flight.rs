@@ -11,9 +11,9 @@ use engine::messenger::rendezvous::Step;
 use engine::messenger::request::transfer_id::TransferId;
 use ibex_ffi::openmpi::release;
 
-use super::handle::Handle;
-use super::instance::{Pml, State};
-use super::request::{Request, Role};
+use crate::pml::handle::Handle;
+use crate::pml::instance::{Pml, State};
+use crate::pml::request::{Request, Role};
 
 /// Details of an entry: how a rendezvous ends, or which side of it begins.
 const SENT: u8 = 0;

@@ -19,10 +19,10 @@ use engine::transport::{Sent, Token, WhenDiverted};
 use ibex_ffi::verbs::{InlineSpan, LocalSpan, RemoteSpan};
 
 use super::buffer::{Content, SendBuffer, SendBuffers};
-use super::datatype::{Extent, UserData};
-use super::handle::Handle;
-use super::instance::{Pml, Rail, State, pml};
 use super::{rails, token};
+use crate::pml::datatype::{Extent, UserData};
+use crate::pml::handle::Handle;
+use crate::pml::instance::{Pml, Rail, State, pml};
 use crate::runtime::device::Port;
 use crate::runtime::messages;
 use crate::runtime::token::Tag;

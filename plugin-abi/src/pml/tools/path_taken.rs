@@ -12,11 +12,11 @@ use engine::messenger::matching::Envelope;
 use engine::messenger::path_taken::{PathTaken, Protocol, Reason, at_once, not_read};
 use engine::messenger::receive::arrived::{Arrived, Body};
 
-use super::communicator::Communicator;
-use super::handle::Handle;
-use super::instance::{Pml, Rail, State, pml};
-use super::rails;
-use super::request::{Mode, Request, Role};
+use crate::pml::communicator::Communicator;
+use crate::pml::handle::Handle;
+use crate::pml::instance::{Pml, Rail, State, pml};
+use crate::pml::ports::rails;
+use crate::pml::request::{Mode, Request, Role};
 use crate::runtime::listeners::{Listeners, ProtocolSpec, Spec};
 use crate::runtime::modex;
 

@@ -22,12 +22,12 @@ use engine::messenger::path_taken::PathTaken;
 use engine::messenger::receive::arrived::Arrived;
 use ibex_ffi::openmpi::{release, sys};
 
-use super::communicator::{Communicator, Queues};
-use super::datatype::Description;
-use super::handle::Handle;
-use super::instance::State;
-use super::request::{Owner, Request, Role, Told};
 use super::transfers;
+use crate::pml::communicator::{Communicator, Queues};
+use crate::pml::datatype::Description;
+use crate::pml::handle::Handle;
+use crate::pml::instance::State;
+use crate::pml::request::{Owner, Request, Role, Told};
 use crate::runtime::listeners::{Event, Listeners, ProtocolSpec, Spec};
 use crate::runtime::watch::{number, numbers};
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opens and closes the fast paths of short messages when tools start or stop listening.
 //!
-//! While a tool listens to any communicator, [`super::instance::unwatched`] returns `None`, which blocking receives
+//! While a tool listens to any communicator, [`crate::pml::instance::unwatched`] returns `None`, which blocking receives
 //! test, and waits are watched. On a communicator that a tool listens to, short sends find no link
 //! ([`Communicator::short_cut`]), and polls find a blocker in the first receive slot ([`Communicator::set_watched`]).
 //! Called by `component` ([`offer`]), and through the [`Raiser`] by `runtime/listeners.rs`. Grade: setup. Threads: any;
@@ -25,10 +25,10 @@ use engine::events;
 use engine::messenger::matching::ANY_TAG;
 use ibex_ffi::openmpi::sys;
 
-use super::communicator::Communicator;
-use super::instance::{Pml, pml, set_watched, unwatched};
-use super::request::Request;
 use super::watch;
+use crate::pml::communicator::Communicator;
+use crate::pml::instance::{Pml, pml, set_watched, unwatched};
+use crate::pml::request::Request;
 use crate::runtime::guard::fence;
 use crate::runtime::listeners::{self, Event, Listeners, Queues, Raiser, Spec};
 use crate::runtime::watch as serving;

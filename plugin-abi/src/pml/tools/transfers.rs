@@ -13,10 +13,10 @@ use engine::messenger::host::{Bytes, Data, Moved};
 use engine::messenger::matching::Envelope;
 use ibex_ffi::openmpi::sys;
 
-use super::communicator::Communicator;
-use super::libmpi::{ibex_comm_is_inter, ibex_comm_member};
-use super::request::{Request, Role};
 use super::watch::RECEIVE;
+use crate::pml::communicator::Communicator;
+use crate::pml::libmpi::{ibex_comm_is_inter, ibex_comm_member};
+use crate::pml::request::{Request, Role};
 use crate::runtime::listeners::{Event, Spec};
 use crate::runtime::watch::{self, Completed};
 

@@ -9,12 +9,12 @@ use engine::messenger::header::Header;
 use engine::messenger::host::Data;
 use engine::messenger::link::Link;
 
-use super::datatype::Extent;
-use super::handle::Handle;
-use super::instance::{Pml, State};
 use super::local::{Payload, Then, send_now};
 use super::transmit::{self, Transmitted};
 use super::{failover, rails};
+use crate::pml::datatype::Extent;
+use crate::pml::handle::Handle;
+use crate::pml::instance::{Pml, State};
 
 /// Sends a message without data. Its completion is not reported.
 pub(crate) fn control(pml: &Pml, state: &mut State, link: Link, header: &Header) -> Transmitted {
