@@ -4,8 +4,8 @@
 //! [`Kept`] is the receiver's side, one per process. It adds up the bytes of unexpected messages. Beyond the bound the
 //! receiver holds back each sender that adds to them (`HoldBack`); below half of the bound it lets those senders go on
 //! (`GoOn`). Both carry a number; the highest counts, in whichever order they arrive. A process never holds itself
-//! back. [`Outgoing`] is the sender's side: it decides how each message is sent ([`SendPath`]), and keeps the messages that
-//! pend. While no peer holds back and no message pends, a send costs one test ([`Outgoing::is_free`]).
+//! back. [`Outgoing`] is the sender's side: it decides how each message is sent ([`SendPath`]), and keeps the messages
+//! that pend. While no peer holds back and no message pends, a send costs one test ([`Outgoing::is_free`]).
 //!
 //! ```text
 //! sender, of one peer                        short message       long message

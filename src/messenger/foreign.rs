@@ -5,7 +5,7 @@
 
 use std::collections::HashMap;
 
-use super::link::Link;
+use super::route::Route;
 use crate::peer::PeerName;
 
 /// Processes of other jobs that share a communicator with this one, or from which it has parted.
@@ -17,8 +17,8 @@ pub struct Foreign {
     members: HashMap<u32, Box<[PeerName]>>,
     /// Number of communicators of each process.
     counts: HashMap<PeerName, u32>,
-    /// Links to the processes from which this one has parted; their connections may still exist.
-    pub parted: HashMap<PeerName, Vec<Link>>,
+    /// Routes to the processes from which this one has parted; their connections may still exist.
+    pub parted: HashMap<PeerName, Vec<Route>>,
 }
 
 impl Foreign {

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host of the messenger: it owns the requests, their data and the communicators, [`ports`] and what [`tools`] hear.
-//! Open MPI's face is one (`pml/host.rs`), that of the unit tests another (`messenger/tests`).
+//! The host of the messenger: it owns the requests, their data and the communicators, [`ports`] and what [`tools`]
+//! hear. Open MPI's face is one (`pml/host.rs`), that of the unit tests another (`messenger/tests`).
 //!
 //! The messenger calls it for all that it does not own. The end of a request is such a call, and no value of a poll:
 //! for a blocking call it is one store. Grade: hot, by static dispatch. Threads: the one that has entered it.
 
 use super::State;
 use super::header::Match;
-use super::link::Link;
 use super::matching::Envelope;
 use super::receive::arrived::Arrived;
 use super::request::{Core, Outcome};
+use super::route::Route;
 
 mod ports;
 mod tools;
@@ -50,13 +50,13 @@ pub trait Host: Ports + Tools {
     fn keep(&mut self, process: &Self::Process, send: Self::Handle, envelope: Envelope, message: Arrived);
 
     /// Delivers a whole message, which is still in its receive slot, to the receive that it matches, or stores it.
-    /// `sender` looks up the link to its sender.
+    /// `sender` looks up the route to its sender.
     fn deliver_whole(
         &mut self,
         process: &Self::Process,
         of: Match,
         bytes: &[u8],
-        sender: impl Fn() -> Option<Link> + Copy,
+        sender: impl Fn() -> Option<Route> + Copy,
     );
 
     /// Delivers a message that has arrived to the receive that it matches, or stores it.

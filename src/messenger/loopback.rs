@@ -8,24 +8,24 @@
 
 use super::header::Memory;
 use super::host::{Bytes, Data, Host};
-use super::link::Link;
 use super::matching::Envelope;
 use super::path_taken::PathTaken;
 use super::receive::arrived::{Arrived, Body, SHORT};
 use super::request::transfer_id::TransferId;
 use super::request::{Mode, Outcome, Role, Transfer};
+use super::route::Route;
 
 /// Begins a send to this process. It may be finished when this returns.
 pub fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
     let (rank, core) = (host.rank(request), host.core(request));
-    core.link = Link::LOOPBACK;
+    core.route = Route::LOOPBACK;
     let (envelope, length) = (Envelope::new(rank, core.tag), core.data.length());
     host.goes(request, PathTaken::LOOPBACK);
     let id = match host.take_posted(request, envelope, length) {
         Ok(receive) => return meet(host, request, receive, envelope),
         Err(id) => id,
     };
-    let (is_short, core) = (length <= host.eager_limit(process, Link::LOOPBACK), host.core(request));
+    let (is_short, core) = (length <= host.eager_limit(process, Route::LOOPBACK), host.core(request));
     let is_copied = is_short && core.role == Role::Send(Mode::Standard);
     let body = if is_copied {
         host.begins(request, Bytes::All.posted());
@@ -36,7 +36,7 @@ pub fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
         let memory = Memory { key: 0, address: 0, length: length as u64 };
         Body::ReadyToSend(host.messenger().transfers.begin(request), memory)
     };
-    host.keep(process, request, envelope, Arrived { from: Link::LOOPBACK, id, body });
+    host.keep(process, request, envelope, Arrived { from: Route::LOOPBACK, id, body });
     if is_copied {
         host.ends(request, Bytes::None.posted());
         host.finish(request);

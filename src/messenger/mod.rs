@@ -5,7 +5,7 @@
 //!   [`receive::delivery`] to the receive that it matches.
 //! - Protocols: [`rendezvous`] of long messages, [`flow_control`], [`loopback`] within the process; all others are one
 //!   message. [`header`] has the formats on the wire.
-//! - Records: [`matching`] of tags, [`request`], [`rails`] with failover, the [`link`] to a peer, and [`foreign`]
+//! - Records: [`matching`] of tags, [`request`], [`rails`] with failover, the [`route`] to a peer, and [`foreign`]
 //!   processes. For tools: [`path_taken`].
 //!
 //! It knows no adapter and no MPI library: its [`host`] matches, posts the messages and reads that these parts choose,
@@ -27,7 +27,6 @@ pub mod flow_control;
 pub mod foreign;
 pub mod header;
 pub mod host;
-pub mod link;
 pub mod loopback;
 pub mod matching;
 pub mod path_taken;
@@ -35,6 +34,7 @@ pub mod rails;
 pub mod receive;
 pub mod rendezvous;
 pub mod request;
+pub mod route;
 pub mod send;
 
 #[cfg(test)]

@@ -3,8 +3,8 @@
 //!
 //! Protocol and reason follow from the data that decides how the message is sent. Two reasons travel in headers, in the
 //! place of a memory key ([`Reason::code`]): the reason against reading a message, and a receiver's reason to ask for
-//! copies of a readable one. Called by `pml/tools/path_taken.rs`, and where the protocol is chosen. Grade: pending. Threads:
-//! any. Plain data. Tests: below.
+//! copies of a readable one. Called by `pml/tools/path_taken.rs`, and where the protocol is chosen. Grade: pending.
+//! Threads: any. Plain data. Tests: below.
 
 use super::header::{EAGER_SIZE, Memory};
 

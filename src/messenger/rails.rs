@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Records of the rails. [`MultiRail`] has the peers and endpoints of several rails, and counts the messages to and from
-//! each peer. [`Quiet`] says how often to poll the rails beside shared memory, as a poll of either costs the same.
+//! Records of the rails. [`MultiRail`] has the peers and endpoints of several rails, and counts the messages to and
+//! from each peer. [`Quiet`] says how often to poll the rails beside shared memory, as a poll of either costs the same.
 //!
 //! Used by `pml/ports/rails.rs`, `pml/ports/failover.rs` and `pml/progress.rs`. Grade: hot for [`MultiRail::end`],
 //! [`MultiRail::end_mut`] and [`Quiet`], else setup. Threads: the owner's; for [`Sent`], the port's. Tests: below.
@@ -9,7 +9,7 @@ use std::collections::HashMap;
 
 use failover::ReorderBuffer;
 
-use super::link::Link;
+use super::route::Route;
 use crate::peer::PeerName;
 use crate::transport::EndpointId;
 
@@ -18,10 +18,10 @@ pub mod failover;
 /// A peer that several rails may reach. `M`: a message that arrived too early.
 #[derive(Debug)]
 pub struct Peer<M> {
-    /// Link of each port that reaches the peer; the first is its preferred home.
-    pub links: Box<[Link]>,
-    /// The link that its messages use now.
-    pub home: Link,
+    /// Route of each port that reaches the peer; the first is its preferred home.
+    pub routes: Box<[Route]>,
+    /// The route that its messages use now.
+    pub home: Route,
     /// Number of moves to another port so far.
     pub segment: u32,
     /// Reorder buffer for messages from the peer; `None` until its messages first move to another port.
@@ -78,8 +78,8 @@ impl<M> MultiRail<M> {
     /// Adds a peer. Returns its index.
     pub fn add(&mut self, name: PeerName, peer: Peer<M>) -> usize {
         let at = self.free.pop().unwrap_or(self.peers.len());
-        for link in &peer.links {
-            self.end_mut(*link).set_peer(at);
+        for route in &peer.routes {
+            self.end_mut(*route).set_peer(at);
         }
         if at < self.peers.len() {
             self.peers[at] = peer;
@@ -93,8 +93,8 @@ impl<M> MultiRail<M> {
     /// Removes a peer; its index may be reused.
     pub fn remove(&mut self, name: PeerName) {
         let Some(at) = self.by_name.remove(&name) else { return };
-        for link in std::mem::take(&mut self.peers[at].links) {
-            *self.end_mut(link) = End::NEW;
+        for route in std::mem::take(&mut self.peers[at].routes) {
+            *self.end_mut(route) = End::NEW;
         }
         self.peers[at].reorder_buffer = None;
         self.free.push(at);
@@ -108,8 +108,8 @@ impl<M> MultiRail<M> {
 
     /// Returns an endpoint; adds it if it is not known.
     #[inline]
-    pub fn end_mut(&mut self, link: Link) -> &mut End {
-        let (ends, at) = (&mut self.ends[link.rail()], link.to().index() as usize);
+    pub fn end_mut(&mut self, route: Route) -> &mut End {
+        let (ends, at) = (&mut self.ends[route.rail()], route.to().index() as usize);
         if at >= ends.len() {
             ends.resize(at + 1, End::NEW);
         }
@@ -166,12 +166,12 @@ mod tests {
         let mut rails = MultiRail::<()>::new(2);
         let name = |rank| PeerName { job: 7, rank };
         for rank in 0..1000 {
-            let links = [0, 1].map(|rail| Link::new(rail, EndpointId::from_index(rank)));
-            let peer =
-                rails.add(name(rank), Peer { links: links.into(), home: links[0], segment: 0, reorder_buffer: None });
-            assert_eq!(rails.end(1, links[1].to()).and_then(|end| end.peer()), Some(peer));
+            let routes = [0, 1].map(|rail| Route::new(rail, EndpointId::from_index(rank)));
+            let peer = rails
+                .add(name(rank), Peer { routes: routes.into(), home: routes[0], segment: 0, reorder_buffer: None });
+            assert_eq!(rails.end(1, routes[1].to()).and_then(|end| end.peer()), Some(peer));
             rails.remove(name(rank));
-            assert_eq!(rails.end(1, links[1].to()).and_then(|end| end.peer()), None);
+            assert_eq!(rails.end(1, routes[1].to()).and_then(|end| end.peer()), None);
             rails.remove(name(rank));
         }
         assert_eq!((rails.peers.len(), rails.by_name.len(), rails.free.len()), (1, 0, 1));

@@ -7,22 +7,22 @@
 use super::flow_control;
 use super::header::{Header, Match, PortKey};
 use super::host::Host;
-use super::link::Link;
 use super::matching::Envelope;
 use super::rendezvous::{self, fragments};
 use super::request::transfer_id::TransferId;
+use super::route::Route;
 use arrived::{Arrived, Body};
 
 pub mod arrived;
 pub mod delivery;
 
-/// Handles a message. `sender` looks up the link to its sender; `None`: the message is of nobody, and is ignored. A
+/// Handles a message. `sender` looks up the route to its sender; `None`: the message is of nobody, and is ignored. A
 /// number of a transfer that a faulty peer sends does no harm, because each protocol looks it up.
 pub fn handle<H: Host>(
     process: &H::Process,
     host: &mut H,
     (header, bytes): (Header, &[u8]),
-    sender: impl Fn() -> Option<Link>,
+    sender: impl Fn() -> Option<Route>,
 ) {
     let begun = |host: &mut H, Match { context, rank, tag }, body| {
         let Some(from) = sender() else { return };

@@ -4,10 +4,10 @@
 //! Grade: hot. Threads: the one that has entered the messenger. Plain data. Tests: those of the host.
 
 use super::host::Host;
-use super::link::Link;
 use super::matching::Envelope;
 use super::rendezvous::copies::{Reassembly, Sending};
 use super::rendezvous::read::Reads;
+use super::route::Route;
 use transfer_id::TransferId;
 
 pub mod transfer_id;
@@ -89,8 +89,8 @@ pub struct Core<H: Host> {
     pub data: H::Data,
     /// Handle of a posted receive, to cancel it.
     pub posted: u64,
-    /// Link to the peer, of sends and transfers.
-    pub link: Link,
+    /// Route to the peer, of sends and transfers.
+    pub route: Route,
     /// The transfer in progress.
     pub transfer: Transfer<H>,
 }

@@ -8,19 +8,19 @@
 use super::flow_control::{self, SendPath};
 use super::header::{Header, Match, Memory};
 use super::host::{Bytes, Data, Exposed, Host, Transmitted};
-use super::link::Link;
 use super::loopback;
 use super::path_taken::{Protocol, Reason, unreadable};
 use super::rendezvous::Step;
 use super::request::{Mode, Role, Transfer};
+use super::route::Route;
 use crate::counters::add_shared;
 
-/// Begins a send, which is filled in, by `link`. It may be finished when this returns.
-pub fn begin<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, link: Link) {
-    if link == Link::LOOPBACK {
+/// Begins a send, which is filled in, by `route`. It may be finished when this returns.
+pub fn begin<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, route: Route) {
+    if route == Route::LOOPBACK {
         return loopback::send(process, host, request);
     }
-    host.core(request).link = host.route(process, link);
+    host.core(request).route = host.home(process, route);
     let is_free = host.messenger().flow.outgoing.is_free() && host.takes_short_path(process, request);
     let path = if is_free { SendPath::Free } else { send_path(process, host, request) };
     if path == SendPath::Pending {
@@ -30,13 +30,13 @@ pub fn begin<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, li
     go(process, host, request, path);
 }
 
-/// Decides how a send goes while flow control limits a peer, or the host's record of the peer's link is old.
+/// Decides how a send goes while flow control limits a peer, or the host's record of the peer's route is old.
 #[cold]
 #[inline(never)]
 fn send_path<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) -> SendPath {
     let (context, core) = (host.context(request), host.core(request));
-    let (link, tag) = (core.link, core.tag);
-    let account = host.account(process, link);
+    let (route, tag) = (core.route, core.tag);
+    let account = host.account(process, route);
     let outgoing = &mut host.messenger().flow.outgoing;
     let path = outgoing.send_path(account, context, tag);
     let passes = path != SendPath::Pending && outgoing.may_pass(account, context);
@@ -51,12 +51,12 @@ fn send_path<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) ->
 fn go<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: SendPath) -> bool {
     let (context, rank, core) = (host.context(request), host.rank(request), host.core(request));
     let of = Match { context, rank, tag: core.tag };
-    let (link, length) = (core.link, core.data.length());
+    let (route, length) = (core.route, core.data.length());
     let is_synchronous = core.role == Role::Send(Mode::Synchronous);
-    let is_long = length > host.eager_limit(process, link);
+    let is_long = length > host.eager_limit(process, route);
     if is_long || path != SendPath::Free {
         // A window bounds the announcements to a peer that holds this process back, so they may wait at the port.
-        if path == SendPath::Free && !host.has_room(process, link) {
+        if path == SendPath::Free && !host.has_room(process, route) {
             found_no_room(process, host, request);
             return false;
         }
@@ -97,10 +97,10 @@ fn go<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: Sen
 fn found_no_room<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
     host.set_short_path(process, request, false);
     let (context, core) = (host.context(request), host.core(request));
-    let (link, tag) = (core.link, core.tag);
-    let account = host.account(process, link);
+    let (route, tag) = (core.route, core.tag);
+    let account = host.account(process, route);
     host.messenger().flow.outgoing.found_no_room(account, context, tag, request);
-    host.queue_turn(process, link);
+    host.queue_turn(process, route);
 }
 
 /// Announces a message. If it is long, the receiver may read its memory.
@@ -114,7 +114,7 @@ fn announce<H: Host>(
     let sender = host.messenger().transfers.begin(request);
     host.record(request, &Step::ReadyToSend(sender));
     let core = host.core(request);
-    let (link, length) = (core.link, core.data.length() as u64);
+    let (route, length) = (core.route, core.data.length() as u64);
     let exposed = if is_long { host.expose(process, request) } else { Err(Reason::HeldBack) };
     let (how, memory, exposed) = match exposed {
         Ok(exposed) => {
@@ -125,11 +125,11 @@ fn announce<H: Host>(
     };
     let Exposed { registered, others, keys, .. } = exposed;
     // Raises no begin event: it comes with the first copy or, if the receiver reads, with the receiver's answer.
-    host.goes_by_link(process, request, link, how, 1 + others.len());
+    host.goes_by_route(process, request, route, how, 1 + others.len());
     if keys.is_empty() {
-        host.control(process, link, &Header::ReadyToSend(of, sender.0, memory));
+        host.control(process, route, &Header::ReadyToSend(of, sender.0, memory));
     } else {
-        host.control_with_keys(process, link, &Header::ReadyToSendKeyed(of, sender.0, memory), &keys);
+        host.control_with_keys(process, route, &Header::ReadyToSendKeyed(of, sender.0, memory), &keys);
     }
     host.core(request).transfer = Transfer::ReadyToSend { registered, others, counted };
 }
@@ -141,24 +141,24 @@ pub(super) fn go_on<H: Host>(process: &H::Process, host: &mut H, request: H::Han
         return true;
     }
     // The peer may have another home now.
-    let link = host.core(request).link;
-    host.core(request).link = host.route(process, link);
+    let route = host.core(request).route;
+    host.core(request).route = host.home(process, route);
     go(process, host, request, path)
 }
 
-/// Sends pending messages by a link whose turn it is, as many as find room.
-pub fn in_turn<H: Host>(process: &H::Process, host: &mut H, link: Link) {
+/// Sends pending messages by a route whose turn it is, as many as find room.
+pub fn in_turn<H: Host>(process: &H::Process, host: &mut H, route: Route) {
     // If the peer has another home now, its messages have their turn there.
-    if host.route(process, link) != link {
+    if host.home(process, route) != route {
         return;
     }
-    let account = host.account(process, link);
-    host.begin_turn(process, link);
+    let account = host.account(process, route);
+    host.begin_turn(process, route);
     while let Some((request, path)) = host.messenger().flow.outgoing.next_in_turn(account) {
         if !go_on(process, host, request, path) {
             return;
         }
     }
     host.messenger().flow.outgoing.has_room(account);
-    host.end_turn(process, link);
+    host.end_turn(process, route);
 }

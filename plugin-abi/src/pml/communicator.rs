@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The PML's part of a communicator: the link to each rank, posted receives and unexpected messages.
+//! The PML's part of a communicator: the route to each rank, posted receives and unexpected messages.
 //!
 //! Open MPI's communicator points to it (`c_pml_comm`) from `pml_add_comm` to `pml_del_comm` (`context.rs`). Grade:
-//! hot. Threads: links are atomics, which the first thread that needs one stores; the queues belong to the thread that
+//! hot. Threads: routes are atomics, which the first thread that needs one stores; the queues belong to the thread that
 //! has entered the PML. Tests: below.
 
 use std::cell::UnsafeCell;
@@ -12,10 +12,10 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use engine::messenger::header::EagerSender;
-use engine::messenger::link::Link;
 use engine::messenger::matching::lengths::{Lengths, Shown};
 use engine::messenger::matching::{Envelope, Matching, Message, Pattern, ReceiveHandle, Searched};
 use engine::messenger::receive::arrived::Arrived;
+use engine::messenger::route::Route;
 use ibex_ffi::openmpi::sys;
 
 use super::first_receive::{FirstReceive, Posted};
@@ -30,9 +30,9 @@ pub(crate) type Queues = Matching<Handle, Arrived>;
 const FIRST: u64 = u64::MAX;
 
 pub(crate) struct Communicator {
-    /// Link to each rank of the remote group.
-    links: Box<[AtomicU64]>,
-    /// Links that the fast path uses: `links`, or `closed` while a tool listens to this communicator.
+    /// Route to each rank of the remote group.
+    routes: Box<[AtomicU64]>,
+    /// Links that the fast path uses: `routes`, or `closed` while a tool listens to this communicator.
     short_cuts: AtomicPtr<AtomicU64>,
     closed: OnceLock<Box<[AtomicU64]>>,
     queues: UnsafeCell<Queues>,
@@ -54,18 +54,18 @@ pub(crate) struct Communicator {
 }
 
 fn unknown(peers: usize) -> Box<[AtomicU64]> {
-    (0..peers).map(|_| AtomicU64::new(Link::UNKNOWN.bits())).collect()
+    (0..peers).map(|_| AtomicU64::new(Route::UNKNOWN.bits())).collect()
 }
 
 impl Communicator {
     /// Makes the part of a communicator with `peers` ranks.
     pub(crate) fn new(first_port: NonNull<Exclusive<Port>>, peers: usize, rank: i32, context: u32) -> Box<Self> {
-        let links = unknown(peers);
+        let routes = unknown(peers);
         let queues = UnsafeCell::new(Matching::new());
         let communicator = Box::new(Communicator {
             short_cuts: AtomicPtr::default(),
             closed: OnceLock::new(),
-            links,
+            routes,
             queues,
             first: FirstReceive::empty(),
             is_watched: AtomicBool::new(false),
@@ -102,64 +102,64 @@ impl Communicator {
     }
 
     pub(crate) fn has(&self, rank: i32) -> bool {
-        (rank as usize) < self.links.len()
+        (rank as usize) < self.routes.len()
     }
 
-    /// Returns the link to a rank; `UNKNOWN` for a rank outside the communicator.
+    /// Returns the route to a rank; `UNKNOWN` for a rank outside the communicator.
     #[inline]
-    pub(crate) fn link(&self, rank: i32) -> Link {
-        // Acquire: the endpoint in the link was made before the link was stored.
-        self.links.get(rank as usize).map_or(Link::UNKNOWN, |link| Link::from_bits(link.load(Ordering::Acquire)))
+    pub(crate) fn route(&self, rank: i32) -> Route {
+        // Acquire: the endpoint in the route was made before the route was stored.
+        self.routes.get(rank as usize).map_or(Route::UNKNOWN, |route| Route::from_bits(route.load(Ordering::Acquire)))
     }
 
-    /// [`Self::link`] for the fast path: `UNKNOWN` while a tool listens.
+    /// [`Self::route`] for the fast path: `UNKNOWN` while a tool listens.
     #[inline(always)]
-    pub(crate) fn short_cut(&self, rank: i32) -> Link {
-        if rank as usize >= self.links.len() {
-            return Link::UNKNOWN;
+    pub(crate) fn short_cut(&self, rank: i32) -> Route {
+        if rank as usize >= self.routes.len() {
+            return Route::UNKNOWN;
         }
         // Acquire: the array was made before its address was stored.
-        let links = self.short_cuts.load(Ordering::Acquire);
-        // SAFETY: both arrays have as many links as `links`, so `rank` is in bounds; they live as long as `self`.
-        let link = unsafe { &*links.add(rank as usize) };
-        // Acquire: the endpoint in the link was made before the link was stored.
-        Link::from_bits(link.load(Ordering::Acquire))
+        let routes = self.short_cuts.load(Ordering::Acquire);
+        // SAFETY: both arrays have as many routes as `routes`, so `rank` is in bounds; they live as long as `self`.
+        let route = unsafe { &*routes.add(rank as usize) };
+        // Acquire: the endpoint in the route was made before the route was stored.
+        Route::from_bits(route.load(Ordering::Acquire))
     }
 
     pub(crate) fn open_short_cut(&self, is_open: bool) {
-        let links = if is_open { &self.links } else { self.closed.get_or_init(|| unknown(self.links.len())) };
-        self.short_cuts.store(links.as_ptr().cast_mut(), Ordering::Release);
+        let routes = if is_open { &self.routes } else { self.closed.get_or_init(|| unknown(self.routes.len())) };
+        self.short_cuts.store(routes.as_ptr().cast_mut(), Ordering::Release);
     }
 
-    /// Enters the port of the first rail, if that is the only rail and this unmarked link uses it.
+    /// Enters the port of the first rail, if that is the only rail and this unmarked route uses it.
     #[inline(always)]
-    pub(crate) fn enter_first(&self, link: Link) -> Option<Entered<'_, Port>> {
-        if !link.is_single_rail() {
+    pub(crate) fn enter_first(&self, route: Route) -> Option<Entered<'_, Port>> {
+        if !route.is_single_rail() {
             return None;
         }
         // SAFETY: the port is the PML's, which lives until Open MPI's last call.
         unsafe { self.first_port.as_ref() }.enter()
     }
 
-    pub(crate) fn set_link(&self, rank: i32, link: Link) {
-        if let Some(place) = self.links.get(rank as usize) {
-            place.store(link.bits(), Ordering::Release);
+    pub(crate) fn set_route(&self, rank: i32, route: Route) {
+        if let Some(place) = self.routes.get(rank as usize) {
+            place.store(route.bits(), Ordering::Release);
         }
     }
 
-    /// Stores the link to a rank that was looked up, unless another thread has stored, and perhaps marked, one.
-    pub(crate) fn set_found(&self, rank: i32, link: Link) {
-        if let Some(place) = self.links.get(rank as usize) {
-            let unknown = Link::UNKNOWN.bits();
-            let _ = place.compare_exchange(unknown, link.bits(), Ordering::AcqRel, Ordering::Relaxed);
+    /// Stores the route to a rank that was looked up, unless another thread has stored, and perhaps marked, one.
+    pub(crate) fn set_found(&self, rank: i32, route: Route) {
+        if let Some(place) = self.routes.get(rank as usize) {
+            let unknown = Route::UNKNOWN.bits();
+            let _ = place.compare_exchange(unknown, route.bits(), Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
-    /// Marks the link to a rank, if it is this one: short messages then take the slow path (`flow`).
-    pub(crate) fn mark(&self, rank: i32, link: Link) {
-        if let Some(place) = self.links.get(rank as usize) {
-            // If a thread is looking the rank up, the first message to it stores the mark (`flow::set_link`).
-            let _ = place.compare_exchange(link.bits(), link.marked().bits(), Ordering::AcqRel, Ordering::Relaxed);
+    /// Marks the route to a rank, if it is this one: short messages then take the slow path (`flow`).
+    pub(crate) fn mark(&self, rank: i32, route: Route) {
+        if let Some(place) = self.routes.get(rank as usize) {
+            // If a thread is looking the rank up, the first message to it stores the mark (`flow::set_route`).
+            let _ = place.compare_exchange(route.bits(), route.marked().bits(), Ordering::AcqRel, Ordering::Relaxed);
         }
     }
 
@@ -476,35 +476,35 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_outside_the_communicator_has_no_link() {
+    fn a_rank_outside_the_communicator_has_no_route() {
         let comm = communicator();
         assert!(comm.has(0) && comm.has(1));
         for rank in [-1, 2, i32::MAX, i32::MIN] {
             assert!(!comm.has(rank), "{rank}");
-            assert_eq!([comm.link(rank), comm.short_cut(rank)], [Link::UNKNOWN; 2], "{rank}");
+            assert_eq!([comm.route(rank), comm.short_cut(rank)], [Route::UNKNOWN; 2], "{rank}");
         }
     }
 
     #[test]
     fn a_link_stays_marked_until_set_link_replaces_it() {
         let comm = communicator();
-        let link = Link::new(0, EndpointId::from_index(7));
-        comm.mark(0, link);
-        assert_eq!(comm.link(0), Link::UNKNOWN);
-        comm.set_found(0, link);
-        comm.mark(0, link);
-        assert_eq!([comm.link(0), comm.short_cut(0)], [link.marked(); 2]);
+        let route = Route::new(0, EndpointId::from_index(7));
+        comm.mark(0, route);
+        assert_eq!(comm.route(0), Route::UNKNOWN);
+        comm.set_found(0, route);
+        comm.mark(0, route);
+        assert_eq!([comm.route(0), comm.short_cut(0)], [route.marked(); 2]);
         assert!(comm.enter_first(comm.short_cut(0)).is_none());
-        // Another thread, which looked the same rank up, stores its link later. Marking does not touch rank 1's link.
-        comm.set_found(0, link);
-        comm.set_found(1, link.multi_rail());
-        comm.mark(1, link);
-        comm.mark(99, link);
-        assert_eq!([comm.link(0), comm.link(1)], [link.marked(), link.multi_rail()]);
-        comm.mark(1, link.multi_rail());
-        assert_eq!(comm.link(1), link.multi_rail().marked());
-        comm.set_link(0, link);
-        assert_eq!(comm.short_cut(0), link);
+        // Another thread, which looked the same rank up, stores its route later. Marking does not touch rank 1's route.
+        comm.set_found(0, route);
+        comm.set_found(1, route.multi_rail());
+        comm.mark(1, route);
+        comm.mark(99, route);
+        assert_eq!([comm.route(0), comm.route(1)], [route.marked(), route.multi_rail()]);
+        comm.mark(1, route.multi_rail());
+        assert_eq!(comm.route(1), route.multi_rail().marked());
+        comm.set_route(0, route);
+        assert_eq!(comm.short_cut(0), route);
     }
 
     #[test]

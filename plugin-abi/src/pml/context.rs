@@ -14,8 +14,8 @@ use std::ptr::{NonNull, null_mut};
 
 use engine::events::{self, CommunicatorCreated, CommunicatorFreed, Payload};
 use engine::messenger::flow_control;
-use engine::messenger::link::Link;
 use engine::messenger::rails::Sent;
+use engine::messenger::route::Route;
 use engine::peer::PeerName;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::{release, sys};
@@ -156,11 +156,11 @@ pub(crate) unsafe extern "C" fn pml_del_procs(procs: *mut *mut sys::ompi_proc_t,
             let Some(process) = (unsafe { Process::from_raw(procs.add(index).read().cast()) }) else { continue };
             let peer = modex::from_openmpi(process.name());
             let Some(mut state) = pml.enter() else { continue };
-            let links = rails::remove(&mut state, peer);
+            let routes = rails::remove(&mut state, peer);
             drop(state);
-            for link in links {
-                if let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) {
-                    port.forget(link.to());
+            for route in routes {
+                if let Some(mut port) = pml.rails().get(route.rail()).and_then(Rail::enter) {
+                    port.forget(route.to());
                 }
             }
         }
@@ -188,9 +188,9 @@ unsafe fn joined(pml: &Pml, state: &mut State, comm: *mut sys::ompi_communicator
         return;
     }
     for name in &members {
-        for link in state.foreign.parted.remove(name).unwrap_or_default() {
-            if let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) {
-                port.rejoin(link.to());
+        for route in state.foreign.parted.remove(name).unwrap_or_default() {
+            if let Some(mut port) = pml.rails().get(route.rail()).and_then(Rail::enter) {
+                port.rejoin(route.to());
             }
         }
     }
@@ -203,31 +203,31 @@ fn left(pml: &Pml, state: &mut State, context: u32) {
         return;
     }
     for name in state.foreign.leave(context) {
-        let links = rails::part(state, name);
-        for link in &links {
-            if let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) {
-                port.part(link.to());
+        let routes = rails::part(state, name);
+        for route in &routes {
+            if let Some(mut port) = pml.rails().get(route.rail()).and_then(Rail::enter) {
+                port.part(route.to());
             }
         }
-        state.foreign.parted.insert(name, links);
+        state.foreign.parted.insert(name, routes);
     }
     sweep(pml, state);
 }
 
 /// Forgets processes whose connections have gone since the parting.
 fn sweep(pml: &Pml, state: &mut State) {
-    let has_gone = |link: &Link| {
-        let port = pml.rails().get(link.rail()).and_then(Rail::enter);
-        port.is_none_or(|port| port.has_gone(link.to()))
+    let has_gone = |route: &Route| {
+        let port = pml.rails().get(route.rail()).and_then(Rail::enter);
+        port.is_none_or(|port| port.has_gone(route.to()))
     };
-    let gone: Vec<_> = state.foreign.parted.extract_if(|_, links| links.iter().all(has_gone)).collect();
-    for (name, links) in gone {
+    let gone: Vec<_> = state.foreign.parted.extract_if(|_, routes| routes.iter().all(has_gone)).collect();
+    for (name, routes) in gone {
         rails::remove(state, name);
-        for link in links {
-            if let Some(rail) = pml.rails().get(link.rail())
+        for route in routes {
+            if let Some(rail) = pml.rails().get(route.rail())
                 && let Some(mut port) = rail.enter()
             {
-                *rail.sent(&mut port, link.to()) = Sent::default();
+                *rail.sent(&mut port, route.to()) = Sent::default();
             }
         }
     }

@@ -122,7 +122,8 @@ impl Drop for Convertor {
     }
 }
 
-/// The data of a request. P2 holds for it from [`Self::set_extent`] and [`Self::describe`] until the request is finished.
+/// The data of a request. P2 holds for it from [`Self::set_extent`] and [`Self::describe`] until the request is
+/// finished.
 #[repr(C)]
 pub(crate) struct UserData {
     extent: Extent,

@@ -5,7 +5,6 @@
 use engine::messenger;
 use engine::messenger::header::{Header, Match, PortKey};
 use engine::messenger::host::{Exposed, Host, Moved, NotPacked, Ports, Posted, Tools, Transmitted};
-use engine::messenger::link::{Account, Link};
 use engine::messenger::matching::Envelope;
 use engine::messenger::path_taken::{PathTaken, Protocol, Reason};
 use engine::messenger::receive::arrived::Arrived;
@@ -13,6 +12,7 @@ use engine::messenger::rendezvous::Step;
 use engine::messenger::rendezvous::read::{Path, Readable};
 use engine::messenger::rendezvous::stripes::Part;
 use engine::messenger::request::transfer_id::TransferId;
+use engine::messenger::route::{Account, Route};
 use engine::transport::Failed;
 use ibex_ffi::openmpi::release;
 
@@ -35,47 +35,47 @@ impl Ports for State {
     type Registration = Registered;
     type Fragment = Fragment;
 
-    fn eager_limit(&self, pml: &Pml, link: Link) -> usize {
-        transmit::eager_limit(pml, link)
+    fn eager_limit(&self, pml: &Pml, route: Route) -> usize {
+        transmit::eager_limit(pml, route)
     }
 
-    fn route(&mut self, pml: &Pml, link: Link) -> Link {
-        rails::route(pml, self, link)
+    fn home(&mut self, pml: &Pml, route: Route) -> Route {
+        rails::home(pml, self, route)
     }
 
-    fn account(&mut self, pml: &Pml, link: Link) -> Account {
-        rails::account(pml, self, link)
+    fn account(&mut self, pml: &Pml, route: Route) -> Account {
+        rails::account(pml, self, route)
     }
 
-    fn has_room(&mut self, pml: &Pml, link: Link) -> bool {
-        if let Some(to) = link.as_local() {
+    fn has_room(&mut self, pml: &Pml, route: Route) -> bool {
+        if let Some(to) = route.as_local() {
             return !self.backlog.waits_for(to);
         }
-        pml.rails().get(link.rail()).and_then(Rail::enter).is_some_and(|port| port.has_room(link.to()))
+        pml.rails().get(route.rail()).and_then(Rail::enter).is_some_and(|port| port.has_room(route.to()))
     }
 
-    fn queue_turn(&mut self, pml: &Pml, link: Link) {
-        routing::queue_turn(pml, self, link);
+    fn queue_turn(&mut self, pml: &Pml, route: Route) {
+        routing::queue_turn(pml, self, route);
     }
 
-    fn begin_turn(&mut self, pml: &Pml, link: Link) {
-        if let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) {
-            port.begin_turn(link.to());
+    fn begin_turn(&mut self, pml: &Pml, route: Route) {
+        if let Some(mut port) = pml.rails().get(route.rail()).and_then(Rail::enter) {
+            port.begin_turn(route.to());
         }
     }
 
-    fn end_turn(&mut self, pml: &Pml, link: Link) {
-        if let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) {
-            port.end_turn(link.to(), token::turn());
+    fn end_turn(&mut self, pml: &Pml, route: Route) {
+        if let Some(mut port) = pml.rails().get(route.rail()).and_then(Rail::enter) {
+            port.end_turn(route.to(), token::turn());
         }
     }
 
     fn takes_short_path(&mut self, pml: &Pml, send: Handle) -> bool {
-        flow::has_link(pml, self, send)
+        flow::has_route(pml, self, send)
     }
 
     fn set_short_path(&mut self, pml: &Pml, send: Handle, passes: bool) {
-        flow::set_link(pml, self, send, passes);
+        flow::set_route(pml, self, send, passes);
     }
 
     fn mark(&mut self, pml: &Pml, account: Account) {
@@ -83,16 +83,16 @@ impl Ports for State {
     }
 
     fn send_whole(&mut self, pml: &Pml, send: Handle, header: &Header, finishes: bool) -> Transmitted {
-        let link = self.requests.core(send).link;
-        routing::message(pml, self, link, header, send, finishes)
+        let route = self.requests.core(send).route;
+        routing::message(pml, self, route, header, send, finishes)
     }
 
-    fn control(&mut self, pml: &Pml, link: Link, header: &Header) {
-        routing::control(pml, self, link, header);
+    fn control(&mut self, pml: &Pml, route: Route, header: &Header) {
+        routing::control(pml, self, route, header);
     }
 
-    fn control_with_keys(&mut self, pml: &Pml, link: Link, header: &Header, keys: &[PortKey]) {
-        routing::bytes(pml, self, link, &[header.encode().as_slice(), &PortKey::encode(keys)].concat());
+    fn control_with_keys(&mut self, pml: &Pml, route: Route, header: &Header, keys: &[PortKey]) {
+        routing::bytes(pml, self, route, &[header.encode().as_slice(), &PortKey::encode(keys)].concat());
     }
 
     fn pack_fragment(
@@ -117,12 +117,12 @@ impl Ports for State {
         rails::expose(pml, self, send)
     }
 
-    fn readable_by(&mut self, pml: &Pml, from: Link, keys: &[PortKey], wanted: u64) -> Vec<(Link, u32)> {
+    fn readable_by(&mut self, pml: &Pml, from: Route, keys: &[PortKey], wanted: u64) -> Vec<(Route, u32)> {
         rails::readable_by(pml, self, from, keys, wanted)
     }
 
-    fn register(&mut self, pml: &Pml, receive: Handle, link: Link, wanted: u64) -> Option<Readable<Registered>> {
-        read::register(pml, self, receive, link, wanted)
+    fn register(&mut self, pml: &Pml, receive: Handle, route: Route, wanted: u64) -> Option<Readable<Registered>> {
+        read::register(pml, self, receive, route, wanted)
     }
 
     fn deregister(&mut self, pml: &Pml, rail: usize, registered: Registered) {
@@ -137,12 +137,12 @@ impl Ports for State {
         read::post(pml, self, receive, path, part)
     }
 
-    fn copy_from_process(&mut self, pml: &Pml, receive: Handle, link: Link, of: (u64, u64)) -> bool {
-        local::copy_from_process(pml, self, receive, link, of)
+    fn copy_from_process(&mut self, pml: &Pml, receive: Handle, route: Route, of: (u64, u64)) -> bool {
+        local::copy_from_process(pml, self, receive, route, of)
     }
 
-    fn fails_over(&mut self, pml: &Pml, link: Link) -> bool {
-        failover::goes_on(pml, self, link)
+    fn fails_over(&mut self, pml: &Pml, route: Route) -> bool {
+        failover::goes_on(pml, self, route)
     }
 }
 
@@ -151,8 +151,8 @@ impl Tools for State {
         watch::goes(self, request, |_| Some(path));
     }
 
-    fn goes_by_link(&mut self, pml: &Pml, request: Handle, link: Link, how: (Protocol, Reason), rails: usize) {
-        watch::goes(self, request, |state| Some(path_taken::by(pml, rails::route(pml, state, link), how, rails)));
+    fn goes_by_route(&mut self, pml: &Pml, request: Handle, route: Route, how: (Protocol, Reason), rails: usize) {
+        watch::goes(self, request, |state| Some(path_taken::by(pml, rails::home(pml, state, route), how, rails)));
     }
 
     fn has_begun(&mut self, request: Handle) -> bool {
@@ -229,7 +229,7 @@ impl Host for State {
         incoming::keep(pml, self, communicator, (envelope, message), || Some(from));
     }
 
-    fn deliver_whole(&mut self, pml: &Pml, of: Match, bytes: &[u8], sender: impl Fn() -> Option<Link> + Copy) {
+    fn deliver_whole(&mut self, pml: &Pml, of: Match, bytes: &[u8], sender: impl Fn() -> Option<Route> + Copy) {
         incoming::whole(pml, self, of, bytes, sender);
     }
 

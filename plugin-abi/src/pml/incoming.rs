@@ -11,10 +11,10 @@ use std::ptr::NonNull;
 
 use engine::messenger::header::{EAGER_SIZE, Header, Match};
 use engine::messenger::host::{Bytes, Data};
-use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
 use engine::messenger::receive::arrived::{Arrived, Body};
 use engine::messenger::receive::delivery;
+use engine::messenger::route::Route;
 use engine::messenger::{self, flow_control};
 use engine::transport::Immediate;
 
@@ -47,26 +47,26 @@ pub(crate) struct ByRail {
 
 impl ByRail {
     /// Looks up the sender; `None` if the message came by another queue pair than that of the sender it names.
-    pub(crate) fn link(self, pml: &Pml) -> Option<Link> {
+    pub(crate) fn route(self, pml: &Pml) -> Option<Route> {
         let port = pml.rails().get(self.rail)?.enter()?;
-        Some(Link::new(self.rail, port.sender(self.immediate, self.qp_num)?))
+        Some(Route::new(self.rail, port.sender(self.immediate, self.qp_num)?))
     }
 }
 
 #[derive(Clone, Copy)]
 pub(crate) enum Sender {
-    /// [`ByRail::link`] looks the sender up.
+    /// [`ByRail::route`] looks the sender up.
     ByRail(ByRail),
-    /// May be [`Link::UNKNOWN`].
-    Known(Link),
+    /// May be [`Route::UNKNOWN`].
+    Known(Route),
 }
 
 impl Incoming<'_> {
-    /// Returns the link for an answer; `None` as in [`ByRail::link`].
-    pub(crate) fn sender(&self, pml: &Pml) -> Option<Link> {
+    /// Returns the route for an answer; `None` as in [`ByRail::route`].
+    pub(crate) fn sender(&self, pml: &Pml) -> Option<Route> {
         match self.sender {
-            Sender::ByRail(by) => by.link(pml),
-            Sender::Known(link) => Some(link),
+            Sender::ByRail(by) => by.route(pml),
+            Sender::Known(route) => Some(route),
         }
     }
 }
@@ -113,8 +113,8 @@ pub(crate) struct Deferred {
 /// Longest data that is deferred, bytes.
 const MAX_DEFERRED: usize = 64;
 
-/// [`is_taken`] while a tool listens. Also copies to `deferred` the first short message that matches the first receive of
-/// a communicator with listeners, for [`deliver_deferred`].
+/// [`is_taken`] while a tool listens. Also copies to `deferred` the first short message that matches the first receive
+/// of a communicator with listeners, for [`deliver_deferred`].
 #[inline(always)]
 pub(crate) unsafe fn is_taken_or_deferred(
     state: &mut State,
@@ -157,7 +157,7 @@ pub(crate) unsafe fn deliver_deferred(pml: &Pml, state: &mut State, deferred: &D
     };
     let taken = match listeners {
         Some(listeners) => {
-            let (of, from) = ((communicator, envelope), Link::UNKNOWN);
+            let (of, from) = ((communicator, envelope), Route::UNKNOWN);
             let how = |state: &mut State, _| Some(path_taken::came_whole(pml, state, of, from, (EAGER_SIZE, length)));
             let told = (how, |_: &mut State| {});
             watch::take_posted_watched(state, listeners, communicator, envelope, (length, length), told)
@@ -171,8 +171,8 @@ pub(crate) unsafe fn deliver_deferred(pml: &Pml, state: &mut State, deferred: &D
         }
         (Ok(request), _) => delivery::whole::<_, true>(state, request, envelope, bytes),
         (Err(id), _) => {
-            let message = Arrived { from: Link::UNKNOWN, id, body: Body::copy(bytes) };
-            keep(pml, state, communicator, (envelope, message), || Some(Link::UNKNOWN));
+            let message = Arrived { from: Route::UNKNOWN, id, body: Body::copy(bytes) };
+            keep(pml, state, communicator, (envelope, message), || Some(Route::UNKNOWN));
         }
     }
 }
@@ -207,22 +207,22 @@ pub(crate) fn message(pml: &Pml, state: &mut State, incoming: Incoming<'_>) {
     }
 }
 
-/// Delivers a whole message to its receive, or stores it; `sender` looks up its sender's link.
-pub(crate) fn whole(pml: &Pml, state: &mut State, of: Match, bytes: &[u8], sender: impl Fn() -> Option<Link> + Copy) {
+/// Delivers a whole message to its receive, or stores it; `sender` looks up its sender's route.
+pub(crate) fn whole(pml: &Pml, state: &mut State, of: Match, bytes: &[u8], sender: impl Fn() -> Option<Route> + Copy) {
     let envelope = Envelope::new(of.rank, of.tag);
     let kept = |from, id| Arrived { from, id, body: Body::copy(bytes) };
     let Some(communicator) = state.contexts.get(of.context).copied() else {
-        return keep_early(pml, state, of.context, (envelope, kept(Link::UNKNOWN, 0)), sender);
+        return keep_early(pml, state, of.context, (envelope, kept(Route::UNKNOWN, 0)), sender);
     };
     // SAFETY: P1: in `state.contexts`, so alive.
     let communicator = unsafe { communicator.as_ref() };
-    let mut from = Link::UNKNOWN;
+    let mut from = Route::UNKNOWN;
     let of = (communicator, envelope);
     let how = |state: &mut State, _| {
-        Some(path_taken::came_whole(pml, state, of, sender().unwrap_or(Link::UNKNOWN), (EAGER_SIZE, bytes.len())))
+        Some(path_taken::came_whole(pml, state, of, sender().unwrap_or(Route::UNKNOWN), (EAGER_SIZE, bytes.len())))
     };
-    // With several ports, the event of an unexpected message names the link by which it came.
-    let keeping = |_: &mut State| from = sender().unwrap_or(Link::UNKNOWN);
+    // With several ports, the event of an unexpected message names the route by which it came.
+    let keeping = |_: &mut State| from = sender().unwrap_or(Route::UNKNOWN);
     match watch::take_posted(state, communicator, envelope, (bytes.len(), bytes.len()), (how, keeping)) {
         Ok(request) => delivery::whole::<_, true>(state, request, envelope, bytes),
         Err(id) => keep(pml, state, communicator, (envelope, kept(from, id)), sender),
@@ -244,18 +244,18 @@ pub(crate) fn deliver(pml: &Pml, state: &mut State, context: u32, envelope: Enve
     }
 }
 
-/// Stores a message that no receive matched. If `sender` returns [`Link::UNKNOWN`] (shared memory, or stored early),
+/// Stores a message that no receive matched. If `sender` returns [`Route::UNKNOWN`] (shared memory, or stored early),
 /// looks the rank up in the communicator.
 pub(crate) fn keep(
     pml: &Pml,
     state: &mut State,
     communicator: &Communicator,
     (envelope, message): (Envelope, Arrived),
-    sender: impl FnOnce() -> Option<Link>,
+    sender: impl FnOnce() -> Option<Route>,
 ) {
     flow_control::keep(pml, state, &message, |state| match sender()? {
         // SAFETY: P1: `communicator` is alive, so Open MPI's is.
-        Link::UNKNOWN => unsafe { rails::known(state, communicator.comm, envelope.source()) },
+        Route::UNKNOWN => unsafe { rails::known(state, communicator.comm, envelope.source()) },
         from => Some(from),
     });
     watch::insert_unexpected(state, communicator, envelope, message);
@@ -272,8 +272,8 @@ fn keep_early(
     state: &mut State,
     context: u32,
     (envelope, message): (Envelope, Arrived),
-    sender: impl FnOnce() -> Option<Link>,
+    sender: impl FnOnce() -> Option<Route>,
 ) {
-    flow_control::keep(pml, state, &message, |_| sender().filter(|from| *from != Link::UNKNOWN));
+    flow_control::keep(pml, state, &message, |_| sender().filter(|from| *from != Route::UNKNOWN));
     state.contexts.keep(context, (envelope, message));
 }

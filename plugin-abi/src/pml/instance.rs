@@ -14,10 +14,10 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use engine::messenger;
 use engine::messenger::flow_control::state::Flow;
 use engine::messenger::foreign::Foreign;
-use engine::messenger::link::Link;
 use engine::messenger::matching::{Contexts, Envelope};
 use engine::messenger::rails::{MultiRail, Quiet, Sent};
 use engine::messenger::receive::arrived::Arrived;
+use engine::messenger::route::Route;
 use engine::peer::PeerName;
 use engine::transport::EndpointId;
 
@@ -100,7 +100,7 @@ pub(crate) struct State {
     pub(crate) contexts: Contexts<NonNull<Communicator>, (Envelope, Arrived)>,
     pub(crate) messenger: messenger::State<State>,
     pub(crate) buffers: Vec<SendBuffers>,
-    pub(crate) peers: HashMap<PeerName, Link>,
+    pub(crate) peers: HashMap<PeerName, Route>,
     pub(crate) multi_rail: MultiRail<Held>,
     pub(crate) foreign: Foreign,
     pub(crate) backlog: Backlog,

@@ -135,10 +135,10 @@ pub(super) unsafe fn start(request: Handle) -> c_int {
         }
         Role::Send(_) => {
             // SAFETY: P4: a rank of a communicator that lives, because the request holds a reference.
-            let link = unsafe { rails::link(pml, r.comm(), r.core.peer) };
+            let route = unsafe { rails::route(pml, r.comm(), r.core.peer) };
             let Some(mut state) = pml.enter() else { return sys::OPAL_ERR_OUT_OF_RESOURCE };
             activate(r);
-            send::begin(pml, &mut state, request, link);
+            send::begin(pml, &mut state, request, route);
             state
         }
     };

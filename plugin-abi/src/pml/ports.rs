@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The messenger's ports (`engine::messenger::host::Ports`): the ports of the adapters, called rails here, and the memory
-//! that the processes of a host share.
+//! The messenger's ports (`engine::messenger::host::Ports`): the ports of the adapters, called rails here, and the
+//! memory that the processes of a host share.
 //!
-//! - Which link leads to a peer: `rails`; `failover` when a port goes down. Marked links: `flow`.
+//! - Which route leads to a peer: `rails`; `failover` when a port goes down. Marked routes: `flow`.
 //! - Messages: `routing` sends by shared memory or by the peer's home, `transmit` by one port, from a `buffer`;
 //!   `fragment` packs and posts fragments, `read` reads. `token` names what a completion reports.
 //! - Processes of this host: `local`, over the BTL of `shared_memory`.

@@ -14,8 +14,8 @@ use std::sync::atomic::Ordering;
 
 use engine::events;
 use engine::messenger::host::Bytes;
-use engine::messenger::link::Link;
 use engine::messenger::rendezvous::{fragments, read};
+use engine::messenger::route::Route;
 use engine::messenger::send;
 use engine::transport::{Arrived, Completion, EndpointId, Failed, Polled, TakesMessages, TakesRequests, Token};
 use ibex_ffi::openmpi::sys;
@@ -93,8 +93,8 @@ fn have_turns(pml: &Pml, state: &mut State) {
         }
         before = after;
     }
-    for link in std::mem::take(&mut state.messenger.flow.turns) {
-        send::in_turn(pml, state, link);
+    for route in std::mem::take(&mut state.messenger.flow.turns) {
+        send::in_turn(pml, state, route);
     }
 }
 
@@ -304,7 +304,7 @@ fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion
         }
         Completion::Request { token, to, outcome } => handle_request(pml, state, rail, token, to, outcome),
         Completion::PeerFailed { peer } => {
-            if !failover::goes_on(pml, state, Link::new(rail, peer)) {
+            if !failover::goes_on(pml, state, Route::new(rail, peer)) {
                 transmit::failed(state);
             }
             fragments::feed_starved(pml, state);
@@ -338,7 +338,7 @@ fn handle_request(
         Some(Record::Read(request)) => read::done(pml, state, request, rail, outcome),
         Some(Record::Sent(request)) if outcome.is_ok() => sent_without_buffer(pml, state, request),
         Some(Record::Sent(_)) => _ = transmit::failed(state),
-        Some(Record::Turn) if outcome.is_ok() => flow::has_turn(state, Link::new(rail, to)),
+        Some(Record::Turn) if outcome.is_ok() => flow::has_turn(state, Route::new(rail, to)),
         // The port has reported the failure of the peer before.
         Some(Record::Turn) | None => {}
     }

@@ -9,9 +9,9 @@ use std::mem::offset_of;
 use std::ptr::{NonNull, null_mut};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use engine::messenger::link::Link;
 use engine::messenger::request;
 pub(crate) use engine::messenger::request::{Mode, Outcome, Role};
+use engine::messenger::route::Route;
 use ibex_ffi::openmpi::sys;
 
 use super::datatype::UserData;
@@ -184,7 +184,7 @@ impl Request {
             tag: 0,
             data: UserData::NONE,
             posted: 0,
-            link: Link::UNKNOWN,
+            route: Route::UNKNOWN,
             transfer: Transfer::None,
         };
         Request { base, shell, core, id: 0, spec: Spec::EMPTY, message: (0, 0) }

@@ -11,7 +11,7 @@ use std::ptr::null_mut;
 use engine::messenger;
 use engine::messenger::header::MAX_SIZE;
 use engine::messenger::host::Data;
-use engine::messenger::link::Link;
+use engine::messenger::route::Route;
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
@@ -107,31 +107,31 @@ pub(super) unsafe fn at_once<const BLOCKING: bool>(outgoing: &Outgoing, extent: 
     }
     // SAFETY: P4: MPI's communicator.
     let communicator = unsafe { Communicator::of(outgoing.comm) };
-    let link = communicator.short_cut(outgoing.to);
-    let Some(mut port) = communicator.enter_first(link) else {
+    let route = communicator.short_cut(outgoing.to);
+    let Some(mut port) = communicator.enter_first(route) else {
         // SAFETY: P4, as this function requires.
         return unsafe { at_once_otherwise::<BLOCKING>(outgoing, extent) };
     };
     let header = communicator.sender.header(outgoing.tag);
     // SAFETY: P2: the data may be read until the call returns.
-    unsafe { transmit::inline(&mut port, link, &header, extent) }
+    unsafe { transmit::inline(&mut port, route, &header, extent) }
 }
 
-/// [`at_once`] by shared memory or by one port of several, or while a tool listens. Looks the link up again, because
-/// the fast path does not store it. Returns false for a marked link ([`Link::marked`]).
+/// [`at_once`] by shared memory or by one port of several, or while a tool listens. Looks the route up again, because
+/// the fast path does not store it. Returns false for a marked route ([`Route::marked`]).
 #[inline(never)]
 unsafe fn at_once_otherwise<const BLOCKING: bool>(outgoing: &Outgoing, extent: Extent) -> bool {
     // SAFETY: P4: MPI's communicator.
     let communicator = unsafe { Communicator::of(outgoing.comm) };
-    let link = communicator.short_cut(outgoing.to);
+    let route = communicator.short_cut(outgoing.to);
     // SAFETY: P4, as this function requires.
-    if BLOCKING && link == Link::UNKNOWN && unsafe { told_at_once(outgoing, extent, communicator) } {
+    if BLOCKING && route == Route::UNKNOWN && unsafe { told_at_once(outgoing, extent, communicator) } {
         return true;
     }
     let header = communicator.sender.header(outgoing.tag);
-    let Some(to) = link.as_local() else {
+    let Some(to) = route.as_local() else {
         // SAFETY: P2: the data may be read until the call returns.
-        return unsafe { transmit::at_once(link, &header, extent) };
+        return unsafe { transmit::at_once(route, &header, extent) };
     };
     // SAFETY: P2: the data may be read until the call returns.
     pml().and_then(Pml::shared_memory).is_some_and(|shared| unsafe { shared.send_at_once(to, &header, extent) })
@@ -146,17 +146,17 @@ pub(super) unsafe fn copied_at_once(outgoing: &Outgoing, extent: Extent) -> bool
     }
     // SAFETY: P4: MPI's communicator.
     let communicator = unsafe { Communicator::of(outgoing.comm) };
-    let link = communicator.short_cut(outgoing.to);
+    let route = communicator.short_cut(outgoing.to);
     let Some(pml) = pml() else { return false };
     let Some(rail) = pml.rails().first() else { return false };
-    if !link.is_single_rail() || extent.length + MAX_SIZE > now::eager_limit_as_written() {
+    if !route.is_single_rail() || extent.length + MAX_SIZE > now::eager_limit_as_written() {
         return false;
     }
     let Some(mut state) = pml.enter() else { return false };
     let Some(mut port) = rail.enter() else { return false };
     let header = communicator.sender.header(outgoing.tag);
     // SAFETY: P2: the data may be read until the call returns.
-    unsafe { transmit::copied(&mut state, &mut port, link, &header, extent) }
+    unsafe { transmit::copied(&mut state, &mut port, route, &header, extent) }
 }
 
 /// Sends a contiguous message of a blocking call, no longer than the eager limit, while a tool listens. The message has
@@ -166,10 +166,10 @@ pub(super) unsafe fn copied_at_once(outgoing: &Outgoing, extent: Extent) -> bool
 /// P4: `outgoing` has MPI's arguments, and `extent` describes its data.
 #[inline(always)]
 unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Communicator) -> bool {
-    let link = communicator.link(outgoing.to);
+    let route = communicator.route(outgoing.to);
     let Some(pml) = pml() else { return false };
     let Some(rail) = pml.rails().first() else { return false };
-    if !link.is_single_rail() || extent.length + MAX_SIZE > now::eager_limit_as_written() {
+    if !route.is_single_rail() || extent.length + MAX_SIZE > now::eager_limit_as_written() {
         return false;
     }
     let Some(mut state) = pml.enter() else { return false };
@@ -189,8 +189,8 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
     let is_posted = rail.enter().is_some_and(|mut port| {
         // SAFETY: P2: the data may be read until the call returns.
         unsafe {
-            transmit::inline(&mut port, link, &header, extent)
-                || copied_apart(&mut state, &mut port, link, &header, extent)
+            transmit::inline(&mut port, route, &header, extent)
+                || copied_apart(&mut state, &mut port, route, &header, extent)
         }
     });
     if is_posted {
@@ -209,7 +209,7 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
         listening::returns(outgoing.tag);
     } else {
         // SAFETY: P4, as this function requires.
-        unsafe { begun(pml, state, outgoing, (id, link)) };
+        unsafe { begun(pml, state, outgoing, (id, route)) };
     }
     true
 }
@@ -226,21 +226,21 @@ unsafe fn tell_of_call(listeners: &Listeners, event: Event, id: u64, spec: &mut 
 }
 
 #[inline(never)]
-unsafe fn copied_apart(state: &mut State, port: &mut Port, link: Link, header: &[u8], extent: Extent) -> bool {
+unsafe fn copied_apart(state: &mut State, port: &mut Port, route: Route, header: &[u8], extent: Extent) -> bool {
     // SAFETY: P2: the data may be read during the call, as this function requires.
-    unsafe { transmit::copied(state, port, link, header, extent) }
+    unsafe { transmit::copied(state, port, route, header, extent) }
 }
 
 /// Takes a request to send the message of a blocking call that [`told_at_once`] could not send. Tools know it as `id`.
 #[cold]
 #[inline(never)]
-unsafe fn begun(pml: &Pml, mut state: Entered<'_, State>, outgoing: &Outgoing, (id, link): (u64, Link)) {
+unsafe fn begun(pml: &Pml, mut state: Entered<'_, State>, outgoing: &Outgoing, (id, route): (u64, Route)) {
     let request = state.requests.take();
     // SAFETY: P1: just taken by this call; P4, as this function requires.
     unsafe { fill(request, outgoing, Mode::Standard, Owner::WatchedCall) };
     watch::set_id(&mut state, request, id);
     state.requests.get(request).shell.told = Told::Begun;
-    messenger::send::begin(pml, &mut *state, request, link);
+    messenger::send::begin(pml, &mut *state, request, route);
     // SAFETY: P1: begun, and it belongs to this call; P4, as this function requires.
     unsafe { wait(pml, state, request) };
     listening::returns(outgoing.tag);
@@ -314,12 +314,12 @@ pub(super) unsafe fn start<'pml>(
         return unsafe { buffered(pml, outgoing, owner) };
     }
     // SAFETY: P4: MPI's communicator, and a rank of it.
-    let link = unsafe { rails::link(pml, outgoing.comm, outgoing.to) };
+    let route = unsafe { rails::route(pml, outgoing.comm, outgoing.to) };
     let Some(mut state) = pml.enter() else { return Err(sys::OPAL_ERR_OUT_OF_RESOURCE) };
     let request = state.requests.take();
     // SAFETY: P1: just taken; P4, as this function requires.
     unsafe { fill(request, outgoing, mode, owner) };
-    begin(pml, &mut state, request, link);
+    begin(pml, &mut state, request, route);
     Ok((state, Some(request)))
 }
 
@@ -343,11 +343,11 @@ unsafe fn buffered<'pml>(pml: &'pml Pml, outgoing: &Outgoing, owner: Owner) -> R
     Ok((state, Some(request)))
 }
 
-/// Copy of a message in the program's attached memory (`MPI_Buffer_attach`), and the link to its receiver.
+/// Copy of a message in the program's attached memory (`MPI_Buffer_attach`), and the route to its receiver.
 #[derive(Clone, Copy)]
 pub(crate) struct BufferedCopy {
     extent: Extent,
-    link: Option<Link>,
+    route: Option<Route>,
 }
 
 /// Copies a message and enters the PML, for [`send_copy`].
@@ -356,13 +356,13 @@ pub(crate) unsafe fn copy_and_enter<'pml>(
     outgoing: &Outgoing,
 ) -> Result<(Entered<'pml, State>, BufferedCopy), c_int> {
     // SAFETY: P4, as this function requires.
-    let (extent, link) = unsafe { (attach(outgoing.data)?, rails::link(pml, outgoing.comm, outgoing.to)) };
+    let (extent, route) = unsafe { (attach(outgoing.data)?, rails::route(pml, outgoing.comm, outgoing.to)) };
     let Some(state) = pml.enter() else {
         // SAFETY: `attach` has just returned this memory.
         unsafe { libmpi::mca_pml_base_bsend_request_free(extent.start.cast()) };
         return Err(sys::OPAL_ERR_OUT_OF_RESOURCE);
     };
-    Ok((state, BufferedCopy { extent, link }))
+    Ok((state, BufferedCopy { extent, route }))
 }
 
 /// Sends a copy. Tools know it by `id`.
@@ -375,7 +375,7 @@ pub(crate) unsafe fn send_copy(pml: &Pml, state: &mut State, outgoing: &Outgoing
     // SAFETY: P2: the copy is freed when the request is finished.
     unsafe { r.core.data.set_extent(copy.extent) };
     watch::set_id(state, request, id);
-    begin(pml, state, request, copy.link);
+    begin(pml, state, request, copy.route);
 }
 
 /// Fills a send in without beginning it.
@@ -431,13 +431,13 @@ unsafe fn attach(description: Description) -> Result<Extent, c_int> {
     Err(sys::OPAL_ERROR)
 }
 
-/// Begins a send by `link`: posts it, or lets it wait. It may be finished when this returns.
-pub(crate) fn begin(pml: &Pml, state: &mut State, request: Handle, link: Option<Link>) {
+/// Begins a send by `route`: posts it, or lets it wait. It may be finished when this returns.
+pub(crate) fn begin(pml: &Pml, state: &mut State, request: Handle, route: Option<Route>) {
     if state.requests.get(request).shell.attached.is_null() {
         watch::request(state, request, Event::Activate);
     }
-    match link {
-        Some(link) => messenger::send::begin(pml, state, request, link),
+    match route {
+        Some(route) => messenger::send::begin(pml, state, request, route),
         None => _ = transmit::failed(state),
     }
 }

@@ -9,8 +9,8 @@ use super::Word;
 use crate::counters::add_shared;
 use crate::messenger::header::Header;
 use crate::messenger::host::Host;
-use crate::messenger::link::{Account, Link};
 use crate::messenger::receive::arrived::Arrived;
+use crate::messenger::route::{Account, Route};
 use crate::messenger::send;
 
 // ---- the receiver's side --------------------------------------------------------------------------------------------
@@ -20,7 +20,7 @@ pub fn keep<H: Host>(
     process: &H::Process,
     host: &mut H,
     message: &Arrived,
-    sender: impl FnOnce(&mut H) -> Option<Link>,
+    sender: impl FnOnce(&mut H) -> Option<Route>,
 ) {
     let flow = &mut host.messenger().flow;
     let is_beyond = flow.kept.keep(message.cost());
@@ -33,9 +33,9 @@ pub fn keep<H: Host>(
 
 #[cold]
 #[inline(never)]
-fn hold_back<H: Host>(process: &H::Process, host: &mut H, sender: Option<Link>) {
+fn hold_back<H: Host>(process: &H::Process, host: &mut H, sender: Option<Route>) {
     // This process must not hold itself back: its blocking send would wait for its own receive.
-    let Some(sender) = sender.filter(|sender| *sender != Link::LOOPBACK) else { return };
+    let Some(sender) = sender.filter(|sender| *sender != Route::LOOPBACK) else { return };
     let account = host.account(process, sender);
     let flow = &mut host.messenger().flow;
     if let Some(word) = flow.kept.hold_back(account) {
@@ -66,7 +66,7 @@ fn let_go<H: Host>(process: &H::Process, host: &mut H) {
 }
 
 /// Notes that sends of a peer pend in a communicator. Asks for more at once if a receive may wait for one of them.
-pub fn pending<H: Host>(process: &H::Process, host: &mut H, sender: Link, context: u32) {
+pub fn pending<H: Host>(process: &H::Process, host: &mut H, sender: Route, context: u32) {
     let account = host.account(process, sender);
     host.messenger().flow.kept.pends(account, context);
     if host.wants_more(context) {
@@ -97,8 +97,8 @@ fn ask_for_more<H: Host>(process: &H::Process, host: &mut H, context: u32) {
 #[inline(never)]
 pub fn pend<H: Host>(process: &H::Process, host: &mut H, context: u32, send: H::Handle) {
     let core = host.core(send);
-    let (link, tag) = (core.link, core.tag);
-    let account = host.account(process, link);
+    let (route, tag) = (core.route, core.tag);
+    let account = host.account(process, route);
     let tells = host.messenger().flow.outgoing.pend(account, context, tag, send);
     tell(process, host, (account, context), tells);
 }
@@ -121,22 +121,22 @@ fn resume<H: Host>(process: &H::Process, host: &mut H, account: Account, context
 }
 
 /// Continues pending sends after the answer to an announced message that was counted.
-pub fn answered<H: Host>(process: &H::Process, host: &mut H, link: Link, context: u32) {
-    let account = host.account(process, link);
+pub fn answered<H: Host>(process: &H::Process, host: &mut H, route: Route, context: u32) {
+    let account = host.account(process, route);
     host.messenger().flow.outgoing.answered(account, context);
     resume(process, host, account, context);
 }
 
 /// Continues pending sends because the peer asks for more messages of a communicator.
-pub fn more<H: Host>(process: &H::Process, host: &mut H, link: Link, context: u32) {
-    let account = host.account(process, link);
+pub fn more<H: Host>(process: &H::Process, host: &mut H, route: Route, context: u32) {
+    let account = host.account(process, route);
     host.messenger().flow.outgoing.more(account, context);
     resume(process, host, account, context);
 }
 
 /// Notes that the peer starts or stops holding this process back.
-pub fn heard<H: Host>(process: &H::Process, host: &mut H, link: Link, word: Word) {
-    let account = host.account(process, link);
+pub fn heard<H: Host>(process: &H::Process, host: &mut H, route: Route, word: Word) {
+    let account = host.account(process, route);
     let Some(pending) = host.messenger().flow.outgoing.heard(account, word) else { return };
     if word.holds_back {
         host.mark(process, account);

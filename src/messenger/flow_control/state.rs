@@ -9,8 +9,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::{Kept, Limits, Outgoing};
 use crate::counters::Counters;
-use crate::messenger::link::{Account, Link};
 use crate::messenger::matching::lengths::Level;
+use crate::messenger::route::{Account, Route};
 
 /// Memory that is left for unexpected messages, bytes. For tools: in any thread, with or without a messenger.
 #[derive(Debug)]
@@ -61,12 +61,12 @@ pub struct Flow<R> {
     pub kept: Kept<Account>,
     /// As sender.
     pub outgoing: Outgoing<Account, R>,
-    /// Storage of the links to its peers.
+    /// Storage of the routes to its peers.
     pub holders: Holders,
     /// Counters of its first port: there tools read how often it held senders back.
     pub shown: Arc<Counters>,
-    /// Links whose turn it is: their peers' pending messages may find room now.
-    pub turns: Vec<Link>,
+    /// Routes whose turn it is: their peers' pending messages may find room now.
+    pub turns: Vec<Route>,
 }
 
 /// Number of bytes that a message takes beside its data while it waits for its receive.
@@ -82,12 +82,12 @@ impl<R> Flow<R> {
         Flow { kept, outgoing, holders: Holders::default(), shown, turns: Vec::new() }
     }
 
-    /// Forgets a peer that has gone, and the links to it.
-    pub fn forget(&mut self, account: Account, links: &[Link]) {
+    /// Forgets a peer that has gone, and the routes to it.
+    pub fn forget(&mut self, account: Account, routes: &[Route]) {
         self.kept.forget(account);
         self.outgoing.forget(account);
-        for link in links {
-            self.holders.forget(*link);
+        for route in routes {
+            self.holders.forget(*route);
         }
     }
 
@@ -98,25 +98,25 @@ impl<R> Flow<R> {
     }
 }
 
-/// For each link, the communicators that have stored it (context number, and the peer's rank), so that flow control can
-/// mark it there when the peer holds back. The entry of a freed communicator stays until its number is reused.
+/// For each route, the communicators that have stored it (context number, and the peer's rank), so that flow control
+/// can mark it there when the peer holds back. The entry of a freed communicator stays until its number is reused.
 #[derive(Debug, Default)]
-pub struct Holders(HashMap<Link, HashMap<u32, i32>>);
+pub struct Holders(HashMap<Route, HashMap<u32, i32>>);
 
 impl Holders {
-    /// Notes that a communicator has stored a link, to this rank.
-    pub fn note(&mut self, link: Link, context: u32, rank: i32) {
-        self.0.entry(link).or_default().insert(context, rank);
+    /// Notes that a communicator has stored a route, to this rank.
+    pub fn note(&mut self, route: Route, context: u32, rank: i32) {
+        self.0.entry(route).or_default().insert(context, rank);
     }
 
-    /// Returns the context numbers of the communicators that have stored a link, each with the rank.
-    pub fn of(&self, link: Link) -> impl Iterator<Item = (u32, i32)> {
-        self.0.get(&link).into_iter().flatten().map(|(context, rank)| (*context, *rank))
+    /// Returns the context numbers of the communicators that have stored a route, each with the rank.
+    pub fn of(&self, route: Route) -> impl Iterator<Item = (u32, i32)> {
+        self.0.get(&route).into_iter().flatten().map(|(context, rank)| (*context, *rank))
     }
 
-    /// Forgets a link.
-    pub fn forget(&mut self, link: Link) {
-        self.0.remove(&link);
+    /// Forgets a route.
+    pub fn forget(&mut self, route: Route) {
+        self.0.remove(&route);
     }
 }
 
@@ -144,21 +144,21 @@ mod tests {
     }
 
     #[test]
-    fn holders_searches_only_the_communicators_of_one_link() {
+    fn holders_searches_only_the_communicators_of_one_route() {
         let mut holders = Holders::default();
-        let link = |peer| Link::new(0, EndpointId::from_index(peer));
+        let route = |peer| Route::new(0, EndpointId::from_index(peer));
         for peer in 0..1000 {
             // Each is in 100 communicators, except for one that is in three.
             for context in 0..if peer == 7 { 3 } else { 100 } {
-                holders.note(link(peer), context, (peer + context) as i32);
-                holders.note(link(peer), context, peer as i32);
+                holders.note(route(peer), context, (peer + context) as i32);
+                holders.note(route(peer), context, peer as i32);
             }
         }
-        let mut places: Vec<_> = holders.of(link(7)).collect();
+        let mut places: Vec<_> = holders.of(route(7)).collect();
         places.sort_unstable();
         assert_eq!(places, [(0, 7), (1, 7), (2, 7)]);
-        assert_eq!(holders.of(link(8)).count(), 100);
-        holders.forget(link(8));
-        assert_eq!((holders.of(link(8)).count(), holders.0.len()), (0, 999));
+        assert_eq!(holders.of(route(8)).count(), 100);
+        holders.forget(route(8));
+        assert_eq!((holders.of(route(8)).count(), holders.0.len()), (0, 999));
     }
 }

@@ -1,17 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host's ports and shared memory: which link leads to a peer, sending, and access to memory.
+//! The host's ports and shared memory: which route leads to a peer, sending, and access to memory.
 //!
-//! Called by the protocols. Grade: hot for [`Ports::send_whole`], else pending; by static dispatch. Threads: the one that
-//! has entered the messenger. Tests: those of the hosts.
+//! Called by the protocols. Grade: hot for [`Ports::send_whole`], else pending; by static dispatch. Threads: the one
+//! that has entered the messenger. Tests: those of the hosts.
 
 use std::fmt::Debug;
 
 use crate::messenger::header::{Header, PortKey};
-use crate::messenger::link::{Account, Link};
 use crate::messenger::path_taken::Reason;
 use crate::messenger::rendezvous::read::{Path, Readable};
 use crate::messenger::rendezvous::stripes::Part;
 use crate::messenger::request::transfer_id::TransferId;
+use crate::messenger::route::{Account, Route};
 
 /// What a host does with its ports, and with the memory that processes of its machine share.
 pub trait Ports: Sized {
@@ -24,34 +24,34 @@ pub trait Ports: Sized {
     /// A fragment that is packed, and not posted yet.
     type Fragment;
 
-    /// Returns the length of the longest data that is sent eagerly by this link now, bytes.
-    fn eager_limit(&self, process: &Self::Process, link: Link) -> usize;
+    /// Returns the length of the longest data that is sent eagerly by this route now, bytes.
+    fn eager_limit(&self, process: &Self::Process, route: Route) -> usize;
 
-    /// Returns the link that messages to the peer of `link` use now.
-    fn route(&mut self, process: &Self::Process, link: Link) -> Link;
+    /// Returns the route that messages to the peer of `route` use now.
+    fn home(&mut self, process: &Self::Process, route: Route) -> Route;
 
-    /// Returns flow control's account of the peer of a link.
-    fn account(&mut self, process: &Self::Process, link: Link) -> Account;
+    /// Returns flow control's account of the peer of a route.
+    fn account(&mut self, process: &Self::Process, route: Route) -> Account;
 
-    /// Whether a port, or shared memory, has room for another message by this link.
-    fn has_room(&mut self, process: &Self::Process, link: Link) -> bool;
+    /// Whether a port, or shared memory, has room for another message by this route.
+    fn has_room(&mut self, process: &Self::Process, route: Route) -> bool;
 
-    /// Has the port, or shared memory, say when it has room for messages by this link: the host then calls
+    /// Has the port, or shared memory, say when it has room for messages by this route: the host then calls
     /// [`send::in_turn`].
     ///
     /// [`send::in_turn`]: crate::messenger::send::in_turn
-    fn queue_turn(&mut self, process: &Self::Process, link: Link);
+    fn queue_turn(&mut self, process: &Self::Process, route: Route);
 
     /// Begins the turn of pending messages: they take room before any other.
-    fn begin_turn(&mut self, process: &Self::Process, link: Link);
+    fn begin_turn(&mut self, process: &Self::Process, route: Route);
 
     /// Ends the turn of pending messages, of which none is left.
-    fn end_turn(&mut self, process: &Self::Process, link: Link);
+    fn end_turn(&mut self, process: &Self::Process, route: Route);
 
-    /// Whether short messages to the peer of a send need not ask flow control: the host notes so beside its link.
+    /// Whether short messages to the peer of a send need not ask flow control: the host notes so beside its route.
     fn takes_short_path(&mut self, process: &Self::Process, send: Self::Handle) -> bool;
 
-    /// Notes the link of a send, and whether later short messages to its peer need not ask flow control.
+    /// Notes the route of a send, and whether later short messages to its peer need not ask flow control.
     fn set_short_path(&mut self, process: &Self::Process, send: Self::Handle, passes: bool);
 
     /// Makes each later message to a peer ask flow control how it goes.
@@ -67,11 +67,11 @@ pub trait Ports: Sized {
         finishes: bool,
     ) -> Transmitted;
 
-    /// Sends a message without data to the peer of a link. Ends the job if no port can.
-    fn control(&mut self, process: &Self::Process, link: Link, header: &Header);
+    /// Sends a message without data to the peer of a route. Ends the job if no port can.
+    fn control(&mut self, process: &Self::Process, route: Route, header: &Header);
 
     /// [`Self::control`] with keys behind the header.
-    fn control_with_keys(&mut self, process: &Self::Process, link: Link, header: &Header, keys: &[PortKey]);
+    fn control_with_keys(&mut self, process: &Self::Process, route: Route, header: &Header, keys: &[PortKey]);
 
     /// Packs the fragment of a send's data that begins at `offset`, where the last one ended, for this receive. Returns
     /// it with the length of its data, at least 1 byte.
@@ -98,25 +98,26 @@ pub trait Ports: Sized {
     /// It has gaps, or cannot be registered.
     fn expose(&mut self, process: &Self::Process, send: Self::Handle) -> Result<Exposed<Self::Registration>, Reason>;
 
-    /// Returns the links by which this process can read a message that was announced by the link `from` with the `keys`
-    /// of several ports, and the key for each.
-    fn readable_by(&mut self, process: &Self::Process, from: Link, keys: &[PortKey], wanted: u64) -> Vec<(Link, u32)>;
+    /// Returns the routes by which this process can read a message that was announced by the route `from` with the
+    /// `keys` of several ports, and the key for each.
+    fn readable_by(&mut self, process: &Self::Process, from: Route, keys: &[PortKey], wanted: u64)
+    -> Vec<(Route, u32)>;
 
-    /// Registers the first `wanted` bytes of a receive's contiguous data with the port of a link. `None`: the port does
-    /// not exist, or cannot register them.
+    /// Registers the first `wanted` bytes of a receive's contiguous data with the port of a route. `None`: the port
+    /// does not exist, or cannot register them.
     fn register(
         &mut self,
         process: &Self::Process,
         receive: Self::Handle,
-        link: Link,
+        route: Route,
         wanted: u64,
     ) -> Option<Readable<Self::Registration>>;
 
     /// Ends a registration with the port of a rail. The data is not read or written any more.
     fn deregister(&mut self, process: &Self::Process, rail: usize, registered: Self::Registration);
 
-    /// Posts a read of a part of the message of a receive, which is [`Transfer::Reading`]. The host calls [`read::done`]
-    /// once it is done. Returns false if the port refuses it, because its connection has failed.
+    /// Posts a read of a part of the message of a receive, which is [`Transfer::Reading`]. The host calls
+    /// [`read::done`] once it is done. Returns false if the port refuses it, because its connection has failed.
     ///
     /// [`Transfer::Reading`]: crate::messenger::request::Transfer::Reading
     /// [`read::done`]: crate::messenger::rendezvous::read::done
@@ -128,16 +129,22 @@ pub trait Ports: Sized {
         part: Part,
     ) -> bool;
 
-    /// Copies bytes of another process of this host (`of`: their address and number) to the contiguous data of a receive.
-    /// The host calls [`single_copy::done`] when they are copied, perhaps within this call. Returns false if it cannot.
+    /// Copies bytes of another process of this host (`of`: their address and number) to the contiguous data of a
+    /// receive. The host calls [`single_copy::done`] when they are copied, perhaps within this call. Returns false if
+    /// it cannot.
     ///
     /// [`single_copy::done`]: crate::messenger::rendezvous::single_copy::done
-    fn copy_from_process(&mut self, process: &Self::Process, receive: Self::Handle, link: Link, of: (u64, u64))
-    -> bool;
+    fn copy_from_process(
+        &mut self,
+        process: &Self::Process,
+        receive: Self::Handle,
+        route: Route,
+        of: (u64, u64),
+    ) -> bool;
 
-    /// Moves the messages of a peer to another port, because the connection of this link has failed. Returns false if
+    /// Moves the messages of a peer to another port, because the connection of this route has failed. Returns false if
     /// that is not possible without a loss.
-    fn fails_over(&mut self, process: &Self::Process, link: Link) -> bool;
+    fn fails_over(&mut self, process: &Self::Process, route: Route) -> bool;
 }
 
 /// State of a message that was given to a port.
@@ -158,7 +165,7 @@ pub enum Transmitted {
 pub struct Exposed<R> {
     /// Address of the data; 0: it cannot be read.
     pub address: u64,
-    /// Its remote key for the port of the send's link.
+    /// Its remote key for the port of the send's route.
     pub key: u32,
     /// Its registration with that port; shared memory needs none.
     pub registered: Option<R>,

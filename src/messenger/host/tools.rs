@@ -6,10 +6,10 @@
 //! Threads: the one that has entered the messenger. Tests: those of the hosts.
 
 use super::ports::Ports;
-use crate::messenger::link::{Account, Link};
 use crate::messenger::path_taken::{PathTaken, Protocol, Reason};
 use crate::messenger::rendezvous::Step;
 use crate::messenger::rendezvous::stripes::Part;
+use crate::messenger::route::{Account, Route};
 use crate::transport::Failed;
 
 /// Tells tools what happens to messages.
@@ -17,12 +17,12 @@ pub trait Tools: Ports {
     /// Tells tools the path of a request's message.
     fn goes(&mut self, _request: Self::Handle, _path: PathTaken) {}
 
-    /// Like [`Self::goes`], for data that goes to or comes from the peer of this link, by so many rails.
-    fn goes_by_link(
+    /// Like [`Self::goes`], for data that goes to or comes from the peer of this route, by so many rails.
+    fn goes_by_route(
         &mut self,
         _process: &Self::Process,
         _request: Self::Handle,
-        _link: Link,
+        _route: Route,
         _how: (Protocol, Reason),
         _rails: usize,
     ) {

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Current and maximum lengths of a communicator's queues, for performance variables (`pml/tools/variables.rs`). The matching
-//! counts where a message or receive enters or leaves a queue. A receive in the first receive slot is in no queue
-//! (`pml/first_receive.rs`), and a message for it does not count. The thread that has entered the PML writes, without
-//! locked instructions; any thread reads. Grade: pending. Tests: below, and `hw-tests/tools/mpi_t_queues.c`.
+//! Current and maximum lengths of a communicator's queues, for performance variables (`pml/tools/variables.rs`). The
+//! matching counts where a message or receive enters or leaves a queue. A receive in the first receive slot is in no
+//! queue (`pml/first_receive.rs`), and a message for it does not count. The thread that has entered the PML writes,
+//! without locked instructions; any thread reads. Grade: pending. Tests: below, and `hw-tests/tools/mpi_t_queues.c`.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

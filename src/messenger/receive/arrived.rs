@@ -1,19 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An arrived message, decoded and copied, as the PML keeps it until a receive matches it.
 //!
-//! Made by `pml/incoming.rs`, and by [`crate::messenger::loopback`] for messages of this process. Grade: pending; long messages
-//! allocate. Threads: plain data. Tests: below.
+//! Made by `pml/incoming.rs`, and by [`crate::messenger::loopback`] for messages of this process. Grade: pending; long
+//! messages allocate. Threads: plain data. Tests: below.
 
 use crate::messenger::flow_control::state::RECORD;
 use crate::messenger::header::{Memory, PortKey};
-use crate::messenger::link::Link;
 use crate::messenger::request::transfer_id::TransferId;
+use crate::messenger::route::Route;
 
 /// A message without its envelope.
 #[derive(Debug)]
 pub struct Arrived {
-    /// Link to its sender; may be [`Link::UNKNOWN`].
-    pub from: Link,
+    /// Route to its sender; may be [`Route::UNKNOWN`].
+    pub from: Route,
     /// Number by which tools know the message; 0 before its first event.
     pub id: u64,
     /// The part that has arrived.

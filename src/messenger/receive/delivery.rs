@@ -6,13 +6,13 @@
 
 use crate::messenger::header::{Header, Memory, PortKey};
 use crate::messenger::host::{Bytes, Data, Host};
-use crate::messenger::link::Link;
 use crate::messenger::matching::Envelope;
 use crate::messenger::path_taken::{Protocol, Reason};
 use crate::messenger::receive::arrived::{Arrived, Body};
 use crate::messenger::rendezvous::{Step, fragments, read, single_copy};
 use crate::messenger::request::Outcome;
 use crate::messenger::request::transfer_id::TransferId;
+use crate::messenger::route::Route;
 use crate::messenger::{flow_control, loopback};
 
 /// Copies a whole message to the data of its receive, as far as that has room, and finishes the receive. `TOLD`: tells
@@ -53,10 +53,10 @@ fn announced<H: Host>(
     host: &mut H,
     request: H::Handle,
     envelope: Envelope,
-    (from, sender): (Link, TransferId),
+    (from, sender): (Route, TransferId),
     (memory, keys): (Memory, &[PortKey]),
 ) {
-    if from == Link::LOOPBACK {
+    if from == Route::LOOPBACK {
         return loopback::receive(host, request, envelope, sender);
     }
     let data = &host.core(request).data;
@@ -84,7 +84,7 @@ fn announced<H: Host>(
         why = Reason::NotRegistered;
         // A message by shared memory has the same path with and without CMA, and the match has reported it.
         if !is_local {
-            host.goes_by_link(process, request, from, (Protocol::Fragments, why), 1);
+            host.goes_by_route(process, request, from, (Protocol::Fragments, why), 1);
         }
     }
     fragments::ask(process, host, request, (from, sender), (wanted, why.code()));

@@ -13,10 +13,10 @@ use super::copies::{Reassembly, Sending};
 use super::{Step, close};
 use crate::messenger::header::Header;
 use crate::messenger::host::{Bytes, Data, Host, NotPacked, Posted};
-use crate::messenger::link::Link;
 use crate::messenger::path_taken::{Protocol, Reason};
 use crate::messenger::request::Transfer;
 use crate::messenger::request::transfer_id::TransferId;
+use crate::messenger::route::Route;
 
 /// Maximum number of fragments of a message in flight.
 const MOST: u32 = 4;
@@ -27,7 +27,7 @@ pub fn ask<H: Host>(
     process: &H::Process,
     host: &mut H,
     request: H::Handle,
-    (from, sender): (Link, TransferId),
+    (from, sender): (Route, TransferId),
     (wanted, why): (u64, u32),
 ) {
     let receiver = host.messenger().transfers.begin(request);
@@ -78,7 +78,7 @@ pub fn wanted<H: Host>(
 ) {
     let Some(request) = host.messenger().transfers.get(sender) else { return };
     let core = host.core(request);
-    let (link, length) = (core.link, core.data.length() as u64);
+    let (route, length) = (core.route, core.data.length() as u64);
     let Transfer::ReadyToSend { registered, .. } = core.transfer else { return host.cannot_send(asked, length) };
     if !(1..=length).contains(&asked) {
         return host.cannot_send(asked, length);
@@ -87,7 +87,7 @@ pub fn wanted<H: Host>(
     host.record(request, &Step::Answered { number: sender, wants_copies: true });
     if registered.is_some() {
         let reason = Reason::of_code(why).unwrap_or(Reason::NotRegistered);
-        host.goes_by_link(process, request, link, (Protocol::Fragments, reason), 1);
+        host.goes_by_route(process, request, route, (Protocol::Fragments, reason), 1);
     }
     let sending = Transfer::Sending(Sending::new(receiver, asked, MOST));
     close(process, host, request, sending, |host| send(process, host, request));

@@ -57,14 +57,14 @@ fn close<H: Host>(
     go_on: impl FnOnce(&mut H),
 ) {
     let core = host.core(request);
-    let (link, announced) = (core.link, std::mem::replace(&mut core.transfer, next));
+    let (route, announced) = (core.route, std::mem::replace(&mut core.transfer, next));
     let Transfer::ReadyToSend { registered, others, counted } = announced else { return go_on(host) };
     let context = counted.then(|| host.context(request));
-    for (rail, registered) in registered.map(|registered| (link.rail(), registered)).into_iter().chain(others) {
+    for (rail, registered) in registered.map(|registered| (route.rail(), registered)).into_iter().chain(others) {
         host.deregister(process, rail, registered);
     }
     go_on(host);
     if let Some(context) = context {
-        flow_control::answered(process, host, link, context);
+        flow_control::answered(process, host, route, context);
     }
 }

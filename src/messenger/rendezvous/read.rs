@@ -2,9 +2,9 @@
 //! RDMA-read rendezvous: the receiver reads the message from the sender's memory into the user's buffer, by the rail
 //! that announced it or by several at once (`stripes.rs`), and tells the sender when it has all.
 //!
-//! Other rails repeat the reads of a failed rail; if none is left, the receiver asks for copies (`fragments.rs`). Called
-//! by `delivery`, and by the host for completions of reads. Grade: pending. Threads: the one that has entered the
-//! messenger. Tests: `messenger/tests`, `pml/tests.rs`; for the events, `mpi_t_transfers.c` in `hw-tests/tools`.
+//! Other rails repeat the reads of a failed rail; if none is left, the receiver asks for copies (`fragments.rs`).
+//! Called by `delivery`, and by the host for completions of reads. Grade: pending. Threads: the one that has entered
+//! the messenger. Tests: `messenger/tests`, `pml/tests.rs`; for the events, `mpi_t_transfers.c` in `hw-tests/tools`.
 
 use std::ops::RangeInclusive;
 
@@ -12,10 +12,10 @@ use super::stripes::{Part, Stripes};
 use super::{Step, fragments};
 use crate::messenger::header::{Header, Memory, PortKey};
 use crate::messenger::host::{Bytes, Host, Moved};
-use crate::messenger::link::Link;
 use crate::messenger::path_taken::{Protocol, Reason};
 use crate::messenger::request::Transfer;
 use crate::messenger::request::transfer_id::TransferId;
+use crate::messenger::route::Route;
 use crate::transport::Failed;
 
 /// Shortest and longest read while several rails read a message, bytes. A rail may have a lower limit.
@@ -30,8 +30,8 @@ pub struct Reads<H: Host> {
     pub stripes: Stripes<Path<H::Registration>>,
     /// Number of the send.
     pub sender: TransferId,
-    /// Link of the announcement.
-    pub from: Link,
+    /// Route of the announcement.
+    pub from: Route,
     /// Address of the data in the sender's memory.
     pub address: u64,
     /// The host's record of the reads, for tools.
@@ -41,8 +41,8 @@ pub struct Reads<H: Host> {
 /// A rail that reads. `R`: a registration.
 #[derive(Clone, Copy, Debug)]
 pub struct Path<R> {
-    /// Link to the sender.
-    pub link: Link,
+    /// Route to the sender.
+    pub route: Route,
     /// Remote key of the sender's memory for this rail.
     pub key: u32,
     /// Registration of the receive's memory with this rail.
@@ -67,11 +67,11 @@ pub fn begin<H: Host>(
     process: &H::Process,
     host: &mut H,
     request: H::Handle,
-    (from, sender, memory): (Link, TransferId, Memory),
+    (from, sender, memory): (Route, TransferId, Memory),
     (keys, wanted): (&[PortKey], u64),
 ) -> bool {
     let (only, several);
-    let readable: &[(Link, u32)] = if keys.is_empty() {
+    let readable: &[(Route, u32)] = if keys.is_empty() {
         only = [(from, memory.key)];
         &only
     } else {
@@ -82,13 +82,13 @@ pub fn begin<H: Host>(
         0 | 1 => u32::MAX,
         rails => (wanted / (rails * READS)).clamp(*PIECE.start(), *PIECE.end()).next_multiple_of(4096) as u32,
     };
-    let paths = readable.iter().filter_map(|&(link, key)| {
-        let Readable { registered, mbps, longest } = host.register(process, request, link, wanted)?;
-        Some((Path { link, key, registered }, mbps, piece.min(longest)))
+    let paths = readable.iter().filter_map(|&(route, key)| {
+        let Readable { registered, mbps, longest } = host.register(process, request, route, wanted)?;
+        Some((Path { route, key, registered }, mbps, piece.min(longest)))
     });
     let Some(stripes) = Stripes::new(wanted, paths) else { return false };
     let core = host.core(request);
-    core.link = from;
+    core.route = from;
     core.transfer = Transfer::Reading(Reads { stripes, sender, from, address: memory.address, watched: None });
     host.begins_reading(process, request);
     post(process, host, request);
@@ -133,7 +133,7 @@ fn post_on<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, lane
 #[cold]
 fn ask_for_copies<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
     if let Some(Reads { stripes, sender, from, .. }) = take(process, host, request) {
-        host.goes_by_link(process, request, from, (Protocol::Fragments, Reason::Adapter), 1);
+        host.goes_by_route(process, request, from, (Protocol::Fragments, Reason::Adapter), 1);
         fragments::ask(process, host, request, (from, sender), (stripes.length(), Reason::Adapter.code()));
     }
 }
@@ -144,7 +144,7 @@ fn take<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) -> Opti
         return None;
     };
     for path in reads.stripes.paths() {
-        host.deregister(process, path.link.rail(), path.registered);
+        host.deregister(process, path.route.rail(), path.registered);
     }
     Some(reads)
 }
@@ -152,8 +152,8 @@ fn take<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) -> Opti
 /// Handles the completion of the oldest read by this rail.
 pub fn done<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, rail: usize, outcome: Result<(), Failed>) {
     let Some(Reads { stripes, .. }) = reads(host, request) else { return };
-    let lane = stripes.paths().map(|path| path.link).enumerate().find(|(_, link)| link.rail() == rail);
-    let Some((lane, link)) = lane else { return };
+    let lane = stripes.paths().map(|path| path.route).enumerate().find(|(_, route)| route.rail() == rail);
+    let Some((lane, route)) = lane else { return };
     let part = if outcome.is_ok() { stripes.done(lane) } else { stripes.failed(lane) };
     let is_done = stripes.is_done();
     let Part { offset, length } = part.unwrap_or(Part { offset: 0, length: 0 });
@@ -161,7 +161,7 @@ pub fn done<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, rai
         host.read_ended(process, request, rail, part, outcome);
     }
     if outcome.is_err() {
-        if !host.fails_over(process, link) {
+        if !host.fails_over(process, route) {
             return host.peer_is_lost();
         }
     } else {

@@ -8,9 +8,9 @@
 use super::{Step, fragments};
 use crate::messenger::header::{Header, Memory};
 use crate::messenger::host::{Bytes, Host};
-use crate::messenger::link::Link;
 use crate::messenger::request::Transfer;
 use crate::messenger::request::transfer_id::TransferId;
+use crate::messenger::route::Route;
 
 /// Starts to copy the first `wanted` bytes, at least 1, of a message to the contiguous buffer of its receive. Returns
 /// false if the host cannot.
@@ -18,14 +18,14 @@ pub fn begin<H: Host>(
     process: &H::Process,
     host: &mut H,
     request: H::Handle,
-    (link, sender, memory): (Link, TransferId, Memory),
+    (route, sender, memory): (Route, TransferId, Memory),
     wanted: u64,
 ) -> bool {
     let core = host.core(request);
-    core.link = link;
+    core.route = route;
     core.transfer = Transfer::SingleCopy(sender, wanted);
     host.begins(request, Bytes::None.posted());
-    let is_begun = host.copy_from_process(process, request, link, (memory.address, wanted));
+    let is_begun = host.copy_from_process(process, request, route, (memory.address, wanted));
     if !is_begun {
         // The host does not call `done` if it copies nothing.
         host.core(request).transfer = Transfer::None;
@@ -36,13 +36,13 @@ pub fn begin<H: Host>(
 /// Finishes a receive whose message was copied; otherwise asks for copies.
 pub fn done<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, is_copied: bool) {
     let core = host.core(request);
-    let (link, &Transfer::SingleCopy(sender, length)) = (core.link, &core.transfer) else { return };
+    let (route, &Transfer::SingleCopy(sender, length)) = (core.route, &core.transfer) else { return };
     core.transfer = Transfer::None;
     if !is_copied {
-        return fragments::ask(process, host, request, (link, sender), (length, 0));
+        return fragments::ask(process, host, request, (route, sender), (length, 0));
     }
     host.ends(request, Bytes::Of { offset: 0, length }.posted());
     host.record(request, &Step::Fetched(sender, length));
-    host.control(process, link, &Header::Finished { request: sender.0, length });
+    host.control(process, route, &Header::Finished { request: sender.0, length });
     host.finish(request);
 }

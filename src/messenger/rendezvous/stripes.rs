@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Divides a message that its receiver reads among the paths that can read it: a path reads a stripe of it, its share.
 //!
-//! Each lane (a path, in the caller's order) gets a share proportional to its weight, and reads it from front to back, in
-//! reads of at most one piece, [`MOST`] in flight at a time. A lane that has finished its share takes reads from the end
-//! of the longest remaining share. The other lanes repeat the reads of a failed lane, which is harmless because a read
-//! changes nothing at the sender. A queue pair executes reads in order, so a lane's reads complete in the order of
+//! Each lane (a path, in the caller's order) gets a share proportional to its weight, and reads it from front to back,
+//! in reads of at most one piece, [`MOST`] in flight at a time. A lane that has finished its share takes reads from the
+//! end of the longest remaining share. The other lanes repeat the reads of a failed lane, which is harmless because a
+//! read changes nothing at the sender. A queue pair executes reads in order, so a lane's reads complete in the order of
 //! posting. Called by `read.rs`. Grade: pending. Threads: the owner's. Tests: below.
 
 use arrayvec::ArrayVec;

@@ -56,7 +56,7 @@ impl Model {
             self.sender.fragment_done();
         }
         self.forth.push_back(message);
-        send::in_turn(&(), &mut self.sender, LINK);
+        send::in_turn(&(), &mut self.sender, ROUTE);
     }
 
     fn step(&mut self, step: Step) {

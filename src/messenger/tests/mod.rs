@@ -11,7 +11,6 @@ use super::flow_control::state::{Flow, RECORD};
 use super::flow_control::{self, Limits};
 use super::header::{Header, Match, Memory, PortKey};
 use super::host::{Bytes, Data, Exposed, Host, Moved, NotPacked, Ports, Posted, Tools, Transmitted};
-use super::link::{Account, Link};
 use super::loopback;
 use super::matching::{Envelope, Matching, Pattern};
 use super::path_taken::Reason;
@@ -23,6 +22,7 @@ use super::rendezvous::stripes::Part;
 use super::rendezvous::{self, fragments, single_copy};
 use super::request::transfer_id::TransferId;
 use super::request::{Core, Mode, Outcome, Role, Transfer};
+use super::route::{Account, Route};
 use super::send;
 use crate::transport::{EndpointId, Failed};
 use ibex_ffi::verbs::Status;
@@ -103,8 +103,8 @@ impl SmallHost {
 
     /// Makes a request with tag 7.
     fn request(&mut self, role: Role, data: Vec<u8>) -> usize {
-        let (posted, link, transfer) = (0, Link::UNKNOWN, Transfer::None);
-        self.cores.push(Core { role, peer: 3, tag: 7, data, posted, link, transfer });
+        let (posted, route, transfer) = (0, Route::UNKNOWN, Transfer::None);
+        self.cores.push(Core { role, peer: 3, tag: 7, data, posted, route, transfer });
         self.cores.len() - 1
     }
 
@@ -112,7 +112,7 @@ impl SmallHost {
     fn announced(&mut self, data: Vec<u8>) -> (usize, TransferId) {
         let send = self.request(Role::Send(Mode::Standard), data);
         self.cores[send].transfer = Transfer::ReadyToSend { registered: Some(()), others: Vec::new(), counted: true };
-        self.registered.push(self.cores[send].link.rail());
+        self.registered.push(self.cores[send].route.rail());
         (send, self.messenger.transfers.begin(send))
     }
 
@@ -122,7 +122,7 @@ impl SmallHost {
         data[..4].copy_from_slice(&number.to_le_bytes());
         let send = self.request(Role::Send(Mode::Standard), data);
         self.cores[send].tag = tag;
-        send::begin(&(), self, send, LINK);
+        send::begin(&(), self, send, ROUTE);
     }
 
     /// Begins a receive with this tag.
@@ -157,7 +157,7 @@ impl SmallHost {
 
     /// Handles a message of another process.
     fn handle(&mut self, (header, bytes): (Header, Vec<u8>)) {
-        receive::handle(&(), self, (header, &bytes), || Some(LINK));
+        receive::handle(&(), self, (header, &bytes), || Some(ROUTE));
     }
 
     /// Handles the oldest message of another process.
@@ -179,21 +179,21 @@ impl Ports for SmallHost {
     type Registration = ();
     type Fragment = (Header, Vec<u8>);
 
-    fn eager_limit(&self, (): &(), _link: Link) -> usize {
+    fn eager_limit(&self, (): &(), _route: Route) -> usize {
         EAGER_LIMIT
     }
-    fn route(&mut self, (): &(), link: Link) -> Link {
-        link
+    fn home(&mut self, (): &(), route: Route) -> Route {
+        route
     }
-    fn account(&mut self, (): &(), link: Link) -> Account {
-        Account(link)
+    fn account(&mut self, (): &(), route: Route) -> Account {
+        Account(route)
     }
-    fn has_room(&mut self, (): &(), _link: Link) -> bool {
+    fn has_room(&mut self, (): &(), _route: Route) -> bool {
         self.sent.len() < self.room
     }
-    fn queue_turn(&mut self, (): &(), _link: Link) {}
-    fn begin_turn(&mut self, (): &(), _link: Link) {}
-    fn end_turn(&mut self, (): &(), _link: Link) {}
+    fn queue_turn(&mut self, (): &(), _route: Route) {}
+    fn begin_turn(&mut self, (): &(), _route: Route) {}
+    fn end_turn(&mut self, (): &(), _route: Route) {}
     fn takes_short_path(&mut self, (): &(), _send: usize) -> bool {
         self.passes
     }
@@ -201,7 +201,7 @@ impl Ports for SmallHost {
         self.passes = passes;
     }
     fn mark(&mut self, (): &(), account: Account) {
-        assert_eq!(account, Account(LINK));
+        assert_eq!(account, Account(ROUTE));
         self.passes = false;
     }
     fn send_whole(&mut self, (): &(), send: usize, header: &Header, _finishes: bool) -> Transmitted {
@@ -211,10 +211,10 @@ impl Ports for SmallHost {
         self.sent.push_back((*header, self.cores[send].data.clone()));
         Transmitted::Posted
     }
-    fn control(&mut self, (): &(), _link: Link, header: &Header) {
+    fn control(&mut self, (): &(), _route: Route, header: &Header) {
         self.sent.push_back((*header, Vec::new()));
     }
-    fn control_with_keys(&mut self, (): &(), _link: Link, header: &Header, keys: &[PortKey]) {
+    fn control_with_keys(&mut self, (): &(), _route: Route, header: &Header, keys: &[PortKey]) {
         self.sent.push_back((*header, PortKey::encode(keys)));
     }
     fn pack_fragment(
@@ -238,22 +238,22 @@ impl Ports for SmallHost {
         self.free_buffers > 0
     }
     fn expose(&mut self, (): &(), send: usize) -> Result<Exposed<()>, Reason> {
-        let Core { ref data, link, .. } = self.cores[send];
+        let Core { ref data, route, .. } = self.cores[send];
         if !self.can_register {
             return Err(Reason::NotRegistered);
         }
-        self.registered.push(link.rail());
+        self.registered.push(route.rail());
         let key = u32::from_le_bytes(*data.first_chunk().expect("a number"));
         Ok(Exposed { address: 4096, key, registered: Some(()), ..Exposed::default() })
     }
-    fn readable_by(&mut self, (): &(), _from: Link, keys: &[PortKey], _wanted: u64) -> Vec<(Link, u32)> {
+    fn readable_by(&mut self, (): &(), _from: Route, keys: &[PortKey], _wanted: u64) -> Vec<(Route, u32)> {
         keys.iter().map(|key| (by_rail(key.port as usize), key.key)).collect()
     }
-    fn register(&mut self, (): &(), _receive: usize, link: Link, _wanted: u64) -> Option<Readable<()>> {
+    fn register(&mut self, (): &(), _receive: usize, route: Route, _wanted: u64) -> Option<Readable<()>> {
         if !self.can_register {
             return None;
         }
-        self.registered.push(link.rail());
+        self.registered.push(route.rail());
         Some(Readable { registered: (), mbps: 100, longest: READ })
     }
     fn deregister(&mut self, (): &(), rail: usize, (): ()) {
@@ -261,17 +261,17 @@ impl Ports for SmallHost {
         self.registered.remove(at);
     }
     fn post_read(&mut self, (): &(), receive: usize, path: &Path<()>, part: Part) -> bool {
-        let is_up = self.is_down != Some(path.link.rail());
+        let is_up = self.is_down != Some(path.route.rail());
         if is_up {
-            self.reads.push_back((receive, path.link.rail(), path.key, part));
+            self.reads.push_back((receive, path.route.rail(), path.key, part));
         }
         is_up
     }
-    fn copy_from_process(&mut self, (): &(), receive: usize, _link: Link, _of: (u64, u64)) -> bool {
+    fn copy_from_process(&mut self, (): &(), receive: usize, _route: Route, _of: (u64, u64)) -> bool {
         self.kernel_copies.inspect(|is_copied| single_copy::done(&(), self, receive, *is_copied)).is_some()
     }
-    fn fails_over(&mut self, (): &(), link: Link) -> bool {
-        self.is_down = Some(link.rail());
+    fn fails_over(&mut self, (): &(), route: Route) -> bool {
+        self.is_down = Some(route.rail());
         true
     }
 }
@@ -312,7 +312,7 @@ impl Host for SmallHost {
         self.told.push(('i', send, Bytes::None));
         self.queues.insert_unexpected(envelope, message);
     }
-    fn deliver_whole(&mut self, (): &(), of: Match, bytes: &[u8], sender: impl Fn() -> Option<Link> + Copy) {
+    fn deliver_whole(&mut self, (): &(), of: Match, bytes: &[u8], sender: impl Fn() -> Option<Route> + Copy) {
         let Some(from) = sender() else { return };
         let message = Arrived { from, id: 0, body: Body::copy(bytes) };
         self.deliver(&(), of.context, Envelope::new(of.rank, of.tag), message);
@@ -322,7 +322,7 @@ impl Host for SmallHost {
         if let Some(receive) = self.queues.search_posted(envelope).found {
             return delivery::arrived(&(), self, receive, envelope, message);
         }
-        flow_control::keep(&(), self, &message, |_| Some(LINK));
+        flow_control::keep(&(), self, &message, |_| Some(ROUTE));
         self.queues.insert_unexpected(envelope, message);
         if self.queues.posted() > 0 {
             flow_control::found_nothing(&(), self, CONTEXT);
@@ -379,12 +379,12 @@ impl Data for Vec<u8> {
     fn end(&mut self) {}
 }
 
-/// Link to the other process, which leads nowhere here.
-const LINK: Link = Link::UNKNOWN;
+/// Route to the other process, which leads nowhere here.
+const ROUTE: Route = Route::UNKNOWN;
 
-/// Returns the link to the other process by a rail.
-fn by_rail(rail: usize) -> Link {
-    Link::new(rail, EndpointId::from_index(0))
+/// Returns the route to the other process by a rail.
+fn by_rail(rail: usize) -> Route {
+    Route::new(rail, EndpointId::from_index(0))
 }
 
 /// Returns the events of a copy of `bytes` bytes from a send to its receive.
@@ -437,7 +437,7 @@ fn a_rendezvous_sends_as_many_fragments_as_find_a_buffer_and_the_next_when_one_i
     let (mut sender, mut receiver) = (SmallHost::new(), SmallHost::new());
     let (send, number) = sender.announced((0..50).collect());
     let receive = receiver.request(Role::Receive, vec![0; 44]);
-    fragments::ask(&(), &mut receiver, receive, (LINK, number), (44, 0));
+    fragments::ask(&(), &mut receiver, receive, (ROUTE, number), (44, 0));
     sender.receive_from(&mut receiver);
     let offsets = |of: &SmallHost| -> Vec<u64> {
         of.sent
@@ -465,9 +465,9 @@ fn a_rendezvous_sends_as_many_fragments_as_find_a_buffer_and_the_next_when_one_i
     assert_eq!((&*sender.finished, sender.free_buffers, sender.registered.len()), (&[send][..], 3, 0));
 }
 
-/// Makes two processes, a send of so many bytes, and a receive with `room` that gets its announcement by this link.
+/// Makes two processes, a send of so many bytes, and a receive with `room` that gets its announcement by this route.
 fn rendezvous_by(
-    from: Link,
+    from: Route,
     (length, room): (usize, usize),
     keys: Option<&[PortKey]>,
     kernel_copies: Option<bool>,
@@ -537,7 +537,7 @@ fn another_rail_repeats_the_reads_of_a_failed_one_and_if_none_is_left_the_sender
 #[test]
 fn within_a_host_the_kernel_copies_a_message_and_if_it_refuses_the_sender_sends_copies() {
     for kernel_copies in [Some(true), Some(false), None] {
-        let (sender, receiver) = rendezvous_by(Link::local(1), (100, 60), None, kernel_copies);
+        let (sender, receiver) = rendezvous_by(Route::local(1), (100, 60), None, kernel_copies);
         assert_eq!(receiver.finished.len(), usize::from(kernel_copies == Some(true)));
         is_finished_by_messages(sender, receiver);
     }
@@ -550,7 +550,7 @@ fn sends_that_wait_for_a_buffer_take_turns() {
     let sends = [0, 1].map(|of| sender.announced(vec![of; 24]));
     for (_, number) in sends {
         let receive = receiver.request(Role::Receive, vec![9; 24]);
-        fragments::ask(&(), &mut receiver, receive, (LINK, number), (24, 0));
+        fragments::ask(&(), &mut receiver, receive, (ROUTE, number), (24, 0));
         sender.receive_from(&mut receiver);
     }
     let mut order = Vec::new();

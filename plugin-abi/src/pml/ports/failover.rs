@@ -10,9 +10,9 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use engine::messenger::header::{Header, MAX_SIZE};
-use engine::messenger::link::{Account, Link};
 use engine::messenger::rails::Peer;
 use engine::messenger::rails::failover::ReorderBuffer;
+use engine::messenger::route::{Account, Route};
 use engine::transport::{Cause, Failure, Immediate, Token, Unposted};
 
 use super::buffer::{Content, SendBuffer};
@@ -51,18 +51,19 @@ pub(crate) fn link_changed(pml: &Pml, state: &mut State, rail: usize, is_up: boo
     }
 }
 
-/// Returns the link to which a peer moves when the port of this rail has gone down; `None` if it need not move.
-fn leaves_for(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Link> {
+/// Returns the route to which a peer moves when the port of this rail has gone down; `None` if it need not move.
+fn leaves_for(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Route> {
     let is_home = state.multi_rail.peers[peer].home.rail() == rail;
     if is_home { other_than(pml, state, peer, rail) } else { None }
 }
 
-/// Returns this rail's link if a peer moves there now that the port is up: it is the peer's first, or the home is down.
-fn returns_to(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Link> {
-    let Peer { links, home, .. } = &state.multi_rail.peers[peer];
-    let link = *links.iter().find(|link| link.rail() == rail)?;
-    let is_better = link == links[0] || !rails::is_usable(pml, *home);
-    (link != *home && is_better && rails::is_usable(pml, link)).then_some(link)
+/// Returns this rail's route if a peer moves there now that the port is up: it is the peer's first, or the home is
+/// down.
+fn returns_to(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Route> {
+    let Peer { routes, home, .. } = &state.multi_rail.peers[peer];
+    let route = *routes.iter().find(|route| route.rail() == rail)?;
+    let is_better = route == routes[0] || !rails::is_usable(pml, *home);
+    (route != *home && is_better && rails::is_usable(pml, route)).then_some(route)
 }
 
 /// Diverts all peers from a port that went down, so that it probes none, or lets them return; informs the user. The BTL
@@ -81,14 +82,14 @@ fn divert(rail: &Rail, is_up: bool) {
     }
 }
 
-fn other_than(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Link> {
-    let links = &state.multi_rail.peers[peer].links;
-    links.iter().copied().find(|link| link.rail() != rail && rails::is_usable(pml, *link))
+fn other_than(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Route> {
+    let routes = &state.multi_rail.peers[peer].routes;
+    routes.iter().copied().find(|route| route.rail() != rail && rails::is_usable(pml, *route))
 }
 
 /// Moves a peer whose connection has failed. Returns true if nothing is lost and another port carries its messages.
 #[cold]
-pub(crate) fn goes_on(pml: &Pml, state: &mut State, failed: Link) -> bool {
+pub(crate) fn goes_on(pml: &Pml, state: &mut State, failed: Route) -> bool {
     if !pml.is_multi_rail() {
         return false;
     }
@@ -108,7 +109,7 @@ pub(crate) fn goes_on(pml: &Pml, state: &mut State, failed: Link) -> bool {
 
 /// Returns why a connection failed, and whether this was called for it before. `None` if it has not failed, or if it
 /// has lost messages.
-fn give_up(rail: &Rail, failed: Link) -> Option<(Failure, bool)> {
+fn give_up(rail: &Rail, failed: Route) -> Option<(Failure, bool)> {
     let mut port = rail.enter()?;
     let failure = port.failure(failed.to())?.clone();
     if port.has_lost(failed.to()) {
@@ -129,8 +130,9 @@ fn tell(rail: &Rail, failure: &Failure, other: &str) {
     messages::rail_unusable(failure, other);
 }
 
-/// Moves a peer's messages to another link. Returns false if a message that must move with them cannot be queued there.
-fn move_to(pml: &Pml, state: &mut State, peer: usize, to: Link) -> bool {
+/// Moves a peer's messages to another route. Returns false if a message that must move with them cannot be queued
+/// there.
+fn move_to(pml: &Pml, state: &mut State, peer: usize, to: Route) -> bool {
     let known = &mut state.multi_rail.peers[peer];
     let from = std::mem::replace(&mut known.home, to);
     known.segment = known.segment.wrapping_add(1);
@@ -152,14 +154,14 @@ fn move_to(pml: &Pml, state: &mut State, peer: usize, to: Link) -> bool {
         (sent.count, sent.is_home) = (0, true);
     }
     let has_sent = messages.into_iter().all(|message| send_again(pml, state, (from, to), message));
-    if state.messenger.flow.outgoing.is_full(Account(state.multi_rail.peers[peer].links[0])) {
+    if state.messenger.flow.outgoing.is_full(Account(state.multi_rail.peers[peer].routes[0])) {
         routing::queue_turn(pml, state, to);
     }
     has_sent
 }
 
 /// Announces a move to the peer, by a message that is not counted.
-fn announce(pml: &Pml, to: Link, header: &[u8]) -> bool {
+fn announce(pml: &Pml, to: Route, header: &[u8]) -> bool {
     let Some(mut port) = pml.rails().get(to.rail()).and_then(Rail::enter) else { return false };
     transmit::queue(&mut port, to, (Arc::from(header), header.len() as u32), Token(0)) != Transmitted::Failed
 }
@@ -170,8 +172,8 @@ struct Unsent {
     messages: Vec<Unposted>,
 }
 
-/// Stops sending by a link. Returns how many messages went by it, and those that never reached the adapter, in order.
-fn leave(pml: &Pml, from: Link) -> Option<(u32, Unsent)> {
+/// Stops sending by a route. Returns how many messages went by it, and those that never reached the adapter, in order.
+fn leave(pml: &Pml, from: Route) -> Option<(u32, Unsent)> {
     let rail = pml.rails().get(from.rail())?;
     let mut port = rail.enter()?;
     let (mut moves, mut messages) = (Vec::new(), Vec::new());
@@ -194,7 +196,7 @@ fn is_move(message: &[u8]) -> bool {
 }
 
 /// Sends by another port a message that never reached the adapter.
-fn send_again(pml: &Pml, state: &mut State, (from, to): (Link, Link), message: Unposted) -> bool {
+fn send_again(pml: &Pml, state: &mut State, (from, to): (Route, Route), message: Unposted) -> bool {
     match message {
         Unposted::Bytes { bytes, length, token } => queue(pml, to, (bytes, length), token),
         // SAFETY: P1: the engine returns the message with its token.
@@ -208,11 +210,11 @@ fn send_again(pml: &Pml, state: &mut State, (from, to): (Link, Link), message: U
     }
 }
 
-/// Sends the contents of a buffer of `from`'s port by the link `to`, and gives the buffer back.
+/// Sends the contents of a buffer of `from`'s port by the route `to`, and gives the buffer back.
 pub(crate) unsafe fn send_buffer_again(
     pml: &Pml,
     state: &mut State,
-    (from, to): (Link, Link),
+    (from, to): (Route, Route),
     buffer: NonNull<SendBuffer>,
     length: u32,
 ) -> bool {
@@ -233,7 +235,7 @@ pub(crate) unsafe fn send_buffer_again(
 
 /// Sends a fragment from ordinary memory, in parts, because a message that waits in ordinary memory may not be as long.
 /// The last part has the token of the fragment.
-fn send_fragment_again(pml: &Pml, to: Link, piece: &[u8], request: Handle) -> bool {
+fn send_fragment_again(pml: &Pml, to: Route, piece: &[u8], request: Handle) -> bool {
     let Some(rail) = pml.rails().get(to.rail()) else { return false };
     let Some((Header::Fragment { receive, offset }, data)) = Header::decode(piece) else { return false };
     let room = rail.copy_size - MAX_SIZE;
@@ -246,7 +248,7 @@ fn send_fragment_again(pml: &Pml, to: Link, piece: &[u8], request: Handle) -> bo
     })
 }
 
-pub(crate) fn queue(pml: &Pml, to: Link, bytes: (Arc<[u8]>, u32), token: Token) -> bool {
+pub(crate) fn queue(pml: &Pml, to: Route, bytes: (Arc<[u8]>, u32), token: Token) -> bool {
     let Some(rail) = pml.rails().get(to.rail()) else { return false };
     let Some(mut port) = rail.enter() else { return false };
     let transmitted = transmit::queue(&mut port, to, bytes, token);
@@ -270,7 +272,7 @@ fn is_there(pml: &Pml, rail: usize, from: Immediate) -> bool {
 /// Counts a message of a sender that has never moved.
 #[inline]
 pub(crate) fn count(state: &mut State, rail: usize, from: Immediate) {
-    let end = state.multi_rail.end_mut(Link::new(rail, from.endpoint()));
+    let end = state.multi_rail.end_mut(Route::new(rail, from.endpoint()));
     end.received = end.received.wrapping_add(1);
 }
 
@@ -300,12 +302,12 @@ pub(crate) fn message(pml: &Pml, state: &mut State, message: Incoming<'_>, by: B
 /// Notes that the sender has moved to this port.
 #[cold]
 fn moved(pml: &Pml, state: &mut State, by: ByRail, (segment, count): (u32, u32)) {
-    let Some(peer) = by.link(pml).and_then(|from| rails::of(pml, state, from)) else { return };
+    let Some(peer) = by.route(pml).and_then(|from| rails::of(pml, state, from)) else { return };
     if state.multi_rail.peers[peer].reorder_buffer.is_none() {
-        let links = state.multi_rail.peers[peer].links.clone();
+        let routes = state.multi_rail.peers[peer].routes.clone();
         let mut received: u32 = 0;
-        for link in links {
-            let end = state.multi_rail.end_mut(link);
+        for route in routes {
+            let end = state.multi_rail.end_mut(route);
             received = received.wrapping_add(end.received);
             end.is_reordered = true;
         }

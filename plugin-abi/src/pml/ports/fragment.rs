@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use engine::messenger::header::Header;
 use engine::messenger::host::{Data, NotPacked, Posted};
-use engine::messenger::link::Link;
 use engine::messenger::request::transfer_id::TransferId;
+use engine::messenger::route::Route;
 
 use super::buffer::SendBuffer;
 use super::local::{Payload, Then};
@@ -24,10 +24,10 @@ use crate::pml::request::Transfer;
 
 /// A packed fragment with its header.
 pub(crate) enum Fragment {
-    /// The first bytes of a send buffer, as many as the number says, of this link's port.
-    Buffered(Link, NonNull<SendBuffer>, usize),
-    /// In ordinary memory, for this link.
-    Unregistered(Link, Vec<u8>),
+    /// The first bytes of a send buffer, as many as the number says, of this route's port.
+    Buffered(Route, NonNull<SendBuffer>, usize),
+    /// In ordinary memory, for this route.
+    Unregistered(Route, Vec<u8>),
     /// For a process of this host.
     Local(u32, Header, Payload),
 }
@@ -37,21 +37,21 @@ type Packed = Result<(Fragment, u64), NotPacked>;
 /// Packs the fragment that begins at `offset`, where the last one ended.
 pub(crate) fn pack(pml: &Pml, state: &mut State, request: Handle, (receiver, offset): (TransferId, u64)) -> Packed {
     let header = Header::Fragment { receive: receiver.0, offset };
-    let home = state.requests.core(request).link;
+    let home = state.requests.core(request).route;
     if let Some(to) = home.as_local() {
         return pack_locally(pml, state, request, to, (header, offset));
     }
     let header = header.encode();
     let header = header.as_slice();
-    let link = rails::route(pml, state, home);
-    let rail = pml.rails().get(link.rail()).ok_or(NotPacked::Failed)?;
+    let route = rails::home(pml, state, home);
+    let rail = pml.rails().get(route.rail()).ok_or(NotPacked::Failed)?;
     let mut port = rail.enter().ok_or(NotPacked::Failed)?;
-    let buffers = &mut state.buffers[link.rail()];
+    let buffers = &mut state.buffers[route.rail()];
     let Some(buffer) = buffers.take_large(&mut port) else {
         if buffers.has_large() {
             return Err(NotPacked::NoBuffer);
         }
-        return pack_unregistered(state, request, (link, rail), (header, offset));
+        return pack_unregistered(state, request, (route, rail), (header, offset));
     };
     // SAFETY: P3, R1, R2: the buffer was just taken, so it is ours alone, and it is as long as a receive slot.
     let bytes = unsafe { std::slice::from_raw_parts_mut((*buffer.as_ptr()).start(), rail.receive_size) };
@@ -64,7 +64,7 @@ pub(crate) fn pack(pml: &Pml, state: &mut State, request: Handle, (receiver, off
         unsafe { buffers.give_back(buffer) };
         return cannot_pack(state, request);
     }
-    Ok((Fragment::Buffered(link, buffer, header.len() + length), length as u64))
+    Ok((Fragment::Buffered(route, buffer, header.len() + length), length as u64))
 }
 
 fn cannot_pack(state: &mut State, request: Handle) -> Packed {
@@ -78,7 +78,7 @@ fn cannot_pack(state: &mut State, request: Handle) -> Packed {
 fn pack_unregistered(
     state: &mut State,
     request: Handle,
-    (link, rail): (Link, &Rail),
+    (route, rail): (Route, &Rail),
     (header, offset): (&[u8], u64),
 ) -> Packed {
     let core = state.requests.core(request);
@@ -92,7 +92,7 @@ fn pack_unregistered(
         return cannot_pack(state, request);
     }
     bytes.truncate(header.len() + length);
-    Ok((Fragment::Unregistered(link, bytes), length as u64))
+    Ok((Fragment::Unregistered(route, bytes), length as u64))
 }
 
 /// [`pack`] by shared memory, which takes contiguous data where it is.
@@ -118,13 +118,13 @@ fn pack_locally(pml: &Pml, state: &mut State, request: Handle, to: u32, (header,
 /// Gives a fragment to its port. By shared memory, it is in flight only while it waits for room.
 pub(crate) fn post(pml: &Pml, state: &mut State, request: Handle, fragment: Fragment) -> Posted {
     let is_in_flight = match fragment {
-        Fragment::Buffered(link, buffer, length) => {
+        Fragment::Buffered(route, buffer, length) => {
             // SAFETY: R2: `pack` took the buffer, which nobody has used since.
-            unsafe { post_buffer(pml, state, request, link, (buffer, length)) }
+            unsafe { post_buffer(pml, state, request, route, (buffer, length)) }
         }
-        Fragment::Unregistered(link, bytes) => {
+        Fragment::Unregistered(route, bytes) => {
             let length = bytes.len() as u32;
-            failover::queue(pml, link, (Arc::from(bytes), length), token::sent(request))
+            failover::queue(pml, route, (Arc::from(bytes), length), token::sent(request))
         }
         Fragment::Local(to, header, payload) => {
             let Some(shared) = pml.shared_memory() else { return Posted::Failed };
@@ -137,7 +137,7 @@ pub(crate) fn post(pml: &Pml, state: &mut State, request: Handle, fragment: Frag
     if is_in_flight { Posted::InFlight } else { Posted::Failed }
 }
 
-/// Posts the first `length` bytes of a buffer of this link's port; if that has failed, sends them by another one.
+/// Posts the first `length` bytes of a buffer of this route's port; if that has failed, sends them by another one.
 /// Returns false if no port takes them.
 ///
 /// # Safety
@@ -146,24 +146,24 @@ unsafe fn post_buffer(
     pml: &Pml,
     state: &mut State,
     request: Handle,
-    link: Link,
+    route: Route,
     (buffer, length): (NonNull<SendBuffer>, usize),
 ) -> bool {
-    let Some(rail) = pml.rails().get(link.rail()) else { return false };
+    let Some(rail) = pml.rails().get(route.rail()) else { return false };
     let Some(mut port) = rail.enter() else { return false };
     // SAFETY: P3, R2: by this function's contract.
-    let transmitted = unsafe { transmit::fragment(&mut port, link, buffer, length, request) };
-    transmit::note(pml, rail, &mut port, link, transmitted);
+    let transmitted = unsafe { transmit::fragment(&mut port, route, buffer, length, request) };
+    transmit::note(pml, rail, &mut port, route, transmitted);
     drop(port);
     if transmitted != Transmitted::Failed {
         return true;
     }
-    if !failover::goes_on(pml, state, link) {
+    if !failover::goes_on(pml, state, route) {
         return false;
     }
-    let home = rails::route(pml, state, link);
+    let home = rails::home(pml, state, route);
     // SAFETY: R2: the failed port refused the buffer, which is its own and ours alone, and has that many bytes.
-    unsafe { failover::send_buffer_again(pml, state, (link, home), buffer, length as u32) }
+    unsafe { failover::send_buffer_again(pml, state, (route, home), buffer, length as u32) }
 }
 
 #[cfg(test)]

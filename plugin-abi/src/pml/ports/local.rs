@@ -2,8 +2,8 @@
 //! The processes of this host: makes them reachable by shared memory, receives messages, and sends those that wait.
 //!
 //! The BTL calls [`arrived`] with each message, from this PML's polls or from Open MPI's progress. Called by `context`
-//! ([`add`], [`remove`]), `progress` ([`poll`]) and `host` ([`copy_from_process`]). Grade: hot; [`add`] and [`remove`]: setup. Threads: any. Tests:
-//! `pml/tests.rs`, and `hw-tests/tests/device/local.rs`.
+//! ([`add`], [`remove`]), `progress` ([`poll`]) and `host` ([`copy_from_process`]). Grade: hot; [`add`] and [`remove`]:
+//! setup. Threads: any. Tests: `pml/tests.rs`, and `hw-tests/tests/device/local.rs`.
 //!
 //! A control message or a fragment that finds no room waits, in order, in the [`Backlog`]. A message that begins a send
 //! pends in `flow` instead, and its turn waits in the backlog. The backlog does not copy contiguous data, because a
@@ -15,8 +15,8 @@ use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 
 use engine::messenger::header::{Header, MAX_SIZE};
-use engine::messenger::link::Link;
 use engine::messenger::rendezvous::{fragments, single_copy};
+use engine::messenger::route::Route;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::release::{Receiver, received_by};
 use ibex_ffi::openmpi::sys;
@@ -66,7 +66,7 @@ pub(crate) unsafe fn add(pml: &Pml, procs: &[*mut sys::ompi_proc_t]) {
     for at in &reached {
         let Some(name) = name(local[*at as usize]) else { continue };
         let peer = modex::from_openmpi(name);
-        state.peers.insert(peer, Link::local(*at));
+        state.peers.insert(peer, Route::local(*at));
         if now::verbosity() > 0 {
             messages::verbose(&format!("rank {} is reached by shared memory", peer.rank));
         }
@@ -133,7 +133,7 @@ pub(crate) unsafe fn arrived(
 fn deal(pml: &Pml, state: &mut State, tag: u8, bytes: &[u8]) {
     if tag == EAGER {
         if !incoming::is_taken_whole(state, bytes) {
-            incoming::message(pml, state, Incoming { bytes, sender: Sender::Known(Link::UNKNOWN) });
+            incoming::message(pml, state, Incoming { bytes, sender: Sender::Known(Route::UNKNOWN) });
         }
         return;
     }
@@ -143,7 +143,7 @@ fn deal(pml: &Pml, state: &mut State, tag: u8, bytes: &[u8]) {
     if !pml.shared_memory().is_some_and(|shared| shared.reaches(place)) {
         return;
     }
-    incoming::message(pml, state, Incoming { bytes, sender: Sender::Known(Link::local(place)) });
+    incoming::message(pml, state, Incoming { bytes, sender: Sender::Known(Route::local(place)) });
 }
 
 /// Receives messages from processes of this host, and sends those that wait. Returns the number of both.
@@ -163,7 +163,7 @@ fn send_waiting(pml: &Pml, state: &mut State, shared: &SharedMemory) -> usize {
             count += usize::from(then != Then::Turn);
             match then {
                 Then::Nothing => {}
-                Then::Turn => flow::has_turn(state, Link::local(to)),
+                Then::Turn => flow::has_turn(state, Route::local(to)),
                 Then::Fragment(request) => fragments::done(pml, state, request),
             }
         }
@@ -312,10 +312,10 @@ pub(crate) fn copy_from_process(
     pml: &Pml,
     state: &mut State,
     receive: Handle,
-    link: Link,
+    route: Route,
     (address, wanted): (u64, u64),
 ) -> bool {
-    let (Some(shared), Some(from)) = (pml.shared_memory(), link.as_local()) else { return false };
+    let (Some(shared), Some(from)) = (pml.shared_memory(), route.as_local()) else { return false };
     let (to, data) = (state.requests.core(receive).data.extent().start, receive.pointer().as_ptr().cast());
     // SAFETY: P2: the BTL writes the memory until it calls `copied`, and the receive is finished only there.
     pml.within(state, || unsafe { shared.get(from, (to, wanted as usize), address, Some(copied), data) })

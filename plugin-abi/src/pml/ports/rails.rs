@@ -1,21 +1,21 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The link to a peer, from its rank in a communicator ([`link`]). With several ports: which of them reach the peer,
+//! The route to a peer, from its rank in a communicator ([`route`]). With several ports: which of them reach the peer,
 //! which one its messages use, and which read a long message.
 //!
 //! Peers have different homes, so that the ports share the load. `engine::messenger::rails` has the records. With one
-//! port, the PML uses only [`link`], [`links_to`], [`part`], and functions such as [`route`] that test for it. A sender
-//! announces a long message with the keys of several ports; the receiver reads by those of its ports that
-//! are connected to one of them ([`readable_by`]), and its other ports begin to connect, for the next message. Grade: hot for
-//! [`note`] and [`route`], pending for long messages, else setup. Threads: the one that has entered the PML; for
-//! [`note`], a port; [`link`]: any, with nothing entered. Tests: `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
+//! port, the PML uses only [`route`], [`routes_to`], [`part`], and functions such as [`home`] that test for it. A
+//! sender announces a long message with the keys of several ports; the receiver reads by those of its ports that are
+//! connected to one of them ([`readable_by`]), and its other ports begin to connect, for the next message. Grade: hot
+//! for [`note`] and [`home`], pending for long messages, else setup. Threads: the one that has entered the PML; for
+//! [`note`], a port; [`route`]: any, with nothing entered. Tests: `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 
 use engine::messenger::header::PortKey;
 use engine::messenger::host::Exposed;
-use engine::messenger::link::{Account, Link};
 use engine::messenger::path_taken::Reason;
 use engine::messenger::rails::Peer;
+use engine::messenger::route::{Account, Route};
 use engine::peer::PeerName;
 use engine::select::address;
 use ibex_ffi::openmpi::process::Process;
@@ -31,24 +31,24 @@ use crate::runtime::memory::Registered;
 use crate::runtime::variables::now;
 use crate::runtime::{messages, modex};
 
-/// Returns the link to a rank, and stores it; `None` if no port of this process reaches it.
+/// Returns the route to a rank, and stores it; `None` if no port of this process reaches it.
 #[inline]
-pub(crate) unsafe fn link(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Link> {
+pub(crate) unsafe fn route(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Route> {
     // SAFETY: P4, P1: `comm` is alive and was added, as this function requires.
     let communicator = unsafe { Communicator::of(comm) };
-    let link = communicator.link(rank);
-    if link != Link::UNKNOWN {
-        return Some(link.unmarked());
+    let route = communicator.route(rank);
+    if route != Route::UNKNOWN {
+        return Some(route.unmarked());
     }
     // SAFETY: P4, P1: `comm` is alive and was added, as this function requires.
-    let link = unsafe { find(pml, comm, rank) }?;
-    pml.enter()?.messenger.flow.holders.note(link, communicator.context, rank);
-    communicator.set_found(rank, link);
-    Some(link)
+    let route = unsafe { find(pml, comm, rank) }?;
+    pml.enter()?.messenger.flow.holders.note(route, communicator.context, rank);
+    communicator.set_found(rank, route);
+    Some(route)
 }
 
-/// Returns the link to a rank if its process was looked up before, or shared memory reaches it.
-pub(crate) unsafe fn known(state: &State, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Link> {
+/// Returns the route to a rank if its process was looked up before, or shared memory reaches it.
+pub(crate) unsafe fn known(state: &State, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Route> {
     // SAFETY: P1: `comm` is alive and was added, as this function requires.
     let process = unsafe { process(comm, rank) }?;
     state.peers.get(&modex::from_openmpi(process.name())).copied()
@@ -64,37 +64,37 @@ pub(crate) unsafe fn process(comm: *mut sys::ompi_communicator_t, rank: i32) -> 
 
 #[cold]
 #[inline(never)]
-unsafe fn find(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Link> {
+unsafe fn find(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Option<Route> {
     // SAFETY: P4, P1: `comm` is alive and was added, as this function requires.
     let process = unsafe { process(comm, rank) }?;
     let peer = modex::from_openmpi(process.name());
-    if let Some(link) = pml.enter()?.peers.get(&peer) {
-        return Some(*link);
+    if let Some(route) = pml.enter()?.peers.get(&peer) {
+        return Some(*route);
     }
     if Process::me().is_some_and(|me| me.name() == process.name()) {
-        pml.enter()?.peers.insert(peer, Link::LOOPBACK);
-        return Some(Link::LOOPBACK);
+        pml.enter()?.peers.insert(peer, Route::LOOPBACK);
+        return Some(Route::LOOPBACK);
     }
     if !component::is_same(process) {
         return None;
     }
-    let link = links_to(pml, peer);
-    match link {
-        Ok(links) => {
+    let route = routes_to(pml, peer);
+    match route {
+        Ok(routes) => {
             if now::verbosity() > 0 {
-                let places = links.iter().filter_map(|link| Some(pml.rails().get(link.rail())?.port().place()));
+                let places = routes.iter().filter_map(|route| Some(pml.rails().get(route.rail())?.port().place()));
                 let places: Vec<String> = places.map(ToString::to_string).collect();
                 messages::verbose(&format!("rank {} is reached by {}", peer.rank, places.join(", ")));
             }
             let mut state = pml.enter()?;
-            let link = if pml.is_multi_rail() {
-                let peer = add(pml, &mut state, peer, links);
+            let route = if pml.is_multi_rail() {
+                let peer = add(pml, &mut state, peer, routes);
                 state.multi_rail.peers[peer].home.multi_rail()
             } else {
-                links[0]
+                routes[0]
             };
-            state.peers.insert(peer, link);
-            Some(link)
+            state.peers.insert(peer, route);
+            Some(route)
         }
         Err(why) => {
             messages::no_way(peer, &process.host(), &why);
@@ -103,66 +103,66 @@ unsafe fn find(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Opt
     }
 }
 
-/// Returns the link that messages to the peer of `link` use now.
+/// Returns the route that messages to the peer of `route` use now.
 #[inline]
-pub(crate) fn route(pml: &Pml, state: &mut State, link: Link) -> Link {
-    if !pml.is_multi_rail() || link.as_local().is_some() {
-        return link;
+pub(crate) fn home(pml: &Pml, state: &mut State, route: Route) -> Route {
+    if !pml.is_multi_rail() || route.as_local().is_some() {
+        return route;
     }
-    of(pml, state, link).map_or(link, |peer| state.multi_rail.peers[peer].home)
+    of(pml, state, route).map_or(route, |peer| state.multi_rail.peers[peer].home)
 }
 
-/// Returns flow control's account of the peer of `link`: the first of its links, which never changes.
-pub(crate) fn account(pml: &Pml, state: &mut State, link: Link) -> Account {
-    if !pml.is_multi_rail() || link.as_local().is_some() {
-        return Account(link);
+/// Returns flow control's account of the peer of `route`: the first of its routes, which never changes.
+pub(crate) fn account(pml: &Pml, state: &mut State, route: Route) -> Account {
+    if !pml.is_multi_rail() || route.as_local().is_some() {
+        return Account(route);
     }
-    Account(of(pml, state, link).map_or(link, |peer| state.multi_rail.peers[peer].links[0]))
+    Account(of(pml, state, route).map_or(route, |peer| state.multi_rail.peers[peer].routes[0]))
 }
 
-/// Returns the links that communicators may have stored for a peer.
-pub(crate) fn in_communicators(pml: &Pml, state: &mut State, Account(link): Account) -> Vec<Link> {
-    let peer = if pml.is_multi_rail() && link.as_local().is_none() { of(pml, state, link) } else { None };
+/// Returns the routes that communicators may have stored for a peer.
+pub(crate) fn in_communicators(pml: &Pml, state: &mut State, Account(route): Account) -> Vec<Route> {
+    let peer = if pml.is_multi_rail() && route.as_local().is_none() { of(pml, state, route) } else { None };
     peer.map_or_else(
-        || vec![link],
-        |peer| state.multi_rail.peers[peer].links.iter().map(|link| link.multi_rail()).collect(),
+        || vec![route],
+        |peer| state.multi_rail.peers[peer].routes.iter().map(|route| route.multi_rail()).collect(),
     )
 }
 
-/// Returns the form in which communicators store this link.
+/// Returns the form in which communicators store this route.
 #[inline]
-pub(crate) fn in_communicator(pml: &Pml, link: Link) -> Link {
-    if pml.is_multi_rail() && link.as_local().is_none() { link.multi_rail() } else { link }
+pub(crate) fn in_communicator(pml: &Pml, route: Route) -> Route {
+    if pml.is_multi_rail() && route.as_local().is_none() { route.multi_rail() } else { route }
 }
 
-/// Returns the index of the peer of a rail's link; `None` if the peer is gone, or the link is not a rail's.
-pub(crate) fn of(pml: &Pml, state: &mut State, link: Link) -> Option<usize> {
+/// Returns the index of the peer of a rail's route; `None` if the peer is gone, or the route is not a rail's.
+pub(crate) fn of(pml: &Pml, state: &mut State, route: Route) -> Option<usize> {
     // A faulty process of this host may name any sender.
-    pml.rails().get(link.rail())?;
-    match state.multi_rail.end_mut(link).peer() {
+    pml.rails().get(route.rail())?;
+    match state.multi_rail.end_mut(route).peer() {
         Some(peer) => Some(peer),
-        None => look_up(pml, state, link),
+        None => look_up(pml, state, route),
     }
 }
 
 #[cold]
-fn look_up(pml: &Pml, state: &mut State, link: Link) -> Option<usize> {
-    let port = pml.rails().get(link.rail())?.enter()?;
-    let name = port.peer_name(link.to()).filter(|_| !port.has_gone(link.to()))?;
+fn look_up(pml: &Pml, state: &mut State, route: Route) -> Option<usize> {
+    let port = pml.rails().get(route.rail())?.enter()?;
+    let name = port.peer_name(route.to()).filter(|_| !port.has_gone(route.to()))?;
     drop(port);
     if let Some(peer) = state.multi_rail.by_name.get(&name).copied() {
-        state.multi_rail.end_mut(link).set_peer(peer);
+        state.multi_rail.end_mut(route).set_peer(peer);
         return Some(peer);
     }
-    let mut links = links_to(pml, name).ok()?;
-    if !links.contains(&link) {
-        links.push(link);
+    let mut routes = routes_to(pml, name).ok()?;
+    if !routes.contains(&route) {
+        routes.push(route);
     }
-    Some(add(pml, state, name, links))
+    Some(add(pml, state, name, routes))
 }
 
-/// Returns the links to a process, at least one, in the order of rails; or the reason for their absence.
-pub(crate) fn links_to(pml: &Pml, peer: PeerName) -> Result<Vec<Link>, String> {
+/// Returns the routes to a process, at least one, in the order of rails; or the reason for their absence.
+pub(crate) fn routes_to(pml: &Pml, peer: PeerName) -> Result<Vec<Route>, String> {
     let ports = match modex::ports_of(peer) {
         Some(Ok(ports)) => ports,
         Some(Err(error)) => return Err(error.to_string()),
@@ -170,28 +170,28 @@ pub(crate) fn links_to(pml: &Pml, peer: PeerName) -> Result<Vec<Link>, String> {
     };
     let addresses: Vec<_> = ports.iter().map(|entry| entry.address).collect();
     let pairs = address::pair(&modex::published(), &addresses);
-    let links = pml.rails().iter().enumerate().filter_map(|(index, rail)| {
+    let routes = pml.rails().iter().enumerate().filter_map(|(index, rail)| {
         let remote = pairs.get(usize::from(rail.port().index())).copied().flatten()?;
-        Some(Link::new(index, rail.enter()?.peer(peer, remote as u8)))
+        Some(Route::new(index, rail.enter()?.peer(peer, remote as u8)))
     });
-    let links: Vec<Link> = links.collect();
-    if links.is_empty() {
+    let routes: Vec<Route> = routes.collect();
+    if routes.is_empty() {
         return Err("none of its ports is on the network of one of this process'".to_owned());
     }
-    Ok(links)
+    Ok(routes)
 }
 
-/// Adds a peer that these links (at least one) lead to. Returns its index.
-pub(crate) fn add(pml: &Pml, state: &mut State, name: PeerName, mut links: Vec<Link>) -> usize {
+/// Adds a peer that these routes (at least one) lead to. Returns its index.
+pub(crate) fn add(pml: &Pml, state: &mut State, name: PeerName, mut routes: Vec<Route>) -> usize {
     if let Some(known) = state.multi_rail.by_name.get(&name) {
         return *known;
     }
     // Both processes of a pair begin with the same port, if theirs are in the same order: that saves a connection.
     let me = Process::me().map_or(0, |me| modex::from_openmpi(me.name()).rank);
-    let first = me.wrapping_add(name.rank) as usize % links.len();
-    links.rotate_left(first);
-    let home = links.iter().copied().find(|link| is_usable(pml, *link)).unwrap_or(links[0]);
-    let peer = state.multi_rail.add(name, Peer { links: links.into(), home, segment: 0, reorder_buffer: None });
+    let first = me.wrapping_add(name.rank) as usize % routes.len();
+    routes.rotate_left(first);
+    let home = routes.iter().copied().find(|route| is_usable(pml, *route)).unwrap_or(routes[0]);
+    let peer = state.multi_rail.add(name, Peer { routes: routes.into(), home, segment: 0, reorder_buffer: None });
     if let Some(rail) = pml.rails().get(home.rail())
         && let Some(mut port) = rail.enter()
     {
@@ -200,99 +200,105 @@ pub(crate) fn add(pml: &Pml, state: &mut State, name: PeerName, mut links: Vec<L
     peer
 }
 
-/// Whether messages can use this link now: its port is up, and the connection is there or may still be made.
-pub(crate) fn is_usable(pml: &Pml, link: Link) -> bool {
-    let port = pml.rails().get(link.rail()).and_then(Rail::enter);
-    port.is_some_and(|port| !port.is_down() && has_not_failed(&port, link))
+/// Whether messages can use this route now: its port is up, and the connection is there or may still be made.
+pub(crate) fn is_usable(pml: &Pml, route: Route) -> bool {
+    let port = pml.rails().get(route.rail()).and_then(Rail::enter);
+    port.is_some_and(|port| !port.is_down() && has_not_failed(&port, route))
 }
 
-pub(crate) fn has_not_failed(port: &Port, link: Link) -> bool {
-    port.failure(link.to()).is_none() && !port.is_forgotten(link.to())
+pub(crate) fn has_not_failed(port: &Port, route: Route) -> bool {
+    port.failure(route.to()).is_none() && !port.is_forgotten(route.to())
 }
 
-/// Forgets and returns the links to a process that shares no communicator with this one any more.
-pub(crate) fn part(state: &mut State, name: PeerName) -> Vec<Link> {
+/// Forgets and returns the routes to a process that shares no communicator with this one any more.
+pub(crate) fn part(state: &mut State, name: PeerName) -> Vec<Route> {
     let known = state.peers.remove(&name);
-    let links = match state.multi_rail.by_name.get(&name) {
-        Some(peer) => state.multi_rail.peers[*peer].links.to_vec(),
+    let routes = match state.multi_rail.by_name.get(&name) {
+        Some(peer) => state.multi_rail.peers[*peer].routes.to_vec(),
         None => known.into_iter().collect(),
     };
-    if let Some(account) = links.first() {
-        let in_communicators: Vec<Link> = links.iter().flat_map(|link| [*link, link.multi_rail()]).collect();
+    if let Some(account) = routes.first() {
+        let in_communicators: Vec<Route> = routes.iter().flat_map(|route| [*route, route.multi_rail()]).collect();
         state.messenger.flow.forget(Account(*account), &in_communicators);
     }
-    links
+    routes
 }
 
-/// Removes all records of a process that has gone. Returns the links that led to it.
-pub(crate) fn remove(state: &mut State, name: PeerName) -> Vec<Link> {
-    let links = part(state, name);
+/// Removes all records of a process that has gone. Returns the routes that led to it.
+pub(crate) fn remove(state: &mut State, name: PeerName) -> Vec<Route> {
+    let routes = part(state, name);
     state.multi_rail.remove(name);
-    links
+    routes
 }
 
 /// Counts a message that was given to the port of a rail. `is_posted`: the adapter has it.
-pub(crate) fn note(rail: &Rail, port: &mut Port, link: Link, is_posted: bool) {
-    let sent = rail.sent(port, link.to());
+pub(crate) fn note(rail: &Rail, port: &mut Port, route: Route, is_posted: bool) {
+    let sent = rail.sent(port, route.to());
     sent.count = sent.count.wrapping_add(1);
     if is_posted {
-        port.note_message(link.to());
+        port.note_message(route.to());
     }
 }
 
 /// Shortest message that several ports read, bytes: two reads of the least length.
 pub(crate) const SHORTEST: usize = 64 << 10;
 
-/// Returns the links by which this process can read a message now, with the sender's keys; for a message shorter than
-/// [`SHORTEST`] only one, preferably the link of the announcement.
-pub(crate) fn readable_by(pml: &Pml, state: &mut State, from: Link, keys: &[PortKey], wanted: u64) -> Vec<(Link, u32)> {
+/// Returns the routes by which this process can read a message now, with the sender's keys; for a message shorter than
+/// [`SHORTEST`] only one, preferably the route of the announcement.
+pub(crate) fn readable_by(
+    pml: &Pml,
+    state: &mut State,
+    from: Route,
+    keys: &[PortKey],
+    wanted: u64,
+) -> Vec<(Route, u32)> {
     let Some(peer) = of(pml, state, from) else { return Vec::new() };
-    let links = state.multi_rail.peers[peer].links.iter().copied();
-    let mut links: Vec<(Link, u32)> = links
-        .filter_map(|link| {
-            let mut port = pml.rails().get(link.rail())?.enter()?;
-            let remote = u32::from(port.partner(link.to())?);
+    let routes = state.multi_rail.peers[peer].routes.iter().copied();
+    let mut routes: Vec<(Route, u32)> = routes
+        .filter_map(|route| {
+            let mut port = pml.rails().get(route.rail())?.enter()?;
+            let remote = u32::from(port.partner(route.to())?);
             let key = keys.iter().find(|key| key.port == remote)?.key;
-            let is_usable = !port.is_down() && has_not_failed(&port, link);
+            let is_usable = !port.is_down() && has_not_failed(&port, route);
             // The port that announced the message is connected, or is about to be.
-            (is_usable && (link.rail() == from.rail() || port.is_ready(link.to()))).then_some((link, key))
+            (is_usable && (route.rail() == from.rail() || port.is_ready(route.to()))).then_some((route, key))
         })
         .collect();
     if wanted < SHORTEST as u64 {
-        links.sort_by_key(|(link, _)| link.rail() != from.rail());
-        links.truncate(1);
+        routes.sort_by_key(|(route, _)| route.rail() != from.rail());
+        routes.truncate(1);
     }
-    links
+    routes
 }
 
 /// Registers a message with the other ports that reach its receiver, if it is long enough to be read by several.
 ///
 /// # Safety
 /// P2, M3: the data of a send, whose registrations the engine ends before the send is finished.
-unsafe fn register(pml: &Pml, state: &mut State, home: Link, extent: Extent) -> Vec<(usize, Registered)> {
+unsafe fn register(pml: &Pml, state: &mut State, home: Route, extent: Extent) -> Vec<(usize, Registered)> {
     if !pml.is_multi_rail() || extent.length < SHORTEST {
         return Vec::new();
     }
     let Some(peer) = of(pml, state, home) else { return Vec::new() };
-    let links = state.multi_rail.peers[peer].links.iter().filter(|link| link.rail() != home.rail());
-    let registered = links.filter(|link| is_usable(pml, **link)).filter_map(|link| {
-        let rail = pml.rails().get(link.rail())?;
+    let routes = state.multi_rail.peers[peer].routes.iter().filter(|route| route.rail() != home.rail());
+    let registered = routes.filter(|route| is_usable(pml, **route)).filter_map(|route| {
+        let rail = pml.rails().get(route.rail())?;
         let access = sys::MCA_RCACHE_ACCESS_REMOTE_READ;
         // SAFETY: P2, M3: mapped until the send is finished, and the engine ends the registration before.
         let registered = unsafe { rail.port().memory().register(extent.start.cast(), extent.length, access) };
-        Some((link.rail(), registered?))
+        Some((route.rail(), registered?))
     });
     registered.collect()
 }
 
-/// Lets the receiver of a long message read its data by the port of the send's link, and by others if it is long enough.
-/// A key travels with the number of its port, because `routing` may send the announcement by another port.
+/// Lets the receiver of a long message read its data by the port of the send's route, and by others if it is long
+/// enough. A key travels with the number of its port, because `routing` may send the announcement by another port.
 pub(crate) fn expose(pml: &Pml, state: &mut State, send: Handle) -> Result<Exposed<Registered>, Reason> {
     let core = state.requests.core(send);
-    let (link, extent) = (core.link, core.data.extent());
+    let (route, extent) = (core.route, core.data.extent());
     let start = NonNull::new(extent.start).ok_or(Reason::Gaps)?.as_ptr();
     let address = start.expose_provenance() as u64;
-    let Some(rail) = pml.rails().get(link.rail()) else {
+    let Some(rail) = pml.rails().get(route.rail()) else {
         // A process of this host reads without a key.
         return Ok(Exposed { address, ..Exposed::default() });
     };
@@ -301,12 +307,12 @@ pub(crate) fn expose(pml: &Pml, state: &mut State, send: Handle) -> Result<Expos
     let registered = unsafe { rail.port().memory().register(start.cast(), extent.length, access) };
     let registered = registered.ok_or(Reason::NotRegistered)?;
     // SAFETY: P2, M3: the memory may be read until the send is finished, and its registrations end before.
-    let others = unsafe { register(pml, state, link, extent) };
+    let others = unsafe { register(pml, state, route, extent) };
     let key = |(rail, registered): (usize, Registered)| {
         let rail = pml.rails().get(rail)?;
         Some(PortKey { port: u32::from(rail.port().index()), key: registered.rkey() })
     };
-    let all = std::iter::once((link.rail(), registered)).chain(others.iter().copied());
+    let all = std::iter::once((route.rail(), registered)).chain(others.iter().copied());
     let keys = if pml.is_multi_rail() { all.filter_map(key).collect() } else { Vec::new() };
     Ok(Exposed { address, key: registered.rkey(), registered: Some(registered), others, keys })
 }

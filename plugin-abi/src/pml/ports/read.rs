@@ -7,10 +7,10 @@
 
 use engine::events::{self, EventGroup, GetComplete, GetStarted, Payload};
 use engine::messenger::host::Bytes;
-use engine::messenger::link::Link;
 use engine::messenger::path_taken::{PathTaken, Protocol, Reason};
 use engine::messenger::rendezvous::read::{Path, Readable};
 use engine::messenger::rendezvous::stripes::Part;
+use engine::messenger::route::Route;
 use engine::transport::Failed;
 use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::{RemoteSpan, Status};
@@ -23,15 +23,15 @@ use crate::pml::tools::{path_taken, transfers, watch};
 use crate::runtime::memory::Registered;
 use crate::runtime::watch::{SAFETY, numbers};
 
-/// Registers the first `wanted` bytes of a receive's contiguous data with the port of a link.
+/// Registers the first `wanted` bytes of a receive's contiguous data with the port of a route.
 pub(crate) fn register(
     pml: &Pml,
     state: &mut State,
     receive: Handle,
-    link: Link,
+    route: Route,
     wanted: u64,
 ) -> Option<Readable<Registered>> {
-    let (rail, start) = (pml.rails().get(link.rail())?, state.requests.core(receive).data.extent().start);
+    let (rail, start) = (pml.rails().get(route.rail())?, state.requests.core(receive).data.extent().start);
     let access = sys::MCA_RCACHE_ACCESS_LOCAL_WRITE;
     // SAFETY: P2, M3: the memory is mapped until the receive is finished, and the engine ends the registration before.
     let registered = unsafe { rail.port().memory().register(start.cast(), wanted as usize, access) }?;
@@ -55,23 +55,23 @@ fn read_by(pml: &Pml, receive: &Core) -> Option<PathTaken> {
     let Transfer::Reading(reads) = &receive.transfer else { return None };
     let mut paths = reads.stripes.paths();
     let rails = paths.len();
-    Some(path_taken::by(pml, paths.next()?.link, (Protocol::Read, Reason::Size), rails))
+    Some(path_taken::by(pml, paths.next()?.route, (Protocol::Read, Reason::Size), rails))
 }
 
 /// Posts a read of a part of a receive's message.
 pub(crate) fn post(pml: &Pml, state: &mut State, receive: Handle, path: &Path<Registered>, part: Part) -> bool {
-    let &Path { link, key, registered } = path;
-    let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) else { return false };
+    let &Path { route, key, registered } = path;
+    let Some(mut port) = pml.rails().get(route.rail()).and_then(Rail::enter) else { return false };
     let core = state.requests.core(receive);
     let (start, Transfer::Reading(reads)) = (core.data.extent().start, &core.transfer) else { return false };
-    let port_index = port_of(pml, link.rail());
+    let port_index = port_of(pml, route.rail());
     if let Some(watched) = &reads.watched {
         watched.started(part, port_index);
     }
     let from = RemoteSpan { addr: reads.address, rkey: key };
     // SAFETY: R3: the part stays registered under this key until the last read completes; R2, P2: until then it belongs
     // to the adapter.
-    let is_posted = unsafe { transmit::read(&mut port, link, part, (start, registered.lkey()), from, receive) };
+    let is_posted = unsafe { transmit::read(&mut port, route, part, (start, registered.lkey()), from, receive) };
     if !is_posted && let Some(watched) = &reads.watched {
         watched.refused(part, port_index);
     }

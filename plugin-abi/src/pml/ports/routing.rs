@@ -7,7 +7,7 @@
 
 use engine::messenger::header::Header;
 use engine::messenger::host::Data;
-use engine::messenger::link::Link;
+use engine::messenger::route::Route;
 
 use super::local::{Payload, Then, send_now};
 use super::transmit::{self, Transmitted};
@@ -17,38 +17,38 @@ use crate::pml::handle::Handle;
 use crate::pml::instance::{Pml, State};
 
 /// Sends a message without data. Its completion is not reported.
-pub(crate) fn control(pml: &Pml, state: &mut State, link: Link, header: &Header) -> Transmitted {
-    if let Some(to) = link.as_local() {
+pub(crate) fn control(pml: &Pml, state: &mut State, route: Route, header: &Header) -> Transmitted {
+    if let Some(to) = route.as_local() {
         let Some(shared) = pml.shared_memory() else { return transmit::failed(state) };
         let nothing = Payload::InPlace(Extent::EMPTY);
         let has_gone = state.backlog.send(shared, to, header, nothing, Then::Nothing);
         return if has_gone { Transmitted::Posted } else { Transmitted::Waits };
     }
-    bytes(pml, state, link, header.encode().as_slice())
+    bytes(pml, state, route, header.encode().as_slice())
 }
 
 /// [`control`] by a port.
-pub(crate) fn bytes(pml: &Pml, state: &mut State, link: Link, message: &[u8]) -> Transmitted {
-    by_home(pml, state, link, |link| transmit::control_by(pml, link, message))
+pub(crate) fn bytes(pml: &Pml, state: &mut State, route: Route, message: &[u8]) -> Transmitted {
+    by_home(pml, state, route, |route| transmit::control_by(pml, route, message))
 }
 
 /// Queues the turn of messages to a peer that pend for room ([`super::flow::has_turn`]).
-pub(crate) fn queue_turn(pml: &Pml, state: &mut State, link: Link) {
-    match (link.as_local(), pml.shared_memory()) {
+pub(crate) fn queue_turn(pml: &Pml, state: &mut State, route: Route) {
+    match (route.as_local(), pml.shared_memory()) {
         (Some(to), Some(shared)) => state.backlog.queue_turn(shared, to),
-        _ => _ = by_home(pml, state, link, |link| transmit::queue_turn_by(pml, link)),
+        _ => _ = by_home(pml, state, route, |route| transmit::queue_turn_by(pml, route)),
     }
 }
 
 /// Calls `give` with the peer's home, and again with another one while that fails. If none is left, the job ends.
-fn by_home(pml: &Pml, state: &mut State, link: Link, give: impl Fn(Link) -> Transmitted) -> Transmitted {
+fn by_home(pml: &Pml, state: &mut State, route: Route, give: impl Fn(Route) -> Transmitted) -> Transmitted {
     loop {
-        let link = rails::route(pml, state, link);
-        let transmitted = give(link);
+        let route = rails::home(pml, state, route);
+        let transmitted = give(route);
         if transmitted != Transmitted::Failed {
             return transmitted;
         }
-        if !failover::goes_on(pml, state, link) {
+        if !failover::goes_on(pml, state, route) {
             return transmit::failed(state);
         }
     }
@@ -59,16 +59,16 @@ fn by_home(pml: &Pml, state: &mut State, link: Link, give: impl Fn(Link) -> Tran
 pub(crate) fn message(
     pml: &Pml,
     state: &mut State,
-    link: Link,
+    route: Route,
     header: &Header,
     request: Handle,
     finishes: bool,
 ) -> Transmitted {
-    if let Some(to) = link.as_local() {
+    if let Some(to) = route.as_local() {
         return locally(pml, state, to, header, request);
     }
-    let link = rails::route(pml, state, link);
-    transmit::message_by(pml, state, link, header.encode().as_slice(), request, finishes)
+    let route = rails::home(pml, state, route);
+    transmit::message_by(pml, state, route, header.encode().as_slice(), request, finishes)
 }
 
 /// [`message`] by shared memory.

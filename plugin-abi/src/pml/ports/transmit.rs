@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Gives messages to the port of one link: inside the work request, from a send buffer, or as a copy in the engine's
-//! queue. `routing` and `failover` choose the link, and another one if it fails.
+//! Gives messages to the port of one route: inside the work request, from a send buffer, or as a copy in the engine's
+//! queue. `routing` and `failover` choose the route, and another one if it fails.
 //!
 //! The engine queues answers to a peer, fragments, and messages for which there is no send buffer. The request of such
 //! a message is finished only when the adapter has the message, because the caller of a send may stay away from MPI for
@@ -13,8 +13,8 @@ use std::sync::Arc;
 use engine::messenger::header::MAX_SIZE;
 use engine::messenger::host::Data;
 pub(crate) use engine::messenger::host::Transmitted;
-use engine::messenger::link::Link;
 use engine::messenger::rendezvous::stripes::Part;
+use engine::messenger::route::Route;
 use engine::transport::{Sent, Token, WhenDiverted};
 use ibex_ffi::verbs::{InlineSpan, LocalSpan, RemoteSpan};
 
@@ -30,72 +30,72 @@ use crate::runtime::variables::now;
 
 /// Sends header and contiguous data inside the work request. Returns false if that cannot be done now.
 #[inline(always)]
-pub(crate) unsafe fn inline(port: &mut Port, link: Link, header: &[u8], extent: Extent) -> bool {
+pub(crate) unsafe fn inline(port: &mut Port, route: Route, header: &[u8], extent: Extent) -> bool {
     // SAFETY: P2: the data may be read during the call; a span of no bytes is not read.
     let payload = unsafe { InlineSpan::new(extent.start, extent.length) };
-    port.send_inline(link.to(), Tag::PML.0, header.into(), payload) == Ok(Sent::Posted)
+    port.send_inline(route.to(), Tag::PML.0, header.into(), payload) == Ok(Sent::Posted)
 }
 
 #[inline(never)]
-pub(crate) unsafe fn inline_apart(port: &mut Port, link: Link, header: &[u8], extent: Extent) -> bool {
+pub(crate) unsafe fn inline_apart(port: &mut Port, route: Route, header: &[u8], extent: Extent) -> bool {
     // SAFETY: P2: the data may be read during the call.
-    unsafe { inline(port, link, header, extent) }
+    unsafe { inline(port, route, header, extent) }
 }
 
 /// [`inline`] by one port of several, if it is the peer's home.
 #[inline(never)]
-pub(crate) unsafe fn at_once(link: Link, header: &[u8], extent: Extent) -> bool {
-    if !link.is_multi_rail() {
+pub(crate) unsafe fn at_once(route: Route, header: &[u8], extent: Extent) -> bool {
+    if !route.is_multi_rail() {
         return false;
     }
-    let Some(rail) = pml().and_then(|pml| pml.rails().get(link.rail())) else { return false };
+    let Some(rail) = pml().and_then(|pml| pml.rails().get(route.rail())) else { return false };
     let Some(mut port) = rail.enter() else { return false };
-    if !rail.sent(&mut port, link.to()).is_home {
+    if !rail.sent(&mut port, route.to()).is_home {
         return false;
     }
     // SAFETY: P2: the data may be read during the call.
-    if !unsafe { inline(&mut port, link, header, extent) } {
+    if !unsafe { inline(&mut port, route, header, extent) } {
         return false;
     }
-    rails::note(rail, &mut port, link, true);
+    rails::note(rail, &mut port, route, true);
     true
 }
 
 /// Returns the length of the longest data that is now sent eagerly to a peer, bytes.
-pub(crate) fn eager_limit(pml: &Pml, link: Link) -> usize {
-    if link.as_local().is_some() {
+pub(crate) fn eager_limit(pml: &Pml, route: Route) -> usize {
+    if route.as_local().is_some() {
         return pml.shared_memory().map_or(0, |shared| shared.eager_limit);
     }
-    let rail = if link == Link::LOOPBACK { pml.rails().first() } else { pml.rails().get(link.rail()) };
+    let rail = if route == Route::LOOPBACK { pml.rails().first() } else { pml.rails().get(route.rail()) };
     rail.map_or(0, |rail| now::eager_limit(rail.copy_size) - MAX_SIZE)
 }
 
-/// Sends a message without data by this link. `Failed`: the port refuses it.
-pub(crate) fn control_by(pml: &Pml, link: Link, header: &[u8]) -> Transmitted {
-    let Some(rail) = pml.rails().get(link.rail()) else { return Transmitted::Failed };
+/// Sends a message without data by this route. `Failed`: the port refuses it.
+pub(crate) fn control_by(pml: &Pml, route: Route, header: &[u8]) -> Transmitted {
+    let Some(rail) = pml.rails().get(route.rail()) else { return Transmitted::Failed };
     let Some(mut port) = rail.enter() else { return Transmitted::Failed };
     // SAFETY: P2: there are no bytes to read.
-    let transmitted = if unsafe { inline_apart(&mut port, link, header, Extent::EMPTY) } {
+    let transmitted = if unsafe { inline_apart(&mut port, route, header, Extent::EMPTY) } {
         Transmitted::Posted
     } else {
-        queue(&mut port, link, (Arc::from(header), header.len() as u32), Token(0))
+        queue(&mut port, route, (Arc::from(header), header.len() as u32), Token(0))
     };
-    note(pml, rail, &mut port, link, transmitted);
+    note(pml, rail, &mut port, route, transmitted);
     transmitted
 }
 
 /// Queues the turn of pending messages.
-pub(crate) fn queue_turn_by(pml: &Pml, link: Link) -> Transmitted {
-    let Some(mut port) = pml.rails().get(link.rail()).and_then(Rail::enter) else { return Transmitted::Failed };
-    match port.queue_turn(link.to(), Tag::PML.0, token::turn()) {
+pub(crate) fn queue_turn_by(pml: &Pml, route: Route) -> Transmitted {
+    let Some(mut port) = pml.rails().get(route.rail()).and_then(Rail::enter) else { return Transmitted::Failed };
+    match port.queue_turn(route.to(), Tag::PML.0, token::turn()) {
         Ok(()) => Transmitted::NoRoom,
         Err(_) => Transmitted::Failed,
     }
 }
 
 /// Queues a message in the engine. `bytes`: an array that begins with the message, and the message's length.
-pub(crate) fn queue(port: &mut Port, link: Link, bytes: (Arc<[u8]>, u32), token: Token) -> Transmitted {
-    match port.queue_bytes(link.to(), Tag::PML.0, bytes, token, WhenDiverted::Wait) {
+pub(crate) fn queue(port: &mut Port, route: Route, bytes: (Arc<[u8]>, u32), token: Token) -> Transmitted {
+    match port.queue_bytes(route.to(), Tag::PML.0, bytes, token, WhenDiverted::Wait) {
         Ok(()) => Transmitted::Waits,
         Err(_) => Transmitted::Failed,
     }
@@ -107,7 +107,7 @@ pub(crate) fn queue(port: &mut Port, link: Link, bytes: (Arc<[u8]>, u32), token:
 /// R3, R2, P2: until the read is done, the part is registered at `to` under `lkey`, and belongs to the adapter.
 pub(crate) unsafe fn read(
     port: &mut Port,
-    link: Link,
+    route: Route,
     Part { offset, length }: Part,
     (to, lkey): (*mut u8, u32),
     from: RemoteSpan,
@@ -117,52 +117,59 @@ pub(crate) unsafe fn read(
     // SAFETY: R3, R2, P2: until the read is done, the part is registered and belongs to the adapter.
     let local = unsafe { LocalSpan::new(addr, length, lkey) };
     let remote = RemoteSpan { addr: from.addr.wrapping_add(offset), rkey: from.rkey };
-    port.get(link.to(), local, remote, token::read(request)).is_ok()
+    port.get(route.to(), local, remote, token::read(request)).is_ok()
 }
 
 /// Counts a message that was given to a port, with several rails.
-pub(crate) fn note(pml: &Pml, rail: &Rail, port: &mut Port, link: Link, transmitted: Transmitted) {
+pub(crate) fn note(pml: &Pml, rail: &Rail, port: &mut Port, route: Route, transmitted: Transmitted) {
     if pml.is_multi_rail() && matches!(transmitted, Transmitted::Posted | Transmitted::Waits) {
-        rails::note(rail, port, link, transmitted == Transmitted::Posted);
+        rails::note(rail, port, route, transmitted == Transmitted::Posted);
     }
 }
 
-/// [`super::routing::message`] by this link.
+/// [`super::routing::message`] by this route.
 pub(crate) fn message_by(
     pml: &Pml,
     state: &mut State,
-    link: Link,
+    route: Route,
     header: &[u8],
     request: Handle,
     finishes: bool,
 ) -> Transmitted {
-    let Some(rail) = pml.rails().get(link.rail()) else { return Transmitted::Failed };
+    let Some(rail) = pml.rails().get(route.rail()) else { return Transmitted::Failed };
     let Some(mut port) = rail.enter() else { return Transmitted::Failed };
-    let transmitted = give(state, &mut port, link, header, request, finishes);
-    note(pml, rail, &mut port, link, transmitted);
+    let transmitted = give(state, &mut port, route, header, request, finishes);
+    note(pml, rail, &mut port, route, transmitted);
     transmitted
 }
 
 #[inline(always)]
-fn give(state: &mut State, port: &mut Port, link: Link, header: &[u8], request: Handle, finishes: bool) -> Transmitted {
+fn give(
+    state: &mut State,
+    port: &mut Port,
+    route: Route,
+    header: &[u8],
+    request: Handle,
+    finishes: bool,
+) -> Transmitted {
     let data = &state.requests.core(request).data;
     let (extent, is_contiguous) = (data.extent(), data.is_contiguous());
     // SAFETY: P2: the data of a send that is not finished.
-    if is_contiguous && unsafe { inline_apart(port, link, header, extent) } {
+    if is_contiguous && unsafe { inline_apart(port, route, header, extent) } {
         return Transmitted::Posted;
     }
-    if !port.has_room(link.to()) {
+    if !port.has_room(route.to()) {
         return Transmitted::NoRoom;
     }
     let length = header.len() + extent.length;
-    let buffers = &mut state.buffers[link.rail()];
+    let buffers = &mut state.buffers[route.rail()];
     let Some(buffer) = buffers.take(port, length) else {
         let mut bytes = vec![0; length];
         if !fill(&mut bytes, header, &mut state.requests.core(request).data) {
             return cannot_pack(state, extent.length);
         }
         let token = if finishes { token::sent(request) } else { Token(0) };
-        return queue(port, link, (Arc::from(bytes), length as u32), token);
+        return queue(port, route, (Arc::from(bytes), length as u32), token);
     };
     // SAFETY: P3, R1, R2: just taken, so ours alone, and at least `length` bytes long.
     let bytes = unsafe { std::slice::from_raw_parts_mut((*buffer.as_ptr()).start(), length) };
@@ -172,21 +179,21 @@ fn give(state: &mut State, port: &mut Port, link: Link, header: &[u8], request: 
         return cannot_pack(state, extent.length);
     }
     // SAFETY: P3, R2: the buffer was taken from these, has `length` bytes, and is ours alone.
-    if unsafe { post(buffers, port, link, buffer, length) } { Transmitted::Posted } else { Transmitted::NoRoom }
+    if unsafe { post(buffers, port, route, buffer, length) } { Transmitted::Posted } else { Transmitted::NoRoom }
 }
 
 /// Sends header and contiguous data from a send buffer. Returns false if that cannot be done now.
 #[inline(always)]
-pub(crate) unsafe fn copied(state: &mut State, port: &mut Port, link: Link, header: &[u8], extent: Extent) -> bool {
+pub(crate) unsafe fn copied(state: &mut State, port: &mut Port, route: Route, header: &[u8], extent: Extent) -> bool {
     let length = header.len() + extent.length;
-    let buffers = &mut state.buffers[link.rail()];
+    let buffers = &mut state.buffers[route.rail()];
     let Some(buffer) = buffers.take(port, length) else { return false };
     // SAFETY: P3, R2: just taken, so ours alone, and at least `length` bytes long; P2: the data may be read.
     unsafe {
         let start = (*buffer.as_ptr()).start();
         start.copy_from_nonoverlapping(header.as_ptr(), header.len());
         start.add(header.len()).copy_from_nonoverlapping(extent.start, extent.length);
-        post(buffers, port, link, buffer, length)
+        post(buffers, port, route, buffer, length)
     }
 }
 
@@ -196,7 +203,7 @@ pub(crate) unsafe fn copied(state: &mut State, port: &mut Port, link: Link, head
 unsafe fn post(
     buffers: &mut SendBuffers,
     port: &mut Port,
-    link: Link,
+    route: Route,
     buffer: NonNull<SendBuffer>,
     length: usize,
 ) -> bool {
@@ -204,7 +211,7 @@ unsafe fn post(
     let b = unsafe { &mut *buffer.as_ptr() };
     b.content = Content::Silent;
     let is_posted =
-        port.send(link.to(), Tag::PML.0, &[b.filled(length)], token::buffer(buffer), false) == Ok(Sent::Posted);
+        port.send(route.to(), Tag::PML.0, &[b.filled(length)], token::buffer(buffer), false) == Ok(Sent::Posted);
     if !is_posted {
         // SAFETY: P3, R2: the port refused it, so the adapter never had it.
         unsafe { buffers.give_back(buffer) };
@@ -215,7 +222,7 @@ unsafe fn post(
 /// Sends the first `length` bytes of a buffer, which are a fragment of this request's message.
 pub(crate) unsafe fn fragment(
     port: &mut Port,
-    link: Link,
+    route: Route,
     buffer: NonNull<SendBuffer>,
     length: usize,
     request: Handle,
@@ -224,12 +231,12 @@ pub(crate) unsafe fn fragment(
     let b = unsafe { &mut *buffer.as_ptr() };
     let (spans, tag, token) = ([b.filled(length)], Tag::PML.0, token::buffer(buffer));
     b.content = Content::Fragment(request);
-    match port.send(link.to(), tag, &spans, token, true) {
+    match port.send(route.to(), tag, &spans, token, true) {
         Ok(Sent::Posted) => return Transmitted::Posted,
         Ok(Sent::Busy) => {}
         Err(_) => return Transmitted::Failed,
     }
-    match port.queue_send(link.to(), tag, &spans, token, WhenDiverted::Wait) {
+    match port.queue_send(route.to(), tag, &spans, token, WhenDiverted::Wait) {
         Ok(()) => Transmitted::Waits,
         Err(_) => Transmitted::Failed,
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A simulated process: its PML, the links to the others, and its communicators, which are made of zeroes and the few
+//! A simulated process: its PML, the routes to the others, and its communicators, which are made of zeroes and the few
 //! fields that the PML reads. Called by `world.rs`. Threads: the test's.
 
 use std::cell::RefCell;
@@ -8,8 +8,8 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 
 use engine::messenger::flow_control;
-use engine::messenger::link::Link;
 use engine::messenger::rails::Peer;
+use engine::messenger::route::Route;
 use engine::peer::PeerName;
 use engine::transport::Completion;
 use ibex_ffi::openmpi::{release, sys};
@@ -82,35 +82,35 @@ pub(super) fn process(fabric: &Fabric, rank: usize, shape: Shape) -> Process {
     };
     let pml = Pml::new(rails.collect(), &settings);
     let is_near = |peer| peer / shape.per_host == rank / shape.per_host && peer != rank;
-    let link = |peer| if is_near(peer) { Link::local(peer as u32) } else { link(&pml, rank, peer) };
-    let links: Vec<Link> = (0..shape.processes).map(link).collect();
+    let route = |peer| if is_near(peer) { Route::local(peer as u32) } else { route(&pml, rank, peer) };
+    let routes: Vec<Route> = (0..shape.processes).map(route).collect();
     if (0..shape.processes).any(is_near) {
         pml.use_shared_memory(shared_memory::of(rank, shape.processes, is_near));
     }
     let mut state = pml.enter().expect("nobody is inside");
-    state.peers.extend(links.iter().enumerate().map(|(peer, link)| (name(peer), *link)));
+    state.peers.extend(routes.iter().enumerate().map(|(peer, route)| (name(peer), *route)));
     drop(state);
     Process { pml: NonNull::from(Box::leak(pml)), communicators: RefCell::default() }
 }
 
-/// Returns the link by which process `rank` reaches a peer.
-fn link(pml: &Pml, rank: usize, peer: usize) -> Link {
+/// Returns the route by which process `rank` reaches a peer.
+fn route(pml: &Pml, rank: usize, peer: usize) -> Route {
     if peer == rank {
-        return Link::LOOPBACK;
+        return Route::LOOPBACK;
     }
     let endpoint = |(index, rail): (usize, &Rail)| {
         let mut port = rail.enter().expect("nobody is inside");
-        Link::new(index, port.peer(name(peer), index as u8))
+        Route::new(index, port.peer(name(peer), index as u8))
     };
-    let mut links: Vec<Link> = pml.rails().iter().enumerate().map(endpoint).collect();
+    let mut routes: Vec<Route> = pml.rails().iter().enumerate().map(endpoint).collect();
     if !pml.is_multi_rail() {
-        return links[0];
+        return routes[0];
     }
-    let first = (rank + peer) % links.len();
-    links.rotate_left(first);
-    let home = links[0];
+    let first = (rank + peer) % routes.len();
+    routes.rotate_left(first);
+    let home = routes[0];
     let mut state = pml.enter().expect("nobody is inside");
-    state.multi_rail.add(name(peer), Peer { links: links.into(), home, segment: 0, reorder_buffer: None });
+    state.multi_rail.add(name(peer), Peer { routes: routes.into(), home, segment: 0, reorder_buffer: None });
     let rail = &pml.rails()[home.rail()];
     rail.sent(&mut rail.enter().expect("nobody is inside"), home.to()).is_home = true;
     home.multi_rail()

@@ -6,9 +6,9 @@
 
 use engine::flight::{Kind, NO_PORT, NOBODY, record};
 use engine::messenger::host::Data;
-use engine::messenger::link::Account;
 use engine::messenger::rendezvous::Step;
 use engine::messenger::request::transfer_id::TransferId;
+use engine::messenger::route::Account;
 use ibex_ffi::openmpi::release;
 
 use crate::pml::handle::Handle;
@@ -46,16 +46,16 @@ pub(crate) fn note(state: &mut State, request: Handle, step: &Step) {
     let peer = if is_receive { request.base().req_status.MPI_SOURCE } else { request.core.peer };
     // SAFETY: P1: the request is not finished, so its communicator lives.
     let context = unsafe { release::context(request.comm()) };
-    // A receive has a link only if it reads.
-    let has_link = !is_receive || kind == Kind::RendezvousEnded && detail == FETCHED;
-    let is_by_port = has_link && request.core.link.as_local().is_none();
-    let port = if is_by_port { request.core.link.rail() as u8 } else { NO_PORT };
+    // A receive has a route only if it reads.
+    let has_route = !is_receive || kind == Kind::RendezvousEnded && detail == FETCHED;
+    let is_by_port = has_route && request.core.route.as_local().is_none();
+    let port = if is_by_port { request.core.route.rail() as u8 } else { NO_PORT };
     record((kind, detail), port, peer.cast_unsigned(), [number.0.into(), bytes, context.into(), 0]);
 }
 
 /// Enters that a peer is held back, or that all may go on, with the bytes of the unexpected messages.
 pub(crate) fn held_back(pml: &Pml, peer: Option<Account>, kept: u64) {
-    let name = peer.and_then(|Account(link)| pml.rails().get(link.rail())?.enter()?.peer_name(link.to()));
+    let name = peer.and_then(|Account(route)| pml.rails().get(route.rail())?.enter()?.peer_name(route.to()));
     let kind = if peer.is_some() { Kind::SenderHeldBack } else { Kind::SendersLetGo };
     record((kind, 0), NO_PORT, name.map_or(NOBODY, |name| name.rank), [kept, 0, 0, 0]);
 }

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Opens and closes the fast paths of short messages when tools start or stop listening.
 //!
-//! While a tool listens to any communicator, [`crate::pml::instance::unwatched`] returns `None`, which blocking receives
-//! test, and waits are watched. On a communicator that a tool listens to, short sends find no link
+//! While a tool listens to any communicator, [`crate::pml::instance::unwatched`] returns `None`, which blocking
+//! receives test, and waits are watched. On a communicator that a tool listens to, short sends find no route
 //! ([`Communicator::short_cut`]), and polls find a blocker in the first receive slot ([`Communicator::set_watched`]).
 //! Called by `component` ([`offer`]), and through the [`Raiser`] by `runtime/listeners.rs`. Grade: setup. Threads: any;
 //! each change enters the PML.

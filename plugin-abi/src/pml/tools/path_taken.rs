@@ -7,10 +7,10 @@
 
 use engine::messenger::header::{EAGER_SIZE, Header, Match};
 use engine::messenger::host::Data;
-use engine::messenger::link::Link;
 use engine::messenger::matching::Envelope;
 use engine::messenger::path_taken::{PathTaken, Protocol, Reason, at_once, not_read};
 use engine::messenger::receive::arrived::{Arrived, Body};
+use engine::messenger::route::Route;
 
 use crate::pml::communicator::Communicator;
 use crate::pml::handle::Handle;
@@ -20,13 +20,13 @@ use crate::pml::request::{Mode, Request, Role};
 use crate::runtime::listeners::{Listeners, ProtocolSpec, Spec};
 use crate::runtime::modex;
 
-/// Returns the path of a message by this link, which uses `rails` ports in all.
-pub(crate) fn by(pml: &Pml, link: Link, (protocol, reason): (Protocol, Reason), rails: usize) -> PathTaken {
-    if link.as_local().is_some() {
+/// Returns the path of a message by this route, which uses `rails` ports in all.
+pub(crate) fn by(pml: &Pml, route: Route, (protocol, reason): (Protocol, Reason), rails: usize) -> PathTaken {
+    if route.as_local().is_some() {
         return PathTaken::SHARED_MEMORY;
     }
-    let Some(rail) = pml.rails().get(link.rail()) else { return PathTaken::without_port(protocol, reason) };
-    let queue_pair = rail.enter().and_then(|port| port.queue_pair(link.to())).unwrap_or_default();
+    let Some(rail) = pml.rails().get(route.rail()) else { return PathTaken::without_port(protocol, reason) };
+    let queue_pair = rail.enter().and_then(|port| port.queue_pair(route.to())).unwrap_or_default();
     PathTaken { protocol, reason, port: u32::from(rail.port().index()), queue_pair, rails: rails as u32 }
 }
 
@@ -41,20 +41,20 @@ fn inline_of(rail: Option<&Rail>) -> usize {
 pub(crate) unsafe fn tell_at_once(listeners: &Listeners, id: u64, spec: &Spec) {
     let Some(pml) = pml() else { return };
     // SAFETY: P3; the specification's communicator is alive, as this function requires.
-    let link = unsafe { Communicator::of(spec.comm) }.link(spec.peer);
-    let how = at_once((EAGER_SIZE, spec.bytes as usize), false, inline_of(pml.rails().get(link.rail())));
-    let mut told = ProtocolSpec { spec: *spec, message: 0, path: by(pml, link, how, 1) };
+    let route = unsafe { Communicator::of(spec.comm) }.route(spec.peer);
+    let how = at_once((EAGER_SIZE, spec.bytes as usize), false, inline_of(pml.rails().get(route.rail())));
+    let mut told = ProtocolSpec { spec: *spec, message: 0, path: by(pml, route, how, 1) };
     listeners.tell_protocol(id, &mut told);
 }
 
 /// Returns the path of a send whose message is sent whole.
 pub(crate) fn sent(pml: &Pml, state: &mut State, send: Handle) -> PathTaken {
     let send = state.requests.get(send);
-    let (header, link) = (header_of(send), send.core.link);
+    let (header, route) = (header_of(send), send.core.route);
     let (length, has_gaps) = (send.core.data.length(), !send.core.data.is_contiguous());
-    let link = rails::route(pml, state, link);
-    let inline = inline_of(pml.rails().get(link.rail()));
-    by(pml, link, at_once((header, length), has_gaps, inline), 1)
+    let route = rails::home(pml, state, route);
+    let inline = inline_of(pml.rails().get(route.rail()));
+    by(pml, route, at_once((header, length), has_gaps, inline), 1)
 }
 
 /// Returns the length of the header of a message that is sent whole.
@@ -79,14 +79,14 @@ pub(crate) fn came_whole(
     pml: &Pml,
     state: &mut State,
     (communicator, envelope): (&Communicator, Envelope),
-    from: Link,
+    from: Route,
     (header, length): (usize, usize),
 ) -> PathTaken {
     let Some(from) = sender(pml, state, communicator, envelope, from) else {
         let how = at_once((header, length), false, inline_of(pml.rails().first()));
         return PathTaken { rails: 1, ..PathTaken::without_port(how.0, how.1) };
     };
-    if from == Link::LOOPBACK {
+    if from == Route::LOOPBACK {
         return PathTaken::LOOPBACK;
     }
     let how = at_once((header, length), false, inline_of(pml.rails().get(from.rail())));
@@ -113,7 +113,7 @@ pub(crate) fn came(
         }
         Body::ReadyToSend(_, memory) | Body::ReadyToSendKeyed(_, memory, _) => memory,
     };
-    if from == Link::LOOPBACK {
+    if from == Route::LOOPBACK {
         return Some(PathTaken::LOOPBACK);
     }
     if from.as_local().is_some() {
@@ -124,14 +124,14 @@ pub(crate) fn came(
     Some(by(pml, from, not_read(memory, room, has_gaps)?, 1))
 }
 
-/// Returns the link to the sender of a message; looks the sender's rank up if it has no link yet.
-fn sender(pml: &Pml, state: &mut State, communicator: &Communicator, envelope: Envelope, from: Link) -> Option<Link> {
-    if from != Link::UNKNOWN {
+/// Returns the route to the sender of a message; looks the sender's rank up if it has no route yet.
+fn sender(pml: &Pml, state: &mut State, communicator: &Communicator, envelope: Envelope, from: Route) -> Option<Route> {
+    if from != Route::UNKNOWN {
         return Some(from);
     }
-    let link = communicator.link(envelope.source());
-    if link != Link::UNKNOWN {
-        return Some(link.unmarked());
+    let route = communicator.route(envelope.source());
+    if route != Route::UNKNOWN {
+        return Some(route.unmarked());
     }
     // SAFETY: the caller has this communicator from `State::contexts` (P1) or a live request.
     let known = unsafe { rails::known(state, communicator.comm, envelope.source()) };
@@ -141,7 +141,7 @@ fn sender(pml: &Pml, state: &mut State, communicator: &Communicator, envelope: E
     // SAFETY: the caller has this communicator from `State::contexts` (P1) or a live request.
     let process = unsafe { rails::process(communicator.comm, envelope.source()) }?;
     let name = modex::from_openmpi(process.name());
-    let link = *rails::links_to(pml, name).ok()?.first()?;
-    state.peers.insert(name, link);
-    Some(link)
+    let route = *rails::routes_to(pml, name).ok()?.first()?;
+    state.peers.insert(name, route);
+    Some(route)
 }
