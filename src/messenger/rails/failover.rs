@@ -140,7 +140,7 @@ mod tests {
             buffer.hold(1, number);
         }
         // `release` searches nothing but these two tables, which have an entry per segment, not per message.
-        assert_eq!((merging.held.len(), merging.ends.len()), (1, 1));
+        assert_eq!((buffer.held.len(), buffer.ends.len()), (1, 1));
         for _ in 1..MANY {
             assert!(buffer.arrived(0));
             assert_eq!(buffer.release(), None);
