@@ -115,7 +115,6 @@ counters! {
 
 impl Counters {
     /// Counters at 0, with the present value of the adapter's own count for `port` (from 1) of the device at `sysfs`.
-    #[must_use]
     pub fn new(sysfs: &str, port: u8) -> Self {
         Counters { adapter: AdapterCount::open(sysfs, port), ..Counters::default() }
     }

@@ -45,7 +45,6 @@ pub fn all() -> io::Result<Vec<Interface>> {
 
 /// The prefix length of the IP subnet of `gid`, by which peers pair ports ([`crate::select::address`]); 0: unknown, as
 /// no interface of this host (or container) has its address.
-#[must_use]
 pub fn subnet_length(gid: [u8; 16], interfaces: &[Interface]) -> u8 {
     let Some(ipv4) = Ipv6Addr::from(gid).to_ipv4_mapped() else { return IPV6 };
     let owner = interfaces.iter().find(|interface| interface.address == IpAddr::V4(ipv4));
@@ -106,7 +105,6 @@ fn bits(address: &IpAddr) -> u8 {
 }
 
 /// The first item of a comma-separated list that is neither a name nor a network.
-#[must_use]
 pub fn malformed(list: &str) -> Option<&str> {
     items(list).find(|item| Item::parse(item).is_none())
 }
@@ -126,7 +124,6 @@ pub struct Chosen {
 
 /// Chooses among `all`: the addresses that `include` names, in its order. If it names none: all addresses that another
 /// host may reach, without those that `exclude` names; IPv4, then IPv6, and loopback only if there is no other.
-#[must_use]
 pub fn choose(all: &[Interface], include: &str, exclude: &str) -> Chosen {
     let parse = |list| -> Vec<Item> { items(list).filter_map(Item::parse).collect() };
     let (include, exclude) = (parse(include), parse(exclude));

@@ -98,7 +98,6 @@ impl Tunables {
     }
 
     /// Whether memory that adapters use must be kept out of child processes.
-    #[must_use]
     pub fn forks(&self) -> ForkSupport {
         match self.fork_support.as_str() {
             "yes" => ForkSupport::Yes,
@@ -108,7 +107,6 @@ impl Tunables {
     }
 
     /// The huge pages that slots may use, in one of `processes` processes of the job on this host.
-    #[must_use]
     pub fn pages(&self, processes: u32) -> HugePages {
         match self.huge_pages.as_str() {
             "explicit" => HugePages::Explicit,
@@ -119,14 +117,12 @@ impl Tunables {
     }
 
     /// The folder of the flight recorder's file; `None`: no file.
-    #[must_use]
     pub fn flight_folder(&self) -> Option<&Path> {
         let is_wanted = !["", "no"].contains(&self.flight_recorder.as_str());
         is_wanted.then(|| Path::new(&self.flight_recorder))
     }
 
     /// The carriers of the handshake.
-    #[must_use]
     pub fn via(&self) -> ConnectVia {
         match self.connect_via.as_str() {
             "ud" => ConnectVia::Ud,

@@ -6,7 +6,6 @@
 pub const HAS_COUNTER: bool = cfg!(all(target_arch = "x86_64", not(miri)));
 
 /// The counter's value, in ticks; 0 if there is no counter.
-#[must_use]
 #[inline]
 pub fn counter() -> u64 {
     #[cfg(all(target_arch = "x86_64", not(miri)))]
@@ -19,7 +18,6 @@ pub fn counter() -> u64 {
 }
 
 /// The monotonic clock, ns. It costs a third of `Instant::now`.
-#[must_use]
 #[inline]
 pub fn monotonic() -> u64 {
     let mut time = libc::timespec { tv_sec: 0, tv_nsec: 0 };

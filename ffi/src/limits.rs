@@ -5,25 +5,21 @@
 use std::fs;
 
 /// Largest number of open files; `None`: no limit.
-#[must_use]
 pub fn open_files() -> Option<u64> {
     soft(libc::RLIMIT_NOFILE)
 }
 
 /// Most bytes of locked memory; `None`: no limit, or `CAP_IPC_LOCK` lifts it.
-#[must_use]
 pub fn locked_memory() -> Option<u64> {
     soft(libc::RLIMIT_MEMLOCK).filter(|_| !may_lock_all())
 }
 
 /// Largest address space, in bytes; `None`: no limit.
-#[must_use]
 pub fn address_space() -> Option<u64> {
     soft(libc::RLIMIT_AS)
 }
 
 /// Present size of the address space, in bytes; `None`: unknown.
-#[must_use]
 pub fn address_space_used() -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let kibibytes: u64 = field(&status, "VmSize:")?.split_whitespace().next()?.parse().ok()?;

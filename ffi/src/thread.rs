@@ -3,7 +3,6 @@
 //! Path: hot, one instruction on x86-64. Threads: any. Tests: below.
 
 /// The number of the current thread: unique among the living threads, never 0.
-#[must_use]
 #[inline]
 pub fn number() -> usize {
     #[cfg(all(target_arch = "x86_64", target_os = "linux", not(miri)))]

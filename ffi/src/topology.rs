@@ -21,7 +21,6 @@ const REMOTE: u32 = 20;
 
 /// Returns the NUMA distance of each device (its verbs name and place in sysfs, `/sys/class/infiniband/mlx5_0`) from
 /// the nearest node where this process may run: 10 on the same node, more on others; `None`: unknown.
-#[must_use]
 pub fn distances(devices: &[(&str, &Path)]) -> Vec<Option<u32>> {
     // hwlocality asserts its expectations of hwloc; an unexpected topology must not end the process.
     let known = catch_unwind(AssertUnwindSafe(|| {

@@ -137,7 +137,6 @@ impl Hello {
     pub const SIZE: usize = SEAL + Key::SIZE;
 
     /// Encodes this hello, sealed with the key of the receiving port; the layout test shows the offsets.
-    #[must_use]
     pub fn encode(&self, key: &Key) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         bytes[..4].copy_from_slice(&MAGIC);

@@ -22,7 +22,6 @@ pub(crate) fn new_instance() -> io::Result<u64> {
 /// A number of this host and network namespace: processes with the same one reach each other over loopback. Made of the
 /// kernel's boot id (which differs even in virtual machines that are copies), the machine id, the host's name and the
 /// network namespace; unreadable parts do not count.
-#[must_use]
 pub fn host_number() -> u64 {
     let files = ["/proc/sys/kernel/random/boot_id", "/etc/machine-id", "/proc/sys/kernel/hostname"];
     let mut parts: Vec<Vec<u8>> = files.iter().map(|file| std::fs::read(file).unwrap_or_default()).collect();

@@ -53,13 +53,11 @@ pub enum Via {
 
 impl Via {
     /// Whether it includes the datagram queue pair.
-    #[must_use]
     pub fn ud(self) -> bool {
         self != Via::Tcp
     }
 
     /// Whether it includes TCP.
-    #[must_use]
     pub fn tcp(self) -> bool {
         self != Via::Ud
     }
@@ -101,7 +99,6 @@ pub struct Paths {
 
 impl Paths {
     /// Returns the carriers that both ports have and `btl_ibex_connect_via` permits. `has_tcp`: this process has TCP.
-    #[must_use]
     pub fn between(local: &PortAddress, remote: &PortAddress, has_tcp: bool, tunables: &Tunables) -> Paths {
         let via = tunables.via();
         Paths {
@@ -117,7 +114,6 @@ pub struct Random(u64);
 
 impl Random {
     /// A separate sequence for each seed.
-    #[must_use]
     pub fn new(seed: u64) -> Random {
         Random(seed)
     }

@@ -83,7 +83,6 @@ impl UdCarrier {
     }
 
     /// Number of the queue pair. The modex has it; after [`Self::restart`] perhaps only our hellos have it.
-    #[must_use]
     pub fn number(&self) -> u32 {
         self.qp.number()
     }

@@ -48,28 +48,24 @@ impl InterestMask {
     pub(super) const NONE: InterestMask = InterestMask(0);
 
     /// Whether this type has a listener.
-    #[must_use]
     #[inline]
     pub const fn has(self, event_type: TypeId) -> bool {
         self.0 >> event_type.index() & 1 != 0
     }
 
     /// Whether message events have a listener.
-    #[must_use]
     #[inline]
     pub const fn has_messages(self) -> bool {
         self.0 & MESSAGE_TYPES != 0
     }
 
     /// Whether message events, or those of RDMA reads, have a listener.
-    #[must_use]
     #[inline]
     pub const fn has_transfers(self) -> bool {
         self.0 & TRANSFER_TYPES != 0
     }
 
     /// Whether any of these types has a listener; a bit each, at its index in the table.
-    #[must_use]
     #[inline]
     pub(crate) const fn has_any(self, types: u64) -> bool {
         self.0 & types != 0
@@ -82,42 +78,36 @@ fn mask() -> u64 {
 }
 
 /// The types with listeners now. One load.
-#[must_use]
 #[inline]
 pub fn interest() -> InterestMask {
     InterestMask(mask() & INTEREST)
 }
 
 /// Whether any type has a listener: the only test on the shortest path. One comparison.
-#[must_use]
 #[inline]
 pub fn has_interest() -> bool {
     mask() & INTEREST != 0
 }
 
 /// The types with a listener for immediate delivery of adapter-stamped events. Read only while a tool listens.
-#[must_use]
 #[inline]
 pub(crate) fn immediate_interest() -> InterestMask {
     InterestMask(IMMEDIATE.load(Ordering::Relaxed))
 }
 
 /// The types with a listener for adapter-stamped events by timestamp. Read only while a tool listens.
-#[must_use]
 #[inline]
 pub(crate) fn ordered_interest() -> InterestMask {
     InterestMask(ORDERED.load(Ordering::Relaxed))
 }
 
 /// Whether no type has a listener and no delivery is pending.
-#[must_use]
 #[inline]
 pub fn is_idle() -> bool {
     mask() == 0
 }
 
 /// Whether a port holds so many events that it could lose some before the next call of [`super::progress`]. Hot.
-#[must_use]
 #[inline]
 pub fn is_nearly_full() -> bool {
     mask() & NEARLY_FULL != 0

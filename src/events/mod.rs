@@ -58,7 +58,6 @@ pub use types::page::markdown;
 pub use types::table::*;
 
 /// Finds a type by its name without the prefix `ibex_`.
-#[must_use]
 pub fn type_named(name: &str) -> Option<TypeId> {
     TypeId::from_index(TABLE.iter().position(|row| row.name == name)?)
 }
@@ -84,7 +83,6 @@ pub fn close_port(source: SourceId, safety: Safety) {
 }
 
 /// Converts a source's `ticks` to the host's clock ([`HostClock`]), with an error bound; `None` if too little is known.
-#[must_use]
 pub fn to_host(source: SourceId, ticks: u64) -> Option<ConvertedTimestamp> {
     match source.source().port() {
         Some(port) => port.to_host(ticks),

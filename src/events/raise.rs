@@ -27,7 +27,6 @@ pub struct EventGroup {
 
 impl EventGroup {
     /// An empty group that takes events of the types in `interest`.
-    #[must_use]
     #[inline]
     pub fn new(interest: InterestMask) -> EventGroup {
         EventGroup { interest, instances: ArrayVec::new_const() }

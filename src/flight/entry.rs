@@ -27,7 +27,6 @@ macro_rules! kinds {
             pub const ALL: &[Kind] = &[$(Kind::$kind),*];
 
             /// Name of the kind, for programs.
-            #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $(Kind::$kind => $name,)* }
             }
@@ -77,7 +76,6 @@ pub struct Entry {
 
 impl Entry {
     /// Packs a text into the numbers, as much of it as fits.
-    #[must_use]
     pub fn text(text: &str) -> [u64; 4] {
         pack(text)
     }
@@ -107,13 +105,11 @@ impl Entry {
     }
 
     /// The kind; `None` if this program does not know it.
-    #[must_use]
     pub fn known(&self) -> Option<Kind> {
         Kind::ALL.iter().copied().find(|kind| *kind as u16 == self.kind)
     }
 
     /// The peer: a rank of the job, or of a communicator. Empty: none.
-    #[must_use]
     pub fn who(&self) -> String {
         match (self.peer, self.known()) {
             (NOBODY, _) => String::new(),

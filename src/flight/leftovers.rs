@@ -54,7 +54,6 @@ fn all(folder: &Path) -> Vec<Found> {
 }
 
 /// The files of a folder, in the order of jobs and ranks.
-#[must_use]
 pub fn find(folder: &Path) -> Vec<Found> {
     let mut found: Vec<_> = all(folder).into_iter().filter(Found::is_finished).collect();
     found.sort_by_key(|file| (file.job, file.rank, file.pid));
@@ -62,7 +61,6 @@ pub fn find(folder: &Path) -> Vec<Found> {
 }
 
 /// Whether a process of this id is alive.
-#[must_use]
 pub fn is_alive(pid: u32) -> bool {
     started(pid) != 0
 }

@@ -28,7 +28,6 @@ impl PeerState {
     const ALL: [PeerState; 4] = [PeerState::Connecting, PeerState::Ready, PeerState::Diverted, PeerState::Failed];
 
     /// Name of the state, for programs and people.
-    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             PeerState::Connecting => "connecting",

@@ -64,7 +64,6 @@ pub struct PortFlight {
 
 impl PortFlight {
     /// A count by its name; 0 if there is none.
-    #[must_use]
     pub fn count(&self, name: &str) -> u64 {
         let place = COUNTERS.iter().position(|row| row.name == name);
         place.and_then(|place| self.counts.get(place)).copied().unwrap_or(0)
@@ -151,7 +150,6 @@ impl Flight {
     }
 
     /// The name of a port, by its index; empty if there is none.
-    #[must_use]
     pub fn port_name(&self, index: u8) -> &str {
         self.ports.iter().find(|port| port.index == index).map_or("", |port| &port.name)
     }

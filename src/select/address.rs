@@ -37,7 +37,6 @@ pub const VERSION: u8 = 3;
 const HEADER_SIZE: usize = 8;
 
 /// The bytes of an MTU code of verbs.h (`IBV_MTU_256` = 1 ... `IBV_MTU_4096` = 5); `None` for another code.
-#[must_use]
 pub const fn mtu_bytes(code: u8) -> Option<u32> {
     if matches!(code, 1..=5) { Some(128 << code) } else { None }
 }
@@ -126,7 +125,6 @@ impl PortAddress {
     pub const SIZE: usize = 120;
 
     /// Encodes this address; the layout test shows the offsets.
-    #[must_use]
     pub fn encode(&self) -> [u8; Self::SIZE] {
         let mut bytes = [0; Self::SIZE];
         bytes[0] = VERSION;
@@ -271,7 +269,6 @@ impl PortEntry {
 ///
 /// # Panics
 /// If there are more than [`MAX_PORTS`] ports; the choice of ports stops there.
-#[must_use]
 pub fn encode_ports(ports: &[PortEntry]) -> Vec<u8> {
     assert!(ports.len() <= MAX_PORTS, "{} ports are more than the {MAX_PORTS} of the modex", ports.len());
     let mut bytes = Vec::with_capacity(HEADER_SIZE + ports.len() * PortEntry::SIZE);
@@ -314,7 +311,6 @@ pub fn decode_ports(bytes: &[u8]) -> Result<Vec<PortEntry>, AddressError> {
 /// Pairs local with remote ports, one to one and in order: first ports of one IP subnet, then the remaining ports of
 /// one network (InfiniBand: the subnet; Ethernet: the type and family of GID). Leaves the other ports unpaired.
 /// `pair(a, b)` is the inverse of `pair(b, a)`, so both sides compute the same pairs.
-#[must_use]
 pub fn pair(local: &[PortAddress], remote: &[PortAddress]) -> Vec<Option<usize>> {
     let mut pairs = vec![None; local.len()];
     let mut taken = vec![false; remote.len()];

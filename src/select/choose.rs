@@ -71,7 +71,6 @@ pub struct Selection {
 }
 
 /// Chooses the ports to use: those that patterns, state, addresses and MTU permit, but no farther or slower ones.
-#[must_use]
 pub fn ports(devices: &[DeviceInfo], tunables: &Tunables) -> Selection {
     let mut considered = Vec::new();
     for (place, device) in devices.iter().enumerate() {

@@ -38,13 +38,11 @@ pub struct PortChoice {
 
 impl PortChoice {
     /// Whether peers are addressed by GID only.
-    #[must_use]
     pub fn is_ethernet(&self) -> bool {
         self.link_layer == LINK_ETHERNET
     }
 
     /// The subnet of an InfiniBand port; 0 on Ethernet.
-    #[must_use]
     pub fn subnet_prefix(&self) -> u64 {
         if self.is_ethernet() { 0 } else { (u128::from_be_bytes(self.gid) >> 64) as u64 }
     }
@@ -75,7 +73,6 @@ impl PortChoice {
     }
 
     /// The published address, without the TCP addresses.
-    #[must_use]
     pub fn address(&self) -> PortAddress {
         PortAddress {
             link_layer: self.link_layer,
@@ -112,7 +109,6 @@ pub struct Survey {
 }
 
 /// Examines every device of this machine and chooses the ports to use. Opens and closes devices; creates no queue.
-#[must_use]
 pub fn survey(tunables: &Tunables) -> Survey {
     let devices: Vec<DeviceInfo> = match verbs::devices() {
         Ok(names) => describe_all(&names, tunables.pkey_index),

@@ -122,7 +122,6 @@ fn usable(entry: &GidInfo, link_layer: u8) -> Result<(), String> {
 
 /// Chooses an entry of `table` up to [`LAST_INDEX`]: the forced index; else on Ethernet the first of the best kind
 /// (RoCE v2 with IPv4, with a global IPv6 address, link-local, RoCE v1), and on InfiniBand entry 0.
-#[must_use]
 pub fn choose(table: &[GidInfo], link_layer: u8, forced: Option<u32>) -> GidChoice {
     let is_usable = |entry: &&GidInfo| usable(entry, link_layer).is_ok();
     let best = match forced {

@@ -36,19 +36,16 @@ impl Key {
     }
 
     /// The key that another process has published.
-    #[must_use]
     pub const fn from_bytes(bytes: [u8; Key::SIZE]) -> Key {
         Key(bytes)
     }
 
     /// The bytes to publish.
-    #[must_use]
     pub fn to_bytes(self) -> [u8; Key::SIZE] {
         self.0
     }
 
     /// The hash of `bytes` under this key.
-    #[must_use]
     pub fn seal(&self, bytes: &[u8]) -> Seal {
         SipHasher24::new_with_key(&self.0).hash(bytes).as_bytes()
     }

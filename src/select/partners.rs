@@ -11,7 +11,6 @@ use super::address::{LINK_INFINIBAND, PortAddress, pair};
 /// Returns the remote ports that the `index`th local port may connect to, best first; none if it is unpaired.
 /// `is_lower`: this process has the lower name. Two ports have the same rank in each other's lists, so both sides
 /// prefer the same pairs.
-#[must_use]
 pub fn partners(local: &[PortAddress], remote: &[PortAddress], index: usize, is_lower: bool) -> Vec<u8> {
     let pairs = pair(local, remote);
     let Some(paired) = pairs.get(index).copied().flatten() else { return Vec::new() };

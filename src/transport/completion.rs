@@ -141,21 +141,18 @@ impl Batch {
     pub const CAPACITY: usize = 64;
 
     /// Makes an empty batch.
-    #[must_use]
     #[inline]
     pub const fn new() -> Self {
         Batch { completions: ArrayVec::new_const(), stamps: [0; Batch::CAPACITY], stamped: 0 }
     }
 
     /// Returns the completions, in the order in which they happened.
-    #[must_use]
     #[inline]
     pub fn completions(&self) -> &[Completion] {
         &self.completions
     }
 
     /// Returns the adapter's raw stamp of the completion at `index`; `None` if the poll did not ask for stamps.
-    #[must_use]
     pub fn stamp(&self, index: usize) -> Option<u64> {
         (index < self.completions.len() && self.stamped >> index & 1 != 0).then(|| self.stamps[index])
     }

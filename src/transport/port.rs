@@ -128,7 +128,6 @@ pub struct Attributes {
 
 impl Attributes {
     /// Returns device and port, as `rxe0:1`.
-    #[must_use]
     pub fn place(&self) -> String {
         format!("{}:{}", self.device, self.port)
     }
@@ -234,37 +233,31 @@ pub struct Port<A: Adapter = Verbs> {
 
 impl<A: Adapter> Port<A> {
     /// Returns the properties of the port.
-    #[must_use]
     pub fn attributes(&self) -> &Attributes {
         &self.attributes
     }
 
     /// Returns the event source of the adapter; `None` if it does not stamp completions.
-    #[must_use]
     pub fn source(&self) -> Option<SourceId> {
         self.source
     }
 
     /// Returns the port's counters, which any thread may read.
-    #[must_use]
     pub fn counters(&self) -> Arc<Counters> {
         Arc::clone(&self.counters)
     }
 
     /// Returns a warning for the user about the opening of this port.
-    #[must_use]
     pub fn warning(&self) -> Option<&str> {
         self.handshakes.carriers().warning()
     }
 
     /// Returns the address of this port.
-    #[must_use]
     pub fn address(&self) -> &PortAddress {
         &self.handshakes.identity().address
     }
 
     /// Returns the entry that this port publishes about itself.
-    #[must_use]
     pub fn entry(&self) -> PortEntry {
         self.handshakes.entry()
     }
@@ -309,7 +302,6 @@ impl<A: Adapter> Port<A> {
     }
 
     /// Whether the upper layer has given the peer up, so that its failures are not reported.
-    #[must_use]
     pub fn is_forgotten(&self, to: EndpointId) -> bool {
         self.connections.is_forgotten(to)
     }
@@ -331,7 +323,6 @@ impl<A: Adapter> Port<A> {
     }
 
     /// Describes an endpoint: peer, host, port, queue pair, state.
-    #[must_use]
     pub fn describe(&self, peer: EndpointId) -> String {
         let Some(name) = self.connections.name(peer) else { return format!("no endpoint {}", peer.index()) };
         let host = self.directory.host(name);
@@ -350,13 +341,11 @@ impl<A: Adapter> Port<A> {
     }
 
     /// Returns the peer's name; `None` if there is no such endpoint.
-    #[must_use]
     pub fn peer_name(&self, peer: EndpointId) -> Option<PeerName> {
         self.connections.name(peer)
     }
 
     /// Returns why the connection to `peer` failed; `None` if it has not failed.
-    #[must_use]
     pub fn failure(&self, peer: EndpointId) -> Option<&Failure> {
         self.connections.failure(peer)
     }

@@ -8,13 +8,11 @@ pub struct EndpointId(u32);
 
 impl EndpointId {
     /// Returns the index in the table.
-    #[must_use]
     pub const fn index(self) -> u32 {
         self.0
     }
 
     /// Returns the endpoint with this index. The port checks it at every use.
-    #[must_use]
     pub const fn from_index(index: u32) -> Self {
         EndpointId(index)
     }
@@ -31,14 +29,12 @@ impl WrId {
     const NO_ENDPOINT: EndpointId = EndpointId((1 << 31) - 1);
 
     /// Returns the identifier of the receive that fills `slot`.
-    #[must_use]
     #[inline]
     pub const fn receive(slot: u32) -> Self {
         WrId(slot as u64)
     }
 
     /// Returns the identifier of the send numbered `sequence` to `endpoint`.
-    #[must_use]
     #[inline]
     pub const fn send(endpoint: EndpointId, sequence: u32) -> Self {
         WrId(Self::SEND | (endpoint.0 as u64) << 32 | sequence as u64)
@@ -55,21 +51,18 @@ impl WrId {
     }
 
     /// Whether it identifies a send or an end marker.
-    #[must_use]
     #[inline]
     pub const fn is_send(self) -> bool {
         self.0 & Self::SEND != 0
     }
 
     /// Returns the slot of a receive, the sequence number of a send, or the queue pair of an end marker.
-    #[must_use]
     #[inline]
     pub const fn low(self) -> u32 {
         self.0 as u32
     }
 
     /// Returns the peer of a send.
-    #[must_use]
     #[inline]
     pub const fn endpoint(self) -> EndpointId {
         EndpointId(((self.0 & !Self::SEND) >> 32) as u32)
@@ -93,7 +86,6 @@ impl Immediate {
     const UNNAMED: u32 = (1 << 24) - 1;
 
     /// Makes the data of a message with `tag`, to a peer that names the sender's endpoint `endpoint_bits`.
-    #[must_use]
     #[inline]
     pub const fn new(tag: u8, endpoint_bits: u32) -> Self {
         Immediate(endpoint_bits << 8 | tag as u32)
@@ -105,14 +97,12 @@ impl Immediate {
     }
 
     /// Returns the tag.
-    #[must_use]
     #[inline]
     pub const fn tag(self) -> u8 {
         self.0 as u8
     }
 
     /// Returns the endpoint named; the port checks that it exists and that the message came by its queue pair.
-    #[must_use]
     #[inline]
     pub const fn endpoint(self) -> EndpointId {
         EndpointId(self.0 >> 8)

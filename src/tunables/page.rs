@@ -6,7 +6,6 @@ use std::fmt::Write as _;
 use super::{Faces, Row, Scope, TABLE, Value, Writable};
 
 /// The table as a Markdown page: the text of docs/parameters.md.
-#[must_use]
 pub fn markdown() -> String {
     let mut page = String::from(
         "# Parameters\n\n\

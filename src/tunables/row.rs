@@ -41,7 +41,6 @@ pub enum Faces {
 
 impl Faces {
     /// The prefix of the parameters' names.
-    #[must_use]
     pub const fn prefix(self) -> &'static str {
         match self {
             Faces::Both | Faces::Btl => "btl_ibex_",
@@ -93,13 +92,11 @@ pub struct Row {
 
 impl Row {
     /// The full name.
-    #[must_use]
     pub fn full_name(&self) -> String {
         format!("{}{}", self.faces.prefix(), self.name)
     }
 
     /// The permitted values in words: `16 to 16384 entries`, `one of auto, ud, tcp`, `any text`, `true or false`.
-    #[must_use]
     pub fn permitted(&self) -> String {
         match self.kind {
             Kind::Count { min, max, .. } if self.unit.is_empty() => format!("{min} to {max}"),
@@ -114,7 +111,6 @@ impl Row {
     }
 
     /// The default.
-    #[must_use]
     pub fn default_value(&self) -> Value {
         match self.kind {
             Kind::Count { default, .. } => Value::Count(default),
@@ -138,7 +134,6 @@ impl Row {
     }
 
     /// Returns the permitted count nearest to `given`, which may be at most `most`, and the refusal; `None`: permitted.
-    #[must_use]
     #[inline]
     pub fn nearest(&self, given: u64, most: u64) -> Option<(u64, OutOfBounds)> {
         let Kind::Count { default, min, max } = self.kind else { return None };

@@ -33,7 +33,6 @@ impl Cache {
     ///
     /// # Safety
     /// The callbacks write only within `size` bytes of a registration, and `context` outlives the cache.
-    #[must_use]
     pub unsafe fn create(
         name: &std::ffi::CStr,
         context: *mut c_void,

@@ -46,13 +46,11 @@ impl Convertor<'_> {
     ///
     /// # Safety
     /// A non-null `raw` is an initialised convertor, prepared for sending, that nothing else uses during the call.
-    #[must_use]
     pub unsafe fn from_raw(raw: *mut sys::opal_convertor_t) -> Option<Self> {
         NonNull::new(raw).map(|raw| Convertor { raw, lent: PhantomData })
     }
 
     /// The address of the data at the present position in user memory; `None` if it must be packed.
-    #[must_use]
     pub fn contiguous(&self) -> Option<NonNull<u8>> {
         // SAFETY: an initialised convertor (constructor), only read.
         let pointer = unsafe { sys::ibex_convertor_pointer(self.raw.as_ptr()) };
@@ -60,7 +58,6 @@ impl Convertor<'_> {
     }
 
     /// The whole message if it is contiguous in user memory; `None` if it must be packed.
-    #[must_use]
     pub fn message(&mut self) -> Option<Message<'_>> {
         let mut size = 0;
         // SAFETY: an initialised convertor, only read; the size is a live local.
@@ -86,7 +83,6 @@ impl Convertor<'_> {
     }
 
     /// Number of bytes passed so far.
-    #[must_use]
     pub fn position(&self) -> usize {
         // SAFETY: an initialised convertor, only read.
         unsafe { sys::ibex_convertor_position(self.raw.as_ptr()) }

@@ -25,7 +25,6 @@ impl Name {
 }
 
 /// Number of the job's processes on this host, this one included.
-#[must_use]
 pub fn local_processes() -> u32 {
     // SAFETY: Open MPI writes this number before it opens components.
     let others = unsafe { (&raw const sys::opal_process_info.num_local_peers).read() };
@@ -42,13 +41,11 @@ impl Process {
     ///
     /// # Safety
     /// `raw` is null, or an `opal_proc_t` of Open MPI that outlives the value.
-    #[must_use]
     pub unsafe fn from_raw(raw: *mut sys::opal_proc_t) -> Option<Self> {
         NonNull::new(raw).map(Process)
     }
 
     /// This process; `None` before `MPI_Init` has made its object.
-    #[must_use]
     pub fn me() -> Option<Self> {
         // SAFETY: the call has no arguments, and returns this process's object, or null.
         let raw = unsafe { sys::opal_proc_local_get() };
@@ -57,7 +54,6 @@ impl Process {
     }
 
     /// The process of this name; Open MPI makes the object if there is none yet.
-    #[must_use]
     pub fn of(name: Name) -> Option<Self> {
         // SAFETY: Open MPI sets this function pointer at start, and never again.
         let lookup = unsafe { (&raw const sys::opal_proc_for_name).read() }?;
@@ -68,7 +64,6 @@ impl Process {
     }
 
     /// Its name.
-    #[must_use]
     pub fn name(self) -> Name {
         // SAFETY: a live `opal_proc_t` (constructor); the name is set before the object is published.
         let name = unsafe { (&raw const (*self.0.as_ptr()).proc_name).read() };
@@ -76,14 +71,12 @@ impl Process {
     }
 
     /// Its architecture, as Open MPI's convertors encode it (byte order, sizes of the C types).
-    #[must_use]
     pub fn architecture(self) -> u32 {
         // SAFETY: a live `opal_proc_t` (constructor); the field is set when Open MPI makes the object.
         unsafe { (&raw const (*self.0.as_ptr()).proc_arch).read() }
     }
 
     /// The host; Open MPI fetches it from the modex at the first use.
-    #[must_use]
     pub fn host(self) -> String {
         // SAFETY: a live `opal_proc_t`; the text is its own and must not be freed.
         let text = unsafe { release::host_name(self.0.as_ptr()) };
@@ -95,7 +88,6 @@ impl Process {
     }
 
     /// The pointer, to hand back to Open MPI.
-    #[must_use]
     pub fn as_raw(self) -> *mut sys::opal_proc_t {
         self.0.as_ptr()
     }
@@ -115,7 +107,6 @@ pub fn publish(key: &CStr, bytes: &[u8]) -> Result<(), i32> {
 
 /// The bytes that process `name` has published under `key`; `None` if there are none. Waits for a thread of `PMIx` and
 /// makes no progress of Open MPI's, so the caller may have entered the PML and ports.
-#[must_use]
 pub fn fetch(key: &CStr, name: Name) -> Option<Vec<u8>> {
     let name = name.to_c();
     let mut bytes = std::ptr::null_mut();

@@ -23,7 +23,6 @@ pub use series::{
 pub(super) use series::host_name;
 
 /// Whether the job was started with fault tolerance (`mpirun --with-ft ulfm`), which 4.1 does not have.
-#[must_use]
 pub fn is_fault_tolerant() -> bool {
     // SAFETY: reads a flag that Open MPI sets from its parameters before it initialises components.
     unsafe { sys::ibex_is_fault_tolerant() }
@@ -56,7 +55,6 @@ pub struct ReceiveDescriptor {
 
 impl ReceiveDescriptor {
     /// Makes a descriptor without a message.
-    #[must_use]
     #[allow(clippy::new_without_default, reason = "to be settled before it is of use")]
     pub fn new() -> Self {
         // SAFETY: C structures of integers and pointers, for which zero is a value.

@@ -157,7 +157,6 @@ pub enum Wanted {
 ///
 /// # Safety
 /// Within a [`Read`] of this variable, with its arguments.
-#[must_use]
 pub unsafe fn wanted_of_watermark(variable: *const sys::mca_base_pvar_t, value: *const c_void) -> Wanted {
     // SAFETY: within a `Read`, as the caller says: Open MPI holds the lock of the variable's handles.
     match unsafe { sys::ibex_pvar_wanted(variable, value) } {
@@ -245,14 +244,12 @@ pub unsafe fn performance(component: &sys::mca_base_component_t, variable: &Perf
 ///
 /// # Safety
 /// Within a [`Read`] or a [`Write`] of this variable.
-#[must_use]
 pub unsafe fn index(variable: *const sys::mca_base_pvar_t) -> usize {
     // SAFETY: within a `Read` or a `Write`: Open MPI's record of the variable.
     unsafe { (*variable).ctx }.addr()
 }
 
 /// The value of a string variable of another component or framework: (`"btl"`, none, none) is the user's list of BTLs.
-#[must_use]
 pub fn text(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> Option<String> {
     let place: *mut *const c_char = storage(find(framework, component, name)?, sys::MCA_BASE_VAR_TYPE_STRING)?;
     // SAFETY: the storage of a registered string variable.
@@ -265,14 +262,12 @@ pub fn text(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> 
 }
 
 /// Whether Open MPI has a variable of this name.
-#[must_use]
 pub fn exists(framework: &CStr, component: Option<&CStr>, name: Option<&str>) -> bool {
     let name = name.and_then(|name| CString::new(name).ok());
     find(framework, component, name.as_deref()).is_some()
 }
 
 /// Whether the user set the variable (command line, environment, file or `MPI_T`), rather than leaving its default.
-#[must_use]
 pub fn is_set(framework: &CStr, component: Option<&CStr>, name: Option<&CStr>) -> bool {
     let Some(index) = find(framework, component, name) else { return false };
     let mut source = sys::MCA_BASE_VAR_SOURCE_DEFAULT;

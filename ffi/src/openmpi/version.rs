@@ -7,13 +7,11 @@ use std::ffi::CStr;
 use super::{release, sys};
 
 /// The release of Open MPI for which ibex was built, such as `4.1.4`.
-#[must_use]
 pub fn built() -> String {
     format!("{}.{}.{}", sys::OPAL_MAJOR_VERSION, sys::OPAL_MINOR_VERSION, sys::OPAL_RELEASE_VERSION)
 }
 
 /// The release of the Open MPI in this process, with a suffix such as `rc1`.
-#[must_use]
 pub fn running() -> String {
     // SAFETY: a NUL-terminated constant of libopen-pal. The bindings know no length, so no reference is made.
     let text = unsafe { CStr::from_ptr((&raw const sys::opal_version_string).cast()) };
@@ -21,13 +19,11 @@ pub fn running() -> String {
 }
 
 /// Whether the Open MPI in this process is of the release series for which ibex was built.
-#[must_use]
 pub fn is_of_series() -> bool {
     series(&running()) == series(release::SERIES)
 }
 
 /// The release series of a version: 4 and 1 of `v4.1.4rc2`.
-#[must_use]
 pub fn series(version: &str) -> Option<(u32, u32)> {
     let mut numbers = version.trim_start_matches('v').split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
@@ -45,7 +41,6 @@ pub struct ClassSize {
 }
 
 /// The types that ibex reads, or shares with Open MPI by value.
-#[must_use]
 pub fn class_sizes() -> [ClassSize; 14] {
     macro_rules! class {
         ($type:ident, $class:ident) => {
@@ -84,7 +79,6 @@ const PML: &str = "PML";
 /// Returns the interface version that another component in this process declares for one of [`FRAMEWORKS`]; `None`:
 /// there is no other. Call it only in an Open MPI of the series built for, while no thread changes the framework's list
 /// of components.
-#[must_use]
 pub fn interface_of_others(framework: &str) -> Option<u32> {
     // SAFETY: reads Open MPI's list of components, which is zero before it is made, and does not change meanwhile.
     let version = unsafe { sys::ibex_interface_of_others(framework == PML) };

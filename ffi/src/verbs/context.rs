@@ -152,20 +152,17 @@ impl Context {
     }
 
     /// The device's folder in sysfs, as `/sys/class/infiniband/rxe0`.
-    #[must_use]
     pub fn sysfs(&self) -> &str {
         &self.sysfs
     }
 
     /// Whether the kernel does its work on the host's processors (soft-RoCE). Reads sysfs.
-    #[must_use]
     pub fn is_software(&self) -> bool {
         // `Documentation/ABI/stable/sysfs-class-infiniband`: a link to the device. A software device has no bus.
         std::fs::canonicalize(&self.sysfs).is_ok_and(|device| device.to_string_lossy().contains("/devices/virtual/"))
     }
 
     /// Whether it speaks the InfiniBand transport (over InfiniBand or as RoCE); iWARP and usNIC do not.
-    #[must_use]
     pub fn is_rdma(&self) -> bool {
         // SAFETY: R4; the device outlives its context, and the field is set when it is listed.
         unsafe { (*(*self.raw()).device).transport_type == sys::IBV_TRANSPORT_IB }
@@ -203,7 +200,6 @@ impl Context {
     }
 
     /// The clock with which the adapter stamps completions (`ibv_query_device_ex(3)`); `None` if it does not.
-    #[must_use]
     pub fn clock(&self) -> Option<Clock> {
         let attributes = extended::attributes(self)?;
         // The core clock is in kHz.
@@ -213,7 +209,6 @@ impl Context {
     }
 
     /// The present time of the adapter's clock, raw ticks; `None` if it cannot be read. May be a system call.
-    #[must_use]
     pub fn raw_clock(&self) -> Option<u64> {
         extended::raw_clock(self).ok()
     }
@@ -239,7 +234,6 @@ impl Context {
     }
 
     /// Returns the used entries of port `port`'s GID table of `len` entries (`ibv_query_gid_table(3)`).
-    #[must_use]
     pub fn gids(&self, port: u8, len: u32) -> Vec<GidEntry> {
         let mut raw = vec![sys::ibv_gid_entry::default(); MOST_GIDS];
         let size = size_of::<sys::ibv_gid_entry>();
@@ -254,7 +248,6 @@ impl Context {
     }
 
     /// The entry of port `port`'s GID table at `index`; `None` if it is empty.
-    #[must_use]
     pub fn gid(&self, port: u8, index: u32) -> Option<GidEntry> {
         let mut raw = sys::ibv_gid_entry::default();
         let size = size_of::<sys::ibv_gid_entry>();

@@ -22,7 +22,6 @@ impl Status {
     pub const RNR_RETRY_EXCEEDED: Status = Status(13);
 
     /// Its name in the header, without the prefix.
-    #[must_use]
     pub fn name(self) -> &'static str {
         const NAMES: &str = "SUCCESS LOC_LEN_ERR LOC_QP_OP_ERR LOC_EEC_OP_ERR LOC_PROT_ERR WR_FLUSH_ERR MW_BIND_ERR \
             BAD_RESP_ERR LOC_ACCESS_ERR REM_INV_REQ_ERR REM_ACCESS_ERR REM_OP_ERR RETRY_EXC_ERR \
@@ -32,7 +31,6 @@ impl Status {
     }
 
     /// Its meaning for the user, and the remedy.
-    #[must_use]
     pub fn advice(self) -> &'static str {
         match self {
             Status::RETRY_EXCEEDED => {
@@ -69,7 +67,6 @@ impl fmt::Display for Status {
 }
 
 /// The name of an asynchronous event (`enum ibv_event_type`), without its prefix.
-#[must_use]
 pub fn event_name(kind: u32) -> &'static str {
     const NAMES: &str = "CQ_ERR QP_FATAL QP_REQ_ERR QP_ACCESS_ERR COMM_EST SQ_DRAINED PATH_MIG PATH_MIG_ERR DEVICE_FATAL \
         PORT_ACTIVE PORT_ERR LID_CHANGE PKEY_CHANGE SM_CHANGE SRQ_ERR SRQ_LIMIT_REACHED QP_LAST_WQE_REACHED \

@@ -30,14 +30,12 @@ static LAST: AtomicU64 = AtomicU64::new(0);
 static HAS_COUNTER: AtomicBool = AtomicBool::new(false);
 
 /// Reads the host's clock for a matching event. Never less than the last timestamp.
-#[must_use]
 #[inline]
 pub fn stamp() -> u64 {
     stamp_by_counter().unwrap_or_else(|| after_last(ask_clock()))
 }
 
 /// Like [`stamp`], without a call; `None` if the host's clock is not known to be the processor's counter.
-#[must_use]
 #[inline(always)]
 pub fn stamp_by_counter() -> Option<u64> {
     HAS_COUNTER.load(Ordering::Relaxed).then(|| after_last(counter()))
@@ -64,14 +62,12 @@ pub fn set_threads() {
 }
 
 /// Whether several threads raise events, so that a callback that runs in place must be thread-safe.
-#[must_use]
 #[inline]
 pub fn has_threads() -> bool {
     raising_threads() != 0
 }
 
 /// [`has_threads`] as a number, 0 or 1, to compare it with an earlier value.
-#[must_use]
 #[inline(always)]
 pub fn raising_threads() -> u8 {
     THREADS.load(Ordering::Relaxed)
@@ -112,7 +108,6 @@ pub fn call(callback: impl FnOnce()) {
 }
 
 /// Whether this thread is within a callback that [`call`] runs.
-#[must_use]
 #[inline]
 pub fn is_within() -> bool {
     let within = WITHIN.load(Ordering::Acquire);
@@ -157,7 +152,6 @@ impl Registration {
     }
 
     /// Whether the next event has nothing to wait for: no events in the buffer and no unreported losses.
-    #[must_use]
     #[inline]
     pub fn is_direct(&self) -> bool {
         !self.must_buffer() && !self.has_unreported_drops()

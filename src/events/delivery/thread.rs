@@ -87,13 +87,11 @@ pub(in crate::events) fn with<A: ?Sized, R>(argument: &mut A, run: impl Fn(&Thre
 }
 
 /// The number of this thread's source.
-#[must_use]
 pub fn this_thread() -> u32 {
     with(&mut (), |thread, ()| thread.source.index() as u32)
 }
 
 /// Whether a callback runs in this thread.
-#[must_use]
 pub fn is_delivering() -> bool {
     with(&mut (), |thread, ()| thread.is_delivering())
 }

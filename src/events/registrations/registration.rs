@@ -112,7 +112,6 @@ impl Registration {
     }
 
     /// Whether events wait in the buffer until progress delivers them.
-    #[must_use]
     #[inline]
     pub fn is_buffered(&self) -> bool {
         self.buffered.load(Ordering::Relaxed)
@@ -124,19 +123,16 @@ impl Registration {
     }
 
     /// Capacity of the buffer, in events.
-    #[must_use]
     pub fn room(&self) -> usize {
         self.ring.capacity()
     }
 
     /// Number of events in the buffer.
-    #[must_use]
     pub fn waiting(&self) -> u64 {
         self.ring.len()
     }
 
     /// Number of events lost so far, of all sources.
-    #[must_use]
     pub fn dropped(&self) -> u64 {
         self.drop_counts.lost.iter().map(|count| count.load(Ordering::Relaxed)).sum()
     }

@@ -123,13 +123,11 @@ pub fn register(event_type: TypeId, options: Options) -> Arc<Registration> {
 }
 
 /// Finds a registration by its name, unless it was freed.
-#[must_use]
 pub fn find(id: RegistrationId) -> Option<Arc<Registration>> {
     registry().all.iter().find(|entry| entry.registration.id == id).map(|entry| Arc::clone(&entry.registration))
 }
 
 /// All registrations that are not freed.
-#[must_use]
 pub fn all() -> Vec<Arc<Registration>> {
     registry().all.iter().map(|entry| Arc::clone(&entry.registration)).collect()
 }

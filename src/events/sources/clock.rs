@@ -31,14 +31,12 @@ const TOLERANCE: f64 = 2e-3;
 
 impl HostClock {
     /// The process's clock.
-    #[must_use]
     #[inline]
     pub fn get() -> &'static HostClock {
         CLOCK.get_or_init(HostClock::choose)
     }
 
     /// The current time, ticks. Never decreases within a thread.
-    #[must_use]
     #[inline]
     pub fn now(&self) -> u64 {
         if self.counter { counter() } else { monotonic() - self.start }
@@ -50,19 +48,16 @@ impl HostClock {
     }
 
     /// Rate of the clock.
-    #[must_use]
     pub fn ticks_per_second(&self) -> u64 {
         self.ticks_per_second
     }
 
     /// Converts nanoseconds to ticks.
-    #[must_use]
     pub fn ticks(&self, nanoseconds: u64) -> u64 {
         (nanoseconds as f64 * self.ticks_per_second as f64 / 1e9) as u64
     }
 
     /// Name of the clock, with the reason if it is not the counter.
-    #[must_use]
     pub fn description(&self) -> String {
         match &self.refusal {
             None => "the processor's time stamp counter".to_owned(),
@@ -88,7 +83,6 @@ impl HostClock {
 pub struct HostTimestamp(pub(in crate::events) u64);
 
 /// Reads the host's clock. Called before an operation is posted, for an event that is raised after it.
-#[must_use]
 #[inline]
 pub fn host_timestamp() -> HostTimestamp {
     HostTimestamp(HostClock::get().now())

@@ -25,13 +25,11 @@ pub struct SourceId(pub(in crate::events) u16);
 
 impl SourceId {
     /// Its number.
-    #[must_use]
     pub fn index(self) -> usize {
         usize::from(self.0)
     }
 
     /// The source with this number; `None` if there is none yet.
-    #[must_use]
     pub fn from_index(index: usize) -> Option<SourceId> {
         (index < count()).then_some(SourceId(index as u16))
     }
@@ -194,13 +192,11 @@ impl Drop for BufferedDeliveries {
 }
 
 /// Number of sources; it only grows. There is always at least one, a thread's.
-#[must_use]
 pub fn count() -> usize {
     COUNT.load(Ordering::Acquire).max(1)
 }
 
 /// The counts of a source so far.
-#[must_use]
 pub fn counts(source: SourceId) -> Counts {
     let source = source.source();
     let of = |count: &AtomicU64| count.load(Ordering::Relaxed);
@@ -219,7 +215,6 @@ pub fn counts(source: SourceId) -> Counts {
 }
 
 /// Describes a source.
-#[must_use]
 pub fn info(source: SourceId) -> SourceInfo {
     let clock = HostClock::get();
     let host = |name: String, description: String, ordered| SourceInfo {
@@ -252,7 +247,6 @@ pub fn info(source: SourceId) -> SourceInfo {
 }
 
 /// Returns a source's present time, in its ticks; `None` if a port's clock can neither be read nor estimated. Setup.
-#[must_use]
 pub fn timestamp(source: SourceId) -> Option<u64> {
     match source.source().port() {
         Some(port) => port.timestamp(),
@@ -334,7 +328,6 @@ fn add_port(kind: SourceKind) -> Option<SourceId> {
 }
 
 /// The source of the matching events.
-#[must_use]
 pub fn matching_source() -> SourceId {
     static MADE: OnceLock<SourceId> = OnceLock::new();
     *MADE.get_or_init(|| {

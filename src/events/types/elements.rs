@@ -83,7 +83,6 @@ macro_rules! elements {
             }
 
             /// Makes an event of a type with these elements.
-            #[must_use]
             #[inline]
             pub fn instance(&self, event_type: TypeId, source: SourceId, timestamp: u64) -> EventInstance {
                 EventInstance { event_type, source, timestamp, words: self.words() }

@@ -14,7 +14,6 @@ pub struct TypeId(pub(in crate::events) u16);
 
 impl TypeId {
     /// Position in the table.
-    #[must_use]
     #[inline]
     pub const fn index(self) -> usize {
         self.0 as usize
@@ -34,7 +33,6 @@ pub enum ElementType {
 
 impl ElementType {
     /// Size and alignment in bytes.
-    #[must_use]
     pub const fn size(self) -> usize {
         match self {
             ElementType::I32 | ElementType::U32 => 4,
@@ -125,7 +123,6 @@ impl Safety {
     pub const ALL: [Safety; 4] = [Safety::None, Safety::MpiRestricted, Safety::ThreadSafe, Safety::AsyncSignalSafe];
 
     /// Position in [`Safety::ALL`].
-    #[must_use]
     #[inline]
     pub const fn index(self) -> usize {
         self as usize

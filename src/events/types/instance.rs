@@ -22,7 +22,6 @@ pub struct EventInstance {
 
 impl EventInstance {
     /// The value of element `index`; `None` where the type has no such element.
-    #[must_use]
     pub fn value(&self, index: usize) -> Option<Value> {
         let row = self.event_type.row();
         let at = *row.displacements.get(index)?;

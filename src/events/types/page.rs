@@ -7,7 +7,6 @@ use super::event_type::{ElementType, EventType, StampedBy};
 use super::table::TABLE;
 
 /// The table as a Markdown page: the text of docs/events.md.
-#[must_use]
 pub fn markdown() -> String {
     let mut page = String::from(
         "# Events\n\n\

@@ -36,26 +36,22 @@ const fn rows() -> [EventType; COUNT] {
 
 impl TypeId {
     /// The matching type at this position among the matching types (`matching_table.rs`); `None` beyond their end.
-    #[must_use]
     pub fn of_matching(place: usize) -> Option<TypeId> {
         TypeId::from_index(RAISED + place)
     }
 
     /// Position among the matching types, if this is one.
-    #[must_use]
     #[inline]
     pub const fn place_in_matching(self) -> Option<usize> {
         self.index().checked_sub(RAISED)
     }
 
     /// The type at `index` of the table; `None` beyond its end.
-    #[must_use]
     pub fn from_index(index: usize) -> Option<TypeId> {
         (index < TABLE.len()).then_some(TypeId(index as u16))
     }
 
     /// Row of this type.
-    #[must_use]
     pub fn row(self) -> &'static EventType {
         &TABLE[self.index()]
     }

@@ -24,7 +24,6 @@ pub struct SlotMemory {
 impl SlotMemory {
     /// Returns the memory that the parameters ask for, in one of `processes` processes of the job on this host. ibex
     /// reads a slot only after its completion, so relaxed ordering is allowed.
-    #[must_use]
     pub fn of(tunables: &Tunables, processes: u32) -> Self {
         let ordering = if tunables.relaxed_ordering { Access::RELAXED_ORDERING } else { Access::empty() };
         SlotMemory { access: Access::LOCAL_WRITE | ordering, pages: tunables.pages(processes) }
@@ -46,7 +45,6 @@ pub struct Verbs {
 
 impl Verbs {
     /// Makes an adapter over this domain.
-    #[must_use]
     pub fn new(domain: Arc<ProtectionDomain>, limits: QueuePairLimits, memory: SlotMemory) -> Self {
         Verbs { domain, limits, memory, start: Instant::now() }
     }

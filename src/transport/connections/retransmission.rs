@@ -32,7 +32,6 @@ pub struct Retransmission {
 
 impl Retransmission {
     /// Returns the user's values, or those that suit a path whose round trip takes at most `round_trip`.
-    #[must_use]
     pub fn choose(tunables: &Tunables, software: bool, round_trip: Option<Duration>) -> Retransmission {
         let retries = if software { RETRIES - 1 } else { RETRIES };
         if tunables.ack_timeout > 0 {
@@ -44,7 +43,6 @@ impl Retransmission {
     }
 
     /// Returns the time-out. Adapters wait at least that long, and up to four times as long.
-    #[must_use]
     pub fn timeout(self) -> Duration {
         Duration::from_nanos(4096 << self.exponent)
     }

@@ -230,7 +230,6 @@ impl<A: Adapter> Port<A> {
     }
 
     /// Whether the connection to a parted peer is gone.
-    #[must_use]
     pub fn has_gone(&self, peer: EndpointId) -> bool {
         self.connections.is_forgotten(peer) && self.connections.get(peer).is_none()
     }

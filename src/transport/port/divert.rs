@@ -41,7 +41,6 @@ impl<A: Adapter> Port<A> {
     }
 
     /// Whether the port has no link.
-    #[must_use]
     pub fn is_down(&self) -> bool {
         self.diversion.is_down
     }
@@ -71,20 +70,17 @@ impl<A: Adapter> Port<A> {
     }
 
     /// Returns the diverted peers.
-    #[must_use]
     pub fn diverted(&self) -> Vec<PeerName> {
         let diverted = self.connections.all().filter(|to| self.connections.is_diverted(*to));
         diverted.filter_map(|to| self.connections.name(to)).collect()
     }
 
     /// Whether messages to this peer should use another port: it is diverted, or no connection could be made.
-    #[must_use]
     pub fn is_diverted(&self, to: EndpointId) -> bool {
         self.connections.is_diverted(to) || self.connections.never_connected(to)
     }
 
     /// Returns the endpoint by which this port reaches the process; `None` if there is none, or not now.
-    #[must_use]
     pub fn reaches(&self, name: PeerName) -> Option<EndpointId> {
         let to = self.connections.of_peer(name)?;
         let is_diverted = self.connections.is_diverted(to) || self.diversion.is_down;
@@ -92,7 +88,6 @@ impl<A: Adapter> Port<A> {
     }
 
     /// Whether messages to the process wait, or were posted and may not be delivered yet.
-    #[must_use]
     pub fn is_busy_with(&self, name: PeerName) -> bool {
         let connection = self.connections.of_peer(name).and_then(|to| self.connections.get(to));
         connection.is_some_and(|connection| connection.queue.waiting() > 0 || connection.queue.is_completion_due())
@@ -128,7 +123,6 @@ impl<A: Adapter> Port<A> {
     }
 
     /// Whether this connection failed with possibly undelivered messages.
-    #[must_use]
     pub fn has_lost(&self, to: EndpointId) -> bool {
         self.kept.has_lost(to)
     }
@@ -156,13 +150,11 @@ impl<A: Adapter> Port<A> {
     }
 
     /// Returns the number of the queue pair to the peer; `None` if there is none yet.
-    #[must_use]
     pub fn queue_pair(&self, to: EndpointId) -> Option<u32> {
         self.connections.get(to).map(Connection::number)
     }
 
     /// Returns the number of the peer's port that the endpoint stands for.
-    #[must_use]
     pub fn partner(&self, to: EndpointId) -> Option<u8> {
         self.connections.remote(to).map(|(_, port)| port)
     }

@@ -235,7 +235,6 @@ impl Port<Verbs> {
     }
 
     /// Returns the port's protection domain, with which any thread may register memory.
-    #[must_use]
     pub fn domain(&self) -> Arc<ProtectionDomain> {
         Arc::clone(self.adapter.domain())
     }

@@ -107,7 +107,6 @@ impl<A: Adapter> Port<A> {
 
     /// Whether the adapter has so few receives left that slots should be released without waiting for the next poll.
     #[inline]
-    #[must_use]
     pub fn is_short_of_receives(&self) -> bool {
         self.rx.is_short()
     }
@@ -121,7 +120,6 @@ impl<A: Adapter> Port<A> {
 
     /// Copies the first `len` bytes of a received message, for a caller that may not use its address. Empty if the slot
     /// is smaller. Called before [`Port::release`].
-    #[must_use]
     pub fn copy_received(&self, slot: u32, len: u32) -> Vec<u8> {
         let mut bytes = vec![0; len as usize];
         if self.rx.copy(slot, &mut bytes) { bytes } else { Vec::new() }
@@ -129,7 +127,6 @@ impl<A: Adapter> Port<A> {
 
     /// Returns the sender of a message that came by the local queue pair `qp_num`. `None` unless the claimed endpoint
     /// has that queue pair, or had it and it is not destroyed.
-    #[must_use]
     pub fn sender(&self, immediate: Immediate, qp_num: u32) -> Option<EndpointId> {
         let named = immediate.endpoint();
         let connection = self.connections.get(named)?;

@@ -119,7 +119,6 @@ impl<A: Adapter> Port<A> {
 
     /// Whether a request to this peer would be posted now: it is connected, no request waits, and there is room.
     #[inline]
-    #[must_use]
     pub fn has_room(&self, to: EndpointId) -> bool {
         self.connections.get(to).is_some_and(|connection| self.tx.has_room(&connection.queue))
     }

@@ -37,7 +37,6 @@ pub struct Posted {
 
 impl Posted {
     /// Makes a slab that holds `entries` requests before it allocates again.
-    #[must_use]
     pub fn with_capacity(entries: usize) -> Self {
         Posted { entries: Vec::with_capacity(entries), free: NONE }
     }

@@ -32,14 +32,12 @@ const _: () = assert!(sys::BTL_VERSION == BTL_VERSION, "btl.h has the interface 
 ///
 /// # Safety
 /// `comm` is a live communicator whose number is set.
-#[must_use]
 pub unsafe fn context(comm: *const sys::ompi_communicator_t) -> u32 {
     // SAFETY: `comm` is live, as this function requires.
     unsafe { sys::ibex_comm_context(comm) }
 }
 
 /// Makes a communicator without a parent in which only its number is set, for tests.
-#[must_use]
 pub fn blank_communicator(number: u32) -> sys::ompi_communicator_t {
     // SAFETY: a C structure of integers and (nullable) pointers, for which zero is a value.
     let mut comm: sys::ompi_communicator_t = unsafe { std::mem::zeroed() };
@@ -83,7 +81,6 @@ pub(super) unsafe fn call(
 }
 
 /// Returns the function that Open MPI calls with messages for `R`.
-#[must_use]
 pub fn received_by<R: Receiver>() -> sys::mca_btl_base_module_recv_cb_fn_t {
     unsafe extern "C" fn received<R: Receiver>(
         btl: *mut sys::mca_btl_base_module_t,

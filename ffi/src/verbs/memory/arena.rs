@@ -55,37 +55,31 @@ impl Arena {
     }
 
     /// Number of slots.
-    #[must_use]
     pub fn count(&self) -> usize {
         self.slots.count()
     }
 
     /// Remote key of the memory, for peers if `access` includes them.
-    #[must_use]
     pub fn rkey(&self) -> u32 {
         self.rkey
     }
 
     /// Number of registered bytes.
-    #[must_use]
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// The kind of their pages.
-    #[must_use]
     pub fn pages(&self) -> PageKind {
         self.kind
     }
 
     /// Number of registered bytes in explicit huge pages: all, or 0.
-    #[must_use]
     pub fn explicit_bytes(&self) -> usize {
         if self.kind == PageKind::Explicit { self.bytes } else { 0 }
     }
 
     /// The span of slot `index`; `None` beyond the last. It may outlive the arena.
-    #[must_use]
     #[inline]
     pub fn span(&self, index: usize) -> Option<LocalSpan> {
         let addr = self.address(index)?;
@@ -94,7 +88,6 @@ impl Arena {
     }
 
     /// The address of slot `index`; `None` beyond the last.
-    #[must_use]
     #[inline]
     pub fn address(&self, index: usize) -> Option<u64> {
         self.slots.address(index)

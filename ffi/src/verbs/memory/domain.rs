@@ -41,7 +41,6 @@ impl ProtectionDomain {
     }
 
     /// The device it belongs to.
-    #[must_use]
     pub fn context(&self) -> &Arc<Context> {
         &self.context
     }
@@ -56,7 +55,6 @@ impl ProtectionDomain {
     }
 
     /// Whether the adapter has refused relaxed ordering, so that memory is registered without it.
-    #[must_use]
     pub fn refuses_relaxed_ordering(&self) -> bool {
         self.relaxation.is_refused()
     }
@@ -100,14 +98,12 @@ pub struct MemoryRegion {
 
 impl MemoryRegion {
     /// The key by which this process' work requests name the memory.
-    #[must_use]
     pub fn lkey(&self) -> u32 {
         // SAFETY: R4, the registration is live; the field is set once, at registration.
         unsafe { (*self.handle.raw()).lkey }
     }
 
     /// The key by which peers name the memory.
-    #[must_use]
     pub fn rkey(&self) -> u32 {
         // SAFETY: R4, the registration is live; the field is set once, at registration.
         unsafe { (*self.handle.raw()).rkey }
@@ -148,26 +144,22 @@ impl LocalSpan {
     /// # Safety
     /// Until every work request that names the span has completed, the range stays registered under `lkey` (R3) and is
     /// the device's (R1, R2): not written while it is sent, not read by reference while it is received into.
-    #[must_use]
     pub const unsafe fn new(addr: u64, len: u32, lkey: u32) -> Self {
         LocalSpan(sys::ibv_sge { addr, length: len, lkey })
     }
 
     /// Its address.
-    #[must_use]
     pub const fn addr(&self) -> u64 {
         self.0.addr
     }
 
     /// Its length in bytes.
-    #[must_use]
     #[allow(clippy::len_without_is_empty, reason = "no caller needs it")]
     pub const fn len(&self) -> u32 {
         self.0.length
     }
 
     /// Local key of the span's registration.
-    #[must_use]
     pub const fn lkey(&self) -> u32 {
         self.0.lkey
     }
@@ -205,35 +197,30 @@ impl InlineSpan<'_> {
     ///
     /// # Safety
     /// While the span lives the bytes may be read, and nobody writes them.
-    #[must_use]
     #[inline]
     pub const unsafe fn new(start: *const u8, len: usize) -> Self {
         InlineSpan { start: start.cast(), len, of: PhantomData }
     }
 
     /// Its length in bytes.
-    #[must_use]
     #[inline]
     pub const fn len(&self) -> usize {
         self.len
     }
 
     /// Whether it has no bytes.
-    #[must_use]
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.len == 0
     }
 
     /// Its address.
-    #[must_use]
     #[inline]
     pub const fn as_ptr(&self) -> *const u8 {
         self.start.cast()
     }
 
     /// Copies the bytes for a later post.
-    #[must_use]
     pub fn copied(&self) -> Box<[MaybeUninit<u8>]> {
         let mut copy = Box::new_uninit_slice(self.len);
         // SAFETY: the bytes may be read (`new`; an empty span has none), and the new box is as long.

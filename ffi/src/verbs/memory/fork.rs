@@ -17,7 +17,6 @@ pub enum ForkStatus {
 }
 
 /// The effect that a fork would have now. Asks the kernel the first time.
-#[must_use]
 pub fn fork_status() -> ForkStatus {
     // SAFETY: the call has no arguments, and is allowed at any time.
     match unsafe { sys::ibv_is_fork_initialized() } {

@@ -18,7 +18,6 @@ pub struct WorkCompletion(sys::ibv_wc);
 
 impl WorkCompletion {
     /// Makes a completion like an adapter's, for the stand-ins in tests. `immediate` is in host byte order.
-    #[must_use]
     pub fn scripted(id: u64, status: Status, len: u32, immediate: Option<u32>, qp_num: u32) -> Self {
         let start = Start { wr_id: id, status: status.0, vendor_err: 0, byte_len: len };
         let flags = if immediate.is_some() { sys::ibv_wc_flags::IBV_WC_WITH_IMM.0 } else { 0 };
@@ -43,41 +42,35 @@ impl WorkCompletion {
     }
 
     /// The identifier given when the work request was posted.
-    #[must_use]
     #[inline]
     pub fn id(&self) -> u64 {
         self.0.wr_id
     }
 
     /// Whether it succeeded.
-    #[must_use]
     #[inline]
     pub fn succeeded(&self) -> bool {
         self.0.status == Status::SUCCESS.0
     }
 
     /// The status, and the vendor's error code.
-    #[must_use]
     pub fn status(&self) -> (Status, u32) {
         let vendor = if self.succeeded() { 0 } else { self.0.vendor_err };
         (Status(self.0.status), vendor)
     }
 
     /// Bytes received; of a UD datagram including the 40 bytes of the GRH.
-    #[must_use]
     #[inline]
     pub fn len(&self) -> u32 {
         self.0.byte_len
     }
 
     /// Whether no byte was received.
-    #[must_use]
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// The immediate data in host order, if the message carried any.
-    #[must_use]
     #[inline]
     pub fn immediate(&self) -> Option<u32> {
         let has_immediate = self.succeeded() && self.0.wc_flags & sys::ibv_wc_flags::IBV_WC_WITH_IMM.0 != 0;
@@ -86,7 +79,6 @@ impl WorkCompletion {
     }
 
     /// The number of the local queue pair it belongs to.
-    #[must_use]
     #[inline]
     pub fn qp_num(&self) -> u32 {
         self.0.qp_num

@@ -89,7 +89,6 @@ impl CompletionQueue {
     }
 
     /// Whether its completions can be read with timestamps.
-    #[must_use]
     pub fn can_stamp(&self) -> bool {
         self.stamped.is_some()
     }

@@ -113,7 +113,6 @@ impl UdQueuePair {
     }
 
     /// The queue pair number, 24 bits.
-    #[must_use]
     pub fn number(&self) -> u32 {
         self.handle.number()
     }

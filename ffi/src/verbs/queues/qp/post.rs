@@ -16,7 +16,6 @@ pub struct PostError(pub i32);
 
 impl PostError {
     /// Whether the send queue was full, so that the same post may work after a completion.
-    #[must_use]
     pub fn is_full(self) -> bool {
         self.0 == libc::ENOMEM || self.0 == libc::EAGAIN
     }
