@@ -6,11 +6,11 @@
 use std::cell::UnsafeCell;
 use std::ffi::c_int;
 use std::mem::MaybeUninit;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engine::tunables::Tunables;
 use ibex_ffi::openmpi::release::LARGEST_OB1_HEADER;
 use ibex_ffi::openmpi::{sys, variable};
+use parking_lot::Mutex;
 
 /// Fields of a module as the user has set them. Open MPI keeps pointers into it.
 struct Template(UnsafeCell<MaybeUninit<sys::mca_btl_base_module_t>>);
@@ -68,15 +68,11 @@ pub(crate) unsafe fn follow(defaults: &sys::mca_btl_base_module_t) -> Limits {
 }
 
 pub(crate) fn set_tunables(tunables: Option<Tunables>) {
-    *kept() = tunables;
+    *TUNABLES.lock() = tunables;
 }
 
 pub(crate) fn tunables() -> Option<Tunables> {
-    kept().clone()
-}
-
-fn kept() -> MutexGuard<'static, Option<Tunables>> {
-    TUNABLES.lock().unwrap_or_else(PoisonError::into_inner)
+    TUNABLES.lock().clone()
 }
 
 /// Limits that Open MPI registers for every BTL, in bytes.

@@ -26,10 +26,11 @@ use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::c_int;
 use std::ptr::{NonNull, null_mut};
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
 
 use ibex_ffi::openmpi::sys;
+use parking_lot::Mutex;
 
 pub(crate) use event::{Event, ProtocolSpec, Spec};
 pub(crate) use table::{Function, Listener, Listeners, NOBODY};
@@ -88,10 +89,6 @@ enum Changed {
     All,
 }
 
-fn tables() -> MutexGuard<'static, Tables> {
-    TABLES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 impl Tables {
     /// # Safety
     /// N1. The communicator is live, and [`forget`] is called before it is freed.
@@ -125,13 +122,13 @@ pub(crate) fn raised_by(raiser: Option<Raiser>) {
         QUEUES.get_or_init(|| raiser.queues);
     } else {
         // Open MPI does not announce the end of every communicator.
-        tables().comms.clear();
+        TABLES.lock().comms.clear();
     }
-    without_a_face(|| *RAISER.lock().unwrap_or_else(PoisonError::into_inner) = raiser);
+    without_a_face(|| *RAISER.lock() = raiser);
 }
 
 pub(crate) fn are_raised() -> bool {
-    RAISER.lock().unwrap_or_else(PoisonError::into_inner).is_some()
+    RAISER.lock().is_some()
 }
 
 pub(crate) fn is_anybody() -> bool {
@@ -150,7 +147,7 @@ pub(crate) fn set_locked(is_locked: bool) {
 /// Runs `body` under N1. Then the PML opens or closes the fast paths of the communicators that `body` returns. After a
 /// change within a callback the PML does so at the next change from outside callbacks.
 fn change(mut body: impl FnMut(bool) -> Changed) {
-    let now = || *RAISER.lock().unwrap_or_else(PoisonError::into_inner);
+    let now = || *RAISER.lock();
     let mut raiser = now();
     if raiser.is_none() {
         without_a_face(|| {
@@ -165,7 +162,7 @@ fn change(mut body: impl FnMut(bool) -> Changed) {
     (raiser.change)(&mut |is_within| {
         let what = body(is_within);
         if is_within {
-            tables().is_behind |= !matches!(what, Changed::Nothing);
+            TABLES.lock().is_behind |= !matches!(what, Changed::Nothing);
         } else {
             follow(raiser, what);
         }
@@ -181,7 +178,7 @@ fn without_a_face(body: impl FnOnce()) {
     if IS_ALONE.get() {
         return body();
     }
-    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let _alone = ALONE.lock();
     IS_ALONE.set(true);
     // A panic ends the use of ibex in this process (`guard.rs`).
     body();
@@ -191,7 +188,7 @@ fn without_a_face(body: impl FnOnce()) {
 /// Lets the PML open or close the fast paths of the changed communicators. The caller has entered the PML.
 fn follow(raiser: Raiser, what: Changed) {
     let is_new = (raiser.watch)(is_anybody());
-    let mut tables = tables();
+    let mut tables = TABLES.lock();
     let is_behind = std::mem::take(&mut tables.is_behind);
     // SAFETY: N1; the communicator is live: [`ends`] takes the lock of the tables before one of `comms` goes, and the
     // callers of `add`, `remove` and `forget` promise it for theirs.
@@ -222,7 +219,7 @@ pub(crate) unsafe fn add(
             return Changed::Nothing;
         }
         // SAFETY: N1; the communicator is live until the end of this change, because `forget` is a change, too.
-        unsafe { tables().add(comm, event, listener) };
+        unsafe { TABLES.lock().add(comm, event, listener) };
         Changed::One(comm.expose_provenance())
     });
 }
@@ -233,7 +230,7 @@ pub(crate) fn add_everywhere(event: Event, listener: Listener, is_wanted: impl F
         if !is_wanted() {
             return Changed::Nothing;
         }
-        let mut tables = tables();
+        let mut tables = TABLES.lock();
         tables.everywhere.push((event, listener));
         COUNT.fetch_add(1, Ordering::Relaxed);
         for comm in tables.comms.clone() {
@@ -246,7 +243,7 @@ pub(crate) fn add_everywhere(event: Event, listener: Listener, is_wanted: impl F
 
 pub(crate) fn remove_everywhere(event: Event, handle: i64) {
     change(|is_within| {
-        let mut tables = tables();
+        let mut tables = TABLES.lock();
         let before = tables.everywhere.len();
         tables.everywhere.retain(|(_, listener)| listener.handle != handle);
         COUNT.fetch_sub(before - tables.everywhere.len(), Ordering::Relaxed);
@@ -262,7 +259,7 @@ pub(crate) fn remove_everywhere(event: Event, handle: i64) {
 /// # Safety
 /// The communicator is live and not in use yet. [`ends`] is called before it is freed.
 pub(crate) unsafe fn begins(comm: *mut sys::ompi_communicator_t) {
-    let mut tables = tables();
+    let mut tables = TABLES.lock();
     tables.comms.insert(comm.expose_provenance());
     for (event, listener) in tables.everywhere.clone() {
         // SAFETY: N1: it is not in use yet; the caller says that it is live, and `ends` is called before its end.
@@ -275,7 +272,7 @@ pub(crate) unsafe fn begins(comm: *mut sys::ompi_communicator_t) {
 /// # Safety
 /// The communicator is live.
 pub(crate) unsafe fn ends(comm: *mut sys::ompi_communicator_t) {
-    tables().comms.remove(&comm.addr());
+    TABLES.lock().comms.remove(&comm.addr());
     // SAFETY: the caller says that it is live.
     unsafe { forget(comm) };
 }
@@ -285,7 +282,7 @@ pub(crate) fn while_live<T>(
     comm: *mut sys::ompi_communicator_t,
     call: impl FnOnce(*mut sys::ompi_communicator_t) -> T,
 ) -> Option<T> {
-    let tables = tables();
+    let tables = TABLES.lock();
     tables.comms.contains(&comm.addr()).then(|| call(comm))
 }
 
@@ -313,7 +310,7 @@ pub(crate) fn keep_alone() -> Option<Function> {
 
 pub(crate) fn set_alone(event: Event, handle: i64, alone: Function) {
     change(|_| {
-        let mut tables = tables();
+        let mut tables = TABLES.lock();
         for (_, listener) in tables.everywhere.iter_mut().filter(|(_, listener)| listener.handle == handle) {
             listener.alone = alone;
         }
@@ -325,7 +322,7 @@ pub(crate) fn set_alone(event: Event, handle: i64, alone: Function) {
 /// Removes the listener with this handle, if it is there, from a communicator. Then no other thread is in its callback.
 pub(crate) fn remove(comm: *mut sys::ompi_communicator_t, event: Event, handle: i64) {
     change(|is_within| {
-        let tables = tables();
+        let tables = TABLES.lock();
         let Some(table) = tables.of.get(&comm.addr()) else { return Changed::Nothing };
         COUNT.fetch_sub(table.listeners().take(event, handle, is_within), Ordering::Relaxed);
         Changed::One(comm.expose_provenance())
@@ -336,7 +333,7 @@ pub(crate) fn remove(comm: *mut sys::ompi_communicator_t, event: Event, handle: 
 /// The communicator is live.
 pub(crate) unsafe fn forget(comm: *mut sys::ompi_communicator_t) {
     change(|is_within| {
-        let Some(table) = tables().of.remove(&comm.addr()) else { return Changed::Nothing };
+        let Some(table) = TABLES.lock().of.remove(&comm.addr()) else { return Changed::Nothing };
         // SAFETY: the caller says that it is live; N1.
         unsafe { (*comm).c_peruse_handles = null_mut() };
         COUNT.fetch_sub(table.listeners().count(), Ordering::Relaxed);

@@ -10,7 +10,7 @@ pub(crate) mod modex;
 pub(crate) mod port;
 
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 
 use engine::flight;
 use engine::fork;
@@ -19,6 +19,7 @@ use engine::select::device::survey;
 use engine::transport::{PortError, Setup};
 use engine::tunables::Tunables;
 use ibex_ffi::openmpi::process::{self, Process};
+use parking_lot::Mutex;
 
 use super::messages;
 use super::variables::{self, now};
@@ -70,10 +71,6 @@ static PORTS: Mutex<InUse<OpenPort>> = Mutex::new(InUse::new());
 /// Whether a port has been opened since this MPI was initialised.
 static HAS_OPENED: AtomicBool = AtomicBool::new(false);
 
-fn ports() -> MutexGuard<'static, InUse<OpenPort>> {
-    PORTS.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Returns whether this process uses ibex in its job, or did until MPI was finalised.
 pub(crate) fn has_opened() -> bool {
     HAS_OPENED.load(Ordering::Acquire)
@@ -81,7 +78,7 @@ pub(crate) fn has_opened() -> bool {
 
 /// Forgets the state of a previous MPI, unless another component uses ports already. Called when a component is opened.
 pub(crate) fn start_anew() {
-    if ports().is_empty() {
+    if PORTS.lock().is_empty() {
         HAS_OPENED.store(false, Ordering::Release);
     }
     forget();
@@ -89,7 +86,7 @@ pub(crate) fn start_anew() {
 
 /// Forgets the ports, unless another component still uses them. Called when a component is closed.
 pub(crate) fn forget() {
-    let ports = ports();
+    let ports = PORTS.lock();
     if ports.is_empty() {
         modex::forget_published();
         variables::forget_ports();
@@ -103,7 +100,7 @@ pub(crate) fn forget() {
 pub(crate) fn open<M>(request: &Request<'_>, mut take: impl FnMut(&Arc<OpenPort>) -> Result<M, PortError>) -> Vec<M> {
     let Some(me) = Process::me() else { return Vec::new() };
     let take = |port: &Arc<OpenPort>| take(port).map_err(|error| messages::port_not_opened(&me.host(), &error)).ok();
-    let made = ports().share(take, |take| open_all(request, me, take));
+    let made = PORTS.lock().share(take, |take| open_all(request, me, take));
     if !made.is_empty() {
         HAS_OPENED.store(true, Ordering::Release);
     }

@@ -4,9 +4,9 @@
 //! pending, behind the branch of a site. Threads: any. Tests: those of the sites, and of `tool/`.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Mutex, PoisonError};
 
 use engine::events::{self, EventGroup, RegistrationEvict, RegistrationMiss, Safety, SourceId};
+use parking_lot::Mutex;
 
 use super::listeners::{self, Event, NOBODY};
 
@@ -46,7 +46,7 @@ const ANYTHING: u8 = 2;
 pub(crate) fn follow_transfers() {
     static ARE_WANTED: Mutex<bool> = Mutex::new(false);
     let are_wanted = events::interest().has_transfers();
-    let mut were_wanted = ARE_WANTED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut were_wanted = ARE_WANTED.lock();
     if are_wanted == *were_wanted {
         return;
     }

@@ -8,8 +8,10 @@
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use parking_lot::Mutex;
 
 use super::peruse;
 use crate::runtime::listeners;
@@ -74,10 +76,6 @@ static NUMBERING: Mutex<()> = Mutex::new(());
 static TRACKED: Mutex<BTreeMap<u64, Arc<TrackedComm>>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicU64 = AtomicU64::new(1);
 
-fn tracked() -> MutexGuard<'static, BTreeMap<u64, Arc<TrackedComm>>> {
-    TRACKED.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Returns whether MPI has this communicator. MPI is initialised and not finalised.
 pub(crate) fn is_valid(comm: Comm) -> bool {
     ibex_tool_comm_is_valid(comm) != 0
@@ -88,10 +86,10 @@ pub(crate) fn is_valid(comm: Comm) -> bool {
 /// # Safety
 /// `comm` is a valid communicator, and MPI is initialised and not finalised.
 pub(crate) unsafe fn track(comm: Comm) -> Option<Arc<TrackedComm>> {
-    let _numbering = NUMBERING.lock().unwrap_or_else(PoisonError::into_inner);
+    let _numbering = NUMBERING.lock();
     // SAFETY: the caller says that `comm` is valid, and MPI initialised and not finalised.
     let number = unsafe { ibex_tool_comm_number(comm) };
-    let known = tracked().get(&number).cloned();
+    let known = TRACKED.lock().get(&number).cloned();
     if known.is_some() {
         return known;
     }
@@ -99,10 +97,10 @@ pub(crate) unsafe fn track(comm: Comm) -> Option<Arc<TrackedComm>> {
     // SAFETY: the caller says that `comm` is valid.
     let ranks = unsafe { ranks(comm) };
     let new = TrackedComm::new(number, comm, ranks, Arc::default());
-    tracked().insert(number, Arc::clone(&new));
+    TRACKED.lock().insert(number, Arc::clone(&new));
     // SAFETY: the caller says that `comm` is valid, and MPI initialised and not finalised.
     if unsafe { ibex_tool_comm_set_number(comm, number, duplicated, freed) } == 0 {
-        tracked().remove(&number);
+        TRACKED.lock().remove(&number);
         return None;
     }
     Some(new)
@@ -120,17 +118,17 @@ unsafe fn ranks(comm: Comm) -> Arc<[i32]> {
 }
 
 pub(crate) fn followed_by_handle(handle: i64) -> Vec<Arc<TrackedComm>> {
-    tracked().values().filter(|copy| copy.followers.contains(&handle)).cloned().collect()
+    TRACKED.lock().values().filter(|copy| copy.followers.contains(&handle)).cloned().collect()
 }
 
 /// MPI calls this when it duplicates a tracked communicator. The handles that are to be propagated follow the copy.
 extern "C" fn duplicated(number: u64, comm: Comm) -> u64 {
     crate::runtime::guard::fence("tracking a communicator", 0, || {
-        let Some(original) = tracked().get(&number).cloned() else { return 0 };
+        let Some(original) = TRACKED.lock().get(&number).cloned() else { return 0 };
         let followers = peruse::propagated(&original).into();
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
         let copy = TrackedComm::new(number, comm, Arc::clone(&original.ranks), followers);
-        tracked().insert(number, Arc::clone(&copy));
+        TRACKED.lock().insert(number, Arc::clone(&copy));
         peruse::copied(&copy);
         number
     })
@@ -139,9 +137,9 @@ extern "C" fn duplicated(number: u64, comm: Comm) -> u64 {
 /// MPI calls this when it frees a tracked communicator. `MPI_COMM_WORLD` is freed at the end, with all others.
 extern "C" fn freed(number: u64) {
     crate::runtime::guard::fence("tracking a communicator", (), || {
-        let gone = tracked().get(&number).cloned();
+        let gone = TRACKED.lock().get(&number).cloned();
         let all = gone.as_ref().is_some_and(|gone| gone.comm == world());
-        for gone in tracked().values().filter(|known| all || known.number == number) {
+        for gone in TRACKED.lock().values().filter(|known| all || known.number == number) {
             gone.is_freed.store(true, Ordering::SeqCst);
         }
         peruse::communicator_freed((!all).then_some(number));
@@ -149,6 +147,6 @@ extern "C" fn freed(number: u64) {
             // SAFETY: MPI is deleting its attributes, and frees it afterwards.
             unsafe { listeners::forget(gone.comm.0.cast()) };
         }
-        tracked().remove(&number);
+        TRACKED.lock().remove(&number);
     });
 }

@@ -12,11 +12,12 @@ use std::cell::{OnceCell, UnsafeCell};
 use std::collections::BTreeMap;
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::events::{self, Registration, Safety, TypeId};
 use ibex_ffi::openmpi::sys;
+use parking_lot::Mutex;
 
 use super::host;
 use super::instance::{
@@ -75,10 +76,6 @@ unsafe impl Sync for Matching {}
 /// Listeners of all registrations that have a callback.
 static LISTENING: Mutex<BTreeMap<RegistrationHandle, Arc<Matching>>> = Mutex::new(BTreeMap::new());
 
-fn listening() -> MutexGuard<'static, BTreeMap<RegistrationHandle, Arc<Matching>>> {
-    LISTENING.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 pub(super) fn event(event_type: TypeId) -> Option<Event> {
     Event::ALL.get(event_type.place_in_matching()?).copied()
 }
@@ -95,11 +92,11 @@ pub(super) unsafe fn listen(
     comm: *mut sys::ompi_communicator_t,
     (callbacks, is_there): (&dyn Fn() -> Callbacks, &dyn Fn() -> bool),
 ) {
-    if callbacks().iter().all(Option::is_none) && !listening().contains_key(&handle) {
+    if callbacks().iter().all(Option::is_none) && !LISTENING.lock().contains_key(&handle) {
         return;
     }
     let (mut is_new, mut former) = (false, Arc::clone(registration));
-    let known = Arc::clone(listening().entry(handle).or_insert_with(|| {
+    let known = Arc::clone(LISTENING.lock().entry(handle).or_insert_with(|| {
         is_new = true;
         let changing =
             Changing { registration: Arc::clone(registration), callbacks: Callbacks::default(), quick: Quick::UNKNOWN };
@@ -128,7 +125,7 @@ pub(super) unsafe fn listen(
 
 /// Empties the cache of a listener. Called when its registration begins or ceases to buffer events.
 pub(super) fn forget_quick(handle: RegistrationHandle) {
-    let known = listening().get(&handle).cloned();
+    let known = LISTENING.lock().get(&handle).cloned();
     if let Some(known) = known {
         listeners::exclusively(|| {
             // SAFETY: N1 (`exclusively`); where a callback calls this, no reference to `changing` is held.
@@ -140,7 +137,7 @@ pub(super) fn forget_quick(handle: RegistrationHandle) {
 
 /// Removes the listener of a registration. The caller keeps the returned value until no callback of it runs.
 pub(super) fn cease(handle: RegistrationHandle) -> Option<Arc<Matching>> {
-    let known = listening().remove(&handle)?;
+    let known = LISTENING.lock().remove(&handle)?;
     if known.comm.is_null() {
         listeners::remove_everywhere(known.event, handle.0);
     } else {

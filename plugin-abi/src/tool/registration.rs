@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_int, c_void};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use engine::events::{self, EventInstance, Options, Registration, Safety, SourceId, TypeId};
+use parking_lot::Mutex;
 
 use super::handle_numbers;
 use super::host::{self, Code, Info};
@@ -75,7 +76,7 @@ impl LiveRegistration {
     fn listen(&self, handle: RegistrationHandle) {
         if let Some(event) = matching::event(self.registration.event_type) {
             let comm = std::ptr::with_exposed_provenance_mut(self.comm);
-            let callbacks = || lock(&self.callbacks).of_matching();
+            let callbacks = || self.callbacks.lock().of_matching();
             // Another thread may free the registration or the communicator meanwhile.
             let is_there = || handle.live().is_ok_and(|known| !known.has_lost_object);
             // SAFETY: `comm` is null, or live until `communicator_freed` sets `has_lost_object`.
@@ -84,15 +85,11 @@ impl LiveRegistration {
     }
 }
 
+/// No callback runs while this or another mutex of this file is locked.
 static LIVE: Mutex<BTreeMap<RegistrationHandle, LiveRegistration>> = Mutex::new(BTreeMap::new());
 
-/// Held while the engine's part of a tool's registration is changed or replaced. No callback runs meanwhile.
+/// Held while the engine's part of a tool's registration is changed or replaced.
 static CHANGING: Mutex<()> = Mutex::new(());
-
-/// Locks a mutex of this file. No callback runs while it is held.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// A tool's pointer, which the engine may pass to a callback in another thread.
 #[derive(Clone, Copy)]
@@ -112,7 +109,7 @@ impl UserData {
 impl RegistrationHandle {
     /// Returns the registration of the handle, unless it has been freed. A handle of PERUSE has none.
     fn live(self) -> Result<LiveRegistration, Code> {
-        lock(&LIVE).get(&self).cloned().ok_or(Code::InvalidHandle)
+        LIVE.lock().get(&self).cloned().ok_or(Code::InvalidHandle)
     }
 }
 
@@ -168,7 +165,7 @@ pub(crate) unsafe fn alloc(event_type: TypeId, object: *const c_void, info: Info
         register_with_engine(handle, &callbacks, event_type, Options { object, buffered, room, ..Options::default() })?;
     let has_default_room = hints.room.is_none();
     let known = LiveRegistration { registration, callbacks, has_default_room, has_lost_object: false, comm };
-    lock(&LIVE).insert(handle, known);
+    LIVE.lock().insert(handle, known);
     Ok(handle)
 }
 
@@ -193,7 +190,7 @@ fn enlarge_buffer(handle: RegistrationHandle) -> Result<Option<Arc<Registration>
     let known = handle.live()?;
     let old = &known.registration;
     let room = default_room(true);
-    if !known.has_default_room || old.room() >= room || lock(&known.callbacks).has_callback() {
+    if !known.has_default_room || old.room() >= room || known.callbacks.lock().has_callback() {
         return Ok(None);
     }
     let options = Options { object: old.object, buffered: old.is_buffered(), room, ..Options::default() };
@@ -201,7 +198,7 @@ fn enlarge_buffer(handle: RegistrationHandle) -> Result<Option<Arc<Registration>
     if known.has_lost_object {
         let _ = events::set_active(&registration, false);
     }
-    let replaced = lock(&LIVE).get_mut(&handle).map(|known| std::mem::replace(&mut known.registration, registration));
+    let replaced = LIVE.lock().get_mut(&handle).map(|known| std::mem::replace(&mut known.registration, registration));
     Ok(replaced)
 }
 
@@ -212,7 +209,7 @@ fn call_dropped_handler(
     handle: RegistrationHandle,
     level: Safety,
 ) {
-    let wanted = lock(callbacks).dropped(level);
+    let wanted = callbacks.lock().dropped(level);
     if let Some((function, user_data)) = wanted
         && host::may_call()
     {
@@ -226,8 +223,8 @@ fn call_dropped_handler(
 extern "C" fn communicator_freed(context: u64) {
     crate::runtime::guard::fence("the end of a communicator", (), || {
         watch::catch_up();
-        let _changing = lock(&CHANGING);
-        for known in lock(&LIVE).values_mut().filter(|known| known.registration.object == Some(context)) {
+        let _changing = CHANGING.lock();
+        for known in LIVE.lock().values_mut().filter(|known| known.registration.object == Some(context)) {
             known.has_lost_object = true;
             // Fails only for a registration that is being freed.
             let _ = events::set_active(&known.registration, false);
@@ -256,7 +253,7 @@ pub(crate) unsafe fn set_info(handle: RegistrationHandle, info: Info) -> Result<
     handle.live()?;
     // SAFETY: the caller says that `info` is valid or null.
     let hints = unsafe { Hints::read(info) };
-    let changing = lock(&CHANGING);
+    let changing = CHANGING.lock();
     let registration = handle.live()?.registration;
     if let Some(buffered) = hints.buffered {
         registration.set_buffered(buffered);
@@ -291,11 +288,11 @@ pub(crate) fn register(
         })
     });
     let replaced = {
-        let _changing = lock(&CHANGING);
+        let _changing = CHANGING.lock();
         let only_anywhere = level == Safety::None && callback.is_some();
         let replaced = if only_anywhere { enlarge_buffer(handle)? } else { None };
         {
-            let mut callbacks = lock(&callbacks);
+            let mut callbacks = callbacks.lock();
             callbacks.functions[level.index()] = function;
             callbacks.user_data[level.index()] = function.map(|_| user_data);
         }
@@ -316,7 +313,7 @@ pub(crate) fn register(
 /// `MPI_T_event_callback_set_info` and `MPI_T_event_callback_get_info`: callbacks have no keys.
 pub(crate) fn check_callback(handle: RegistrationHandle, level: Safety) -> Result<(), Code> {
     let callbacks = handle.live()?.callbacks;
-    let is_there = lock(&callbacks).user_data[level.index()].is_some();
+    let is_there = callbacks.lock().user_data[level.index()].is_some();
     if is_there { Ok(()) } else { Err(Code::Invalid) }
 }
 
@@ -325,7 +322,7 @@ pub(crate) fn set_dropped(handle: RegistrationHandle, function: Option<DroppedFu
     let callbacks = handle.live()?.callbacks;
     // Earlier losses are reported to the former handler.
     events::deliver(0, Safety::MpiRestricted);
-    lock(&callbacks).dropped = function;
+    callbacks.lock().dropped = function;
     Ok(())
 }
 
@@ -339,8 +336,8 @@ pub(crate) fn free(
     watch::catch_up();
     // If several threads free it, one of them removes it here.
     let taken = {
-        let _changing = lock(&CHANGING);
-        lock(&LIVE).remove(&handle)
+        let _changing = CHANGING.lock();
+        LIVE.lock().remove(&handle)
     };
     // Without the lock, as in `register`.
     let listener = matching::cease(handle);

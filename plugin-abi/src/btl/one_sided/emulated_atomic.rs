@@ -16,7 +16,6 @@ use std::ffi::c_int;
 use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use engine::events::{self, HostTimestamp};
 use engine::peer::PeerName;
@@ -24,6 +23,7 @@ use engine::transport::EndpointId;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::release::{ATOMICS_BY_MESSAGES, Receiver, listen, received_by};
 use ibex_ffi::openmpi::sys;
+use parking_lot::Mutex;
 
 use super::atomic::{btl_atomic_cswap, btl_atomic_fop};
 use super::atomic_message::{Message, OPERAND, SIZE, Word, done, served};
@@ -49,10 +49,6 @@ unsafe impl Send for Waiting {}
 
 static WAITING: Mutex<BTreeMap<u64, Waiting>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicU64 = AtomicU64::new(1);
-
-fn waiting() -> MutexGuard<'static, BTreeMap<u64, Waiting>> {
-    WAITING.lock().unwrap_or_else(PoisonError::into_inner)
-}
 
 /// Gives a module these atomics if its adapter has none and Open MPI needs them. Setup.
 pub(crate) fn stand_in(base: &mut sys::mca_btl_base_module_t) {
@@ -114,12 +110,12 @@ pub(super) unsafe fn start(
             }
         }
         drop(state);
-        waiting().insert(number, Waiting(operation));
+        WAITING.lock().insert(number, Waiting(operation));
         let message = Message { word, number, address, from: me, port: module.index };
         // SAFETY: M1: Open MPI's endpoint of this module; M2: just taken.
         let sent = take(module).map(|taken| unsafe { send_in(module, call.peer, taken, &message) });
         let code = sent.unwrap_or(sys::OPAL_ERR_OUT_OF_RESOURCE);
-        if code < 0 && waiting().remove(&number).is_some() {
+        if code < 0 && WAITING.lock().remove(&number).is_some() {
             // SAFETY: the record is this module's, and has just been taken out of the table.
             unsafe { give_back(module, operation.as_ptr()) };
             return code;
@@ -239,7 +235,7 @@ fn unanswered(module: &Module, request: &Message, is_done: bool) {
 /// Ends the job, because the target of an atomic answers that it was not executed.
 #[cold]
 fn refused(number: u64, address: u64) {
-    let Some(Waiting(operation)) = waiting().remove(&number) else { return };
+    let Some(Waiting(operation)) = WAITING.lock().remove(&number) else { return };
     // SAFETY: the record was taken out of the table, so nobody else uses it.
     let call = unsafe { (*operation.as_ptr()).call };
     // SAFETY: M1: its module, which may be another one than that of the answer.
@@ -257,7 +253,7 @@ fn describe(module: &Module, of: impl FnOnce(&mut Port) -> EndpointId) -> String
 }
 
 fn answered(number: u64, value: u64) {
-    let Some(Waiting(operation)) = waiting().remove(&number) else { return };
+    let Some(Waiting(operation)) = WAITING.lock().remove(&number) else { return };
     // SAFETY: the record was taken out of the table, so nobody else uses it.
     let call = unsafe { (*operation.as_ptr()).call };
     // SAFETY: M3: the operation was not complete until now. M1: its module, perhaps not that of the answer.

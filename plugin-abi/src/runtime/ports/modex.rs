@@ -5,7 +5,6 @@
 //! versions see each other. Grade: setup. Threads: any. Tests: `hw-tests`.
 
 use std::ffi::CStr;
-use std::sync::{Mutex, PoisonError};
 
 use engine::messenger::header::VERSION;
 use engine::peer::PeerName;
@@ -13,6 +12,7 @@ use engine::select::address::{self, AddressError, PortAddress, PortEntry};
 use engine::select::partners::partners;
 use engine::transport::Directory;
 use ibex_ffi::openmpi::process::{self, Name, Process};
+use parking_lot::Mutex;
 
 use crate::runtime::messages;
 use crate::runtime::variables::now;
@@ -28,20 +28,16 @@ static PUBLISHED: Mutex<Vec<PortAddress>> = Mutex::new(Vec::new());
 /// Publishes the ports of this process, in the order of the numbers that peers give them.
 pub(crate) fn publish(ports: &[PortEntry]) -> Result<(), i32> {
     process::publish(KEY, &address::encode_ports(ports))?;
-    set_published(ports.iter().map(|entry| entry.address).collect());
+    *PUBLISHED.lock() = ports.iter().map(|entry| entry.address).collect();
     Ok(())
 }
 
 pub(crate) fn published() -> Vec<PortAddress> {
-    PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    PUBLISHED.lock().clone()
 }
 
 pub(crate) fn forget_published() {
-    set_published(Vec::new());
-}
-
-fn set_published(addresses: Vec<PortAddress>) {
-    *PUBLISHED.lock().unwrap_or_else(PoisonError::into_inner) = addresses;
+    PUBLISHED.lock().clear();
 }
 
 /// Publishes whether this process has chosen ibex' PML, whose messages no other PML receives. The last call counts.

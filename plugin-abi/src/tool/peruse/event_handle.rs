@@ -12,10 +12,11 @@
 
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_int, c_void};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use engine::events::{self, EventInstance, Options, Safety, Value};
+use parking_lot::Mutex;
 
 use super::Code;
 use super::lock::{self, InUpcall};
@@ -61,13 +62,9 @@ enum Raised {
 /// Handles by number; `None` once the communicator is freed.
 static HANDLES: Mutex<BTreeMap<i64, Option<Arc<EventHandle>>>> = Mutex::new(BTreeMap::new());
 
-fn handles() -> MutexGuard<'static, BTreeMap<i64, Option<Arc<EventHandle>>>> {
-    HANDLES.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
 /// Returns the handle with this number; an error if there is none, or its communicator has been freed.
 pub(super) fn find(number: i64) -> Result<Arc<EventHandle>, Code> {
-    match handles().get(&number) {
+    match HANDLES.lock().get(&number) {
         // Open MPI 5 does not announce in MPI_Finalize that it frees the communicators that the program has not freed.
         Some(Some(handle)) if !host::mpi_was_finalized() => Ok(Arc::clone(handle)),
         Some(_) => Err(Code::MpiObject),
@@ -101,7 +98,7 @@ pub(super) fn new(
         is_ended: AtomicBool::new(false),
         propagate: AtomicBool::new(false),
     });
-    handles().insert(number, Some(Arc::clone(&handle)));
+    HANDLES.lock().insert(number, Some(Arc::clone(&handle)));
     // Another thread may have begun to free the communicator before the handle was in the table.
     if handle.tracked.is_freed() {
         lose_object(&handle);
@@ -114,11 +111,11 @@ pub(super) fn release(number: i64) -> Result<(), Code> {
     match find(number) {
         Ok(handle) => handle.end(),
         Err(code) => {
-            handles().remove(&number);
+            HANDLES.lock().remove(&number);
             return Err(code);
         }
     }
-    handles().remove(&number);
+    HANDLES.lock().remove(&number);
     Ok(())
 }
 
@@ -127,7 +124,7 @@ pub(in crate::tool) fn communicator_freed(number: Option<u64>) {
     // Delivers the events so far, also to the handles that follow it.
     catch_up();
     let gone: Vec<_> = {
-        let handles = handles();
+        let handles = HANDLES.lock();
         let of = |handle: &&Arc<EventHandle>| number.is_none_or(|number| handle.tracked.number == number);
         handles.values().flatten().filter(of).cloned().collect()
     };
@@ -139,7 +136,7 @@ pub(in crate::tool) fn communicator_freed(number: Option<u64>) {
 fn lose_object(handle: &EventHandle) {
     handle.end();
     // It stays removed if it was released meanwhile.
-    handles().entry(handle.number).and_modify(|entry| *entry = None);
+    HANDLES.lock().entry(handle.number).and_modify(|entry| *entry = None);
 }
 
 /// Returns the handles that shall follow a copy of a tracked communicator.
@@ -148,7 +145,7 @@ pub(in crate::tool) fn propagated(original: &TrackedComm) -> Vec<i64> {
         let watches = handle.tracked.number == original.number || original.followers.contains(&handle.number);
         watches && handle.propagate.load(Ordering::Relaxed)
     };
-    handles().values().flatten().filter(follows).map(|handle| handle.number).collect()
+    HANDLES.lock().values().flatten().filter(follows).map(|handle| handle.number).collect()
 }
 
 /// Listens to a new copy, which has its followers.
@@ -183,7 +180,7 @@ impl EventHandle {
 
     /// Opens the window, unless another thread has ended the handle.
     pub(super) fn activate(self: &Arc<Self>) {
-        let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
+        let callback = self.callback.lock();
         if self.is_active() || self.is_ended.load(Ordering::SeqCst) {
             return;
         }
@@ -236,7 +233,7 @@ impl EventHandle {
     /// Closes the window of a handle for the PML's events, which are delivered where they happen. The handle's lock is
     /// not held while listeners are removed, as in [`Self::listen`].
     fn ignore(&self, event: Event) {
-        let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
+        let callback = self.callback.lock();
         let was_active = self.is_active();
         if was_active {
             self.window.fetch_add(1, Ordering::SeqCst);
@@ -254,7 +251,7 @@ impl EventHandle {
             Raised::Matching(event) => return self.ignore(*event),
         };
         catch_up();
-        let callback = self.callback.lock().unwrap_or_else(PoisonError::into_inner);
+        let callback = self.callback.lock();
         if self.is_active() {
             self.window.fetch_add(1, Ordering::SeqCst);
             let _ = events::set_callback(registration, Safety::AsyncSignalSafe, None);
@@ -276,11 +273,11 @@ impl EventHandle {
     }
 
     pub(super) fn callback(&self) -> Callback {
-        *self.callback.lock().unwrap_or_else(PoisonError::into_inner)
+        *self.callback.lock()
     }
 
     pub(super) fn set_callback(&self, callback: Callback) {
-        *self.callback.lock().unwrap_or_else(PoisonError::into_inner) = callback;
+        *self.callback.lock() = callback;
     }
 
     pub(super) fn set_propagate(&self, propagate: bool) {

@@ -5,7 +5,8 @@
 //! interrupted the lock's holder the lock is not grantable. Grade: setup. Threads: any. Tests: below.
 
 use std::cell::Cell;
-use std::sync::{Condvar, Mutex, PoisonError};
+
+use parking_lot::{Condvar, Mutex};
 
 use super::Code;
 use crate::runtime::listeners;
@@ -56,10 +57,8 @@ pub(super) fn lock() -> Result<(), Code> {
     if HAS_IT.get() {
         return Err(Code::Lock);
     }
-    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
-    while *taken {
-        taken = FREE.wait(taken).unwrap_or_else(PoisonError::into_inner);
-    }
+    let mut taken = TAKEN.lock();
+    FREE.wait_while(&mut taken, |taken| *taken);
     *taken = true;
     listeners::set_locked(true);
     HAS_IT.set(true);
@@ -70,7 +69,7 @@ pub(super) fn unlock() -> Result<(), Code> {
     if !HAS_IT.replace(false) {
         return Err(Code::Lock);
     }
-    let mut taken = TAKEN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut taken = TAKEN.lock();
     *taken = false;
     listeners::set_locked(false);
     drop(taken);
