@@ -3,6 +3,7 @@
  * of ibex on it. Called only by communicator.rs, which has the functions that MPI calls back; Open MPI then holds no
  * lock of its own. Grade: setup. Threads: any. Tests: those of communicator.rs. */
 #include <mpi.h>
+#include <stdbool.h>
 #include <stdint.h>
 
 #include "attribute.h"
@@ -34,7 +35,7 @@ void *ibex_tool_comm_world(void)
 }
 
 /* Whether MPI has this communicator now. Only compares the pointer, because a freed one may point anywhere. */
-int ibex_tool_comm_is_valid(void *comm)
+bool ibex_tool_comm_is_valid(void *comm)
 {
     int count = opal_pointer_array_get_size(&ompi_mpi_communicators);
     for (int i = 0; comm != NULL && i < count; ++i)

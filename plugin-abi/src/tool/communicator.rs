@@ -32,7 +32,9 @@ pub(crate) struct Byte(pub(crate) *mut c_void);
 unsafe extern "C" {
     #[link_name = "ibex_tool_comm_world"]
     pub(super) safe fn world() -> Comm;
-    safe fn ibex_tool_comm_is_valid(comm: Comm) -> c_int;
+    /// Returns whether MPI has this communicator. MPI is initialised and not finalised.
+    #[link_name = "ibex_tool_comm_is_valid"]
+    pub(super) safe fn is_valid(comm: Comm) -> bool;
     fn ibex_tool_comm_number(comm: Comm) -> u64;
     fn ibex_tool_comm_set_number(
         comm: Comm,
@@ -75,11 +77,6 @@ static NUMBERING: Mutex<()> = Mutex::new(());
 
 static TRACKED: Mutex<BTreeMap<u64, Arc<TrackedComm>>> = Mutex::new(BTreeMap::new());
 static NEXT: AtomicU64 = AtomicU64::new(1);
-
-/// Returns whether MPI has this communicator. MPI is initialised and not finalised.
-pub(crate) fn is_valid(comm: Comm) -> bool {
-    ibex_tool_comm_is_valid(comm) != 0
-}
 
 /// Tracks a communicator from now on. Returns `None` if MPI refuses the attribute.
 ///

@@ -3,6 +3,7 @@
  * handles and codes. Called only by host.rs. Grade: setup. Threads: any. Tests: those of host.rs. */
 #include <mpi.h>
 #include <pthread.h>
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 
@@ -17,7 +18,7 @@ extern volatile uint32_t ompi_mpit_init_count __attribute__((weak));
 
 /* Avoids MPI's lock if possible, because a signal handler of a tool may have interrupted its holder. Otherwise calls
  * the function of the interface that does least. */
-int ibex_tool_mpi_t_is_initialized(void)
+bool ibex_tool_mpi_t_is_initialized(void)
 {
     int count;
     if (&ompi_mpit_init_count != NULL)
@@ -38,7 +39,7 @@ const volatile uint32_t *ibex_tool_init_count(void)
     return &ompi_mpit_init_count != NULL ? &ompi_mpit_init_count : &hidden;
 }
 
-int ibex_tool_mpi_was_initialized(void)
+bool ibex_tool_mpi_was_initialized(void)
 {
     int initialized = 0;
     PMPI_Initialized(&initialized);
@@ -46,20 +47,20 @@ int ibex_tool_mpi_was_initialized(void)
 }
 
 /* Whether MPI_Finalize has been called, and has completed all communication of the application. */
-int ibex_tool_mpi_was_finalized(void)
+bool ibex_tool_mpi_was_finalized(void)
 {
     int finalized = 0;
     PMPI_Finalized(&finalized);
     return finalized;
 }
 
-int ibex_tool_mpi_is_usable(void)
+bool ibex_tool_mpi_is_usable(void)
 {
     return ibex_tool_mpi_was_initialized() && !ibex_tool_mpi_was_finalized();
 }
 
 /* Whether this thread may call MPI now, by the thread level: no other thread may be calling it at the same time. */
-int ibex_tool_may_call_mpi(void)
+bool ibex_tool_may_call_mpi(void)
 {
     int level = MPI_THREAD_SINGLE, is_main = 1;
     if (!ibex_tool_mpi_is_usable())
@@ -101,7 +102,7 @@ static int deleted(MPI_Comm comm, int key, void *value, void *extra)
 
 /* Makes MPI call `on_freed` when a valid communicator is freed: by an attribute on it, which duplicates do not inherit.
  * Returns whether that worked. */
-int ibex_tool_tell_when_freed(const void *obj_handle, void (*on_freed)(uint64_t))
+bool ibex_tool_tell_when_freed(const void *obj_handle, void (*on_freed)(uint64_t))
 {
     static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
     static int keyval = MPI_KEYVAL_INVALID;

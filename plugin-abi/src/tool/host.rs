@@ -25,18 +25,33 @@ unsafe impl Send for Enum {}
 unsafe impl Sync for Enum {}
 
 unsafe extern "C" {
-    safe fn ibex_tool_mpi_t_is_initialized() -> c_int;
+    /// Returns whether `MPI_T_init_thread` has been called more often than `MPI_T_finalize`.
+    #[link_name = "ibex_tool_mpi_t_is_initialized"]
+    pub(crate) safe fn is_initialized() -> bool;
     safe fn ibex_tool_may_call() -> c_int;
     /// Returns the address of the count that [`may_call`] compares with 0. It is always valid.
     #[link_name = "ibex_tool_init_count"]
     pub(crate) safe fn init_count() -> *const u32;
-    safe fn ibex_tool_mpi_is_usable() -> c_int;
-    safe fn ibex_tool_mpi_was_initialized() -> c_int;
-    safe fn ibex_tool_mpi_was_finalized() -> c_int;
-    safe fn ibex_tool_may_call_mpi() -> c_int;
+    #[link_name = "ibex_tool_mpi_is_usable"]
+    pub(crate) safe fn mpi_is_usable() -> bool;
+    #[link_name = "ibex_tool_mpi_was_initialized"]
+    pub(crate) safe fn mpi_was_initialized() -> bool;
+    /// Returns whether `MPI_Finalize` has been called. May be called while the process ends.
+    #[link_name = "ibex_tool_mpi_was_finalized"]
+    pub(crate) safe fn mpi_was_finalized() -> bool;
+    /// Returns whether this thread may call MPI now of its own accord, by the thread level of MPI. Before initialisation
+    /// and after finalisation: yes, for the calls that MPI permits then.
+    #[link_name = "ibex_tool_may_call_mpi"]
+    pub(crate) safe fn may_call_mpi() -> bool;
     safe fn ibex_tool_datatype(kind: c_int) -> Datatype;
     fn ibex_tool_context(obj_handle: *const c_void, is_valid: *mut c_int) -> u64;
-    fn ibex_tool_tell_when_freed(obj_handle: *const c_void, on_freed: extern "C" fn(u64)) -> c_int;
+    /// Sets the function that `MPI_Comm_free` calls with the number of this communicator. Returns false if MPI refuses.
+    /// Every communicator must get the same function; setting it twice has no effect.
+    ///
+    /// # Safety
+    /// `handle` points to an `MPI_Comm` that [`context`] has found valid.
+    #[link_name = "ibex_tool_tell_when_freed"]
+    pub(crate) fn notify_when_freed(handle: *const c_void, on_freed: extern "C" fn(u64)) -> bool;
     fn ibex_tool_category(index: c_int, name: *mut c_char, room: c_int) -> c_int;
     fn ibex_tool_info_get(info: Info, key: *const c_char, value: *mut c_char, room: c_int) -> c_int;
     fn ibex_tool_info_new(info: *mut Info) -> c_int;
@@ -71,12 +86,6 @@ impl Code {
     }
 }
 
-/// Returns whether `MPI_T_init_thread` has been called more often than `MPI_T_finalize`.
-#[inline]
-pub(crate) fn is_initialized() -> bool {
-    ibex_tool_mpi_t_is_initialized() != 0
-}
-
 pub(super) fn initialized() -> Result<(), Code> {
     if is_initialized() { Ok(()) } else { Err(Code::NotInitialized) }
 }
@@ -85,25 +94,6 @@ pub(super) fn initialized() -> Result<(), Code> {
 #[inline]
 pub(crate) fn may_call() -> bool {
     ibex_tool_may_call() != 0
-}
-
-pub(crate) fn mpi_is_usable() -> bool {
-    ibex_tool_mpi_is_usable() != 0
-}
-
-pub(crate) fn mpi_was_initialized() -> bool {
-    ibex_tool_mpi_was_initialized() != 0
-}
-
-/// Returns whether `MPI_Finalize` has been called. May be called while the process ends.
-pub(crate) fn mpi_was_finalized() -> bool {
-    ibex_tool_mpi_was_finalized() != 0
-}
-
-/// Returns whether this thread may call MPI now of its own accord, by the thread level of MPI. Before initialisation
-/// and after finalisation: yes, for the calls that MPI permits then.
-pub(crate) fn may_call_mpi() -> bool {
-    ibex_tool_may_call_mpi() != 0
 }
 
 pub(crate) fn datatype(element_type: ElementType) -> Datatype {
@@ -132,16 +122,6 @@ pub(crate) unsafe fn context(handle: *const c_void) -> Option<u64> {
     // SAFETY: the caller says that `handle` points to an `MPI_Comm`; the other pointer is to a local.
     let number = unsafe { ibex_tool_context(handle, &raw mut is_valid) };
     (is_valid != 0).then_some(number)
-}
-
-/// Sets the function that `MPI_Comm_free` calls with the number of this communicator. Returns false if MPI refuses.
-/// Every communicator must get the same function; setting it twice has no effect.
-///
-/// # Safety
-/// `handle` points to an `MPI_Comm` that [`context`] has found valid.
-pub(crate) unsafe fn notify_when_freed(handle: *const c_void, on_freed: extern "C" fn(u64)) -> bool {
-    // SAFETY: the caller says that `handle` points to an `MPI_Comm` that was found valid.
-    unsafe { ibex_tool_tell_when_freed(handle, on_freed) != 0 }
 }
 
 /// Returns the name of a category of MPI, or MPI's code, such as that of a wrong index.
