@@ -16,10 +16,9 @@ fn a_freed_registration_delivers_its_events_and_then_calls_the_free_callback_onc
     let _alone = alone();
     let order = Arc::new(Mutex::new(Vec::new()));
     let noted = Arc::clone(&order);
-    let callback: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
+    let registration = calling(NUMBERED, Safety::ThreadSafe, buffered(8), move |instance, _, _| {
         noted.lock().expect("no panic").push(instance.words[0]);
     });
-    let registration = listen(buffered(8), callback);
     (1..=3).for_each(raise_number);
     let noted = Arc::clone(&order);
     let on_free: FreeCallback = Box::new(move |_, _| noted.lock().expect("no panic").push(99));
@@ -34,12 +33,11 @@ fn a_callback_may_free_its_own_registration() {
     let _alone = alone();
     let (freed, calls) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (noted, counted) = (Arc::clone(&freed), Arc::clone(&calls));
-    let callback: Callback = Arc::new(move |_: &EventInstance, registration: &Registration, _| {
+    let _registration = calling(NUMBERED, Safety::ThreadSafe, Options::default(), move |_, registration, _| {
         counted.fetch_add(1, Ordering::SeqCst);
         free(registration, Safety::ThreadSafe, Some(noting(&noted))).expect("live");
         assert_eq!(noted.load(Ordering::SeqCst), 0, "not while a callback of it runs");
     });
-    let _registration = listen(Options::default(), callback);
     raise_number(1);
     assert_eq!(freed.load(Ordering::SeqCst), 1, "as soon as the callback has returned");
     raise_number(2);
@@ -51,13 +49,12 @@ fn a_registration_that_frees_itself_gets_the_rest_of_its_events_before_its_free_
     let _alone = alone();
     let (freed, calls) = (Arc::new(AtomicU64::new(0)), Arc::new(AtomicU64::new(0)));
     let (noted, counted) = (Arc::clone(&freed), Arc::clone(&calls));
-    let callback: Callback = Arc::new(move |_: &EventInstance, registration: &Registration, _| {
+    let _registration = calling(NUMBERED, Safety::ThreadSafe, buffered(8), move |_, registration, _| {
         assert_eq!(noted.load(Ordering::SeqCst), 0);
         if counted.fetch_add(1, Ordering::SeqCst) == 0 {
             free(registration, Safety::ThreadSafe, Some(noting(&noted))).expect("live");
         }
     });
-    let _registration = listen(buffered(8), callback);
     (1..=3).for_each(raise_number);
     deliver_all();
     assert_eq!((calls.load(Ordering::SeqCst), freed.load(Ordering::SeqCst)), (3, 1));
@@ -71,7 +68,7 @@ fn a_callback_may_free_another_registration_and_a_free_callback_may_free_a_third
     let seen = Seen::default();
     let second = listen(Options::default(), seen.callback());
     let noted = Arc::clone(&freed);
-    let callback: Callback = Arc::new(move |_: &EventInstance, own: &Registration, _| {
+    let _first = calling(NUMBERED, Safety::ThreadSafe, Options::default(), move |_, own, _| {
         let (third, again) = (Arc::clone(&third), Arc::clone(&noted));
         let chain: FreeCallback = Box::new(move |_, _| {
             again.fetch_add(1, Ordering::SeqCst);
@@ -80,7 +77,6 @@ fn a_callback_may_free_another_registration_and_a_free_callback_may_free_a_third
         free(&second, Safety::ThreadSafe, Some(chain)).expect("live");
         free(own, Safety::ThreadSafe, Some(noting(&noted))).expect("live");
     });
-    let _first = listen(Options::default(), callback);
     raise_number(1);
     deliver_all();
     assert_eq!(freed.load(Ordering::SeqCst), 3);
@@ -92,27 +88,22 @@ fn a_callback_may_free_another_registration_and_a_free_callback_may_free_a_third
 fn a_freed_registration_reports_its_losses_before_its_free_callback() {
     let _alone = alone();
     let registration = listen_to(NUMBERED, Safety::None, Options::default(), Seen::default().callback());
-    let told = Arc::new(AtomicU64::new(0));
-    let noted = Arc::clone(&told);
-    let dropped: DroppedCallback = Arc::new(move |count: u64, _, _: &Registration, _| {
-        noted.fetch_add(count, Ordering::SeqCst);
-    });
-    set_dropped(&registration, Some(dropped)).expect("live");
+    let told = told(&registration);
     (1..=3).for_each(raise_number);
     let freed = Arc::new(AtomicU64::new(0));
     free(&registration, Safety::ThreadSafe, Some(noting(&freed))).expect("live");
-    assert_eq!((told.load(Ordering::SeqCst), freed.load(Ordering::SeqCst)), (3, 1));
+    assert_eq!(told.lock().expect("no panic").iter().sum::<u64>(), 3);
+    assert_eq!(freed.load(Ordering::SeqCst), 1);
 }
 
 #[test]
 fn events_for_an_unrestricted_callback_survive_a_free_that_another_thread_completes() {
     let _alone = alone();
     let (gate, stay) = Gate::new();
-    let lingering: Callback = Arc::new(move |_: &EventInstance, _: &Registration, _| stay());
     let seen = Seen::default();
     let registration = listen_to(NUMBERED, Safety::None, Options::default(), seen.callback());
     (1..=20).for_each(raise_number);
-    let lingers = listen(buffered(8), lingering);
+    let lingers = calling(NUMBERED, Safety::ThreadSafe, buffered(8), move |_, _, _| stay());
     raise_number(21);
     let freed = Arc::new(AtomicU64::new(0));
     let other = std::thread::spawn(|| {
@@ -148,12 +139,11 @@ fn no_callback_runs_after_the_free_callback_however_many_threads_deliver() {
             let over = Arc::new(AtomicBool::new(false));
             let (gone, calls) = (Arc::clone(&over), Arc::new(AtomicU64::new(0)));
             let counted = Arc::clone(&calls);
-            let callback: Callback = Arc::new(move |_: &EventInstance, _: &Registration, _| {
+            let options = if round % 2 == 0 { Options::default() } else { buffered(64) };
+            let registration = calling(NUMBERED, Safety::ThreadSafe, options, move |_, _, _| {
                 assert!(!gone.load(Ordering::SeqCst), "a callback after the free callback");
                 counted.fetch_add(1, Ordering::SeqCst);
             });
-            let options = if round % 2 == 0 { Options::default() } else { buffered(64) };
-            let registration = listen(options, callback);
             while calls.load(Ordering::SeqCst) < 10 {
                 std::thread::yield_now();
             }

@@ -105,6 +105,15 @@ pub(super) fn listen_to(of: TypeId, level: Safety, options: Options, callback: C
     registration
 }
 
+pub(super) fn calling(
+    of: TypeId,
+    level: Safety,
+    options: Options,
+    callback: impl Fn(&EventInstance, &Registration, Safety) + Send + Sync + 'static,
+) -> Arc<Registration> {
+    listen_to(of, level, options, Arc::new(callback))
+}
+
 /// The engine for the test itself, and a registration whose events are seen.
 pub(super) fn listening_to(
     of: TypeId,
@@ -118,6 +127,16 @@ pub(super) fn listening_to(
 
 pub(super) fn listening(options: Options) -> (MutexGuard<'static, ()>, Seen, Arc<Registration>) {
     listening_to(NUMBERED, Safety::ThreadSafe, options)
+}
+
+/// The losses that a registration reports.
+pub(super) fn told(registration: &Registration) -> Arc<Mutex<Vec<u64>>> {
+    let told = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&told);
+    let callback: DroppedCallback =
+        Arc::new(move |count: u64, _, _: &Registration, _| noted.lock().expect("no panic").push(count));
+    set_dropped(registration, Some(callback)).expect("live");
+    told
 }
 
 pub(super) fn buffered(room: usize) -> Options {

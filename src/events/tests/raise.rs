@@ -7,14 +7,13 @@ use std::sync::OnceLock;
 #[test]
 fn every_registration_gets_an_event_before_those_that_its_callbacks_raise() {
     let _alone = alone();
-    let first: Callback = Arc::new(|instance: &EventInstance, _: &Registration, _| {
+    let _nesting = calling(NUMBERED, Safety::ThreadSafe, Options::default(), |instance, _, _| {
         if instance.value(0) == Some(Value::U32(1)) {
             raise_number(2);
             raise_number(3);
         }
     });
     let seen = Seen::default();
-    let _nesting = listen(Options::default(), first);
     let _after = listen(Options::default(), seen.callback());
     raise_number(1);
     assert_eq!(seen.numbers(), [1, 2, 3]);
@@ -26,13 +25,12 @@ fn an_event_that_a_callback_raises_follows_the_whole_group_that_called_it() {
     let _alone = alone();
     let seen = Seen::default();
     let watching = seen.callback();
-    let callback: Callback = Arc::new(move |instance: &EventInstance, registration: &Registration, level| {
-        watching(instance, registration, level);
+    let _registration = calling(NUMBERED, Safety::ThreadSafe, Options::default(), move |instance, own, level| {
+        watching(instance, own, level);
         if instance.value(0) == Some(Value::U32(1)) {
             raise_number(3);
         }
     });
-    let _registration = listen(Options::default(), callback);
     let mut group = EventGroup::new(interest());
     for event in [1, 2] {
         group.add(|| DeviceAsync { event, port: 0 });
@@ -87,12 +85,11 @@ fn catch_up_delivers_a_staged_event_to_a_registration_that_is_then_freed() {
 fn a_callback_that_raises_more_than_a_thread_can_stage_loses_and_counts_the_rest() {
     let _alone = alone();
     let seen = Seen::default();
-    let flood: Callback = Arc::new(|instance: &EventInstance, _: &Registration, _| {
+    let flooding = calling(NUMBERED, Safety::ThreadSafe, Options::default(), |instance, _, _| {
         if instance.value(0) == Some(Value::U32(0)) {
             (1..=5000).for_each(raise_number);
         }
     });
-    let flooding = listen(Options::default(), flood);
     let watching = listen(Options::default(), seen.callback());
     raise_number(0);
     let got = seen.numbers();
@@ -124,10 +121,9 @@ fn a_callback_may_register_another_which_gets_the_events_that_follow() {
     let late = Seen::default();
     let registered = Arc::new(OnceLock::new());
     let (seen, slot) = (late.clone(), Arc::clone(&registered));
-    let callback: Callback = Arc::new(move |_: &EventInstance, _: &Registration, _| {
+    let _registration = calling(NUMBERED, Safety::ThreadSafe, Options::default(), move |_, _, _| {
         slot.get_or_init(|| listen(Options::default(), seen.callback()));
     });
-    let _registration = listen(Options::default(), callback);
     raise_number(1);
     raise_number(2);
     assert_eq!(late.numbers(), [2]);
@@ -136,9 +132,9 @@ fn a_callback_may_register_another_which_gets_the_events_that_follow() {
 #[test]
 fn a_delivery_within_a_callback_delivers_nothing() {
     let (_alone, seen, buffer) = listening(buffered(8));
-    let callback: Callback =
-        Arc::new(|_: &EventInstance, _: &Registration, _| assert_eq!(deliver_all(), 0, "not from within"));
-    let _registration = listen(Options::default(), callback);
+    let _registration = calling(NUMBERED, Safety::ThreadSafe, Options::default(), |_, _, _| {
+        assert_eq!(deliver_all(), 0, "not from within");
+    });
     raise_number(1);
     assert_eq!((seen.numbers().len(), buffer.waiting()), (0, 1));
     assert_eq!(deliver_all(), 1);
@@ -148,10 +144,9 @@ fn a_delivery_within_a_callback_delivers_nothing() {
 #[test]
 fn a_callback_that_panics_leaves_the_engine_usable() {
     let _alone = alone();
-    let callback: Callback = Arc::new(|instance: &EventInstance, _: &Registration, _| {
+    let panicking = calling(NUMBERED, Safety::ThreadSafe, Options::default(), |instance, _, _| {
         assert_ne!(instance.value(0), Some(Value::U32(1)), "a tool's defect");
     });
-    let panicking = listen(Options::default(), callback);
     assert!(std::panic::catch_unwind(|| raise_number(1)).is_err());
     let seen = Seen::default();
     let _registration = listen(Options::default(), seen.callback());

@@ -5,15 +5,6 @@ use crate::events::tests::*;
 use proptest::prelude::*;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-fn told(registration: &Registration) -> Arc<Mutex<Vec<u64>>> {
-    let told = Arc::new(Mutex::new(Vec::new()));
-    let noted = Arc::clone(&told);
-    let callback: DroppedCallback =
-        Arc::new(move |count: u64, _, _: &Registration, _| noted.lock().expect("no panic").push(count));
-    set_dropped(registration, Some(callback)).expect("live");
-    told
-}
-
 #[test]
 fn buffered_events_wait_for_progress_with_the_time_at_which_they_happened() {
     let (_alone, seen, registration) = listening(buffered(8));
@@ -72,9 +63,8 @@ fn a_dropped_handler_that_is_set_later_gets_earlier_losses() {
 fn the_dropped_handler_runs_before_later_events_and_only_where_it_may_run() {
     let _alone = alone();
     let order = Arc::new(Mutex::new(Vec::new()));
-    let registration = register(NUMBERED, buffered(2));
     let (events, losses) = (Arc::clone(&order), Arc::clone(&order));
-    let callback: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
+    let registration = calling(NUMBERED, Safety::MpiRestricted, buffered(2), move |instance, _, _| {
         let number = instance.words[0] & 0xffff_ffff;
         events.lock().expect("no panic").push(number);
         // The buffer has room again: this event comes after the lost ones.
@@ -84,7 +74,6 @@ fn the_dropped_handler_runs_before_later_events_and_only_where_it_may_run() {
     });
     let dropped: DroppedCallback =
         Arc::new(move |count: u64, _, _: &Registration, _| losses.lock().expect("no panic").push(100 + count));
-    set_callback(&registration, Safety::MpiRestricted, Some(callback)).expect("live");
     set_dropped(&registration, Some(dropped)).expect("live");
     (1..=4).for_each(raise_number);
     deliver(usize::MAX, Safety::ThreadSafe);
@@ -113,13 +102,12 @@ fn an_event_raised_during_a_delivery_comes_after_the_buffered_ones() {
     let _alone = alone();
     let seen = Seen::default();
     let (noted, raised) = (seen.clone(), Mutex::new(false));
-    let callback: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
+    let registration = calling(NUMBERED, Safety::ThreadSafe, buffered(8), move |instance, _, _| {
         noted.lock().push(*instance);
         if !std::mem::replace(&mut *raised.lock().expect("no panic"), true) {
             raise_number(9);
         }
     });
-    let registration = listen(buffered(8), callback);
     (1..=3).for_each(raise_number);
     registration.set_buffered(false);
     deliver_all();
@@ -131,12 +119,11 @@ fn an_event_raised_during_a_delivery_comes_after_the_buffered_ones() {
 fn callbacks_that_raise_while_a_buffer_is_emptied_lose_nothing() {
     let _alone = alone();
     let seen = Seen::default();
-    let raises: Callback = Arc::new(|_: &EventInstance, _: &Registration, _| {
+    let raising = calling(NUMBERED, Safety::ThreadSafe, buffered(256), |_, _, _| {
         for _ in 0..3 {
             raise(Safety::MpiRestricted, PortAsync::default);
         }
     });
-    let raising = listen(buffered(256), raises);
     let other = listen_to(PortAsync::TYPE, Safety::ThreadSafe, Options::default(), seen.callback());
     (0..256).for_each(raise_number);
     deliver_all();

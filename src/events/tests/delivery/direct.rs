@@ -14,13 +14,11 @@ fn the_engine_delivers_nothing_and_finishes_no_registration_within_a_callback() 
     let _alone = alone();
     let seen: Arc<Mutex<Vec<u64>>> = Arc::default();
     let event_type = TypeId::of_matching(3).expect("there is one");
-    let registration = register(event_type, Options::default());
     let told = Arc::clone(&seen);
-    let callback: Callback = Arc::new(move |instance, _, _| {
+    let registration = calling(event_type, Safety::None, Options::default(), move |instance, _, _| {
         let Some(Value::U64(id)) = instance.value(0) else { panic!("a number") };
         told.lock().expect("no panic").push(id);
     });
-    set_callback(&registration, Safety::None, Some(callback)).expect("not freed");
     assert!(registration.is_direct());
     keep(&registration, &event(3, 7));
     assert!(!registration.is_direct() && !registration.look_for_room());
@@ -51,7 +49,8 @@ fn the_engine_delivers_nothing_and_finishes_no_registration_within_a_callback() 
 fn a_full_buffer_drops_events_counts_them_and_calls_the_dropped_handler() {
     let _alone = alone();
     let event_type = TypeId::of_matching(0).expect("there is one");
-    let registration = register(event_type, Options { room: 4, ..Options::default() });
+    let options = Options { room: 4, ..Options::default() };
+    let registration = calling(event_type, Safety::ThreadSafe, options, |_, _, _| {});
     let lost = Arc::new(AtomicU64::new(0));
     let told = Arc::clone(&lost);
     let on_dropped: DroppedCallback = Arc::new(move |count, source, _, _| {
@@ -59,7 +58,6 @@ fn a_full_buffer_drops_events_counts_them_and_calls_the_dropped_handler() {
         told.fetch_add(count, Ordering::Relaxed);
     });
     set_dropped(&registration, Some(on_dropped)).expect("not freed");
-    set_callback(&registration, Safety::ThreadSafe, Some(Arc::new(|_, _, _| {}))).expect("not freed");
     for id in 0..7 {
         keep(&registration, &event(0, id));
     }
@@ -74,14 +72,12 @@ fn the_engine_delivers_and_counts_events_of_the_fast_buffering_path_as_all_other
     let _alone = alone();
     let seen: Arc<Mutex<Vec<(u64, String)>>> = Arc::default();
     let event_type = TypeId::of_matching(5).expect("there is one");
-    let registration = register(event_type, Options { room: 8, buffered: true, ..Options::default() });
     let told = Arc::clone(&seen);
-    let callback: Callback = Arc::new(move |instance, _, _| {
+    let registration = calling(event_type, Safety::ThreadSafe, buffered(8), move |instance, _, _| {
         assert_eq!((instance.event_type, instance.source), (event_type, matching_source()));
         let unexpected = instance.value(8).expect("ten elements").to_string();
         told.lock().expect("no panic").push((instance.timestamp, unexpected));
     });
-    set_callback(&registration, Safety::ThreadSafe, Some(callback)).expect("not freed");
     let before = counts(matching_source());
     let quickly = |time: u32| {
         let event = MatchingEvent { unexpected: 10 * time, ..MatchingEvent::default() };

@@ -4,10 +4,6 @@
 use crate::events::tests::*;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-fn unrestricted(room: usize, callback: Callback) -> Arc<Registration> {
-    listen_to(NUMBERED, Safety::None, Options { room, ..Options::default() }, callback)
-}
-
 #[test]
 fn an_unrestricted_callback_gets_its_events_inside_a_call_of_the_tool_and_nowhere_else() {
     let (_alone, seen, registration) =
@@ -25,17 +21,15 @@ fn events_that_a_callback_raises_wait_for_the_next_flush() {
     let _alone = alone();
     let seen = Seen::default();
     let also = seen.clone();
-    let again: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
+    let registration = calling(NUMBERED, Safety::None, Options::default(), move |instance, _, _| {
         also.lock().push(*instance);
         raise_number(7);
     });
-    let registration = unrestricted(64, again);
     (1..=3).for_each(raise_number);
     for rounds in 1..=3 {
         assert!(flush(Safety::None));
         assert_eq!((seen.numbers().len(), registration.waiting()), (3 * rounds, 3));
     }
-    drop(registration);
 }
 
 #[test]
@@ -43,11 +37,10 @@ fn a_callback_that_replaces_itself_leaves_the_rest_to_the_new_one() {
     let _alone = alone();
     let (first, second) = (Seen::default(), Seen::default());
     let (also, next) = (first.clone(), second.clone());
-    let changing: Callback = Arc::new(move |instance: &EventInstance, registration: &Registration, _| {
+    let _registration = calling(NUMBERED, Safety::None, Options::default(), move |instance, registration, _| {
         also.lock().push(*instance);
         set_callback(registration, Safety::None, Some(next.callback())).expect("it is not freed");
     });
-    let _registration = unrestricted(64, changing);
     (1..=5).for_each(raise_number);
     assert!(flush(Safety::None));
     assert_eq!(first.numbers(), [1]);
@@ -58,14 +51,13 @@ fn a_callback_that_replaces_itself_leaves_the_rest_to_the_new_one() {
 fn a_flush_within_a_callback_delivers_nothing() {
     let _alone = alone();
     let inner = Seen::default();
-    let _waiting = unrestricted(64, inner.callback());
+    let _waiting = listen_to(NUMBERED, Safety::None, Options::default(), inner.callback());
     let flushed = Arc::new(AtomicBool::new(true));
     let told = Arc::clone(&flushed);
-    let asking: Callback = Arc::new(move |_: &EventInstance, _: &Registration, _| {
+    let _asking = calling(NUMBERED, Safety::ThreadSafe, Options::default(), move |_, _, _| {
         deliver_pending(Safety::None);
         told.store(flush(Safety::None), Ordering::SeqCst);
     });
-    let _asking = listen(Options::default(), asking);
     raise_number(1);
     assert!(!flushed.load(Ordering::SeqCst));
     assert_eq!(inner.numbers().len(), 0);
@@ -77,14 +69,13 @@ fn a_flush_within_a_callback_delivers_nothing() {
 fn a_flush_waits_for_the_thread_that_empties_buffers_and_deliver_pending_does_not() {
     let _alone = alone();
     let (gate, stay) = Gate::new();
-    let lingering: Callback = Arc::new(move |_: &EventInstance, _: &Registration, _| stay());
-    let lingers = listen(buffered(8), lingering);
+    let lingers = calling(NUMBERED, Safety::ThreadSafe, buffered(8), move |_, _, _| stay());
     raise_number(1);
     let other = std::thread::spawn(|| deliver(usize::MAX, Safety::MpiRestricted));
     gate.is_reached();
     free(&lingers, Safety::ThreadSafe, None).expect("it is not freed");
     let seen = Seen::default();
-    let _waiting = unrestricted(8, seen.callback());
+    let _waiting = listen_to(NUMBERED, Safety::None, Options::default(), seen.callback());
     raise_number(2);
     deliver_pending(Safety::None);
     assert_eq!(seen.numbers().len(), 0, "the other thread is at it");

@@ -143,11 +143,10 @@ fn a_callback_that_replaces_another_leaves_the_rest_to_the_new_one_in_order() {
     let together = Seen::default();
     let changed = listen_to(PortAsync::TYPE, Safety::ThreadSafe, buffered(8), together.callback());
     let (later, also) = (together.clone(), Arc::clone(&changed));
-    let changing: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
+    let _changes = calling(NUMBERED, Safety::ThreadSafe, buffered(8), move |instance, _, _| {
         later.lock().push(*instance);
         set_callback(&also, Safety::ThreadSafe, Some(later.callback())).expect("it is not freed");
     });
-    let _changes = listen(buffered(8), changing);
     for _ in 0..3 {
         raise_number(1);
         raise(Safety::MpiRestricted, PortAsync::default);
@@ -164,14 +163,13 @@ fn events_that_enter_the_buffers_during_a_delivery_wait_for_the_next_one() {
     let together = Seen::default();
     let _first = listen(buffered(8), together.callback());
     let (seen, raised) = (together.clone(), Mutex::new(false));
-    let raising: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
+    let _second = calling(PortAsync::TYPE, Safety::ThreadSafe, buffered(8), move |instance, _, _| {
         seen.lock().push(*instance);
         if !std::mem::replace(&mut *raised.lock().expect("no panic"), true) {
             raise_number(1);
             raise(Safety::MpiRestricted, PortAsync::default);
         }
     });
-    let _second = listen_to(PortAsync::TYPE, Safety::ThreadSafe, buffered(8), raising);
     (0..2).for_each(|_| raise(Safety::MpiRestricted, PortAsync::default));
     assert_eq!((deliver_all(), deliver_all()), (2, 2));
     let seen = together.lock();

@@ -57,13 +57,12 @@ fn a_flush_waits_for_a_thread_that_is_delivering_the_held_events_of_a_port() {
     let (gate, stay) = Gate::new();
     let seen = Seen::default();
     let also = seen.clone();
-    let lingering: Callback = Arc::new(move |instance: &EventInstance, _: &Registration, _| {
+    let _registration = calling(PutComplete::TYPE, Safety::ThreadSafe, Options::default(), move |instance, _, _| {
         if instance.words[0] == 1 {
             stay();
         }
         also.lock().push(*instance);
     });
-    let _registration = listen_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default(), lingering);
     // The adapter stamps a completion before a thread can poll it.
     let stamp = adapter.raw(adapter.ticks());
     let batch = begin_batch(source).expect("a port's");
@@ -125,12 +124,11 @@ fn catch_up_all_waits_for_the_event_that_another_thread_is_delivering() {
     let _alone = alone();
     let seen = Seen::default();
     let (gate, stay) = Gate::new();
-    let note = seen.callback();
-    let linger: Callback = Arc::new(move |instance, registration, level| {
+    let also = seen.clone();
+    let registration = calling(PutComplete::TYPE, Safety::ThreadSafe, Options::default(), move |instance, _, _| {
         stay();
-        note(instance, registration, level);
+        also.lock().push(*instance);
     });
-    let registration = listen_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default(), linger);
     let port = open_port(Adapter::new(48).clock("test_in_hand:1", 50_000, false)).expect("room");
     put_complete(port, 1000, 7);
     let other = std::thread::spawn(|| catch_up(Safety::ThreadSafe));
@@ -277,9 +275,9 @@ fn an_event_whose_stamp_may_be_a_lap_old_gets_the_hosts_time_until_the_queue_is_
 fn one_thread_at_a_time_delivers_a_ports_events() {
     let _alone = alone();
     let seen = Seen::default();
-    let watching = seen.callback();
+    let also = seen.clone();
     let port = open_port(Adapter::new(48).clock("test_one_at_a_time:1", 0, false)).expect("room");
-    let callback: Callback = Arc::new(move |instance: &EventInstance, registration: &Registration, level| {
+    let _registration = calling(PutComplete::TYPE, Safety::ThreadSafe, Options::default(), move |instance, _, _| {
         if instance.words[0] == 1 {
             // While this callback runs, another thread submits a later event and delivers.
             let other = std::thread::spawn(move || {
@@ -288,9 +286,8 @@ fn one_thread_at_a_time_delivers_a_ports_events() {
             });
             other.join().expect("no panic");
         }
-        watching(instance, registration, level);
+        also.lock().push(*instance);
     });
-    let _registration = listen_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default(), callback);
     put_complete(port, 1000, 1);
     deliver(256, Safety::ThreadSafe);
     assert_eq!(seen.numbers(), [1, 2]);
