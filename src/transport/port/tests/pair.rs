@@ -136,6 +136,12 @@ impl Side {
         (0..count).for_each(|_| assert!(self.script.deliver(0, 8, Some(0)).is_some(), "a slot"));
     }
 
+    /// Asserts that no slot is lost, and that the port counts those as posted that the adapter has.
+    pub(super) fn has_all_slots(&self) {
+        let (posted, released) = self.port.rx.slots();
+        assert_eq!((posted as usize, posted as usize + released), (self.script.state().receives.len(), SLOTS as usize));
+    }
+
     pub(super) fn failures(&self) -> usize {
         self.seen.iter().filter(|completion| matches!(completion, Completion::PeerFailed { .. })).count()
     }
