@@ -15,7 +15,7 @@ use super::{
     Code, PERUSE_Event_activate, PERUSE_Event_comm_callback_set, PERUSE_Event_comm_register, PERUSE_Event_deactivate,
     PERUSE_Event_get, PERUSE_Event_release, PERUSE_Init, PERUSE_Lock, PERUSE_Unlock,
 };
-use crate::runtime::listeners::{self, Spec};
+use crate::runtime::listeners::{self, Function, Spec};
 use crate::tool::arguments::Out;
 use crate::tool::communicator::{self, Comm, TrackedComm};
 use crate::tool::tests::held_up;
@@ -54,10 +54,16 @@ unsafe extern "C" fn note(event_h: i64, id: isize, spec: *mut Spec, param: *mut 
     0
 }
 
-fn registered(event: c_int, comm: Comm, told: &Mutex<Vec<Told>>) -> i64 {
+fn registered<T>(event: c_int, function: Function, param: &T) -> i64 {
     let mut handle = 0;
-    let param = std::ptr::from_ref(told).cast_mut().cast();
-    assert_eq!(PERUSE_Event_comm_register(event, comm, Some(note), param, Out::to(&mut handle)), 0);
+    let param = std::ptr::from_ref(param).cast_mut().cast();
+    assert_eq!(PERUSE_Event_comm_register(event, world(), Some(function), param, Out::to(&mut handle)), 0);
+    handle
+}
+
+fn active<T>(event: c_int, function: Function, param: &T) -> i64 {
+    let handle = registered(event, function, param);
+    assert_eq!(PERUSE_Event_activate(handle), 0);
     handle
 }
 
@@ -74,38 +80,36 @@ fn taken(told: &Mutex<Vec<Told>>) -> Vec<Told> {
     std::mem::take(&mut *told.lock().expect("no panic"))
 }
 
-fn told_of(handle: i64, comm: Comm) -> Told {
-    (handle, 77, comm.0.addr(), 1000, 0, -1, 2)
+fn told_of(handle: i64) -> Told {
+    (handle, 77, world().0.addr(), 1000, 0, -1, 2)
 }
 
 #[test]
 fn callbacks_see_events_while_the_window_is_open() {
     let _alone = crate::tool::tests::alone();
-    let world = world();
     let told = Mutex::new(Vec::new());
-    let handle = registered(PUT_STARTED, world, &told);
+    let handle = registered(PUT_STARTED, note, &told);
 
     put();
     assert_eq!(taken(&told), [], "the window is closed");
     assert_eq!(PERUSE_Event_activate(handle), 0);
     put();
     events::raise(Safety::MpiRestricted, PutComplete::default);
-    assert_eq!(taken(&told), [told_of(handle, world)]);
+    assert_eq!(taken(&told), [told_of(handle)]);
     assert_eq!(PERUSE_Event_deactivate(handle), 0);
     put();
     assert_eq!(taken(&told), [], "it is closed again");
 
     // Several handles for the same event and communicator are independent, and called in any order.
-    let second = registered(PUT_STARTED, world, &told);
-    assert_eq!(PERUSE_Event_activate(second), 0);
+    let second = active(PUT_STARTED, note, &told);
     put();
-    assert_eq!(taken(&told), [told_of(second, world)]);
+    assert_eq!(taken(&told), [told_of(second)]);
     assert_eq!(PERUSE_Event_activate(handle), 0);
     put();
     assert_eq!(taken(&told).len(), 2);
     release(handle);
     put();
-    assert_eq!(taken(&told), [told_of(second, world)], "one that was active is released");
+    assert_eq!(taken(&told), [told_of(second)], "one that was active is released");
     release(second);
 }
 
@@ -113,8 +117,7 @@ fn callbacks_see_events_while_the_window_is_open() {
 fn every_communicator_shows_one_sided_operations_with_the_fields_that_the_transport_knows() {
     let _alone = crate::tool::tests::alone();
     let told = Mutex::new(Vec::new());
-    let handle = registered(PUT_COMPLETE, world(), &told);
-    assert_eq!(PERUSE_Event_activate(handle), 0);
+    let handle = active(PUT_COMPLETE, note, &told);
     let bytes = 1 << 40;
     events::raise(Safety::MpiRestricted, || PutComplete { operation: 3, bytes, peer: 0, ..PutComplete::default() });
     events::raise(Safety::MpiRestricted, || PutComplete { operation: 5, bytes: 9, peer: 7, ..PutComplete::default() });
@@ -138,11 +141,8 @@ unsafe extern "C" fn release_itself(mut event_h: i64, _: isize, _: *mut Spec, pa
 #[test]
 fn a_callback_that_releases_its_handle_is_called_no_more() {
     let _alone = crate::tool::tests::alone();
-    let (world, mut handle, called) = (world(), 0, Mutex::new(0_usize));
-    let param = (&raw const called).cast_mut().cast();
-    let place = Out::to(&mut handle);
-    assert_eq!(PERUSE_Event_comm_register(PUT_STARTED, world, Some(release_itself), param, place), 0);
-    assert_eq!(PERUSE_Event_activate(handle), 0);
+    let called = Mutex::new(0_usize);
+    let handle = active(PUT_STARTED, release_itself, &called);
     put();
     put();
     assert_eq!(*called.lock().expect("no panic"), 1);
@@ -221,12 +221,9 @@ unsafe extern "C" fn linger(_: i64, _: isize, _: *mut Spec, param: *mut c_void) 
 #[test]
 fn once_a_handle_is_released_no_thread_is_in_its_callback() {
     let _alone = crate::tool::tests::alone();
-    let (world, mut handle) = (world(), 0);
     let ((entered, has_entered), (let_leave, leave)) = (channel(), channel());
     let gate = Box::new(Gate { entered, leave, left: AtomicBool::new(false) });
-    let param = (&raw const *gate).cast_mut().cast();
-    assert_eq!(PERUSE_Event_comm_register(PUT_STARTED, world, Some(linger), param, Out::to(&mut handle)), 0);
-    assert_eq!(PERUSE_Event_activate(handle), 0);
+    let handle = active(PUT_STARTED, linger, &*gate);
     let other = std::thread::spawn(put);
     has_entered.recv().expect("the callback is called");
     let closing = held_up::begin(move || {
@@ -243,15 +240,11 @@ fn once_a_handle_is_released_no_thread_is_in_its_callback() {
 #[test]
 fn a_late_thread_does_not_call_the_callback_of_a_closed_window() {
     let _alone = crate::tool::tests::alone();
-    let (world, mut first) = (world(), 0);
     let ((entered, has_entered), (let_leave, leave)) = (channel(), channel());
     let gate = Gate { entered, leave, left: AtomicBool::new(false) };
-    let param = (&raw const gate).cast_mut().cast();
-    assert_eq!(PERUSE_Event_comm_register(PUT_STARTED, world, Some(linger), param, Out::to(&mut first)), 0);
-    assert_eq!(PERUSE_Event_activate(first), 0);
+    let first = active(PUT_STARTED, linger, &gate);
     let (old, new) = (Mutex::new(Vec::new()), Mutex::new(Vec::new()));
-    let second = registered(PUT_STARTED, world, &old);
-    assert_eq!(PERUSE_Event_activate(second), 0);
+    let second = active(PUT_STARTED, note, &old);
     let other = std::thread::spawn(put);
     has_entered.recv().expect("the callback is called");
     // The other thread is at the first handle, the second one is to come. The holder of the lock does not wait for it.
