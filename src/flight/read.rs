@@ -9,7 +9,7 @@ use super::peers::{self, PeerFlight};
 use super::recorder::EVENTS;
 use crate::counters::COUNTERS;
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::Read;
 use std::path::{Path, PathBuf};
 
 /// The content of a file.
@@ -70,27 +70,12 @@ impl PortFlight {
     }
 }
 
-/// Why a file cannot be read.
+/// A file cannot be read, with the reason.
 #[derive(Debug, thiserror::Error)]
-pub enum FlightError {
-    /// It cannot be opened or read.
-    #[error("{0} cannot be read: {1}")]
-    Io(PathBuf, #[source] io::Error),
-    /// It is not a file of the flight recorder.
-    #[error("{0} is no file of ibex' flight recorder")]
-    Foreign(PathBuf),
-    /// It comes from a host of the other byte order.
-    #[error("{0} was written on a host of the other byte order; read it there")]
-    ByteOrder(PathBuf),
-    /// It comes from another version of ibex.
-    #[error("{0} has version {1} of the format, and this ibex reads version {VERSION}: use the ibex that wrote it")]
-    Version(PathBuf, u64),
-    /// It is too short.
-    #[error("{0} is cut off: it has {1} bytes of {whole}", whole = WORDS * 8)]
-    Truncated(PathBuf, u64),
-    /// Its header does not match its sum.
-    #[error("{0} is damaged: its header, of {header} bytes, does not agree with its sum", header = at::SUM * 8)]
-    Damaged(PathBuf),
+#[error("{path} {why}")]
+pub struct FlightError {
+    path: PathBuf,
+    why: String,
 }
 
 impl Flight {
@@ -99,26 +84,31 @@ impl Flight {
     /// # Errors
     /// [`FlightError`]: it is no such file, or not whole.
     pub fn read(path: &Path) -> Result<Flight, FlightError> {
+        let refused = |why| FlightError { path: path.into(), why };
         let mut bytes = Vec::new();
         let most = (WORDS * 8) as u64;
         File::open(path)
             .and_then(|file| file.take(most).read_to_end(&mut bytes))
-            .map_err(|error| FlightError::Io(path.into(), error))?;
+            .map_err(|error| refused(format!("cannot be read: {error}")))?;
         let words: Vec<u64> = bytes.as_chunks::<8>().0.iter().map(|bytes| u64::from_ne_bytes(*bytes)).collect();
-        match words.as_slice() {
-            [MAGIC, VERSION, ..] => {}
-            [MAGIC, version, ..] => return Err(FlightError::Version(path.into(), *version)),
-            [first, ..] if first.swap_bytes() == MAGIC => return Err(FlightError::ByteOrder(path.into())),
-            [MAGIC] => return Err(FlightError::Truncated(path.into(), bytes.len() as u64)),
-            _ => return Err(FlightError::Foreign(path.into())),
-        }
-        if words.len() < WORDS {
-            return Err(FlightError::Truncated(path.into(), bytes.len() as u64));
-        }
-        if layout::sum(words[..at::SUM].iter().copied()) != words[at::SUM] {
-            return Err(FlightError::Damaged(path.into()));
-        }
-        Ok(Flight::of(&words))
+        let has_sum = |words: &[u64]| layout::sum(words[..at::SUM].iter().copied()) == words[at::SUM];
+        let why = match words.as_slice() {
+            [MAGIC] | [MAGIC, VERSION, ..] if words.len() < WORDS => {
+                format!("is cut off: it has {} bytes of {most}", bytes.len())
+            }
+            [MAGIC, VERSION, ..] if has_sum(&words) => return Ok(Flight::of(&words)),
+            [MAGIC, VERSION, ..] => {
+                format!("is damaged: its header, of {} bytes, does not agree with its sum", at::SUM * 8)
+            }
+            [MAGIC, version, ..] => format!(
+                "has version {version} of the format, and this ibex reads version {VERSION}: use the ibex that wrote it"
+            ),
+            [first, ..] if first.swap_bytes() == MAGIC => {
+                "was written on a host of the other byte order; read it there".to_owned()
+            }
+            _ => "is no file of ibex' flight recorder".to_owned(),
+        };
+        Err(refused(why))
     }
 
     fn of(words: &[u64]) -> Flight {
