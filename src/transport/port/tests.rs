@@ -20,7 +20,6 @@ use crate::transport::connections::failure::Cause;
 use crate::transport::work_request::WrId;
 use ibex_ffi::verbs::{AsyncEvent, Status, WorkCompletion, async_event};
 use pair::{CAPACITY, DEPTH, Pair, SLOTS, Side};
-use std::sync::atomic::Ordering;
 
 const FLUSHED: Result<(), Failed> = Err(Failed { status: Status::FLUSHED, posted: true });
 const UNPOSTED: Result<(), Failed> = Err(Failed { status: Status::FLUSHED, posted: false });
@@ -74,16 +73,12 @@ fn later_connections_use_the_changed_address_of_a_port() {
         pair.a.script.state().readdressed = Some(choice.clone());
         pair.a.script.state().async_events = [AsyncEvent { kind, port: 1 }].into();
         pair.a.send(1).expect("it may wait");
-        assert_eq!((&pair.a.port.choice, port_events(&pair.a)), (&choice, 1));
+        assert_eq!((&pair.a.port.choice, pair.a.count(|counters| &counters.port_events)), (&choice, 1));
         assert!(pair::carry(&mut pair.a, &mut pair.b) > 0);
         pair.b.poll();
         let answered = pair.b.script.state().sent.clone();
         assert!(!answered.is_empty() && answered.iter().all(|(to, _)| to.gid == gid), "{answered:?}");
     }
-}
-
-fn port_events(side: &Side) -> u64 {
-    side.port.counters().port_events.load(Ordering::Relaxed)
 }
 
 #[test]
@@ -94,7 +89,7 @@ fn an_event_of_another_port_or_kind_leaves_the_address_alone() {
         pair.a.script.state().readdressed = Some(PortChoice { gid_index: 5, ..choice.clone() });
         pair.a.script.state().async_events = [AsyncEvent { kind, port }].into();
         pair.a.send(1).expect("it may wait");
-        assert_eq!((&pair.a.port.choice, port_events(&pair.a)), (&choice, counted));
+        assert_eq!((&pair.a.port.choice, pair.a.count(|counters| &counters.port_events)), (&choice, counted));
     }
 }
 
@@ -206,7 +201,7 @@ fn a_port_drops_a_message_without_immediate_data_and_posts_its_slot_again() {
     assert_eq!(pair.b.messages(), 0);
     pair.b.poll();
     assert_eq!(pair.b.script.state().receives.len(), SLOTS as usize);
-    assert_eq!(pair.b.port.counters().malformed.load(Ordering::Relaxed), u64::from(SLOTS));
+    assert_eq!(pair.b.count(|counters| &counters.malformed), u64::from(SLOTS));
 }
 
 #[test]

@@ -2,7 +2,6 @@
 //! A peer that acknowledges nothing for long: the limits of posts to it, the counters, and the order of completions.
 
 use super::*;
-use std::sync::atomic::Ordering;
 
 /// A quarter of the queue, and at least the signal interval.
 const WINDOW: usize = 4;
@@ -13,12 +12,8 @@ fn held() -> Pair {
     (100..140).for_each(|token| pair.a.send(token).expect("it may wait"));
     assert_eq!(pair.a.script.posted(0).len(), DEPTH as usize);
     (0..20).for_each(|_| pair.a.poll());
-    assert_eq!(count(&pair.a, |counters| &counters.held_back), 1);
+    assert_eq!(pair.a.count(|counters| &counters.held_back), 1);
     pair
-}
-
-fn count(side: &Side, of: impl Fn(&Counters) -> &std::sync::atomic::AtomicU64) -> u64 {
-    of(&side.port.counters()).load(Ordering::Relaxed)
 }
 
 /// The peer's adapter accepts `requests` requests, and the sender polls.
@@ -41,19 +36,19 @@ fn a_silent_peer_gets_no_request_until_it_has_acknowledged_all_but_a_quarter_of_
 #[test]
 fn the_counters_have_the_number_and_duration_of_holds() {
     let mut pair = held();
-    let before = count(&pair.a, |counters| &counters.held_back_time);
+    let before = pair.a.count(|counters| &counters.held_back_time);
     pair.a.script.state().now += Duration::from_secs(3);
     pair.a.poll();
-    let held = count(&pair.a, |counters| &counters.held_back_time) - before;
+    let held = pair.a.count(|counters| &counters.held_back_time) - before;
     assert!((3_000_000..3_100_000).contains(&held), "{held} us");
     take(&mut pair, 1);
-    let ended = count(&pair.a, |counters| &counters.held_back_time);
+    let ended = pair.a.count(|counters| &counters.held_back_time);
     pair.a.script.state().now += Duration::from_secs(3);
     pair.a.poll();
-    assert_eq!(count(&pair.a, |counters| &counters.held_back_time), ended, "it is not held back any more");
-    assert_eq!(count(&pair.a, |counters| &counters.held_back), 1);
+    assert_eq!(pair.a.count(|counters| &counters.held_back_time), ended, "it is not held back any more");
+    assert_eq!(pair.a.count(|counters| &counters.held_back), 1);
     (0..20).for_each(|_| pair.a.poll());
-    assert_eq!(count(&pair.a, |counters| &counters.held_back), 2);
+    assert_eq!(pair.a.count(|counters| &counters.held_back), 2);
 }
 
 #[test]
@@ -70,7 +65,7 @@ fn a_peer_that_was_held_back_gets_everything_in_order_and_the_whole_queue_again(
     assert_eq!(most, DEPTH as usize);
     assert_eq!(pair.a.ended(), (100..140).map(|token| (token, Ok(()))).collect::<Vec<_>>());
     assert_eq!(pair.a.port.tx.credits(), CAPACITY - SLOTS);
-    assert_eq!(count(&pair.a, |counters| &counters.waiting), 0);
+    assert_eq!(pair.a.count(|counters| &counters.waiting), 0);
 }
 
 #[test]
@@ -104,7 +99,7 @@ fn a_peer_that_fails_while_it_is_held_back_gives_every_token_back_once() {
     (0..8).for_each(|_| pair.a.poll());
     assert_eq!(pair.a.tokens(), (100..140).collect::<Vec<_>>());
     assert_eq!(pair.a.failures(), 1);
-    assert_eq!(count(&pair.a, |counters| &counters.waiting), 0);
+    assert_eq!(pair.a.count(|counters| &counters.waiting), 0);
 }
 
 #[test]
@@ -128,5 +123,5 @@ fn messages_that_asked_for_no_completion_never_fill_the_window_of_a_peer_that_wa
 fn the_first_peer_gets_the_shortest_timer_which_is_shown() {
     let pair = Pair::connected();
     assert_eq!(pair.b.script.state().qps[0].rnr_timer, 12);
-    assert_eq!(count(&pair.b, |counters| &counters.rnr_timer), 640);
+    assert_eq!(pair.b.count(|counters| &counters.rnr_timer), 640);
 }

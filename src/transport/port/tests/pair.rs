@@ -9,6 +9,7 @@ use crate::select::partners::partners;
 use crate::transport::adapter::simulated::{self, Script, Sizes};
 use ibex_ffi::verbs::InlineSpan;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 pub(super) const SLOTS: u32 = 16;
 pub(super) const CAPACITY: u32 = 48;
@@ -140,6 +141,10 @@ impl Side {
     pub(super) fn has_all_slots(&self) {
         let (posted, released) = self.port.rx.slots();
         assert_eq!((posted as usize, posted as usize + released), (self.script.state().receives.len(), SLOTS as usize));
+    }
+
+    pub(super) fn count(&self, of: impl Fn(&Counters) -> &AtomicU64) -> u64 {
+        of(&self.port.counters()).load(Ordering::Relaxed)
     }
 
     pub(super) fn failures(&self) -> usize {

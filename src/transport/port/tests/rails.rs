@@ -54,7 +54,7 @@ fn take_unposted_takes_messages_in_order_and_other_requests_go() {
     (2..=3).for_each(|token| pair.a.send(token).expect("it may wait"));
     assert_eq!(pair.a.unposted(), [1, 2, 3]);
     assert_eq!(pair.a.unposted(), []);
-    assert_eq!(pair.a.port.counters().waiting.load(std::sync::atomic::Ordering::Relaxed), 1);
+    assert_eq!(pair.a.count(|counters| &counters.waiting), 1);
     pair.carry();
     pair.transfer();
     pair.a.poll();
