@@ -105,10 +105,7 @@ pub struct NetworkCarriers {
 
 impl NetworkCarriers {
     /// Opens the carriers that the parameters ask for and the adapter has. `key` and `host` are the port's own.
-    ///
-    /// # Errors
-    /// Why a required carrier could not be opened.
-    pub fn open(
+    pub(crate) fn open(
         context: &Arc<Context>,
         domain: &Arc<ProtectionDomain>,
         choice: &PortChoice,

@@ -166,11 +166,8 @@ impl Hello {
         bytes
     }
 
-    /// Decodes and checks a hello that came to the port that has `key`.
-    ///
-    /// # Errors
-    /// [`HelloError`] unless the bytes are a hello of this version, sealed with the key, with every field in its range.
-    pub fn decode(bytes: &[u8], key: &Key) -> Result<Hello, HelloError> {
+    /// Decodes a hello that came to the port that has `key`. Checks length, version, seal and fields.
+    pub(crate) fn decode(bytes: &[u8], key: &Key) -> Result<Hello, HelloError> {
         let bytes: &[u8; Self::SIZE] = bytes.try_into().map_err(|_| HelloError::Length { got: bytes.len() })?;
         if bytes[..4] != MAGIC {
             return Err(HelloError::Magic);

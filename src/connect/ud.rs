@@ -71,11 +71,9 @@ impl UdCarrier {
 
     /// Repairs the queue pair after an error of [`Self::poll`]. A reset keeps the number that the peers have from the
     /// modex. If the adapter cannot reset it (`irdma`), or the completion queue is broken, a new queue pair replaces
-    /// it, whose number only our hellos carry: a peer that has got none of them reaches us by TCP.
-    ///
-    /// # Errors
-    /// No queue pair can be made: datagrams cannot be used any more.
-    pub fn restart(&mut self) -> io::Result<()> {
+    /// it, whose number only our hellos carry: a peer that has got none of them reaches us by TCP. If none can be made,
+    /// datagrams cannot be used any more.
+    pub(crate) fn restart(&mut self) -> io::Result<()> {
         if self.qp.restart().is_err() {
             self.qp = new_queue_pair(&self.context, &self.domain, self.place)?;
         }
@@ -83,7 +81,7 @@ impl UdCarrier {
     }
 
     /// Number of the queue pair. The modex has it; after [`Self::restart`] perhaps only our hellos have it.
-    pub fn number(&self) -> u32 {
+    pub(crate) fn number(&self) -> u32 {
         self.qp.number()
     }
 
@@ -102,13 +100,13 @@ impl UdCarrier {
     /// Passes the bytes of each received datagram to `take`.
     ///
     /// # Errors
-    /// The queue pair is broken: no datagram arrives until [`Self::restart`].
+    /// The queue pair is broken: no datagram arrives until `restart`.
     pub fn poll(&mut self, take: impl FnMut(&[u8])) -> io::Result<usize> {
         self.qp.receive(take)
     }
 
     /// Forgets the path to the port with this `instance`.
-    pub fn forget(&mut self, instance: u64) {
+    pub(crate) fn forget(&mut self, instance: u64) {
         // The last hello may still be in flight; the queue pair keeps its path until then.
         self.ways.remove(&instance);
     }

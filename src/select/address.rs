@@ -143,11 +143,8 @@ impl PortAddress {
         bytes
     }
 
-    /// Decodes and checks one address.
-    ///
-    /// # Errors
-    /// [`AddressError`] if the length, the version or a field is invalid.
-    pub fn decode(bytes: &[u8]) -> Result<PortAddress, AddressError> {
+    /// Decodes one address. Checks length, version and fields.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<PortAddress, AddressError> {
         let bytes: &[u8; Self::SIZE] =
             bytes.try_into().map_err(|_| AddressError::Length { got: bytes.len(), wanted: Self::SIZE })?;
         if bytes[0] != VERSION {

@@ -25,11 +25,8 @@ impl Key {
     /// Number of bytes of a key, and of a seal.
     pub const SIZE: usize = 16;
 
-    /// Draws a new key.
-    ///
-    /// # Errors
-    /// If the kernel gives no random bytes; Linux gives them once it has booted.
-    pub fn random() -> io::Result<Key> {
+    /// Draws a new key. Linux gives random bytes once it has booted.
+    pub(crate) fn random() -> io::Result<Key> {
         let mut bytes = [0; Key::SIZE];
         getrandom::fill(&mut bytes)?;
         Ok(Key(bytes))

@@ -179,12 +179,9 @@ impl Batch {
         self.completions.remaining_capacity()
     }
 
-    /// Adds a completion.
-    ///
-    /// # Errors
-    /// Returns the completion if the batch is full.
+    /// Adds a completion; returns it if the batch is full.
     #[inline]
-    pub fn push(&mut self, completion: Completion) -> Result<(), Completion> {
+    fn push(&mut self, completion: Completion) -> Result<(), Completion> {
         self.completions.try_push(completion).map_err(CapacityError::element)
     }
 

@@ -18,5 +18,4 @@ pub use connections::failure::{Cause, Failure};
 pub use connections::retransmission::Retransmission;
 pub use kept::Unposted;
 pub use port::{Atomics, Attributes, Directory, Polled, Port, PortError, Refused, Sent, Setup, WhenDiverted};
-pub use tx::posted;
 pub use work_request::{EndpointId, Immediate, WrId};

@@ -7,7 +7,7 @@
 //! marked, else pending grade. Threads: the port's. Tests: `tx/tests.rs`.
 
 pub(super) mod bounce;
-pub mod posted;
+mod posted;
 pub(super) mod request;
 pub(super) mod send_queue;
 pub(super) mod send_window;

@@ -24,7 +24,7 @@ pub struct SlotMemory {
 impl SlotMemory {
     /// Returns the memory that the parameters ask for, in one of `processes` processes of the job on this host. ibex
     /// reads a slot only after its completion, so relaxed ordering is allowed.
-    pub fn of(tunables: &Tunables, processes: u32) -> Self {
+    pub(crate) fn of(tunables: &Tunables, processes: u32) -> Self {
         let ordering = if tunables.relaxed_ordering { Access::RELAXED_ORDERING } else { Access::empty() };
         SlotMemory { access: Access::LOCAL_WRITE | ordering, pages: tunables.pages(processes) }
     }
@@ -44,8 +44,7 @@ pub struct Verbs {
 }
 
 impl Verbs {
-    /// Makes an adapter over this domain.
-    pub fn new(domain: Arc<ProtectionDomain>, limits: QueuePairLimits, memory: SlotMemory) -> Self {
+    pub(crate) fn new(domain: Arc<ProtectionDomain>, limits: QueuePairLimits, memory: SlotMemory) -> Self {
         Verbs { domain, limits, memory, start: Instant::now() }
     }
 
@@ -94,10 +93,7 @@ pub struct SharedReceives {
 
 impl SharedReceives {
     /// Registers `depth` slots of `size` bytes, to be posted at most `batch` at a time.
-    ///
-    /// # Errors
-    /// The error of the adapter or the kernel.
-    pub fn new(
+    pub(crate) fn new(
         domain: &Arc<ProtectionDomain>,
         memory: SlotMemory,
         size: u32,

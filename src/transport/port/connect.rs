@@ -103,10 +103,8 @@ impl<A: Adapter> Port<A> {
         Ok(to)
     }
 
-    /// Makes a queue pair and a handshake for an endpoint, for a request or because the peer `asked`.
-    ///
-    /// # Errors
-    /// Why the adapter gave no queue pair, and advice.
+    /// Makes a queue pair and a handshake for an endpoint, for a request or because the peer `asked`. Returns why the
+    /// adapter gave no queue pair, with advice.
     fn new_connection(
         &mut self,
         to: EndpointId,

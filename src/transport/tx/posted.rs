@@ -10,7 +10,7 @@ const NONE: u32 = u32::MAX;
 
 /// The requests of one connection, oldest first; their entries are in the port's [`Posted`].
 #[derive(Debug)]
-pub struct List {
+pub(super) struct List {
     head: u32,
     tail: u32,
 }
@@ -30,20 +30,20 @@ struct Entry {
 
 /// The entries of all connections, and the free ones.
 #[derive(Debug)]
-pub struct Posted {
+pub(super) struct Posted {
     entries: Vec<Entry>,
     free: u32,
 }
 
 impl Posted {
     /// Makes a slab that holds `entries` requests before it allocates again.
-    pub fn with_capacity(entries: usize) -> Self {
+    pub(super) fn with_capacity(entries: usize) -> Self {
         Posted { entries: Vec::with_capacity(entries), free: NONE }
     }
 
     /// Notes the token of the request numbered `sequence`.
     #[inline]
-    pub fn push(&mut self, list: &mut List, sequence: u32, token: Token) {
+    pub(super) fn push(&mut self, list: &mut List, sequence: u32, token: Token) {
         let entry = Entry { token, sequence, next: NONE };
         let index = match self.entries.get_mut(self.free as usize) {
             Some(place) => {
@@ -70,7 +70,7 @@ impl Posted {
 
     /// Removes the oldest request, if it is numbered `through` or before; returns its number and token.
     #[inline]
-    pub fn pop_through(&mut self, list: &mut List, through: u32) -> Option<(u32, Token)> {
+    pub(super) fn pop_through(&mut self, list: &mut List, through: u32) -> Option<(u32, Token)> {
         let entry = self.entries.get_mut(list.head as usize)?;
         if !is_done(entry.sequence, through) {
             return None;

@@ -11,6 +11,7 @@ use std::io;
 use std::sync::Arc;
 
 /// Registered memory in slots of one size.
+#[derive(Debug)]
 pub struct Arena {
     slots: Slots,
     lkey: u32,
@@ -25,18 +26,10 @@ pub struct Arena {
 unsafe impl Send for Arena {}
 
 impl Arena {
-    /// Maps and registers `count` slots of `slot` bytes each, for this process' sends and receives, on ordinary pages.
-    ///
-    /// # Errors
-    /// `ENOMEM`: too little memory, or the process may lock too little (`ulimit -l`).
-    pub fn new(domain: &Arc<ProtectionDomain>, slot: usize, count: usize) -> io::Result<Arena> {
-        Self::with(domain, slot, count, Access::LOCAL_WRITE, HugePages::No)
-    }
-
     /// Maps and registers `count` slots of `slot` bytes each, with `access`, on huge pages if `pages` permits.
     ///
     /// # Errors
-    /// As [`Arena::new`].
+    /// `ENOMEM`: too little memory, or the process may lock too little (`ulimit -l`).
     pub fn with(
         domain: &Arc<ProtectionDomain>,
         slot: usize,
@@ -103,11 +96,5 @@ impl Arena {
     #[must_use]
     pub fn read(&self, index: usize, offset: usize, into: &mut [u8]) -> bool {
         self.slots.read(index, offset, into)
-    }
-}
-
-impl std::fmt::Debug for Arena {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Arena of {} slots of {} bytes", self.slots.count(), self.slots.size())
     }
 }

@@ -6,7 +6,8 @@
 use super::qp::address_vector;
 use crate::verbs::handle::Handle;
 use crate::verbs::{
-    Arena, CompletesWork as _, CompletionQueue, Context, Path, ProtectionDomain, Status, errno, sys, unsupported,
+    Access, Arena, CompletesWork as _, CompletionQueue, Context, HugePages, Path, ProtectionDomain, Status, errno, sys,
+    unsupported,
 };
 use std::io;
 use std::ptr;
@@ -90,7 +91,7 @@ impl UdQueuePair {
         // SAFETY: R4: domain and completion queue are live, and the fields keep them so; `init` is valid for the call.
         let handle = unsafe { Handle::new(sys::ibv_create_qp(domain.raw(), &raw mut init), Arc::clone(domain)) }?;
         // Made after the queue pair: if that fails, no memory of arenas stays mapped for the life of the domain.
-        let arena = |slot| Arena::new(domain, slot, depth as usize);
+        let arena = |slot| Arena::with(domain, slot, depth as usize, Access::LOCAL_WRITE, HugePages::No);
         let (receives, outgoing, sends) = (arena(GRH + size)?, arena(size)?, Sends::new(depth));
         let mut ud = Self { handle, ops, cq, receives, outgoing, sends, size, depth, place, qkey, life: 0 };
         ud.start()?;
