@@ -179,27 +179,22 @@ impl std::fmt::Display for Value {
 /// The refusal of a value. The text names the parameter, the value, the permitted values, and what to do.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
-    "the parameter {}{name} is {given}, but may be {permitted}: set it so \
-     (mpirun --mca {}{name} VALUE) or leave it out to get {default}",
-    .faces.prefix(),
-    .faces.prefix()
+    "the parameter {name} is {given}, but may be {permitted}: set it so \
+     (mpirun --mca {name} VALUE) or leave it out to get {default}"
 )]
 pub struct OutOfBounds {
     /// The components that the row concerns.
     pub faces: Faces,
-    /// Name of the row.
-    pub name: &'static str,
-    /// The given value, as text.
-    pub given: String,
-    /// The permitted values, in words.
-    pub permitted: String,
-    /// The default, as text.
-    pub default: String,
+    name: String,
+    given: String,
+    permitted: String,
+    default: String,
 }
 
 impl OutOfBounds {
     pub(super) fn new(row: &Row, given: String, permitted: String) -> OutOfBounds {
-        OutOfBounds { faces: row.faces, name: row.name, given, permitted, default: row.default_value().to_string() }
+        let (name, default) = (row.full_name(), row.default_value().to_string());
+        OutOfBounds { faces: row.faces, name, given, permitted, default }
     }
 
     pub(super) fn value(row: &Row, given: &Value) -> OutOfBounds {

@@ -149,15 +149,12 @@ fn from_values_refuses_malformed_lists_of_interfaces_and_both_lists_together() {
 
 #[test]
 fn from_values_refuses_a_missing_value_and_one_of_another_kind() {
-    let mut values = defaults();
-    values[2] = Value::Count(1);
-    assert_eq!(Tunables::from_values(&values).expect_err("a count for a flag").name, TABLE[2].name);
-    values.truncate(2);
-    assert_eq!(Tunables::from_values(&values).expect_err("two values").given, "missing");
-    values = defaults();
-    values.pop();
-    let refusal = Tunables::from_values(&values).expect_err("the last is missing").to_string();
-    assert!(refusal.contains(&format!("{} is missing", TABLE[values.len()].full_name())), "{refusal}");
+    let refusal = with(TABLE[2].name, Value::Count(1)).expect_err("a count for a flag").to_string();
+    assert!(refusal.contains(&format!("{} is 1,", TABLE[2].full_name())), "{refusal}");
+    for length in [2, TABLE.len() - 1] {
+        let refusal = Tunables::from_values(&defaults()[..length]).expect_err("one is missing").to_string();
+        assert!(refusal.contains(&format!("{} is missing", TABLE[length].full_name())), "{refusal}");
+    }
 }
 
 #[test]
