@@ -4,7 +4,7 @@
 
 use super::admission::Admission;
 use super::closing::Closing;
-use super::{ASYNC_INTERVAL, Atomics, Attributes, Directory, Diversion, Port, Setup};
+use super::{ASYNC_INTERVAL, Atomics, Attributes, Diversion, Port, Setup};
 use crate::connect::carriers::NetworkCarriers;
 use crate::connect::{Identity, host};
 use crate::counters::{Counters, add};
@@ -224,9 +224,8 @@ impl Port<Verbs> {
             adapter,
             attributes: device.attributes(choice, max_inline),
             counters,
-            bounce_size: setup.bounce_size,
             depth: limits.sends,
-            directory: setup.directory,
+            setup,
             choice: choice.clone(),
             source,
             look_pause: LOOK_PAUSE,
@@ -284,9 +283,8 @@ pub(super) struct Parts<A: Adapter> {
     pub(super) adapter: A,
     pub(super) attributes: Attributes,
     pub(super) counters: Counters,
-    pub(super) bounce_size: u32,
     pub(super) depth: u32,
-    pub(super) directory: Box<dyn Directory>,
+    pub(super) setup: Setup,
     pub(super) choice: PortChoice,
     pub(super) source: Option<crate::events::SourceId>,
     pub(super) look_pause: u32,
@@ -322,8 +320,8 @@ impl<A: Adapter> Port<A> {
             kept: Kept::default(),
             untold: Vec::new(),
             attributes: parts.attributes,
-            bounce_size: parts.bounce_size,
-            directory: parts.directory,
+            bounce_size: parts.setup.bounce_size,
+            directory: parts.setup.directory,
             tunables: tunables.clone(),
             choice: parts.choice,
             depth: parts.depth,
