@@ -82,11 +82,8 @@ unsafe extern "C" fn open() -> c_int {
         variables::keep();
         // SAFETY: the component is being opened.
         let limits = unsafe { settings::follow(&template(component())) };
-        if let Err(error) = settings::check(&limits) {
-            messages::parameter(&error);
-            return sys::OPAL_ERR_NOT_AVAILABLE;
-        }
-        match variables::tunables(Faces::Btl) {
+        let checked = settings::check(&limits);
+        match checked.and_then(|()| variables::tunables(Faces::Btl).map_err(|error| error.to_string())) {
             Ok(tunables) => {
                 settings::set_tunables(Some(tunables));
                 sys::OPAL_SUCCESS
