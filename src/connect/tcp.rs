@@ -41,7 +41,6 @@ const ACCEPTS: usize = 64;
 /// Counts of a carrier, for the port's performance variables.
 #[derive(Copy, Clone, Debug, Default, Eq, PartialEq)]
 pub(super) struct TcpCounters {
-    /// Connections accepted.
     pub(super) accepted: u64,
     /// Connections ended because they brought no hello, or one that was not for us.
     pub(super) garbage: u64,

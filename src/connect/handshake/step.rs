@@ -67,9 +67,7 @@ pub(crate) enum Ignored {
 /// Why a connection could not be made, and which carriers the handshake has tried.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) struct Failure {
-    /// Kind of the failure.
     pub(crate) reason: FailureReason,
-    /// The carriers that the ports have in common.
     pub(crate) paths: Paths,
     /// Number of hellos sent as datagrams.
     pub(crate) ud_sent: u32,
@@ -77,13 +75,11 @@ pub(crate) struct Failure {
     pub(crate) tcp_sent: u32,
     /// Number of hellos received from the peer.
     pub(crate) heard: u32,
-    /// How far TCP reached the peer.
     pub(crate) reach: Reach,
     /// Time since the peer was last heard.
     pub(crate) silent: Duration,
 }
 
-/// The kinds of failure.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum FailureReason {
     /// The two ports have no carrier in common.

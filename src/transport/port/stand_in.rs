@@ -15,17 +15,13 @@ use crate::transport::tx::{self, Tx, bounce};
 use crate::tunables::Tunables;
 use std::io;
 
-/// A stand-in for a device.
 pub(crate) struct StandIn<A: Adapter> {
     /// Makes queue pairs and slots to send from.
     pub(crate) adapter: A,
     /// Completion queue of all receives and sends.
     pub(crate) completions: A::CompletionQueue,
-    /// Receive queue, with its slots.
     pub(crate) receives: A::ReceiveQueue,
-    /// Carriers of the handshake's hellos.
     pub(crate) carriers: A::Carriers,
-    /// Properties of the port.
     pub(crate) attributes: Attributes,
     /// Number of requests that a queue pair takes.
     pub(crate) depth: u32,

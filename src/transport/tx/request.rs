@@ -15,12 +15,7 @@ pub(crate) const NOTHING: Work<'static> =
 #[derive(Debug)]
 pub(crate) enum Operation {
     /// A message gathered from one or two spans.
-    Send {
-        tag: u8,
-        spans: [LocalSpan; 2],
-        /// Number of spans.
-        count: u8,
-    },
+    Send { tag: u8, spans: [LocalSpan; 2], count: u8 },
     /// A message in unregistered memory.
     SendBytes {
         tag: u8,
