@@ -21,7 +21,7 @@ const LINES: usize = 40;
 const PARTING: Duration = Duration::from_secs(2);
 
 /// Time for a program that has closed its output to end: it needs only a processor, which a busy host gives late.
-const ENDING: Duration = Duration::from_secs(60);
+const ENDING: Duration = Duration::from_mins(1);
 
 /// Printed lines that are no answers.
 type Said = Arc<Mutex<VecDeque<String>>>;

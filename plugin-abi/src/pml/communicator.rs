@@ -19,8 +19,8 @@ use engine::messenger::route::Route;
 use ibex_ffi::openmpi::sys;
 
 use super::first_receive::{FirstReceive, Posted};
-use super::handle::Handle;
 use super::instance::State;
+use super::request::Handle;
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::{Entered, Exclusive};
 

@@ -10,10 +10,9 @@ use std::ptr::{NonNull, null_mut};
 use engine::messenger::host::Data;
 use ibex_ffi::openmpi::sys;
 
-use super::handle::Handle;
 use super::instance::{Chain, Pml, State};
 use super::libmpi;
-use super::request::{Outcome, Owner, Request, Role, Transfer};
+use super::request::{Handle, Outcome, Owner, Request, Role, Transfer};
 use super::tools::watch;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::listeners::Event;

@@ -10,8 +10,7 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 
 use engine::messenger::matching::{Envelope, Pattern};
 
-use super::handle::Handle;
-use super::request::Request;
+use super::request::{Handle, Request};
 
 #[derive(Clone, Copy)]
 pub(crate) struct Posted {

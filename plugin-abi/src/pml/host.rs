@@ -17,13 +17,12 @@ use engine::transport::Failed;
 use ibex_ffi::openmpi::release;
 
 use super::datatype::UserData;
-use super::handle::Handle;
 use super::instance::{Pml, Rail, State};
 use super::ports::buffer::SendBuffers;
 use super::ports::fragment::Fragment;
 use super::ports::read::WatchedReads;
 use super::ports::{failover, flow, fragment, local, rails, read, routing, token, transmit};
-use super::request::{Core, Outcome, Told};
+use super::request::{Core, Handle, Outcome, Told};
 use super::tools::{flight, path_taken, watch};
 use super::{finish, incoming};
 use crate::runtime::memory::Registered;

@@ -20,10 +20,9 @@ use engine::transport::Immediate;
 
 use super::communicator::Communicator;
 use super::finish::{note, note_not_put};
-use super::handle::Handle;
 use super::instance::{Pml, State};
 use super::ports::rails;
-use super::request::{Outcome, Owner};
+use super::request::{Handle, Outcome, Owner};
 use super::tools::{path_taken, watch};
 use crate::runtime::listeners::{Event, Listeners};
 use crate::runtime::token::Tag;

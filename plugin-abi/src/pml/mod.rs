@@ -2,7 +2,7 @@
 //! The PML: Open MPI's component for MPI's point-to-point messages. Its interface is `ompi/mca/pml/pml.h`.
 //!
 //! - Called by Open MPI: `component` (life of the PML), `context` (adds and removes processes and communicators),
-//!   `send`, `receive`, `probe`, `persistent`. Their objects: `request` (named by a `handle`), `communicator` (with
+//!   `send`, `receive`, `probe`, `persistent`. Their objects: `request`, `communicator` (with
 //!   `first_receive`), `datatype`. - The process: `instance` (the state, and the right to use it), `progress` (polls
 //!   the ports, and handles completions).
 //! - Messages that arrive: `incoming` matches them; `finish` completes requests.
@@ -42,7 +42,6 @@ mod context;
 mod datatype;
 mod finish;
 mod first_receive;
-mod handle;
 mod host;
 mod incoming;
 mod instance;

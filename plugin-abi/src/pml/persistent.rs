@@ -11,13 +11,12 @@ use ibex_ffi::openmpi::sys;
 
 use super::datatype::Description;
 use super::finish::{self, finish};
-use super::handle::Handle;
 use super::instance::{pml, unwatched};
 use super::libmpi;
 use super::ports::rails;
 use super::progress::leave;
 use super::receive::{self, Wanted, post};
-use super::request::{Mode, Owner, Request, RequestFunctions, Role};
+use super::request::{Handle, Mode, Owner, Request, RequestFunctions, Role};
 use super::send::{self, Outgoing, hold};
 use super::tools::watch;
 use crate::runtime::guard::fence;

@@ -21,13 +21,12 @@ use engine::transport::{Arrived, Completion, EndpointId, Failed, Polled, TakesMe
 use ibex_ffi::openmpi::sys;
 
 use super::finish;
-use super::handle::Handle;
 use super::incoming::{self, ByRail, Deferred, Incoming, Sender};
 use super::instance::{Pml, Rail, State, pml};
 use super::ports::buffer::{Content, SendBuffer};
 use super::ports::token::{self, Record};
 use super::ports::{failover, flow, local, transmit};
-use super::request::Transfer;
+use super::request::{Handle, Transfer};
 use super::tools::{path_taken, transfers, watch};
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;

@@ -15,11 +15,10 @@ use ibex_ffi::openmpi::sys;
 use super::communicator::Communicator;
 use super::datatype::Description;
 use super::finish::{finish, note};
-use super::handle::Handle;
 use super::instance::{Pml, State, pml, unwatched};
 use super::libmpi;
 use super::progress::{leave, leave_call, poll_here, until};
-use super::request::{Outcome, Owner, Request, Role};
+use super::request::{Handle, Outcome, Owner, Request, Role};
 use super::send::hold;
 use super::tools::{listening, path_taken, watch};
 use crate::runtime::exclusive::Entered;
@@ -49,7 +48,7 @@ pub(crate) unsafe extern "C" fn pml_recv(
         let wanted = Wanted { data: Description { buffer, count, datatype }, from, tag, comm };
         let Some(pml) = unwatched() else {
             // SAFETY: P4: MPI's arguments.
-            return unsafe { recv_watched(buffer, count, datatype, from, tag, comm, status) };
+            return unsafe { recv_watched(wanted, status) };
         };
         // SAFETY: P4: MPI's arguments.
         unsafe { receive::<false>(pml, &wanted, status) }
@@ -58,20 +57,11 @@ pub(crate) unsafe extern "C" fn pml_recv(
 
 #[cold]
 #[inline(never)]
-unsafe extern "C" fn recv_watched(
-    buffer: *mut c_void,
-    count: usize,
-    datatype: *mut sys::ompi_datatype_t,
-    from: c_int,
-    tag: c_int,
-    comm: *mut sys::ompi_communicator_t,
-    status: *mut sys::ompi_status_public_t,
-) -> c_int {
-    let wanted = Wanted { data: Description { buffer, count, datatype }, from, tag, comm };
+unsafe fn recv_watched(wanted: Wanted, status: *mut sys::ompi_status_public_t) -> c_int {
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
     // SAFETY: P4, as this function requires.
     let code = unsafe { receive::<true>(pml, &wanted, status) };
-    listening::returns(tag);
+    listening::returns(wanted.tag);
     code
 }
 
@@ -121,7 +111,7 @@ pub(crate) unsafe extern "C" fn pml_irecv(
         let wanted = Wanted { data: Description { buffer, count, datatype }, from, tag, comm };
         let Some(pml) = unwatched() else {
             // SAFETY: P4: MPI's arguments, and `place` is its out parameter.
-            return unsafe { irecv_watched(buffer, count, datatype, from, tag, comm, place) };
+            return unsafe { irecv_watched(wanted, place) };
         };
         // SAFETY: P4: MPI's arguments, and `place` is its out parameter.
         unsafe { receive_nonblocking::<false>(pml, &wanted, place) }
@@ -130,16 +120,7 @@ pub(crate) unsafe extern "C" fn pml_irecv(
 
 #[cold]
 #[inline(never)]
-unsafe extern "C" fn irecv_watched(
-    buffer: *mut c_void,
-    count: usize,
-    datatype: *mut sys::ompi_datatype_t,
-    from: c_int,
-    tag: c_int,
-    comm: *mut sys::ompi_communicator_t,
-    place: *mut *mut sys::ompi_request_t,
-) -> c_int {
-    let wanted = Wanted { data: Description { buffer, count, datatype }, from, tag, comm };
+unsafe fn irecv_watched(wanted: Wanted, place: *mut *mut sys::ompi_request_t) -> c_int {
     let Some(pml) = pml() else { return sys::OPAL_ERR_NOT_AVAILABLE };
     // SAFETY: P4, as this function requires.
     unsafe { receive_nonblocking::<true>(pml, &wanted, place) }

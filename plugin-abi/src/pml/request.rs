@@ -15,7 +15,6 @@ use engine::messenger::route::Route;
 use ibex_ffi::openmpi::sys;
 
 use super::datatype::UserData;
-use super::handle::Handle;
 use super::instance::State;
 use super::libmpi;
 use crate::runtime::free_list::{FreeList, Linked};
@@ -35,6 +34,28 @@ pub(crate) enum Owner {
     Mpi,
     /// Nobody: the PML gives the request back when it is finished.
     Nobody,
+}
+
+/// Names a request: queues, protocols and the engine's tokens store it. The state lends the request behind it
+/// ([`Requests::get`]) to the thread that has entered the PML, one at a time. A handle that is used after its request was
+/// given back is a defect: it leads to a free request or to another use of it, but never to other memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(transparent)]
+pub(crate) struct Handle(NonNull<Request>);
+
+impl Handle {
+    /// # Safety
+    /// P1: a request of `State::requests`.
+    #[inline(always)]
+    pub(crate) const unsafe fn new(request: NonNull<Request>) -> Self {
+        Handle(request)
+    }
+
+    /// Returns the address, for Open MPI and for tokens.
+    #[inline(always)]
+    pub(crate) const fn pointer(self) -> NonNull<Request> {
+        self.0
+    }
 }
 
 #[repr(C, align(16))]

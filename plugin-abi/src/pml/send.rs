@@ -16,11 +16,10 @@ use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
 use super::datatype::{Description, Extent, UserData};
-use super::handle::Handle;
 use super::instance::{Pml, State, pml, unwatched};
 use super::ports::{rails, transmit};
 use super::progress::{leave, leave_call, poll, until};
-use super::request::{Mode, Owner, Request, Role, Told};
+use super::request::{Handle, Mode, Owner, Request, Role, Told};
 use super::tools::{listening, path_taken, transfers, watch};
 use super::{finish, libmpi};
 use crate::runtime::device::Port;

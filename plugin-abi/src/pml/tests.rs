@@ -238,23 +238,3 @@ fn a_receiver_holds_a_flooding_sender_back_and_lets_it_go_once_all_messages_are_
     assert!(sends.iter().any(|send| !send.is_finished()), "nobody was held back");
     receive_all(&world, &sends, MANY);
 }
-
-#[test]
-fn a_receive_gets_its_message_from_behind_more_unwanted_ones_than_fit_a_window() {
-    let world = World::new(Shape { unexpected_memory: 600, ..TWO });
-    let mut sends = Vec::new();
-    for message in 0..24 {
-        sends.extend(world.send(0, (1, 0, 1), Mode::Standard, How::CALL, &content(message, LENGTHS[message % 8])));
-        if message % 4 == 0 {
-            world.settle();
-        }
-    }
-    let wanted = content(77, 8);
-    sends.extend(world.send(0, (1, 0, 2), Mode::Standard, How::CALL, &wanted));
-    world.settle();
-    assert!(sends.last().is_some_and(|send| !send.is_finished()), "it is not behind others");
-    let receive = world.receive(1, For { comm: 0, from: None, tag: Some(2) }, How::CALL, 8);
-    world.settle();
-    check(&receive, (0, 2), &wanted);
-    receive_all(&world, &sends, 24);
-}

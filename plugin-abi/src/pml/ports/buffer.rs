@@ -10,7 +10,7 @@ use std::ptr::{NonNull, null_mut};
 
 use ibex_ffi::verbs::LocalSpan;
 
-use crate::pml::handle::Handle;
+use crate::pml::request::Handle;
 use crate::runtime::device::Port;
 use crate::runtime::free_list::{FreeList, Linked};
 

@@ -17,9 +17,8 @@
 use engine::messenger::route::{Account, Route};
 
 use super::rails;
-use crate::pml::handle::Handle;
 use crate::pml::instance::{Pml, State};
-use crate::pml::request::Core;
+use crate::pml::request::{Core, Handle};
 
 /// Whether the communicator of a send has its route, unmarked. If not, it has a mark, or an earlier home of the peer.
 pub(crate) fn has_route(pml: &Pml, state: &mut State, send: Handle) -> bool {

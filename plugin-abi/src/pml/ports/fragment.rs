@@ -2,7 +2,7 @@
 //! Packs and posts the copied fragments of a long message: in a send buffer, in ordinary memory, or by shared memory.
 //! The protocol is `engine::messenger::rendezvous::fragments`.
 //!
-//! Called by `host`. Grade: pending. Threads: the one that has entered the PML. Tests: below, `pml/tests.rs`, and
+//! Called by `host`. Grade: pending. Threads: the one that has entered the PML. Tests: `pml/tests.rs`, and
 //! `pt2pt_datatypes.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
@@ -18,9 +18,8 @@ use super::local::{Payload, Then};
 use super::transmit::{self, Transmitted};
 use super::{failover, rails, token};
 use crate::pml::datatype::Extent;
-use crate::pml::handle::Handle;
 use crate::pml::instance::{Pml, Rail, State};
-use crate::pml::request::Transfer;
+use crate::pml::request::{Handle, Transfer};
 
 /// A packed fragment with its header.
 pub(crate) enum Fragment {
@@ -164,30 +163,4 @@ unsafe fn post_buffer(
     let home = rails::home(pml, state, route);
     // SAFETY: R2: the failed port refused the buffer, which is its own and ours alone, and has that many bytes.
     unsafe { failover::send_buffer_again(pml, state, (route, home), buffer, length as u32) }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::pml::request::{Mode, Owner, Role};
-    use engine::messenger::rendezvous::fragments;
-
-    #[test]
-    fn who_asks_for_what_a_message_does_not_have_ends_the_job_with_that_reason() {
-        let mut bytes = [0; 100];
-        for asked in [0, bytes.len() as u64 + 1, u64::MAX] {
-            let pml = Pml::of_no_rails(false);
-            let mut state = pml.enter().expect("nobody is inside");
-            let send = state.requests.take();
-            let r = state.requests.get(send);
-            (r.core.role, r.shell.owner) = (Role::Send(Mode::Standard), Owner::Call);
-            r.core.transfer = Transfer::ReadyToSend { registered: None, others: Vec::new(), counted: false };
-            // SAFETY: P2: the bytes live as long as the request.
-            unsafe { r.core.data.set_extent(Extent { start: bytes.as_mut_ptr(), length: bytes.len() }) };
-            let sender = state.messenger.transfers.begin(send);
-            fragments::wanted(&*pml, &mut *state, (sender, TransferId(7)), (asked, 0));
-            assert!(state.has_failed);
-            assert!(matches!(state.requests.core(send).transfer, Transfer::ReadyToSend { .. }), "nothing is sent");
-        }
-    }
 }

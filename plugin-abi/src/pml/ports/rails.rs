@@ -23,8 +23,8 @@ use ibex_ffi::openmpi::sys;
 
 use crate::pml::communicator::Communicator;
 use crate::pml::datatype::Extent;
-use crate::pml::handle::Handle;
 use crate::pml::instance::{Pml, Rail, State};
+use crate::pml::request::Handle;
 use crate::pml::{component, libmpi};
 use crate::runtime::device::Port;
 use crate::runtime::memory::Registered;

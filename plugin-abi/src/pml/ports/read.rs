@@ -16,9 +16,8 @@ use ibex_ffi::openmpi::sys;
 use ibex_ffi::verbs::{RemoteSpan, Status};
 
 use super::transmit;
-use crate::pml::handle::Handle;
 use crate::pml::instance::{Pml, Rail, State};
-use crate::pml::request::{Core, Request, Transfer};
+use crate::pml::request::{Core, Handle, Request, Transfer};
 use crate::pml::tools::{path_taken, transfers, watch};
 use crate::runtime::memory::Registered;
 use crate::runtime::watch::{SAFETY, numbers};

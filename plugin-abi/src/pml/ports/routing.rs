@@ -13,8 +13,8 @@ use super::local::{Payload, Then, send_now};
 use super::transmit::{self, Transmitted};
 use super::{failover, rails};
 use crate::pml::datatype::Extent;
-use crate::pml::handle::Handle;
 use crate::pml::instance::{Pml, State};
+use crate::pml::request::Handle;
 
 /// Sends a message without data. Its completion is not reported.
 pub(crate) fn control(pml: &Pml, state: &mut State, route: Route, header: &Header) -> Transmitted {

@@ -9,7 +9,7 @@ use std::ptr::{NonNull, null_mut};
 use engine::transport::Token;
 
 use super::buffer::SendBuffer;
-use crate::pml::handle::Handle;
+use crate::pml::request::Handle;
 use crate::runtime::token::{self, Face, RecordKind};
 
 const BUFFER: RecordKind = RecordKind::new(Face::Pml, 0);

@@ -8,10 +8,9 @@
 use std::mem::{forget, replace};
 use std::ptr::NonNull;
 
-use super::super::handle::Handle;
 use super::super::instance::{JOB_HAS_ENDED, OF_TEST, Pml};
 use super::super::persistent::COMPLETED;
-use super::super::request::{Owner, Request, Transfer};
+use super::super::request::{Handle, Owner, Request, Transfer};
 use super::libmpi::{BLOCK, STRIDE};
 use ibex_ffi::openmpi::sys;
 

@@ -11,9 +11,8 @@ use engine::messenger::request::transfer_id::TransferId;
 use engine::messenger::route::Account;
 use ibex_ffi::openmpi::release;
 
-use crate::pml::handle::Handle;
 use crate::pml::instance::{Pml, State};
-use crate::pml::request::{Request, Role};
+use crate::pml::request::{Handle, Request, Role};
 
 /// Details of an entry: how a rendezvous ends, or which side of it begins.
 const SENT: u8 = 0;

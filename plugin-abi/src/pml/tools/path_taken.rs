@@ -13,10 +13,9 @@ use engine::messenger::receive::arrived::{Arrived, Body};
 use engine::messenger::route::Route;
 
 use crate::pml::communicator::Communicator;
-use crate::pml::handle::Handle;
 use crate::pml::instance::{Pml, Rail, State, pml};
 use crate::pml::ports::rails;
-use crate::pml::request::{Mode, Request, Role};
+use crate::pml::request::{Handle, Mode, Request, Role};
 use crate::runtime::listeners::{Listeners, ProtocolSpec, Spec};
 use crate::runtime::modex;
 

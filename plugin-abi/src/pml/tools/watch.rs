@@ -25,9 +25,8 @@ use ibex_ffi::openmpi::{release, sys};
 use super::transfers;
 use crate::pml::communicator::{Communicator, Queues};
 use crate::pml::datatype::Description;
-use crate::pml::handle::Handle;
 use crate::pml::instance::State;
-use crate::pml::request::{Owner, Request, Role, Told};
+use crate::pml::request::{Handle, Owner, Request, Role, Told};
 use crate::runtime::listeners::{Event, Listeners, ProtocolSpec, Spec};
 use crate::runtime::watch::{number, numbers};
 
