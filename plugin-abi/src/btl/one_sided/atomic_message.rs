@@ -175,17 +175,17 @@ mod tests {
 
     #[test]
     fn a_request_that_gets_no_answer_is_an_error_that_says_whether_it_was_executed() {
-        let (place, sent) = (AtomicU64::new(5), Cell::new(None));
+        let (place, answered) = (AtomicU64::new(5), Cell::new(None));
         let address = place.as_ptr().expose_provenance() as u64;
         let serve = |way: Option<()>, is_there: bool, goes_out: bool| {
             let request = Message { word: Word::Add(2), number: 9, address, from: FROM, port: 0 };
             let send = |(), answer: &Message| {
-                sent.set(Some(*answer));
+                answered.set(Some(*answer));
                 goes_out
             };
             // SAFETY: the memory is a variable of the test.
             let outcome = unsafe { served(&request, way, |_| is_there.then_some(9), |held| assert_eq!(held, 9), send) };
-            let answer: Option<Message> = sent.take();
+            let answer: Option<Message> = answered.take();
             assert!(answer.is_none_or(|answer| Message { word: request.word, ..answer } == request));
             (outcome, answer.map(|answer| answer.word), place.load(Ordering::Relaxed))
         };

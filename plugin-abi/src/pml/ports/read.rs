@@ -60,7 +60,7 @@ fn read_by(pml: &Pml, receive: &Core) -> Option<PathTaken> {
 /// Posts a read of a part of a receive's message.
 pub(crate) fn post(pml: &Pml, state: &mut State, receive: Handle, path: &Path<Registered>, part: Part) -> bool {
     let &Path { route, key, registered } = path;
-    let Some(mut port) = pml.rails().get(route.rail()).and_then(Rail::enter) else { return false };
+    let Some(mut entered) = pml.rails().get(route.rail()).and_then(Rail::enter) else { return false };
     let core = state.requests.core(receive);
     let (start, Transfer::Reading(reads)) = (core.data.extent().start, &core.transfer) else { return false };
     let port_index = port_of(pml, route.rail());
@@ -70,7 +70,7 @@ pub(crate) fn post(pml: &Pml, state: &mut State, receive: Handle, path: &Path<Re
     let from = RemoteSpan { addr: reads.address, rkey: key };
     // SAFETY: R3: the part stays registered under this key until the last read completes; R2, P2: until then it belongs
     // to the adapter.
-    let is_posted = unsafe { transmit::read(&mut port, route, part, (start, registered.lkey()), from, receive) };
+    let is_posted = unsafe { transmit::read(&mut entered, route, part, (start, registered.lkey()), from, receive) };
     if !is_posted && let Some(watched) = &reads.watched {
         watched.refused(part, port_index);
     }
