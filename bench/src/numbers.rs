@@ -2,7 +2,6 @@
 //! Computes quantiles, and formats numbers and sizes for the report. Grade: setup. Tests: below.
 
 /// Returns the quantile `at` in 0..=1 of ascending values, at least one, interpolated between neighbours.
-#[must_use]
 pub(crate) fn quantile(ascending: &[f64], at: f64) -> f64 {
     let position = at * (ascending.len() - 1) as f64;
     let (below, above) = (position.floor() as usize, position.ceil() as usize);
@@ -15,7 +14,6 @@ pub(crate) fn rounded(value: f64) -> f64 {
 }
 
 /// Writes a size for a reader: `8 B`, `64 KiB`, `4 MiB`.
-#[must_use]
 pub fn size(bytes: u64) -> String {
     match bytes {
         _ if bytes >= 1 << 20 && bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),

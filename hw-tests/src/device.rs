@@ -61,43 +61,36 @@ impl FromStr for Device {
 
 impl Device {
     /// Whether the device is an emulated adapter, of any profile.
-    #[must_use]
     pub fn is_emulated(&self) -> bool {
         matches!(self, Self::SoftHca | Self::SoftHcaAs(_))
     }
 
     /// Whether the adapters have atomics, by their profile.
-    #[must_use]
     pub fn has_atomics(&self) -> bool {
         !self.profile().is_some_and(|profile| ["irdma", "bnxt_re", "minimal"].contains(&profile))
     }
 
     /// Whether the adapters carry data in work requests, by their profile.
-    #[must_use]
     pub fn has_inline(&self) -> bool {
         self.profile() != Some("minimal")
     }
 
     /// Whether the adapters stamp completions, by their profile.
-    #[must_use]
     pub fn has_stamps(&self) -> bool {
         self.profile().is_none_or(|profile| profile == "mlx5")
     }
 
     /// Whether the adapters may have InfiniBand ports, by their profile.
-    #[must_use]
     pub fn has_infiniband(&self) -> bool {
         !self.profile().is_some_and(|profile| ["irdma", "bnxt_re", "rxe"].contains(&profile))
     }
 
     /// Whether the adapters raise events of ports that go down and up, by their profile.
-    #[must_use]
     pub fn has_port_events(&self) -> bool {
         self.profile() != Some("minimal")
     }
 
     /// Returns the profile of emulated adapters, if the device names one.
-    #[must_use]
     pub fn profile(&self) -> Option<&str> {
         match self {
             Self::SoftHcaAs(profile) => Some(profile),
@@ -151,7 +144,6 @@ fn interface_under(sysfs: &Path, name: &str) -> anyhow::Result<Option<String>> {
 }
 
 /// Returns the names of this machine's RDMA devices.
-#[must_use]
 pub fn local_names() -> Vec<String> {
     names_in(Path::new(SYSFS))
 }

@@ -50,7 +50,6 @@ pub struct Options {
 
 impl Options {
     /// Returns the options of the usual fabric, with this number of nodes.
-    #[must_use]
     pub fn new(nodes: usize) -> Self {
         Self { nodes, adapters: None }
     }
@@ -180,43 +179,36 @@ impl Fabric {
     }
 
     /// Returns the number of nodes.
-    #[must_use]
     pub fn nodes(&self) -> usize {
         self.channels.len()
     }
 
     /// Returns the name of the RDMA device in the nodes, or of the first one.
-    #[must_use]
     pub fn device_name(&self) -> &str {
         &self.devices[0]
     }
 
     /// Returns the names of all RDMA devices of the fabric.
-    #[must_use]
     pub fn device_names(&self) -> &[String] {
         &self.devices
     }
 
     /// Returns the network interface of the RDMA device, for the tcp BTL; empty if a local device has none.
-    #[must_use]
     pub fn interface(&self) -> &str {
         &self.interface
     }
 
     /// Returns the host name of a node, as `mpirun --host` takes it.
-    #[must_use]
     pub fn host_name(&self, node: usize) -> String {
         if self.is_virtual() { vm::host_name(node) } else { "localhost".to_owned() }
     }
 
     /// Whether the nodes are virtual machines.
-    #[must_use]
     pub fn is_virtual(&self) -> bool {
         matches!(self.keeper, Keeper::Virtual(_))
     }
 
     /// Whether all nodes still answer.
-    #[must_use]
     pub fn alive(&self) -> bool {
         !self.channels.iter().any(Channel::ended)
     }

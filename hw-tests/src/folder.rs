@@ -42,13 +42,11 @@ impl Folder {
     }
 
     /// Returns its path.
-    #[must_use]
     pub fn path(&self) -> &Path {
         &self.0
     }
 
     /// Returns the path of the file `name` in it.
-    #[must_use]
     pub fn file(&self, name: &str) -> PathBuf {
         self.0.join(name)
     }

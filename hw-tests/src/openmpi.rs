@@ -62,7 +62,6 @@ impl Series {
     /// Returns an Open MPI parameter as this series spells it. Tests call the BTL for processes of one host `sm`, as 5
     /// does (4.1: `vader`). They may name `osc/pt2pt`: for 5, which lacks it, this puts `osc/rdma`, which there works
     /// over any BTL.
-    #[must_use]
     pub fn spelled(self, name: &str, value: &str) -> (String, String) {
         let name = match (self, name.strip_prefix("btl_sm_")) {
             (Self::V4_1, Some(of_sm)) => format!("btl_vader_{of_sm}"),
@@ -79,32 +78,27 @@ impl Series {
     }
 
     /// Whether it has the BTL openib, Open MPI's own for verbs.
-    #[must_use]
     pub fn has_openib(self) -> bool {
         self == Self::V4_1
     }
 
     /// Whether it has `osc/pt2pt`, which makes windows of messages.
-    #[must_use]
     pub fn has_windows_of_messages(self) -> bool {
         self == Self::V4_1
     }
 
     /// Whether `MPI_Comm_accept` works. Debian 13's 5.0.7 fails it in the runtime, over any transport.
-    #[must_use]
     pub fn has_ports(self) -> bool {
         self == Self::V4_1
     }
 
     /// Whether osc/rdma performs atomics by messages where the BTL has none (`btl_base_am_rdma.c`). If so, an operation
     /// outside of a window crashes the target in Open MPI's code.
-    #[must_use]
     pub fn has_atomics_by_messages(self) -> bool {
         self == Self::V5
     }
 
     /// Size of ob1's largest header in bytes: the smallest eager limit of a BTL.
-    #[must_use]
     pub fn largest_ob1_header(self) -> u32 {
         match self {
             Self::V4_1 => 64,
@@ -113,7 +107,6 @@ impl Series {
     }
 
     /// Returns the options for more ranks than processors; `by_turns` alternates between the hosts.
-    #[must_use]
     pub fn oversubscribed(self, by_turns: bool) -> Vec<String> {
         let words: &[&str] = match (self, by_turns) {
             (Self::V4_1, false) => &["--oversubscribe"],
@@ -128,7 +121,6 @@ impl Series {
     ///
     /// 5 hands that folder to PMIx and PRRTE, which complain of each file in it unless PMIx has a folder of its own.
     /// `/sys` has no files; with an empty name mpirun of 5 crashes when it starts processes on another node.
-    #[must_use]
     pub fn environment(components: &Path) -> [(String, String); 4] {
         let path = format!("{}:SYSTEM_DEFAULT", components.display());
         [

@@ -4,7 +4,6 @@
 //! test once and report it at their end. Setup grade.
 
 /// Returns the line of a job's output that shows that Open MPI's runtime ended it wrongly.
-#[must_use]
 pub fn of(output: &str) -> Option<&str> {
     let said = |words: &str| output.lines().find(|line| line.contains(words)).map(str::trim);
     // A thread of the runtime in an unloaded component: the address has no code, so the stack has no line. Neither ibex

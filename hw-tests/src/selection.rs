@@ -20,7 +20,6 @@ pub enum Selection {
 
 impl Selection {
     /// Returns the value of [`TESTS_VARIABLE`].
-    #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Quick => "quick",

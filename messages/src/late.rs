@@ -34,7 +34,6 @@ struct Waited {
 
 impl Job {
     /// Returns waits in MPI calls, and late waits, each with its message's index, in that order. Empty without calls.
-    #[must_use]
     pub fn message_waits(&self) -> Vec<(usize, Wait)> {
         let times = TimesInMpi::of(self);
         let mut all = Vec::new();

@@ -24,7 +24,6 @@ macro_rules! named {
             pub const NAMES: &[&str] = &[$($text),*];
 
             /// Its name.
-            #[must_use]
             pub const fn name(self) -> &'static str {
                 $name::NAMES[self as usize]
             }
@@ -477,7 +476,6 @@ pub struct Loss {
 
 impl Job {
     /// Returns the name of the called function.
-    #[must_use]
     pub fn function(&self, call: &Call) -> &str {
         self.functions.get(call.function as usize).map_or("MPI call", String::as_str)
     }
@@ -485,13 +483,11 @@ impl Job {
 
 impl SendSide {
     /// Returns the time at which the rendezvous request leaves, or the first bytes if there is none.
-    #[must_use]
     pub fn left(&self) -> Option<Time> {
         self.announced.or(self.begun)
     }
 
     /// Returns the times at which its phases begin and end, in their usual order.
-    #[must_use]
     pub fn times(&self) -> [Option<Time>; 6] {
         [self.activated, self.announced, self.begun, self.ended, self.completed, self.notified]
     }
@@ -499,7 +495,6 @@ impl SendSide {
 
 impl ReceiveSide {
     /// Returns the times at which its phases begin and end, in their usual order.
-    #[must_use]
     pub fn times(&self) -> [Option<Time>; 9] {
         [
             self.arrived,
@@ -524,7 +519,6 @@ impl Message {
     /// Returns the nanoseconds from the post of the first bytes, or of the rendezvous request, by the host's clock, to
     /// the arrival, by the adapter's where it stamps, with the error of both ranks' clocks. `None` also for a rendezvous
     /// whose request's departure is unknown.
-    #[must_use]
     pub fn delay(&self) -> Option<i64> {
         let (arrived, send) = (self.receive?.arrived?, self.send?);
         match self.protocol {

@@ -21,7 +21,6 @@ impl Numbers {
 
 impl Call {
     /// Makes a call in the first thread of a rank.
-    #[must_use]
     pub fn made(rank: u32, function: u32, begun: Time, ended: Option<Time>) -> Call {
         Call { rank, thread: 0, function, begun, ended }
     }
@@ -29,7 +28,6 @@ impl Call {
 
 impl Search {
     /// Makes a search of the posted queue for messages of rank 0 with tag 0; whether it finds one is unknown.
-    #[must_use]
     pub fn made(rank: u32, begun: Time, ended: Time) -> Search {
         let (thread, queue, peer, tag) = (0, Queue::Posted, 0, 0);
         Search { rank, thread, queue, peer, tag, length: None, message: None, is_found: None, begun, ended }
@@ -38,7 +36,6 @@ impl Search {
 
 impl Fragment {
     /// Makes a received fragment of the message with this index, in the first thread of a rank, by the host's clock.
-    #[must_use]
     pub fn made(rank: u32, message: u32, time: Time) -> Fragment {
         Fragment { rank, thread: 0, message, is_received: true, time, is_by_adapter: false, part: None }
     }
@@ -46,7 +43,6 @@ impl Fragment {
 
 impl Job {
     /// Makes a job with two ranks per host, each sending to any other; the same for the same seed.
-    #[must_use]
     pub fn synthetic(ranks: u32, messages: usize, seed: u64) -> Job {
         let mut numbers = Numbers(seed);
         let rank = |rank| Rank {

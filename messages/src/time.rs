@@ -12,20 +12,17 @@ pub struct Time(NonZeroI64);
 
 impl Time {
     /// Makes a time from nanoseconds since 1970; 0 becomes 1.
-    #[must_use]
     pub fn new(nanoseconds: i64) -> Time {
         const FIRST: NonZeroI64 = NonZeroI64::new(1).unwrap();
         Time(NonZeroI64::new(nanoseconds).unwrap_or(FIRST))
     }
 
     /// Returns the nanoseconds since 1970.
-    #[must_use]
     pub fn nanoseconds(self) -> i64 {
         self.0.get()
     }
 
     /// Returns the nanoseconds from `earlier` to this time; negative if this time is the earlier one.
-    #[must_use]
     pub fn since(self, earlier: Time) -> i64 {
         self.nanoseconds().saturating_sub(earlier.nanoseconds())
     }

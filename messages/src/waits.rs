@@ -18,7 +18,6 @@ pub struct ProcessWait {
 
 impl Job {
     /// Returns waits for connections and for room in queues, by their begins. Requests to one peer leave in order.
-    #[must_use]
     pub fn process_waits(&self) -> Vec<ProcessWait> {
         let connected = self.connections.iter().filter_map(|of| {
             let (from, to) = (of.begun?, of.established.or(of.failed)?);

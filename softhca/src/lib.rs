@@ -9,7 +9,6 @@
 //! `config` reads the description of the adapters, `fabric_folder` finds the folder of a fabric.
 
 #![expect(
-    clippy::must_use_candidate,
     clippy::missing_errors_doc,
     reason = "nobody but this package's tests and command links it; error numbers need no heading"
 )]

@@ -24,7 +24,6 @@ pub fn listed(text: &str) -> impl Iterator<Item = &str> {
 }
 
 /// The name of an event without its prefix, `ibex_`.
-#[must_use]
 pub fn short(name: &str) -> &str {
     name.strip_prefix("ibex_").unwrap_or(name)
 }

@@ -122,7 +122,6 @@ struct Interval {
 
 impl Relation {
     /// The relation of a clock with this rate; with a rate of 0 there are no times.
-    #[must_use]
     pub fn new(ticks_per_second: u64) -> Relation {
         let ticks_per_second = ticks_per_second as f64;
         let end = End { nanoseconds_per_tick: 1e9 / ticks_per_second, drift: DRIFT };
@@ -229,7 +228,6 @@ impl Relation {
     }
 
     /// The time at these ticks; `None` without a sample.
-    #[must_use]
     pub fn time(&self, ticks: u64) -> Option<i64> {
         self.time_near(ticks, &mut 0)
     }
@@ -260,7 +258,6 @@ impl Relation {
     }
 
     /// The largest error bound of times from `first` to `last`, ticks.
-    #[must_use]
     pub fn widest(&self, first: u64, last: u64) -> Option<i64> {
         // Between two points the bound is greatest in the middle.
         let from = self.points.partition_point(|point| point.ticks <= first).saturating_sub(1);

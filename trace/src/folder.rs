@@ -57,25 +57,21 @@ impl Folder {
     }
 
     /// The files, ordered by world and rank.
-    #[must_use]
     pub fn readers(&self) -> &[Reader] {
         &self.readers
     }
 
     /// Why files could not be opened.
-    #[must_use]
     pub fn unreadable(&self) -> &[Error] {
         &self.unreadable
     }
 
     /// For each file, the conversion of its times to the common time line, with error bounds.
-    #[must_use]
     pub fn lines(&self) -> &[Timeline] {
         &self.lines
     }
 
     /// The largest error of a file's times relative to the first file's host, ns; `None`: not compared, or no times.
-    #[must_use]
     pub fn error(&self, file: usize) -> Option<i64> {
         let (reader, line) = (self.readers.get(file)?, self.lines.get(file)?);
         let spans = reader.summaries().flat_map(|summary| &summary.sources);

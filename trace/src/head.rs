@@ -87,7 +87,6 @@ pub enum ElementKind {
 
 impl Element {
     /// Makes an element with this name, kind and unit.
-    #[must_use]
     pub fn new(name: &str, kind: ElementKind, unit: &str) -> Element {
         Element { name: name.to_owned(), kind, unit: unit.to_owned() }
     }
@@ -95,7 +94,6 @@ impl Element {
 
 impl EventType {
     /// The index of the element of this name.
-    #[must_use]
     pub fn element(&self, name: &str) -> Option<usize> {
         self.elements.iter().position(|element| element.name == name)
     }
@@ -103,13 +101,11 @@ impl EventType {
 
 impl ElementKind {
     /// Whether it can be negative.
-    #[must_use]
     pub fn is_signed(self) -> bool {
         matches!(self, ElementKind::I32 | ElementKind::I64)
     }
 
     /// The number that a value of an event stands for.
-    #[must_use]
     pub fn number(self, value: u64) -> i128 {
         if self.is_signed() { i128::from(value.cast_signed()) } else { i128::from(value) }
     }
@@ -166,13 +162,11 @@ impl Head {
     }
 
     /// Returns how events of each type are packed.
-    #[must_use]
     pub fn layouts(&self) -> Vec<Layout> {
         self.types.iter().enumerate().map(|(number, of)| Layout::new(number as u8, of)).collect()
     }
 
     /// The name of the file in a folder: `trace.WORLD.RANK.HOST.PID.ibex`. No two processes of a job have the same.
-    #[must_use]
     pub fn file_name(&self) -> String {
         let rank = self.rank.map_or_else(|| "x".to_owned(), |rank| rank.to_string());
         let plain = |letter: char| if letter.is_ascii_alphanumeric() || letter == '-' { letter } else { '_' };

@@ -115,37 +115,31 @@ impl Reader {
     }
 
     /// The metadata of the process, including sources that became known later.
-    #[must_use]
     pub fn head(&self) -> &Head {
         &self.head
     }
 
     /// Path of the file.
-    #[must_use]
     pub fn file(&self) -> &Path {
         self.storage.name()
     }
 
     /// The recorder's remarks about the trace, one sentence each.
-    #[must_use]
     pub fn notes(&self) -> &[String] {
         &self.notes
     }
 
     /// The samples of clocks, in the order in which they were taken.
-    #[must_use]
     pub fn samples(&self) -> &[ClockSample] {
         &self.samples
     }
 
     /// The relation of a source's clock to the host's.
-    #[must_use]
     pub fn relation(&self, source: u8) -> Option<&Relation> {
         self.relations.get(usize::from(source))
     }
 
     /// Whether the process finished its trace.
-    #[must_use]
     pub fn is_finished(&self) -> bool {
         self.finished
     }
@@ -164,7 +158,6 @@ impl Reader {
     }
 
     /// The numbers of recorded and lost events of each type.
-    #[must_use]
     pub fn counts(&self) -> Vec<Counts> {
         let mut counts = vec![Counts::default(); self.head.types.len()];
         for of in self.summaries().flat_map(|summary| &summary.types) {

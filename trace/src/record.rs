@@ -38,7 +38,6 @@ pub struct Record {
 
 impl Record {
     /// Time in ticks of the source.
-    #[must_use]
     #[inline]
     pub fn ticks(&self) -> u64 {
         u64::from_le(self.words[0])
@@ -50,21 +49,18 @@ impl Record {
     }
 
     /// The number of the type.
-    #[must_use]
     #[inline]
     pub fn event_type(&self) -> u8 {
         (self.head() >> 48) as u8
     }
 
     /// The number of the source.
-    #[must_use]
     #[inline]
     pub fn source(&self) -> u8 {
         (self.head() >> 56) as u8
     }
 
     /// The number of records of the event that begins here.
-    #[must_use]
     #[inline]
     pub fn records(&self) -> usize {
         let bytes = length_of_all(self.head());
@@ -86,7 +82,6 @@ pub struct Layout {
 
 impl Layout {
     /// The layout of the type with this number. Elements beyond [`MOST_ELEMENTS`] are left out.
-    #[must_use]
     pub fn new(event_type: u8, of: &EventType) -> Layout {
         let elements = of.elements.len().min(MOST_ELEMENTS);
         let bit = |(place, element): (usize, &Element)| u16::from(element.kind.is_signed()) << place;
@@ -95,14 +90,12 @@ impl Layout {
     }
 
     /// Returns the number of elements.
-    #[must_use]
     #[inline]
     pub fn elements(self) -> usize {
         usize::from(self.elements)
     }
 
     /// The records of an event. Values beyond the type's elements are ignored.
-    #[must_use]
     pub fn pack(self, source: u8, ticks: u64, values: &Values) -> Vec<Record> {
         let mut room = Room::default();
         let used = self.pack_into(source, ticks, |element| values[element], &mut room);
@@ -173,7 +166,6 @@ impl Layout {
     }
 
     /// The values of the event at the beginning of `records`; 0 beyond the type's elements.
-    #[must_use]
     pub fn values(self, records: &[Record]) -> Values {
         let mut values = [0; MOST_ELEMENTS];
         self.unpack(records, &mut values, 1, 0);

@@ -23,7 +23,6 @@ pub struct Timeline {
 
 impl Timeline {
     /// The common time at a time of the process's monotonic clock, nanoseconds since 1970.
-    #[must_use]
     pub fn time(&self, monotonic: i64) -> i64 {
         let measured = |relation: &Relation| relation.time(monotonic.max(0).cast_unsigned());
         let time = self.relation.as_ref().and_then(measured).unwrap_or(monotonic);
@@ -32,7 +31,6 @@ impl Timeline {
 
     /// The largest error bound, relative to the first file's host, of all times from `first` to `last`, nanoseconds.
     /// `None`: unknown, the clocks were never compared.
-    #[must_use]
     pub fn widest(&self, first: i64, last: i64) -> Option<i64> {
         let [first, last] = [first, last].map(|time| time.max(0).cast_unsigned());
         let error = self.relation.as_ref().map_or(Some(0), |relation| relation.widest(first, last))?;

@@ -29,7 +29,6 @@ impl Kind {
     }
 
     /// Returns the transports of `cargo xtask bench --full`; [`crate::available`] leaves out missing ones.
-    #[must_use]
     pub fn transports(self) -> Vec<Transport> {
         match self {
             Self::SoftHca => Transport::value_variants().to_vec(),

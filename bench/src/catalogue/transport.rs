@@ -110,7 +110,6 @@ pub(crate) fn all() -> impl Iterator<Item = Transport> {
 
 impl Transport {
     /// Returns its name in `report.json`, in tables, and for `--transports`.
-    #[must_use]
     pub const fn name(self) -> &'static str {
         match self {
             Self::Ibex => "ibex",
@@ -168,7 +167,6 @@ impl Transport {
     }
 
     /// Whether it is ibex, of any build, with or without a tool.
-    #[must_use]
     pub fn is_ibex(self) -> bool {
         matches!(self, Self::IbexBtl | Self::InitialisedBtl) || EVENTS.contains(&self) || self.is_pml()
     }

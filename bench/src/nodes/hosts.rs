@@ -51,7 +51,6 @@ const DAEMONS: [&str; 2] = ["orted", "prted"];
 
 impl Hosts {
     /// Hosts that ssh, or the value of `plm_rsh_agent`, reaches.
-    #[must_use]
     pub fn by_ssh(names: [String; 2]) -> Self {
         let agent = env::var("OMPI_MCA_plm_rsh_agent").ok();
         let agent = agent.map(|agent| agent.split(' ').map(str::to_owned).collect::<Vec<_>>());
@@ -60,13 +59,11 @@ impl Hosts {
     }
 
     /// Hosts of the Slurm allocation that this program runs in.
-    #[must_use]
     pub fn by_srun(names: [String; 2]) -> Self {
         Self { names, launcher: Launcher::Srun }
     }
 
     /// Returns their names.
-    #[must_use]
     pub fn names(&self) -> &[String; 2] {
         &self.names
     }
@@ -235,7 +232,6 @@ fn here() -> String {
 }
 
 /// Whether that is this host's name, with or without its domain.
-#[must_use]
 pub fn is_here(name: &str) -> bool {
     let here = here();
     let short = |name: &str| name.split('.').next().unwrap_or_default().to_owned();

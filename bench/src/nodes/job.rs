@@ -30,7 +30,6 @@ impl Nodes for Here {
 }
 
 /// Whether a program of that name is in `PATH`.
-#[must_use]
 pub fn is_in_path(program: &str) -> bool {
     which(program).is_ok()
 }

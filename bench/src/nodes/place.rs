@@ -35,7 +35,6 @@ pub struct Where<'a> {
 
 impl Where<'_> {
     /// Describes the device and the hosts for a reader.
-    #[must_use]
     pub fn title(&self) -> String {
         let kind = match self.kind {
             Kind::SoftHca => " (an emulated adapter)",

@@ -7,7 +7,6 @@ use std::fs;
 
 /// Returns the first two processors of different cores that this process may use; the first two if all are of one core.
 /// `None` if there is only one, or the system does not say.
-#[must_use]
 pub fn pair() -> Option<[usize; 2]> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
     let allowed = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:"))?;

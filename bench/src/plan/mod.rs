@@ -59,7 +59,6 @@ const ROUNDS_OF_INSTRUCTIONS: usize = 2;
 
 impl Plan {
     /// Number of rounds.
-    #[must_use]
     pub fn rounds(&self) -> usize {
         self.rounds
     }

@@ -87,7 +87,6 @@ impl Plan {
     }
 
     /// Number of values of all rounds.
-    #[must_use]
     pub fn values(&self) -> usize {
         (1..=self.rounds).flat_map(|round| self.round(round)).map(|step| step.values.len()).sum()
     }

@@ -49,7 +49,6 @@ impl Counts {
     }
 
     /// Whether each event was delivered or lost, and each loss was reported to the tool.
-    #[must_use]
     pub fn add_up(self) -> bool {
         self.raised == self.delivered + self.dropped + self.late && self.told == self.dropped + self.late
     }

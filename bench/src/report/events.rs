@@ -75,14 +75,12 @@ impl Cost {
     }
 
     /// Returns the ratio of a way, a test and a size.
-    #[must_use]
     pub fn find(&self, test: &str, transport: Transport, bytes: Option<u64>) -> Option<&Ratio> {
         let wanted = |ratio: &&Ratio| ratio.test == test && ratio.transport == transport.name() && ratio.bytes == bytes;
         self.ratios.iter().find(wanted)
     }
 
     /// Returns the counts for a message.
-    #[must_use]
     pub fn message(&self, transport: Transport) -> Option<&Message> {
         self.messages.iter().find(|message| message.transport == transport.name())
     }
@@ -175,7 +173,6 @@ impl Ratio {
     }
 
     /// Returns the least and the greatest factor by which the duration grows: for a bandwidth the inverse of the ratio.
-    #[must_use]
     pub fn slowdown(&self) -> (f64, f64) {
         match metric(&self.test) {
             Some(Metric::Bandwidth | Metric::MessageRate) => (1.0 / self.greatest, 1.0 / self.least),

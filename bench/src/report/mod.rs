@@ -113,13 +113,11 @@ impl Report {
     }
 
     /// Whether only a part was measured: the default table of `cargo xtask bench`.
-    #[must_use]
     pub fn is_brief(&self) -> bool {
         self.brief.is_some()
     }
 
     /// Returns the row of a test, transport and size.
-    #[must_use]
     pub fn row(&self, test: &str, transport: Transport, bytes: u64) -> Option<&Row> {
         self.rows.iter().find(|row| row.test == test && row.transport == transport.name() && row.bytes == bytes)
     }
@@ -138,7 +136,6 @@ impl Report {
     }
 
     /// Whether all values were measured, and programs failed only because the machine was busy for a time.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         self.failures.iter().all(|failure| failure.busy && !failure.missing)
     }
@@ -148,7 +145,6 @@ impl Report {
     }
 
     /// Returns the sizes that the plan had for a test, ascending.
-    #[must_use]
     pub fn sizes(&self, test: &str) -> Vec<u64> {
         let mut sizes: Vec<u64> = self.rows.iter().filter(|row| row.test == test).map(|row| row.bytes).collect();
         let of_test = |name: &str| name == test || catalogue::test(test).is_some_and(|test| test.raw.contains(&name));
@@ -173,7 +169,6 @@ impl Report {
     }
 
     /// Returns the value of a test over a transport, divided by that over another one.
-    #[must_use]
     pub fn ratio(&self, test: &str, of: Transport, to: Transport, bytes: u64) -> Option<f64> {
         let value = |transport| Some(self.row(test, transport, bytes)?.value).filter(|value| *value > 0.0);
         Some(value(of)? / value(to)?)

@@ -52,7 +52,6 @@ pub struct Extent {
 
 impl Extent {
     /// Returns a first look of a minute; `full`: twenty minutes on two processors, with timed programs of some seconds.
-    #[must_use]
     pub fn new(full: bool) -> Self {
         if full {
             Self {
@@ -152,7 +151,6 @@ pub fn study(nodes: &dyn Nodes, place: Where, extent: Extent) -> Result<Study> {
 
 impl Study {
     /// Whether all planted faults were found.
-    #[must_use]
     pub fn is_complete(&self) -> bool {
         self.planted.iter().all(|finding| finding.is_found)
     }

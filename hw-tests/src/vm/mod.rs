@@ -26,7 +26,6 @@ pub(crate) fn host_name(node: usize) -> String {
 }
 
 /// Returns the environment of the jobs in a guest of a fabric with this number of nodes.
-#[must_use]
 pub fn guest_environment(nodes: usize) -> Vec<(String, String)> {
     // With one node there is none to start processes on; with two, the agents stand in for rsh.
     let shell = if nodes > 1 { "/run/fabric/rsh" } else { "/bin/false" };
@@ -46,7 +45,6 @@ pub fn guest_environment(nodes: usize) -> Vec<(String, String)> {
 
 /// Waits, in a guest, until the port is active and has the GID of the node's address. Returns the state of both if that
 /// takes two minutes.
-#[must_use]
 pub fn guest_trouble(node: usize) -> Option<String> {
     let port = format!("/sys/class/infiniband/{DEVICE}/ports/1");
     let suffix = format!(":c0a8:4d{:02x}", node + 1);

@@ -31,7 +31,6 @@ use crate::time::Time;
 
 impl Job {
     /// Reads the traces of a folder. Never fails: unreadable data becomes a sentence in [`Job::faults`].
-    #[must_use]
     pub fn read(folder: &Folder) -> Job {
         let mut job = Job::default();
         job.faults.extend(folder.unreadable().iter().map(|error| format!("{error}.")));
@@ -391,7 +390,6 @@ fn functions(known: &mut Vec<String>, process: &Process) -> Vec<Option<u32>> {
 
 impl Message {
     /// Returns the first known time.
-    #[must_use]
     pub fn first(&self) -> Option<Time> {
         self.moments().min()
     }
