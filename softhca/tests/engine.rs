@@ -7,8 +7,7 @@ use engine_support::prelude::*;
 
 #[test]
 fn a_send_lands_in_the_receive_buffer_whatever_its_size() {
-    let hca = adapter();
-    let (mut a, b) = pair(&hca, 1 << 20, &Settings::default());
+    let (_hca, mut a, b) = connected(1 << 20, &Settings::default());
     for (turn, len) in [0, 1, 8, 24, 25, 64, 255, 256, 257, 4096, 100_000, 1 << 20].into_iter().enumerate() {
         a.fill(0, len, turn as u8);
         b.recv(turn as u64, 0, 1 << 20);
@@ -23,8 +22,7 @@ fn a_send_lands_in_the_receive_buffer_whatever_its_size() {
 
 #[test]
 fn inline_data_and_immediate_arrive_and_unsignalled_sends_give_no_completion() {
-    let hca = adapter();
-    let (a, b) = pair(&hca, 4096, &Settings::default());
+    let (_hca, a, b) = connected(4096, &Settings::default());
     b.recv(1, 0, 100);
     let data = *b"hello";
     let wr = SendWr {
@@ -64,8 +62,7 @@ fn a_send_waits_for_a_receive_request_whose_posting_executes_it() {
 
 #[test]
 fn a_port_counts_its_errors_and_nothing_else() {
-    let hca = adapter();
-    let (a, b) = pair(&hca, 4096, &Settings { rnr_retry: 2, ..Settings::default() });
+    let (hca, a, b) = connected(4096, &Settings { rnr_retry: 2, ..Settings::default() });
     b.recv(1, 0, 8);
     a.send(1, 0, 8);
     wait(&a.send_cq);
@@ -138,8 +135,7 @@ fn the_sending_side_checks_keys_and_bounds() {
 
 #[test]
 fn rdma_and_atomics_work_on_the_targets_memory() {
-    let hca = adapter();
-    let (mut a, mut b) = pair(&hca, 8192, &Settings::default());
+    let (_hca, mut a, mut b) = connected(8192, &Settings::default());
     a.fill(0, 4096, 9);
     b.fill(4096, 4096, 77);
     let rdma = |opcode, at: usize, remote: usize, len: usize| {
@@ -164,8 +160,7 @@ fn rdma_and_atomics_work_on_the_targets_memory() {
 
 #[test]
 fn a_wrong_remote_key_stops_both_sides_and_raises_an_event_at_the_target() {
-    let hca = adapter();
-    let (a, b) = pair(&hca, 4096, &Settings::default());
+    let (hca, a, b) = connected(4096, &Settings::default());
     a.rdma(wr_opcode::RDMA_WRITE, 0, 8, b.addr() + 4090, b.mr.key());
     assert_eq!(wait(&a.send_cq).status, wc_status::REM_ACCESS_ERR);
     assert_eq!((a.qp.state(), b.qp.state()), (qp_state::ERR, qp_state::ERR));
@@ -174,8 +169,7 @@ fn a_wrong_remote_key_stops_both_sides_and_raises_an_event_at_the_target() {
 
 #[test]
 fn unreliable_connections_lose_messages_without_a_receive_request() {
-    let hca = adapter();
-    let (a, b) = pair(&hca, 4096, &Settings { kind: qp_type::UC, ..Settings::default() });
+    let (_hca, a, b) = connected(4096, &Settings { kind: qp_type::UC, ..Settings::default() });
     a.send(1, 0, 100);
     assert_eq!(wait(&a.send_cq).status, 0);
     b.recv(2, 0, 100);
@@ -186,8 +180,7 @@ fn unreliable_connections_lose_messages_without_a_receive_request() {
 
 #[test]
 fn the_send_queue_is_full_until_a_completion_is_polled() {
-    let hca = adapter();
-    let (a, b) = pair(&hca, 4096, &Settings { wr: 4, ..Settings::default() });
+    let (_hca, a, b) = connected(4096, &Settings { wr: 4, ..Settings::default() });
     for i in 0..4 {
         b.recv(i, 0, 8);
         a.send(i, 0, 8);
@@ -201,8 +194,7 @@ fn the_send_queue_is_full_until_a_completion_is_polled() {
 
 #[test]
 fn an_overrun_queue_fails_its_queue_pairs() {
-    let hca = adapter();
-    let (a, b) = pair(&hca, 4096, &Settings { cqe: 4, wr: 16, ..Settings::default() });
+    let (hca, a, b) = connected(4096, &Settings { cqe: 4, wr: 16, ..Settings::default() });
     b.recvs(5, 8);
     for i in 0..5 {
         a.send(i, 0, 8);
@@ -238,8 +230,7 @@ fn an_armed_queue_gives_one_event() {
 
 #[test]
 fn destroy_refuses_an_object_in_use() {
-    let hca = adapter();
-    let (a, _b) = pair(&hca, 4096, &Settings { srq: true, ..Settings::default() });
+    let (_hca, a, _b) = connected(4096, &Settings { srq: true, ..Settings::default() });
     for refused in [a.pd.destroy(), a.send_cq.destroy(), a.srq.as_ref().unwrap().destroy()] {
         assert_eq!(refused, Err(Errno(libc::EBUSY)));
     }
@@ -252,8 +243,7 @@ fn destroy_refuses_an_object_in_use() {
 
 #[test]
 fn a_drained_send_queue_ends_requests_under_way_raises_its_event_and_keeps_the_rest() {
-    let hca = adapter();
-    let (a, b) = pair(&hca, 4096, &Settings::default());
+    let (hca, a, b) = connected(4096, &Settings::default());
     let drained = QpAttr { qp_state: qp_state::SQD, en_sqd_async_notify: 1, ..QpAttr::default() };
     let drain = || a.qp.modify(&drained, m::STATE | m::EN_SQD_ASYNC_NOTIFY).unwrap();
     let go_on = || a.to(qp_state::RTS);
@@ -277,8 +267,7 @@ fn a_drained_send_queue_ends_requests_under_way_raises_its_event_and_keeps_the_r
 
 #[test]
 fn a_queue_pair_in_the_error_state_flushes_receives_posted_to_it() {
-    let hca = adapter();
-    let (a, b) = pair(&hca, 4096, &Settings::default());
+    let (_hca, a, b) = connected(4096, &Settings::default());
     b.recv(1, 0, 8);
     b.to(qp_state::ERR);
     b.recv(2, 0, 8);

@@ -33,8 +33,7 @@ fn send_to_group(from: &Side, gid: [u8; 16], qkey: u32) {
 
 #[test]
 fn datagrams_carry_forty_bytes_before_them_and_are_lost_silently() {
-    let hca = adapter();
-    let (mut a, b) = pair(&hca, 8192, &settings());
+    let (hca, mut a, b) = connected(8192, &settings());
     a.fill(0, 4096, 5);
     let dgid = hca.spec().ports[0].gids[0].raw;
     for (is_global, len) in [(false, 8), (true, 8), (true, 200), (true, 4096)] {

@@ -8,8 +8,7 @@ use engine_support::prelude::*;
 
 #[test]
 fn a_shared_queue_gives_its_limit_event_once() {
-    let hca = adapter();
-    let (a, b) = pair(&hca, 4096, &Settings { srq: true, ..Settings::default() });
+    let (hca, a, b) = connected(4096, &Settings { srq: true, ..Settings::default() });
     b.recvs(3, 8);
     let srq = b.srq.as_ref().unwrap();
     srq.set_limit(2).unwrap();
@@ -22,8 +21,7 @@ fn a_shared_queue_gives_its_limit_event_once() {
 
 #[test]
 fn a_shared_queue_grows_and_shrinks_around_the_requests_in_it() {
-    let hca = adapter();
-    let (a, b) = pair(&hca, 4096, &Settings { srq: true, wr: 4, ..Settings::default() });
+    let (_hca, a, b) = connected(4096, &Settings { srq: true, wr: 4, ..Settings::default() });
     let srq = b.srq.as_ref().unwrap();
     let sge = [b.sge(0, 8)];
     let post = |wr_id| srq.post_recv([RecvWr { wr_id, sge: &sge }]);

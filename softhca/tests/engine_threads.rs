@@ -26,8 +26,7 @@ fn poll_all(cq: &Cq, seen: &AtomicU32, mut take: impl FnMut(&Wc)) {
 #[test]
 fn threads_that_share_a_queue_pair_and_a_completion_queue_lose_and_double_no_message() {
     for (name, srq, len) in [("threads", false, 8), ("threads-srq", true, 8), ("threads-long", false, 700)] {
-        let hca = adapter();
-        let (a, b) = pair(&hca, 1 << 20, &Settings { wr: 256, cqe: 1024, srq, ..Settings::default() });
+        let (_hca, a, b) = connected(1 << 20, &Settings { wr: 256, cqe: 1024, srq, ..Settings::default() });
         let sent = Mutex::new(vec![0_u32; ALL as usize]);
         let received = Mutex::new(vec![0_u32; POSTERS as usize * EACH as usize]);
         let (seen_by_a, seen_by_b) = (AtomicU32::new(0), AtomicU32::new(0));

@@ -73,8 +73,7 @@ fn a_bound_window_opens_its_part_of_the_region_and_no_more() {
 
 #[test]
 fn a_bind_replaces_the_binding_of_a_window_of_type_1_and_a_length_of_0_ends_it() {
-    let hca = adapter();
-    let (a, b) = pair(&hca, 4096, &Settings::default());
+    let (_hca, a, b) = connected(4096, &Settings::default());
     let (region, window) = (bindable(&b), b.pd.alloc_mw(1).unwrap());
     let keys = [1, 2, 3].map(|by| next(window.rkey(), by));
     assert_eq!(bind(&b, &window, &region, keys[0], 0, 64, access::REMOTE_WRITE), 0);
@@ -87,8 +86,7 @@ fn a_bind_replaces_the_binding_of_a_window_of_type_1_and_a_length_of_0_ends_it()
 
 #[test]
 fn a_window_of_type_2_is_for_the_queue_pair_that_bound_it_until_it_is_invalidated() {
-    let hca = adapter();
-    let (a, b) = pair(&hca, 4096, &Settings::default());
+    let (_hca, a, b) = connected(4096, &Settings::default());
     let (region, window) = (bindable(&b), b.pd.alloc_mw(2).unwrap());
     let (first, second) = (next(window.rkey(), 1), next(window.rkey(), 2));
     assert_eq!(bind(&b, &window, &region, first, 0, 64, access::REMOTE_WRITE | access::ZERO_BASED), 0);
@@ -156,8 +154,7 @@ fn a_forbidden_bind_or_invalidate_is_a_bind_error_and_stops_the_queue_pair() {
 
 #[test]
 fn a_local_access_may_not_use_a_windows_key() {
-    let hca = adapter();
-    let (a, b) = pair(&hca, 4096, &Settings::default());
+    let (_hca, a, b) = connected(4096, &Settings::default());
     let (region, window) = (bindable(&a), a.pd.alloc_mw(1).unwrap());
     let key = next(window.rkey(), 1);
     assert_eq!(bind(&a, &window, &region, key, 0, 64, access::REMOTE_READ), 0);

@@ -37,8 +37,8 @@ pub mod prelude {
     pub use softhca::limits::Atomics;
 
     pub use super::{
-        Adapter, Folder, Process, QKEY, RIGHTS, Settings, Side, adapter, behaves, described, event_groups, global,
-        init, init_with, join, joined, lid, none, pair, queue_pair, ready, spec, to_rtr, wait,
+        Adapter, Folder, Process, QKEY, RIGHTS, Settings, Side, adapter, behaves, connected, described, event_groups,
+        global, init, init_with, join, joined, lid, none, pair, queue_pair, ready, spec, to_rtr, wait,
     };
 }
 
@@ -351,6 +351,13 @@ pub fn pair(hca: &Arc<Hca>, bytes: usize, settings: &Settings) -> (Side, Side) {
     let (a, b) = (Side::new(hca, bytes, settings), Side::new(hca, bytes, settings));
     a.meet(&b, settings);
     (a, b)
+}
+
+/// A pair on the usual adapter.
+pub fn connected(bytes: usize, settings: &Settings) -> (Adapter, Side, Side) {
+    let hca = adapter();
+    let (a, b) = pair(&hca, bytes, settings);
+    (hca, a, b)
 }
 
 /// Another process of this test program: it runs an ignored test, and the two exchange lines by its standard streams.
