@@ -46,7 +46,7 @@ fn a_retry_count_of_seven_ends_or_never_does() {
         if is_endless {
             let name = if is_rnr { "rnr_nak_retry_err" } else { "local_ack_timeout_err" };
             let until = Instant::now() + Duration::from_mins(2);
-            while hca.folder.counter(name) < 70 {
+            while hca.counter(name) < 70 {
                 assert!(Instant::now() < until, "it does not try any more");
                 assert!(none(&a.send_cq));
             }

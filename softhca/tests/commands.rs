@@ -15,9 +15,9 @@ const CONFIG: &str = "SOFTHCA_CONFIG";
 const TWO_ADAPTERS: &str = "[[device]]\n[[device]]\n[[device.port]]\nstate = \"down\"\n[[device.port]]\n";
 
 fn fabric(text: &str) -> Folder {
-    let folder = Folder::new();
-    std::fs::set_permissions(&folder.0, std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
-    std::fs::write(configuration(&folder.0), text).unwrap();
+    let folder = new_folder();
+    std::fs::set_permissions(folder.path(), std::os::unix::fs::PermissionsExt::from_mode(0o700)).unwrap();
+    std::fs::write(configuration(folder.path()), text).unwrap();
     folder
 }
 
@@ -27,17 +27,18 @@ fn configuration(folder: &Path) -> PathBuf {
 
 fn ctl(fabric: &Path, folder: &Folder, words: &str) -> Output {
     let mut ctl = Command::new(env!("CARGO_BIN_EXE_softhca"));
-    ctl.env(FABRIC, fabric).env(CONFIG, configuration(&folder.0)).arg("ctl").args(words.split(' ')).output().unwrap()
+    ctl.env(FABRIC, fabric).env(CONFIG, configuration(folder.path()));
+    ctl.arg("ctl").args(words.split(' ')).output().unwrap()
 }
 
 fn obeyed(folder: &Folder, words: &str) -> String {
-    let output = ctl(&folder.0, folder, words);
+    let output = ctl(folder.path(), folder, words);
     assert!(output.status.success(), "{words}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).unwrap()
 }
 
 fn refused(folder: &Folder, words: &str) -> String {
-    let output = ctl(&folder.0, folder, words);
+    let output = ctl(folder.path(), folder, words);
     assert!(!output.status.success(), "{words} was done");
     String::from_utf8(output.stderr).unwrap()
 }
@@ -46,8 +47,9 @@ struct Program(Process);
 
 impl Program {
     fn start(folder: &Folder) -> Program {
-        let file = configuration(&folder.0);
-        let program = Process::start("answers_questions", [(FABRIC, folder.0.as_os_str()), (CONFIG, file.as_os_str())]);
+        let file = configuration(folder.path());
+        let variables = [(FABRIC, folder.path().as_os_str()), (CONFIG, file.as_os_str())];
+        let program = Process::start("answers_questions", variables);
         assert_eq!(program.hear(), "ready");
         Program(program)
     }
@@ -123,7 +125,7 @@ fn a_process_that_joins_later_finds_the_commanded_state() {
         obeyed(&folder, command);
     }
     let mut program = Program::start(&folder);
-    let pipes = std::fs::read_dir(&folder.0).unwrap().filter(|file| {
+    let pipes = std::fs::read_dir(folder.path()).unwrap().filter(|file| {
         let name = file.as_ref().unwrap().file_name();
         name.to_string_lossy().starts_with("pipe-")
     });
@@ -149,7 +151,7 @@ fn the_error_of_a_command_names_the_fault() {
         let said = refused(&folder, command);
         assert!(said.contains(words), "{command}: {said}");
     }
-    let said = String::from_utf8(ctl(&folder.0.join("not-there"), &folder, "link-down rail").stderr).unwrap();
+    let said = String::from_utf8(ctl(&folder.file("not-there"), &folder, "link-down rail").stderr).unwrap();
     assert!(said.contains("softhca run") && said.contains("not-there"), "{said}");
 }
 
@@ -175,8 +177,8 @@ impl Program {
 fn fabric_with_program() -> (Folder, Program, Config, Arc<Fabric>) {
     let folder = fabric("[[device]]\n");
     let program = Program::start(&folder);
-    let config = Config::read(&configuration(&folder.0), None).unwrap();
-    let fabric = Fabric::join(config.clone().fabric_in(folder.0.clone())).unwrap();
+    let config = Config::read(&configuration(folder.path()), None).unwrap();
+    let fabric = Fabric::join(config.clone().fabric_in(folder.path().to_owned())).unwrap();
     (folder, program, config, fabric)
 }
 
@@ -210,8 +212,8 @@ fn a_command_prints_how_often_each_fault_applied() {
     let rules = "[[device]]\n[[fault]]\naction = \"duplicate\"\nqp_type = \"rc\"\nnth = 2\ncount = 2\n\
                  [[fault]]\naction = \"drop\"\nnth = 1000\n[[fault]]\naction = \"link-up\"\nat_ns = 0\n";
     let folder = fabric(rules);
-    let config = Config::read(&configuration(&folder.0), None).unwrap();
-    let adapter = Fabric::join(config.fabric_in(folder.0.clone())).unwrap().open(0).unwrap();
+    let config = Config::read(&configuration(folder.path()), None).unwrap();
+    let adapter = Fabric::join(config.fabric_in(folder.path().to_owned())).unwrap().open(0).unwrap();
     let (a, b) = pair(&adapter, 4096, &Settings::default());
     for i in 0..4 {
         b.recv(i, 0, 64);

@@ -153,8 +153,8 @@ fn every_configuration_is_refused_or_runs() {
         PANICS.fetch_add(1, Ordering::Relaxed);
         usual(what);
     }));
-    let folder = Folder::new();
-    let path = folder.0.join("file.toml");
+    let folder = new_folder();
+    let path = folder.file("file.toml");
     let (mut accepted, mut ran, mut refused) = (0, 0, 0);
     for seed in 0..FILES {
         let text = file(&mut Chance(seed));
@@ -165,8 +165,8 @@ fn every_configuration_is_refused_or_runs() {
                 // Skips files that say next to nothing.
                 if ran < RUN && text.lines().count() > 4 {
                     ran += 1;
-                    let folder = Folder::new();
-                    let _refused_by_a_fault = run(&folder.0, config);
+                    let folder = new_folder();
+                    let _refused_by_a_fault = run(folder.path(), config);
                 }
             }
             Err(error) => {

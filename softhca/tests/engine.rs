@@ -67,7 +67,7 @@ fn a_port_counts_its_errors_and_nothing_else() {
     a.send(1, 0, 8);
     wait(&a.send_cq);
     for name in ["out_of_buffer", "rnr_nak_retry_err", "local_ack_timeout_err", "req_cqe_error", "resp_cqe_error"] {
-        assert_eq!(hca.folder.counter(name), 0, "{name}");
+        assert_eq!(hca.counter(name), 0, "{name}");
     }
     a.send(2, 0, 8);
     a.send(3, 0, 8);
@@ -75,8 +75,8 @@ fn a_port_counts_its_errors_and_nothing_else() {
     assert_eq!(wait(&a.send_cq).status, wc_status::WR_FLUSH_ERR);
     assert_eq!((a.qp.state(), b.qp.state()), (qp_state::ERR, qp_state::RTS));
     // The first answer and one for each of the two repetitions.
-    assert_eq!((hca.folder.counter("out_of_buffer"), hca.folder.counter("rnr_nak_retry_err")), (3, 3));
-    assert_eq!((hca.folder.counter("req_cqe_error"), hca.folder.counter("local_ack_timeout_err")), (1, 0));
+    assert_eq!((hca.counter("out_of_buffer"), hca.counter("rnr_nak_retry_err")), (3, 3));
+    assert_eq!((hca.counter("req_cqe_error"), hca.counter("local_ack_timeout_err")), (1, 0));
 
     let (a, b) = pair(&hca, 4096, &Settings { retry_cnt: 1, timeout: 8, ..Settings::default() });
     b.qp.destroy().unwrap();
@@ -85,17 +85,17 @@ fn a_port_counts_its_errors_and_nothing_else() {
     assert_eq!(wait(&a.send_cq).status, wc_status::RETRY_EXC_ERR);
     assert!(began.elapsed() >= std::time::Duration::from_micros(2 * 1048), "{:?}", began.elapsed());
     a.stops();
-    assert_eq!((hca.folder.counter("req_cqe_error"), hca.folder.counter("local_ack_timeout_err")), (2, 2));
+    assert_eq!((hca.counter("req_cqe_error"), hca.counter("local_ack_timeout_err")), (2, 2));
 
     let (a, b) = pair(&hca, 4096, &Settings::default());
     a.rdma(wr_opcode::RDMA_READ, 0, 8, b.addr(), 1);
     assert_eq!(wait(&a.send_cq).status, wc_status::REM_ACCESS_ERR);
     for side in ["req", "resp"] {
-        assert_eq!(hca.folder.counter(&format!("{side}_remote_access_errors")), 1);
+        assert_eq!(hca.counter(&format!("{side}_remote_access_errors")), 1);
     }
     let (a, b) = pair(&hca, 4096, &Settings { kind: qp_type::UC, ..Settings::default() });
     a.send(1, 0, 8);
-    assert_eq!(hca.folder.counter("out_of_buffer"), 4);
+    assert_eq!(hca.counter("out_of_buffer"), 4);
     drop(b);
 }
 

@@ -76,7 +76,7 @@ fn the_trace_has_a_line_for_each_completion_with_its_time_before_it_wraps() {
             done.ts_raw
         })
     });
-    let text = std::fs::read_to_string(hca.folder.0.join("trace")).unwrap();
+    let text = std::fs::read_to_string(hca.folder.file("trace")).unwrap();
     let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split(' ').collect()).collect();
     assert_eq!(lines.len(), 2, "{text}");
     for ((line, stamp), bytes) in lines.iter().zip(stamps).zip(["8", "64"]) {

@@ -153,7 +153,7 @@ fn datagrams_from_many_threads_arrive_whole_and_in_their_senders_order_or_are_co
             }
         }
     });
-    let lost = hca.folder.counter("out_of_buffer") as u32;
+    let lost = hca.counter("out_of_buffer") as u32;
     println!("{taken} taken, {lost} lost");
     assert_eq!(taken + lost, THREADS as u32 * EACH);
 }

@@ -63,8 +63,8 @@ fn now(fabric: &Fabric, action: FaultAction) {
 
 #[test]
 fn a_port_goes_down_and_comes_up_again_with_an_event_each_time() {
-    let folder = Folder::new();
-    let mut spec = spec(&folder.0);
+    let folder = new_folder();
+    let mut spec = spec(folder.path());
     // The send outlives the link's absence, however long that is.
     spec.devices[0].behaviour.retry7_endless = true;
     let fabric = Fabric::join(spec).unwrap();
@@ -148,8 +148,8 @@ fn a_rule_can_make_a_queue_overrun() {
 #[test]
 fn a_rule_makes_objects_fail_with_an_event() {
     for kind in [event::QP_FATAL, event::CQ_ERR, event::SRQ_ERR] {
-        let folder = Folder::new();
-        let fabric = Fabric::join(spec(&folder.0)).unwrap();
+        let folder = new_folder();
+        let fabric = Fabric::join(spec(folder.path())).unwrap();
         let hca = fabric.open(0).unwrap();
         let (a, b) = pair(&hca, 4096, &Settings { srq: true, ..quick() });
         now(&fabric, FaultAction::Event(kind, None));

@@ -146,8 +146,8 @@ fn kill(folder: &Folder, hca: &Arc<Hca>, audit: &dyn Fn(), step: u64, count: u64
 
 #[test]
 fn a_process_that_is_killed_at_any_instruction_leaves_nothing_that_stops_others() {
-    let folder = Folder::new();
-    let fabric = Fabric::join(spec(&folder.0)).unwrap();
+    let folder = new_folder();
+    let fabric = Fabric::join(spec(folder.path())).unwrap();
     let (hca, audit) = (fabric.open(0).unwrap(), || fabric.audit());
     let kills = std::env::var("SOFTHCA_TEST_KILLS").map_or(KILLS, |kills| kills.parse().expect("a number"));
     for step in 0..STEPS {
@@ -175,8 +175,8 @@ fn sends_a_waiting_request() {
 #[test]
 fn a_receive_stays_posted_if_its_senders_process_has_died_before_the_copy() {
     for (opcode, srq) in [(wr_opcode::SEND, false), (wr_opcode::SEND, true), (wr_opcode::RDMA_WRITE_WITH_IMM, false)] {
-        let folder = Folder::new();
-        let hca = join(&folder.0);
+        let folder = new_folder();
+        let hca = join(folder.path());
         let side = Side::new(&hca, BYTES, &settings(srq));
         // The next queue pair's number. Its process does not exist, so no process watches for its end to bury it.
         side.connect(side.qp.number() + 1, &settings(srq));

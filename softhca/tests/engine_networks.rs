@@ -16,7 +16,7 @@ fn gid(last: u8) -> [u8; 16] {
 
 /// One adapter for each link layer and network; number `n` has LID `n + 1` if it has LIDs, and GID `fe80::(n + 1)`.
 fn adapters(folder: &Folder, each: &[(u8, &str)]) -> Vec<Arc<Hca>> {
-    let mut spec = spec(&folder.0);
+    let mut spec = spec(folder.path());
     let usual = spec.devices.remove(0);
     let described = |(n, &(layer, network)): (u16, &(u8, &str))| {
         let mut device = DeviceSpec { name: format!("softhca{n}"), link_layer: layer, ..usual.clone() };
@@ -66,7 +66,7 @@ fn ports_of_one_link_layer_and_one_network_reach_each_other() {
         &[(INFINIBAND, ""), (ETHERNET, ""), (INFINIBAND, ""), (ETHERNET, "")],
         &[(INFINIBAND, "a"), (INFINIBAND, "b"), (INFINIBAND, "a")],
     ] {
-        let folder = Folder::new();
+        let folder = new_folder();
         let all = adapters(&folder, each);
         for (i, j) in pairs(each.len()) {
             let status = if each[i] == each[j] { wc_status::SUCCESS } else { wc_status::RETRY_EXC_ERR };
@@ -77,14 +77,14 @@ fn ports_of_one_link_layer_and_one_network_reach_each_other() {
 
 #[test]
 fn an_address_on_ethernet_needs_a_gid() {
-    let folder = Folder::new();
+    let folder = new_folder();
     let hca = adapters(&folder, &[(ETHERNET, "")]).remove(0);
     assert_eq!(hca.create_ah(&hca.alloc_pd(), &lid(1)).err(), Some(Errno(libc::EINVAL)));
 }
 
 #[test]
 fn a_multicast_group_does_not_reach_another_network() {
-    let folder = Folder::new();
+    let folder = new_folder();
     let all = adapters(&folder, &["a", "b", "a"].map(|network| (INFINIBAND, network)));
     let settings = Settings { kind: qp_type::UD, ..Settings::default() };
     let sides: Vec<Side> = all.iter().map(|hca| Side::new(hca, 4096, &settings)).collect();
@@ -142,7 +142,7 @@ fn packets_stay_within_a_partition_and_have_a_full_member() {
 
 /// The usual adapter with a second GID.
 fn with_two_gids(folder: &Folder) -> FabricSpec {
-    let mut spec = spec(&folder.0);
+    let mut spec = spec(folder.path());
     spec.devices[0].ports[0].gids.push(Gid { raw: gid(2), kind: gid_kind::IB });
     spec
 }
@@ -173,7 +173,7 @@ fn connect(hca: &Arc<Hca>) -> (Side, Side) {
 
 /// How a message ends on a connection made before the change, after the change was reported.
 fn after(kind: u32, what: Change, vanish_kills: bool) -> (Arc<Hca>, Side, u32) {
-    let folder = Folder::new();
+    let folder = new_folder();
     let mut spec = with_two_gids(&folder);
     spec.devices[0].behaviour.gid_vanish_kills_rc = vanish_kills;
     let fabric = Fabric::join(spec).unwrap();
@@ -237,7 +237,7 @@ fn a_port_shows_another_subnet_manager_and_keeps_its_connections() {
 
 #[test]
 fn a_port_changes_although_the_adapter_does_not_raise_the_event() {
-    let folder = Folder::new();
+    let folder = new_folder();
     let mut spec = with_two_gids(&folder);
     spec.devices[0].behaviour.async_events = event_groups(r#"["port"]"#);
     let fabric = Fabric::join(spec).unwrap();

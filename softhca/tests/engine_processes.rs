@@ -11,7 +11,7 @@ const BYTES: usize = 1 << 20;
 /// Two connected sides, the second in another process; and address and key of its memory.
 fn connected(part: &str, folder: &Folder) -> (Side, Process, u64, u32) {
     let mut other = Process::start_in("the_other_side", folder);
-    let side = Side::new(&join(&folder.0), 2 * BYTES, &settings());
+    let side = Side::new(&join(folder.path()), 2 * BYTES, &settings());
     let numbers: Vec<u64> = other.hear().split(' ').map(|number| number.parse().unwrap()).collect();
     side.connect(numbers[0] as u32, &settings());
     other.tell(format!("{} {part}", side.qp.number()));
@@ -53,7 +53,7 @@ fn the_other_side() {
 
 #[test]
 fn two_processes_exchange_messages_of_all_sizes() {
-    let folder = Folder::new();
+    let folder = new_folder();
     let (mut side, mut other, ..) = connected("echo", &folder);
     for (turn, len) in [0, 8, 24, 25, 256, 257, 5000, BYTES].into_iter().cycle().take(800).enumerate() {
         side.fill(0, len, turn as u8);
@@ -70,7 +70,7 @@ fn two_processes_exchange_messages_of_all_sizes() {
 
 #[test]
 fn rdma_and_atomics_reach_a_process_that_sleeps() {
-    let folder = Folder::new();
+    let folder = new_folder();
     let (mut side, _other, remote, key) = connected("sleep", &folder);
     side.fill(0, 1000, 1);
     let rdma = |opcode, at: usize, len: usize| {
@@ -89,7 +89,7 @@ fn rdma_and_atomics_reach_a_process_that_sleeps() {
 #[test]
 fn a_killed_peer_costs_the_retries_and_no_more() {
     for len in [8, 1000] {
-        let folder = Folder::new();
+        let folder = new_folder();
         let (side, mut other, ..) = connected("sleep", &folder);
         side.send(1, 0, len);
         assert_eq!(wait(&side.send_cq).status, 0);

@@ -32,12 +32,12 @@ fn sleeps(thread: &Path) -> bool {
 
 #[test]
 fn the_thread_has_its_memory_when_the_fabric_is_joined() {
-    let folder = Folder::new();
-    let trace = folder.0.join("strace");
+    let folder = new_folder();
+    let trace = folder.file("strace");
     let mut strace = Command::new("strace");
     strace.args(["--follow-forks", &format!("--trace=prctl,{}", HOOKED.join(",")), "--inject=prctl:delay_exit=200000"]);
     strace.arg("--output").arg(&trace).arg(std::env::current_exe().unwrap());
-    strace.args(["--ignored", "--exact", "joins_and_reports_it"]).env(FOLDER, &folder.0);
+    strace.args(["--ignored", "--exact", "joins_and_reports_it"]).env(FOLDER, folder.path());
     let output = strace.output().expect("start strace: is it installed?");
     let said = [output.stdout, output.stderr].concat();
     let said = String::from_utf8_lossy(&said);
@@ -73,8 +73,8 @@ fn joins_and_reports_it() {
 
 #[test]
 fn the_thread_takes_the_signals_of_its_own_faults_only() {
-    let folder = Folder::new();
-    let _fabric = Fabric::join(spec(&folder.0)).expect("the fabric can be joined");
+    let folder = new_folder();
+    let _fabric = Fabric::join(spec(folder.path())).expect("the fabric can be joined");
     let thread = (0..1000).find_map(|_| service_thread()).expect("a process that has joined has the thread");
     let thread = fs::read_to_string(thread.join("status")).expect("it lives as long as the process");
     let blocked = thread.lines().find_map(|line| line.strip_prefix("SigBlk:")).expect("the kernel says it");

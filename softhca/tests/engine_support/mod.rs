@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::fmt::Display;
 use std::io::{BufRead, BufReader, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 
@@ -18,6 +18,7 @@ pub mod prelude {
     pub use std::sync::Arc;
     pub use std::time::{Duration, Instant};
 
+    pub use hw_tests::Folder;
     pub use softhca::behaviour::{
         AtomicAccess, Behaviour, CreateErrno, Events, InlineGrant, Lost, OptionalAccess, Purge, Refusal, SendBeforeRts,
         SrcQp,
@@ -37,8 +38,8 @@ pub mod prelude {
     pub use softhca::limits::Atomics;
 
     pub use super::{
-        Adapter, Folder, Process, QKEY, RIGHTS, Settings, Side, adapter, behaves, connected, described, event_groups,
-        global, init, init_with, join, joined, lid, none, pair, queue_pair, ready, spec, to_rtr, wait,
+        Adapter, Process, QKEY, RIGHTS, Settings, Side, adapter, behaves, connected, described, event_groups, global,
+        init, init_with, join, joined, lid, new_folder, none, pair, queue_pair, ready, spec, to_rtr, wait,
     };
 }
 
@@ -46,26 +47,9 @@ pub const RIGHTS: u32 = access::LOCAL_WRITE | access::REMOTE_WRITE | access::REM
 
 pub const QKEY: u32 = 0x11;
 
-pub struct Folder(pub PathBuf);
-
-impl Folder {
-    pub fn new() -> Folder {
-        // A killed run, or one in a container, may have had this process number, and have left its folders.
-        let path = |n| PathBuf::from(format!("/dev/shm/softhca-test-{}-{n}", std::process::id()));
-        let new = (0..10_000).map(path).find(|path| std::fs::create_dir(path).is_ok());
-        Folder(new.expect("a folder can be made in /dev/shm"))
-    }
-
-    pub fn counter(&self, name: &str) -> u64 {
-        let files = self.0.join("sysfs/class/infiniband/softhca0/ports/1/hw_counters");
-        std::fs::read_to_string(files.join(name)).unwrap().trim().parse().unwrap()
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        let _gone = std::fs::remove_dir_all(&self.0);
-    }
+/// A new folder in memory.
+pub fn new_folder() -> Folder {
+    Folder::within(Path::new("/dev/shm"), "softhca-test").expect("a folder can be made in /dev/shm")
 }
 
 pub struct Adapter {
@@ -81,14 +65,21 @@ impl std::ops::Deref for Adapter {
     }
 }
 
+impl Adapter {
+    pub fn counter(&self, name: &str) -> u64 {
+        let files = self.folder.path().join("sysfs/class/infiniband/softhca0/ports/1/hw_counters");
+        std::fs::read_to_string(files.join(name)).unwrap().trim().parse().unwrap()
+    }
+}
+
 pub fn adapter() -> Adapter {
     described(|_| ())
 }
 
 /// The first adapter of the usual fabric, as changed by `tell`.
 pub fn described(tell: impl FnOnce(&mut FabricSpec)) -> Adapter {
-    let folder = Folder::new();
-    let mut spec = spec(&folder.0);
+    let folder = new_folder();
+    let mut spec = spec(folder.path());
     tell(&mut spec);
     let fabric = Fabric::join(spec).expect("the fabric can be joined");
     Adapter { hca: fabric.open(0).expect("the adapter exists"), folder }
@@ -376,7 +367,7 @@ pub fn joined() -> Arc<Hca> {
 
 impl Process {
     pub fn start_in(test: &str, folder: &Folder) -> Process {
-        Process::start(test, [(FOLDER, folder.0.as_os_str())])
+        Process::start(test, [(FOLDER, folder.path().as_os_str())])
     }
 
     pub fn start<'a>(test: &str, variables: impl IntoIterator<Item = (&'a str, &'a OsStr)>) -> Process {
