@@ -7,6 +7,7 @@ use crate::launch::{Launch, says, says_one_of};
 use crate::site::Site;
 use crate::test::Test;
 use anyhow::{Result, bail, ensure};
+use hw_tests::Outcome;
 use std::time::Duration;
 
 pub(crate) fn tests() -> Vec<Test> {
@@ -75,13 +76,17 @@ pub(crate) fn tests() -> Vec<Test> {
     ]
 }
 
+/// In this shell script ibex alone refuses a job with these words, and the job succeeds if it has another way.
+fn needs_another_way(site: &mut Site, script: &str, words: &[&str]) -> Result<Outcome> {
+    let launch = Launch::of_a_short_exchange().inside(script);
+    launch.clone().limit(60).is_refused_with(site, words)?;
+    launch.with("btl", "self,sm,ibex").succeeds(site)
+}
+
 fn locked_memory(site: &mut Site) -> Result<()> {
     // Root may lock any amount of memory unless it gives up that right.
     let script = "setpriv --bounding-set=-ipc_lock --inh-caps=-ipc_lock sh -c 'ulimit -l 64; exec \"$@\"' sh \"$@\"";
-    let alone = Launch::of_a_short_exchange().inside(script).limit(60);
-    alone.is_refused_with(site, &["ulimit -l", "64"])?;
-    let with_another_way = Launch::of_a_short_exchange().inside(script).with("btl", "self,sm,ibex");
-    says(&with_another_way.succeeds(site)?, &["ulimit -l"])
+    says(&needs_another_way(site, script, &["ulimit -l", "64"])?, &["ulimit -l"])
 }
 
 fn address_space(site: &mut Site) -> Result<()> {
@@ -116,9 +121,7 @@ fn permission(site: &mut Site) -> Result<()> {
     }
     let script = "chmod 600 /dev/infiniband/uverbs0; trap 'chmod 666 /dev/infiniband/uverbs0' EXIT; mkdir -p -m 777 /tmp/nobody; \
                   HOME=/tmp/nobody TMPDIR=/tmp/nobody setpriv --reuid=65534 --regid=65534 --clear-groups \"$@\"";
-    let alone = Launch::of_a_short_exchange().inside(script).limit(60);
-    alone.is_refused_with(site, &["/dev/infiniband/uverbs0", "permission"])?;
-    Launch::of_a_short_exchange().inside(script).with("btl", "self,sm,ibex").succeeds(site).map(drop)
+    needs_another_way(site, script, &["/dev/infiniband/uverbs0", "permission"]).map(drop)
 }
 
 fn mtu_above_the_port(site: &mut Site) -> Result<()> {
@@ -151,8 +154,7 @@ fn port_down(site: &mut Site) -> Result<()> {
     let interface = site.fabric(1)?.interface().to_owned();
     // The IPv6 addresses disappear with the link; the IPv4 address stays.
     let script = format!("ip link set {interface} down; trap 'ip link set {interface} up' EXIT; \"$@\"");
-    Launch::of_a_short_exchange().inside(script.clone()).limit(60).is_refused_with(site, &["down"])?;
-    Launch::of_a_short_exchange().inside(script).with("btl", "self,sm,ibex").succeeds(site).map(drop)
+    needs_another_way(site, &script, &["down"]).map(drop)
 }
 
 fn no_device(site: &mut Site) -> Result<()> {
@@ -163,10 +165,7 @@ fn no_device(site: &mut Site) -> Result<()> {
     let (device, interface) = (site.fabric(1)?.device_name().to_owned(), site.fabric(1)?.interface().to_owned());
     let script =
         format!("rdma link delete {device}; trap 'rdma link add {device} type rxe netdev {interface}' EXIT; \"$@\"");
-    let with_another_way = Launch::of_a_short_exchange().inside(script.clone()).with("btl", "self,sm,ibex");
-    with_another_way.succeeds(site)?;
-    let alone = Launch::of_a_short_exchange().inside(script).limit(60);
-    alone.is_refused_with(site, &["ibex", "no RDMA device"]).map(drop)
+    needs_another_way(site, &script, &["ibex", "no RDMA device"]).map(drop)
 }
 
 /// The version that a process sees is a symbol of Open MPI's, which a preloaded library can replace.
@@ -174,10 +173,7 @@ fn another_open_mpi(site: &mut Site) -> Result<()> {
     let script = "cd \"$(mktemp -d)\" && echo 'const char opal_version_string[] = \"4.0.9\";' >version.c && \
                   cc -shared -fPIC -o version.so version.c && LD_PRELOAD=$PWD/version.so \"$@\"";
     let words = ["ibex was built for Open MPI", "this is Open MPI 4.0.9", "cargo xtask install"];
-    let with_another_way = Launch::of_a_short_exchange().inside(script).with("btl", "self,sm,ibex").succeeds(site)?;
-    says(&with_another_way, &words)?;
-    let alone = Launch::of_a_short_exchange().inside(script).limit(60);
-    alone.is_refused_with(site, &words).map(drop)
+    says(&needs_another_way(site, script, &words)?, &words)
 }
 
 fn listed(site: &mut Site) -> Result<()> {
