@@ -3,20 +3,24 @@
 
 mod made;
 
+use std::path::Path;
+
 use ibex_trace::{BLOCK, Error, Event, Folder, Head, Writer};
 
-fn write(folder: &std::path::Path, head: &Head, numbers: impl Iterator<Item = u64>) {
+fn write(folder: &Path, head: &Head, numbers: impl Iterator<Item = u64>) {
+    write_threads(folder, head, 64, [(0, numbers.collect())]);
+}
+
+fn write_threads(folder: &Path, head: &Head, block: usize, threads: impl IntoIterator<Item = (u32, Vec<u64>)>) {
     let layouts = head.layouts();
-    let mut writer = Writer::create(folder, head, 64).expect("made");
-    for sample in made::samples(0) {
-        writer.clock(sample);
+    let mut writer = Writer::create(folder, head, block).expect("made");
+    made::sample(&mut writer, 0);
+    for (thread, numbers) in threads {
+        let mut batch = Vec::new();
+        numbers.into_iter().for_each(|number| made::records(&layouts, &made::event(number), &mut batch));
+        writer.write(thread, &batch).expect("written");
     }
-    let mut batch = Vec::new();
-    numbers.for_each(|number| made::records(&layouts, &made::event(number), &mut batch));
-    writer.write(0, &batch).expect("written");
-    for sample in made::samples(100_000) {
-        writer.clock(sample);
-    }
+    made::sample(&mut writer, 100_000);
     writer.finish().expect("finished");
 }
 
@@ -43,12 +47,7 @@ fn the_events_of_all_ranks_are_on_one_time_line() {
 
 #[test]
 fn events_of_a_thread_come_as_it_raised_them_and_between_those_of_others_by_their_times() {
-    let (folder, head) = (made::folder("interleaved"), made::head(0));
-    let layouts = head.layouts();
-    let mut writer = Writer::create(&folder, &head, 4).expect("made");
-    for sample in made::samples(0) {
-        writer.clock(sample);
-    }
+    let folder = made::folder("interleaved");
     // Each thread has every fifth number, and swaps some, as an adapter's stamps are earlier; the last is written
     // first.
     let of = |thread: u32| {
@@ -58,17 +57,7 @@ fn events_of_a_thread_come_as_it_raised_them_and_between_those_of_others_by_thei
         }
         numbers
     };
-    for thread in (0..5).rev() {
-        let mut batch = Vec::new();
-        for number in of(thread) {
-            made::records(&layouts, &made::event(number), &mut batch);
-        }
-        writer.write(thread, &batch).expect("written");
-    }
-    for sample in made::samples(100_000) {
-        writer.clock(sample);
-    }
-    writer.finish().expect("finished");
+    write_threads(&folder, &made::head(0), 4, (0..5).rev().map(|thread| (thread, of(thread))));
     let opened = Folder::open(&folder).expect("opened");
     let events: Vec<_> = opened.readers()[0].interleaved().collect::<Result<_, _>>().expect("no fault");
     assert_eq!(events.len(), 1000);

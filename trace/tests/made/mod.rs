@@ -3,6 +3,7 @@
 
 #![allow(dead_code, reason = "each test uses a part of it")]
 
+use std::io::Write;
 use std::path::Path;
 
 use ibex_trace::{
@@ -101,23 +102,23 @@ pub(crate) fn samples(number: u64) -> [ClockSample; 2] {
     [sample(0, time), sample(1, time / 64 * 10)]
 }
 
+pub(crate) fn sample<W: Write>(writer: &mut Writer<W>, number: u64) {
+    samples(number).into_iter().for_each(|sample| writer.clock(sample));
+}
+
 /// The bytes of a trace, finished or not, in blocks of `block` events; three threads raise 50 events each in turn.
 pub(crate) fn trace(head: &Head, events: u64, block: usize, finish: bool) -> Vec<u8> {
     let mut bytes = Vec::new();
     let layouts = head.layouts();
     let mut writer = Writer::new(&mut bytes, Path::new("made"), head, block).expect("a vector takes all");
-    for sample in samples(0) {
-        writer.clock(sample);
-    }
+    sample(&mut writer, 0);
     let mut batch = Vec::new();
     for first in (0..events).step_by(50) {
         batch.clear();
         (first..events.min(first + 50)).for_each(|number| records(&layouts, &event(number), &mut batch));
         writer.write(thread(first), &batch).expect("written");
     }
-    for sample in samples(events) {
-        writer.clock(sample);
-    }
+    sample(&mut writer, events);
     writer.lost(1, 17);
     if finish {
         writer.finish().expect("finished");
