@@ -93,7 +93,8 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
             }
         }
         if arguments.all && !arguments.are_of_devices() && arguments.mpi.is_none() {
-            installation::comes_and_goes(&workspace, &mut tally);
+            let what = "install and uninstall with Open MPI's own ompi_info";
+            tally.timed(what, || installation::comes_and_goes(&workspace));
         }
         if !arguments.no_device {
             devices::run(&workspace, &tests, arguments, &runs, &mut tally);
