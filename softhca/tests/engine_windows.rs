@@ -5,8 +5,12 @@ mod engine_support;
 
 use engine_support::prelude::*;
 
-fn bindable(side: &Side) -> Mr {
-    side.pd.reg_mr(side.addr(), 4096, side.addr(), RIGHTS | access::MW_BIND).unwrap()
+/// A region, a window of this kind, and the key that its first binding gives it.
+fn bindable(side: &Side, kind: u32) -> (Mr, Mw, u32) {
+    let region = side.pd.reg_mr(side.addr(), 4096, side.addr(), RIGHTS | access::MW_BIND).unwrap();
+    let window = side.pd.alloc_mw(kind).unwrap();
+    let key = next(window.rkey(), 1);
+    (region, window, key)
 }
 
 fn run(side: &Side, wr: SendWr) -> Wc {
@@ -54,8 +58,7 @@ fn a_bound_window_opens_its_part_of_the_region_and_no_more() {
             (100, false, wc_status::REM_ACCESS_ERR),
         ] {
             let (a, b) = pair(&hca, 4096, &Settings::default());
-            let (region, window) = (bindable(&b), b.pd.alloc_mw(kind).unwrap());
-            let key = next(window.rkey(), 1);
+            let (region, window, key) = bindable(&b, kind);
             assert_eq!(bind(&b, &window, &region, key, 100, 100, rights), wc_status::SUCCESS);
             let rkey = if rkey_is_new { key } else { window.rkey() };
             assert_eq!(write(&a, rkey, b.addr() + at), status, "type {kind}, at {at}");
@@ -64,8 +67,7 @@ fn a_bound_window_opens_its_part_of_the_region_and_no_more() {
             region.destroy().unwrap();
         }
         let (a, b) = pair(&hca, 4096, &Settings::default());
-        let (region, window) = (bindable(&b), b.pd.alloc_mw(kind).unwrap());
-        let key = next(window.rkey(), 1);
+        let (region, window, key) = bindable(&b, kind);
         bind(&b, &window, &region, key, 0, 100, access::REMOTE_READ);
         assert_eq!(write(&a, key, b.addr()), wc_status::REM_ACCESS_ERR, "it is open for reading");
     }
@@ -74,7 +76,7 @@ fn a_bound_window_opens_its_part_of_the_region_and_no_more() {
 #[test]
 fn a_bind_replaces_the_binding_of_a_window_of_type_1_and_a_length_of_0_ends_it() {
     let (_hca, a, b) = connected(4096, &Settings::default());
-    let (region, window) = (bindable(&b), b.pd.alloc_mw(1).unwrap());
+    let (region, window, _) = bindable(&b, 1);
     let keys = [1, 2, 3].map(|by| next(window.rkey(), by));
     assert_eq!(bind(&b, &window, &region, keys[0], 0, 64, access::REMOTE_WRITE), 0);
     assert_eq!(bind(&b, &window, &region, keys[1], 64, 64, access::REMOTE_WRITE), 0);
@@ -87,8 +89,8 @@ fn a_bind_replaces_the_binding_of_a_window_of_type_1_and_a_length_of_0_ends_it()
 #[test]
 fn a_window_of_type_2_is_for_the_queue_pair_that_bound_it_until_it_is_invalidated() {
     let (_hca, a, b) = connected(4096, &Settings::default());
-    let (region, window) = (bindable(&b), b.pd.alloc_mw(2).unwrap());
-    let (first, second) = (next(window.rkey(), 1), next(window.rkey(), 2));
+    let (region, window, first) = bindable(&b, 2);
+    let second = next(first, 1);
     assert_eq!(bind(&b, &window, &region, first, 0, 64, access::REMOTE_WRITE | access::ZERO_BASED), 0);
     assert_eq!(write(&a, first, 8), 0, "addresses count from nothing");
     let invalidate = |opcode, key| SendWr { opcode, imm: key, ..SendWr::empty() };
@@ -109,8 +111,7 @@ fn another_queue_pair_of_the_domain_may_not_use_a_window_of_type_2() {
     let hca = adapter();
     let settings = Settings::default();
     let (_a, b) = pair(&hca, 4096, &settings);
-    let (region, window) = (bindable(&b), b.pd.alloc_mw(2).unwrap());
-    let key = next(window.rkey(), 1);
+    let (region, window, key) = bindable(&b, 2);
     assert_eq!(bind(&b, &window, &region, key, 0, 64, access::REMOTE_WRITE), 0);
     let (c, mut d) = (Side::new(&hca, 4096, &settings), Side::new(&hca, 4096, &settings));
     d.qp = queue_pair(&hca, &b.pd, settings.kind, (&b.send_cq, &b.recv_cq), None, b.qp.cap()).unwrap();
@@ -123,8 +124,7 @@ fn a_forbidden_bind_or_invalidate_is_a_bind_error_and_stops_the_queue_pair() {
     let hca = adapter();
     let refused = |what: &str, work: &dyn Fn(&Side, &Mw, &Mr, u32) -> u32| {
         let (_a, b) = pair(&hca, 4096, &Settings::default());
-        let (region, window) = (bindable(&b), b.pd.alloc_mw(2).unwrap());
-        let key = next(window.rkey(), 1);
+        let (region, window, key) = bindable(&b, 2);
         assert_eq!(work(&b, &window, &region, key), wc_status::MW_BIND_ERR, "{what}");
         assert_eq!(b.qp.state(), qp_state::ERR);
         window.destroy().unwrap();
@@ -155,8 +155,7 @@ fn a_forbidden_bind_or_invalidate_is_a_bind_error_and_stops_the_queue_pair() {
 #[test]
 fn a_local_access_may_not_use_a_windows_key() {
     let (_hca, a, b) = connected(4096, &Settings::default());
-    let (region, window) = (bindable(&a), a.pd.alloc_mw(1).unwrap());
-    let key = next(window.rkey(), 1);
+    let (region, window, key) = bindable(&a, 1);
     assert_eq!(bind(&a, &window, &region, key, 0, 64, access::REMOTE_READ), 0);
     b.recv(1, 0, 64);
     let sge = [Sge { lkey: key, ..a.sge(0, 8) }];

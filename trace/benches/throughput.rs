@@ -64,9 +64,8 @@ fn fastest(rounds: usize, mut run: impl FnMut()) -> f64 {
 fn write(head: &Head, count: u64, records: &[Record], file: &mut Vec<u8>) {
     file.clear();
     let mut writer = Writer::new(file, Path::new("memory"), head, BLOCK).expect("begun");
-    for sample in [made::samples(0), made::samples(count)].concat() {
-        writer.clock(sample);
-    }
+    made::sample(&mut writer, 0);
+    made::sample(&mut writer, count);
     let mut rest = records;
     while !rest.is_empty() {
         let mut taken = 0;
