@@ -17,7 +17,9 @@ fn write_threads(folder: &Path, head: &Head, block: usize, threads: impl IntoIte
     made::sample(&mut writer, 0);
     for (thread, numbers) in threads {
         let mut batch = Vec::new();
-        numbers.into_iter().for_each(|number| made::records(&layouts, &made::event(number), &mut batch));
+        for number in numbers {
+            made::records(&layouts, &made::event(number), &mut batch);
+        }
         writer.write(thread, &batch).expect("written");
     }
     made::sample(&mut writer, 100_000);

@@ -19,6 +19,7 @@ pub(crate) fn run(nodes: &dyn Nodes, job: &Job) -> Result<Outcome> {
     nodes.run(job, &mut |_, _| {})
 }
 
+/// This machine.
 #[derive(Clone, Copy, Debug)]
 pub struct Here;
 

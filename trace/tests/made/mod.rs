@@ -103,7 +103,9 @@ pub(crate) fn samples(number: u64) -> [ClockSample; 2] {
 }
 
 pub(crate) fn sample<W: Write>(writer: &mut Writer<W>, number: u64) {
-    samples(number).into_iter().for_each(|sample| writer.clock(sample));
+    for sample in samples(number) {
+        writer.clock(sample);
+    }
 }
 
 /// The bytes of a trace, finished or not, in blocks of `block` events; three threads raise 50 events each in turn.
