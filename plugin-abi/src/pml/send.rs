@@ -8,10 +8,10 @@
 use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
-use engine::messenger;
 use engine::messenger::header::MAX_SIZE;
 use engine::messenger::host::Data;
 use engine::messenger::route::Route;
+use engine::{events, messenger};
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
@@ -218,6 +218,7 @@ unsafe fn tell_of_call(listeners: &Listeners, event: Event, id: u64, spec: &mut 
     listeners.tell(event, id, spec);
     if let Some(step) = transfers::step(event)
         && listeners.wants(Event::Transfer)
+        && events::interest().has(step)
     {
         // SAFETY: P3; the communicator lives.
         unsafe { transfers::tell_at_once(id, spec, step) };

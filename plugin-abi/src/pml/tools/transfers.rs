@@ -117,6 +117,9 @@ pub(crate) unsafe fn tell_at_once(id: u64, spec: &Spec, step: TypeId) {
 #[cold]
 #[inline(never)]
 pub(crate) unsafe fn arrived(id: u64, spec: &Spec, envelope: Envelope, bytes: usize) {
+    if !events::interest().has(MsgArrived::TYPE) {
+        return;
+    }
     debug_assert_eq!(spec.operation, RECEIVE, "a message's");
     // SAFETY: P1: the communicator lives, as this function requires, and was added to the PML.
     let peer = unsafe { process(spec.comm, envelope.source()) };

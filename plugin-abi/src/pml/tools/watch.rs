@@ -16,6 +16,7 @@ use std::ffi::c_int;
 use std::hint::cold_path;
 use std::ptr::null_mut;
 
+use engine::events;
 use engine::messenger::host::{Data, Moved};
 use engine::messenger::matching::{Envelope, Message, MessageHandle, Pattern};
 use engine::messenger::path_taken::PathTaken;
@@ -232,7 +233,9 @@ pub(crate) fn told_moved(state: &mut State, listeners: &Listeners, of: Handle, e
     if listeners.wants(Event::Transfer) && request.shell.owner != Owner::Call {
         cold_path();
         number_of(request);
-        if let Some(step) = transfers::step(event) {
+        if let Some(step) = transfers::step(event)
+            && events::interest().has(step)
+        {
             transfers::tell(request, step, moved);
         }
     }
