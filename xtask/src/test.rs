@@ -30,8 +30,8 @@ use tally::Tally;
 
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
-    /// Everything, 40 to 65 minutes on two processors: every test on every device, the library as users have it, Open
-    /// MPI 5, loom, Miri, third-party programs [default: the quick tier, 6 to 10 minutes]
+    /// Everything, 39 to 80 minutes on two processors: every test on every device, the library as users have it, Open
+    /// MPI 5, loom, Miri, third-party programs [default: the quick tier, 6 to 12 minutes]
     #[arg(long)]
     all: bool,
     /// Only the device tests, on `softhca` (emulated adapters), `softhca:PROFILE` (the same, that behave as mlx5, rxe,
