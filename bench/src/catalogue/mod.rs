@@ -103,18 +103,24 @@ impl Reads {
 
 const UP_TO_4_MIB: (u64, u64) = (1, 4 << 20);
 
-/// A test of 8 bytes that is compared with no program without MPI.
-const OF_8_BYTES: Test = Test {
-    name: "",
-    title: "",
-    note: "",
-    compared: &[],
-    metric: Metric::Completion,
-    by: By::Messages,
-    raw: &[],
-    sizes: (8, 8),
-    few: &[8],
-};
+impl Test {
+    /// Makes a test of messages of 8 bytes that is compared with no program without MPI.
+    const fn new(name: &'static str, title: &'static str, note: &'static str, metric: Metric) -> Self {
+        Self { name, title, note, compared: &[], metric, by: By::Messages, raw: &[], sizes: (8, 8), few: &[8] }
+    }
+
+    const fn by(self, by: By) -> Self {
+        Self { by, ..self }
+    }
+
+    const fn beside(self, compared: &'static [(Transport, &'static str)], raw: &'static [&'static str]) -> Self {
+        Self { compared, raw, ..self }
+    }
+
+    const fn of(self, sizes: (u64, u64), few: &'static [u64]) -> Self {
+        Self { sizes, few, ..self }
+    }
+}
 
 const LONG: (u64, u64) = (1 << 20, 64 << 20);
 const UNCUT: (Transport, &str) = (Transport::Uncut, "one read of a message");
@@ -124,160 +130,96 @@ const SMALL: &[u64] = &[8, 4 << 10];
 const LARGE: &[u64] = &[64 << 10, 1 << 20];
 
 pub(crate) static TESTS: [Test; 15] = [
-    Test {
-        name: "latency",
-        title: "Latency",
-        note: "half a round trip of MPI_Send and MPI_Recv",
-        compared: &[(Transport::Raw, "ib_send_lat, typical")],
-        metric: Metric::HalfRoundTrip,
-        by: By::Messages,
-        raw: &["ib_send_lat"],
-        sizes: (0, 4 << 20),
-        few: FEW,
-    },
-    Test {
-        name: "bandwidth",
-        title: "Bandwidth",
-        note: "messages one way, 64 in flight",
-        compared: &[(Transport::Raw, "the better of ib_write_bw and ib_read_bw")],
-        metric: Metric::Bandwidth,
-        by: By::Messages,
-        raw: &["ib_write_bw", "ib_read_bw"],
-        sizes: UP_TO_4_MIB,
-        few: LARGE,
-    },
-    Test {
-        name: "bidirectional_bandwidth",
-        title: "Bidirectional bandwidth",
-        note: "messages both ways at once, the sum",
-        compared: &[(Transport::Raw, "the better of ib_write_bw -b and ib_read_bw -b")],
-        metric: Metric::Bandwidth,
-        by: By::Messages,
-        raw: &["ib_write_bw -b", "ib_read_bw -b"],
-        sizes: UP_TO_4_MIB,
-        few: LARGE,
-    },
-    Test {
-        name: "message_rate",
-        title: "Message rate",
-        note: "small messages one way, 64 in flight",
-        compared: &[(Transport::Raw, "ib_send_bw, message rate")],
-        metric: Metric::MessageRate,
-        by: By::Messages,
-        raw: &["ib_send_bw"],
-        sizes: (0, 4096),
-        few: SMALL,
-    },
-    Test {
-        name: "put_latency",
-        title: "One-sided put, latency",
-        note: "one MPI_Put and MPI_Win_flush",
-        compared: &[(Transport::Raw, "ib_write_bw with one write at a time")],
-        metric: Metric::Completion,
-        by: By::OneSided,
-        raw: &["ib_write_bw -t 1"],
-        sizes: UP_TO_4_MIB,
-        few: FEW,
-    },
-    Test {
-        name: "get_latency",
-        title: "One-sided get, latency",
-        note: "one MPI_Get and MPI_Win_flush",
-        compared: &[(Transport::Raw, "ib_read_lat, typical")],
-        metric: Metric::Completion,
-        by: By::OneSided,
-        raw: &["ib_read_lat"],
-        sizes: UP_TO_4_MIB,
-        few: FEW,
-    },
-    Test {
-        name: "put_bandwidth",
-        title: "One-sided put, bandwidth",
-        note: "MPI_Put, 64 before a flush",
-        compared: &[(Transport::Raw, "ib_write_bw")],
-        metric: Metric::Bandwidth,
-        by: By::OneSided,
-        raw: &["ib_write_bw"],
-        sizes: UP_TO_4_MIB,
-        few: FEW,
-    },
-    Test {
-        name: "get_bandwidth",
-        title: "One-sided get, bandwidth",
-        note: "MPI_Get, 64 before a flush",
-        compared: &[(Transport::Raw, "ib_read_bw")],
-        metric: Metric::Bandwidth,
-        by: By::OneSided,
-        raw: &["ib_read_bw"],
-        sizes: UP_TO_4_MIB,
-        few: FEW,
-    },
-    Test {
-        name: "outstanding_rate",
-        title: "Message rate of many outstanding messages",
-        note: "small messages one way, 8192 in flight",
-        metric: Metric::MessageRate,
-        ..OF_8_BYTES
-    },
-    Test {
-        name: "pieces",
-        title: "Bandwidth of long messages, in pieces",
-        note: "messages one way, 32 MiB in flight or four messages; read in pieces of pml_ibex_read_size",
-        compared: &[UNCUT],
-        metric: Metric::Bandwidth,
-        by: By::Reads,
-        sizes: LONG,
-        few: &[1 << 20, 4 << 20, 64 << 20],
-        ..OF_8_BYTES
-    },
-    Test {
-        name: "share",
-        title: "A short message behind a long one",
-        note: "a round trip of 8 bytes that begins when a message of this size has been posted",
-        compared: &[UNCUT],
-        by: By::Reads,
-        sizes: LONG,
-        few: &[64 << 20],
-        ..OF_8_BYTES
-    },
-    Test {
-        name: "instructions",
-        title: "Instructions per message",
-        note: "user-space instructions of one MPI_Send and one MPI_Recv, without those of the adapter and of the \
-               program; the message has always arrived",
-        metric: Metric::Instructions,
-        by: By::InstructionCounter(Calls::Blocking),
-        sizes: (8, 512),
-        ..OF_8_BYTES
-    },
-    Test {
-        name: "nonblocking_instructions",
-        title: "Instructions per message, nonblocking",
-        note: "the same of one MPI_Isend, one MPI_Irecv and an MPI_Wait for each",
-        metric: Metric::Instructions,
-        by: By::InstructionCounter(Calls::Nonblocking),
-        ..OF_8_BYTES
-    },
-    Test {
-        name: "host_latency",
-        title: "The emulated adapter beside the host's memory, latency",
-        note: "half a round trip between two processes",
-        compared: &[(Transport::Raw, "send and receive over verbs"), (Transport::Memory, "a flag in shared memory")],
-        metric: Metric::HalfRoundTrip,
-        by: By::HostMemory,
-        ..OF_8_BYTES
-    },
-    Test {
-        name: "host_bandwidth",
-        title: "The emulated adapter beside the host's memory, bandwidth",
-        note: "into another process's memory",
-        compared: &[(Transport::Raw, "an RDMA write"), (Transport::Memory, "process_vm_writev")],
-        metric: Metric::Bandwidth,
-        by: By::HostMemory,
-        sizes: (1 << 20, 1 << 20),
-        few: &[1 << 20],
-        ..OF_8_BYTES
-    },
+    Test::new("latency", "Latency", "half a round trip of MPI_Send and MPI_Recv", Metric::HalfRoundTrip)
+        .beside(&[(Transport::Raw, "ib_send_lat, typical")], &["ib_send_lat"])
+        .of((0, 4 << 20), FEW),
+    Test::new("bandwidth", "Bandwidth", "messages one way, 64 in flight", Metric::Bandwidth)
+        .beside(&[(Transport::Raw, "the better of ib_write_bw and ib_read_bw")], &["ib_write_bw", "ib_read_bw"])
+        .of(UP_TO_4_MIB, LARGE),
+    Test::new(
+        "bidirectional_bandwidth",
+        "Bidirectional bandwidth",
+        "messages both ways at once, the sum",
+        Metric::Bandwidth,
+    )
+    .beside(&[(Transport::Raw, "the better of ib_write_bw -b and ib_read_bw -b")], &["ib_write_bw -b", "ib_read_bw -b"])
+    .of(UP_TO_4_MIB, LARGE),
+    Test::new("message_rate", "Message rate", "small messages one way, 64 in flight", Metric::MessageRate)
+        .beside(&[(Transport::Raw, "ib_send_bw, message rate")], &["ib_send_bw"])
+        .of((0, 4096), SMALL),
+    Test::new("put_latency", "One-sided put, latency", "one MPI_Put and MPI_Win_flush", Metric::Completion)
+        .by(By::OneSided)
+        .beside(&[(Transport::Raw, "ib_write_bw with one write at a time")], &["ib_write_bw -t 1"])
+        .of(UP_TO_4_MIB, FEW),
+    Test::new("get_latency", "One-sided get, latency", "one MPI_Get and MPI_Win_flush", Metric::Completion)
+        .by(By::OneSided)
+        .beside(&[(Transport::Raw, "ib_read_lat, typical")], &["ib_read_lat"])
+        .of(UP_TO_4_MIB, FEW),
+    Test::new("put_bandwidth", "One-sided put, bandwidth", "MPI_Put, 64 before a flush", Metric::Bandwidth)
+        .by(By::OneSided)
+        .beside(&[(Transport::Raw, "ib_write_bw")], &["ib_write_bw"])
+        .of(UP_TO_4_MIB, FEW),
+    Test::new("get_bandwidth", "One-sided get, bandwidth", "MPI_Get, 64 before a flush", Metric::Bandwidth)
+        .by(By::OneSided)
+        .beside(&[(Transport::Raw, "ib_read_bw")], &["ib_read_bw"])
+        .of(UP_TO_4_MIB, FEW),
+    Test::new(
+        "outstanding_rate",
+        "Message rate of many outstanding messages",
+        "small messages one way, 8192 in flight",
+        Metric::MessageRate,
+    ),
+    Test::new(
+        "pieces",
+        "Bandwidth of long messages, in pieces",
+        "messages one way, 32 MiB in flight or four messages; read in pieces of pml_ibex_read_size",
+        Metric::Bandwidth,
+    )
+    .by(By::Reads)
+    .beside(&[UNCUT], &[])
+    .of(LONG, &[1 << 20, 4 << 20, 64 << 20]),
+    Test::new(
+        "share",
+        "A short message behind a long one",
+        "a round trip of 8 bytes that begins when a message of this size has been posted",
+        Metric::Completion,
+    )
+    .by(By::Reads)
+    .beside(&[UNCUT], &[])
+    .of(LONG, &[64 << 20]),
+    Test::new(
+        "instructions",
+        "Instructions per message",
+        "user-space instructions of one MPI_Send and one MPI_Recv, without those of the adapter and of the program; \
+         the message has always arrived",
+        Metric::Instructions,
+    )
+    .by(By::InstructionCounter(Calls::Blocking))
+    .of((8, 512), &[8]),
+    Test::new(
+        "nonblocking_instructions",
+        "Instructions per message, nonblocking",
+        "the same of one MPI_Isend, one MPI_Irecv and an MPI_Wait for each",
+        Metric::Instructions,
+    )
+    .by(By::InstructionCounter(Calls::Nonblocking)),
+    Test::new(
+        "host_latency",
+        "The emulated adapter beside the host's memory, latency",
+        "half a round trip between two processes",
+        Metric::HalfRoundTrip,
+    )
+    .by(By::HostMemory)
+    .beside(&[(Transport::Raw, "send and receive over verbs"), (Transport::Memory, "a flag in shared memory")], &[]),
+    Test::new(
+        "host_bandwidth",
+        "The emulated adapter beside the host's memory, bandwidth",
+        "into another process's memory",
+        Metric::Bandwidth,
+    )
+    .by(By::HostMemory)
+    .beside(&[(Transport::Raw, "an RDMA write"), (Transport::Memory, "process_vm_writev")], &[])
+    .of((1 << 20, 1 << 20), &[1 << 20]),
 ];
 
 pub(crate) const FEW_TESTS: [&str; 4] = ["latency", "bandwidth", "message_rate", "instructions"];
