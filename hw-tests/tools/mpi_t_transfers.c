@@ -31,6 +31,7 @@ union element {
 static struct side {
     uint64_t request, message, named_request, named_message, moved;
     int begun, ended, arrived, order_is_wrong;
+    uint32_t context;
     MPI_Count begun_at, ended_at;
     bool begins_by_port, ends_by_port, has_arrived_by_port;
 } sides[SIDES][MESSAGES];
@@ -106,12 +107,14 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration, MP
     case ARRIVED:
         side->arrived++;
         side->message = element.arrived.message;
+        side->context = element.arrived.context;
         side->has_arrived_by_port = is_by_port;
         check_by(is_by_port, element.arrived.port, element.arrived.thread);
         check_true("it came by a port", element.arrived.port != UINT32_MAX);
         check_int("sender of an arrival", 1 - check.rank, element.arrived.source);
         check_int("process of its sender", 1 - check.rank, element.arrived.peer);
         check_int("bytes of the whole message", lengths[tag % LENGTHS], (long long)element.arrived.total);
+        check_int("bytes that have come", is_read(tag) ? 0 : lengths[tag % LENGTHS], (long long)element.arrived.bytes);
         return;
     default:
         break;
@@ -133,7 +136,9 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration, MP
     side->order_is_wrong += kind == BEGIN ? side->begun != 1 : side->begun != 1 || side->ended != (kind == END);
     side->request = element.transfer.request;
     if (is_received)
-        check_true("the message's number, if it has arrived before", side->message == 0 || element.transfer.message == side->message);
+        check_true("the number and communicator of the message, if it has arrived before",
+                   side->message == 0 ||
+                       (element.transfer.message == side->message && element.transfer.context == side->context));
     // The caller has set the length of the pieces in which a long message is read.
     check_true("no piece of a read is longer", !is_received || element.transfer.bytes <= READ_SIZE);
     side->moved += element.transfer.bytes;
