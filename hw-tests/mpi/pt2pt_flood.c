@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //
 // Floods of unexpected messages: the receiver makes no MPI call while tens of thousands of eager messages are sent to
-// it, then receives them, in order or from the last tag to the first, and checks order and contents. Also all ranks
-// flood one, two flood each other, and messages are long. Runs with 2 or more ranks.
+// it, then receives them, in order or from the last tag to the first, and checks order and contents. Floods of several
+// ranks to one are in unexpected_memory.c, floods both ways in pt2pt_requests.c. Runs with 2 or more ranks.
 #include "check.h"
 
 enum { MAX_BYTES = 100000, WINDOW = 512, TAG_DONE = 30000 };
@@ -47,40 +47,6 @@ static void silent_receiver(const char *what, int count, const int *lengths, int
     }
 }
 
-// Everyone floods rank 0, which takes them rank by rank: those of later ranks wait while earlier ones are taken.
-static void everyone_floods_one(int count) {
-    static const int lengths[] = {8, 64, 0, 1500, 300};
-    check_case("one_receiver_takes_a_flood_from_every_rank");
-    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
-    if (check.rank != 0) {
-        flood(0, count, lengths, 5, 0);
-    } else {
-        check_sleep(0.2);
-        for (int from = check.size - 1; from > 0; from--)
-            drain(from, count, lengths, 5, 0, false);
-    }
-}
-
-// Each rank of a pair floods the other before it takes anything: neither can wait for the other to take.
-static void both_directions(int count, int bytes) {
-    int peer = check.rank ^ 1;
-    MPI_Request *requests = check_alloc((size_t)count * sizeof *requests);
-    unsigned char *sends = check_alloc((size_t)count * (size_t)bytes);
-    check_case("two_ranks_flood_each_other_with_%d_bytes", bytes);
-    MPI_OK(MPI_Barrier(MPI_COMM_WORLD));
-    if (peer < check.size) {
-        for (int i = 0; i < count; i++) {
-            unsigned char *from = sends + (size_t)i * (size_t)bytes;
-            pattern_fill(from, (size_t)bytes, seed_of(check.rank, 0, i));
-            MPI_OK(MPI_Isend(from, bytes, MPI_BYTE, peer, 0, MPI_COMM_WORLD, &requests[i]));
-        }
-        drain(peer, count, &bytes, 1, 0, false);
-        MPI_OK(MPI_Waitall(count, requests, MPI_STATUSES_IGNORE));
-    }
-    free(requests);
-    free(sends);
-}
-
 // While a flood waits, other traffic of the same pair goes on: requests and answers on another tag.
 static void traffic_beside_a_flood(int count) {
     static const int lengths[] = {100};
@@ -113,10 +79,6 @@ int main(int argc, char **argv) {
     silent_receiver("a_thousand_messages", scaled(1000, 50), small, 5, true);
     silent_receiver("mixed_short_and_long_messages", scaled(400, 35), mixed_lengths, 7, false);
     silent_receiver("mixed_messages", scaled(200, 35), mixed_lengths, 7, true);
-    everyone_floods_one(scaled(12000, 100) / (check.size - 1));
-    both_directions(scaled(5000, 100), 8);
-    both_directions(scaled(2000, 100), 2048);
-    both_directions(scaled(60, 10), 70000);
     traffic_beside_a_flood(scaled(3000, 100));
     return check_finish();
 }
