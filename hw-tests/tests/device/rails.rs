@@ -167,20 +167,18 @@ fn bandwidth(site: &mut Site, configuration: &str, only: Option<&str>) -> Result
 /// The two ports have the same GID, so an address by GID would reach the first.
 fn addressed_by_lid(site: &mut Site) -> Result<()> {
     let port = |lid: u16| format!("[[device.port]]\nlid = {lid}\ngids = [\"fe80::5e00:1\"]");
-    let same_gid = adapters(&port(11), &port(12));
-    for device in ["softhca0", "softhca1", "softhca0,softhca1"] {
-        let launch = Launch::of_a_short_exchange().with("btl_ibex_if_include", device).with("btl_ibex_verbose", "1");
-        says(&launch.on_adapters(&same_gid).succeeds(site)?, &["infiniband"])?;
-    }
-    Ok(())
+    each_is_reached(site, &adapters(&port(11), &port(12)), "infiniband")
 }
 
 /// A RoCE port has no LID.
 fn addressed_by_gid(site: &mut Site) -> Result<()> {
-    let roce = adapters("link_layer = \"ethernet\"", "link_layer = \"ethernet\"");
+    each_is_reached(site, &adapters("link_layer = \"ethernet\"", "link_layer = \"ethernet\""), "roce v2")
+}
+
+fn each_is_reached(site: &mut Site, rails: &str, said: &str) -> Result<()> {
     for device in ["softhca0", "softhca1", "softhca0,softhca1"] {
         let launch = Launch::of_a_short_exchange().with("btl_ibex_if_include", device).with("btl_ibex_verbose", "1");
-        says(&launch.on_adapters(&roce).succeeds(site)?, &["roce v2"])?;
+        says(&launch.on_adapters(rails).succeeds(site)?, &[said])?;
     }
     Ok(())
 }
