@@ -119,45 +119,36 @@ struct Change {
     says: &'static str,
 }
 
+impl Change {
+    const fn by(self, does: &'static str, undo: &'static str) -> Self {
+        Self { does, undo, ..self }
+    }
+}
+
+/// Makes a change of a node; [`Change::by`] says how.
+const fn change(sentence: &'static str, node: usize, check: &'static str, says: &'static str) -> Change {
+    Change { sentence, node, does: "", undo: "", check, says }
+}
+
 static CHANGES: &[Change] = &[
-    Change {
-        sentence: "an mtu that differs",
-        node: 1,
-        does: "ip link set IFACE mtu 1500",
-        undo: "ip link set IFACE mtu 9000",
-        check: "mtu-of-hosts",
-        says: "node0 has 4096, and node1 has 1024",
-    },
-    Change {
-        // Drops each SYN, except to the port by which mpirun starts processes (4790).
-        sentence: "a firewall between handshakes",
-        node: 1,
-        does: "tc qdisc add dev IFACE ingress; \
-               tc filter add dev IFACE ingress protocol ip prio 1 u32 \
-               match ip protocol 6 0xff match ip dport 4790 0xffff action pass; \
-               tc filter add dev IFACE ingress protocol ip prio 2 u32 \
-               match ip protocol 6 0xff match u8 0x02 0x3f at 33 action drop",
-        undo: "tc qdisc del dev IFACE ingress",
-        check: "firewall",
-        says: "node0 does not reach 192.168.77.2:",
-    },
-    Change {
-        sentence: "a firewall that drops roce",
-        node: 0,
-        does: "tc qdisc add dev IFACE ingress; tc filter add dev IFACE ingress protocol ip u32 \
-               match ip protocol 17 0xff match ip dport 4791 0xffff action drop",
-        undo: "tc qdisc del dev IFACE ingress",
-        check: "connection",
-        says: "UDP port 4791",
-    },
-    Change {
-        sentence: "a node whose adapter is gone",
-        node: 1,
-        does: "rdma link delete rxe0",
-        undo: "rdma link add rxe0 type rxe netdev IFACE",
-        check: "no-port",
-        says: "no RDMA device on this host",
-    },
+    change("an mtu that differs", 1, "mtu-of-hosts", "node0 has 4096, and node1 has 1024")
+        .by("ip link set IFACE mtu 1500", "ip link set IFACE mtu 9000"),
+    // Drops each SYN, except to the port by which mpirun starts processes (4790).
+    change("a firewall between handshakes", 1, "firewall", "node0 does not reach 192.168.77.2:").by(
+        "tc qdisc add dev IFACE ingress; \
+         tc filter add dev IFACE ingress protocol ip prio 1 u32 \
+         match ip protocol 6 0xff match ip dport 4790 0xffff action pass; \
+         tc filter add dev IFACE ingress protocol ip prio 2 u32 \
+         match ip protocol 6 0xff match u8 0x02 0x3f at 33 action drop",
+        "tc qdisc del dev IFACE ingress",
+    ),
+    change("a firewall that drops roce", 0, "connection", "UDP port 4791").by(
+        "tc qdisc add dev IFACE ingress; tc filter add dev IFACE ingress protocol ip u32 \
+         match ip protocol 17 0xff match ip dport 4791 0xffff action drop",
+        "tc qdisc del dev IFACE ingress",
+    ),
+    change("a node whose adapter is gone", 1, "no-port", "no RDMA device on this host")
+        .by("rdma link delete rxe0", "rdma link add rxe0 type rxe netdev IFACE"),
 ];
 
 pub(crate) fn tests() -> Vec<Test> {
