@@ -32,6 +32,7 @@ use Transport::{IbexBtl, Openib, Ucx};
 const EVERY_SIZE: (u64, u64) = (0, u64::MAX);
 const SHORT: (u64, u64) = (8, 512);
 const FROM_64_KIB: (u64, u64) = (64 << 10, u64::MAX);
+const BOTH_WAYS: &str = "bidirectional_bandwidth";
 const BETTER_WRITE_OR_READ: &str = "the better of ib_write_bw and ib_read_bw";
 
 static AGAINST_RAW: [Bar; 4] = [
@@ -51,20 +52,8 @@ static EMULATED: [Bar; 26] = [
     Bar::to("latency at every size", IbexBtl, "latency", EVERY_SIZE, Below(1.0)),
     Bar::raw("bandwidth from 64 KiB", BETTER_WRITE_OR_READ, "bandwidth", FROM_64_KIB, AtLeast(0.97)),
     Bar::raw("bandwidth at 16 KiB", BETTER_WRITE_OR_READ, "bandwidth", (16 << 10, 16 << 10), AtLeast(0.85)),
-    Bar::raw(
-        "bidirectional bandwidth from 64 KiB",
-        "the same with -b",
-        "bidirectional_bandwidth",
-        FROM_64_KIB,
-        AtLeast(0.97),
-    ),
-    Bar::raw(
-        "bidirectional bandwidth at 16 KiB",
-        "the same with -b",
-        "bidirectional_bandwidth",
-        (16 << 10, 16 << 10),
-        AtLeast(0.85),
-    ),
+    Bar::raw("bidirectional bandwidth from 64 KiB", "the same with -b", BOTH_WAYS, FROM_64_KIB, AtLeast(0.97)),
+    Bar::raw("bidirectional bandwidth at 16 KiB", "the same with -b", BOTH_WAYS, (16 << 10, 16 << 10), AtLeast(0.85)),
     Bar::raw("message rate of 8 B, window 64", "ib_send_bw -s 8", "message_rate", (8, 8), AtLeast(1.0)),
     Bar::to("message rate of 8 B, window 64", Ucx, "message_rate", (8, 8), AtLeast(1.25)),
     Bar::to("put of 8 to 512 B", Openib, "put_latency", SHORT, AtMost(1.0)),
