@@ -65,37 +65,28 @@ pub(crate) fn tests() -> Vec<Test> {
             if choice.quick { test.quick() } else { test }
         })
         .collect();
-    tests.extend([
-        Test::new("one-sided operations between ranks of a host are right in a job that sets nothing", |site| {
-            ONE_SIDED.iter().chain(&["threads"]).try_for_each(|&program| plain(program).passes(site))
-        })
-        .quick(),
+    let of_one_device = [
         Test::new("one-sided operations between ranks of a host are right in a job that sets ob1 alone", |site| {
             ONE_SIDED.iter().try_for_each(|&program| plain(program).with("pml", "ob1").passes(site))
-        })
-        .device_independent(),
+        }),
         Test::new("ranks of a host share memory and the pointer of a file in a job that sets nothing", |site| {
             plain("shared").passes(site)
         })
-        .device_independent()
         .quick(),
         // This hangs if osc/rdma takes a BTL without checking that it reaches all ranks.
         Test::new("ranks share windows with a rank that has no port", |site| {
             let transports = ["self,tcp,ibex", "self,tcp,ibex", "self,tcp"];
             let launch = plain("rma_transfer").with("pml", "ob1").each_rank_with("btl", &transports);
             launch.with("osc", "rdma,pt2pt").scale(0.2).passes(site)
-        })
-        .device_independent(),
+        }),
         Test::new("a job of one rank has the pml ibex", |site| {
             let outcome = asking(Launch::new("init_finalize", 1), &[]).succeeds(site)?;
             says(&outcome, &[&format!("{CHOSEN} ibex selected")])
-        })
-        .device_independent(),
+        }),
         Test::new("the pml ibex alone without a port ends the job and says why", |site| {
             let launch = asking(Launch::of_a_short_exchange(), &[("pml", "ibex"), NO_PORT]);
             launch.is_refused_with(site, &["found no port it can use", "if_exclude"]).map(drop)
-        })
-        .device_independent(),
+        }),
         Test::new("ranks that chose different pmls end with a message of both and of the parameter to set", |site| {
             for values in [["ibex", "ob1"], ["ob1", "ibex"]] {
                 let launch = Launch::of_a_short_exchange().each_rank_with("pml", &values).limit(60);
@@ -103,7 +94,13 @@ pub(crate) fn tests() -> Vec<Test> {
             }
             Ok(())
         })
-        .device_independent()
+        .quick(),
+    ];
+    tests.extend(of_one_device.map(Test::device_independent));
+    tests.extend([
+        Test::new("one-sided operations between ranks of a host are right in a job that sets nothing", |site| {
+            ONE_SIDED.iter().chain(&["threads"]).try_for_each(|&program| plain(program).passes(site))
+        })
         .quick(),
         Test::on_two_nodes("ranks of two hosts that chose different pmls end with a message of both hosts", |site| {
             let launch = Launch::of_a_short_exchange().each_rank_with("pml", &["ob1", "ibex"]).on_two_nodes().limit(60);
