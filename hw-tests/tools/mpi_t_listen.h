@@ -54,3 +54,11 @@ static inline void count_event(MPI_T_event_instance, MPI_T_event_registration, M
 static inline void listen_no_more(MPI_T_event_registration registration) {
     check_int("free", MPI_SUCCESS, MPI_T_event_handle_free(registration, NULL, NULL));
 }
+
+// Whether the name of a source begins so.
+static inline bool is_source(int index, const char *beginning) {
+    char name[128] = "";
+    int room = sizeof name;
+    check_int("source", MPI_SUCCESS, MPI_T_source_get_info(index, name, &room, NULL, NULL, NULL, NULL, NULL, NULL));
+    return strncmp(name, beginning, strlen(beginning)) == 0;
+}

@@ -45,8 +45,6 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
     struct told told = {.letter = *letter};
     uint64_t id = 0;
     int source = -1;
-    char name[32];
-    int room = sizeof name;
     check_true("the registration is the one", registration == tool.registrations[letter - letters]);
     check_int("copy", MPI_SUCCESS, MPI_T_event_copy(instance, &told.event));
     check_int("time", MPI_SUCCESS, MPI_T_event_get_timestamp(instance, &told.time));
@@ -54,8 +52,7 @@ static void on_event(MPI_T_event_instance instance, MPI_T_event_registration reg
     check_true("the same id", id == told.event.id);
     check_int("no such element", MPI_T_ERR_INVALID_INDEX, MPI_T_event_read(instance, ELEMENTS, &id));
     check_int("source", MPI_SUCCESS, MPI_T_event_get_source(instance, &source));
-    check_int("source", MPI_SUCCESS, MPI_T_source_get_info(source, name, &room, NULL, NULL, NULL, NULL, NULL, NULL));
-    check_true("of the matching", strcmp(name, "host:matching") == 0);
+    check_true("of the matching", is_source(source, "host:matching"));
     check_int("a flush within a callback", MPI_T_ERR_INVALID, ibex_events_flush());
     if (tool.count < MOST)
         tool.told[tool.count++] = told;
@@ -183,13 +180,9 @@ static void late_wait(void) {
         complete = tool.told[tool.count - 1].time;
     expect("before the wait", "ABEC", "A()Pa[]RmBEC");
     MPI_OK(MPI_T_source_get_num(&source));
-    for (int i = 0; i < source; i++) {
-        char name[32];
-        int room = sizeof name;
-        MPI_OK(MPI_T_source_get_info(i, name, &room, NULL, NULL, NULL, NULL, NULL, NULL));
-        if (strcmp(name, "host:matching") == 0)
+    for (int i = 0; i < source; i++)
+        if (is_source(i, "host:matching"))
             MPI_OK(MPI_T_source_get_timestamp(i, &asked));
-    }
     MPI_OK(MPI_Wait(&request, MPI_STATUS_IGNORE));
     check_true("complete before it is asked", complete > 0 && complete < asked);
     check_true("told after", tool.count == 2 && tool.told[0].time > asked);

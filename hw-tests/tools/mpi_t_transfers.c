@@ -156,12 +156,8 @@ static void listen(void) {
     for (int i = 0; i < NAMES; i++)
         registrations[i] = listen_to(names[i], &comm, on_event, &kinds[i]);
     check_int("sources", MPI_SUCCESS, MPI_T_source_get_num(&sources));
-    for (int source = 0; source < sources && source < 256; source++) {
-        char name[128] = "";
-        int room = sizeof name;
-        check_int("source", MPI_SUCCESS, MPI_T_source_get_info(source, name, &room, NULL, NULL, NULL, NULL, NULL, NULL));
-        is_of_port[source] = strncmp(name, "host:", 5) != 0;
-    }
+    for (int source = 0; source < sources && source < 256; source++)
+        is_of_port[source] = !is_source(source, "host:");
 }
 
 // Each rank sends a message of each tag; those of even tags meet a receive, the others are unexpected.
