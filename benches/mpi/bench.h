@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-// Shared by the benchmarks of this folder: checked MPI calls, memory, quantiles, and options. Header only, so that each
-// program is compiled by itself: mpicc -O2 -o NAME NAME.c
+// Shared by the benchmarks of this folder: checked MPI calls, memory and its contents, quantiles, and options. Header
+// only, so that each program is compiled by itself: mpicc -O2 -o NAME NAME.c
 #pragma once
 
 #include <mpi.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -32,6 +33,25 @@ static inline void *allocate(size_t bytes) {
     }
     memset(memory, 0, bytes);
     return memory;
+}
+
+// A byte of a sender's data of this size.
+static inline unsigned char expected_byte(int size, int sender, int i) {
+    return (unsigned char)(((uint32_t)i * 2654435761u >> 13) + (uint32_t)(size * 3 + sender * 101));
+}
+
+static inline void fill(unsigned char *at, int bytes, int sender) {
+    for (int i = 0; i < bytes; i++)
+        at[i] = expected_byte(bytes, sender, i);
+}
+
+static inline void verify(const char *what, const unsigned char *at, int bytes, int sender) {
+    for (int i = 0; i < bytes; i++)
+        if (at[i] != expected_byte(bytes, sender, i)) {
+            fprintf(stderr, "rank %d: %s of %d bytes, byte %d: expected 0x%02x, got 0x%02x\n", rank, what, bytes, i,
+                    expected_byte(bytes, sender, i), at[i]);
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
 }
 
 static inline int compare_doubles(const void *a, const void *b) {

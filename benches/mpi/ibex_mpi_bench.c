@@ -19,7 +19,6 @@
 // round trip behind a long message; MB = 10^6 bytes.
 #include "bench.h"
 #include <getopt.h>
-#include <stdint.h>
 
 enum {
     MAX_SIZES = 64,
@@ -201,24 +200,6 @@ static double behind(const struct row *row, long iterations) {
 }
 
 // ---- the data is checked once per size, outside the timed loops -----------------------------------------------------
-
-static unsigned char expected_byte(int size, int sender, int i) {
-    return (unsigned char)(((uint32_t)i * 2654435761u >> 13) + (uint32_t)(size * 3 + sender * 101));
-}
-
-static void fill(unsigned char *at, int bytes, int sender) {
-    for (int i = 0; i < bytes; i++)
-        at[i] = expected_byte(bytes, sender, i);
-}
-
-static void verify(const char *what, const unsigned char *at, int bytes, int sender) {
-    for (int i = 0; i < bytes; i++)
-        if (at[i] != expected_byte(bytes, sender, i)) {
-            fprintf(stderr, "ibex_mpi_bench: rank %d: %s of %d bytes, byte %d: expected 0x%02x, got 0x%02x\n", rank,
-                    what, bytes, i, expected_byte(bytes, sender, i), at[i]);
-            MPI_Abort(MPI_COMM_WORLD, 1);
-        }
-}
 
 static void check_messages(int bytes) {
     memset(receive_buffer, 0, (size_t)bytes);
