@@ -59,26 +59,20 @@ fn tests_of_the_pml() -> Vec<Test> {
         let name = format!("a failure {} loses nothing silently", phase.sentence);
         tests.push(over_two_rails(&name, move |site| fails_in(site, phase)));
     }
-    let others: [(&str, Run); 5] = [
-        ("a network that falls silent ends the job with a message that names the peer", falls_silent),
-        ("an adapter that reports a fatal error is named", fatal_event_over_the_pml),
-        ("a completion queue that overruns is named and ends the job", overrun),
-        ("an adapter that refuses a request for good is named with its error", refused_for_good),
-        ("memory that cannot be registered any more is copied instead", registration_fails),
+    // The quick tier has a failure at a point of the traffic, one by command, and one from which ibex recovers.
+    let others: [(&str, Run, bool); 5] = [
+        ("a network that falls silent ends the job with a message that names the peer", falls_silent, false),
+        ("an adapter that reports a fatal error is named", fatal_event_over_the_pml, true),
+        ("a completion queue that overruns is named and ends the job", overrun, true),
+        ("an adapter that refuses a request for good is named with its error", refused_for_good, false),
+        ("memory that cannot be registered any more is copied instead", registration_fails, true),
     ];
-    tests.extend(others.map(|(name, run)| {
+    tests.extend(others.map(|(name, run, is_quick)| {
         let test = over_two_rails(name, run);
-        if QUICK.contains(&name) { test.quick() } else { test }
+        if is_quick { test.quick() } else { test }
     }));
     tests
 }
-
-/// Tests in the quick tier: a failure at a point of the traffic, one by command, and one from which ibex recovers.
-const QUICK: [&str; 3] = [
-    "an adapter that reports a fatal error is named",
-    "a completion queue that overruns is named and ends the job",
-    "memory that cannot be registered any more is copied instead",
-];
 
 fn over_two_rails(name: &str, run: impl Fn(&mut Site) -> Result<()> + Send + 'static) -> Test {
     Test::on_emulated(format!("over the pml on two rails, {name}"), move |site| over_the_pml(|| run(site)))
