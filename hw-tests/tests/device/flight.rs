@@ -17,28 +17,24 @@ use std::process::Command;
 type Run = fn(&mut Site) -> Result<()>;
 
 pub(crate) fn tests() -> Vec<Test> {
-    let tests: [(&str, Run); 7] = [
-        ("the flight recorder tells of a peer that died", peer_dies),
-        ("the flight recorder tells of a request that failed", request_fails),
-        ("the flight recorder of a process that is killed stays", all_die),
-        ("a job that ends well leaves no file of its flight recorder", leaves_nothing),
-        ("a job without a place for the flight recorder goes on", goes_on_without),
-        ("top shows the counters of a job's processes", top),
-        ("explain tells of a process that runs, recorded or not", explain),
+    // The quick tier has jobs over the PML that end by themselves.
+    let tests: [(&str, Run, bool); 7] = [
+        ("the flight recorder tells of a peer that died", peer_dies, false),
+        ("the flight recorder tells of a request that failed", request_fails, true),
+        ("the flight recorder of a process that is killed stays", all_die, false),
+        ("a job that ends well leaves no file of its flight recorder", leaves_nothing, true),
+        ("a job without a place for the flight recorder goes on", goes_on_without, true),
+        ("top shows the counters of a job's processes", top, false),
+        ("explain tells of a process that runs, recorded or not", explain, false),
     ];
-    let of_each = || tests.into_iter().map(|(name, run)| Test::on_emulated(name, run));
-    let quick = |test: Test| if QUICK.iter().any(|name| test.is_called(name)) { test.quick() } else { test };
-    let by_the_pml = of_each().map(Test::over_the_pml).map(quick);
+    let by_the_pml = tests.map(|(name, run, is_quick)| {
+        let test = Test::on_emulated(name, run).over_the_pml();
+        if is_quick { test.quick() } else { test }
+    });
     // What fails below ob1 takes another way into the file.
-    of_each().take(2).map(Test::device_independent).chain(by_the_pml).collect()
+    let below_ob1 = tests.into_iter().take(2).map(|(name, run, _)| Test::on_emulated(name, run).device_independent());
+    below_ob1.chain(by_the_pml).collect()
 }
-
-/// Tests over the PML in the quick tier: jobs that end by themselves.
-const QUICK: [&str; 3] = [
-    "over the pml, the flight recorder tells of a request that failed",
-    "over the pml, a job that ends well leaves no file of its flight recorder",
-    "over the pml, a job without a place for the flight recorder goes on",
-];
 
 fn folder() -> Result<Folder> {
     Folder::within(Path::new("/dev/shm"), "ibex-flight-test")
