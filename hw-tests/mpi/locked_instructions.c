@@ -61,11 +61,8 @@ static int trace(pid_t parent) {
         return 0; // not asked
     bool is_traced = library(parent, &start, &end, &offset) && ptrace(PTRACE_SEIZE, parent, 0, 0) == 0 &&
                      ptrace(PTRACE_INTERRUPT, parent, 0, 0) == 0 && waitpid(parent, &status, 0) == parent;
-    if (write(answer[1], &byte, 1) != 1 || !is_traced) {
-        if (write(answer[1], &report, sizeof report) < 0)
-            return 1;
-        return 0;
-    }
+    if (write(answer[1], &byte, 1) != 1 || !is_traced)
+        return write(answer[1], &report, sizeof report) < 0;
     while (!(int)ptrace(PTRACE_PEEKDATA, parent, &is_over, 0)) {
         struct user_regs_struct registers;
         ptrace(PTRACE_GETREGS, parent, 0, &registers);
