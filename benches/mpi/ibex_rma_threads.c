@@ -13,7 +13,6 @@
 #include "bench.h"
 #include <getopt.h>
 #include <pthread.h>
-#include <stdint.h>
 
 enum {
     MOST_THREADS = 64,
