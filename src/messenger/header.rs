@@ -15,8 +15,8 @@
 //! then   Eager        nothing: 12 bytes in all; the data follows
 //!        Synchronous  request 4: the receiver acknowledges the match; the data follows
 //!        ReadyToSend  request 4, key 4, address 8, length 8: memory with the data; address 0: it cannot be read, and
-//!                     `key` is the reason, for events. The message is announced
-//!        ReadyToSendKeyed  the same; then 8 bytes for each further port of the sender by which the data can be read:
+//!                     `key` is the reason, for events
+//!        ReadyToSendKeyed  the same; then 8 bytes for each port of the sender by which the data can be read:
 //!                     port number 4, that port's key 4
 //! ```
 //!
@@ -26,7 +26,7 @@
 //! ClearToSend   request 4, receive 4, why 4, length 8 answers ReadyToSend: send `length` bytes in fragments; `why`:
 //!                                                     why the receiver does not read them, for events
 //! Fragment      receive 4, offset 8; data follows     a part of an announced message
-//! Finished      request 4, length 8                   `length` bytes were read or written
+//! Finished      request 4, length 8                   `length` bytes were read
 //! Acknowledge   request 4                             a synchronous message was matched
 //! Moved         segment 4, count 4                    the messages of a sender continue on this port (`failover.rs`)
 //! Flow          number 8; flag GRANTED                the sender may send short messages eagerly, or must not
@@ -35,7 +35,7 @@
 //! ```
 //!
 //! Each header has exactly one encoding: `decode` refuses all other bytes. It checks the form alone; the owner of a
-//! request checks that the request exists. Called by the PML. Path: hot for [`EagerSender::header`] and
+//! request checks that the request exists. Called by the PML. Grade: hot for [`EagerSender::header`] and
 //! [`Match::from_eager`], pending for the rest. Threads: plain values. Tests: `header/tests.rs`.
 
 use super::flow_control::Word;
@@ -179,7 +179,7 @@ impl Memory {
     }
 }
 
-/// A further port of the sender by which announced data can be read.
+/// A port of the sender by which announced data can be read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PortKey {
     /// Number of the port among those that the sender has published.
@@ -216,7 +216,7 @@ pub enum Header {
     Synchronous(Match, u32),
     /// The data is in this memory.
     ReadyToSend(Match, u32, Memory),
-    /// The data is in this memory. A [`PortKey`] for each further port of the sender follows.
+    /// The data is in this memory. A [`PortKey`] for each port by which it can be read follows.
     ReadyToSendKeyed(Match, u32, Memory),
     /// Asks for the data of an announced message in fragments.
     ClearToSend {

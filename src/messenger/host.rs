@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host of the messenger: it owns the requests, their data and the communicators, [`ports`] and what [`tools`]
-//! hear. Open MPI's face is one (`pml/host.rs`), that of the unit tests another (`messenger/tests`).
+//! The host of the messenger: it owns the requests, their data and the communicators, has [`ports`], and tells
+//! [`tools`]. The PML is one (`pml/host.rs`), `SmallHost` of the unit tests another (`messenger/tests`).
 //!
 //! The messenger calls it for all that it does not own. The end of a request is such a call, and no value of a poll:
 //! for a blocking call it is one store. Grade: hot, by static dispatch. Threads: the one that has entered it.
@@ -46,11 +46,11 @@ pub trait Host: Ports + Tools {
     /// No receive matches; the number of the message, for tools.
     fn take_posted(&mut self, send: Self::Handle, envelope: Envelope, length: usize) -> Result<Self::Handle, u64>;
 
-    /// Stores the message of a send to this process, which no receive matches.
+    /// Accounts for the unmatched message of a send to this process (`flow_control::keep`), and stores it.
     fn keep(&mut self, process: &Self::Process, send: Self::Handle, envelope: Envelope, message: Arrived);
 
-    /// Delivers a whole message, which is still in its receive slot, to the receive that it matches, or stores it.
-    /// `sender` looks up the route to its sender.
+    /// [`Self::deliver`] for a whole message that is still in its receive slot, or in shared memory. `sender` looks up
+    /// the route to its sender.
     fn deliver_whole(
         &mut self,
         process: &Self::Process,
@@ -59,7 +59,8 @@ pub trait Host: Ports + Tools {
         sender: impl Fn() -> Option<Route> + Copy,
     );
 
-    /// Delivers a message that has arrived to the receive that it matches, or stores it.
+    /// Delivers a message to the receive that it matches (`delivery::arrived`). Otherwise accounts for it, stores it,
+    /// and calls `flow_control::found_nothing` if a receive is posted.
     fn deliver(&mut self, process: &Self::Process, context: u32, envelope: Envelope, message: Arrived);
 
     /// Whether a receive may wait for a message that pends at its sender: one is posted in this communicator, or the
@@ -78,8 +79,8 @@ pub trait Host: Ports + Tools {
     /// Finishes a request that has no transfer in progress. Afterwards only its owner uses it.
     fn finish(&mut self, request: Self::Handle);
 
-    /// Ends the job, because a peer is lost.
-    fn peer_is_lost(&mut self);
+    /// Ends the job: a peer is lost, or the host has printed the reason.
+    fn fails(&mut self);
 
     /// Ends the job, because the data of a send, `length` bytes, cannot be packed.
     fn cannot_pack(&mut self, length: usize);

@@ -4,7 +4,7 @@
 //! If no receive is posted, the process stores the message as unexpected. For a short message in standard mode it
 //! stores a copy, so that the sender continues, as programs expect; for any other it stores an announcement. Called by
 //! `send` and `delivery`. Grade: pending. Threads: the one that has entered the messenger. Tests:
-//! `tests.rs`, and `self_messages.c` in `hw-tests/mpi`.
+//! `messenger/tests`, and `self_messages.c` in `hw-tests/mpi`.
 
 use super::header::Memory;
 use super::host::{Bytes, Data, Host};
@@ -32,7 +32,7 @@ pub fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
         let Some(body) = copied(&mut host.core(request).data) else { return host.cannot_pack(length) };
         body
     } else {
-        core.transfer = Transfer::ReadyToSend { registered: None, others: Vec::new(), counted: false };
+        core.transfer = Transfer::Unanswered { registered: None, others: Vec::new(), counted: false };
         let memory = Memory { key: 0, address: 0, length: length as u64 };
         Body::ReadyToSend(host.messenger().transfers.begin(request), memory)
     };

@@ -3,8 +3,8 @@
 //!
 //! - [`send`] chooses the protocol of a message; [`receive`] hands an arrived message to its protocol, and
 //!   [`receive::delivery`] to the receive that it matches.
-//! - Protocols: [`rendezvous`] of long messages, [`flow_control`], [`loopback`] within the process; all others are one
-//!   message. [`header`] has the formats on the wire.
+//! - Protocols: [`rendezvous`] of announced messages, [`flow_control`], [`loopback`] within the process; any other
+//!   message is sent whole. [`header`] has the formats on the wire.
 //! - Records: [`matching`] of tags, [`request`], [`rails`] with failover, the [`route`] to a peer, and [`foreign`]
 //!   processes. For tools: [`path_taken`].
 //!

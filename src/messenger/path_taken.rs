@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The path of a message, for tools: its protocol with the reason for it, its port and its queue pair.
 //!
-//! Protocol and reason follow from the data that decides how the message is sent. Two reasons travel in headers, in the
-//! place of a memory key ([`Reason::code`]): the reason against reading a message, and a receiver's reason to ask for
-//! copies of a readable one. Called by `pml/tools/path_taken.rs`, and where the protocol is chosen. Grade: pending.
-//! Threads: any. Plain data. Tests: below.
+//! Protocol and reason follow from the data that decides how the message is sent. Two reasons travel in headers as
+//! [`Reason::code`]: in the place of a memory key, why the message cannot be read; in `ClearToSend`, why the receiver
+//! asks for copies of a readable one. Called by `pml/tools/path_taken.rs`, and where the protocol is chosen. Grade:
+//! pending. Threads: any. Plain data. Tests: below.
 
 use super::header::{EAGER_SIZE, Memory};
 

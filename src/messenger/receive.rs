@@ -16,7 +16,7 @@ use arrived::{Arrived, Body};
 pub mod arrived;
 pub mod delivery;
 
-/// Handles a message. `sender` looks up the route to its sender; `None`: the message is of nobody, and is ignored. A
+/// Handles a message. `sender` looks up the route to its sender; without one, only an eager message is handled. A
 /// number of a transfer that a faulty peer sends does no harm, because each protocol looks it up.
 pub fn handle<H: Host>(
     process: &H::Process,
@@ -45,7 +45,7 @@ pub fn handle<H: Host>(
         Header::Flow(word) => _ = sender().map(|from| flow_control::heard(process, host, from, word)),
         Header::Pending(context) => _ = sender().map(|from| flow_control::pending(process, host, from, context)),
         Header::More(context) => _ = sender().map(|from| flow_control::more(process, host, from, context)),
-        // Failover handles it; a process with one port sends none.
+        // Failover takes it before it comes here; a process with one port gets none.
         Header::Moved { .. } => {}
     }
 }

@@ -57,8 +57,8 @@ impl Outcome {
 pub enum Transfer<H: Host> {
     /// No transfer.
     None,
-    /// The send waits until the peer finishes the message, or asks for copies.
-    ReadyToSend {
+    /// The send waits for the receiver's answer: it has the message, or wants copies.
+    Unanswered {
         /// Registration with the port of the announcement.
         registered: Option<H::Registration>,
         /// Registrations with other rails, by their indices.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A route says how a peer is reached: by a port of this process and the port's number for the peer, by shared memory,
-//! or because the peer is this process. A route that a communicator stores may have marks, each with its own bit: it is
-//! one of several ([`Route::multi_rail`]), or short messages may not use it now ([`Route::marked`]). A fast path
+//! How a peer is reached: by a port of this process and that port's number for the peer, by shared memory, or within
+//! this process. A route that a communicator stores may have marks, each with its own bit: it is
+//! one of several ([`Route::as_multi_rail`]), or short messages may not use it now ([`Route::marked`]). A fast path
 //! compares a route with its unmarked value, so a mark closes it without a further test. Called by the whole PML.
 //! Grade: hot. Threads: any. Plain data. Tests: below.
 
@@ -18,8 +18,8 @@ pub struct Account(pub Route);
 
 const MULTI_RAIL: u64 = 1 << 63;
 
-/// Short messages may not use the route now (flow control).
-const HELD_BACK: u64 = 1 << 62;
+/// Short messages may not use the route now: the peer holds back, or sends to it pend.
+const SLOW_PATH: u64 = 1 << 62;
 
 const RAIL: u64 = 0xff;
 
@@ -59,35 +59,35 @@ impl Route {
 
     /// Whether it uses the first rail and has no mark. In a communicator that rail is then the only one.
     #[inline]
-    pub const fn is_single_rail(self) -> bool {
+    pub const fn is_open_single_rail(self) -> bool {
         self.0 >> 32 == 0
     }
 
     /// Returns the route with the mark that it is one of several.
     #[inline]
     #[must_use]
-    pub const fn multi_rail(self) -> Self {
+    pub const fn as_multi_rail(self) -> Self {
         Route(self.0 | MULTI_RAIL)
     }
 
-    /// Whether it has the mark of [`Self::multi_rail`], and short messages may use it.
+    /// Whether it has the mark of [`Self::as_multi_rail`], and short messages may use it.
     #[inline]
-    pub const fn is_multi_rail(self) -> bool {
-        self.0 & (MULTI_RAIL | HELD_BACK) == MULTI_RAIL
+    pub const fn is_open_multi_rail(self) -> bool {
+        self.0 & (MULTI_RAIL | SLOW_PATH) == MULTI_RAIL
     }
 
     /// Returns the route with the mark that short messages may not use it now.
     #[inline]
     #[must_use]
     pub const fn marked(self) -> Self {
-        Route(self.0 | HELD_BACK)
+        Route(self.0 | SLOW_PATH)
     }
 
     /// Returns a known route without the mark of [`Self::marked`].
     #[inline]
     #[must_use]
     pub const fn unmarked(self) -> Self {
-        Route(self.0 & !HELD_BACK)
+        Route(self.0 & !SLOW_PATH)
     }
 
     /// Returns the rail's endpoint of the peer.
@@ -118,7 +118,7 @@ mod tests {
         let by_port = Route::new(0, EndpointId::from_index(7));
         let routes = [
             by_port,
-            by_port.multi_rail(),
+            by_port.as_multi_rail(),
             Route::local(7),
             Route::LOOPBACK,
             Route::new(0xfc, EndpointId::from_index(u32::MAX)),
@@ -126,18 +126,22 @@ mod tests {
         for route in routes {
             let marked = route.marked();
             assert_eq!(marked.unmarked(), route);
-            assert_eq!(marked.multi_rail().unmarked(), route.multi_rail());
+            assert_eq!(marked.as_multi_rail().unmarked(), route.as_multi_rail());
             assert_eq!((marked.rail(), marked.to()), (route.rail(), route.to()));
-            for known in [route, marked, marked.multi_rail()] {
+            for known in [route, marked, marked.as_multi_rail()] {
                 assert_ne!(known, Route::UNKNOWN);
             }
-            assert!(!marked.is_single_rail() && !marked.is_multi_rail() && marked.as_local().is_none());
+            assert!(!marked.is_open_single_rail() && !marked.is_open_multi_rail() && marked.as_local().is_none());
         }
         assert!(
-            by_port.is_single_rail() && by_port.multi_rail().is_multi_rail() && Route::local(7).as_local() == Some(7)
+            by_port.is_open_single_rail()
+                && by_port.as_multi_rail().is_open_multi_rail()
+                && Route::local(7).as_local() == Some(7)
         );
         assert!(
-            !Route::UNKNOWN.is_single_rail() && !Route::UNKNOWN.is_multi_rail() && Route::UNKNOWN.as_local().is_none()
+            !Route::UNKNOWN.is_open_single_rail()
+                && !Route::UNKNOWN.is_open_multi_rail()
+                && Route::UNKNOWN.as_local().is_none()
         );
     }
 }

@@ -2,8 +2,8 @@
 //! Chooses the protocol of a send that has a request, and begins it: eager, synchronous, announced or pending.
 //!
 //! Called by the host, and by `flow_control` for sends that pended. Grade: hot for a copied message, else pending.
-//! Threads: the one that has entered the messenger. Tests: `messenger/tests/histories.rs`, and `pt2pt_modes.c` and
-//! others in `hw-tests/mpi`.
+//! Threads: the one that has entered the messenger, and no port. Tests: `messenger/tests/histories.rs`, and
+//! `pt2pt_modes.c` and others in `hw-tests/mpi`.
 
 use super::flow_control::{self, SendPath};
 use super::header::{Header, Match, Memory};
@@ -21,7 +21,7 @@ pub fn begin<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, ro
         return loopback::send(process, host, request);
     }
     host.core(request).route = host.home(process, route);
-    let is_free = host.messenger().flow.outgoing.is_free() && host.takes_short_path(process, request);
+    let is_free = host.messenger().flow.outgoing.is_free() && host.skips_flow_control(process, request);
     let path = if is_free { SendPath::Free } else { send_path(process, host, request) };
     if path == SendPath::Pending {
         let context = host.context(request);
@@ -40,7 +40,7 @@ fn send_path<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) ->
     let outgoing = &mut host.messenger().flow.outgoing;
     let path = outgoing.send_path(account, context, tag);
     let passes = path != SendPath::Pending && outgoing.may_pass(account, context);
-    host.set_short_path(process, request, passes);
+    host.set_skips_flow_control(process, request, passes);
     if let SendPath::Rendezvous { .. } = path {
         add_shared(&host.messenger().flow.shown.announced_held_back, 1);
     }
@@ -75,14 +75,14 @@ fn go<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: Sen
             found_no_room(process, host, request);
             return false;
         }
-        (Transmitted::Failed, _) => host.peer_is_lost(),
+        (Transmitted::Failed, _) => host.fails(),
         (Transmitted::Waits, None) => {}
         (Transmitted::Posted | Transmitted::Waits, sender) => {
             host.ends_whole(process, request, Bytes::None.posted());
             if let Some(sender) = sender {
-                host.record(request, &Step::ReadyToSend(sender));
+                host.record(request, &Step::Offered(sender));
                 host.core(request).transfer =
-                    Transfer::ReadyToSend { registered: None, others: Vec::new(), counted: false };
+                    Transfer::Unanswered { registered: None, others: Vec::new(), counted: false };
             } else {
                 host.finish(request);
             }
@@ -95,7 +95,7 @@ fn go<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: Sen
 #[cold]
 #[inline(never)]
 fn found_no_room<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
-    host.set_short_path(process, request, false);
+    host.set_skips_flow_control(process, request, false);
     let (context, core) = (host.context(request), host.core(request));
     let (route, tag) = (core.route, core.tag);
     let account = host.account(process, route);
@@ -112,18 +112,15 @@ fn announce<H: Host>(
     (of, is_long, counted): (Match, bool, bool),
 ) {
     let sender = host.messenger().transfers.begin(request);
-    host.record(request, &Step::ReadyToSend(sender));
+    host.record(request, &Step::Offered(sender));
     let core = host.core(request);
     let (route, length) = (core.route, core.data.length() as u64);
     let exposed = if is_long { host.expose(process, request) } else { Err(Reason::HeldBack) };
-    let (how, memory, exposed) = match exposed {
-        Ok(exposed) => {
-            let Exposed { key, address, .. } = exposed;
-            ((Protocol::Read, Reason::Size), Memory { key, address, length }, exposed)
-        }
-        Err(why) => (unreadable(length, why), Memory { key: why.code(), address: 0, length }, Exposed::default()),
+    let (how, memory) = match &exposed {
+        Ok(exposed) => ((Protocol::Read, Reason::Size), Memory { key: exposed.key, address: exposed.address, length }),
+        Err(why) => (unreadable(length, *why), Memory { key: why.code(), address: 0, length }),
     };
-    let Exposed { registered, others, keys, .. } = exposed;
+    let Exposed { registered, others, keys, .. } = exposed.unwrap_or_default();
     // Raises no begin event: it comes with the first copy or, if the receiver reads, with the receiver's answer.
     host.goes_by_route(process, request, route, how, 1 + others.len());
     if keys.is_empty() {
@@ -131,12 +128,18 @@ fn announce<H: Host>(
     } else {
         host.control_with_keys(process, route, &Header::ReadyToSendKeyed(of, sender.0, memory), &keys);
     }
-    host.core(request).transfer = Transfer::ReadyToSend { registered, others, counted };
+    host.core(request).transfer = Transfer::Unanswered { registered, others, counted };
 }
 
 /// Sends a message that pended. Returns false if it finds no room.
 pub(super) fn go_on<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: SendPath) -> bool {
     if host.is_abandoned(request) {
+        if path == (SendPath::Rendezvous { counted: true }) {
+            // It was counted, and nobody will answer it.
+            let (context, route) = (host.context(request), host.core(request).route);
+            let account = host.account(process, route);
+            host.messenger().flow.outgoing.answered(account, context);
+        }
         host.finish(request);
         return true;
     }

@@ -32,7 +32,7 @@ const FIRST: u64 = u64::MAX;
 pub(crate) struct Communicator {
     /// Route to each rank of the remote group.
     routes: Box<[AtomicU64]>,
-    /// Links that the fast path uses: `routes`, or `closed` while a tool listens to this communicator.
+    /// Routes that the fast path uses: `routes`, or `closed` while a tool listens to this communicator.
     short_cuts: AtomicPtr<AtomicU64>,
     closed: OnceLock<Box<[AtomicU64]>>,
     queues: UnsafeCell<Queues>,
@@ -42,7 +42,7 @@ pub(crate) struct Communicator {
     /// poll delivers one in place.
     is_watched: AtomicBool,
     /// First receive slot while a tool listens.
-    aside: FirstReceive,
+    first_watched: FirstReceive,
     lengths: Lengths,
     /// Port of the first rail, which a short message reaches by one load.
     first_port: NonNull<Exclusive<Port>>,
@@ -69,7 +69,7 @@ impl Communicator {
             queues,
             first: FirstReceive::empty(),
             is_watched: AtomicBool::new(false),
-            aside: FirstReceive::empty(),
+            first_watched: FirstReceive::empty(),
             lengths: Lengths::default(),
             first_port,
             rank,
@@ -134,7 +134,7 @@ impl Communicator {
     /// Enters the port of the first rail, if that is the only rail and this unmarked route uses it.
     #[inline(always)]
     pub(crate) fn enter_first(&self, route: Route) -> Option<Entered<'_, Port>> {
-        if !route.is_single_rail() {
+        if !route.is_open_single_rail() {
             return None;
         }
         // SAFETY: the port is the PML's, which lives until Open MPI's last call.
@@ -155,7 +155,7 @@ impl Communicator {
         }
     }
 
-    /// Marks the route to a rank, if it is this one: short messages then take the slow path (`flow`).
+    /// Marks the route to a rank, if it is this one: short messages then take the slow path (`ports/flow.rs`).
     pub(crate) fn mark(&self, rank: i32, route: Route) {
         if let Some(place) = self.routes.get(rank as usize) {
             // If a thread is looking the rank up, the first message to it stores the mark (`flow::set_route`).
@@ -170,7 +170,7 @@ impl Communicator {
     /// Returns the slot in use.
     #[inline(always)]
     fn place(&self) -> &FirstReceive {
-        if self.is_watched() { &self.aside } else { &self.first }
+        if self.is_watched() { &self.first_watched } else { &self.first }
     }
 
     /// Returns the queue lengths of a communicator, for any thread; `None` if it is not this PML's.
@@ -261,8 +261,8 @@ impl Communicator {
     /// [`Self::post`] in a communicator that a tool may be listening to.
     #[inline(always)]
     pub(crate) fn post_watched(&self, entered: &mut State, pattern: Pattern, request: Handle) -> u64 {
-        if self.is_watched() && !self.aside.is_taken() && self.queues(entered).posted() == 0 {
-            self.aside.set(Posted { pattern, request });
+        if self.is_watched() && !self.first_watched.is_taken() && self.queues(entered).posted() == 0 {
+            self.first_watched.set(Posted { pattern, request });
             FIRST
         } else {
             self.post(entered, pattern, request)
@@ -309,7 +309,7 @@ impl Communicator {
     /// Whether a tool listens to this communicator and the receive in the slot matches this message.
     #[inline(always)]
     pub(crate) fn is_for_first_watched(&self, _entered: &mut State, envelope: Envelope) -> bool {
-        self.is_watched() && self.aside.takes(envelope)
+        self.is_watched() && self.first_watched.takes(envelope)
     }
 
     /// [`Self::take_posted`] in a communicator that a tool may be listening to.
@@ -318,7 +318,7 @@ impl Communicator {
         if !self.is_watched() {
             return self.take_posted(entered, envelope);
         }
-        if let Some(request) = self.aside.take_for(envelope) {
+        if let Some(request) = self.first_watched.take_for(envelope) {
             return Some(request);
         }
         self.search_posted(entered, envelope)
@@ -332,7 +332,11 @@ impl Communicator {
         if self.is_watched() == is_watched {
             return;
         }
-        let (from, to) = if is_watched { (self.first.block(), &self.aside) } else { (self.aside.take(), &self.first) };
+        let (from, to) = if is_watched {
+            (self.first.block(), &self.first_watched)
+        } else {
+            (self.first_watched.take(), &self.first)
+        };
         to.clear();
         if let Some(posted) = from {
             to.set(posted);
@@ -486,7 +490,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_stays_marked_until_set_link_replaces_it() {
+    fn a_route_stays_marked_until_set_route_replaces_it() {
         let comm = communicator();
         let route = Route::new(0, EndpointId::from_index(7));
         comm.mark(0, route);
@@ -497,12 +501,12 @@ mod tests {
         assert!(comm.enter_first(comm.short_cut(0)).is_none());
         // Another thread, which looked the same rank up, stores its route later. Marking does not touch rank 1's route.
         comm.set_found(0, route);
-        comm.set_found(1, route.multi_rail());
+        comm.set_found(1, route.as_multi_rail());
         comm.mark(1, route);
         comm.mark(99, route);
-        assert_eq!([comm.route(0), comm.route(1)], [route.marked(), route.multi_rail()]);
-        comm.mark(1, route.multi_rail());
-        assert_eq!(comm.route(1), route.multi_rail().marked());
+        assert_eq!([comm.route(0), comm.route(1)], [route.marked(), route.as_multi_rail()]);
+        comm.mark(1, route.as_multi_rail());
+        assert_eq!(comm.route(1), route.as_multi_rail().marked());
         comm.set_route(0, route);
         assert_eq!(comm.short_cut(0), route);
     }

@@ -9,7 +9,7 @@ use engine::messenger::matching::Envelope;
 use engine::messenger::path_taken::{PathTaken, Protocol, Reason};
 use engine::messenger::receive::arrived::Arrived;
 use engine::messenger::rendezvous::Step;
-use engine::messenger::rendezvous::read::{Path, Readable};
+use engine::messenger::rendezvous::read::{ReadRail, ReadTarget};
 use engine::messenger::rendezvous::stripes::Part;
 use engine::messenger::request::transfer_id::TransferId;
 use engine::messenger::route::{Account, Route};
@@ -69,11 +69,11 @@ impl Ports for State {
         }
     }
 
-    fn takes_short_path(&mut self, pml: &Pml, send: Handle) -> bool {
+    fn skips_flow_control(&mut self, pml: &Pml, send: Handle) -> bool {
         flow::has_route(pml, self, send)
     }
 
-    fn set_short_path(&mut self, pml: &Pml, send: Handle, passes: bool) {
+    fn set_skips_flow_control(&mut self, pml: &Pml, send: Handle, passes: bool) {
         flow::set_route(pml, self, send, passes);
     }
 
@@ -120,7 +120,7 @@ impl Ports for State {
         rails::readable_by(pml, self, from, keys, wanted)
     }
 
-    fn register(&mut self, pml: &Pml, receive: Handle, route: Route, wanted: u64) -> Option<Readable<Registered>> {
+    fn register(&mut self, pml: &Pml, receive: Handle, route: Route, wanted: u64) -> Option<ReadTarget<Registered>> {
         read::register(pml, self, receive, route, wanted)
     }
 
@@ -132,8 +132,8 @@ impl Ports for State {
         }
     }
 
-    fn post_read(&mut self, pml: &Pml, receive: Handle, path: &Path<Registered>, part: Part) -> bool {
-        read::post(pml, self, receive, path, part)
+    fn post_read(&mut self, pml: &Pml, receive: Handle, by: &ReadRail<Registered>, part: Part) -> bool {
+        read::post(pml, self, receive, by, part)
     }
 
     fn copy_from_process(&mut self, pml: &Pml, receive: Handle, route: Route, of: (u64, u64)) -> bool {
@@ -141,7 +141,7 @@ impl Ports for State {
     }
 
     fn fails_over(&mut self, pml: &Pml, route: Route) -> bool {
-        failover::goes_on(pml, self, route)
+        failover::fails_over(pml, self, route)
     }
 }
 
@@ -263,7 +263,7 @@ impl Host for State {
         finish::finish(self, request);
     }
 
-    fn peer_is_lost(&mut self) {
+    fn fails(&mut self) {
         transmit::failed(self);
     }
 

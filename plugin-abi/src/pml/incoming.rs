@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decodes the messages that arrive for the PML, matches those that begin a transfer, and keeps those that no receive
+//! Decodes the messages that arrive for the PML, matches those that begin a send, and keeps those that no receive
 //! matches. Ignores messages that are too short or of an unknown kind.
 //!
 //! Called by `progress`, `failover` and `local` for each message, in order of arrival. Grade: hot for whole messages.
@@ -132,9 +132,9 @@ pub(crate) unsafe fn is_taken_or_deferred(
     // SAFETY: P1: in `state.contexts`, so alive.
     let receiver = unsafe { communicator.as_ref() };
     if length <= MAX_DEFERRED && deferred.is_none() && receiver.is_for_first_watched(state, envelope) {
-        let put = deferred.insert(Deferred { communicator, envelope, length, bytes: MaybeUninit::uninit() });
-        // SAFETY: `put.bytes` has room for `MAX_DEFERRED` bytes.
-        unsafe { put.bytes.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), length) };
+        let message = deferred.insert(Deferred { communicator, envelope, length, bytes: MaybeUninit::uninit() });
+        // SAFETY: `message.bytes` has room for `MAX_DEFERRED` bytes.
+        unsafe { message.bytes.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), length) };
         return true;
     }
     let Some(request) = receiver.take_posted(state, envelope) else { return false };

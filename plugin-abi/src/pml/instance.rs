@@ -104,7 +104,7 @@ pub(crate) struct State {
     pub(crate) multi_rail: MultiRail<Held>,
     pub(crate) foreign: Foreign,
     pub(crate) backlog: Backlog,
-    pub(crate) rails: Quiet,
+    pub(crate) quiet: Quiet,
     pub(crate) finished: Chain,
     /// Frames with completions for the BTL.
     pub(crate) for_btl: frame::Polled,
@@ -295,7 +295,7 @@ impl Pml {
             multi_rail: MultiRail::new(rails.len()),
             foreign: Foreign::default(),
             backlog: Backlog::default(),
-            rails: Quiet::default(),
+            quiet: Quiet::default(),
             finished: Chain::EMPTY,
             for_btl: frame::Polled::default(),
             frames: Frames::default(),

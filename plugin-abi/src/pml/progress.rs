@@ -84,7 +84,7 @@ fn have_turns(pml: &Pml, state: &mut State) {
     let empty = || pml.rails().iter().map(|rail| rail.port().counters().empty_polls.load(Ordering::Relaxed)).sum();
     let mut before: u64 = empty();
     for _ in 0..BATCHES {
-        state.rails.have_reported(1);
+        state.quiet.have_reported(1);
         poll_here::<false>(pml, state);
         let after = empty();
         if after - before == pml.rails().len() as u64 {
@@ -119,7 +119,7 @@ pub(crate) fn poll_more<const WATCHED: bool>(pml: &Pml, state: &mut State) -> us
         if count > 0 {
             state.has_more |= state.busy.polled(1);
         }
-        if !state.rails.are_due() {
+        if !state.quiet.are_due() {
             return count;
         }
     }
@@ -130,7 +130,7 @@ pub(crate) fn poll_more<const WATCHED: bool>(pml: &Pml, state: &mut State) -> us
             each.map(|(index, rail)| poll_rail::<true, false, WATCHED>(pml, state, index, rail)).sum()
         }
     };
-    state.rails.have_reported(of_rails);
+    state.quiet.have_reported(of_rails);
     poller::note_poll();
     count + of_rails
 }
@@ -303,7 +303,7 @@ fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion
         }
         Completion::Request { token, to, outcome } => handle_request(pml, state, rail, token, to, outcome),
         Completion::PeerFailed { peer } => {
-            if !failover::goes_on(pml, state, Route::new(rail, peer)) {
+            if !failover::fails_over(pml, state, Route::new(rail, peer)) {
                 transmit::failed(state);
             }
             fragments::feed_starved(pml, state);
@@ -488,7 +488,7 @@ pub(crate) fn begin() {
         let Some(pml) = pml() else { return 0 };
         let Some(mut state) = pml.try_enter() else { return 0 };
         // The caller waits for a rail, so rails are polled even if shared memory is busy.
-        state.rails.have_reported(1);
+        state.quiet.have_reported(1);
         let count = poll_here::<false>(pml, &mut state);
         leave(pml, state);
         count as c_int

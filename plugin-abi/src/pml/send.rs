@@ -148,7 +148,7 @@ pub(super) unsafe fn copied_at_once(outgoing: &Outgoing, extent: Extent) -> bool
     let route = communicator.short_cut(outgoing.to);
     let Some(pml) = pml() else { return false };
     let Some(rail) = pml.rails().first() else { return false };
-    if !route.is_single_rail() || extent.length + MAX_SIZE > now::eager_limit_as_written() {
+    if !route.is_open_single_rail() || extent.length + MAX_SIZE > now::eager_limit_as_written() {
         return false;
     }
     let Some(mut state) = pml.enter() else { return false };
@@ -168,7 +168,7 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
     let route = communicator.route(outgoing.to);
     let Some(pml) = pml() else { return false };
     let Some(rail) = pml.rails().first() else { return false };
-    if !route.is_single_rail() || extent.length + MAX_SIZE > now::eager_limit_as_written() {
+    if !route.is_open_single_rail() || extent.length + MAX_SIZE > now::eager_limit_as_written() {
         return false;
     }
     let Some(mut state) = pml.enter() else { return false };

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sends and handles the messages of flow control: `HoldBack` and `GoOn` ([`Header::Flow`]), `Pending` and `More`.
 //!
-//! Called by the host: when it stores a message or gives one to a receive, when a receive finds no message, for sends
-//! that must pend, and for these messages when they arrive. Grade: pending. Threads: the one that has entered the
+//! Called by `send` (sends that must pend), `receive` (these messages), `delivery` and `rendezvous`; by the host when
+//! it stores or drops a message, and when a receive finds none. Grade: pending. Threads: the one that has entered the
 //! messenger. Tests: `messenger/tests`, `pml/tests.rs`, and `unexpected_memory.c` in `hw-tests/mpi`.
 
 use super::Word;

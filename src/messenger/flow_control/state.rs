@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Flow control of one process: its state as receiver and as sender, and the values that tools read.
 //!
-//! Used by `messages` and `send`. Grade: pending. Threads: the owner's; [`ROOM`]: any. Tests: below.
+//! Used by `messages`, `send` and the host (`holders`, `turns`). Grade: pending. Threads: the owner's; [`ROOM`]: any.
+//! Tests: below.
 
 use std::collections::HashMap;
 use std::sync::Arc;

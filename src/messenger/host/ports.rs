@@ -2,13 +2,13 @@
 //! The host's ports and shared memory: which route leads to a peer, sending, and access to memory.
 //!
 //! Called by the protocols. Grade: hot for [`Ports::send_whole`], else pending; by static dispatch. Threads: the one
-//! that has entered the messenger. Tests: those of the hosts.
+//! that has entered the messenger, and no port. Tests: those of the hosts.
 
 use std::fmt::Debug;
 
 use crate::messenger::header::{Header, PortKey};
 use crate::messenger::path_taken::Reason;
-use crate::messenger::rendezvous::read::{Path, Readable};
+use crate::messenger::rendezvous::read::{ReadRail, ReadTarget};
 use crate::messenger::rendezvous::stripes::Part;
 use crate::messenger::request::transfer_id::TransferId;
 use crate::messenger::route::{Account, Route};
@@ -37,9 +37,7 @@ pub trait Ports: Sized {
     fn has_room(&mut self, process: &Self::Process, route: Route) -> bool;
 
     /// Has the port, or shared memory, say when it has room for messages by this route: the host then calls
-    /// [`send::in_turn`].
-    ///
-    /// [`send::in_turn`]: crate::messenger::send::in_turn
+    /// `send::in_turn`.
     fn queue_turn(&mut self, process: &Self::Process, route: Route);
 
     /// Begins the turn of pending messages: they take room before any other.
@@ -48,17 +46,17 @@ pub trait Ports: Sized {
     /// Ends the turn of pending messages, of which none is left.
     fn end_turn(&mut self, process: &Self::Process, route: Route);
 
-    /// Whether short messages to the peer of a send need not ask flow control: the host notes so beside its route.
-    fn takes_short_path(&mut self, process: &Self::Process, send: Self::Handle) -> bool;
+    /// Whether messages to the peer of a send skip flow control: the host's record of its route is current and unmarked.
+    fn skips_flow_control(&mut self, process: &Self::Process, send: Self::Handle) -> bool;
 
-    /// Notes the route of a send, and whether later short messages to its peer need not ask flow control.
-    fn set_short_path(&mut self, process: &Self::Process, send: Self::Handle, passes: bool);
+    /// Records the route of a send, unmarked if later messages to its peer need not ask flow control.
+    fn set_skips_flow_control(&mut self, process: &Self::Process, send: Self::Handle, passes: bool);
 
     /// Makes each later message to a peer ask flow control how it goes.
     fn mark(&mut self, process: &Self::Process, account: Account);
 
-    /// Sends a header and all data of a send, together no longer than the eager limit. If the message has to wait, the
-    /// port takes a copy; once that is sent, it finishes the send if `finishes`.
+    /// Sends a header and all data of a send, whose length is at most [`Self::eager_limit`]. If the message has to
+    /// wait, the port takes a copy; once that is sent, the host finishes the send if `finishes`.
     fn send_whole(
         &mut self,
         process: &Self::Process,
@@ -70,7 +68,7 @@ pub trait Ports: Sized {
     /// Sends a message without data to the peer of a route. Ends the job if no port can.
     fn control(&mut self, process: &Self::Process, route: Route, header: &Header);
 
-    /// [`Self::control`] with keys behind the header.
+    /// [`Self::control`] by a port, with keys behind the header.
     fn control_with_keys(&mut self, process: &Self::Process, route: Route, header: &Header, keys: &[PortKey]);
 
     /// Packs the fragment of a send's data that begins at `offset`, where the last one ended, for this receive. Returns
@@ -111,13 +109,14 @@ pub trait Ports: Sized {
         receive: Self::Handle,
         route: Route,
         wanted: u64,
-    ) -> Option<Readable<Self::Registration>>;
+    ) -> Option<ReadTarget<Self::Registration>>;
 
     /// Ends a registration with the port of a rail. The data is not read or written any more.
     fn deregister(&mut self, process: &Self::Process, rail: usize, registered: Self::Registration);
 
     /// Posts a read of a part of the message of a receive, which is [`Transfer::Reading`]. The host calls
-    /// [`read::done`] once it is done. Returns false if the port refuses it, because its connection has failed.
+    /// [`read::done`] once it is done. Returns false if the port cannot post it; then this rail reads no more of the
+    /// message.
     ///
     /// [`Transfer::Reading`]: crate::messenger::request::Transfer::Reading
     /// [`read::done`]: crate::messenger::rendezvous::read::done
@@ -125,7 +124,7 @@ pub trait Ports: Sized {
         &mut self,
         process: &Self::Process,
         receive: Self::Handle,
-        path: &Path<Self::Registration>,
+        by: &ReadRail<Self::Registration>,
         part: Part,
     ) -> bool;
 
@@ -142,8 +141,8 @@ pub trait Ports: Sized {
         of: (u64, u64),
     ) -> bool;
 
-    /// Moves the messages of a peer to another port, because the connection of this route has failed. Returns false if
-    /// that is not possible without a loss.
+    /// Gives up the connection of this route, which has failed; if it is the peer's home, another port carries its
+    /// messages. Returns false if a message is lost, or no port is left.
     fn fails_over(&mut self, process: &Self::Process, route: Route) -> bool;
 }
 
@@ -163,7 +162,7 @@ pub enum Transmitted {
 /// Memory of a send that its receiver may read.
 #[derive(Debug)]
 pub struct Exposed<R> {
-    /// Address of the data; 0: it cannot be read.
+    /// Address of the data.
     pub address: u64,
     /// Its remote key for the port of the send's route.
     pub key: u32,
@@ -201,6 +200,6 @@ pub enum Posted {
     InFlight,
     /// It has been sent.
     Sent,
-    /// The job ends, because no port takes it.
+    /// No port takes it; the messenger ends the job.
     Failed,
 }

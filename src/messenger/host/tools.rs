@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a host tells tools of the messages: the path of each, the steps of its transfer, and entries of the flight
-//! recorder.
+//! What a host tells tools of the messages: the path that each took, the steps of its transfer, and entries of the
+//! flight recorder.
 //!
 //! Called by the protocols where the step happens. A host that has no tools leaves all of it out. Grade: pending.
 //! Threads: the one that has entered the messenger. Tests: those of the hosts.
@@ -14,7 +14,7 @@ use crate::transport::Failed;
 
 /// Tells tools what happens to messages.
 pub trait Tools: Ports {
-    /// Tells tools the path of a request's message.
+    /// Tells tools by which protocol, and by which port, a request's message goes.
     fn goes(&mut self, _request: Self::Handle, _path: PathTaken) {}
 
     /// Like [`Self::goes`], for data that goes to or comes from the peer of this route, by so many rails.
@@ -47,7 +47,7 @@ pub trait Tools: Ports {
         self.ends(send, moved);
     }
 
-    /// Like [`Self::begins`], for a receive that will read its message by the paths of its transfer.
+    /// Like [`Self::begins`], for a receive that will read its message by the rails of its transfer.
     fn begins_reading(&mut self, _process: &Self::Process, receive: Self::Handle) {
         self.begins(receive, Bytes::None.posted());
     }

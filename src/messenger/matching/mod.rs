@@ -18,7 +18,7 @@
 //! Cost: a search looks at the head of a list first, and after a few entries at an index, so it does not depend on the
 //! length of the queue (`tests/steps.rs`). Only the search that first needs an index builds it, which costs as much as
 //! the queue is long. A queue allocates only when it is longer than ever before, and frees when its communicator goes.
-//! Called by the PML. Path: hot. Threads: one at a time, without locks. A caller searches directly before it inserts a
+//! Called by the PML. Grade: hot. Threads: one at a time, without locks. A caller searches directly before it inserts a
 //! receive or a message; with another call between the two, each could miss the other.
 //! Tests: `tests/`, and in each file. `cargo bench -p ibex --bench matching`.
 
@@ -102,8 +102,7 @@ impl<R: Copy, U> Matching<R, U> {
         Searched { found, attempts }
     }
 
-    /// Takes the message with this handle, queued or set aside: for the receive of a matched probe, or because its
-    /// sender withdrew it. `None` if it was taken before.
+    /// Takes the message with this handle, for the receive of a matched probe. `None` if it was taken before.
     pub fn take(&mut self, handle: MessageHandle) -> Option<Message<U>> {
         let at = self.unexpected.resolve(handle.0)?;
         self.unexpected.take_at(at).map(|(envelope, message)| Message { envelope, message })

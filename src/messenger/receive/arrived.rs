@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! An arrived message, decoded and copied, as the PML keeps it until a receive matches it.
+//! An arrived message, decoded and copied, as the host keeps it until a receive matches it.
 //!
-//! Made by `pml/incoming.rs`, and by [`crate::messenger::loopback`] for messages of this process. Grade: pending; long
-//! messages allocate. Threads: plain data. Tests: below.
+//! Made by `receive`, by the host for whole messages, and by `loopback`. Grade: pending; long messages allocate.
+//! Threads: any. Tests: below.
 
 use crate::messenger::flow_control::state::RECORD;
 use crate::messenger::header::{Memory, PortKey};

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A message that its sender sends in copied fragments, and that its receiver assembles. Fragments take one path, so
-//! they arrive in the order of sending. The caller cuts data with gaps between elements and learns the length of a
-//! fragment when it packs it. So the last fragment may be longer than `wanted`; the receiver ignores the rest. Called
-//! by `fragments.rs`. Pending grade. Threads: the owner's. Tests: below.
+//! The counts of a message that its sender sends in copied fragments and its receiver assembles. Fragments use one
+//! route, and failover keeps their order, so they arrive in the order of sending. The length of a fragment is known
+//! only when it is packed, so the last one may be longer than `wanted`; the receiver ignores the rest. Called by
+//! `fragments.rs`. Grade: pending. Threads: the owner's. Tests: below.
 
 use crate::messenger::request::transfer_id::TransferId;
 
@@ -85,20 +85,20 @@ mod tests {
 
     #[test]
     fn the_receiver_joins_fragments_although_the_last_one_is_longer_than_the_receive() {
-        for (wanted, piece) in [(1, 8), (8, 8), (20, 8), (1 << 33, 1 << 31)] {
+        for (wanted, length_of_one) in [(1, 8), (8, 8), (20, 8), (1 << 33, 1 << 31)] {
             let (mut sending, mut reassembly) = (Sending::new(ID, wanted, 2), Reassembly::new(ID, wanted));
-            let (mut pieces, mut ended) = (0, false);
+            let (mut count, mut ended) = (0, false);
             while let Some(offset) = sending.next_offset() {
-                let (at, length) = reassembly.take(piece);
+                let (at, length) = reassembly.take(length_of_one);
                 assert_eq!(at, offset);
-                assert!(length <= piece);
-                sending.sent(piece);
-                pieces += 1;
+                assert!(length <= length_of_one);
+                sending.sent(length_of_one);
+                count += 1;
                 assert!(!ended);
                 ended = sending.done();
             }
             assert!(ended && reassembly.is_complete());
-            assert_eq!(pieces, wanted.div_ceil(piece));
+            assert_eq!(count, wanted.div_ceil(length_of_one));
         }
     }
 

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A long message as copied fragments: if either side's data has gaps, or its memory cannot be registered. The receiver
-//! asks for them, the sender sends a few at a time, and the receiver unpacks them in order.
+//! An announced message as copied fragments: a short one of a sender that is held back, or a long one that its receiver
+//! cannot read. The receiver asks for them, the sender sends a few at a time, and the receiver unpacks them in order.
 //!
 //! A send whose next fragment finds no send buffer waits for one, behind those that wait already ([`State::starved`]).
-//! `copies.rs` has the counts of both sides. Called by the host, for messages and completions. Grade: pending. Threads:
-//! the one that has entered the messenger. Tests: `messenger/tests`, `pml/tests.rs`, and `pt2pt_datatypes.c` in
-//! `hw-tests/mpi`.
+//! `copies.rs` has the counts of both sides. Called by `receive`, `delivery`, `read` and `single_copy`, and by the host
+//! for completions. Grade: pending. Threads: the one that has entered the messenger. Tests: `messenger/tests`,
+//! `pml/tests.rs`, and `pt2pt_datatypes.c` in `hw-tests/mpi`.
 //!
 //! [`State::starved`]: crate::messenger::State::starved
 
@@ -79,7 +79,7 @@ pub fn wanted<H: Host>(
     let Some(request) = host.messenger().transfers.get(sender) else { return };
     let core = host.core(request);
     let (route, length) = (core.route, core.data.length() as u64);
-    let Transfer::ReadyToSend { registered, .. } = core.transfer else { return host.cannot_send(asked, length) };
+    let Transfer::Unanswered { registered, .. } = core.transfer else { return host.cannot_send(asked, length) };
     if !(1..=length).contains(&asked) {
         return host.cannot_send(asked, length);
     }
@@ -105,7 +105,7 @@ fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
             Ok(packed) => packed,
             Err(NotPacked::NoBuffer) => return starve(host, request),
             Err(NotPacked::OneInFlight) => return,
-            Err(NotPacked::Failed) => return host.peer_is_lost(),
+            Err(NotPacked::Failed) => return host.fails(),
         };
         let moved = Bytes::Of { offset, length }.posted();
         let begins = offset == 0 && !host.has_begun(request);
@@ -114,7 +114,7 @@ fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
         }
         let posted = host.post_fragment(process, request, fragment);
         if posted == Posted::Failed {
-            return host.peer_is_lost();
+            return host.fails();
         }
         let is_last = sending(host, request).is_some_and(|sending| sending.sent(length));
         if is_last {

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Rendezvous: how the bytes of an announced message travel once a receive has matched it. The receiver reads them from
 //! the sender's memory: by the adapter (`read.rs`, which divides them by `stripes.rs`), or by the kernel within a host
-//! (`single_copy.rs`). Otherwise the sender sends copies (`fragments.rs`, which counts them by `copies.rs`).
+//! (`single_copy.rs`). Otherwise the sender sends copies (`fragments.rs`, which counts them by `copies.rs`). Called by
+//! `receive`. Grade: pending. Threads: the one that has entered the messenger. Tests: `messenger/tests`.
 
 pub mod copies;
 pub mod fragments;
@@ -17,8 +18,8 @@ use super::request::transfer_id::TransferId;
 /// A step of a long message, for the flight recorder; both sides know the message by the sender's number.
 #[derive(Clone, Copy, Debug)]
 pub enum Step {
-    /// Sender: the message is announced by this number.
-    ReadyToSend(TransferId),
+    /// Sender: the message, or its announcement, was sent by this number.
+    Offered(TransferId),
     /// Sender: the receiver has all the data that it wants, or wants copies.
     Answered {
         /// Number of the message.
@@ -34,8 +35,8 @@ pub enum Step {
     Copied,
 }
 
-/// Finishes an announced send: the receiver has read `length` bytes, as many as its receive has room for, or has
-/// matched a short message. `sender` may be any number.
+/// Finishes a send whose receiver has answered: it has read `length` bytes, as many as its receive has room for, or has
+/// matched a synchronous message. `sender` may be any number.
 pub fn finished<H: Host>(process: &H::Process, host: &mut H, sender: TransferId, length: u64) {
     let Some(request) = host.messenger().transfers.end(sender) else { return };
     let length = length.min(host.core(request).data.length() as u64);
@@ -58,7 +59,7 @@ fn close<H: Host>(
 ) {
     let core = host.core(request);
     let (route, announced) = (core.route, std::mem::replace(&mut core.transfer, next));
-    let Transfer::ReadyToSend { registered, others, counted } = announced else { return go_on(host) };
+    let Transfer::Unanswered { registered, others, counted } = announced else { return go_on(host) };
     let context = counted.then(|| host.context(request));
     for (rail, registered) in registered.map(|registered| (route.rail(), registered)).into_iter().chain(others) {
         host.deregister(process, rail, registered);

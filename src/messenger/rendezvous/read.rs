@@ -19,19 +19,17 @@ use crate::messenger::route::Route;
 use crate::transport::Failed;
 
 /// Shortest and longest read while several rails read a message, bytes. A rail may have a lower limit.
-const PIECE: RangeInclusive<u64> = 32 << 10..=1 << 20;
+const READ_LENGTH: RangeInclusive<u64> = 32 << 10..=1 << 20;
 
-/// Number of reads per rail of a message, as far as [`PIECE`] permits.
+/// Number of reads per rail of a message, as far as [`READ_LENGTH`] permits.
 const READS: u64 = 4;
 
 /// The reads of a receive's message.
 pub struct Reads<H: Host> {
-    /// What each path has read.
-    pub stripes: Stripes<Path<H::Registration>>,
+    /// What each rail has read.
+    pub stripes: Stripes<ReadRail<H::Registration>>,
     /// Number of the send.
     pub sender: TransferId,
-    /// Route of the announcement.
-    pub from: Route,
     /// Address of the data in the sender's memory.
     pub address: u64,
     /// The host's record of the reads, for tools.
@@ -40,7 +38,7 @@ pub struct Reads<H: Host> {
 
 /// A rail that reads. `R`: a registration.
 #[derive(Clone, Copy, Debug)]
-pub struct Path<R> {
+pub struct ReadRail<R> {
     /// Route to the sender.
     pub route: Route,
     /// Remote key of the sender's memory for this rail.
@@ -49,9 +47,9 @@ pub struct Path<R> {
     pub registered: R,
 }
 
-/// What a rail can read into registered memory.
+/// The receive's memory, registered with a rail that will read into it.
 #[derive(Clone, Copy, Debug)]
-pub struct Readable<R> {
+pub struct ReadTarget<R> {
     /// Registration of the receive's memory.
     pub registered: R,
     /// Data rate of the rail, Mbit/s.
@@ -80,16 +78,18 @@ pub fn begin<H: Host>(
     };
     let piece = match readable.len() as u64 {
         0 | 1 => u32::MAX,
-        rails => (wanted / (rails * READS)).clamp(*PIECE.start(), *PIECE.end()).next_multiple_of(4096) as u32,
+        rails => {
+            (wanted / (rails * READS)).clamp(*READ_LENGTH.start(), *READ_LENGTH.end()).next_multiple_of(4096) as u32
+        }
     };
-    let paths = readable.iter().filter_map(|&(route, key)| {
-        let Readable { registered, mbps, longest } = host.register(process, request, route, wanted)?;
-        Some((Path { route, key, registered }, mbps, piece.min(longest)))
+    let rails = readable.iter().filter_map(|&(route, key)| {
+        let ReadTarget { registered, mbps, longest } = host.register(process, request, route, wanted)?;
+        Some((ReadRail { route, key, registered }, mbps, piece.min(longest)))
     });
-    let Some(stripes) = Stripes::new(wanted, paths) else { return false };
+    let Some(stripes) = Stripes::new(wanted, rails) else { return false };
     let core = host.core(request);
     core.route = from;
-    core.transfer = Transfer::Reading(Reads { stripes, sender, from, address: memory.address, watched: None });
+    core.transfer = Transfer::Reading(Reads { stripes, sender, address: memory.address, watched: None });
     host.begins_reading(process, request);
     post(process, host, request);
     true
@@ -101,7 +101,7 @@ fn reads<H: Host>(host: &mut H, request: H::Handle) -> Option<&mut Reads<H>> {
 
 /// Posts as many reads of a message as may be in flight, on every lane.
 fn post<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
-    let (lanes, mut lane) = (reads(host, request).map_or(0, |reads| reads.stripes.paths().len()), 0);
+    let (lanes, mut lane) = (reads(host, request).map_or(0, |reads| reads.stripes.rails().len()), 0);
     while lane < lanes {
         // If the lane has failed, all other lanes take its reads.
         lane = if post_on(process, host, request, lane) { lane + 1 } else { 0 };
@@ -116,10 +116,10 @@ fn post<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
 fn post_on<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, lane: usize) -> bool {
     let next = |reads: &mut Reads<H>| {
         let part = reads.stripes.next_part(lane)?;
-        Some((*reads.stripes.paths().nth(lane)?, part))
+        Some((*reads.stripes.rails().nth(lane)?, part))
     };
-    while let Some((path, part)) = reads(host, request).and_then(next) {
-        if !host.post_read(process, request, &path, part) {
+    while let Some((rail, part)) = reads(host, request).and_then(next) {
+        if !host.post_read(process, request, &rail, part) {
             if let Some(reads) = reads(host, request) {
                 reads.stripes.refused(lane);
             }
@@ -132,7 +132,8 @@ fn post_on<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, lane
 /// Asks the sender for copies of the whole message, because no rail is left that can read it, and no read is in flight.
 #[cold]
 fn ask_for_copies<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
-    if let Some(Reads { stripes, sender, from, .. }) = take(process, host, request) {
+    if let Some(Reads { stripes, sender, .. }) = take(process, host, request) {
+        let from = host.core(request).route;
         host.goes_by_route(process, request, from, (Protocol::Fragments, Reason::Adapter), 1);
         fragments::ask(process, host, request, (from, sender), (stripes.length(), Reason::Adapter.code()));
     }
@@ -143,8 +144,8 @@ fn take<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) -> Opti
     let Transfer::Reading(reads) = std::mem::replace(&mut host.core(request).transfer, Transfer::None) else {
         return None;
     };
-    for path in reads.stripes.paths() {
-        host.deregister(process, path.route.rail(), path.registered);
+    for rail in reads.stripes.rails() {
+        host.deregister(process, rail.route.rail(), rail.registered);
     }
     Some(reads)
 }
@@ -152,7 +153,7 @@ fn take<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) -> Opti
 /// Handles the completion of the oldest read by this rail.
 pub fn done<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, rail: usize, outcome: Result<(), Failed>) {
     let Some(Reads { stripes, .. }) = reads(host, request) else { return };
-    let lane = stripes.paths().map(|path| path.route).enumerate().find(|(_, route)| route.rail() == rail);
+    let lane = stripes.rails().map(|rail| rail.route).enumerate().find(|(_, route)| route.rail() == rail);
     let Some((lane, route)) = lane else { return };
     let part = if outcome.is_ok() { stripes.done(lane) } else { stripes.failed(lane) };
     let is_done = stripes.is_done();
@@ -162,7 +163,7 @@ pub fn done<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, rai
     }
     if outcome.is_err() {
         if !host.fails_over(process, route) {
-            return host.peer_is_lost();
+            return host.fails();
         }
     } else {
         let moved = Bytes::Of { offset, length: length.into() }.completed();
@@ -176,8 +177,8 @@ pub fn done<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, rai
 
 /// Finishes a receive whose message has been read; `last` are the bytes of the last read.
 fn end<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, last: Moved) {
-    let Some(Reads { stripes, sender, from, .. }) = take(process, host, request) else { return };
-    let length = stripes.length();
+    let Some(Reads { stripes, sender, .. }) = take(process, host, request) else { return };
+    let (length, from) = (stripes.length(), host.core(request).route);
     host.ends(request, last);
     host.record(request, &Step::Fetched(sender, length));
     host.control(process, from, &Header::Finished { request: sender.0, length });

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Divides a message that its receiver reads among the paths that can read it: a path reads a stripe of it, its share.
+//! Divides a message among the rails by which its receiver reads it.
 //!
-//! Each lane (a path, in the caller's order) gets a share proportional to its weight, and reads it from front to back,
-//! in reads of at most one piece, [`MOST`] in flight at a time. A lane that has finished its share takes reads from the
-//! end of the longest remaining share. The other lanes repeat the reads of a failed lane, which is harmless because a
-//! read changes nothing at the sender. A queue pair executes reads in order, so a lane's reads complete in the order of
-//! posting. Called by `read.rs`. Grade: pending. Threads: the owner's. Tests: below.
+//! Each rail is a lane, in the caller's order. A lane gets a share in proportion to its weight, and reads it from front
+//! to back, with [`MOST`] reads in flight at most. A lane that has finished its share takes reads from the end of the
+//! longest remaining share. The other lanes repeat the reads of a failed lane, which is harmless because a read changes
+//! nothing at the sender. A queue pair executes reads in order, so a lane's reads complete in the order of posting.
+//! Called by `read.rs`. Grade: pending. Threads: the owner's. Tests: below.
 
 use arrayvec::ArrayVec;
 
@@ -24,45 +24,45 @@ pub struct Part {
     pub length: u32,
 }
 
-/// A message that is being read. `P` names a path.
+/// A message that is being read. `R` names a rail.
 #[derive(Debug)]
-pub struct Stripes<P> {
+pub struct Stripes<R> {
     /// Bytes whose read has not completed.
     left: u64,
     length: u64,
-    lanes: Vec<Lane<P>>,
+    lanes: Vec<Lane<R>>,
     failed: Vec<Part>,
 }
 
 #[derive(Debug)]
-struct Lane<P> {
-    path: P,
+struct Lane<R> {
+    rail: R,
     weight: u32,
     /// Start of the part of its share that no lane has begun to read.
     next: u64,
     end: u64,
     /// Longest read, bytes.
-    piece: u64,
+    longest: u64,
     /// Reads in flight, oldest first.
     under_way: ArrayVec<Part, MOST>,
     has_failed: bool,
 }
 
-impl<P> Lane<P> {
+impl<R> Lane<R> {
     fn rest(&self) -> u64 {
         self.end - self.next
     }
 }
 
-impl<P> Stripes<P> {
-    /// Starts to read a message of `length` bytes, at least 1. Each path has its weight and its longest read in bytes;
-    /// 0 counts as 1. `None` if there is no path.
-    pub fn new(length: u64, paths: impl Iterator<Item = (P, u32, u32)>) -> Option<Self> {
-        let lane = |(path, weight, piece): (P, u32, u32)| {
-            let (weight, piece, under_way) = (weight.max(1), piece.max(1).into(), ArrayVec::new());
-            Lane { path, weight, next: 0, end: 0, piece, under_way, has_failed: false }
+impl<R> Stripes<R> {
+    /// Starts to read a message of `length` bytes, at least 1. Each rail has its weight and its longest read in bytes;
+    /// 0 counts as 1. `None` if there is no rail.
+    pub fn new(length: u64, rails: impl Iterator<Item = (R, u32, u32)>) -> Option<Self> {
+        let lane = |(rail, weight, longest): (R, u32, u32)| {
+            let (weight, longest, under_way) = (weight.max(1), longest.max(1).into(), ArrayVec::new());
+            Lane { rail, weight, next: 0, end: 0, longest, under_way, has_failed: false }
         };
-        let mut lanes: Vec<_> = paths.map(lane).collect();
+        let mut lanes: Vec<_> = rails.map(lane).collect();
         let total: u128 = lanes.iter().map(|lane| u128::from(lane.weight)).sum();
         let (mut weight_before, mut next) = (0, 0);
         for lane in &mut lanes {
@@ -81,35 +81,35 @@ impl<P> Stripes<P> {
         self.length
     }
 
-    /// Returns the paths, in the order of their lanes.
-    pub fn paths(&self) -> impl ExactSizeIterator<Item = &P> {
-        self.lanes.iter().map(|lane| &lane.path)
+    /// Returns the rails, in the order of their lanes.
+    pub fn rails(&self) -> impl ExactSizeIterator<Item = &R> {
+        self.lanes.iter().map(|lane| &lane.rail)
     }
 
     /// Returns the next read to post on a lane; `None` if the lane can start none now.
     pub fn next_part(&mut self, lane: usize) -> Option<Part> {
-        let Lane { piece, has_failed, ref under_way, .. } = self.lanes[lane];
+        let Lane { longest, has_failed, ref under_way, .. } = self.lanes[lane];
         if has_failed || under_way.is_full() {
             return None;
         }
         // A lane with reads in flight takes nothing from other shares; else one lane would read all of a short message.
         let is_through = under_way.is_empty();
         let part = self.failed.pop().or_else(|| self.own_part(lane));
-        let part = part.or_else(|| if is_through { self.part_of_another(piece) } else { None })?;
+        let part = part.or_else(|| if is_through { self.part_of_another(longest) } else { None })?;
         self.lanes[lane].under_way.push(part);
         Some(part)
     }
 
     fn own_part(&mut self, lane: usize) -> Option<Part> {
         let lane = &mut self.lanes[lane];
-        let (offset, length) = (lane.next, lane.rest().min(lane.piece));
+        let (offset, length) = (lane.next, lane.rest().min(lane.longest));
         lane.next += length;
         (length > 0).then_some(Part { offset, length: length as u32 })
     }
 
-    fn part_of_another(&mut self, piece: u64) -> Option<Part> {
+    fn part_of_another(&mut self, limit: u64) -> Option<Part> {
         let longest = self.lanes.iter_mut().max_by_key(|lane| lane.rest())?;
-        let length = longest.rest().min(piece);
+        let length = longest.rest().min(limit);
         longest.end -= length;
         (length > 0).then_some(Part { offset: longest.end, length: length as u32 })
     }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The protocols step by step, with a host that has neither ports nor tools; `tests/histories.rs`: in any order.
+//! The protocols step by step, with a host whose ports are queues; `tests/histories.rs`: in any order.
 
 mod histories;
 
@@ -17,7 +17,7 @@ use super::path_taken::Reason;
 use super::receive;
 use super::receive::arrived::{Arrived, Body};
 use super::receive::delivery;
-use super::rendezvous::read::{self, Path, Readable};
+use super::rendezvous::read::{self, ReadRail, ReadTarget};
 use super::rendezvous::stripes::Part;
 use super::rendezvous::{self, fragments, single_copy};
 use super::request::transfer_id::TransferId;
@@ -111,7 +111,7 @@ impl SmallHost {
     /// Makes a send that has announced its message. Returns it with its number.
     fn announced(&mut self, data: Vec<u8>) -> (usize, TransferId) {
         let send = self.request(Role::Send(Mode::Standard), data);
-        self.cores[send].transfer = Transfer::ReadyToSend { registered: Some(()), others: Vec::new(), counted: true };
+        self.cores[send].transfer = Transfer::Unanswered { registered: Some(()), others: Vec::new(), counted: true };
         self.registered.push(self.cores[send].route.rail());
         (send, self.messenger.transfers.begin(send))
     }
@@ -194,10 +194,10 @@ impl Ports for SmallHost {
     fn queue_turn(&mut self, (): &(), _route: Route) {}
     fn begin_turn(&mut self, (): &(), _route: Route) {}
     fn end_turn(&mut self, (): &(), _route: Route) {}
-    fn takes_short_path(&mut self, (): &(), _send: usize) -> bool {
+    fn skips_flow_control(&mut self, (): &(), _send: usize) -> bool {
         self.passes
     }
-    fn set_short_path(&mut self, (): &(), _send: usize, passes: bool) {
+    fn set_skips_flow_control(&mut self, (): &(), _send: usize, passes: bool) {
         self.passes = passes;
     }
     fn mark(&mut self, (): &(), account: Account) {
@@ -249,21 +249,21 @@ impl Ports for SmallHost {
     fn readable_by(&mut self, (): &(), _from: Route, keys: &[PortKey], _wanted: u64) -> Vec<(Route, u32)> {
         keys.iter().map(|key| (by_rail(key.port as usize), key.key)).collect()
     }
-    fn register(&mut self, (): &(), _receive: usize, route: Route, _wanted: u64) -> Option<Readable<()>> {
+    fn register(&mut self, (): &(), _receive: usize, route: Route, _wanted: u64) -> Option<ReadTarget<()>> {
         if !self.can_register {
             return None;
         }
         self.registered.push(route.rail());
-        Some(Readable { registered: (), mbps: 100, longest: READ })
+        Some(ReadTarget { registered: (), mbps: 100, longest: READ })
     }
     fn deregister(&mut self, (): &(), rail: usize, (): ()) {
         let at = self.registered.iter().position(|registered| *registered == rail).expect("it is registered");
         self.registered.remove(at);
     }
-    fn post_read(&mut self, (): &(), receive: usize, path: &Path<()>, part: Part) -> bool {
-        let is_up = self.is_down != Some(path.route.rail());
+    fn post_read(&mut self, (): &(), receive: usize, by: &ReadRail<()>, part: Part) -> bool {
+        let is_up = self.is_down != Some(by.route.rail());
         if is_up {
-            self.reads.push_back((receive, path.route.rail(), path.key, part));
+            self.reads.push_back((receive, by.route.rail(), by.key, part));
         }
         is_up
     }
@@ -310,6 +310,7 @@ impl Host for SmallHost {
     }
     fn keep(&mut self, (): &(), send: usize, envelope: Envelope, message: Arrived) {
         self.told.push(('i', send, Bytes::None));
+        flow_control::keep(&(), self, &message, |_| Some(Route::LOOPBACK));
         self.queues.insert_unexpected(envelope, message);
     }
     fn deliver_whole(&mut self, (): &(), of: Match, bytes: &[u8], sender: impl Fn() -> Option<Route> + Copy) {
@@ -345,8 +346,8 @@ impl Host for SmallHost {
     fn finish(&mut self, request: usize) {
         self.finished.push(request);
     }
-    fn peer_is_lost(&mut self) {
-        panic!("no peer is lost");
+    fn fails(&mut self) {
+        panic!("nothing fails");
     }
     fn cannot_pack(&mut self, _length: usize) {
         panic!("all data can be packed");
@@ -573,7 +574,7 @@ fn an_answer_with_too_many_bytes_or_without_a_transfer_sends_nothing() {
     }
     fragments::wanted(&(), &mut host, (TransferId(number.0 + 1), TransferId(7)), (20, 0));
     fragments::received(&mut host, number, &[1; 8]);
-    assert!(matches!(host.cores[send].transfer, Transfer::ReadyToSend { .. }) && host.refused.is_none());
+    assert!(matches!(host.cores[send].transfer, Transfer::Unanswered { .. }) && host.refused.is_none());
     assert!(host.sent.is_empty() && host.finished.is_empty());
 }
 

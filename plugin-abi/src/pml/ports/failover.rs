@@ -87,9 +87,10 @@ fn other_than(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Rout
     routes.iter().copied().find(|route| route.rail() != rail && rails::is_usable(pml, *route))
 }
 
-/// Moves a peer whose connection has failed. Returns true if nothing is lost and another port carries its messages.
+/// Gives up a connection that has failed; if it is the peer's home, another port carries its messages. Returns false if
+/// a message is lost, or no port is left.
 #[cold]
-pub(crate) fn goes_on(pml: &Pml, state: &mut State, failed: Route) -> bool {
+pub(crate) fn fails_over(pml: &Pml, state: &mut State, failed: Route) -> bool {
     if !pml.is_multi_rail() {
         return false;
     }
@@ -139,12 +140,12 @@ fn move_to(pml: &Pml, state: &mut State, peer: usize, to: Route) -> bool {
     let segment = known.segment;
     let Some((count, unposted)) = leave(pml, from) else { return false };
     let Unsent { moves, messages } = unposted;
-    // First, the announcements of earlier moves, which the other port has not sent.
-    if !moves.into_iter().all(|message| announce(pml, to, &message)) {
+    // First, the `Moved` of earlier moves, which the other port has not sent.
+    if !moves.into_iter().all(|message| send_moved(pml, to, &message)) {
         return false;
     }
     let header = Header::Moved { segment, count }.encode();
-    if !announce(pml, to, header.as_slice()) {
+    if !send_moved(pml, to, header.as_slice()) {
         return false;
     }
     if let Some(rail) = pml.rails().get(to.rail())
@@ -160,8 +161,8 @@ fn move_to(pml: &Pml, state: &mut State, peer: usize, to: Route) -> bool {
     has_sent
 }
 
-/// Announces a move to the peer, by a message that is not counted.
-fn announce(pml: &Pml, to: Route, header: &[u8]) -> bool {
+/// Tells the peer of a move, by a message that is not counted.
+fn send_moved(pml: &Pml, to: Route, header: &[u8]) -> bool {
     let Some(mut port) = pml.rails().get(to.rail()).and_then(Rail::enter) else { return false };
     transmit::queue(&mut port, to, (Arc::from(header), header.len() as u32), Token(0)) != Transmitted::Failed
 }
@@ -235,9 +236,9 @@ pub(crate) unsafe fn send_buffer_again(
 
 /// Sends a fragment from ordinary memory, in parts, because a message that waits in ordinary memory may not be as long.
 /// The last part has the token of the fragment.
-fn send_fragment_again(pml: &Pml, to: Route, piece: &[u8], request: Handle) -> bool {
+fn send_fragment_again(pml: &Pml, to: Route, fragment: &[u8], request: Handle) -> bool {
     let Some(rail) = pml.rails().get(to.rail()) else { return false };
-    let Some((Header::Fragment { receive, offset }, data)) = Header::decode(piece) else { return false };
+    let Some((Header::Fragment { receive, offset }, data)) = Header::decode(fragment) else { return false };
     let room = rail.copy_size - MAX_SIZE;
     let last = data.len().saturating_sub(1) / room;
     data.chunks(room).enumerate().all(|(index, data)| {

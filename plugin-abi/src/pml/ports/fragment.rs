@@ -157,7 +157,7 @@ unsafe fn post_buffer(
     if transmitted != Transmitted::Failed {
         return true;
     }
-    if !failover::goes_on(pml, state, route) {
+    if !failover::fails_over(pml, state, route) {
         return false;
     }
     let home = rails::home(pml, state, route);

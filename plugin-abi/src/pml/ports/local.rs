@@ -5,10 +5,10 @@
 //! ([`add`], [`remove`]), `progress` ([`poll`]) and `host` ([`copy_from_process`]). Grade: hot; [`add`] and [`remove`]:
 //! setup. Threads: any. Tests: `pml/tests.rs`, and `hw-tests/tests/device/local.rs`.
 //!
-//! A control message or a fragment that finds no room waits, in order, in the [`Backlog`]. A message that begins a send
-//! pends in `flow` instead, and its turn waits in the backlog. The backlog does not copy contiguous data, because a
-//! request lives until its fragment is sent. Called by `routing` and `fragment`. Grade: pending. Threads: the one that
-//! has entered the PML.
+//! A control message or a fragment that finds no room waits, in order, in the [`Backlog`], which `routing` and
+//! `fragment` fill. A message that begins a send pends in the engine's flow control instead, and only its turn waits
+//! here. Contiguous data is not copied, because a request lives until its fragment is sent. Grade of the backlog:
+//! pending; threads: the one that has entered the PML.
 
 use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};

@@ -89,7 +89,7 @@ unsafe fn find(pml: &Pml, comm: *mut sys::ompi_communicator_t, rank: i32) -> Opt
             let mut state = pml.enter()?;
             let route = if pml.is_multi_rail() {
                 let peer = add(pml, &mut state, peer, routes);
-                state.multi_rail.peers[peer].home.multi_rail()
+                state.multi_rail.peers[peer].home.as_multi_rail()
             } else {
                 routes[0]
             };
@@ -125,14 +125,14 @@ pub(crate) fn in_communicators(pml: &Pml, state: &mut State, Account(route): Acc
     let peer = if pml.is_multi_rail() && route.as_local().is_none() { of(pml, state, route) } else { None };
     peer.map_or_else(
         || vec![route],
-        |peer| state.multi_rail.peers[peer].routes.iter().map(|route| route.multi_rail()).collect(),
+        |peer| state.multi_rail.peers[peer].routes.iter().map(|route| route.as_multi_rail()).collect(),
     )
 }
 
 /// Returns the form in which communicators store this route.
 #[inline]
 pub(crate) fn in_communicator(pml: &Pml, route: Route) -> Route {
-    if pml.is_multi_rail() && route.as_local().is_none() { route.multi_rail() } else { route }
+    if pml.is_multi_rail() && route.as_local().is_none() { route.as_multi_rail() } else { route }
 }
 
 /// Returns the index of the peer of a rail's route; `None` if the peer is gone, or the route is not a rail's.
@@ -218,7 +218,7 @@ pub(crate) fn part(state: &mut State, name: PeerName) -> Vec<Route> {
         None => known.into_iter().collect(),
     };
     if let Some(account) = routes.first() {
-        let in_communicators: Vec<Route> = routes.iter().flat_map(|route| [*route, route.multi_rail()]).collect();
+        let in_communicators: Vec<Route> = routes.iter().flat_map(|route| [*route, route.as_multi_rail()]).collect();
         state.messenger.flow.forget(Account(*account), &in_communicators);
     }
     routes

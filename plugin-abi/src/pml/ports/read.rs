@@ -8,7 +8,7 @@
 use engine::events::{self, EventGroup, GetComplete, GetStarted, Payload};
 use engine::messenger::host::Bytes;
 use engine::messenger::path_taken::{PathTaken, Protocol, Reason};
-use engine::messenger::rendezvous::read::{Path, Readable};
+use engine::messenger::rendezvous::read::{ReadRail, ReadTarget};
 use engine::messenger::rendezvous::stripes::Part;
 use engine::messenger::route::Route;
 use engine::transport::Failed;
@@ -29,12 +29,12 @@ pub(crate) fn register(
     receive: Handle,
     route: Route,
     wanted: u64,
-) -> Option<Readable<Registered>> {
+) -> Option<ReadTarget<Registered>> {
     let (rail, start) = (pml.rails().get(route.rail())?, state.requests.core(receive).data.extent().start);
     let access = sys::MCA_RCACHE_ACCESS_LOCAL_WRITE;
     // SAFETY: P2, M3: the memory is mapped until the receive is finished, and the engine ends the registration before.
     let registered = unsafe { rail.port().memory().register(start.cast(), wanted as usize, access) }?;
-    Some(Readable { registered, mbps: rail.port().attributes().mbps, longest: rail.read_limit })
+    Some(ReadTarget { registered, mbps: rail.port().attributes().mbps, longest: rail.read_limit })
 }
 
 /// Raises the events of a receive that will read its message, and notes what events of its reads need.
@@ -52,14 +52,14 @@ pub(crate) fn begins(pml: &Pml, state: &mut State, receive: Handle) {
 
 fn read_by(pml: &Pml, receive: &Core) -> Option<PathTaken> {
     let Transfer::Reading(reads) = &receive.transfer else { return None };
-    let mut paths = reads.stripes.paths();
-    let rails = paths.len();
-    Some(path_taken::by(pml, paths.next()?.route, (Protocol::Read, Reason::Size), rails))
+    let mut rails = reads.stripes.rails();
+    let count = rails.len();
+    Some(path_taken::by(pml, rails.next()?.route, (Protocol::Read, Reason::Size), count))
 }
 
-/// Posts a read of a part of a receive's message.
-pub(crate) fn post(pml: &Pml, state: &mut State, receive: Handle, path: &Path<Registered>, part: Part) -> bool {
-    let &Path { route, key, registered } = path;
+/// Posts a read of a part of a receive's message. Returns false if the port cannot.
+pub(crate) fn post(pml: &Pml, state: &mut State, receive: Handle, by: &ReadRail<Registered>, part: Part) -> bool {
+    let &ReadRail { route, key, registered } = by;
     let Some(mut entered) = pml.rails().get(route.rail()).and_then(Rail::enter) else { return false };
     let core = state.requests.core(receive);
     let (start, Transfer::Reading(reads)) = (core.data.extent().start, &core.transfer) else { return false };

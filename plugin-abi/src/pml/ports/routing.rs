@@ -2,8 +2,8 @@
 //! Sends messages to a peer: by shared memory (`local`), or by the port that is the peer's home now. If that port
 //! fails, sends by another one.
 //!
-//! Called by `host`, and by all modules that answer a peer. Grade: hot for [`message`], else pending.
-//! Threads: the one that has entered the PML. Tests: `rail_down.c` in `hw-tests/mpi`.
+//! Called by `host` and `failover`. Grade: hot for [`message`], else pending. Threads: the one that has entered the
+//! PML. Tests: `rail_down.c` in `hw-tests/mpi`.
 
 use engine::messenger::header::Header;
 use engine::messenger::host::Data;
@@ -17,39 +17,38 @@ use crate::pml::instance::{Pml, State};
 use crate::pml::request::Handle;
 
 /// Sends a message without data. Its completion is not reported.
-pub(crate) fn control(pml: &Pml, state: &mut State, route: Route, header: &Header) -> Transmitted {
-    if let Some(to) = route.as_local() {
-        let Some(shared) = pml.shared_memory() else { return transmit::failed(state) };
-        let nothing = Payload::InPlace(Extent::EMPTY);
-        let has_gone = state.backlog.send(shared, to, header, nothing, Then::Nothing);
-        return if has_gone { Transmitted::Posted } else { Transmitted::Waits };
+pub(crate) fn control(pml: &Pml, state: &mut State, route: Route, header: &Header) {
+    match (route.as_local(), pml.shared_memory()) {
+        (Some(to), Some(shared)) => {
+            state.backlog.send(shared, to, header, Payload::InPlace(Extent::EMPTY), Then::Nothing);
+        }
+        _ => bytes(pml, state, route, header.encode().as_slice()),
     }
-    bytes(pml, state, route, header.encode().as_slice())
 }
 
 /// [`control`] by a port.
-pub(crate) fn bytes(pml: &Pml, state: &mut State, route: Route, message: &[u8]) -> Transmitted {
-    by_home(pml, state, route, |route| transmit::control_by(pml, route, message))
+pub(crate) fn bytes(pml: &Pml, state: &mut State, route: Route, message: &[u8]) {
+    by_home(pml, state, route, |route| transmit::control_by(pml, route, message));
 }
 
 /// Queues the turn of messages to a peer that pend for room ([`super::flow::has_turn`]).
 pub(crate) fn queue_turn(pml: &Pml, state: &mut State, route: Route) {
     match (route.as_local(), pml.shared_memory()) {
         (Some(to), Some(shared)) => state.backlog.queue_turn(shared, to),
-        _ => _ = by_home(pml, state, route, |route| transmit::queue_turn_by(pml, route)),
+        _ => by_home(pml, state, route, |route| transmit::queue_turn_by(pml, route)),
     }
 }
 
-/// Calls `give` with the peer's home, and again with another one while that fails. If none is left, the job ends.
-fn by_home(pml: &Pml, state: &mut State, route: Route, give: impl Fn(Route) -> Transmitted) -> Transmitted {
+/// Calls `give` with the peer's home, and again with another one while it returns false. If none is left, the job ends.
+fn by_home(pml: &Pml, state: &mut State, route: Route, give: impl Fn(Route) -> bool) {
     loop {
         let route = rails::home(pml, state, route);
-        let transmitted = give(route);
-        if transmitted != Transmitted::Failed {
-            return transmitted;
+        if give(route) {
+            return;
         }
-        if !failover::goes_on(pml, state, route) {
-            return transmit::failed(state);
+        if !failover::fails_over(pml, state, route) {
+            transmit::failed(state);
+            return;
         }
     }
 }

@@ -2,7 +2,7 @@
 //! Open MPI's shared-memory BTL, as the PML uses it: sends, reads from other processes' memory, polls.
 //!
 //! Sends only by `btl_sendi`, because that copies the message before it returns, or fails, so no later message
-//! overtakes it. Messages that wait for room are in `local`. Called by `send` and `local`.
+//! overtakes it. Messages that wait for room are in `local`. Called by `send`, `local`, `fragment` and `transmit`.
 //! Grade: hot. Threads: any; the BTL supports that. Tests: below, and `hw-tests/tests/device/local.rs`.
 
 use std::ffi::{c_int, c_void};

@@ -45,7 +45,7 @@ pub(crate) unsafe fn inline_apart(port: &mut Port, route: Route, header: &[u8], 
 /// [`inline`] by one port of several, if it is the peer's home.
 #[inline(never)]
 pub(crate) unsafe fn at_once(route: Route, header: &[u8], extent: Extent) -> bool {
-    if !route.is_multi_rail() {
+    if !route.is_open_multi_rail() {
         return false;
     }
     let Some(rail) = pml().and_then(|pml| pml.rails().get(route.rail())) else { return false };
@@ -70,10 +70,10 @@ pub(crate) fn eager_limit(pml: &Pml, route: Route) -> usize {
     rail.map_or(0, |rail| now::eager_limit(rail.copy_size) - MAX_SIZE)
 }
 
-/// Sends a message without data by this route. `Failed`: the port refuses it.
-pub(crate) fn control_by(pml: &Pml, route: Route, header: &[u8]) -> Transmitted {
-    let Some(rail) = pml.rails().get(route.rail()) else { return Transmitted::Failed };
-    let Some(mut port) = rail.enter() else { return Transmitted::Failed };
+/// Sends a message without data by this route. Returns false if the port refuses it.
+pub(crate) fn control_by(pml: &Pml, route: Route, header: &[u8]) -> bool {
+    let Some(rail) = pml.rails().get(route.rail()) else { return false };
+    let Some(mut port) = rail.enter() else { return false };
     // SAFETY: P2: there are no bytes to read.
     let transmitted = if unsafe { inline_apart(&mut port, route, header, Extent::EMPTY) } {
         Transmitted::Posted
@@ -81,16 +81,13 @@ pub(crate) fn control_by(pml: &Pml, route: Route, header: &[u8]) -> Transmitted 
         queue(&mut port, route, (Arc::from(header), header.len() as u32), Token(0))
     };
     note(pml, rail, &mut port, route, transmitted);
-    transmitted
+    transmitted != Transmitted::Failed
 }
 
-/// Queues the turn of pending messages.
-pub(crate) fn queue_turn_by(pml: &Pml, route: Route) -> Transmitted {
-    let Some(mut port) = pml.rails().get(route.rail()).and_then(Rail::enter) else { return Transmitted::Failed };
-    match port.queue_turn(route.to(), Tag::PML.0, token::turn()) {
-        Ok(()) => Transmitted::NoRoom,
-        Err(_) => Transmitted::Failed,
-    }
+/// Queues the turn of pending messages. Returns false if the port refuses it.
+pub(crate) fn queue_turn_by(pml: &Pml, route: Route) -> bool {
+    let port = pml.rails().get(route.rail()).and_then(Rail::enter);
+    port.is_some_and(|mut port| port.queue_turn(route.to(), Tag::PML.0, token::turn()).is_ok())
 }
 
 /// Queues a message in the engine. `bytes`: an array that begins with the message, and the message's length.

@@ -113,7 +113,7 @@ fn route(pml: &Pml, rank: usize, peer: usize) -> Route {
     state.multi_rail.add(name(peer), Peer { routes: routes.into(), home, segment: 0, reorder_buffer: None });
     let rail = &pml.rails()[home.rail()];
     rail.sent(&mut rail.enter().expect("nobody is inside"), home.to()).is_home = true;
-    home.multi_rail()
+    home.as_multi_rail()
 }
 
 /// Adds a communicator, as `pml_add_comm` does.

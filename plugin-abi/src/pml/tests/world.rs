@@ -277,7 +277,7 @@ impl World {
             }
             let poll = |at| {
                 // With shared memory, ports that were quiet for long are polled seldom.
-                self.stand_for(at).enter().expect("nobody is inside").rails.have_reported(1);
+                self.stand_for(at).enter().expect("nobody is inside").quiet.have_reported(1);
                 self.poll(at)
             };
             let polled: usize = (0..self.processes.len()).map(poll).sum();

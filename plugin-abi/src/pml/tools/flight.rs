@@ -33,7 +33,7 @@ pub(crate) fn note(state: &mut State, request: Handle, step: &Step) {
     let request = state.requests.get(request);
     let all = bytes(request);
     let (kind, detail, number, bytes) = match *step {
-        Step::ReadyToSend(number) => (Kind::RendezvousBegun, SENT, number, all),
+        Step::Offered(number) => (Kind::RendezvousBegun, SENT, number, all),
         Step::Answered { number, wants_copies } => {
             (Kind::RendezvousEnded, if wants_copies { WANTED } else { SENT }, number, all)
         }

@@ -316,7 +316,7 @@ pub(crate) fn continues(state: &mut State, of: Handle, moved: Moved) {
 
 /// Takes out the receive that an arrived message matches; without one, returns the message's number for tools.
 /// `lengths`: those of the message, and of the part that came with its header. While a tool asks for paths, reports
-/// this one if `how` returns it now, or calls `kept` if no receive matches.
+/// the message's if `how` returns it now, or calls `kept` if no receive matches.
 #[inline]
 pub(crate) fn take_posted(
     state: &mut State,

@@ -115,16 +115,6 @@ fn a_handle_of_an_unexpected_message_stays_valid_after_a_matched_probe() {
 }
 
 #[test]
-fn no_receive_gets_a_message_that_its_sender_has_withdrawn() {
-    let mut matching = Numbered::new();
-    let handle = unexpected(&mut matching, 2, 5, 10);
-    unexpected(&mut matching, 2, 5, 11);
-    assert_eq!(matching.take(handle).unwrap().message, 10);
-    assert_eq!(post(&mut matching, 2, 5, 1), Some(11));
-    assert_eq!(matching.take(handle), None);
-}
-
-#[test]
 fn a_cancelled_receive_takes_nothing_and_one_that_was_matched_is_not_cancelled() {
     let mut matching = Numbered::new();
     let first = insert(&mut matching, 1, 5, 1);
