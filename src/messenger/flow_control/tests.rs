@@ -54,23 +54,6 @@ fn a_sender_that_is_asked_for_more_announces_as_many_messages_again() {
 }
 
 #[test]
-fn a_sender_that_may_go_on_first_sends_its_pending_messages_in_order() {
-    let mut outgoing = Outgoing::new(LIMITS);
-    hold_back(&mut outgoing, 1);
-    for send in 0..4 {
-        if outgoing.send_path(PEER, 0, 5) == SendPath::Pending {
-            outgoing.pend(PEER, 0, 5, send);
-        }
-    }
-    assert_eq!(outgoing.heard(PEER, Word { number: 2, holds_back: false }), Some(vec![0]));
-    assert!(!outgoing.may_pass(PEER, 0) && outgoing.may_pass(PEER, 1));
-    assert_eq!(outgoing.send_path(PEER, 0, 5), SendPath::Pending);
-    assert_eq!([0; 3].map(|_| outgoing.next(PEER, 0)), [Some((2, SendPath::Free)), Some((3, SendPath::Free)), None]);
-    assert!(outgoing.may_pass(PEER, 0));
-    assert_eq!(outgoing.send_path(PEER, 0, 5), SendPath::Free);
-}
-
-#[test]
 fn the_word_with_the_highest_number_counts_in_whichever_order_words_arrive() {
     let mut outgoing = Outgoing::<u8, u32>::new(LIMITS);
     assert!(outgoing.heard(PEER, Word { number: 8, holds_back: false }).is_some());

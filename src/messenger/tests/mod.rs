@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::State;
 use super::flow_control::state::{Flow, RECORD};
-use super::flow_control::{self, Limits};
+use super::flow_control::{self, Limits, Word};
 use super::header::{Header, Match, Memory, PortKey};
 use super::host::{Bytes, Data, Exposed, Host, Moved, NotPacked, Ports, Posted, Tools, Transmitted};
 use super::loopback;
@@ -69,6 +69,9 @@ const FRAGMENT: usize = 8;
 
 /// Bytes of a message that is announced.
 const LONG: usize = 100;
+
+/// Tag of a send whose communicator has gone.
+const ABANDONED: i32 = 9;
 
 /// Most bytes of a read.
 const READ: u32 = 16;
@@ -301,8 +304,8 @@ impl Host for SmallHost {
     fn context(&mut self, _request: usize) -> u32 {
         CONTEXT
     }
-    fn is_abandoned(&mut self, _send: usize) -> bool {
-        false
+    fn is_abandoned(&mut self, send: usize) -> bool {
+        self.cores[send].tag == ABANDONED
     }
     fn take_posted(&mut self, send: usize, envelope: Envelope, _length: usize) -> Result<usize, u64> {
         self.told.push(('a', send, Bytes::None));
@@ -627,4 +630,16 @@ fn a_sender_that_is_held_back_announces_its_window_and_sends_the_rest_when_it_is
     assert_eq!(deliver(&mut sender, &mut receiver), "fffff", "all announced messages were short");
     assert!(sender.messenger.flow.outgoing.is_free());
     assert_eq!(receiver.got(), (0..7).map(|number| (1, number)).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_abandoned_send_takes_no_place_in_the_window_of_a_peer_that_holds_back() {
+    let mut sender = SmallHost::new();
+    sender.handle((Header::Flow(Word { number: 1, holds_back: true }), Vec::new()));
+    (0..4).for_each(|number| sender.send(1, number, 4));
+    (2..4).for_each(|pending| sender.cores[pending].tag = ABANDONED);
+    sender.handle((Header::More(CONTEXT), Vec::new()));
+    assert_eq!(sender.finished, [2, 3]);
+    sender.send(1, 4, 4);
+    assert!(matches!(sender.sent.back(), Some((Header::ReadyToSend(..), _))), "the window of four has two messages");
 }
