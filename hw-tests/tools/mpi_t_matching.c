@@ -2,7 +2,7 @@
 //
 // The MPI_T events of requests, messages and searches, where ibex does the matching: which come, in which order, with
 // which elements and times, for an early receiver, a late one and a late wait; from full buffers; to callbacks that may
-// do anything. Rank 0 of 2 ranks sends.
+// do anything. Rank 0 of 2 ranks sends. Cases of `peruse_requests` come again: each interface has code of its own.
 //
 // A letter stands for an event, and a word for a sequence of events. Requests: A activated, P posted, R taken from the
 // posted, U matched with an unexpected message, B E the transfer's begin and end, c its pieces between, X cancelled, C

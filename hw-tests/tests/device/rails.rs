@@ -24,7 +24,7 @@ const QUICK: [&str; 2] = [
     "over the pml, a rail that was down is used again",
 ];
 
-/// Tests under ob1 and under ibex's PML, where softhca1 is the home of ranks 0 and 1.
+/// Tests under ob1 and under ibex's PML, where softhca1 is the home of ranks 0 and 1: each has a failover of its own.
 fn under_either() -> Vec<Test> {
     vec![
         Test::on_emulated("long messages go faster than one rail carries", |site| {
