@@ -230,6 +230,8 @@ impl Recording {
         });
         if now {
             recorder.flush();
+            // A pass recycles the rings of ended threads only when few are free; there may be no memory for others.
+            self.listening.rings.recycle();
         }
         if let Some(error) = recorder.failed()
             && !*failure_told

@@ -136,7 +136,9 @@ impl Session {
     fn flush(&self) {
         // The events of a ring may be in two laps.
         self.pass();
-        self.pass();
+        let mut writer = lock(&self.writer);
+        writer.pass(self.listening.rings);
+        self.listening.rings.recycle();
     }
 
     fn finish(&self) {

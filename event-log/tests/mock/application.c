@@ -85,6 +85,9 @@ static void *raise_and_wait(void *first)
     raise_each(first);
     pthread_barrier_wait(&first_wait);
     pthread_barrier_wait(&first_wait);
+    /* A pass gives the memory of the others away, and sees no need to look again for a second. */
+    if ((long) first > 22000)
+        usleep(1300000);
     return NULL;
 }
 
