@@ -432,6 +432,8 @@ static void a_window_that_opens_after_what_nobody_was_told_of(void) {
     enum { BEFORE = 4 };
     check_case("a window shows all of requests that receives of unexpected messages used before");
     listen_no_more();
+    // Before that the other rank would be told of the first message.
+    check_meet();
     for (int i = 0; i < BEFORE; i++) {
         if (check.rank == 0)
             MPI_OK(MPI_Send(sent, 2, MPI_INT, 1, TAG, comm));
