@@ -13,7 +13,7 @@ use std::ptr::NonNull;
 use std::sync::atomic::Ordering;
 
 use engine::events;
-use engine::messenger::host::Bytes;
+use engine::messenger::host::{Bytes, Tools};
 use engine::messenger::rendezvous::{fragments, read};
 use engine::messenger::route::Route;
 use engine::messenger::send;
@@ -27,7 +27,7 @@ use super::ports::buffer::{Content, SendBuffer};
 use super::ports::token::{self, Record};
 use super::ports::{failover, flow, local, transmit};
 use super::request::{Handle, Transfer};
-use super::tools::{path_taken, transfers, watch};
+use super::tools::transfers;
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::Entered;
 use crate::runtime::frame::Frame;
@@ -350,8 +350,7 @@ fn sent_without_buffer(pml: &Pml, state: &mut State, request: Handle) {
     if matches!(state.requests.core(request).transfer, Transfer::Sending(_)) {
         return fragments::done(pml, state, request);
     }
-    let how = |state: &mut State| Some(path_taken::sent(pml, state, request));
-    watch::ends_by(state, request, Bytes::None.completed(), how);
+    state.ends_whole(pml, request, Bytes::None.completed());
     finish::finish(state, request);
 }
 
