@@ -62,7 +62,7 @@ pub(crate) fn tests() -> Vec<Test> {
         .iter()
         .map(|choice| {
             let test = Test::new(choice.sentence, move |site| chooses(site, choice)).device_independent();
-            if choice.quick { test.quick() } else { test }
+            test.quick_if(choice.quick)
         })
         .collect();
     let of_one_device = [

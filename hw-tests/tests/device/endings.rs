@@ -22,14 +22,14 @@ pub(crate) fn tests() -> Vec<Test> {
     ] {
         let name = format!("a rank that ends by {how} during {traffic} traffic ends the job");
         let test = Test::new(name, move |site| ends(site, how, traffic));
-        let test = if (how, traffic) == ("kill", "large") { test.quick() } else { test };
+        let test = test.quick_if((how, traffic) == ("kill", "large"));
         // Adapters handle all deaths of a process in the same way, so one kind of death on each device is enough.
         tests.push(if how == "kill" { test } else { test.device_independent() });
     }
     for traffic in ["small", "large", "flood", "one_sided"] {
         let name = format!("ibex names the peer that died during {traffic} traffic when the runtime says nothing");
         let test = Test::new(name, move |site| survivor_is_told(site, traffic));
-        tests.push(if traffic == "small" { test.quick() } else { test });
+        tests.push(test.quick_if(traffic == "small"));
     }
     let name = "a rank that loses a peer says how waiting ranks of a job that goes on notice it";
     tests.push(Test::new(name, waiting_ranks_are_spoken_of).device_independent());

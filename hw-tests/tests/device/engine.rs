@@ -44,7 +44,7 @@ fn test(program: String, name: String) -> Test {
     // Tests in files of their own overwhelm a receiver, or attack a port, for seconds each.
     let is_quick = !name.contains("::");
     let test = Test::new(format!("engine {name}"), move |site| run(site, &program, &name));
-    if is_quick { test.quick() } else { test }
+    test.quick_if(is_quick)
 }
 
 /// The same test on an adapter that loses the unpolled completions of a destroyed queue pair.

@@ -67,10 +67,7 @@ fn tests_of_the_pml() -> Vec<Test> {
         ("an adapter that refuses a request for good is named with its error", refused_for_good, false),
         ("memory that cannot be registered any more is copied instead", registration_fails, true),
     ];
-    tests.extend(others.map(|(name, run, is_quick)| {
-        let test = over_two_rails(name, run);
-        if is_quick { test.quick() } else { test }
-    }));
+    tests.extend(others.map(|(name, run, is_quick)| over_two_rails(name, run).quick_if(is_quick)));
     tests
 }
 

@@ -27,10 +27,7 @@ pub(crate) fn tests() -> Vec<Test> {
         ("top shows the counters of a job's processes", top, false),
         ("explain tells of a process that runs, recorded or not", explain, false),
     ];
-    let by_the_pml = tests.map(|(name, run, is_quick)| {
-        let test = Test::on_emulated(name, run).over_the_pml();
-        if is_quick { test.quick() } else { test }
-    });
+    let by_the_pml = tests.map(|(name, run, is_quick)| Test::on_emulated(name, run).over_the_pml().quick_if(is_quick));
     // What fails below ob1 takes another way into the file.
     let below_ob1 = tests.into_iter().take(2).map(|(name, run, _)| Test::on_emulated(name, run).device_independent());
     below_ob1.chain(by_the_pml).collect()

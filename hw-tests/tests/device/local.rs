@@ -63,7 +63,7 @@ pub(crate) fn tests() -> Vec<Test> {
             let what = if arguments.contains(&"--threads") { "with threads " } else { "" };
             let name = format!("by shared memory, {program} {what}on {ranks} ranks");
             let test = Test::new(name, move |site| launch().passes(site)).device_independent();
-            tests.push(if QUICK.contains(&program) && ranks == 2 { test.quick() } else { test });
+            tests.push(test.quick_if(QUICK.contains(&program) && ranks == 2));
             if OF_LONG_MESSAGES.contains(&program) {
                 let name = format!("by shared memory and copies alone, {program} {what}on {ranks} ranks");
                 tests.push(Test::new(name, move |site| with(WITHOUT_CMA).passes(site)).device_independent());

@@ -14,7 +14,10 @@ const PORT_EVENTS: Property = (Device::has_port_events, "the adapters do not tel
 
 pub(crate) fn tests() -> Vec<Test> {
     let over_the_pml = under_either().into_iter().chain(tests_of_the_pml()).map(Test::over_the_pml);
-    let quick = |test: Test| if QUICK.iter().any(|name| test.is_called(name)) { test.quick() } else { test };
+    let quick = |test: Test| {
+        let is_quick = QUICK.iter().any(|name| test.is_called(name));
+        test.quick_if(is_quick)
+    };
     tests_of_the_btl().into_iter().chain(under_either()).chain(over_the_pml.map(quick)).collect()
 }
 

@@ -83,6 +83,10 @@ impl Test {
         Self { tier: Tier::Quick, ..self }
     }
 
+    pub(crate) fn quick_if(self, is_quick: bool) -> Self {
+        if is_quick { self.quick() } else { self }
+    }
+
     /// Puts it in the quick tier also in a virtual machine, where it takes ten times as long.
     pub(crate) fn quick_on_each_device(self) -> Self {
         Self { tier: Tier::QuickOnEachDevice, ..self }

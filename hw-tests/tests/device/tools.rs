@@ -151,7 +151,7 @@ fn told_protocols() -> impl Iterator<Item = Test> {
     let plain = PROTOCOLS.into_iter().map(move |(sentence, what, parameters)| {
         let name = format!("over the pml, MPI_T reports how messages go {sentence}");
         let test = Test::new(name, move |site| launch(site, what, parameters).passes(site));
-        if parameters.is_empty() { test.quick() } else { test }
+        test.quick_if(parameters.is_empty())
     });
     let rails = Test::on_emulated("over the pml, MPI_T reports how messages go by two ports", move |site| {
         launch(site, "rails", &[]).on_adapters(with_faults("")).passes(site)
