@@ -15,7 +15,7 @@ use ibex_trace::{Clock, ClockSample};
 /// Number of questions for one sample; the fastest exchange counts.
 const ROUNDS: u32 = 30;
 
-/// Time to wait for an answer; after each question without one, twice as long as before: busy hosts answer late.
+/// Time to wait for the first answer. The wait doubles after each question without one, as a busy host answers late.
 const WAIT: Duration = Duration::from_millis(50);
 
 /// Number of questions without an answer after which an address is given up.

@@ -32,7 +32,7 @@ pub(crate) struct Byte(pub(crate) *mut c_void);
 unsafe extern "C" {
     #[link_name = "ibex_tool_comm_world"]
     pub(super) safe fn world() -> Comm;
-    /// Returns whether MPI has this communicator. MPI is initialised and not finalised.
+    /// Returns whether MPI has this communicator. The caller knows that MPI is initialised and not finalised.
     #[link_name = "ibex_tool_comm_is_valid"]
     pub(super) safe fn is_valid(comm: Comm) -> bool;
     fn ibex_tool_comm_number(comm: Comm) -> u64;

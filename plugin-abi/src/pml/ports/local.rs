@@ -305,8 +305,8 @@ fn head(shared: &SharedMemory, header: &Header) -> (u8, [u8; size_of::<u32>() + 
     (if is_eager { EAGER } else { OTHER }, bytes, length)
 }
 
-/// Has the BTL copy bytes of another process, `wanted` at `address`, to the contiguous data of a receive. Returns false
-/// if it cannot; otherwise it calls [`copied`], mostly within this call.
+/// Copies `wanted` bytes at `address` of another process to the contiguous data of a receive. Returns false if the BTL
+/// cannot; otherwise the BTL calls [`copied`], mostly within this call.
 pub(crate) fn copy_from_process(
     pml: &Pml,
     state: &mut State,
