@@ -59,7 +59,6 @@ fn raising_buffering_staging_ordering_and_delivering_allocate_nothing() {
         gid: [0; 16],
         ticks_per_second: 1_000_000_000,
         bits: 32,
-        window: 1000,
         room: 256,
         read_clock: Some(Box::new(|| Some(7))),
     };

@@ -13,7 +13,8 @@ use super::delivery::thread::{drop_instance, with};
 use super::interest_mask::{self, FREES};
 use super::registrations::free::finish_freed_in;
 use super::registrations::registration::Recipients;
-use super::sources::reorder_buffer::Refused;
+use super::sources::port_source::Refusals;
+use super::sources::source::Source;
 use super::types::instance::GROUP_MAX;
 use super::{EventInstance, HostTimestamp, InterestMask, Payload, Safety, SourceId, TypeId, host_timestamp, interest};
 
@@ -72,7 +73,7 @@ impl EventGroup {
     #[inline]
     pub fn raise_stamped(mut self, source: SourceId, raw: u64, safety: Safety) {
         if interest_mask::immediate_interest() != InterestMask::NONE {
-            raise_immediate(&self.instances, safety);
+            raise_immediate(&mut self.instances, safety);
         }
         if !self.instances.is_empty() {
             stamped_now(&mut self.instances, source, raw);
@@ -81,9 +82,8 @@ impl EventGroup {
 
     /// Like [`Self::raise_stamped`], where callbacks may not run.
     pub fn stage_seen(mut self, source: SourceId, raw: u64, safety: Safety) {
-        let mut mine = immediate_of(&self.instances);
-        if !mine.is_empty() {
-            stage_now(&mut mine, safety, Recipients::Immediate);
+        if interest_mask::immediate_interest() != InterestMask::NONE {
+            stage_immediate(&mut self.instances, safety);
         }
         if !self.instances.is_empty() {
             stamped_now(&mut self.instances, source, raw);
@@ -105,17 +105,31 @@ fn raise_now(instances: &mut [EventInstance], timestamp: HostTimestamp, safety: 
     });
 }
 
-fn immediate_of(instances: &[EventInstance]) -> ArrayVec<EventInstance, GROUP_MAX> {
-    let wanted = interest_mask::immediate_interest();
-    instances.iter().copied().filter(|instance| wanted.has(instance.event_type)).collect()
+type Instances = ArrayVec<EventInstance, GROUP_MAX>;
+
+/// Returns the events for immediate delivery. Leaves those in `instances` that are delivered by timestamp.
+fn take_immediate(instances: &mut Instances) -> Instances {
+    let (now, ordered) = (interest_mask::immediate_interest(), interest_mask::ordered_interest());
+    let mine = instances.iter().copied().filter(|instance| now.has(instance.event_type)).collect();
+    instances.retain(|instance| ordered.has(instance.event_type));
+    mine
 }
 
 #[cold]
 #[inline(never)]
-fn raise_immediate(instances: &[EventInstance], safety: Safety) {
-    let mut mine = immediate_of(instances);
+fn raise_immediate(instances: &mut Instances, safety: Safety) {
+    let mut mine = take_immediate(instances);
     if !mine.is_empty() {
         raise_now(&mut mine, host_timestamp(), safety, Recipients::Immediate);
+    }
+}
+
+#[cold]
+#[inline(never)]
+fn stage_immediate(instances: &mut Instances, safety: Safety) {
+    let mut mine = take_immediate(instances);
+    if !mine.is_empty() {
+        stage_now(&mut mine, safety, Recipients::Immediate);
     }
 }
 
@@ -133,29 +147,30 @@ fn stage_now(instances: &mut [EventInstance], safety: Safety, recipients: Recipi
 
 #[cold]
 #[inline(never)]
-fn stamped_now(instances: &mut ArrayVec<EventInstance, GROUP_MAX>, id: SourceId, raw: u64) {
+fn stamped_now(instances: &mut [EventInstance], id: SourceId, raw: u64) {
     let source = id.source();
     let Some(port) = source.port() else { return };
-    let wanted = interest_mask::ordered_interest();
-    instances.retain(|instance| {
-        instance.source = id;
-        wanted.has(instance.event_type)
-    });
-    if instances.is_empty() {
-        return;
-    }
-    let Some((refusals, is_nearly_full)) = port.submit(instances, raw) else {
+    let Some((refusals, is_nearly_full)) = port.submit(instances, (id, raw)) else {
         // The time of the event is unknown; the host stamps the time at which it was polled.
         return stage_now(instances, Safety::MpiRestricted, Recipients::Ordered);
     };
-    for (index, refused) in refusals {
-        if refused == Refused::Late {
-            source.count_late();
-        }
-        drop_instance(&instances[index], Recipients::Ordered);
+    if refusals.late | refusals.full != 0 {
+        drop_refused(instances, source, refusals);
     }
     source.count_raised_by_any(instances.len() as u64);
     deliver::set_port_pending(id, is_nearly_full);
+}
+
+#[cold]
+fn drop_refused(instances: &[EventInstance], source: &Source, Refusals { late, full }: Refusals) {
+    for (index, instance) in instances.iter().enumerate() {
+        if late >> index & 1 != 0 {
+            source.count_late();
+        }
+        if (late | full) >> index & 1 != 0 {
+            drop_instance(instance, Recipients::Ordered);
+        }
+    }
 }
 
 #[inline]

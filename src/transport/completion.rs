@@ -186,12 +186,14 @@ impl Batch {
     }
 
     /// Sets the stamp of all completions from index `from` to `raw`. Returns the number of completions.
+    #[inline(always)]
     fn stamp_from(&mut self, from: usize, raw: u64) -> usize {
-        for index in from..self.completions.len() {
-            self.stamps[index] = raw;
+        let end = self.completions.len();
+        for index in from..end {
+            self.stamps[index % Batch::CAPACITY] = raw;
             self.stamped |= 1 << index;
         }
-        self.completions.len()
+        end
     }
 
     fn held(&self) -> impl Iterator<Item = Held> {
@@ -268,8 +270,16 @@ impl Undelivered {
     }
 
     /// Stamps the completions behind `mark`, and moves the mark.
+    #[inline(always)]
     pub(super) fn stamp_after(&mut self, mark: &mut Mark, batch: &mut Batch, raw: u64) {
         mark.batch = batch.stamp_from(mark.batch, raw);
+        if self.0.len() > mark.undelivered {
+            self.stamp_undelivered(mark, raw);
+        }
+    }
+
+    #[cold]
+    fn stamp_undelivered(&mut self, mark: &mut Mark, raw: u64) {
         self.0.iter_mut().skip(mark.undelivered).for_each(|held| held.stamp = Some(raw));
         mark.undelivered = self.0.len();
     }

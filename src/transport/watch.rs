@@ -18,11 +18,6 @@ use std::sync::Arc;
 /// Level that callbacks must have: MPI is on the stack.
 const SAFETY: Safety = Safety::MpiRestricted;
 
-/// Longest time for which an adapter's event is held back if it is unknown whether an earlier one will come,
-/// nanoseconds. Concerns only events raised without a batch: for polled completions that is known
-/// ([`events::begin_batch`]).
-const WINDOW: u64 = 50_000;
-
 /// Most events of an adapter that are held back.
 const ROOM: usize = 4096;
 
@@ -64,7 +59,6 @@ pub(crate) fn open_source(
         gid,
         ticks_per_second: clock.ticks_per_second,
         bits: clock.bits,
-        window: WINDOW,
         room: ROOM,
         read_clock,
     })

@@ -250,8 +250,9 @@ fn handle_all<const WATCHED: bool>(
 ) {
     let is_short = port.is_short_of_receives();
     let source = if WATCHED { port.source() } else { None };
-    // Begins the batch before another thread can poll, because that thread's events must wait for these.
-    let polled = source.and_then(|source| Some((source, events::begin_batch(source)?)));
+    // No other thread polls while this one has entered the PML, but one may deliver events.
+    let begin = || source.and_then(|source| Some((source, events::begin_batch(source)?)));
+    let polled = if WATCHED && pml.has_threads() { begin() } else { None };
     drop(port);
     let mut is_for_btl = false;
     for (place, completion) in frame.batch.completions().iter().enumerate() {
@@ -265,7 +266,8 @@ fn handle_all<const WATCHED: bool>(
         transfers::completed(None);
     }
     if is_for_btl {
-        frame.polled = polled;
+        // The BTL raises its events after the PML was left: those of later polls wait for them.
+        frame.polled = polled.or_else(begin);
         frame.rail = index;
         let empty = state.frames.take();
         state.for_btl.push(std::mem::replace(frame, empty));

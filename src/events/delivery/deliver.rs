@@ -12,16 +12,15 @@ use crate::events::interest_mask::{self, BUFFERS, CLOCKS, NEARLY_FULL, PORTS};
 use crate::events::registrations::free::finish_freed_in;
 use crate::events::registrations::registration::Recipients;
 use crate::events::registrations::registry;
-use crate::events::sources::port_source::{PortSource, tracked_clocks};
+use crate::events::sources::port_source::{LONGEST_BATCH_NS, PortSource, tracked_clocks};
 use crate::events::sources::source;
 use crate::events::{HostClock, PolledBatch, Safety, SourceId};
 
 /// The ports' sources that hold events, a bit each.
 static HOLDING: AtomicU64 = AtomicU64::new(0);
 
-/// Longest time for which a port holds its events, with a margin: the reorder buffer releases them after 200 windows
-/// (10 ms), even if it knows that earlier ones will come.
-const LONGEST_HELD_NS: u64 = 50_000_000;
+/// Longest time for which a port holds its events, with a margin.
+const LONGEST_HELD_NS: u64 = 5 * LONGEST_BATCH_NS;
 
 /// Longest time that [`catch_up`] takes: a port holds an event for less if it knows of no earlier one to come.
 const CATCH_UP_NS: u64 = 200_000;

@@ -1,31 +1,39 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The source of a port whose adapter stamps completions. Extends each completion's timestamp beyond the adapter's mask
 //! (`unwrap.rs`), holds its event until it is due (`reorder_buffer.rs`), and delivers due events in one thread at a
-//! time, the first that calls [`PortSource::deliver`]; other threads leave their events to it. An event is due once the
-//! events of all completions polled with or before it are raised ([`PortSource::begin_batch`]). Also correlates the
-//! adapter's clock with the host's (`clock_correlation.rs`). Timestamps are never converted.
+//! time ([`PortSource::deliver`]). An event is due once the events of all completions polled with or before it are
+//! raised: a thread that may be overtaken by another one, or by itself, opens a batch when it polls
+//! ([`PortSource::begin_batch`]). Also correlates the adapter's clock with the host's
+//! (`clock_correlation.rs`). Timestamps are never converted.
 //!
 //! Path: [`PortSource::submit`] hot while a tool listens; its lock is never held while a callback runs. Threads: any.
 //! Units: the adapter's ticks. Tests: `tests/sources/ports.rs`.
 
 use std::net::Ipv6Addr;
-use std::sync::Mutex;
 use std::sync::atomic::AtomicU64;
 
-use arrayvec::ArrayVec;
+use parking_lot::{Mutex, MutexGuard};
 
 use super::clock::HostClock;
 use super::clock_correlation::{ClockCorrelation, ClockSample, ConvertedTimestamp};
-use super::reorder_buffer::{Refused, ReorderBuffer};
+use super::reorder_buffer::{Limits, Refused, ReorderBuffer};
 use super::source::{SourceId, SourceInfo};
 use super::unwrap::Unwrap;
 use crate::events::EventInstance;
 use crate::events::interest_mask::{self, CLOCKS};
 use crate::events::sync::{AtomicBool, Ordering};
-use crate::events::types::instance::GROUP_MAX;
 
-/// The events that were refused, by their index in the group, and why.
-type Refusals = ArrayVec<(usize, Refused), GROUP_MAX>;
+/// The events of a group that were not taken, a bit each.
+#[derive(Clone, Copy, Default)]
+pub(in crate::events) struct Refusals {
+    /// Those that would go back in time.
+    pub(in crate::events) late: u8,
+    /// Those for which there was no room.
+    pub(in crate::events) full: u8,
+}
+
+/// The events to deliver: those due at a time of the host, after so many calls of progress; `None`: all.
+type Due = Option<(u64, usize)>;
 
 /// Reads the adapter's clock: raw ticks, or `None` if it cannot be read.
 pub type ReadClock = Box<dyn Fn() -> Option<u64> + Send + Sync>;
@@ -40,8 +48,6 @@ pub struct PortClock {
     pub ticks_per_second: u64,
     /// Number of bits of a stamp, which wraps after 2^`bits` ticks.
     pub bits: u32,
-    /// Longest time for which an event is held back so that earlier ones go before it, nanoseconds.
-    pub window: u64,
     /// Number of events that can be held back.
     pub room: usize,
     /// Reads the adapter's clock, if it can be read: called from any thread until [`crate::events::close_port`].
@@ -50,6 +56,12 @@ pub struct PortClock {
 
 /// Host time between two samples of the relation of the clocks.
 const SPACING_NS: u64 = 100_000_000;
+
+/// Longest time for which events wait for an open batch, whose thread may be preempted, nanoseconds.
+pub(in crate::events) const LONGEST_BATCH_NS: u64 = 10_000_000;
+
+/// Longest delay with which an adapter is expected to write a timestamp after a later one, nanoseconds.
+const LONGEST_LAG_NS: u64 = 50_000;
 
 /// Every poll samples a clock with a shorter period; the others need a sample only now and then.
 const SHORT_PERIOD_SECONDS: u64 = 3600;
@@ -61,9 +73,6 @@ pub(in crate::events) struct PortSource {
     guarded: Mutex<Guarded>,
     delivering: AtomicBool,
 }
-
-/// Most events that a thread takes out each time it holds the lock.
-const RUN: usize = 8;
 
 /// Completions that a thread has polled and whose events it has yet to raise. The number is the host's time just after
 /// the poll, and greater than that of every batch before.
@@ -89,8 +98,9 @@ impl PortSource {
     pub(in crate::events) fn new(clock: PortClock) -> PortSource {
         let host = HostClock::get();
         let rate = clock.ticks_per_second.max(1) as f64 / host.ticks_per_second() as f64;
-        let window = host.ticks(clock.window);
-        let reorder = ReorderBuffer::new(clock.room, ((window as f64 * rate) as u64, window));
+        let lag = host.ticks(LONGEST_LAG_NS);
+        let batch = host.ticks(LONGEST_BATCH_NS);
+        let reorder = ReorderBuffer::new(Limits { room: clock.room, batch, lag: ((lag as f64 * rate) as u64, lag) });
         let guarded = Guarded {
             gid: clock.gid.into(),
             unwrap: Unwrap::new(clock.bits, rate),
@@ -123,8 +133,7 @@ impl PortSource {
 
     /// Reopens the port's source: its clock can be read again, and timestamps continue.
     pub(super) fn reopen(&self, again: PortSource) {
-        let Guarded { gid, read_clock, .. } =
-            again.guarded.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let Guarded { gid, read_clock, .. } = again.guarded.into_inner();
         let mut guarded = self.locked();
         (guarded.gid, guarded.read_clock) = (gid, read_clock);
         guarded.sample();
@@ -136,8 +145,9 @@ impl PortSource {
         drop(read_clock);
     }
 
-    fn locked(&self) -> std::sync::MutexGuard<'_, Guarded> {
-        self.guarded.lock().unwrap_or_else(std::sync::PoisonError::into_inner)
+    #[inline]
+    fn locked(&self) -> MutexGuard<'_, Guarded> {
+        self.guarded.lock()
     }
 
     pub(super) fn info(&self) -> SourceInfo {
@@ -155,23 +165,30 @@ impl PortSource {
         }
     }
 
-    /// Takes events stamped `raw`, polled in an open batch or just now. Returns the events that it could not hold, and
-    /// whether it holds so many that they should be delivered soon. Returns `None`, and holds no event, if their time
-    /// is unknown.
+    /// Takes events of this source, `id`, stamped `raw`, polled in an open batch, or just now where nobody can poll or
+    /// deliver before they are submitted. Returns the events that it could not hold, and whether it holds so many that
+    /// they should be delivered soon. Returns `None`, and holds no event, if their time is unknown.
     #[inline]
-    pub(in crate::events) fn submit(&self, instances: &mut [EventInstance], raw: u64) -> Option<(Refusals, bool)> {
+    pub(in crate::events) fn submit(
+        &self,
+        instances: &mut [EventInstance],
+        (id, raw): (SourceId, u64),
+    ) -> Option<(Refusals, bool)> {
         let mut guarded = self.locked();
-        // The last batch is their own, or a later one of another thread.
-        let host = if guarded.open_batches.is_empty() { HostClock::get().now() } else { guarded.last_batch };
-        if guarded.unwrap.is_stale(host) {
-            let _ = guarded.sample();
+        let guarded = &mut *guarded;
+        // Their own batch, or a later one of another thread.
+        let mut since = if guarded.open_batches.is_empty() { 0 } else { guarded.last_batch };
+        let mut ticks = guarded.unwrap.masked(raw);
+        if guarded.needs_time() {
+            (since, ticks) = guarded.placed(raw, since)?;
         }
-        let ticks = guarded.unwrap.unwrap(raw, host)?;
-        let mut refusals = Refusals::new_const();
+        let mut refusals = Refusals::default();
         for (index, instance) in instances.iter_mut().enumerate() {
-            instance.timestamp = ticks;
-            if let Err(refused) = guarded.reorder.hold(instance, host) {
-                let _ = refusals.try_push((index, refused));
+            (instance.source, instance.timestamp) = (id, ticks);
+            match guarded.reorder.hold(instance, since) {
+                Ok(()) => {}
+                Err(Refused::Late) => refusals.late |= 1 << index,
+                Err(Refused::Full) => refusals.full |= 1 << index,
             }
         }
         Some((refusals, guarded.reorder.is_quarter_full()))
@@ -195,8 +212,6 @@ impl PortSource {
         if let Some(place) = guarded.open_batches.iter().position(|taken| *taken == since) {
             guarded.open_batches.remove(place);
         }
-        let until = guarded.open_batches.first().copied().unwrap_or(guarded.last_batch + 1);
-        guarded.reorder.set_complete_until(until);
     }
 
     pub(in crate::events) fn holds_events(&self) -> bool {
@@ -207,30 +222,26 @@ impl PortSource {
         self.delivering.load(Ordering::SeqCst)
     }
 
-    /// Passes events to `deliver`: those due at a time of the host after so many calls of progress (`due`), or all with
-    /// `None`. If another thread is doing so, that thread delivers these too. Returns whether events are still held. No
-    /// lock is held while `deliver` runs. Each call with a time keeps the relation of the clocks fresh.
-    pub(in crate::events) fn deliver(
-        &self,
-        due: Option<(u64, usize)>,
-        mut deliver: impl FnMut(&EventInstance),
-    ) -> bool {
+    /// Passes events to `deliver`, unless another thread is doing so. Returns whether events are still held. No lock is
+    /// held while `deliver` runs. Each call with a time keeps the relation of the clocks fresh.
+    pub(in crate::events) fn deliver(&self, due: Due, mut deliver: impl FnMut(&EventInstance)) -> bool {
         if self.delivering.swap(true, Ordering::SeqCst) {
             return self.locked().reorder.len() > 0;
         }
-        let delivering = Delivering(&self.delivering);
-        let mut run = ArrayVec::new_const();
-        loop {
-            let mut guarded = self.locked();
-            guarded.take_run(due, &mut run);
-            if run.is_empty() {
-                // Under the lock, so that a thread that submits an event after this look delivers it itself.
-                drop(delivering);
-                return guarded.reorder.len() > 0;
-            }
+        let _delivering = Delivering(&self.delivering);
+        let mut guarded = self.locked();
+        guarded.prepare(due);
+        while let Some(instance) = guarded.pop(due) {
+            let is_last = !guarded.has_due(due);
+            let holds_more = guarded.reorder.len() > 0;
             drop(guarded);
-            run.iter().for_each(&mut deliver);
+            deliver(&instance);
+            if is_last {
+                return holds_more;
+            }
+            guarded = self.locked();
         }
+        guarded.reorder.len() > 0
     }
 
     pub(super) fn timestamp(&self) -> Option<u64> {
@@ -247,20 +258,49 @@ impl PortSource {
 }
 
 impl Guarded {
-    fn take_run(&mut self, due: Option<(u64, usize)>, run: &mut ArrayVec<EventInstance, RUN>) {
-        run.clear();
-        let more = !self.open_batches.is_empty();
+    /// Whether the place of an event depends on the time at which it is submitted.
+    #[inline]
+    fn needs_time(&self) -> bool {
+        self.unwrap.wraps() || self.reorder.holds_by_time()
+    }
+
+    /// The time to hold an event since (`since` if that is not 0), and the ticks of its stamp, read now; `None` if
+    /// these are unknown.
+    #[inline(never)]
+    fn placed(&mut self, raw: u64, since: u64) -> Option<(u64, u64)> {
+        let since = if since == 0 { HostClock::get().now() } else { since };
+        if self.unwrap.is_stale(since) {
+            let _ = self.sample();
+        }
+        Some((since, self.unwrap.unwrap(raw, since)?))
+    }
+
+    /// Prepares a delivery: samples the clocks if that is due, and notes which events are complete.
+    #[inline(always)]
+    fn prepare(&mut self, due: Due) {
         if let Some((host, calls)) = due {
             self.unwrap.progressed(host, calls);
             if self.correlation.wants(host) {
                 let _ = self.sample();
             }
         }
-        let next = || match due {
-            Some((host, _)) => self.reorder.pop_due(host, more),
+        self.reorder.note_complete(self.open_batches.first().copied());
+    }
+
+    #[inline]
+    fn has_due(&self, due: Due) -> bool {
+        match due {
+            Some((host, _)) => self.reorder.is_due(host, self.open_batches.first().copied()),
+            None => self.reorder.len() > 0,
+        }
+    }
+
+    #[inline]
+    fn pop(&mut self, due: Due) -> Option<EventInstance> {
+        match due {
+            Some((host, _)) => self.reorder.pop_due(host, self.open_batches.first().copied()),
             None => self.reorder.pop_earliest(),
-        };
-        run.extend(std::iter::from_fn(next).take(RUN));
+        }
     }
 
     fn sample(&mut self) -> Option<u64> {

@@ -3,10 +3,10 @@
 //!
 //! Completions are polled nearly in the order of their timestamps. But several threads may submit theirs in another
 //! order, and so may a thread that polls again before it has submitted everything. An instance is due when everything
-//! polled with or before it is submitted ([`ReorderBuffer::set_complete_until`]). If no caller says so, it is due when
-//! an instance later by the window has arrived, when it has been held for the length of the window, or when half of the
-//! room is in use. Once an adapter has written a timestamp after a later one, the buffer holds instances for that
-//! delay. It refuses an instance earlier than a released one; the caller counts it.
+//! polled with or before it is submitted: no batch is open that began before. Open batches delay it for
+//! [`Limits::batch`] at most, because their thread may be preempted, and not at all while half of the room is in use.
+//! Once an adapter has written a timestamp after a later one, the buffer holds instances for that delay. It refuses an
+//! instance earlier than a released one; the caller counts it.
 //!
 //! Path: hot while a tool listens; allocates once. Threads: one at a time. Units: ticks of the source; holding times in
 //! ticks of the host. Tests: `tests/sources/reorder_buffer.rs`.
@@ -15,9 +15,6 @@ use std::collections::VecDeque;
 
 use crate::events::EventInstance;
 
-/// Number of windows for which an instance is held while earlier ones are known to come: their thread may be preempted.
-const MAX_WINDOWS: u64 = 200;
-
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::events) enum Refused {
     /// It is earlier than a released one.
@@ -25,9 +22,21 @@ pub(in crate::events) enum Refused {
     Full,
 }
 
+/// How long and how many instances are held.
+#[derive(Debug, Clone, Copy)]
+pub(in crate::events) struct Limits {
+    /// Number of instances.
+    pub(in crate::events) room: usize,
+    /// Longest time because of an open batch, ticks of the host.
+    pub(in crate::events) batch: u64,
+    /// Longest time because the adapter has written timestamps late: in ticks of the source, and of the host.
+    pub(in crate::events) lag: (u64, u64),
+}
+
 #[derive(Debug, Clone, Copy)]
 struct Held {
     instance: EventInstance,
+    /// When it was submitted.
     since: u64,
 }
 
@@ -35,48 +44,58 @@ struct Held {
 pub(in crate::events) struct ReorderBuffer {
     /// Sorted by timestamp, equal ones by arrival. Most arrive in this order.
     held: VecDeque<Held>,
-    room: usize,
-    /// In ticks of the source, and in ticks of the host.
-    window: (u64, u64),
+    limits: Limits,
+    /// Timestamp of the last instance; if none is held, of the last one released.
+    newest: u64,
     last_out: u64,
-    /// Host's time up to which instances are complete, so that everything polled before any of them has been submitted;
-    /// and the greatest timestamp of these instances.
-    complete_until: (u64, u64),
+    /// Greatest timestamp of the instances that were complete: everything polled before had been submitted.
+    complete: u64,
     /// How long an instance is held after everything was submitted: the longest delay with which the adapter has
-    /// written a timestamp. Units as `window`.
+    /// written a timestamp. Units as [`Limits::lag`].
     writing_lag: (u64, u64),
 }
 
 impl ReorderBuffer {
-    /// Holds up to `room` instances, each at most for `window` (source's ticks, host's ticks).
-    pub(in crate::events) fn new(room: usize, window: (u64, u64)) -> ReorderBuffer {
-        let room = room.max(1);
+    pub(in crate::events) fn new(limits: Limits) -> ReorderBuffer {
+        let limits = Limits { room: limits.room.max(1), ..limits };
         ReorderBuffer {
-            held: VecDeque::with_capacity(room),
-            room,
-            window,
+            held: VecDeque::with_capacity(limits.room),
+            limits,
+            newest: 0,
             last_out: 0,
-            complete_until: (0, 0),
+            complete: 0,
             writing_lag: (0, 0),
         }
     }
 
-    /// Notes that the instances submitted before `host` are complete: everything polled earlier has been submitted.
+    /// Notes which instances are complete: those submitted before the oldest open batch began, or all if none is open.
     #[inline]
-    pub(in crate::events) fn set_complete_until(&mut self, host: u64) {
-        if host <= self.complete_until.0 {
-            return;
-        }
-        let newest = self.held.iter().rev().find(|held| held.since < host).map_or(0, |held| held.instance.timestamp);
-        self.complete_until = (host, self.complete_until.1.max(newest));
+    pub(in crate::events) fn note_complete(&mut self, oldest: Option<u64>) {
+        let newest = match oldest {
+            None => self.newest,
+            Some(oldest) => self.newest_before(oldest),
+        };
+        self.complete = self.complete.max(newest);
+    }
+
+    #[cold]
+    fn newest_before(&self, oldest: u64) -> u64 {
+        self.held.iter().rev().find(|held| held.since < oldest).map_or(0, |held| held.instance.timestamp)
+    }
+
+    /// Whether [`Self::hold`] needs the time.
+    #[inline]
+    pub(in crate::events) fn holds_by_time(&self) -> bool {
+        self.writing_lag.1 > 0
     }
 
     /// Learns the delay of an adapter that wrote a timestamp earlier than one of the complete instances.
     #[cold]
     fn learn_writing_lag(&mut self, timestamp: u64) {
-        let behind = (self.complete_until.1 - timestamp).min(self.window.0);
+        let (ticks, time) = self.limits.lag;
+        let behind = (self.complete - timestamp).min(ticks);
         if behind > self.writing_lag.0 {
-            let rate = self.window.1 as f64 / self.window.0 as f64;
+            let rate = time as f64 / ticks as f64;
             self.writing_lag = (behind, (behind as f64 * rate).ceil() as u64);
         }
     }
@@ -84,61 +103,63 @@ impl ReorderBuffer {
     /// Whether more than half of the room is in use: then the earliest instance is due at once.
     #[inline]
     fn is_half_full(&self) -> bool {
-        self.held.len() > self.room / 2
+        self.held.len() > self.limits.room / 2
     }
 
     #[inline]
     pub(super) fn is_quarter_full(&self) -> bool {
-        self.held.len() > self.room / 4
+        self.held.len() > self.limits.room / 4
     }
 
     pub(in crate::events) fn len(&self) -> usize {
         self.held.len()
     }
 
+    /// Takes an instance that is submitted at `since`: the newest open batch, or if none is open the time, which may be 0
+    /// unless [`Self::holds_by_time`].
     #[inline]
-    pub(in crate::events) fn hold(&mut self, instance: &EventInstance, host: u64) -> Result<(), Refused> {
-        if instance.timestamp < self.complete_until.1 {
+    pub(in crate::events) fn hold(&mut self, instance: &EventInstance, since: u64) -> Result<(), Refused> {
+        if instance.timestamp < self.complete {
             self.learn_writing_lag(instance.timestamp);
         }
         if instance.timestamp < self.last_out {
             return Err(Refused::Late);
         }
-        if self.held.len() >= self.room {
+        if self.held.len() >= self.limits.room {
             return Err(Refused::Full);
         }
-        let held = Held { instance: *instance, since: host };
-        if self.newest().is_none_or(|newest| newest <= instance.timestamp) {
-            self.held.push_back(held);
+        if instance.timestamp >= self.newest {
+            self.newest = instance.timestamp;
+            self.held.push_back(Held { instance: *instance, since });
         } else {
-            let index = self.held.partition_point(|other| other.instance.timestamp <= instance.timestamp);
-            self.held.insert(index, held);
+            self.insert(Held { instance: *instance, since });
         }
         Ok(())
     }
 
-    #[inline]
-    fn newest(&self) -> Option<u64> {
-        self.held.back().map(|held| held.instance.timestamp)
+    #[cold]
+    fn insert(&mut self, held: Held) {
+        let timestamp = held.instance.timestamp;
+        let index = self.held.partition_point(|other| other.instance.timestamp <= timestamp);
+        self.held.insert(index, held);
     }
 
-    /// Whether the earliest instance is due at `host`. `more`: earlier instances are known to come.
+    /// Whether the earliest instance is due at `host`, while batches are open since `oldest`.
     #[inline]
-    fn is_due(&self, host: u64, more: bool) -> bool {
-        let (Some(first), Some(newest)) = (self.held.front(), self.newest()) else { return false };
-        let (ticks, time) = if first.since < self.complete_until.0 {
-            self.writing_lag
-        } else if more {
-            (u64::MAX, self.window.1.saturating_mul(MAX_WINDOWS))
-        } else {
-            self.window
-        };
-        self.is_half_full() || newest - first.instance.timestamp >= ticks || host.saturating_sub(first.since) >= time
+    pub(in crate::events) fn is_due(&self, host: u64, oldest: Option<u64>) -> bool {
+        let Some(first) = self.held.front() else { return false };
+        let is_complete = oldest.is_none_or(|oldest| first.since < oldest);
+        if is_complete && !self.holds_by_time() {
+            return true;
+        }
+        let (ticks, time) = if is_complete { self.writing_lag } else { (u64::MAX, self.limits.batch) };
+        let is_overtaken = self.newest - first.instance.timestamp >= ticks;
+        is_overtaken || host.saturating_sub(first.since) >= time || self.is_half_full()
     }
 
     #[inline]
-    pub(in crate::events) fn pop_due(&mut self, host: u64, more: bool) -> Option<EventInstance> {
-        if self.is_due(host, more) { self.pop_earliest() } else { None }
+    pub(in crate::events) fn pop_due(&mut self, host: u64, oldest: Option<u64>) -> Option<EventInstance> {
+        if self.is_due(host, oldest) { self.pop_earliest() } else { None }
     }
 
     #[inline]

@@ -58,18 +58,29 @@ impl Unwrap {
     /// Extends a clock of `bits` bits (1 to 64) that makes `rate` ticks per host's tick.
     pub(in crate::events) fn new(bits: u32, rate: f64) -> Unwrap {
         let mask = u64::MAX >> (64 - bits.clamp(1, 64));
-        let base = if bits <= 60 { mask + 1 } else { 0 };
+        let base = mask.wrapping_add(1);
         let rate = (rate * (1_u64 << 32) as f64) as u64;
         Unwrap { mask, base, rate, anchor: None, asked: false, floor: 0, next_floor: 0, noted: 0 }
     }
 
-    /// The ticks of a stamp read at `host`; `None` if its lap is unknown, because it may be older than one period.
+    /// Whether the clock wraps within the life of a machine: one of more than 60 bits takes at least 36 years at 1 GHz.
     #[inline]
+    pub(in crate::events) fn wraps(&self) -> bool {
+        self.mask >> 60 == 0
+    }
+
+    /// The ticks of a stamp of a clock that does not wrap.
+    #[inline]
+    pub(super) fn masked(&self, raw: u64) -> u64 {
+        raw & self.mask
+    }
+
+    /// The ticks of a stamp read at `host`; `None` if its lap is unknown, because it may be older than one period.
     pub(in crate::events) fn unwrap(&mut self, raw: u64, host: u64) -> Option<u64> {
-        if self.mask == u64::MAX {
+        let raw = self.masked(raw);
+        if !self.wraps() {
             return Some(raw);
         }
-        let raw = raw & self.mask;
         let Some(anchor) = self.anchor else {
             let ticks = self.base + raw;
             self.begin(Anchor::new(host, ticks, self.mask >> 3));
@@ -88,10 +99,10 @@ impl Unwrap {
 
     /// The ticks of a reading of the adapter's clock itself, made at `host` or up to `width` before.
     pub(in crate::events) fn observe(&mut self, raw: u64, host: u64, width: u64) -> u64 {
-        if self.mask == u64::MAX {
+        let raw = self.masked(raw);
+        if !self.wraps() {
             return raw;
         }
-        let raw = raw & self.mask;
         self.asked = true;
         let ahead = self.elapsed(width) + 1;
         let Some(anchor) = self.anchor else {

@@ -184,45 +184,47 @@ impl<A: Adapter> Port<A> {
             }
         };
         add(&counters.completions, completions.len() as u64);
-        for (index, completion) in completions.iter().enumerate() {
-            if STAMPED && index > 0 {
-                undelivered.stamp_after(&mut mark, batch, stamps[index - 1]);
-            }
-            let id = WrId(completion.id());
-            if !completion.succeeded() {
-                exceptional.push(Exceptional::Failed(*completion));
-                continue;
-            }
-            if id.is_send() {
-                match connections.get_mut(id.endpoint()) {
-                    Some(connection) => tx.retire(&mut connection.queue, id, (batch, undelivered), takes.requests()),
-                    None => tx.is_late(id),
+        let mut stamps = stamps.iter();
+        for completion in completions {
+            'one: {
+                let id = WrId(completion.id());
+                if !completion.succeeded() {
+                    exceptional.push(Exceptional::Failed(*completion));
+                    break 'one;
                 }
-                continue;
+                if id.is_send() {
+                    match connections.get_mut(id.endpoint()) {
+                        Some(connection) => {
+                            tx.retire(&mut connection.queue, id, (batch, undelivered), takes.requests());
+                        }
+                        None => tx.is_late(id),
+                    }
+                    break 'one;
+                }
+                let slot = id.low();
+                let addr = rx.filled(slot, counters);
+                let (Some(immediate), Some(addr)) = (completion.immediate().map(Immediate), addr) else {
+                    exceptional.push(Exceptional::Malformed { slot });
+                    break 'one;
+                };
+                let len = completion.len();
+                add(&counters.received, 1);
+                add(&counters.received_bytes, u64::from(len));
+                let qp_num = completion.qp_num();
+                if handshakes.is_any_active() {
+                    exceptional.push(Exceptional::Early { immediate, qp_num });
+                }
+                if is_asked && takes.takes(Arrived { addr, len, immediate }) {
+                    rx.release(slot);
+                    count += 1;
+                } else {
+                    is_asked = false;
+                    undelivered.deliver(batch, Completion::Message { addr, len, slot, immediate, qp_num });
+                }
             }
-            let slot = id.low();
-            let addr = rx.filled(slot, counters);
-            let (Some(immediate), Some(addr)) = (completion.immediate().map(Immediate), addr) else {
-                exceptional.push(Exceptional::Malformed { slot });
-                continue;
-            };
-            let len = completion.len();
-            add(&counters.received, 1);
-            add(&counters.received_bytes, u64::from(len));
-            let qp_num = completion.qp_num();
-            if handshakes.is_any_active() {
-                exceptional.push(Exceptional::Early { immediate, qp_num });
+            if STAMPED && let Some(stamp) = stamps.next() {
+                undelivered.stamp_after(&mut mark, batch, *stamp);
             }
-            if is_asked && takes.takes(Arrived { addr, len, immediate }) {
-                rx.release(slot);
-                count += 1;
-            } else {
-                is_asked = false;
-                undelivered.deliver(batch, Completion::Message { addr, len, slot, immediate, qp_num });
-            }
-        }
-        if STAMPED && let Some(last) = stamps.last() {
-            undelivered.stamp_after(&mut mark, batch, *last);
         }
         if !exceptional.is_empty() {
             self.take_exceptional(batch);

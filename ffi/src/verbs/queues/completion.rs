@@ -22,7 +22,8 @@ impl WorkCompletion {
         let start = Start { wr_id: id, status: status.0, vendor_err: 0, byte_len: len };
         let flags = if immediate.is_some() { sys::ibv_wc_flags::IBV_WC_WITH_IMM.0 } else { 0 };
         let mut completion = WorkCompletion::blank();
-        completion.set(&start, immediate.unwrap_or(0).to_be(), qp_num, flags);
+        completion.set_start(&start);
+        completion.set_rest(immediate.unwrap_or(0).to_be(), qp_num, flags);
         completion
     }
 
@@ -31,12 +32,18 @@ impl WorkCompletion {
         WorkCompletion(sys::ibv_wc::default())
     }
 
-    /// Writes the fields of `struct ibv_wc` that ibex reads: the first ones, and the given others.
-    #[inline]
-    pub(super) fn set(&mut self, start: &Start, imm_data: u32, qp_num: u32, flags: u32) {
+    /// Writes the first fields of `struct ibv_wc` that ibex reads.
+    #[inline(always)]
+    pub(super) fn set_start(&mut self, start: &Start) {
         let Start { wr_id, status, vendor_err, byte_len } = *start;
         let wc = &mut self.0;
         (wc.wr_id, wc.status, wc.vendor_err, wc.byte_len) = (wr_id, status, vendor_err, byte_len);
+    }
+
+    /// Writes the other fields that ibex reads.
+    #[inline(always)]
+    pub(super) fn set_rest(&mut self, imm_data: u32, qp_num: u32, flags: u32) {
+        let wc = &mut self.0;
         wc.__bindgen_anon_1.imm_data = imm_data;
         (wc.qp_num, wc.wc_flags) = (qp_num, flags);
     }

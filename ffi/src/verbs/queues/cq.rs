@@ -2,7 +2,7 @@
 //! Completion queues. Polled by the engine, hot: one indirect call into the provider. The queue owns the array of
 //! completions, so that an empty poll writes nothing. One thread at a time (`&mut`). Tests: `hw-tests`.
 
-use super::stamped::{self, Reader};
+use super::stamped;
 use crate::verbs::handle::Handle;
 use crate::verbs::{CompletesWork, Context, WorkCompletion, extended, sys, unsupported};
 use std::io;
@@ -38,13 +38,8 @@ pub struct CompletionQueue {
     handle: Arc<CqHandle>,
     poll: PollCq,
     completions: Box<[WorkCompletion]>,
-    stamped: Option<Stamped>,
-}
-
-#[derive(Debug)]
-struct Stamped {
-    reader: Reader,
-    stamps: Box<[u64]>,
+    /// Timestamps of the completions; `None` unless the queue can be read with them.
+    stamps: Option<Box<[u64]>>,
 }
 
 /// The verbs object, shared with the queue pairs that complete into it.
@@ -72,16 +67,18 @@ impl CompletionQueue {
         // SAFETY: R4: the verb has just made it from `context`, which the handle keeps alive.
         let handle = unsafe { Handle::new(raw.cast(), Arc::clone(context)) }?;
         let mut queue = Self::over(context, handle, batch)?;
-        // SAFETY: just made, with those flags.
-        let reader = unsafe { Reader::new(raw) }.ok_or_else(unsupported)?;
-        queue.stamped = Some(Stamped { reader, stamps: vec![0; batch].into_boxed_slice() });
+        // SAFETY: just made.
+        if !unsafe { stamped::can_read(raw) } {
+            return Err(unsupported());
+        }
+        queue.stamps = Some(vec![0; batch].into_boxed_slice());
         Ok(queue)
     }
 
     fn over(context: &Arc<Context>, handle: CqHandle, batch: usize) -> io::Result<Self> {
         let poll = context.operations().poll_cq.ok_or_else(unsupported)?;
         let completions = vec![WorkCompletion::blank(); batch].into_boxed_slice();
-        Ok(Self { handle: Arc::new(handle), poll, completions, stamped: None })
+        Ok(Self { handle: Arc::new(handle), poll, completions, stamps: None })
     }
 
     pub(super) fn handle(&self) -> &Arc<CqHandle> {
@@ -90,7 +87,7 @@ impl CompletionQueue {
 
     /// Whether its completions can be read with timestamps.
     pub fn can_stamp(&self) -> bool {
-        self.stamped.is_some()
+        self.stamps.is_some()
     }
 }
 
@@ -114,13 +111,13 @@ impl CompletesWork for CompletionQueue {
         self.completions.get(..taken as usize).ok_or_else(broken)
     }
 
-    #[inline(never)]
+    #[inline(always)]
     fn poll_stamped(&mut self) -> io::Result<(&[WorkCompletion], &[u64])> {
-        let stamped = self.stamped.as_mut().ok_or_else(unsupported)?;
+        let stamps = self.stamps.as_mut().ok_or_else(unsupported)?;
         let queue = self.handle.raw().cast::<sys::ibv_cq_ex>();
-        // SAFETY: the queue is live (R4), the one that the reader was made from, and `&mut self` keeps others away.
-        let taken = unsafe { stamped.reader.read(queue, &mut self.completions, &mut stamped.stamps) }?;
-        Ok((&self.completions[..taken], &stamped.stamps[..taken]))
+        // SAFETY: the queue is live (R4), was made with the flags, can be read, and `&mut self` keeps others away.
+        let taken = unsafe { stamped::read(queue, &mut self.completions, stamps) }?;
+        Ok((&self.completions[..taken], &stamps[..taken]))
     }
 }
 

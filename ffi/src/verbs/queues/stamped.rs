@@ -6,7 +6,7 @@
 //! Path: hot while a tool wants stamps. One thread at a time (`&mut`). Tests: `hw-tests`.
 
 use super::completion::{Start, WorkCompletion};
-use crate::verbs::sys;
+use crate::verbs::{Status, sys};
 use std::io;
 
 /// The fields of every completion that ibex requests.
@@ -17,93 +17,72 @@ pub(super) const FLAGS: u64 = (sys::IBV_WC_EX_WITH_BYTE_LEN
 
 type Queue = *mut sys::ibv_cq_ex;
 
-#[derive(Debug, Clone, Copy)]
-pub(super) struct Reader {
-    start: unsafe extern "C" fn(Queue, *mut sys::ibv_poll_cq_attr) -> i32,
-    next: unsafe extern "C" fn(Queue) -> i32,
-    end: unsafe extern "C" fn(Queue),
-    vendor_err: unsafe extern "C" fn(Queue) -> u32,
-    byte_len: unsafe extern "C" fn(Queue) -> u32,
-    imm_data: unsafe extern "C" fn(Queue) -> u32,
-    qp_num: unsafe extern "C" fn(Queue) -> u32,
-    wc_flags: unsafe extern "C" fn(Queue) -> u32,
-    completion_ts: unsafe extern "C" fn(Queue) -> u64,
+/// Calls a function of the queue, which [`can_read`] has found.
+macro_rules! call {
+    ($queue:ident.$function:ident($($argument:expr)?)) => {
+        (*$queue).$function.unwrap_unchecked()($queue $(, $argument)?)
+    };
 }
 
-impl Reader {
-    /// `None` if the provider lacks one of these functions.
-    ///
-    /// # Safety
-    /// The queue is live, and was made with [`FLAGS`].
-    pub(super) unsafe fn new(queue: Queue) -> Option<Reader> {
-        // SAFETY: the caller says that the queue is live; the provider sets these when it makes the queue.
-        let queue = unsafe { &*queue };
-        Some(Reader {
-            start: queue.start_poll?,
-            next: queue.next_poll?,
-            end: queue.end_poll?,
-            vendor_err: queue.read_vendor_err?,
-            byte_len: queue.read_byte_len?,
-            imm_data: queue.read_imm_data?,
-            qp_num: queue.read_qp_num?,
-            wc_flags: queue.read_wc_flags?,
-            completion_ts: queue.read_completion_ts?,
-        })
-    }
+/// Whether the provider has the functions that [`read`] calls.
+///
+/// # Safety
+/// The queue is live.
+pub(super) unsafe fn can_read(queue: Queue) -> bool {
+    // SAFETY: the caller says that the queue is live; the provider sets these when it makes the queue.
+    let queue = unsafe { &*queue };
+    let polls = queue.start_poll.is_some() && queue.next_poll.is_some() && queue.end_poll.is_some();
+    let fields = [queue.read_vendor_err, queue.read_byte_len, queue.read_imm_data, queue.read_qp_num];
+    let others = queue.read_wc_flags.is_some() && queue.read_completion_ts.is_some();
+    polls && fields.iter().all(Option::is_some) && others
+}
 
-    /// Takes as many completions as there are and fit, with the raw timestamp of each. Returns how many.
-    ///
-    /// # Safety
-    /// The queue is live, the one that this reader was made from, and nobody else reads it at the time.
-    pub(super) unsafe fn read(
-        &self,
-        queue: Queue,
-        completions: &mut [WorkCompletion],
-        stamps: &mut [u64],
-    ) -> io::Result<usize> {
-        let mut nothing = sys::ibv_poll_cq_attr { comp_mask: 0 };
-        // SAFETY: the caller says that the queue is live and this reader's, and that nobody else reads it.
-        let mut code = unsafe { (self.start)(queue, &raw mut nothing) };
-        if code == libc::ENOENT {
-            return Ok(0);
+/// Takes as many completions as there are and fit, with the raw timestamp of each. Returns how many.
+///
+/// # Safety
+/// The queue is live, was made with [`FLAGS`], [`can_read`], and nobody else reads it at the time.
+#[inline(always)]
+pub(super) unsafe fn read(queue: Queue, completions: &mut [WorkCompletion], stamps: &mut [u64]) -> io::Result<usize> {
+    let mut nothing = sys::ibv_poll_cq_attr { comp_mask: 0 };
+    // SAFETY: the caller says that the queue is live and can be read, and that nobody else reads it.
+    let mut code = unsafe { call!(queue.start_poll(&raw mut nothing)) };
+    if code != 0 {
+        return if code == libc::ENOENT { Ok(0) } else { Err(io::Error::from_raw_os_error(code.abs())) };
+    }
+    let mut taken = 0;
+    let mut places = completions.iter_mut().zip(stamps);
+    // A step beyond the room would lose a completion.
+    while let Some((completion, stamp)) = places.next() {
+        // SAFETY: a completion is at hand: the start, or the last step, has said so.
+        unsafe { take(queue, completion, stamp) };
+        taken += 1;
+        if places.len() == 0 {
+            break;
         }
+        // SAFETY: between start and end.
+        code = unsafe { call!(queue.next_poll()) };
         if code != 0 {
-            return Err(io::Error::from_raw_os_error(code.abs()));
-        }
-        let room = completions.len().min(stamps.len());
-        let mut taken = 0;
-        // A step beyond the room would lose a completion.
-        while code == 0 && taken < room {
-            // SAFETY: a completion is at hand: the start, or the last step, has said so.
-            unsafe { self.take(queue, &mut completions[taken], &mut stamps[taken]) };
-            taken += 1;
-            if taken < room {
-                // SAFETY: between start and end.
-                code = unsafe { (self.next)(queue) };
-            }
-        }
-        // SAFETY: once after a start that succeeded.
-        unsafe { (self.end)(queue) };
-        // Completions before an error are valid; a broken queue reports it again.
-        if code == 0 || code == libc::ENOENT || taken > 0 {
-            Ok(taken)
-        } else {
-            Err(io::Error::from_raw_os_error(code.abs()))
+            break;
         }
     }
+    // SAFETY: once after a start that succeeded.
+    unsafe { call!(queue.end_poll()) };
+    // A broken queue reports its error again; the completions before it are valid.
+    Ok(taken)
+}
 
-    /// # Safety
-    /// The queue is live and this reader's, and nobody else reads it; between start and end.
-    unsafe fn take(&self, queue: Queue, completion: &mut WorkCompletion, stamp: &mut u64) {
-        // SAFETY: the two fields are written by start and next.
-        let (wr_id, status) = unsafe { ((*queue).wr_id, (*queue).status) };
-        // SAFETY: between start and end, as the caller says. A failed completion's other fields are undefined, unused.
-        let (start, imm, qp_num, flags) = unsafe {
-            let (vendor_err, byte_len) = ((self.vendor_err)(queue), (self.byte_len)(queue));
-            let start = Start { wr_id, status, vendor_err, byte_len };
-            *stamp = (self.completion_ts)(queue);
-            (start, (self.imm_data)(queue), (self.qp_num)(queue), (self.wc_flags)(queue))
-        };
-        completion.set(&start, imm, qp_num, flags);
+/// # Safety
+/// As [`read`]; between start and end.
+#[inline(always)]
+unsafe fn take(queue: Queue, completion: &mut WorkCompletion, stamp: &mut u64) {
+    // SAFETY: start and next write the two fields; between start and end, as the caller says. A failed completion's
+    // other fields are undefined, unused.
+    unsafe {
+        let (wr_id, status) = ((*queue).wr_id, (*queue).status);
+        let vendor_err = if status == Status::SUCCESS.0 { 0 } else { call!(queue.read_vendor_err()) };
+        let byte_len = call!(queue.read_byte_len());
+        completion.set_start(&Start { wr_id, status, vendor_err, byte_len });
+        *stamp = call!(queue.read_completion_ts());
+        completion.set_rest(call!(queue.read_imm_data()), call!(queue.read_qp_num()), call!(queue.read_wc_flags()));
     }
 }

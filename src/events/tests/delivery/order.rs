@@ -42,7 +42,6 @@ proptest! {
             gid: [0; 16],
             ticks_per_second: 1_000_000_000,
             bits: 63,
-            window: 1,
             room: 4096,
             read_clock: None,
         };

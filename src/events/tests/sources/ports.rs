@@ -27,14 +27,13 @@ impl Adapter {
         ticks & (u64::MAX >> (64 - self.bits))
     }
 
-    fn clock(&self, name: &str, window: u64, ask: bool) -> PortClock {
+    fn clock(&self, name: &str, ask: bool) -> PortClock {
         let adapter = self.clone();
         PortClock {
             name: name.to_owned(),
             gid: [0xfe, 0x80, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 7],
             ticks_per_second: 1_000_000_000,
             bits: self.bits,
-            window,
             room: 256,
             read_clock: ask.then(|| -> ReadClock { Box::new(move || Some(adapter.raw(adapter.ticks()))) }),
         }
@@ -53,7 +52,7 @@ fn listen_puts(options: Options, seen: &Seen) -> Arc<Registration> {
 fn a_flush_waits_for_a_thread_that_is_delivering_the_held_events_of_a_port() {
     let _alone = alone();
     let adapter = Adapter::new(48);
-    let source = open_port(adapter.clock("flushed:1", 50_000, true)).expect("there is room");
+    let source = open_port(adapter.clock("flushed:1", true)).expect("there is room");
     let (gate, stay) = Gate::new();
     let seen = Seen::default();
     let also = seen.clone();
@@ -81,11 +80,11 @@ fn a_flush_waits_for_a_thread_that_is_delivering_the_held_events_of_a_port() {
 fn the_source_of_a_reopened_port_shows_the_new_gid() {
     let _alone = alone();
     let adapter = Adapter::new(48);
-    let source = open_port(adapter.clock("gid:1", 1000, false)).expect("room");
+    let source = open_port(adapter.clock("gid:1", false)).expect("room");
     let says = |gid| source_info(source).description.ends_with(gid);
     assert!(says(", GID fe80::7"), "{}", source_info(source).description);
     close_port(source, Safety::MpiRestricted);
-    let again = PortClock { gid: [0; 16], ..adapter.clock("gid:1", 1000, false) };
+    let again = PortClock { gid: [0; 16], ..adapter.clock("gid:1", false) };
     assert_eq!(open_port(again), Some(source));
     assert!(says(", GID ::") && source_info(source).name == "gid:1");
     close_port(source, Safety::MpiRestricted);
@@ -111,7 +110,7 @@ fn a_port_without_stamps_has_a_source_without_events_that_shows_its_gid() {
 #[test]
 fn catch_up_delivers_the_held_events_to_a_registration_that_is_then_freed() {
     let (_alone, seen, registration) = listening_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default());
-    let port = open_port(Adapter::new(48).clock("test_catch_up:1", 50_000, false)).expect("room");
+    let port = open_port(Adapter::new(48).clock("test_catch_up:1", false)).expect("room");
     put_complete(port, 1000, 7);
     catch_up(Safety::ThreadSafe);
     free(&registration, Safety::ThreadSafe, None).expect("live");
@@ -129,7 +128,7 @@ fn catch_up_all_waits_for_the_event_that_another_thread_is_delivering() {
         stay();
         also.lock().push(*instance);
     });
-    let port = open_port(Adapter::new(48).clock("test_in_hand:1", 50_000, false)).expect("room");
+    let port = open_port(Adapter::new(48).clock("test_in_hand:1", false)).expect("room");
     put_complete(port, 1000, 7);
     let other = std::thread::spawn(|| catch_up(Safety::ThreadSafe));
     gate.is_reached();
@@ -148,17 +147,18 @@ fn catch_up_all_waits_for_the_event_that_another_thread_is_delivering() {
 #[test]
 fn a_port_delivers_completions_in_order_and_counts_those_that_come_too_late() {
     let (_alone, seen, registration) = listening_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default());
-    let hour = 3_600_000_000_000;
-    let port = open_port(Adapter::new(48).clock("test_late:1", hour, false)).expect("room");
+    let port = open_port(Adapter::new(48).clock("test_late:1", false)).expect("room");
     let before = counts(port);
+    let batch = begin_batch(port).expect("a port's");
     for (raw, number) in [(1000, 0), (1300, 3), (1100, 1), (1200, 2)] {
         put_complete(port, raw, number);
     }
     deliver(256, Safety::ThreadSafe);
-    assert_eq!(seen.numbers(), [], "within the window an earlier one may come");
-    put_complete(port, 1300 + 2 * hour, 4);
+    assert_eq!(seen.numbers(), [], "an earlier one may come");
+    end_batch(port, batch);
     deliver(256, Safety::ThreadSafe);
     assert_eq!(seen.numbers(), [0, 1, 2, 3]);
+    put_complete(port, 1400, 4);
     put_complete(port, 1250, 5);
     close_port(port, Safety::ThreadSafe);
     assert_eq!(seen.numbers(), [0, 1, 2, 3, 4]);
@@ -181,7 +181,7 @@ fn an_immediate_registration_gets_events_as_raised_and_others_in_the_order_of_th
     let (as_they_happen, ordered) = (Seen::default(), Seen::default());
     let _one = listen_puts(Options { immediate: true, ..Options::default() }, &as_they_happen);
     let other = listen_puts(Options::default(), &ordered);
-    let port = open_port(Adapter::new(48).clock("test_as_it_happens:1", 1_000_000_000, false)).expect("room");
+    let port = open_port(Adapter::new(48).clock("test_as_it_happens:1", false)).expect("room");
     put_is_seen(port, 1200, 2);
     raise(Safety::ThreadSafe, || PutComplete { operation: 7, ..PutComplete::default() });
     put_is_seen(port, 1100, 1);
@@ -204,7 +204,7 @@ fn an_immediate_registration_gets_events_as_raised_and_others_in_the_order_of_th
 #[test]
 fn a_port_delivers_a_batch_once_the_events_of_all_earlier_batches_are_raised() {
     let (_alone, seen, _registration) = listening_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default());
-    let port = open_port(Adapter::new(48).clock("test_settled:1", 3_600_000_000_000, false)).expect("room");
+    let port = open_port(Adapter::new(48).clock("test_settled:1", false)).expect("room");
     let take = || begin_batch(port).expect("a port's");
     let first = take();
     put_complete(port, 1000, 0);
@@ -225,14 +225,16 @@ fn a_port_delivers_a_batch_once_the_events_of_all_earlier_batches_are_raised() {
 }
 
 #[test]
-fn a_port_delivers_a_held_event_after_the_window_although_no_other_comes() {
+fn a_port_delivers_an_event_in_the_end_although_the_batch_of_a_preempted_thread_is_open() {
     let (_alone, seen, _registration) = listening_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default());
-    let port = open_port(Adapter::new(48).clock("test_held:1", 200_000, false)).expect("room");
+    let port = open_port(Adapter::new(48).clock("test_held:1", false)).expect("room");
+    let batch = begin_batch(port).expect("a port's");
     put_complete(port, 1000, 7);
     while seen.numbers().is_empty() {
         deliver(256, Safety::ThreadSafe);
     }
     assert_eq!(seen.numbers(), [7]);
+    end_batch(port, batch);
     close_port(port, Safety::ThreadSafe);
 }
 
@@ -248,7 +250,7 @@ fn compute(adapter: &Adapter) {
 fn an_event_whose_stamp_may_be_a_lap_old_gets_the_hosts_time_until_the_queue_is_emptied() {
     let (_alone, seen, _registration) = listening_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default());
     let adapter = Adapter::new(26);
-    let port = open_port(adapter.clock("test_laps:1", 0, true)).expect("room");
+    let port = open_port(adapter.clock("test_laps:1", true)).expect("room");
     compute(&adapter);
     let (before, counted) = (HostClock::get().now(), counts(port));
     put_complete(port, adapter.raw(adapter.ticks()), 7);
@@ -276,7 +278,7 @@ fn one_thread_at_a_time_delivers_a_ports_events() {
     let _alone = alone();
     let seen = Seen::default();
     let also = seen.clone();
-    let port = open_port(Adapter::new(48).clock("test_one_at_a_time:1", 0, false)).expect("room");
+    let port = open_port(Adapter::new(48).clock("test_one_at_a_time:1", false)).expect("room");
     let _registration = calling(PutComplete::TYPE, Safety::ThreadSafe, Options::default(), move |instance, _, _| {
         if instance.words[0] == 1 {
             // While this callback runs, another thread submits a later event and delivers.
@@ -289,7 +291,7 @@ fn one_thread_at_a_time_delivers_a_ports_events() {
         also.lock().push(*instance);
     });
     put_complete(port, 1000, 1);
-    deliver(256, Safety::ThreadSafe);
+    (0..2).for_each(|_| deliver(256, Safety::ThreadSafe));
     assert_eq!(seen.numbers(), [1, 2]);
     close_port(port, Safety::ThreadSafe);
 }
@@ -318,11 +320,13 @@ impl Rail {
         // One thread at a time polls a port.
         let mut truth = self.truth.lock().expect("no panic");
         let now = self.adapter.ticks();
+        let batch = begin_batch(self.port).expect("a port's");
         for back in [300, 0, 200, 100] {
             let mine = number.fetch_add(1, Ordering::Relaxed);
             truth.push((now - back, mine));
             put_complete(self.port, self.adapter.raw(now - back), mine);
         }
+        end_batch(self.port, batch);
         self.adapter.ticks() - now < period / 2
     }
 }
@@ -337,7 +341,7 @@ fn polled(bits: u32) -> Option<(Vec<Rail>, [Tool; 2], u64)> {
     let rails: Vec<_> = (1..=2)
         .map(|rail| {
             let adapter = Adapter::new(bits);
-            let port = open_port(adapter.clock(&format!("test_run{bits}:{rail}"), 100_000, true)).expect("room");
+            let port = open_port(adapter.clock(&format!("test_run{bits}:{rail}"), true)).expect("room");
             Rail { adapter, port, truth: Mutex::default() }
         })
         .collect();
@@ -400,14 +404,14 @@ fn to_host_converts_a_stamp_within_its_bound_if_the_adapters_clock_can_be_read()
     let (_alone, seen, _registration) = listening_to(PutComplete::TYPE, Safety::ThreadSafe, Options::default());
     for ask in [true, false] {
         let adapter = Adapter::new(40);
-        let port = open_port(adapter.clock(&format!("test_fit_{ask}:1"), 0, ask)).expect("room");
+        let port = open_port(adapter.clock(&format!("test_fit_{ask}:1"), ask)).expect("room");
         assert_eq!(timestamp(port).is_some(), ask);
         for _ in 0..20 {
             let before = HostClock::get().now();
             put_complete(port, adapter.raw(adapter.ticks()), 1);
             deliver(256, Safety::ThreadSafe);
             let after = HostClock::get().now();
-            let stamped = seen.lock().last().expect("delivered: no window").timestamp;
+            let stamped = seen.lock().last().expect("delivered").timestamp;
             let host = to_host(port, stamped);
             assert_eq!(host.is_some(), ask);
             if let Some(host) = host {
