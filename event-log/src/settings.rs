@@ -47,14 +47,14 @@ impl Chosen {
 
     /// Returns the indexes of the chosen types among these names, and the chosen names that no type or group has.
     ///
-    /// The group `default` lacks events that add little: searches; beginnings and continuations of transfers; the
+    /// The group `default` lacks events that add little: searches; beginnings of transfers; the
     /// freeing of a request, usually at its end; flushes, because the ends of one-sided operations show the wait.
     pub(crate) fn choose(&self, types: &[&str]) -> (Vec<usize>, Vec<String>) {
         let is = |name: &str, known: &str| match name {
             "all" => true,
             "default" => {
-                !matches!(group(known), "searches" | "transfers")
-                    && !matches!(short(known), "comm_req_free" | "flush_started" | "flush_complete")
+                group(known) != "searches"
+                    && !matches!(short(known), "xfer_begin" | "comm_req_free" | "flush_started" | "flush_complete")
             }
             name => short(known) == short(name) || group(known) == name,
         };

@@ -256,6 +256,8 @@ static void a_buffer_that_is_full(void) {
         // Activated, posted, and two of a search: four events of each type are kept.
         check_int("told", 4 * 4, tool.count);
         check_int("lost", 4 * (MESSAGES - 4), tool.dropped);
+        for (int i = 1; i < tool.count; i++)
+            check_true("in the order of time", tool.told[i - 1].time <= tool.told[i].time);
     }
     check_meet();
     for (int i = 0; i < MESSAGES && check.rank == 0; i++)

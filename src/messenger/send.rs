@@ -63,7 +63,10 @@ fn go<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: Sen
         announce(process, host, request, (of, is_long, path == SendPath::Rendezvous { counted: true }));
         return true;
     }
-    host.begins(request, Bytes::All.posted());
+    if !host.begins_whole(process, request, route) {
+        found_no_room(process, host, request);
+        return false;
+    }
     let sender = is_synchronous.then(|| host.messenger().transfers.begin(request));
     let header = sender.map_or(Header::Eager(of), |sender| Header::Synchronous(of, sender.0));
     // The receiver's answer finishes a synchronous send.

@@ -4,7 +4,7 @@
 
 use engine::messenger;
 use engine::messenger::header::{Header, Match, PortKey};
-use engine::messenger::host::{Exposed, Host, Moved, NotPacked, Ports, Posted, Tools, Transmitted};
+use engine::messenger::host::{Bytes, Exposed, Host, Moved, NotPacked, Ports, Posted, Tools, Transmitted};
 use engine::messenger::matching::Envelope;
 use engine::messenger::path_taken::{PathTaken, Protocol, Reason};
 use engine::messenger::receive::arrived::Arrived;
@@ -160,6 +160,10 @@ impl Tools for State {
 
     fn begins(&mut self, request: Handle, moved: Moved) {
         watch::begins(self, request, moved);
+    }
+
+    fn begins_whole(&mut self, pml: &Pml, send: Handle, route: Route) -> bool {
+        watch::begins_if(self, send, Bytes::All.posted(), |state| state.has_room(pml, route))
     }
 
     fn continues(&mut self, request: Handle, moved: Moved) {

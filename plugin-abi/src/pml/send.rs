@@ -182,6 +182,12 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
         unsafe { tell_of_call(listeners, event, id, &mut spec) };
     };
     tell(Event::Activate);
+    // A message that pends does not begin.
+    if !rail.enter().is_some_and(|port| port.has_room(route.to())) {
+        // SAFETY: P4, as this function requires.
+        unsafe { begun(pml, state, outgoing, (id, route), Told::Nothing) };
+        return true;
+    }
     tell(Event::XferBegin);
     let header = communicator.sender.header(outgoing.tag);
     // Leaves the port before the next listener is called.
@@ -208,7 +214,7 @@ unsafe fn told_at_once(outgoing: &Outgoing, extent: Extent, communicator: &Commu
         listening::returns(outgoing.tag);
     } else {
         // SAFETY: P4, as this function requires.
-        unsafe { begun(pml, state, outgoing, (id, route)) };
+        unsafe { begun(pml, state, outgoing, (id, route), Told::Begun) };
     }
     true
 }
@@ -231,15 +237,16 @@ unsafe fn copied_apart(state: &mut State, port: &mut Port, route: Route, header:
     unsafe { transmit::copied(state, port, route, header, extent) }
 }
 
-/// Takes a request to send the message of a blocking call that [`told_at_once`] could not send. Tools know it as `id`.
+/// Takes a request to send the message of a blocking call that [`told_at_once`] could not send. Tools know it as `id`,
+/// and have been told so much of it.
 #[cold]
 #[inline(never)]
-unsafe fn begun(pml: &Pml, mut state: Entered<'_, State>, outgoing: &Outgoing, (id, route): (u64, Route)) {
+unsafe fn begun(pml: &Pml, mut state: Entered<'_, State>, outgoing: &Outgoing, (id, route): (u64, Route), told: Told) {
     let request = state.requests.take();
     // SAFETY: P1: just taken by this call; P4, as this function requires.
     unsafe { fill(request, outgoing, Mode::Standard, Owner::WatchedCall) };
     watch::set_id(&mut state, request, id);
-    state.requests.get(request).shell.told = Told::Begun;
+    state.requests.get(request).shell.told = told;
     messenger::send::begin(pml, &mut *state, request, route);
     // SAFETY: P1: begun, and it belongs to this call; P4, as this function requires.
     unsafe { wait(pml, state, request) };

@@ -30,11 +30,15 @@ pub fn markdown() -> String {
          | `xfer_begin`, `xfer_end` | the receiver of a whole message that was unexpected | the host's | the call that posts the receive copies it; `msg_arrived` has the adapter's time |\n\
          | `xfer_begin` | the receiver that reads | the host's | it is the post of the first read |\n\
          | `xfer_continue`, `xfer_end` | the receiver that reads | the adapter's | each read has a completion |\n\
-         | all three | both, within a process or a host | the host's | the processor copies |\n\
-         | `msg_arrived` | the receiver | the adapter's | its arrival is a completion, unless there was no communicator yet |\n\
+         | `xfer_begin`, `xfer_continue`, `xfer_end`, `msg_arrived` | both, within a process or a host | the host's | the processor copies |\n\
+         | `msg_arrived` | the receiver | the adapter's | its arrival is a completion; a message that came before its communicator has the time at which the communicator was made |\n\
+         | `xfer_begin`, `xfer_end` | the sender, below another PML | the host's | ibex accepts the fragment then; it may still wait for room |\n\
          | `put_complete`, `get_complete`, `atomic_complete` | the initiator | the adapter's | each operation has a completion |\n\
          | those of `comm_` | both | the host's | matching is the processor's work |\n\
          | all others | | the host's | they are calls, posts, or notices of the adapter that have no timestamp |\n\n\
+         Listening changes what ibex does, not what it sends: polls read timestamps, messages take no short cuts past the sites,\n\
+         nonblocking ones have a request, and events wait for the next call that makes progress. An inline send still asks for\n\
+         no completion, so its end has the host's time. A read that another port repeats keeps its number.\n\n\
          This page is made from the table in src/events/types/table.rs: `IBEX_WRITE_DOCS=1 cargo test -p ibex events` rewrites it.\n",
     );
     let mut rows: Vec<&EventType> = TABLE.iter().collect();

@@ -18,7 +18,7 @@ use super::receive;
 use super::receive::arrived::{Arrived, Body};
 use super::receive::delivery;
 use super::rendezvous::read::{self, ReadRail, ReadTarget};
-use super::rendezvous::stripes::Part;
+use super::rendezvous::stripes::{self, Part};
 use super::rendezvous::{self, fragments, single_copy};
 use super::request::transfer_id::TransferId;
 use super::request::{Core, Mode, Outcome, Role, Transfer};
@@ -518,6 +518,22 @@ fn a_receiver_reads_as_much_of_a_message_as_it_has_room_for_and_then_tells_the_s
         assert_eq!(read, expected);
         is_finished_by_messages(sender, receiver);
     }
+}
+
+#[test]
+fn the_reads_of_two_messages_share_a_rail_alike() {
+    let (_, mut receiver) = rendezvous_by(by_rail(0), (100, 100), None, None);
+    let second = receiver.request(Role::Receive, vec![0; 100]);
+    let body = Body::ReadyToSend(TransferId(9), Memory { key: 1, address: 4096, length: 100 });
+    delivery::arrived(&(), &mut receiver, second, Envelope::new(3, 7), Arrived { from: by_rail(0), id: 0, body });
+    // Neither is ahead of the other by more than the reads that a message has in flight.
+    let mut ahead = 0_i32;
+    while let Some((of, ..)) = receiver.reads.front() {
+        ahead += if *of == second { -1 } else { 1 };
+        assert!(ahead.unsigned_abs() as usize <= stripes::MOST, "{:?}", receiver.reads);
+        receiver.complete_read();
+    }
+    assert_eq!(receiver.finished, [0, second]);
 }
 
 #[test]

@@ -20,7 +20,7 @@ use crate::pml::instance::{Pml, Rail, State};
 use crate::pml::request::{Core, Handle, Request, Transfer};
 use crate::pml::tools::{path_taken, transfers, watch};
 use crate::runtime::memory::Registered;
-use crate::runtime::watch::{SAFETY, numbers};
+use crate::runtime::watch::{Completed, SAFETY, numbers};
 
 /// Registers the first `wanted` bytes of a receive's contiguous data with the port of a route.
 pub(crate) fn register(
@@ -88,7 +88,7 @@ pub(crate) fn ended(
     if let Transfer::Reading(reads) = &state.requests.core(receive).transfer
         && let Some(watched) = &reads.watched
     {
-        watched.done(part, port_of(pml, rail), outcome);
+        watched.done(part, port_of(pml, rail), (outcome, transfers::completion()));
     }
 }
 
@@ -136,18 +136,18 @@ impl WatchedReads {
     /// Raises the event of a read that the port refused, because its connection has failed.
     #[cold]
     fn refused(&self, read: Part, port: u32) {
-        self.done(read, port, Err(Failed { status: Status::FLUSHED, posted: false }));
+        self.done(read, port, (Err(Failed { status: Status::FLUSHED, posted: false }), None));
     }
 
-    /// Raises the event of a read that has completed or failed.
+    /// Raises the event of a read that has completed or failed, as the completion `by` reports.
     #[cold]
-    fn done(&self, read: Part, port: u32, outcome: Result<(), Failed>) {
+    fn done(&self, read: Part, port: u32, (outcome, by): (Result<(), Failed>, Option<Completed>)) {
         let WatchedReads { request, peer, .. } = *self;
         let (operation, local, remote, bytes) = self.place(read);
         let status = outcome.map_or_else(|failed| failed.status, |()| Status::SUCCESS).0;
         let (mut group, thread) = (EventGroup::new(events::interest()), events::this_thread());
         group.add(|| GetComplete { operation, local, remote, bytes, peer, status, request, thread, port });
-        crate::runtime::watch::stage(group, transfers::completion());
+        crate::runtime::watch::stage(group, by);
     }
 
     /// Returns the number of the read of a part, the part's local and remote address, and its length in bytes.

@@ -140,6 +140,7 @@ fn a_short_send_that_waited_for_room_goes_inside_its_work_request_in_its_turn() 
     // The first waits for the connection, the others behind it: more than a queue pair takes.
     let send = |message| world.send(0, (1, 0, 7), Mode::Standard, WATCHED, &content(message, 8));
     let sends: Vec<_> = (0..3 * SIZES.depth as usize).map(|message| send(message).expect("it waits")).collect();
+    assert!(listening.heard.all.borrow().iter().all(|(_, told)| *told == Of(Activate)), "none has begun");
     world.settle();
     for (message, send) in sends.iter().enumerate() {
         assert!(send.is_finished());

@@ -194,6 +194,25 @@ pub(crate) fn begins_by(
     }
 }
 
+/// [`begins`]; if a tool listens and `may_begin` returns false, raises nothing and returns false.
+#[inline]
+pub(crate) fn begins_if(
+    state: &mut State,
+    of: Handle,
+    moved: Moved,
+    may_begin: impl FnOnce(&mut State) -> bool,
+) -> bool {
+    let request = state.requests.get(of);
+    if request.shell.told != Told::Nothing || request.shell.owner == Owner::Call {
+        return true;
+    }
+    if listeners_of(request).is_some() && !may_begin(state) {
+        return false;
+    }
+    begins(state, of, moved);
+    true
+}
+
 /// Raises the event that the adapter has the last data, or that it is stored.
 #[inline]
 pub(crate) fn ends(state: &mut State, of: Handle, moved: Moved) {
