@@ -1,22 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Open MPI as the messenger's host: the functions that the protocols of `engine::messenger` call. Grade: hot. Threads:
-//! the one that has entered the PML. Tests: `pml/tests.rs`.
+//! Open MPI as the messenger's host: the functions that the protocols of `engine::messenger` call; those of a
+//! communicator are in `communicator`. Grade: hot. Threads: the one that has entered the PML. Tests: `pml/tests.rs`.
 
 use engine::messenger;
-use engine::messenger::header::{Header, Match, PortKey};
+use engine::messenger::header::{Header, PortKey};
 use engine::messenger::host::{Exposed, Host, Moved, NotPacked, Ports, Posted, Tools, Transmitted};
-use engine::messenger::matching::Envelope;
+use engine::messenger::matching::{Envelope, Message};
 use engine::messenger::path_taken::{PathTaken, Protocol, Reason};
-use engine::messenger::receive::arrived::Arrived;
+use engine::messenger::receive::arrived::{Arrived, Came};
 use engine::messenger::rendezvous::Step;
 use engine::messenger::rendezvous::read::{ReadRail, ReadTarget};
 use engine::messenger::rendezvous::stripes::Part;
 use engine::messenger::request::transfer_id::TransferId;
 use engine::messenger::route::{Account, Route};
 use engine::transport::Failed;
-use ibex_ffi::openmpi::release;
 
+use super::communicator::Communicator;
 use super::datatype::UserData;
+use super::finish;
 use super::instance::{Pml, Rail, State};
 use super::ports::buffer::SendBuffers;
 use super::ports::fragment::Fragment;
@@ -24,9 +25,12 @@ use super::ports::read::WatchedReads;
 use super::ports::{failover, flow, fragment, local, rails, read, routing, token, transmit};
 use super::request::{Core, Handle, Outcome, Told};
 use super::tools::{flight, path_taken, watch};
-use super::{finish, incoming};
+use crate::runtime::listeners::{Event, Listeners};
 use crate::runtime::memory::Registered;
 use crate::runtime::messages;
+
+/// The envelope of a message of this communicator.
+type Of = (&'static Communicator, Envelope);
 
 impl Ports for State {
     type Handle = Handle;
@@ -146,6 +150,51 @@ impl Ports for State {
 }
 
 impl Tools for State {
+    type Listeners = &'static Listeners;
+
+    #[inline(always)]
+    fn listeners(&mut self, of: &'static Communicator) -> Option<&'static Listeners> {
+        watch::listeners_to(of)
+    }
+
+    #[inline(always)]
+    fn want_paths(&mut self, listeners: &'static Listeners) -> bool {
+        listeners.wants(Event::Protocol)
+    }
+
+    #[inline(always)]
+    fn arrives(
+        &mut self,
+        pml: &Pml,
+        listeners: &'static Listeners,
+        of: Of,
+        came: &Came<'_>,
+        search: impl FnOnce(&mut Self) -> Option<Handle>,
+    ) -> Result<Handle, u64> {
+        watch::arrives(pml, self, listeners, of, came, search)
+    }
+
+    fn stored(&mut self, of: Of, message: (u64, usize)) {
+        watch::tell_of_message(of, Event::InsertUnexpected, message);
+    }
+
+    #[inline(always)]
+    fn seeks(
+        &mut self,
+        pml: &Pml,
+        listeners: &'static Listeners,
+        of: &'static Communicator,
+        receive: Handle,
+        search: impl FnOnce(&mut Self) -> Option<Message<Arrived>>,
+    ) -> Option<Message<Arrived>> {
+        watch::seeks(pml, self, (listeners, of), receive, search)
+    }
+
+    #[inline(always)]
+    fn posted(&mut self, listeners: &'static Listeners, receive: Handle) {
+        watch::told(self, listeners, receive, Event::InsertPosted);
+    }
+
     fn goes(&mut self, request: Handle, path: PathTaken) {
         watch::goes(self, request, |_| Some(path));
     }
@@ -201,47 +250,6 @@ impl Host for State {
 
     fn messenger(&mut self) -> &mut messenger::State<State> {
         &mut self.messenger
-    }
-
-    fn rank(&mut self, request: Handle) -> i32 {
-        self.communicator(request).rank
-    }
-
-    fn context(&mut self, request: Handle) -> u32 {
-        // SAFETY: P1: the request is not finished, so Open MPI's communicator is alive, even if the PML's has gone.
-        unsafe { release::context(self.requests.get(request).comm()) }
-    }
-
-    fn is_abandoned(&mut self, send: Handle) -> bool {
-        // SAFETY: P1: the send is not finished, so Open MPI's communicator is alive. `MPI_Finalize` removes the PML's.
-        unsafe { (*self.requests.get(send).comm()).c_pml_comm.is_null() }
-    }
-
-    fn take_posted(&mut self, send: Handle, envelope: Envelope, length: usize) -> Result<Handle, u64> {
-        let communicator = self.communicator(send);
-        let told = (|_: &mut State, _| Some(PathTaken::LOOPBACK), |_: &mut State| {});
-        watch::take_posted(self, communicator, envelope, (length, length), told)
-    }
-
-    fn keep(&mut self, pml: &Pml, send: Handle, envelope: Envelope, message: Arrived) {
-        let (communicator, from) = (self.communicator(send), message.from);
-        incoming::keep(pml, self, communicator, (envelope, message), || Some(from));
-    }
-
-    fn deliver_whole(&mut self, pml: &Pml, of: Match, bytes: &[u8], sender: impl Fn() -> Option<Route> + Copy) {
-        incoming::whole(pml, self, of, bytes, sender);
-    }
-
-    fn deliver(&mut self, pml: &Pml, context: u32, envelope: Envelope, message: Arrived) {
-        incoming::deliver(pml, self, context, envelope, message);
-    }
-
-    fn wants_more(&mut self, context: u32) -> bool {
-        self.contexts.get(context).copied().is_some_and(|communicator| {
-            // SAFETY: P1: in `state.contexts`, so alive.
-            let communicator = unsafe { communicator.as_ref() };
-            communicator.has_posted(self) || communicator.unexpected(self) == 0
-        })
     }
 
     fn note(&mut self, receive: Handle, outcome: &Outcome) {

@@ -7,15 +7,14 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use engine::messenger::flow_control;
 use engine::messenger::rails::Peer;
+use engine::messenger::receive::search;
 use engine::messenger::route::Route;
 use engine::peer::PeerName;
 use engine::transport::Completion;
 use ibex_ffi::openmpi::{release, sys};
 
 use super::super::communicator::Communicator;
-use super::super::incoming::deliver;
 use super::super::instance::{OF_TEST, Pml, Rail, Settings};
 use super::super::persistent::FUNCTIONS;
 use super::super::progress;
@@ -127,16 +126,14 @@ pub(super) fn communicator(pml: &Pml, rank: usize, number: usize, size: usize) -
     communicator.comm = comm.as_ptr();
     let communicator = NonNull::from(Box::leak(communicator));
     // SAFETY: both were leaked above, and only this function has them.
-    unsafe {
+    let added = unsafe {
         *libmpi::references(comm.as_ptr()) = 1;
         (*comm.as_ptr()).c_pml_comm = communicator.as_ptr().cast();
-    }
+        communicator.as_ref()
+    };
     let mut state = pml.enter().expect("nobody is inside");
-    let kept = state.contexts.add(context, communicator).expect("the number is new");
-    for (envelope, message) in kept {
-        flow_control::give_up(pml, &mut *state, &message);
-        deliver(pml, &mut state, context, envelope, message);
-    }
+    let kept = state.messenger.contexts.add(context, added).expect("the number is new");
+    search::deliver_early(pml, &mut *state, context, kept);
     progress::leave(pml, state);
     comm
 }

@@ -17,16 +17,17 @@ use std::hint::cold_path;
 use std::ptr::null_mut;
 
 use engine::events;
-use engine::messenger::host::{Data, Moved};
-use engine::messenger::matching::{Envelope, Message, MessageHandle, Pattern};
+use engine::messenger::header::EAGER_SIZE;
+use engine::messenger::host::{Communicators, Data, Moved};
+use engine::messenger::matching::{Envelope, Message, MessageHandle};
 use engine::messenger::path_taken::PathTaken;
-use engine::messenger::receive::arrived::Arrived;
+use engine::messenger::receive::arrived::{Arrived, Came};
 use ibex_ffi::openmpi::{release, sys};
 
-use super::transfers;
+use super::{path_taken, transfers};
 use crate::pml::communicator::{Communicator, Queues};
 use crate::pml::datatype::Description;
-use crate::pml::instance::State;
+use crate::pml::instance::{Pml, State};
 use crate::pml::request::{Handle, Owner, Request, Role, Told};
 use crate::runtime::listeners::{Event, Listeners, ProtocolSpec, Spec};
 use crate::runtime::watch::{number, numbers};
@@ -47,7 +48,7 @@ fn listeners_of<'call>(request: &Request) -> Option<&'call Listeners> {
 }
 
 #[inline(always)]
-fn listeners_to<'call>(communicator: &Communicator) -> Option<&'call Listeners> {
+pub(crate) fn listeners_to<'call>(communicator: &Communicator) -> Option<&'call Listeners> {
     // SAFETY: P1: the communicator lives; P3.
     unsafe { Listeners::of(communicator.comm) }
 }
@@ -314,64 +315,46 @@ pub(crate) fn continues(state: &mut State, of: Handle, moved: Moved) {
     request_by(state, of, Event::XferContinue, moved, |_| None);
 }
 
-/// Takes out the receive that an arrived message matches; without one, returns the message's number for tools.
-/// `lengths`: those of the message, and of the part that came with its header. While a tool asks for paths, reports
-/// the message's if `how` returns it now, or calls `kept` if no receive matches.
-#[inline]
-pub(crate) fn take_posted(
-    state: &mut State,
-    communicator: &Communicator,
-    envelope: Envelope,
-    lengths: (usize, usize),
-    told: (impl FnOnce(&mut State, Handle) -> Option<PathTaken>, impl FnOnce(&mut State)),
-) -> Result<Handle, u64> {
-    match listeners_to(communicator) {
-        None => communicator.take_posted(state, envelope).ok_or(0),
-        Some(listeners) => take_posted_watched(state, listeners, communicator, envelope, lengths, told),
-    }
-}
-
+/// Raises the events of a message that has arrived, and of the search for its receive. Returns what the `search` finds,
+/// or the message's number. Reports the path of a message that has matched, if a tool wants it and it is known now.
 #[inline(always)]
-pub(crate) fn take_posted_watched(
+pub(crate) fn arrives(
+    pml: &Pml,
     state: &mut State,
     listeners: &Listeners,
-    communicator: &Communicator,
-    envelope: Envelope,
-    (length, here): (usize, usize),
-    (how, kept): (impl FnOnce(&mut State, Handle) -> Option<PathTaken>, impl FnOnce(&mut State)),
+    of: (&'static Communicator, Envelope),
+    came: &Came<'_>,
+    search: impl FnOnce(&mut State) -> Option<Handle>,
 ) -> Result<Handle, u64> {
     let id = numbers(2);
-    let search = id + 2;
-    let mut spec = spec_of_message(communicator, envelope, length);
+    let number = id + 2;
+    let mut spec = spec_of_message(of.0, of.1, came.length);
     listeners.tell(Event::Arrived, id, &mut spec);
     if listeners.wants(Event::Transfer) {
+        let here = came.message.map_or(came.length, |message| message.lengths().1);
         // SAFETY: P1: the communicator lives.
-        unsafe { transfers::arrived(id, &spec, envelope, here) };
+        unsafe { transfers::arrived(id, &spec, of.1, here) };
     }
-    listeners.tell(Event::SearchPostedBegin, search, &mut spec);
-    let found = communicator.take_posted_watched(state, envelope);
-    listeners.tell(Event::SearchPostedEnd, search, &mut spec);
-    let Some(found) = found else {
-        if listeners.wants(Event::Protocol) {
-            kept(state);
-        }
-        return Err(id);
-    };
+    listeners.tell(Event::SearchPostedBegin, number, &mut spec);
+    let found = search(state);
+    listeners.tell(Event::SearchPostedEnd, number, &mut spec);
+    let found = found.ok_or(id)?;
     told(state, listeners, found, Event::RemovePosted);
     listeners.tell(Event::MatchPosted, id, &mut spec);
-    has_message(state, listeners, found, (id, length), |state| how(state, found));
+    has_message(state, listeners, found, (id, came.length), |state| match came.message {
+        None => Some(path_taken::came_whole(pml, state, of, came.from, (EAGER_SIZE, came.length))),
+        Some(message) => path_taken::came(pml, state, of, message, found),
+    });
     Ok(found)
 }
 
-/// Stores an unexpected message, and raises its event.
-pub(crate) fn insert_unexpected(state: &mut State, communicator: &Communicator, envelope: Envelope, message: Arrived) {
-    let (id, length) = (message.id, message.length());
-    communicator.insert_unexpected(state, envelope, message);
-    tell_of_message(communicator, Event::InsertUnexpected, (id, envelope, length));
-}
-
+/// Raises an event of a message with this number and length. Returns its number.
 #[inline]
-fn tell_of_message(communicator: &Communicator, event: Event, (id, envelope, length): (u64, Envelope, usize)) -> u64 {
+pub(crate) fn tell_of_message(
+    (communicator, envelope): (&Communicator, Envelope),
+    event: Event,
+    (id, length): (u64, usize),
+) -> u64 {
     let Some(listeners) = listeners_to(communicator) else { return id };
     // A message that arrived while nobody listened has no number yet.
     let id = if id == 0 { number() } else { id };
@@ -379,53 +362,52 @@ fn tell_of_message(communicator: &Communicator, event: Event, (id, envelope, len
     id
 }
 
-/// Takes out the unexpected message that a numbered receive of this communicator matches, and raises the events of the
-/// search. Reports the path of the message, if `how` returns it now.
+/// Raises the events of the `search` for the unexpected message of a numbered receive, and reports the path of the
+/// message that it finds.
 #[inline(always)]
-pub(crate) fn take_unexpected(
+pub(crate) fn seeks(
+    pml: &Pml,
     state: &mut State,
-    listeners: &Listeners,
-    communicator: &Communicator,
+    (listeners, communicator): (&Listeners, &'static Communicator),
     of: Handle,
-    pattern: Pattern,
-    how: impl FnOnce(&mut State, &Message<Arrived>) -> Option<PathTaken>,
+    search: impl FnOnce(&mut State) -> Option<Message<Arrived>>,
 ) -> Option<Message<Arrived>> {
-    let search = number();
-    listeners.tell(Event::SearchUnexpectedBegin, search, &mut state.requests.get(of).spec);
-    let is_any = communicator.unexpected(state) > 0;
-    let found = if is_any { communicator.take_unexpected(state, pattern) } else { None };
-    listeners.tell(Event::SearchUnexpectedEnd, search, &mut state.requests.get(of).spec);
+    let number = number();
+    listeners.tell(Event::SearchUnexpectedBegin, number, &mut state.requests.get(of).spec);
+    let found = search(state);
+    listeners.tell(Event::SearchUnexpectedEnd, number, &mut state.requests.get(of).spec);
     let found = found?;
-    let length = found.message.length();
-    let id = tell_of_message(communicator, Event::RemoveUnexpected, (found.message.id, found.envelope, length));
+    let (from, length) = ((communicator, found.envelope), found.message.length());
+    let id = tell_of_message(from, Event::RemoveUnexpected, (found.message.id, length));
     request(state, of, Event::MatchUnexpected);
-    has_message(state, listeners, of, (id, length), |state| how(state, &found));
+    let path = |state: &mut State| path_taken::came(pml, state, from, &found.message, of);
+    has_message(state, listeners, of, (id, length), path);
     Some(found)
 }
 
 /// Runs the `search` of a probe for this source and tag through the unexpected messages, and raises its events.
 pub(crate) fn probe<T>(
     state: &mut State,
-    communicator: &Communicator,
+    communicator: &'static Communicator,
     of: (i32, i32),
     search: impl FnOnce(&mut Queues) -> T,
 ) -> T {
-    let Some(listeners) = listeners_to(communicator) else { return search(communicator.queues(state)) };
+    let Some(listeners) = listeners_to(communicator) else { return search(state.queues(communicator)) };
     let (id, mut spec) = (number(), spec_of_bytes(communicator, of, 0));
     listeners.tell(Event::SearchUnexpectedBegin, id, &mut spec);
-    let found = search(communicator.queues(state));
+    let found = search(state.queues(communicator));
     listeners.tell(Event::SearchUnexpectedEnd, id, &mut spec);
     found
 }
 
 /// Raises the event of a message that a matched probe has taken out.
-pub(crate) fn taken(state: &mut State, communicator: &Communicator, envelope: Envelope, handle: MessageHandle) {
-    if let Some(message) = communicator.queues(state).message_mut(handle) {
+pub(crate) fn taken(state: &mut State, communicator: &'static Communicator, envelope: Envelope, handle: MessageHandle) {
+    if let Some(message) = state.queues(communicator).message_mut(handle) {
         let (id, length) = (message.id, message.length());
-        let told = tell_of_message(communicator, Event::RemoveUnexpected, (id, envelope, length));
+        let told = tell_of_message((communicator, envelope), Event::RemoveUnexpected, (id, length));
         if told != id {
             // The events of its receive name the same number.
-            if let Some(message) = communicator.queues(state).message_mut(handle) {
+            if let Some(message) = state.queues(communicator).message_mut(handle) {
                 message.id = told;
             }
         }
