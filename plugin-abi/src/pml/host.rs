@@ -1,21 +1,16 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Open MPI as the messenger's host: the functions that the protocols of `engine::messenger` call; those of a
-//! communicator are in `communicator`. Grade: hot. Threads: the one that has entered the PML. Tests: `pml/tests.rs`.
+//! Open MPI as the messenger's host: the functions that the protocols of `engine::messenger` call. `communicator`
+//! and `tools` have those of communicators and tools. Grade: hot. Threads: the one that has entered the PML. Tests: `pml/tests.rs`.
 
 use engine::messenger;
 use engine::messenger::header::{Header, PortKey};
-use engine::messenger::host::{Exposed, Host, Moved, NotPacked, Ports, Posted, Tools, Transmitted};
-use engine::messenger::matching::{Envelope, Message};
-use engine::messenger::path_taken::{PathTaken, Protocol, Reason};
-use engine::messenger::receive::arrived::{Arrived, Came};
-use engine::messenger::rendezvous::Step;
+use engine::messenger::host::{Exposed, Host, NotPacked, Ports, Posted, Transmitted};
+use engine::messenger::path_taken::Reason;
 use engine::messenger::rendezvous::read::{ReadRail, ReadTarget};
 use engine::messenger::rendezvous::stripes::Part;
 use engine::messenger::request::transfer_id::TransferId;
 use engine::messenger::route::{Account, Route};
-use engine::transport::Failed;
 
-use super::communicator::Communicator;
 use super::datatype::UserData;
 use super::finish;
 use super::instance::{Pml, Rail, State};
@@ -23,14 +18,9 @@ use super::ports::buffer::SendBuffers;
 use super::ports::fragment::Fragment;
 use super::ports::read::WatchedReads;
 use super::ports::{failover, flow, fragment, local, rails, read, routing, token, transmit};
-use super::request::{Core, Handle, Outcome, Told};
-use super::tools::{flight, path_taken, watch};
-use crate::runtime::listeners::{Event, Listeners};
+use super::request::{Core, Handle, Outcome};
 use crate::runtime::memory::Registered;
 use crate::runtime::messages;
-
-/// The envelope of a message of this communicator.
-type Of = (&'static Communicator, Envelope);
 
 impl Ports for State {
     type Handle = Handle;
@@ -146,97 +136,6 @@ impl Ports for State {
 
     fn fails_over(&mut self, pml: &Pml, route: Route) -> bool {
         failover::fails_over(pml, self, route)
-    }
-}
-
-impl Tools for State {
-    type Listeners = &'static Listeners;
-
-    #[inline(always)]
-    fn listeners(&mut self, of: &'static Communicator) -> Option<&'static Listeners> {
-        watch::listeners_to(of)
-    }
-
-    #[inline(always)]
-    fn want_paths(&mut self, listeners: &'static Listeners) -> bool {
-        listeners.wants(Event::Protocol)
-    }
-
-    #[inline(always)]
-    fn arrives(
-        &mut self,
-        pml: &Pml,
-        listeners: &'static Listeners,
-        of: Of,
-        came: &Came<'_>,
-        search: impl FnOnce(&mut Self) -> Option<Handle>,
-    ) -> Result<Handle, u64> {
-        watch::arrives(pml, self, listeners, of, came, search)
-    }
-
-    fn stored(&mut self, of: Of, message: (u64, usize)) {
-        watch::tell_of_message(of, Event::InsertUnexpected, message);
-    }
-
-    #[inline(always)]
-    fn seeks(
-        &mut self,
-        pml: &Pml,
-        listeners: &'static Listeners,
-        of: &'static Communicator,
-        receive: Handle,
-        search: impl FnOnce(&mut Self) -> Option<Message<Arrived>>,
-    ) -> Option<Message<Arrived>> {
-        watch::seeks(pml, self, (listeners, of), receive, search)
-    }
-
-    #[inline(always)]
-    fn posted(&mut self, listeners: &'static Listeners, receive: Handle) {
-        watch::told(self, listeners, receive, Event::InsertPosted);
-    }
-
-    fn goes(&mut self, request: Handle, path: PathTaken) {
-        watch::goes(self, request, |_| Some(path));
-    }
-
-    fn goes_by_route(&mut self, pml: &Pml, request: Handle, route: Route, how: (Protocol, Reason), rails: usize) {
-        watch::goes(self, request, |state| Some(path_taken::by(pml, rails::home(pml, state, route), how, rails)));
-    }
-
-    fn has_begun(&mut self, request: Handle) -> bool {
-        self.requests.get(request).shell.told != Told::Nothing
-    }
-
-    fn begins(&mut self, request: Handle, moved: Moved) {
-        watch::begins(self, request, moved);
-    }
-
-    fn continues(&mut self, request: Handle, moved: Moved) {
-        watch::continues(self, request, moved);
-    }
-
-    fn ends(&mut self, request: Handle, moved: Moved) {
-        watch::ends(self, request, moved);
-    }
-
-    fn ends_whole(&mut self, pml: &Pml, send: Handle, moved: Moved) {
-        watch::ends_by(self, send, moved, |state| Some(path_taken::sent(pml, state, send)));
-    }
-
-    fn begins_reading(&mut self, pml: &Pml, receive: Handle) {
-        read::begins(pml, self, receive);
-    }
-
-    fn read_ended(&mut self, pml: &Pml, receive: Handle, rail: usize, part: Part, outcome: Result<(), Failed>) {
-        read::ended(pml, self, receive, rail, (part, outcome));
-    }
-
-    fn record(&mut self, request: Handle, step: &Step) {
-        flight::note(self, request, step);
-    }
-
-    fn record_flow(&mut self, pml: &Pml, held_back: Option<Account>) {
-        flight::held_back(pml, held_back, self.messenger.flow.kept.bytes());
     }
 }
 

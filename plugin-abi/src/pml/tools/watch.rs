@@ -17,20 +17,19 @@ use std::hint::cold_path;
 use std::ptr::null_mut;
 
 use engine::events;
-use engine::messenger::header::EAGER_SIZE;
 use engine::messenger::host::{Communicators, Data, Moved};
 use engine::messenger::matching::{Envelope, Message, MessageHandle};
 use engine::messenger::path_taken::PathTaken;
-use engine::messenger::receive::arrived::{Arrived, Came};
+use engine::messenger::receive::arrived::Arrived;
 use ibex_ffi::openmpi::{release, sys};
 
-use super::{path_taken, transfers};
+use super::transfers;
 use crate::pml::communicator::{Communicator, Queues};
 use crate::pml::datatype::Description;
-use crate::pml::instance::{Pml, State};
+use crate::pml::instance::State;
 use crate::pml::request::{Handle, Owner, Request, Role, Told};
 use crate::runtime::listeners::{Event, Listeners, ProtocolSpec, Spec};
-use crate::runtime::watch::{number, numbers};
+use crate::runtime::watch::number;
 
 /// `PERUSE_SEND`, `PERUSE_RECV`
 pub(crate) const SEND: c_int = 0;
@@ -48,7 +47,7 @@ fn listeners_of<'call>(request: &Request) -> Option<&'call Listeners> {
 }
 
 #[inline(always)]
-pub(crate) fn listeners_to<'call>(communicator: &Communicator) -> Option<&'call Listeners> {
+pub(super) fn listeners_to<'call>(communicator: &Communicator) -> Option<&'call Listeners> {
     // SAFETY: P1: the communicator lives; P3.
     unsafe { Listeners::of(communicator.comm) }
 }
@@ -142,7 +141,7 @@ fn spec_of_bytes(communicator: &Communicator, (peer, tag): (i32, i32), length: u
 }
 
 #[inline(always)]
-fn spec_of_message(communicator: &Communicator, envelope: Envelope, length: usize) -> Spec {
+pub(super) fn spec_of_message(communicator: &Communicator, envelope: Envelope, length: usize) -> Spec {
     spec_of_bytes(communicator, (envelope.source(), envelope.tag()), length)
 }
 
@@ -173,14 +172,9 @@ pub(crate) fn forget(request: &mut Request) {
     request.shell.told = Told::Nothing;
 }
 
-/// Raises the event that the first data of a request's message is about to be sent or stored. Does nothing for an
-/// unwatched blocking call, which gives its request back without resetting it.
-#[inline]
-pub(crate) fn begins(state: &mut State, of: Handle, moved: Moved) {
-    begins_by(state, of, moved, |_| None);
-}
-
-/// [`begins`]; reports the path of the data, if `how` returns it now.
+/// Raises the event that the first data of a request's message is about to be sent or stored, and reports the path of
+/// the data, if `how` returns it now. Does nothing for an unwatched blocking call, which gives its request back without
+/// resetting it.
 #[inline]
 pub(crate) fn begins_by(
     state: &mut State,
@@ -195,13 +189,7 @@ pub(crate) fn begins_by(
     }
 }
 
-/// Raises the event that the adapter has the last data, or that it is stored.
-#[inline]
-pub(crate) fn ends(state: &mut State, of: Handle, moved: Moved) {
-    ends_by(state, of, moved, |_| None);
-}
-
-/// [`ends`]; reports the path of the data, if `how` returns it now.
+/// Raises the event that the adapter has the last data, or that it is stored; reports the path as [`begins_by`] does.
 #[inline]
 pub(crate) fn ends_by(state: &mut State, of: Handle, moved: Moved, how: impl FnOnce(&mut State) -> Option<PathTaken>) {
     let request = state.requests.get(of);
@@ -213,7 +201,7 @@ pub(crate) fn ends_by(state: &mut State, of: Handle, moved: Moved, how: impl FnO
 
 /// [`request`]; before it, reports the path of the data, if `how` returns it.
 #[inline(always)]
-fn request_by(
+pub(super) fn request_by(
     state: &mut State,
     of: Handle,
     event: Event,
@@ -244,7 +232,7 @@ pub(crate) fn told_moved(state: &mut State, listeners: &Listeners, of: Handle, e
 
 /// Reports the path of a request's message, if `how` returns it.
 #[inline]
-pub(crate) fn goes(state: &mut State, of: Handle, how: impl FnOnce(&mut State) -> Option<PathTaken>) {
+pub(super) fn goes(state: &mut State, of: Handle, how: impl FnOnce(&mut State) -> Option<PathTaken>) {
     if let Some(listeners) = listeners_of(state.requests.get(of)) {
         goes_as(state, listeners, of, how);
     }
@@ -276,7 +264,7 @@ fn tell_path(listeners: &Listeners, request: &mut Request, bytes: usize, path: P
 /// Notes the message `id`, of `length` bytes, that a receive has matched, if a tool wants events that name it. Reports
 /// its path, if a tool wants it and `how` returns it now.
 #[inline(always)]
-fn has_message(
+pub(super) fn has_message(
     state: &mut State,
     listeners: &Listeners,
     receive: Handle,
@@ -309,48 +297,9 @@ fn note_message(
     }
 }
 
-/// Raises the event of a fragment, neither the first nor the last, that the adapter has or that is stored.
-#[inline]
-pub(crate) fn continues(state: &mut State, of: Handle, moved: Moved) {
-    request_by(state, of, Event::XferContinue, moved, |_| None);
-}
-
-/// Raises the events of a message that has arrived, and of the search for its receive. Returns what the `search` finds,
-/// or the message's number. Reports the path of a message that has matched, if a tool wants it and it is known now.
-#[inline(always)]
-pub(crate) fn arrives(
-    pml: &Pml,
-    state: &mut State,
-    listeners: &Listeners,
-    of: (&'static Communicator, Envelope),
-    came: &Came<'_>,
-    search: impl FnOnce(&mut State) -> Option<Handle>,
-) -> Result<Handle, u64> {
-    let id = numbers(2);
-    let number = id + 2;
-    let mut spec = spec_of_message(of.0, of.1, came.length);
-    listeners.tell(Event::Arrived, id, &mut spec);
-    if listeners.wants(Event::Transfer) {
-        let here = came.message.map_or(came.length, |message| message.lengths().1);
-        // SAFETY: P1: the communicator lives.
-        unsafe { transfers::arrived(id, &spec, of.1, here) };
-    }
-    listeners.tell(Event::SearchPostedBegin, number, &mut spec);
-    let found = search(state);
-    listeners.tell(Event::SearchPostedEnd, number, &mut spec);
-    let found = found.ok_or(id)?;
-    told(state, listeners, found, Event::RemovePosted);
-    listeners.tell(Event::MatchPosted, id, &mut spec);
-    has_message(state, listeners, found, (id, came.length), |state| match came.message {
-        None => Some(path_taken::came_whole(pml, state, of, came.from, (EAGER_SIZE, came.length))),
-        Some(message) => path_taken::came(pml, state, of, message, found),
-    });
-    Ok(found)
-}
-
 /// Raises an event of a message with this number and length. Returns its number.
 #[inline]
-pub(crate) fn tell_of_message(
+pub(super) fn tell_of_message(
     (communicator, envelope): (&Communicator, Envelope),
     event: Event,
     (id, length): (u64, usize),
@@ -360,29 +309,6 @@ pub(crate) fn tell_of_message(
     let id = if id == 0 { number() } else { id };
     listeners.tell(event, id, &mut spec_of_message(communicator, envelope, length));
     id
-}
-
-/// Raises the events of the `search` for the unexpected message of a numbered receive, and reports the path of the
-/// message that it finds.
-#[inline(always)]
-pub(crate) fn seeks(
-    pml: &Pml,
-    state: &mut State,
-    (listeners, communicator): (&Listeners, &'static Communicator),
-    of: Handle,
-    search: impl FnOnce(&mut State) -> Option<Message<Arrived>>,
-) -> Option<Message<Arrived>> {
-    let number = number();
-    listeners.tell(Event::SearchUnexpectedBegin, number, &mut state.requests.get(of).spec);
-    let found = search(state);
-    listeners.tell(Event::SearchUnexpectedEnd, number, &mut state.requests.get(of).spec);
-    let found = found?;
-    let (from, length) = ((communicator, found.envelope), found.message.length());
-    let id = tell_of_message(from, Event::RemoveUnexpected, (found.message.id, length));
-    request(state, of, Event::MatchUnexpected);
-    let path = |state: &mut State| path_taken::came(pml, state, from, &found.message, of);
-    has_message(state, listeners, of, (id, length), path);
-    Some(found)
 }
 
 /// Runs the `search` of a probe for this source and tag through the unexpected messages, and raises its events.
