@@ -9,8 +9,9 @@
 //!   processes. For tools: [`path_taken`].
 //!
 //! It knows no adapter and no MPI library: its [`host`] lends the queues of its communicators, posts the messages and
-//! reads that these parts choose, registers memory, and reports completions. A function gets the state of the host, which its thread has entered, and
-//! the process, which threads share. Called by the PML (`plugin-abi/src/pml`). Grades and threads: in each file.
+//! reads that these parts choose, registers memory, and reports completions. A function gets the state of the host,
+//! which its thread has entered, and the process, which threads share. Called by the PML (`plugin-abi/src/pml`). Grades
+//! and threads: in each file.
 //!
 //! A process sends a message up to the eager limit with its header, and announces a longer one: the receiver reads it
 //! and sends `Finished`, or asks for copies if the data on either side has gaps or cannot be registered. An

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Open MPI as the messenger's host: the functions that the protocols of `engine::messenger` call. `communicator`
-//! and `tools` have those of communicators and tools. Grade: hot. Threads: the one that has entered the PML. Tests: `pml/tests.rs`.
+//! Open MPI as the messenger's host: the functions that the protocols of `engine::messenger` call. `communicator` and
+//! `tools` have those of communicators and tools. Grade: hot. Threads: the one that has entered the PML. Tests:
+//! `pml/tests.rs`.
 
 use engine::messenger;
 use engine::messenger::header::{Header, PortKey};

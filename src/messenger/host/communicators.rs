@@ -41,7 +41,8 @@ pub trait Communicators: Ports {
         self.queues(of).search_posted(envelope).found
     }
 
-    /// Posts a receive that no unexpected message matches. Returns its name, to cancel it. `TOLD`: tools are told of it.
+    /// Posts a receive that no unexpected message matches. Returns its name, to cancel it. `TOLD`: tools are told of
+    /// it.
     fn post<const TOLD: bool>(&mut self, of: Self::Communicator, pattern: Pattern, receive: Self::Handle) -> u64 {
         self.queues(of).insert_posted(pattern, receive).bits()
     }

@@ -2,8 +2,8 @@
 //! What a host tells tools of the messages: their arrival, the searches of the queues, the path that each message took,
 //! the steps of its transfer, and entries of the flight recorder.
 //!
-//! Called by `receive/search.rs` and the protocols where the step happens. A host that has no tools leaves all of it out. Grade: pending.
-//! Threads: the one that has entered the messenger. Tests: those of the hosts.
+//! Called by `receive/search.rs` and the protocols where the step happens. A host that has no tools leaves all of it
+//! out. Grade: pending. Threads: the one that has entered the messenger. Tests: those of the hosts.
 
 use super::communicators::Communicators;
 use crate::messenger::matching::{Envelope, Message};
@@ -29,8 +29,8 @@ pub trait Tools: Communicators {
         false
     }
 
-    /// Tells tools that a message has arrived, runs the `search` for its receive, and tells them what it has found, with
-    /// the message's path.
+    /// Tells tools that a message has arrived, runs the `search` for its receive, and tells them what it has found,
+    /// with the message's path.
     ///
     /// # Errors
     /// The search has found nothing; the number of the message.

@@ -7,7 +7,6 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use engine::messenger::rails::Peer;
 use engine::messenger::receive::search;
 use engine::messenger::route::Route;
 use engine::peer::PeerName;
@@ -17,6 +16,7 @@ use ibex_ffi::openmpi::{release, sys};
 use super::super::communicator::Communicator;
 use super::super::instance::{OF_TEST, Pml, Rail, Settings};
 use super::super::persistent::FUNCTIONS;
+use super::super::ports::rails;
 use super::super::progress;
 use super::{libmpi, shared_memory};
 use crate::runtime::device::fabric::{Fabric, Sizes};
@@ -101,18 +101,13 @@ fn route(pml: &Pml, rank: usize, peer: usize) -> Route {
         let mut port = rail.enter().expect("nobody is inside");
         Route::new(index, port.peer(name(peer), index as u8))
     };
-    let mut routes: Vec<Route> = pml.rails().iter().enumerate().map(endpoint).collect();
+    let routes: Vec<Route> = pml.rails().iter().enumerate().map(endpoint).collect();
     if !pml.is_multi_rail() {
         return routes[0];
     }
-    let first = (rank + peer) % routes.len();
-    routes.rotate_left(first);
-    let home = routes[0];
     let mut state = pml.enter().expect("nobody is inside");
-    state.multi_rail.add(name(peer), Peer { routes: routes.into(), home, segment: 0, reorder_buffer: None });
-    let rail = &pml.rails()[home.rail()];
-    rail.sent(&mut rail.enter().expect("nobody is inside"), home.to()).is_home = true;
-    home.as_multi_rail()
+    let peer = rails::add_new(pml, &mut state, (rank as u32, name(peer)), routes);
+    state.multi_rail.peers[peer].home.as_multi_rail()
 }
 
 /// Adds a communicator, as `pml_add_comm` does.
