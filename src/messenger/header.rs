@@ -39,6 +39,7 @@
 //! [`Match::from_eager`], pending for the rest. Threads: plain values. Tests: `header/tests.rs`.
 
 use super::flow_control::Word;
+use super::matching::Envelope;
 use arrayvec::ArrayVec;
 
 #[cfg(test)]
@@ -96,6 +97,12 @@ impl Match {
             return None;
         }
         Some(Match { context: first >> 8, rank, tag })
+    }
+
+    /// Returns the envelope.
+    #[inline(always)]
+    pub const fn envelope(&self) -> Envelope {
+        Envelope::new(self.rank, self.tag)
     }
 
     #[inline]

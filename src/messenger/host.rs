@@ -1,25 +1,23 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The host of the messenger: it owns the requests, their data and the communicators, has [`ports`], and tells
+//! The host of the messenger: it owns the requests and their data, has [`communicators`] and [`ports`], and tells
 //! [`tools`]. The PML is one (`pml/host.rs`), `SmallHost` of the unit tests another (`messenger/tests`).
 //!
 //! The messenger calls it for all that it does not own. The end of a request is such a call, and no value of a poll:
 //! for a blocking call it is one store. Grade: hot, by static dispatch. Threads: the one that has entered it.
 
 use super::State;
-use super::header::Match;
-use super::matching::Envelope;
-use super::receive::arrived::Arrived;
 use super::request::{Core, Outcome};
-use super::route::Route;
 
+mod communicators;
 mod ports;
 mod tools;
 
+pub use communicators::Communicators;
 pub use ports::{Exposed, NotPacked, Ports, Posted, Transmitted};
 pub use tools::{Bytes, Moved, Tools};
 
-/// The entered state of a host: its requests, and their matching.
-pub trait Host: Ports + Tools {
+/// The entered state of a host, and its requests.
+pub trait Host: Tools {
     /// Data of a request, in user memory.
     type Data: Data;
     /// What tools are told of the reads of a message.
@@ -30,42 +28,6 @@ pub trait Host: Ports + Tools {
 
     /// Returns the messenger's part of the state.
     fn messenger(&mut self) -> &mut State<Self>;
-
-    /// Returns the rank of this process in the communicator of a request.
-    fn rank(&mut self, request: Self::Handle) -> i32;
-
-    /// Returns the context number of the communicator of a request.
-    fn context(&mut self, request: Self::Handle) -> u32;
-
-    /// Whether nobody waits for a send that pends any more, because its communicator has gone.
-    fn is_abandoned(&mut self, send: Self::Handle) -> bool;
-
-    /// Takes out the posted receive that the message of a send to this process matches, and tells tools of both.
-    ///
-    /// # Errors
-    /// No receive matches; the number of the message, for tools.
-    fn take_posted(&mut self, send: Self::Handle, envelope: Envelope, length: usize) -> Result<Self::Handle, u64>;
-
-    /// Accounts for the unmatched message of a send to this process (`flow_control::keep`), and stores it.
-    fn keep(&mut self, process: &Self::Process, send: Self::Handle, envelope: Envelope, message: Arrived);
-
-    /// [`Self::deliver`] for a whole message that is still in its receive slot, or in shared memory. `sender` looks up
-    /// the route to its sender.
-    fn deliver_whole(
-        &mut self,
-        process: &Self::Process,
-        of: Match,
-        bytes: &[u8],
-        sender: impl Fn() -> Option<Route> + Copy,
-    );
-
-    /// Delivers a message to the receive that it matches (`delivery::arrived`). Otherwise accounts for it, stores it,
-    /// and calls `flow_control::found_nothing` if a receive is posted.
-    fn deliver(&mut self, process: &Self::Process, context: u32, envelope: Envelope, message: Arrived);
-
-    /// Whether a receive may wait for a message that pends at its sender: one is posted in this communicator, or the
-    /// communicator has no unexpected message.
-    fn wants_more(&mut self, context: u32) -> bool;
 
     /// Writes the status of a receive.
     fn note(&mut self, receive: Self::Handle, outcome: &Outcome);

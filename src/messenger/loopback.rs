@@ -10,18 +10,22 @@ use super::header::Memory;
 use super::host::{Bytes, Data, Host};
 use super::matching::Envelope;
 use super::path_taken::PathTaken;
-use super::receive::arrived::{Arrived, Body, SHORT};
+use super::receive::arrived::{Arrived, Body, Came, SHORT};
+use super::receive::search;
 use super::request::transfer_id::TransferId;
 use super::request::{Mode, Outcome, Role, Transfer};
 use super::route::Route;
 
 /// Begins a send to this process. It may be finished when this returns.
 pub fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
-    let (rank, core) = (host.rank(request), host.core(request));
+    let of = host.communicator(request);
+    let (rank, core) = (host.rank(of), host.core(request));
     core.route = Route::LOOPBACK;
     let (envelope, length) = (Envelope::new(rank, core.tag), core.data.length());
     host.goes(request, PathTaken::LOOPBACK);
-    let id = match host.take_posted(request, envelope, length) {
+    let listeners = host.listeners(of);
+    let came = Came { from: Route::LOOPBACK, length, message: None };
+    let id = match search::posted(process, host, listeners, (of, envelope), &came) {
         Ok(receive) => return meet(host, request, receive, envelope),
         Err(id) => id,
     };
@@ -36,7 +40,8 @@ pub fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
         let memory = Memory { key: 0, address: 0, length: length as u64 };
         Body::ReadyToSend(host.messenger().transfers.begin(request), memory)
     };
-    host.keep(process, request, envelope, Arrived { from: Route::LOOPBACK, id, body });
+    let message = Arrived { from: Route::LOOPBACK, id, body };
+    search::store(process, host, (of, envelope), message, || Some(Route::LOOPBACK));
     if is_copied {
         host.ends(request, Bytes::None.posted());
         host.finish(request);

@@ -1,16 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The messenger: point-to-point messages over the ports of [`crate::transport`].
 //!
-//! - [`send`] chooses the protocol of a message; [`receive`] hands an arrived message to its protocol, and
-//!   [`receive::delivery`] to the receive that it matches.
+//! - [`send`] chooses the protocol of a message; [`receive`] hands an arrived message to its protocol;
+//!   [`receive::search`] finds its receive, or stores it, and [`receive::delivery`] delivers it.
 //! - Protocols: [`rendezvous`] of announced messages, [`flow_control`], [`loopback`] within the process; any other
 //!   message is sent whole. [`header`] has the formats on the wire.
 //! - Records: [`matching`] of tags, [`request`], [`rails`] with failover, the [`route`] to a peer, and [`foreign`]
 //!   processes. For tools: [`path_taken`].
 //!
-//! It knows no adapter and no MPI library: its [`host`] matches, posts the messages and reads that these parts choose,
-//! registers memory, and reports completions. A function gets the state of the host, which its thread has entered, and
-//! the process, which threads share. Called by the PML (`plugin-abi/src/pml`). Grades and threads: in each file.
+//! It knows no adapter and no MPI library: its [`host`] lends the queues of its communicators, posts the messages and
+//! reads that these parts choose, registers memory, and reports completions. A function gets the state of the host,
+//! which its thread has entered, and the process, which threads share. Called by the PML (`plugin-abi/src/pml`). Grades
+//! and threads: in each file.
 //!
 //! A process sends a message up to the eager limit with its header, and announces a longer one: the receiver reads it
 //! and sends `Finished`, or asks for copies if the data on either side has gaps or cannot be registered. An
@@ -21,6 +22,8 @@ use std::collections::VecDeque;
 
 use flow_control::state::Flow;
 use host::Host;
+use matching::{Contexts, Envelope};
+use receive::arrived::Arrived;
 use request::transfer_id::Transfers;
 
 pub mod flow_control;
@@ -42,6 +45,8 @@ mod tests;
 
 /// The messenger's own part of the state that a thread has when it has entered the host.
 pub struct State<H: Host> {
+    /// The communicators, and the messages that arrived before their communicator was added.
+    pub contexts: Contexts<H::Communicator, (Envelope, Arrived)>,
     /// Transfers that have begun and not ended.
     pub transfers: Transfers<H::Handle>,
     /// Flow control.
@@ -53,6 +58,6 @@ pub struct State<H: Host> {
 impl<H: Host> State<H> {
     /// Makes the state of a process without messages.
     pub fn new(flow: Flow<H::Handle>) -> Self {
-        State { transfers: Transfers::default(), flow, starved: VecDeque::new() }
+        State { contexts: Contexts::new(), transfers: Transfers::default(), flow, starved: VecDeque::new() }
     }
 }

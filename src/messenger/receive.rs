@@ -7,7 +7,6 @@
 use super::flow_control;
 use super::header::{Header, Match, PortKey};
 use super::host::Host;
-use super::matching::Envelope;
 use super::rendezvous::{self, fragments};
 use super::request::transfer_id::TransferId;
 use super::route::Route;
@@ -15,21 +14,19 @@ use arrived::{Arrived, Body};
 
 pub mod arrived;
 pub mod delivery;
+pub mod search;
 
-/// Handles a message. `sender` looks up the route to its sender; without one, only an eager message is handled. A
-/// number of a transfer that a faulty peer sends does no harm, because each protocol looks it up.
-pub fn handle<H: Host>(
-    process: &H::Process,
-    host: &mut H,
-    (header, bytes): (Header, &[u8]),
-    sender: impl Fn() -> Option<Route>,
-) {
-    let begun = |host: &mut H, Match { context, rank, tag }, body| {
+/// Handles a message, header included; ignores one that is too short or of an unknown kind. `sender` looks up the route
+/// to its sender; without one, only an eager message is handled. A number of a transfer that a faulty peer sends does
+/// no harm, because each protocol looks it up.
+pub fn handle<H: Host>(process: &H::Process, host: &mut H, message: &[u8], sender: impl Fn() -> Option<Route>) {
+    let Some((header, bytes)) = Header::decode(message) else { return };
+    let begun = |host: &mut H, of: Match, body| {
         let Some(from) = sender() else { return };
-        host.deliver(process, context, Envelope::new(rank, tag), Arrived { from, id: 0, body });
+        search::arrived(process, host, of.context, of.envelope(), Arrived { from, id: 0, body });
     };
     match header {
-        Header::Eager(of) => host.deliver_whole(process, of, bytes, &sender),
+        Header::Eager(of) => search::whole(process, host, of, bytes, &sender),
         Header::Synchronous(of, send) => begun(host, of, Body::Synchronous(bytes.into(), TransferId(send))),
         Header::ReadyToSend(of, send, memory) => begun(host, of, Body::ReadyToSend(TransferId(send), memory)),
         Header::ReadyToSendKeyed(of, send, memory) => {

@@ -49,7 +49,8 @@ fn send_path<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) ->
 
 /// Sends a message by the path that flow control has chosen. Returns false if it finds no room: then it pends.
 fn go<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, path: SendPath) -> bool {
-    let (context, rank, core) = (host.context(request), host.rank(request), host.core(request));
+    let communicator = host.communicator(request);
+    let (context, rank, core) = (host.number(communicator), host.rank(communicator), host.core(request));
     let of = Match { context, rank, tag: core.tag };
     let (route, length) = (core.route, core.data.length());
     let is_synchronous = core.role == Role::Send(Mode::Synchronous);

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The PML's part of a communicator: the route to each rank, posted receives and unexpected messages.
+//! The PML's part of a communicator: the route to each rank, posted receives and unexpected messages; the messenger
+//! searches them (`engine::messenger::host::Communicators`).
 //!
 //! Open MPI's communicator points to it (`c_pml_comm`) from `pml_add_comm` to `pml_del_comm` (`context.rs`). Grade:
 //! hot. Threads: routes are atomics, which the first thread that needs one stores; the queues belong to the thread that
@@ -12,14 +13,16 @@ use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, Ordering};
 
 use engine::messenger::header::EagerSender;
+use engine::messenger::host::Communicators;
 use engine::messenger::matching::lengths::{Lengths, Shown};
 use engine::messenger::matching::{Envelope, Matching, Message, Pattern, ReceiveHandle, Searched};
 use engine::messenger::receive::arrived::Arrived;
 use engine::messenger::route::Route;
-use ibex_ffi::openmpi::sys;
+use ibex_ffi::openmpi::{release, sys};
 
 use super::first_receive::{FirstReceive, Posted};
 use super::instance::State;
+use super::ports::rails;
 use super::request::Handle;
 use crate::runtime::device::Port;
 use crate::runtime::exclusive::{Entered, Exclusive};
@@ -185,35 +188,118 @@ impl Communicator {
     }
 }
 
-impl State {
-    /// Returns the communicator of a request that is about to begin, be posted or be sent.
+/// Queues, and the receive in the first slot, for the thread that has entered the PML (P3).
+impl Communicators for State {
+    type Communicator = &'static Communicator;
+
     #[inline(always)]
-    pub(crate) fn communicator<'call>(&mut self, request: Handle) -> &'call Communicator {
+    fn communicator(&mut self, request: Handle) -> &'static Communicator {
         // SAFETY: P1: not finished, so its communicator lives. A call of MPI has it (P4), or the messenger has asked
         // `is_abandoned`, so it is still the PML's.
         unsafe { Communicator::of(self.requests.get(request).comm()) }
     }
+
+    fn number(&mut self, of: &'static Communicator) -> u32 {
+        of.context
+    }
+
+    fn rank(&mut self, of: &'static Communicator) -> i32 {
+        of.rank
+    }
+
+    fn context(&mut self, request: Handle) -> u32 {
+        // SAFETY: P1: the request is not finished, so Open MPI's communicator is alive, even if the PML's has gone.
+        unsafe { release::context(self.requests.get(request).comm()) }
+    }
+
+    fn is_abandoned(&mut self, send: Handle) -> bool {
+        // SAFETY: P1: the send is not finished, so Open MPI's communicator is alive. `MPI_Finalize` removes the PML's.
+        unsafe { (*self.requests.get(send).comm()).c_pml_comm.is_null() }
+    }
+
+    fn known_route(&mut self, of: &'static Communicator, rank: i32) -> Option<Route> {
+        // SAFETY: P1: `of` is alive, so Open MPI's communicator is.
+        unsafe { rails::known(self, of.comm, rank) }
+    }
+
+    /// Returns the queues. They borrow the entered state, so nobody else has a reference to them.
+    #[inline(always)]
+    fn queues(&mut self, of: &'static Communicator) -> &mut Queues {
+        // SAFETY: P3: only the holder of the state uses the queues, and it is borrowed as long as they are.
+        unsafe { &mut *of.queues.get() }
+    }
+
+    /// Looks first at the receive in the slot, which is older than those in the queue. A poll that finds the blocker
+    /// there takes no receive.
+    #[inline(always)]
+    fn take_posted<const TOLD: bool>(&mut self, of: &'static Communicator, envelope: Envelope) -> Option<Handle> {
+        if TOLD && of.is_watched() {
+            return of.first_watched.take_for(envelope).or_else(|| search_posted(self, of, envelope));
+        }
+        if let Some(request) = of.first.take_for(envelope) {
+            return Some(request);
+        }
+        take_queued(self, of, envelope)
+    }
+
+    #[inline(always)]
+    fn post<const TOLD: bool>(&mut self, of: &'static Communicator, pattern: Pattern, request: Handle) -> u64 {
+        let slot = if TOLD { of.place() } else { &of.first };
+        if !slot.is_taken() && self.queues(of).posted() == 0 {
+            slot.set(Posted { pattern, request });
+            FIRST
+        } else {
+            post_behind(self, of, pattern, request)
+        }
+    }
+
+    fn has_posted(&mut self, of: &'static Communicator) -> bool {
+        of.place().is_taken() || self.queues(of).posted() > 0
+    }
+
+    fn take_unexpected(&mut self, of: &'static Communicator, pattern: Pattern) -> Option<Message<Arrived>> {
+        let queues = self.queues(of);
+        let Searched { found, attempts } = queues.search_unexpected(pattern);
+        of.lengths.searched(attempts);
+        if let Some(found) = &found {
+            of.lengths.removed(queues.unexpected(), found.message.length());
+        }
+        found
+    }
+
+    fn insert_unexpected(&mut self, of: &'static Communicator, envelope: Envelope, message: Arrived) {
+        let (bytes, queues) = (message.length(), self.queues(of));
+        let _ = queues.insert_unexpected(envelope, message);
+        of.lengths.inserted(queues.unexpected(), bytes);
+    }
 }
 
-/// Queues, and the receive in the first slot, for the thread that has entered the PML (P3).
+#[inline(never)]
+fn post_behind(state: &mut State, of: &'static Communicator, pattern: Pattern, request: Handle) -> u64 {
+    let queues = state.queues(of);
+    let name = queues.insert_posted(pattern, request).bits();
+    // The receive in the first slot counts for the maximum.
+    of.lengths.posted(queues.posted(), of.place().is_taken());
+    name
+}
+
+#[inline(never)]
+fn take_queued(state: &mut State, of: &'static Communicator, envelope: Envelope) -> Option<Handle> {
+    if of.is_watched() { None } else { search_posted(state, of, envelope) }
+}
+
+#[inline(never)]
+fn search_posted(state: &mut State, of: &'static Communicator, envelope: Envelope) -> Option<Handle> {
+    let queues = state.queues(of);
+    let Searched { found, attempts } = queues.search_posted(envelope);
+    of.lengths.searched(attempts);
+    if found.is_some() {
+        of.lengths.posted(queues.posted(), false);
+    }
+    found
+}
+
 impl Communicator {
-    /// Returns the queues. They borrow the entered state, so nobody else has a reference to them.
-    #[inline]
-    pub(crate) fn queues<'call>(&'call self, _entered: &'call mut State) -> &'call mut Queues {
-        // SAFETY: P3: only the holder of the state uses the queues, and it is borrowed as long as they are.
-        unsafe { &mut *self.queues.get() }
-    }
-
-    pub(crate) fn has_posted(&self, entered: &mut State) -> bool {
-        self.place().is_taken() || self.queues(entered).posted() > 0
-    }
-
-    /// Returns the number of unexpected messages.
-    #[inline]
-    pub(crate) fn unexpected(&self, entered: &mut State) -> u32 {
-        self.queues(entered).unexpected()
-    }
-
     /// Returns the numbers of posted receives and of unexpected messages.
     ///
     /// # Safety
@@ -225,103 +311,15 @@ impl Communicator {
         [queues.posted() + u32::from(self.place().is_taken()), queues.unexpected()]
     }
 
-    pub(crate) fn insert_unexpected(&self, entered: &mut State, envelope: Envelope, message: Arrived) {
-        let (bytes, queues) = (message.length(), self.queues(entered));
-        let _ = queues.insert_unexpected(envelope, message);
-        self.lengths.inserted(queues.unexpected(), bytes);
-    }
-
-    /// Takes out the first unexpected message that matches a receive.
-    pub(crate) fn take_unexpected(&self, entered: &mut State, pattern: Pattern) -> Option<Message<Arrived>> {
-        let queues = self.queues(entered);
-        let Searched { found, attempts } = queues.search_unexpected(pattern);
-        self.lengths.searched(attempts);
-        if let Some(found) = &found {
-            self.lengths.removed(queues.unexpected(), found.message.length());
-        }
-        found
-    }
-
     /// Counts a message of `bytes` that a matched probe has taken out.
-    pub(crate) fn has_taken(&self, entered: &mut State, bytes: usize) {
-        self.lengths.removed(self.unexpected(entered), bytes);
-    }
-
-    /// Posts a receive that no unexpected message matches. Returns its name.
-    #[inline(always)]
-    pub(crate) fn post(&self, entered: &mut State, pattern: Pattern, request: Handle) -> u64 {
-        if !self.first.is_taken() && self.queues(entered).posted() == 0 {
-            self.first.set(Posted { pattern, request });
-            FIRST
-        } else {
-            self.post_behind(entered, pattern, request)
-        }
-    }
-
-    /// [`Self::post`] in a communicator that a tool may be listening to.
-    #[inline(always)]
-    pub(crate) fn post_watched(&self, entered: &mut State, pattern: Pattern, request: Handle) -> u64 {
-        if self.is_watched() && !self.first_watched.is_taken() && self.queues(entered).posted() == 0 {
-            self.first_watched.set(Posted { pattern, request });
-            FIRST
-        } else {
-            self.post(entered, pattern, request)
-        }
-    }
-
-    #[inline(never)]
-    fn post_behind(&self, entered: &mut State, pattern: Pattern, request: Handle) -> u64 {
-        let queues = self.queues(entered);
-        let name = queues.insert_posted(pattern, request).bits();
-        // The receive in the first slot counts for the maximum.
-        self.lengths.posted(queues.posted(), self.place().is_taken());
-        name
-    }
-
-    /// Takes out the receive that a message matches: first the one in the slot, which is older than those in the queue.
-    #[inline(always)]
-    pub(crate) fn take_posted(&self, entered: &mut State, envelope: Envelope) -> Option<Handle> {
-        if let Some(request) = self.first.take_for(envelope) {
-            return Some(request);
-        }
-        self.take_queued(entered, envelope)
-    }
-
-    #[inline(never)]
-    fn take_queued(&self, entered: &mut State, envelope: Envelope) -> Option<Handle> {
-        if self.is_watched() {
-            return None;
-        }
-        self.search_posted(entered, envelope)
-    }
-
-    #[inline(never)]
-    fn search_posted(&self, entered: &mut State, envelope: Envelope) -> Option<Handle> {
-        let queues = self.queues(entered);
-        let Searched { found, attempts } = queues.search_posted(envelope);
-        self.lengths.searched(attempts);
-        if found.is_some() {
-            self.lengths.posted(queues.posted(), false);
-        }
-        found
+    pub(crate) fn has_taken(&'static self, entered: &mut State, bytes: usize) {
+        self.lengths.removed(entered.queues(self).unexpected(), bytes);
     }
 
     /// Whether a tool listens to this communicator and the receive in the slot matches this message.
     #[inline(always)]
     pub(crate) fn is_for_first_watched(&self, _entered: &mut State, envelope: Envelope) -> bool {
         self.is_watched() && self.first_watched.takes(envelope)
-    }
-
-    /// [`Self::take_posted`] in a communicator that a tool may be listening to.
-    #[inline(always)]
-    pub(crate) fn take_posted_watched(&self, entered: &mut State, envelope: Envelope) -> Option<Handle> {
-        if !self.is_watched() {
-            return self.take_posted(entered, envelope);
-        }
-        if let Some(request) = self.first_watched.take_for(envelope) {
-            return Some(request);
-        }
-        self.search_posted(entered, envelope)
     }
 
     /// Moves the receive in the first slot when a tool starts or stops listening, and sets or removes the blocker.
@@ -347,9 +345,9 @@ impl Communicator {
     /// Takes a posted receive out; returns false if a message has matched it. `name`: the last one that `post` returned
     /// for this request. Compares the request as well: `post` is not called for a receive that a message matches at
     /// once, so the name may be an old one, which another receive has by now.
-    pub(crate) fn cancel(&self, entered: &mut State, name: u64, request: Handle) -> bool {
+    pub(crate) fn cancel(&'static self, entered: &mut State, name: u64, request: Handle) -> bool {
         if name != FIRST {
-            let queues = self.queues(entered);
+            let queues = entered.queues(self);
             let is_taken = queues.cancel(ReceiveHandle::from_bits(name), request);
             self.lengths.posted(queues.posted(), false);
             return is_taken;
@@ -376,14 +374,14 @@ mod tests {
         unsafe { Handle::new(NonNull::without_provenance((number * 0x1000).try_into().expect("not 0"))) }
     }
 
-    fn communicator() -> Box<Communicator> {
-        Communicator::new(NonNull::dangling(), 2, 0, 3)
+    fn communicator() -> &'static Communicator {
+        Box::leak(Communicator::new(NonNull::dangling(), 2, 0, 3))
     }
 
     /// A communicator with its own PML.
     struct Only {
         pml: Box<Pml>,
-        comm: Box<Communicator>,
+        comm: &'static Communicator,
     }
 
     impl Only {
@@ -396,15 +394,15 @@ mod tests {
         }
 
         fn post(&self, pattern: Pattern, number: usize) -> u64 {
-            self.comm.post(&mut self.state(), pattern, request(number))
+            self.state().post::<false>(self.comm, pattern, request(number))
         }
 
         fn taken(&self, source: i32, tag: i32) -> Option<Handle> {
-            self.comm.take_posted(&mut self.state(), Envelope::new(source, tag))
+            self.state().take_posted::<false>(self.comm, Envelope::new(source, tag))
         }
 
         fn taken_watched(&self, source: i32, tag: i32) -> Option<Handle> {
-            self.comm.take_posted_watched(&mut self.state(), Envelope::new(source, tag))
+            self.state().take_posted::<true>(self.comm, Envelope::new(source, tag))
         }
 
         fn is_for_first_watched(&self) -> bool {
@@ -469,7 +467,7 @@ mod tests {
         assert!(comm.cancels(name, 6));
         assert_eq!(slowly(0, 7), None);
         // The first receive that is posted while a tool listens is in no queue either; those after it are.
-        let posted = |number| comm.comm.post_watched(&mut comm.state(), any, request(number));
+        let posted = |number| comm.state().post::<true>(comm.comm, any, request(number));
         assert_eq!([posted(7), posted(8)].map(|name| name == FIRST), [true, false]);
         assert_eq!((comm.lengths(), comm.is_for_first_watched()), ([2, 0], true));
         comm.watch(false);
@@ -514,7 +512,7 @@ mod tests {
     #[test]
     fn a_communicator_knows_whether_a_receive_is_posted_while_a_tool_listens() {
         let comm = Only::new();
-        let waits = || comm.comm.has_posted(&mut comm.state());
+        let waits = || comm.state().has_posted(comm.comm);
         comm.watch(true);
         assert!(!waits());
         comm.watch(false);

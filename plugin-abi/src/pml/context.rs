@@ -15,6 +15,7 @@ use std::ptr::{NonNull, null_mut};
 use engine::events::{self, CommunicatorCreated, CommunicatorFreed, Payload};
 use engine::messenger::flow_control;
 use engine::messenger::rails::Sent;
+use engine::messenger::receive::search;
 use engine::messenger::route::Route;
 use engine::peer::PeerName;
 use ibex_ffi::openmpi::process::Process;
@@ -22,7 +23,6 @@ use ibex_ffi::openmpi::{release, sys};
 
 use super::communicator::Communicator;
 use super::component;
-use super::incoming::deliver;
 use super::instance::{Pml, Rail, State, pml};
 use super::ports::{local, rails};
 use super::progress::leave;
@@ -52,9 +52,11 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
             unsafe { is_not_followed(comm, communicator) };
             return sys::OPAL_ERR_OUT_OF_RESOURCE;
         };
+        // SAFETY: P1: just leaked; `pml_del_comm` takes it out of `contexts` before it goes.
+        let added = unsafe { communicator.as_ref() };
         // SAFETY: P3; just leaked, so alive; P4: `comm` lives.
-        unsafe { follow(communicator.as_ref()) };
-        let Some(kept) = state.contexts.add(context, communicator) else {
+        unsafe { follow(added) };
+        let Some(kept) = state.messenger.contexts.add(context, added) else {
             drop(state);
             // SAFETY: just leaked, and nobody else has it; P4: `comm` lives.
             unsafe { is_not_followed(comm, communicator) };
@@ -65,10 +67,7 @@ pub(crate) unsafe extern "C" fn pml_add_comm(comm: *mut sys::ompi_communicator_t
             (*comm).c_pml_comm = communicator.as_ptr().cast();
             joined(pml, &mut state, comm, context);
         }
-        for (envelope, message) in kept {
-            flow_control::give_up(pml, &mut *state, &message);
-            deliver(pml, &mut state, context, envelope, message);
-        }
+        search::deliver_early(pml, &mut *state, context, kept);
         leave(pml, state);
         sys::OPAL_SUCCESS
     })
@@ -96,10 +95,12 @@ pub(crate) unsafe extern "C" fn pml_del_comm(comm: *mut sys::ompi_communicator_t
         let communicator = unsafe { std::mem::replace(&mut (*comm).c_pml_comm, null_mut()) };
         let mut was_there = None;
         if let Some(communicator) = NonNull::new(communicator.cast::<c_void>().cast::<Communicator>()) {
+            // SAFETY: P1: alive until the next block frees it.
+            let context = unsafe { communicator.as_ref() }.context;
+            // First, because `contexts` has a reference to it.
+            state.messenger.contexts.remove(context);
             // SAFETY: leaked by `pml_add_comm`, and taken out of `c_pml_comm` once, just now.
             let communicator = unsafe { Box::from_raw(communicator.as_ptr()) };
-            let context = communicator.context;
-            state.contexts.remove(context);
             was_there = Some(context);
             // Posted receives stay as they are, so that MPI can still free them.
             for message in communicator.into_queues().into_remains().messages {

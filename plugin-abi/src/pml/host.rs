@@ -1,30 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Open MPI as the messenger's host: the functions that the protocols of `engine::messenger` call. Grade: hot. Threads:
-//! the one that has entered the PML. Tests: `pml/tests.rs`.
+//! Open MPI as the messenger's host: the functions that the protocols of `engine::messenger` call. `communicator` and
+//! `tools` have those of communicators and tools. Grade: hot. Threads: the one that has entered the PML. Tests:
+//! `pml/tests.rs`.
 
 use engine::messenger;
-use engine::messenger::header::{Header, Match, PortKey};
-use engine::messenger::host::{Bytes, Exposed, Host, Moved, NotPacked, Ports, Posted, Tools, Transmitted};
-use engine::messenger::matching::Envelope;
-use engine::messenger::path_taken::{PathTaken, Protocol, Reason};
-use engine::messenger::receive::arrived::Arrived;
-use engine::messenger::rendezvous::Step;
+use engine::messenger::header::{Header, PortKey};
+use engine::messenger::host::{Exposed, Host, NotPacked, Ports, Posted, Transmitted};
+use engine::messenger::path_taken::Reason;
 use engine::messenger::rendezvous::read::{ReadRail, ReadTarget};
 use engine::messenger::rendezvous::stripes::Part;
 use engine::messenger::request::transfer_id::TransferId;
 use engine::messenger::route::{Account, Route};
-use engine::transport::Failed;
-use ibex_ffi::openmpi::release;
 
 use super::datatype::UserData;
+use super::finish;
 use super::instance::{Pml, Rail, State};
 use super::ports::buffer::SendBuffers;
 use super::ports::fragment::Fragment;
 use super::ports::read::WatchedReads;
 use super::ports::{failover, flow, fragment, local, rails, read, routing, token, transmit};
-use super::request::{Core, Handle, Outcome, Told};
-use super::tools::{flight, path_taken, watch};
-use super::{finish, incoming};
+use super::request::{Core, Handle, Outcome};
 use crate::runtime::memory::Registered;
 use crate::runtime::messages;
 
@@ -145,56 +140,6 @@ impl Ports for State {
     }
 }
 
-impl Tools for State {
-    fn goes(&mut self, request: Handle, path: PathTaken) {
-        watch::goes(self, request, |_| Some(path));
-    }
-
-    fn goes_by_route(&mut self, pml: &Pml, request: Handle, route: Route, how: (Protocol, Reason), rails: usize) {
-        watch::goes(self, request, |state| Some(path_taken::by(pml, rails::home(pml, state, route), how, rails)));
-    }
-
-    fn has_begun(&mut self, request: Handle) -> bool {
-        self.requests.get(request).shell.told != Told::Nothing
-    }
-
-    fn begins(&mut self, request: Handle, moved: Moved) {
-        watch::begins(self, request, moved);
-    }
-
-    fn begins_whole(&mut self, pml: &Pml, send: Handle, route: Route) -> bool {
-        watch::begins_if(self, send, Bytes::All.posted(), |state| state.has_room(pml, route))
-    }
-
-    fn continues(&mut self, request: Handle, moved: Moved) {
-        watch::continues(self, request, moved);
-    }
-
-    fn ends(&mut self, request: Handle, moved: Moved) {
-        watch::ends(self, request, moved);
-    }
-
-    fn ends_whole(&mut self, pml: &Pml, send: Handle, moved: Moved) {
-        watch::ends_by(self, send, moved, |state| Some(path_taken::sent(pml, state, send)));
-    }
-
-    fn begins_reading(&mut self, pml: &Pml, receive: Handle) {
-        read::begins(pml, self, receive);
-    }
-
-    fn read_ended(&mut self, pml: &Pml, receive: Handle, rail: usize, part: Part, outcome: Result<(), Failed>) {
-        read::ended(pml, self, receive, rail, (part, outcome));
-    }
-
-    fn record(&mut self, request: Handle, step: &Step) {
-        flight::note(self, request, step);
-    }
-
-    fn record_flow(&mut self, pml: &Pml, held_back: Option<Account>) {
-        flight::held_back(pml, held_back, self.messenger.flow.kept.bytes());
-    }
-}
-
 impl Host for State {
     type Data = UserData;
     type WatchedReads = WatchedReads;
@@ -205,47 +150,6 @@ impl Host for State {
 
     fn messenger(&mut self) -> &mut messenger::State<State> {
         &mut self.messenger
-    }
-
-    fn rank(&mut self, request: Handle) -> i32 {
-        self.communicator(request).rank
-    }
-
-    fn context(&mut self, request: Handle) -> u32 {
-        // SAFETY: P1: the request is not finished, so Open MPI's communicator is alive, even if the PML's has gone.
-        unsafe { release::context(self.requests.get(request).comm()) }
-    }
-
-    fn is_abandoned(&mut self, send: Handle) -> bool {
-        // SAFETY: P1: the send is not finished, so Open MPI's communicator is alive. `MPI_Finalize` removes the PML's.
-        unsafe { (*self.requests.get(send).comm()).c_pml_comm.is_null() }
-    }
-
-    fn take_posted(&mut self, send: Handle, envelope: Envelope, length: usize) -> Result<Handle, u64> {
-        let communicator = self.communicator(send);
-        let told = (|_: &mut State, _| Some(PathTaken::LOOPBACK), |_: &mut State| {});
-        watch::take_posted(self, communicator, envelope, (length, length), told)
-    }
-
-    fn keep(&mut self, pml: &Pml, send: Handle, envelope: Envelope, message: Arrived) {
-        let (communicator, from) = (self.communicator(send), message.from);
-        incoming::keep(pml, self, communicator, (envelope, message), || Some(from));
-    }
-
-    fn deliver_whole(&mut self, pml: &Pml, of: Match, bytes: &[u8], sender: impl Fn() -> Option<Route> + Copy) {
-        incoming::whole(pml, self, of, bytes, sender);
-    }
-
-    fn deliver(&mut self, pml: &Pml, context: u32, envelope: Envelope, message: Arrived) {
-        incoming::deliver(pml, self, context, envelope, message);
-    }
-
-    fn wants_more(&mut self, context: u32) -> bool {
-        self.contexts.get(context).copied().is_some_and(|communicator| {
-            // SAFETY: P1: in `state.contexts`, so alive.
-            let communicator = unsafe { communicator.as_ref() };
-            communicator.has_posted(self) || communicator.unexpected(self) == 0
-        })
     }
 
     fn note(&mut self, receive: Handle, outcome: &Outcome) {

@@ -1,29 +1,26 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Decodes the messages that arrive for the PML, matches those that begin a send, and keeps those that no receive
-//! matches. Ignores messages that are too short or of an unknown kind.
+//! Hands the messages that arrive for the PML to the messenger (`engine::messenger::receive`): whole ones in place,
+//! while their port is entered, if a receive is posted for them; short ones of a listened-to communicator deferred,
+//! until the port is left; all others after the poll.
 //!
 //! Called by `progress`, `failover` and `local` for each message, in order of arrival. Grade: hot for whole messages.
 //! Threads: the one that has entered the PML; with a port only in `is_taken` and `is_taken_or_deferred`. Tests:
 //! `pml/tests.rs`, and `unexpected_memory.c` and others in `hw-tests/mpi`.
 
 use std::mem::MaybeUninit;
-use std::ptr::NonNull;
 
-use engine::messenger::header::{EAGER_SIZE, Header, Match};
 use engine::messenger::host::{Bytes, Data};
 use engine::messenger::matching::Envelope;
-use engine::messenger::receive::arrived::{Arrived, Body};
-use engine::messenger::receive::delivery;
+use engine::messenger::receive::arrived::{Arrived, Body, Came};
+use engine::messenger::receive::{self, delivery, search};
 use engine::messenger::route::Route;
-use engine::messenger::{self, flow_control};
 use engine::transport::Immediate;
 
 use super::communicator::Communicator;
 use super::finish::{note, note_not_put};
 use super::instance::{Pml, State};
-use super::ports::rails;
 use super::request::{Handle, Outcome, Owner};
-use super::tools::{path_taken, watch};
+use super::tools::watch;
 use crate::runtime::listeners::{Event, Listeners};
 use crate::runtime::token::Tag;
 
@@ -91,19 +88,12 @@ pub(crate) unsafe fn is_taken(state: &mut State, arrived: engine::transport::Arr
 /// [`is_taken`] for a message of the PML.
 #[inline(always)]
 pub(crate) fn is_taken_whole(state: &mut State, bytes: &[u8]) -> bool {
-    let Some((header, bytes)) = bytes.split_first_chunk::<EAGER_SIZE>() else { return false };
-    let Some(of) = Match::from_eager(header) else { return false };
-    let Some(communicator) = state.contexts.get(of.context).copied() else { return false };
-    let envelope = Envelope::new(of.rank, of.tag);
-    // SAFETY: P1: in `state.contexts`, so alive.
-    let Some(request) = (unsafe { communicator.as_ref() }).take_posted(state, envelope) else { return false };
-    delivery::whole::<_, false>(state, request, envelope, bytes);
-    true
+    search::is_taken(state, bytes, |_, _, _, _| false)
 }
 
 /// A short message, copied out of its slot while the port is entered; its listeners are called after the port is left.
 pub(crate) struct Deferred {
-    communicator: NonNull<Communicator>,
+    communicator: &'static Communicator,
     envelope: Envelope,
     length: usize,
     bytes: MaybeUninit<[u8; MAX_DEFERRED]>,
@@ -125,53 +115,40 @@ pub(crate) unsafe fn is_taken_or_deferred(
     }
     // SAFETY: R1, R2: the bytes may be read, as this function requires.
     let bytes = unsafe { bytes_of(arrived) };
-    let Some((header, bytes)) = bytes.split_first_chunk::<EAGER_SIZE>() else { return false };
-    let Some(of) = Match::from_eager(header) else { return false };
-    let Some(communicator) = state.contexts.get(of.context).copied() else { return false };
-    let (envelope, length) = (Envelope::new(of.rank, of.tag), bytes.len());
-    // SAFETY: P1: in `state.contexts`, so alive.
-    let receiver = unsafe { communicator.as_ref() };
-    if length <= MAX_DEFERRED && deferred.is_none() && receiver.is_for_first_watched(state, envelope) {
+    search::is_taken(state, bytes, |state, communicator, envelope, bytes| {
+        let length = bytes.len();
+        if length > MAX_DEFERRED || deferred.is_some() || !communicator.is_for_first_watched(state, envelope) {
+            return false;
+        }
         let message = deferred.insert(Deferred { communicator, envelope, length, bytes: MaybeUninit::uninit() });
         // SAFETY: `message.bytes` has room for `MAX_DEFERRED` bytes.
         unsafe { message.bytes.as_mut_ptr().cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), length) };
-        return true;
-    }
-    let Some(request) = receiver.take_posted(state, envelope) else { return false };
-    delivery::whole::<_, false>(state, request, envelope, bytes);
-    true
+        true
+    })
 }
 
 /// Delivers a message that was deferred.
 ///
 /// # Safety
-/// P3: the PML was entered without a break since then, so the communicator is still in `state.contexts`.
+/// P3: the PML was entered without a break since then, so the communicator is still there (P1).
 #[inline(always)]
 pub(crate) unsafe fn deliver_deferred(pml: &Pml, state: &mut State, deferred: &Deferred) {
     let Deferred { communicator, envelope, length, .. } = *deferred;
-    // SAFETY: P1: in `state.contexts`, so alive; P3. `length` bytes were deferred.
-    let (communicator, listeners, bytes) = unsafe {
-        let (communicator, bytes) = (communicator.as_ref(), deferred.bytes.as_ptr().cast::<u8>());
-        (communicator, Listeners::of(communicator.comm), std::slice::from_raw_parts(bytes, length))
+    // SAFETY: P1: `communicator` is alive; P3. `length` bytes were deferred.
+    let (listeners, bytes) = unsafe {
+        (Listeners::of(communicator.comm), std::slice::from_raw_parts(deferred.bytes.as_ptr().cast::<u8>(), length))
     };
-    let taken = match listeners {
-        Some(listeners) => {
-            let (of, from) = ((communicator, envelope), Route::UNKNOWN);
-            let how = |state: &mut State, _| Some(path_taken::came_whole(pml, state, of, from, (EAGER_SIZE, length)));
-            let told = (how, |_: &mut State| {});
-            watch::take_posted_watched(state, listeners, communicator, envelope, (length, length), told)
-        }
-        // A callback has removed the last listener meanwhile.
-        None => communicator.take_posted_watched(state, envelope).ok_or(0),
-    };
-    match (taken, listeners) {
+    let of = (communicator, envelope);
+    let came = Came { from: Route::UNKNOWN, length, message: None };
+    // Without listeners, a callback has removed the last one meanwhile.
+    match (search::posted(pml, state, listeners, of, &came), listeners) {
         (Ok(request), Some(listeners)) if is_of_watched_call(state, request, length) => {
             whole_watched(state, listeners, request, envelope, bytes);
         }
         (Ok(request), _) => delivery::whole::<_, true>(state, request, envelope, bytes),
         (Err(id), _) => {
             let message = Arrived { from: Route::UNKNOWN, id, body: Body::copy(bytes) };
-            keep(pml, state, communicator, (envelope, message), || Some(Route::UNKNOWN));
+            search::store(pml, state, of, message, || Some(Route::UNKNOWN));
         }
     }
 }
@@ -201,78 +178,5 @@ fn whole_watched(state: &mut State, listeners: &Listeners, request: Handle, enve
 
 #[inline(never)]
 pub(crate) fn message(pml: &Pml, state: &mut State, incoming: Incoming<'_>) {
-    if let Some(message) = Header::decode(incoming.bytes) {
-        messenger::receive::handle(pml, state, message, || incoming.sender(pml));
-    }
-}
-
-/// Delivers a whole message to its receive, or stores it; `sender` looks up its sender's route.
-pub(crate) fn whole(pml: &Pml, state: &mut State, of: Match, bytes: &[u8], sender: impl Fn() -> Option<Route> + Copy) {
-    let envelope = Envelope::new(of.rank, of.tag);
-    let kept = |from, id| Arrived { from, id, body: Body::copy(bytes) };
-    let Some(communicator) = state.contexts.get(of.context).copied() else {
-        return keep_early(pml, state, of.context, (envelope, kept(Route::UNKNOWN, 0)), sender);
-    };
-    // SAFETY: P1: in `state.contexts`, so alive.
-    let communicator = unsafe { communicator.as_ref() };
-    let mut from = Route::UNKNOWN;
-    let of = (communicator, envelope);
-    let how = |state: &mut State, _| {
-        Some(path_taken::came_whole(pml, state, of, sender().unwrap_or(Route::UNKNOWN), (EAGER_SIZE, bytes.len())))
-    };
-    // With several ports, the event of an unexpected message names the route by which it came.
-    let keeping = |_: &mut State| from = sender().unwrap_or(Route::UNKNOWN);
-    match watch::take_posted(state, communicator, envelope, (bytes.len(), bytes.len()), (how, keeping)) {
-        Ok(request) => delivery::whole::<_, true>(state, request, envelope, bytes),
-        Err(id) => keep(pml, state, communicator, (envelope, kept(from, id)), sender),
-    }
-}
-
-pub(crate) fn deliver(pml: &Pml, state: &mut State, context: u32, envelope: Envelope, message: Arrived) {
-    let from = message.from;
-    let sender = || Some(from);
-    let Some(communicator) = state.contexts.get(context).copied() else {
-        return keep_early(pml, state, context, (envelope, message), sender);
-    };
-    // SAFETY: P1: in `state.contexts`, so alive.
-    let communicator = unsafe { communicator.as_ref() };
-    let how = |state: &mut State, receive| path_taken::came(pml, state, (communicator, envelope), &message, receive);
-    match watch::take_posted(state, communicator, envelope, message.lengths(), (how, |_: &mut State| {})) {
-        Ok(request) => delivery::arrived(pml, state, request, envelope, message),
-        Err(id) => keep(pml, state, communicator, (envelope, Arrived { id, ..message }), sender),
-    }
-}
-
-/// Stores a message that no receive matched. If `sender` returns [`Route::UNKNOWN`] (shared memory, or stored early),
-/// looks the rank up in the communicator.
-pub(crate) fn keep(
-    pml: &Pml,
-    state: &mut State,
-    communicator: &Communicator,
-    (envelope, message): (Envelope, Arrived),
-    sender: impl FnOnce() -> Option<Route>,
-) {
-    flow_control::keep(pml, state, &message, |state| match sender()? {
-        // SAFETY: P1: `communicator` is alive, so Open MPI's is.
-        Route::UNKNOWN => unsafe { rails::known(state, communicator.comm, envelope.source()) },
-        from => Some(from),
-    });
-    watch::insert_unexpected(state, communicator, envelope, message);
-    if communicator.has_posted(state) {
-        flow_control::found_nothing(pml, state, communicator.context);
-    }
-}
-
-/// Stores a message whose communicator this process has not added yet. Without the communicator it cannot look up, and
-/// so not hold back, an unknown sender.
-#[cold]
-fn keep_early(
-    pml: &Pml,
-    state: &mut State,
-    context: u32,
-    (envelope, message): (Envelope, Arrived),
-    sender: impl FnOnce() -> Option<Route>,
-) {
-    flow_control::keep(pml, state, &message, |_| sender().filter(|from| *from != Route::UNKNOWN));
-    state.contexts.keep(context, (envelope, message));
+    receive::handle(pml, state, incoming.bytes, || incoming.sender(pml));
 }

@@ -14,14 +14,11 @@ use std::sync::atomic::{AtomicPtr, Ordering};
 use engine::messenger;
 use engine::messenger::flow_control::state::Flow;
 use engine::messenger::foreign::Foreign;
-use engine::messenger::matching::{Contexts, Envelope};
 use engine::messenger::rails::{MultiRail, Quiet, Sent};
-use engine::messenger::receive::arrived::Arrived;
 use engine::messenger::route::Route;
 use engine::peer::PeerName;
 use engine::transport::EndpointId;
 
-use super::communicator::Communicator;
 use super::ports::buffer::SendBuffers;
 use super::ports::failover::Held;
 use super::ports::local::Backlog;
@@ -97,7 +94,6 @@ unsafe impl Send for Pml {}
 /// The state of the PML, for the thread that has entered it.
 pub(crate) struct State {
     pub(crate) requests: Requests,
-    pub(crate) contexts: Contexts<NonNull<Communicator>, (Envelope, Arrived)>,
     pub(crate) messenger: messenger::State<State>,
     pub(crate) buffers: Vec<SendBuffers>,
     pub(crate) peers: HashMap<PeerName, Route>,
@@ -289,7 +285,6 @@ impl Pml {
         let state = State {
             messenger: messenger::State::new(Flow::new(settings.unexpected_memory, WINDOW, shown)),
             requests: Requests::new(settings.functions),
-            contexts: Contexts::new(),
             buffers: rails.iter().map(buffers).collect(),
             peers: HashMap::new(),
             multi_rail: MultiRail::new(rails.len()),

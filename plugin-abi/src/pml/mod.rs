@@ -5,10 +5,10 @@
 //!   `send`, `receive`, `probe`, `persistent`. Their objects: `request`, `communicator` (with `first_receive`),
 //!   `datatype`.
 //! - The process: `instance` (the state, and the right to use it), `progress` (polls ports, handles completions).
-//! - Messages that arrive: `incoming` matches them; `finish` completes requests.
+//! - Messages that arrive: `incoming` hands them to the messenger; `finish` completes requests.
 //! - `ports` sends, reads, and knows which route leads to a peer; `tools` has all that tools see.
 //!
-//! The protocols are `engine::messenger`'s, which calls this folder as its `host`.
+//! Matching and protocols are `engine::messenger`'s, which calls this folder as its `host`.
 //!
 //! A thread *has entered the PML* while it holds `Entered<State>` or a `&mut State` borrowed from it. *Nothing is
 //! entered* while the thread has entered neither the PML nor a port. Safety: unsafe blocks of this folder cite the
@@ -17,8 +17,9 @@
 //!   from `State::requests.take` to `State::requests.give_back`, which takes only a request that is finished or was
 //!   never begun, and to which nothing refers any more. So a handle in a communicator's queue, in `State`, in a token
 //!   that the engine returns, or owned by a call leads to a request that is alive. While a request is not finished, its
-//!   communicator and datatype live, too. After `finish::finish` only its owner uses a request. The communicators in
-//!   `State::contexts` are alive.
+//!   communicator and datatype live, too. After `finish::finish` only its owner uses a request. The PML's
+//!   communicators in `contexts` of the messenger's state are alive, so a `&'static Communicator` that comes from there
+//!   or from an unfinished request may be used while the PML is entered without a break.
 //! - **P2** The memory that the data of a request or a call describes may be read (send) or written (receive) until the
 //!   request is finished or the call returns. MPI forbids the program to touch it meanwhile (MPI 4.1, section 3.7.2).
 //! - **P3** Only the thread that has entered the PML uses `State` and everything that it leads to (requests, queues and

@@ -9,6 +9,7 @@ use std::mem::ManuallyDrop;
 use std::ptr::NonNull;
 
 use engine::messenger::flow_control;
+use engine::messenger::host::Communicators;
 use engine::messenger::matching::{Envelope, Pattern};
 use ibex_ffi::openmpi::sys;
 
@@ -61,7 +62,7 @@ impl Probed {
             watch::probe(&mut state, communicator, of, search)
         };
         // A matched probe does not answer its message, so it, too, asks for more if the queue is empty now.
-        if found.is_none() || takes && communicator.unexpected(&mut state) == 0 {
+        if found.is_none() || takes && state.queues(communicator).unexpected() == 0 {
             flow_control::found_nothing(pml, &mut *state, communicator.context);
         }
         leave(pml, state);

@@ -201,13 +201,13 @@ impl<const MULTI_RAIL: bool, const TOLD: bool> TakesMessages for Receiver<'_, MU
             // SAFETY: R2: the bytes are in a receive slot that is posted again only after the poll has returned.
             return unsafe { incoming::is_taken_or_deferred(self.state, arrived, self.deferred) };
         }
-        if MULTI_RAIL && !failover::may_be_taken(self.state, self.rail, arrived.immediate) {
+        if MULTI_RAIL && !self.state.multi_rail.may_be_taken(self.rail, arrived.immediate.endpoint()) {
             return false;
         }
         // SAFETY: R2: the bytes are in a receive slot that is posted again only after the poll has returned.
         let is_taken = unsafe { incoming::is_taken(self.state, arrived) };
         if MULTI_RAIL && is_taken {
-            failover::count(self.state, self.rail, arrived.immediate);
+            self.state.multi_rail.count(self.rail, arrived.immediate.endpoint());
         }
         is_taken
     }

@@ -5,11 +5,10 @@
 
 use std::ffi::{c_int, c_void};
 
-use engine::messenger::flow_control;
-use engine::messenger::host::Data;
-use engine::messenger::matching::{ANY_TAG, Envelope, Message, MessageHandle, Pattern};
-use engine::messenger::receive::arrived::Arrived;
+use engine::messenger::host::{Communicators, Data};
+use engine::messenger::matching::{ANY_TAG, Envelope, MessageHandle, Pattern};
 use engine::messenger::receive::delivery;
+use engine::messenger::receive::search::{self, Posting};
 use ibex_ffi::openmpi::sys;
 
 use super::communicator::Communicator;
@@ -77,7 +76,7 @@ unsafe fn receive<const WATCHED: bool>(pml: &Pml, wanted: &Wanted, status: *mut 
         if WATCHED { Listeners::of(wanted.comm) } else { None }
     };
     let posting = match listeners {
-        None => post_as(pml, &mut state, request, pattern()),
+        None => search::post(pml, &mut *state, request, pattern()),
         Some(listeners) => {
             let r = state.requests.get(request);
             r.shell.owner = Owner::WatchedCall;
@@ -144,14 +143,14 @@ unsafe fn receive_nonblocking<const WATCHED: bool>(
         if WATCHED { Listeners::of(wanted.comm) } else { None }
     };
     let posting = match listeners {
-        None => post_as(pml, &mut state, request, pattern()),
+        None => search::post(pml, &mut *state, request, pattern()),
         Some(listeners) => {
             // SAFETY: P4, as this function requires.
             unsafe { introduce(state.requests.get(request), wanted) };
             post_watched(pml, &mut state, request, pattern(), listeners)
         }
     };
-    posting.note(&mut state, request);
+    note_name(&mut state, request, posting);
     leave(pml, state);
     sys::OPAL_SUCCESS
 }
@@ -249,29 +248,20 @@ pub(crate) fn post(pml: &Pml, state: &mut State, request: Handle) {
     let pattern = Pattern::new(r.core.peer, r.core.tag);
     // SAFETY: P1: not finished, so its communicator lives; P3.
     let posting = match unsafe { Listeners::of(r.comm()) } {
-        None => post_as(pml, state, request, pattern),
+        None => search::post(pml, state, request, pattern),
         Some(listeners) => {
             watch::id(state, request);
             post_watched(pml, state, request, pattern, listeners)
         }
     };
-    posting.note(state, request);
+    note_name(state, request, posting);
 }
 
-pub(super) enum Posting {
-    /// It is posted under this name, by which it can be cancelled.
-    Waits(u64),
-    /// It was matched, and may be finished or given back.
-    Matched,
-}
-
-impl Posting {
-    /// Notes the name of a receive that waits.
-    #[inline(always)]
-    pub(super) fn note(self, state: &mut State, request: Handle) {
-        if let Posting::Waits(name) = self {
-            state.requests.core(request).posted = name;
-        }
+/// Notes the name of a receive that waits.
+#[inline(always)]
+pub(super) fn note_name(state: &mut State, request: Handle, posting: Posting) {
+    if let Posting::Waits(name) = posting {
+        state.requests.core(request).posted = name;
     }
 }
 
@@ -295,57 +285,24 @@ fn with_wildcards(from: i32, tag: i32) -> Pattern {
     Pattern::new(from, tag)
 }
 
+/// [`search::post`] for a receive that has a number, while a tool listens to its communicator.
 #[inline(always)]
-pub(super) fn post_as(pml: &Pml, state: &mut State, request: Handle, pattern: Pattern) -> Posting {
-    let communicator = state.communicator(request);
-    if communicator.unexpected(state) > 0 {
-        return post_after_search(pml, state, request, communicator, pattern);
-    }
-    Posting::Waits(communicator.post(state, pattern, request))
-}
-
-#[inline(never)]
-fn post_after_search(
+fn post_watched(
     pml: &Pml,
     state: &mut State,
     request: Handle,
-    communicator: &Communicator,
     pattern: Pattern,
+    listeners: &'static Listeners,
 ) -> Posting {
-    let Some(message) = communicator.take_unexpected(state, pattern) else {
-        flow_control::found_nothing(pml, state, communicator.context);
-        return Posting::Waits(communicator.post(state, pattern, request));
-    };
-    delivery::unexpected(pml, state, request, message.envelope, message.message);
-    Posting::Matched
-}
-
-/// [`post_as`] for a receive that has a number, while a tool listens to its communicator.
-#[inline(always)]
-fn post_watched(pml: &Pml, state: &mut State, request: Handle, pattern: Pattern, listeners: &Listeners) -> Posting {
-    let communicator = state.communicator(request);
     watch::told(state, listeners, request, Event::Activate);
-    let is_any = communicator.unexpected(state) > 0;
-    let how = |state: &mut State, found: &Message<Arrived>| {
-        path_taken::came(pml, state, (communicator, found.envelope), &found.message, request)
-    };
-    let Some(message) = watch::take_unexpected(state, listeners, communicator, request, pattern, how) else {
-        if is_any {
-            flow_control::found_nothing(pml, state, communicator.context);
-        }
-        let name = communicator.post_watched(state, pattern, request);
-        watch::told(state, listeners, request, Event::InsertPosted);
-        return Posting::Waits(name);
-    };
-    delivery::unexpected(pml, state, request, message.envelope, message.message);
-    Posting::Matched
+    search::post_told(pml, state, request, pattern, listeners)
 }
 
 /// Gives a receive the message of a matched probe.
 pub(super) fn take(pml: &Pml, state: &mut State, request: Handle, handle: MessageHandle) {
     let communicator = state.communicator(request);
     // Without a message: the program has received it before, which MPI forbids.
-    let Some(message) = communicator.queues(state).take(handle) else { return finish(state, request) };
+    let Some(message) = state.queues(communicator).take(handle) else { return finish(state, request) };
     let core = state.requests.core(request);
     (core.peer, core.tag) = (message.envelope.source(), message.envelope.tag());
     watch::request(state, request, Event::Activate);

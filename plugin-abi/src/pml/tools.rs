@@ -2,7 +2,25 @@
 //! What tools see of the PML (`engine::messenger::host::Tools`): the events of requests, messages and searches
 //! (`watch`), of transfers (`transfers`), and of the path of a message (`path_taken`); performance variables
 //! (`variables`); the flight recorder (`flight`). `listening` opens and closes the fast paths when tools start or stop
-//! listening.
+//! listening. Called by the messenger. Grade: pending; [`Tools::arrives`] and [`Tools::seeks`] are on the path of a
+//! watched message. Threads: the one that has entered the PML. Tests: as in `watch`, and `pml/tests/told.rs`.
+
+use engine::messenger::header::EAGER_SIZE;
+use engine::messenger::host::{Bytes, Moved, Ports, Tools};
+use engine::messenger::matching::{Envelope, Message};
+use engine::messenger::path_taken::{PathTaken, Protocol, Reason};
+use engine::messenger::receive::arrived::{Arrived, Came};
+use engine::messenger::rendezvous::Step;
+use engine::messenger::rendezvous::stripes::Part;
+use engine::messenger::route::{Account, Route};
+use engine::transport::Failed;
+
+use super::communicator::Communicator;
+use super::instance::{Pml, State};
+use super::ports::{rails, read};
+use super::request::{Handle, Told};
+use crate::runtime::listeners::{Event, Listeners};
+use crate::runtime::watch::{number, numbers};
 
 pub(super) mod flight;
 pub(super) mod listening;
@@ -10,3 +28,130 @@ pub(super) mod path_taken;
 pub(super) mod transfers;
 pub(super) mod variables;
 pub(super) mod watch;
+
+/// The envelope of a message of this communicator.
+type Of = (&'static Communicator, Envelope);
+
+impl Tools for State {
+    type Listeners = &'static Listeners;
+
+    #[inline(always)]
+    fn listeners(&mut self, of: &'static Communicator) -> Option<&'static Listeners> {
+        watch::listeners_to(of)
+    }
+
+    #[inline(always)]
+    fn want_paths(&mut self, listeners: &'static Listeners) -> bool {
+        listeners.wants(Event::Protocol)
+    }
+
+    #[inline(always)]
+    fn arrives(
+        &mut self,
+        pml: &Pml,
+        listeners: &'static Listeners,
+        of: Of,
+        came: &Came<'_>,
+        search: impl FnOnce(&mut Self) -> Option<Handle>,
+    ) -> Result<Handle, u64> {
+        let id = numbers(2);
+        let number = id + 2;
+        let mut spec = watch::spec_of_message(of.0, of.1, came.length);
+        listeners.tell(Event::Arrived, id, &mut spec);
+        if listeners.wants(Event::Transfer) {
+            let here = came.message.map_or(came.length, |message| message.lengths().1);
+            // SAFETY: P1: the communicator lives.
+            unsafe { transfers::arrived(id, &spec, of.1, here) };
+        }
+        listeners.tell(Event::SearchPostedBegin, number, &mut spec);
+        let found = search(self);
+        listeners.tell(Event::SearchPostedEnd, number, &mut spec);
+        let found = found.ok_or(id)?;
+        watch::told(self, listeners, found, Event::RemovePosted);
+        listeners.tell(Event::MatchPosted, id, &mut spec);
+        watch::has_message(self, listeners, found, (id, came.length), |state| match came.message {
+            None => Some(path_taken::came_whole(pml, state, of, came.from, (EAGER_SIZE, came.length))),
+            Some(message) => path_taken::came(pml, state, of, message, found),
+        });
+        Ok(found)
+    }
+
+    fn stored(&mut self, of: Of, message: (u64, usize)) {
+        watch::tell_of_message(of, Event::InsertUnexpected, message);
+    }
+
+    #[inline(always)]
+    fn seeks(
+        &mut self,
+        pml: &Pml,
+        listeners: &'static Listeners,
+        of: &'static Communicator,
+        receive: Handle,
+        search: impl FnOnce(&mut Self) -> Option<Message<Arrived>>,
+    ) -> Option<Message<Arrived>> {
+        let number = number();
+        listeners.tell(Event::SearchUnexpectedBegin, number, &mut self.requests.get(receive).spec);
+        let found = search(self);
+        listeners.tell(Event::SearchUnexpectedEnd, number, &mut self.requests.get(receive).spec);
+        let found = found?;
+        let (of, length) = ((of, found.envelope), found.message.length());
+        let id = watch::tell_of_message(of, Event::RemoveUnexpected, (found.message.id, length));
+        watch::request(self, receive, Event::MatchUnexpected);
+        let path = |state: &mut State| path_taken::came(pml, state, of, &found.message, receive);
+        watch::has_message(self, listeners, receive, (id, length), path);
+        Some(found)
+    }
+
+    #[inline(always)]
+    fn posted(&mut self, listeners: &'static Listeners, receive: Handle) {
+        watch::told(self, listeners, receive, Event::InsertPosted);
+    }
+
+    fn goes(&mut self, request: Handle, path: PathTaken) {
+        watch::goes(self, request, |_| Some(path));
+    }
+
+    fn goes_by_route(&mut self, pml: &Pml, request: Handle, route: Route, how: (Protocol, Reason), rails: usize) {
+        watch::goes(self, request, |state| Some(path_taken::by(pml, rails::home(pml, state, route), how, rails)));
+    }
+
+    fn has_begun(&mut self, request: Handle) -> bool {
+        self.requests.get(request).shell.told != Told::Nothing
+    }
+
+    fn begins(&mut self, request: Handle, moved: Moved) {
+        watch::begins_by(self, request, moved, |_| None);
+    }
+
+    fn begins_whole(&mut self, pml: &Pml, send: Handle, route: Route) -> bool {
+        watch::begins_if(self, send, Bytes::All.posted(), |state| state.has_room(pml, route))
+    }
+
+    fn continues(&mut self, request: Handle, moved: Moved) {
+        watch::request_by(self, request, Event::XferContinue, moved, |_| None);
+    }
+
+    fn ends(&mut self, request: Handle, moved: Moved) {
+        watch::ends_by(self, request, moved, |_| None);
+    }
+
+    fn ends_whole(&mut self, pml: &Pml, send: Handle, moved: Moved) {
+        watch::ends_by(self, send, moved, |state| Some(path_taken::sent(pml, state, send)));
+    }
+
+    fn begins_reading(&mut self, pml: &Pml, receive: Handle) {
+        read::begins(pml, self, receive);
+    }
+
+    fn read_ended(&mut self, pml: &Pml, receive: Handle, rail: usize, part: Part, outcome: Result<(), Failed>) {
+        read::ended(pml, self, receive, rail, (part, outcome));
+    }
+
+    fn record(&mut self, request: Handle, step: &Step) {
+        flight::note(self, request, step);
+    }
+
+    fn record_flow(&mut self, pml: &Pml, held_back: Option<Account>) {
+        flight::held_back(pml, held_back, self.messenger.flow.kept.bytes());
+    }
+}

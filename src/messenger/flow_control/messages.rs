@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Sends and handles the messages of flow control: `HoldBack` and `GoOn` ([`Header::Flow`]), `Pending` and `More`.
 //!
-//! Called by `send` (sends that must pend), `receive` (these messages), `delivery` and `rendezvous`; by the host when
-//! it stores or drops a message, and when a receive finds none. Grade: pending. Threads: the one that has entered the
+//! Called by `send` (sends that must pend), `receive` (these messages), `search`, `delivery` and `rendezvous`; by the
+//! host when it drops a message, and when a probe finds none. Grade: pending. Threads: the one that has entered the
 //! messenger. Tests: `messenger/tests`, `pml/tests.rs`, and `unexpected_memory.c` in `hw-tests/mpi`.
 
 use super::Word;
@@ -69,7 +69,9 @@ fn let_go<H: Host>(process: &H::Process, host: &mut H) {
 pub fn pending<H: Host>(process: &H::Process, host: &mut H, sender: Route, context: u32) {
     let account = host.account(process, sender);
     host.messenger().flow.kept.pends(account, context);
-    if host.wants_more(context) {
+    let of = host.messenger().contexts.get(context).copied();
+    // Of a communicator without unexpected messages a matched probe may have taken the last one.
+    if of.is_some_and(|of| host.has_posted(of) || host.queues(of).unexpected() == 0) {
         ask_for_more(process, host, context);
     }
 }

@@ -1,19 +1,69 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What a host tells tools of the messages: the path that each took, the steps of its transfer, and entries of the
-//! flight recorder.
+//! What a host tells tools of the messages: their arrival, the searches of the queues, the path that each message took,
+//! the steps of its transfer, and entries of the flight recorder.
 //!
-//! Called by the protocols where the step happens. A host that has no tools leaves all of it out. Grade: pending.
-//! Threads: the one that has entered the messenger. Tests: those of the hosts.
+//! Called by `receive/search.rs` and the protocols where the step happens. A host that has no tools leaves all of it
+//! out. Grade: pending. Threads: the one that has entered the messenger. Tests: those of the hosts.
 
-use super::ports::Ports;
+use super::communicators::Communicators;
+use crate::messenger::matching::{Envelope, Message};
 use crate::messenger::path_taken::{PathTaken, Protocol, Reason};
+use crate::messenger::receive::arrived::{Arrived, Came};
 use crate::messenger::rendezvous::Step;
 use crate::messenger::rendezvous::stripes::Part;
 use crate::messenger::route::{Account, Route};
 use crate::transport::Failed;
 
 /// Tells tools what happens to messages.
-pub trait Tools: Ports {
+pub trait Tools: Communicators {
+    /// Listeners of tools to a communicator.
+    type Listeners: Copy;
+
+    /// Returns the listeners to a communicator; `None`: tools are told of no search.
+    fn listeners(&mut self, _of: Self::Communicator) -> Option<Self::Listeners> {
+        None
+    }
+
+    /// Whether these listeners want the path of each message.
+    fn want_paths(&mut self, _listeners: Self::Listeners) -> bool {
+        false
+    }
+
+    /// Tells tools that a message has arrived, runs the `search` for its receive, and tells them what it has found,
+    /// with the message's path.
+    ///
+    /// # Errors
+    /// The search has found nothing; the number of the message.
+    fn arrives(
+        &mut self,
+        _process: &Self::Process,
+        _listeners: Self::Listeners,
+        _of: (Self::Communicator, Envelope),
+        _came: &Came<'_>,
+        search: impl FnOnce(&mut Self) -> Option<Self::Handle>,
+    ) -> Result<Self::Handle, u64> {
+        search(self).ok_or(0)
+    }
+
+    /// Tells tools that a message with this number and length was stored as unexpected.
+    fn stored(&mut self, _of: (Self::Communicator, Envelope), _message: (u64, usize)) {}
+
+    /// Runs the `search` for the unexpected message of a receive, and tells tools what it has found, with the message's
+    /// path.
+    fn seeks(
+        &mut self,
+        _process: &Self::Process,
+        _listeners: Self::Listeners,
+        _of: Self::Communicator,
+        _receive: Self::Handle,
+        search: impl FnOnce(&mut Self) -> Option<Message<Arrived>>,
+    ) -> Option<Message<Arrived>> {
+        search(self)
+    }
+
+    /// Tells tools that a receive was posted.
+    fn posted(&mut self, _listeners: Self::Listeners, _receive: Self::Handle) {}
+
     /// Tells tools by which protocol, and by which port, a request's message goes.
     fn goes(&mut self, _request: Self::Handle, _path: PathTaken) {}
 

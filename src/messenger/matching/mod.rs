@@ -18,8 +18,8 @@
 //! Cost: a search looks at the head of a list first, and after a few entries at an index, so it does not depend on the
 //! length of the queue (`tests/steps.rs`). Only the search that first needs an index builds it, which costs as much as
 //! the queue is long. A queue allocates only when it is longer than ever before, and frees when its communicator goes.
-//! Called by the PML. Grade: hot. Threads: one at a time, without locks. A caller searches directly before it inserts a
-//! receive or a message; with another call between the two, each could miss the other.
+//! Called by `receive/search.rs` and the host. Grade: hot. Threads: one at a time, without locks. A caller searches
+//! directly before it inserts a receive or a message; with another call between the two, each could miss the other.
 //! Tests: `tests/`, and in each file. `cargo bench -p ibex --bench matching`.
 
 mod contexts;

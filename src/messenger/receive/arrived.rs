@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! An arrived message, decoded and copied, as the host keeps it until a receive matches it.
 //!
-//! Made by `receive`, by the host for whole messages, and by `loopback`. Grade: pending; long messages allocate.
+//! Made by `receive`, by `search` for whole messages, and by `loopback`. Grade: pending; long messages allocate.
 //! Threads: any. Tests: below.
 
 use crate::messenger::flow_control::state::RECORD;
@@ -18,6 +18,17 @@ pub struct Arrived {
     pub id: u64,
     /// The part that has arrived.
     pub body: Body,
+}
+
+/// How a message has come, for tools.
+#[derive(Clone, Copy, Debug)]
+pub struct Came<'a> {
+    /// Route to its sender; may be [`Route::UNKNOWN`].
+    pub from: Route,
+    /// Length of the message, bytes.
+    pub length: usize,
+    /// The message; `None`: an eager one, not copied yet.
+    pub message: Option<&'a Arrived>,
 }
 
 /// Longest data that is stored without an allocation, bytes.

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Delivers a message to the receive that it matches: copies its data, or begins its transfer.
 //!
-//! Called by the host, which matches. Grade: hot for whole messages. Threads: the one that has entered the messenger.
-//! Tests: `messenger/tests`, `pt2pt_truncation.c` and others in `hw-tests/mpi`, `device/local.rs` in `hw-tests`.
+//! Called by `search`, and by the host for messages that it delivers in place. Grade: hot for whole messages. Threads:
+//! the one that has entered the messenger. Tests: `messenger/tests`, `pt2pt_truncation.c` and others in `hw-tests/mpi`,
+//! `device/local.rs` in `hw-tests`.
 
 use crate::messenger::header::{Header, Memory, PortKey};
 use crate::messenger::host::{Bytes, Data, Host};

@@ -1,22 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The protocols step by step, with a host whose ports are queues; `tests/histories.rs`: in any order.
+//! The protocols step by step, with a host whose ports are queues; `searches` has the messages that arrive and their
+//! receives, `histories` all in any order.
 
 mod histories;
+mod searches;
 
 use std::collections::{HashSet, VecDeque};
 use std::sync::Arc;
 
 use super::State;
 use super::flow_control::state::{Flow, RECORD};
-use super::flow_control::{self, Limits, Word};
+use super::flow_control::{Limits, Word};
 use super::header::{Header, Match, Memory, PortKey};
-use super::host::{Bytes, Data, Exposed, Host, Moved, NotPacked, Ports, Posted, Tools, Transmitted};
+use super::host::{Bytes, Communicators, Data, Exposed, Host, Moved, NotPacked, Ports, Posted, Tools, Transmitted};
 use super::loopback;
 use super::matching::{Envelope, Matching, Pattern};
 use super::path_taken::Reason;
 use super::receive;
-use super::receive::arrived::{Arrived, Body};
+use super::receive::arrived::{Arrived, Body, Came};
 use super::receive::delivery;
+use super::receive::search::{self, Posting};
 use super::rendezvous::read::{self, ReadRail, ReadTarget};
 use super::rendezvous::stripes::{self, Part};
 use super::rendezvous::{self, fragments, single_copy};
@@ -83,9 +86,11 @@ impl SmallHost {
     }
 
     fn limited(Limits { kept, window }: Limits, room: usize) -> Self {
+        let mut messenger = State::new(Flow::new(kept, window, Arc::default()));
+        messenger.contexts.add(CONTEXT, ());
         SmallHost {
             cores: Vec::new(),
-            messenger: State::new(Flow::new(kept, window, Arc::default())),
+            messenger,
             queues: Matching::default(),
             noted: Vec::new(),
             finished: Vec::new(),
@@ -132,13 +137,7 @@ impl SmallHost {
     fn receive(&mut self, tag: i32) {
         let receive = self.request(Role::Receive, vec![0; LONG]);
         self.cores[receive].tag = tag;
-        if let Some(found) = self.queues.search_unexpected(Pattern::new(3, tag)).found {
-            return delivery::unexpected(&(), self, receive, found.envelope, found.message);
-        }
-        if self.queues.unexpected() > 0 {
-            flow_control::found_nothing(&(), self, CONTEXT);
-        }
-        self.queues.insert_posted(Pattern::new(3, tag), receive);
+        search::post(&(), self, receive, Pattern::new(3, tag));
     }
 
     /// Returns tag and number of the message that each finished receive has got, in the order of the receives.
@@ -160,7 +159,7 @@ impl SmallHost {
 
     /// Handles a message of another process.
     fn handle(&mut self, (header, bytes): (Header, Vec<u8>)) {
-        receive::handle(&(), self, (header, &bytes), || Some(ROUTE));
+        receive::handle(&(), self, &[header.encode().as_slice(), &bytes].concat(), || Some(ROUTE));
     }
 
     /// Handles the oldest message of another process.
@@ -279,7 +278,50 @@ impl Ports for SmallHost {
     }
 }
 
+impl Communicators for SmallHost {
+    type Communicator = ();
+
+    fn communicator(&mut self, _request: usize) {}
+    fn number(&mut self, (): ()) -> u32 {
+        CONTEXT
+    }
+    fn rank(&mut self, (): ()) -> i32 {
+        3
+    }
+    fn context(&mut self, _request: usize) -> u32 {
+        CONTEXT
+    }
+    fn is_abandoned(&mut self, send: usize) -> bool {
+        self.cores[send].tag == ABANDONED
+    }
+    fn known_route(&mut self, (): (), _rank: i32) -> Option<Route> {
+        Some(ROUTE)
+    }
+    fn queues(&mut self, (): ()) -> &mut Matching<usize, Arrived> {
+        &mut self.queues
+    }
+}
+
 impl Tools for SmallHost {
+    type Listeners = ();
+
+    fn listeners(&mut self, (): ()) -> Option<()> {
+        Some(())
+    }
+    fn arrives(
+        &mut self,
+        (): &(),
+        (): (),
+        _of: ((), Envelope),
+        _came: &Came<'_>,
+        search: impl FnOnce(&mut Self) -> Option<usize>,
+    ) -> Result<usize, u64> {
+        self.told.push(('a', 0, Bytes::None));
+        search(self).ok_or(0)
+    }
+    fn stored(&mut self, _of: ((), Envelope), _message: (u64, usize)) {
+        self.told.push(('i', 0, Bytes::None));
+    }
     fn begins(&mut self, request: usize, moved: Moved) {
         self.told.push(('B', request, moved.bytes));
     }
@@ -297,43 +339,6 @@ impl Host for SmallHost {
     }
     fn messenger(&mut self) -> &mut State<Self> {
         &mut self.messenger
-    }
-    fn rank(&mut self, _request: usize) -> i32 {
-        3
-    }
-    fn context(&mut self, _request: usize) -> u32 {
-        CONTEXT
-    }
-    fn is_abandoned(&mut self, send: usize) -> bool {
-        self.cores[send].tag == ABANDONED
-    }
-    fn take_posted(&mut self, send: usize, envelope: Envelope, _length: usize) -> Result<usize, u64> {
-        self.told.push(('a', send, Bytes::None));
-        self.queues.search_posted(envelope).found.ok_or(0)
-    }
-    fn keep(&mut self, (): &(), send: usize, envelope: Envelope, message: Arrived) {
-        self.told.push(('i', send, Bytes::None));
-        flow_control::keep(&(), self, &message, |_| Some(Route::LOOPBACK));
-        self.queues.insert_unexpected(envelope, message);
-    }
-    fn deliver_whole(&mut self, (): &(), of: Match, bytes: &[u8], sender: impl Fn() -> Option<Route> + Copy) {
-        let Some(from) = sender() else { return };
-        let message = Arrived { from, id: 0, body: Body::copy(bytes) };
-        self.deliver(&(), of.context, Envelope::new(of.rank, of.tag), message);
-    }
-    fn deliver(&mut self, (): &(), context: u32, envelope: Envelope, message: Arrived) {
-        assert_eq!(context, CONTEXT);
-        if let Some(receive) = self.queues.search_posted(envelope).found {
-            return delivery::arrived(&(), self, receive, envelope, message);
-        }
-        flow_control::keep(&(), self, &message, |_| Some(ROUTE));
-        self.queues.insert_unexpected(envelope, message);
-        if self.queues.posted() > 0 {
-            flow_control::found_nothing(&(), self, CONTEXT);
-        }
-    }
-    fn wants_more(&mut self, context: u32) -> bool {
-        context == CONTEXT && (self.queues.posted() > 0 || self.queues.unexpected() == 0)
     }
     fn note(&mut self, receive: usize, outcome: &Outcome) {
         self.noted.push((receive, *outcome));

@@ -1,18 +1,17 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Failover: when a port goes down, comes back, or cannot be connected to a peer, messages move to another port
-//! (ARCHITECTURE.md, "Several ports"; `engine::messenger::rails::failover` has the rules of the order).
+//! (ARCHITECTURE.md, "Several ports"). `engine::messenger::rails` chooses the port, and the order of the messages; this
+//! file moves them, and hands them on.
 //!
-//! Counts the messages of each peer from the first one, including those that a poll delivers in place. Called by
-//! `progress`, `routing`, `fragment` and `host`. Grade: hot for [`may_be_taken`] and [`count`], else setup. Threads:
-//! the one that has entered the PML, and no port. Tests: below, `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
+//! Called by `progress`, `routing`, `fragment` and `host`. Grade: setup. Threads: the one that has entered the PML, and
+//! no port. Tests: `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
 
 use engine::messenger::header::{Header, MAX_SIZE};
-use engine::messenger::rails::Peer;
-use engine::messenger::rails::failover::ReorderBuffer;
-use engine::messenger::route::{Account, Route};
+use engine::messenger::rails::Turn;
+use engine::messenger::route::Route;
 use engine::transport::{Cause, Failure, Immediate, Token, Unposted};
 
 use super::buffer::{Content, SendBuffer};
@@ -42,28 +41,13 @@ pub(crate) fn link_changed(pml: &Pml, state: &mut State, rail: usize, is_up: boo
     }
     divert(&pml.rails()[rail], is_up);
     for peer in 0..state.multi_rail.peers.len() {
-        let to = if is_up { returns_to(pml, state, peer, rail) } else { leaves_for(pml, state, peer, rail) };
+        let to = state.multi_rail.peers[peer].moves(rail, is_up, |route| rails::is_usable(pml, route));
         if let Some(to) = to
             && !move_to(pml, state, peer, to)
         {
             transmit::failed(state);
         }
     }
-}
-
-/// Returns the route to which a peer moves when the port of this rail has gone down; `None` if it need not move.
-fn leaves_for(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Route> {
-    let is_home = state.multi_rail.peers[peer].home.rail() == rail;
-    if is_home { other_than(pml, state, peer, rail) } else { None }
-}
-
-/// Returns this rail's route if a peer moves there now that the port is up: it is the peer's first, or the home is
-/// down.
-fn returns_to(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Route> {
-    let Peer { routes, home, .. } = &state.multi_rail.peers[peer];
-    let route = *routes.iter().find(|route| route.rail() == rail)?;
-    let is_better = route == routes[0] || !rails::is_usable(pml, *home);
-    (route != *home && is_better && rails::is_usable(pml, route)).then_some(route)
 }
 
 /// Diverts all peers from a port that went down, so that it probes none, or lets them return; informs the user. The BTL
@@ -82,11 +66,6 @@ fn divert(rail: &Rail, is_up: bool) {
     }
 }
 
-fn other_than(pml: &Pml, state: &State, peer: usize, rail: usize) -> Option<Route> {
-    let routes = &state.multi_rail.peers[peer].routes;
-    routes.iter().copied().find(|route| route.rail() != rail && rails::is_usable(pml, *route))
-}
-
 /// Gives up a connection that has failed; if it is the peer's home, another port carries its messages. Returns false if
 /// a message is lost, or no port is left.
 #[cold]
@@ -97,8 +76,10 @@ pub(crate) fn fails_over(pml: &Pml, state: &mut State, failed: Route) -> bool {
     let Some(peer) = rails::of(pml, state, failed) else { return false };
     let Some(rail) = pml.rails().get(failed.rail()) else { return false };
     let Some((failure, was_noticed)) = give_up(rail, failed) else { return false };
-    let Some(other) = other_than(pml, state, peer, failed.rail()) else { return false };
-    let is_home = state.multi_rail.peers[peer].home.rail() == failed.rail();
+    let known = &state.multi_rail.peers[peer];
+    let is_home = known.home.rail() == failed.rail();
+    let other = known.other_than(failed.rail(), |route| rails::is_usable(pml, route));
+    let Some(other) = other else { return false };
     if is_home && !move_to(pml, state, peer, other) {
         return false;
     }
@@ -134,10 +115,7 @@ fn tell(rail: &Rail, failure: &Failure, other: &str) {
 /// Moves a peer's messages to another route. Returns false if a message that must move with them cannot be queued
 /// there.
 fn move_to(pml: &Pml, state: &mut State, peer: usize, to: Route) -> bool {
-    let known = &mut state.multi_rail.peers[peer];
-    let from = std::mem::replace(&mut known.home, to);
-    known.segment = known.segment.wrapping_add(1);
-    let segment = known.segment;
+    let (from, segment) = state.multi_rail.peers[peer].move_to(to);
     let Some((count, unposted)) = leave(pml, from) else { return false };
     let Unsent { moves, messages } = unposted;
     // First, the `Moved` of earlier moves, which the other port has not sent.
@@ -155,7 +133,7 @@ fn move_to(pml: &Pml, state: &mut State, peer: usize, to: Route) -> bool {
         (sent.count, sent.is_home) = (0, true);
     }
     let has_sent = messages.into_iter().all(|message| send_again(pml, state, (from, to), message));
-    if state.messenger.flow.outgoing.is_full(Account(state.multi_rail.peers[peer].routes[0])) {
+    if state.messenger.flow.outgoing.is_full(state.multi_rail.peers[peer].account()) {
         routing::queue_turn(pml, state, to);
     }
     has_sent
@@ -257,24 +235,11 @@ pub(crate) fn queue(pml: &Pml, to: Route, bytes: (Arc<[u8]>, u32), token: Token)
     transmitted != Transmitted::Failed
 }
 
-/// Whether messages of this sender may be delivered in place. False if the sender has moved, or is unknown.
-#[inline]
-pub(crate) fn may_be_taken(state: &State, rail: usize, from: Immediate) -> bool {
-    state.multi_rail.end(rail, from.endpoint()).is_some_and(|end| !end.is_reordered)
-}
-
 /// Whether the port has the endpoint that a message names.
 #[cold]
 fn is_there(pml: &Pml, rail: usize, from: Immediate) -> bool {
     let port = pml.rails().get(rail).and_then(Rail::enter);
     port.is_some_and(|port| port.peer_name(from.endpoint()).is_some())
-}
-
-/// Counts a message of a sender that has never moved.
-#[inline]
-pub(crate) fn count(state: &mut State, rail: usize, from: Immediate) {
-    let end = state.multi_rail.end_mut(Route::new(rail, from.endpoint()));
-    end.received = end.received.wrapping_add(1);
 }
 
 /// Handles a message, and those in the reorder buffer that waited for it.
@@ -284,68 +249,32 @@ pub(crate) fn message(pml: &Pml, state: &mut State, message: Incoming<'_>, by: B
     if let Some((Header::Moved { segment, count }, _)) = Header::decode(message.bytes) {
         return moved(pml, state, by, (segment, count));
     }
-    let end = state.multi_rail.end(rail, immediate.endpoint());
-    if end.is_none_or(|end| !end.is_reordered) {
-        if end.is_some() || is_there(pml, rail, immediate) {
-            count(state, rail, immediate);
+    match state.multi_rail.arrives(rail, immediate.endpoint(), || is_there(pml, rail, immediate)) {
+        Turn::Now => incoming::message(pml, state, message),
+        Turn::NowAndHeld(peer) => {
+            incoming::message(pml, state, message);
+            release(pml, state, peer);
         }
-        return incoming::message(pml, state, message);
+        Turn::Later(peer) => {
+            let held = Held { bytes: message.bytes.into(), by, completed: transfers::completion() };
+            state.multi_rail.hold(peer, rail, held);
+        }
+        Turn::Never => {}
     }
-    let Some(peer) = state.multi_rail.end(rail, immediate.endpoint()).and_then(|end| end.peer()) else { return };
-    let Some(buffer) = &mut state.multi_rail.peers[peer].reorder_buffer else { return };
-    if !buffer.arrived(rail) {
-        return buffer.hold(rail, Held { bytes: message.bytes.into(), by, completed: transfers::completion() });
-    }
-    incoming::message(pml, state, message);
-    release(pml, state, peer);
 }
 
 /// Notes that the sender has moved to this port.
 #[cold]
-fn moved(pml: &Pml, state: &mut State, by: ByRail, (segment, count): (u32, u32)) {
+fn moved(pml: &Pml, state: &mut State, by: ByRail, segment: (u32, u32)) {
     let Some(peer) = by.route(pml).and_then(|from| rails::of(pml, state, from)) else { return };
-    if state.multi_rail.peers[peer].reorder_buffer.is_none() {
-        let routes = state.multi_rail.peers[peer].routes.clone();
-        let mut received: u32 = 0;
-        for route in routes {
-            let end = state.multi_rail.end_mut(route);
-            received = received.wrapping_add(end.received);
-            end.is_reordered = true;
-        }
-        state.multi_rail.peers[peer].reorder_buffer = Some(ReorderBuffer::new(pml.rails().len(), received));
-    }
-    if let Some(buffer) = &mut state.multi_rail.peers[peer].reorder_buffer {
-        buffer.moved(by.rail, segment, count);
-    }
+    state.multi_rail.moved(peer, by.rail, segment);
     release(pml, state, peer);
 }
 
 /// Handles messages in the reorder buffer whose turn has come.
 fn release(pml: &Pml, state: &mut State, peer: usize) {
-    while let Some(held) = state.multi_rail.peers[peer].reorder_buffer.as_mut().and_then(ReorderBuffer::release) {
-        let Held { bytes, by, completed } = held;
+    while let Some(Held { bytes, by, completed }) = state.multi_rail.release(peer) {
         transfers::completed(completed);
         incoming::message(pml, state, Incoming { bytes: &bytes, sender: Sender::ByRail(by) });
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use engine::messenger::rails::MultiRail;
-    use engine::transport::EndpointId;
-
-    #[test]
-    fn a_message_that_names_an_unknown_endpoint_creates_no_record_of_it() {
-        let pml = Pml::of_no_rails(false);
-        let mut state = pml.enter().expect("nobody is inside");
-        state.multi_rail = MultiRail::new(2);
-        let immediate = Immediate::new(0, (1 << 24) - 2);
-        let by = ByRail { rail: 1, immediate, qp_num: 9 };
-        assert!(!may_be_taken(&state, by.rail, immediate));
-        message(&pml, &mut state, Incoming { bytes: &[0; 4], sender: Sender::ByRail(by) }, by);
-        let ends =
-            [EndpointId::from_index(0), immediate.endpoint()].map(|to| state.multi_rail.end(by.rail, to).is_some());
-        assert_eq!(ends, [false; 2]);
     }
 }

@@ -9,11 +9,12 @@
 //! may still have an earlier home.
 //!
 //! **Shared memory.** These peers have accounts as well. An eager message by shared memory names only its sender's
-//! rank; `incoming` looks the process up in the communicator once the bound is exceeded.
+//! rank; the messenger has the process looked up (`rails::known`) once the bound is exceeded.
 //!
 //! Called by `progress`, `local` and `host`. Grade: pending. Threads: the one that has entered the PML, and no port.
 //! Tests: `pml/tests.rs`, and `unexpected_memory.c` in `hw-tests/mpi`.
 
+use engine::messenger::host::Communicators;
 use engine::messenger::route::{Account, Route};
 
 use super::rails;
@@ -44,11 +45,10 @@ pub(crate) fn has_turn(state: &mut State, route: Route) {
 pub(crate) fn mark(pml: &Pml, state: &mut State, account: Account) {
     let routes = rails::in_communicators(pml, state, account);
     for (context, rank) in routes.iter().flat_map(|route| state.messenger.flow.holders.of(*route)) {
-        let Some(communicator) = state.contexts.get(context) else { continue };
+        let Some(communicator) = state.messenger.contexts.get(context) else { continue };
         // The communicator may have stored an earlier home of the peer.
         for route in &routes {
-            // SAFETY: P1: in `state.contexts`, so alive; P3.
-            unsafe { communicator.as_ref() }.mark(rank, *route);
+            communicator.mark(rank, *route);
         }
     }
 }

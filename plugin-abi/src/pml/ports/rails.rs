@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! The route to a peer, from its rank in a communicator ([`route`]). With several ports: which of them reach the peer,
-//! which one its messages use, and which read a long message.
+//! and which read a long message; `engine::messenger::rails` chooses the one that its messages use, their home.
 //!
-//! Peers have different homes, so that the ports share the load. `engine::messenger::rails` has the records. With one
-//! port, the PML uses only [`route`], [`routes_to`], [`part`], and functions such as [`home`] that test for it. A
-//! sender announces a long message with the keys of several ports; the receiver reads by those of its ports that are
-//! connected to one of them ([`readable_by`]), and its other ports begin to connect, for the next message. Grade: hot
-//! for [`note`] and [`home`], pending for long messages, else setup. Threads: the one that has entered the PML; for
+//! With one port, the PML uses only [`route`], [`routes_to`], [`part`], and functions such as [`home`] that test for
+//! it. A sender announces a long message with the keys of several ports; the receiver reads by those of its ports that
+//! are connected to one of them ([`readable_by`]), and its other ports begin to connect, for the next message. Grade:
+//! hot for [`note`] and [`home`], pending for long messages, else setup. Threads: the one that has entered the PML; for
 //! [`note`], a port; [`route`]: any, with nothing entered. Tests: `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
@@ -117,7 +116,7 @@ pub(crate) fn account(pml: &Pml, state: &mut State, route: Route) -> Account {
     if !pml.is_multi_rail() || route.as_local().is_some() {
         return Account(route);
     }
-    Account(of(pml, state, route).map_or(route, |peer| state.multi_rail.peers[peer].routes[0]))
+    of(pml, state, route).map_or(Account(route), |peer| state.multi_rail.peers[peer].account())
 }
 
 /// Returns the routes that communicators may have stored for a peer.
@@ -139,10 +138,7 @@ pub(crate) fn in_communicator(pml: &Pml, route: Route) -> Route {
 pub(crate) fn of(pml: &Pml, state: &mut State, route: Route) -> Option<usize> {
     // A faulty process of this host may name any sender.
     pml.rails().get(route.rail())?;
-    match state.multi_rail.end_mut(route).peer() {
-        Some(peer) => Some(peer),
-        None => look_up(pml, state, route),
-    }
+    state.multi_rail.peer_of(route).or_else(|| look_up(pml, state, route))
 }
 
 #[cold]
@@ -151,7 +147,7 @@ fn look_up(pml: &Pml, state: &mut State, route: Route) -> Option<usize> {
     let name = port.peer_name(route.to()).filter(|_| !port.has_gone(route.to()))?;
     drop(port);
     if let Some(peer) = state.multi_rail.by_name.get(&name).copied() {
-        state.multi_rail.end_mut(route).set_peer(peer);
+        state.multi_rail.set_peer(route, peer);
         return Some(peer);
     }
     let mut routes = routes_to(pml, name).ok()?;
@@ -182,22 +178,22 @@ pub(crate) fn routes_to(pml: &Pml, peer: PeerName) -> Result<Vec<Route>, String>
 }
 
 /// Adds a peer that these routes (at least one) lead to. Returns its index.
-pub(crate) fn add(pml: &Pml, state: &mut State, name: PeerName, mut routes: Vec<Route>) -> usize {
-    if let Some(known) = state.multi_rail.by_name.get(&name) {
-        return *known;
-    }
-    // Both processes of a pair begin with the same port, if theirs are in the same order: that saves a connection.
+fn add(pml: &Pml, state: &mut State, name: PeerName, routes: Vec<Route>) -> usize {
     let me = Process::me().map_or(0, |me| modex::from_openmpi(me.name()).rank);
-    let first = me.wrapping_add(name.rank) as usize % routes.len();
-    routes.rotate_left(first);
-    let home = routes.iter().copied().find(|route| is_usable(pml, *route)).unwrap_or(routes[0]);
-    let peer = state.multi_rail.add(name, Peer { routes: routes.into(), home, segment: 0, reorder_buffer: None });
+    let known = state.multi_rail.by_name.get(&name).copied();
+    known.unwrap_or_else(|| add_new(pml, state, (me, name), routes))
+}
+
+/// [`add`] for a peer that is not known, by the process of rank `me`.
+pub(crate) fn add_new(pml: &Pml, state: &mut State, (me, name): (u32, PeerName), routes: Vec<Route>) -> usize {
+    let peer = Peer::new(routes, [me, name.rank], |route| is_usable(pml, route));
+    let home = peer.home;
     if let Some(rail) = pml.rails().get(home.rail())
         && let Some(mut port) = rail.enter()
     {
         rail.sent(&mut port, home.to()).is_home = true;
     }
-    peer
+    state.multi_rail.add(name, peer)
 }
 
 /// Whether messages can use this route now: its port is up, and the connection is there or may still be made.

@@ -7,17 +7,16 @@ use std::collections::BTreeMap;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
-use engine::messenger::flow_control;
-use engine::messenger::rails::Peer;
+use engine::messenger::receive::search;
 use engine::messenger::route::Route;
 use engine::peer::PeerName;
 use engine::transport::Completion;
 use ibex_ffi::openmpi::{release, sys};
 
 use super::super::communicator::Communicator;
-use super::super::incoming::deliver;
 use super::super::instance::{OF_TEST, Pml, Rail, Settings};
 use super::super::persistent::FUNCTIONS;
+use super::super::ports::rails;
 use super::super::progress;
 use super::{libmpi, shared_memory};
 use crate::runtime::device::fabric::{Fabric, Sizes};
@@ -102,18 +101,13 @@ fn route(pml: &Pml, rank: usize, peer: usize) -> Route {
         let mut port = rail.enter().expect("nobody is inside");
         Route::new(index, port.peer(name(peer), index as u8))
     };
-    let mut routes: Vec<Route> = pml.rails().iter().enumerate().map(endpoint).collect();
+    let routes: Vec<Route> = pml.rails().iter().enumerate().map(endpoint).collect();
     if !pml.is_multi_rail() {
         return routes[0];
     }
-    let first = (rank + peer) % routes.len();
-    routes.rotate_left(first);
-    let home = routes[0];
     let mut state = pml.enter().expect("nobody is inside");
-    state.multi_rail.add(name(peer), Peer { routes: routes.into(), home, segment: 0, reorder_buffer: None });
-    let rail = &pml.rails()[home.rail()];
-    rail.sent(&mut rail.enter().expect("nobody is inside"), home.to()).is_home = true;
-    home.as_multi_rail()
+    let peer = rails::add_new(pml, &mut state, (rank as u32, name(peer)), routes);
+    state.multi_rail.peers[peer].home.as_multi_rail()
 }
 
 /// Adds a communicator, as `pml_add_comm` does.
@@ -127,16 +121,14 @@ pub(super) fn communicator(pml: &Pml, rank: usize, number: usize, size: usize) -
     communicator.comm = comm.as_ptr();
     let communicator = NonNull::from(Box::leak(communicator));
     // SAFETY: both were leaked above, and only this function has them.
-    unsafe {
+    let added = unsafe {
         *libmpi::references(comm.as_ptr()) = 1;
         (*comm.as_ptr()).c_pml_comm = communicator.as_ptr().cast();
-    }
+        communicator.as_ref()
+    };
     let mut state = pml.enter().expect("nobody is inside");
-    let kept = state.contexts.add(context, communicator).expect("the number is new");
-    for (envelope, message) in kept {
-        flow_control::give_up(pml, &mut *state, &message);
-        deliver(pml, &mut state, context, envelope, message);
-    }
+    let kept = state.messenger.contexts.add(context, added).expect("the number is new");
+    search::deliver_early(pml, &mut *state, context, kept);
     progress::leave(pml, state);
     comm
 }

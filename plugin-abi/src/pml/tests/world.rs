@@ -7,6 +7,7 @@ use std::ptr::{NonNull, null_mut};
 use std::sync::RwLockReadGuard;
 
 use engine::messenger::matching::{ANY_SOURCE, ANY_TAG};
+use engine::messenger::receive::search;
 use ibex_ffi::openmpi::sys;
 
 use super::super::communicator::Communicator;
@@ -192,7 +193,8 @@ impl World {
             }
         }
         if !how.is_persistent {
-            receive::post_as(pml, &mut state, request, receive::pattern(from, tag)).note(&mut state, request);
+            let posting = search::post(pml, &mut *state, request, receive::pattern(from, tag));
+            receive::note_name(&mut state, request, posting);
         }
         progress::leave(pml, state);
         let operation = Operation::new(pml, request, bytes);

@@ -133,12 +133,12 @@ fn sender(pml: &Pml, state: &mut State, communicator: &Communicator, envelope: E
     if route != Route::UNKNOWN {
         return Some(route.unmarked());
     }
-    // SAFETY: the caller has this communicator from `State::contexts` (P1) or a live request.
+    // SAFETY: P1: `communicator` is alive, so Open MPI's is.
     let known = unsafe { rails::known(state, communicator.comm, envelope.source()) };
     if known.is_some() || pml.is_multi_rail() {
         return known;
     }
-    // SAFETY: the caller has this communicator from `State::contexts` (P1) or a live request.
+    // SAFETY: P1: `communicator` is alive, so Open MPI's is.
     let process = unsafe { rails::process(communicator.comm, envelope.source()) }?;
     let name = modex::from_openmpi(process.name());
     let route = *rails::routes_to(pml, name).ok()?.first()?;

@@ -17,8 +17,8 @@ use std::hint::cold_path;
 use std::ptr::null_mut;
 
 use engine::events;
-use engine::messenger::host::{Data, Moved};
-use engine::messenger::matching::{Envelope, Message, MessageHandle, Pattern};
+use engine::messenger::host::{Communicators, Data, Moved};
+use engine::messenger::matching::{Envelope, Message, MessageHandle};
 use engine::messenger::path_taken::PathTaken;
 use engine::messenger::receive::arrived::Arrived;
 use ibex_ffi::openmpi::{release, sys};
@@ -29,7 +29,7 @@ use crate::pml::datatype::Description;
 use crate::pml::instance::State;
 use crate::pml::request::{Handle, Owner, Request, Role, Told};
 use crate::runtime::listeners::{Event, Listeners, ProtocolSpec, Spec};
-use crate::runtime::watch::{number, numbers};
+use crate::runtime::watch::number;
 
 /// `PERUSE_SEND`, `PERUSE_RECV`
 pub(crate) const SEND: c_int = 0;
@@ -47,7 +47,7 @@ fn listeners_of<'call>(request: &Request) -> Option<&'call Listeners> {
 }
 
 #[inline(always)]
-fn listeners_to<'call>(communicator: &Communicator) -> Option<&'call Listeners> {
+pub(super) fn listeners_to<'call>(communicator: &Communicator) -> Option<&'call Listeners> {
     // SAFETY: P1: the communicator lives; P3.
     unsafe { Listeners::of(communicator.comm) }
 }
@@ -141,7 +141,7 @@ fn spec_of_bytes(communicator: &Communicator, (peer, tag): (i32, i32), length: u
 }
 
 #[inline(always)]
-fn spec_of_message(communicator: &Communicator, envelope: Envelope, length: usize) -> Spec {
+pub(super) fn spec_of_message(communicator: &Communicator, envelope: Envelope, length: usize) -> Spec {
     spec_of_bytes(communicator, (envelope.source(), envelope.tag()), length)
 }
 
@@ -172,14 +172,9 @@ pub(crate) fn forget(request: &mut Request) {
     request.shell.told = Told::Nothing;
 }
 
-/// Raises the event that the first data of a request's message is about to be sent or stored. Does nothing for an
-/// unwatched blocking call, which gives its request back without resetting it.
-#[inline]
-pub(crate) fn begins(state: &mut State, of: Handle, moved: Moved) {
-    begins_by(state, of, moved, |_| None);
-}
-
-/// [`begins`]; reports the path of the data, if `how` returns it now.
+/// Raises the event that the first data of a request's message is about to be sent or stored, and reports the path of
+/// the data, if `how` returns it now. Does nothing for an unwatched blocking call, which gives its request back without
+/// resetting it.
 #[inline]
 pub(crate) fn begins_by(
     state: &mut State,
@@ -194,7 +189,7 @@ pub(crate) fn begins_by(
     }
 }
 
-/// [`begins`]; if a tool listens and `may_begin` returns false, raises nothing and returns false.
+/// [`begins_by`], without a path; if a tool listens and `may_begin` returns false, raises nothing and returns false.
 #[inline]
 pub(crate) fn begins_if(
     state: &mut State,
@@ -209,17 +204,11 @@ pub(crate) fn begins_if(
     if listeners_of(request).is_some() && !may_begin(state) {
         return false;
     }
-    begins(state, of, moved);
+    begins_by(state, of, moved, |_| None);
     true
 }
 
-/// Raises the event that the adapter has the last data, or that it is stored.
-#[inline]
-pub(crate) fn ends(state: &mut State, of: Handle, moved: Moved) {
-    ends_by(state, of, moved, |_| None);
-}
-
-/// [`ends`]; reports the path of the data, if `how` returns it now.
+/// Raises the event that the adapter has the last data, or that it is stored; reports the path as [`begins_by`] does.
 #[inline]
 pub(crate) fn ends_by(state: &mut State, of: Handle, moved: Moved, how: impl FnOnce(&mut State) -> Option<PathTaken>) {
     let request = state.requests.get(of);
@@ -231,7 +220,7 @@ pub(crate) fn ends_by(state: &mut State, of: Handle, moved: Moved, how: impl FnO
 
 /// [`request`]; before it, reports the path of the data, if `how` returns it.
 #[inline(always)]
-fn request_by(
+pub(super) fn request_by(
     state: &mut State,
     of: Handle,
     event: Event,
@@ -262,7 +251,7 @@ pub(crate) fn told_moved(state: &mut State, listeners: &Listeners, of: Handle, e
 
 /// Reports the path of a request's message, if `how` returns it.
 #[inline]
-pub(crate) fn goes(state: &mut State, of: Handle, how: impl FnOnce(&mut State) -> Option<PathTaken>) {
+pub(super) fn goes(state: &mut State, of: Handle, how: impl FnOnce(&mut State) -> Option<PathTaken>) {
     if let Some(listeners) = listeners_of(state.requests.get(of)) {
         goes_as(state, listeners, of, how);
     }
@@ -294,7 +283,7 @@ fn tell_path(listeners: &Listeners, request: &mut Request, bytes: usize, path: P
 /// Notes the message `id`, of `length` bytes, that a receive has matched, if a tool wants events that name it. Reports
 /// its path, if a tool wants it and `how` returns it now.
 #[inline(always)]
-fn has_message(
+pub(super) fn has_message(
     state: &mut State,
     listeners: &Listeners,
     receive: Handle,
@@ -327,70 +316,13 @@ fn note_message(
     }
 }
 
-/// Raises the event of a fragment, neither the first nor the last, that the adapter has or that is stored.
+/// Raises an event of a message with this number and length. Returns its number.
 #[inline]
-pub(crate) fn continues(state: &mut State, of: Handle, moved: Moved) {
-    request_by(state, of, Event::XferContinue, moved, |_| None);
-}
-
-/// Takes out the receive that an arrived message matches; without one, returns the message's number for tools.
-/// `lengths`: those of the message, and of the part that came with its header. While a tool asks for paths, reports
-/// the message's if `how` returns it now, or calls `kept` if no receive matches.
-#[inline]
-pub(crate) fn take_posted(
-    state: &mut State,
-    communicator: &Communicator,
-    envelope: Envelope,
-    lengths: (usize, usize),
-    told: (impl FnOnce(&mut State, Handle) -> Option<PathTaken>, impl FnOnce(&mut State)),
-) -> Result<Handle, u64> {
-    match listeners_to(communicator) {
-        None => communicator.take_posted(state, envelope).ok_or(0),
-        Some(listeners) => take_posted_watched(state, listeners, communicator, envelope, lengths, told),
-    }
-}
-
-#[inline(always)]
-pub(crate) fn take_posted_watched(
-    state: &mut State,
-    listeners: &Listeners,
-    communicator: &Communicator,
-    envelope: Envelope,
-    (length, here): (usize, usize),
-    (how, kept): (impl FnOnce(&mut State, Handle) -> Option<PathTaken>, impl FnOnce(&mut State)),
-) -> Result<Handle, u64> {
-    let id = numbers(2);
-    let search = id + 2;
-    let mut spec = spec_of_message(communicator, envelope, length);
-    listeners.tell(Event::Arrived, id, &mut spec);
-    if listeners.wants(Event::Transfer) {
-        // SAFETY: P1: the communicator lives.
-        unsafe { transfers::arrived(id, &spec, envelope, here) };
-    }
-    listeners.tell(Event::SearchPostedBegin, search, &mut spec);
-    let found = communicator.take_posted_watched(state, envelope);
-    listeners.tell(Event::SearchPostedEnd, search, &mut spec);
-    let Some(found) = found else {
-        if listeners.wants(Event::Protocol) {
-            kept(state);
-        }
-        return Err(id);
-    };
-    told(state, listeners, found, Event::RemovePosted);
-    listeners.tell(Event::MatchPosted, id, &mut spec);
-    has_message(state, listeners, found, (id, length), |state| how(state, found));
-    Ok(found)
-}
-
-/// Stores an unexpected message, and raises its event.
-pub(crate) fn insert_unexpected(state: &mut State, communicator: &Communicator, envelope: Envelope, message: Arrived) {
-    let (id, length) = (message.id, message.length());
-    communicator.insert_unexpected(state, envelope, message);
-    tell_of_message(communicator, Event::InsertUnexpected, (id, envelope, length));
-}
-
-#[inline]
-fn tell_of_message(communicator: &Communicator, event: Event, (id, envelope, length): (u64, Envelope, usize)) -> u64 {
+pub(super) fn tell_of_message(
+    (communicator, envelope): (&Communicator, Envelope),
+    event: Event,
+    (id, length): (u64, usize),
+) -> u64 {
     let Some(listeners) = listeners_to(communicator) else { return id };
     // A message that arrived while nobody listened has no number yet.
     let id = if id == 0 { number() } else { id };
@@ -398,53 +330,29 @@ fn tell_of_message(communicator: &Communicator, event: Event, (id, envelope, len
     id
 }
 
-/// Takes out the unexpected message that a numbered receive of this communicator matches, and raises the events of the
-/// search. Reports the path of the message, if `how` returns it now.
-#[inline(always)]
-pub(crate) fn take_unexpected(
-    state: &mut State,
-    listeners: &Listeners,
-    communicator: &Communicator,
-    of: Handle,
-    pattern: Pattern,
-    how: impl FnOnce(&mut State, &Message<Arrived>) -> Option<PathTaken>,
-) -> Option<Message<Arrived>> {
-    let search = number();
-    listeners.tell(Event::SearchUnexpectedBegin, search, &mut state.requests.get(of).spec);
-    let is_any = communicator.unexpected(state) > 0;
-    let found = if is_any { communicator.take_unexpected(state, pattern) } else { None };
-    listeners.tell(Event::SearchUnexpectedEnd, search, &mut state.requests.get(of).spec);
-    let found = found?;
-    let length = found.message.length();
-    let id = tell_of_message(communicator, Event::RemoveUnexpected, (found.message.id, found.envelope, length));
-    request(state, of, Event::MatchUnexpected);
-    has_message(state, listeners, of, (id, length), |state| how(state, &found));
-    Some(found)
-}
-
 /// Runs the `search` of a probe for this source and tag through the unexpected messages, and raises its events.
 pub(crate) fn probe<T>(
     state: &mut State,
-    communicator: &Communicator,
+    communicator: &'static Communicator,
     of: (i32, i32),
     search: impl FnOnce(&mut Queues) -> T,
 ) -> T {
-    let Some(listeners) = listeners_to(communicator) else { return search(communicator.queues(state)) };
+    let Some(listeners) = listeners_to(communicator) else { return search(state.queues(communicator)) };
     let (id, mut spec) = (number(), spec_of_bytes(communicator, of, 0));
     listeners.tell(Event::SearchUnexpectedBegin, id, &mut spec);
-    let found = search(communicator.queues(state));
+    let found = search(state.queues(communicator));
     listeners.tell(Event::SearchUnexpectedEnd, id, &mut spec);
     found
 }
 
 /// Raises the event of a message that a matched probe has taken out.
-pub(crate) fn taken(state: &mut State, communicator: &Communicator, envelope: Envelope, handle: MessageHandle) {
-    if let Some(message) = communicator.queues(state).message_mut(handle) {
+pub(crate) fn taken(state: &mut State, communicator: &'static Communicator, envelope: Envelope, handle: MessageHandle) {
+    if let Some(message) = state.queues(communicator).message_mut(handle) {
         let (id, length) = (message.id, message.length());
-        let told = tell_of_message(communicator, Event::RemoveUnexpected, (id, envelope, length));
+        let told = tell_of_message((communicator, envelope), Event::RemoveUnexpected, (id, length));
         if told != id {
             // The events of its receive name the same number.
-            if let Some(message) = communicator.queues(state).message_mut(handle) {
+            if let Some(message) = state.queues(communicator).message_mut(handle) {
                 message.id = told;
             }
         }

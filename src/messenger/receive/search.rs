@@ -1,0 +1,203 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Searches the queues of a communicator: for the posted receive of a message that arrives, and for the unexpected
+//! message of a receive that is posted. Stores a message that finds no receive.
+//!
+//! A message whose communicator this process has not added yet is kept until it has ([`deliver_early`]). Called by
+//! `receive`, by `loopback`, and by the host for receives, and for messages that it delivers in place ([`is_taken`]).
+//! Grade: hot for [`is_taken`] and [`post`], else pending. Threads: the one that has entered the messenger; with a port
+//! only in [`is_taken`]. Tests: `messenger/tests/searches.rs` and `messenger/tests/histories.rs`.
+
+use super::arrived::{Arrived, Body, Came};
+use super::delivery;
+use crate::messenger::flow_control;
+use crate::messenger::header::{EAGER_SIZE, Match};
+use crate::messenger::host::Host;
+use crate::messenger::matching::{Envelope, Pattern};
+use crate::messenger::route::Route;
+
+/// A receive that the host wants to post.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Posting {
+    /// It is posted under this name, by which it can be cancelled.
+    Waits(u64),
+    /// It has matched a message, and may be finished or given back.
+    Matched,
+}
+
+// ---- messages that arrive -------------------------------------------------------------------------------------------
+
+/// Delivers an eager message, header included, to the receive that is posted for it, unless tools are told of it.
+/// Returns whether it did. If `defers` returns true, the host delivers the message itself, later.
+#[inline(always)]
+pub fn is_taken<H: Host>(
+    host: &mut H,
+    message: &[u8],
+    defers: impl FnOnce(&mut H, H::Communicator, Envelope, &[u8]) -> bool,
+) -> bool {
+    let Some((header, bytes)) = message.split_first_chunk::<EAGER_SIZE>() else { return false };
+    let Some(of) = Match::from_eager(header) else { return false };
+    let Some(communicator) = host.messenger().contexts.get(of.context).copied() else { return false };
+    let envelope = of.envelope();
+    if defers(host, communicator, envelope, bytes) {
+        return true;
+    }
+    let Some(request) = host.take_posted::<false>(communicator, envelope) else { return false };
+    delivery::whole::<_, false>(host, request, envelope, bytes);
+    true
+}
+
+/// Delivers a whole message to the receive that it matches, or stores a copy. `sender` looks up the route to its
+/// sender.
+pub(super) fn whole<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    of: Match,
+    bytes: &[u8],
+    sender: impl Fn() -> Option<Route>,
+) {
+    let envelope = of.envelope();
+    let Some(communicator) = host.messenger().contexts.get(of.context).copied() else {
+        let message = Arrived { from: Route::UNKNOWN, id: 0, body: Body::copy(bytes) };
+        return keep_early(process, host, of.context, (envelope, message), sender);
+    };
+    let listeners = host.listeners(communicator);
+    // With several ports, the event of an unexpected message names the route by which it came.
+    let is_to_name = listeners.is_some_and(|listeners| host.want_paths(listeners));
+    let from = if is_to_name { sender() } else { None }.unwrap_or(Route::UNKNOWN);
+    let of = (communicator, envelope);
+    match posted(process, host, listeners, of, &Came { from, length: bytes.len(), message: None }) {
+        Ok(request) => delivery::whole::<_, true>(host, request, envelope, bytes),
+        Err(id) => store(process, host, of, Arrived { from, id, body: Body::copy(bytes) }, sender),
+    }
+}
+
+/// Delivers a message to the receive that it matches, or stores it.
+pub fn arrived<H: Host>(process: &H::Process, host: &mut H, context: u32, envelope: Envelope, message: Arrived) {
+    let from = message.from;
+    let sender = || Some(from);
+    let Some(communicator) = host.messenger().contexts.get(context).copied() else {
+        return keep_early(process, host, context, (envelope, message), sender);
+    };
+    let (listeners, of) = (host.listeners(communicator), (communicator, envelope));
+    match posted(process, host, listeners, of, &Came { from, length: message.length(), message: Some(&message) }) {
+        Ok(request) => delivery::arrived(process, host, request, envelope, message),
+        Err(id) => store(process, host, of, Arrived { id, ..message }, sender),
+    }
+}
+
+/// Takes out the posted receive that a message matches, and tells tools.
+///
+/// # Errors
+/// No receive matches; the number of the message, for tools.
+#[inline(always)]
+pub fn posted<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    listeners: Option<H::Listeners>,
+    of: (H::Communicator, Envelope),
+    came: &Came<'_>,
+) -> Result<H::Handle, u64> {
+    let search = |host: &mut H| host.take_posted::<true>(of.0, of.1);
+    match listeners {
+        None => search(host).ok_or(0),
+        Some(listeners) => host.arrives(process, listeners, of, came, search),
+    }
+}
+
+/// Stores a message that matches no posted receive. If `sender` returns [`Route::UNKNOWN`] (shared memory, or kept
+/// early), the host looks the rank up in the communicator.
+pub fn store<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    (communicator, envelope): (H::Communicator, Envelope),
+    message: Arrived,
+    sender: impl FnOnce() -> Option<Route>,
+) {
+    flow_control::keep(process, host, &message, |host| match sender()? {
+        Route::UNKNOWN => host.known_route(communicator, envelope.source()),
+        from => Some(from),
+    });
+    let told = (message.id, message.length());
+    host.insert_unexpected(communicator, envelope, message);
+    host.stored((communicator, envelope), told);
+    if host.has_posted(communicator) {
+        let context = host.number(communicator);
+        flow_control::found_nothing(process, host, context);
+    }
+}
+
+/// Keeps a message whose communicator this process has not added yet. Without the communicator an unknown sender cannot
+/// be looked up, and so not be held back.
+#[cold]
+fn keep_early<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    context: u32,
+    (envelope, message): (Envelope, Arrived),
+    sender: impl FnOnce() -> Option<Route>,
+) {
+    flow_control::keep(process, host, &message, |_| sender().filter(|from| *from != Route::UNKNOWN));
+    host.messenger().contexts.keep(context, (envelope, message));
+}
+
+/// Delivers the messages that arrived before their communicator was added, as `Contexts::add` has returned them.
+pub fn deliver_early<H: Host>(process: &H::Process, host: &mut H, context: u32, kept: Vec<(Envelope, Arrived)>) {
+    for (envelope, message) in kept {
+        flow_control::give_up(process, host, &message);
+        arrived(process, host, context, envelope, message);
+    }
+}
+
+// ---- receives -------------------------------------------------------------------------------------------------------
+
+/// Gives a receive the unexpected message that it matches, or posts it.
+#[inline(always)]
+pub fn post<H: Host>(process: &H::Process, host: &mut H, request: H::Handle, pattern: Pattern) -> Posting {
+    let of = host.communicator(request);
+    if host.queues(of).unexpected() > 0 {
+        return post_after_search(process, host, of, request, pattern);
+    }
+    Posting::Waits(host.post::<false>(of, pattern, request))
+}
+
+#[inline(never)]
+fn post_after_search<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    of: H::Communicator,
+    request: H::Handle,
+    pattern: Pattern,
+) -> Posting {
+    let Some(found) = host.take_unexpected(of, pattern) else {
+        let context = host.number(of);
+        flow_control::found_nothing(process, host, context);
+        return Posting::Waits(host.post::<false>(of, pattern, request));
+    };
+    delivery::unexpected(process, host, request, found.envelope, found.message);
+    Posting::Matched
+}
+
+/// [`post`] while tools listen to the communicator of the receive.
+#[inline(always)]
+pub fn post_told<H: Host>(
+    process: &H::Process,
+    host: &mut H,
+    request: H::Handle,
+    pattern: Pattern,
+    listeners: H::Listeners,
+) -> Posting {
+    let of = host.communicator(request);
+    let is_any = host.queues(of).unexpected() > 0;
+    let search = |host: &mut H| if is_any { host.take_unexpected(of, pattern) } else { None };
+    let Some(found) = host.seeks(process, listeners, of, request, search) else {
+        if is_any {
+            let context = host.number(of);
+            flow_control::found_nothing(process, host, context);
+        }
+        let name = host.post::<true>(of, pattern, request);
+        host.posted(listeners, request);
+        return Posting::Waits(name);
+    };
+    delivery::unexpected(process, host, request, found.envelope, found.message);
+    Posting::Matched
+}

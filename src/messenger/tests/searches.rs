@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Messages that arrive, and receives that are posted: which get each other, and what flow control is told.
+
+use super::*;
+use crate::messenger::matching::{ANY_SOURCE, ANY_TAG};
+
+/// Returns an eager message from rank 3 with this tag and number.
+fn eager(tag: i32, number: u32) -> (Header, Vec<u8>) {
+    (Header::Eager(Match { context: CONTEXT, rank: 3, tag }), number.to_le_bytes().into())
+}
+
+/// Posts a receive for this pattern. Returns it, and whether it has got a message at once.
+fn post(host: &mut SmallHost, pattern: Pattern) -> (usize, bool) {
+    let receive = host.request(Role::Receive, vec![0; LONG]);
+    let posting = search::post(&(), host, receive, pattern);
+    (receive, posting == Posting::Matched)
+}
+
+/// Patterns, and whether they take a message of tag 7 from rank 3.
+const PATTERNS: [(Pattern, bool); 7] = [
+    (Pattern::new(3, 7), true),
+    (Pattern::new(ANY_SOURCE, 7), true),
+    (Pattern::new(3, ANY_TAG), true),
+    (Pattern::new(ANY_SOURCE, ANY_TAG), true),
+    (Pattern::new(2, 7), false),
+    (Pattern::new(3, 8), false),
+    (Pattern::new(2, ANY_TAG), false),
+];
+
+#[test]
+fn a_message_goes_to_the_first_posted_receive_that_takes_it_whether_it_comes_whole_or_is_announced() {
+    let memory = Memory { key: 9, address: 0, length: 4 };
+    for (pattern, takes) in PATTERNS {
+        let of = Match { context: CONTEXT, rank: 3, tag: 7 };
+        for message in [eager(7, 1), (Header::ReadyToSend(of, 1, memory), Vec::new())] {
+            let mut host = SmallHost::new();
+            let (first, _) = post(&mut host, pattern);
+            let (second, _) = post(&mut host, Pattern::new(3, 7));
+            host.handle(message);
+            let expected = Outcome { source: 3, tag: 7, length: 4, is_truncated: false };
+            assert_eq!(host.noted, [(if takes { first } else { second }, expected)], "{pattern:?}");
+            assert_eq!((host.queues.posted(), host.queues.unexpected()), (1, 0));
+        }
+    }
+}
+
+#[test]
+fn a_message_that_no_receive_takes_is_stored_until_one_does() {
+    for (pattern, takes) in PATTERNS {
+        let mut host = SmallHost::new();
+        host.handle(eager(7, 5));
+        assert_eq!(host.messenger.flow.kept.bytes(), RECORD);
+        let (receive, has_matched) = post(&mut host, pattern);
+        assert_eq!((has_matched, host.queues.posted()), (takes, u32::from(!takes)), "{pattern:?}");
+        assert_eq!(host.messenger.flow.kept.bytes(), if takes { 0 } else { RECORD });
+        assert_eq!(host.cores[receive].data[0], if takes { 5 } else { 0 });
+    }
+}
+
+#[test]
+fn messages_that_arrive_before_their_communicator_are_delivered_in_order_when_it_is_added() {
+    let mut host = SmallHost::new();
+    host.messenger.contexts.remove(CONTEXT);
+    (0..3).for_each(|number| host.handle(eager(7, number)));
+    assert_eq!((host.queues.unexpected(), host.messenger.flow.kept.bytes()), (0, 3 * RECORD));
+    assert!(host.sent.is_empty(), "nobody knows yet who has sent them");
+    let kept = host.messenger.contexts.add(CONTEXT, ()).expect("the number is free");
+    host.receive(7);
+    search::deliver_early(&(), &mut host, CONTEXT, kept);
+    host.handle(eager(7, 3));
+    assert_eq!((host.queues.unexpected(), host.messenger.flow.kept.bytes()), (3, 3 * RECORD));
+    assert!(matches!(host.sent.front(), Some((Header::Flow(word), _)) if word.holds_back));
+    (0..3).for_each(|_| host.receive(7));
+    assert_eq!(host.got(), (0..4).map(|number| (7, number)).collect::<Vec<_>>());
+    assert_eq!(host.messenger.flow.kept.bytes(), 0);
+}
+
+#[test]
+fn a_message_that_no_waiting_receive_takes_asks_for_the_pending_messages_of_its_communicator() {
+    for waits in [false, true] {
+        let mut host = SmallHost::new();
+        host.handle(eager(7, 0));
+        host.handle((Header::Pending(CONTEXT), Vec::new()));
+        if waits {
+            // Not by `post`, which would ask.
+            host.queues.insert_posted(Pattern::new(3, 8), 99);
+        }
+        host.handle((Header::Synchronous(Match { context: CONTEXT, rank: 3, tag: 7 }, 1), Vec::new()));
+        let asked = host.sent.iter().any(|(header, _)| *header == Header::More(CONTEXT));
+        assert_eq!(asked, waits);
+    }
+}
+
+#[test]
+fn a_sender_goes_on_when_a_receive_takes_the_message_that_held_it_back() {
+    let mut host = SmallHost::new();
+    (0..3).for_each(|number| host.handle(eager(7, number)));
+    let held_back = |host: &mut SmallHost| {
+        let words = host.sent.drain(..).filter_map(|(header, _)| match header {
+            Header::Flow(word) => Some(word.holds_back),
+            _ => None,
+        });
+        words.collect::<Vec<_>>()
+    };
+    assert_eq!(held_back(&mut host), [true], "once");
+    host.receive(7);
+    host.receive(7);
+    assert_eq!(held_back(&mut host), [], "one is still more than half of the bound");
+    host.receive(7);
+    assert_eq!(held_back(&mut host), [false]);
+}
+
+#[test]
+fn an_eager_message_is_taken_in_place_if_its_receive_is_posted_and_the_host_does_not_defer_it() {
+    let mut host = SmallHost::new();
+    let encode = |(header, bytes): (Header, Vec<u8>)| [header.encode().as_slice(), &bytes].concat();
+    let message = encode(eager(7, 6));
+    let other = encode((Header::Eager(Match { context: CONTEXT + 1, rank: 3, tag: 7 }), Vec::new()));
+    let take =
+        |host: &mut SmallHost, message: &[u8], defers: bool| search::is_taken(host, message, |_, (), _, _| defers);
+    assert!(!take(&mut host, &message, false), "no receive");
+    host.receive(7);
+    assert!(!take(&mut host, &other, true) && !take(&mut host, &message[..3], true));
+    assert!(take(&mut host, &message, true) && host.finished.is_empty(), "deferred");
+    assert!(take(&mut host, &message, false));
+    assert_eq!((host.got(), host.told.len()), (vec![(7, 6)], 0));
+    assert!(!take(&mut host, &message, false), "the receive has its message");
+}
