@@ -252,7 +252,7 @@ fn handle_all<const WATCHED: bool>(
     let source = if WATCHED { port.source() } else { None };
     // No other thread polls while this one has entered the PML, but one may deliver events.
     let begin = || source.and_then(|source| Some((source, events::begin_batch(source)?)));
-    let polled = if WATCHED && pml.has_threads() { begin() } else { None };
+    let mut polled = if WATCHED && pml.has_threads() { begin() } else { None };
     drop(port);
     let mut is_for_btl = false;
     for (place, completion) in frame.batch.completions().iter().enumerate() {
@@ -260,14 +260,17 @@ fn handle_all<const WATCHED: bool>(
             let stamp = source.zip(frame.batch.stamp(place));
             transfers::completed(Some(Completed { port: rail.port().index(), stamp }));
         }
-        is_for_btl |= !handle_own(pml, state, index, completion);
+        if !handle_own(pml, state, index, completion) {
+            // The BTL raises its events after the PML was left: those of later completions wait for them.
+            polled = polled.or_else(begin);
+            is_for_btl = true;
+        }
     }
     if WATCHED {
         transfers::completed(None);
     }
     if is_for_btl {
-        // The BTL raises its events after the PML was left: those of later polls wait for them.
-        frame.polled = polled.or_else(begin);
+        frame.polled = polled;
         frame.rail = index;
         let empty = state.frames.take();
         state.for_btl.push(std::mem::replace(frame, empty));

@@ -115,8 +115,8 @@ impl ReorderBuffer {
         self.held.len()
     }
 
-    /// Takes an instance that is submitted at `since`: the newest open batch, or if none is open the time, which may be 0
-    /// unless [`Self::holds_by_time`].
+    /// Takes an instance that is submitted at `since`: the newest open batch, or if none is open the time, which may be
+    /// 0 unless [`Self::holds_by_time`].
     #[inline]
     pub(in crate::events) fn hold(&mut self, instance: &EventInstance, since: u64) -> Result<(), Refused> {
         if instance.timestamp < self.complete {

@@ -86,8 +86,8 @@ pub trait Tools: Communicators {
     /// Tells tools that the first data of a request's message moves now, unless they were told before.
     fn begins(&mut self, _request: Self::Handle, _moved: Moved) {}
 
-    /// Like [`Self::begins`], for a message that is sent whole by this route. If tools listen and the route has no room,
-    /// tells them nothing and returns false: the message pends, so its transfer does not begin.
+    /// Like [`Self::begins`], for a message that is sent whole by this route. If tools listen and the route has no
+    /// room, tells them nothing and returns false: the message pends, so its transfer does not begin.
     fn begins_whole(&mut self, _process: &Self::Process, send: Self::Handle, _route: Route) -> bool {
         self.begins(send, Bytes::All.posted());
         true
