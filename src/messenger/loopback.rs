@@ -10,7 +10,7 @@ use super::header::Memory;
 use super::host::{Bytes, Data, Host};
 use super::matching::Envelope;
 use super::path_taken::PathTaken;
-use super::receive::arrived::{Arrived, Body, Came, SHORT};
+use super::receive::arrived::{Arrival, Arrived, Body, SHORT};
 use super::receive::search;
 use super::request::transfer_id::TransferId;
 use super::request::{Mode, Outcome, Role, Transfer};
@@ -24,8 +24,8 @@ pub fn send<H: Host>(process: &H::Process, host: &mut H, request: H::Handle) {
     let (envelope, length) = (Envelope::new(rank, core.tag), core.data.length());
     host.goes(request, PathTaken::LOOPBACK);
     let listeners = host.listeners(of);
-    let came = Came { from: Route::LOOPBACK, length, message: None };
-    let id = match search::posted(process, host, listeners, (of, envelope), &came) {
+    let arrival = Arrival { from: Route::LOOPBACK, length, message: None };
+    let id = match search::posted(process, host, listeners, (of, envelope), &arrival) {
         Ok(receive) => return meet(host, request, receive, envelope),
         Err(id) => id,
     };

@@ -11,7 +11,7 @@ use std::mem::MaybeUninit;
 
 use engine::messenger::host::{Bytes, Data};
 use engine::messenger::matching::Envelope;
-use engine::messenger::receive::arrived::{Arrived, Body, Came};
+use engine::messenger::receive::arrived::{Arrival, Arrived, Body};
 use engine::messenger::receive::{self, delivery, search};
 use engine::messenger::route::Route;
 use engine::transport::Immediate;
@@ -139,9 +139,9 @@ pub(crate) unsafe fn deliver_deferred(pml: &Pml, state: &mut State, deferred: &D
         (Listeners::of(communicator.comm), std::slice::from_raw_parts(deferred.bytes.as_ptr().cast::<u8>(), length))
     };
     let of = (communicator, envelope);
-    let came = Came { from: Route::UNKNOWN, length, message: None };
+    let arrival = Arrival { from: Route::UNKNOWN, length, message: None };
     // Without listeners, a callback has removed the last one meanwhile.
-    match (search::posted(pml, state, listeners, of, &came), listeners) {
+    match (search::posted(pml, state, listeners, of, &arrival), listeners) {
         (Ok(request), Some(listeners)) if is_of_watched_call(state, request, length) => {
             whole_watched(state, listeners, request, envelope, bytes);
         }

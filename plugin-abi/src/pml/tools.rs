@@ -9,7 +9,7 @@ use engine::messenger::header::EAGER_SIZE;
 use engine::messenger::host::{Bytes, Moved, Ports, Tools};
 use engine::messenger::matching::{Envelope, Message};
 use engine::messenger::path_taken::{PathTaken, Protocol, Reason};
-use engine::messenger::receive::arrived::{Arrived, Came};
+use engine::messenger::receive::arrived::{Arrival, Arrived};
 use engine::messenger::rendezvous::Step;
 use engine::messenger::rendezvous::stripes::Part;
 use engine::messenger::route::{Account, Route};
@@ -51,15 +51,15 @@ impl Tools for State {
         pml: &Pml,
         listeners: &'static Listeners,
         of: Of,
-        came: &Came<'_>,
+        arrival: &Arrival<'_>,
         search: impl FnOnce(&mut Self) -> Option<Handle>,
     ) -> Result<Handle, u64> {
         let id = numbers(2);
         let number = id + 2;
-        let mut spec = watch::spec_of_message(of.0, of.1, came.length);
+        let mut spec = watch::spec_of_message(of.0, of.1, arrival.length);
         listeners.tell(Event::Arrived, id, &mut spec);
         if listeners.wants(Event::Transfer) {
-            let here = came.message.map_or(came.length, |message| message.lengths().1);
+            let here = arrival.message.map_or(arrival.length, |message| message.lengths().1);
             // SAFETY: P1: the communicator lives.
             unsafe { transfers::arrived(id, &spec, of.1, here) };
         }
@@ -69,8 +69,8 @@ impl Tools for State {
         let found = found.ok_or(id)?;
         watch::told(self, listeners, found, Event::RemovePosted);
         listeners.tell(Event::MatchPosted, id, &mut spec);
-        watch::has_message(self, listeners, found, (id, came.length), |state| match came.message {
-            None => Some(path_taken::came_whole(pml, state, of, came.from, (EAGER_SIZE, came.length))),
+        watch::has_message(self, listeners, found, (id, arrival.length), |state| match arrival.message {
+            None => Some(path_taken::came_whole(pml, state, of, arrival.from, (EAGER_SIZE, arrival.length))),
             Some(message) => path_taken::came(pml, state, of, message, found),
         });
         Ok(found)

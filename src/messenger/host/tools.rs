@@ -8,7 +8,7 @@
 use super::communicators::Communicators;
 use crate::messenger::matching::{Envelope, Message};
 use crate::messenger::path_taken::{PathTaken, Protocol, Reason};
-use crate::messenger::receive::arrived::{Arrived, Came};
+use crate::messenger::receive::arrived::{Arrival, Arrived};
 use crate::messenger::rendezvous::Step;
 use crate::messenger::rendezvous::stripes::Part;
 use crate::messenger::route::{Account, Route};
@@ -39,7 +39,7 @@ pub trait Tools: Communicators {
         _process: &Self::Process,
         _listeners: Self::Listeners,
         _of: (Self::Communicator, Envelope),
-        _came: &Came<'_>,
+        _arrival: &Arrival<'_>,
         search: impl FnOnce(&mut Self) -> Option<Self::Handle>,
     ) -> Result<Self::Handle, u64> {
         search(self).ok_or(0)

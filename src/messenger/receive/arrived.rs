@@ -20,9 +20,9 @@ pub struct Arrived {
     pub body: Body,
 }
 
-/// How a message has come, for tools.
+/// The arrival of a message, for tools.
 #[derive(Clone, Copy, Debug)]
-pub struct Came<'a> {
+pub struct Arrival<'a> {
     /// Route to its sender; may be [`Route::UNKNOWN`].
     pub from: Route,
     /// Length of the message, bytes.

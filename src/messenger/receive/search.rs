@@ -7,7 +7,7 @@
 //! Grade: hot for [`is_taken`] and [`post`], else pending. Threads: the one that has entered the messenger; with a port
 //! only in [`is_taken`]. Tests: `messenger/tests/searches.rs` and `messenger/tests/histories.rs`.
 
-use super::arrived::{Arrived, Body, Came};
+use super::arrived::{Arrival, Arrived, Body};
 use super::delivery;
 use crate::messenger::flow_control;
 use crate::messenger::header::{EAGER_SIZE, Match};
@@ -65,7 +65,7 @@ pub(super) fn whole<H: Host>(
     let is_to_name = listeners.is_some_and(|listeners| host.want_paths(listeners));
     let from = if is_to_name { sender() } else { None }.unwrap_or(Route::UNKNOWN);
     let of = (communicator, envelope);
-    match posted(process, host, listeners, of, &Came { from, length: bytes.len(), message: None }) {
+    match posted(process, host, listeners, of, &Arrival { from, length: bytes.len(), message: None }) {
         Ok(request) => delivery::whole::<_, true>(host, request, envelope, bytes),
         Err(id) => store(process, host, of, Arrived { from, id, body: Body::copy(bytes) }, sender),
     }
@@ -79,7 +79,7 @@ pub fn arrived<H: Host>(process: &H::Process, host: &mut H, context: u32, envelo
         return keep_early(process, host, context, (envelope, message), sender);
     };
     let (listeners, of) = (host.listeners(communicator), (communicator, envelope));
-    match posted(process, host, listeners, of, &Came { from, length: message.length(), message: Some(&message) }) {
+    match posted(process, host, listeners, of, &Arrival { from, length: message.length(), message: Some(&message) }) {
         Ok(request) => delivery::arrived(process, host, request, envelope, message),
         Err(id) => store(process, host, of, Arrived { id, ..message }, sender),
     }
@@ -95,12 +95,12 @@ pub fn posted<H: Host>(
     host: &mut H,
     listeners: Option<H::Listeners>,
     of: (H::Communicator, Envelope),
-    came: &Came<'_>,
+    arrival: &Arrival<'_>,
 ) -> Result<H::Handle, u64> {
     let search = |host: &mut H| host.take_posted::<true>(of.0, of.1);
     match listeners {
         None => search(host).ok_or(0),
-        Some(listeners) => host.arrives(process, listeners, of, came, search),
+        Some(listeners) => host.arrives(process, listeners, of, arrival, search),
     }
 }
 

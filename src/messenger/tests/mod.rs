@@ -17,7 +17,7 @@ use super::loopback;
 use super::matching::{Envelope, Matching, Pattern};
 use super::path_taken::Reason;
 use super::receive;
-use super::receive::arrived::{Arrived, Body, Came};
+use super::receive::arrived::{Arrival, Arrived, Body};
 use super::receive::delivery;
 use super::receive::search::{self, Posting};
 use super::rendezvous::read::{self, ReadRail, ReadTarget};
@@ -313,7 +313,7 @@ impl Tools for SmallHost {
         (): &(),
         (): (),
         _of: ((), Envelope),
-        _came: &Came<'_>,
+        _arrival: &Arrival<'_>,
         search: impl FnOnce(&mut Self) -> Option<usize>,
     ) -> Result<usize, u64> {
         self.told.push(('a', 0, Bytes::None));
