@@ -21,6 +21,10 @@ pub(crate) enum Step {
     Received { at: u32, wish: u32, from: u32, length: u32 },
     /// A receive was cancelled.
     Cancelled { at: u32, wish: u32 },
+    /// The network lost, or repeated, a hello to a port.
+    Hello { port: u32, is_lost: bool },
+    /// A process has lost a peer.
+    Lost { at: u32 },
     /// Nothing moves any more, after so many rounds.
     Settled { rounds: u32 },
 }
@@ -35,6 +39,8 @@ impl Step {
             Step::Sent { at, message } => [5, at, message, 0, 0],
             Step::Received { at, wish, from, length } => [6, at, wish, from, length],
             Step::Cancelled { at, wish } => [7, at, wish, 0, 0],
+            Step::Hello { port, is_lost } => [9, port, is_lost as u32, 0, 0],
+            Step::Lost { at } => [10, at, 0, 0, 0],
             Step::Settled { rounds } => [8, rounds, 0, 0, 0],
         }
     }

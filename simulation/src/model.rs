@@ -78,6 +78,8 @@ pub struct Model {
     pub sent: Vec<Sent>,
     /// The wishes, those of one process in order.
     pub wishes: Vec<Wish>,
+    /// Processes that have died: their wishes do not matter any more, and their messages may be lost.
+    pub gone: Vec<usize>,
 }
 
 /// Who got what.
@@ -104,8 +106,12 @@ impl Model {
     pub fn matches(&self) -> Matches {
         let matches = self.assigned();
         for (index, (wish, got)) in self.wishes.iter().zip(&matches.of_wishes).enumerate() {
+            if self.gone.contains(&wish.at) {
+                continue;
+            }
             let is_before = |message: usize| matches.takers[message].is_some_and(|taker| taker < index);
             let wanted = self.sent.iter().enumerate().filter(|(_, message)| wish.is_for(message));
+            let wanted = wanted.filter(|(_, message)| !self.gone.contains(&message.from));
             for (earlier, message) in wanted {
                 match *got {
                     Some(got) if self.sent[got].from == message.from && earlier < got => {
@@ -171,7 +177,7 @@ mod tests {
     }
 
     fn is_permitted(sent: Vec<Sent>, wishes: Vec<Wish>) -> bool {
-        catch_unwind(|| Model { sent, wishes }.matches()).is_ok()
+        catch_unwind(|| Model { sent, wishes, gone: Vec::new() }.matches()).is_ok()
     }
 
     #[test]

@@ -27,6 +27,7 @@ use ibex::messenger::route::Route;
 use ibex::peer::PeerName;
 use ibex::transport::adapter::simulated::{Adapter, Fabric, Sizes};
 use ibex::transport::{Batch, Port};
+use ibex::tunables::Tunables;
 
 use crate::memory::Memory;
 use failover::Held;
@@ -52,6 +53,10 @@ pub(crate) struct Settings {
     /// Most send buffers of each size.
     pub(crate) buffers: u32,
     pub(crate) rails: usize,
+    /// Whether the numbers of requests wrap soon.
+    pub(crate) wraps: bool,
+    /// Seconds between two probes of idle peers; 0: none.
+    pub(crate) probe_interval: u64,
 }
 
 /// Tag of all messages at the ports.
@@ -76,8 +81,8 @@ struct Rail {
 #[derive(Default)]
 struct Communicator {
     queues: Matching<Handle, Arrived>,
-    /// Ranks of peers to which short messages may not bypass the messenger.
-    marked: BTreeSet<i32>,
+    /// Ranks of peers to which short messages may bypass the messenger.
+    open: BTreeSet<i32>,
 }
 
 pub(crate) struct Process {
@@ -98,9 +103,9 @@ pub(crate) struct Process {
     finished: Vec<Handle>,
     /// Whether a peer is lost, which ends an MPI job.
     pub(crate) has_failed: bool,
-    /// Most bytes of whole unexpected messages that it has kept, and the bytes kept now.
-    pub(crate) most_kept: u64,
-    kept_whole: u64,
+    /// Ranks that this process holds back, and those that hold it back, with the number of their last word.
+    holds_back: BTreeSet<i32>,
+    held_by: BTreeMap<i32, (u64, bool)>,
 }
 
 /// Returns the name of the process with this rank.
@@ -126,19 +131,22 @@ impl Process {
             multi_rail: MultiRail::new(rails.len()),
             finished: Vec::new(),
             has_failed: false,
-            most_kept: 0,
-            kept_whole: 0,
+            holds_back: BTreeSet::new(),
+            held_by: BTreeMap::new(),
             rails,
         }
     }
 
-    /// Returns the numbers of its ports in the fabric.
-    pub(crate) fn places(&self) -> impl Iterator<Item = usize> {
-        self.rails.iter().map(|rail| rail.place)
-    }
-
     fn port(&mut self, rail: usize) -> &mut Port<Adapter> {
         self.rails[rail].port.as_mut().expect("nothing is called while the port polls")
+    }
+
+    /// Lets the numbers of new connections' requests wrap soon, in worlds where they do.
+    pub(crate) fn wind(&mut self) {
+        if self.settings.wraps {
+            let requests = u32::MAX - 5 - self.rank % 32;
+            (0..self.rails.len()).for_each(|rail| self.port(rail).skip_requests(requests));
+        }
     }
 
     fn is_multi_rail(&self) -> bool {
@@ -148,7 +156,7 @@ impl Process {
     /// Returns what is not as it was before the first message: `None` if all is given back.
     pub(crate) fn left(&mut self) -> Option<String> {
         let flow = &self.messenger.flow;
-        if flow.kept.bytes() != 0 || self.kept_whole != 0 {
+        if flow.kept.bytes() != 0 {
             return Some(format!("{} bytes of unexpected messages", flow.kept.bytes()));
         }
         if !flow.outgoing.is_free() || !flow.turns.is_empty() {
@@ -180,7 +188,8 @@ impl Process {
 impl Rail {
     fn open(fabric: &Fabric, rank: u32, index: usize, settings: Settings) -> Rail {
         let mbps = 100_000 * (index as u32 + 1);
-        let (mut port, place, _) = fabric.open(name(rank), mbps, settings.sizes);
+        let tunables = Tunables { probe_interval: settings.probe_interval, ..Tunables::default() };
+        let (mut port, place, _) = fabric.open(name(rank), mbps, settings.sizes, &tunables);
         if settings.rails > 1 {
             port.keep_unposted(TAG);
         }

@@ -30,6 +30,14 @@ pub enum Operation {
     Settle { at: u32 },
     /// A port of this process refuses to register memory, or accepts it again.
     Refuse { at: u32, rail: usize, refuses: bool },
+    /// The link of a port of this process goes down or up. `noticed`: the process polls until it has noticed.
+    Link { at: u32, rail: usize, up: bool, noticed: bool },
+    /// The next queue pair with a request fails, once in a program. `reads`: one that has nothing but reads.
+    Fail { at: u32, queue_pair: usize, reads: bool },
+    /// This process makes no progress during so many steps of the schedule.
+    Stop { at: u32, steps: usize },
+    /// This process dies.
+    Die { at: u32 },
 }
 
 impl Operation {
@@ -42,7 +50,11 @@ impl Operation {
             | Operation::ReceiveProbed { at, .. }
             | Operation::Cancel { at, .. }
             | Operation::Settle { at }
-            | Operation::Refuse { at, .. } => at,
+            | Operation::Refuse { at, .. }
+            | Operation::Link { at, .. }
+            | Operation::Fail { at, .. }
+            | Operation::Stop { at, .. }
+            | Operation::Die { at } => at,
         }
     }
 
@@ -65,6 +77,10 @@ impl Operation {
             Operation::Cancel { at, which } => Operation::Cancel { at: other(at)?, which },
             Operation::Settle { at } => Operation::Settle { at: other(at)? },
             Operation::Refuse { at, rail, refuses } => Operation::Refuse { at: other(at)?, rail, refuses },
+            Operation::Link { at, rail, up, noticed } => Operation::Link { at: other(at)?, rail, up, noticed },
+            Operation::Fail { at, queue_pair, reads } => Operation::Fail { at: other(at)?, queue_pair, reads },
+            Operation::Stop { at, steps } => Operation::Stop { at: other(at)?, steps },
+            Operation::Die { at } => Operation::Die { at: other(at)? },
         })
     }
 }
@@ -82,6 +98,10 @@ pub struct Program {
     pub unexpected_memory: u64,
     /// Most unanswered announcements to a peer in a communicator.
     pub window: u32,
+    /// Of so many steps of the schedule, the network loses or repeats a hello in one; 0: in none.
+    pub hello_faults: usize,
+    /// Whether the numbers of requests wrap soon.
+    pub wraps: bool,
     /// Seed of the schedule: who goes on next, and what the network does.
     pub schedule: u64,
     /// The operations. Those of one process keep their order.
@@ -146,20 +166,31 @@ impl Program {
             slots: random.one_of(&[8, 16, 16, 32]),
             unexpected_memory: random.one_of(&[0, 0, 600, 3000, 1 << 20]),
             window: random.one_of(&[1, 2, 8]),
+            hello_faults: random.one_of(&[0, 0, 0, 0, 3, 20]),
+            wraps: random.one_in(3),
             schedule: random.next(),
             operations: Vec::new(),
         };
+        let flood = random.one_in(8);
+        let links = rails > 1 && random.one_in(2);
+        // A peer without any port left would be lost.
+        let fails = rails > 1 && !links && random.one_in(2);
         let generator = Generator {
+            faults: [4 * usize::from(links), usize::from(fails), usize::from(random.one_in(4))],
             contexts: 1 + random.below(3) as u32,
             own_tags: random.one_in(3),
             gaps: random.one_of(&[0, 8, 3]),
             synchronous: random.one_of(&[0, 6, 2]),
-            expected: random.one_of(&[0, 2, 4]),
-            flood: random.one_in(6),
+            expected: if flood { 0 } else { random.one_of(&[0, 2, 4]) },
+            flood,
         };
-        let count = if random.one_in(8) { 200 + random.below(200) } else { 4 + random.below(100) };
+        let count = if flood || random.one_in(8) { 200 + random.below(400) } else { 4 + random.below(100) };
         while program.operations.len() < count {
             generator.add(&mut program, &mut random);
+        }
+        if program.processes > 2 && random.one_in(12) {
+            let (at, place) = (random.below(program.processes as usize) as u32, random.below(program.operations.len()));
+            program.operations.insert(place, Operation::Die { at });
         }
         program
     }
@@ -179,15 +210,10 @@ impl Program {
             window: self.window,
             buffers: 4,
             rails: self.rails,
+            wraps: self.wraps,
+            // A process that only waits for one that has died learns of it by a probe.
+            probe_interval: if self.operations.iter().any(|one| matches!(one, Operation::Die { .. })) { 20 } else { 0 },
         }
-    }
-
-    /// Most bytes of whole unexpected messages in a process: the bound, the slots, and what each sender may have posted
-    /// before it learns that it is held back.
-    pub(crate) fn most_kept(&self) -> u64 {
-        let cost = ibex::messenger::flow_control::state::RECORD + EAGER as u64;
-        let in_flight = u64::from(self.slots) + u64::from(self.processes) * u64::from(2 * DEPTH);
-        self.unexpected_memory + self.rails as u64 * in_flight * cost
     }
 }
 
@@ -203,6 +229,8 @@ struct Generator {
     expected: usize,
     /// Whether most messages go to one process, in bursts.
     flood: bool,
+    /// Weights of faults: links that go down and up, a queue pair that fails, processes that stop.
+    faults: [usize; 3],
 }
 
 impl Generator {
@@ -223,7 +251,7 @@ impl Generator {
         let processes = program.processes as usize;
         let at = random.below(processes) as u32;
         let context = random.below(self.contexts as usize) as u32;
-        match random.by_weight(&[24, 10, 4, 3, 2, 1, 2]) {
+        match random.by_weight(&[24, 10, 4, 3, 2, 1, 2, self.faults[0], self.faults[1], self.faults[2]]) {
             0 => self.send(program, random, at, context),
             1 => {
                 let from = (!random.one_in(2)).then(|| random.below(processes) as u32);
@@ -242,19 +270,30 @@ impl Generator {
             }
             4 => program.operations.push(Operation::Cancel { at, which: random.below(8) }),
             5 => program.operations.push(Operation::Settle { at }),
-            _ => {
+            6 => {
                 let (rail, refuses) = (random.below(program.rails), random.one_in(2));
                 program.operations.push(Operation::Refuse { at, rail, refuses });
             }
+            7 => {
+                let rail = random.below(program.rails);
+                let (up, noticed) = (random.one_in(2), random.one_in(2));
+                program.operations.push(Operation::Link { at, rail, up, noticed });
+            }
+            8 => {
+                let (queue_pair, reads) = (random.below(64), !random.one_in(4));
+                program.operations.push(Operation::Fail { at, queue_pair, reads });
+            }
+            _ => program.operations.push(Operation::Stop { at, steps: random.one_of(&[10, 100, 1000]) }),
         }
     }
 
     fn send(&self, program: &mut Program, random: &mut Random, from: u32, context: u32) {
         let to = if self.flood { 0 } else { random.below(program.processes as usize) as u32 };
-        let burst = if random.one_in(if self.flood { 2 } else { 12 }) { 1 + random.below(40) } else { 1 };
+        let burst = if random.one_in(if self.flood { 2 } else { 12 }) { 1 + random.below(60) } else { 1 };
         let tag = self.tag(random);
+        let is_of_short = self.flood && random.one_in(2);
         for _ in 0..burst {
-            let length = Self::length(program.rails, random);
+            let length = if is_of_short { EAGER - MAX_SIZE } else { Self::length(program.rails, random) };
             let synchronous = self.synchronous > 0 && random.one_in(self.synchronous);
             let gaps = self.gaps(random);
             program.operations.push(Operation::Send { from, to, context, tag, length, synchronous, gaps });
@@ -273,13 +312,16 @@ impl Generator {
 /// A test that can be pasted.
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Program { processes, rails, slots, unexpected_memory, window, schedule, operations } = self;
+        let Program { processes, rails, slots, unexpected_memory, window, .. } = self;
+        let Program { hello_faults, wraps, schedule, operations, .. } = self;
         writeln!(f, "    check(&Program {{")?;
         writeln!(f, "        processes: {processes},")?;
         writeln!(f, "        rails: {rails},")?;
         writeln!(f, "        slots: {slots},")?;
         writeln!(f, "        unexpected_memory: {unexpected_memory},")?;
         writeln!(f, "        window: {window},")?;
+        writeln!(f, "        hello_faults: {hello_faults},")?;
+        writeln!(f, "        wraps: {wraps},")?;
         writeln!(f, "        schedule: 0x{schedule:x},")?;
         writeln!(f, "        operations: vec![")?;
         for operation in operations {

@@ -10,7 +10,7 @@ use crate::program::{Operation, Program};
 const SCHEDULES: u64 = 24;
 
 /// Most runs of programs.
-const RUNS: usize = 30_000;
+const RUNS: usize = 8_000;
 
 /// Returns a small program that still fails. `fails`: whether a program fails.
 pub fn shrink(program: &Program, fails: impl Fn(&Program) -> bool) -> Program {
@@ -82,14 +82,21 @@ impl<F: Fn(&Program) -> bool> Search<F> {
     }
 
     fn simplified(&mut self) {
-        let changes: [fn(&mut Program); 5] = [
+        let changes: [fn(&mut Program); 7] = [
             |program| {
                 program.rails = 1;
-                program.operations.retain(|one| !matches!(one, Operation::Refuse { rail, .. } if *rail > 0));
+                let needs_more = |one: &Operation| match one {
+                    Operation::Refuse { rail, .. } => *rail > 0,
+                    Operation::Link { .. } | Operation::Fail { .. } => true,
+                    _ => false,
+                };
+                program.operations.retain(|one| !needs_more(one));
             },
             |program| program.unexpected_memory = 1 << 20,
             |program| program.window = 8,
             |program| program.slots = 16,
+            |program| program.hello_faults = 0,
+            |program| program.wraps = false,
             |program| program.operations.iter_mut().for_each(|one| set_context(one, 0)),
         ];
         for change in changes {

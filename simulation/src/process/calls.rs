@@ -6,7 +6,7 @@ use ibex::messenger::header::{EAGER_SIZE, EagerSender};
 use ibex::messenger::host::Data as _;
 use ibex::messenger::matching::{Message, MessageHandle, Pattern, ReceiveHandle};
 use ibex::messenger::receive::delivery;
-use ibex::messenger::request::{Core, Mode, Role, Transfer};
+use ibex::messenger::request::{Core, Mode, Outcome, Role, Transfer};
 use ibex::messenger::route::Route;
 use ibex::messenger::send;
 use ibex::transport::Sent;
@@ -58,9 +58,10 @@ impl Process {
     /// Sends a short message inside the work request, without a request of the messenger. False: not now.
     fn sends_at_once(&mut self, route: Route, (to, context, tag): (u32, u32, i32), bytes: &[u8]) -> bool {
         let is_short = bytes.len() + EAGER_SIZE <= self.settings.sizes.inline as usize;
-        if route == Route::LOOPBACK || !is_short || self.communicator(context).marked.contains(&(to as i32)) {
+        if route == Route::LOOPBACK || !is_short || !self.communicator(context).open.contains(&(to as i32)) {
             return false;
         }
+        self.may_send_whole(to as i32);
         let home = self.home_of(route);
         let header = EagerSender::new(context, self.rank as i32).header(tag);
         let is_posted =
@@ -79,7 +80,6 @@ impl Process {
         if self.communicator(wanted.context).queues.unexpected() > 0 {
             let found = self.communicator(wanted.context).queues.search_unexpected(pattern).found;
             if let Some(Message { envelope, message }) = found {
-                self.gives_up(&message);
                 let settings = self.settings;
                 delivery::unexpected(&settings, self, receive, envelope, message);
                 return receive;
@@ -140,7 +140,6 @@ impl Process {
     ) -> Handle {
         let receive = self.begin_receive(number, wanted, room);
         let taken = self.communicator(wanted.context).queues.take(message).expect("a probed message is received once");
-        self.gives_up(&taken.message);
         let settings = self.settings;
         delivery::unexpected(&settings, self, receive, taken.envelope, taken.message);
         receive
@@ -167,7 +166,6 @@ impl Process {
         let early = self.contexts.add(context, self.communicators.len() - 1).expect("it is new");
         let settings = self.settings;
         for (envelope, message) in early {
-            self.gives_up(&message);
             flow_control::give_up(&settings, self, &message);
             ibex::messenger::host::Host::deliver(self, &settings, context, envelope, message);
         }
@@ -187,6 +185,11 @@ impl Process {
             Ended { number, outcome, bytes: core.data.free() }
         };
         finished.into_iter().map(end).collect()
+    }
+
+    /// Returns what a receive that has not ended has matched.
+    pub(crate) fn matched(&mut self, receive: Handle) -> Option<Outcome> {
+        self.requests.get(receive).outcome
     }
 
     /// Describes a request that has not ended, for a failure.

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the messenger asks of its host about requests, communicators and unexpected messages. Grade: test. Threads: one.
 
-use ibex::messenger::flow_control;
+use ibex::messenger::flow_control::{self, Word};
 use ibex::messenger::header::Match;
 use ibex::messenger::host::{Host, Tools};
 use ibex::messenger::matching::Envelope;
@@ -15,28 +15,38 @@ use super::{Data, Handle, Process, Settings};
 
 impl Tools for Process {}
 
-/// Bytes that a message takes until it is matched, if it came whole from another process; 0 if it was announced. A
-/// process does not hold itself back.
-fn cost_of_whole(message: &Arrived) -> u64 {
-    match message.body {
-        _ if message.from == Route::LOOPBACK => 0,
-        Body::Short(..) | Body::Whole(_) | Body::Synchronous(..) => message.cost(),
-        Body::ReadyToSend(..) | Body::ReadyToSendKeyed(..) => 0,
-    }
-}
-
 impl Process {
-    /// Accounts for a message that no receive matches.
+    /// Accounts for a message that no receive matches. Beyond the bound its sender must be held back.
     fn keeps(&mut self, message: &Arrived, sender: Option<Route>) {
-        self.kept_whole += cost_of_whole(message);
-        self.most_kept = self.most_kept.max(self.kept_whole);
         let settings = self.settings;
         flow_control::keep(&settings, self, message, |_| sender);
+        if let Some(sender) = sender.filter(|sender| *sender != Route::LOOPBACK)
+            && self.messenger.flow.kept.bytes() > settings.unexpected_memory
+        {
+            let rank = self.rank_of(sender);
+            assert!(self.holds_back.contains(&rank), "process {rank} is not held back, and fills this one");
+        }
     }
 
-    /// Notes that a message is not unexpected any more.
-    pub(super) fn gives_up(&mut self, message: &Arrived) {
-        self.kept_whole -= cost_of_whole(message);
+    /// Notes a word that this process sends to a peer.
+    pub(super) fn says(&mut self, route: Route, word: Word) {
+        let rank = self.rank_of(route);
+        _ = if word.holds_back { self.holds_back.insert(rank) } else { self.holds_back.remove(&rank) };
+    }
+
+    /// Notes a word of a peer, which this process handles now.
+    pub(super) fn hears(&mut self, route: Route, word: Word) {
+        let rank = self.rank_of(route);
+        let last = self.held_by.entry(rank).or_default();
+        if word.number > last.0 {
+            *last = (word.number, word.holds_back);
+        }
+    }
+
+    /// Panics if a peer holds this process back.
+    pub(super) fn may_send_whole(&self, rank: i32) {
+        let is_held = self.held_by.get(&rank).is_some_and(|(_, is_held)| *is_held);
+        assert!(!is_held, "process {} sends a short message to process {rank}, which holds it back", self.rank);
     }
 
     fn store(&mut self, settings: &Settings, context: u32, envelope: Envelope, message: Arrived) {

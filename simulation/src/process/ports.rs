@@ -9,8 +9,8 @@ use ibex::messenger::host::{Data as _, Exposed, Host as _, NotPacked, Ports, Pos
 use ibex::messenger::path_taken::Reason;
 use ibex::messenger::rendezvous::read::{ReadRail, ReadTarget};
 use ibex::messenger::rendezvous::stripes::Part;
-use ibex::messenger::request::Transfer;
 use ibex::messenger::request::transfer_id::TransferId;
+use ibex::messenger::request::{Core, Transfer};
 use ibex::messenger::route::{Account, Route};
 use ibex::transport::adapter::simulated::Adapter;
 use ibex::transport::{Port, Sent, Token, WhenDiverted};
@@ -236,23 +236,24 @@ impl Ports for Process {
     fn skips_flow_control(&mut self, _: &Settings, send: Handle) -> bool {
         let request = self.requests.get(send);
         let (context, peer) = (request.context, request.core.peer);
-        !self.communicator(context).marked.contains(&peer)
+        self.communicator(context).open.contains(&peer)
     }
 
     fn set_skips_flow_control(&mut self, _: &Settings, send: Handle, passes: bool) {
         let request = self.requests.get(send);
         let (context, peer) = (request.context, request.core.peer);
-        let marked = &mut self.communicator(context).marked;
-        _ = if passes { marked.remove(&peer) } else { marked.insert(peer) };
+        let open = &mut self.communicator(context).open;
+        _ = if passes { open.insert(peer) } else { open.remove(&peer) };
     }
 
     fn mark(&mut self, _: &Settings, Account(route): Account) {
         let peer = self.rank_of(route);
-        self.communicators.iter_mut().for_each(|communicator| _ = communicator.marked.insert(peer));
+        self.communicators.iter_mut().for_each(|communicator| _ = communicator.open.remove(&peer));
     }
 
     fn send_whole(&mut self, _: &Settings, send: Handle, header: &Header, finishes: bool) -> Transmitted {
-        let route = self.requests.get(send).core.route;
+        let &mut Core { route, peer, .. } = &mut self.requests.get(send).core;
+        self.may_send_whole(peer);
         let route = self.home_of(route);
         let transmitted = self.give(route, header.encode().as_slice(), send, finishes);
         if matches!(transmitted, Transmitted::Posted | Transmitted::Waits) {
@@ -262,6 +263,9 @@ impl Ports for Process {
     }
 
     fn control(&mut self, _: &Settings, route: Route, header: &Header) {
+        if let Header::Flow(word) = *header {
+            self.says(route, word);
+        }
         let message = header.encode();
         self.by_home(route, |process, route| process.control_by(route, message.as_slice()));
     }
@@ -309,6 +313,7 @@ impl Ports for Process {
             return Posted::InFlight;
         }
         if !self.moves_from(route) {
+            self.rails[route.rail()].buffers.give_back(buffer);
             return Posted::Failed;
         }
         let home = self.home_of(route);

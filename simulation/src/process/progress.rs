@@ -165,6 +165,9 @@ impl Process {
     pub(super) fn message(&mut self, bytes: &[u8], by: ByRail) {
         let message = Header::decode(bytes).expect("processes send headers");
         let (sender, settings) = (self.sender(by), self.settings);
+        if let (Header::Flow(word), Some(sender)) = (message.0, sender) {
+            self.hears(sender, word);
+        }
         receive::handle(&settings, self, message, || sender);
     }
 
@@ -174,7 +177,11 @@ impl Process {
             Record::Buffer(buffer) => {
                 let content = self.rails[rail].buffers.give_back(buffer);
                 match content {
-                    _ if outcome.is_err() => self.fails(),
+                    _ if outcome.is_err() => {
+                        self.fails();
+                        // A send to another peer may wait for this buffer.
+                        fragments::feed_starved(&settings, self);
+                    }
                     Content::Free => panic!("a free buffer was sent"),
                     Content::Silent => {}
                     Content::Fragment(send) => fragments::done(&settings, self, send),
