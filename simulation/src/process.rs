@@ -20,8 +20,8 @@ use std::sync::Arc;
 use ibex::counters::Counters;
 use ibex::messenger;
 use ibex::messenger::flow_control::state::Flow;
-use ibex::messenger::matching::{Contexts, Envelope, Matching};
-use ibex::messenger::rails::{MultiRail, Sent};
+use ibex::messenger::matching::Matching;
+use ibex::messenger::rails::MultiRail;
 use ibex::messenger::receive::arrived::Arrived;
 use ibex::messenger::route::Route;
 use ibex::peer::PeerName;
@@ -73,8 +73,8 @@ struct Rail {
     /// Completions of the last poll.
     batch: Option<Box<Batch>>,
     buffers: Buffers,
-    /// Counts of sent messages by endpoint, with several rails.
-    sent: Vec<Sent>,
+    /// Number of messages to each endpoint since it became its peer's home, with several rails.
+    sent: Vec<u32>,
 }
 
 /// The queues of a communicator. A rank is the same in all communicators.
@@ -93,9 +93,8 @@ pub(crate) struct Process {
     rails: Vec<Rail>,
     messenger: messenger::State<Process>,
     requests: Requests,
-    /// Index of each communicator in `communicators`.
-    contexts: Contexts<usize, (Envelope, Arrived)>,
-    communicators: Vec<Communicator>,
+    /// Communicators by context number, which the messenger knows them by as well.
+    communicators: BTreeMap<u32, Communicator>,
     /// Routes by rank, of the peers that it has sent to.
     routes: BTreeMap<u32, Route>,
     multi_rail: MultiRail<Held>,
@@ -125,8 +124,7 @@ impl Process {
             fabric: fabric.clone(),
             messenger: messenger::State::new(flow),
             requests: Requests::default(),
-            contexts: Contexts::new(),
-            communicators: Vec::new(),
+            communicators: BTreeMap::new(),
             routes: BTreeMap::new(),
             multi_rail: MultiRail::new(rails.len()),
             finished: Vec::new(),
@@ -165,7 +163,7 @@ impl Process {
         if !self.messenger.starved.is_empty() {
             return Some("a send waits for a buffer".to_owned());
         }
-        let queues = self.communicators.iter().map(|of| of.queues.posted() + of.queues.unexpected()).sum::<u32>();
+        let queues = self.communicators.values().map(|of| of.queues.posted() + of.queues.unexpected()).sum::<u32>();
         if queues > 0 {
             return Some(format!("{queues} entries in queues"));
         }

@@ -3,9 +3,10 @@
 
 use ibex::messenger::flow_control;
 use ibex::messenger::header::{EAGER_SIZE, EagerSender};
-use ibex::messenger::host::Data as _;
+use ibex::messenger::host::{Communicators as _, Data as _};
 use ibex::messenger::matching::{Message, MessageHandle, Pattern, ReceiveHandle};
 use ibex::messenger::receive::delivery;
+use ibex::messenger::receive::search::{self, Posting};
 use ibex::messenger::request::{Core, Mode, Outcome, Role, Transfer};
 use ibex::messenger::route::Route;
 use ibex::messenger::send;
@@ -58,7 +59,7 @@ impl Process {
     /// Sends a short message inside the work request, without a request of the messenger. False: not now.
     fn sends_at_once(&mut self, route: Route, (to, context, tag): (u32, u32, i32), bytes: &[u8]) -> bool {
         let is_short = bytes.len() + EAGER_SIZE <= self.settings.sizes.inline as usize;
-        if route == Route::LOOPBACK || !is_short || !self.communicator(context).open.contains(&(to as i32)) {
+        if route == Route::LOOPBACK || !is_short || !self.with_context(context).open.contains(&(to as i32)) {
             return false;
         }
         self.may_send_whole(to as i32);
@@ -76,18 +77,10 @@ impl Process {
     pub(crate) fn receive(&mut self, number: usize, wanted: Wanted, (room, has_gaps): (usize, bool)) -> Handle {
         self.add_context(wanted.context);
         let receive = self.begin_receive(number, wanted, (room, has_gaps));
-        let pattern = Pattern::new(wanted.source, wanted.tag);
-        if self.communicator(wanted.context).queues.unexpected() > 0 {
-            let found = self.communicator(wanted.context).queues.search_unexpected(pattern).found;
-            if let Some(Message { envelope, message }) = found {
-                let settings = self.settings;
-                delivery::unexpected(&settings, self, receive, envelope, message);
-                return receive;
-            }
-            self.finds_nothing(wanted.context);
+        let settings = self.settings;
+        if let Posting::Waits(name) = search::post(&settings, self, receive, Pattern::new(wanted.source, wanted.tag)) {
+            self.requests.get(receive).core.posted = name;
         }
-        let posted = self.communicator(wanted.context).queues.insert_posted(pattern, receive);
-        self.requests.get(receive).core.posted = posted.bits();
         receive
     }
 
@@ -99,16 +92,11 @@ impl Process {
         self.requests.add(Request { core, number, context, outcome: None, is_finished: false })
     }
 
-    fn finds_nothing(&mut self, context: u32) {
-        let settings = self.settings;
-        flow_control::found_nothing(&settings, self, context);
-    }
-
     /// Looks for a message. `takes`: takes it out, for [`Self::receive_probed`].
     pub(crate) fn probe(&mut self, wanted: Wanted, takes: bool) -> Option<Found> {
         self.add_context(wanted.context);
         let pattern = Pattern::new(wanted.source, wanted.tag);
-        let queues = &mut self.communicator(wanted.context).queues;
+        let queues = self.queues(wanted.context);
         let found = if takes {
             let aside = queues.matched_probe(pattern).found;
             aside.map(|Message { envelope, message: handle }| {
@@ -125,7 +113,8 @@ impl Process {
         };
         // A matched probe does not answer its message, so it, too, asks for more if the queue is empty now.
         if found.is_none() || takes && queues.unexpected() == 0 {
-            self.finds_nothing(wanted.context);
+            let settings = self.settings;
+            flow_control::found_nothing(&settings, self, wanted.context);
         }
         found
     }
@@ -139,7 +128,7 @@ impl Process {
         room: (usize, bool),
     ) -> Handle {
         let receive = self.begin_receive(number, wanted, room);
-        let taken = self.communicator(wanted.context).queues.take(message).expect("a probed message is received once");
+        let taken = self.queues(wanted.context).take(message).expect("a probed message is received once");
         let settings = self.settings;
         delivery::unexpected(&settings, self, receive, taken.envelope, taken.message);
         receive
@@ -149,7 +138,7 @@ impl Process {
     pub(crate) fn cancel(&mut self, receive: Handle) -> bool {
         let request = self.requests.get(receive);
         let (context, posted) = (request.context, ReceiveHandle::from_bits(request.core.posted));
-        let is_cancelled = self.communicator(context).queues.cancel(posted, receive);
+        let is_cancelled = self.queues(context).cancel(posted, receive);
         if is_cancelled {
             self.requests.get(receive).is_finished = true;
             self.finished.push(receive);
@@ -159,21 +148,15 @@ impl Process {
 
     /// Adds a communicator unless it is there, and delivers the messages that came before.
     pub(crate) fn add_context(&mut self, context: u32) {
-        if self.contexts.get(context).is_some() {
-            return;
-        }
-        self.communicators.push(Communicator::default());
-        let early = self.contexts.add(context, self.communicators.len() - 1).expect("it is new");
+        let Some(early) = self.messenger.contexts.add(context, context) else { return };
+        self.communicators.insert(context, Communicator::default());
         let settings = self.settings;
-        for (envelope, message) in early {
-            flow_control::give_up(&settings, self, &message);
-            ibex::messenger::host::Host::deliver(self, &settings, context, envelope, message);
-        }
+        search::deliver_early(&settings, self, context, early);
     }
 
-    pub(super) fn communicator(&mut self, context: u32) -> &mut Communicator {
-        let at = *self.contexts.get(context).expect("a communicator is added before it is used");
-        &mut self.communicators[at]
+    /// Returns the communicator with this context number.
+    pub(super) fn with_context(&mut self, context: u32) -> &mut Communicator {
+        self.communicators.get_mut(&context).expect("a communicator is added before it is used")
     }
 
     /// Takes the requests that have ended since the last call.

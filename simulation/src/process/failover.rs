@@ -1,15 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Failover of a host with several ports: moves a peer's messages to another port, and keeps the order of those that
-//! arrive (`messenger::rails::failover` has the rules). Grade: test. Threads: one.
+//! Failover of a host with several ports: moves a peer's messages to another port, and hands on those that arrive.
+//! `messenger::rails` chooses the port, and the order of the messages. Grade: test. Threads: one.
 
 use std::sync::Arc;
 
 use ibex::messenger::header::{Header, MAX_SIZE};
 use ibex::messenger::host::Host as _;
-use ibex::messenger::rails::Peer;
-use ibex::messenger::rails::failover::ReorderBuffer;
+use ibex::messenger::rails::Turn;
 use ibex::messenger::route::Route;
-use ibex::transport::{Immediate, Token, Unposted, WhenDiverted};
+use ibex::transport::{Token, Unposted, WhenDiverted};
 
 use super::ports::{Content, Record};
 use super::progress::ByRail;
@@ -36,32 +35,13 @@ impl Process {
             port.divert_all(|_| false);
         }
         for peer in 0..self.multi_rail.peers.len() {
-            let to = if is_up { self.returns_to(peer, rail) } else { self.leaves_for(peer, rail) };
+            let to = self.multi_rail.peers[peer].moves(rail, is_up, |route| self.is_usable(route));
             if let Some(to) = to
                 && !self.move_to(peer, to)
             {
                 self.fails();
             }
         }
-    }
-
-    fn leaves_for(&mut self, peer: usize, rail: usize) -> Option<Route> {
-        let is_home = self.multi_rail.peers[peer].home.rail() == rail;
-        if is_home { self.other_than(peer, rail) } else { None }
-    }
-
-    /// Returns the rail's route if it is better than the home: the peer's first, or the home cannot be used.
-    fn returns_to(&mut self, peer: usize, rail: usize) -> Option<Route> {
-        let Peer { routes, home, .. } = &self.multi_rail.peers[peer];
-        let (first, home) = (routes[0], *home);
-        let route = *routes.iter().find(|route| route.rail() == rail)?;
-        let is_better = route == first || !self.is_usable(home);
-        (route != home && is_better && self.is_usable(route)).then_some(route)
-    }
-
-    fn other_than(&mut self, peer: usize, rail: usize) -> Option<Route> {
-        let routes = self.multi_rail.peers[peer].routes.to_vec();
-        routes.into_iter().find(|route| route.rail() != rail && self.is_usable(*route))
     }
 
     /// Gives up the failed connection of a route. Returns false if a message is lost, or no port is left.
@@ -74,23 +54,19 @@ impl Process {
         if port.failure(failed.to()).is_none() || port.has_lost(failed.to()) {
             return false;
         }
-        self.sent(failed).is_given_up = true;
-        let Some(other) = self.other_than(peer, failed.rail()) else { return false };
-        self.multi_rail.peers[peer].home.rail() != failed.rail() || self.move_to(peer, other)
+        let known = &self.multi_rail.peers[peer];
+        let is_home = known.home.rail() == failed.rail();
+        let other = known.other_than(failed.rail(), |route| self.is_usable(route));
+        other.is_some_and(|other| !is_home || self.move_to(peer, other))
     }
 
     /// Moves a peer's messages to another route. Returns false if a message cannot move with them.
     fn move_to(&mut self, peer: usize, to: Route) -> bool {
-        let known = &mut self.multi_rail.peers[peer];
-        let from = std::mem::replace(&mut known.home, to);
-        known.segment = known.segment.wrapping_add(1);
-        let (segment, first) = (known.segment, known.routes[0]);
+        let (from, segment) = self.multi_rail.peers[peer].move_to(to);
         let port = self.port(from.rail());
         port.end_turn(from.to(), Record::Turn.token());
         let (moves, messages): (Vec<_>, Vec<_>) = port.take_unposted(from.to()).into_iter().partition(is_move);
-        let sent = self.sent(from);
-        sent.is_home = false;
-        let count = sent.count.wrapping_sub(messages.len() as u32);
+        let count = self.sent(from).wrapping_sub(messages.len() as u32);
         // First, the `Moved` of earlier moves, which the other port has not sent.
         for message in moves {
             let Unposted::Bytes { bytes, length, .. } = message else { return false };
@@ -101,11 +77,9 @@ impl Process {
         if !self.send_moved(to, Header::Moved { segment, count }.encode().as_slice()) {
             return false;
         }
-        let sent = self.sent(to);
-        (sent.count, sent.is_home) = (0, true);
+        *self.sent(to) = 0;
         let has_sent = messages.into_iter().all(|message| self.send_again((from, to), message));
-        let account = self.account_of(first);
-        if self.messenger.flow.outgoing.is_full(account) {
+        if self.messenger.flow.outgoing.is_full(self.multi_rail.peers[peer].account()) {
             let settings = self.settings;
             ibex::messenger::host::Ports::queue_turn(self, &settings, to);
         }
@@ -148,59 +122,27 @@ impl Process {
 
     // ---- the receiver's side ----------------------------------------------------------------------------------------
 
-    /// Whether messages of this sender may be delivered within the poll: it is known, and has never moved.
-    pub(super) fn may_be_taken(&self, rail: usize, from: Immediate) -> bool {
-        self.multi_rail.end(rail, from.endpoint()).is_some_and(|end| !end.is_reordered)
-    }
-
-    /// Counts a message of a sender that has never moved.
-    pub(super) fn count_arrived(&mut self, rail: usize, from: Immediate) {
-        let end = self.multi_rail.end_mut(Route::new(rail, from.endpoint()));
-        end.received = end.received.wrapping_add(1);
-    }
-
     /// Handles a message, and those that waited for it.
     pub(super) fn arrived(&mut self, bytes: &[u8], by: ByRail) {
         if let Some((Header::Moved { segment, count }, _)) = Header::decode(bytes) {
-            return self.moved(by, (segment, count));
+            let from = self.sender(by).expect("a sender that moves is known");
+            let peer = self.peer_of(from).expect("a sender that moves is known");
+            self.multi_rail.moved(peer, by.rail, (segment, count));
+            return self.release(peer);
         }
-        let end = self.multi_rail.end_mut(Route::new(by.rail, by.immediate.endpoint()));
-        if !end.is_reordered {
-            end.received = end.received.wrapping_add(1);
-            return self.message(bytes, by);
-        }
-        let peer = end.peer().expect("a sender that has moved is known");
-        let buffer = self.multi_rail.peers[peer].reorder_buffer.as_mut().expect("a sender that has moved has one");
-        if !buffer.arrived(by.rail) {
-            return buffer.hold(by.rail, Held { bytes: bytes.into(), by });
-        }
-        self.message(bytes, by);
-        self.release(peer);
-    }
-
-    fn moved(&mut self, by: ByRail, (segment, count): (u32, u32)) {
-        let from = self.sender(by).expect("a sender that moves is known");
-        let peer = self.peer_of(from).expect("a sender that moves is known");
-        if self.multi_rail.peers[peer].reorder_buffer.is_none() {
-            let mut received: u32 = 0;
-            for route in self.multi_rail.peers[peer].routes.clone() {
-                let end = self.multi_rail.end_mut(route);
-                received = received.wrapping_add(end.received);
-                end.is_reordered = true;
+        match self.multi_rail.arrives(by.rail, by.immediate.endpoint(), || true) {
+            Turn::Now => self.message(bytes, by),
+            Turn::NowAndHeld(peer) => {
+                self.message(bytes, by);
+                self.release(peer);
             }
-            let buffer = ReorderBuffer::new(self.rails.len(), received);
-            self.multi_rail.peers[peer].reorder_buffer = Some(buffer);
+            Turn::Later(peer) => self.multi_rail.hold(peer, by.rail, Held { bytes: bytes.into(), by }),
+            Turn::Never => panic!("a peer is never removed"),
         }
-        if let Some(buffer) = &mut self.multi_rail.peers[peer].reorder_buffer {
-            buffer.moved(by.rail, segment, count);
-        }
-        self.release(peer);
     }
 
     fn release(&mut self, peer: usize) {
-        while let Some(Held { bytes, by }) =
-            self.multi_rail.peers[peer].reorder_buffer.as_mut().and_then(ReorderBuffer::release)
-        {
+        while let Some(Held { bytes, by }) = self.multi_rail.release(peer) {
             self.message(&bytes, by);
         }
     }

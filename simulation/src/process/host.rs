@@ -1,31 +1,22 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! What the messenger asks of its host about requests, communicators and unexpected messages. Grade: test. Threads: one.
 
-use ibex::messenger::flow_control::{self, Word};
-use ibex::messenger::header::Match;
-use ibex::messenger::host::{Host, Tools};
-use ibex::messenger::matching::Envelope;
-use ibex::messenger::receive::arrived::{Arrived, Body};
-use ibex::messenger::receive::delivery;
+use ibex::messenger::flow_control::Word;
+use ibex::messenger::host::{Communicators, Host, Tools};
+use ibex::messenger::matching::{Envelope, Matching};
+use ibex::messenger::receive::arrived::Arrived;
 use ibex::messenger::request::{Core, Outcome};
 use ibex::messenger::route::Route;
 use ibex::messenger::{self};
 
-use super::{Data, Handle, Process, Settings};
-
-impl Tools for Process {}
+use super::{Data, Handle, Process};
 
 impl Process {
-    /// Accounts for a message that no receive matches. Beyond the bound its sender must be held back.
-    fn keeps(&mut self, message: &Arrived, sender: Option<Route>) {
-        let settings = self.settings;
-        flow_control::keep(&settings, self, message, |_| sender);
-        if let Some(sender) = sender.filter(|sender| *sender != Route::LOOPBACK)
-            && self.messenger.flow.kept.bytes() > settings.unexpected_memory
-        {
-            let rank = self.rank_of(sender);
-            assert!(self.holds_back.contains(&rank), "process {rank} is not held back, and fills this one");
-        }
+    /// Panics unless the sender of an unexpected message is held back, if their memory is beyond its bound.
+    pub(super) fn must_hold_back(&self, rank: i32) {
+        let is_beyond = self.messenger.flow.kept.bytes() > self.settings.unexpected_memory;
+        let may_send = !is_beyond || rank == self.rank as i32 || self.holds_back.contains(&rank);
+        assert!(may_send, "process {rank} is not held back, and fills this one");
     }
 
     /// Notes a word that this process sends to a peer.
@@ -48,13 +39,47 @@ impl Process {
         let is_held = self.held_by.get(&rank).is_some_and(|(_, is_held)| *is_held);
         assert!(!is_held, "process {} sends a short message to process {rank}, which holds it back", self.rank);
     }
+}
 
-    fn store(&mut self, settings: &Settings, context: u32, envelope: Envelope, message: Arrived) {
-        let queues = &mut self.communicator(context).queues;
-        let _ = queues.insert_unexpected(envelope, message);
-        if queues.posted() > 0 {
-            flow_control::found_nothing(settings, self, context);
-        }
+impl Tools for Process {
+    type Listeners = ();
+}
+
+/// A communicator is its context number.
+impl Communicators for Process {
+    type Communicator = u32;
+
+    fn communicator(&mut self, request: Handle) -> u32 {
+        self.requests.get(request).context
+    }
+
+    fn number(&mut self, context: u32) -> u32 {
+        context
+    }
+
+    fn rank(&mut self, _: u32) -> i32 {
+        self.rank as i32
+    }
+
+    fn context(&mut self, request: Handle) -> u32 {
+        self.requests.get(request).context
+    }
+
+    fn is_abandoned(&mut self, _send: Handle) -> bool {
+        false
+    }
+
+    fn known_route(&mut self, _: u32, rank: i32) -> Option<Route> {
+        self.routes.get(&(rank as u32)).copied()
+    }
+
+    fn queues(&mut self, context: u32) -> &mut Matching<Handle, Arrived> {
+        &mut self.with_context(context).queues
+    }
+
+    fn insert_unexpected(&mut self, context: u32, envelope: Envelope, message: Arrived) {
+        self.must_hold_back(envelope.source());
+        let _ = self.queues(context).insert_unexpected(envelope, message);
     }
 }
 
@@ -68,66 +93,6 @@ impl Host for Process {
 
     fn messenger(&mut self) -> &mut messenger::State<Process> {
         &mut self.messenger
-    }
-
-    fn rank(&mut self, _request: Handle) -> i32 {
-        self.rank as i32
-    }
-
-    fn context(&mut self, request: Handle) -> u32 {
-        self.requests.get(request).context
-    }
-
-    fn is_abandoned(&mut self, _send: Handle) -> bool {
-        false
-    }
-
-    fn take_posted(&mut self, send: Handle, envelope: Envelope, _length: usize) -> Result<Handle, u64> {
-        let context = self.requests.get(send).context;
-        self.communicator(context).queues.search_posted(envelope).found.ok_or(0)
-    }
-
-    fn keep(&mut self, settings: &Settings, send: Handle, envelope: Envelope, message: Arrived) {
-        let (context, from) = (self.requests.get(send).context, message.from);
-        self.keeps(&message, Some(from));
-        self.store(settings, context, envelope, message);
-    }
-
-    fn deliver_whole(
-        &mut self,
-        settings: &Settings,
-        Match { context, rank, tag }: Match,
-        bytes: &[u8],
-        sender: impl Fn() -> Option<Route> + Copy,
-    ) {
-        let envelope = Envelope::new(rank, tag);
-        if self.contexts.get(context).is_some()
-            && let Some(receive) = self.communicator(context).queues.search_posted(envelope).found
-        {
-            return delivery::whole::<_, true>(self, receive, envelope, bytes);
-        }
-        let message = Arrived { from: sender().unwrap_or(Route::UNKNOWN), id: 0, body: Body::copy(bytes) };
-        self.deliver(settings, context, envelope, message);
-    }
-
-    fn deliver(&mut self, settings: &Settings, context: u32, envelope: Envelope, message: Arrived) {
-        let sender = Some(message.from).filter(|from| *from != Route::UNKNOWN);
-        if self.contexts.get(context).is_none() {
-            self.keeps(&message, sender);
-            return self.contexts.keep(context, (envelope, message));
-        }
-        if let Some(receive) = self.communicator(context).queues.search_posted(envelope).found {
-            return delivery::arrived(settings, self, receive, envelope, message);
-        }
-        self.keeps(&message, sender);
-        self.store(settings, context, envelope, message);
-    }
-
-    fn wants_more(&mut self, context: u32) -> bool {
-        self.contexts.get(context).is_some_and(|at| {
-            let queues = &self.communicators[*at].queues;
-            queues.posted() > 0 || queues.unexpected() == 0
-        })
     }
 
     fn note(&mut self, receive: Handle, outcome: &Outcome) {

@@ -236,19 +236,19 @@ impl Ports for Process {
     fn skips_flow_control(&mut self, _: &Settings, send: Handle) -> bool {
         let request = self.requests.get(send);
         let (context, peer) = (request.context, request.core.peer);
-        self.communicator(context).open.contains(&peer)
+        self.with_context(context).open.contains(&peer)
     }
 
     fn set_skips_flow_control(&mut self, _: &Settings, send: Handle, passes: bool) {
         let request = self.requests.get(send);
         let (context, peer) = (request.context, request.core.peer);
-        let open = &mut self.communicator(context).open;
+        let open = &mut self.with_context(context).open;
         _ = if passes { open.insert(peer) } else { open.remove(&peer) };
     }
 
     fn mark(&mut self, _: &Settings, Account(route): Account) {
         let peer = self.rank_of(route);
-        self.communicators.iter_mut().for_each(|communicator| _ = communicator.open.remove(&peer));
+        self.communicators.values_mut().for_each(|communicator| _ = communicator.open.remove(&peer));
     }
 
     fn send_whole(&mut self, _: &Settings, send: Handle, header: &Header, finishes: bool) -> Transmitted {

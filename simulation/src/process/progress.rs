@@ -4,9 +4,8 @@
 
 use std::sync::atomic::Ordering;
 
-use ibex::messenger::header::{EAGER_SIZE, Header, Match};
-use ibex::messenger::matching::Envelope;
-use ibex::messenger::receive::{self, delivery};
+use ibex::messenger::header::Header;
+use ibex::messenger::receive::{self, search};
 use ibex::messenger::rendezvous::{fragments, read};
 use ibex::messenger::request::Transfer;
 use ibex::messenger::route::Route;
@@ -44,24 +43,15 @@ impl TakesMessages for Receiver<'_> {
     fn takes(&mut self, Arrived { addr, len, immediate }: Arrived) -> bool {
         let Receiver { process, rail } = self;
         assert_eq!(immediate.tag(), TAG);
-        if process.is_multi_rail() && !process.may_be_taken(*rail, immediate) {
+        if process.is_multi_rail() && !process.multi_rail.may_be_taken(*rail, immediate.endpoint()) {
             return false;
         }
         let bytes = process.memory.with(addr, len as usize, |bytes| bytes.to_vec());
-        let Some((header, bytes)) = bytes.split_first_chunk::<EAGER_SIZE>() else { return false };
-        let Some(of) = Match::from_eager(header) else { return false };
-        if process.contexts.get(of.context).is_none() {
-            return false;
+        let is_taken = search::is_taken(*process, &bytes, |_, _, _, _| false);
+        if is_taken && process.is_multi_rail() {
+            process.multi_rail.count(*rail, immediate.endpoint());
         }
-        let envelope = Envelope::new(of.rank, of.tag);
-        let Some(receive) = process.communicator(of.context).queues.search_posted(envelope).found else {
-            return false;
-        };
-        delivery::whole::<_, false>(*process, receive, envelope, bytes);
-        if process.is_multi_rail() {
-            process.count_arrived(*rail, immediate);
-        }
-        true
+        is_taken
     }
 }
 
@@ -163,12 +153,17 @@ impl Process {
 
     /// Handles a message whose turn it is.
     pub(super) fn message(&mut self, bytes: &[u8], by: ByRail) {
-        let message = Header::decode(bytes).expect("processes send headers");
-        let (sender, settings) = (self.sender(by), self.settings);
-        if let (Header::Flow(word), Some(sender)) = (message.0, sender) {
+        let (header, _) = Header::decode(bytes).expect("processes send headers");
+        let (sender, settings, kept) = (self.sender(by), self.settings, self.messenger.flow.kept.bytes());
+        if let (Header::Flow(word), Some(sender)) = (header, sender) {
             self.hears(sender, word);
         }
-        receive::handle(&settings, self, message, || sender);
+        receive::handle(&settings, self, bytes, || sender);
+        if self.messenger.flow.kept.bytes() > kept {
+            // Also if the messenger keeps it until its communicator is added.
+            let rank = self.rank_of(sender.expect("the sender of a message is known"));
+            self.must_hold_back(rank);
+        }
     }
 
     fn request_ended(&mut self, rail: usize, token: Token, to: EndpointId, outcome: Result<(), Failed>) {

@@ -3,7 +3,7 @@
 //! port, a route is its endpoint. Grade: test. Threads: one.
 
 use ibex::messenger::header::PortKey;
-use ibex::messenger::rails::{Peer, Sent};
+use ibex::messenger::rails::Peer;
 use ibex::messenger::route::{Account, Route};
 use ibex_ffi::verbs::Access;
 
@@ -36,20 +36,15 @@ impl Process {
         if let Some(known) = self.multi_rail.by_name.get(&name(to)) {
             return *known;
         }
-        let mut routes: Vec<Route> =
+        let routes =
             (0..self.rails.len()).map(|rail| Route::new(rail, self.port(rail).peer(name(to), rail as u8))).collect();
-        // Both processes of a pair begin with the same port.
-        let first = (self.rank + to) as usize % routes.len();
-        routes.rotate_left(first);
-        let home = routes.iter().copied().find(|route| self.is_usable(*route)).unwrap_or(routes[0]);
-        self.sent(home).is_home = true;
-        let peer = Peer { routes: routes.into(), home, segment: 0, reorder_buffer: None };
+        let peer = Peer::new(routes, [self.rank, to], |route| self.is_usable(route));
         self.multi_rail.add(name(to), peer)
     }
 
     /// Returns the index of the peer of a route.
     pub(super) fn peer_of(&mut self, route: Route) -> Option<usize> {
-        if let Some(peer) = self.multi_rail.end_mut(route).peer() {
+        if let Some(peer) = self.multi_rail.peer_of(route) {
             return Some(peer);
         }
         let peer = self.port(route.rail()).peer_name(route.to())?;
@@ -73,19 +68,19 @@ impl Process {
         if !self.is_multi_rail() {
             return Account(route);
         }
-        Account(self.peer_of(route).map_or(route, |peer| self.multi_rail.peers[peer].routes[0]))
+        self.peer_of(route).map_or(Account(route), |peer| self.multi_rail.peers[peer].account())
     }
 
-    pub(super) fn is_usable(&mut self, route: Route) -> bool {
-        let port = self.port(route.rail());
+    pub(super) fn is_usable(&self, route: Route) -> bool {
+        let port = self.rails[route.rail()].port.as_ref().expect("nothing is called while the port polls");
         !port.is_down() && port.failure(route.to()).is_none()
     }
 
-    /// Returns the counts of messages to the endpoint of a route.
-    pub(super) fn sent(&mut self, route: Route) -> &mut Sent {
+    /// Returns the number of messages to the endpoint of a route since it became the peer's home.
+    pub(super) fn sent(&mut self, route: Route) -> &mut u32 {
         let (sent, at) = (&mut self.rails[route.rail()].sent, route.to().index() as usize);
         if at >= sent.len() {
-            sent.resize(at + 1, Sent::default());
+            sent.resize(at + 1, 0);
         }
         &mut sent[at]
     }
@@ -96,7 +91,7 @@ impl Process {
             return;
         }
         let sent = self.sent(route);
-        sent.count = sent.count.wrapping_add(1);
+        *sent = sent.wrapping_add(1);
         if is_posted {
             self.port(route.rail()).note_message(route.to());
         }
