@@ -23,6 +23,8 @@ pub(crate) enum Step {
     Cancelled { at: u32, wish: u32 },
     /// The network lost, or repeated, a hello to a port.
     Hello { port: u32, is_lost: bool },
+    /// The adapter of a port will have no room for the next request.
+    Full { port: u32 },
     /// A process has lost a peer.
     Lost { at: u32 },
     /// Nothing moves any more, after so many rounds.
@@ -40,6 +42,7 @@ impl Step {
             Step::Received { at, wish, from, length } => [6, at, wish, from, length],
             Step::Cancelled { at, wish } => [7, at, wish, 0, 0],
             Step::Hello { port, is_lost } => [9, port, is_lost as u32, 0, 0],
+            Step::Full { port } => [11, port, 0, 0, 0],
             Step::Lost { at } => [10, at, 0, 0, 0],
             Step::Settled { rounds } => [8, rounds, 0, 0, 0],
         }

@@ -17,6 +17,7 @@ pub mod model;
 mod process;
 pub mod program;
 pub mod random;
+pub mod scale;
 pub mod shrink;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo xtask simulate`: runs the programs of many seeds. Prints the rate, and for a failure the seed, the shrunk
-//! program as a test, and the last steps. Grade: test. Threads: one program per thread. Tests: those of the crate.
+//! program as a test, and the last steps. Or runs many processes once (`scale`). Grade: test. Threads: one program per thread. Tests: those of the crate.
 
 #![forbid(unsafe_code)]
 
@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 use ibex_simulation::shrink::shrink;
-use ibex_simulation::{Program, keep_quiet, run};
+use ibex_simulation::{Program, keep_quiet, run, scale};
 
 /// What the caller asks for.
 struct Arguments {
@@ -24,9 +24,9 @@ struct Arguments {
 
 impl Arguments {
     /// Reads three numbers: the seeds, the first of them, and the processes, 0 if the seed says it.
-    fn read() -> Option<Self> {
-        let mut words = std::env::args().skip(1).map(|word| word.parse::<u64>().ok());
-        let (seeds, from, processes) = (words.next()??, words.next()??, words.next()??);
+    fn read(words: &[String]) -> Option<Self> {
+        let numbers: Vec<u64> = words.iter().map_while(|word| word.parse().ok()).collect();
+        let [seeds, from, processes] = numbers[..] else { return None };
         Some(Arguments { seeds, from, processes: (processes > 0).then_some(processes as u32) })
     }
 }
@@ -46,8 +46,14 @@ struct Done {
 }
 
 fn main() -> ExitCode {
-    let Some(arguments) = Arguments::read() else {
-        eprintln!("usage: ibex-simulate SEEDS FIRST PROCESSES");
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [word, count] = &words[..]
+        && let ("scale", Ok(count)) = (&**word, count.parse())
+    {
+        return print_scale(count);
+    }
+    let Some(arguments) = Arguments::read(&words) else {
+        eprintln!("usage: ibex-simulate SEEDS FIRST PROCESSES | ibex-simulate scale PROCESSES");
         return ExitCode::FAILURE;
     };
     keep_quiet();
@@ -63,6 +69,13 @@ fn main() -> ExitCode {
     let Some(seed) = done.failed else { return ExitCode::SUCCESS };
     print_failure(seed, arguments.processes);
     ExitCode::FAILURE
+}
+
+fn print_scale(count: u32) -> ExitCode {
+    let [neighbours, one] = scale::run(count);
+    println!("{count} processes, each to {} neighbours: {neighbours}", scale::NEIGHBOURS);
+    println!("then all to one: {one}");
+    ExitCode::SUCCESS
 }
 
 /// Runs seeds until all are done, or one has failed.

@@ -100,6 +100,8 @@ pub struct Program {
     pub window: u32,
     /// Of so many steps of the schedule, the network loses or repeats a hello in one; 0: in none.
     pub hello_faults: usize,
+    /// Of so many steps of the schedule, an adapter has no room for the next request in one; 0: in none.
+    pub post_faults: usize,
     /// Whether the numbers of requests wrap soon.
     pub wraps: bool,
     /// Seed of the schedule: who goes on next, and what the network does.
@@ -150,6 +152,24 @@ const LONGEST: [usize; 3] = [(64 << 10) - 1, 64 << 10, (192 << 10) + 1];
 /// Tags of a program, and a negative one of the MPI library itself.
 const TAGS: [i32; 4] = [0, 1, 7, -20];
 
+/// Two processes that do nothing.
+impl Default for Program {
+    fn default() -> Self {
+        Program {
+            processes: 2,
+            rails: 1,
+            slots: 16,
+            unexpected_memory: 1 << 20,
+            window: 8,
+            hello_faults: 0,
+            post_faults: 0,
+            wraps: false,
+            schedule: 0,
+            operations: Vec::new(),
+        }
+    }
+}
+
 impl Program {
     /// Makes the program of a seed, with `processes` processes if that is given.
     pub fn of_seed(seed: u64, processes: Option<u32>) -> Self {
@@ -167,6 +187,7 @@ impl Program {
             unexpected_memory: random.one_of(&[0, 0, 600, 3000, 1 << 20]),
             window: random.one_of(&[1, 2, 8]),
             hello_faults: random.one_of(&[0, 0, 0, 0, 3, 20]),
+            post_faults: random.one_of(&[0, 0, 0, 10]),
             wraps: random.one_in(3),
             schedule: random.next(),
             operations: Vec::new(),
@@ -176,7 +197,8 @@ impl Program {
         // A peer without any port left would be lost.
         let fails = rails > 1 && !links && random.one_in(2);
         let generator = Generator {
-            faults: [4 * usize::from(links), usize::from(fails), usize::from(random.one_in(4))],
+            faults: [4 * usize::from(links), 4 * usize::from(fails), usize::from(random.one_in(4))],
+            longest: if fails { 3 } else { 16 },
             contexts: 1 + random.below(3) as u32,
             own_tags: random.one_in(3),
             gaps: random.one_of(&[0, 8, 3]),
@@ -231,6 +253,8 @@ struct Generator {
     flood: bool,
     /// Weights of faults: links that go down and up, a queue pair that fails, processes that stop.
     faults: [usize; 3],
+    /// With several ports, one message in so many is as long as several ports read.
+    longest: usize,
 }
 
 impl Generator {
@@ -242,8 +266,8 @@ impl Generator {
         self.gaps > 0 && random.one_in(self.gaps)
     }
 
-    fn length(rails: usize, random: &mut Random) -> usize {
-        if rails > 1 && random.one_in(16) { random.one_of(&LONGEST) } else { random.one_of(&LENGTHS) }
+    fn length(&self, rails: usize, random: &mut Random) -> usize {
+        if rails > 1 && random.one_in(self.longest) { random.one_of(&LONGEST) } else { random.one_of(&LENGTHS) }
     }
 
     /// Adds an operation, or some.
@@ -256,7 +280,7 @@ impl Generator {
             1 => {
                 let from = (!random.one_in(2)).then(|| random.below(processes) as u32);
                 let tag = (!random.one_in(2)).then(|| self.tag(random));
-                let (room, gaps) = (Self::length(program.rails, random), self.gaps(random));
+                let (room, gaps) = (self.length(program.rails, random), self.gaps(random));
                 program.operations.push(Operation::Receive { at, from, context, tag, room, gaps });
             }
             2 => {
@@ -265,7 +289,7 @@ impl Generator {
                 program.operations.push(Operation::Probe { at, from, context, tag, takes: random.one_in(2) });
             }
             3 => {
-                let (room, gaps) = (Self::length(program.rails, random), self.gaps(random));
+                let (room, gaps) = (self.length(program.rails, random), self.gaps(random));
                 program.operations.push(Operation::ReceiveProbed { at, room, gaps });
             }
             4 => program.operations.push(Operation::Cancel { at, which: random.below(8) }),
@@ -293,14 +317,14 @@ impl Generator {
         let tag = self.tag(random);
         let is_of_short = self.flood && random.one_in(2);
         for _ in 0..burst {
-            let length = if is_of_short { EAGER - MAX_SIZE } else { Self::length(program.rails, random) };
+            let length = if is_of_short { EAGER - MAX_SIZE } else { self.length(program.rails, random) };
             let synchronous = self.synchronous > 0 && random.one_in(self.synchronous);
             let gaps = self.gaps(random);
             program.operations.push(Operation::Send { from, to, context, tag, length, synchronous, gaps });
             if random.below(5) < self.expected {
                 let from = (!random.one_in(4)).then_some(from);
                 let tag = (tag < 0 || !random.one_in(4)).then_some(tag);
-                let room = if random.one_in(8) { Self::length(program.rails, random) } else { length };
+                let room = if random.one_in(8) { self.length(program.rails, random) } else { length };
                 let receive = Operation::Receive { at: to, from, context, tag, room, gaps: self.gaps(random) };
                 let before = random.below(4).min(program.operations.len());
                 program.operations.insert(program.operations.len() - before, receive);
@@ -313,7 +337,7 @@ impl Generator {
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Program { processes, rails, slots, unexpected_memory, window, .. } = self;
-        let Program { hello_faults, wraps, schedule, operations, .. } = self;
+        let Program { hello_faults, post_faults, wraps, schedule, operations, .. } = self;
         writeln!(f, "    check(&Program {{")?;
         writeln!(f, "        processes: {processes},")?;
         writeln!(f, "        rails: {rails},")?;
@@ -321,6 +345,7 @@ impl fmt::Display for Program {
         writeln!(f, "        unexpected_memory: {unexpected_memory},")?;
         writeln!(f, "        window: {window},")?;
         writeln!(f, "        hello_faults: {hello_faults},")?;
+        writeln!(f, "        post_faults: {post_faults},")?;
         writeln!(f, "        wraps: {wraps},")?;
         writeln!(f, "        schedule: 0x{schedule:x},")?;
         writeln!(f, "        operations: vec![")?;

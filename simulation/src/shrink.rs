@@ -82,7 +82,7 @@ impl<F: Fn(&Program) -> bool> Search<F> {
     }
 
     fn simplified(&mut self) {
-        let changes: [fn(&mut Program); 7] = [
+        let changes: [fn(&mut Program); 8] = [
             |program| {
                 program.rails = 1;
                 let needs_more = |one: &Operation| match one {
@@ -96,6 +96,7 @@ impl<F: Fn(&Program) -> bool> Search<F> {
             |program| program.window = 8,
             |program| program.slots = 16,
             |program| program.hello_faults = 0,
+            |program| program.post_faults = 0,
             |program| program.wraps = false,
             |program| program.operations.iter_mut().for_each(|one| set_context(one, 0)),
         ];

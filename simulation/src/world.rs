@@ -2,21 +2,23 @@
 //! Runs a program: chooses by the schedule who goes on next and what the network does, and checks what comes of it.
 //!
 //! Each message must arrive whole and once, and in MPI's order (`model`); at the end nothing waits, and all that was
-//! taken is given back. [`run`] returns the failure, with the last steps. Grade: test. Threads: one per world; worlds
+//! taken is given back. `operations` begins the operations, `end` checks. Grade: test. Threads: one per world; worlds
 //! share nothing. Tests: those of the crate.
+
+mod end;
+mod operations;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
-use ibex::messenger::matching::{ANY_SOURCE, ANY_TAG, MessageHandle};
-use ibex::messenger::request::Mode;
+use ibex::messenger::matching::MessageHandle;
 use ibex::transport::adapter::simulated::Fabric;
 
 use crate::history::{History, Step};
 use crate::memory::Memory;
-use crate::model::{Got, Matches, Model, Sent, Wish};
-use crate::process::{Ended, Found, Handle, Process, Wanted, laid_out};
-use crate::program::{Operation, Program};
+use crate::model::Model;
+use crate::process::{Handle, Process, Wanted};
+use crate::program::Program;
 use crate::random::Random;
 
 /// Time that passes when a port reads the clock. A port asks for asynchronous events every 5 ms.
@@ -28,8 +30,8 @@ const MOST_ROUNDS: u32 = 20_000;
 /// Rounds without any event after which none can follow, because a port checks its connections in each.
 const QUIET_ROUNDS: u32 = 4;
 
-/// If hellos were lost or a process has died, time that passes in a quiet round, and quiet rounds after which nothing
-/// follows: by then a process has asked again, or has given up a peer that does not answer.
+/// If hellos or posts failed, or a process has died: time that passes in a quiet round, and quiet rounds after which
+/// nothing follows. By then a process has asked again, or has given up a peer that does not answer.
 const PAUSE: Duration = Duration::from_millis(250);
 const PATIENT_ROUNDS: [u32; 2] = [6, 300];
 
@@ -150,12 +152,15 @@ impl World {
         self.processes[at as usize].as_mut().expect("a dead process does nothing")
     }
 
-    // ---- the schedule ----------------------------------------------------------------------------------------------
-
     fn step(&mut self) {
         self.stopped.iter_mut().for_each(|steps| *steps = steps.saturating_sub(1));
         if self.program.hello_faults > 0 && self.random.one_in(self.program.hello_faults) {
             self.lose_or_repeat_hello();
+        }
+        if self.program.post_faults > 0 && self.random.one_in(self.program.post_faults) {
+            let place = self.random.below(self.processes.len() * self.program.rails);
+            self.fabric.refuse_post(place);
+            self.history.note(Step::Full { port: place as u32 });
         }
         match self.random.by_weight(&self.weights) {
             0 => {
@@ -224,7 +229,8 @@ impl World {
 
     /// Moves everything and polls as every process until nothing happens.
     fn settle(&mut self) {
-        let (mut quiet, is_patient) = (0, self.program.hello_faults > 0 || !self.model.gone.is_empty());
+        let has_faults = self.program.hello_faults + self.program.post_faults > 0;
+        let (mut quiet, is_patient) = (0, has_faults || !self.model.gone.is_empty());
         let patient = PATIENT_ROUNDS[usize::from(!self.model.gone.is_empty())];
         for rounds in 0..MOST_ROUNDS {
             let hellos = self.fabric.moved();
@@ -256,300 +262,8 @@ impl World {
         (0..NOTICED).for_each(|_| _ = self.poll(at));
     }
 
-    // ---- the operations --------------------------------------------------------------------------------------------
-
-    fn begin(&mut self, index: usize) {
-        let operation = self.program.operations[index];
-        self.now += 1;
-        self.history.note(Step::Began { at: operation.at(), operation: index as u32 });
-        match operation {
-            Operation::Send { from, to, context, tag, length, synchronous, gaps } => {
-                self.send((from, to), (context, tag), length, (synchronous, gaps));
-            }
-            Operation::Receive { at, from, context, tag, room, gaps } => {
-                self.receive(at, wanted(context, from, tag), (room, gaps));
-            }
-            Operation::Probe { at, from, context, tag, takes } => self.probe(at, wanted(context, from, tag), takes),
-            Operation::ReceiveProbed { at, room, gaps } => self.receive_probed(at, Some((room, gaps))),
-            Operation::Cancel { at, which } => self.cancel_one(at, which),
-            Operation::Settle { .. } => self.settle(),
-            Operation::Refuse { at, rail, refuses } => {
-                let place = self.place(at, rail);
-                self.memory.refuse(place, refuses);
-            }
-            Operation::Link { at, rail, up, noticed } => {
-                self.fabric.set_link(self.place(at, rail), up);
-                if noticed {
-                    self.notice(at as usize);
-                }
-            }
-            Operation::Fail { queue_pair, reads, .. } => {
-                let count = self.fabric.queue_pairs();
-                let next = |next| self.fabric.fail((queue_pair + next) % count, reads);
-                self.has_failed = self.has_failed || (0..count).any(next);
-            }
-            Operation::Stop { at, steps } => self.stopped[at as usize] = steps,
-            Operation::Die { at } => {
-                self.model.gone.push(at as usize);
-                self.note_matched();
-                self.processes[at as usize] = None;
-                self.left[at as usize].clear();
-                self.probed[at as usize].clear();
-            }
-        }
-        if let Some(process) = &mut self.processes[operation.at() as usize] {
-            process.wind();
-        }
-        self.look(operation.at() as usize);
-    }
-
-    /// Returns the number in the fabric of a port.
-    fn place(&self, at: u32, rail: usize) -> usize {
-        at as usize * self.program.rails + rail
-    }
-
-    fn send(&mut self, (from, to): (u32, u32), (context, tag): (u32, i32), length: usize, how: (bool, bool)) {
-        let (synchronous, gaps) = how;
-        let message = self.model.sent.len();
-        let mode = if synchronous { Mode::Synchronous } else { Mode::Standard };
-        self.model.sent.push(Sent {
-            from: from as usize,
-            to: to as usize,
-            comm: context as usize,
-            tag,
-            length,
-            is_synchronous: synchronous,
-            done: None,
-        });
-        let bytes = content(message, length);
-        match self.process(from).send(2 * message, (to, context, tag), mode, (&bytes, gaps)) {
-            Some(send) => _ = self.sends.insert(message, (from, send)),
-            None => self.model.sent[message].done = Some(self.now),
-        }
-    }
-
-    fn wish(&mut self, at: u32, wanted: Wanted, takes: bool, got: Got) -> usize {
-        self.model.wishes.push(Wish {
-            at: at as usize,
-            comm: wanted.context as usize,
-            from: (wanted.source != ANY_SOURCE).then_some(wanted.source as usize),
-            tag: (wanted.tag != ANY_TAG).then_some(wanted.tag),
-            made: self.now,
-            takes,
-            got,
-        });
-        self.model.wishes.len() - 1
-    }
-
-    fn receive(&mut self, at: u32, wanted: Wanted, (room, gaps): (usize, bool)) {
-        let wish = self.wish(at, wanted, true, Got::Nothing);
-        let handle = self.process(at).receive(2 * wish + 1, wanted, (room, gaps));
-        self.receives.insert(wish, Receive { at, handle, room, gaps, bytes: None });
-    }
-
-    fn probe(&mut self, at: u32, wanted: Wanted, takes: bool) {
-        let Some(Found { source, tag, length, message }) = self.process(at).probe(wanted, takes) else { return };
-        let wish = self.wish(at, wanted, takes, Got::Message { source: source as usize, tag, length });
-        self.history.note(Step::Received { at, wish: wish as u32, from: source as u32, length: length as u32 });
-        if let Some(message) = message {
-            self.probed[at as usize].push_back(Probed { wish, wanted, length, message });
-        }
-    }
-
-    /// Receives the oldest message that a probe took out, into this room, or else one of its length.
-    fn receive_probed(&mut self, at: u32, room: Option<(usize, bool)>) {
-        let Some(Probed { wish, wanted, length, message }) = self.probed[at as usize].pop_front() else { return };
-        let (room, gaps) = room.unwrap_or((length, false));
-        let handle = self.process(at).receive_probed(2 * wish + 1, wanted, message, (room, gaps));
-        self.receives.insert(wish, Receive { at, handle, room, gaps, bytes: None });
-    }
-
-    fn cancel_one(&mut self, at: u32, which: usize) {
-        let open = self.receives.values().filter(|receive| receive.at == at && receive.bytes.is_none());
-        let open: Vec<Handle> = open.map(|receive| receive.handle).collect();
-        if let Some(handle) = open.get(which % open.len().max(1)) {
-            self.process(at).cancel(*handle);
-        }
-    }
-
-    /// Notes what has ended in a process.
-    fn look(&mut self, at: usize) {
-        let Some(process) = &mut self.processes[at] else { return };
-        for Ended { number, outcome, bytes } in process.take_ended() {
-            let (at, index) = (at as u32, number / 2);
-            if number.is_multiple_of(2) {
-                self.history.note(Step::Sent { at, message: index as u32 });
-                self.model.sent[index].done = Some(self.now);
-                self.sends.remove(&index).expect("a send ends once");
-                continue;
-            }
-            let receive = self.receives.get_mut(&index).expect("a receive that has begun");
-            assert!(receive.bytes.replace(bytes).is_none(), "a receive ends once");
-            let known = &mut self.model.wishes[index].got;
-            let got = outcome.map_or(Got::Cancelled, |outcome| {
-                assert_eq!(outcome.is_truncated, outcome.length > receive.room);
-                let (source, wish) = (outcome.source as usize, index as u32);
-                let length = outcome.length as u32;
-                self.history.note(Step::Received { at, wish, from: source as u32, length });
-                Got::Message { source, tag: outcome.tag, length: outcome.length }
-            });
-            if got == Got::Cancelled {
-                self.history.note(Step::Cancelled { at, wish: index as u32 });
-            }
-            assert!(
-                *known == Got::Nothing || *known == got,
-                "a probe has found {known:?}, and its receive got {got:?}"
-            );
-            *known = got;
-        }
-    }
-
-    // ---- the end ---------------------------------------------------------------------------------------------------
-
-    /// Receives every message, and checks that nothing is left.
-    fn end(&mut self) {
-        self.now += 1;
-        for at in 0..self.processes.len() {
-            for rail in 0..self.program.rails {
-                let place = self.place(at as u32, rail);
-                self.memory.refuse(place, false);
-                self.fabric.set_link(place, true);
-            }
-        }
-        for at in 0..self.processes.len() {
-            if self.program.rails > 1 {
-                self.notice(at);
-            }
-            while !self.probed[at].is_empty() {
-                self.receive_probed(at as u32, None);
-            }
-            self.look(at);
-        }
-        self.settle();
-        if self.is_over() {
-            return;
-        }
-        self.receive_rest();
-        self.settle();
-        if !self.is_over() {
-            self.check();
-        }
-    }
-
-    /// Notes what receives have matched that have not ended, once a process has died: they may never end.
-    fn note_matched(&mut self) {
-        if self.model.gone.is_empty() {
-            return;
-        }
-        for (wish, Receive { at, handle, bytes, .. }) in &self.receives {
-            if let Some(process) = &mut self.processes[*at as usize]
-                && bytes.is_none()
-                && let Some(outcome) = process.matched(*handle)
-            {
-                let (source, tag, length) = (outcome.source as usize, outcome.tag, outcome.length);
-                self.model.wishes[*wish].got = Got::Message { source, tag, length };
-            }
-        }
-    }
-
-    /// Whether a receive has a message of a process that has died, or has died itself.
-    fn is_of_the_gone(&self, wish: usize) -> bool {
-        let Wish { at, got, .. } = self.model.wishes[wish];
-        self.is_gone(at) || matches!(got, Got::Message { source, .. } if self.is_gone(source))
-    }
-
-    /// Cancels every receive that waits, and posts one for each message that no receive got.
-    fn receive_rest(&mut self) {
-        self.note_matched();
-        let Matches { takers, .. } = self.model.matches();
-        let open = self.receives.iter().filter(|(_, receive)| receive.bytes.is_none());
-        for (wish, at, handle) in open.map(|(wish, receive)| (*wish, receive.at, receive.handle)).collect::<Vec<_>>() {
-            if self.is_gone(at as usize) {
-                continue;
-            }
-            let is_cancelled = self.process(at).cancel(handle);
-            assert!(is_cancelled || self.is_of_the_gone(wish), "receive {wish} has a message, and does not end");
-            self.look(at as usize);
-        }
-        for message in (0..takers.len()).filter(|message| takers[*message].is_none()) {
-            let Sent { from, to, comm, tag, length, .. } = self.model.sent[message];
-            if self.is_gone(from) || self.is_gone(to) {
-                continue;
-            }
-            let wanted = wanted(comm as u32, Some(from as u32), Some(tag));
-            self.receive(to as u32, wanted, (length, false));
-            self.look(to);
-        }
-    }
-
-    fn is_gone(&self, at: usize) -> bool {
-        self.processes[at].is_none()
-    }
-
-    fn check(&mut self) {
-        self.note_matched();
-        let Matches { of_wishes, takers } = self.model.matches();
-        for (message, taker) in takers.iter().enumerate() {
-            let sent = &self.model.sent[message];
-            let is_excused = self.is_gone(sent.from) || self.is_gone(sent.to);
-            assert!(taker.is_some() || is_excused, "message {message} is lost: {sent:?}");
-        }
-        self.check_sends();
-        for (wish, Receive { at, handle, room, gaps, bytes }) in &self.receives {
-            let Some(bytes) = bytes else {
-                if self.is_of_the_gone(*wish) {
-                    continue;
-                }
-                let what = self.processes[*at as usize].as_mut().map(|process| process.describe_request(*handle));
-                panic!("receive {wish} of process {at} does not end: {what:?}");
-            };
-            let sent = of_wishes[*wish].map(|message| content(message, self.model.sent[message].length));
-            let sent = sent.unwrap_or_default();
-            let expected = laid_out(&sent[..sent.len().min(*room)], *room, *gaps);
-            let differs = expected.iter().zip(bytes).position(|(expected, got)| expected != got);
-            assert!(
-                **bytes == *expected,
-                "receive {wish}, of message {:?}, has wrong bytes, the first at {differs:?} of {}",
-                of_wishes[*wish],
-                expected.len()
-            );
-        }
-        self.check_rest();
-    }
-
-    /// Checks that each send has ended, or its process has lost the receiver.
-    fn check_sends(&mut self) {
-        for (message, (at, send)) in &self.sends {
-            let is_to_the_gone = self.processes[self.model.sent[*message].to].is_none();
-            let Some(process) = &mut self.processes[*at as usize] else { continue };
-            if !(is_to_the_gone && process.has_failed) {
-                let what = process.describe_request(*send);
-                panic!("send {message} of process {at} does not end: {what}");
-            }
-        }
-    }
-
-    /// Checks that all that was taken is given back.
-    fn check_rest(&mut self) {
-        self.processes.iter_mut().flatten().for_each(Process::reclaim);
-        self.settle();
-        let is_whole = self.model.gone.is_empty();
-        for (at, process) in self.processes.iter_mut().enumerate() {
-            let Some(process) = process else { continue };
-            assert!(!(is_whole && process.has_failed), "process {at} has lost a peer");
-            if let Some(left) = process.left().filter(|_| is_whole) {
-                panic!("process {at} does not give back: {left}");
-            }
-        }
-        assert!(!is_whole || self.memory.registered() == 0, "registrations are left");
-    }
-
     /// Describes the connections, for a failure.
     pub(crate) fn describe(&mut self) -> Vec<String> {
         self.processes.iter_mut().flatten().map(Process::describe).filter(|lines| !lines.is_empty()).collect()
     }
-}
-
-fn wanted(context: u32, from: Option<u32>, tag: Option<i32>) -> Wanted {
-    Wanted { context, source: from.map_or(ANY_SOURCE, |from| from as i32), tag: tag.unwrap_or(ANY_TAG) }
 }

@@ -18,6 +18,9 @@ use ibex_ffi::verbs::{Access, InlineSpan, LocalSpan, RemoteSpan};
 
 use super::{Handle, Process, Settings, TAG};
 
+/// Number of peers with which not every check is made.
+const MANY: usize = 100;
+
 /// What the token of a work request stands for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Record {
@@ -349,7 +352,9 @@ impl Ports for Process {
 
     fn deregister(&mut self, _: &Settings, rail: usize, registered: u32) {
         self.memory.deregister(self.rails[rail].place, registered);
-        assert!(!self.fabric.reads_to(registered), "a read in flight names a registration that ends");
+        // With many processes this search takes too long.
+        let is_named = self.routes.len() < MANY && self.fabric.reads_to(registered);
+        assert!(!is_named, "a read in flight names a registration that ends");
     }
 
     fn post_read(&mut self, _: &Settings, receive: Handle, by: &ReadRail<u32>, part: Part) -> bool {

@@ -124,7 +124,16 @@ pub(crate) struct State {
 /// Number of the first queue pair.
 const FIRST: u32 = 0x100;
 
+/// Instance of the first port.
+const INSTANCE: u64 = 7;
+
 impl State {
+    /// Returns the port of the fabric with this instance.
+    fn port_of(&mut self, instance: u64) -> Option<&mut PortState> {
+        let port = self.ports.get_mut(instance.checked_sub(INSTANCE)? as usize)?;
+        port.identity.is_some_and(|(known, _)| known == instance).then_some(port)
+    }
+
     /// Completes the oldest request of a queue pair. False if it has none.
     fn complete(&mut self, index: usize, status: Status) -> bool {
         let qp = &mut self.qps[index];
@@ -203,7 +212,7 @@ impl Fabric {
         let mut state = self.state();
         let place = state.ports.len();
         let index = state.published.get(&me).map_or(0, Vec::len) as u8;
-        let instance = place as u64 + 7;
+        let instance = place as u64 + INSTANCE;
         let key = Key::from_bytes((place as u128 + 1).to_le_bytes());
         let (identity, ud_qpn) = (Some((instance, key)), instance as u32);
         state.ports.push(PortState { identity, ud_qpn, depth: sizes.depth, ..PortState::default() });
@@ -341,6 +350,11 @@ impl Fabric {
         let oldest = incoming.front().copied();
         incoming.extend(oldest);
         oldest.is_some()
+    }
+
+    /// Lets a port have no room for its next request.
+    pub fn refuse_post(&self, port: usize) {
+        self.state().ports[port].answers = [Some(libc::ENOMEM)].into();
     }
 
     /// Lets time pass.

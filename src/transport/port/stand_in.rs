@@ -81,6 +81,8 @@ impl<A: Adapter> Port<A> {
                 && connection.queue.posted() == 0
             {
                 connection.queue.skip(requests);
+                // As in a new queue, no message is as old as the numbers that were skipped.
+                connection.queue.note_message();
             }
         }
     }
