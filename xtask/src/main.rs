@@ -19,6 +19,7 @@ mod package;
 mod readers;
 mod series;
 mod setup;
+mod simulate;
 mod test;
 mod workspace;
 
@@ -41,6 +42,8 @@ enum Command {
     Bench(bench::Arguments),
     /// Run every test: formatting, clippy, unit, doc and compile-fail tests, then the tests on a device
     Test(test::Arguments),
+    /// Run random programs of many processes over the engine and a simulated network, each from a seed
+    Simulate(simulate::Arguments),
     /// Put the library where Open MPI finds it
     Install(install::InstallArguments),
     /// Build Debian packages for the Open MPI that is installed here
@@ -54,6 +57,7 @@ fn main() -> ExitCode {
         Command::Setup(arguments) => setup::command(&arguments),
         Command::Bench(arguments) => bench::command(&arguments),
         Command::Test(arguments) => test::command(&arguments),
+        Command::Simulate(arguments) => simulate::command(&arguments),
         Command::Install(arguments) => install::install(&arguments),
         Command::Package(arguments) => package::command(&arguments),
         Command::Uninstall(arguments) => install::uninstall(&arguments),

@@ -1,14 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tests of the PML in a box: one process simulates several, over a fabric in memory, without Open MPI and a device.
 //!
-//! `world` simulates the processes (`process`), `model` has MPI's rules, and `histories` checks random
-//! histories (`steps`) against it. This file tests each protocol alone, and `told` the events of sends. `libmpi` and
+//! `world` simulates the processes (`process`), and `histories` checks random histories (`steps`) against MPI's rules
+//! (`ibex_simulation::model`). This file tests each protocol alone, and `told` the events of sends. `libmpi` and
 //! `shared_memory` stand in for Open MPI, so all tests run under Miri: built for Open MPI 4.1, they call no C. Blocking
 //! calls do not wait here. No test here covers other events or several threads.
 
 mod histories;
 pub(super) mod libmpi;
-mod model;
 mod operation;
 mod process;
 pub(super) mod shared_memory;

@@ -57,8 +57,8 @@ pub(super) fn whole<H: Host>(
 ) {
     let envelope = of.envelope();
     let Some(communicator) = host.messenger().contexts.get(of.context).copied() else {
-        let message = Arrived { from: Route::UNKNOWN, id: 0, body: Body::copy(bytes) };
-        return keep_early(process, host, of.context, (envelope, message), sender);
+        let message = Arrived { from: sender().unwrap_or(Route::UNKNOWN), id: 0, body: Body::copy(bytes) };
+        return keep_early(process, host, of.context, envelope, message);
     };
     let listeners = host.listeners(communicator);
     // With several ports, the event of an unexpected message names the route by which it came.
@@ -73,15 +73,14 @@ pub(super) fn whole<H: Host>(
 
 /// Delivers a message to the receive that it matches, or stores it.
 pub fn arrived<H: Host>(process: &H::Process, host: &mut H, context: u32, envelope: Envelope, message: Arrived) {
-    let from = message.from;
-    let sender = || Some(from);
     let Some(communicator) = host.messenger().contexts.get(context).copied() else {
-        return keep_early(process, host, context, (envelope, message), sender);
+        return keep_early(process, host, context, envelope, message);
     };
+    let from = message.from;
     let (listeners, of) = (host.listeners(communicator), (communicator, envelope));
     match posted(process, host, listeners, of, &Arrival { from, length: message.length(), message: Some(&message) }) {
         Ok(request) => delivery::arrived(process, host, request, envelope, message),
-        Err(id) => store(process, host, of, Arrived { id, ..message }, sender),
+        Err(id) => store(process, host, of, Arrived { id, ..message }, || Some(from)),
     }
 }
 
@@ -104,8 +103,8 @@ pub fn posted<H: Host>(
     }
 }
 
-/// Stores a message that matches no posted receive. If `sender` returns [`Route::UNKNOWN`] (shared memory, or kept
-/// early), the host looks the rank up in the communicator.
+/// Stores a message that matches no posted receive. If `sender` returns [`Route::UNKNOWN`] (shared memory), the host
+/// looks the rank up in the communicator.
 pub fn store<H: Host>(
     process: &H::Process,
     host: &mut H,
@@ -129,14 +128,9 @@ pub fn store<H: Host>(
 /// Keeps a message whose communicator this process has not added yet. Without the communicator an unknown sender cannot
 /// be looked up, and so not be held back.
 #[cold]
-fn keep_early<H: Host>(
-    process: &H::Process,
-    host: &mut H,
-    context: u32,
-    (envelope, message): (Envelope, Arrived),
-    sender: impl FnOnce() -> Option<Route>,
-) {
-    flow_control::keep(process, host, &message, |_| sender().filter(|from| *from != Route::UNKNOWN));
+fn keep_early<H: Host>(process: &H::Process, host: &mut H, context: u32, envelope: Envelope, message: Arrived) {
+    let from = message.from;
+    flow_control::keep(process, host, &message, |_| (from != Route::UNKNOWN).then_some(from));
     host.messenger().contexts.keep(context, (envelope, message));
 }
 

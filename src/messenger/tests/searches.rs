@@ -76,6 +76,21 @@ fn messages_that_arrive_before_their_communicator_are_delivered_in_order_when_it
 }
 
 #[test]
+fn a_message_that_arrives_before_its_communicator_keeps_the_route_by_which_its_sender_is_held_back() {
+    let mut host = SmallHost::new();
+    host.messenger.contexts.remove(CONTEXT);
+    for (header, bytes) in (0..2).map(|number| eager(7, number)) {
+        let message = [header.encode().as_slice(), &bytes].concat();
+        receive::handle(&(), &mut host, &message, || Some(by_rail(0)));
+    }
+    let kept = host.messenger.contexts.add(CONTEXT, ()).expect("the number is free");
+    search::deliver_early(&(), &mut host, CONTEXT, kept);
+    // By the rank alone, the host would know the sender by another route.
+    let (held_back, _) = host.messenger.flow.kept.let_go();
+    assert_eq!(held_back, [Account(by_rail(0))]);
+}
+
+#[test]
 fn a_message_that_no_waiting_receive_takes_asks_for_the_pending_messages_of_its_communicator() {
     for waits in [false, true] {
         let mut host = SmallHost::new();

@@ -27,7 +27,7 @@ use crate::transport::{Atomics, Attributes, Directory, Port, Setup, WrId};
 use crate::tunables::Tunables;
 use ibex_ffi::verbs::{Access, AsyncEvent, InlineSpan, LocalSpan, Status, WorkCompletion, async_event};
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 pub use objects::Adapter;
@@ -77,6 +77,8 @@ pub(crate) struct PortState {
     /// Instance and key by which hellos reach the port within its fabric.
     identity: Option<(u64, Key)>,
     is_down: bool,
+    /// Most requests of a queue pair; 0: no limit.
+    depth: u32,
     slots: Layout,
     /// Posted receive slots, in the order in which messages will fill them.
     pub(crate) receives: VecDeque<u32>,
@@ -122,7 +124,16 @@ pub(crate) struct State {
 /// Number of the first queue pair.
 const FIRST: u32 = 0x100;
 
+/// Instance of the first port.
+const INSTANCE: u64 = 7;
+
 impl State {
+    /// Returns the port of the fabric with this instance.
+    fn port_of(&mut self, instance: u64) -> Option<&mut PortState> {
+        let port = self.ports.get_mut(instance.checked_sub(INSTANCE)? as usize)?;
+        port.identity.is_some_and(|(known, _)| known == instance).then_some(port)
+    }
+
     /// Completes the oldest request of a queue pair. False if it has none.
     fn complete(&mut self, index: usize, status: Status) -> bool {
         let qp = &mut self.qps[index];
@@ -188,7 +199,8 @@ impl Fabric {
     }
 
     pub(crate) fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().expect("no test failed while it looked")
+        // A test that failed while it looked still drops its ports.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Opens the next port of a process. Returns it, its number in the fabric and its index in the process. Ports with
@@ -196,21 +208,21 @@ impl Fabric {
     ///
     /// # Panics
     /// Never: the fabric refuses nothing.
-    pub fn open(&self, me: PeerName, mbps: u32, sizes: Sizes) -> (Port<Adapter>, usize, u8) {
+    pub fn open(&self, me: PeerName, mbps: u32, sizes: Sizes, tunables: &Tunables) -> (Port<Adapter>, usize, u8) {
         let mut state = self.state();
         let place = state.ports.len();
         let index = state.published.get(&me).map_or(0, Vec::len) as u8;
-        let instance = place as u64 + 7;
+        let instance = place as u64 + INSTANCE;
         let key = Key::from_bytes((place as u128 + 1).to_le_bytes());
         let (identity, ud_qpn) = (Some((instance, key)), instance as u32);
-        state.ports.push(PortState { identity, ud_qpn, ..PortState::default() });
+        state.ports.push(PortState { identity, ud_qpn, depth: sizes.depth, ..PortState::default() });
         let entry = PortEntry { address: address(instance, index), key };
         state.published.entry(me).or_default().push(entry);
         drop(state);
         let device = self.device(place, sizes, attributes(index, mbps, sizes.inline), entry);
         let (receive_size, bounce_size, directory) = (sizes.receive, sizes.bounce, Box::new(self.clone()));
         let setup = Setup { index, me, processes: 1, ports: 1, receive_size, bounce_size, directory };
-        let port = Port::of_stand_in(device, &Tunables::default(), setup).expect("the fabric refuses nothing");
+        let port = Port::of_stand_in(device, tunables, setup).expect("the fabric refuses nothing");
         (port, place, index)
     }
 
@@ -325,6 +337,29 @@ impl Fabric {
 
     fn has_posted(&self, is_such: impl Fn(&Work) -> bool) -> bool {
         self.state().qps.iter().flat_map(|qp| &qp.posted).any(|posted| is_such(&posted.work))
+    }
+
+    /// Loses the oldest hello in flight to a port, as a network may lose a datagram. False if there is none.
+    pub fn lose_hello(&self, port: usize) -> bool {
+        self.state().ports[port].incoming.pop_front().is_some()
+    }
+
+    /// Sends the oldest hello in flight to a port once more, behind the others. False if there is none.
+    pub fn repeat_hello(&self, port: usize) -> bool {
+        let incoming = &mut self.state().ports[port].incoming;
+        let oldest = incoming.front().copied();
+        incoming.extend(oldest);
+        oldest.is_some()
+    }
+
+    /// Lets a port have no room for its next request.
+    pub fn refuse_post(&self, port: usize) {
+        self.state().ports[port].answers = [Some(libc::ENOMEM)].into();
+    }
+
+    /// Lets time pass.
+    pub fn pass(&self, time: Duration) {
+        self.state().now += time;
     }
 
     /// Whether all ports have a link.

@@ -71,4 +71,19 @@ impl<A: Adapter> Port<A> {
         };
         Ok(Port::of(parts, tunables))
     }
+
+    /// Counts this many requests as posted and retired on each new connection in progress, so that its numbers wrap
+    /// sooner.
+    pub fn skip_requests(&mut self, requests: u32) {
+        for to in self.connections.all() {
+            if let Some(connection) = self.connections.get_mut(to)
+                && !connection.is_made()
+                && connection.queue.posted() == 0
+            {
+                connection.queue.skip(requests);
+                // As in a new queue, no message is as old as the numbers that were skipped.
+                connection.queue.note_message();
+            }
+        }
+    }
 }

@@ -148,6 +148,17 @@ impl LocalSpan {
         LocalSpan(sys::ibv_sge { addr, length: len, lkey })
     }
 
+    /// Names invented memory of a simulated adapter. An adapter of libibverbs refuses to use it: no process has memory
+    /// in the upper half of the address space, so no registration has this address.
+    ///
+    /// # Panics
+    /// If the address is in the lower half of the address space.
+    #[cfg(feature = "simulated")]
+    pub const fn simulated(addr: u64, len: u32, lkey: u32) -> Self {
+        assert!(addr >> 63 == 1, "memory of a process has such an address");
+        LocalSpan(sys::ibv_sge { addr, length: len, lkey })
+    }
+
     /// Its address.
     pub const fn addr(&self) -> u64 {
         self.0.addr
@@ -184,6 +195,9 @@ pub struct InlineSpan<'a> {
     start: *const MaybeUninit<u8>,
     len: usize,
     of: PhantomData<&'a [MaybeUninit<u8>]>,
+    /// The bytes, if they are known to be initialised.
+    #[cfg(feature = "simulated")]
+    initialised: Option<&'a [u8]>,
 }
 
 // SAFETY: like a shared slice of bytes, whose lifetime it has.
@@ -191,7 +205,13 @@ unsafe impl Send for InlineSpan<'_> {}
 
 impl InlineSpan<'_> {
     /// A span of no bytes.
-    pub const EMPTY: InlineSpan<'static> = InlineSpan { start: ptr::dangling(), len: 0, of: PhantomData };
+    pub const EMPTY: InlineSpan<'static> = InlineSpan {
+        start: ptr::dangling(),
+        len: 0,
+        of: PhantomData,
+        #[cfg(feature = "simulated")]
+        initialised: Some(&[]),
+    };
 
     /// Names `len` bytes from `start` on.
     ///
@@ -199,7 +219,13 @@ impl InlineSpan<'_> {
     /// While the span lives the bytes may be read, and nobody writes them.
     #[inline]
     pub const unsafe fn new(start: *const u8, len: usize) -> Self {
-        InlineSpan { start: start.cast(), len, of: PhantomData }
+        InlineSpan {
+            start: start.cast(),
+            len,
+            of: PhantomData,
+            #[cfg(feature = "simulated")]
+            initialised: None,
+        }
     }
 
     /// Its length in bytes.
@@ -236,17 +262,37 @@ impl InlineSpan<'_> {
     }
 }
 
+#[cfg(feature = "simulated")]
+impl<'a> InlineSpan<'a> {
+    /// Returns the bytes of a span that was made of initialised bytes, for a simulated adapter; `None` for any other.
+    pub const fn initialised(&self) -> Option<&'a [u8]> {
+        self.initialised
+    }
+}
+
 impl<'a> From<&'a [u8]> for InlineSpan<'a> {
     #[inline]
     fn from(bytes: &'a [u8]) -> Self {
-        InlineSpan { start: bytes.as_ptr().cast(), len: bytes.len(), of: PhantomData }
+        InlineSpan {
+            start: bytes.as_ptr().cast(),
+            len: bytes.len(),
+            of: PhantomData,
+            #[cfg(feature = "simulated")]
+            initialised: Some(bytes),
+        }
     }
 }
 
 impl<'a> From<&'a [MaybeUninit<u8>]> for InlineSpan<'a> {
     #[inline]
     fn from(bytes: &'a [MaybeUninit<u8>]) -> Self {
-        InlineSpan { start: bytes.as_ptr(), len: bytes.len(), of: PhantomData }
+        InlineSpan {
+            start: bytes.as_ptr(),
+            len: bytes.len(),
+            of: PhantomData,
+            #[cfg(feature = "simulated")]
+            initialised: None,
+        }
     }
 }
 
@@ -277,5 +323,17 @@ mod tests {
         let bytes = [MaybeUninit::<u8>::uninit(); 24];
         let span = InlineSpan::from(&bytes[..]);
         assert_eq!((span.copied().len(), span.sge().length, span.sge().addr), (24, 24, bytes.as_ptr() as u64));
+    }
+
+    #[cfg(feature = "simulated")]
+    #[test]
+    fn a_simulated_adapter_gets_initialised_bytes_alone_and_invented_addresses_alone() {
+        let bytes = [1, 2, 3];
+        assert_eq!(InlineSpan::from(&bytes[..]).initialised(), Some(&bytes[..]));
+        assert_eq!(InlineSpan::EMPTY.initialised(), Some(&[][..]));
+        let uninitialised = [MaybeUninit::<u8>::uninit(); 2];
+        assert!(InlineSpan::from(&uninitialised[..]).initialised().is_none());
+        assert_eq!(LocalSpan::simulated(1 << 63, 8, 5).first(4).len(), 4);
+        assert!(std::panic::catch_unwind(|| LocalSpan::simulated(bytes.as_ptr() as u64, 3, 5)).is_err());
     }
 }

@@ -3,13 +3,13 @@
 //! Each receive must get a message that MPI permits, with the right bytes. At the end all requests are finished and
 //! given back, and no sender is held back; or the job was ended, because a queue pair failed with a message in flight.
 
-use super::model::{Got, Matches, Model, Sent, Wish};
 use super::operation::Bytes;
 use super::steps::{Step, TAGS, Wanted, step};
 use super::*;
 use crate::pml::instance::JOB_HAS_ENDED;
 use crate::pml::ports::rails::SHORTEST;
 use crate::pml::request::Owner;
+use ibex_simulation::model::{Got, Matches, Model, Sent, Wish};
 use proptest::prelude::*;
 
 /// Lengths around the shortest message that several ports read, bytes.

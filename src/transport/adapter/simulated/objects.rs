@@ -216,10 +216,8 @@ impl Carriers for Datagrams {
     fn send(&mut self, peer: &PortAddress, _path: &Path, via: Via, frame: &[u8; Hello::SIZE]) {
         let mut state = self.fabric.state();
         state.moved += 1;
-        for PortState { identity, incoming, .. } in &mut state.ports {
-            if let Some((_, key)) = identity.filter(|(instance, _)| *instance == peer.instance) {
-                return incoming.push_back(Hello::decode(frame, &key).expect("sealed for the other side"));
-            }
+        if let Some(PortState { identity: Some((_, key)), incoming, .. }) = state.port_of(peer.instance) {
+            return incoming.push_back(Hello::decode(frame, key).expect("sealed for the other side"));
         }
         state.ports[self.port].sent.push((*peer, *frame));
         state.ports[self.port].sent_via.push(via);

@@ -158,6 +158,9 @@ impl adapter::QueuePair for QueuePair {
         if let Some(Some(errno)) = state.ports[qp.port].answers.pop_front() {
             return Err(PostError(errno));
         }
+        // The transport posts one request more to a queue pair in error, its end marker.
+        let most = if qp.state == QpState::Error { usize::MAX } else { state.ports[qp.port].depth as usize };
+        assert!(most == 0 || qp.posted.len() < most, "a queue pair takes {most} requests");
         let work = Work::of(work, &*state.memory);
         state.has_lost_message |= qp.state == QpState::Error && matches!(work, Work::Send { .. });
         qp.posted.push_back(Request { id: wr.id, signalled: wr.signalled, work });

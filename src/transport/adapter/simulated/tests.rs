@@ -13,7 +13,7 @@ fn the_fabric_carries_a_message_while_both_ports_have_a_link_and_an_acknowledgem
     let fabric = Fabric::new(Box::new(NoMemory), Duration::from_millis(1));
     let sizes = Sizes { inline: 64, bounce: 1024, receive: 4096, slots: 16, depth: 8 };
     let names = [0, 1].map(|rank| PeerName { job: 1, rank });
-    let [mut a, mut b] = names.map(|name| fabric.open(name, 100_000, sizes).0);
+    let [mut a, mut b] = names.map(|name| fabric.open(name, 100_000, sizes, &Tunables::default()).0);
     let (to, mut sent, mut received) = (a.peer(names[1], 0), Batch::new(), Batch::new());
     a.queue_bytes(to, 5, ([7_u8].into(), 1), Token(1), WhenDiverted::Wait).expect("it may wait");
     for _ in 0..20 {

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use engine::peer::PeerName;
 use engine::transport::adapter::simulated;
+use engine::tunables::Tunables;
 
 use super::super::port::OpenPort;
 
@@ -42,7 +43,7 @@ impl Deref for Fabric {
 impl Fabric {
     /// Opens the next port of a process. Ports with the same index are in the same network.
     pub(crate) fn open(&self, me: PeerName, mbps: u32, sizes: Sizes) -> OpenPort {
-        let (port, place, index) = self.adapters.open(me, mbps, sizes);
+        let (port, place, index) = self.adapters.open(me, mbps, sizes, &Tunables::default());
         OpenPort::of((port, Memory::new(self.clone(), place)), (sizes.receive, sizes.bounce), index, false)
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! A model of MPI's matching: which receive may take which message. It contains no algorithm of the PML.
+//! A model of MPI's matching: which receive may take which message. It contains no algorithm of ibex.
 //!
 //! A test notes its history: the messages in the order in which each process sends them, and the *wishes* (receives and
 //! probes) in the order in which they are made. When nothing is in flight any more, [`Model::matches`] works out which
@@ -11,58 +11,84 @@
 //!
 //! Any order of messages from two senders is permitted. A wish's status does not distinguish messages with the same
 //! sender, communicator and tag. The model assumes that the wish got the first of them; the caller checks the bytes.
-//! Called by `histories.rs`. Tests: at the end of the file.
+//! Called by `world`, and by the histories of the PML (`plugin-abi/src/pml/tests`). Tests: below.
 
 use std::collections::HashMap;
 
+/// A message.
 #[derive(Debug)]
-pub(super) struct Sent {
-    pub(super) from: usize,
-    pub(super) to: usize,
-    pub(super) comm: usize,
-    pub(super) tag: i32,
-    pub(super) length: usize,
-    pub(super) is_synchronous: bool,
+pub struct Sent {
+    /// The sender.
+    pub from: usize,
+    /// The receiver.
+    pub to: usize,
+    /// Number of the communicator, in which each process has its own number as rank.
+    pub comm: usize,
+    /// The tag.
+    pub tag: i32,
+    /// Number of bytes.
+    pub length: usize,
+    /// Whether the send waits for its match.
+    pub is_synchronous: bool,
     /// Number of the step after which the send was finished.
-    pub(super) done: Option<usize>,
+    pub done: Option<usize>,
 }
 
+/// A receive or a probe.
 #[derive(Debug)]
-pub(super) struct Wish {
-    pub(super) at: usize,
-    pub(super) comm: usize,
+pub struct Wish {
+    /// The process.
+    pub at: usize,
+    /// Number of the communicator.
+    pub comm: usize,
     /// Rank of the sender; `None`: any.
-    pub(super) from: Option<usize>,
+    pub from: Option<usize>,
     /// `None`: any tag that is not negative.
-    pub(super) tag: Option<i32>,
+    pub tag: Option<i32>,
     /// Number of the step that made it.
-    pub(super) made: usize,
+    pub made: usize,
     /// True for a receive or a matched probe.
-    pub(super) takes: bool,
-    pub(super) got: Got,
+    pub takes: bool,
+    /// What it got.
+    pub got: Got,
 }
 
 /// Result of a wish, from its status.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Got {
+pub enum Got {
     /// The wish waits.
     Nothing,
     /// The wish was cancelled.
     Cancelled,
     /// The wish got a message of this length, bytes.
-    Message { source: usize, tag: i32, length: usize },
+    Message {
+        /// The sender.
+        source: usize,
+        /// The tag.
+        tag: i32,
+        /// Number of bytes.
+        length: usize,
+    },
 }
 
+/// A history of messages and wishes.
 #[derive(Debug, Default)]
-pub(super) struct Model {
-    pub(super) sent: Vec<Sent>,
-    pub(super) wishes: Vec<Wish>,
+pub struct Model {
+    /// The messages, those of one sender in order.
+    pub sent: Vec<Sent>,
+    /// The wishes, those of one process in order.
+    pub wishes: Vec<Wish>,
+    /// Processes that have died: their wishes do not matter any more, and their messages may be lost.
+    pub gone: Vec<usize>,
 }
 
-/// Indices of the message that each wish got, and of the wish that took each message.
-pub(super) struct Matches {
-    pub(super) of_wishes: Vec<Option<usize>>,
-    pub(super) takers: Vec<Option<usize>>,
+/// Who got what.
+#[derive(Debug)]
+pub struct Matches {
+    /// Index of the message that each wish got.
+    pub of_wishes: Vec<Option<usize>>,
+    /// Index of the wish that took each message.
+    pub takers: Vec<Option<usize>>,
 }
 
 impl Wish {
@@ -77,11 +103,15 @@ impl Model {
     ///
     /// # Panics
     /// If MPI does not permit it.
-    pub(super) fn matches(&self) -> Matches {
+    pub fn matches(&self) -> Matches {
         let matches = self.assigned();
         for (index, (wish, got)) in self.wishes.iter().zip(&matches.of_wishes).enumerate() {
+            if self.gone.contains(&wish.at) {
+                continue;
+            }
             let is_before = |message: usize| matches.takers[message].is_some_and(|taker| taker < index);
             let wanted = self.sent.iter().enumerate().filter(|(_, message)| wish.is_for(message));
+            let wanted = wanted.filter(|(_, message)| !self.gone.contains(&message.from));
             for (earlier, message) in wanted {
                 match *got {
                     Some(got) if self.sent[got].from == message.from && earlier < got => {
@@ -147,7 +177,7 @@ mod tests {
     }
 
     fn is_permitted(sent: Vec<Sent>, wishes: Vec<Wish>) -> bool {
-        catch_unwind(|| Model { sent, wishes }.matches()).is_ok()
+        catch_unwind(|| Model { sent, wishes, gone: Vec::new() }.matches()).is_ok()
     }
 
     #[test]

@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! Many processes that send messages by ibex's engine, over a simulated network, in virtual time, all from one seed.
+//!
+//! Each process has the engine's transport, handshake and messenger as they are shipped; simulated are the adapters
+//! (`ibex::transport::adapter::simulated`), their memory ([`memory`]), and the host of the messenger ([`process`]), which
+//! stands in the place of the PML. A seed gives a random [`program`], and the schedule by which its [`world`] runs it:
+//! the same history ([`history`]) on every run and machine. The result is checked against a [`model`] of MPI's matching.
+//! [`shrink`] makes a failing program small. Not shipped; called by `cargo xtask simulate` (`main.rs`) and by the tests
+//! below. No unsafe code.
+
+#![forbid(unsafe_code)]
+
+mod failure;
+mod history;
+mod memory;
+pub mod model;
+mod process;
+pub mod program;
+pub mod random;
+pub mod scale;
+pub mod shrink;
+#[cfg(test)]
+mod tests;
+mod world;
+
+pub use failure::{Failure, keep_quiet};
+pub use program::{Operation, Program};
+
+use world::World;
+
+/// What a run of a program did.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Report {
+    /// Hash of its history.
+    pub history: u64,
+    /// Number of steps of its history.
+    pub steps: u64,
+}
+
+/// Runs a program.
+///
+/// # Errors
+/// The check that failed.
+pub fn run(program: &Program) -> Result<Report, Failure> {
+    let mut world = World::new(program);
+    match failure::caught(|| world.run()) {
+        Ok(()) => Ok(Report { history: world.history.hash(), steps: world.history.count }),
+        Err(what) => {
+            let connections = failure::caught(|| world.describe()).unwrap_or_default();
+            let steps = world.history.last().map(|step| format!("{step:?}")).collect();
+            // Its destructors could fail again.
+            std::mem::forget(world);
+            Err(Failure { what, steps, connections })
+        }
+    }
+}
+
+/// Runs a program, for a test of a shrunk one.
+///
+/// # Panics
+/// If a check fails.
+pub fn check(program: &Program) -> Report {
+    run(program).unwrap_or_else(|failure| panic!("{failure}"))
+}

@@ -1,0 +1,120 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `cargo xtask simulate`: runs the programs of many seeds. Prints the rate, and for a failure the seed, the shrunk
+//! program as a test, and the last steps. Or runs many processes once (`scale`). Grade: test. Threads: one program per thread. Tests: those of the crate.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+use ibex_simulation::shrink::shrink;
+use ibex_simulation::{Program, keep_quiet, run, scale};
+
+/// What the caller asks for.
+struct Arguments {
+    /// Number of seeds.
+    seeds: u64,
+    /// The first seed.
+    from: u64,
+    /// Number of processes of each program; `None`: the seed says it.
+    processes: Option<u32>,
+}
+
+impl Arguments {
+    /// Reads three numbers: the seeds, the first of them, and the processes, 0 if the seed says it.
+    fn read(words: &[String]) -> Option<Self> {
+        let numbers: Vec<u64> = words.iter().map_while(|word| word.parse().ok()).collect();
+        let [seeds, from, processes] = numbers[..] else { return None };
+        Some(Arguments { seeds, from, processes: (processes > 0).then_some(processes as u32) })
+    }
+}
+
+/// Number of threads.
+const THREADS: usize = 2;
+
+/// What all threads did.
+#[derive(Default)]
+struct Done {
+    programs: u64,
+    steps: u64,
+    /// Wrapping sum of the hashes of all histories.
+    histories: u64,
+    /// The lowest seed that failed.
+    failed: Option<u64>,
+}
+
+fn main() -> ExitCode {
+    let words: Vec<String> = std::env::args().skip(1).collect();
+    if let [word, count] = &words[..]
+        && let ("scale", Ok(count)) = (&**word, count.parse())
+    {
+        return print_scale(count);
+    }
+    let Some(arguments) = Arguments::read(&words) else {
+        eprintln!("usage: ibex-simulate SEEDS FIRST PROCESSES | ibex-simulate scale PROCESSES");
+        return ExitCode::FAILURE;
+    };
+    keep_quiet();
+    let begun = Instant::now();
+    let (next, done) = (AtomicU64::new(0), Mutex::new(Done::default()));
+    std::thread::scope(|scope| {
+        for _ in 0..THREADS {
+            scope.spawn(|| run_some(&arguments, &next, &done));
+        }
+    });
+    let done = done.into_inner().expect("no thread ends with the lock");
+    print_rate(&done, begun.elapsed());
+    let Some(seed) = done.failed else { return ExitCode::SUCCESS };
+    print_failure(seed, arguments.processes);
+    ExitCode::FAILURE
+}
+
+fn print_scale(count: u32) -> ExitCode {
+    let [neighbours, one] = scale::run(count);
+    println!("{count} processes, each to {} neighbours: {neighbours}", scale::NEIGHBOURS);
+    println!("then all to one: {one}");
+    ExitCode::SUCCESS
+}
+
+/// Runs seeds until all are done, or one has failed.
+fn run_some(arguments: &Arguments, next: &AtomicU64, done: &Mutex<Done>) {
+    loop {
+        let seed = next.fetch_add(1, Ordering::Relaxed);
+        if seed >= arguments.seeds {
+            return;
+        }
+        let seed = arguments.from + seed;
+        let outcome = run(&Program::of_seed(seed, arguments.processes));
+        let mut done = done.lock().expect("no thread ends with the lock");
+        let Ok(report) = outcome else {
+            done.failed = Some(done.failed.map_or(seed, |known| known.min(seed)));
+            // No thread takes another one.
+            return next.store(arguments.seeds, Ordering::Relaxed);
+        };
+        done.programs += 1;
+        done.steps += report.steps;
+        done.histories = done.histories.wrapping_add(report.history);
+    }
+}
+
+fn print_rate(Done { programs, steps, histories, .. }: &Done, took: Duration) {
+    let per_hour = *programs as f64 / took.as_secs_f64() * 3600.0;
+    println!("{programs} programs in {:.1} s: {per_hour:.0} per hour", took.as_secs_f64());
+    println!("{steps} steps; histories {histories:016x}");
+}
+
+fn print_failure(seed: u64, processes: Option<u32>) {
+    let program = Program::of_seed(seed, processes);
+    println!("\nSeed {seed} fails:");
+    if let Err(failure) = run(&program) {
+        println!("{failure}");
+    }
+    let small = shrink(&program, |program| run(program).is_err());
+    println!("Shrunk, as a test for simulation/src/tests.rs:\n");
+    println!("#[test]\nfn seed_{seed}() {{\n{small}\n}}\n");
+    if let Err(failure) = run(&small) {
+        println!("which fails:\n{failure}");
+    }
+}

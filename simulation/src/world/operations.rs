@@ -1,0 +1,164 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! The operations of a program: begins them in their process, and notes in the model what they wish and get. Grade: test.
+//! Threads: one.
+
+use ibex::messenger::matching::{ANY_SOURCE, ANY_TAG};
+use ibex::messenger::request::Mode;
+
+use super::{Probed, Receive, World, content};
+use crate::history::Step;
+use crate::model::{Got, Sent, Wish};
+use crate::process::{Ended, Found, Handle, Wanted};
+use crate::program::Operation;
+
+impl World {
+    pub(super) fn begin(&mut self, index: usize) {
+        let operation = self.program.operations[index];
+        self.now += 1;
+        self.history.note(Step::Began { at: operation.at(), operation: index as u32 });
+        match operation {
+            Operation::Send { from, to, context, tag, length, synchronous, gaps } => {
+                self.send((from, to), (context, tag), length, (synchronous, gaps));
+            }
+            Operation::Receive { at, from, context, tag, room, gaps } => {
+                self.receive(at, wanted(context, from, tag), (room, gaps));
+            }
+            Operation::Probe { at, from, context, tag, takes } => self.probe(at, wanted(context, from, tag), takes),
+            Operation::ReceiveProbed { at, room, gaps } => self.receive_probed(at, Some((room, gaps))),
+            Operation::Cancel { at, which } => self.cancel_one(at, which),
+            Operation::Settle { .. } => self.settle(),
+            Operation::Refuse { at, rail, refuses } => {
+                let place = self.place(at, rail);
+                self.memory.refuse(place, refuses);
+            }
+            Operation::Link { at, rail, up, noticed } => {
+                self.fabric.set_link(self.place(at, rail), up);
+                if noticed {
+                    self.notice(at as usize);
+                }
+            }
+            Operation::Fail { queue_pair, reads, .. } => {
+                let count = self.fabric.queue_pairs();
+                let next = |next| self.fabric.fail((queue_pair + next) % count, reads);
+                self.has_failed = self.has_failed || (0..count).any(next);
+            }
+            Operation::Stop { at, steps } => self.stopped[at as usize] = steps,
+            Operation::Die { at } => {
+                self.model.gone.push(at as usize);
+                self.note_matched();
+                self.processes[at as usize] = None;
+                self.left[at as usize].clear();
+                self.probed[at as usize].clear();
+            }
+        }
+        if let Some(process) = &mut self.processes[operation.at() as usize] {
+            process.wind();
+        }
+        self.look(operation.at() as usize);
+    }
+
+    /// Returns the number in the fabric of a port.
+    pub(super) fn place(&self, at: u32, rail: usize) -> usize {
+        at as usize * self.program.rails + rail
+    }
+
+    fn send(&mut self, (from, to): (u32, u32), (context, tag): (u32, i32), length: usize, how: (bool, bool)) {
+        let (synchronous, gaps) = how;
+        let message = self.model.sent.len();
+        let mode = if synchronous { Mode::Synchronous } else { Mode::Standard };
+        self.model.sent.push(Sent {
+            from: from as usize,
+            to: to as usize,
+            comm: context as usize,
+            tag,
+            length,
+            is_synchronous: synchronous,
+            done: None,
+        });
+        let bytes = content(message, length);
+        match self.process(from).send(2 * message, (to, context, tag), mode, (&bytes, gaps)) {
+            Some(send) => _ = self.sends.insert(message, (from, send)),
+            None => self.model.sent[message].done = Some(self.now),
+        }
+    }
+
+    fn wish(&mut self, at: u32, wanted: Wanted, takes: bool, got: Got) -> usize {
+        self.model.wishes.push(Wish {
+            at: at as usize,
+            comm: wanted.context as usize,
+            from: (wanted.source != ANY_SOURCE).then_some(wanted.source as usize),
+            tag: (wanted.tag != ANY_TAG).then_some(wanted.tag),
+            made: self.now,
+            takes,
+            got,
+        });
+        self.model.wishes.len() - 1
+    }
+
+    pub(super) fn receive(&mut self, at: u32, wanted: Wanted, (room, gaps): (usize, bool)) {
+        let wish = self.wish(at, wanted, true, Got::Nothing);
+        let handle = self.process(at).receive(2 * wish + 1, wanted, (room, gaps));
+        self.receives.insert(wish, Receive { at, handle, room, gaps, bytes: None });
+    }
+
+    fn probe(&mut self, at: u32, wanted: Wanted, takes: bool) {
+        let Some(Found { source, tag, length, message }) = self.process(at).probe(wanted, takes) else { return };
+        let wish = self.wish(at, wanted, takes, Got::Message { source: source as usize, tag, length });
+        self.history.note(Step::Received { at, wish: wish as u32, from: source as u32, length: length as u32 });
+        if let Some(message) = message {
+            self.probed[at as usize].push_back(Probed { wish, wanted, length, message });
+        }
+    }
+
+    /// Receives the oldest message that a probe took out, into this room, or else one of its length.
+    pub(super) fn receive_probed(&mut self, at: u32, room: Option<(usize, bool)>) {
+        let Some(Probed { wish, wanted, length, message }) = self.probed[at as usize].pop_front() else { return };
+        let (room, gaps) = room.unwrap_or((length, false));
+        let handle = self.process(at).receive_probed(2 * wish + 1, wanted, message, (room, gaps));
+        self.receives.insert(wish, Receive { at, handle, room, gaps, bytes: None });
+    }
+
+    fn cancel_one(&mut self, at: u32, which: usize) {
+        let open = self.receives.values().filter(|receive| receive.at == at && receive.bytes.is_none());
+        let open: Vec<Handle> = open.map(|receive| receive.handle).collect();
+        if let Some(handle) = open.get(which % open.len().max(1)) {
+            self.process(at).cancel(*handle);
+        }
+    }
+
+    /// Notes what has ended in a process.
+    pub(super) fn look(&mut self, at: usize) {
+        let Some(process) = &mut self.processes[at] else { return };
+        for Ended { number, outcome, bytes } in process.take_ended() {
+            let (at, index) = (at as u32, number / 2);
+            if number.is_multiple_of(2) {
+                self.history.note(Step::Sent { at, message: index as u32 });
+                self.model.sent[index].done = Some(self.now);
+                self.sends.remove(&index).expect("a send ends once");
+                continue;
+            }
+            let receive = self.receives.get_mut(&index).expect("a receive that has begun");
+            assert!(receive.bytes.replace(bytes).is_none(), "a receive ends once");
+            let known = &mut self.model.wishes[index].got;
+            let got = outcome.map_or(Got::Cancelled, |outcome| {
+                assert_eq!(outcome.is_truncated, outcome.length > receive.room);
+                let (source, wish) = (outcome.source as usize, index as u32);
+                let length = outcome.length as u32;
+                self.history.note(Step::Received { at, wish, from: source as u32, length });
+                Got::Message { source, tag: outcome.tag, length: outcome.length }
+            });
+            if got == Got::Cancelled {
+                self.history.note(Step::Cancelled { at, wish: index as u32 });
+            }
+            assert!(
+                *known == Got::Nothing || *known == got,
+                "a probe has found {known:?}, and its receive got {got:?}"
+            );
+            *known = got;
+        }
+    }
+}
+
+pub(super) fn wanted(context: u32, from: Option<u32>, tag: Option<i32>) -> Wanted {
+    Wanted { context, source: from.map_or(ANY_SOURCE, |from| from as i32), tag: tag.unwrap_or(ANY_TAG) }
+}

@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+//! `cargo xtask simulate`: builds `simulation/` with optimisation and all checks, and runs the programs of many seeds.
+//! Grade: setup.
+
+use crate::command::{run, step};
+use crate::workspace::Workspace;
+use anyhow::Result;
+use std::process::{Command, ExitCode};
+
+/// Profile of the workspace's `Cargo.toml`.
+const PROFILE: &str = "simulation";
+
+#[derive(clap::Args)]
+pub(crate) struct Arguments {
+    /// Number of seeds; each is a program with its schedule and its faults
+    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    seeds: u64,
+    /// The first seed
+    #[arg(long, value_name = "SEED", default_value_t = 0)]
+    from: u64,
+    /// Number of processes of each program [default: 2 to 8, as the seed says]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    processes: Option<u32>,
+    /// Instead, so many processes send to 32 neighbours each, then all to one: prints time and memory per peer
+    #[arg(long, value_name = "N", conflicts_with_all = ["seeds", "from", "processes"],
+        value_parser = clap::value_parser!(u32).range(2..=20_000))]
+    scale: Option<u32>,
+}
+
+pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
+    let workspace = Workspace::here();
+    step("Building the simulation");
+    run(workspace.cargo_build().args(["--package", "ibex-simulation", "--profile", PROFILE]))?;
+    step("Simulating");
+    let Arguments { seeds, from, processes, scale } = arguments;
+    let words = match scale {
+        Some(count) => vec!["scale".to_owned(), count.to_string()],
+        None => vec![seeds.to_string(), from.to_string(), processes.unwrap_or(0).to_string()],
+    };
+    let status = Command::new(workspace.target().join(PROFILE).join("ibex-simulate")).args(words).status()?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
