@@ -3,8 +3,8 @@
 //! (ARCHITECTURE.md, "Several ports"). `engine::messenger::rails` chooses the port, and the order of the messages; this
 //! file moves them, and hands them on.
 //!
-//! Called by `progress`, `routing`, `fragment` and `host`. Grade: setup. Threads: the one that has entered the PML, and
-//! no port. Tests: `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
+//! Called by `progress`, `routing`, `fragment` and `ports`. Grade: setup. Threads: the one that has entered the PML,
+//! and no port. Tests: `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -249,17 +249,14 @@ pub(crate) fn message(pml: &Pml, state: &mut State, bytes: &[u8], by: ByRail) {
     if let Some((Header::Moved { segment, count }, _)) = Header::decode(bytes) {
         return moved(pml, state, by, (segment, count));
     }
-    match state.multi_rail.arrives(rail, immediate.endpoint(), || is_there(pml, rail, immediate)) {
+    let copied = || Held { bytes: bytes.into(), by, completed: transfers::completion() };
+    match state.multi_rail.arrives(rail, immediate.endpoint(), || is_there(pml, rail, immediate), copied) {
+        Turn::Later => {}
         Turn::Now => incoming::message(pml, state, bytes, Sender::ByRail(by)),
         Turn::NowAndHeld(peer) => {
             incoming::message(pml, state, bytes, Sender::ByRail(by));
             release(pml, state, peer);
         }
-        Turn::Later(peer) => {
-            let held = Held { bytes: bytes.into(), by, completed: transfers::completion() };
-            state.multi_rail.hold(peer, rail, held);
-        }
-        Turn::Never => {}
     }
 }
 

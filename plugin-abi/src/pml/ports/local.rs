@@ -2,8 +2,8 @@
 //! The processes of this host: makes them reachable by shared memory, receives messages, and sends those that wait.
 //!
 //! The BTL calls [`arrived`] with each message, from this PML's polls or from Open MPI's progress. Called by `context`
-//! ([`add`], [`remove`]), `progress` ([`poll`]) and `host` ([`copy_from_process`]). Grade: hot; [`add`] and [`remove`]:
-//! setup. Threads: any. Tests: `pml/tests.rs`, and `hw-tests/tests/device/local.rs`.
+//! ([`add`], [`remove`]), `progress` ([`poll`]) and `ports` ([`copy_from_process`]). Grade: hot; [`add`] and
+//! [`remove`]: setup. Threads: any. Tests: `pml/tests.rs`, and `hw-tests/tests/device/local.rs`.
 //!
 //! A control message or a fragment that finds no room waits, in order, in the [`Backlog`], which `routing` and
 //! `fragment` fill. A message that begins a send pends in the engine's flow control instead, and only its turn waits
