@@ -43,10 +43,8 @@ pub enum Turn {
     Now,
     /// Now, and then those messages of this peer that [`MultiRail::release`] returns.
     NowAndHeld(usize),
-    /// Later: the caller gives it to [`MultiRail::hold`] for this peer.
-    Later(usize),
-    /// Never: its peer has gone.
-    Never,
+    /// Later, if at all.
+    Later,
 }
 
 /// The peers and endpoints of several rails.
@@ -133,8 +131,15 @@ impl<M> MultiRail<M> {
         end.received = end.received.wrapping_add(1);
     }
 
-    /// Notes a message. `is_there`: whether the port has the endpoint, which a faulty peer may have made up.
-    pub fn arrives(&mut self, rail: usize, from: EndpointId, is_there: impl FnOnce() -> bool) -> Turn {
+    /// Notes a message. `is_there`: whether the port has the endpoint, which a faulty peer may have made up. `copied`
+    /// returns a copy for the reorder buffer.
+    pub fn arrives(
+        &mut self,
+        rail: usize,
+        from: EndpointId,
+        is_there: impl FnOnce() -> bool,
+        copied: impl FnOnce() -> M,
+    ) -> Turn {
         let peer = match self.end(rail, from) {
             Some(End { is_reordered: true, peer, .. }) => *peer as usize,
             known => {
@@ -144,17 +149,15 @@ impl<M> MultiRail<M> {
                 return Turn::Now;
             }
         };
+        // Without a buffer the peer has gone.
         let Some(buffer) = self.peers.get_mut(peer).and_then(|peer| peer.reorder_buffer.as_mut()) else {
-            return Turn::Never;
+            return Turn::Later;
         };
-        if buffer.arrived(rail) { Turn::NowAndHeld(peer) } else { Turn::Later(peer) }
-    }
-
-    /// Holds a message of a peer that came by this rail.
-    pub fn hold(&mut self, peer: usize, rail: usize, message: M) {
-        if let Some(buffer) = &mut self.peers[peer].reorder_buffer {
-            buffer.hold(rail, message);
+        if buffer.arrived(rail) {
+            return Turn::NowAndHeld(peer);
         }
+        buffer.hold(rail, copied());
+        Turn::Later
     }
 
     /// Notes a `Moved` of a peer that came by this rail ([`ReorderBuffer::moved`]). The caller then handles what
@@ -244,27 +247,29 @@ mod tests {
         let mut rails = MultiRail::new(2);
         let routes = [0, 1].map(|rail| Route::new(rail, EndpointId::from_index(4)));
         let peer = rails.add(PeerName { job: 7, rank: 1 }, Peer::new(routes.into(), [0, 0], |_| true));
-        let arrives = |rails: &mut MultiRail<char>, rail| rails.arrives(rail, routes[rail].to(), || true);
+        let arrives = |rails: &mut MultiRail<char>, rail| rails.arrives(rail, routes[rail].to(), || true, || 'd');
         assert!(rails.may_be_taken(0, routes[0].to()));
         rails.count(0, routes[0].to());
         assert_eq!(arrives(&mut rails, 0), Turn::Now);
         // Three messages by the first port; the third is late.
         rails.moved(peer, 1, (1, 3));
         assert_eq!((rails.release(peer), rails.may_be_taken(0, routes[0].to())), (None, false));
-        assert_eq!(arrives(&mut rails, 1), Turn::Later(peer));
-        rails.hold(peer, 1, 'd');
+        assert_eq!(arrives(&mut rails, 1), Turn::Later);
         assert_eq!(arrives(&mut rails, 0), Turn::NowAndHeld(peer));
         assert_eq!((rails.release(peer), rails.release(peer)), (Some('d'), None));
         assert_eq!(arrives(&mut rails, 1), Turn::NowAndHeld(peer));
         rails.peers[peer].reorder_buffer = None;
-        assert_eq!(arrives(&mut rails, 1), Turn::Never);
+        assert_eq!(arrives(&mut rails, 1), Turn::Later, "it has gone");
     }
 
     #[test]
     fn a_message_that_names_an_unknown_endpoint_creates_no_record_of_it() {
         let mut rails = MultiRail::<()>::new(2);
         let (known, made_up) = (EndpointId::from_index(3), EndpointId::from_index((1 << 24) - 2));
-        assert_eq!([(known, true), (made_up, false)].map(|(from, is)| rails.arrives(1, from, || is)), [Turn::Now; 2]);
+        assert_eq!(
+            [(known, true), (made_up, false)].map(|(from, is)| rails.arrives(1, from, || is, || ())),
+            [Turn::Now; 2]
+        );
         assert_eq!([known, made_up].map(|from| rails.may_be_taken(1, from)), [true, false]);
         assert_eq!(rails.ends[1].len(), 4);
     }

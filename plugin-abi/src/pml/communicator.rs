@@ -161,7 +161,7 @@ impl Communicator {
     /// Marks the route to a rank, if it is this one: short messages then take the slow path (`ports/flow.rs`).
     pub(crate) fn mark(&self, rank: i32, route: Route) {
         if let Some(place) = self.routes.get(rank as usize) {
-            // If a thread is looking the rank up, the first message to it stores the mark (`flow::set_route`).
+            // If a thread is looking the rank up, the first message to it stores the mark (`set_skips_flow_control`).
             let _ = place.compare_exchange(route.bits(), route.marked().bits(), Ordering::AcqRel, Ordering::Relaxed);
         }
     }

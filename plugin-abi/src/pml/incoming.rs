@@ -4,8 +4,8 @@
 //! until the port is left; all others after the poll.
 //!
 //! Called by `progress`, `failover` and `local` for each message, in order of arrival. Grade: hot for whole messages.
-//! Threads: the one that has entered the PML; with a port only in `is_taken` and `is_taken_or_deferred`. Tests:
-//! `pml/tests.rs`, and `unexpected_memory.c` and others in `hw-tests/mpi`.
+//! Threads: the one that has entered the PML; with a port only in [`is_taken`]. Tests: `pml/tests.rs`, and
+//! `unexpected_memory.c` and others in `hw-tests/mpi`.
 
 use std::mem::MaybeUninit;
 
@@ -24,15 +24,7 @@ use super::tools::watch;
 use crate::runtime::listeners::{Event, Listeners};
 use crate::runtime::token::Tag;
 
-/// A message in a receive slot, or in shared memory.
-#[derive(Clone, Copy)]
-pub(crate) struct Incoming<'slot> {
-    /// The message, header included.
-    pub(crate) bytes: &'slot [u8],
-    pub(crate) sender: Sender,
-}
-
-/// How a message arrived.
+/// How a message arrived by a rail.
 #[derive(Clone, Copy)]
 pub(crate) struct ByRail {
     pub(crate) rail: usize,
@@ -49,46 +41,13 @@ impl ByRail {
     }
 }
 
+/// Sender of a message.
 #[derive(Clone, Copy)]
 pub(crate) enum Sender {
     /// [`ByRail::route`] looks the sender up.
     ByRail(ByRail),
     /// May be [`Route::UNKNOWN`].
     Known(Route),
-}
-
-impl Incoming<'_> {
-    /// Returns the route for an answer; `None` as in [`ByRail::route`].
-    pub(crate) fn sender(&self, pml: &Pml) -> Option<Route> {
-        match self.sender {
-            Sender::ByRail(by) => by.route(pml),
-            Sender::Known(route) => Some(route),
-        }
-    }
-}
-
-/// Returns the bytes of a message in a receive slot, header included.
-///
-/// # Safety
-/// R1, R2: the slot is the PML's while the returned slice is used.
-#[inline(always)]
-pub(crate) unsafe fn bytes_of<'slot>(arrived: engine::transport::Arrived) -> &'slot [u8] {
-    let start = std::ptr::with_exposed_provenance(arrived.addr as usize);
-    // SAFETY: R1: the adapter has filled the slot, and does not write to it before its release, which is later.
-    unsafe { std::slice::from_raw_parts(start, arrived.len as usize) }
-}
-
-/// Delivers a whole message in place, while the port is entered, if a receive is posted for it. Returns whether it did.
-#[inline(always)]
-pub(crate) unsafe fn is_taken(state: &mut State, arrived: engine::transport::Arrived) -> bool {
-    // SAFETY: R1, R2: the bytes may be read, as this function requires.
-    arrived.immediate.tag() == Tag::PML.0 && is_taken_whole(state, unsafe { bytes_of(arrived) })
-}
-
-/// [`is_taken`] for a message of the PML.
-#[inline(always)]
-pub(crate) fn is_taken_whole(state: &mut State, bytes: &[u8]) -> bool {
-    search::is_taken(state, bytes, |_, _, _, _| false)
 }
 
 /// A short message, copied out of its slot while the port is entered; its listeners are called after the port is left.
@@ -102,10 +61,11 @@ pub(crate) struct Deferred {
 /// Longest data that is deferred, bytes.
 const MAX_DEFERRED: usize = 64;
 
-/// [`is_taken`] while a tool listens. Also copies to `deferred` the first short message that matches the first receive
-/// of a communicator with listeners, for [`deliver_deferred`].
+/// Delivers a whole message in place, while the port is entered, if a receive is posted for it. `TOLD`: copies the
+/// first short message that matches the first receive of a communicator with listeners to `deferred`, for
+/// [`deliver_deferred`]. Returns whether it did either.
 #[inline(always)]
-pub(crate) unsafe fn is_taken_or_deferred(
+pub(crate) unsafe fn is_taken<const TOLD: bool>(
     state: &mut State,
     arrived: engine::transport::Arrived,
     deferred: &mut Option<Deferred>,
@@ -113,11 +73,13 @@ pub(crate) unsafe fn is_taken_or_deferred(
     if arrived.immediate.tag() != Tag::PML.0 {
         return false;
     }
-    // SAFETY: R1, R2: the bytes may be read, as this function requires.
-    let bytes = unsafe { bytes_of(arrived) };
+    let start = std::ptr::with_exposed_provenance(arrived.addr as usize);
+    // SAFETY: R1, R2: the adapter has filled the slot, which may be read, as this function requires.
+    let bytes = unsafe { std::slice::from_raw_parts(start, arrived.len as usize) };
     search::is_taken(state, bytes, |state, communicator, envelope, bytes| {
         let length = bytes.len();
-        if length > MAX_DEFERRED || deferred.is_some() || !communicator.is_for_first_watched(state, envelope) {
+        let is_too_much = length > MAX_DEFERRED || deferred.is_some();
+        if !TOLD || is_too_much || !communicator.is_for_first_watched(state, envelope) {
             return false;
         }
         let message = deferred.insert(Deferred { communicator, envelope, length, bytes: MaybeUninit::uninit() });
@@ -176,7 +138,11 @@ fn whole_watched(state: &mut State, listeners: &Listeners, request: Handle, enve
     state.requests.get(request).set_finished(true);
 }
 
+/// Handles a message that was not taken in place, header included.
 #[inline(never)]
-pub(crate) fn message(pml: &Pml, state: &mut State, incoming: Incoming<'_>) {
-    receive::handle(pml, state, incoming.bytes, || incoming.sender(pml));
+pub(crate) fn message(pml: &Pml, state: &mut State, bytes: &[u8], sender: Sender) {
+    receive::handle(pml, state, bytes, || match sender {
+        Sender::ByRail(by) => by.route(pml),
+        Sender::Known(route) => Some(route),
+    });
 }

@@ -21,7 +21,7 @@ use engine::transport::{Arrived, Completion, EndpointId, Failed, Polled, TakesMe
 use ibex_ffi::openmpi::sys;
 
 use super::finish;
-use super::incoming::{self, ByRail, Deferred, Incoming, Sender};
+use super::incoming::{self, ByRail, Deferred, Sender};
 use super::instance::{Pml, Rail, State, pml};
 use super::ports::buffer::{Content, SendBuffer};
 use super::ports::token::{self, Record};
@@ -197,15 +197,11 @@ impl<const MULTI_RAIL: bool, const TOLD: bool> TakesMessages for Receiver<'_, MU
 
     #[inline(always)]
     fn takes(&mut self, arrived: Arrived) -> bool {
-        if TOLD {
-            // SAFETY: R2: the bytes are in a receive slot that is posted again only after the poll has returned.
-            return unsafe { incoming::is_taken_or_deferred(self.state, arrived, self.deferred) };
-        }
         if MULTI_RAIL && !self.state.multi_rail.may_be_taken(self.rail, arrived.immediate.endpoint()) {
             return false;
         }
         // SAFETY: R2: the bytes are in a receive slot that is posted again only after the poll has returned.
-        let is_taken = unsafe { incoming::is_taken(self.state, arrived) };
+        let is_taken = unsafe { incoming::is_taken::<TOLD>(self.state, arrived, self.deferred) };
         if MULTI_RAIL && is_taken {
             self.state.multi_rail.count(self.rail, arrived.immediate.endpoint());
         }
@@ -298,11 +294,10 @@ fn handle_own(pml: &Pml, state: &mut State, rail: usize, completion: &Completion
             // SAFETY: R1, R2: the bytes are in a receive slot that is posted again only after the batch is released.
             let bytes = unsafe { std::slice::from_raw_parts(start, len as usize) };
             let by = ByRail { rail, immediate, qp_num };
-            let incoming = Incoming { bytes, sender: Sender::ByRail(by) };
             if pml.is_multi_rail() {
-                failover::message(pml, state, incoming, by);
+                failover::message(pml, state, bytes, by);
             } else {
-                incoming::message(pml, state, incoming);
+                incoming::message(pml, state, bytes, Sender::ByRail(by));
             }
             true
         }

@@ -82,7 +82,7 @@ unsafe fn receive<const WATCHED: bool>(pml: &Pml, wanted: &Wanted, status: *mut 
             r.shell.owner = Owner::WatchedCall;
             // SAFETY: P4, as this function requires.
             unsafe { introduce(r, wanted) };
-            post_watched(pml, &mut state, request, pattern(), listeners)
+            search::post_told(pml, &mut *state, request, pattern(), listeners)
         }
     };
     // SAFETY: P1: it belongs to this call; P4, as this function requires.
@@ -147,7 +147,7 @@ unsafe fn receive_nonblocking<const WATCHED: bool>(
         Some(listeners) => {
             // SAFETY: P4, as this function requires.
             unsafe { introduce(state.requests.get(request), wanted) };
-            post_watched(pml, &mut state, request, pattern(), listeners)
+            search::post_told(pml, &mut *state, request, pattern(), listeners)
         }
     };
     note_name(&mut state, request, posting);
@@ -251,7 +251,7 @@ pub(crate) fn post(pml: &Pml, state: &mut State, request: Handle) {
         None => search::post(pml, state, request, pattern),
         Some(listeners) => {
             watch::id(state, request);
-            post_watched(pml, state, request, pattern, listeners)
+            search::post_told(pml, state, request, pattern, listeners)
         }
     };
     note_name(state, request, posting);
@@ -283,19 +283,6 @@ pub(super) fn pattern(from: i32, tag: i32) -> Pattern {
 #[inline(never)]
 fn with_wildcards(from: i32, tag: i32) -> Pattern {
     Pattern::new(from, tag)
-}
-
-/// [`search::post`] for a receive that has a number, while a tool listens to its communicator.
-#[inline(always)]
-fn post_watched(
-    pml: &Pml,
-    state: &mut State,
-    request: Handle,
-    pattern: Pattern,
-    listeners: &'static Listeners,
-) -> Posting {
-    watch::told(state, listeners, request, Event::Activate);
-    search::post_told(pml, state, request, pattern, listeners)
 }
 
 /// Gives a receive the message of a matched probe.

@@ -89,6 +89,7 @@ impl Tools for State {
         receive: Handle,
         search: impl FnOnce(&mut Self) -> Option<Message<Arrived>>,
     ) -> Option<Message<Arrived>> {
+        watch::told(self, listeners, receive, Event::Activate);
         let number = number();
         listeners.tell(Event::SearchUnexpectedBegin, number, &mut self.requests.get(receive).spec);
         let found = search(self);

@@ -48,8 +48,8 @@ pub trait Tools: Communicators {
     /// Tells tools that a message with this number and length was stored as unexpected.
     fn stored(&mut self, _of: (Self::Communicator, Envelope), _message: (u64, usize)) {}
 
-    /// Runs the `search` for the unexpected message of a receive, and tells tools what it has found, with the message's
-    /// path.
+    /// Tells tools that a receive begins, runs the `search` for its unexpected message, and tells them what it has
+    /// found, with the message's path.
     fn seeks(
         &mut self,
         _process: &Self::Process,

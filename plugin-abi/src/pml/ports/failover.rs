@@ -3,8 +3,8 @@
 //! (ARCHITECTURE.md, "Several ports"). `engine::messenger::rails` chooses the port, and the order of the messages; this
 //! file moves them, and hands them on.
 //!
-//! Called by `progress`, `routing`, `fragment` and `host`. Grade: setup. Threads: the one that has entered the PML, and
-//! no port. Tests: `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
+//! Called by `progress`, `routing`, `fragment` and `ports`. Grade: setup. Threads: the one that has entered the PML,
+//! and no port. Tests: `pml/tests.rs`, and `rail_down.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use super::buffer::{Content, SendBuffer};
 use super::token::{self, Record};
 use super::transmit::{self, Transmitted};
 use super::{rails, routing};
-use crate::pml::incoming::{self, ByRail, Incoming, Sender};
+use crate::pml::incoming::{self, ByRail, Sender};
 use crate::pml::instance::{Pml, Rail, State};
 use crate::pml::request::Handle;
 use crate::pml::tools::transfers;
@@ -244,22 +244,19 @@ fn is_there(pml: &Pml, rail: usize, from: Immediate) -> bool {
 
 /// Handles a message, and those in the reorder buffer that waited for it.
 #[inline(never)]
-pub(crate) fn message(pml: &Pml, state: &mut State, message: Incoming<'_>, by: ByRail) {
+pub(crate) fn message(pml: &Pml, state: &mut State, bytes: &[u8], by: ByRail) {
     let ByRail { rail, immediate, .. } = by;
-    if let Some((Header::Moved { segment, count }, _)) = Header::decode(message.bytes) {
+    if let Some((Header::Moved { segment, count }, _)) = Header::decode(bytes) {
         return moved(pml, state, by, (segment, count));
     }
-    match state.multi_rail.arrives(rail, immediate.endpoint(), || is_there(pml, rail, immediate)) {
-        Turn::Now => incoming::message(pml, state, message),
+    let copied = || Held { bytes: bytes.into(), by, completed: transfers::completion() };
+    match state.multi_rail.arrives(rail, immediate.endpoint(), || is_there(pml, rail, immediate), copied) {
+        Turn::Later => {}
+        Turn::Now => incoming::message(pml, state, bytes, Sender::ByRail(by)),
         Turn::NowAndHeld(peer) => {
-            incoming::message(pml, state, message);
+            incoming::message(pml, state, bytes, Sender::ByRail(by));
             release(pml, state, peer);
         }
-        Turn::Later(peer) => {
-            let held = Held { bytes: message.bytes.into(), by, completed: transfers::completion() };
-            state.multi_rail.hold(peer, rail, held);
-        }
-        Turn::Never => {}
     }
 }
 
@@ -275,6 +272,6 @@ fn moved(pml: &Pml, state: &mut State, by: ByRail, segment: (u32, u32)) {
 fn release(pml: &Pml, state: &mut State, peer: usize) {
     while let Some(Held { bytes, by, completed }) = state.multi_rail.release(peer) {
         transfers::completed(completed);
-        incoming::message(pml, state, Incoming { bytes: &bytes, sender: Sender::ByRail(by) });
+        incoming::message(pml, state, &bytes, Sender::ByRail(by));
     }
 }

@@ -3,36 +3,21 @@
 //! is `engine::messenger::flow_control`.
 //!
 //! **Marks.** A route to a peer that holds this process back, or to which sends pend, is marked in the communicators
-//! ([`Route::marked`]). The fast paths take no marked route, so each message asks flow control, and [`set_route`]
-//! stores the route anew, marked or not. A look-up stores a route only if none is stored yet
+//! ([`Route::marked`]). The fast paths take no marked route, so each message asks flow control, and
+//! `set_skips_flow_control` stores the route anew, marked or not. A look-up stores a route only if none is stored yet
 //! (`Communicator::set_found`). When a peer holds this process back, all its routes are marked, because a communicator
 //! may still have an earlier home.
 //!
 //! **Shared memory.** These peers have accounts as well. An eager message by shared memory names only its sender's
 //! rank; the messenger has the process looked up (`rails::known`) once the bound is exceeded.
 //!
-//! Called by `progress`, `local` and `host`. Grade: pending. Threads: the one that has entered the PML, and no port.
+//! Called by `progress`, `local` and `ports`. Grade: pending. Threads: the one that has entered the PML, and no port.
 //! Tests: `pml/tests.rs`, and `unexpected_memory.c` in `hw-tests/mpi`.
 
-use engine::messenger::host::Communicators;
 use engine::messenger::route::{Account, Route};
 
 use super::rails;
 use crate::pml::instance::{Pml, State};
-use crate::pml::request::{Core, Handle};
-
-/// Whether the communicator of a send has its route, unmarked. If not, it has a mark, or an earlier home of the peer.
-pub(crate) fn has_route(pml: &Pml, state: &mut State, send: Handle) -> bool {
-    let &mut Core { route, peer, .. } = state.requests.core(send);
-    state.communicator(send).route(peer) == rails::in_communicator(pml, route)
-}
-
-/// Stores the route of a send in its communicator, marked unless short messages may use it.
-pub(crate) fn set_route(pml: &Pml, state: &mut State, send: Handle, passes: bool) {
-    let &mut Core { route, peer, .. } = state.requests.core(send);
-    let route = rails::in_communicator(pml, route);
-    state.communicator(send).set_route(peer, if passes { route } else { route.marked() });
-}
 
 /// Notes that it is the turn of pending messages by this route. [`crate::pml::progress::leave`] sends them once nothing
 /// more arrives.

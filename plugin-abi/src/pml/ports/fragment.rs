@@ -2,7 +2,7 @@
 //! Packs and posts the copied fragments of a long message: in a send buffer, in ordinary memory, or by shared memory.
 //! The protocol is `engine::messenger::rendezvous::fragments`.
 //!
-//! Called by `host`. Grade: pending. Threads: the one that has entered the PML. Tests: `pml/tests.rs`, and
+//! Called by `ports`. Grade: pending. Threads: the one that has entered the PML. Tests: `pml/tests.rs`, and
 //! `pt2pt_datatypes.c` in `hw-tests/mpi`.
 
 use std::ptr::NonNull;

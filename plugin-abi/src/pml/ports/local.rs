@@ -2,8 +2,8 @@
 //! The processes of this host: makes them reachable by shared memory, receives messages, and sends those that wait.
 //!
 //! The BTL calls [`arrived`] with each message, from this PML's polls or from Open MPI's progress. Called by `context`
-//! ([`add`], [`remove`]), `progress` ([`poll`]) and `host` ([`copy_from_process`]). Grade: hot; [`add`] and [`remove`]:
-//! setup. Threads: any. Tests: `pml/tests.rs`, and `hw-tests/tests/device/local.rs`.
+//! ([`add`], [`remove`]), `progress` ([`poll`]) and `ports` ([`copy_from_process`]). Grade: hot; [`add`] and
+//! [`remove`]: setup. Threads: any. Tests: `pml/tests.rs`, and `hw-tests/tests/device/local.rs`.
 //!
 //! A control message or a fragment that finds no room waits, in order, in the [`Backlog`], which `routing` and
 //! `fragment` fill. A message that begins a send pends in the engine's flow control instead, and only its turn waits
@@ -15,6 +15,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::{NonNull, null_mut};
 
 use engine::messenger::header::{Header, MAX_SIZE};
+use engine::messenger::receive::search;
 use engine::messenger::rendezvous::{fragments, single_copy};
 use engine::messenger::route::Route;
 use ibex_ffi::openmpi::process::Process;
@@ -24,7 +25,7 @@ use ibex_ffi::openmpi::sys;
 use super::flow;
 use super::shared_memory::{EAGER, OTHER, SharedMemory};
 use crate::pml::datatype::Extent;
-use crate::pml::incoming::{self, Incoming, Sender};
+use crate::pml::incoming::{self, Sender};
 use crate::pml::instance::{Pml, State, pml};
 use crate::pml::request::{Handle, Request};
 use crate::runtime::guard::fence;
@@ -131,8 +132,8 @@ pub(crate) unsafe fn arrived(
 #[inline(always)]
 fn deal(pml: &Pml, state: &mut State, tag: u8, bytes: &[u8]) {
     if tag == EAGER {
-        if !incoming::is_taken_whole(state, bytes) {
-            incoming::message(pml, state, Incoming { bytes, sender: Sender::Known(Route::UNKNOWN) });
+        if !search::is_taken(state, bytes, |_, _, _, _| false) {
+            incoming::message(pml, state, bytes, Sender::Known(Route::UNKNOWN));
         }
         return;
     }
@@ -142,7 +143,7 @@ fn deal(pml: &Pml, state: &mut State, tag: u8, bytes: &[u8]) {
     if !pml.shared_memory().is_some_and(|shared| shared.reaches(place)) {
         return;
     }
-    incoming::message(pml, state, Incoming { bytes, sender: Sender::Known(Route::local(place)) });
+    incoming::message(pml, state, bytes, Sender::Known(Route::local(place)));
 }
 
 /// Receives messages from processes of this host, and sends those that wait. Returns the number of both.

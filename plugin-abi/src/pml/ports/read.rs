@@ -2,8 +2,8 @@
 //! The host's part of `engine::messenger::rendezvous::read`: registers the receive's memory, gives reads to the ports,
 //! and raises the events of reads.
 //!
-//! Called by `host`. Grade: pending. Threads: the one that has entered the PML. Tests: `pml/tests.rs`; for the events,
-//! `mpi_t_transfers.c` in `hw-tests/tools` and `events.c` in `hw-tests/mpi`.
+//! Called by `ports`, and by `tools`. Grade: pending. Threads: the one that has entered the PML. Tests: `pml/tests.rs`;
+//! for the events, `mpi_t_transfers.c` in `hw-tests/tools` and `events.c` in `hw-tests/mpi`.
 
 use engine::events::{self, EventGroup, GetComplete, GetStarted, Payload};
 use engine::messenger::host::Bytes;

@@ -2,7 +2,7 @@
 //! Sends messages to a peer: by shared memory (`local`), or by the port that is the peer's home now. If that port
 //! fails, sends by another one.
 //!
-//! Called by `host` and `failover`. Grade: hot for [`message`], else pending. Threads: the one that has entered the
+//! Called by `ports` and `failover`. Grade: hot for [`message`], else pending. Threads: the one that has entered the
 //! PML. Tests: `rail_down.c` in `hw-tests/mpi`.
 
 use engine::messenger::header::Header;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Tokens of the PML: they stand for its two kinds of record, send buffers and requests, or for a turn.
 //!
-//! Made in `transmit`, `fragment`, `failover` and `host`; read in `progress` and `failover`. Grade: hot. Threads: any.
+//! Made in `transmit`, `fragment`, `failover` and `ports`; read in `progress` and `failover`. Grade: hot. Threads: any.
 //! Tests: below.
 
 use std::ptr::{NonNull, null_mut};

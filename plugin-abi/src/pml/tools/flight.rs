@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Entries of the PML in the flight recorder: long messages from announcement to end, and senders that are held back.
 //!
-//! Called by `host`. Grade: pending, for announced messages.
-//! Threads: the one that has entered the PML. Tests: below; `device/flight.rs` in `hw-tests`.
+//! Called by `tools`. Grade: pending, for announced messages. Threads: the one that has entered the PML. Tests: below;
+//! `device/flight.rs` in `hw-tests`.
 
 use engine::flight::{Kind, NO_PORT, NOBODY, record};
 use engine::messenger::host::Data;

@@ -2,9 +2,8 @@
 //! Finds out the path of a message (`engine::messenger::path_taken`): its port and queue pair, and the data from which
 //! protocol and reason follow.
 //!
-//! Computed only while a tool asks for it ([`super::watch`]). Called by `host`, `incoming`, `send`, `receive`,
-//! `progress` and `ports/read`. Grade: pending. Threads: the one that has entered the PML, and no port. Tests:
-//! `hw-tests/tools/mpi_t_protocols.c`.
+//! Computed only while a tool asks for it ([`super::watch`]). Called by `tools`, `send`, `receive` and `ports/read`.
+//! Grade: pending. Threads: the one that has entered the PML, and no port. Tests: `hw-tests/tools/mpi_t_protocols.c`.
 
 use engine::messenger::header::{EAGER_SIZE, Header, Match};
 use engine::messenger::host::Data;
