@@ -130,14 +130,14 @@ impl Process {
             self.multi_rail.moved(peer, by.rail, (segment, count));
             return self.release(peer);
         }
-        match self.multi_rail.arrives(by.rail, by.immediate.endpoint(), || true) {
+        let copied = || Held { bytes: bytes.into(), by };
+        match self.multi_rail.arrives(by.rail, by.immediate.endpoint(), || true, copied) {
             Turn::Now => self.message(bytes, by),
             Turn::NowAndHeld(peer) => {
                 self.message(bytes, by);
                 self.release(peer);
             }
-            Turn::Later(peer) => self.multi_rail.hold(peer, by.rail, Held { bytes: bytes.into(), by }),
-            Turn::Never => panic!("a peer is never removed"),
+            Turn::Later => {}
         }
     }
 
