@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! `cargo xtask simulate`: runs the programs of many seeds. Prints the rate, and for a failure the seed, the shrunk
-//! program as a test, and the last steps. Or runs many processes once (`scale`). Grade: test. Threads: one program per thread. Tests: those of the crate.
+//! program as a test, and the last steps. Or runs many processes once (`scale`). Grade: test. Threads: one program per
+//! thread. Tests: those of the crate.
 
 #![forbid(unsafe_code)]
 

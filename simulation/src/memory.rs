@@ -2,8 +2,8 @@
 //! Invented memory: blocks of bytes at addresses that no process has, and their registrations with ports.
 //!
 //! Addresses and keys are never used again, so an adapter that touches memory after it was freed, beyond its end, or
-//! without its registration ends the simulation. Shared by the simulated adapters and by the processes, which name it by
-//! address as well. Grade: test. Threads: one; the lock is free. Tests: below.
+//! without its registration ends the simulation. Shared by the simulated adapters and by the processes, which name it
+//! by address as well. Grade: test. Threads: one; the lock is free. Tests: below.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

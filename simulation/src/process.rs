@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A simulated process: the engine's messenger over the engine's ports, and what a host adds to them.
 //!
-//! [`calls`] has what a program calls, [`progress`] the poll, [`host`] and [`ports`] what the messenger calls, [`rails`]
-//! the routes to peers, [`failover`] the moves between them, [`request`] and [`data`] the requests. Called by `world`,
-//! which never reaches into the state of one process from another. Grade: test. Threads: one. Tests: those of the crate.
+//! [`calls`] has what a program calls, [`progress`] the poll, [`host`] and [`ports`] what the messenger calls,
+//! [`rails`] the routes to peers, [`failover`] the moves between them, [`request`] and [`data`] the requests. Called by
+//! `world`, which never reaches into the state of one process from another. Grade: test. Threads: one. Tests: those of
+//! the crate.
 
 mod calls;
 mod data;

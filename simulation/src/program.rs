@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random programs: the operations of some processes, the limits of these, and the seed of the schedule.
 //!
-//! [`Program::of_seed`] makes one from a seed; its `Display` is a test that can be pasted. Called by `main` and the tests
-//! of the crate. Grade: test. Threads: plain data. Tests: below.
+//! [`Program::of_seed`] makes one from a seed; its `Display` is a test that can be pasted. Called by `main` and the
+//! tests of the crate. Grade: test. Threads: plain data. Tests: below.
 
 use std::fmt;
 
@@ -58,8 +58,8 @@ impl Operation {
         }
     }
 
-    /// Returns the operation in a program without process `gone`, where later processes have lower numbers; `None` if it
-    /// needs that process.
+    /// Returns the operation in a program without process `gone`, where later processes have lower numbers; `None` if
+    /// it needs that process.
     pub(crate) fn without(self, gone: u32) -> Option<Self> {
         let other = |one: u32| (one != gone).then_some(if one > gone { one - 1 } else { one });
         let source = |from: Option<u32>| from.map_or(Some(None), |from| other(from).map(Some));

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Random numbers from a seed: the same on every machine, and for ever.
 //!
-//! Used by `program` to make programs, by `world` to choose the next step. Grade: test. Threads: plain data. Tests: below.
+//! Used by `program` to make programs, by `world` to choose the next step. Grade: test. Threads: plain data. Tests:
+//! below.
 
 /// A source of random numbers.
 #[derive(Debug, Clone)]

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Many processes: each sends to some neighbours, then all send to one. Shows time and memory, which grow with the number
-//! of peers. Called by `main`. Grade: test. Threads: one. Tests: below.
+//! Many processes: each sends to some neighbours, then all send to one. Shows time and memory, which grow with the
+//! number of peers. Called by `main`. Grade: test. Threads: one. Tests: below.
 
 use std::fmt;
 use std::time::{Duration, Instant};

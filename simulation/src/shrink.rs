@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Makes a failing program small: removes operations and processes while it still fails, and makes the others simple.
 //!
-//! A smaller program has another schedule, so each is tried with several. Grade: test. Threads: one. Tests: those of the
-//! crate.
+//! A smaller program has another schedule, so each is tried with several. Grade: test. Threads: one. Tests: those of
+//! the crate.
 
 use crate::program::{Operation, Program};
 

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! Seeds that run with every change; `cargo xtask simulate` runs more. Beside them, programs of defects that were found.
+//! Seeds that run with every change; `cargo xtask simulate` runs more. Beside them, programs of defects that were
+//! found.
 
 use super::*;
 

@@ -2,7 +2,7 @@
 //! `cargo xtask simulate`: builds `simulation/` with optimisation and all checks, and runs the programs of many seeds.
 //! Grade: setup.
 
-use crate::command::{run, step};
+use crate::command::{cargo, run, step};
 use crate::workspace::Workspace;
 use anyhow::Result;
 use std::process::{Command, ExitCode};
@@ -10,10 +10,13 @@ use std::process::{Command, ExitCode};
 /// Profile of the workspace's `Cargo.toml`.
 const PROFILE: &str = "simulation";
 
+/// Number of seeds in the tests, and by default.
+const SEEDS: u64 = 20_000;
+
 #[derive(clap::Args)]
 pub(crate) struct Arguments {
     /// Number of seeds; each is a program with its schedule and its faults
-    #[arg(long, value_name = "N", default_value_t = 20_000)]
+    #[arg(long, value_name = "N", default_value_t = SEEDS)]
     seeds: u64,
     /// The first seed
     #[arg(long, value_name = "SEED", default_value_t = 0)]
@@ -39,4 +42,12 @@ pub(crate) fn command(arguments: &Arguments) -> Result<ExitCode> {
     };
     let status = Command::new(workspace.target().join(PROFILE).join("ibex-simulate")).args(words).status()?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Returns the command that builds the simulation and runs as many programs as [`Arguments::seeds`] says by default.
+pub(crate) fn of_default_seeds(workspace: &Workspace) -> Command {
+    let mut simulate = cargo(workspace.root());
+    simulate.args(["run", "--quiet", "--profile", PROFILE, "--package", "ibex-simulation", "--"]);
+    simulate.args([&SEEDS.to_string(), "0", "0"]);
+    simulate
 }

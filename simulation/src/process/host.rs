@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! What the messenger asks of its host about requests, communicators and unexpected messages. Grade: test. Threads: one.
+//! What the messenger asks of its host about requests, communicators and unexpected messages. Grade: test. Threads:
+//! one.
 
 use ibex::messenger::flow_control::Word;
 use ibex::messenger::host::{Communicators, Host, Tools};

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The operations of a program: begins them in their process, and notes in the model what they wish and get. Grade: test.
-//! Threads: one.
+//! The operations of a program: begins them in their process, and notes in the model what they wish and get. Grade:
+//! test. Threads: one.
 
 use ibex::messenger::matching::{ANY_SOURCE, ANY_TAG};
 use ibex::messenger::request::Mode;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
-//! The parts of `cargo xtask test` that need no device: formatting, clippy, unit, doc and compile-fail tests; with
-//! `--all` also third-party programs, models under loom, and tests under Miri, beside which the library is built in
-//! release. Called by [`super`]. Grade: setup.
+//! The parts of `cargo xtask test` that need no device: formatting, clippy, unit, doc and compile-fail tests, simulated
+//! programs; with `--all` also third-party programs, models under loom, and tests under Miri, beside which the library
+//! is built in release. Called by [`super`]. Grade: setup.
 
 use super::tally::{Lane, Tally};
 use crate::build::{self, TestProgram, Tests};
 use crate::command::{cargo, step};
 use crate::workspace::Workspace;
-use crate::{miri, readers};
+use crate::{miri, readers, simulate};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Instant;
@@ -47,6 +47,7 @@ pub(super) fn tests(workspace: &Workspace, tests: &Tests, all: bool, tally: &mut
     // softhca has no doc tests, and `cargo test` would build it anew, for another kind of link.
     let doc = ["test", "--quiet", "--no-fail-fast", "--workspace", "--exclude", "softhca", "--doc"];
     tally.tests("doc and compile-fail tests", cargo(workspace.root()).args(doc));
+    tally.part("simulated programs", &mut simulate::of_default_seeds(workspace));
     if all {
         // Each of them uses one thread most of the time: the build ends with the optimisation of a whole library.
         let loom_and_build: Lane<'_> = Box::new(|tally| {
