@@ -21,9 +21,9 @@
 //! ones to its peer pend behind it until their turn; the port says when that is. The communicators then take turns.
 //!
 //! **The most that a receiver keeps** is the sum of: the bound; the slots of its shared receive queue; per sender, the
-//! messages that it posted before `HoldBack` reached it, at most one send queue of them, because a sender handles all
-//! arrived messages before it sends pending ones; per sender and communicator a window of headers, or more if the
-//! receiver asked for more.
+//! messages that it posted before `HoldBack` reached it, one send queue of them if `HoldBack` is as fast as they are,
+//! because a sender handles all arrived messages before it sends pending ones; per sender and communicator a window of
+//! headers, or more if the receiver asked for more.
 //!
 //! **Why no message waits for ever:**
 //! 1. A process inside MPI takes every message that its ports have received. Beyond the bound it makes senders
