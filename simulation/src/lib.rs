@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Many processes that send messages by ibex's engine, over a simulated network, in virtual time, all from one seed.
 //!
-//! Each process has the engine's transport, handshake and messenger as they are shipped; simulated are the adapters
-//! (`ibex::transport::adapter::simulated`), their memory ([`memory`]), and the host of the messenger ([`process`]),
-//! which stands in the place of the PML. A seed gives a random [`program`], and the schedule by which its [`world`]
-//! runs it: the same history ([`history`]) on every run and machine. The result is checked against a [`model`] of MPI's
-//! matching. [`shrink`] makes a failing program small. Not shipped; called by `cargo xtask simulate` (`main.rs`) and by
-//! the tests below. No unsafe code.
+//! Each process has the engine's transport, handshake and messenger as they are shipped. The adapters
+//! (`ibex::transport::adapter::simulated`) and their memory ([`memory`]) are simulated, and a host of the messenger
+//! ([`process`]) takes the place of the PML. A seed gives a random [`program`], and the schedule by which its [`world`]
+//! runs it: the history ([`history`]) of a seed is the same on every run and machine. The result is checked against a
+//! [`model`] of MPI's matching. [`shrink`] makes a failing program small. Not shipped; called by `cargo xtask simulate`
+//! (`main.rs`) and by the tests below. No unsafe code.
 
 #![forbid(unsafe_code)]
 

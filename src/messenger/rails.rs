@@ -43,7 +43,7 @@ pub enum Turn {
     Now,
     /// Now, and then those messages of this peer that [`MultiRail::release`] returns.
     NowAndHeld(usize),
-    /// Later, if at all.
+    /// Later: it waits in the reorder buffer. Never if its peer has gone.
     Later,
 }
 

@@ -45,7 +45,7 @@ pub(super) unsafe fn can_read(queue: Queue) -> bool {
 pub(super) unsafe fn read(queue: Queue, completions: &mut [WorkCompletion], stamps: &mut [u64]) -> io::Result<usize> {
     let mut nothing = sys::ibv_poll_cq_attr { comp_mask: 0 };
     // SAFETY: the caller says that the queue is live and can be read, and that nobody else reads it.
-    let mut code = unsafe { call!(queue.start_poll(&raw mut nothing)) };
+    let code = unsafe { call!(queue.start_poll(&raw mut nothing)) };
     if code != 0 {
         return if code == libc::ENOENT { Ok(0) } else { Err(io::Error::from_raw_os_error(code.abs())) };
     }
@@ -60,8 +60,7 @@ pub(super) unsafe fn read(queue: Queue, completions: &mut [WorkCompletion], stam
             break;
         }
         // SAFETY: between start and end.
-        code = unsafe { call!(queue.next_poll()) };
-        if code != 0 {
+        if unsafe { call!(queue.next_poll()) } != 0 {
             break;
         }
     }
