@@ -23,6 +23,7 @@ use std::collections::VecDeque;
 use flow_control::state::Flow;
 use host::Host;
 use matching::{Contexts, Envelope};
+use rails::Rails;
 use receive::arrived::Arrived;
 use request::transfer_id::Transfers;
 
@@ -51,13 +52,16 @@ pub struct State<H: Host> {
     pub transfers: Transfers<H::Handle>,
     /// Flow control.
     pub flow: Flow<H::Handle>,
+    /// The rails: send buffers, peers.
+    pub rails: Rails<H>,
     /// Sends whose next fragment waits for a send buffer.
     pub starved: VecDeque<H::Handle>,
 }
 
 impl<H: Host> State<H> {
     /// Makes the state of a process without messages.
-    pub fn new(flow: Flow<H::Handle>) -> Self {
-        State { contexts: Contexts::new(), transfers: Transfers::default(), flow, starved: VecDeque::new() }
+    pub fn new(flow: Flow<H::Handle>, rails: Rails<H>) -> Self {
+        let (contexts, transfers) = (Contexts::new(), Transfers::default());
+        State { contexts, transfers, flow, rails, starved: VecDeque::new() }
     }
 }

@@ -14,17 +14,18 @@ use std::ptr::{NonNull, null_mut};
 
 use engine::events::{self, CommunicatorCreated, CommunicatorFreed, Payload};
 use engine::messenger::flow_control;
-use engine::messenger::rails::Sent;
+use engine::messenger::rails::routes;
 use engine::messenger::receive::search;
 use engine::messenger::route::Route;
 use engine::peer::PeerName;
+use engine::transport::SentMessages;
 use ibex_ffi::openmpi::process::Process;
 use ibex_ffi::openmpi::{release, sys};
 
 use super::communicator::Communicator;
 use super::component;
 use super::instance::{Pml, Rail, State, pml};
-use super::ports::{local, rails};
+use super::ports::local;
 use super::progress::leave;
 use super::tools::listening::follow;
 use crate::runtime::guard::fence;
@@ -157,7 +158,7 @@ pub(crate) unsafe extern "C" fn pml_del_procs(procs: *mut *mut sys::ompi_proc_t,
             let Some(process) = (unsafe { Process::from_raw(procs.add(index).read().cast()) }) else { continue };
             let peer = modex::from_openmpi(process.name());
             let Some(mut state) = pml.enter() else { continue };
-            let routes = rails::remove(&mut state, peer);
+            let routes = routes::remove(&mut *state, peer);
             drop(state);
             for route in routes {
                 if let Some(mut port) = pml.rails().get(route.rail()).and_then(Rail::enter) {
@@ -204,7 +205,7 @@ fn left(pml: &Pml, state: &mut State, context: u32) {
         return;
     }
     for name in state.foreign.leave(context) {
-        let routes = rails::part(state, name);
+        let routes = routes::part(state, name);
         for route in &routes {
             if let Some(mut port) = pml.rails().get(route.rail()).and_then(Rail::enter) {
                 port.part(route.to());
@@ -223,12 +224,10 @@ fn sweep(pml: &Pml, state: &mut State) {
     };
     let gone: Vec<_> = state.foreign.parted.extract_if(|_, routes| routes.iter().all(has_gone)).collect();
     for (name, routes) in gone {
-        rails::remove(state, name);
+        routes::remove(state, name);
         for route in routes {
-            if let Some(rail) = pml.rails().get(route.rail())
-                && let Some(mut port) = rail.enter()
-            {
-                *rail.sent(&mut port, route.to()) = Sent::default();
+            if let Some(mut port) = pml.rails().get(route.rail()).and_then(Rail::enter) {
+                *port.sent(route.to()) = SentMessages::default();
             }
         }
     }

@@ -202,24 +202,6 @@ impl UserData {
         to.end();
         offset == length
     }
-
-    /// Packs the next fragment of a send, which begins at `offset`, where the last one ended: the bytes that are left,
-    /// as far as they fit into `to`. Returns their number; 0 if the data cannot be packed.
-    pub(crate) fn take_at(&mut self, offset: u64, to: &mut [u8]) -> usize {
-        if !self.is_contiguous() {
-            if self.convertor.is_none() {
-                // SAFETY: P2: the data of a send.
-                self.convertor = unsafe { Convertor::packing(&self.description) };
-            }
-            // SAFETY: `to` is writable; the convertor of a send packs.
-            return self.convertor.as_mut().map_or(0, |from| unsafe { from.pack(to.as_mut_ptr(), to.len()) });
-        }
-        let offset = offset as usize;
-        let length = self.extent.length.saturating_sub(offset).min(to.len());
-        // SAFETY: P2: the send has so many bytes from `offset` on, and `to` is not the user's memory.
-        unsafe { to.as_mut_ptr().copy_from_nonoverlapping(self.extent.start.wrapping_add(offset), length) };
-        length
-    }
 }
 
 impl Data for UserData {
@@ -248,6 +230,22 @@ impl Data for UserData {
         let is_taken = to.len() == self.extent.length && self.take_at(0, to) == to.len();
         self.end();
         is_taken
+    }
+
+    fn take_at(&mut self, offset: u64, to: &mut [u8]) -> usize {
+        if !self.is_contiguous() {
+            if self.convertor.is_none() {
+                // SAFETY: P2: the data of a send.
+                self.convertor = unsafe { Convertor::packing(&self.description) };
+            }
+            // SAFETY: `to` is writable; the convertor of a send packs.
+            return self.convertor.as_mut().map_or(0, |from| unsafe { from.pack(to.as_mut_ptr(), to.len()) });
+        }
+        let offset = offset as usize;
+        let length = self.extent.length.saturating_sub(offset).min(to.len());
+        // SAFETY: P2: the send has so many bytes from `offset` on, and `to` is not the user's memory.
+        unsafe { to.as_mut_ptr().copy_from_nonoverlapping(self.extent.start.wrapping_add(offset), length) };
+        length
     }
 
     fn put_at(&mut self, offset: u64, from: &[u8]) -> bool {

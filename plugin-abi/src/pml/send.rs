@@ -9,7 +9,7 @@ use std::ffi::{c_int, c_void};
 use std::ptr::null_mut;
 
 use engine::messenger::header::MAX_SIZE;
-use engine::messenger::host::Data;
+use engine::messenger::host::{Data, Host};
 use engine::messenger::route::Route;
 use engine::{events, messenger};
 use ibex_ffi::openmpi::sys;
@@ -445,6 +445,6 @@ pub(crate) fn begin(pml: &Pml, state: &mut State, request: Handle, route: Option
     }
     match route {
         Some(route) => messenger::send::begin(pml, state, request, route),
-        None => _ = transmit::failed(state),
+        None => state.fails(),
     }
 }

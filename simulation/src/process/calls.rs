@@ -3,8 +3,9 @@
 
 use ibex::messenger::flow_control;
 use ibex::messenger::header::{EAGER_SIZE, EagerSender};
-use ibex::messenger::host::{Communicators as _, Data as _};
+use ibex::messenger::host::{Communicators as _, Data as _, Process as _};
 use ibex::messenger::matching::{Message, MessageHandle, Pattern, ReceiveHandle};
+use ibex::messenger::rails::routes;
 use ibex::messenger::receive::delivery;
 use ibex::messenger::receive::search::{self, Posting};
 use ibex::messenger::request::{Core, Mode, Outcome, Role, Transfer};
@@ -13,7 +14,7 @@ use ibex::messenger::send;
 use ibex::transport::Sent;
 
 use super::request::Request;
-use super::{Communicator, Data, Ended, Handle, Process, TAG};
+use super::{Communicator, Data, Ended, Handle, Process, Shared};
 
 /// The communicator, source and tag of a receive or probe; the wildcards are those of `matching`.
 #[derive(Debug, Clone, Copy)]
@@ -51,8 +52,8 @@ impl Process {
         let core =
             Core { role: Role::Send(mode), peer: to as i32, tag, data, posted: 0, route, transfer: Transfer::None };
         let send = self.requests.add(Request { core, number, context, outcome: None, is_finished: false });
-        let settings = self.settings;
-        send::begin(&settings, self, send, route);
+        let shared = self.shared();
+        send::begin(&*shared, self, send, route);
         Some(send)
     }
 
@@ -63,12 +64,13 @@ impl Process {
             return false;
         }
         self.may_send_whole(to as i32);
-        let home = self.home_of(route);
+        let shared = self.shared();
+        let home = routes::home(&*shared, self, route);
         let header = EagerSender::new(context, self.rank as i32).header(tag);
-        let is_posted =
-            self.port(home.rail()).send_inline(home.to(), TAG, header[..].into(), bytes.into()) == Ok(Sent::Posted);
-        if is_posted {
-            self.note_sent(home, true);
+        let mut port = shared.port(home.rail());
+        let is_posted = port.send_inline(home.to(), Shared::TAG, header[..].into(), bytes.into()) == Ok(Sent::Posted);
+        if is_posted && shared.is_multi_rail() {
+            routes::note(&mut port, home, true);
         }
         is_posted
     }
@@ -77,8 +79,8 @@ impl Process {
     pub(crate) fn receive(&mut self, number: usize, wanted: Wanted, (room, has_gaps): (usize, bool)) -> Handle {
         self.add_context(wanted.context);
         let receive = self.begin_receive(number, wanted, (room, has_gaps));
-        let settings = self.settings;
-        if let Posting::Waits(name) = search::post(&settings, self, receive, Pattern::new(wanted.source, wanted.tag)) {
+        let shared = self.shared();
+        if let Posting::Waits(name) = search::post(&*shared, self, receive, Pattern::new(wanted.source, wanted.tag)) {
             self.requests.get(receive).core.posted = name;
         }
         receive
@@ -113,8 +115,8 @@ impl Process {
         };
         // A matched probe does not answer its message, so it, too, asks for more if the queue is empty now.
         if found.is_none() || takes && queues.unexpected() == 0 {
-            let settings = self.settings;
-            flow_control::found_nothing(&settings, self, wanted.context);
+            let shared = self.shared();
+            flow_control::found_nothing(&*shared, self, wanted.context);
         }
         found
     }
@@ -129,8 +131,8 @@ impl Process {
     ) -> Handle {
         let receive = self.begin_receive(number, wanted, room);
         let taken = self.queues(wanted.context).take(message).expect("a probed message is received once");
-        let settings = self.settings;
-        delivery::unexpected(&settings, self, receive, taken.envelope, taken.message);
+        let shared = self.shared();
+        delivery::unexpected(&*shared, self, receive, taken.envelope, taken.message);
         receive
     }
 
@@ -150,8 +152,8 @@ impl Process {
     pub(crate) fn add_context(&mut self, context: u32) {
         let Some(early) = self.messenger.contexts.add(context, context) else { return };
         self.communicators.insert(context, Communicator::default());
-        let settings = self.settings;
-        search::deliver_early(&settings, self, context, early);
+        let shared = self.shared();
+        search::deliver_early(&*shared, self, context, early);
     }
 
     /// Returns the communicator with this context number.

@@ -3,14 +3,14 @@
 //! one.
 
 use ibex::messenger::flow_control::Word;
-use ibex::messenger::host::{Communicators, Host, Tools};
+use ibex::messenger::host::{Communicators, Host, Tools, Types};
 use ibex::messenger::matching::{Envelope, Matching};
 use ibex::messenger::receive::arrived::Arrived;
 use ibex::messenger::request::{Core, Outcome};
-use ibex::messenger::route::Route;
+use ibex::messenger::route::{Account, Route};
 use ibex::messenger::{self};
 
-use super::{Data, Handle, Process};
+use super::{Data, Handle, Process, Shared};
 
 impl Process {
     /// Panics unless the sender of an unexpected message is held back, if their memory is beyond its bound.
@@ -18,12 +18,6 @@ impl Process {
         let is_beyond = self.messenger.flow.kept.bytes() > self.settings.unexpected_memory;
         let may_send = !is_beyond || rank == self.rank as i32 || self.holds_back.contains(&rank);
         assert!(may_send, "process {rank} is not held back, and fills this one");
-    }
-
-    /// Notes a word that this process sends to a peer.
-    pub(super) fn says(&mut self, route: Route, word: Word) {
-        let rank = self.rank_of(route);
-        _ = if word.holds_back { self.holds_back.insert(rank) } else { self.holds_back.remove(&rank) };
     }
 
     /// Notes a word of a peer, which this process handles now.
@@ -42,8 +36,32 @@ impl Process {
     }
 }
 
+impl Types for Process {
+    type Handle = Handle;
+    type Process = Shared;
+    type Registration = u32;
+}
+
 impl Tools for Process {
     type Listeners = ();
+    type Completed = ();
+
+    fn completed(&mut self) {}
+
+    fn set_completed(&mut self, (): ()) {}
+
+    fn begins_whole(&mut self, _: &Shared, send: Handle, _route: Route) -> bool {
+        let peer = self.requests.get(send).core.peer;
+        self.may_send_whole(peer);
+        true
+    }
+
+    fn record_flow(&mut self, _: &Shared, held_back: Option<Account>) {
+        match held_back {
+            Some(Account(route)) => _ = self.holds_back.insert(self.rank_of(route)),
+            None => self.holds_back.clear(),
+        }
+    }
 }
 
 /// A communicator is its context number.

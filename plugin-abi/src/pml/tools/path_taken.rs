@@ -2,13 +2,15 @@
 //! Finds out the path of a message (`engine::messenger::path_taken`): its port and queue pair, and the data from which
 //! protocol and reason follow.
 //!
-//! Computed only while a tool asks for it ([`super::watch`]). Called by `tools`, `send`, `receive` and `ports/read`.
+//! Computed only while a tool asks for it ([`super::watch`]). Called by `tools`, `send`, `receive` and `reads`.
 //! Grade: pending. Threads: the one that has entered the PML, and no port. Tests: `hw-tests/tools/mpi_t_protocols.c`.
 
 use engine::messenger::header::{EAGER_SIZE, Header, Match};
 use engine::messenger::host::Data;
+use engine::messenger::host::Process as _;
 use engine::messenger::matching::Envelope;
 use engine::messenger::path_taken::{PathTaken, Protocol, Reason, at_once, not_read};
+use engine::messenger::rails::routes;
 use engine::messenger::receive::arrived::{Arrived, Body};
 use engine::messenger::route::Route;
 
@@ -51,7 +53,7 @@ pub(crate) fn sent(pml: &Pml, state: &mut State, send: Handle) -> PathTaken {
     let send = state.requests.get(send);
     let (header, route) = (header_of(send), send.core.route);
     let (length, has_gaps) = (send.core.data.length(), !send.core.data.is_contiguous());
-    let route = rails::home(pml, state, route);
+    let route = routes::home(pml, state, route);
     let inline = inline_of(pml.rails().get(route.rail()));
     by(pml, route, at_once((header, length), has_gaps, inline), 1)
 }
@@ -141,6 +143,6 @@ fn sender(pml: &Pml, state: &mut State, communicator: &Communicator, envelope: E
     let process = unsafe { rails::process(communicator.comm, envelope.source()) }?;
     let name = modex::from_openmpi(process.name());
     let route = *rails::routes_to(pml, name).ok()?.first()?;
-    state.peers.insert(name, route);
+    state.messenger.rails.known.insert(name, route);
     Some(route)
 }
