@@ -14,6 +14,11 @@ use crate::transport::adapter::Adapter;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferId(pub u32);
 
+impl BufferId {
+    /// Names no buffer.
+    pub const NONE: BufferId = BufferId(END);
+}
+
 /// Contents of a buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Content<T> {
@@ -26,8 +31,13 @@ pub enum Content<T> {
 struct Buffer<T> {
     span: LocalSpan,
     content: Content<T>,
+    /// Index of the next free buffer; [`END`]: none.
+    next: u32,
     is_large: bool,
 }
+
+/// End of a list of free buffers.
+const END: u32 = u32::MAX;
 
 /// The send buffers of a port. `T` names a request.
 pub struct SendBuffers<T> {
@@ -38,7 +48,8 @@ pub struct SendBuffers<T> {
 
 /// Free buffers of one size.
 struct Free {
-    buffers: Vec<BufferId>,
+    /// Index of the buffer that was given back last; [`END`]: none is free.
+    first: u32,
     /// Length of a buffer, bytes.
     size: usize,
     made: u32,
@@ -50,7 +61,7 @@ const GROW_BY: u32 = 32;
 impl<T: Copy> SendBuffers<T> {
     /// Makes empty lists for buffers of `eager` and of `large` bytes, headers included; at most `most` of each.
     pub fn new(eager: usize, large: usize, most: u32) -> Self {
-        let free = |size| Free { buffers: Vec::new(), size, made: 0, most };
+        let free = |size| Free { first: END, size, made: 0, most };
         SendBuffers { all: Vec::new(), eager: free(eager), large: free(large) }
     }
 
@@ -58,23 +69,22 @@ impl<T: Copy> SendBuffers<T> {
     /// message is too long, or no buffer is free and none can be made.
     #[inline]
     pub fn take<A: Adapter>(&mut self, port: &mut Port<A>, length: usize) -> Option<(BufferId, LocalSpan)> {
-        if length > self.eager.size {
+        if length > self.eager.size || self.eager.first as usize >= self.all.len() && !self.grow(port, false) {
             return None;
         }
-        let buffer = match self.eager.buffers.pop() {
-            Some(buffer) => buffer,
-            None => self.grow(port, false)?,
-        };
-        Some((buffer, self.all[buffer.0 as usize].span.first(length as u32)))
+        let (buffer, known) = (self.eager.first, &self.all[self.eager.first as usize]);
+        self.eager.first = known.next;
+        Some((BufferId(buffer), known.span.first(length as u32)))
     }
 
     /// Takes a buffer for a fragment. Returns it with all its bytes.
     pub fn take_large<A: Adapter>(&mut self, port: &mut Port<A>) -> Option<(BufferId, LocalSpan)> {
-        let buffer = match self.large.buffers.pop() {
-            Some(buffer) => buffer,
-            None => self.grow(port, true)?,
-        };
-        Some((buffer, self.all[buffer.0 as usize].span))
+        if self.large.first == END && !self.grow(port, true) {
+            return None;
+        }
+        let (buffer, known) = (self.large.first, &self.all[self.large.first as usize]);
+        self.large.first = known.next;
+        Some((BufferId(buffer), known.span))
     }
 
     /// Whether buffers for fragments exist, so that one will become free.
@@ -84,7 +94,7 @@ impl<T: Copy> SendBuffers<T> {
 
     /// Whether a buffer for fragments is free.
     pub fn has_free_large(&self) -> bool {
-        !self.large.buffers.is_empty()
+        self.large.first != END
     }
 
     /// Notes that a buffer contains a fragment of this send's message. Returns the first `length` bytes of the buffer.
@@ -95,46 +105,83 @@ impl<T: Copy> SendBuffers<T> {
     }
 
     /// Gives back a buffer that the adapter does not use any more. Returns what it contained.
-    #[inline]
+    #[inline(never)]
     pub fn give_back(&mut self, buffer: BufferId) -> Content<T> {
         let known = &mut self.all[buffer.0 as usize];
-        let content = std::mem::replace(&mut known.content, Content::Silent);
         let free = if known.is_large { &mut self.large } else { &mut self.eager };
-        free.buffers.push(buffer);
-        content
+        known.next = std::mem::replace(&mut free.first, buffer.0);
+        std::mem::replace(&mut known.content, Content::Silent)
     }
 
-    /// Gives back a buffer that was sent if nobody waits for its completion. Returns whether it did.
+    /// Gives back a buffer that was sent if nobody waits for its completion. Returns whether it did. Such a buffer is
+    /// not large, because large ones are for fragments. Returns false for [`BufferId::NONE`].
     #[inline]
     pub fn give_back_silent(&mut self, buffer: BufferId) -> bool {
-        let known = &self.all[buffer.0 as usize];
+        let Some(known) = self.all.get_mut(buffer.0 as usize) else { return false };
         let is_silent = matches!(known.content, Content::Silent);
         if is_silent {
-            let free = if known.is_large { &mut self.large } else { &mut self.eager };
-            free.buffers.push(buffer);
+            known.next = std::mem::replace(&mut self.eager.first, buffer.0);
         }
         is_silent
     }
 
     /// Returns the number of buffers that are not free.
     pub fn in_use(&self) -> usize {
-        self.all.len() - self.eager.buffers.len() - self.large.buffers.len()
+        let after = |buffer: u32| self.all.get(buffer as usize).map(|known| known.next);
+        let free = |list: &Free| std::iter::successors(Some(list.first), |at| after(*at)).count() - 1;
+        self.all.len() - free(&self.eager) - free(&self.large)
     }
 
+    /// Makes more buffers of a size. Returns false if none can be made.
     #[cold]
-    fn grow<A: Adapter>(&mut self, port: &mut Port<A>, is_large: bool) -> Option<BufferId> {
+    fn grow<A: Adapter>(&mut self, port: &mut Port<A>, is_large: bool) -> bool {
         let free = if is_large { &mut self.large } else { &mut self.eager };
         let count = GROW_BY.min(free.most - free.made);
         if count == 0 {
-            return None;
+            return false;
         }
-        let spans = port.grow(free.size as u32, count).ok()?;
+        let Ok(spans) = port.grow(free.size as u32, count) else { return false };
         free.made += spans.len() as u32;
-        free.buffers.reserve(free.made as usize);
         for span in spans {
-            free.buffers.push(BufferId(self.all.len() as u32));
-            self.all.push(Buffer { span, content: Content::Silent, is_large });
+            let next = std::mem::replace(&mut free.first, self.all.len() as u32);
+            self.all.push(Buffer { span, content: Content::Silent, next, is_large });
         }
-        free.buffers.pop()
+        free.first != END
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn buffers() -> SendBuffers<char> {
+        let mut buffers = SendBuffers::new(64, 256, 4);
+        for (index, is_large) in [false, true, false, true].into_iter().enumerate() {
+            let free = if is_large { &mut buffers.large } else { &mut buffers.eager };
+            let next = std::mem::replace(&mut free.first, index as u32);
+            buffers.all.push(Buffer { span: LocalSpan::EMPTY, content: Content::Silent, next, is_large });
+        }
+        buffers
+    }
+
+    fn take(buffers: &mut SendBuffers<char>, is_large: bool) -> u32 {
+        let free = if is_large { &mut buffers.large } else { &mut buffers.eager };
+        let taken = free.first;
+        free.first = buffers.all[taken as usize].next;
+        taken
+    }
+
+    #[test]
+    fn a_buffer_returns_to_the_list_of_its_size_and_forgets_its_content() {
+        let mut buffers = buffers();
+        assert_eq!([take(&mut buffers, true), take(&mut buffers, false)], [3, 2]);
+        assert_eq!((buffers.in_use(), buffers.has_free_large()), (2, true));
+        buffers.set_fragment(BufferId(3), 'a', 0);
+        assert!(!buffers.give_back_silent(BufferId(3)) && buffers.give_back_silent(BufferId(2)));
+        assert_eq!((buffers.in_use(), take(&mut buffers, false)), (1, 2));
+        assert_eq!(buffers.give_back(BufferId(3)), Content::Fragment('a'));
+        assert_eq!((take(&mut buffers, true), take(&mut buffers, true)), (3, 1));
+        assert!(!buffers.has_free_large());
+        assert_eq!(buffers.give_back(BufferId(3)), Content::Silent);
     }
 }

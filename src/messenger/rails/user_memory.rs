@@ -76,12 +76,12 @@ pub(super) fn post_read<H: PortHost>(
 ) -> bool {
     let &ReadRail { route, key, registered } = by;
     let Transfer::Reading(reads) = &host.core(receive).transfer else { return false };
-    let remote = RemoteSpan { addr: reads.address.wrapping_add(part.offset), rkey: key };
+    let from = RemoteSpan { addr: reads.address.wrapping_add(part.offset), rkey: key };
     host.read_begins(process, receive, route.rail(), part);
-    let local = host.target(receive, part, registered);
-    let port = process.enter_port(route.rail());
+    let to = host.target(receive, part, registered);
+    let entered = process.enter_port(route.rail());
     let is_posted =
-        port.is_some_and(|mut port| port.get(route.to(), local, remote, H::token(Record::Read(receive))).is_ok());
+        entered.is_some_and(|mut port| port.get(route.to(), to, from, H::token(Record::Read(receive))).is_ok());
     if !is_posted {
         host.read_refused(process, receive, route.rail(), part);
     }

@@ -80,8 +80,8 @@ impl Memory for State {
     #[inline]
     fn token(record: Record<Handle>) -> Token {
         match record {
-            Record::Buffer(BufferId(index)) => BUFFER.indexed(Some(index)),
-            Record::Turn => BUFFER.indexed(None),
+            Record::Buffer(BufferId(index)) => BUFFER.indexed(index),
+            Record::Turn => BUFFER.indexed(BufferId::NONE.0),
             Record::Read(request) => REQUEST.token(request.pointer().as_ptr(), READ),
             Record::Sent(request) => REQUEST.token(request.pointer().as_ptr(), SENT),
         }
@@ -90,7 +90,10 @@ impl Memory for State {
     #[inline]
     fn record_of(token: Token) -> Option<Record<Handle>> {
         match RecordKind::of(token) {
-            BUFFER => Some(token::index(token).map_or(Record::Turn, |index| Record::Buffer(BufferId(index)))),
+            BUFFER => Some(match BufferId(token::index(token)) {
+                BufferId::NONE => Record::Turn,
+                buffer => Record::Buffer(buffer),
+            }),
             REQUEST => {
                 // SAFETY: P1: only handles become tokens of this kind, and the port has returned this one.
                 let request = unsafe { Handle::new(token::record(token)?) };
@@ -114,10 +117,10 @@ const REQUEST: RecordKind = RecordKind::new(Face::Pml, 1);
 const READ: u16 = 0;
 const SENT: u16 = 1;
 
-/// Returns the send buffer that a token stands for, if any.
+/// Returns the send buffer that a token stands for; [`BufferId::NONE`] for a turn.
 #[inline]
 pub(crate) fn as_buffer(token: Token) -> Option<BufferId> {
-    if RecordKind::of(token) == BUFFER { token::index(token).map(BufferId) } else { None }
+    if RecordKind::of(token) == BUFFER { Some(BufferId(token::index(token))) } else { None }
 }
 
 #[cfg(test)]
@@ -129,7 +132,7 @@ mod tests {
     fn a_token_names_its_record_and_a_token_of_the_btl_names_none() {
         // SAFETY: P1: nobody follows this handle.
         let request = unsafe { Handle::new(NonNull::without_provenance(0x1000.try_into().expect("not 0"))) };
-        let (least, most) = (BufferId(0), BufferId(u32::MAX));
+        let (least, most) = (BufferId(0), BufferId(u32::MAX - 1));
         for record in
             [Record::Read(request), Record::Sent(request), Record::Buffer(least), Record::Buffer(most), Record::Turn]
         {
@@ -141,10 +144,10 @@ mod tests {
             [least, most].map(|buffer| as_buffer(State::token(Record::Buffer(buffer)))),
             [Some(least), Some(most)]
         );
-        let other = RecordKind::new(Face::Btl, 0).indexed(Some(7));
+        let other = RecordKind::new(Face::Btl, 0).indexed(7);
         assert_eq!(
             (State::record_of(other), as_buffer(other), as_buffer(State::token(Record::Turn))),
-            (None, None, None)
+            (None, None, Some(BufferId::NONE))
         );
     }
 }

@@ -23,7 +23,7 @@ const OF_PML: u64 = 2;
 /// Lowest bit of the number that the component chooses.
 const NUMBER_SHIFT: u32 = 48;
 
-/// Lowest bit of an index plus 1, which stands in place of an address.
+/// Lowest bit of an index, which stands in place of an address.
 const INDEX_SHIFT: u32 = 2;
 
 const ADDRESS: u64 = ((1 << NUMBER_SHIFT) - 1) & !(KIND | OF_PML);
@@ -54,14 +54,10 @@ impl RecordKind {
         Token(record.expose_provenance() as u64 | self.0 | u64::from(number) << NUMBER_SHIFT)
     }
 
-    /// Makes the token of a record that is named by its index; `None`: of no record.
+    /// Makes the token of a record that is named by its index.
     #[inline]
-    pub(crate) const fn indexed(self, index: Option<u32>) -> Token {
-        let number = match index {
-            Some(index) => index as u64 + 1,
-            None => 0,
-        };
-        Token(number << INDEX_SHIFT | self.0)
+    pub(crate) const fn indexed(self, index: u32) -> Token {
+        Token((index as u64) << INDEX_SHIFT | self.0)
     }
 }
 
@@ -82,11 +78,8 @@ pub(crate) fn record<T>(token: Token) -> Option<NonNull<T>> {
 
 /// Returns the index of a token of [`RecordKind::indexed`].
 #[inline]
-pub(crate) const fn index(token: Token) -> Option<u32> {
-    match token.0 >> INDEX_SHIFT {
-        0 => None,
-        number => Some((number - 1) as u32),
-    }
+pub(crate) const fn index(token: Token) -> u32 {
+    (token.0 >> INDEX_SHIFT) as u32
 }
 
 #[inline]
