@@ -5,12 +5,13 @@
 //!   [`receive::search`] finds its receive, or stores it, and [`receive::delivery`] delivers it.
 //! - Protocols: [`rendezvous`] of announced messages, [`flow_control`], [`loopback`] within the process; any other
 //!   message is sent whole. [`header`] has the formats on the wire.
-//! - Records: [`matching`] of tags, [`request`], [`rails`] with failover, the [`route`] to a peer, and [`foreign`]
-//!   processes. For tools: [`path_taken`].
+//! - [`rails`] sends by the ports of the process and by shared memory, with send buffers and failover.
+//! - Records: [`matching`] of tags, [`request`], the [`route`] to a peer, and [`foreign`] processes. For tools:
+//!   [`path_taken`].
 //!
-//! It knows no adapter and no MPI library: its [`host`] lends the queues of its communicators, posts the messages and
-//! reads that these parts choose, registers memory, and reports completions. A function gets the state of the host,
-//! which its thread has entered, and the process, which threads share. Called by the PML (`plugin-abi/src/pml`). Grades
+//! It knows no MPI library: its [`host`] lends its ports and the queues of its communicators, registers memory, and
+//! reports completions. A function gets the state of the host, which its thread has entered, and the process, which
+//! threads share. Called by the PML (`plugin-abi/src/pml`). Grades
 //! and threads: in each file.
 //!
 //! A process sends a message up to the eager limit with its header, and announces a longer one: the receiver reads it
