@@ -5,7 +5,7 @@
 //! without its registration ends the simulation. Shared by the simulated adapters and by the processes, which name it
 //! by address as well. Grade: test. Threads: one; the lock is free. Tests: below.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ibex::transport::adapter::simulated::{self, Span};
@@ -33,7 +33,12 @@ struct Table {
     registered: usize,
     /// Ports that refuse to register memory.
     refusing: BTreeSet<usize>,
+    /// Messages between processes of one machine, by the ranks of sender and receiver.
+    messages: BTreeMap<(u32, u32), VecDeque<Vec<u8>>>,
 }
+
+/// Most messages from one process of a machine to another that the receiver has not taken.
+const MOST_MESSAGES: usize = 4;
 
 impl Table {
     fn place(start: u64) -> (usize, usize) {
@@ -124,6 +129,22 @@ impl Memory {
     pub(crate) fn refuse(&self, port: usize, refuses: bool) {
         let refusing = &mut self.table().refusing;
         _ = if refuses { refusing.insert(port) } else { refusing.remove(&port) };
+    }
+
+    /// Gives a message of one process to another of its machine. Returns false if there is no room.
+    pub(crate) fn send(&self, of: (u32, u32), message: Vec<u8>) -> bool {
+        let mut table = self.table();
+        let queue = table.messages.entry(of).or_default();
+        let has_room = queue.len() < MOST_MESSAGES;
+        if has_room {
+            queue.push_back(message);
+        }
+        has_room
+    }
+
+    /// Takes the oldest message of one process to another.
+    pub(crate) fn take_message(&self, of: (u32, u32)) -> Option<Vec<u8>> {
+        self.table().messages.get_mut(&of)?.pop_front()
     }
 
     /// Number of registrations in use, except for those of slots.

@@ -2,7 +2,7 @@
 //! A simulated process: the engine's messenger over the engine's ports, and what a host adds to them.
 //!
 //! [`calls`] has what a program calls, [`progress`] the poll, [`host`] and [`ports`] what the messenger calls,
-//! [`request`] and [`data`] the requests. Called by `world`, which never reaches into the state of one process from
+//! [`shared_memory`] the processes of the same machine, [`request`] and [`data`] the requests. Called by `world`, which never reaches into the state of one process from
 //! another. Grade: test. Threads: one. Tests: those of the crate.
 
 mod calls;
@@ -11,6 +11,7 @@ mod host;
 mod ports;
 mod progress;
 mod request;
+mod shared_memory;
 
 use std::cell::{RefCell, RefMut};
 use std::collections::{BTreeMap, BTreeSet};
@@ -53,6 +54,8 @@ pub(crate) struct Settings {
     /// Most send buffers of each size.
     pub(crate) buffers: u32,
     pub(crate) rails: usize,
+    /// Number of processes on each machine.
+    pub(crate) per_host: u32,
     /// Whether the numbers of requests wrap soon.
     pub(crate) wraps: bool,
     /// Seconds between two probes of idle peers; 0: none.
@@ -122,6 +125,11 @@ pub(crate) struct Process {
     communicators: BTreeMap<u32, Communicator>,
     /// Routes by rank, of the peers that it has sent to.
     routes: BTreeMap<u32, Route>,
+    /// Processes of this machine for which messages wait.
+    held_up: BTreeSet<u32>,
+    /// Copies that the kernel has begun, and the number of all.
+    copies: Vec<shared_memory::Copy>,
+    copied: usize,
     /// Requests that have finished since they were last taken.
     finished: Vec<Handle>,
     /// Whether a peer is lost, which ends an MPI job.
@@ -155,6 +163,9 @@ impl Process {
             communicators: BTreeMap::new(),
             routes: BTreeMap::new(),
             batches: shared.rails.iter().map(|_| Some(Box::default())).collect(),
+            held_up: BTreeSet::new(),
+            copies: Vec::new(),
+            copied: 0,
             finished: Vec::new(),
             has_failed: false,
             holds_back: BTreeSet::new(),
@@ -195,6 +206,9 @@ impl Process {
         if self.requests.in_use() > 0 {
             return Some(format!("{} requests", self.requests.in_use()));
         }
+        if !self.messenger.rails.backlog.is_empty() || !self.held_up.is_empty() {
+            return Some("a message waits for room in shared memory".to_owned());
+        }
         if self.messenger.rails.buffers.iter().any(|buffers| buffers.in_use() > 0) {
             let in_use: Vec<_> = self.messenger.rails.buffers.iter().map(SendBuffers::in_use).collect();
             return Some(format!("send buffers, by rail: {in_use:?}"));
@@ -205,7 +219,7 @@ impl Process {
     /// Describes its connections, for a failure.
     pub(crate) fn describe(&mut self) -> String {
         let mut lines = Vec::new();
-        for route in self.routes.clone().into_values().filter(|route| *route != Route::LOOPBACK) {
+        for route in self.routes.clone().into_values().filter(|route| (*route).rail() < self.settings.rails) {
             lines.push(self.shared.port(route.rail()).describe(route.to()));
         }
         lines.join("\n")

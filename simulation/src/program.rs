@@ -92,6 +92,8 @@ pub struct Program {
     pub processes: u32,
     /// Number of ports of each.
     pub rails: usize,
+    /// Number of processes on each machine.
+    pub per_host: u32,
     /// Number of receive slots of a port.
     pub slots: u32,
     /// Bytes of unexpected messages beyond which a process holds senders back.
@@ -158,6 +160,7 @@ impl Default for Program {
         Program {
             processes: 2,
             rails: 1,
+            per_host: 1,
             slots: 16,
             unexpected_memory: 1 << 20,
             window: 8,
@@ -183,6 +186,7 @@ impl Program {
         let mut program = Program {
             processes: processes.unwrap_or(some).max(1),
             rails,
+            per_host: if random.one_in(4) { random.one_of(&[2, 2, 3, 8]) } else { 1 },
             slots: random.one_of(&[8, 16, 16, 32]),
             unexpected_memory: random.one_of(&[0, 0, 600, 3000, 1 << 20]),
             window: random.one_of(&[1, 2, 8]),
@@ -210,7 +214,8 @@ impl Program {
         while program.operations.len() < count {
             generator.add(&mut program, &mut random);
         }
-        if program.processes > 2 && random.one_in(12) {
+        // Nothing tells a process that another one of its machine has died.
+        if program.processes > 2 && program.per_host == 1 && random.one_in(12) {
             let (at, place) = (random.below(program.processes as usize) as u32, random.below(program.operations.len()));
             program.operations.insert(place, Operation::Die { at });
         }
@@ -232,6 +237,7 @@ impl Program {
             window: self.window,
             buffers: 4,
             rails: self.rails,
+            per_host: self.per_host,
             wraps: self.wraps,
             // A process that only waits for one that has died learns of it by a probe.
             probe_interval: if self.operations.iter().any(|one| matches!(one, Operation::Die { .. })) { 20 } else { 0 },
@@ -336,11 +342,12 @@ impl Generator {
 /// A test that can be pasted.
 impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Program { processes, rails, slots, unexpected_memory, window, .. } = self;
+        let Program { processes, rails, per_host, slots, unexpected_memory, window, .. } = self;
         let Program { hello_faults, post_faults, wraps, schedule, operations, .. } = self;
         writeln!(f, "    check(&Program {{")?;
         writeln!(f, "        processes: {processes},")?;
         writeln!(f, "        rails: {rails},")?;
+        writeln!(f, "        per_host: {per_host},")?;
         writeln!(f, "        slots: {slots},")?;
         writeln!(f, "        unexpected_memory: {unexpected_memory},")?;
         writeln!(f, "        window: {window},")?;

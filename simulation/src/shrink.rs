@@ -82,7 +82,7 @@ impl<F: Fn(&Program) -> bool> Search<F> {
     }
 
     fn simplified(&mut self) {
-        let changes: [fn(&mut Program); 8] = [
+        let changes: [fn(&mut Program); 9] = [
             |program| {
                 program.rails = 1;
                 let needs_more = |one: &Operation| match one {
@@ -92,6 +92,7 @@ impl<F: Fn(&Program) -> bool> Search<F> {
                 };
                 program.operations.retain(|one| !needs_more(one));
             },
+            |program| program.per_host = 1,
             |program| program.unexpected_memory = 1 << 20,
             |program| program.window = 8,
             |program| program.slots = 16,

@@ -65,8 +65,11 @@ impl Process {
         }
         self.may_send_whole(to as i32);
         let shared = self.shared();
-        let home = routes::home(&*shared, self, route);
         let header = EagerSender::new(context, self.rank as i32).header(tag);
+        if route.as_local().is_some() {
+            return self.sends_locally_at_once(to, &header, bytes);
+        }
+        let home = routes::home(&*shared, self, route);
         let mut port = shared.port(home.rail());
         let is_posted = port.send_inline(home.to(), Shared::TAG, header[..].into(), bytes.into()) == Ok(Sent::Posted);
         if is_posted && shared.is_multi_rail() {

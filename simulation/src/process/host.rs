@@ -89,7 +89,8 @@ impl Communicators for Process {
     }
 
     fn known_route(&mut self, _: u32, rank: i32) -> Option<Route> {
-        self.routes.get(&(rank as u32)).copied()
+        let rank = rank as u32;
+        if self.is_near(rank) { Some(Route::local(rank)) } else { self.routes.get(&rank).copied() }
     }
 
     fn queues(&mut self, context: u32) -> &mut Matching<Handle, Arrived> {

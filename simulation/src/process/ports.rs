@@ -3,7 +3,7 @@
 //! routes to other processes. Grade: test. Threads: one.
 
 use ibex::messenger::header::{Header, MAX_SIZE};
-use ibex::messenger::host::{Host, Memory, Peers, Process as _, Record, SharedMemory};
+use ibex::messenger::host::{Host, Memory, Peers, Process as _, Record};
 use ibex::messenger::rails::routes;
 use ibex::messenger::rails::send_buffers::BufferId;
 use ibex::messenger::receive;
@@ -13,7 +13,7 @@ use ibex::peer::PeerName;
 use ibex::transport::{Failure, Token};
 use ibex_ffi::verbs::{Access, InlineSpan, LocalSpan};
 
-use super::{Data, Handle, Process, Shared, name};
+use super::{Data, Handle, Process, Shared, name, shared_memory};
 
 /// Number of peers with which not every check is made.
 const MANY: usize = 100;
@@ -23,6 +23,9 @@ impl Process {
     pub(super) fn route(&mut self, to: u32) -> Route {
         if to == self.rank {
             return Route::LOOPBACK;
+        }
+        if self.is_near(to) {
+            return Route::local(to);
         }
         if let Some(route) = self.routes.get(&to) {
             return *route;
@@ -41,6 +44,9 @@ impl Process {
 
     /// Returns the rank of the peer of a route.
     pub(super) fn rank_of(&self, route: Route) -> i32 {
+        if let Some(near) = route.as_local() {
+            return near as i32;
+        }
         self.shared.port(route.rail()).peer_name(route.to()).expect("a route leads to a peer").rank as i32
     }
 }
@@ -116,8 +122,6 @@ impl Memory for Process {
     }
 }
 
-impl SharedMemory for Process {}
-
 impl Peers for Process {
     fn me(&self) -> u32 {
         self.rank
@@ -128,8 +132,8 @@ impl Peers for Process {
         (0..shared.rail_count()).map(|rail| Route::new(rail, shared.port(rail).peer(peer, rail as u8))).collect()
     }
 
-    fn eager_limit(&self, shared: &Shared, _route: Route) -> usize {
-        shared.settings.eager - MAX_SIZE
+    fn eager_limit(&self, shared: &Shared, route: Route) -> usize {
+        if route.as_local().is_some() { shared_memory::EAGER } else { shared.settings.eager - MAX_SIZE }
     }
 
     fn skips_flow_control(&mut self, _: &Shared, send: Handle) -> bool {
@@ -171,10 +175,10 @@ impl Peers for Process {
             self.hears(sender, word);
         }
         receive::handle(shared, self, bytes, || sender);
-        if self.messenger().flow.kept.bytes() > kept {
+        let sender = sender.expect("the sender of a message is known");
+        if self.messenger().flow.kept.bytes() > kept && sender != Route::UNKNOWN {
             // Also if the messenger keeps it until its communicator is added.
-            let rank = self.rank_of(sender.expect("the sender of a message is known"));
-            self.must_hold_back(rank);
+            self.must_hold_back(self.rank_of(sender));
         }
     }
 }

@@ -65,7 +65,9 @@ impl Process {
     }
 
     fn poll_rails(&mut self) -> usize {
-        (0..self.batches.len()).map(|rail| self.poll_rail(rail)).sum()
+        let shared = self.shared();
+        let near = if self.settings.per_host > 1 { self.poll_locally(&shared) } else { 0 };
+        near + (0..self.batches.len()).map(|rail| self.poll_rail(rail)).sum::<usize>()
     }
 
     fn poll_rail(&mut self, index: usize) -> usize {

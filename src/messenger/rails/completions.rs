@@ -130,7 +130,11 @@ fn sent_without_buffer<H: PortHost>(process: &H::Process, host: &mut H, send: H:
 /// Handles the completion of a send buffer.
 fn sent<H: PortHost>(process: &H::Process, host: &mut H, rail: usize, buffer: BufferId, outcome: Result<(), Failed>) {
     match host.messenger().rails.buffers[rail].give_back(buffer) {
-        _ if outcome.is_err() => host.fails(),
+        _ if outcome.is_err() => {
+            host.fails();
+            // A send to another peer may wait for this buffer.
+            fragments::feed_starved(process, host);
+        }
         Content::Silent => {}
         Content::Fragment(send) => fragments::done(process, host, send),
     }
