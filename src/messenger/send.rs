@@ -153,8 +153,23 @@ pub(super) fn go_on<H: Host>(process: &H::Process, host: &mut H, request: H::Han
     go(process, host, request, path)
 }
 
+/// Most polls before pending messages have their turn: more than a receive queue holds batches.
+const POLLS: usize = 256;
+
+/// Sends the pending messages whose turn it is, once `polls_nothing` has found no more messages. A process that sent
+/// before it has handled all arrived messages would flood its peer: the peer's message that holds it back may be the
+/// last of them.
+#[cold]
+#[inline(never)]
+pub fn in_turns<H: Host>(process: &H::Process, host: &mut H, mut polls_nothing: impl FnMut(&mut H) -> bool) {
+    let _ = (0..POLLS).any(|_| polls_nothing(host));
+    for route in std::mem::take(&mut host.messenger().flow.turns) {
+        in_turn(process, host, route);
+    }
+}
+
 /// Sends pending messages by a route whose turn it is, as many as find room.
-pub fn in_turn<H: Host>(process: &H::Process, host: &mut H, route: Route) {
+pub(super) fn in_turn<H: Host>(process: &H::Process, host: &mut H, route: Route) {
     // If the peer has another home now, its messages have their turn there.
     if host.home(process, route) != route {
         return;

@@ -69,28 +69,18 @@ pub(crate) fn poll(pml: &Pml, state: &mut State) -> usize {
     poll_here::<false>(pml, state)
 }
 
-/// Maximum number of batches in [`have_turns`]: more than a receive queue holds.
-const BATCHES: usize = 256;
-
-/// Sends the pending messages whose turn it is, once polls find nothing more. A process that sent before it has read
-/// all arrived messages would flood its peer: the peer's message that holds it back may be the last of them.
+/// Sends the pending messages whose turn it is.
 #[cold]
 #[inline(never)]
 fn have_turns(pml: &Pml, state: &mut State) {
-    let empty = || pml.rails().iter().map(|rail| rail.port().counters().empty_polls.load(Ordering::Relaxed)).sum();
-    let mut before: u64 = empty();
-    for _ in 0..BATCHES {
+    let empty_polls = |rail: &Rail| rail.port().counters().empty_polls.load(Ordering::Relaxed);
+    let empty = || -> u64 { pml.rails().iter().map(empty_polls).sum() };
+    send::in_turns(pml, state, |state| {
+        let before = empty();
         state.quiet.have_reported(1);
         poll_here::<false>(pml, state);
-        let after = empty();
-        if after - before == pml.rails().len() as u64 {
-            break;
-        }
-        before = after;
-    }
-    for route in std::mem::take(&mut state.messenger.flow.turns) {
-        send::in_turn(pml, state, route);
-    }
+        empty() - before == pml.rails().len() as u64
+    });
 }
 
 /// [`poll`] of one batch, inlined into its callers. `TOLD`: in a blocking receive while a tool listens.

@@ -51,9 +51,6 @@ impl TakesRequests for Process {
     }
 }
 
-/// Most batches before pending messages have their turn: more than a receive queue holds.
-const BATCHES: usize = 256;
-
 impl Process {
     /// Polls each port once, then sends the pending messages whose turn it is. Returns the number of completions.
     pub(crate) fn poll(&mut self) -> usize {
@@ -88,24 +85,15 @@ impl Process {
         taken + reported
     }
 
-    /// Sends pending messages once polls find nothing more: a message that holds this process back may be the last that
-    /// has arrived.
     fn have_turns(&mut self) {
         let shared = self.shared();
         let empty =
             || -> u64 { shared.rails.iter().map(|rail| rail.counters.empty_polls.load(Ordering::Relaxed)).sum() };
-        let mut before = empty();
-        for _ in 0..BATCHES {
-            self.poll_rails();
-            let after = empty();
-            if after - before == shared.rail_count() as u64 {
-                break;
-            }
-            before = after;
-        }
-        for route in std::mem::take(&mut self.messenger.flow.turns) {
-            send::in_turn(&*shared, self, route);
-        }
+        send::in_turns(&*shared, self, |process| {
+            let before = empty();
+            process.poll_rails();
+            empty() - before == shared.rail_count() as u64
+        });
     }
 
     fn handle_completion(&mut self, shared: &Shared, rail: usize, completion: Completion) {

@@ -37,8 +37,8 @@ pub trait Peers: Host {
     /// Informs the user that a rail does not reach a peer any more, and that the rail `other` carries its messages.
     fn gives_up(&mut self, process: &Self::Process, rail: usize, failure: &Failure, other: usize);
 
-    /// Notes that pending messages have their turn: the host calls `send::in_turn` for each route of `flow.turns` once
-    /// polls find nothing more.
+    /// Notes that pending messages have their turn: the host calls [`send::in_turns`](crate::messenger::send::in_turns)
+    /// soon.
     fn has_turn(&mut self);
 
     /// Hands a message to its protocol: the header comes first in `bytes`. `sender` looks its sender up.

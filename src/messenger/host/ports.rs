@@ -31,7 +31,7 @@ pub trait Ports: Types {
     fn has_room(&mut self, process: &Self::Process, route: Route) -> bool;
 
     /// Has the port, or shared memory, say when it has room for messages by this route: the host then calls
-    /// `send::in_turn`.
+    /// [`send::in_turns`](crate::messenger::send::in_turns).
     fn queue_turn(&mut self, process: &Self::Process, route: Route);
 
     /// Begins the turn of pending messages: they take room before any other.
