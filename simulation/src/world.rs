@@ -86,7 +86,15 @@ pub(crate) struct World {
 
 /// Returns the bytes of a message, which differ between messages and between places.
 fn content(message: usize, length: usize) -> Vec<u8> {
-    (0..length).map(|at| ((message * 151) ^ (at * 29)).wrapping_add(at >> 7) as u8).collect()
+    const BLOCK: usize = 128;
+    let (mut bytes, of_message) = (vec![0; length], (message * 151) as u8);
+    for (index, block) in bytes.chunks_mut(BLOCK).enumerate() {
+        let first = (index * BLOCK) as u8;
+        for (at, byte) in block.iter_mut().enumerate() {
+            *byte = (of_message ^ first.wrapping_add(at as u8).wrapping_mul(29)).wrapping_add(index as u8);
+        }
+    }
+    bytes
 }
 
 impl World {
