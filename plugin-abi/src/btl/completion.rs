@@ -38,14 +38,14 @@ pub(crate) fn handle_non_message<const WATCHED: bool>(
                 Some(Record::Descriptor(descriptor)) => {
                     // SAFETY: the engine gives a token back once, so nobody else has this module's descriptor.
                     let descriptor = unsafe { Owned::new(descriptor) };
-                    match outcome {
-                        Ok(()) => send_done(module, descriptor, to, sys::OPAL_SUCCESS, finished),
-                        Err(failed) => {
-                            if let Some((descriptor, status)) = not_sent(module, descriptor, to, failed) {
-                                send_done(module, descriptor, to, status, finished);
-                            }
-                        }
-                    }
+                    let (descriptor, status) = match outcome {
+                        Ok(()) => (descriptor, sys::OPAL_SUCCESS),
+                        Err(failed) => match not_sent(module, descriptor, to, failed) {
+                            Some(not_sent) => not_sent,
+                            None => return,
+                        },
+                    };
+                    send_done(module, descriptor, to, status, finished);
                 }
                 Some(Record::Operation(operation)) => {
                     let stamp = if WATCHED { stamp(module, batch, index) } else { None };

@@ -107,7 +107,10 @@ extern "C" fn close() -> c_int {
 
 /// `btl_init`: returns an array of modules, one for each usable port, which Open MPI frees; null if there is none.
 /// `enable_progress_threads` is ignored, because it is true whether or not there are any.
-extern "C" fn btl_init(
+///
+/// # Safety
+/// Unless `threads`, one thread at a time calls the component.
+unsafe extern "C" fn btl_init(
     count: Out<'_, c_int>,
     _enable_progress_threads: bool,
     threads: bool,

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! Entry points: the functions that Open MPI and tools call by pointer. An entry point has ibex's types where C has
 //! pointers, such as `&Module`; so the type of an argument says what its C caller ensures, and its body needs no unsafe
-//! code to use it. Called where a table of functions or a callback is filled in. Grade: hot, without cost. Threads: any.
-//! Tests: the compiler checks each entry point against the type in Open MPI's header.
+//! code to use it. Called where a table of functions or a callback is filled in. Grade: hot, without cost. Threads:
+//! any. Tests: the compiler checks each entry point against the type in Open MPI's header.
 
 use std::ffi::c_void;
 use std::marker::PhantomData;

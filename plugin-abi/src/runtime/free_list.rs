@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 //! A free list of records of one type, with the blocks of memory that contain them, which live as long as the list.
 //! Open MPI and work requests hold addresses of records, so these are plain pointers, and the link of the list is
-//! inside the record ([`Linked`]). Who uses a record alone has it as [`Owned`]. Called by the pools of both components (`btl/two_sided/descriptor/pool.rs`,
-//! `pml/request.rs`). Grade: hot (a pop, a push); [`FreeList::add`] allocates (pending). Threads: the owner's. Tests:
-//! `btl/two_sided/descriptor/tests.rs`, `btl/one_sided/operation.rs`.
+//! inside the record ([`Linked`]). [`Owned`] is a record that one holder uses alone. Called by the pools of both
+//! components (`btl/two_sided/descriptor/pool.rs`, `pml/request.rs`). Grade: hot (a pop, a push); [`FreeList::add`]
+//! allocates (pending). Threads: the owner's. Tests: `btl/two_sided/descriptor/tests.rs`, `btl/one_sided/operation.rs`.
 
 use std::ops::{Deref, DerefMut};
 use std::ptr::{NonNull, null_mut};

@@ -79,7 +79,7 @@ impl pool::Slots for Port {
 #[cold]
 pub(crate) fn reap(port: &mut Port, descriptors: &mut Descriptors) {
     port.reap(&mut |token| {
-        // SAFETY: the engine passes the token of a complete request of this port, so nobody else uses its descriptor (M2).
+        // SAFETY: M2: the engine passes the token of a complete request of this port; nobody else has the descriptor.
         message(token).is_some_and(|descriptor| unsafe { descriptors.give_back_silent(Owned::new(descriptor)) })
     });
 }

@@ -154,7 +154,7 @@ impl Called {
         if IS_LOCKED.load(Ordering::Relaxed) {
             return self.call_beside_lock(id, spec);
         }
-        // SAFETY: N4: the function with its argument, a tool's or [`call_each`]; N3: the specification outlives the call.
+        // SAFETY: N4: the function with its argument, a tool's or `call_each`; N3: the specification outlives the call.
         let code = unsafe { function(self.handle, id, spec.as_ptr(), self.param) };
         if code != 0 {
             // If the callback has released its own handle, the event's name can no longer be looked up.
